@@ -10,7 +10,8 @@
 //! use roce_fabric::{Conditions, Network};
 //! use roce_transport::{time::Instant, wire::{FrameFields, Ident, NetHeader}};
 //!
-//! let mut network = Network::new(Conditions { delay: Duration::from_micros(5), ..Conditions::default() }, 1);
+//! let conditions = Conditions { delay: Duration::from_micros(5), ..Conditions::default() };
+//! let mut network = Network::new(conditions, 1);
 //! let net = NetHeader {
 //!     src: [10, 0, 0, 1].into(),
 //!     dst: [10, 0, 0, 2].into(),

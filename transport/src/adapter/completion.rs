@@ -193,7 +193,7 @@ impl Adapter {
         self.attend_cqs(now);
         for qpn in placed {
             if let Some(index) = self.qps.place(qpn) {
-                self.make_ready(index); // what it has to answer has waited
+                self.make_ready(index); // its responses have waited
             }
         }
     }

@@ -1,10 +1,8 @@
-//! Places of queue pairs by their numbers.
-
 use hashbrown::HashMap;
 
 use crate::{hash::IdHasher, ids::Qpn};
 
-/// Remembers the one that was looked up last, which most packets and calls are about again.
+/// Indexes of queue pairs by number, with a cache of the last lookup: most repeat it.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
     places: HashMap<Qpn, usize, IdHasher>,
@@ -12,7 +10,7 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
-    /// The place of a queue pair that more packets or calls are likely to be about.
+    /// Returns the index, cached for repeated lookups.
     #[inline]
     pub(super) fn find(&mut self, qpn: Qpn) -> Option<usize> {
         if let Some((last, place)) = self.last

@@ -1,5 +1,3 @@
-//! Listeners and their backlogs.
-
 use alloc::{collections::BTreeMap, vec::Vec};
 use core::net::IpAddr;
 
@@ -9,7 +7,7 @@ use super::{
     service::ServiceId,
 };
 
-/// Listeners by name and by service.
+/// Listeners with their backlogs.
 #[derive(Default)]
 pub(super) struct Listeners {
     next: u32,
@@ -40,7 +38,7 @@ impl Listeners {
         Ok(id)
     }
 
-    /// Ends a listener. Requests that wait for its program go on waiting for it.
+    /// Removes a listener; its pending requests stay.
     pub(super) fn remove(&mut self, id: ListenerId) -> Result<(), ConnError> {
         let Listener { listen, .. } = self.by_id.remove(&id).ok_or(ConnError::Unknown)?;
         if let Some(same) = self.by_service.get_mut(&listen.service_id) {
@@ -52,7 +50,7 @@ impl Listeners {
         Ok(())
     }
 
-    /// The listener for a service on this address: one for the address goes before one for any.
+    /// Finds the listener of a service; one with the address before one with any.
     pub(super) fn find(&self, service_id: ServiceId, address: IpAddr) -> Option<ListenerId> {
         let of = |address| {
             let mut ids = self.by_service.get(&service_id)?.iter();
@@ -62,19 +60,16 @@ impl Listeners {
         of(Some(address)).or_else(|| of(None))
     }
 
-    /// True if one more request may wait.
     pub(super) fn has_room(&self, id: ListenerId) -> bool {
         self.by_id.get(&id).is_some_and(|own| own.pending < own.listen.backlog)
     }
 
-    /// Counts a request that waits.
     pub(super) fn enter_backlog(&mut self, id: ListenerId) {
         if let Some(listener) = self.by_id.get_mut(&id) {
             listener.pending += 1;
         }
     }
 
-    /// A request does not wait any more.
     pub(super) fn leave_backlog(&mut self, id: ListenerId) {
         if let Some(listener) = self.by_id.get_mut(&id) {
             listener.pending -= 1;

@@ -1,11 +1,10 @@
-//! Stale connections: those that a peer which has started again does not know any more.
+//! Stale connections, unknown to a peer that has restarted.
 //!
-//! The sign of one is a REQ or a REP with a queue pair that is connected already (12.9.8.3.1). It
-//! is rejected, but does not end the old connection, as it can be forged: all peers know the GUID,
-//! and a queue pair number can be guessed. The peer is asked instead, by a DREQ with the
-//! connection's communication IDs for a queue pair that is not the connection's. A peer that has
-//! the connection ignores that DREQ; one that does not answers it, as any DREQ about nothing (Linux
-//! does both). The answer has a transaction ID that only the peer has seen.
+//! A REQ or REP with a connected queue pair indicates one (12.9.8.3.1). It is rejected, but does
+//! not end the old connection: it may be forged, since peers know the GUID and can guess a QPN. A
+//! probe decides: a DREQ with the connection's IDs, but another queue pair. A peer with the
+//! connection ignores it; one without sends a DREP (Linux does both). The transaction ID proves the
+//! response.
 
 use super::{
     arrival::Arrival,
@@ -17,12 +16,11 @@ use super::{
 };
 use crate::ids::Qpn;
 
-/// The queue pair that the question names: QP0, which has no connections.
+/// Queue pair named by a probe: QP0, never connected.
 const NO_CONNECTIONS: Qpn = Qpn::new(0);
 
 impl Connections {
-    /// Asks the peer if it still has an established connection, unless it was asked just now. Any
-    /// other has a deadline.
+    /// Probes an established connection, rate-limited; other states have a deadline.
     pub(super) fn probe(&mut self, arrival: &mut Arrival<'_>, id: u32) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         let ConnState::Established(remote) = conn.state else { return };

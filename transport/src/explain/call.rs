@@ -155,7 +155,7 @@ reasons! {
     }
 }
 
-/// The way to where a program wants to get.
+/// Advice on the transitions to a state.
 const fn way(qp_type: QpType, from: State, to: State) -> &'static str {
     match (qp_type, from, to) {
         (_, State::Err | State::Sqe, State::Init | State::Rtr | State::Sqd)

@@ -81,8 +81,8 @@ impl<F: FnMut(Record) + Send> Sink for F {
 pub struct Record {
     /// Time. A call without a time has that of the last call with one.
     pub at: Instant,
-    /// Queue pair; [`Qpn::GSI`] for connection management, [`Qpn::MULTICAST`] for a multicast packet
-    /// (its copies follow). An unknown queue pair has the packet's number.
+    /// Queue pair; [`Qpn::GSI`] for connection management, [`Qpn::MULTICAST`] for a multicast
+    /// packet (its copies follow). An unknown queue pair has the packet's number.
     pub qpn: Qpn,
     /// Event.
     pub what: What,
