@@ -1,4 +1,4 @@
-//! Words of fault clauses, for packet faults and for other rules in the same text.
+//! Words of fault clauses.
 
 mod quantity;
 
@@ -12,7 +12,7 @@ use crate::rule::Frequency;
 pub use quantity::{percentage, time};
 pub(crate) use quantity::{rate, size};
 
-/// Error in a [`FaultPlan`](crate::FaultPlan) or another rule.
+/// Error in a [`FaultPlan`](crate::FaultPlan) or rule.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("in the fault \"{clause}\": {problem}")]
 pub struct FaultSyntaxError {
@@ -23,14 +23,14 @@ pub struct FaultSyntaxError {
 }
 
 impl FaultSyntaxError {
-    /// Makes an error; the message stays on one line.
+    /// Makes an error of one line.
     #[must_use]
     pub fn new(clause: &str, problem: String) -> Self {
         Self { clause: Words::of(clause).words.join(" "), problem }
     }
 }
 
-/// Splits a text into its non-empty clauses.
+/// Splits a text into clauses.
 pub fn clauses(text: &str) -> impl Iterator<Item = &str> {
     text.split([',', ';']).map(str::trim).filter(|clause| !clause.is_empty())
 }
@@ -66,7 +66,7 @@ impl<'a> Words<'a> {
     /// Takes the word after `what`.
     ///
     /// # Errors
-    /// No word: a message with `example`.
+    /// None, with `example`.
     pub fn value(&mut self, what: &str, example: &str) -> Result<&'a str, String> {
         self.next().ok_or_else(|| {
             format!("something is missing after \"{what}\"; write for example \"{example}\"")
@@ -74,10 +74,10 @@ impl<'a> Words<'a> {
     }
 }
 
-/// Sets a value that a clause may have once.
+/// Sets a value once.
 ///
 /// # Errors
-/// It is set already.
+/// Already set.
 pub fn set<T>(slot: &mut Option<T>, value: T, what: &str) -> Result<(), String> {
     match slot.replace(value) {
         None => Ok(()),
@@ -85,10 +85,10 @@ pub fn set<T>(slot: &mut Option<T>, value: T, what: &str) -> Result<(), String> 
     }
 }
 
-/// Parses a number of 24 bits, decimal or `0x`.
+/// Parses a number below 2^24, decimal or `0x`.
 ///
 /// # Errors
-/// Not such a number: a message with `example`.
+/// No number, with `example`.
 pub fn number(word: &str, example: &str) -> Result<u32, String> {
     let parsed = match word.strip_prefix("0x") {
         Some(hex) => u32::from_str_radix(hex, 16),
@@ -120,10 +120,10 @@ impl Often {
     /// Its words, for messages.
     pub const WORDS: &str = "a percentage, every N, nth N, once, twice, times N";
 
-    /// Takes this word and its arguments; false: it is no frequency.
+    /// Takes this word with its arguments; false: no frequency.
     ///
     /// # Errors
-    /// A wrong argument.
+    /// Wrong argument.
     pub fn take(&mut self, word: &str, words: &mut Words<'_>) -> Result<bool, String> {
         let Self { frequency, times } = self;
         match word {
@@ -160,7 +160,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Counts a match; returns true for a hit.
+    /// Counts a match; true for a hit.
     pub fn hits(&mut self, often: Often, chance: &mut Chance) -> bool {
         self.seen += 1;
         let hit = often.times.is_none_or(|times| self.hits < times)
@@ -175,8 +175,7 @@ impl Counts {
     }
 }
 
-/// Counters shared by the places where a rule applies: both directions of a link, all links of a
-/// device.
+/// Counters of a rule that applies in several places.
 #[derive(Clone, Debug, Default)]
 pub struct Tally(Arc<Mutex<Counts>>);
 
@@ -205,7 +204,7 @@ impl Chance {
     }
 }
 
-/// Draws an event. Probability 0 draws nothing: an unused fault does not shift the others.
+/// Draws an event; probability 0 draws nothing, to not shift other faults.
 pub(crate) fn happens(rng: &mut ChaCha8Rng, probability: f64) -> bool {
     probability > 0.0 && (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64 <= probability
 }

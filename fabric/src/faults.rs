@@ -1,4 +1,4 @@
-//! Faults of a network, decided for one datagram at a time; no datagram is kept.
+//! Faults of a network, decided per datagram.
 
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ use super::{
     rule::{Action, Corruption, Direction, Rule, asks_for_receive},
 };
 
-/// Conditions of a network. Probabilities go from 0 (default) to 1. The default network is perfect,
-/// without delay.
+/// Conditions of a network. Probabilities go from 0 (default) to 1. The default is perfect, without
+/// delay.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Conditions {
     /// Probability of loss.
@@ -25,19 +25,18 @@ pub struct Conditions {
     pub duplication: f64,
     /// Probability of a delay that lets later datagrams overtake.
     pub reordering: f64,
-    /// Longest delay for reordering, 100 µs by default. Nothing overtakes unless it exceeds the gap
-    /// between datagrams several times.
+    /// Longest delay for reordering, 100 µs by default; several times the gap between datagrams.
     pub reorder_by: Duration,
-    /// Probability that one byte changes. The ICRC detects it, except in the congestion bits of the
-    /// BTH, and weakly under [`Identification::Hidden`](super::Identification::Hidden).
+    /// Probability that one byte changes. The ICRC detects it except in the BTH's congestion bits,
+    /// and weakly under [`Identification::Hidden`](super::Identification::Hidden).
     pub corruption: f64,
     /// Probability of a "congestion experienced" mark.
     pub ecn: f64,
     /// Least travel time, 0 by default.
     pub delay: Duration,
-    /// Random addition to the delay, 0 by default. Datagrams overtake if it exceeds their gap.
+    /// Random addition to the delay, 0 by default. Above their gap, datagrams overtake.
     pub jitter: Duration,
-    /// Ports of limited rate, with queues, before the delay. `None` by default: unlimited.
+    /// Ports of limited rate before the delay. `None` by default: unlimited.
     pub bottleneck: Option<Bottleneck>,
     /// Limited receive buffers. `None` by default: unlimited.
     pub receiver: Option<Receiver>,
@@ -60,7 +59,7 @@ impl Default for Conditions {
     }
 }
 
-/// Plan of all faults. As text: clauses separated by commas, each starting with its action.
+/// Plan of all faults; as text, clauses separated by commas, each starting with its action.
 ///
 /// ```text
 /// drop 3%                     probability of loss; also: duplicate, reorder, corrupt, mark
@@ -72,17 +71,17 @@ impl Default for Conditions {
 /// drop every 7                every seventh
 /// drop nth 3                  the third, and no other
 /// drop ack 10%                only acknowledgements
-/// drop psn 5..9 once          PSNs 5, 6, 7, 8 and 9, but of all these one datagram only
-/// delay 5ms write last twice  the last packet of a WRITE; the first two of them
+/// drop psn 5..9 once          one datagram of PSNs 5 to 9
+/// delay 5ms write last twice  the last packet of two WRITEs
 /// corrupt byte 20 to 10.0.0.2 byte 20 of the UDP payload
 /// drop read-response qp 0x12  on the way to this queue pair
 /// rnr 10%                     RNR NAK for a message although a receive request is posted
-/// drop 1% tx                  only what the device sends; rx: what it receives
+/// drop 1% tx                  only sent by the device; rx: received
 /// pass cnp                    exempt from all later clauses and from "drop 3%"
 /// ```
 ///
-/// Kinds of packet: `request`, `response`, `send`, `write`, `read`, `read-response`, `ack`, `nak`,
-/// `rnr-nak`, `cnp`. Positions in a message: `first`, `middle`, `last`, `only`.
+/// Packets: `request`, `response`, `send`, `write`, `read`, `read-response`, `ack`, `nak`,
+/// `rnr-nak`, `cnp`. Positions: `first`, `middle`, `last`, `only`.
 ///
 /// ```
 /// use roce_fabric::FaultPlan;
@@ -101,7 +100,7 @@ pub struct FaultPlan {
 
 impl FaultPlan {
     /// Returns the part for one direction. Not-ready rules and receive buffers apply to received
-    /// datagrams only.
+    /// datagrams.
     #[must_use]
     pub fn toward(&self, direction: Direction) -> Self {
         let concerned = |rule: &&Rule| rule.concerns(direction);
@@ -113,7 +112,7 @@ impl FaultPlan {
     }
 }
 
-/// Verdict on a datagram. Default: it arrives at once, unchanged.
+/// Verdict on a datagram; default: arrives at once, unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Verdict {
     /// Lost by a fault or a full queue.
@@ -194,7 +193,7 @@ impl Faults {
         self.rules.get(rule.0).map_or(0, |(_, tally)| tally.counts().hits)
     }
 
-    /// Returns how many datagrams matched the rule, hit or not, except those an earlier rule hit.
+    /// Returns how many datagrams matched, hit or not, except an earlier rule's hits.
     #[must_use]
     pub fn seen(&self, rule: RuleId) -> u64 {
         self.rules.get(rule.0).map_or(0, |(_, tally)| tally.counts().seen)
@@ -210,7 +209,6 @@ impl Faults {
         verdict
     }
 
-    /// Returns the action of the first rule that hits.
     fn action(&mut self, net: &NetHeader, bytes: &[u8]) -> Option<Action> {
         if self.rules.is_empty() {
             return None;
@@ -274,7 +272,7 @@ impl Faults {
     }
 }
 
-/// Returns a random time in (0, `longest`], or zero if that is zero.
+/// Random time in (0, `longest`], or zero.
 fn up_to(rng: &mut ChaCha8Rng, longest: Duration) -> Duration {
     let nanos = longest.as_nanos().min(u128::from(u64::MAX)) as u64;
     if nanos == 0 { Duration::ZERO } else { Duration::from_nanos(rng.next_u64() % nanos + 1) }

@@ -1,9 +1,8 @@
-//! A simulated network: loss, duplication, delay, reordering, corruption, ECN marks, ports of
-//! limited rate, limited receive buffers. Deterministic by seed.
+//! A simulated network: loss, duplication, delay, reordering, corruption, ECN marks, rates, receive
+//! buffers. Deterministic by seed.
 //!
 //! A [`Network`] has no clock and no thread: its owner calls [`send`](Network::send) and
-//! [`poll_deliver`](Network::poll_deliver), in virtual or real time. [`Faults`] judges one datagram
-//! at a time, also in front of a real link.
+//! [`poll_deliver`](Network::poll_deliver). [`Faults`] also works in front of a real link.
 //!
 //! ```
 //! use std::time::Duration;
@@ -59,9 +58,9 @@ pub enum Identification {
     /// Exact, as from a raw socket.
     #[default]
     Known,
-    /// Guessed right, as from a UDP socket that got a run at once (GRO).
+    /// Right, as from a UDP socket with GRO.
     Guessed,
-    /// None, as from a UDP socket with single datagrams: the ICRC check is weaker.
+    /// None, as from a UDP socket: the ICRC check is weaker.
     Hidden,
 }
 
@@ -72,11 +71,11 @@ pub struct Delivery {
     pub net: NetHeader,
     /// UDP payload, BTH to ICRC.
     pub bytes: Vec<u8>,
-    /// Sequence number of its [`Network::send`], from 0. A duplicate has its original's number.
+    /// Sequence number of [`Network::send`]; a duplicate has its original's.
     pub number: u64,
     /// Finds its receiver not ready.
     pub not_ready: bool,
-    /// Met a filling receive buffer. The receiver reports this, not a fault.
+    /// Met a filling receive buffer, as its receiver reports.
     pub congested: bool,
 }
 
@@ -90,7 +89,7 @@ impl Delivery {
     }
 }
 
-/// A network of any number of nodes, identified by address. See the [crate's documentation](self).
+/// A network of nodes, identified by address.
 #[derive(Debug)]
 pub struct Network {
     faults: Faults,
@@ -101,12 +100,12 @@ pub struct Network {
     marks: ChaCha8Rng,
     in_flight: BinaryHeap<Reverse<InFlight>>,
     sent: u64,
-    /// Keeps datagrams due at the same time in order.
+    /// Order of datagrams due at the same time.
     queued: u64,
 }
 
 impl Network {
-    /// Makes a network with these conditions. Same seed and calls, same faults.
+    /// Makes a network; same seed and calls, same faults.
     #[must_use]
     pub fn new(conditions: Conditions, seed: u64) -> Self {
         Self::with_plan(FaultPlan { conditions, rules: Vec::new() }, seed)
@@ -157,14 +156,13 @@ impl Network {
         at.map_or_else(|| self.receivers.total(), |at| self.receivers.counters(Some(at)))
     }
 
-    /// Takes a datagram from its sender; `bytes` is the UDP payload. Returns the verdict, port
-    /// included.
+    /// Sends a datagram; `bytes` is the UDP payload. Returns the verdict, port included.
     pub fn send(&mut self, now: Instant, net: &NetHeader, bytes: &[u8]) -> Verdict {
         self.send_with(now, net, bytes, |_| {})
     }
 
-    /// As [`send`](Self::send), with `change` applied to the faults' verdict before the port.
-    /// Verdicts on other datagrams do not change.
+    /// As [`send`](Self::send), with `change` applied before the port. Other verdicts do not
+    /// change.
     pub fn send_with(
         &mut self,
         now: Instant,
@@ -193,7 +191,6 @@ impl Network {
         verdict
     }
 
-    /// Returns the verdict after the bottleneck: original first, then the duplicate.
     fn through_port(
         &mut self,
         now: Instant,
@@ -263,8 +260,7 @@ impl Network {
         datagram
     }
 
-    /// Returns when the next datagram arrives, or reaches a receive buffer and may be delayed
-    /// further.
+    /// Returns when the next datagram arrives, or reaches a receive buffer.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.in_flight.peek().map(|Reverse(next)| next.due)

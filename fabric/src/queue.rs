@@ -1,12 +1,11 @@
-//! Queues: a port of limited rate per destination, and the receive buffer behind it.
+//! Queues: a port per destination, and the receive buffer behind it.
 //!
 //! ```text
 //!  senders ─▶ faults ─▶ port: rate, queue, marks ─▶ delay, jitter ─▶ receive buffer ─▶ receiver
 //!              lost       full: dropped                                full: dropped
 //! ```
 //!
-//! Read first: "Congestion Control for Large-Scale RDMA Deployments" (SIGCOMM 2015), 3.1, on
-//! marking.
+//! Read first: SIGCOMM 2015, "Congestion Control for Large-Scale RDMA Deployments", 3.1 (marking).
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -19,36 +18,34 @@ use roce_transport::{time::Instant, wire::NetHeader};
 /// Ethernet overhead: preamble, header, checksum, gap.
 const ETHERNET: u64 = 8 + 14 + 4 + 12;
 const UDP: u64 = 8;
-/// About Linux's overhead per datagram in a receive buffer.
+/// Linux's overhead per datagram, about.
 const BOOKKEEPING: u64 = 768;
 
-/// Ports of a switch with rate and queue; a full queue drops. Each destination address, or
-/// multicast group, has a port, shared by all senders.
+/// Ports of a switch. Each destination address or multicast group has one; a full queue drops.
 ///
-/// Lengths are those on the wire: UDP payload plus 66 bytes over IPv4, 86 over IPv6.
+/// Lengths on the wire: UDP payload plus 66 bytes over IPv4, 86 over IPv6.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Bottleneck {
     /// Bits per second; 0 counts as 1.
     pub rate: u64,
     /// One port for all destinations.
     pub shared: bool,
-    /// Queue in bytes, the datagram being sent included; it holds at least one. Unlimited by
-    /// default.
+    /// Queue in bytes, with the datagram being sent; holds at least one. Unlimited by default.
     pub queue: u64,
     /// ECN marking, none by default.
     pub marking: Option<Marking>,
 }
 
 impl Bottleneck {
-    /// Makes a port of this rate per destination, without limit or marking.
+    /// Makes an unlimited, unmarked port per destination.
     #[must_use]
     pub const fn new(rate: u64) -> Self {
         Self { rate, shared: false, queue: u64::MAX, marking: None }
     }
 }
 
-/// Random early detection: the share of marked datagrams is 0 up to `min` queued bytes, rises to
-/// `most` at `max`, and is 1 above. Only ECT datagrams are marked.
+/// RED: the marked share of ECT datagrams is 0 up to `min` queued bytes, rises to `most` at `max`,
+/// and is 1 above.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Marking {
     /// K_min, bytes.
@@ -73,16 +70,14 @@ impl Marking {
     }
 }
 
-/// A receiver that takes datagrams from a limited buffer, as a program from a socket. A full buffer
-/// drops; above three quarters, it notifies the sender. Each destination address is a receiver.
-///
-/// It drains at its own rate, however often the [`Network`](super::Network) is polled.
+/// A receiver per destination that takes datagrams from a limited buffer, like a socket. A full
+/// buffer drops; above three quarters, it notifies the sender. It drains at its own rate,
+/// independent of polls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Receiver {
     /// Time per datagram.
     pub time: Duration,
-    /// Buffer in bytes; a datagram takes 768 more than its payload, as in Linux. Linux's default is
-    /// 212,992.
+    /// Buffer in bytes; a datagram takes its payload plus 768. Linux's default is 212,992.
     pub buffer: u64,
 }
 
@@ -169,7 +164,7 @@ impl Queue {
         self.held
     }
 
-    /// Queues a datagram for `service` and returns its departure; `None`: no room.
+    /// Queues a datagram; returns its departure, or `None` without room.
     pub(super) fn enter(
         &mut self,
         now: Instant,
@@ -201,8 +196,8 @@ fn picos(time: Instant) -> Picos {
     u128::from(time.as_nanos()) * 1000
 }
 
-/// Queues by destination. Beyond a number, counters of idle queues are merged: chosen addresses
-/// cannot grow the table.
+/// Queues by destination. Counters of idle queues are merged: chosen addresses cannot grow the
+/// table.
 #[derive(Debug, Default)]
 pub(super) struct Queues {
     of: BTreeMap<Option<IpAddr>, Queue>,

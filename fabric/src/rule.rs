@@ -20,7 +20,7 @@ pub enum Direction {
 /// Family of packets.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {
-    /// SEND, WRITE, READ and atomic requests, and UD datagrams.
+    /// SEND, WRITE, READ, atomic and UD requests.
     Request,
     /// Acknowledgements and READ responses.
     Response,
@@ -80,7 +80,7 @@ impl Kind {
     }
 }
 
-/// Condition of a rule: every field that is set must match.
+/// Condition of a rule: all set fields must match.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Matcher {
     /// Kind of packet.
@@ -98,7 +98,7 @@ pub struct Matcher {
 }
 
 impl Matcher {
-    /// Returns true if the datagram matches. A malformed packet has only addresses.
+    /// Returns true for a match. A malformed packet has only addresses.
     #[must_use]
     pub fn matches(&self, net: &NetHeader, packet: Option<&Packet<'_>>) -> bool {
         let Self { kind, place, dest_qp, psn, src, dst } = self;
@@ -153,8 +153,7 @@ impl Corruption {
 /// Action of a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Action {
-    /// Exempts the datagram from later rules and conditions; full ports and receive buffers still
-    /// drop it.
+    /// Exempts from later rules and conditions; full queues still drop.
     Pass,
     /// Drops.
     Drop,
@@ -166,12 +165,11 @@ pub enum Action {
     Corrupt(Option<Corruption>),
     /// Marks "congestion experienced".
     Mark,
-    /// Treats the receiver as without a receive request: RNR NAK for a SEND or a WRITE with
-    /// immediate data. Applies to received packets of RC and XRC.
+    /// RNR NAK for a SEND or WRITE with immediate, as without a receive request. For received
+    /// packets of RC and XRC.
     NotReady,
 }
 
-/// Returns the attribute of a CM message.
 fn message_of(packet: &Packet<'_>) -> Option<u16> {
     const CLASS: u8 = 7;
     let is_it =
@@ -186,7 +184,7 @@ const fn is_send(operation: Operation) -> bool {
         || matches!(operation, Op::SendLastInvalidate | Op::SendOnlyInvalidate)
 }
 
-/// Returns true if the packet takes a receive request, with an RNR NAK if there is none.
+/// True if the packet takes a receive request and can get an RNR NAK.
 pub(super) fn asks_for_receive(packet: &Packet<'_>) -> bool {
     use Operation as Op;
     let opcode = packet.headers.bth().opcode;
@@ -195,7 +193,7 @@ pub(super) fn asks_for_receive(packet: &Packet<'_>) -> bool {
         && (first_of_send || matches!(opcode.operation(), Op::WriteLastImm | Op::WriteOnlyImm))
 }
 
-/// Rule for single datagrams. The first rule that hits decides, instead of the conditions.
+/// Rule for single datagrams. The first that hits decides, instead of the conditions.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Rule {
     /// Condition.
@@ -206,13 +204,12 @@ pub struct Rule {
     pub action: Action,
     /// Most hits; `None`: unlimited.
     pub times: Option<u64>,
-    /// Direction; `None`: both. On an in-process network it has no effect.
+    /// Direction; `None`: both. No effect on an in-process network.
     pub direction: Option<Direction>,
 }
 
 impl Rule {
-    /// Returns true if the rule applies in this direction; not-ready rules apply to received
-    /// datagrams.
+    /// Returns true if the rule applies in this direction; not-ready rules: received only.
     #[must_use]
     pub fn concerns(&self, direction: Direction) -> bool {
         self.direction.is_none_or(|its| its == direction)

@@ -10,7 +10,7 @@ pub use crate::ids::Qpn;
 /// The UDP destination port of RoCEv2.
 pub const ROCE_UDP_PORT: u16 = 4791;
 
-/// Global identifier. In RoCEv2, an IPv6 address, or an IPv4 address mapped as `::ffff:a.b.c.d`.
+/// Global identifier: IPv6 address, or IPv4 address mapped as `::ffff:a.b.c.d`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Gid(pub [u8; 16]);
 
@@ -81,7 +81,7 @@ impl PKey {
     /// Full membership of the default partition.
     pub const DEFAULT: Self = Self(0xFFFF);
 
-    /// Returns true unless the partition is 0, which does not exist (10.9.1.1).
+    /// Returns false for partition 0, which does not exist (10.9.1.1).
     #[must_use]
     pub const fn is_valid(self) -> bool {
         self.0 & 0x7FFF != 0
@@ -108,8 +108,7 @@ impl QKey {
     /// Q_Key of QP1 (C10-130).
     pub const GSI: Self = Self(0x8001_0000);
 
-    /// Returns true if a work request with this key uses the queue pair's: the high bit is set
-    /// (C10-15).
+    /// Returns true if a work request with this key uses the queue pair's (high bit, C10-15).
     #[must_use]
     pub const fn is_controlled(self) -> bool {
         self.0 & 0x8000_0000 != 0
@@ -148,8 +147,8 @@ impl Mtu {
         Self::ALL.into_iter().find(|mtu| mtu.bytes() == bytes)
     }
 
-    /// Returns the largest MTU for a link of `link_mtu` bytes, with 80 bytes of headers as in rxe;
-    /// `None` below 336 bytes.
+    /// Returns the largest MTU for a link, with 80 bytes of headers as in rxe; `None` below 336
+    /// bytes.
     #[must_use]
     pub fn fitting(link_mtu: u32) -> Option<Self> {
         Self::ALL.into_iter().rev().find(|mtu| mtu.bytes() + 80 <= link_mtu)
@@ -179,17 +178,17 @@ pub struct AddressVector {
     pub dgid: Gid,
     /// Index of the local GID.
     pub sgid_index: u16,
-    /// Service level, 0 to 15. Where the link builds frames, the lower three bits are the VLAN
-    /// priority.
+    /// Service level, 0 to 15. The lower three bits are the VLAN priority, where the link builds
+    /// frames.
     pub service_level: u8,
-    /// Flow label, 20 bits, sent in IPv6 where the link builds frames. Selects the UDP source port;
-    /// 0: by the QPNs.
+    /// Flow label, 20 bits, sent where the link builds frames. Selects the UDP source port; 0: by
+    /// the QPNs.
     pub flow_label: u32,
     /// IPv4 TOS or IPv6 traffic class, with ECN bits.
     pub traffic_class: u8,
     /// IPv4 TTL or IPv6 hop limit; 0: 64.
     pub hop_limit: u8,
-    /// Highest rate. Returned by queries but not enforced: the transport has no clock.
+    /// Highest rate; returned by queries, not enforced: the transport has no clock.
     pub static_rate: StaticRate,
 }
 
@@ -282,8 +281,8 @@ impl StaticRate {
     }
 }
 
-/// Returns a flow's UDP source port, 0xC000 to 0xFFFF: from the flow label, or if 0 symmetrically
-/// from both QPNs. Switches spread flows by it. A link with few ports takes the remainder.
+/// Returns a flow's UDP source port, 0xC000 to 0xFFFF, by the flow label, or if 0 by both QPNs,
+/// symmetrically. Switches spread flows by it. A link with few ports takes the remainder.
 #[must_use]
 pub fn udp_source_port(flow_label: u32, local: Qpn, remote: Qpn) -> u16 {
     let label = if flow_label & 0xF_FFFF == 0 {

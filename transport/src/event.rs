@@ -12,41 +12,39 @@ pub use crate::work::Refusal;
 
 /// An asynchronous event (11.6.3), or a completion in an armed completion queue.
 ///
-/// Two events cannot occur. `IBV_EVENT_SRQ_ERR`: a bad request in a shared receive queue fails the
-/// queue pair that took it. `IBV_EVENT_PATH_MIG(_ERR)`: RoCE has no path migration.
+/// Two cannot occur. `IBV_EVENT_SRQ_ERR`: a bad request fails the queue pair that took it.
+/// `IBV_EVENT_PATH_MIG(_ERR)`: RoCE has no path migration.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// A completion in an armed queue; only for the owner of the completion channel.
+    /// Only for the owner of the completion channel.
     Completion(CqId),
-    /// First packet at a queue pair in RTR (`IBV_EVENT_COMM_EST`).
+    /// `IBV_EVENT_COMM_EST`: first packet in RTR.
     CommunicationEstablished(Qpn),
-    /// The send queue drained in SQD (`IBV_EVENT_SQ_DRAINED`).
+    /// `IBV_EVENT_SQ_DRAINED`.
     SendQueueDrained(Qpn),
-    /// A failure without a completion (`IBV_EVENT_QP_FATAL`).
+    /// `IBV_EVENT_QP_FATAL`: a failure without a completion.
     QpFatal(Qpn),
-    /// The responder refused an invalid request (`IBV_EVENT_QP_REQ_ERR`). The peer does not learn
-    /// the reason.
+    /// `IBV_EVENT_QP_REQ_ERR`: an invalid request. The peer does not learn the reason.
     QpRequestError(Qpn, Refusal),
-    /// The responder refused a memory access (`IBV_EVENT_QP_ACCESS_ERR`).
+    /// `IBV_EVENT_QP_ACCESS_ERR`: a refused memory access.
     QpAccessError(Qpn, Refusal),
-    /// Fewer requests than the limit (`IBV_EVENT_SRQ_LIMIT_REACHED`).
+    /// `IBV_EVENT_SRQ_LIMIT_REACHED`.
     SrqLimitReached(SrqId),
-    /// A queue pair in error takes nothing more from its shared receive queue; an XRC target, from
-    /// any (`IBV_EVENT_QP_LAST_WQE_REACHED`).
+    /// `IBV_EVENT_QP_LAST_WQE_REACHED`: in error, a queue pair takes nothing more from its shared
+    /// receive queue, an XRC target from any.
     LastWqeReached(Qpn),
-    /// The P_Key table changed (`IBV_EVENT_PKEY_CHANGE`).
+    /// `IBV_EVENT_PKEY_CHANGE`.
     PKeyChange,
-    /// Completion queue overflow; its queue pairs are in error (`IBV_EVENT_CQ_ERR`).
+    /// `IBV_EVENT_CQ_ERR`: overflow; its queue pairs are in error.
     CqError(CqId),
-    /// The port is up (`IBV_EVENT_PORT_ACTIVE`).
+    /// `IBV_EVENT_PORT_ACTIVE`.
     PortActive,
-    /// The interface is down or gone (`IBV_EVENT_PORT_ERR`). Queue pairs keep their state; packets
-    /// sent meanwhile are lost.
+    /// `IBV_EVENT_PORT_ERR`: link down. Queue pairs keep their state; packets are lost.
     PortError,
-    /// The GID table changed (`IBV_EVENT_GID_CHANGE`). Remaining entries keep their index.
+    /// `IBV_EVENT_GID_CHANGE`. Remaining entries keep their index.
     GidChange,
-    /// The link is lost for good; every queue pair is in error (`IBV_EVENT_DEVICE_FATAL`).
+    /// `IBV_EVENT_DEVICE_FATAL`: link lost for good, every queue pair in error.
     DeviceFatal,
 }
 
@@ -116,7 +114,7 @@ macro_rules! drop_reasons {
 drop_reasons! {
     /// Shorter than its headers.
     TooShort "too_short" "shorter than its headers";
-    /// Length and pad count mismatch.
+    /// Length and pad count disagree.
     Padding "bad_padding" "length and pad count do not fit";
     /// Reserved opcode or unsupported service.
     UnknownOpcode "unknown_opcode" "unknown opcode";
@@ -126,37 +124,37 @@ drop_reasons! {
     UnknownQp "unknown_qp" "no such queue pair";
     /// Opcode of another transport service.
     WrongService "wrong_service" "the opcode is not of the queue pair's transport service";
-    /// A request to an XRC initiator, or a response to an XRC target.
+    /// Request to an XRC initiator, or response to a target.
     WrongRole "wrong_role" "a request to an XRC initiator, or a response to an XRC target";
-    /// Not acceptable in the queue pair's state.
+    /// Not in this state of the queue pair.
     QpState "bad_qp_state" "the queue pair's state takes no such packet";
-    /// Not from the connected peer.
+    /// Not the peer's address.
     SourceAddress "bad_source_address" "not from the connected peer's address";
-    /// Not to the queue pair's address.
+    /// Not the queue pair's address.
     DestinationAddress "bad_destination_address" "not to the queue pair's own address";
-    /// RoCE version other than the connection's.
+    /// Another RoCE version.
     RoceVersion "bad_roce_version" "of another version of RoCE than the connection";
-    /// No queue pair attached to the multicast group.
+    /// No member in the multicast group.
     NotAttached "not_attached" "no queue pair is attached to the multicast group";
     /// P_Key mismatch.
     PKey "bad_pkey" "partition key does not match";
     /// Q_Key mismatch.
     QKey "bad_qkey" "queue key does not match";
-    /// Wrong invariant CRC.
+    /// Wrong ICRC.
     Icrc "bad_icrc" "invariant CRC is wrong";
-    /// A request ahead of the expected PSN, after the NAK.
+    /// Ahead of the expected PSN, after the NAK.
     OutOfSequence "out_of_sequence" "ahead of the expected PSN, and a NAK was already sent";
-    /// Duplicate READ or atomic, forgotten or different from its first execution.
+    /// Duplicate READ or atomic, forgotten or altered.
     ReplayMissing "replay_missing" "a repeat of a request that is no longer remembered";
-    /// Duplicate request while too many responses wait.
+    /// Duplicate, while too many responses wait.
     ResponderBusy "responder_busy" "too many answers wait to be sent";
     /// Response to a PSN never sent.
     ResponseOutsideWindow "response_outside_window" "a response to something that was not sent";
     /// Response to an acknowledged request.
     StaleResponse "stale_response" "a response to what is already acknowledged";
-    /// Response of a kind that the oldest request does not expect.
+    /// Not the response to the oldest request.
     UnexpectedResponse "unexpected_response" "a response that the oldest request did not ask for";
-    /// READ response after a gap; the missing part is requested again.
+    /// READ response after a gap, which is requested again.
     ReadResponseGap "read_response_gap" "a READ response ahead of a missing one";
     /// Acknowledgement with payload.
     PayloadInAcknowledge "payload_in_acknowledge" "an acknowledgement with a payload";
@@ -166,21 +164,21 @@ drop_reasons! {
     RecoveryUnderWay "recovery_under_way" "a NAK whose recovery is already under way";
     /// UC: part of a message that lost a packet.
     MessageBroken "message_broken" "part of a message of which a packet is missing";
-    /// UC: R_Key, length or queue pair does not allow the request.
+    /// UC: request not allowed.
     RequestRefused "request_refused" "a request that is not allowed, in a service without answers";
     /// UC or UD: no receive request.
     NoReceiveRequest "no_receive_request" "no receive request is posted";
-    /// No MAD for connection management, on QP1.
+    /// Not a CM message, on QP1.
     NotAMad "not_a_mad" "no message of connection management";
-    /// CM message for an unknown connection.
+    /// CM: unknown connection.
     CmUnknownConnection "cm_unknown_connection" "about a connection that does not exist";
-    /// CM message from an address other than the peer's.
+    /// CM: not the peer's address.
     CmWrongPeer "cm_wrong_peer" "about a connection with another peer";
-    /// CM message without meaning in the connection's state; mostly a retransmission.
+    /// CM: not in this state, mostly a retransmission.
     CmWrongState "cm_wrong_state" "means nothing in the connection's state";
-    /// REQ beyond the backlog or the limit of connections.
+    /// CM: backlog or connection limit.
     CmBacklog "cm_backlog" "more requests than the backlog";
-    /// UD: payload beyond the path MTU or the receive buffer.
+    /// UD: beyond path MTU or receive buffer.
     TooLong "too_long" "longer than the path MTU or the receive buffer";
 }
 
@@ -198,27 +196,27 @@ impl From<ParseError> for DropReason {
 /// Result of handling a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Disposition {
-    /// A request, executed.
+    /// Request, executed.
     Executed,
-    /// A duplicate request: response sent, not executed.
+    /// Duplicate request: response sent, not executed.
     Duplicate,
-    /// A request refused with this NAK or RNR NAK.
+    /// Request refused with this NAK or RNR NAK.
     Refused(Syndrome, Refusal),
-    /// A response that advanced the requester.
+    /// Response that advanced the requester.
     Acknowledged {
-        /// Work requests completed, with success or error.
+        /// Work requests completed.
         completed: u32,
     },
-    /// A NAK: the requester retransmits, waits or fails.
+    /// NAK: the requester retransmits, waits or fails.
     NakReceived(Syndrome),
-    /// A multicast datagram. Each refused copy counts as a drop.
+    /// Multicast; each refused copy counts as a drop.
     Replicated {
-        /// Queue pairs that received it.
+        /// Receiving queue pairs.
         taken: u32,
-        /// Queue pairs attached.
+        /// Attached queue pairs.
         copies: u32,
     },
-    /// A congestion notification.
+    /// Congestion notification.
     Congestion,
     /// Dropped without a response.
     Dropped(DropReason),

@@ -12,7 +12,7 @@ use crate::{
 /// UDP source port of outgoing packets.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SourcePort {
-    /// Fixed, except for addresses with [flow ports](crate::adapter::Adapter::set_flow_ports).
+    /// Fixed, except for [flow ports](crate::adapter::Adapter::set_flow_ports).
     Fixed(u16),
     /// By flow; see [`udp_source_port`].
     PerFlow,
@@ -36,9 +36,9 @@ pub enum RoceV1 {
     /// None.
     #[default]
     Absent,
-    /// Even entries are RoCE v1, as hardware shows them, but cannot send.
+    /// Even entries, as in hardware, but unable to send.
     Shown,
-    /// Even entries are RoCE v1 and can send.
+    /// Even entries, able to send.
     Used,
 }
 
@@ -51,7 +51,7 @@ pub struct GidTable {
     source_port: SourcePort,
     /// Source ports of data, per address.
     flow_ports: BTreeMap<IpAddr, Vec<u16>>,
-    /// Source port of other packets, per address, instead of `source_port`.
+    /// Source port of other packets, per address.
     control_ports: BTreeMap<IpAddr, u16>,
 }
 
@@ -99,7 +99,7 @@ impl GidTable {
         self.port_mtu = mtu;
     }
 
-    /// Returns every entry; unused ones are zero.
+    /// Returns every entry; zero is unused.
     #[must_use]
     pub fn entries(&self) -> &[Gid] {
         &self.gids
@@ -124,12 +124,12 @@ impl GidTable {
         }
     }
 
-    /// Returns the first RoCEv2 entry that matches.
+    /// Returns the first matching RoCEv2 entry.
     pub fn position(&self, is_it: impl FnMut(Gid) -> bool) -> Option<u16> {
         self.position_of(RoceVersion::V2, is_it)
     }
 
-    /// Returns the first usable entry of this version that matches.
+    /// Returns the first usable matching entry of this version.
     pub fn position_of(
         &self,
         version: RoceVersion,
@@ -151,8 +151,8 @@ impl GidTable {
     }
 
     /// Returns the path back to a datagram's sender (`ibv_init_ah_from_wc`), from its destination,
-    /// or for a multicast group from the family's first address. The ECN mark is cleared, the hop
-    /// limit fresh. `None`: not for this table.
+    /// or for multicast from the family's first address. Clears the ECN mark, resets the hop limit.
+    /// `None`: not to this table.
     #[must_use]
     pub fn reply_path(&self, grh: &Grh) -> Option<AddressVector> {
         let position = |is_it: &dyn Fn(Gid) -> bool| self.position_of(grh.version, is_it);
@@ -167,7 +167,7 @@ impl GidTable {
         Some(AddressVector { flow_label, traffic_class, ..AddressVector::new(src.into(), index) })
     }
 
-    /// Returns the path from a GID to a peer; `None` for an unusable index or another family.
+    /// Path from a GID to a peer; `None` for an unusable index or another family.
     pub(crate) fn path(&self, av: &AddressVector, local: Qpn, remote: Qpn) -> Option<Path> {
         let usable = |gid: &&Gid| !gid.is_zero() && !self.is_only_shown(av.sgid_index);
         let own = self.gids.get(usize::from(av.sgid_index)).filter(usable)?;

@@ -1,7 +1,7 @@
 //! Hashing of random identifiers: QPNs, keys, communication IDs.
 //!
-//! Peers cannot choose them and so cannot cause collisions; a fast hash without a secret suffices.
-//! Maps with keys chosen by peers are `BTreeMap`s.
+//! Peers cannot choose them to collide: no secret is needed. Keys that peers choose are in
+//! `BTreeMap`s.
 
 use alloc::boxed::Box;
 use core::hash::{BuildHasher, Hash};
@@ -10,8 +10,7 @@ use hashbrown::HashTable;
 
 pub(crate) type IdHasher = rustc_hash::FxBuildHasher;
 
-/// Map for up to a million identifiers, in parts: growing one map of all takes tens of
-/// milliseconds.
+/// Map in parts: growing one of a million entries takes tens of milliseconds.
 #[derive(Debug)]
 pub(crate) struct IdMap<K, V> {
     parts: Box<[HashTable<(K, V)>]>,
@@ -25,7 +24,7 @@ impl<K: Hash + Eq, V> IdMap<K, V> {
         IdHasher::default().hash_one(key)
     }
 
-    /// Selects a part, by hash bits that the part does not use.
+    /// By hash bits that the part does not use.
     const fn part(hash: u64) -> usize {
         (hash >> 40) as usize % PARTS
     }
@@ -82,7 +81,7 @@ mod tests {
 
     use super::*;
 
-    /// An insertion moves entries of one part, and parts are balanced.
+    /// Growth moves one part; parts are balanced.
     #[test]
     fn no_insertion_moves_many() {
         const COUNT: usize = if cfg!(miri) { 2000 } else { 200_000 };

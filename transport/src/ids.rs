@@ -1,4 +1,4 @@
-//! Numbers of objects, and keys.
+//! Numbers and keys of objects.
 
 use core::fmt;
 
@@ -10,7 +10,7 @@ macro_rules! number24 {
         pub struct $name(u32);
 
         impl $name {
-            /// Takes the low 24 bits of `value`.
+            /// Takes the low 24 bits.
             #[must_use]
             pub const fn new(value: u32) -> Self {
                 Self(value & 0x00FF_FFFF)
@@ -53,16 +53,16 @@ impl fmt::Display for Qpn {
 }
 
 number24! {
-    /// Random number of a shared receive queue; peers name an XRC SRQ by it (`ibv_get_srq_num`).
+    /// Random number of a shared receive queue, for peers of an XRC SRQ (`ibv_get_srq_num`).
     #[derive(PartialOrd, Ord)]
     SrqId
 }
 
-/// Number of a completion queue.
+/// Completion queue.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct CqId(pub u32);
 
-/// Number of a protection domain.
+/// Protection domain.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PdId(pub(crate) u32);
 
@@ -71,15 +71,15 @@ impl PdId {
     pub(crate) const NONE: Self = Self(u32::MAX);
 }
 
-/// Number of an XRC domain.
+/// XRC domain.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct XrcdId(pub u32);
 
-/// Number of an address handle.
+/// Address handle.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct AhId(pub u32);
 
-/// Local key of a region, for work requests.
+/// Local key, for work requests.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct LKey(pub u32);
 
@@ -89,12 +89,12 @@ impl fmt::Debug for LKey {
     }
 }
 
-/// Remote key of a region or window, for peers.
+/// Remote key, for peers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct RKey(pub u32);
 
 impl RKey {
-    /// Returns a window's key after a bind: the lower eight bits incremented (`ibv_inc_rkey`).
+    /// Returns a window's next key: lower eight bits incremented (`ibv_inc_rkey`).
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0 & !0xFF | self.0.wrapping_add(1) & 0xFF)
@@ -107,7 +107,7 @@ impl fmt::Debug for RKey {
     }
 }
 
-/// Number of a memory window: the upper 24 bits of its keys.
+/// Memory window: upper 24 bits of its keys.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct WindowId(u32);
 

@@ -1,12 +1,10 @@
 //! The InfiniBand transport of RoCEv2 as a deterministic, sans-IO core.
 //!
-//! The core opens no socket, reads no clock, starts no thread, draws no entropy. An
-//! [`Adapter`](adapter::Adapter) is a function of datagrams, commands and time: same seed and
-//! calls, same packets.
+//! No socket, clock, thread or entropy: an [`Adapter`](adapter::Adapter) is a function of
+//! datagrams, commands and time. Same seed and calls, same packets.
 //!
-//! Names are those of the InfiniBand Architecture Specification, volume 1 (chapters 9 to 11) and
-//! annex A17 (RoCEv2). Read [`adapter`], [`qp`], [`wire`], in this order. [`trace`] records
-//! decisions and reasons.
+//! Names are those of the InfiniBand Architecture Specification, volume 1, and annex A17 (RoCEv2).
+//! Read [`adapter`], [`qp`], [`wire`], in this order. [`trace`] records decisions and reasons.
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -6,13 +6,12 @@ use thiserror::Error;
 
 use crate::addr::PKey;
 
-/// Partition keys, by index. A queue pair sends with its key and receives packets that match it.
+/// Partition keys by index. A queue pair sends its key and receives packets that match it.
 ///
-/// Entries of partition 0 are unused. Neither a transition nor a new table leaves a queue pair with
-/// one.
+/// Entries of partition 0 are unused; no queue pair keeps one.
 ///
-/// QP1 is exempt: it receives with any key, named by [`pkey_index`](crate::work::WcOk::pkey_index),
-/// and responds with it; see [`find`](Self::find).
+/// QP1 receives with any key, named by [`pkey_index`](crate::work::WcOk::pkey_index), and responds
+/// with it; see [`find`](Self::find).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct PKeyTable(Vec<PKey>);
 
@@ -50,7 +49,7 @@ impl PKeyTable {
         self.0.get(usize::from(index)).copied().filter(|pkey| pkey.is_valid())
     }
 
-    /// Returns the first entry that matches `pkey`.
+    /// Returns the first matching entry.
     #[must_use]
     pub fn find(&self, pkey: PKey) -> Option<u16> {
         self.0.iter().position(|entry| entry.matches(pkey)).map(|index| index as u16)

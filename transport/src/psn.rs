@@ -25,8 +25,8 @@ impl Psn {
         self.plus(MASK)
     }
 
-    /// Returns the distance after `base`; `None` in the half before it (C9-19: valid and duplicate
-    /// region).
+    /// Returns the distance after `base`; `None` in the half before it, the duplicate region
+    /// (C9-19).
     #[must_use]
     pub const fn after(self, base: Self) -> Option<u32> {
         let distance = self.0.wrapping_sub(base.0) & MASK;
@@ -47,7 +47,7 @@ impl fmt::Display for Psn {
 }
 
 number24! {
-    /// Message sequence number: messages completed by the responder, modulo 2^24.
+    /// Message sequence number: messages completed, modulo 2^24.
     Msn
 }
 

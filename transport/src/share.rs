@@ -1,9 +1,8 @@
 //! Several adapters behind one address.
 //!
-//! The upper six bits of a QPN (24 bits) and of a communication ID (32 bits) are the adapter's
-//! [`IdPartition`], by which one receiver forwards packets. A REQ goes to the adapter that listens
-//! for its service. A TIMEOUT REJ names only the peer's number; it goes to the service of its
-//! [request](Requests).
+//! The upper six bits of QPNs and communication IDs are the adapter's [`IdPartition`]. A REQ goes
+//! to the listener's adapter. A TIMEOUT REJ names only the peer's number and follows its
+//! [REQ](Requests).
 
 use alloc::collections::VecDeque;
 use core::{net::IpAddr, ops::RangeInclusive};
@@ -17,11 +16,11 @@ use crate::{
 
 const QPN_BITS: u32 = 18;
 const ID_BITS: u32 = 26;
-/// REQs remembered. Beyond them a REJ is lost, and the connection times out.
+/// REQs remembered; a REJ for others is lost.
 const REQUESTS: usize = 256;
 
-/// One adapter's part of the numbers, 1 to 62. The rest holds QP0, QP1, the multicast QPN and
-/// communication ID 0.
+/// One adapter's part of the numbers, 1 to 62. The rest: QP0, QP1, multicast QPN, communication ID
+/// 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct IdPartition(u8);
 
@@ -66,7 +65,7 @@ impl IdPartition {
         first..=first | ((1 << ID_BITS) - 1)
     }
 
-    /// Returns true if the connection can belong to its adapter.
+    /// Returns true if the connection can be its adapter's.
     #[must_use]
     pub fn can_have(self, record: &ConnRecord) -> bool {
         let &ConnRecord { local, remote, pkey, local_id, .. } = record;
@@ -82,16 +81,16 @@ impl IdPartition {
 /// Addressee of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Addressee {
-    /// Adapter of this partition.
+    /// Adapter by partition.
     Partition(IdPartition),
-    /// Adapter that listens for this service.
+    /// Adapter by listener.
     Service(ServiceId),
     /// Not in the bytes.
     Unknown,
 }
 
 impl Addressee {
-    /// Returns the addressee of a UDP payload, BTH to ICRC, unchecked.
+    /// Returns the addressee of a UDP payload, unchecked.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         let Some(qpn) = destination(bytes) else { return Self::Unknown };
@@ -133,7 +132,7 @@ fn message(bytes: &[u8]) -> Option<Message> {
     CmMad::parse(packet.payload).ok().map(|mad| mad.message)
 }
 
-/// Latest REQs, to forward a REJ whose sender never learned the receiver's communication ID.
+/// Latest REQs, for a REJ without the receiver's communication ID.
 #[derive(Default, Debug)]
 pub struct Requests(VecDeque<(Requester, ServiceId)>);
 
@@ -145,7 +144,7 @@ struct Requester {
 }
 
 impl Requests {
-    /// Returns the addressee of a UDP payload, and remembers REQs.
+    /// Returns the addressee of a UDP payload; remembers REQs.
     pub fn addressee(&mut self, address: IpAddr, bytes: &[u8]) -> Addressee {
         let addressee = Addressee::of(bytes);
         if matches!(addressee, Addressee::Partition(_)) {

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-/// Nanoseconds since an origin of the caller's choice; monotonic.
+/// Nanoseconds since the caller's origin, monotonic.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Instant(u64);
 
@@ -33,8 +33,8 @@ impl Instant {
         }
     }
 
-    /// Returns the earliest instant; `u64::MAX` counts as missing. Branch-free: memory checkers
-    /// take a branch on a missing one for a read of uninitialised memory.
+    /// Returns the earliest instant; `u64::MAX` is missing. Branch-free: memory checkers report a
+    /// branch on a missing one as a read of uninitialised memory.
     #[must_use]
     pub fn earliest<const N: usize>(instants: [Option<Self>; N]) -> Option<Self> {
         let earliest = instants.map(|at| at.map_or(u64::MAX, Self::as_nanos)).into_iter().min()?;
@@ -49,7 +49,7 @@ impl Instant {
 }
 
 /// Returns the RC acknowledge timeout of a code: 4.096 µs · 2^code; 0: never. The specification
-/// allows up to four times as long.
+/// allows four times as long.
 #[must_use]
 pub const fn ack_timeout(code: u8) -> Option<Duration> {
     match code & 0x1F {

@@ -14,7 +14,7 @@ pub(super) struct Port<'a> {
     needs_rate: Option<&'a str>,
 }
 
-/// True for clauses of this kind; marks, if by queue.
+/// Marks belong here if by queue.
 pub(super) fn concerns(words: &Words<'_>) -> bool {
     match words.words.first() {
         Some(&("rate" | "queue" | "receiver")) => true,
@@ -23,7 +23,7 @@ pub(super) fn concerns(words: &Words<'_>) -> bool {
     }
 }
 
-/// A range other than of PSNs.
+/// Not a PSN range.
 fn is_range(before: &str, word: &str) -> bool {
     before != "psn" && word.contains("..")
 }
@@ -68,7 +68,7 @@ impl<'a> Port<'a> {
         }
     }
 
-    /// Returns the bottleneck, or a clause that lacks a rate.
+    /// Returns the bottleneck, or a clause without rate.
     pub(super) fn bottleneck(self) -> Result<Option<Bottleneck>, (&'a str, String)> {
         let Self { rate, queue, marking, needs_rate } = self;
         match (rate, needs_rate) {
@@ -144,7 +144,7 @@ mod tests {
         let time = Duration::from_micros(2);
         assert_eq!(receiver("receiver 2us"), Receiver { time, buffer: 212_992 });
         assert_eq!(receiver("receiver 2us 64kb"), Receiver { time, buffer: 65_536 });
-        // random marks are independent of these
+        // independent of random marks
         let both = conditions("ecn 1%, rate 1gbit, ecn 20kb..60kb 10%");
         assert_eq!((both.ecn, both.bottleneck.unwrap().marking), (0.01, marking));
     }

@@ -1,14 +1,13 @@
-//! Byte budgets shared by queue pairs: outstanding READs, and bytes in flight to a destination.
-//!
-//! Queue pairs without credits wait for a [turn](super::turns).
+//! Byte budgets: outstanding READs, and bytes in flight to a destination. Queue pairs without
+//! credits wait for a [turn](super::turns).
 
 use alloc::vec::Vec;
 
 use super::turns::{Turn, TurnState, Turns};
 use crate::{congestion::LARGEST, qp::Room};
 
-/// Portions of a budget: one arrives while another is in flight. More would split READ responses,
-/// whose first and last packets leave outside runs.
+/// Portions of a budget: one arrives while another is in flight. More portions split READ
+/// responses, whose first and last packets join no run.
 const PORTIONS: u64 = 2;
 
 #[derive(Clone, Copy, Default, Debug)]
@@ -23,7 +22,7 @@ impl Share {
         self.taken
     }
 
-    /// True if the recorded share is up to date and nothing waits.
+    /// Nothing waits, and the record is up to date.
     pub(super) fn is_noted(shares: &[Self], index: usize, taken: u64, waits: bool) -> bool {
         let noted = shares.get(index).copied().unwrap_or_default();
         !waits && !noted.waits && noted.taken == taken
@@ -37,12 +36,12 @@ pub(super) struct Budget {
     largest: u64,
     taken: u64,
     waiting: Turns,
-    /// Turn under way; others get nothing until it has taken something.
+    /// Turn under way: others wait until it takes something.
     granted: Option<Turn>,
 }
 
 impl Budget {
-    /// Makes a budget of `limit` bytes, at least one packet, in portions of at most `largest`.
+    /// Makes a budget of at least one packet.
     pub(super) fn new(limit: u64, largest: u64) -> Self {
         let limit = limit.max(LARGEST);
         Self { limit, largest, taken: 0, waiting: Turns::default(), granted: None }
@@ -52,7 +51,7 @@ impl Budget {
         self.limit = limit.max(LARGEST);
     }
 
-    /// Most bytes of a request, and of a waiting turn.
+    /// Most bytes of a request or waiting turn.
     fn portion(&self) -> u64 {
         (self.limit / PORTIONS).min(self.largest).max(LARGEST)
     }
@@ -61,7 +60,7 @@ impl Budget {
         self.taken
     }
 
-    /// Returns the credits of a queue pair that has taken `taken` bytes.
+    /// Credits of a queue pair that has taken `taken` bytes.
     pub(super) fn room(&self, shares: &[Share], index: usize, taken: u64) -> Room {
         let noted = shares.get(index).map_or(0, Share::taken);
         let portion = self.portion();
@@ -78,7 +77,7 @@ impl Budget {
         Room { portion, left }
     }
 
-    /// Records a queue pair's bytes and whether it waits. Returns the next that may continue.
+    /// Records a queue pair's bytes and wait. Returns the next to continue.
     pub(super) fn update(
         &mut self,
         shares: &mut Vec<Share>,

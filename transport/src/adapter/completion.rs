@@ -1,4 +1,4 @@
-//! Completion queues and counters of the adapter.
+//! Completion queues and counters.
 
 use alloc::{boxed::Box, sync::Arc};
 
@@ -16,7 +16,7 @@ use crate::{
 };
 
 impl Adapter {
-    /// Creates a completion queue for at least `capacity` completions (`ibv_create_cq`).
+    /// Creates a completion queue for `capacity` completions or more (`ibv_create_cq`).
     ///
     /// # Errors
     /// [`ObjectError::Size`], [`ObjectError::TooMany`].
@@ -26,17 +26,11 @@ impl Adapter {
     }
 
     /// Checks a completion queue's capacity (`max_cqe`).
-    ///
-    /// # Errors
-    /// [`ObjectError::Size`].
     pub fn fits_cq(&self, capacity: usize) -> Result<(), ObjectError> {
         size(ObjectSize::Completions, capacity, 1, self.limits.max_cqe)
     }
 
-    /// As [`create_cq`](Self::create_cq), with memory allocated before.
-    ///
-    /// # Errors
-    /// As `create_cq`.
+    /// As [`create_cq`](Self::create_cq), with allocated memory.
     pub fn create_cq_in(&mut self, room: CqRoom) -> Result<Arc<CompletionQueue>, ObjectError> {
         self.fits_cq(room.capacity())?;
         let cq = Arc::new(CompletionQueue::new(CqId(self.tables.cqs.vacant_key() as u32), room));
@@ -69,21 +63,16 @@ impl Adapter {
         self.tables.cqs.get(id.0 as usize).ok_or(ObjectError::Unknown)
     }
 
-    /// Resizes a completion queue (`ibv_resize_cq`). Its completions stay in order, and polling may
-    /// go on.
+    /// Resizes a completion queue (`ibv_resize_cq`), also during polling.
     ///
     /// # Errors
-    /// [`ObjectError::Size`]; [`ObjectError::Held`] if more are held; [`ObjectError::Overrun`]
-    /// after an overflow; [`ObjectError::Unknown`]. Nothing changes.
+    /// [`ObjectError::Size`]; [`ObjectError::Held`] if too small; [`ObjectError::Overrun`] after an
+    /// overflow; [`ObjectError::Unknown`].
     pub fn resize_cq(&mut self, id: CqId, capacity: usize) -> Result<(), ObjectError> {
         self.resize_cq_in(id, capacity, None)
     }
 
-    /// As [`resize_cq`](Self::resize_cq), with the memory that the queue
-    /// [lacks](CompletionQueue::lacks).
-    ///
-    /// # Errors
-    /// As `resize_cq`.
+    /// As [`resize_cq`](Self::resize_cq), with the memory that it [lacks](CompletionQueue::lacks).
     pub fn resize_cq_in(
         &mut self,
         id: CqId,
@@ -98,10 +87,10 @@ impl Adapter {
         cq.resize(capacity, room).map_err(ObjectError::Held)
     }
 
-    /// Sets a queue's event moderation (`ibv_modify_cq`). A delayed event is delivered now.
+    /// Sets event moderation (`ibv_modify_cq`); a delayed event is delivered now.
     ///
     /// # Errors
-    /// [`ObjectError::Size`] above 65,535 µs; [`ObjectError::Unknown`]. Nothing changes.
+    /// [`ObjectError::Size`] above 65,535 µs; [`ObjectError::Unknown`].
     pub fn moderate_cq(&mut self, id: CqId, moderation: CqModeration) -> Result<(), ObjectError> {
         let cq = self.cq(id)?;
         let limit = usize::from(u16::MAX);
@@ -117,11 +106,7 @@ impl Adapter {
         Ok(())
     }
 
-    /// Attaches a counter to a queue pair in RESET or INIT, for its lifetime
-    /// (`ibv_qp_attach_comp_cntr`).
-    ///
-    /// # Errors
-    /// [`CountError`]; nothing changes.
+    /// Attaches a counter to a queue pair in RESET or INIT (`ibv_qp_attach_comp_cntr`).
     pub fn count_completions(
         &mut self,
         qpn: Qpn,
@@ -140,7 +125,7 @@ impl Adapter {
         if attached { Ok(()) } else { Err(CountError::Counted) }
     }
 
-    /// Sets timers of delayed events, and fails the queue pairs of an overflowed queue (11.6.3.2).
+    /// Times delayed events, and fails queue pairs of an overflowed queue (11.6.3.2).
     #[inline]
     pub(super) fn attend_cqs(&mut self, now: Instant) {
         if !self.reports.cqs.are_none() {

@@ -11,7 +11,7 @@ use crate::{
 
 /// Limits of objects and their sizes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-// Each field is an independent limit, most named as in `ibv_device_attr`.
+// independent limits, most named as in `ibv_device_attr`
 pub struct Limits {
     /// Protection domains.
     pub max_pd: usize,
@@ -55,8 +55,8 @@ pub struct Limits {
     pub atomics: bool,
     /// Bytes of one memory region.
     pub max_mr_size: u64,
-    /// Posting is allowed in RESET, INIT and RTR, as with drivers that ignore the state. Such sends
-    /// leave after the first post in RTS.
+    /// Posting in RESET, INIT and RTR, as with drivers that ignore the state. Such sends leave with
+    /// the next post in RTS.
     pub early_posts: bool,
     /// Memory of a send queue, if limited.
     pub send_queue: Option<SendQueueMemory>,
@@ -96,7 +96,6 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Reduces limits to the available numbers.
     pub(super) fn that_hold(mut self, qpns: &core::ops::RangeInclusive<u32>) -> Self {
         let numbers = qpns.end().checked_sub(*qpns.start()).map_or(0, |span| span as usize + 1);
         // range half full: two draws find a free number on average
@@ -111,7 +110,7 @@ impl Limits {
 /// Configuration of an adapter.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AdapterConfig {
-    /// Seed of keys, QPNs and PSNs; unpredictable outside tests.
+    /// Seed of keys, QPNs, PSNs; unpredictable outside tests.
     pub seed: [u8; 32],
     /// Largest payload of the link.
     pub port_mtu: Mtu,
@@ -121,16 +120,16 @@ pub struct AdapterConfig {
     pub pkeys: PKeyTable,
     /// QPN range, 2 to 0xFFFFFE by default. Adapters that share an address need separate ranges.
     pub qpns: core::ops::RangeInclusive<u32>,
-    /// Outstanding READ bytes of all queue pairs, 768 bytes of overhead per packet included; at
-    /// least one packet, unlimited by default. Longer READs than half of it are split. Use half of
-    /// the socket's receive buffer, which drops the excess.
+    /// Outstanding READ bytes of all queue pairs, plus 768 per packet; at least one packet,
+    /// unlimited by default. READs above half are split. Use half of the receive buffer, which
+    /// drops the excess.
     pub read_budget: u64,
-    /// Equal L_Key and R_Key, as in NICs and rxe, for programs that confuse them. False by default.
+    /// Equal L_Key and R_Key, as in NICs and rxe, for programs that confuse them; off by default.
     pub equal_keys: bool,
-    /// Longest reliable WRITE, in packets, sent as WRITE Only packets of equal length, which form a
-    /// run; without immediate data. A refusal leaves earlier packets placed. 0 (off) by default.
+    /// Longest reliable WRITE, in packets, sent as WRITE Only packets: equal lengths form a run.
+    /// Not with immediate data. A refusal leaves earlier packets placed. 0 (off) by default.
     pub write_only_packets: u32,
-    /// Header prediction, on by default; it changes only speed.
+    /// Header prediction, on by default; changes only speed.
     pub header_prediction: bool,
     /// Windows and congestion control.
     pub congestion: CongestionConfig,
@@ -140,13 +139,12 @@ pub struct AdapterConfig {
     pub limits: Limits,
     /// Connection management.
     pub cm: CmConfig,
-    /// Unique GUID for peers. By default random by seed, which it does not reveal, with the local
-    /// bit.
+    /// Unique GUID for peers. By default random by seed, which it does not reveal, and local.
     pub guid: u64,
 }
 
 impl AdapterConfig {
-    /// Makes a default configuration: path MTU 4,096, a source port per flow.
+    /// Makes the default configuration: path MTU 4,096, port per flow.
     #[must_use]
     pub fn new(seed: [u8; 32]) -> Self {
         Self {
@@ -168,7 +166,7 @@ impl AdapterConfig {
     }
 }
 
-/// A random GUID with the local bit, from another stream than keys: peers see it.
+/// Drawn on another stream than keys: peers see it.
 fn random_guid(seed: [u8; 32]) -> u64 {
     let mut rng = ChaCha12Rng::from_seed(seed);
     rng.set_stream(1);

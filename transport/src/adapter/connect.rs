@@ -1,7 +1,6 @@
-//! Connection management of the adapter: QP1 and the queue pairs that it moves.
+//! QP1, and the queue pairs that connection management moves.
 //!
-//! Read first: [`cm`](crate::cm); InfiniBand volume 1, 13.5.3 (general services interface), 12.9.8
-//! (order of moves).
+//! Read first: [`cm`](crate::cm); InfiniBand volume 1, 13.5.3, 12.9.8.
 
 use core::net::IpAddr;
 
@@ -27,7 +26,7 @@ use crate::{
     },
 };
 
-/// Reason why a request is not accepted. It stays pending unless it is gone.
+/// Reason why a request is not accepted; it stays pending unless gone.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 pub enum AcceptError {
     /// Refused by connection management.
@@ -82,8 +81,7 @@ impl Adapter {
         })
     }
 
-    /// Accepts a request (`rdma_accept`). If `managed`, moves the queue pair from INIT to RTS
-    /// first.
+    /// Accepts a request (`rdma_accept`). `managed`: moves the queue pair from INIT to RTS first.
     ///
     /// # Errors
     /// [`AcceptError::QueuePair`]: the request stays pending; [`ConnError::State`],
@@ -139,8 +137,7 @@ impl Adapter {
         )
     }
 
-    /// Disconnects, or confirms the peer's DREQ (`rdma_disconnect`). The program moves the queue
-    /// pair.
+    /// Disconnects, or confirms a DREQ (`rdma_disconnect`). The program moves the queue pair.
     ///
     /// # Errors
     /// [`ConnError::State`], [`ConnError::Unknown`], [`ConnError::PrivateData`].
@@ -158,10 +155,9 @@ impl Adapter {
         )
     }
 
-    /// Disconnects for an adapter that is gone and had the same address (see
-    /// [`share`](crate::share)), as a kernel does at process exit. No events;
-    /// [`state`](Connections::state) shows the end. Until then responses must reach this adapter,
-    /// and the communication ID stays reserved.
+    /// Disconnects for an adapter that is gone from this address (see [`share`](crate::share)), as
+    /// a kernel does at process exit. No events; [`state`](Connections::state) shows the end. Until
+    /// then responses must reach this adapter, and the communication ID stays reserved.
     ///
     /// # Errors
     /// [`ConnError::OwnId`], [`ConnError::TooMany`]; [`ConnError::NoRoute`] without the address.
@@ -176,8 +172,7 @@ impl Adapter {
         self.cm.end_for_another(now, record, path, &mut self.rng)
     }
 
-    /// Requests the queue pair that receives a service's datagrams (`rdma_connect` with a datagram
-    /// id).
+    /// Resolves a service ID (`rdma_connect` with a datagram id).
     ///
     /// # Errors
     /// As [`cm_connect`](Self::cm_connect).
@@ -201,8 +196,7 @@ impl Adapter {
         )
     }
 
-    /// Responds to it with a queue pair and Q_Key, or a nonzero status (`rdma_accept`,
-    /// `rdma_reject`).
+    /// Responds with a queue pair and Q_Key, or a nonzero status (`rdma_accept`, `rdma_reject`).
     ///
     /// # Errors
     /// [`ConnError::State`], [`ConnError::Unknown`], [`ConnError::PrivateData`].
@@ -252,7 +246,7 @@ impl Adapter {
         self.to_rts(now, qpn, &Rts::new(qp_type, sq_psn, requester))
     }
 
-    /// Moves the local queue pair after the peer's REP, and sends the RTU or a REJ.
+    /// Follows the peer's REP: moves the queue pair, sends RTU or REJ.
     fn follow(&mut self, now: Instant, conn: ConnId) {
         let moved = match self.cm.qp_setup(conn) {
             Some(setup) => self.move_qp(now, &setup).is_ok(),
@@ -265,8 +259,7 @@ impl Adapter {
         }
     }
 
-    /// Checks a packet to QP1 and returns its partition: QP1 is in all, and responds in the
-    /// packet's.
+    /// Checks a packet to QP1 and returns its partition, for the response.
     pub(super) fn check_mad(&mut self, packet: &Packet<'_>) -> Result<PKey, DropReason> {
         let Ext::Deth(Deth { qkey, .. }) = packet.headers.ext() else {
             return Err(DropReason::WrongService);
@@ -312,8 +305,8 @@ impl Adapter {
         Ok(Disposition::Executed)
     }
 
-    /// Returns the path of CM messages and the local GID index; `None` if `own` is no local address
-    /// or the families differ.
+    /// Path of CM messages, with the local GID index; `None` unless `own` is local and the families
+    /// agree.
     fn gsi_path(&self, own: IpAddr, peer: IpAddr, frame: FrameFields) -> Option<(u16, Path)> {
         let service_level = frame.service_level();
         let index = self.resources.gids.position_of(frame.version(), |gid| gid == own.into())?;
@@ -321,7 +314,7 @@ impl Adapter {
         Some((index, self.resources.gids.path(&av, Qpn::GSI, Qpn::GSI)?))
     }
 
-    /// Adds due CM messages to `buffer`; false if it is full.
+    /// Adds due CM messages; false if `buffer` is full.
     pub(super) fn transmit_mads(&mut self, now: Instant, buffer: &mut TransmitBuffer) -> bool {
         while self.cm.has_transmit() {
             let Some(slot) = buffer.slot() else { return false };

@@ -1,11 +1,10 @@
-//! Counters of single queue pairs on request, as differences of the adapter's.
+//! Counters of single queue pairs, as differences of the adapter's.
 
 use super::{Adapter, error::ObjectError};
 use crate::{event::Counters, ids::Qpn, wire::Packet};
 
 impl Adapter {
-    /// Starts separate counters of a queue pair; no effect if started. Packets then lose the fast
-    /// paths.
+    /// Starts counters of a queue pair, once. Its packets lose the fast paths.
     ///
     /// # Errors
     /// [`ObjectError::Unknown`].
@@ -21,12 +20,10 @@ impl Adapter {
         self.qps.counted.get(&self.qps.place(qpn)?)
     }
 
-    /// Saves the counters before an action of a counted queue pair.
     pub(super) fn counted_before(&self, index: usize) -> Option<(usize, Counters)> {
         self.qps.counted.contains_key(&index).then(|| (index, self.reports.counters.clone()))
     }
 
-    /// The same for a packet's queue pair.
     pub(super) fn counted_destination(&self, packet: &Packet<'_>) -> Option<(usize, Counters)> {
         if self.qps.counted.is_empty() {
             return None;
@@ -34,7 +31,6 @@ impl Adapter {
         self.counted_before(self.qps.place(packet.headers.bth().dest_qp)?)
     }
 
-    /// Adds the difference to the queue pair's counters.
     pub(super) fn count_since(&mut self, counted: Option<(usize, Counters)>) {
         if let Some((index, before)) = counted
             && let Some(own) = self.qps.counted.get_mut(&index)

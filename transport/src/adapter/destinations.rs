@@ -1,5 +1,5 @@
-//! Bytes in flight per destination. This adapter's queue pairs share one receive buffer at a host,
-//! and hence a window besides their own.
+//! Bytes in flight per destination: this adapter's queue pairs share a receive buffer there, and so
+//! a window.
 
 use alloc::{collections::BTreeMap, vec::Vec};
 use core::{net::IpAddr, time::Duration};
@@ -16,11 +16,11 @@ use crate::{
     time::Instant,
 };
 
-/// Most bytes of a portion: the largest run. One packet more would be a run by itself.
+/// Most bytes of a portion: the largest run. One packet more would be another run.
 const LARGEST_PORTION: u64 = LARGEST_RUN * LARGEST;
 /// Least window: below it, one lost packet stalls all others.
 const LEAST: u64 = 8 * LARGEST;
-/// One loss shows at many queue pairs; the window shrinks once in this time.
+/// One loss shows at many queue pairs: shrink once in this time.
 const ONE_LOSS: Duration = Duration::from_micros(500);
 
 #[derive(Debug)]
@@ -58,7 +58,7 @@ impl Destinations {
         self.of.get(index).copied().flatten()
     }
 
-    /// Sets a queue pair's destination. Returns a waiting one that may continue.
+    /// Sets a queue pair's destination. Returns one to continue.
     pub(super) fn assign(&mut self, index: usize, address: Option<IpAddr>) -> Option<usize> {
         let before = self.of(index);
         if before.and_then(|at| self.all.get(at)).map(|its| its.address) == address {
@@ -96,8 +96,7 @@ impl Destinations {
         at
     }
 
-    /// Returns the credits of a queue pair with `in_flight` bytes, and its bytes before the others'
-    /// turn.
+    /// Credits of a queue pair with `in_flight` bytes, and its portion.
     pub(super) fn room(&self, index: usize, in_flight: u64) -> Room {
         let Some(destination) = self.of(index).and_then(|at| self.all.get(at)) else {
             return Room::UNLIMITED;
@@ -113,8 +112,7 @@ impl Destinations {
         Share::is_noted(&self.shares, index, in_flight, waits)
     }
 
-    /// Records a queue pair's bytes in flight, and whether it waits. Returns a waiting one that may
-    /// continue.
+    /// Records bytes in flight and wait. Returns one to continue.
     pub(super) fn update(
         &mut self,
         index: usize,

@@ -8,10 +8,10 @@ use thiserror::Error;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[non_exhaustive]
 pub enum ObjectError {
-    /// The limit is reached.
+    /// Limit reached.
     #[error("no more than {limit} {what} can exist")]
     TooMany {
-        /// Kind of object.
+        /// Kind.
         what: ObjectKind,
         /// Limit.
         limit: usize,
@@ -26,27 +26,27 @@ pub enum ObjectError {
         /// Greatest value.
         limit: usize,
     },
-    /// Too small for the completions held.
+    /// Too many completions held.
     #[error("it holds {0} completions, more than would fit")]
     Held(usize),
     /// The completion queue overflowed.
     #[error("the completion queue has overflowed; make a new one")]
     Overrun,
-    /// No such GID index, or another address family than the destination's.
+    /// No such GID index, or another address family.
     #[error(
         "GID index {0} does not exist or is of another address family than the destination's GID"
     )]
     GidIndex(u16),
-    /// A RoCE v1 entry, which cannot send.
+    /// RoCE v1 entry, unable to send.
     #[error("GID index {0} is an entry of RoCE v1, which is not sent here")]
     RoceV1(u16),
     /// No such object.
     #[error("no such object")]
     Unknown,
-    /// Parts that do not match.
+    /// Mismatched parts.
     #[error(transparent)]
     Mismatch(#[from] ObjectMismatch),
-    /// The link carries no raw frames.
+    /// No raw frames on this link.
     #[error("the device's link carries no raw packets: a raw device does")]
     NoFrames,
     /// Used by another object.
@@ -54,7 +54,7 @@ pub enum ObjectError {
     InUse,
 }
 
-/// Parts that do not match.
+/// Mismatched parts.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[non_exhaustive]
 pub enum ObjectMismatch {
@@ -70,12 +70,12 @@ pub enum ObjectMismatch {
     /// XRC SRQ for a queue pair other than a target.
     #[error("an XRC SRQ serves XRC targets only")]
     XrcSrq,
-    /// Completion queues or shared receive queue of different shards.
+    /// Queues of different shards.
     #[error(
         "its completion queues and its shared receive queue are of different shards of the device"
     )]
     Shards,
-    /// Type 1 window on a device with several shards.
+    /// Type 1 window with several shards.
     #[error("a device with several shards has memory windows of type 2 only")]
     Type1Window,
 }

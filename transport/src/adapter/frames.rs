@@ -2,7 +2,7 @@
 
 use alloc::collections::VecDeque;
 
-/// Queue pairs with frames; a turn is one frame.
+/// A turn is one frame.
 #[derive(Default, Debug)]
 pub(super) struct FrameSenders {
     /// MTU; `None`: the link carries no frames.

@@ -7,7 +7,7 @@ use thiserror::Error;
 use super::config::Limits;
 use crate::{addr::Gid, qp::QpType};
 
-/// Reason why a queue pair is not attached or detached; nothing changes.
+/// Reason why a queue pair stays detached or attached.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[non_exhaustive]
 pub enum McastError {
@@ -37,12 +37,12 @@ pub enum McastError {
     NotAttached(Gid),
 }
 
-/// Each group's members by index, in order of attachment.
+/// Members by index, in order of attachment.
 #[derive(Debug, Default)]
 pub(super) struct Groups(BTreeMap<Gid, Vec<usize>>);
 
 impl Groups {
-    /// Attaches a queue pair; true for the first member.
+    /// True for the first member.
     pub(super) fn attach(
         &mut self,
         group: Gid,
@@ -68,7 +68,7 @@ impl Groups {
         }
     }
 
-    /// Detaches a queue pair; true for the last member.
+    /// True for the last member.
     pub(super) fn detach(&mut self, group: Gid, index: usize) -> Result<bool, McastError> {
         let not_attached = McastError::NotAttached(group);
         let members = self.0.get_mut(&group).ok_or(not_attached)?;
@@ -96,8 +96,7 @@ impl Groups {
         self.0.iter().map(|(group, members)| (*group, members.as_slice()))
     }
 
-    /// Takes a group's members while they receive: the adapter is borrowed.
-    /// [`put_back`](Self::put_back) returns them.
+    /// Takes the members while they receive; see [`put_back`](Self::put_back).
     pub(super) fn take(&mut self, group: Gid) -> Vec<usize> {
         self.0.get_mut(&group).map(core::mem::take).unwrap_or_default()
     }

@@ -23,7 +23,7 @@ struct Parts {
     cm_events: Waiting<ConnEvent>,
 }
 
-/// Events with their delivery times, in order.
+/// With delivery times, in order.
 #[derive(Debug)]
 struct Waiting<E>(VecDeque<(Instant, E)>);
 
@@ -88,7 +88,6 @@ impl Lateness {
         self.0.as_ref().is_some_and(|parts| due(parts))
     }
 
-    /// Returns the next due event.
     pub(super) fn event(&mut self, new: &mut VecDeque<Event>) -> Option<Event> {
         let Some(parts) = &mut self.0 else { return new.pop_front() };
         for event in new.drain(..) {

@@ -190,28 +190,19 @@ impl Adapter {
         Psn::new(self.rng.next_u32())
     }
 
-    // Transitions of a queue pair (`ibv_modify_qp`).
+    // Transitions of a queue pair (`ibv_modify_qp`). An error changes nothing.
 
     /// RESET→INIT and INIT→INIT.
-    ///
-    /// # Errors
-    /// [`ModifyError`]; nothing changes.
     pub fn to_init(&mut self, qpn: Qpn, init: &Init) -> Result<(), ModifyError> {
         self.modify(Instant::ZERO, qpn, State::Init, |qp, env| qp.to_init(init, env))
     }
 
     /// INIT→RTR.
-    ///
-    /// # Errors
-    /// [`ModifyError`]; nothing changes.
     pub fn to_rtr(&mut self, qpn: Qpn, rtr: &Rtr) -> Result<(), ModifyError> {
         self.to_rtr_with(qpn, rtr, &QpUpdate::NONE)
     }
 
     /// INIT→RTR with attribute changes.
-    ///
-    /// # Errors
-    /// [`ModifyError`]; nothing changes.
     pub fn to_rtr_with(
         &mut self,
         qpn: Qpn,
@@ -222,17 +213,11 @@ impl Adapter {
     }
 
     /// RTR→RTS; SQD→RTS and SQE→RTS with [`Rts::Resume`].
-    ///
-    /// # Errors
-    /// [`ModifyError`]; nothing changes.
     pub fn to_rts(&mut self, now: Instant, qpn: Qpn, rts: &Rts) -> Result<(), ModifyError> {
         self.to_rts_with(now, qpn, rts, &QpUpdate::NONE)
     }
 
     /// As [`to_rts`](Self::to_rts), with attribute changes; RTS→RTS with [`Rts::Resume`].
-    ///
-    /// # Errors
-    /// [`ModifyError`]; nothing changes.
     pub fn to_rts_with(
         &mut self,
         now: Instant,
@@ -244,9 +229,6 @@ impl Adapter {
     }
 
     /// Changes attributes in the same state: INIT, RTS or SQD.
-    ///
-    /// # Errors
-    /// [`ModifyError`]; nothing changes.
     pub fn update(
         &mut self,
         now: Instant,
@@ -261,27 +243,17 @@ impl Adapter {
         )
     }
 
-    /// RTS→SQD. `notify` requests [`Event::SendQueueDrained`] after the last completion.
-    ///
-    /// # Errors
-    /// [`ModifyError`]; nothing changes.
+    /// RTS→SQD. `notify`: raise [`Event::SendQueueDrained`].
     pub fn to_sqd(&mut self, now: Instant, qpn: Qpn, notify: bool) -> Result<(), ModifyError> {
         self.modify(now, qpn, State::Sqd, |qp, env| qp.to_sqd(notify, env))
     }
 
     /// Any state but RESET to ERR: everything posted is flushed.
-    ///
-    /// # Errors
-    /// [`ModifyError`]; nothing changes.
     pub fn to_error(&mut self, now: Instant, qpn: Qpn) -> Result<(), ModifyError> {
         self.modify(now, qpn, State::Err, Qp::to_error)
     }
 
-    /// Any state to RESET: drops posted requests without completions, and unbinds type 2 windows
-    /// bound by this queue pair.
-    ///
-    /// # Errors
-    /// [`ModifyError::UnknownQp`].
+    /// Any state to RESET: drops posted requests, and unbinds type 2 windows of this queue pair.
     pub fn to_reset(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
         self.modify(Instant::ZERO, qpn, State::Reset, |qp, env| {
             for half in [Half::Requester, Half::Responder] {
@@ -324,12 +296,7 @@ impl Adapter {
         changed
     }
 
-    // Posting.
-
     /// Posts one send request (`ibv_post_send`).
-    ///
-    /// # Errors
-    /// [`PostError`]; nothing is posted.
     pub fn post_send(&mut self, now: Instant, qpn: Qpn, wr: &SendWr) -> Result<(), PostError> {
         let call = || Call::post_send(wr);
         self.recorded(now, qpn, call, |adapter| {
@@ -352,18 +319,12 @@ impl Adapter {
     }
 
     /// Checks that `wr` could be posted after `others` more.
-    ///
-    /// # Errors
-    /// As [`post_send`](Self::post_send).
     pub fn check_send(&self, qpn: Qpn, wr: &SendWr, others: usize) -> Result<(), PostError> {
         let index = self.qps.place(qpn).ok_or(PostError::UnknownQp)?;
         self.qps[index].check_send(wr, others)
     }
 
     /// Posts one receive request (`ibv_post_recv`).
-    ///
-    /// # Errors
-    /// [`PostError`]; nothing is posted.
     pub fn post_recv(&mut self, now: Instant, qpn: Qpn, wr: &RecvWr) -> Result<(), PostError> {
         let call = || Call::post_recv(wr);
         self.recorded(now, qpn, call, |adapter| {
@@ -378,8 +339,8 @@ impl Adapter {
 
     // The world.
 
-    /// Handles expired timers, a bounded number: if some are left,
-    /// [`poll_timeout`](Self::poll_timeout) returns a time that has passed.
+    /// Handles expired timers, a bounded number; if some are left,
+    /// [`poll_timeout`](Self::poll_timeout) is in the past.
     pub fn handle_timeout(&mut self, now: Instant) {
         let Self { cm, qps, .. } = self;
         cm.handle_timeout(now, &|own, peer| {
@@ -401,8 +362,6 @@ impl Adapter {
         self.handle_late(now);
     }
 
-    // Due work.
-
     /// Returns when to call [`handle_timeout`](Self::handle_timeout); possibly before a timer
     /// expires.
     pub fn poll_timeout(&mut self) -> Option<Instant> {
@@ -410,8 +369,7 @@ impl Adapter {
         Instant::earliest([qps, cqs, self.cm.poll_timeout(), self.late.deadline()])
     }
 
-    /// Returns false if nothing is to send, to report or to do now; most polls of an idle link find
-    /// this.
+    /// Returns false if nothing is to do now, as in most polls.
     pub fn is_due(&mut self, now: Instant) -> bool {
         !self.sending.turns.is_empty()
             || !self.reports.events.is_empty()
@@ -431,9 +389,8 @@ impl Adapter {
         self.late.event(&mut self.reports.events)
     }
 
-    /// Fills the cleared `buffer` with due packets, each queue pair in its turn. The caller sends
-    /// them and repeats until the buffer stays empty and
-    /// [has no more](TransmitBuffer::may_have_more). Each call visits a bounded number of queue
+    /// Fills the cleared `buffer` with due packets, by turns. Send and repeat until it stays empty
+    /// and [has no more](TransmitBuffer::may_have_more). Each call visits a bounded number of queue
     /// pairs.
     pub fn poll_transmit(&mut self, now: Instant, buffer: &mut TransmitBuffer) {
         if !self.transmit_mads(now, buffer) || self.sending.turns.is_empty() {
@@ -512,8 +469,7 @@ impl Adapter {
         }
     }
 
-    /// Sends packets by header prediction. Returns their bytes, and whether the queue pair has
-    /// nothing else to send.
+    /// Sends predicted packets. Returns their bytes, and whether nothing else is to send.
     fn transmit_singles(
         &mut self,
         now: Instant,
@@ -553,7 +509,7 @@ impl Adapter {
         (part, false)
     }
 
-    /// Adds middle packets to the run, for at most `left` bytes of the turn. Returns their bytes.
+    /// Adds middle packets to the run, at most `left` bytes. Returns their bytes.
     fn transmit_middles(
         &mut self,
         now: Instant,
@@ -586,8 +542,8 @@ impl Adapter {
         sent * part
     }
 
-    /// Returns true if [`poll_transmit`](Self::poll_transmit) would send only acknowledgements, of
-    /// few queue pairs. They may wait for the program's next post.
+    /// Returns true if [`poll_transmit`](Self::poll_transmit) would send only a few
+    /// acknowledgements. They may wait for the program's next post.
     pub fn only_acknowledges(&self) -> bool {
         let acknowledges = |index| self.qps.get(index).is_some_and(Qp::only_acknowledges);
         !self.cm.has_transmit()
@@ -595,9 +551,7 @@ impl Adapter {
             && self.sending.turns.few_fresh(FEW).is_some_and(|mut fresh| fresh.all(acknowledges))
     }
 
-    // Inside.
-
-    /// Header prediction applies: no record, no separate counters, no late placement.
+    /// Header prediction applies.
     fn predicts(&self) -> bool {
         self.header_prediction && self.recorder.is_none() && self.is_plain()
     }
@@ -622,7 +576,7 @@ impl Adapter {
         (qp, env)
     }
 
-    /// The same as `split`, with credits for a queue pair that sends.
+    /// As `split`, with credits for sending.
     fn split_to_send(&mut self, index: usize, now: Instant) -> (&mut Qp, Env<'_>) {
         let qp = &self.qps[index];
         let rooms =
@@ -647,8 +601,7 @@ impl Adapter {
         }
     }
 
-    /// Records outstanding READs and bytes in flight; readies queue pairs that waited for the
-    /// credits freed.
+    /// Records bytes in flight and outstanding; readies queue pairs that waited for credits.
     pub(super) fn record_rooms(&mut self, index: usize, now: Instant) {
         let idle = (0, false);
         let (reads, flight, lost) = self
@@ -662,7 +615,7 @@ impl Adapter {
         next.into_iter().flatten().for_each(|next| self.make_ready(next));
     }
 
-    /// Acts on a queue pair, then updates its turn, its timer, and full completion queues.
+    /// Acts on a queue pair, then updates turn, timer and full completion queues.
     fn with_qp<R>(
         &mut self,
         index: usize,
@@ -691,11 +644,11 @@ impl fmt::Debug for Adapter {
     }
 }
 
-/// Queue pairs whose acknowledgements may wait, at most.
+/// Most queue pairs whose acknowledgements may wait.
 const FEW: usize = 64;
 
-/// Queue pairs visited for one transmit buffer, at most.
+/// Most queue pairs visited per transmit buffer.
 const VISITS: usize = 128;
 
-/// Least bytes charged for a packet: a turn has at most 64 packets.
+/// Least bytes charged: a turn has at most 64 packets.
 const LEAST_PART: u64 = QUANTUM / 64;

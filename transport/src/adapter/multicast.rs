@@ -1,4 +1,4 @@
-//! Multicast: copies for the queue pairs attached to a group (9.5.2, 10.5, A17.4.5).
+//! Multicast (9.5.2, 10.5, A17.4.5).
 //!
 //! A group is an IP multicast address; its datagrams go to QPN 0xFFFFFF. Each attached queue pair
 //! checks service, state, P_Key and Q_Key. As in hardware and rxe, an attached sender receives its
@@ -15,11 +15,8 @@ use crate::{
 };
 
 impl Adapter {
-    /// Attaches a UD queue pair in any state (`ibv_attach_mcast`); repeating it changes nothing.
-    /// Returns true for the first member: then the link must join the group.
-    ///
-    /// # Errors
-    /// [`McastError`].
+    /// Attaches a UD queue pair in any state, once (`ibv_attach_mcast`). True for the first member:
+    /// the link must join.
     pub fn attach_mcast(&mut self, qpn: Qpn, group: Gid) -> Result<bool, McastError> {
         let index = self.datagram_qp(qpn)?;
         if !group.is_multicast() {
@@ -28,8 +25,7 @@ impl Adapter {
         self.groups.attach(group, index, &self.limits)
     }
 
-    /// Detaches a queue pair (`ibv_detach_mcast`). Returns true for the last member: then the link
-    /// must leave the group.
+    /// Detaches a queue pair (`ibv_detach_mcast`). True for the last member: the link must leave.
     ///
     /// # Errors
     /// [`McastError::UnknownQp`], [`McastError::WrongService`], [`McastError::NotAttached`].
@@ -57,7 +53,6 @@ impl Adapter {
         }
     }
 
-    /// Checks a packet to QPN 0xFFFFFF and returns its group.
     pub(super) fn check_multicast(
         &self,
         net: &NetHeader,
@@ -82,7 +77,7 @@ impl Adapter {
         packet: &Packet<'_>,
     ) -> Disposition {
         self.reports.counters.multicast_packets += 1;
-        // taken out during the queue pairs' turns, which cannot change the group
+        // the queue pairs' turns cannot change the group
         let members = self.groups.take(group);
         let copies = members.len() as u32;
         let mut taken = 0;

@@ -2,7 +2,7 @@ use hashbrown::HashMap;
 
 use crate::{hash::IdHasher, ids::Qpn};
 
-/// Indexes of queue pairs by number, with a cache of the last lookup: most repeat it.
+/// Indexes by number, with a cache: most lookups repeat the last.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
     places: HashMap<Qpn, usize, IdHasher>,
@@ -10,7 +10,6 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
-    /// Returns the index, cached for repeated lookups.
     #[inline]
     pub(super) fn find(&mut self, qpn: Qpn) -> Option<usize> {
         if let Some((last, place)) = self.last

@@ -50,9 +50,6 @@ impl Adapter {
     }
 
     /// Registers memory (`ibv_reg_mr`, `ibv_reg_mr_iova`).
-    ///
-    /// # Errors
-    /// [`RegisterError`].
     pub fn register(&mut self, pd: PdId, attr: MrAttr) -> Result<Arc<Region>, RegisterError> {
         if !self.tables.has_pd(pd) {
             return Err(RegisterError::UnknownPd);
@@ -64,20 +61,16 @@ impl Adapter {
     }
 
     /// Checks a region's length (`max_mr_size`).
-    ///
-    /// # Errors
-    /// [`RegisterError::TooLong`].
     pub const fn fits_region(&self, length: u64) -> Result<(), RegisterError> {
         let most = self.limits.max_mr_size;
         if length <= most { Ok(()) } else { Err(RegisterError::TooLong(most)) }
     }
 
-    /// Changes a region (`ibv_rereg_mr`) and keeps its keys. In-flight requests that use the old
-    /// region fail.
+    /// Changes a region and keeps its keys (`ibv_rereg_mr`). In-flight requests that use the old
+    /// one fail.
     ///
     /// # Errors
-    /// [`RegisterError::InUse`] while a window is bound to it;
-    /// [`RegisterError::Deregistered`]; else as [`register`](Self::register).
+    /// [`RegisterError::InUse`] while windows are bound; [`RegisterError::Deregistered`].
     pub fn reregister(
         &mut self,
         region: &Arc<Region>,
@@ -99,7 +92,7 @@ impl Adapter {
     /// Deregisters memory (`ibv_dereg_mr`). In-flight requests that use it fail.
     ///
     /// # Errors
-    /// [`RegisterError::InUse`] while a window is bound to it.
+    /// [`RegisterError::InUse`] while windows are bound.
     pub fn deregister(&mut self, region: &Region) -> Result<(), RegisterError> {
         if region.has_windows() {
             return Err(RegisterError::InUse);
@@ -108,7 +101,7 @@ impl Adapter {
         Ok(())
     }
 
-    /// Deregisters memory even if windows are bound to it; they reach no memory afterwards.
+    /// Deregisters memory with its bound windows.
     pub fn revoke(&mut self, region: &Region) {
         self.late.place_all();
         if self.resources.regions.deregister(region) {
@@ -116,16 +109,15 @@ impl Adapter {
         }
     }
 
-    /// Allocates an unbound memory window and returns its first key (`ibv_alloc_mw`).
+    /// Allocates a memory window (`ibv_alloc_mw`); returns its first key.
     ///
     /// # Errors
-    /// [`ObjectError::TooMany`]; [`ObjectError::Unknown`] for the protection domain.
+    /// [`ObjectError::TooMany`]; [`ObjectError::Unknown`].
     pub fn alloc_window(&mut self, pd: PdId, window_type: WindowType) -> Result<RKey, ObjectError> {
         self.admit_window(pd)?;
         Ok(self.resources.regions.alloc_window(pd, window_type, &mut self.rng))
     }
 
-    /// Counts a new window of a protection domain, within the limit.
     pub(super) fn admit_window(&mut self, pd: PdId) -> Result<(), ObjectError> {
         if !self.tables.has_pd(pd) {
             return Err(ObjectError::Unknown);
@@ -135,7 +127,7 @@ impl Adapter {
         Ok(())
     }
 
-    /// Destroys a memory window, bound or not, and its key (`ibv_dealloc_mw`).
+    /// Destroys a memory window, bound or not (`ibv_dealloc_mw`).
     ///
     /// # Errors
     /// [`ObjectError::Unknown`].
@@ -146,13 +138,11 @@ impl Adapter {
         Ok(())
     }
 
-    /// Creates an address handle (`ibv_create_ah`), counted in its protection domain. The caller
-    /// keeps the address vector.
+    /// Creates an address handle (`ibv_create_ah`). The caller keeps the address vector.
     ///
     /// # Errors
-    /// [`ObjectError::GidIndex`] unless `sgid_index` names a local GID of the
-    /// destination's family; [`ObjectError::RoceV1`]; [`ObjectError::TooMany`];
-    /// [`ObjectError::Unknown`] for the protection domain.
+    /// [`ObjectError::GidIndex`] unless `sgid_index` is a local GID of the destination's family;
+    /// [`ObjectError::RoceV1`]; [`ObjectError::TooMany`]; [`ObjectError::Unknown`].
     pub fn create_ah(&mut self, pd: PdId, av: &AddressVector) -> Result<AhId, ObjectError> {
         if !self.tables.has_pd(pd) {
             return Err(ObjectError::Unknown);
@@ -170,8 +160,7 @@ impl Adapter {
         Ok(AhId(self.tables.ahs.insert(pd) as u32))
     }
 
-    /// Destroys an address handle (`ibv_destroy_ah`). Requests already posted with it still
-    /// execute.
+    /// Destroys an address handle (`ibv_destroy_ah`). Requests posted with it still execute.
     ///
     /// # Errors
     /// [`ObjectError::Unknown`].
@@ -184,19 +173,17 @@ impl Adapter {
     /// Creates a shared receive queue (`ibv_create_srq`).
     ///
     /// # Errors
-    /// [`ObjectError::Size`], [`ObjectError::TooMany`]; [`ObjectError::Unknown`] for the
-    /// protection domain.
+    /// [`ObjectError::Size`], [`ObjectError::TooMany`], [`ObjectError::Unknown`].
     pub fn create_srq(&mut self, pd: PdId, attr: SrqAttr) -> Result<SrqId, ObjectError> {
         self.insert_srq(pd, attr, None)
     }
 
-    /// Creates an XRC SRQ (`ibv_create_srq_ex` with `IBV_SRQT_XRC`). Any target of the domain
-    /// receives into it; its completions go to `cq`.
+    /// Creates an XRC SRQ (`ibv_create_srq_ex` with `IBV_SRQT_XRC`) for the targets of a domain.
+    /// Completions go to `cq`.
     ///
     /// # Errors
-    /// [`ObjectError::Size`], [`ObjectError::TooMany`]; [`ObjectError::Unknown`] for the
-    /// protection domain, XRC domain or completion queue; [`ObjectError::Overrun`] if `cq` has
-    /// overflowed.
+    /// [`ObjectError::Size`], [`ObjectError::TooMany`], [`ObjectError::Unknown`];
+    /// [`ObjectError::Overrun`] if `cq` has overflowed.
     pub fn create_xrc_srq(
         &mut self,
         pd: PdId,
@@ -266,8 +253,8 @@ impl Adapter {
         Ok(())
     }
 
-    /// Destroys a shared receive queue (`ibv_destroy_srq`). Posted requests and messages that
-    /// targets are receiving complete nowhere; later requests that name an XRC SRQ are refused.
+    /// Destroys a shared receive queue (`ibv_destroy_srq`). Its requests complete nowhere; later
+    /// ones that name an XRC SRQ are refused.
     ///
     /// # Errors
     /// [`ObjectError::InUse`] while a queue pair other than an XRC target uses it;
@@ -292,8 +279,8 @@ impl Adapter {
         self.resources.srqs.get(&id).map(SharedQueue::info)
     }
 
-    /// Arms [`SrqLimitReached`](crate::event::Event::SrqLimitReached) once (`ibv_modify_srq` with
-    /// `IBV_SRQ_LIMIT`). If already below, the next request taken raises it.
+    /// Arms [`SrqLimitReached`](crate::event::Event::SrqLimitReached) once (`IBV_SRQ_LIMIT`). If
+    /// already below, the next request taken raises it.
     ///
     /// # Errors
     /// [`SrqError::Limit`] beyond the queue's size; [`SrqError::UnknownSrq`].
@@ -306,11 +293,11 @@ impl Adapter {
         Ok(())
     }
 
-    /// Changes the queue's size (`ibv_modify_srq` with `IBV_SRQ_MAX_WR`).
+    /// Resizes a shared receive queue (`IBV_SRQ_MAX_WR`).
     ///
     /// # Errors
-    /// [`SrqError::Size`]; [`SrqError::Posted`] if more are posted; [`SrqError::Limit`] if
-    /// the limit is greater; [`SrqError::UnknownSrq`].
+    /// [`SrqError::Size`]; [`SrqError::Posted`], [`SrqError::Limit`] if more are posted or needed;
+    /// [`SrqError::UnknownSrq`].
     pub fn resize_srq(&mut self, id: SrqId, max_wr: u32) -> Result<(), SrqError> {
         let srq = self.resources.srqs.get_mut(&id).ok_or(SrqError::UnknownSrq)?;
         if !(1..=self.limits.max_srq_wr).contains(&max_wr) {
@@ -327,10 +314,6 @@ impl Adapter {
     }
 
     /// Posts one receive request to a shared receive queue (`ibv_post_srq_recv`).
-    ///
-    /// # Errors
-    /// [`PostError::UnknownSrq`], [`PostError::TooManySges`], [`PostError::QueueFull`];
-    /// nothing is posted.
     pub fn post_srq_recv(&mut self, id: SrqId, wr: &RecvWr) -> Result<(), PostError> {
         let call = || Call::post_srq_recv(id, wr);
         self.recorded(Instant::ZERO, Qpn::default(), call, |adapter| adapter.push_srq(id, wr))
@@ -351,11 +334,11 @@ impl Adapter {
     /// Creates a queue pair in RESET (`ibv_create_qp`).
     ///
     /// # Errors
-    /// [`ObjectError::Size`], [`ObjectError::TooMany`]; [`ObjectError::Unknown`] for an
-    /// object of another adapter; [`ObjectError::Overrun`] if a completion queue has overflowed;
-    /// [`ObjectError::NoFrames`] for raw packets unless the link [carries](Self::carry_frames)
-    /// them. [`ObjectError::Mismatch`] for an XRC SRQ, for an initiator or raw packets with a
-    /// shared receive queue, and for a target ([`create_xrc_target`](Self::create_xrc_target)).
+    /// [`ObjectError::Size`], [`ObjectError::TooMany`], [`ObjectError::Unknown`];
+    /// [`ObjectError::Overrun`] after a completion queue's overflow; [`ObjectError::NoFrames`]
+    /// unless the link [carries](Self::carry_frames) raw packets. [`ObjectError::Mismatch`] for an
+    /// XRC SRQ, for an initiator or raw packets with a shared receive queue, and for a target
+    /// ([`create_xrc_target`](Self::create_xrc_target)).
     pub fn create_qp(&mut self, init: QpInit) -> Result<Qpn, ObjectError> {
         let qp_type = init.qp_type;
         let result = self.make_qp(init);
@@ -427,7 +410,7 @@ impl Adapter {
     /// Creates an XRC target in RESET (`ibv_create_qp_ex` with `IBV_QPT_XRC_RECV`).
     ///
     /// # Errors
-    /// [`ObjectError::TooMany`]; [`ObjectError::Unknown`] for the XRC domain.
+    /// [`ObjectError::TooMany`]; [`ObjectError::Unknown`].
     pub fn create_xrc_target(&mut self, xrcd: XrcdId) -> Result<Qpn, ObjectError> {
         let result = self.make_xrc_target(xrcd);
         self.record_created(QpType::XrcTarget, &result);
@@ -469,8 +452,8 @@ impl Adapter {
         Ok(qpn)
     }
 
-    /// Destroys a queue pair (`ibv_destroy_qp`). Posted requests give no completions. It leaves its
-    /// multicast groups; detach it first to learn which groups become empty.
+    /// Destroys a queue pair (`ibv_destroy_qp`); its requests complete nowhere. Detach it first to
+    /// learn which multicast groups become empty.
     ///
     /// # Errors
     /// [`ObjectError::Unknown`].
@@ -480,14 +463,14 @@ impl Adapter {
         Ok(())
     }
 
-    /// Takes the requests of a queue pair before RESET or destruction, to be dropped outside the
-    /// adapter's lock.
+    /// Takes the requests of a queue pair before RESET or destruction, to drop them outside the
+    /// lock.
     pub fn abandon_requests(&mut self, qpn: Qpn) -> Option<AbandonedRequests> {
         let index = self.qps.place(qpn)?;
         Some(self.qps[index].give_up())
     }
 
-    /// Takes the requests of a shared receive queue before its destruction, unless it is in use.
+    /// The same for a shared receive queue that is not in use.
     pub fn abandon_srq_requests(&mut self, id: SrqId) -> Option<AbandonedRequests> {
         let srq =
             self.resources.srqs.get_mut(&id).filter(|_| !self.tables.users.any(Used::Srq(id)))?;

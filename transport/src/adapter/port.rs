@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl Adapter {
-    /// Replaces the GID table. [`Event::GidChange`] unless it was empty. Connected queue pairs keep
+    /// Replaces the GID table; [`Event::GidChange`] unless it was empty. Connected queue pairs keep
     /// their addresses.
     pub fn set_gids(&mut self, gids: Vec<Gid>) {
         let had = !self.resources.gids.entries().is_empty();
@@ -28,22 +28,20 @@ impl Adapter {
         self.resources.gids.set_roce_v1(v1);
     }
 
-    /// Sets the UDP source ports of data from this address, chosen per flow by
-    /// [`udp_source_port`](crate::addr::udp_source_port). Without, data leaves from the
-    /// [control port](Self::set_control_port), as CM messages do.
+    /// Sets UDP source ports of data from this address, by [flow](crate::addr::udp_source_port);
+    /// none: the [control port](Self::set_control_port).
     pub fn set_flow_ports(&mut self, address: IpAddr, ports: Vec<u16>) {
         self.resources.gids.set_flow_ports(address, ports);
         self.update_source_ports(address);
     }
 
-    /// Sets the UDP source port of packets that use no [flow port](Self::set_flow_ports), if the
-    /// adapter's is fixed. `None`: the [adapter's](super::AdapterConfig::source_port).
+    /// Sets the UDP source port of other packets; `None`: the
+    /// [adapter's](super::AdapterConfig::source_port). Effective if that is fixed.
     pub fn set_control_port(&mut self, address: IpAddr, port: Option<u16>) {
         self.resources.gids.set_control_port(address, port);
         self.update_source_ports(address);
     }
 
-    /// Applies the ports to connected queue pairs.
     fn update_source_ports(&mut self, address: IpAddr) {
         for (_, qp) in self.qps.iter_mut() {
             let Common { qpn, peer, .. } = &mut qp.common;
@@ -63,8 +61,8 @@ impl Adapter {
         self.port_active
     }
 
-    /// Sets the port's state and MTU. A change of state raises [`Event::PortActive`] or
-    /// [`Event::PortError`]. Queue pairs keep their path MTU.
+    /// Sets state and MTU, with [`Event::PortActive`] or [`Event::PortError`]. Queue pairs keep
+    /// their path MTU.
     pub fn set_port(&mut self, active: bool, mtu: Mtu) {
         self.resources.gids.set_port_mtu(mtu);
         if self.port_active != active {
@@ -94,8 +92,8 @@ impl Adapter {
         }
     }
 
-    /// Moves a queue pair to ERR with [`Event::QpFatal`], as a failing device does; `None`: all but
-    /// those in RESET or ERR. Returns how many.
+    /// Moves a queue pair to ERR with [`Event::QpFatal`]; `None`: all outside RESET and ERR.
+    /// Returns how many.
     pub fn fail_qp(&mut self, now: Instant, qpn: Option<Qpn>) -> usize {
         let mut failed = 0;
         for index in 0..self.sending.places() {
@@ -113,13 +111,12 @@ impl Adapter {
         failed
     }
 
-    /// Raises [`Event::GidChange`] without a change.
+    /// Raises [`Event::GidChange`].
     pub fn announce_gids(&mut self) {
         self.reports.events.push_back(Event::GidChange);
     }
 
-    /// Replaces the P_Key table, with [`Event::PKeyChange`]. Queue pairs keep their index and use
-    /// its new key.
+    /// Replaces the P_Key table, with [`Event::PKeyChange`]. Queue pairs keep their index.
     ///
     /// # Errors
     /// [`ObjectError::InUse`] if a queue pair outside RESET would lose its key; nothing changes.

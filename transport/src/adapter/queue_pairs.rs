@@ -15,7 +15,7 @@ pub(super) struct QueuePairs {
     /// Range of numbers.
     range: RangeInclusive<u32>,
     timers: Timers,
-    /// Separate counters, by index.
+    /// Counters by index.
     pub(super) counted: BTreeMap<usize, Counters>,
 }
 
@@ -48,7 +48,6 @@ impl QueuePairs {
         index
     }
 
-    /// Removes a queue pair with timer and counters.
     pub(super) fn take(&mut self, qpn: Qpn) -> Option<(usize, Qp)> {
         let index = self.numbers.remove(&qpn)?;
         self.timers.forget(index);
@@ -67,13 +66,13 @@ impl QueuePairs {
         self.timers.set(index, deadline);
     }
 
-    /// Takes a queue pair that is due; each visited timer decrements `left`.
+    /// Each visit decrements `left`.
     pub(super) fn pop_due(&mut self, now: Instant, left: &mut usize) -> Option<usize> {
         let all = &self.all;
         self.timers.pop_due(now, left, |index| all.get(index).and_then(Qp::deadline))
     }
 
-    /// The next deadline, or an earlier time.
+    /// Or an earlier time.
     pub(super) fn next_deadline(&mut self) -> Option<Instant> {
         let all = &self.all;
         self.timers.next(|index| all.get(index).and_then(Qp::deadline))

@@ -1,5 +1,5 @@
-//! Raw packets: Ethernet frames of `IBV_QPT_RAW_PACKET` queue pairs, on a link that carries frames.
-//! The transport does not parse them; the link's owner finds the queue pair by flow.
+//! Ethernet frames of `IBV_QPT_RAW_PACKET` queue pairs, unparsed. The link's owner finds the queue
+//! pair by flow.
 
 use alloc::vec::Vec;
 
@@ -7,13 +7,12 @@ use super::Adapter;
 use crate::{event::DropReason, ids::Qpn, qp::QpType, time::Instant};
 
 impl Adapter {
-    /// Sets the frames' MTU, without Ethernet header and VLAN tag; `None`, the default: the link
-    /// carries none.
+    /// Sets the frames' MTU, without Ethernet header and VLAN tag; `None`, the default: no frames.
     pub const fn carry_frames(&mut self, mtu: Option<u32>) {
         self.sending.frames.mtu = mtu;
     }
 
-    /// Returns the frames' MTU, if the link carries them.
+    /// Returns the frames' MTU.
     #[must_use]
     pub const fn frame_mtu(&self) -> Option<u32> {
         self.sending.frames.mtu
@@ -25,8 +24,8 @@ impl Adapter {
         !self.sending.frames.line.is_empty()
     }
 
-    /// Writes the next frame, without FCS, and returns its queue pair. `None` is not the end:
-    /// [`has_frames`](Self::has_frames) tells.
+    /// Writes the next frame, without FCS; returns its queue pair. `None` is not the end: see
+    /// [`has_frames`](Self::has_frames).
     pub fn poll_frame(&mut self, now: Instant, frame: &mut Vec<u8>) -> Option<Qpn> {
         let index = self.sending.frames.line.pop_front()?;
         if !self.qps.contains(index) {
@@ -44,7 +43,7 @@ impl Adapter {
         built.then_some(qpn)
     }
 
-    /// Delivers a frame to a queue pair; `flow_tag` is its flow's, or 0.
+    /// Delivers a frame; `flow_tag` is its flow's, or 0.
     ///
     /// # Errors
     /// The drop reason, counted.

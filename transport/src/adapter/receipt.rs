@@ -3,7 +3,7 @@ use crate::{
     wire::{Datagram, IcrcMatch, NetHeader, verify_icrc},
 };
 
-/// Result of [`handle_datagram`](super::Adapter::handle_datagram), for information.
+/// Result of [`handle_datagram`](super::Adapter::handle_datagram).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub struct Receipt {
@@ -27,8 +27,8 @@ pub enum IcrcCheck {
 }
 
 impl Receipt {
-    /// Returns the network header with the identification that matches the ICRC, if any; computes a
-    /// [skipped](IcrcCheck::Skipped) ICRC.
+    /// Returns the network header with the identification that matches the ICRC; computes a
+    /// [skipped](IcrcCheck::Skipped) one.
     #[must_use]
     pub fn identify(&self, datagram: &Datagram<'_>) -> NetHeader {
         let found = match self.icrc {

@@ -1,7 +1,7 @@
-//! Path of a packet from the link to its queue pair.
+//! Path of a packet from link to queue pair.
 //!
-//! Read first: InfiniBand volume 1, 9.6 (packet validation). Checks are ordered by cost; nothing
-//! changes before the ICRC check.
+//! Read first: InfiniBand volume 1, 9.6. Checks are ordered by cost; nothing changes before the
+//! ICRC check.
 
 use super::{
     Adapter,
@@ -23,23 +23,22 @@ use crate::{
 /// An accepted middle packet.
 #[derive(Clone, Copy)]
 struct Middle {
-    /// Index of the queue pair.
+    /// Queue pair.
     index: usize,
     operation: Operation,
 }
 
 enum Destination {
-    /// Index in the table.
     QueuePair(usize),
     Multicast(Gid),
-    /// QP1, with the partition.
+    /// With its partition.
     Gsi(PKey),
 }
 
 impl Adapter {
-    /// Handles a run, as [`handle_datagram`](Self::handle_datagram) one by one, but a short
-    /// acknowledgement at its end first. Requests before it respond to the messages that it
-    /// acknowledges, whose completions come first.
+    /// Handles a run as [`handle_datagram`](Self::handle_datagram) would, but a final
+    /// acknowledgement first: it is last only by its length, and completes the messages that the
+    /// requests respond to.
     pub fn handle_run(&mut self, now: Instant, run: &DatagramRun<'_>) {
         if run.bytes.len() <= run.segment {
             let DatagramRun { net, bytes, meta, .. } = *run;
@@ -87,7 +86,7 @@ impl Adapter {
         self.handle(now, datagram).0
     }
 
-    /// Also returns the state by which the rest of the run may continue.
+    /// Also returns how the rest of the run may continue.
     fn handle(&mut self, now: Instant, datagram: &Datagram<'_>) -> (Receipt, Option<Middle>) {
         match self.receive_expected(now, datagram) {
             Some(receipt) => (receipt, None),
@@ -123,8 +122,8 @@ impl Adapter {
         (receipt, None)
     }
 
-    /// Handles a packet that header prediction [expects](crate::qp), as [`receive`](Self::receive)
-    /// would. `None`: not predicted, nothing done.
+    /// Handles a [predicted](crate::qp) packet like [`receive`](Self::receive). `None`: nothing
+    /// done.
     #[inline]
     fn receive_expected(&mut self, now: Instant, datagram: &Datagram<'_>) -> Option<Receipt> {
         let Datagram { net, bytes, meta } = *datagram;
@@ -159,7 +158,7 @@ impl Adapter {
         Some(Receipt { disposition, icrc })
     }
 
-    /// Starts a run of middle packets after an accepted middle packet of a READ response.
+    /// Continues a run after a middle packet of a READ response.
     fn continued_answer(&self, receipt: &Receipt, datagram: &Datagram<'_>) -> Option<Middle> {
         let is_part = matches!(receipt.disposition, Disposition::Acknowledged { completed: 0 });
         if !is_part || !self.takes_middles(datagram) {
@@ -179,8 +178,8 @@ impl Adapter {
         self.reports.counters.received_bytes += bytes.len() as u64;
     }
 
-    /// Handles an expected middle packet as [`receive`](Self::receive) would, at less cost; most
-    /// packets of long messages are. `None`: not expected, nothing done.
+    /// Handles an expected middle packet like [`receive`](Self::receive), at less cost. `None`:
+    /// nothing done.
     fn receive_middle(
         &mut self,
         now: Instant,
@@ -188,7 +187,7 @@ impl Adapter {
     ) -> Option<(Receipt, Middle)> {
         let Datagram { net, bytes, meta } = *datagram;
         let (bth, payload) = Packet::parse_middle(bytes)?;
-        // a response acknowledges requests: the general path handles it
+        // responses acknowledge: general path
         if bth.opcode.operation().is_response() || !self.takes_middles(datagram) {
             return None;
         }
@@ -205,7 +204,7 @@ impl Adapter {
         Some((Receipt { disposition: Disposition::Executed, icrc }, middle))
     }
 
-    /// Handles the next packet of a run, if it differs from `before` only in PSN and payload.
+    /// Handles the next packet of a run, if only PSN and payload differ from `before`.
     fn receive_next(&mut self, middle: Middle, before: &[u8], datagram: &Datagram<'_>) -> bool {
         let Some((psn, payload)) = Packet::parse_like(before, datagram.bytes) else { return false };
         self.recorder.is_none() && self.take_middle(middle, psn, payload, datagram).is_some()
@@ -283,7 +282,6 @@ impl Adapter {
         Ok(Destination::QueuePair(index))
     }
 
-    /// Checks service, opcode and source against the queue pair.
     fn check_queue_pair(&self, index: usize, net: &NetHeader, bth: &Bth) -> Result<(), DropReason> {
         let common = &self.qps[index].common;
         match (bth.opcode.service(), common.qp_type) {
@@ -326,7 +324,7 @@ impl Adapter {
         if takes { Ok(()) } else { Err(DropReason::QpState) }
     }
 
-    /// Checks the P_Key: same partition, one of the two a full member (C9-42 to C9-44).
+    /// Same partition, one of the two a full member (C9-42 to C9-44).
     pub(super) fn check_pkey(&mut self, index: usize, bth: &Bth) -> Result<(), DropReason> {
         if self.qps[index].common.admission.pkey.matches(bth.pkey) {
             return Ok(());

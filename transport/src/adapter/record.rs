@@ -1,5 +1,4 @@
-//! The adapter's part of the [record](crate::trace): orders the queue pairs' notes and hands them
-//! on. It changes no decision.
+//! The adapter's part of the [record](crate::trace); it changes no decision.
 
 use super::{Adapter, ObjectError, TransmitBuffer, recorder::Mark};
 use crate::{
@@ -13,13 +12,12 @@ use crate::{
 };
 
 impl Adapter {
-    /// Returns the latest records of a queue pair, oldest first, with
-    /// [`Trace::latest`](crate::trace::Trace::latest).
+    /// Returns a queue pair's latest records, oldest first
+    /// ([`Trace::latest`](crate::trace::Trace::latest)).
     pub fn latest(&self, qpn: Qpn) -> impl Iterator<Item = &Record> {
         self.recorder.iter().flat_map(move |recorder| recorder.latest.of(qpn))
     }
 
-    /// Marks the position of a call or arrival, before its consequences.
     #[inline]
     pub(super) fn begin_record(&mut self, now: Instant) -> Mark {
         if self.recorder.is_some() { self.set_mark(now) } else { Mark(None) }
@@ -82,7 +80,7 @@ impl Adapter {
         }
     }
 
-    /// The same after a packet was built, the last in the buffer.
+    /// After building the packet at the buffer's end.
     #[inline]
     pub(super) fn record_sent(&mut self, now: Instant, index: usize, buffer: &TransmitBuffer) {
         if self.reports.notes.are_taken() {
@@ -98,14 +96,14 @@ impl Adapter {
         let Some(qp) = self.qps.get(index) else { return };
         let qpn = qp.common.qpn;
         let mut cause = WindowCause::Acknowledged;
-        // a packet noted but not written is skipped
+        // skips a packet that was not written
         let built = notes.iter().rposition(|note| matches!(note, Note::Packet(_)));
         for (at, note) in notes.drain(..).enumerate() {
             let what = match note {
                 Note::Packet(reason) => match sent.filter(|_| Some(at) == built) {
                     Some((net, bytes)) => match packet(&net, bytes) {
                         Ok(packet) => What::Sent { packet, why: Why::Queue(reason) },
-                        Err(_) => continue, // an adapter builds only valid packets
+                        Err(_) => continue, // never built
                     },
                     None => continue,
                 },
@@ -131,7 +129,7 @@ impl Adapter {
         let Some(recorder) = &mut self.recorder else { return };
         let Some(qp) = self.qps.get(index) else { return };
         let to = qp.common.state;
-        // ERR and SQE are noted on entry
+        // ERR and SQE: noted on entry
         if to != from && !matches!(to, State::Err | State::Sqe) {
             recorder.push(now, qp.common.qpn, What::State { from, to, failure: Failure::Asked });
         }
@@ -215,7 +213,6 @@ impl Adapter {
         self.flush_record();
     }
 
-    /// Hands records on, outside calls and arrivals.
     fn flush_record(&mut self) {
         let Some(recorder) = &mut self.recorder else { return };
         if recorder.depth > 0 {

@@ -17,11 +17,10 @@ pub(super) struct Recorder {
     pub(super) held: Vec<Record>,
     /// Nested calls and arrivals.
     pub(super) depth: usize,
-    /// Last recorded window and rate, by queue pair.
+    /// Last recorded window and rate.
     pub(super) paces: Vec<(u64, Option<u64>)>,
 }
 
-/// Position of a call or arrival.
 #[derive(Clone, Copy)]
 #[must_use]
 pub(super) struct Mark(pub(super) Option<usize>);

@@ -10,22 +10,21 @@ pub struct SendQueueMemory {
     pub queue: u32,
     /// Most bytes of an element.
     pub element: u32,
-    /// Granularity of an element, bytes.
+    /// Granularity of an element.
     pub unit: u32,
-    /// Element bytes beside SGEs and inline data, RC and UC.
+    /// Bytes of an element beside SGEs and inline data: RC, UC.
     pub connected: u32,
-    /// The same, UD.
+    /// UD.
     pub datagrams: u32,
-    /// The same, XRC.
+    /// XRC.
     pub extended: u32,
 }
 
-/// Bytes of an SGE; granularity of inline data with header.
+/// Bytes of an SGE; granularity of inline data.
 const SEGMENT: u32 = 16;
 const INLINE_HEADER: u32 = 4;
 
 impl SendQueueMemory {
-    /// Checks sizes within the other limits.
     pub(super) fn check(&self, qp_type: QpType, caps: &QpCaps) -> Result<(), ObjectError> {
         let head = match qp_type {
             QpType::Rc | QpType::Uc => self.connected,

@@ -11,13 +11,13 @@ use super::{
 };
 use crate::{congestion::WindowConfig, qp::Room, time::Instant};
 
-/// Turns of queue pairs, and their shared credits: for READs, and per destination.
+/// Turns and shared credits of queue pairs.
 pub(super) struct Sending {
     pub(super) turns: Turns,
     /// By queue pair.
     places: Vec<TurnState>,
     pub(super) frames: FrameSenders,
-    /// READ budget, and each queue pair's share.
+    /// READ budget and shares.
     reads: (Budget, Vec<Share>),
     pub(super) destinations: Destinations,
 }
@@ -33,7 +33,6 @@ impl Sending {
         }
     }
 
-    /// Number of slots used so far.
     pub(super) const fn places(&self) -> usize {
         self.places.len()
     }
@@ -44,14 +43,14 @@ impl Sending {
         }
     }
 
-    /// Removes a queue pair. Returns those that its credits let continue.
+    /// Returns those that may continue.
     pub(super) fn leave(&mut self, index: usize) -> [Option<usize>; 2] {
         self.frames.forget(index);
         let (budget, shares) = &mut self.reads;
         [budget.leave(shares, index), self.destinations.assign(index, None)]
     }
 
-    /// Sets the peer's address. Returns a waiting queue pair that may continue.
+    /// Returns one that may continue.
     pub(super) fn assign(&mut self, index: usize, peer: Option<IpAddr>) -> Option<usize> {
         self.destinations.assign(index, peer)
     }
@@ -79,14 +78,14 @@ impl Sending {
         self.turns.interrupt(turn, sent, &mut self.places[turn.index]);
     }
 
-    /// Returns the credits for READs and for the destination.
+    /// Credits for READs and for the destination.
     #[inline]
     pub(super) fn rooms(&self, index: usize, asked: u64, in_flight: u64) -> (Room, Room) {
         let (budget, shares) = &self.reads;
         (budget.room(shares, index, asked), self.destinations.room(index, in_flight))
     }
 
-    /// Records a queue pair's use. Returns those that may continue.
+    /// Returns those that may continue.
     #[inline]
     pub(super) fn record_rooms(
         &mut self,

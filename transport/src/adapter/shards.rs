@@ -1,7 +1,7 @@
-//! Objects shared by the adapters of one device (shards), each with its own queue pairs.
+//! Objects shared by a device's adapters (shards).
 //!
-//! One adapter creates an object; the others adopt it with its number and keys. All create, adopt
-//! and destroy in the same order, so that their tables agree.
+//! One adapter creates an object; the others adopt it. All create, adopt and destroy in the same
+//! order, so that their tables agree.
 
 use alloc::sync::Arc;
 use core::fmt;
@@ -41,7 +41,7 @@ impl Adapter {
         Ok(())
     }
 
-    /// Adopts a region with its keys, after its protection domain.
+    /// Adopts a region, after its protection domain.
     ///
     /// # Errors
     /// [`RegisterError::UnknownPd`], [`RegisterError::TooMany`]; [`RegisterError::InUse`] if a key
@@ -63,11 +63,11 @@ impl Adapter {
         self.tables.leave_pd(region.pd());
     }
 
-    /// Adopts an unbound memory window. Only type 2 means the same on every shard: it belongs to
-    /// the queue pair that binds it.
+    /// Adopts an unbound memory window. Only type 2, owned by the queue pair that binds it, means
+    /// the same on every shard.
     ///
     /// # Errors
-    /// [`ObjectError::TooMany`]; [`ObjectError::Unknown`] for the protection domain.
+    /// [`ObjectError::TooMany`]; [`ObjectError::Unknown`].
     pub fn adopt_window(
         &mut self,
         pd: PdId,
@@ -89,13 +89,13 @@ impl Adapter {
         Some(ReleasedSrq(srq))
     }
 
-    /// Adopts it with its number and requests.
+    /// Adopts it with its requests.
     pub fn adopt_srq(&mut self, id: SrqId, srq: ReleasedSrq) {
         self.tables.users.add(users::of_srq(&srq.0));
         self.resources.srqs.insert(id, srq.0);
     }
 
-    /// Adopts a completion queue with its number. Queue pairs of only one adapter may use it.
+    /// Adopts a completion queue, for queue pairs of one adapter.
     ///
     /// # Errors
     /// [`ObjectError::TooMany`]; [`ObjectError::Unknown`] unless the number is the next one.

@@ -8,12 +8,12 @@ use super::{
 };
 use crate::{ids::PdId, time::Instant, work::CompletionQueue};
 
-/// Protection domains, XRC domains, address handles and completion queues, with their users.
+/// Other objects and their users.
 #[derive(Default)]
 pub(super) struct Tables {
     pub(super) pds: Slab<()>,
     pub(super) xrcds: Slab<()>,
-    /// Protection domain of each address handle.
+    /// Protection domains.
     pub(super) ahs: Slab<PdId>,
     pub(super) cqs: Slab<Arc<CompletionQueue>>,
     /// Of completion queues with a delayed event.
@@ -38,7 +38,6 @@ impl Tables {
         self.cqs.get(cq.id().0 as usize).is_some_and(|own| Arc::ptr_eq(own, cq))
     }
 
-    /// Takes a completion queue whose delayed event is due.
     pub(super) fn pop_due_cq(&mut self, now: Instant, left: &mut usize) -> Option<usize> {
         let cqs = &self.cqs;
         self.cq_timers.pop_due(now, left, |index| cqs.get(index).and_then(|cq| cq.deadline()))

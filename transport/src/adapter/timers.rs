@@ -1,7 +1,7 @@
-//! Deadlines of queue pairs in a heap with lazy correction.
+//! Deadlines of queue pairs: a heap with lazy correction.
 //!
-//! An acknowledgement moves a deadline. An earlier deadline is pushed; a later one is corrected
-//! when its entry expires. Each call visits a bounded number of entries.
+//! Acknowledgements move deadlines. An earlier one is pushed; a later one is corrected when its
+//! entry expires. Calls visit a bounded number of entries.
 
 use alloc::{collections::BinaryHeap, vec::Vec};
 use core::cmp::Reverse;
@@ -31,7 +31,7 @@ impl Timers {
         }
     }
 
-    /// Drops replaced entries once they outnumber the others: a peer can cause many.
+    /// Drops replaced entries once they are the majority: peers can cause many.
     fn compact(&mut self) {
         if self.heap.len() > 2 * self.earliest.len() + 16 {
             let entries = self.earliest.iter().enumerate();
@@ -46,8 +46,7 @@ impl Timers {
         }
     }
 
-    /// Returns the earliest deadline, or an earlier time if many entries need correction. `current`
-    /// is a queue pair's deadline.
+    /// Returns the earliest deadline, or an earlier time. `current` is a queue pair's deadline.
     pub(super) fn next(&mut self, current: impl Fn(usize) -> Option<Instant>) -> Option<Instant> {
         for _ in 0..PORTION {
             let &Reverse((at, index)) = self.heap.peek()?;
@@ -65,7 +64,7 @@ impl Timers {
         self.heap.peek().map(|&Reverse((at, _))| at)
     }
 
-    /// Takes a queue pair that is due at `now`; each visited entry decrements `left`.
+    /// Takes a due queue pair; each visit decrements `left`.
     pub(super) fn pop_due(
         &mut self,
         now: Instant,

@@ -10,8 +10,8 @@ use crate::{
     wire::{FrameFields, ICRC_LEN, Ident, NetHeader, PACKET_MAX, icrc, rxe_flush_icrc},
 };
 
-/// A run of datagrams between two addresses, each of `segment` bytes except a shorter last one. The
-/// n-th must leave with IPv4 identification n and "don't fragment": its ICRC covers both.
+/// A run of datagrams of `segment` bytes, the last possibly shorter. The n-th must leave with IPv4
+/// identification n and "don't fragment": its ICRC covers both.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Transmit {
     /// Sender's address.
@@ -92,12 +92,12 @@ pub struct TransmitBuffer {
     unsealed: Vec<bool>,
     defers: bool,
     limits: TransmitLimits,
-    /// Something due may wait for the next buffer.
+    /// A due packet may wait for the next buffer.
     holds_back: bool,
 }
 
 impl TransmitBuffer {
-    /// Makes a buffer for `capacity` bytes, at least one packet, in runs within `limits`.
+    /// Makes a buffer for `capacity` bytes, at least one packet.
     #[must_use]
     pub fn new(capacity: usize, limits: TransmitLimits) -> Self {
         let bound = capacity.max(PACKET_MAX);
@@ -114,8 +114,8 @@ impl TransmitBuffer {
         }
     }
 
-    /// Makes a buffer whose datagrams lack ICRCs until [sealed](Self::seal), for receivers that do
-    /// not check them.
+    /// Makes a buffer without ICRCs until [sealed](Self::seal), for receivers that do not check
+    /// them.
     #[must_use]
     pub fn unsealed(capacity: usize, limits: TransmitLimits) -> Self {
         Self { defers: true, ..Self::new(capacity, limits) }
@@ -161,7 +161,6 @@ impl TransmitBuffer {
         self.bytes.get(run.range.clone()).unwrap_or_default()
     }
 
-    /// Returns the last datagram.
     pub(super) fn last(&self) -> Option<(NetHeader, &[u8])> {
         let run = self.runs.last()?;
         let index = run.count().checked_sub(1)?;
@@ -177,23 +176,24 @@ impl TransmitBuffer {
         })
     }
 
-    /// Returns true without datagrams.
+    /// Returns true if empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }
 
-    /// Returns true if there may be more to send than it holds.
+    /// Returns true if more may be due.
     #[must_use]
     pub fn may_have_more(&self) -> bool {
         self.holds_back || self.len + PACKET_MAX > self.bound
     }
 
-    /// Bounds the bytes filled, within the capacity and at least one packet.
+    /// Bounds the bytes filled, at least one packet.
     pub fn set_bound(&mut self, bytes: usize) {
         self.bound = bytes.clamp(PACKET_MAX, self.bytes.len());
     }
 
+    /// Empties the buffer.
     pub fn clear(&mut self) {
         self.len = 0;
         self.runs.clear();
@@ -202,12 +202,12 @@ impl TransmitBuffer {
         self.holds_back = false;
     }
 
-    /// Returns room for the largest packet.
+    /// Room for the largest packet.
     pub(super) fn slot(&mut self) -> Option<&mut [u8]> {
         self.bytes.get_mut(self.len..self.bound)?.get_mut(..PACKET_MAX)
     }
 
-    /// Returns how many datagrams of this length have [room](Self::slot).
+    /// Number of datagrams of this length with [room](Self::slot).
     pub(super) const fn room_for(&self, length: usize) -> usize {
         match self.bound.checked_sub(self.len + PACKET_MAX) {
             Some(left) => left / length + 1,
@@ -219,7 +219,6 @@ impl TransmitBuffer {
         self.limits.segments > 1
     }
 
-    /// Leaves the next packet to the next buffer.
     pub(super) const fn hold_back(&mut self) {
         self.holds_back = true;
     }
@@ -229,7 +228,7 @@ impl TransmitBuffer {
         self.add(built, path, false);
     }
 
-    /// As `commit`, for a packet that differs from the last in its bytes only.
+    /// As `commit`, if only the bytes differ from the last packet.
     pub(super) fn commit_like(&mut self, built: &Built, path: &Path) {
         self.add(built, path, true);
     }

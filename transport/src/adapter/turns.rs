@@ -1,7 +1,7 @@
-//! Order in which queue pairs send or get credits: rounds of bounded turns.
+//! Order of sending and credits: rounds of bounded turns.
 //!
-//! Read first: RFC 8290, 4.2 (FQ-CoDel's scheduler). A queue pair that was idle precedes those that
-//! always send, until its share of the round is used up.
+//! Read first: RFC 8290, 4.2 (FQ-CoDel). A queue pair that was idle precedes those that always
+//! send, within its share of the round.
 
 use alloc::{collections::VecDeque, vec::Vec};
 
@@ -14,11 +14,10 @@ pub(super) const QUANTUM: u64 = LARGEST_RUN * 4096;
 pub(super) struct Turns {
     fresh: VecDeque<usize>,
     others: VecDeque<usize>,
-    /// A turn to continue.
+    /// To continue.
     unfinished: Option<Turn>,
 }
 
-/// Position of a queue pair.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct TurnState {
     is_fresh: bool,
@@ -40,14 +39,13 @@ impl Turns {
         self.fresh.is_empty() && self.others.is_empty() && self.unfinished.is_none()
     }
 
-    /// Returns the waiting queue pairs if few, all without a turn in this round.
+    /// Waiting queue pairs, if few, without a turn in this round.
     pub(super) fn few_fresh(&self, most: usize) -> Option<impl Iterator<Item = usize>> {
         let are_few = self.fresh.len() <= most;
         let only = are_few && self.others.is_empty() && self.unfinished.is_none();
         only.then(|| self.fresh.iter().copied())
     }
 
-    /// Queues a queue pair once.
     pub(super) fn add(&mut self, index: usize, place: &mut TurnState) {
         if !place.is_in_round {
             place.credit = QUANTUM;
@@ -58,7 +56,7 @@ impl Turns {
         }
     }
 
-    /// Sorts the first `count` fresh queue pairs; each still has one turn.
+    /// Sorts the first `count` fresh queue pairs.
     pub(super) fn sort_fresh_by_key<K: Ord>(&mut self, count: usize, key: impl Fn(usize) -> K) {
         if self.fresh.len() < 2 {
             return;
@@ -68,7 +66,6 @@ impl Turns {
         first.into_iter().rev().for_each(|index| self.fresh.push_front(index));
     }
 
-    /// Begins the next turn, or continues one.
     pub(super) fn begin<'a>(
         &mut self,
         place_of: impl FnOnce(usize) -> &'a mut TurnState,

@@ -1,6 +1,4 @@
-//! Reference counts of objects, without searching all users.
-//!
-//! An XRC target counts for its XRC domain only; protection domain and completion queue are its
+//! Reference counts of objects. An XRC target counts for its XRC domain only; the rest is its
 //! current XRC SRQ's.
 
 use hashbrown::HashMap;
@@ -20,7 +18,6 @@ pub(super) enum Used {
     Xrcd(XrcdId),
 }
 
-/// Users per used object.
 #[derive(Default, Debug)]
 pub(super) struct Users(HashMap<Used, usize, IdHasher>);
 

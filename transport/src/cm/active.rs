@@ -139,7 +139,7 @@ impl Connections {
         Ok(ReplyOutcome::Handled)
     }
 
-    /// Rejects a REP with a queue pair of another connection, perhaps stale.
+    /// Rejects a REP with another connection's queue pair, perhaps stale.
     fn refuse_rep(&mut self, rep: &Rep, other: u32, arrival: &mut Arrival<'_>) {
         let id = rep.remote_id;
         let rej = Rej::new(id, rep.local_id, About::Rep, RejectReason::STALE_CONNECTION);
@@ -162,7 +162,7 @@ impl Connections {
         Ok(())
     }
 
-    /// Sends the RTU for a queue pair that the adapter has moved, with an event.
+    /// Sends the RTU after the adapter moved the queue pair.
     pub(crate) fn complete(&mut self, id: ConnId) {
         let rep = match get_mut(&mut self.conns, id) {
             Ok(Connection { state: ConnState::RepRcvd(replied), .. }) => replied.rep.clone(),
@@ -174,7 +174,7 @@ impl Connections {
         }
     }
 
-    /// The local queue pair could not follow the REP.
+    /// Rejects: the queue pair could not follow.
     pub(crate) fn fail(&mut self, now: Instant, id: ConnId) {
         if self.reject(now, id, RejectReason::CONSUMER, &[]).is_ok() {
             self.emit(id.0, |conn| ConnEvent::ConnectError { conn });
@@ -185,8 +185,8 @@ impl Connections {
     }
 }
 
-/// Returns an acknowledge timeout that covers the peer's ACK delay (12.7.34): the longer, plus one
-/// if they differ by at most one, as in Linux. 0 (never) stays.
+/// Acknowledge timeout that covers the peer's ACK delay (12.7.34): the longer, plus one if they
+/// differ by at most one, as in Linux. 0 stays: never.
 fn with_ack_delay(ack_timeout: u8, delay: u8) -> u8 {
     let delay = delay.min(MAX_ACK_DELAY);
     let longer = ack_timeout.max(delay);

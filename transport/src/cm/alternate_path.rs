@@ -9,8 +9,8 @@ use super::{
 use crate::event::DropReason;
 
 impl Connections {
-    /// Refuses an alternate path (12.8). Linux does not respond on RoCE; its peer retries until it
-    /// gives up.
+    /// Refuses an alternate path (12.8). Linux does not respond on RoCE, and its peer keeps
+    /// retrying.
     pub(super) fn on_lap(&mut self, lap: &Lap, arrival: &Arrival<'_>) -> Result<(), DropReason> {
         let status = match find(&mut self.conns, lap.remote_id, lap.local_id, arrival) {
             Ok(conn) if conn.local_qpn != lap.remote_qpn => Apr::INVALID_COMM_ID,

@@ -27,7 +27,6 @@ impl Arrival<'_> {
         self.path.own()
     }
 
-    /// Checks that the message comes from the connection's peer.
     pub(super) fn check_peer(&self, path: &CmPath) -> Result<(), DropReason> {
         if (path.peer(), path.own()) == (self.peer(), self.own()) {
             Ok(())

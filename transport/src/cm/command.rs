@@ -9,7 +9,7 @@ use crate::{
     psn::Psn,
 };
 
-/// Connection or resolution: the communication ID (request ID) that the peer sees. Not reused soon.
+/// Connection or resolution: the communication ID (request ID) that the peer sees.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ConnId(pub(super) u32);
 
@@ -23,14 +23,14 @@ impl fmt::Display for ConnId {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ListenerId(pub(super) u32);
 
-/// A listener's service, address and backlog.
+/// Arguments of a listener.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Listen {
     /// Service.
     pub service_id: ServiceId,
     /// Local address; `None`: any.
     pub address: Option<IpAddr>,
-    /// REQs that may wait; more are dropped, and retransmitted by their senders.
+    /// REQs that may wait; more are dropped.
     pub backlog: usize,
 }
 
@@ -56,14 +56,13 @@ pub struct Connect<'a> {
     pub service: CmService,
     /// Local end.
     pub end: ConnEnd,
-    /// The adapter moves its queue pair from INIT on the REP; otherwise
-    /// [`ConnEvent::Reply`](super::ConnEvent::Reply) asks the program to.
+    /// The adapter moves its queue pair; else [`ConnEvent::Reply`](super::ConnEvent::Reply).
     pub managed: bool,
     /// Retry counter of both sides, 0 to 7.
     pub retry_count: u8,
-    /// Acknowledge timeout of both sides, code 0 to 31; 0: never.
+    /// Acknowledge timeout of both sides, code, 0: never.
     pub ack_timeout: u8,
-    /// Extends the local timeout by the REP's target ACK delay.
+    /// Adds the peer's ACK delay to the local timeout.
     pub fits_ack_delay: bool,
     /// Path MTU.
     pub path_mtu: Mtu,

@@ -1,5 +1,4 @@
-//! State shared by connections and resolutions: communication IDs, listeners, deadlines, messages,
-//! events.
+//! State shared by connections and resolutions.
 
 use alloc::{
     boxed::Box,
@@ -30,7 +29,7 @@ use crate::{
     time::{Instant, timeout},
 };
 
-/// Most messages that wait; more are dropped, and retransmitted later.
+/// Most messages that wait; excess is dropped, and retransmitted later.
 const OUTBOX: usize = 4096;
 
 /// A due message.
@@ -40,7 +39,6 @@ pub(crate) struct OutgoingMad {
     pub(crate) reason: MadReason,
 }
 
-/// See the [module's documentation](self).
 pub(super) struct Common {
     pub(super) config: CmConfig,
     /// GUID of the adapter.
@@ -48,7 +46,7 @@ pub(super) struct Common {
     pub(super) listeners: Listeners,
     pub(super) deadlines: Deadlines,
     time_waits: Deadlines,
-    /// Communication IDs in use, each with the peer whose REQ it counts for.
+    /// Communication IDs, each with the peer that its REQ counts for.
     ids: HashMap<u32, Option<IpAddr>, IdHasher>,
     /// REQs counted per peer.
     requests: BTreeMap<IpAddr, usize>,
@@ -60,9 +58,9 @@ pub(super) struct Common {
     pub(super) faults: Option<Box<dyn RequestFaults>>,
 }
 
-/// Selects connection requests to reject. Called under the adapter's lock: must not wait.
+/// Selects REQs to reject. Called under the adapter's lock: must not wait.
 pub trait RequestFaults: Send + fmt::Debug {
-    /// Returns true to reject the request just received.
+    /// Returns true to reject this REQ.
     fn rejects(&mut self) -> bool;
 }
 
@@ -115,7 +113,6 @@ impl Common {
         }
     }
 
-    /// Takes a communication ID of another adapter.
     pub(super) fn take_id_of_another(&mut self, id: u32) -> Result<(), ConnError> {
         if self.config.ids.contains(&id) || self.ids.contains_key(&id) {
             return Err(ConnError::OwnId);
@@ -125,7 +122,7 @@ impl Common {
         Ok(())
     }
 
-    /// Takes a communication ID for a REQ, and a slot in the listener's backlog.
+    /// Admits a REQ: communication ID and backlog.
     pub(super) fn admit(
         &mut self,
         listener: ListenerId,
@@ -145,7 +142,6 @@ impl Common {
         Ok(id)
     }
 
-    /// Frees a communication ID and its deadlines.
     pub(super) fn release_id(&mut self, id: u32) {
         self.discount(id);
         self.deadlines.clear(id);
@@ -153,8 +149,7 @@ impl Common {
         self.ids.remove(&id);
     }
 
-    /// Keeps a communication ID for its time wait, uncounted. Returns the ID whose time wait must
-    /// end early, if too many.
+    /// Starts a time wait, uncounted. Returns the ID whose time wait must end early, if any.
     #[must_use]
     pub(super) fn enter_time_wait(&mut self, id: u32, until: Instant) -> Option<u32> {
         let is_full = self.time_waits.len() >= self.most();
@@ -169,7 +164,6 @@ impl Common {
         self.time_waits.pop_due(now)
     }
 
-    /// Stops counting a communication ID for its peer.
     fn discount(&mut self, id: u32) {
         let Some(peer) = self.ids.get_mut(&id).and_then(Option::take) else { return };
         if let Some(count) = self.requests.get_mut(&peer) {
@@ -198,7 +192,6 @@ impl Common {
         self.enqueue(path, Box::new(CmMad::new(transaction, message)), reason);
     }
 
-    /// Responds to a message that belongs to no connection.
     pub(super) fn answer(&mut self, arrival: &Arrival<'_>, message: Message) {
         self.send_for(MadReason::Answer, arrival.path, arrival.transaction, message);
     }
@@ -209,7 +202,6 @@ impl Common {
         }
     }
 
-    /// Sends a message and sets the retransmission deadline of `id`.
     pub(super) fn send_until_answered(
         &mut self,
         now: Instant,
@@ -243,7 +235,7 @@ impl Common {
         true
     }
 
-    /// Schedules the retry of a REQ that found no listener; false after `listen_grace`.
+    /// Schedules the retry of a refused REQ; false after `listen_grace`.
     pub(super) fn retry_later(&mut self, now: Instant, id: u32, resend: &mut Resend) -> bool {
         let retries = resend.outlasts_refusal(now, self.config.listen_grace);
         if retries {
@@ -276,7 +268,6 @@ impl Common {
         self.events.pop_front()
     }
 
-    /// Queues a connection whose record may have changed.
     pub(super) fn record_changed(&mut self, id: u32) {
         if self.config.tells_records {
             self.records.push_back(ConnId(id));

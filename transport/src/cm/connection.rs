@@ -1,4 +1,4 @@
-//! A connection, from its first message to the end of its time wait.
+//! A connection.
 
 use alloc::boxed::Box;
 use core::{mem, time::Duration};
@@ -21,19 +21,16 @@ pub(super) struct Connection {
     /// 0 until the passive side names it.
     pub(super) local_qpn: Qpn,
     pub(super) transaction: u64,
-    /// Messages that the peer may be sent.
     pub(super) credit: Credit,
-    /// The program has destroyed its id.
+    /// By `rdma_destroy_id`.
     pub(super) abandoned: bool,
-    /// Last probe of the peer.
     pub(super) probe: Option<Probe>,
-    /// Attributes for a queue pair that the program has yet to move when the RTU comes.
+    /// After the RTU, for a queue pair that the program has yet to move.
     pub(super) setup: Option<Box<QpSetup>>,
-    /// Time for which its packets may be in flight after its end.
     pub(super) time_wait: Duration,
 }
 
-/// State with its data. [`CmState`] names it; [`EDGES`](super::EDGES) are the transitions.
+/// Transitions: [`EDGES`](super::EDGES).
 pub(super) enum ConnState {
     ReqSent(Requested),
     MraReqRcvd(Requested),
@@ -59,39 +56,36 @@ pub(super) struct Remote {
 pub(super) struct Terms {
     pub(super) req: Req,
     pub(super) av: AddressVector,
-    /// Local acknowledge timeout, code.
     pub(super) ack_timeout: u8,
-    /// Local RNR NAK timer, code.
     pub(super) min_rnr_timer: u8,
 }
 
-/// Active: waits for the REP.
+/// Waits for the REP.
 pub(super) struct Requested {
     pub(super) terms: Box<Terms>,
-    /// The adapter moves the queue pair on the REP.
+    /// The adapter moves the queue pair.
     pub(super) managed: bool,
-    /// The local acknowledge timeout covers the peer's ACK delay.
+    /// The acknowledge timeout covers the peer's ACK delay.
     pub(super) fits_ack_delay: bool,
     pub(super) resend: Resend,
 }
 
-/// Active: REP received.
 pub(super) struct Replied {
     pub(super) remote: Remote,
     pub(super) terms: Box<Terms>,
     pub(super) rep: Box<Rep>,
 }
 
-/// Passive: REQ received, in a listener's backlog.
+/// In a listener's backlog.
 pub(super) struct Received {
     pub(super) remote: Remote,
     pub(super) listener: ListenerId,
     pub(super) terms: Box<Terms>,
-    /// The prepared REP.
+    /// Prepared.
     pub(super) rep: Box<Rep>,
 }
 
-/// Passive: waits for the RTU.
+/// Waits for the RTU.
 pub(super) struct Accepted {
     pub(super) remote: Remote,
     pub(super) terms: Box<Terms>,
@@ -142,7 +136,7 @@ impl ConnState {
 }
 
 impl Connection {
-    /// Returns the peer's communication ID; 0 before it is known.
+    /// 0 before it is known.
     pub(super) fn remote_id(&self) -> u32 {
         self.state.remote().map_or(0, |remote| remote.id)
     }
@@ -160,8 +154,8 @@ impl Connection {
         debug_assert!(is_edge(Some(from), on, Some(to)), "{from:?} / {on:?} > {to:?}");
     }
 
-    /// Returns the local queue pair's attributes until the connection is established, and later if
-    /// the passive program has yet to move it.
+    /// Local attributes until established, and later if the passive program has yet to move its
+    /// queue pair.
     pub(super) fn qp_setup(&self) -> Option<QpSetup> {
         let local = |terms: &Terms| Local {
             qpn: self.local_qpn,

@@ -33,16 +33,14 @@ use crate::{
     time::{Instant, timeout},
 };
 
-/// Communication manager of an adapter: connections and service ID resolutions. `active` and
-/// `passive` set up, `release` ends.
+/// Communication manager of an adapter. `active` and `passive` set up connections, `release` ends
+/// them.
 ///
-/// After each call, drain `poll_event` and `poll_transmit`, then read `poll_timeout`. A command
-/// without an edge in a state is refused.
+/// After each call, drain `poll_event` and `poll_transmit`, then read `poll_timeout`.
 pub struct Connections {
     pub(super) common: Common,
     pub(super) conns: Conns,
-    /// By the peer's address, adapter and communication ID. The address keeps other hosts from
-    /// impersonating the peer.
+    /// By the peer's address, adapter and communication ID. The address prevents impersonation.
     pub(super) by_remote_id: BTreeMap<(IpAddr, u64, u32), u32>,
     /// By the peer's address, adapter and queue pair.
     pub(super) by_remote_qpn: BTreeMap<(IpAddr, u64, Qpn), u32>,
@@ -81,21 +79,20 @@ impl Connections {
         conn.or_else(|| self.sidr.state(id))
     }
 
-    /// Returns the number of connections and resolutions, time wait included: up to twice
+    /// Returns the number of connections and resolutions, at most twice
     /// [`CmConfig::max_connections`].
     #[must_use]
     pub fn count(&self) -> usize {
         self.common.ids_in_use()
     }
 
-    /// Returns the attributes for RTR and RTS (`rdma_init_qp_attr`), from the peer's REQ or REP
-    /// until the connection is established.
+    /// Returns the attributes for RTR and RTS (`rdma_init_qp_attr`), from REQ or REP until
+    /// established.
     #[must_use]
     pub fn qp_setup(&self, id: ConnId) -> Option<QpSetup> {
         self.conns.get(&id.0)?.qp_setup()
     }
 
-    /// Refuses a command without an edge in the state.
     pub(super) fn check(&self, id: ConnId, command: Trigger) -> Result<(), ConnError> {
         match self.state(id) {
             Some(state) if state.expects(command) => Ok(()),
@@ -103,8 +100,6 @@ impl Connections {
             None => Err(ConnError::Unknown),
         }
     }
-
-    // Commands of both sides.
 
     /// Sets rejection of incoming requests, for tests of programs.
     pub fn set_faults(&mut self, faults: Option<Box<dyn RequestFaults>>) {
@@ -115,7 +110,8 @@ impl Connections {
         self.common.listeners.add(listen)
     }
 
-    /// Removes a listener; requests already received stay.
+    /// Removes a listener; its requests stay.
+    ///
     /// # Errors
     /// [`ConnError::Unknown`].
     pub fn unlisten(&mut self, listener: ListenerId) -> Result<(), ConnError> {
@@ -164,8 +160,7 @@ impl Connections {
         Ok(ReplyOutcome::Handled)
     }
 
-    /// Handles expired timers. `expected(local, remote)` is the PSN that a local queue pair
-    /// expects.
+    /// Handles expired timers. `expected(local, remote)` is a local queue pair's expected PSN.
     pub(crate) fn handle_timeout(
         &mut self,
         now: Instant,
@@ -231,7 +226,7 @@ impl Connections {
         Ok(())
     }
 
-    /// Retransmits, or reports that no response came. `expected` as in `handle_timeout`.
+    /// Retransmits, or reports that no response came.
     pub(super) fn on_deadline(
         &mut self,
         now: Instant,
@@ -282,8 +277,7 @@ impl Connections {
         self.common.send_for(MadReason::Repeated, conn.path, conn.transaction, Message::Mra(mra));
     }
 
-    /// Rejects with TIMEOUT. The GUID identifies the connection to a peer without this
-    /// communication ID.
+    /// Rejects with TIMEOUT. A peer without this communication ID knows the GUID.
     pub(super) fn give_up(&mut self, id: u32) {
         let Some(conn) = self.conns.get(&id) else { return };
         let rej = Rej::new(id, conn.remote_id(), About::Other, RejectReason::TIMEOUT)
@@ -304,8 +298,8 @@ impl Connections {
         self.by_remote_qpn.insert((peer, remote.guid, remote.qpn), id);
     }
 
-    /// Keeps both communication IDs, so that a late duplicate REQ is recognised. The peer's queue
-    /// pair is free for another connection, as in Linux.
+    /// Keeps both communication IDs, to recognise a late REQ. The peer's queue pair may connect
+    /// again, as in Linux.
     pub(super) fn enter_time_wait(&mut self, on: Trigger, now: Instant, id: u32) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         let remote = conn.state.remote().copied().unwrap_or_default();
@@ -340,7 +334,6 @@ impl Connections {
     }
 }
 
-/// Removes the entry if it belongs to `id`.
 fn forget<K: Ord>(map: &mut BTreeMap<K, u32>, key: &K, id: u32) {
     if map.get(key) == Some(&id) {
         map.remove(key);
@@ -370,7 +363,7 @@ pub(super) fn find<'a>(
     Ok(conn)
 }
 
-/// The same for a message that may be the first with the peer's communication ID.
+/// The same for the first message with the peer's communication ID.
 pub(super) fn find_own<'a>(
     conns: &'a mut Conns,
     own: u32,

@@ -1,17 +1,16 @@
 //! Limit on messages to an address that may be forged.
 //!
-//! A forged REQ directs responses at another host. A message with the REP's communication ID proves
-//! the address. Until then, one REQ causes few messages, as in QUIC (RFC 9000, 8.1); responses to
-//! retransmitted REQs do not count.
+//! A message with the REP's communication ID proves the address. Until then a REQ causes few
+//! messages, as in QUIC (RFC 9000, 8.1), besides responses to retransmitted REQs.
 
-/// Unsolicited messages that a connection may send.
+/// Unsolicited messages left.
 pub(super) struct Credit(Option<u8>);
 
 impl Credit {
-    /// A proven address, or one that this side chose.
+    /// Proven, or chosen by this side.
     pub(super) const PROVEN: Self = Self(None);
 
-    /// Credit of `messages`, the last for the DREQ.
+    /// The last is for the DREQ.
     pub(super) const fn new(messages: u8) -> Self {
         Self(Some(messages))
     }

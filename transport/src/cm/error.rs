@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use super::{message::PrivateData, state::CmState};
 
-/// Reason why a command is refused; nothing changes.
+/// Reason why a command changes nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[non_exhaustive]
 pub enum ConnError {
@@ -16,7 +16,7 @@ pub enum ConnError {
     /// Not allowed in this state.
     #[error("not possible in state {0:?}")]
     State(CmState),
-    /// The address has a listener for the service.
+    /// The address has a listener.
     #[error("the service has a listener on this address already")]
     InUse,
     /// Too much private data.
@@ -25,7 +25,7 @@ pub enum ConnError {
     /// Limit reached.
     #[error("no more than {0} connections")]
     TooMany(usize),
-    /// Another adapter's communication ID is in this adapter's range.
+    /// The communication ID is in this adapter's range.
     #[error("the communication ID is this adapter's own")]
     OwnId,
     /// No such GID index, or another address family.
@@ -36,7 +36,7 @@ pub enum ConnError {
     Range(ConnAttribute),
 }
 
-/// A limited value of a REQ or REP.
+/// Limited value of a REQ or REP.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum ConnAttribute {

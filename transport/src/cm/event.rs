@@ -6,10 +6,10 @@ use super::{
     message::{PrivateData, Rej, Rep, Req, Rtu, SidrRep, SidrReq},
 };
 
-/// An event of a connection or service ID resolution.
+/// Event of a connection or resolution.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ConnEvent {
-    /// A REQ. Respond with accept, reject or destroy.
+    /// REQ; respond with accept, reject or destroy.
     Request {
         /// Listener.
         listener: ListenerId,
@@ -22,7 +22,7 @@ pub enum ConnEvent {
         /// Local address.
         local: IpAddr,
     },
-    /// A REP; the program moves the queue pair, then calls `cm_establish`, reject or destroy.
+    /// REP; move the queue pair, then `cm_establish`, reject or destroy.
     Reply {
         /// Connection.
         conn: ConnId,
@@ -38,7 +38,7 @@ pub enum ConnEvent {
         /// Private data of the RTU, on the passive side.
         private_data: Option<Box<PrivateData<{ Rtu::PRIVATE_DATA }>>>,
     },
-    /// The peer rejects or withdraws; the connection is gone.
+    /// Rejected or withdrawn by the peer; the connection is gone.
     Rejected {
         /// Connection.
         conn: ConnId,
@@ -50,12 +50,12 @@ pub enum ConnEvent {
         /// Connection or resolution.
         conn: ConnId,
     },
-    /// The local queue pair could not follow a REP; the peer got a REJ, the connection is gone.
+    /// The queue pair could not follow the REP; the peer got a REJ, the connection is gone.
     ConnectError {
         /// Connection.
         conn: ConnId,
     },
-    /// Disconnected by either side; if by the peer, respond with disconnect or destroy.
+    /// Disconnected; if by the peer, respond with disconnect or destroy.
     Disconnected {
         /// Connection.
         conn: ConnId,
@@ -65,7 +65,7 @@ pub enum ConnEvent {
         /// Connection.
         conn: ConnId,
     },
-    /// A SIDR_REQ. Respond with `sidr_respond` or destroy.
+    /// SIDR_REQ; respond with `sidr_respond` or destroy.
     SidrRequest {
         /// Listener.
         listener: ListenerId,
@@ -78,7 +78,7 @@ pub enum ConnEvent {
         /// Local address.
         local: IpAddr,
     },
-    /// A SIDR_REP; the resolution is gone.
+    /// SIDR_REP; the resolution is gone.
     SidrReply {
         /// Resolution.
         conn: ConnId,

@@ -7,7 +7,6 @@ use super::{
     service::ServiceId,
 };
 
-/// Listeners with their backlogs.
 #[derive(Default)]
 pub(super) struct Listeners {
     next: u32,
@@ -17,7 +16,7 @@ pub(super) struct Listeners {
 
 struct Listener {
     listen: Listen,
-    /// Requests that wait for the program.
+    /// Pending REQs.
     pending: usize,
 }
 
@@ -38,7 +37,7 @@ impl Listeners {
         Ok(id)
     }
 
-    /// Removes a listener; its pending requests stay.
+    /// Pending REQs stay.
     pub(super) fn remove(&mut self, id: ListenerId) -> Result<(), ConnError> {
         let Listener { listen, .. } = self.by_id.remove(&id).ok_or(ConnError::Unknown)?;
         if let Some(same) = self.by_service.get_mut(&listen.service_id) {
@@ -50,7 +49,7 @@ impl Listeners {
         Ok(())
     }
 
-    /// Finds the listener of a service; one with the address before one with any.
+    /// A listener with the address precedes one without.
     pub(super) fn find(&self, service_id: ServiceId, address: IpAddr) -> Option<ListenerId> {
         let of = |address| {
             let mut ids = self.by_service.get(&service_id)?.iter();

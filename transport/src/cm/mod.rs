@@ -1,11 +1,9 @@
 //! Connection management.
 //!
-//! Read first: InfiniBand volume 1, chapter 12, above all the state diagrams of 12.9.7; annex A11
-//! (RDMA IP CM service).
+//! Read first: InfiniBand volume 1, chapter 12, above all 12.9.7; annex A11.
 //!
-//! The communication manager of QP1 has listeners, connections and service ID resolutions; of queue
-//! pairs it knows numbers only. Messages are retransmitted until their response. [`EDGES`] is the
-//! table of states.
+//! The communication manager of QP1 knows queue pairs by number only, and retransmits messages
+//! until their response. [`EDGES`] is the table of states.
 
 mod active;
 mod alternate_path;

@@ -35,8 +35,7 @@ impl Connections {
         if let Some(&id) = self.by_remote_id.get(&(peer, guid, req.local_id)) {
             return self.on_repeated_req(id, req, arrival);
         }
-        // A connected queue pair cannot request another connection; after its owner's restart the
-        // old one is stale.
+        // a connected queue pair sends a REQ after its owner's restart: the old connection is stale
         if let Some(&id) = self.by_remote_qpn.get(&(peer, guid, req.local_qpn)) {
             refuse(&mut self.common, arrival, rejection(req, RejectReason::STALE_CONNECTION, &[]));
             self.probe(arrival, id);
@@ -81,7 +80,7 @@ impl Connections {
         Ok(())
     }
 
-    /// Admits a REQ within the backlog and the connection limits.
+    /// Admits a REQ within backlog and limits.
     fn admit(
         &mut self,
         req: &Req,
@@ -157,7 +156,7 @@ impl Connections {
         Ok(())
     }
 
-    /// Sends the [prepared](Self::prepare) REP. `managed`: the adapter has moved the queue pair.
+    /// Sends the [prepared](Self::prepare) REP.
     pub(crate) fn accept(&mut self, now: Instant, id: ConnId, managed: bool) {
         let Ok(conn) = get_mut(&mut self.conns, id) else { return };
         let ConnState::ReqRcvd(Received { rep, listener, .. }) = &conn.state else { return };
@@ -183,7 +182,7 @@ impl Connections {
         Ok(())
     }
 
-    /// Reports a packet from the peer's queue pair before the RTU (`rdma_notify`).
+    /// Reports a packet before the RTU (`rdma_notify`).
     ///
     /// # Errors
     /// [`ConnError::State`], [`ConnError::Unknown`].
@@ -199,7 +198,6 @@ impl Connections {
         }
     }
 
-    /// Establishes the connection.
     pub(super) fn confirm(
         &mut self,
         on: Trigger,
@@ -226,7 +224,7 @@ impl Connections {
 fn listener_for(common: &Common, req: &Req, arrival: &Arrival<'_>) -> Result<ListenerId, Box<Rej>> {
     let listener = common.listeners.find(req.service_id, arrival.own());
     let listener = listener.ok_or_else(|| rejection(req, RejectReason::INVALID_SERVICE_ID, &[]))?;
-    // no reason exists for a missing partition; Linux sends this one
+    // no reason for a missing partition; as Linux
     let own = Gid::from(arrival.own());
     if req.primary.remote_gid != own || arrival.pkeys.find(req.pkey).is_none() {
         return Err(rejection(req, RejectReason::INVALID_GID, &own.0));

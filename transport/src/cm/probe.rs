@@ -5,20 +5,19 @@ use rand_core::RngCore;
 
 use crate::time::Instant;
 
-/// Least time between probes of a connection.
+/// Least time between probes.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Probe whether the peer still has a connection.
+/// Probe whether the peer has a connection.
 #[derive(Clone, Copy)]
 pub(super) struct Probe {
-    /// Transaction ID of probes and response.
+    /// Of all probes and the response.
     pub(super) transaction: u64,
     /// Time of the last probe.
     sent: Instant,
 }
 
 impl Probe {
-    /// Returns the next probe unless too soon.
     pub(super) fn after(last: Option<Self>, now: Instant, rng: &mut ChaCha12Rng) -> Option<Self> {
         let transaction = match last {
             Some(last) if now.since(last.sent) < INTERVAL => return None,

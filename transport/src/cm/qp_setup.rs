@@ -7,7 +7,7 @@ use crate::{
     psn::Psn,
 };
 
-/// Attributes for RTR and RTS of a connection's queue pair.
+/// Attributes for RTR and RTS.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct QpSetup {
@@ -47,7 +47,7 @@ pub(super) struct Local {
 }
 
 impl QpSetup {
-    /// Active side. One side's READs outstanding are those that the other serves.
+    /// One side serves the READs that the other has outstanding.
     pub(super) fn active(local: Local, req: &Req, rep: &Rep) -> Self {
         Self {
             dest_qpn: rep.local_qpn,

@@ -9,9 +9,9 @@ pub enum MadReason {
     Unanswered,
     /// No listener at the last transmission.
     NoListener,
-    /// The peer retransmitted: the response may be lost.
+    /// The peer retransmitted.
     Repeated,
-    /// Response to an unknown or unacceptable message.
+    /// Response to an unacceptable message.
     Answer,
     /// Wait for the peer given up.
     GivenUp,

@@ -1,8 +1,8 @@
 //! Ends the connections of another adapter.
 //!
-//! A kernel disconnects the connections of a process that ends. Among adapters that share an
-//! address, one that remains does so for one that is gone. Its [`ConnRecord`] has a DREQ's content
-//! and destination. Responses arrive here: no other adapter has the communication IDs.
+//! A kernel disconnects for a process that ends; an adapter does so for one that is gone from its
+//! address. A [`ConnRecord`] has the DREQ's content and destination. Responses arrive here, since
+//! no other adapter has their communication IDs.
 
 use core::{net::IpAddr, time::Duration};
 
@@ -21,14 +21,14 @@ use super::{
 };
 use crate::{addr::PKey, gids::Path, ids::Qpn, time::Instant};
 
-/// Data to end the connection of another adapter at the same address.
+/// Data to disconnect for another adapter at the address.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ConnRecord {
     /// Local address.
     pub local: IpAddr,
     /// Peer's address.
     pub remote: IpAddr,
-    /// P_Key of CM messages.
+    /// P_Key.
     pub pkey: PKey,
     /// Local communication ID.
     pub local_id: u32,
@@ -41,8 +41,8 @@ pub struct ConnRecord {
 }
 
 impl Connections {
-    /// Returns the record by which another adapter at the address can end this connection. `None`
-    /// unless the peer considers it connected: from the REP until a DREQ.
+    /// Returns the record to disconnect for this adapter; `None` unless the peer considers it
+    /// connected, from the REP until a DREQ.
     #[must_use]
     pub fn record(&self, id: ConnId) -> Option<ConnRecord> {
         let Connection { state, path, local_qpn, .. } = self.conns.get(&id.0)?;
@@ -62,14 +62,14 @@ impl Connections {
         })
     }
 
-    /// Returns the next connection whose record changed, if
+    /// Returns the next changed record, if
     /// [`CmConfig::tells_records`](super::CmConfig::tells_records).
     pub fn poll_record(&mut self) -> Option<(ConnId, Option<ConnRecord>)> {
         let id = self.common.poll_record()?;
         Some((id, self.record(id)))
     }
 
-    /// Sends a DREQ for another adapter's connection, without events.
+    /// Sends a DREQ without events.
     pub(crate) fn end_for_another(
         &mut self,
         now: Instant,

@@ -73,7 +73,7 @@ impl Connections {
         Ok(())
     }
 
-    /// Finds the connection of a REJ. A peer without this side's communication ID sends its GUID.
+    /// Finds a REJ's connection, by GUID if the peer lacks this communication ID.
     fn rejected(&self, rej: &Rej, arrival: &Arrival<'_>) -> Result<u32, DropReason> {
         if self.conns.contains_key(&rej.remote_id) {
             return Ok(rej.remote_id);
@@ -185,13 +185,13 @@ impl Connections {
         Ok(())
     }
 
-    /// Ends a connection or resolution in any state without further events (`rdma_destroy_id`). A
-    /// waiting peer gets its response.
+    /// Ends a connection or resolution in any state, without events (`rdma_destroy_id`). A waiting
+    /// peer gets its response.
     pub fn destroy(&mut self, now: Instant, id: ConnId) {
         self.sidr.destroy(&mut self.common, id);
         let Ok(conn) = get_mut(&mut self.conns, id) else { return };
         conn.abandoned = true;
-        // allowed in these states, without private data: none fails
+        // none fails: allowed in its state, without private data
         let _ = match conn.state.name() {
             CmState::ReqRcvd | CmState::RepRcvd => {
                 self.reject(now, id, RejectReason::CONSUMER, &[])
@@ -206,7 +206,7 @@ impl Connections {
     }
 }
 
-/// Sends a DREP for a connection that this side has ended or does not have.
+/// Sends a DREP for an ended or unknown connection.
 fn answer_dreq(common: &mut Common, dreq: &Dreq, arrival: &Arrival<'_>) {
     let (local_id, remote_id) = (dreq.remote_id, dreq.local_id);
     let drep = Drep { local_id, remote_id, private_data: PrivateData::default() };

@@ -4,7 +4,7 @@ use core::time::Duration;
 use super::{message::CmMad, reason::MadReason};
 use crate::time::Instant;
 
-/// Delay before a REQ without listener is retried.
+/// Delay of a REQ's retry without listener.
 pub(super) const RETRY_DELAY: Duration = Duration::from_millis(10);
 
 /// A message retransmitted until its response.
@@ -12,7 +12,7 @@ pub(super) struct Resend {
     pub(super) mad: Box<CmMad>,
     /// Retransmissions left.
     left: u8,
-    /// MRA received since the last transmission.
+    /// MRA since the last transmission.
     acknowledged: bool,
     /// No listener at the last transmission.
     refused: bool,
@@ -39,7 +39,7 @@ impl Resend {
         !core::mem::replace(&mut self.acknowledged, true)
     }
 
-    /// Returns true if a refused REQ is retried after [`RETRY_DELAY`].
+    /// True if a refused REQ is retried after [`RETRY_DELAY`].
     pub(super) fn outlasts_refusal(&mut self, now: Instant, grace: Duration) -> bool {
         let until = *self.until.get_or_insert(now.plus(grace));
         if until <= now {

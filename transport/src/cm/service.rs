@@ -1,4 +1,4 @@
-//! Service IDs, and the IP addresses in a REQ (annex A11).
+//! Service IDs, and IP addresses in a REQ (annex A11).
 
 use core::{
     fmt,
@@ -56,12 +56,12 @@ impl PortSpace {
     }
 }
 
-/// IP addresses and port in a REQ: the first 36 bytes of private data.
+/// IP addresses and port of a REQ, 36 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct IpHeader {
     /// Requester's port.
     pub src_port: u16,
-    /// Requester's address, of `dst`'s family.
+    /// Requester's address; same family.
     pub src: IpAddr,
     /// Destination address.
     pub dst: IpAddr,
@@ -71,7 +71,7 @@ impl IpHeader {
     /// Bytes on the wire.
     pub const LEN: usize = 36;
 
-    /// Parses the header; `None` for another version or IP version.
+    /// Parses the header; `None` for other versions.
     #[must_use]
     pub fn parse(b: &[u8; Self::LEN]) -> Option<Self> {
         let v6 = |at: usize| Ipv6Addr::from(core::array::from_fn::<u8, 16, _>(|i| b[at + i]));

@@ -24,7 +24,7 @@ use crate::{addr::QKey, event::DropReason, hash::IdHasher, ids::Qpn, time::Insta
 #[derive(Default)]
 pub(super) struct Sidr {
     resolutions: HashMap<u32, Resolution, IdHasher>,
-    /// Pending requests, by the peer's address and request ID.
+    /// Requests by the peer's address and request ID.
     by_remote_id: BTreeMap<(IpAddr, u32), u32>,
 }
 
@@ -73,7 +73,6 @@ impl Sidr {
         Ok(ConnId(request_id))
     }
 
-    /// Responds with a queue pair and Q_Key, or a nonzero status.
     pub(super) fn respond(
         &mut self,
         common: &mut Common,
@@ -104,7 +103,6 @@ impl Sidr {
         Ok(())
     }
 
-    /// Rejects a pending request.
     pub(super) fn destroy(&mut self, common: &mut Common, id: ConnId) {
         match self.state(id) {
             Some(CmState::SidrReqRcvd) => {
@@ -128,7 +126,7 @@ impl Sidr {
             common.answer(arrival, Message::SidrRep(rep));
             return Ok(());
         };
-        // a retransmission while the program decides
+        // retransmitted
         let key = (arrival.peer(), request_id);
         if self.by_remote_id.contains_key(&key) {
             return Err(DropReason::CmWrongState);

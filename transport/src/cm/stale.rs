@@ -1,10 +1,9 @@
-//! Stale connections, unknown to a peer that has restarted.
+//! Stale connections, unknown to a restarted peer.
 //!
-//! A REQ or REP with a connected queue pair indicates one (12.9.8.3.1). It is rejected, but does
-//! not end the old connection: it may be forged, since peers know the GUID and can guess a QPN. A
-//! probe decides: a DREQ with the connection's IDs, but another queue pair. A peer with the
-//! connection ignores it; one without sends a DREP (Linux does both). The transaction ID proves the
-//! response.
+//! Sign: a REQ or REP with a connected queue pair (12.9.8.3.1). It is rejected, and ends nothing:
+//! peers know the GUID and can guess a QPN, so it may be forged. A probe decides: a DREQ with the
+//! connection's IDs, but another queue pair. A peer with the connection ignores it; one without
+//! sends a DREP (Linux does both), proven by the transaction ID.
 
 use super::{
     arrival::Arrival,
@@ -16,11 +15,11 @@ use super::{
 };
 use crate::ids::Qpn;
 
-/// Queue pair named by a probe: QP0, never connected.
+/// Queue pair of probes, never connected.
 const NO_CONNECTIONS: Qpn = Qpn::new(0);
 
 impl Connections {
-    /// Probes an established connection, rate-limited; other states have a deadline.
+    /// Probes an established connection; other states have a deadline.
     pub(super) fn probe(&mut self, arrival: &mut Arrival<'_>, id: u32) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         let ConnState::Established(remote) = conn.state else { return };

@@ -1,19 +1,19 @@
-//! States of connections and service ID resolutions, and the edges between them.
+//! States and edges of connections and resolutions.
 
-/// State of a connection (12.9.5 to 12.9.7), or of a service ID resolution (12.11).
+/// State of a connection (12.9.5 to 12.9.7) or service ID resolution (12.11).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum CmState {
-    /// Active: REQ sent.
+    /// REQ sent.
     ReqSent,
-    /// Active: MRA for the REQ received.
+    /// MRA for the REQ received.
     MraReqRcvd,
-    /// Active: REP received; the program decides.
+    /// REP received; the program decides.
     RepRcvd,
-    /// Passive: REQ received; the program decides.
+    /// REQ received; the program decides.
     ReqRcvd,
-    /// Passive: REP sent.
+    /// REP sent.
     RepSent,
-    /// Passive: MRA for the REP received.
+    /// MRA for the REP received.
     MraRepRcvd,
     /// Established.
     Established,
@@ -21,7 +21,7 @@ pub enum CmState {
     DreqSent,
     /// DREQ received.
     DreqRcvd,
-    /// Ended; communication ID and queue pair stay reserved while packets may be in flight.
+    /// Ended; communication ID and queue pair reserved while packets may be in flight.
     TimeWait,
     /// SIDR_REQ sent.
     SidrReqSent,
@@ -51,7 +51,7 @@ impl CmState {
     }
 }
 
-/// Cause of a transition: a command, a message, or a deadline.
+/// Cause of a transition.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Trigger {
     /// `rdma_connect`.
@@ -60,8 +60,7 @@ pub enum Trigger {
     Accept,
     /// `rdma_establish`: the local queue pair is ready.
     Establish,
-    /// `rdma_notify`: a packet from the peer's queue pair. The adapter checks, too, before it
-    /// retransmits the REP.
+    /// `rdma_notify`, or the adapter found a packet from the peer's queue pair.
     Notify,
     /// `rdma_reject`.
     Reject,
@@ -91,7 +90,7 @@ pub enum Trigger {
     Dreq,
     /// DREP.
     Drep,
-    /// DREP to a probe: the peer does not have the connection.
+    /// DREP to a probe.
     Disowned,
     /// LAP.
     Lap,
@@ -103,7 +102,7 @@ pub enum Trigger {
     Timeout,
 }
 
-/// A transition; `None` is an unused communication ID.
+/// A transition; `None`: unused communication ID.
 pub type Edge = (Option<CmState>, Trigger, Option<CmState>);
 
 const NONE: Option<CmState> = None;
@@ -120,16 +119,15 @@ const TIME_WAIT: Option<CmState> = Some(CmState::TimeWait);
 const SIDR_REQ_SENT: Option<CmState> = Some(CmState::SidrReqSent);
 const SIDR_REQ_RCVD: Option<CmState> = Some(CmState::SidrReqRcvd);
 
-/// Every edge; all else is refused. An edge to the same state responds, retransmits or does
-/// nothing.
+/// Every edge; all else is refused. Edges to the same state respond, retransmit or do nothing.
 pub const EDGES: &[Edge] = &[
     // Active side.
     (NONE, Trigger::Connect, REQ_SENT),
     (REQ_SENT, Trigger::MraOfReq, MRA_REQ_RCVD),
     (REQ_SENT, Trigger::Rep, REP_RCVD),
-    (REQ_SENT, Trigger::Rep, NONE), // the peer's queue pair is connected already
+    (REQ_SENT, Trigger::Rep, NONE), // the peer's queue pair is connected
     (REQ_SENT, Trigger::Rej, NONE),
-    (REQ_SENT, Trigger::Rej, REQ_SENT), // no program listens yet; see `listen_grace`
+    (REQ_SENT, Trigger::Rej, REQ_SENT), // no listener; see `listen_grace`
     (REQ_SENT, Trigger::Timeout, REQ_SENT), // retransmits
     (REQ_SENT, Trigger::Timeout, NONE),
     (REQ_SENT, Trigger::Destroy, NONE),
@@ -199,7 +197,7 @@ pub const EDGES: &[Edge] = &[
     // Service ID resolution.
     (NONE, Trigger::SidrRequest, SIDR_REQ_SENT),
     (SIDR_REQ_SENT, Trigger::SidrRep, NONE),
-    (SIDR_REQ_SENT, Trigger::SidrRep, SIDR_REQ_SENT), // no program listens yet
+    (SIDR_REQ_SENT, Trigger::SidrRep, SIDR_REQ_SENT), // no listener
     (SIDR_REQ_SENT, Trigger::Timeout, SIDR_REQ_SENT),
     (SIDR_REQ_SENT, Trigger::Timeout, NONE),
     (SIDR_REQ_SENT, Trigger::Destroy, NONE),

@@ -6,8 +6,7 @@ use super::{Explain, Reason};
 use crate::event::DropReason;
 
 impl DropReason {
-    /// Returns true if the drop shows a mistake in a program that nothing else reports, rather than
-    /// a loss, a closed connection or a wrong adapter.
+    /// Returns true if the drop shows a program's mistake that nothing else reports.
     #[must_use]
     pub const fn shows_a_mistake(self) -> bool {
         matches!(
@@ -28,14 +27,12 @@ impl DropReason {
 }
 
 impl DropReason {
-    /// True if the drop of a response shows why all are dropped, rather than a loss or a closed
-    /// connection.
+    /// True if all responses share this reason, rather than a loss or closed connection.
     pub(super) fn is_obstacle(self) -> bool {
         let advice = self.explain().advice;
         advice != LOSSES && advice != OVER
     }
 
-    /// Returns advice for dropped responses.
     pub(super) fn advice_for_answers(self) -> Cow<'static, str> {
         match self {
             Self::TooShort | Self::Padding | Self::UnknownOpcode | Self::TransportVersion => {

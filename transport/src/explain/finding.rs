@@ -23,7 +23,7 @@ use crate::{
 pub const KEPT: usize = 16;
 /// Destroyed queue pairs whose late packets are ignored.
 const GONE: usize = 256;
-/// Local destination addresses checked once.
+/// Local destinations checked once.
 const ADDRESSED: usize = 64;
 /// Unknown queue pairs already reported.
 const STRANGERS: usize = 16;
@@ -33,11 +33,11 @@ const STRANGERS: usize = 16;
 pub struct Finding {
     /// Time.
     pub at: Instant,
-    /// Queue pair; `None`: the call was on another object.
+    /// Queue pair; `None`: another object's call.
     pub qpn: Option<Qpn>,
-    /// The call, request or packet.
+    /// Call, request or packet.
     pub what: String,
-    /// Status of the completion.
+    /// Completion status.
     pub status: Option<WcStatus>,
     /// Reason.
     pub reason: Reason,
@@ -45,16 +45,15 @@ pub struct Finding {
     pub peer: Option<String>,
     /// Address of a silent peer.
     pub silent: Option<IpAddr>,
-    /// Latest records of the queue pair, oldest first, at most [`KEPT`].
+    /// Latest records, oldest first, at most [`KEPT`].
     pub latest: Vec<Record>,
 }
 
 impl Finding {
-    /// Cause of a finding that holds only if the host knows no receiver at the
-    /// [silent](Self::silent) address.
+    /// Cause that holds only if the host knows no receiver at the [silent](Self::silent) address.
     pub const NOBODY: &str = "nobody_there";
 
-    /// Makes the finding of a call that failed before it reached a queue pair.
+    /// Makes the finding of a call without queue pair.
     #[must_use]
     pub fn of_call(at: Instant, call: String, reason: Reason) -> Self {
         let (status, peer, silent) = (None, None, None);
@@ -62,15 +61,13 @@ impl Finding {
     }
 }
 
-/// Histories of an adapter's queue pairs, which find failures in its record. Bounded per queue
-/// pair.
+/// Histories of queue pairs, bounded, that find failures in a record.
 #[derive(Debug)]
 pub struct Histories {
     latest: Latest,
     qps: BTreeMap<Qpn, History>,
     gone: VecDeque<Qpn>,
     strangers: VecDeque<Qpn>,
-    /// Local destination addresses checked.
     addressed: VecDeque<IpAddr>,
 }
 
@@ -87,7 +84,7 @@ impl Default for Histories {
 }
 
 impl Histories {
-    /// Takes the next record and returns the failure that it shows.
+    /// Takes the next record; returns its failure.
     pub fn note(&mut self, record: &Record) -> Option<Finding> {
         let Record { at, qpn, what } = record;
         if let What::Call { call: Call::CreateQp(qp_type), result: Ok(()) } = what {
@@ -159,7 +156,7 @@ impl Histories {
     }
 }
 
-/// Sender and drop reason of a malformed packet, or of a response to an unknown queue pair.
+/// Sender and reason of a malformed packet, or of a response to an unknown queue pair.
 fn astray(what: &What) -> Option<(IpAddr, DropReason)> {
     match what {
         What::Malformed { net, reason, .. } => Some((net.src, *reason)),
@@ -179,7 +176,7 @@ fn push<T>(list: &mut VecDeque<T>, new: T, most: usize) {
     list.push_back(new);
 }
 
-/// A local destination address may have no receiver.
+/// A local destination without receiver, perhaps.
 fn unheard(at: Instant, history: &History, asked: &mut VecDeque<IpAddr>) -> Option<Finding> {
     let (address, qpn) = history.peer.filter(|(address, _)| address.is_loopback())?;
     if asked.contains(&address) {
@@ -200,7 +197,7 @@ fn unheard(at: Instant, history: &History, asked: &mut VecDeque<IpAddr>) -> Opti
     Some(Finding { silent: Some(address), ..finding })
 }
 
-/// A refused call; errors of connection management are explained at the call.
+/// A refused call; connection management explains its own.
 fn of_call(at: Instant, call: &Call, error: CallError, state: Option<State>) -> Option<Finding> {
     if matches!(error, CallError::Connection(_)) {
         return None;

@@ -1,4 +1,4 @@
-//! History of a queue pair for explanations.
+//! History of a queue pair.
 
 use alloc::{
     collections::VecDeque,
@@ -32,7 +32,7 @@ struct Silence {
     not_ready: (u32, Duration),
     /// Dropped responses, latest reason last.
     dropped: Dropped,
-    /// Drops from the peer's address for no queue pair, or of malformed packets.
+    /// Malformed packets and unknown queue pairs, from the peer's address.
     astray: Dropped,
 }
 
@@ -51,7 +51,7 @@ impl Dropped {
         self.0.last().map(|(reason, _)| *reason)
     }
 
-    /// Most frequent reason that blocks every response, with its count.
+    /// Most frequent reason that blocks every response.
     fn obstacle(&self) -> Option<(DropReason, u32)> {
         let obstacles = self.0.iter().filter(|(reason, _)| reason.is_obstacle());
         obstacles.max_by_key(|(_, count)| *count).copied()
@@ -67,7 +67,6 @@ impl fmt::Display for Dropped {
     }
 }
 
-/// See the [module's documentation](self).
 #[derive(Debug)]
 pub(super) struct History {
     pub(super) qp_type: QpType,
@@ -83,9 +82,9 @@ pub(super) struct History {
     pub(super) arrived: Option<PacketRecord>,
     /// Latest completion in error, not flushed.
     failed: Option<(Instant, u64, WcError)>,
-    /// Latest transition to ERR or SQE.
+    /// To ERR or SQE.
     pub(super) failure: Option<(Instant, Failure)>,
-    /// Drop reasons reported, a bit each.
+    /// A bit for each reason.
     told: u64,
     /// A flush was reported.
     pub(super) told_flush: bool,
@@ -155,7 +154,6 @@ impl History {
         self.arrived = Some(packet.clone());
     }
 
-    /// Records a drop from the peer's address for no local queue pair.
     pub(super) fn record_astray(&mut self, from: IpAddr, reason: DropReason) {
         if self.peer.is_some_and(|(address, _)| address == from) {
             self.silence.astray.note(reason);
@@ -179,7 +177,6 @@ impl History {
         }
     }
 
-    /// Describes the failed request as posted.
     pub(super) fn request(&self, wr_id: u64) -> String {
         let is_it = |post: &&Call| matches!(post, Call::PostSend { wr_id: id, .. } if *id == wr_id);
         match self.posts.iter().find(is_it) {

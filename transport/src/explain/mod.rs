@@ -1,9 +1,8 @@
-//! Explanations of failed calls, completions, events and rejections: the broken rule and advice.
-//! [`Explain`] needs the error alone. [`Histories`] reads the [record](crate::trace) and reports
-//! [`Finding`]s with the peer's part.
+//! Explanations: the broken rule and advice. [`Explain`] takes an error alone; [`Histories`] read
+//! the [record](crate::trace) and return [`Finding`]s.
 
-/// Table of an error's variants: `errno`, cause, advice. Variants under `of` delegate to the error
-/// inside; those under `like` borrow cause and advice.
+/// Table of an error's variants: `errno`, cause, advice. `of` delegates to the inner error; `like`
+/// borrows cause and advice.
 #[doc(hidden)] // for the crates of this project
 #[macro_export]
 macro_rules! reasons {
@@ -47,11 +46,11 @@ pub use finding::{Finding, Histories, KEPT};
 /// Reason of a failure.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reason {
-    /// Stable name of the cause, in snake case.
+    /// Stable name of the cause, snake case.
     pub cause: &'static str,
     /// `errno` of a failed call.
     pub errno: Option<&'static str>,
-    /// The broken rule, or the event.
+    /// Broken rule, or event.
     pub rule: String,
     /// Advice.
     pub advice: Cow<'static, str>,

@@ -10,7 +10,7 @@ use crate::{
     work::{RecvWr, SendFlags, SendOp, SendWr},
 };
 
-/// A verb with its distinguishing attributes.
+/// A verb and its main attributes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Call {
@@ -20,7 +20,7 @@ pub enum Call {
     DestroyQp,
     /// `ibv_modify_qp` to this state.
     Modify(State),
-    /// `ibv_modify_qp` without a change of state.
+    /// `ibv_modify_qp` in the same state.
     Update,
     /// `ibv_post_send`.
     PostSend {
@@ -40,7 +40,7 @@ pub enum Call {
         /// Bytes.
         length: u64,
     },
-    /// `ibv_post_srq_recv`; recorded for queue pair 0.
+    /// `ibv_post_srq_recv`, at queue pair 0.
     PostSrqRecv {
         /// Shared receive queue.
         srq: SrqId,

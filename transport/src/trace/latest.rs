@@ -18,7 +18,7 @@ impl Latest {
         Self { capacity, records: BTreeMap::new() }
     }
 
-    /// Keeps the record of an existing queue pair.
+    /// Keeps a record; the queue pair exists.
     pub fn keep(&mut self, record: &Record) {
         if self.capacity == 0 {
             return;
@@ -35,7 +35,7 @@ impl Latest {
         self.records.remove(&qpn);
     }
 
-    /// Returns a queue pair's records, oldest first.
+    /// Returns records, oldest first.
     pub fn of(&self, qpn: Qpn) -> impl Iterator<Item = &Record> {
         self.records.get(&qpn).into_iter().flatten()
     }

@@ -1,10 +1,8 @@
-//! Record of an adapter's decisions: packets sent, with reasons, and received, with outcomes;
-//! calls, timers, completions; changes of state, window and rate. Viewers, explanations and tests
-//! derive nothing themselves.
+//! Record of an adapter: packets with reasons and outcomes, calls, timers, completions, changes of
+//! state, window and rate. Readers infer nothing.
 //!
-//! A call or arrival comes before its consequences. A call's records come together, at its end.
-//!
-//! A [`Sink`] runs under the engine's lock: it must not wait, nor call the adapter.
+//! Causes precede consequences; a call's records come together, at its end. A [`Sink`] runs under
+//! the engine's lock: it must not wait, nor call the adapter.
 
 mod call;
 mod latest;
@@ -37,18 +35,18 @@ use crate::{
 pub struct Trace {
     /// Reader of every record.
     pub sink: Option<Box<dyn Sink>>,
-    /// Records kept per queue pair, for [`Adapter::latest`](crate::adapter::Adapter::latest).
+    /// Records per queue pair for [`Adapter::latest`](crate::adapter::Adapter::latest).
     pub latest: usize,
 }
 
 impl Trace {
-    /// Makes a trace that hands every record to this sink.
+    /// Makes a trace for this sink.
     #[must_use]
     pub fn to(sink: impl Sink + 'static) -> Self {
         Self { sink: Some(Box::new(sink)), latest: 0 }
     }
 
-    /// Returns true if there is no reader.
+    /// Returns true without readers.
     #[must_use]
     pub const fn is_null(&self) -> bool {
         self.sink.is_none() && self.latest == 0
@@ -79,10 +77,10 @@ impl<F: FnMut(Record) + Send> Sink for F {
 /// One event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Record {
-    /// Time. A call without a time has that of the last call with one.
+    /// Time; of a call without a time, the last known.
     pub at: Instant,
     /// Queue pair; [`Qpn::GSI`] for connection management, [`Qpn::MULTICAST`] for a multicast
-    /// packet (its copies follow). An unknown queue pair has the packet's number.
+    /// packet before its copies. If unknown, the packet's.
     pub qpn: Qpn,
     /// Event.
     pub what: What,
@@ -92,21 +90,21 @@ pub struct Record {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum What {
-    /// A packet handed to the link.
+    /// Packet handed to the link.
     Sent {
         /// Packet.
         packet: PacketRecord,
-        /// Reason for sending.
+        /// Reason.
         why: Why,
     },
-    /// A packet arrived.
+    /// Packet received.
     Arrived {
         /// Packet.
         packet: PacketRecord,
         /// Outcome.
         disposition: Disposition,
     },
-    /// A datagram that is no packet.
+    /// Datagram that is no packet.
     Malformed {
         /// Network header.
         net: NetHeader,
@@ -115,26 +113,26 @@ pub enum What {
         /// Fault.
         reason: DropReason,
     },
-    /// A verb was called.
+    /// Verb called.
     Call {
         /// Verb.
         call: Call,
         /// Result.
         result: Result<(), CallError>,
     },
-    /// A request completed.
+    /// Request completed.
     Completed {
-        /// Request's identifier.
+        /// Identifier.
         wr_id: u64,
         /// Result.
         result: Result<WcOk, WcError>,
     },
-    /// A response acknowledged everything before this PSN.
+    /// Everything before this PSN acknowledged.
     Acknowledged {
-        /// Oldest unacknowledged PSN now.
+        /// Oldest unacknowledged PSN.
         before: Psn,
     },
-    /// Loss, or a receiver not ready, from this PSN on.
+    /// Loss or RNR from this PSN on.
     Recovery {
         /// Oldest unacknowledged PSN.
         psn: Psn,
@@ -143,9 +141,9 @@ pub enum What {
         /// Recovery.
         recovery: Recovery,
     },
-    /// A timer expired.
+    /// Timer expired.
     Timer(Timer),
-    /// The queue pair changed state.
+    /// State changed.
     State {
         /// Before.
         from: State,
@@ -154,7 +152,7 @@ pub enum What {
         /// Cause.
         failure: Failure,
     },
-    /// The window changed.
+    /// Window changed.
     Window {
         /// Bytes before.
         from: u64,
@@ -163,11 +161,11 @@ pub enum What {
         /// Cause.
         cause: WindowCause,
     },
-    /// DCQCN changed the rate or lifted its limit.
+    /// DCQCN's rate changed.
     Rate {
-        /// Bits per second before, if limited.
+        /// Bits per second before; `None`: unlimited.
         from: Option<u64>,
-        /// Bits per second after, if limited.
+        /// Bits per second after; `None`: unlimited.
         to: Option<u64>,
     },
 }

@@ -71,7 +71,7 @@ fn time_waits_are_not_counted() {
     assert!(events.len() == 3 && events.iter().all(over), "{events:?}");
 }
 
-/// The oldest time wait makes room, with an event.
+/// The time wait with the least time left makes room, with an event.
 #[test]
 fn a_time_wait_that_ends_early() {
     let mut talk = Talk::configured(Side::B, |cm| cm.max_connections = 2);

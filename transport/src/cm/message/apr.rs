@@ -36,9 +36,9 @@ impl Apr {
     pub const INFO: usize = 72;
     /// Bytes of private data.
     pub const PRIVATE_DATA: usize = 148;
-    /// Status: unknown communication IDs.
+    /// Unknown communication IDs.
     pub const INVALID_COMM_ID: u8 = 1;
-    /// Status: no alternate paths.
+    /// No alternate paths.
     pub const UNSUPPORTED: u8 = 2;
 
     pub(super) const ATTRIBUTE: u16 = 0x1A;

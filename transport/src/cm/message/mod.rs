@@ -1,4 +1,4 @@
-//! CM messages as values (12.6), from and to the 232 bytes after a MAD's header.
+//! CM messages as values (12.6): the 232 bytes after a MAD's header.
 
 mod about;
 mod apr;
@@ -39,14 +39,15 @@ use crate::wire::{MAD_DATA_LEN, MAD_LEN, MadHeader};
 /// A message with its frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CmMad {
-    /// Transaction ID; a response repeats it. It is not used for matching.
+    /// Transaction ID; repeated in responses, not used for matching.
     pub transaction: u64,
-    /// Options of extended connection establishment, ignored.
+    /// Options of extended establishment, ignored.
     pub modifier: u32,
     /// Message.
     pub message: Message,
 }
 
+/// A CM message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "each is named after the message it holds")]
 pub enum Message {
@@ -83,7 +84,7 @@ impl Message {
     }
 }
 
-/// Reason why bytes are no CM message.
+/// Reason why bytes are no message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[non_exhaustive]
 pub enum CmParseError {
@@ -106,9 +107,6 @@ impl CmMad {
     }
 
     /// Parses a MAD; reserved fields are ignored.
-    ///
-    /// # Errors
-    /// [`CmParseError`].
     pub fn parse(bytes: &[u8]) -> Result<Self, CmParseError> {
         let bytes: &[u8; MAD_LEN] = bytes.try_into().map_err(|_| CmParseError::Length)?;
         let (header, data) = bytes.split_first_chunk().ok_or(CmParseError::Length)?;

@@ -6,7 +6,7 @@ use super::{
     private_data::PrivateData,
 };
 
-/// Message receipt acknowledgement: an answer will take longer (12.6.6).
+/// Message receipt acknowledgement: the response takes longer (12.6.6).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Mra {
     /// Sender's communication ID.

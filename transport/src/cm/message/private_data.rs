@@ -1,6 +1,6 @@
 use core::fmt;
 
-/// Private data of fixed length, zero-padded: the length is not sent.
+/// Private data, zero-padded: its length is not sent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PrivateData<const N: usize>(pub [u8; N]);
 

@@ -17,7 +17,7 @@ pub struct Rej {
     pub remote_id: u32,
     /// Rejected message.
     pub about: About,
-    /// Valid bytes of `info`, seven bits.
+    /// Valid bytes of `info`.
     pub info_length: u8,
     /// Reason.
     pub reason: RejectReason,
@@ -47,7 +47,7 @@ impl Rej {
 
     pub(super) const ATTRIBUTE: u16 = 0x12;
 
-    /// Makes a rejection without ARI and private data.
+    /// Makes a rejection without ARI.
     #[must_use]
     pub fn new(local_id: u32, remote_id: u32, about: About, reason: RejectReason) -> Self {
         Self {
@@ -70,7 +70,7 @@ impl Rej {
         self
     }
 
-    /// Returns the sender's GUID from a TIMEOUT rejection.
+    /// Returns the GUID in a TIMEOUT rejection.
     #[must_use]
     pub fn requester_guid(&self) -> Option<u64> {
         let gives_up = self.reason == RejectReason::TIMEOUT && self.info_length >= 8;

@@ -16,23 +16,23 @@ pub struct Rep {
     pub remote_id: u32,
     /// Replier's queue pair.
     pub local_qpn: Qpn,
-    /// Fields without meaning on RoCE; the vendor ID is in three parts.
+    /// Without meaning on RoCE; the vendor ID is in three parts.
     pub unused: Unused,
     /// First PSN that the replier expects.
     pub starting_psn: Psn,
-    /// READs and atomics that the replier serves at once.
+    /// READs and atomics served at once.
     pub responder_resources: u8,
-    /// READs and atomics that the replier has outstanding.
+    /// READs and atomics outstanding.
     pub initiator_depth: u8,
     /// Replier's ACK delay, code.
     pub target_ack_delay: u8,
-    /// Alternate path: 0 accepted or none, [`NO_FAILOVER`](Self::NO_FAILOVER), or 2.
+    /// Alternate path: 0, [`NO_FAILOVER`](Self::NO_FAILOVER), or 2.
     pub failover: u8,
     /// End-to-end flow control (credits).
     pub flow_control: bool,
     /// RNR retry counter for the requester.
     pub rnr_retry: u8,
-    /// The replier uses a shared receive queue.
+    /// Shared receive queue.
     pub srq: bool,
     /// GUID of the replier's adapter.
     pub local_ca_guid: u64,
@@ -61,7 +61,7 @@ mod at {
 }
 
 impl Rep {
-    /// `failover`: no alternate paths.
+    /// No alternate paths.
     pub const NO_FAILOVER: u8 = 1;
     /// Bytes of private data.
     pub const PRIVATE_DATA: usize = 196;

@@ -24,15 +24,15 @@ pub struct Req {
     pub local_ca_guid: u64,
     /// Requester's queue pair.
     pub local_qpn: Qpn,
-    /// READs and atomics that the requester serves at once.
+    /// READs and atomics served at once.
     pub responder_resources: u8,
     /// Fields without meaning on RoCE.
     pub unused: Unused,
-    /// READs and atomics that the requester has outstanding.
+    /// READs and atomics outstanding.
     pub initiator_depth: u8,
     /// Remote EE context; see [`Unused`].
     pub remote_eecn: u32,
-    /// Requester's response deadline for the peer, code.
+    /// Response deadline of the peer, code.
     pub remote_response_timeout: u8,
     /// Transport service: 0 RC, 1 UC, 3 `extended_transport`.
     pub transport: u8,
@@ -40,7 +40,7 @@ pub struct Req {
     pub flow_control: bool,
     /// First PSN that the requester *expects*, as in Linux.
     pub starting_psn: Psn,
-    /// Requester's own response time, code.
+    /// Response time of the requester, code.
     pub local_response_timeout: u8,
     /// Retry counter for the peer.
     pub retry_count: u8,
@@ -54,7 +54,7 @@ pub struct Req {
     pub rnr_retry: u8,
     /// Requester's CM retries.
     pub max_cm_retries: u8,
-    /// The requester uses a shared receive queue.
+    /// Shared receive queue.
     pub srq: bool,
     /// 1 for XRC if `transport` is 3.
     pub extended_transport: u8,
@@ -106,7 +106,7 @@ mod at {
     pub(super) const PKEY: usize = 48;
     /// Path MTU (4 bits), RDC exists (1), RNR retry count (3).
     pub(super) const PATH_MTU: usize = 50;
-    /// Retries of the communication manager (4 bits), SRQ (1), extended transport (3).
+    /// CM retries (4 bits), SRQ (1), extended transport (3).
     pub(super) const MAX_CM_RETRIES: usize = 51;
     pub(super) const PRIMARY: usize = 52;
     pub(super) const ALTERNATE: usize = 96;
@@ -127,6 +127,7 @@ mod at {
 }
 
 impl Req {
+    /// Bytes of private data.
     pub const PRIVATE_DATA: usize = 92;
 
     pub(super) const ATTRIBUTE: u16 = 0x10;

@@ -10,10 +10,10 @@ use crate::{
     ids::Qpn,
 };
 
-/// Query for the queue pair that receives a service's datagrams (12.11.1).
+/// Query for a service's queue pair (12.11.1).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SidrReq {
-    /// Request ID of the sender.
+    /// Request ID.
     pub request_id: u32,
     /// P_Key.
     pub pkey: PKey,
@@ -62,7 +62,7 @@ pub struct SidrRep {
     pub status: u8,
     /// Valid bytes of `info`.
     pub info_length: u8,
-    /// Vendor ID as in a [`Req`](super::req::Req); 24 bits in two parts.
+    /// Vendor ID, as in a [`Req`](super::req::Req).
     pub vendor_id: u32,
     /// Queue pair of the service.
     pub qpn: Qpn,
@@ -90,9 +90,9 @@ mod rep_at {
 }
 
 impl SidrRep {
-    /// Status: no listener.
+    /// No listener.
     pub const NO_SERVICE: u8 = 1;
-    /// Status: rejected by the program.
+    /// Rejected by the program.
     pub const REJECTED: u8 = 2;
 
     /// Bytes of `info`.
