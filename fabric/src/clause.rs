@@ -66,7 +66,7 @@ impl<'a> Words<'a> {
     /// Takes the word after `what`.
     ///
     /// # Errors
-    /// None, with `example`.
+    /// No word; the message shows `example`.
     pub fn value(&mut self, what: &str, example: &str) -> Result<&'a str, String> {
         self.next().ok_or_else(|| {
             format!("something is missing after \"{what}\"; write for example \"{example}\"")
@@ -88,7 +88,7 @@ pub fn set<T>(slot: &mut Option<T>, value: T, what: &str) -> Result<(), String> 
 /// Parses a number below 2^24, decimal or `0x`.
 ///
 /// # Errors
-/// No number, with `example`.
+/// Not a number; the message shows `example`.
 pub fn number(word: &str, example: &str) -> Result<u32, String> {
     let parsed = match word.strip_prefix("0x") {
         Some(hex) => u32::from_str_radix(hex, 16),
@@ -204,7 +204,7 @@ impl Chance {
     }
 }
 
-/// Draws an event; probability 0 draws nothing, to not shift other faults.
+/// Draws an event; probability 0 draws nothing: other faults do not shift.
 pub(crate) fn happens(rng: &mut ChaCha8Rng, probability: f64) -> bool {
     probability > 0.0 && (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64 <= probability
 }

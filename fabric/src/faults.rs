@@ -25,7 +25,8 @@ pub struct Conditions {
     pub duplication: f64,
     /// Probability of a delay that lets later datagrams overtake.
     pub reordering: f64,
-    /// Longest delay for reordering, 100 µs by default; several times the gap between datagrams.
+    /// Longest delay for reordering, 100 µs by default. Several times the gap between datagrams, or
+    /// nothing overtakes.
     pub reorder_by: Duration,
     /// Probability that one byte changes. The ICRC detects it except in the BTH's congestion bits,
     /// and weakly under [`Identification::Hidden`](super::Identification::Hidden).
@@ -72,11 +73,11 @@ impl Default for Conditions {
 /// drop nth 3                  the third, and no other
 /// drop ack 10%                only acknowledgements
 /// drop psn 5..9 once          one datagram of PSNs 5 to 9
-/// delay 5ms write last twice  the last packet of two WRITEs
+/// delay 5ms write last twice  the last packets of the first two WRITEs
 /// corrupt byte 20 to 10.0.0.2 byte 20 of the UDP payload
 /// drop read-response qp 0x12  on the way to this queue pair
 /// rnr 10%                     RNR NAK for a message although a receive request is posted
-/// drop 1% tx                  only sent by the device; rx: received
+/// drop 1% tx                  only packets sent by the device; rx: received
 /// pass cnp                    exempt from all later clauses and from "drop 3%"
 /// ```
 ///

@@ -17,7 +17,7 @@ pub use crate::work::Refusal;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// Only for the owner of the completion channel.
+    /// A completion in an armed queue, for the owner of the completion channel.
     Completion(CqId),
     /// `IBV_EVENT_COMM_EST`: first packet in RTR.
     CommunicationEstablished(Qpn),
@@ -144,7 +144,7 @@ drop_reasons! {
     Icrc "bad_icrc" "invariant CRC is wrong";
     /// Ahead of the expected PSN, after the NAK.
     OutOfSequence "out_of_sequence" "ahead of the expected PSN, and a NAK was already sent";
-    /// Duplicate READ or atomic, forgotten or altered.
+    /// Duplicate READ or atomic, forgotten or different.
     ReplayMissing "replay_missing" "a repeat of a request that is no longer remembered";
     /// Duplicate, while too many responses wait.
     ResponderBusy "responder_busy" "too many answers wait to be sent";
@@ -154,7 +154,7 @@ drop_reasons! {
     StaleResponse "stale_response" "a response to what is already acknowledged";
     /// Not the response to the oldest request.
     UnexpectedResponse "unexpected_response" "a response that the oldest request did not ask for";
-    /// READ response after a gap, which is requested again.
+    /// READ response after a gap; the missing part is retried.
     ReadResponseGap "read_response_gap" "a READ response ahead of a missing one";
     /// Acknowledgement with payload.
     PayloadInAcknowledge "payload_in_acknowledge" "an acknowledgement with a payload";
@@ -204,7 +204,7 @@ pub enum Disposition {
     Refused(Syndrome, Refusal),
     /// Response that advanced the requester.
     Acknowledged {
-        /// Work requests completed.
+        /// Work requests completed, with success or error.
         completed: u32,
     },
     /// NAK: the requester retransmits, waits or fails.

@@ -36,9 +36,9 @@ pub enum RoceV1 {
     /// None.
     #[default]
     Absent,
-    /// Even entries, as in hardware, but unable to send.
+    /// Even entries are RoCE v1, as in hardware, but cannot send.
     Shown,
-    /// Even entries, able to send.
+    /// Even entries are RoCE v1 and can send.
     Used,
 }
 

@@ -24,7 +24,7 @@ impl<K: Hash + Eq, V> IdMap<K, V> {
         IdHasher::default().hash_one(key)
     }
 
-    /// By hash bits that the part does not use.
+    /// Selects a part by hash bits that it does not use itself.
     const fn part(hash: u64) -> usize {
         (hash >> 40) as usize % PARTS
     }

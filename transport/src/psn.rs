@@ -13,13 +13,13 @@ number24! {
 }
 
 impl Psn {
-    /// Adds `n`.
+    /// Returns the number `n` later.
     #[must_use]
     pub const fn plus(self, n: u32) -> Self {
         Self(self.0.wrapping_add(n) & MASK)
     }
 
-    /// Subtracts one.
+    /// Returns the number before.
     #[must_use]
     pub const fn previous(self) -> Self {
         self.plus(MASK)
@@ -52,7 +52,7 @@ number24! {
 }
 
 impl Msn {
-    /// Adds one.
+    /// Returns the number after.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.wrapping_add(1) & MASK)

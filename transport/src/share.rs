@@ -16,7 +16,7 @@ use crate::{
 
 const QPN_BITS: u32 = 18;
 const ID_BITS: u32 = 26;
-/// REQs remembered; a REJ for others is lost.
+/// REQs remembered; the REJ of another is lost, and a timeout ends its connection.
 const REQUESTS: usize = 256;
 
 /// One adapter's part of the numbers, 1 to 62. The rest: QP0, QP1, multicast QPN, communication ID
@@ -65,7 +65,7 @@ impl IdPartition {
         first..=first | ((1 << ID_BITS) - 1)
     }
 
-    /// Returns true if the connection can be its adapter's.
+    /// Returns true if the connection can be of its adapter.
     #[must_use]
     pub fn can_have(self, record: &ConnRecord) -> bool {
         let &ConnRecord { local, remote, pkey, local_id, .. } = record;
@@ -81,9 +81,9 @@ impl IdPartition {
 /// Addressee of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Addressee {
-    /// Adapter by partition.
+    /// The partition's adapter.
     Partition(IdPartition),
-    /// Adapter by listener.
+    /// The adapter that listens for the service.
     Service(ServiceId),
     /// Not in the bytes.
     Unknown,

@@ -14,7 +14,7 @@ pub(super) struct Port<'a> {
     needs_rate: Option<&'a str>,
 }
 
-/// Marks belong here if by queue.
+/// True for a clause of ports or buffers, with marks that depend on the queue.
 pub(super) fn concerns(words: &Words<'_>) -> bool {
     match words.words.first() {
         Some(&("rate" | "queue" | "receiver")) => true,
@@ -23,7 +23,7 @@ pub(super) fn concerns(words: &Words<'_>) -> bool {
     }
 }
 
-/// Not a PSN range.
+/// True for a range other than of PSNs.
 fn is_range(before: &str, word: &str) -> bool {
     before != "psn" && word.contains("..")
 }

@@ -77,7 +77,7 @@ impl Budget {
         Room { portion, left }
     }
 
-    /// Records a queue pair's bytes and wait. Returns the next to continue.
+    /// Records a queue pair's bytes, and whether it waits. Returns the next to continue.
     pub(super) fn update(
         &mut self,
         shares: &mut Vec<Share>,

@@ -55,8 +55,8 @@ pub struct Limits {
     pub atomics: bool,
     /// Bytes of one memory region.
     pub max_mr_size: u64,
-    /// Posting in RESET, INIT and RTR, as with drivers that ignore the state. Such sends leave with
-    /// the next post in RTS.
+    /// Allows posting in RESET, INIT and RTR, as drivers that ignore the state do. Such sends leave
+    /// with the next post in RTS.
     pub early_posts: bool,
     /// Memory of a send queue, if limited.
     pub send_queue: Option<SendQueueMemory>,
@@ -120,7 +120,7 @@ pub struct AdapterConfig {
     pub pkeys: PKeyTable,
     /// QPN range, 2 to 0xFFFFFE by default. Adapters that share an address need separate ranges.
     pub qpns: core::ops::RangeInclusive<u32>,
-    /// Outstanding READ bytes of all queue pairs, plus 768 per packet; at least one packet,
+    /// Most READ bytes outstanding, all queue pairs, plus 768 per packet; at least one packet,
     /// unlimited by default. READs above half are split. Use half of the receive buffer, which
     /// drops the excess.
     pub read_budget: u64,
@@ -139,7 +139,7 @@ pub struct AdapterConfig {
     pub limits: Limits,
     /// Connection management.
     pub cm: CmConfig,
-    /// Unique GUID for peers. By default random by seed, which it does not reveal, and local.
+    /// Unique GUID for peers. By default random by seed, which it does not reveal; marked local.
     pub guid: u64,
 }
 

@@ -1,6 +1,6 @@
 //! QP1, and the queue pairs that connection management moves.
 //!
-//! Read first: [`cm`](crate::cm); InfiniBand volume 1, 13.5.3, 12.9.8.
+//! Read first: [`cm`](crate::cm); InfiniBand volume 1, 13.5.3 (QP1), 12.9.8 (order of moves).
 
 use core::net::IpAddr;
 

@@ -58,7 +58,7 @@ impl Destinations {
         self.of.get(index).copied().flatten()
     }
 
-    /// Sets a queue pair's destination. Returns one to continue.
+    /// Sets a queue pair's destination. Returns a queue pair that may continue.
     pub(super) fn assign(&mut self, index: usize, address: Option<IpAddr>) -> Option<usize> {
         let before = self.of(index);
         if before.and_then(|at| self.all.get(at)).map(|its| its.address) == address {
@@ -112,7 +112,7 @@ impl Destinations {
         Share::is_noted(&self.shares, index, in_flight, waits)
     }
 
-    /// Records bytes in flight and wait. Returns one to continue.
+    /// Records bytes in flight, and whether it waits. Returns a queue pair that may continue.
     pub(super) fn update(
         &mut self,
         index: usize,

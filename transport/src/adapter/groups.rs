@@ -7,7 +7,7 @@ use thiserror::Error;
 use super::config::Limits;
 use crate::{addr::Gid, qp::QpType};
 
-/// Reason why a queue pair stays detached or attached.
+/// Reason why attaching or detaching changes nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[non_exhaustive]
 pub enum McastError {
@@ -42,7 +42,7 @@ pub enum McastError {
 pub(super) struct Groups(BTreeMap<Gid, Vec<usize>>);
 
 impl Groups {
-    /// True for the first member.
+    /// Returns true for the first member.
     pub(super) fn attach(
         &mut self,
         group: Gid,
@@ -68,7 +68,7 @@ impl Groups {
         }
     }
 
-    /// True for the last member.
+    /// Returns true for the last member.
     pub(super) fn detach(&mut self, group: Gid, index: usize) -> Result<bool, McastError> {
         let not_attached = McastError::NotAttached(group);
         let members = self.0.get_mut(&group).ok_or(not_attached)?;

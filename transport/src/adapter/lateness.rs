@@ -23,7 +23,7 @@ struct Parts {
     cm_events: Waiting<ConnEvent>,
 }
 
-/// With delivery times, in order.
+/// Events with their delivery times, in order.
 #[derive(Debug)]
 struct Waiting<E>(VecDeque<(Instant, E)>);
 

@@ -243,7 +243,7 @@ impl Adapter {
         )
     }
 
-    /// RTS→SQD. `notify`: raise [`Event::SendQueueDrained`].
+    /// RTS→SQD. `notify` requests [`Event::SendQueueDrained`].
     pub fn to_sqd(&mut self, now: Instant, qpn: Qpn, notify: bool) -> Result<(), ModifyError> {
         self.modify(now, qpn, State::Sqd, |qp, env| qp.to_sqd(notify, env))
     }
@@ -551,7 +551,7 @@ impl Adapter {
             && self.sending.turns.few_fresh(FEW).is_some_and(|mut fresh| fresh.all(acknowledges))
     }
 
-    /// Header prediction applies.
+    /// True if header prediction applies.
     fn predicts(&self) -> bool {
         self.header_prediction && self.recorder.is_none() && self.is_plain()
     }

@@ -15,8 +15,8 @@ use crate::{
 };
 
 impl Adapter {
-    /// Attaches a UD queue pair in any state, once (`ibv_attach_mcast`). True for the first member:
-    /// the link must join.
+    /// Attaches a UD queue pair in any state, once (`ibv_attach_mcast`). Returns true for the first
+    /// member: the link must join.
     pub fn attach_mcast(&mut self, qpn: Qpn, group: Gid) -> Result<bool, McastError> {
         let index = self.datagram_qp(qpn)?;
         if !group.is_multicast() {
@@ -25,7 +25,8 @@ impl Adapter {
         self.groups.attach(group, index, &self.limits)
     }
 
-    /// Detaches a queue pair (`ibv_detach_mcast`). True for the last member: the link must leave.
+    /// Detaches a queue pair (`ibv_detach_mcast`). Returns true for the last member: the link must
+    /// leave.
     ///
     /// # Errors
     /// [`McastError::UnknownQp`], [`McastError::WrongService`], [`McastError::NotAttached`].

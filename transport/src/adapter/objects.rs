@@ -240,8 +240,7 @@ impl Adapter {
     /// Closes an XRC domain (`ibv_close_xrcd`).
     ///
     /// # Errors
-    /// [`ObjectError::InUse`] while an XRC SRQ or target belongs to it;
-    /// [`ObjectError::Unknown`].
+    /// [`ObjectError::InUse`] while an XRC SRQ or target belongs to it; [`ObjectError::Unknown`].
     pub fn close_xrcd(&mut self, xrcd: XrcdId) -> Result<(), ObjectError> {
         if !self.tables.xrcds.contains(xrcd.0 as usize) {
             return Err(ObjectError::Unknown);

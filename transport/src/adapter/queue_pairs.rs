@@ -15,7 +15,7 @@ pub(super) struct QueuePairs {
     /// Range of numbers.
     range: RangeInclusive<u32>,
     timers: Timers,
-    /// Counters by index.
+    /// Separate counters, by index.
     pub(super) counted: BTreeMap<usize, Counters>,
 }
 
@@ -66,13 +66,13 @@ impl QueuePairs {
         self.timers.set(index, deadline);
     }
 
-    /// Each visit decrements `left`.
+    /// Takes a due queue pair; each visit decrements `left`.
     pub(super) fn pop_due(&mut self, now: Instant, left: &mut usize) -> Option<usize> {
         let all = &self.all;
         self.timers.pop_due(now, left, |index| all.get(index).and_then(Qp::deadline))
     }
 
-    /// Or an earlier time.
+    /// Returns the next deadline, or an earlier time.
     pub(super) fn next_deadline(&mut self) -> Option<Instant> {
         let all = &self.all;
         self.timers.next(|index| all.get(index).and_then(Qp::deadline))

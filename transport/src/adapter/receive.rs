@@ -23,7 +23,7 @@ use crate::{
 /// An accepted middle packet.
 #[derive(Clone, Copy)]
 struct Middle {
-    /// Queue pair.
+    /// Index of the queue pair.
     index: usize,
     operation: Operation,
 }
@@ -31,7 +31,7 @@ struct Middle {
 enum Destination {
     QueuePair(usize),
     Multicast(Gid),
-    /// With its partition.
+    /// QP1, with the partition.
     Gsi(PKey),
 }
 
@@ -187,7 +187,7 @@ impl Adapter {
     ) -> Option<(Receipt, Middle)> {
         let Datagram { net, bytes, meta } = *datagram;
         let (bth, payload) = Packet::parse_middle(bytes)?;
-        // responses acknowledge: general path
+        // responses acknowledge requests: the general path
         if bth.opcode.operation().is_response() || !self.takes_middles(datagram) {
             return None;
         }

@@ -80,7 +80,7 @@ impl Adapter {
         }
     }
 
-    /// After building the packet at the buffer's end.
+    /// The same for a packet just built, the last in the buffer.
     #[inline]
     pub(super) fn record_sent(&mut self, now: Instant, index: usize, buffer: &TransmitBuffer) {
         if self.reports.notes.are_taken() {
@@ -96,14 +96,14 @@ impl Adapter {
         let Some(qp) = self.qps.get(index) else { return };
         let qpn = qp.common.qpn;
         let mut cause = WindowCause::Acknowledged;
-        // skips a packet that was not written
+        // a packet noted but not written is skipped
         let built = notes.iter().rposition(|note| matches!(note, Note::Packet(_)));
         for (at, note) in notes.drain(..).enumerate() {
             let what = match note {
                 Note::Packet(reason) => match sent.filter(|_| Some(at) == built) {
                     Some((net, bytes)) => match packet(&net, bytes) {
                         Ok(packet) => What::Sent { packet, why: Why::Queue(reason) },
-                        Err(_) => continue, // never built
+                        Err(_) => continue, // an adapter builds no malformed packet
                     },
                     None => continue,
                 },

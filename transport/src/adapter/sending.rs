@@ -43,14 +43,14 @@ impl Sending {
         }
     }
 
-    /// Returns those that may continue.
+    /// Returns the queue pairs that may continue.
     pub(super) fn leave(&mut self, index: usize) -> [Option<usize>; 2] {
         self.frames.forget(index);
         let (budget, shares) = &mut self.reads;
         [budget.leave(shares, index), self.destinations.assign(index, None)]
     }
 
-    /// Returns one that may continue.
+    /// Returns a waiting queue pair that may continue.
     pub(super) fn assign(&mut self, index: usize, peer: Option<IpAddr>) -> Option<usize> {
         self.destinations.assign(index, peer)
     }
@@ -85,7 +85,7 @@ impl Sending {
         (budget.room(shares, index, asked), self.destinations.room(index, in_flight))
     }
 
-    /// Returns those that may continue.
+    /// Returns the queue pairs that may continue.
     #[inline]
     pub(super) fn record_rooms(
         &mut self,

@@ -89,7 +89,7 @@ impl Adapter {
         Some(ReleasedSrq(srq))
     }
 
-    /// Adopts it with its requests.
+    /// Adopts a released queue with its requests.
     pub fn adopt_srq(&mut self, id: SrqId, srq: ReleasedSrq) {
         self.tables.users.add(users::of_srq(&srq.0));
         self.resources.srqs.insert(id, srq.0);
@@ -157,7 +157,7 @@ mod tests {
             adapter.dealloc_window(WindowId::of(rkey)).unwrap();
             adapter.destroy_cq(cq.id()).unwrap();
         }
-        other.revoke(&region); // no longer
+        other.revoke(&region); // already replaced
         assert_eq!(other.dealloc_pd(pd), Err(ObjectError::InUse));
         other.revoke(&changed);
         other.dealloc_pd(pd).unwrap();

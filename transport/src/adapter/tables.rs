@@ -8,12 +8,12 @@ use super::{
 };
 use crate::{ids::PdId, time::Instant, work::CompletionQueue};
 
-/// Other objects and their users.
+/// Objects other than queue pairs, with their users.
 #[derive(Default)]
 pub(super) struct Tables {
     pub(super) pds: Slab<()>,
     pub(super) xrcds: Slab<()>,
-    /// Protection domains.
+    /// Protection domain of each address handle.
     pub(super) ahs: Slab<PdId>,
     pub(super) cqs: Slab<Arc<CompletionQueue>>,
     /// Of completion queues with a delayed event.

@@ -14,7 +14,7 @@ pub(super) const QUANTUM: u64 = LARGEST_RUN * 4096;
 pub(super) struct Turns {
     fresh: VecDeque<usize>,
     others: VecDeque<usize>,
-    /// To continue.
+    /// Interrupted turn.
     unfinished: Option<Turn>,
 }
 

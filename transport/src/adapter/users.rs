@@ -1,5 +1,5 @@
-//! Reference counts of objects. An XRC target counts for its XRC domain only; the rest is its
-//! current XRC SRQ's.
+//! Reference counts of objects. An XRC target counts for its XRC domain only; its other objects are
+//! those of its current XRC SRQ.
 
 use hashbrown::HashMap;
 

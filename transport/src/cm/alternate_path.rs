@@ -25,7 +25,7 @@ impl Connections {
         Ok(())
     }
 
-    /// This side sends no LAP.
+    /// Refuses an APR: this side sends no LAP.
     pub(super) fn on_apr(&mut self, apr: &Apr, arrival: &Arrival<'_>) -> Result<(), DropReason> {
         find(&mut self.conns, apr.remote_id, apr.local_id, arrival)?;
         Err(DropReason::CmWrongState)

@@ -18,11 +18,11 @@ use crate::{addr::AddressVector, ids::Qpn};
 pub(super) struct Connection {
     pub(super) state: ConnState,
     pub(super) path: CmPath,
-    /// 0 until the passive side names it.
+    /// Local queue pair; 0 until the passive program names it.
     pub(super) local_qpn: Qpn,
     pub(super) transaction: u64,
     pub(super) credit: Credit,
-    /// By `rdma_destroy_id`.
+    /// Destroyed by the program (`rdma_destroy_id`).
     pub(super) abandoned: bool,
     pub(super) probe: Option<Probe>,
     /// After the RTU, for a queue pair that the program has yet to move.
@@ -30,7 +30,7 @@ pub(super) struct Connection {
     pub(super) time_wait: Duration,
 }
 
-/// Transitions: [`EDGES`](super::EDGES).
+/// State with its data; [`EDGES`](super::EDGES) has the transitions.
 pub(super) enum ConnState {
     ReqSent(Requested),
     MraReqRcvd(Requested),
@@ -81,7 +81,7 @@ pub(super) struct Received {
     pub(super) remote: Remote,
     pub(super) listener: ListenerId,
     pub(super) terms: Box<Terms>,
-    /// Prepared.
+    /// Prepared REP.
     pub(super) rep: Box<Rep>,
 }
 
@@ -136,7 +136,7 @@ impl ConnState {
 }
 
 impl Connection {
-    /// 0 before it is known.
+    /// Returns the peer's communication ID; 0 before it is known.
     pub(super) fn remote_id(&self) -> u32 {
         self.state.remote().map_or(0, |remote| remote.id)
     }

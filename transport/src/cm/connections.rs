@@ -277,7 +277,7 @@ impl Connections {
         self.common.send_for(MadReason::Repeated, conn.path, conn.transaction, Message::Mra(mra));
     }
 
-    /// Rejects with TIMEOUT. A peer without this communication ID knows the GUID.
+    /// Rejects with TIMEOUT, and the GUID for a peer without this communication ID.
     pub(super) fn give_up(&mut self, id: u32) {
         let Some(conn) = self.conns.get(&id) else { return };
         let rej = Rej::new(id, conn.remote_id(), About::Other, RejectReason::TIMEOUT)
@@ -298,8 +298,8 @@ impl Connections {
         self.by_remote_qpn.insert((peer, remote.guid, remote.qpn), id);
     }
 
-    /// Keeps both communication IDs, to recognise a late REQ. The peer's queue pair may connect
-    /// again, as in Linux.
+    /// Keeps both communication IDs, to recognise a late REQ. The peer's queue pair may open
+    /// another connection, as in Linux.
     pub(super) fn enter_time_wait(&mut self, on: Trigger, now: Instant, id: u32) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         let remote = conn.state.remote().copied().unwrap_or_default();
@@ -363,7 +363,7 @@ pub(super) fn find<'a>(
     Ok(conn)
 }
 
-/// The same for the first message with the peer's communication ID.
+/// The same for a message that may be the first with the peer's communication ID.
 pub(super) fn find_own<'a>(
     conns: &'a mut Conns,
     own: u32,

@@ -224,7 +224,7 @@ impl Connections {
 fn listener_for(common: &Common, req: &Req, arrival: &Arrival<'_>) -> Result<ListenerId, Box<Rej>> {
     let listener = common.listeners.find(req.service_id, arrival.own());
     let listener = listener.ok_or_else(|| rejection(req, RejectReason::INVALID_SERVICE_ID, &[]))?;
-    // no reason for a missing partition; as Linux
+    // a missing partition has no reason code; Linux sends this one
     let own = Gid::from(arrival.own());
     if req.primary.remote_gid != own || arrival.pkeys.find(req.pkey).is_none() {
         return Err(rejection(req, RejectReason::INVALID_GID, &own.0));

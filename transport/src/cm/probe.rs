@@ -11,7 +11,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Probe whether the peer has a connection.
 #[derive(Clone, Copy)]
 pub(super) struct Probe {
-    /// Of all probes and the response.
+    /// Transaction ID of all probes and of the response.
     pub(super) transaction: u64,
     /// Time of the last probe.
     sent: Instant,

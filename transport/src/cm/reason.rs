@@ -9,11 +9,11 @@ pub enum MadReason {
     Unanswered,
     /// No listener at the last transmission.
     NoListener,
-    /// The peer retransmitted.
+    /// The peer retransmitted: the response may be lost.
     Repeated,
     /// Response to an unacceptable message.
     Answer,
-    /// Wait for the peer given up.
+    /// This side stopped waiting for the response.
     GivenUp,
     /// Probe of a connection that seems stale.
     Stale,

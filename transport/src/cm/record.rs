@@ -41,8 +41,8 @@ pub struct ConnRecord {
 }
 
 impl Connections {
-    /// Returns the record to disconnect for this adapter; `None` unless the peer considers it
-    /// connected, from the REP until a DREQ.
+    /// Returns a connection's record; `None` unless the peer considers it connected, from the REP
+    /// until a DREQ.
     #[must_use]
     pub fn record(&self, id: ConnId) -> Option<ConnRecord> {
         let Connection { state, path, local_qpn, .. } = self.conns.get(&id.0)?;

@@ -82,7 +82,7 @@ impl Connections {
         rej.requester_guid().and_then(by_guid).copied().ok_or(DropReason::CmUnknownConnection)
     }
 
-    /// Sends a DREQ, or the DREP to one.
+    /// Sends a DREQ, or a DREP if the peer sent a DREQ.
     pub(crate) fn disconnect(
         &mut self,
         now: Instant,

@@ -4,7 +4,7 @@ use core::time::Duration;
 use super::{message::CmMad, reason::MadReason};
 use crate::time::Instant;
 
-/// Delay of a REQ's retry without listener.
+/// Delay before a REQ that found no listener is retried.
 pub(super) const RETRY_DELAY: Duration = Duration::from_millis(10);
 
 /// A message retransmitted until its response.

@@ -61,7 +61,7 @@ impl PortSpace {
 pub struct IpHeader {
     /// Requester's port.
     pub src_port: u16,
-    /// Requester's address; same family.
+    /// Requester's address, of `dst`'s family.
     pub src: IpAddr,
     /// Destination address.
     pub dst: IpAddr,

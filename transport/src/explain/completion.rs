@@ -36,7 +36,7 @@ statuses! {
     RnrRetryExcErr "IBV_WC_RNR_RETRY_EXC_ERR";
 }
 
-// Whatever the cause.
+// Meaning of a status, whatever its cause.
 reasons! {
     WcStatus {
         Self::LocLenErr => "local_length"
@@ -116,7 +116,7 @@ impl Explain for WcError {
     }
 }
 
-/// A peer that violates the protocol.
+/// Advice if the peer violates the protocol.
 fn of_responder(general: Reason, cause: Cause) -> Reason {
     let Cause::Responder(syndrome) = cause else { return general };
     match syndrome {

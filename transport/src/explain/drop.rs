@@ -27,7 +27,7 @@ impl DropReason {
 }
 
 impl DropReason {
-    /// True if all responses share this reason, rather than a loss or closed connection.
+    /// True if the reason blocks every response, unlike a loss or a closed connection.
     pub(super) fn is_obstacle(self) -> bool {
         let advice = self.explain().advice;
         advice != LOSSES && advice != OVER

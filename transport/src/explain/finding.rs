@@ -53,7 +53,7 @@ impl Finding {
     /// Cause that holds only if the host knows no receiver at the [silent](Self::silent) address.
     pub const NOBODY: &str = "nobody_there";
 
-    /// Makes the finding of a call without queue pair.
+    /// Makes the finding of a call without a queue pair.
     #[must_use]
     pub fn of_call(at: Instant, call: String, reason: Reason) -> Self {
         let (status, peer, silent) = (None, None, None);
@@ -176,7 +176,7 @@ fn push<T>(list: &mut VecDeque<T>, new: T, most: usize) {
     list.push_back(new);
 }
 
-/// A local destination without receiver, perhaps.
+/// A local destination that may have no receiver.
 fn unheard(at: Instant, history: &History, asked: &mut VecDeque<IpAddr>) -> Option<Finding> {
     let (address, qpn) = history.peer.filter(|(address, _)| address.is_loopback())?;
     if asked.contains(&address) {

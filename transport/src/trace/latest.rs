@@ -18,7 +18,7 @@ impl Latest {
         Self { capacity, records: BTreeMap::new() }
     }
 
-    /// Keeps a record; the queue pair exists.
+    /// Keeps a record of an existing queue pair.
     pub fn keep(&mut self, record: &Record) {
         if self.capacity == 0 {
             return;

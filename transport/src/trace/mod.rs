@@ -80,7 +80,7 @@ pub struct Record {
     /// Time; of a call without a time, the last known.
     pub at: Instant,
     /// Queue pair; [`Qpn::GSI`] for connection management, [`Qpn::MULTICAST`] for a multicast
-    /// packet before its copies. If unknown, the packet's.
+    /// packet before its copies. An unknown queue pair has the packet's number.
     pub qpn: Qpn,
     /// Event.
     pub what: What,

@@ -62,7 +62,7 @@ fn time_waits_are_not_counted() {
         talk.deliver_all();
     }
     assert_eq!((talk.requests().len(), talk.pair.b.adapter.cm().count()), (3, 6));
-    // further requests are refused; connections in use end as usual
+    // further requests are refused; time waits end as usual
     talk.pair.allow(DropReason::CmBacklog);
     talk.call();
     talk.pair.run_for(Duration::from_millis(4300));

@@ -63,7 +63,7 @@ const MESSAGES: [&str; 11] = [
     "LAP",
     "APR",
 ];
-/// Rejected or answered without a connection.
+/// Get a response without a connection.
 const ANSWERED: [&str; 3] = ["REP", "DREQ", "LAP"];
 const STATES: [&str; 12] = [
     "ReqSent",
