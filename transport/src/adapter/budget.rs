@@ -22,7 +22,7 @@ impl Share {
         self.taken
     }
 
-    /// Nothing waits, and the record is up to date.
+    /// True if nothing waits and the record is up to date.
     pub(super) fn is_noted(shares: &[Self], index: usize, taken: u64, waits: bool) -> bool {
         let noted = shares.get(index).copied().unwrap_or_default();
         !waits && !noted.waits && noted.taken == taken

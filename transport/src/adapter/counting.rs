@@ -4,7 +4,7 @@ use super::{Adapter, error::ObjectError};
 use crate::{event::Counters, ids::Qpn, wire::Packet};
 
 impl Adapter {
-    /// Starts counters of a queue pair, once. Its packets lose the fast paths.
+    /// Starts counters of a queue pair, once. The adapter then uses no fast path.
     ///
     /// # Errors
     /// [`ObjectError::Unknown`].

@@ -101,7 +101,7 @@ impl Adapter {
         Ok(())
     }
 
-    /// Deregisters memory with its bound windows.
+    /// Deregisters memory even with bound windows, which then reach nothing.
     pub fn revoke(&mut self, region: &Region) {
         self.late.place_all();
         if self.resources.regions.deregister(region) {
@@ -295,8 +295,8 @@ impl Adapter {
     /// Resizes a shared receive queue (`IBV_SRQ_MAX_WR`).
     ///
     /// # Errors
-    /// [`SrqError::Size`]; [`SrqError::Posted`], [`SrqError::Limit`] if more are posted or needed;
-    /// [`SrqError::UnknownSrq`].
+    /// [`SrqError::Size`]; [`SrqError::Posted`], [`SrqError::Limit`] below the requests posted or
+    /// the limit; [`SrqError::UnknownSrq`].
     pub fn resize_srq(&mut self, id: SrqId, max_wr: u32) -> Result<(), SrqError> {
         let srq = self.resources.srqs.get_mut(&id).ok_or(SrqError::UnknownSrq)?;
         if !(1..=self.limits.max_srq_wr).contains(&max_wr) {

@@ -35,7 +35,8 @@ impl Connections {
         if let Some(&id) = self.by_remote_id.get(&(peer, guid, req.local_id)) {
             return self.on_repeated_req(id, req, arrival);
         }
-        // a connected queue pair sends a REQ after its owner's restart: the old connection is stale
+        // a connected queue pair cannot open another connection; after its owner's restart the old
+        // one is stale
         if let Some(&id) = self.by_remote_qpn.get(&(peer, guid, req.local_qpn)) {
             refuse(&mut self.common, arrival, rejection(req, RejectReason::STALE_CONNECTION, &[]));
             self.probe(arrival, id);

@@ -239,7 +239,7 @@ impl Node {
         End { side, qpn, send_cq, recv_cq }
     }
 
-    /// XRC SRQ with 64 requests, and its completion queue.
+    /// XRC SRQ for 64 requests, and its completion queue.
     pub fn xrc_srq(&mut self) -> (SrqId, Arc<CompletionQueue>) {
         let (pd, xrcd) = (self.pd, self.xrcd);
         self.xrc_srq_in(pd, xrcd)

@@ -14,8 +14,8 @@ use super::{
     node::{End, Node, Options, Side},
 };
 
-/// Adapters on a switch, from 0. Runs like a [`Pair`](super::Pair), and fails on drop reasons not
-/// allowed.
+/// Adapters on a switch, numbered from 0. Runs like a [`Pair`](super::Pair), and fails on drop
+/// reasons not allowed.
 pub struct Star {
     pub nodes: Vec<Node>,
     pub network: Network,

@@ -1,5 +1,3 @@
-//! APR (12.8.2).
-
 use super::{
     fields::{Fields, Writer},
     private_data::PrivateData,

@@ -1,5 +1,3 @@
-//! DREP (12.6.11).
-
 use super::{
     fields::{Fields, Writer},
     private_data::PrivateData,

@@ -1,5 +1,3 @@
-//! DREQ (12.6.10).
-
 use super::{
     fields::{Fields, Writer},
     private_data::PrivateData,

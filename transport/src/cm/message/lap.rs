@@ -1,5 +1,3 @@
-//! LAP (12.8.1).
-
 use super::fields::{Fields, Writer};
 use crate::ids::Qpn;
 

@@ -1,5 +1,3 @@
-//! MRA (12.6.6).
-
 use super::{
     about::About,
     fields::{Fields, Writer},

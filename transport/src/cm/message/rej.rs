@@ -1,5 +1,3 @@
-//! REJ (12.6.7).
-
 use core::fmt;
 
 use super::{

@@ -1,5 +1,3 @@
-//! REP (12.6.8).
-
 use super::{
     fields::{Fields, Writer},
     private_data::PrivateData,

@@ -1,5 +1,3 @@
-//! REQ (12.6.5).
-
 use super::{
     fields::{Fields, Writer},
     private_data::PrivateData,

@@ -1,5 +1,3 @@
-//! RTU (12.6.9).
-
 use super::{
     fields::{Fields, Writer},
     private_data::PrivateData,
