@@ -1,5 +1,4 @@
-//! Clauses of faults, word by word: for the grammar of packets' faults, and for others that stand
-//! beside it in one text.
+//! Words of fault clauses.
 
 mod quantity;
 
@@ -13,31 +12,30 @@ use crate::rule::Frequency;
 pub use quantity::{percentage, time};
 pub(crate) use quantity::{rate, size};
 
-/// Error in the text of a [`FaultPlan`](crate::FaultPlan) or of another rule, and what to write
-/// instead.
+/// Error in a [`FaultPlan`](crate::FaultPlan) or rule.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("in the fault \"{clause}\": {problem}")]
 pub struct FaultSyntaxError {
-    /// The clause with the mistake.
+    /// The wrong clause.
     pub clause: String,
-    /// The mistake, and what is possible.
+    /// The mistake, and what to write.
     pub problem: String,
 }
 
 impl FaultSyntaxError {
-    /// The message stays one line, whatever was written.
+    /// Makes an error of one line.
     #[must_use]
     pub fn new(clause: &str, problem: String) -> Self {
         Self { clause: Words::of(clause).words.join(" "), problem }
     }
 }
 
-/// The clauses of a text, without those that are empty.
+/// Splits a text into clauses.
 pub fn clauses(text: &str) -> impl Iterator<Item = &str> {
     text.split([',', ';']).map(str::trim).filter(|clause| !clause.is_empty())
 }
 
-/// The words of a clause, one after the other.
+/// Words of a clause.
 #[derive(Debug)]
 pub struct Words<'a> {
     pub(crate) words: Vec<&'a str>,
@@ -45,13 +43,13 @@ pub struct Words<'a> {
 }
 
 impl<'a> Words<'a> {
-    /// Those of a clause.
+    /// Splits a clause into words.
     #[must_use]
     pub fn of(clause: &'a str) -> Self {
         Self { words: clause.split_whitespace().collect(), at: 0 }
     }
 
-    /// The next word.
+    /// Takes the next word.
     #[expect(clippy::should_implement_trait, reason = "words are looked ahead at, too")]
     pub fn next(&mut self) -> Option<&'a str> {
         let word = self.words.get(self.at).copied()?;
@@ -59,16 +57,16 @@ impl<'a> Words<'a> {
         Some(word)
     }
 
-    /// The next word, which stays the next one.
+    /// Returns the next word without taking it.
     #[must_use]
     pub fn peek(&self) -> Option<&'a str> {
         self.words.get(self.at).copied()
     }
 
-    /// The word after `what`.
+    /// Takes the word after `what`.
     ///
     /// # Errors
-    /// When there is none, with an example of what could stand there.
+    /// No word; the message shows `example`.
     pub fn value(&mut self, what: &str, example: &str) -> Result<&'a str, String> {
         self.next().ok_or_else(|| {
             format!("something is missing after \"{what}\"; write for example \"{example}\"")
@@ -76,10 +74,10 @@ impl<'a> Words<'a> {
     }
 }
 
-/// Sets what may be said once in a clause.
+/// Sets a value once.
 ///
 /// # Errors
-/// When it has been said before.
+/// Already set.
 pub fn set<T>(slot: &mut Option<T>, value: T, what: &str) -> Result<(), String> {
     match slot.replace(value) {
         None => Ok(()),
@@ -87,10 +85,10 @@ pub fn set<T>(slot: &mut Option<T>, value: T, what: &str) -> Result<(), String> 
     }
 }
 
-/// A number of 24 bits, decimal or with `0x`, of which `example` shows one.
+/// Parses a number below 2^24, decimal or `0x`.
 ///
 /// # Errors
-/// When the word is none.
+/// Not a number; the message shows `example`.
 pub fn number(word: &str, example: &str) -> Result<u32, String> {
     let parsed = match word.strip_prefix("0x") {
         Some(hex) => u32::from_str_radix(hex, 16),
@@ -109,24 +107,23 @@ fn count(word: &str, example: &str) -> Result<u64, String> {
     }
 }
 
-/// How often a rule hits, as its clause says it: `3%`, `every 7`, `nth 3`, `once`, `twice`,
-/// `times 5`.
+/// Frequency in a clause: `3%`, `every 7`, `nth 3`, `once`, `twice`, `times 5`.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Often {
-    /// Selection among what matches; `None`: all.
+    /// Selection; `None`: all.
     pub frequency: Option<Frequency>,
-    /// The most that are hit; `None`: no limit.
+    /// Most hits; `None`: unlimited.
     pub times: Option<u64>,
 }
 
 impl Often {
-    /// Words that it takes, for messages.
+    /// Its words, for messages.
     pub const WORDS: &str = "a percentage, every N, nth N, once, twice, times N";
 
-    /// Takes this word, and those that belong to it. False: it is none of these.
+    /// Takes this word with its arguments; false: no frequency.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Wrong argument.
     pub fn take(&mut self, word: &str, words: &mut Words<'_>) -> Result<bool, String> {
         let Self { frequency, times } = self;
         match word {
@@ -153,17 +150,17 @@ impl Often {
     }
 }
 
-/// Counters of a rule, and whether it hits.
+/// Counters of a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
-    /// How often something has matched it.
+    /// Matches.
     pub seen: u64,
-    /// How often it has hit.
+    /// Hits.
     pub hits: u64,
 }
 
 impl Counts {
-    /// Something matches. True: it is hit.
+    /// Counts a match; true for a hit.
     pub fn hits(&mut self, often: Often, chance: &mut Chance) -> bool {
         self.seen += 1;
         let hit = often.times.is_none_or(|times| self.hits < times)
@@ -178,13 +175,12 @@ impl Counts {
     }
 }
 
-/// The counters of a rule, which several places have together that each see a part of what matches
-/// it: both directions of a link, and the links of a device.
+/// Counters of a rule that applies in several places.
 #[derive(Clone, Debug, Default)]
 pub struct Tally(Arc<Mutex<Counts>>);
 
 impl Tally {
-    /// The counters now.
+    /// Returns the counters.
     #[must_use]
     pub fn counts(&self) -> Counts {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -196,20 +192,19 @@ impl Tally {
     }
 }
 
-/// Chance, the same for the same seed.
+/// Random numbers, the same for the same seed.
 #[derive(Clone, Debug)]
 pub struct Chance(pub(crate) ChaCha8Rng);
 
 impl Chance {
-    /// Generator with a seed.
+    /// Makes a generator.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(ChaCha8Rng::seed_from_u64(seed))
     }
 }
 
-/// An event of this probability. A probability of 0 draws nothing, so that an unused kind of fault
-/// does not disturb the sequence of the others.
+/// Draws an event; probability 0 draws nothing: other faults do not shift.
 pub(crate) fn happens(rng: &mut ChaCha8Rng, probability: f64) -> bool {
     probability > 0.0 && (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64 <= probability
 }

@@ -1,4 +1,4 @@
-//! Faults of a network: decisions about one datagram at a time; none is kept.
+//! Faults of a network, decided per datagram.
 
 use std::time::Duration;
 
@@ -15,35 +15,31 @@ use super::{
     rule::{Action, Corruption, Direction, Rule, asks_for_receive},
 };
 
-/// General conditions of a network. The default is a perfect network without delay. Probabilities
-/// go from 0 (never, the default) to 1 (always).
+/// Conditions of a network. Probabilities go from 0 (default) to 1. The default is perfect, without
+/// delay.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Conditions {
-    /// Probability that a datagram is lost.
+    /// Probability of loss.
     pub loss: f64,
-    /// Probability that a datagram arrives twice. The copy comes up to
-    /// [`reorder_by`](Self::reorder_by) later.
+    /// Probability of a duplicate, up to [`reorder_by`](Self::reorder_by) later.
     pub duplication: f64,
-    /// Probability that a datagram is held back, so that later ones overtake it.
+    /// Probability of a delay that lets later datagrams overtake.
     pub reordering: f64,
-    /// The longest time for which a datagram is held back for reordering. 100 µs by default. Should
-    /// be several times the gap between datagrams, or nothing can overtake.
+    /// Longest delay for reordering, 100 µs by default. Several times the gap between datagrams, or
+    /// nothing overtakes.
     pub reorder_by: Duration,
-    /// Probability that one byte of a datagram changes. The ICRC catches it, unless it hits the
-    /// congestion bits of the BTH, which the ICRC leaves out; see
-    /// [`Identification::Hidden`](super::Identification::Hidden) for when that check is weak.
+    /// Probability that one byte changes. The ICRC detects it except in the BTH's congestion bits,
+    /// and weakly under [`Identification::Hidden`](super::Identification::Hidden).
     pub corruption: f64,
-    /// Probability that a datagram is marked "congestion experienced" on its way.
+    /// Probability of a "congestion experienced" mark.
     pub ecn: f64,
-    /// Least travel time of a datagram. 0 by default.
+    /// Least travel time, 0 by default.
     pub delay: Duration,
-    /// The most that chance adds to the delay. 0 by default. Datagrams overtake each other when
-    /// this is more than the gap between them.
+    /// Random addition to the delay, 0 by default. Above their gap, datagrams overtake.
     pub jitter: Duration,
-    /// Ports of a limited rate, with queues, that datagrams go through before they are delayed.
-    /// `None`, the default: there is always room.
+    /// Ports of limited rate before the delay. `None` by default: unlimited.
     pub bottleneck: Option<Bottleneck>,
-    /// Limited receive buffers at the end of the way. `None`, the default: there is always room.
+    /// Limited receive buffers. `None` by default: unlimited.
     pub receiver: Option<Receiver>,
 }
 
@@ -64,30 +60,29 @@ impl Default for Conditions {
     }
 }
 
-/// Plan of all faults. Can be written as text: clauses with commas between them; the first word of
-/// each is the action.
+/// Plan of all faults; as text, clauses separated by commas, each starting with its action.
 ///
 /// ```text
-/// drop 3%                     every datagram is lost with this probability; also: duplicate, reorder, corrupt, mark
-/// delay 2ms                   every datagram takes so long; also: jitter
-/// rate 1gbit                  a port of this rate in front of each destination; rate 1gbit shared: one for all
-/// queue 64kb                  room of a port; what finds none is dropped
-/// ecn 20kb..60kb 10%          marks by what is in the port's queue: K_min, K_max and P_max of a switch
-/// receiver 2us 208kb          a receiver that needs so long for a datagram, with so large a buffer
+/// drop 3%                     probability of loss; also: duplicate, reorder, corrupt, mark
+/// delay 2ms                   travel time; also: jitter
+/// rate 1gbit                  a port of this rate per destination; rate 1gbit shared: one for all
+/// queue 64kb                  a port's queue; overflow is dropped
+/// ecn 20kb..60kb 10%          K_min, K_max and P_max of the port's marking
+/// receiver 2us 208kb          time per datagram and receive buffer
 /// drop every 7                every seventh
 /// drop nth 3                  the third, and no other
 /// drop ack 10%                only acknowledgements
-/// drop psn 5..9 once          PSNs 5, 6, 7, 8 and 9, but of all these one datagram only
-/// delay 5ms write last twice  the last packet of a WRITE; the first two of them
+/// drop psn 5..9 once          one datagram of PSNs 5 to 9
+/// delay 5ms write last twice  the last packets of the first two WRITEs
 /// corrupt byte 20 to 10.0.0.2 byte 20 of the UDP payload
 /// drop read-response qp 0x12  on the way to this queue pair
-/// rnr 10%                     a message finds no receive request, although there is one, and is answered with an RNR NAK
-/// drop 1% tx                  only what the device sends; rx: what it receives
-/// pass cnp                    these are never hit by what stands after this clause, nor by "drop 3%"
+/// rnr 10%                     RNR NAK for a message although a receive request is posted
+/// drop 1% tx                  only packets sent by the device; rx: received
+/// pass cnp                    exempt from all later clauses and from "drop 3%"
 /// ```
 ///
-/// Kinds of packet are `request`, `response`, `send`, `write`, `read`, `read-response`, `ack`,
-/// `nak`, `rnr-nak`, `cnp`; places in a message `first`, `middle`, `last`, `only`.
+/// Packets: `request`, `response`, `send`, `write`, `read`, `read-response`, `ack`, `nak`,
+/// `rnr-nak`, `cnp`. Positions: `first`, `middle`, `last`, `only`.
 ///
 /// ```
 /// use roce_fabric::FaultPlan;
@@ -98,15 +93,15 @@ impl Default for Conditions {
 /// ```
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct FaultPlan {
-    /// Conditions of every datagram that no rule hits.
+    /// Conditions of datagrams that no rule hits.
     pub conditions: Conditions,
-    /// Rules for single datagrams, in the order in which they are tried.
+    /// Rules, tried in this order.
     pub rules: Vec<Rule>,
 }
 
 impl FaultPlan {
-    /// The part of the plan that concerns a device's datagrams in one direction. Rules about a
-    /// receiver that is not ready, and receive buffers, concern received datagrams only.
+    /// Returns the part for one direction. Not-ready rules and receive buffers apply to received
+    /// datagrams.
     #[must_use]
     pub fn toward(&self, direction: Direction) -> Self {
         let concerned = |rule: &&Rule| rule.concerns(direction);
@@ -118,35 +113,35 @@ impl FaultPlan {
     }
 }
 
-/// Decision about a datagram. By default it arrives at once and unchanged.
+/// Verdict on a datagram; default: arrives at once, unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Verdict {
-    /// True if the datagram is lost, by a fault or because a queue was full.
+    /// Lost by a fault or a full queue.
     pub lost: bool,
-    /// Travel time, that in the queue included.
+    /// Travel time, queueing included.
     pub delay: Duration,
-    /// Travel time of a second copy; `None`: there is none.
+    /// Travel time of a duplicate.
     pub copy: Option<Duration>,
-    /// Change of a byte on the way.
+    /// Corruption of one byte.
     pub corruption: Option<Corruption>,
-    /// True if it arrives marked "congestion experienced".
+    /// Arrives marked "congestion experienced".
     pub congestion: bool,
-    /// True if it finds its receiver not ready.
+    /// Finds its receiver not ready.
     pub not_ready: bool,
 }
 
 impl Verdict {
-    /// Travel times, one for each time the datagram arrives.
+    /// Returns a travel time for each arrival.
     pub fn delays(&self) -> impl Iterator<Item = Duration> + use<> {
         [(!self.lost).then_some(self.delay), self.copy.filter(|_| !self.lost)].into_iter().flatten()
     }
 }
 
-/// Number of a rule of a [`Faults`].
+/// Identifier of a rule of [`Faults`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RuleId(usize);
 
-/// Decides about datagrams: rules and conditions, counters, and the source of chance.
+/// Judge of datagrams: rules, conditions, counters, random numbers.
 #[derive(Debug)]
 pub struct Faults {
     conditions: Conditions,
@@ -155,7 +150,7 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Decides by this plan. The same seed and the same datagrams give the same verdicts.
+    /// Follows this plan. Same seed and datagrams, same verdicts.
     #[must_use]
     pub fn new(plan: FaultPlan, seed: u64) -> Self {
         let mut faults =
@@ -166,47 +161,46 @@ impl Faults {
         faults
     }
 
-    /// The general conditions.
+    /// Returns the general conditions.
     #[must_use]
     pub const fn conditions(&self) -> &Conditions {
         &self.conditions
     }
 
-    /// Sets the general conditions, from now on.
+    /// Sets the general conditions.
     pub const fn set_conditions(&mut self, conditions: Conditions) {
         self.conditions = conditions;
     }
 
-    /// Adds a rule behind those that exist.
+    /// Appends a rule.
     pub fn add(&mut self, rule: Rule) -> RuleId {
         self.add_counted(rule, Tally::default())
     }
 
-    /// The same, for a rule that others have as well, whose hits count as its own.
+    /// Appends a rule whose hits count in a shared tally.
     pub fn add_counted(&mut self, rule: Rule, tally: Tally) -> RuleId {
         self.rules.push((rule, tally));
         RuleId(self.rules.len() - 1)
     }
 
-    /// Removes every rule. Their numbers mean nothing afterwards.
+    /// Removes every rule; their ids become invalid.
     pub fn clear_rules(&mut self) {
         self.rules.clear();
     }
 
-    /// Number of datagrams that the rule has hit.
+    /// Returns how many datagrams the rule hit.
     #[must_use]
     pub fn hits(&self, rule: RuleId) -> u64 {
         self.rules.get(rule.0).map_or(0, |(_, tally)| tally.counts().hits)
     }
 
-    /// Number of datagrams that have matched the rule, hit or not. Those that an earlier rule hit
-    /// are not among them.
+    /// Returns how many datagrams matched, hit or not, except an earlier rule's hits.
     #[must_use]
     pub fn seen(&self, rule: RuleId) -> u64 {
         self.rules.get(rule.0).map_or(0, |(_, tally)| tally.counts().seen)
     }
 
-    /// Decides about a datagram; `bytes` is the UDP payload.
+    /// Judges a datagram; `bytes` is the UDP payload.
     pub fn judge(&mut self, _now: Instant, net: &NetHeader, bytes: &[u8]) -> Verdict {
         let mut verdict = Verdict { delay: self.travel_time(), ..Verdict::default() };
         match self.action(net, bytes) {
@@ -216,7 +210,6 @@ impl Faults {
         verdict
     }
 
-    /// Action of the first rule that hits.
     fn action(&mut self, net: &NetHeader, bytes: &[u8]) -> Option<Action> {
         if self.rules.is_empty() {
             return None;
@@ -280,7 +273,7 @@ impl Faults {
     }
 }
 
-/// A random time, more than nothing and at most `longest`; nothing if that is zero.
+/// Random time in (0, `longest`], or zero.
 fn up_to(rng: &mut ChaCha8Rng, longest: Duration) -> Duration {
     let nanos = longest.as_nanos().min(u128::from(u64::MAX)) as u64;
     if nanos == 0 { Duration::ZERO } else { Duration::from_nanos(rng.next_u64() % nanos + 1) }
@@ -303,7 +296,7 @@ mod tests {
             ident: Ident::Known { id: 0, dont_fragment: true },
             frame: FrameFields::default(),
         };
-        // a SEND Only to queue pair 0x12 with PSN 7
+        // SEND Only to QP 0x12, PSN 7
         faults.judge(
             Instant::ZERO,
             &net,

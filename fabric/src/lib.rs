@@ -1,17 +1,16 @@
-//! A simulated network: loses, duplicates, delays, reorders, corrupts and marks datagrams. Its
-//! ports have a limited rate, its receivers a limited buffer. The same seed gives the same result.
+//! A simulated network: loss, duplication, delay, reordering, corruption, ECN marks, rates, receive
+//! buffers. Deterministic by seed.
 //!
-//! A [`Network`] has no clock and no thread. Its owner hands in datagrams with
-//! [`send`](Network::send) and takes out those that are due with
-//! [`poll_deliver`](Network::poll_deliver), so that it runs in virtual time as well as in real
-//! time. [`Faults`] decides on one datagram at a time, and works in front of a real link, too.
+//! A [`Network`] has no clock and no thread: its owner calls [`send`](Network::send) and
+//! [`poll_deliver`](Network::poll_deliver). [`Faults`] also works in front of a real link.
 //!
 //! ```
 //! use std::time::Duration;
 //! use roce_fabric::{Conditions, Network};
 //! use roce_transport::{time::Instant, wire::{FrameFields, Ident, NetHeader}};
 //!
-//! let mut network = Network::new(Conditions { delay: Duration::from_micros(5), ..Conditions::default() }, 1);
+//! let conditions = Conditions { delay: Duration::from_micros(5), ..Conditions::default() };
+//! let mut network = Network::new(conditions, 1);
 //! let net = NetHeader {
 //!     src: [10, 0, 0, 1].into(),
 //!     dst: [10, 0, 0, 2].into(),
@@ -53,38 +52,35 @@ pub use rule::{Action, Corruption, Direction, Frequency, Kind, Matcher, Rule};
 use clause::happens;
 use queue::{Queues, in_buffer, is_ect, on_wire, serialisation};
 
-/// Knowledge that the receiver has of a datagram's IPv4 identification.
+/// Receiver's knowledge of a datagram's IPv4 identification.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Identification {
-    /// Everything, as by a raw socket.
+    /// Exact, as from a raw socket.
     #[default]
     Known,
-    /// A right guess, as by a UDP socket that got a whole run of datagrams at once.
+    /// Right, as from a UDP socket with GRO.
     Guessed,
-    /// Nothing, as by a UDP socket that gets single datagrams. The receiver's check of the ICRC is
-    /// weaker then.
+    /// None, as from a UDP socket: the ICRC check is weaker.
     Hidden,
 }
 
-/// A datagram that has arrived. Its destination is `net.dst`.
+/// An arrived datagram; its destination is `net.dst`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Delivery {
     /// Network header.
     pub net: NetHeader,
-    /// UDP payload: from the BTH to the ICRC.
+    /// UDP payload, BTH to ICRC.
     pub bytes: Vec<u8>,
-    /// Number of the call of [`Network::send`] that sent it, counted from 0. A duplicate has the
-    /// number of its original.
+    /// Sequence number of [`Network::send`]; a duplicate has its original's.
     pub number: u64,
-    /// True if it is to find its receiver not ready.
+    /// Finds its receiver not ready.
     pub not_ready: bool,
-    /// True if it has met a receive buffer that fills. No fault of the network does this: the
-    /// receiver's side says so.
+    /// Met a filling receive buffer, as its receiver reports.
     pub congested: bool,
 }
 
 impl Delivery {
-    /// The datagram as its receiver takes it.
+    /// Returns the datagram for its receiver.
     #[must_use]
     pub fn datagram(&self) -> Datagram<'_> {
         let &Self { not_ready, congested, .. } = self;
@@ -93,31 +89,29 @@ impl Delivery {
     }
 }
 
-/// A network between any number of nodes, which it tells apart by their addresses. See the
-/// [module's documentation](self).
+/// A network of nodes, identified by address.
 #[derive(Debug)]
 pub struct Network {
     faults: Faults,
     identification: Identification,
     ports: Queues,
     receivers: Queues,
-    /// Chance of the ports' marks, apart from that of the faults.
+    /// Random numbers of the ports' marks, apart from those of the faults.
     marks: ChaCha8Rng,
     in_flight: BinaryHeap<Reverse<InFlight>>,
     sent: u64,
-    /// Counts what was put into the queue, so that datagrams that are due at the same time keep
-    /// their order.
+    /// Order of datagrams due at the same time.
     queued: u64,
 }
 
 impl Network {
-    /// A network under these conditions. The same seed and the same calls give the same faults.
+    /// Makes a network; same seed and calls, same faults.
     #[must_use]
     pub fn new(conditions: Conditions, seed: u64) -> Self {
         Self::with_plan(FaultPlan { conditions, rules: Vec::new() }, seed)
     }
 
-    /// A network under these conditions and rules.
+    /// Makes a network with these conditions and rules.
     #[must_use]
     pub fn with_plan(plan: FaultPlan, seed: u64) -> Self {
         let mut marks = ChaCha8Rng::seed_from_u64(seed);
@@ -134,42 +128,41 @@ impl Network {
         }
     }
 
-    /// Sets how receivers see the IPv4 identification.
+    /// Sets the receivers' knowledge of the IPv4 identification.
     pub const fn set_identification(&mut self, identification: Identification) {
         self.identification = identification;
     }
 
-    /// The network's faults.
+    /// Returns the faults.
     #[must_use]
     pub const fn faults(&self) -> &Faults {
         &self.faults
     }
 
-    /// The network's faults, to be changed from now on.
+    /// Returns the faults, to change them.
     pub const fn faults_mut(&mut self) -> &mut Faults {
         &mut self.faults
     }
 
-    /// Counters of the port toward this address; `None`: of all ports together.
+    /// Returns counters of the port toward `to`; `None`: the sum of all.
     #[must_use]
     pub fn port(&self, to: Option<IpAddr>) -> QueueCounters {
         to.map_or_else(|| self.ports.total(), |to| self.ports.counters(Some(to)))
     }
 
-    /// Counters of the receive buffer at this address; `None`: of all of them together.
+    /// Returns counters of the receive buffer at `at`; `None`: the sum of all.
     #[must_use]
     pub fn receive_buffer(&self, at: Option<IpAddr>) -> QueueCounters {
         at.map_or_else(|| self.receivers.total(), |at| self.receivers.counters(Some(at)))
     }
 
-    /// Takes a datagram from its sender; `bytes` is the UDP payload. Returns what became of it up
-    /// to the end of the port's queue.
+    /// Sends a datagram; `bytes` is the UDP payload. Returns the verdict, port included.
     pub fn send(&mut self, now: Instant, net: &NetHeader, bytes: &[u8]) -> Verdict {
         self.send_with(now, net, bytes, |_| {})
     }
 
-    /// The same, with the last word on the faults' verdict, before the datagram comes to the port's
-    /// queue. What chance decides about others stays as it is.
+    /// As [`send`](Self::send), with `change` applied before the port. Other verdicts do not
+    /// change.
     pub fn send_with(
         &mut self,
         now: Instant,
@@ -198,8 +191,6 @@ impl Network {
         verdict
     }
 
-    /// The verdict on a datagram that the bottleneck has taken or dropped: original first, then the
-    /// copy.
     fn through_port(
         &mut self,
         now: Instant,
@@ -236,17 +227,17 @@ impl Network {
         self.in_flight.push(Reverse(InFlight { due, order, datagram, received }));
     }
 
-    /// The next datagram that has arrived by `now`, if any.
+    /// Returns the next datagram that has arrived by `now`.
     pub fn poll_deliver(&mut self, now: Instant) -> Option<Delivery> {
         while self.poll_timeout()? <= now {
             let Reverse(InFlight { due, mut datagram, received, .. }) = self.in_flight.pop()?;
             match self.faults.conditions().receiver.filter(|_| !received) {
-                // its place among those that arrive when this one has been waited for
+                // its turn is at its arrival, not at the poll
                 Some(receiver) => {
                     let buffer = self.receivers.toward(due, Some(datagram.net.dst));
                     let (service, bytes) =
                         (receiver.time.as_nanos() * 1000, in_buffer(datagram.bytes.len()));
-                    // as a link does that looks how full its socket is
+                    // as a link that reads its socket's fill level
                     datagram.congested = buffer.held(due) + bytes > receiver.buffer / 4 * 3;
                     if let Some(taken) = buffer.enter(due, service, bytes, receiver.buffer) {
                         self.put(taken, datagram, true);
@@ -258,7 +249,6 @@ impl Network {
         None
     }
 
-    /// The datagram with the identification that its receiver sees.
     fn hide(&self, mut datagram: Delivery) -> Delivery {
         if let (Ident::Known { id, .. }, true) = (datagram.net.ident, datagram.net.src.is_ipv4()) {
             match self.identification {
@@ -270,20 +260,19 @@ impl Network {
         datagram
     }
 
-    /// Time at which the next datagram arrives, or reaches a receive buffer and may arrive later;
-    /// `None` when none is on its way.
+    /// Returns when the next datagram arrives, or reaches a receive buffer.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.in_flight.peek().map(|Reverse(next)| next.due)
     }
 
-    /// Number that the next datagram gets.
+    /// Returns the next datagram's number.
     #[must_use]
     pub const fn next_number(&self) -> u64 {
         self.sent
     }
 
-    /// Datagrams on their way.
+    /// Returns the number of datagrams in flight.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.in_flight.len()
@@ -295,7 +284,7 @@ struct InFlight {
     due: Instant,
     order: u64,
     datagram: Delivery,
-    /// It has gone through its receive buffer.
+    /// Has passed its receive buffer.
     received: bool,
 }
 

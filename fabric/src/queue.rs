@@ -1,13 +1,11 @@
-//! Queues of a network: a port of a limited rate in front of each destination, and the receive
-//! buffer behind it.
+//! Queues: a port per destination, and the receive buffer behind it.
 //!
 //! ```text
 //!  senders ─▶ faults ─▶ port: rate, queue, marks ─▶ delay, jitter ─▶ receive buffer ─▶ receiver
 //!              lost       full: dropped                                full: dropped
 //! ```
 //!
-//! Read first: "Congestion Control for Large-Scale RDMA Deployments" (SIGCOMM 2015), 3.1, for how a
-//! switch marks.
+//! Read first: SIGCOMM 2015, "Congestion Control for Large-Scale RDMA Deployments", 3.1 (marking).
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -17,55 +15,49 @@ use std::{
 
 use roce_transport::{time::Instant, wire::NetHeader};
 
-/// Bytes of a datagram on an Ethernet beside its IP packet: preamble, header, checksum, gap.
+/// Ethernet overhead: preamble, header, checksum, gap.
 const ETHERNET: u64 = 8 + 14 + 4 + 12;
 const UDP: u64 = 8;
-/// Bytes that Linux keeps a datagram's book with in a socket's receive buffer, about.
+/// Linux's overhead per datagram, about.
 const BOOKKEEPING: u64 = 768;
 
-/// Ports of a switch, through which all datagrams go: each has a rate and a queue, and what finds
-/// the queue full is dropped. Each destination address has a port of its own, which all senders
-/// share; a multicast group counts as one destination.
+/// Ports of a switch. Each destination address or multicast group has one; a full queue drops.
 ///
-/// Lengths are those on the wire: 66 bytes more than the UDP payload over IPv4, 86 over IPv6
-/// (UDP, IP, and Ethernet's preamble, header, checksum and gap).
+/// Lengths on the wire: UDP payload plus 66 bytes over IPv4, 86 over IPv6.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Bottleneck {
-    /// Rate in bits per second; 0 counts as 1.
+    /// Bits per second; 0 counts as 1.
     pub rate: u64,
-    /// True if there is one port for all destinations.
+    /// One port for all destinations.
     pub shared: bool,
-    /// Room of a port in bytes, the datagram that is just being sent included. One datagram always
-    /// finds room. By default there is no limit.
+    /// Queue in bytes, with the datagram being sent; holds at least one. Unlimited by default.
     pub queue: u64,
-    /// How a port marks "congestion experienced". By default it does not.
+    /// ECN marking, none by default.
     pub marking: Option<Marking>,
 }
 
 impl Bottleneck {
-    /// A port of this rate for each destination, whose queue has no limit and marks nothing.
+    /// Makes an unlimited, unmarked port per destination.
     #[must_use]
     pub const fn new(rate: u64) -> Self {
         Self { rate, shared: false, queue: u64::MAX, marking: None }
     }
 }
 
-/// Random early detection, on the bytes that a datagram finds in the queue. The share of marked
-/// datagrams is 0 up to `min`, grows to `most` at `max`, and is 1 above. Only datagrams whose
-/// sender can do with marks (ECT, 1 or 2 in the lowest two bits of the traffic class) are marked;
-/// the others pass as they are.
+/// RED: the marked share of ECT datagrams is 0 up to `min` queued bytes, rises to `most` at `max`,
+/// and is 1 above.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Marking {
-    /// Bytes in the queue up to which nothing is marked (K_min).
+    /// K_min, bytes.
     pub min: u64,
-    /// Bytes in the queue beyond which everything is marked (K_max).
+    /// K_max, bytes.
     pub max: u64,
-    /// Probability at `max` (P_max), 0 to 1.
+    /// P_max, 0 to 1.
     pub most: f64,
 }
 
 impl Marking {
-    /// Probability of a mark for a datagram that finds so many bytes in the queue.
+    /// Returns the probability of a mark.
     #[must_use]
     pub fn probability(&self, queued: u64) -> f64 {
         if queued <= self.min.min(self.max) {
@@ -78,29 +70,25 @@ impl Marking {
     }
 }
 
-/// A receiver that takes datagrams one after the other from a limited buffer, as a program from a
-/// socket. A full buffer drops datagrams. A datagram of a connection that finds the buffer more
-/// than three quarters full notifies its sender. Each destination address is a receiver.
-///
-/// It drains at its own rate, however often the owner of a [`Network`](super::Network) polls. A
-/// receiver that is not served for a while takes long for a datagram.
+/// A receiver per destination that takes datagrams from a limited buffer, like a socket. A full
+/// buffer drops; above three quarters, it notifies the sender. It drains at its own rate,
+/// independent of polls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Receiver {
-    /// Time that it needs for a datagram.
+    /// Time per datagram.
     pub time: Duration,
-    /// Room of the buffer in bytes, of which a datagram takes 768 more than its UDP payload, as
-    /// Linux counts. 212,992 is Linux's default.
+    /// Buffer in bytes; a datagram takes its payload plus 768. Linux's default is 212,992.
     pub buffer: u64,
 }
 
 impl Receiver {
-    /// A receiver that needs this time for a datagram, with Linux's default buffer.
+    /// Makes a receiver with Linux's default buffer.
     #[must_use]
     pub const fn new(time: Duration) -> Self {
         Self { time, buffer: 212_992 }
     }
 
-    /// Its buffer, as a number of bytes in memory.
+    /// Returns the buffer in bytes.
     #[must_use]
     pub fn room(self) -> usize {
         usize::try_from(self.buffer).unwrap_or(usize::MAX)
@@ -110,18 +98,18 @@ impl Receiver {
 /// Counters of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct QueueCounters {
-    /// Datagrams that found room.
+    /// Datagrams that entered.
     pub passed: u64,
-    /// Datagrams that found none, and were dropped.
+    /// Datagrams dropped.
     pub dropped: u64,
-    /// Datagrams that were marked "congestion experienced".
+    /// Datagrams marked.
     pub marked: u64,
-    /// The most bytes that it has held.
+    /// Most bytes held.
     pub longest: u64,
 }
 
 impl QueueCounters {
-    /// Both together; of the longest queues the longer one.
+    /// Sums both; the longest queue is the longer one.
     #[must_use]
     pub(super) fn and(self, other: Self) -> Self {
         Self {
@@ -133,34 +121,31 @@ impl QueueCounters {
     }
 }
 
-/// Picoseconds, in which even the bits of 400 Gbit/s have a length.
+/// Picoseconds: a bit at 400 Gbit/s is 2.5.
 pub(super) type Picos = u128;
 
-/// Time that so many bytes take at this rate.
 pub(super) fn serialisation(bytes: u64, rate: u64) -> Picos {
     u128::from(bytes) * 8 * 1_000_000_000_000 / u128::from(rate.max(1))
 }
 
-/// Length of a datagram on the wire.
+/// Length on the wire.
 pub(super) fn on_wire(net: &NetHeader, payload: usize) -> u64 {
     let ip = if net.dst.is_ipv4() { 20 } else { 40 };
     payload as u64 + UDP + ip + ETHERNET
 }
 
-/// Bytes of a receive buffer that a datagram takes.
 pub(super) const fn in_buffer(payload: usize) -> u64 {
     payload as u64 + BOOKKEEPING
 }
 
-/// True if the sender can do with marks.
+/// True if the datagram is ECN-capable.
 pub(super) const fn is_ect(net: &NetHeader) -> bool {
     matches!(net.traffic_class & 3, 1 | 2)
 }
 
-/// A queue that is served in its order.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    /// Each datagram inside: when it will have left, and its bytes.
+    /// Departure and bytes of each datagram.
     inside: VecDeque<(Picos, u64)>,
     held: u64,
     free_at: Picos,
@@ -168,7 +153,6 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// Bytes inside.
     pub(super) fn held(&mut self, now: Instant) -> u64 {
         let now = picos(now);
         while let Some(&(leaves, bytes)) = self.inside.front()
@@ -180,8 +164,7 @@ impl Queue {
         self.held
     }
 
-    /// Takes a datagram that is served for the time `service`; returns when that is over. `None`:
-    /// there was no room.
+    /// Queues a datagram; returns its departure, or `None` without room.
     pub(super) fn enter(
         &mut self,
         now: Instant,
@@ -213,19 +196,17 @@ fn picos(time: Instant) -> Picos {
     u128::from(time.as_nanos()) * 1000
 }
 
-/// Queues by destination. The counters of idle queues move into a sum when there are many: a choice
-/// of addresses does not grow the table.
+/// Queues by destination. Counters of idle queues are merged: chosen addresses cannot grow the
+/// table.
 #[derive(Debug, Default)]
 pub(super) struct Queues {
     of: BTreeMap<Option<IpAddr>, Queue>,
     forgotten: QueueCounters,
 }
 
-/// Queues that are kept though they are idle.
 const KEPT: usize = 4096;
 
 impl Queues {
-    /// The queue toward this address, or the one for all.
     pub(super) fn toward(&mut self, now: Instant, to: Option<IpAddr>) -> &mut Queue {
         if self.of.len() >= KEPT && !self.of.contains_key(&to) {
             let forgotten = &mut self.forgotten;
@@ -285,7 +266,6 @@ mod tests {
         assert_eq!(queue.counters, expected);
     }
 
-    /// A nanosecond is no rounding error at 400 Gbit/s.
     #[test]
     fn high_rates_are_exact() {
         let mut queue = Queue::default();

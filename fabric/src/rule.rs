@@ -1,4 +1,4 @@
-//! Rules: which datagrams, how often, and what happens to them.
+//! Rules: which datagrams, how often, which action.
 
 use std::{net::IpAddr, ops::RangeInclusive, time::Duration};
 
@@ -8,41 +8,41 @@ use roce_transport::{
     wire::{NetHeader, Operation, Packet, PacketPosition, Service, Syndrome},
 };
 
-/// Direction of a datagram, seen from the device.
+/// Direction, seen from the device.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Direction {
-    /// From the adapter to the link.
+    /// Adapter to link.
     Sent,
-    /// From the link to the adapter.
+    /// Link to adapter.
     Received,
 }
 
-/// A family of packets.
+/// Family of packets.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {
-    /// SEND, WRITE and READ requests and atomics; datagrams of UD, too.
+    /// SEND, WRITE, READ, atomic and UD requests.
     Request,
-    /// Acknowledgements of every kind and READ responses.
+    /// Acknowledgements and READ responses.
     Response,
-    /// A packet of a SEND.
+    /// SEND.
     Send,
-    /// A packet of an RDMA WRITE.
+    /// RDMA WRITE.
     Write,
-    /// A READ request.
+    /// READ request.
     ReadRequest,
-    /// A packet of the answer to a READ.
+    /// READ response.
     ReadResponse,
-    /// A positive acknowledgement.
+    /// Positive acknowledgement.
     Ack,
-    /// A NAK that is not an RNR NAK.
+    /// NAK, not RNR.
     Nak,
-    /// An RNR NAK.
+    /// RNR NAK.
     RnrNak,
-    /// A congestion notification.
+    /// Congestion notification.
     Cnp,
-    /// This operation and no other.
+    /// One operation.
     Operation(Operation),
-    /// A message of connection management, by its attribute.
+    /// CM message, by its attribute.
     Connecting(u16),
 }
 
@@ -80,28 +80,25 @@ impl Kind {
     }
 }
 
-/// Condition of a rule: it looks at datagrams that agree with every field that is set. By default
-/// at all of them.
+/// Condition of a rule: all set fields must match.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Matcher {
-    /// The kind of packet.
+    /// Kind of packet.
     pub kind: Option<Kind>,
-    /// The packet's place in its message.
+    /// Position in the message.
     pub place: Option<PacketPosition>,
-    /// The destination queue pair.
+    /// Destination queue pair.
     pub dest_qp: Option<Qpn>,
-    /// The packet's PSN, both ends included. A range whose end is the smaller number goes across
-    /// the wrap.
+    /// PSN range, both ends included; it wraps if the end is smaller.
     pub psn: Option<RangeInclusive<u32>>,
-    /// The sender's address.
+    /// Sender's address.
     pub src: Option<IpAddr>,
-    /// The receiver's address.
+    /// Receiver's address.
     pub dst: Option<IpAddr>,
 }
 
 impl Matcher {
-    /// True if the datagram matches. One that is no packet of this transport has addresses and
-    /// nothing else.
+    /// Returns true for a match. A malformed packet has only addresses.
     #[must_use]
     pub fn matches(&self, net: &NetHeader, packet: Option<&Packet<'_>>) -> bool {
         let Self { kind, place, dest_qp, psn, src, dst } = self;
@@ -121,31 +118,31 @@ impl Matcher {
     }
 }
 
-/// Selection among the datagrams that match.
+/// Selection among matching datagrams.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub enum Frequency {
     /// All.
     #[default]
     Always,
-    /// Each with this probability, 0..=1.
+    /// Each with this probability, 0 to 1.
     Chance(f64),
-    /// Every n-th: with 3, the third, the sixth, …
+    /// Every n-th: 3 hits the third, sixth, …
     Every(u64),
-    /// Only the n-th, counted from 1.
+    /// Only the n-th, from 1.
     Nth(u64),
 }
 
-/// A change of one byte.
+/// Change of one byte.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Corruption {
-    /// Index of the byte in the UDP payload; beyond its end, counting goes on at its start.
+    /// Index in the UDP payload, modulo its length.
     pub offset: usize,
-    /// The bits to flip.
+    /// Bits to flip.
     pub mask: u8,
 }
 
 impl Corruption {
-    /// Changes the byte.
+    /// Flips the bits.
     pub fn apply(&self, bytes: &mut [u8]) {
         if !bytes.is_empty() {
             bytes[self.offset % bytes.len()] ^= self.mask;
@@ -153,29 +150,26 @@ impl Corruption {
     }
 }
 
-/// Action on a datagram that a rule hits.
+/// Action of a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Action {
-    /// Nothing: the datagram arrives, whatever later rules and the conditions say, if the ports and
-    /// receive buffers on its way have room.
+    /// Exempts from later rules and conditions; full queues still drop.
     Pass,
-    /// Loses the datagram.
+    /// Drops.
     Drop,
-    /// Delivers it twice.
+    /// Delivers twice.
     Duplicate,
-    /// Delays it by this time.
+    /// Delays.
     Delay(Duration),
-    /// Changes some of its bits; `None` for a random byte.
+    /// Corrupts; `None`: a random byte.
     Corrupt(Option<Corruption>),
-    /// Marks it "congestion experienced".
+    /// Marks "congestion experienced".
     Mark,
-    /// The receiver counts as not ready, as without a receive request. A SEND or a WRITE with
-    /// immediate data is answered with an RNR NAK, and its requester retries. The rule applies to
-    /// received packets of reliable services that need a receive request.
+    /// RNR NAK for a SEND or WRITE with immediate, as without a receive request. For received
+    /// packets of RC and XRC.
     NotReady,
 }
 
-/// The attribute of a message of connection management.
 fn message_of(packet: &Packet<'_>) -> Option<u16> {
     const CLASS: u8 = 7;
     let is_it =
@@ -190,7 +184,7 @@ const fn is_send(operation: Operation) -> bool {
         || matches!(operation, Op::SendLastInvalidate | Op::SendOnlyInvalidate)
 }
 
-/// True if the packet takes a receive request, and an RNR NAK answers it when there is none.
+/// True if the packet takes a receive request and can get an RNR NAK.
 pub(super) fn asks_for_receive(packet: &Packet<'_>) -> bool {
     use Operation as Op;
     let opcode = packet.headers.bth().opcode;
@@ -199,46 +193,43 @@ pub(super) fn asks_for_receive(packet: &Packet<'_>) -> bool {
         && (first_of_send || matches!(opcode.operation(), Op::WriteLastImm | Op::WriteOnlyImm))
 }
 
-/// A rule for single datagrams. Of several rules the first that hits decides, and the general
-/// conditions are left aside.
+/// Rule for single datagrams. The first that hits decides, instead of the conditions.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Rule {
-    /// Condition that a datagram must match.
+    /// Condition.
     pub matcher: Matcher,
-    /// Selection among those that match.
+    /// Selection among matching datagrams.
     pub frequency: Frequency,
-    /// Action on those that are hit.
+    /// Action.
     pub action: Action,
-    /// Greatest number of datagrams that it hits; `None` for no limit.
+    /// Most hits; `None`: unlimited.
     pub times: Option<u64>,
-    /// Only what the device sends, or only what it receives; `None` for both. On a network in the
-    /// process every datagram is both, and this does not matter.
+    /// Direction; `None`: both. No effect on an in-process network.
     pub direction: Option<Direction>,
 }
 
 impl Rule {
-    /// True if the rule looks at datagrams in this direction. One about a receiver that is not
-    /// ready looks at received ones only.
+    /// Returns true if the rule applies in this direction; not-ready rules: received only.
     #[must_use]
     pub fn concerns(&self, direction: Direction) -> bool {
         self.direction.is_none_or(|its| its == direction)
             && (self.action != Action::NotReady || direction == Direction::Received)
     }
 
-    /// A rule that hits everything that matches.
+    /// Hits everything that matches.
     #[must_use]
     pub const fn new(matcher: Matcher, action: Action) -> Self {
         Self { matcher, frequency: Frequency::Always, action, times: None, direction: None }
     }
 
-    /// The same rule, but it hits at most so many datagrams.
+    /// Limits the number of hits.
     #[must_use]
     pub const fn times(mut self, times: u64) -> Self {
         self.times = Some(times);
         self
     }
 
-    /// The same rule, but it hits only the `n`-th datagram that matches, counted from 1.
+    /// Hits only the `n`-th match, from 1.
     #[must_use]
     pub const fn nth(mut self, n: u64) -> Self {
         self.frequency = Frequency::Nth(n);

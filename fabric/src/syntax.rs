@@ -13,7 +13,7 @@ use super::{
 };
 
 impl FaultPlan {
-    /// The words that clauses can start with.
+    /// First words of clauses.
     pub const WORDS: &[&str] = &[
         "drop",
         "lose",
@@ -57,7 +57,7 @@ impl FromStr for FaultPlan {
 impl FromStr for Rule {
     type Err = FaultSyntaxError;
 
-    /// A single clause, as a rule even where a plan would take it for a general condition.
+    /// Parses one clause as a rule, never as a condition.
     fn from_str(clause: &str) -> Result<Self, Self::Err> {
         parse(Words::of(clause))
             .and_then(Clause::into_rule)
@@ -65,7 +65,7 @@ impl FromStr for Rule {
     }
 }
 
-/// The first word of a clause.
+/// First word of a clause.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Verb {
     Pass,
@@ -118,7 +118,7 @@ impl Clause {
             Verb::Pass => Action::Pass,
             Verb::Drop => Action::Drop,
             Verb::Duplicate => Action::Duplicate,
-            // held back for a while is all that reordering is
+            // reordering is a delay
             Verb::Reorder => Action::Delay(Conditions::default().reorder_by),
             Verb::Corrupt => Action::Corrupt(self.corruption),
             Verb::Mark => Action::Mark,

@@ -1,5 +1,3 @@
-//! Networks as a whole.
-
 use std::time::Duration;
 
 use roce_transport::wire::FrameFields;
@@ -18,7 +16,7 @@ fn net() -> NetHeader {
     }
 }
 
-/// Sends `count` datagrams, 1 µs apart, and returns what arrives, with its time.
+/// Sends `count` datagrams, 1 µs apart; returns arrivals with times.
 fn run(mut network: Network, count: u32) -> Vec<(u64, Delivery)> {
     for i in 0..count {
         network.send(Instant::from_nanos(u64::from(i) * 1000), &net(), &i.to_be_bytes());
@@ -93,7 +91,7 @@ fn the_identification_can_be_hidden() {
     }
 }
 
-/// Bytes of payload that make 125 bytes on the wire, a microsecond at 1 Gbit/s.
+/// Payload of 125 bytes on the wire: 1 µs at 1 Gbit/s.
 const LENGTH: usize = 125 - 66;
 
 fn through(plan: &str) -> Network {
@@ -147,7 +145,6 @@ fn a_full_port_drops_what_comes() {
     assert_eq!(network.port(Some(net().src)), QueueCounters::default());
 }
 
-/// A copy needs a place of its own; what was lost before needs none.
 #[test]
 fn copies_and_losses_at_a_port() {
     let mut network = through("rate 1gbit, queue 375b, duplicate 100%");
@@ -180,7 +177,7 @@ fn marks_follow_the_queue_and_the_seed() {
     };
     let marks = marked(1, 2);
     let count = |range: std::ops::Range<usize>| marks[range].iter().filter(|&&mark| mark).count();
-    // the 101st finds 12,500 bytes, the 301st 37,500
+    // 101st: 12,500 bytes; 301st: 37,500
     assert_eq!((count(0..101), count(301..400)), (0, 99));
     assert!((30..70).contains(&count(101..301)), "{} of 200, with 25%", count(101..301));
     assert!(count(101..201) < count(201..301));
@@ -191,7 +188,6 @@ fn marks_follow_the_queue_and_the_seed() {
     assert!(!through(plan).send(Instant::ZERO, &net(), b"").congestion);
 }
 
-/// Faults are drawn on a stream of their own: marks do not move them.
 #[test]
 fn a_port_does_not_disturb_the_faults() {
     let lost = |plan| -> Vec<_> {
@@ -203,7 +199,6 @@ fn a_port_does_not_disturb_the_faults() {
 
 #[test]
 fn a_receiver_has_a_pace_and_a_buffer() {
-    // room for two
     let mut network = through("receiver 3us 2kb, delay 1us");
     for micros in [0, 1, 2, 3] {
         network.send(Instant::from_nanos(micros * 1000), &net(), &[0; 100]);
@@ -215,7 +210,7 @@ fn a_receiver_has_a_pace_and_a_buffer() {
     assert_eq!(network.port(None), QueueCounters::default());
 }
 
-/// However seldom the network's owner looks, and in whatever order things were sent.
+/// Independent of poll times and sending order.
 #[test]
 fn a_receiver_takes_in_the_order_of_arrival() {
     let of = |look: u64| {

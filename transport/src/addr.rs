@@ -1,4 +1,4 @@
-//! Addresses: queue pair numbers, GIDs, keys of partitions and of queues, and the path to a peer.
+//! Addresses, keys of partitions and queues, and paths.
 
 use core::{
     fmt,
@@ -10,31 +10,30 @@ pub use crate::ids::Qpn;
 /// The UDP destination port of RoCEv2.
 pub const ROCE_UDP_PORT: u16 = 4791;
 
-/// A global identifier: 16 bytes. In RoCEv2 it is the IPv6 address, or the IPv4 address mapped as
-/// `::ffff:a.b.c.d`.
+/// Global identifier: IPv6 address, or IPv4 address mapped as `::ffff:a.b.c.d`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Gid(pub [u8; 16]);
 
 impl Gid {
-    /// The IP address that this GID stands for.
+    /// Returns the IP address.
     #[must_use]
     pub fn to_ip(self) -> IpAddr {
         IpAddr::V6(self.to_ipv6()).to_canonical()
     }
 
-    /// The IPv6 address that this GID is: that of an IPv4 address is its mapped one.
+    /// Returns the IPv6 address; mapped for IPv4.
     #[must_use]
     pub fn to_ipv6(self) -> Ipv6Addr {
         self.0.into()
     }
 
-    /// True if it names a multicast group: an IPv6 multicast address, or an IPv4 one, mapped.
+    /// Returns true for a multicast group, IPv6 or mapped IPv4.
     #[must_use]
     pub fn is_multicast(self) -> bool {
         self.to_ip().is_multicast()
     }
 
-    /// True if all 16 bytes are zero: an unused entry of a GID table.
+    /// Returns true for an unused entry of a GID table.
     #[must_use]
     pub fn is_zero(self) -> bool {
         self.0 == [0; 16]
@@ -74,7 +73,7 @@ impl fmt::Display for Gid {
     }
 }
 
-/// A partition key: 15 bits that name the partition and a bit for full membership.
+/// Partition key: 15 bits of partition, one of full membership.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PKey(pub u16);
 
@@ -82,14 +81,13 @@ impl PKey {
     /// Full membership of the default partition.
     pub const DEFAULT: Self = Self(0xFFFF);
 
-    /// True if it names a partition: partition 0 does not exist (10.9.1.1).
+    /// Returns false for partition 0, which does not exist (10.9.1.1).
     #[must_use]
     pub const fn is_valid(self) -> bool {
         self.0 & 0x7FFF != 0
     }
 
-    /// True if two holders may communicate: same partition, and at least one of them a full member
-    /// (C9-44).
+    /// Returns true if both may communicate: same partition, one a full member (C9-44).
     #[must_use]
     pub const fn matches(self, other: Self) -> bool {
         self.is_valid() && self.0 & 0x7FFF == other.0 & 0x7FFF && (self.0 | other.0) & 0x8000 != 0
@@ -102,23 +100,22 @@ impl Default for PKey {
     }
 }
 
-/// A queue key, which a UD packet must carry to be received.
+/// Queue key of UD packets.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct QKey(pub u32);
 
 impl QKey {
-    /// Q_Key of the general services interface, QP1 (C10-130).
+    /// Q_Key of QP1 (C10-130).
     pub const GSI: Self = Self(0x8001_0000);
 
-    /// True if a work request with this key means "use the queue pair's own key": the high bit is
-    /// set (C10-15).
+    /// Returns true if a work request with this key uses the queue pair's (high bit, C10-15).
     #[must_use]
     pub const fn is_controlled(self) -> bool {
         self.0 & 0x8000_0000 != 0
     }
 }
 
-/// A path MTU: the most payload that one packet carries.
+/// Path MTU: the largest payload of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum Mtu {
@@ -135,29 +132,29 @@ pub enum Mtu {
 }
 
 impl Mtu {
-    /// All of them, smallest first.
+    /// All, ascending.
     pub const ALL: [Self; 5] = [Self::B256, Self::B512, Self::B1024, Self::B2048, Self::B4096];
 
-    /// Payload bytes.
+    /// Returns the bytes.
     #[must_use]
     pub const fn bytes(self) -> u32 {
         128 << self as u8
     }
 
-    /// The one that has exactly this many bytes.
+    /// Returns the MTU of exactly `bytes`.
     #[must_use]
     pub fn from_bytes(bytes: u32) -> Option<Self> {
         Self::ALL.into_iter().find(|mtu| mtu.bytes() == bytes)
     }
 
-    /// The greatest whose packets fit a link of `link_mtu` bytes with every header that may come
-    /// with them: 80 bytes, as the kernel's rxe counts. `None` below 336 bytes.
+    /// Returns the largest MTU for a link, with 80 bytes of headers as in rxe; `None` below 336
+    /// bytes.
     #[must_use]
     pub fn fitting(link_mtu: u32) -> Option<Self> {
         Self::ALL.into_iter().rev().find(|mtu| mtu.bytes() + 80 <= link_mtu)
     }
 
-    /// Number of packets of a message of `length` bytes: at least one.
+    /// Returns the packets of a message, at least one.
     #[must_use]
     pub const fn packets(self, length: u32) -> u32 {
         if length == 0 { 1 } else { length.div_ceil(self.bytes()) }
@@ -167,38 +164,36 @@ impl Mtu {
 /// Version of RoCE.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum RoceVersion {
-    /// Frames of ethertype 0x8915, with a global route header in the place of IP and UDP (annex
-    /// A16).
+    /// Ethertype 0x8915 with a GRH (annex A16).
     V1,
-    /// UDP datagrams (annex A17).
+    /// UDP (annex A17).
     #[default]
     V2,
 }
 
-/// The way to a peer, as an address handle or a connected queue pair holds it.
+/// Path of an address handle or connected queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct AddressVector {
-    /// The peer's GID.
+    /// Peer's GID.
     pub dgid: Gid,
-    /// Index of the local GID in the device's table.
+    /// Index of the local GID.
     pub sgid_index: u16,
-    /// Service level, 0 to 15; on a VLAN the lower three bits are the priority in the tag, where
-    /// the link builds its frames itself.
+    /// Service level, 0 to 15. The lower three bits are the VLAN priority, where the link builds
+    /// frames.
     pub service_level: u8,
-    /// IPv6 flow label, 20 bits, where the link builds its frames itself; also picks the UDP source
-    /// port where the link can choose one. 0: from the QPNs.
+    /// Flow label, 20 bits, sent where the link builds frames. Selects the UDP source port; 0: by
+    /// the QPNs.
     pub flow_label: u32,
-    /// IPv4 TOS or IPv6 traffic class, ECN bits included.
+    /// IPv4 TOS or IPv6 traffic class, with ECN bits.
     pub traffic_class: u8,
-    /// IPv4 TTL or IPv6 hop limit; 0 means 64.
+    /// IPv4 TTL or IPv6 hop limit; 0: 64.
     pub hop_limit: u8,
-    /// The highest rate of this path. Stored and returned by queries, not enforced: the transport
-    /// has no clock to pace by.
+    /// Highest rate; returned by queries, not enforced: the transport has no clock.
     pub static_rate: StaticRate,
 }
 
 impl AddressVector {
-    /// Path from the local GID at `sgid_index` to `dgid`, all else at its default.
+    /// Makes a path from the GID at `sgid_index` to `dgid`, with defaults.
     #[must_use]
     pub const fn new(dgid: Gid, sgid_index: u16) -> Self {
         Self {
@@ -215,8 +210,7 @@ impl AddressVector {
 
 macro_rules! static_rates {
     ($($(#[doc = $doc:literal])* $variant:ident = $code:literal;)*) => {
-        /// A static rate (`ibv_rate`); the numbers are those of the C API and of the communication
-        /// manager's messages.
+        /// Static rate, with the codes of `ibv_rate` and CM messages.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
         #[repr(u8)]
         pub enum StaticRate { #[default] $($(#[doc = $doc])* $variant = $code,)* }
@@ -229,7 +223,7 @@ macro_rules! static_rates {
 }
 
 static_rates! {
-    /// As fast as the port can.
+    /// Port rate.
     Unlimited = 0;
     /// 2.5 Gb/s.
     Gbps2_5 = 2;
@@ -280,16 +274,15 @@ static_rates! {
 }
 
 impl StaticRate {
-    /// The rate with this code; `None` for a code without one.
+    /// Returns the rate with this code.
     #[must_use]
     pub fn from_code(code: u8) -> Option<Self> {
         Self::ALL.iter().copied().find(|rate| *rate as u8 == code)
     }
 }
 
-/// The UDP source port of a flow: 0xC000..=0xFFFF, from the flow label, or from both QPNs when that
-/// is zero. Symmetric in the QPNs. Peers must not rely on it; switches spread flows by it. A link
-/// with a few ports has the one at its remainder.
+/// Returns a flow's UDP source port, 0xC000 to 0xFFFF, by the flow label, or if 0 by both QPNs,
+/// symmetrically. Switches spread flows by it. A link with few ports takes the remainder.
 #[must_use]
 pub fn udp_source_port(flow_label: u32, local: Qpn, remote: Qpn) -> u16 {
     let label = if flow_label & 0xF_FFFF == 0 {

@@ -1,5 +1,4 @@
-//! Reports of the transport besides packets and completions: asynchronous events, reasons for
-//! refusing packets, counters.
+//! Asynchronous events, drop reasons and counters.
 
 use core::{fmt, ops::AddAssign};
 
@@ -11,48 +10,41 @@ use crate::{
 
 pub use crate::work::Refusal;
 
-/// An asynchronous event (11.6.3), or a note that a completion queue has something for a reader
-/// that asked to be woken.
+/// An asynchronous event (11.6.3), or a completion in an armed completion queue.
 ///
-/// Two events of the specification cannot occur here. A shared receive queue has no hardware of its
-/// own that could fail, so there is no `IBV_EVENT_SRQ_ERR`: a bad request in it fails the queue
-/// pair that took it. Path migration does not exist in RoCE, so there is neither
-/// `IBV_EVENT_PATH_MIG` nor `IBV_EVENT_PATH_MIG_ERR`.
+/// Two cannot occur. `IBV_EVENT_SRQ_ERR`: a bad request fails the queue pair that took it.
+/// `IBV_EVENT_PATH_MIG(_ERR)`: RoCE has no path migration.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// A completion arrived in a queue that was armed for it. Internal to the owner of the
-    /// completion channel.
+    /// A completion in an armed queue, for the owner of the completion channel.
     Completion(CqId),
-    /// The first packet arrived at a queue pair in RTR (`IBV_EVENT_COMM_EST`).
+    /// `IBV_EVENT_COMM_EST`: first packet in RTR.
     CommunicationEstablished(Qpn),
-    /// The send queue has drained after a transition to SQD (`IBV_EVENT_SQ_DRAINED`).
+    /// `IBV_EVENT_SQ_DRAINED`.
     SendQueueDrained(Qpn),
-    /// A queue pair failed in a way that no completion can tell (`IBV_EVENT_QP_FATAL`).
+    /// `IBV_EVENT_QP_FATAL`: a failure without a completion.
     QpFatal(Qpn),
-    /// The responder refused an invalid request (`IBV_EVENT_QP_REQ_ERR`), for this reason: the peer
-    /// learns only that it was refused.
+    /// `IBV_EVENT_QP_REQ_ERR`: an invalid request. The peer does not learn the reason.
     QpRequestError(Qpn, Refusal),
-    /// The responder refused an access to memory (`IBV_EVENT_QP_ACCESS_ERR`), for this reason.
+    /// `IBV_EVENT_QP_ACCESS_ERR`: a refused memory access.
     QpAccessError(Qpn, Refusal),
-    /// A shared receive queue holds fewer requests than its limit (`IBV_EVENT_SRQ_LIMIT_REACHED`).
+    /// `IBV_EVENT_SRQ_LIMIT_REACHED`.
     SrqLimitReached(SrqId),
-    /// A queue pair with a shared receive queue, or an XRC target, is in error and will take
-    /// nothing more from it, or from any (`IBV_EVENT_QP_LAST_WQE_REACHED`).
+    /// `IBV_EVENT_QP_LAST_WQE_REACHED`: in error, a queue pair takes nothing more from its shared
+    /// receive queue, an XRC target from any.
     LastWqeReached(Qpn),
-    /// The P_Key table has changed (`IBV_EVENT_PKEY_CHANGE`).
+    /// `IBV_EVENT_PKEY_CHANGE`.
     PKeyChange,
-    /// A completion queue overflowed; the queue pairs that use it are in error
-    /// (`IBV_EVENT_CQ_ERR`).
+    /// `IBV_EVENT_CQ_ERR`: overflow; its queue pairs are in error.
     CqError(CqId),
-    /// The port can carry packets again (`IBV_EVENT_PORT_ACTIVE`).
+    /// `IBV_EVENT_PORT_ACTIVE`.
     PortActive,
-    /// The port carries no packets for now: its interface is down or gone (`IBV_EVENT_PORT_ERR`).
-    /// Queue pairs stay as they are; what they send meanwhile is lost.
+    /// `IBV_EVENT_PORT_ERR`: link down. Queue pairs keep their state; packets are lost.
     PortError,
-    /// The GID table has changed (`IBV_EVENT_GID_CHANGE`). Entries that stay keep their index.
+    /// `IBV_EVENT_GID_CHANGE`. Remaining entries keep their index.
     GidChange,
-    /// The link is lost for good, and every queue pair is in error (`IBV_EVENT_DEVICE_FATAL`).
+    /// `IBV_EVENT_DEVICE_FATAL`: link lost for good, every queue pair in error.
     DeviceFatal,
 }
 
@@ -89,7 +81,7 @@ impl fmt::Display for Event {
 
 macro_rules! drop_reasons {
     ($($(#[doc = $doc:literal])* $variant:ident $name:literal $text:literal;)*) => {
-        /// Reason why a packet was refused. Each has a counter; see [`Counters::dropped`].
+        /// Reason for a drop, counted in [`Counters::dropped`].
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         #[repr(u8)]
         pub enum DropReason { $($(#[doc = $doc])* $variant,)* }
@@ -104,7 +96,7 @@ macro_rules! drop_reasons {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            /// The fault of the packet.
+            /// Explanation for people.
             #[must_use]
             pub const fn text(self) -> &'static str {
                 match self { $(Self::$variant => $text,)* }
@@ -120,73 +112,73 @@ macro_rules! drop_reasons {
 }
 
 drop_reasons! {
-    /// Fewer bytes than its headers take.
+    /// Shorter than its headers.
     TooShort "too_short" "shorter than its headers";
-    /// Length and pad count do not fit.
+    /// Length and pad count disagree.
     Padding "bad_padding" "length and pad count do not fit";
-    /// Reserved opcode, or one of a service not spoken here.
+    /// Reserved opcode or unsupported service.
     UnknownOpcode "unknown_opcode" "unknown opcode";
     /// Transport version other than 0.
     TransportVersion "bad_transport_version" "unknown transport version";
     /// No such queue pair.
     UnknownQp "unknown_qp" "no such queue pair";
-    /// The opcode's service is not the queue pair's.
+    /// Opcode of another transport service.
     WrongService "wrong_service" "the opcode is not of the queue pair's transport service";
-    /// A request to an XRC initiator, or a response to an XRC target.
+    /// Request to an XRC initiator, or response to a target.
     WrongRole "wrong_role" "a request to an XRC initiator, or a response to an XRC target";
-    /// The queue pair's state takes no such packet.
+    /// Not in this state of the queue pair.
     QpState "bad_qp_state" "the queue pair's state takes no such packet";
-    /// Not from the connected peer.
+    /// Not the peer's address.
     SourceAddress "bad_source_address" "not from the connected peer's address";
-    /// Not to the address that the queue pair uses.
+    /// Not the queue pair's address.
     DestinationAddress "bad_destination_address" "not to the queue pair's own address";
-    /// Of another version of RoCE than the connection.
+    /// Another RoCE version.
     RoceVersion "bad_roce_version" "of another version of RoCE than the connection";
-    /// To a multicast group that no queue pair is attached to.
+    /// No member in the multicast group.
     NotAttached "not_attached" "no queue pair is attached to the multicast group";
-    /// The partition key does not match.
+    /// P_Key mismatch.
     PKey "bad_pkey" "partition key does not match";
-    /// The queue key does not match.
+    /// Q_Key mismatch.
     QKey "bad_qkey" "queue key does not match";
-    /// The invariant CRC is wrong.
+    /// Wrong ICRC.
     Icrc "bad_icrc" "invariant CRC is wrong";
-    /// A request ahead of the expected PSN, for which a NAK is already on its way.
+    /// Ahead of the expected PSN, after the NAK.
     OutOfSequence "out_of_sequence" "ahead of the expected PSN, and a NAK was already sent";
-    /// A repeated READ or atomic whose first execution is no longer remembered or was another.
+    /// Duplicate READ or atomic, forgotten or different.
     ReplayMissing "replay_missing" "a repeat of a request that is no longer remembered";
-    /// A repeated request while too many answers wait to be sent.
+    /// Duplicate, while too many responses wait.
     ResponderBusy "responder_busy" "too many answers wait to be sent";
-    /// A response to a PSN that was never sent.
+    /// Response to a PSN never sent.
     ResponseOutsideWindow "response_outside_window" "a response to something that was not sent";
-    /// A response to what has long been acknowledged.
+    /// Response to an acknowledged request.
     StaleResponse "stale_response" "a response to what is already acknowledged";
-    /// A response of another kind than the oldest request asks for.
+    /// Not the response to the oldest request.
     UnexpectedResponse "unexpected_response" "a response that the oldest request did not ask for";
-    /// A READ response ahead of a missing one; the missing part is asked for again.
+    /// READ response after a gap; the missing part is retried.
     ReadResponseGap "read_response_gap" "a READ response ahead of a missing one";
-    /// An acknowledgement with a payload.
+    /// Acknowledgement with payload.
     PayloadInAcknowledge "payload_in_acknowledge" "an acknowledgement with a payload";
-    /// An acknowledgement with a reserved syndrome.
+    /// Reserved syndrome.
     ReservedSyndrome "reserved_syndrome" "an acknowledgement with a reserved syndrome";
-    /// A NAK while its own recovery is already under way.
+    /// NAK during its own recovery.
     RecoveryUnderWay "recovery_under_way" "a NAK whose recovery is already under way";
-    /// UC: a part of a message of which another packet is missing.
+    /// UC: part of a message that lost a packet.
     MessageBroken "message_broken" "part of a message of which a packet is missing";
-    /// UC: a request that its R_Key, its length or the queue pair does not allow.
+    /// UC: request not allowed.
     RequestRefused "request_refused" "a request that is not allowed, in a service without answers";
-    /// UC or UD: no receive request is posted.
+    /// UC or UD: no receive request.
     NoReceiveRequest "no_receive_request" "no receive request is posted";
-    /// A packet to QP1 that holds no message of connection management.
+    /// Not a CM message, on QP1.
     NotAMad "not_a_mad" "no message of connection management";
-    /// A message about a connection that does not exist.
+    /// CM: unknown connection.
     CmUnknownConnection "cm_unknown_connection" "about a connection that does not exist";
-    /// A message about a connection, from an address that is not its peer's.
+    /// CM: not the peer's address.
     CmWrongPeer "cm_wrong_peer" "about a connection with another peer";
-    /// A message that means nothing in the connection's state; mostly a repeat.
+    /// CM: not in this state, mostly a retransmission.
     CmWrongState "cm_wrong_state" "means nothing in the connection's state";
-    /// A request beyond the listener's backlog, or beyond the connections that may exist.
+    /// CM: backlog or connection limit.
     CmBacklog "cm_backlog" "more requests than the backlog";
-    /// UD: more payload than the path MTU, or than the receive buffer holds.
+    /// UD: beyond path MTU or receive buffer.
     TooLong "too_long" "longer than the path MTU or the receive buffer";
 }
 
@@ -201,32 +193,32 @@ impl From<ParseError> for DropReason {
     }
 }
 
-/// Result of handling a datagram: for counters, captures and people.
+/// Result of handling a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Disposition {
-    /// A request, carried out.
+    /// Request, executed.
     Executed,
-    /// A request seen before, answered again without being carried out.
+    /// Duplicate request: response sent, not executed.
     Duplicate,
-    /// A request answered with this NAK or RNR NAK, for this reason.
+    /// Request refused with this NAK or RNR NAK.
     Refused(Syndrome, Refusal),
-    /// A response that moved the requester on; so many work requests completed by it.
+    /// Response that advanced the requester.
     Acknowledged {
-        /// Work requests that this response completed, in error or not.
+        /// Work requests completed, with success or error.
         completed: u32,
     },
-    /// A NAK that made the requester send again, wait, or fail.
+    /// NAK: the requester retransmits, waits or fails.
     NakReceived(Syndrome),
-    /// A multicast datagram. Each copy that was not received counts as a drop of its own.
+    /// Multicast; each refused copy counts as a drop.
     Replicated {
-        /// Number of queue pairs that received it.
+        /// Receiving queue pairs.
         taken: u32,
-        /// Number of queue pairs that are attached.
+        /// Attached queue pairs.
         copies: u32,
     },
-    /// A congestion notification, counted.
+    /// Congestion notification.
     Congestion,
-    /// Refused without an answer.
+    /// Dropped without a response.
     Dropped(DropReason),
 }
 
@@ -251,7 +243,7 @@ impl fmt::Display for Disposition {
 
 macro_rules! totals {
     ($(#[doc = $doc:literal] $name:ident;)*) => {
-        /// Totals of an adapter, or of one queue pair, since it was made or since counting began.
+        /// Totals since creation or since counting began.
         #[derive(Clone, PartialEq, Eq, Debug)]
         pub struct Counters {
             $(#[doc = $doc] pub $name: u64,)*
@@ -271,14 +263,13 @@ macro_rules! totals {
         }
 
         impl Counters {
-            /// Every counter but the drops: name, explanation, value.
             fn totals(&self) -> impl Iterator<Item = Counter> {
                 [$((stringify!($name), $doc, self.$name),)*]
                     .into_iter()
                     .map(|(name, explanation, value)| Counter { name, explanation: explanation.trim_ascii(), value })
             }
 
-            /// Adds what has been counted between two states of other counters.
+            /// Adds the difference between two states of other counters.
             pub(crate) const fn add_difference(&mut self, before: &Self, after: &Self) {
                 $(self.$name += after.$name - before.$name;)*
                 let mut index = 0;
@@ -376,14 +367,14 @@ totals! {
     refused_accesses;
 }
 
-/// A counter as people read it.
+/// Counter with name and explanation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Counter {
-    /// Its name, for machines.
+    /// Name for machines.
     pub name: &'static str,
-    /// The things counted. Of a [`DropReason`], why the packets were refused.
+    /// Things counted; of a [`DropReason`], why.
     pub explanation: &'static str,
-    /// The count.
+    /// Count.
     pub value: u64,
 }
 
@@ -398,7 +389,6 @@ impl Counters {
         self.dropped[reason as usize] += 1;
     }
 
-    /// A send request that completes in error.
     pub(crate) fn count_failed_send(&mut self, status: WcStatus) {
         match status {
             WcStatus::WrFlushErr => {
@@ -414,7 +404,6 @@ impl Counters {
         self.failed_sends += 1;
     }
 
-    /// A receive request that completes in error.
     pub(crate) fn count_failed_receive(&mut self, status: WcStatus) {
         match status {
             WcStatus::WrFlushErr => {
@@ -427,13 +416,11 @@ impl Counters {
         self.failed_receives += 1;
     }
 
-    /// Counts sent packets of this length.
     pub(crate) const fn count_sent(&mut self, packets: u64, length: usize) {
         self.sent_packets += packets;
         self.sent_bytes += packets * length as u64;
     }
 
-    /// A packet that a queue pair has dealt with.
     pub(crate) fn count_request(&mut self, operation: Operation, disposition: Disposition) {
         use Operation as Op;
         match disposition {
@@ -454,7 +441,7 @@ impl Counters {
         }
     }
 
-    /// Every counter, drops last, in a fixed order.
+    /// Returns every counter in a fixed order, drops last.
     pub fn iter(&self) -> impl Iterator<Item = Counter> {
         let drops = DropReason::ALL.iter().map(|&reason| (reason, self.dropped(reason)));
         self.totals().chain(drops.map(|(reason, value)| Counter {

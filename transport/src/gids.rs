@@ -1,4 +1,4 @@
-//! An adapter's own addresses, and the ways from them to its peers.
+//! The GID table, and paths from it to peers.
 
 use alloc::{collections::BTreeMap, vec::Vec};
 use core::net::IpAddr;
@@ -9,17 +9,16 @@ use crate::{
     wire::{FrameFields, Grh, IcrcFlow, Ident, NetHeader},
 };
 
-/// The UDP source port of what an adapter sends.
+/// UDP source port of outgoing packets.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SourcePort {
-    /// Always this one, but for data from an address that has
-    /// [several](crate::adapter::Adapter::set_flow_ports).
+    /// Fixed, except for [flow ports](crate::adapter::Adapter::set_flow_ports).
     Fixed(u16),
     /// By flow; see [`udp_source_port`].
     PerFlow,
 }
 
-/// The addresses and fields of the datagrams of a flow.
+/// Addresses and header fields of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Path {
     pub(crate) src: IpAddr,
@@ -31,29 +30,28 @@ pub(crate) struct Path {
     pub(crate) flow: Option<IcrcFlow>,
 }
 
-/// Entries of a GID table for RoCE v1.
+/// RoCE v1 entries of a GID table.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum RoceV1 {
-    /// There are none.
+    /// None.
     #[default]
     Absent,
-    /// Every address has two entries, as hardware shows them: the even one is for RoCE v1, which
-    /// the adapter does not send, and the odd one is used.
+    /// Even entries are RoCE v1, as in hardware, but cannot send.
     Shown,
-    /// Likewise, and the adapter sends RoCE v1 from the even one.
+    /// Even entries are RoCE v1 and can send.
     Used,
 }
 
-/// The GID table of the adapter's only port, with what else a path starts from.
+/// GID table of the only port.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GidTable {
     gids: Vec<Gid>,
     v1: RoceV1,
     port_mtu: Mtu,
     source_port: SourcePort,
-    /// Source ports of data from an address, where there are several.
+    /// Source ports of data, per address.
     flow_ports: BTreeMap<IpAddr, Vec<u16>>,
-    /// Source ports of all else from an address, where it is another than `source_port`.
+    /// Source port of other packets, per address.
     control_ports: BTreeMap<IpAddr, u16>,
 }
 
@@ -69,14 +67,14 @@ impl GidTable {
         }
     }
 
-    /// Returns whether anything has changed.
+    /// Returns true if the table changed.
     pub(crate) fn set(&mut self, gids: Vec<Gid>) -> bool {
         let changed = self.gids != gids;
         self.gids = gids;
         changed
     }
 
-    /// Data from this address leaves from these ports from now on; none: from that of all else.
+    /// Sets the source ports of data from this address; none: the control port.
     pub(crate) fn set_flow_ports(&mut self, address: IpAddr, ports: Vec<u16>) {
         if ports.is_empty() {
             self.flow_ports.remove(&address);
@@ -85,7 +83,7 @@ impl GidTable {
         }
     }
 
-    /// Sets the source port of packets without a flow port; `None`: the adapter's.
+    /// Sets the source port of other packets; `None`: the adapter's.
     pub(crate) fn set_control_port(&mut self, address: IpAddr, port: Option<u16>) {
         match port {
             Some(port) => self.control_ports.insert(address, port),
@@ -101,13 +99,13 @@ impl GidTable {
         self.port_mtu = mtu;
     }
 
-    /// Every entry; unused ones are zero.
+    /// Returns every entry; zero is unused.
     #[must_use]
     pub fn entries(&self) -> &[Gid] {
         &self.gids
     }
 
-    /// The most payload that the link carries in a packet.
+    /// Returns the port's MTU.
     #[must_use]
     pub const fn port_mtu(&self) -> Mtu {
         self.port_mtu
@@ -117,7 +115,7 @@ impl GidTable {
         self.v1 = v1;
     }
 
-    /// The version of RoCE that an entry is for.
+    /// Returns an entry's RoCE version.
     #[must_use]
     pub const fn version(&self, index: u16) -> RoceVersion {
         match self.v1 {
@@ -126,12 +124,12 @@ impl GidTable {
         }
     }
 
-    /// The first entry for RoCEv2 with this property.
+    /// Returns the first matching RoCEv2 entry.
     pub fn position(&self, is_it: impl FnMut(Gid) -> bool) -> Option<u16> {
         self.position_of(RoceVersion::V2, is_it)
     }
 
-    /// The first entry for this version with this property that can be used.
+    /// Returns the first usable matching entry of this version.
     pub fn position_of(
         &self,
         version: RoceVersion,
@@ -143,7 +141,7 @@ impl GidTable {
         usable.find(|(_, gid)| !gid.is_zero() && is_it(**gid)).map(|(index, _)| index)
     }
 
-    /// This entry is shown, but packets cannot be sent from it.
+    /// True for an entry that cannot send.
     pub(crate) const fn is_only_shown(&self, index: u16) -> bool {
         matches!((self.version(index), self.v1), (RoceVersion::V1, RoceV1::Shown))
     }
@@ -152,10 +150,9 @@ impl GidTable {
         !gid.is_zero() && self.gids.contains(&gid)
     }
 
-    /// Path back to the sender of a received datagram (`ibv_init_ah_from_wc`), from the address
-    /// that it was sent to. For a multicast group, from the first address of its family.
-    /// "Congestion experienced" does not go back with the rest of the traffic class; the hop limit
-    /// is a new one. `None`: it was not sent to an address of this table.
+    /// Returns the path back to a datagram's sender (`ibv_init_ah_from_wc`), from its destination,
+    /// or for multicast from the family's first address. Clears the ECN mark, resets the hop limit.
+    /// `None`: not to this table.
     #[must_use]
     pub fn reply_path(&self, grh: &Grh) -> Option<AddressVector> {
         let position = |is_it: &dyn Fn(Gid) -> bool| self.position_of(grh.version, is_it);
@@ -170,15 +167,13 @@ impl GidTable {
         Some(AddressVector { flow_label, traffic_class, ..AddressVector::new(src.into(), index) })
     }
 
-    /// The way from one of these GIDs to a peer; `None` when the index names none, or one of
-    /// another address family.
+    /// Path from a GID to a peer; `None` for an unusable index or another family.
     pub(crate) fn path(&self, av: &AddressVector, local: Qpn, remote: Qpn) -> Option<Path> {
         let usable = |gid: &&Gid| !gid.is_zero() && !self.is_only_shown(av.sgid_index);
         let own = self.gids.get(usize::from(av.sgid_index)).filter(usable)?;
         let (src, dst) = (own.to_ip(), av.dgid.to_ip());
         let by_flow = udp_source_port(av.flow_label, local, remote);
-        // messages of connection management are few, and a packet filter may know them by their
-        // port
+        // few CM messages; a packet filter may match their port
         let ports = self.flow_ports.get(&src).filter(|_| local != Qpn::GSI);
         let src_port = match (ports, self.source_port) {
             (Some(ports), _) => ports[usize::from(by_flow) % ports.len()],
@@ -206,7 +201,6 @@ impl GidTable {
 mod tests {
     use super::*;
 
-    /// Messages of connection management stay where packet filters expect them.
     #[test]
     fn flows_have_ports_and_the_gsi_has_not() {
         let [own, peer]: [IpAddr; 2] = [[10, 0, 0, 1].into(), [10, 0, 0, 2].into()];

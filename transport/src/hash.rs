@@ -1,20 +1,16 @@
-//! Hashing of identifiers that this adapter draws at random: queue pair numbers, keys,
-//! communication IDs.
+//! Hashing of random identifiers: QPNs, keys, communication IDs.
 //!
-//! A peer cannot choose what is stored under these, so it cannot make entries collide, and a fast
-//! hash without a secret is enough. A map with keys that a peer chooses must not use it: such maps
-//! are `BTreeMap`s here.
+//! Peers cannot choose them to collide: no secret is needed. Keys that peers choose are in
+//! `BTreeMap`s.
 
 use alloc::boxed::Box;
 use core::hash::{BuildHasher, Hash};
 
 use hashbrown::HashTable;
 
-/// The hasher of maps from such identifiers.
 pub(crate) type IdHasher = rustc_hash::FxBuildHasher;
 
-/// A map from such identifiers to what there may be a million of. It consists of many small ones,
-/// of which an insertion makes one larger: to move all entries at once takes tens of milliseconds.
+/// Map in parts: growing one of a million entries takes tens of milliseconds.
 #[derive(Debug)]
 pub(crate) struct IdMap<K, V> {
     parts: Box<[HashTable<(K, V)>]>,
@@ -28,12 +24,11 @@ impl<K: Hash + Eq, V> IdMap<K, V> {
         IdHasher::default().hash_one(key)
     }
 
-    /// The part of a key, by bits of its hash that the part itself does not look at.
+    /// Selects a part by hash bits that it does not use itself.
     const fn part(hash: u64) -> usize {
         (hash >> 40) as usize % PARTS
     }
 
-    /// Number of entries.
     pub(crate) const fn len(&self) -> usize {
         self.len
     }
@@ -54,7 +49,6 @@ impl<K: Hash + Eq, V> IdMap<K, V> {
         self.get(key).is_some()
     }
 
-    /// Adds an entry, or replaces that of the same key.
     pub(crate) fn insert(&mut self, key: K, value: V) {
         if let Some(there) = self.get_mut(&key) {
             *there = value;
@@ -87,8 +81,7 @@ mod tests {
 
     use super::*;
 
-    /// An insertion moves the entries of one part, if any, and no part has many more than its
-    /// share.
+    /// Growth moves one part; parts are balanced.
     #[test]
     fn no_insertion_moves_many() {
         const COUNT: usize = if cfg!(miri) { 2000 } else { 200_000 };

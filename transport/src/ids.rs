@@ -1,8 +1,8 @@
-//! Numbers that name things: queue pairs, completion queues, protection domains, keys of memory.
+//! Numbers and keys of objects.
 
 use core::fmt;
 
-/// A number of 24 bits, as headers carry it.
+/// A number of 24 bits.
 macro_rules! number24 {
     ($(#[$attribute:meta])* $name:ident) => {
         $(#[$attribute])*
@@ -10,13 +10,13 @@ macro_rules! number24 {
         pub struct $name(u32);
 
         impl $name {
-            /// The low 24 bits of `value`.
+            /// Takes the low 24 bits.
             #[must_use]
             pub const fn new(value: u32) -> Self {
                 Self(value & 0x00FF_FFFF)
             }
 
-            /// The number itself, below 2^24.
+            /// Returns the number, below 2^24.
             #[must_use]
             pub const fn get(self) -> u32 {
                 self.0
@@ -34,15 +34,15 @@ macro_rules! number24 {
 pub(crate) use number24;
 
 number24! {
-    /// A queue pair number.
+    /// Queue pair number.
     #[derive(PartialOrd, Ord)]
     Qpn
 }
 
 impl Qpn {
-    /// The general services interface, QP1.
+    /// General services interface, QP1.
     pub const GSI: Self = Self(1);
-    /// The destination of every multicast packet.
+    /// Destination of multicast packets.
     pub const MULTICAST: Self = Self(0x00FF_FFFF);
 }
 
@@ -53,34 +53,33 @@ impl fmt::Display for Qpn {
 }
 
 number24! {
-    /// Name of a shared receive queue of an adapter: a random number. An XRC SRQ is what peers name
-    /// in the requests of their initiators; there it is the SRQ number (`ibv_get_srq_num`).
+    /// Random number of a shared receive queue, for peers of an XRC SRQ (`ibv_get_srq_num`).
     #[derive(PartialOrd, Ord)]
     SrqId
 }
 
-/// Name of a completion queue of an adapter.
+/// Completion queue.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct CqId(pub u32);
 
-/// Name of a protection domain of an adapter.
+/// Protection domain.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PdId(pub(crate) u32);
 
 impl PdId {
-    /// No protection domain: no region is in it.
+    /// No protection domain.
     pub(crate) const NONE: Self = Self(u32::MAX);
 }
 
-/// Name of an XRC domain of an adapter.
+/// XRC domain.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct XrcdId(pub u32);
 
-/// Name of an address handle of an adapter.
+/// Address handle.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct AhId(pub u32);
 
-/// The key by which the owner of a region names it in work requests.
+/// Local key, for work requests.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct LKey(pub u32);
 
@@ -90,13 +89,12 @@ impl fmt::Debug for LKey {
     }
 }
 
-/// The key by which a peer names a region or a memory window in its requests.
+/// Remote key, for peers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct RKey(pub u32);
 
 impl RKey {
-    /// The key that a memory window gets when it is bound again: its lower eight bits one further
-    /// (`ibv_inc_rkey`).
+    /// Returns a window's next key: lower eight bits incremented (`ibv_inc_rkey`).
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0 & !0xFF | self.0.wrapping_add(1) & 0xFF)
@@ -109,12 +107,12 @@ impl fmt::Debug for RKey {
     }
 }
 
-/// Name of a memory window of an adapter: the upper 24 bits of its keys.
+/// Memory window: upper 24 bits of its keys.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct WindowId(u32);
 
 impl WindowId {
-    /// The window that has, or had, or may get, this key.
+    /// Returns the window of a key.
     #[must_use]
     pub const fn of(key: RKey) -> Self {
         Self(key.0 >> 8)

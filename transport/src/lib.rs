@@ -1,13 +1,10 @@
 //! The InfiniBand transport of RoCEv2 as a deterministic, sans-IO core.
 //!
-//! Nothing here opens a socket, reads a clock, starts a thread or draws entropy. An
-//! [`Adapter`](adapter::Adapter) is a function of datagrams, verbs commands and time: the same seed
-//! and the same calls give the same packets. Every network fault is therefore a unit test in
-//! virtual time.
+//! No socket, clock, thread or entropy: an [`Adapter`](adapter::Adapter) is a function of
+//! datagrams, commands and time. Same seed and calls, same packets.
 //!
-//! Names are those of the InfiniBand Architecture Specification, volume 1 (chapter 9, "Transport
-//! layer"; chapters 10 and 11, the verbs) and of its annex A17 (RoCEv2). Read [`adapter`] first,
-//! then [`qp`], then [`wire`]. An adapter's record ([`trace`]) has its decisions and their reasons.
+//! Names are those of the InfiniBand Architecture Specification, volume 1, and annex A17 (RoCEv2).
+//! Read [`adapter`], [`qp`], [`wire`], in this order. [`trace`] records decisions and reasons.
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! The P_Key table of an adapter's only port (10.9.1, C9-42 to C9-45).
+//! P_Key table of the only port (10.9.1, C9-42 to C9-45).
 
 use alloc::{vec, vec::Vec};
 
@@ -6,31 +6,28 @@ use thiserror::Error;
 
 use crate::addr::PKey;
 
-/// Partition keys that queue pairs name by index: a packet leaves with the key of its queue pair,
-/// and is received when its own matches that key.
+/// Partition keys by index. A queue pair sends its key and receives packets that match it.
 ///
-/// Entries with the partition 0 are unused. A queue pair always has a used one: neither a
-/// transition nor a new table may take it away.
+/// Entries of partition 0 are unused; no queue pair keeps one.
 ///
-/// The specification exempts the general services queue pair: it takes packets with any key of the
-/// table. [`pkey_index`](crate::work::WcOk::pkey_index) says which one it was, and the response has
-/// the same; [`find`](Self::find) is for it.
+/// QP1 receives with any key, named by [`pkey_index`](crate::work::WcOk::pkey_index), and responds
+/// with it; see [`find`](Self::find).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct PKeyTable(Vec<PKey>);
 
-/// Error of a number of keys that makes no table.
+/// Wrong number of entries.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[error("a P_Key table has 1 to {max} entries, not {0}", max = PKeyTable::MAX)]
 pub struct PKeyTableSize(pub usize);
 
 impl PKeyTable {
-    /// The most entries of a table (`ibv_device_attr.max_pkeys`).
+    /// Most entries (`ibv_device_attr.max_pkeys`).
     pub const MAX: usize = 128;
 
-    /// A table with these entries.
+    /// Makes a table.
     ///
     /// # Errors
-    /// For no entry, or more than [`MAX`](Self::MAX).
+    /// Not 1 to [`MAX`](Self::MAX) entries.
     pub fn new(entries: impl Into<Vec<PKey>>) -> Result<Self, PKeyTableSize> {
         let entries = entries.into();
         if (1..=Self::MAX).contains(&entries.len()) {
@@ -40,19 +37,19 @@ impl PKeyTable {
         }
     }
 
-    /// Every entry, unused ones included.
+    /// Returns every entry.
     #[must_use]
     pub fn entries(&self) -> &[PKey] {
         &self.0
     }
 
-    /// The entry at `index`, if it is used.
+    /// Returns a used entry.
     #[must_use]
     pub fn get(&self, index: u16) -> Option<PKey> {
         self.0.get(usize::from(index)).copied().filter(|pkey| pkey.is_valid())
     }
 
-    /// The first entry that `pkey` matches.
+    /// Returns the first matching entry.
     #[must_use]
     pub fn find(&self, pkey: PKey) -> Option<u16> {
         self.0.iter().position(|entry| entry.matches(pkey)).map(|index| index as u16)

@@ -1,4 +1,4 @@
-//! Packet and message sequence numbers: 24 bits, wrapping.
+//! PSNs and MSNs: 24 bits, wrapping.
 
 use core::fmt;
 
@@ -8,34 +8,32 @@ const MASK: u32 = 0x00FF_FFFF;
 const HALF: u32 = 0x0080_0000;
 
 number24! {
-    /// A packet sequence number: 24 bits, compared in the half of the number space that starts at a
-    /// reference.
+    /// Packet sequence number, ordered within half of the space from a reference.
     Psn
 }
 
 impl Psn {
-    /// The number `n` packets later.
+    /// Returns the number `n` later.
     #[must_use]
     pub const fn plus(self, n: u32) -> Self {
         Self(self.0.wrapping_add(n) & MASK)
     }
 
-    /// The number one packet earlier.
+    /// Returns the number before.
     #[must_use]
     pub const fn previous(self) -> Self {
         self.plus(MASK)
     }
 
-    /// Number of packets that `self` lies after `base`, or `None` when it lies before it. Half of
-    /// the number space counts as after (C9-19's valid region and its complement, the duplicate
-    /// region).
+    /// Returns the distance after `base`; `None` in the half before it, the duplicate region
+    /// (C9-19).
     #[must_use]
     pub const fn after(self, base: Self) -> Option<u32> {
         let distance = self.0.wrapping_sub(base.0) & MASK;
         if distance < HALF { Some(distance) } else { None }
     }
 
-    /// True if `self` lies before `base`.
+    /// Returns true if before `base`.
     #[must_use]
     pub const fn is_before(self, base: Self) -> bool {
         self.after(base).is_none()
@@ -49,12 +47,12 @@ impl fmt::Display for Psn {
 }
 
 number24! {
-    /// A message sequence number: the messages that the responder has completed, modulo 2^24.
+    /// Message sequence number: messages completed, modulo 2^24.
     Msn
 }
 
 impl Msn {
-    /// The number of the next message.
+    /// Returns the number after.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.wrapping_add(1) & MASK)

@@ -1,11 +1,8 @@
-//! Several adapters behind one address, each with a part of the numbers that name a packet's
-//! receiver.
+//! Several adapters behind one address.
 //!
-//! A queue pair number has 24 bits and a communication ID 32; the upper six of either are its
-//! adapter's [`IdPartition`]. A request for a service names no such number, and goes to the adapter
-//! that listens for it. One adapter can thus receive and forward all packets; it needs the
-//! partitions and services of the others alone. A REJ of a peer that has given up names only the
-//! peer's number: it goes to the service of the [request](Requests) that it withdraws.
+//! The upper six bits of QPNs and communication IDs are the adapter's [`IdPartition`]. A REQ goes
+//! to the listener's adapter. A TIMEOUT REJ names only the peer's number and follows its
+//! [REQ](Requests).
 
 use alloc::collections::VecDeque;
 use core::{net::IpAddr, ops::RangeInclusive};
@@ -19,12 +16,11 @@ use crate::{
 
 const QPN_BITS: u32 = 18;
 const ID_BITS: u32 = 26;
-/// Requests that are remembered. A peer that sends more costs others a message that saves time
-/// only: what they have withdrawn ends by its own timeouts.
+/// REQs remembered; the REJ of another is lost, and a timeout ends its connection.
 const REQUESTS: usize = 256;
 
-/// One adapter's part of the numbers, 1..=62. The first and the last part are left out: QP0, QP1,
-/// the multicast queue pair and the communication ID 0 belong to no adapter.
+/// One adapter's part of the numbers, 1 to 62. The rest: QP0, QP1, multicast QPN, communication ID
+/// 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct IdPartition(u8);
 
@@ -32,44 +28,44 @@ impl IdPartition {
     /// Number of partitions.
     pub const COUNT: u8 = 62;
 
-    /// The partition of this number.
+    /// Returns the partition with this number.
     #[must_use]
     pub const fn new(number: u8) -> Option<Self> {
         if 1 <= number && number <= Self::COUNT { Some(Self(number)) } else { None }
     }
 
-    /// All of them.
+    /// Returns all partitions.
     pub fn all() -> impl Iterator<Item = Self> + Clone {
         (1..=Self::COUNT).map(Self)
     }
 
-    /// Its number.
+    /// Returns the number.
     #[must_use]
     pub const fn get(self) -> u8 {
         self.0
     }
 
-    /// The partition that a communication ID is in.
+    /// Returns the partition of a communication ID.
     #[must_use]
     pub const fn of_id(id: u32) -> Option<Self> {
         Self::new((id >> ID_BITS) as u8)
     }
 
-    /// Its queue pair numbers (see [`AdapterConfig::qpns`](crate::adapter::AdapterConfig::qpns)).
+    /// Returns its QPNs (see [`AdapterConfig::qpns`](crate::adapter::AdapterConfig::qpns)).
     #[must_use]
     pub const fn qpns(self) -> RangeInclusive<u32> {
         let first = (self.0 as u32) << QPN_BITS;
         first..=first | ((1 << QPN_BITS) - 1)
     }
 
-    /// Its communication IDs (see [`CmConfig::ids`](crate::cm::CmConfig::ids)).
+    /// Returns its communication IDs (see [`CmConfig::ids`](crate::cm::CmConfig::ids)).
     #[must_use]
     pub const fn ids(self) -> RangeInclusive<u32> {
         let first = (self.0 as u32) << ID_BITS;
         first..=first | ((1 << ID_BITS) - 1)
     }
 
-    /// True if its adapter can have such a connection.
+    /// Returns true if the connection can be of its adapter.
     #[must_use]
     pub fn can_have(self, record: &ConnRecord) -> bool {
         let &ConnRecord { local, remote, pkey, local_id, .. } = record;
@@ -82,20 +78,19 @@ impl IdPartition {
     }
 }
 
-/// Addressee of a datagram, as far as its bytes tell.
+/// Addressee of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Addressee {
-    /// The adapter with this partition.
+    /// The partition's adapter.
     Partition(IdPartition),
-    /// The adapter that listens for this service.
+    /// The adapter that listens for the service.
     Service(ServiceId),
-    /// The bytes do not tell.
+    /// Not in the bytes.
     Unknown,
 }
 
 impl Addressee {
-    /// Addressee of a UDP payload, BTH to ICRC. Only the numbers are read; the receiver checks the
-    /// rest.
+    /// Returns the addressee of a UDP payload, unchecked.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         let Some(qpn) = destination(bytes) else { return Self::Unknown };
@@ -124,13 +119,11 @@ impl Addressee {
     }
 }
 
-/// Queue pair that a UDP payload is for.
 fn destination(bytes: &[u8]) -> Option<Qpn> {
     let &[_, high, middle, low] = bytes.get(4..)?.first_chunk()?;
     Some(Qpn::new(u32::from_be_bytes([0, high, middle, low])))
 }
 
-/// The message of connection management in a UDP payload.
 fn message(bytes: &[u8]) -> Option<Message> {
     if destination(bytes)? != Qpn::GSI {
         return None;
@@ -139,8 +132,7 @@ fn message(bytes: &[u8]) -> Option<Message> {
     CmMad::parse(packet.payload).ok().map(|mad| mad.message)
 }
 
-/// The latest requests for connections, by what a REJ names whose sender never learned the
-/// receiver's communication ID.
+/// Latest REQs, for a REJ without the receiver's communication ID.
 #[derive(Default, Debug)]
 pub struct Requests(VecDeque<(Requester, ServiceId)>);
 
@@ -152,7 +144,7 @@ struct Requester {
 }
 
 impl Requests {
-    /// Addressee of a UDP payload from `address`. A request is remembered.
+    /// Returns the addressee of a UDP payload; remembers REQs.
     pub fn addressee(&mut self, address: IpAddr, bytes: &[u8]) -> Addressee {
         let addressee = Addressee::of(bytes);
         if matches!(addressee, Addressee::Partition(_)) {
@@ -175,7 +167,7 @@ impl Requests {
 
     fn remember(&mut self, requester: Requester, service: ServiceId) {
         if self.service(requester) == Some(service) {
-            return; // it is repeated
+            return; // retransmitted
         }
         if self.0.len() == REQUESTS {
             self.0.pop_front();
@@ -215,7 +207,6 @@ mod tests {
         bytes
     }
 
-    /// A message with these words at its beginning.
     fn message(attribute: u8, words: [u32; 4]) -> Addressee {
         let rtu =
             Message::Rtu(Rtu { local_id: 0, remote_id: 0, private_data: PrivateData::default() });
@@ -287,7 +278,6 @@ mod tests {
     const PEER: IpAddr = IpAddr::V4(core::net::Ipv4Addr::new(10, 0, 0, 2));
     const GUID: u64 = 0x0202_0304_0506_0708;
 
-    /// A request with the requester's numbers.
     fn request(service: u64, guid: u64, id: u32) -> Vec<u8> {
         let req = Req {
             local_id: id,
@@ -298,7 +288,6 @@ mod tests {
         packet(1, &CmMad::new(1, Message::Req(alloc::boxed::Box::new(req))).encode())
     }
 
-    /// Its sender gives up.
     fn given_up(guid: u64, id: u32) -> Vec<u8> {
         let rej =
             Rej::new(id, 0, About::Other, RejectReason::TIMEOUT).with_info(&guid.to_be_bytes());
@@ -320,9 +309,9 @@ mod tests {
             assert_eq!(requests.addressee(address, &given_up(guid, id)), Addressee::Unknown);
         }
         let mut elsewhere = given_up(GUID, 5);
-        elsewhere[7] = 2; // no queue pair of connection management
+        elsewhere[7] = 2; // not QP1
         assert_eq!(requests.addressee(PEER, &elsewhere), Addressee::Unknown);
-        // the peer has the number for something else now
+        // the peer has reused the number
         requests.addressee(PEER, &request(8, GUID, 5));
         let other = Addressee::Service(ServiceId(8));
         assert_eq!(requests.addressee(PEER, &given_up(GUID, 5)), other);

@@ -2,28 +2,27 @@
 
 use core::time::Duration;
 
-/// A point in time: nanoseconds since an origin of the caller's choice. Never goes backwards
-/// between calls.
+/// Nanoseconds since the caller's origin, monotonic.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Instant(u64);
 
 impl Instant {
-    /// The origin.
+    /// Origin.
     pub const ZERO: Self = Self(0);
 
-    /// The instant `nanos` nanoseconds after the origin.
+    /// Makes an instant.
     #[must_use]
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// Nanoseconds since the origin.
+    /// Returns nanoseconds since the origin.
     #[must_use]
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// The instant `duration` later, or the last one that exists.
+    /// Adds a duration, saturating.
     #[must_use]
     pub const fn plus(self, duration: Duration) -> Self {
         let nanos = duration.as_nanos();
@@ -34,27 +33,23 @@ impl Instant {
         }
     }
 
-    /// The earliest of these instants, of which each may be missing. One that is never reached
-    /// counts as missing.
-    ///
-    /// Compiled to selections, without a look at what is not there: memory checkers take such a
-    /// look for one at uninitialised memory, whatever comes of it.
+    /// Returns the earliest instant; `u64::MAX` is missing. Branch-free: memory checkers report a
+    /// branch on a missing one as a read of uninitialised memory.
     #[must_use]
     pub fn earliest<const N: usize>(instants: [Option<Self>; N]) -> Option<Self> {
         let earliest = instants.map(|at| at.map_or(u64::MAX, Self::as_nanos)).into_iter().min()?;
         (earliest != u64::MAX).then_some(Self(earliest))
     }
 
-    /// Time from `earlier` to this instant; zero when it is not after it.
+    /// Returns the time since `earlier`, saturating at zero.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 }
 
-/// The RC acknowledge timeout of a 5-bit code: 4.096 µs · 2^code; code 0 means "never".
-///
-/// The specification lets a requester wait for up to four times as long; this one waits once.
+/// Returns the RC acknowledge timeout of a code: 4.096 µs · 2^code; 0: never. The specification
+/// allows four times as long.
 #[must_use]
 pub const fn ack_timeout(code: u8) -> Option<Duration> {
     match code & 0x1F {
@@ -63,19 +58,18 @@ pub const fn ack_timeout(code: u8) -> Option<Duration> {
     }
 }
 
-/// The time of a 5-bit code: 4.096 µs · 2^code.
+/// 4.096 µs · 2^code.
 pub(crate) const fn timeout(code: u8) -> Duration {
     Duration::from_nanos(4096 << (code & 0x1F))
 }
 
-/// The RNR NAK timer of a 5-bit code (table "Encoding for RNR NAK timer field"), in units of 10 µs.
+/// RNR NAK timer codes in units of 10 µs.
 const RNR_TIMER_10US: [u32; 32] = [
     65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536,
     2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
 ];
 
-/// Time that a requester waits after an RNR NAK with this 5-bit timer code: 0.01 ms (code 1) to
-/// 491.52 ms (code 31); code 0 is the longest, 655.36 ms.
+/// Returns the RNR NAK timer of a code: 0.01 ms (1) to 491.52 ms (31), 655.36 ms (0).
 #[must_use]
 pub const fn rnr_timer(code: u8) -> Duration {
     Duration::from_micros(RNR_TIMER_10US[(code & 0x1F) as usize] as u64 * 10)

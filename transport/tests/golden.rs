@@ -1,8 +1,5 @@
-//! Packets that the kernel's rxe put on a wire, read and written byte by byte.
-//!
-//! The captures hold both directions of runs between two kernels: every service and operation that
-//! rxe speaks, over IPv4 and IPv6, and connection management. A change of the wire formats has to
-//! keep all of them intact.
+//! Packets captured from the kernel's rxe, parsed and encoded byte by byte: every service and
+//! operation of rxe, over IPv4 and IPv6, and connection management.
 
 use std::{
     collections::BTreeMap,
@@ -18,7 +15,7 @@ use roce_transport::{
     wire::{FrameFields, IcrcMatch, Ident, NetHeader, PACKET_MAX, Packet, icrc, verify_icrc},
 };
 
-/// The content of a capture. The counts make sure that no frame is left out in silence.
+/// A capture; the counts ensure that no frame is skipped.
 struct Capture {
     name: &'static str,
     roce_v4: usize,
@@ -59,8 +56,7 @@ fn every_packet_parses_and_is_written_back_as_it_came() {
     });
 }
 
-/// The kernel's messages of connection management come back byte for byte, and hold what rdma_cm
-/// puts there.
+/// CM messages round-trip, and hold rdma_cm's values.
 #[test]
 fn every_cm_message_parses_and_is_written_back_as_it_came() {
     let mut kinds = BTreeMap::new();
@@ -161,8 +157,7 @@ fn every_file_is_in_the_table() {
     assert_eq!(files, CAPTURES.map(|capture| capture.name));
 }
 
-/// Calls `each` with the place of every RoCEv2 packet (file and frame number, as Wireshark counts),
-/// its network header and its UDP payload.
+/// Calls `each` with file and frame number, network header and UDP payload of every RoCEv2 packet.
 fn for_every_packet(mut each: impl FnMut(&str, &NetHeader, &[u8])) {
     for capture in &CAPTURES {
         let (mut roce_v4, mut roce_v6, mut arp, mut icmpv6) = (0, 0, 0, 0);
@@ -206,7 +201,6 @@ fn frames(path: &Path) -> Vec<Vec<u8>> {
     frames
 }
 
-/// An Ethernet frame of a capture, by kind.
 enum Frame<'a> {
     Roce(NetHeader, &'a [u8]),
     Arp,
@@ -223,7 +217,7 @@ impl<'a> Frame<'a> {
         let ip = &frame[14..];
         match (be16(&frame[12..]), ip) {
             (ARP, _) => Some(Self::Arp),
-            // no options: the header's length is five words
+            // 20-byte header: no options
             (IPV4, [0x45, ..]) if ip[9] == UDP => {
                 let address =
                     |at: usize| IpAddr::from(<[u8; 4]>::try_from(&ip[at..at + 4]).unwrap());
@@ -249,7 +243,7 @@ impl<'a> Frame<'a> {
                     src_port: be16(&ip[40..]),
                     traffic_class: ip[0] << 4 | ip[1] >> 4,
                     hop_limit: ip[7],
-                    // there is none; what stands here must not matter
+                    // IPv6 has none; the value must not matter
                     ident: Ident::Known { id: 0x5A5A, dont_fragment: false },
                     frame: FrameFields::default(),
                 };
@@ -260,7 +254,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// The UDP length counts, not the frame's: short Ethernet frames end in padding.
+    /// UDP length: short Ethernet frames are padded.
     fn roce(net: NetHeader, udp: &'a [u8]) -> Option<Self> {
         let payload = &udp[8..usize::from(be16(&udp[4..]))];
         (be16(&udp[2..]) == ROCE_UDP_PORT).then_some(Self::Roce(net, payload))

@@ -1,4 +1,4 @@
-//! The transport in virtual time, as its users see it.
+//! The transport in virtual time.
 
 mod common;
 mod connect;

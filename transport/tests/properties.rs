@@ -1,4 +1,4 @@
-//! Properties of every packet, whatever is in it.
+//! Properties of every packet.
 
 use std::net::IpAddr;
 
@@ -17,10 +17,9 @@ use roce_transport::{
 
 const SERVICES: [Service; 5] = [Service::Rc, Service::Uc, Service::Ud, Service::Cnp, Service::Xrc];
 
-/// The byte of a BTH that the ICRC does not cover: both congestion bits and reserved ones.
+/// Byte of the BTH outside the ICRC: congestion bits and reserved bits.
 const MASKED: usize = 4;
 
-/// The most payload of a packet that this transport sends.
 const PAYLOAD_MAX: usize = 4096;
 
 fn every_opcode() -> impl Iterator<Item = Opcode> {
@@ -29,7 +28,7 @@ fn every_opcode() -> impl Iterator<Item = Opcode> {
     })
 }
 
-/// Something to put in every header there is.
+/// Values for every header.
 #[derive(Clone, Debug)]
 struct Values {
     words: [u32; 6],
@@ -109,8 +108,8 @@ fn opcode() -> impl Strategy<Value = Opcode> {
     any::<Index>().prop_map(|index| *index.get(&every_opcode().collect::<Vec<_>>()))
 }
 
-/// Payloads of any length: mostly short ones and the longest. The bytes are drawn in one block and
-/// repeated, because drawing each of them takes most of a test's time.
+/// Mostly short payloads and the longest. One block, repeated: drawing each byte takes most of a
+/// test's time.
 fn payload() -> impl Strategy<Value = Vec<u8>> {
     let length =
         prop_oneof![3 => 0..64_usize, 1 => 0..=PAYLOAD_MAX, 1 => PAYLOAD_MAX - 3..=PAYLOAD_MAX];
@@ -136,7 +135,7 @@ fn net(ident: impl Strategy<Value = Ident>) -> impl Strategy<Value = NetHeader> 
     )
 }
 
-/// The distance of two PSNs: anything, but often where the answer changes.
+/// Distance of two PSNs, often near a limit.
 fn distance() -> impl Strategy<Value = u32> {
     const HALF: u32 = 1 << 23;
     prop_oneof![any::<u32>(), HALF - 2..HALF + 3, 0..3_u32, 2 * HALF - 2..=2 * HALF]
@@ -148,14 +147,13 @@ fn known() -> impl Strategy<Value = Ident> {
 
 fn encode(packet: &Packet<'_>) -> Vec<u8> {
     let payload = packet.payload.len();
-    // as much as the documentation asks for
+    // as documented
     let mut out = vec![0xAA; HEADERS_MAX + payload + padding(payload) + ICRC_LEN];
     let length = packet.encode(&mut out);
     out.truncate(length);
     out
 }
 
-/// The bytes of a packet with its right ICRC.
 fn sealed(net: &NetHeader, headers: Headers, payload: &[u8]) -> Vec<u8> {
     let mut bytes = encode(&Packet { headers, payload, icrc: 0 });
     seal(net, &mut bytes);
@@ -171,7 +169,6 @@ proptest! {
     #[test]
     fn every_packet_survives_the_way_over_the_wire(values in values(), payload in payload(), icrc: u32) {
         for opcode in every_opcode() {
-            // all four pad counts
             for cut in 0..4 {
                 let payload = &payload[..payload.len().saturating_sub(cut)];
                 let packet = Packet { headers: values.headers(opcode), payload, icrc };
@@ -288,7 +285,7 @@ proptest! {
             NetHeader { ident: other.ident, ..sent },
         ];
         for net in changed {
-            // mixed families do not come from a link, and IPv6 has no identification
+            // a link mixes no families, and IPv6 has no identification
             let comparable = net.src.is_ipv4() == sent.src.is_ipv4() && net.dst.is_ipv4() == sent.dst.is_ipv4();
             let same = net == sent || net.src.is_ipv6() && NetHeader { ident: sent.ident, ..net } == sent;
             if comparable && !same {
@@ -352,7 +349,7 @@ proptest! {
         let a = Psn::new(a);
         let b = a.plus(distance);
         prop_assert_eq!(a.is_before(b), a.after(b).is_none());
-        // exactly half the number space apart each is before the other
+        // exactly half the space apart, each is before the other
         let opposite = a.plus(1 << 23) == b;
         prop_assert_eq!(a.is_before(b) && b.is_before(a), opposite);
         prop_assert_eq!(!a.is_before(b) && !b.is_before(a), a == b);
@@ -405,8 +402,7 @@ fn every_service_has_its_operations_and_no_others() {
     }
 }
 
-/// With an unknown identification, fifteen bits of the ICRC are left to check with. About one
-/// corrupted packet in 2^15 passes, with an identification that does make its ICRC right.
+/// With an unknown identification, the ICRC checks 15 bits: one corrupted packet in 2^15 passes.
 #[test]
 fn few_corrupted_packets_pass_for_others() {
     const TRIES: u32 = 1 << 18;

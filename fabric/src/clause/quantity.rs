@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-/// A time, such as `50us`.
+/// Parses a time, such as `50us`.
 ///
 /// # Errors
-/// When the word is none.
+/// Not a time.
 pub fn time(word: &str) -> Result<Duration, String> {
     let seconds =
         quantity(word, &[("ns", 1e-9), ("us", 1e-6), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0)]);
@@ -30,10 +30,10 @@ pub(crate) fn size(word: &str) -> Result<u64, String> {
     })
 }
 
-/// A probability, such as `3%`.
+/// Parses a probability, such as `3%`.
 ///
 /// # Errors
-/// When the word is none.
+/// Not a percentage.
 pub fn percentage(word: &str) -> Result<f64, String> {
     match word.strip_suffix('%').and_then(|percent| percent.parse::<f64>().ok()) {
         Some(percent) if (0.0..=100.0).contains(&percent) => Ok(percent / 100.0),
@@ -41,7 +41,6 @@ pub fn percentage(word: &str) -> Result<f64, String> {
     }
 }
 
-/// A positive number of the smallest unit.
 fn whole(word: &str, units: &[(&str, f64)]) -> Option<u64> {
     let value = quantity(word, units)?;
     (1.0..=1e15).contains(&value).then_some(value as u64)

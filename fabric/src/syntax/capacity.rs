@@ -1,21 +1,20 @@
-//! Clauses about ports and receive buffers. They are for every datagram.
+//! Clauses of ports and receive buffers, for every datagram.
 
 use crate::{
     Bottleneck, Conditions, Marking, Receiver,
     clause::{Words, percentage, rate, set, size, time},
 };
 
-/// Clauses of a plan about ports.
 #[derive(Default)]
 pub(super) struct Port<'a> {
     rate: Option<(u64, bool)>,
     queue: Option<u64>,
     marking: Option<Marking>,
-    /// The clause that needs a rate.
+    /// Clause that needs a rate.
     needs_rate: Option<&'a str>,
 }
 
-/// True for a clause of this kind. Marks are, if they depend on the queue.
+/// True for a clause of ports or buffers, with marks that depend on the queue.
 pub(super) fn concerns(words: &Words<'_>) -> bool {
     match words.words.first() {
         Some(&("rate" | "queue" | "receiver")) => true,
@@ -24,13 +23,12 @@ pub(super) fn concerns(words: &Words<'_>) -> bool {
     }
 }
 
-/// A range that is not one of packet sequence numbers.
+/// True for a range other than of PSNs.
 fn is_range(before: &str, word: &str) -> bool {
     before != "psn" && word.contains("..")
 }
 
 impl<'a> Port<'a> {
-    /// Takes one.
     pub(super) fn add(
         &mut self,
         conditions: &mut Conditions,
@@ -70,7 +68,7 @@ impl<'a> Port<'a> {
         }
     }
 
-    /// The bottleneck of all clauses together; or the clause that lacks another, and which.
+    /// Returns the bottleneck, or a clause without rate.
     pub(super) fn bottleneck(self) -> Result<Option<Bottleneck>, (&'a str, String)> {
         let Self { rate, queue, marking, needs_rate } = self;
         match (rate, needs_rate) {
@@ -146,7 +144,7 @@ mod tests {
         let time = Duration::from_micros(2);
         assert_eq!(receiver("receiver 2us"), Receiver { time, buffer: 212_992 });
         assert_eq!(receiver("receiver 2us 64kb"), Receiver { time, buffer: 65_536 });
-        // marks by chance are another thing, and go together with these
+        // independent of random marks
         let both = conditions("ecn 1%, rate 1gbit, ecn 20kb..60kb 10%");
         assert_eq!((both.ecn, both.bottleneck.unwrap().marking), (0.01, marking));
     }

@@ -1,19 +1,15 @@
-//! Bytes that queue pairs share: what their READs may have asked for, and what may be on its way to
-//! one destination.
-//!
-//! Queue pairs that find no room wait for a [turn](super::turns), and the foremost is woken when
-//! there is room.
+//! Byte budgets: outstanding READs, and bytes in flight to a destination. Queue pairs without
+//! credits wait for a [turn](super::turns).
 
 use alloc::vec::Vec;
 
 use super::turns::{Turn, TurnState, Turns};
 use crate::{congestion::LARGEST, qp::Room};
 
-/// Portions of a budget. Two, so that one is on its way while another arrives; no more, since the
-/// first and the last packet of each READ response leave outside runs.
+/// Portions of a budget: one arrives while another is in flight. More portions split READ
+/// responses, whose first and last packets join no run.
 const PORTIONS: u64 = 2;
 
-/// A queue pair's share of a budget.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Share {
     taken: u64,
@@ -26,7 +22,7 @@ impl Share {
         self.taken
     }
 
-    /// True if a queue pair waits for nothing, did not before, and has as much as is noted.
+    /// True if nothing waits and the record is up to date.
     pub(super) fn is_noted(shares: &[Self], index: usize, taken: u64, waits: bool) -> bool {
         let noted = shares.get(index).copied().unwrap_or_default();
         !waits && !noted.waits && noted.taken == taken
@@ -36,44 +32,42 @@ impl Share {
 #[derive(Debug)]
 pub(super) struct Budget {
     limit: u64,
-    /// Bytes of a portion, at most.
+    /// Most bytes of a portion.
     largest: u64,
     taken: u64,
     waiting: Turns,
-    /// The turn under way; until its queue pair has taken something, there is no room for others.
+    /// Turn under way: others wait until it takes something.
     granted: Option<Turn>,
 }
 
 impl Budget {
-    /// A budget of so many bytes, at least one packet, in portions of `largest` bytes at most.
+    /// Makes a budget of at least one packet.
     pub(super) fn new(limit: u64, largest: u64) -> Self {
         let limit = limit.max(LARGEST);
         Self { limit, largest, taken: 0, waiting: Turns::default(), granted: None }
     }
 
-    /// Changes the budget.
     pub(super) fn set_limit(&mut self, limit: u64) {
         self.limit = limit.max(LARGEST);
     }
 
-    /// Bytes of one request, at most, and of one turn of those who wait.
+    /// Most bytes of a request or waiting turn.
     fn portion(&self) -> u64 {
         (self.limit / PORTIONS).min(self.largest).max(LARGEST)
     }
 
-    /// Bytes taken by all.
     pub(super) const fn taken(&self) -> u64 {
         self.taken
     }
 
-    /// Room for a queue pair that has taken so much by now.
+    /// Credits of a queue pair that has taken `taken` bytes.
     pub(super) fn room(&self, shares: &[Share], index: usize, taken: u64) -> Room {
         let noted = shares.get(index).map_or(0, Share::taken);
         let portion = self.portion();
         let left = self.limit.saturating_sub(self.taken - noted + taken);
         let left = match self.granted {
             Some(granted) if granted.index != index => 0,
-            // one portion, when others wait
+            // one portion while others wait
             Some(_) if !self.waiting.is_empty() => {
                 left.min(portion.saturating_sub(taken.saturating_sub(noted)))
             }
@@ -83,8 +77,7 @@ impl Budget {
         Room { portion, left }
     }
 
-    /// Notes what a queue pair has taken by now, and whether it waits for more. Returns one that
-    /// waits and can go on.
+    /// Records a queue pair's bytes, and whether it waits. Returns the next to continue.
     pub(super) fn update(
         &mut self,
         shares: &mut Vec<Share>,
@@ -112,7 +105,7 @@ impl Budget {
             self.waiting.add(index, &mut share.place);
         }
         if self.granted.is_none() && self.waiting.is_empty() {
-            return None; // nobody waits, which is nearly always so
+            return None; // nearly always
         }
         if self.taken > 0 && self.limit.saturating_sub(self.taken) < self.portion() {
             return None;
@@ -129,7 +122,6 @@ impl Budget {
         self.granted.map(|turn| turn.index)
     }
 
-    /// Forgets a queue pair that has left.
     pub(super) fn leave(&mut self, shares: &mut Vec<Share>, index: usize) -> Option<usize> {
         let next = self.update(shares, index, 0, false);
         if let Some(share) = shares.get_mut(index) {

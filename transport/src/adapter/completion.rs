@@ -1,5 +1,4 @@
-//! The adapter's completion queues and counters: making and changing them, and what follows from
-//! what they took.
+//! Completion queues and counters.
 
 use alloc::{boxed::Box, sync::Arc};
 
@@ -17,7 +16,7 @@ use crate::{
 };
 
 impl Adapter {
-    /// Makes a completion queue for at least `capacity` completions (`ibv_create_cq`).
+    /// Creates a completion queue for `capacity` completions or more (`ibv_create_cq`).
     ///
     /// # Errors
     /// [`ObjectError::Size`], [`ObjectError::TooMany`].
@@ -26,18 +25,12 @@ impl Adapter {
         self.create_cq_in(CqRoom::new(capacity))
     }
 
-    /// Checks the capacity of a completion queue (`max_cqe`).
-    ///
-    /// # Errors
-    /// [`ObjectError::Size`].
+    /// Checks a completion queue's capacity (`max_cqe`).
     pub fn fits_cq(&self, capacity: usize) -> Result<(), ObjectError> {
         size(ObjectSize::Completions, capacity, 1, self.limits.max_cqe)
     }
 
-    /// The same as [`create_cq`](Self::create_cq), with room that was made before.
-    ///
-    /// # Errors
-    /// Those of `create_cq`.
+    /// As [`create_cq`](Self::create_cq), with allocated memory.
     pub fn create_cq_in(&mut self, room: CqRoom) -> Result<Arc<CompletionQueue>, ObjectError> {
         self.fits_cq(room.capacity())?;
         let cq = Arc::new(CompletionQueue::new(CqId(self.tables.cqs.vacant_key() as u32), room));
@@ -48,8 +41,7 @@ impl Adapter {
     /// Destroys a completion queue (`ibv_destroy_cq`).
     ///
     /// # Errors
-    /// [`ObjectError::InUse`] while a queue pair or an XRC SRQ completes there;
-    /// [`ObjectError::Unknown`].
+    /// [`ObjectError::InUse`] while a queue pair or XRC SRQ uses it; [`ObjectError::Unknown`].
     pub fn destroy_cq(&mut self, id: CqId) -> Result<(), ObjectError> {
         if !self.tables.cqs.contains(id.0 as usize) {
             return Err(ObjectError::Unknown);
@@ -62,7 +54,7 @@ impl Adapter {
         Ok(())
     }
 
-    /// Has requests fail as these say, from now on; `None`: none does.
+    /// Sets the failure of requests, for tests of programs.
     pub fn set_completion_faults(&mut self, faults: Option<Box<dyn CompletionFaults>>) {
         self.reports.cqs.injected.faults = faults;
     }
@@ -71,21 +63,16 @@ impl Adapter {
         self.tables.cqs.get(id.0 as usize).ok_or(ObjectError::Unknown)
     }
 
-    /// Changes how many completions a queue can hold (`ibv_resize_cq`). Those that it holds stay,
-    /// in order, and others may go on taking them meanwhile.
+    /// Resizes a completion queue (`ibv_resize_cq`), also during polling.
     ///
     /// # Errors
-    /// [`ObjectError::Size`]; [`ObjectError::Held`] when it holds more than would fit;
-    /// [`ObjectError::Overrun`] when it has overflowed, which more room does not mend;
-    /// [`ObjectError::Unknown`]. Nothing has changed then.
+    /// [`ObjectError::Size`]; [`ObjectError::Held`] if too small; [`ObjectError::Overrun`] after an
+    /// overflow; [`ObjectError::Unknown`].
     pub fn resize_cq(&mut self, id: CqId, capacity: usize) -> Result<(), ObjectError> {
         self.resize_cq_in(id, capacity, None)
     }
 
-    /// The same, with the room that the queue [lacks](CompletionQueue::lacks), if it does.
-    ///
-    /// # Errors
-    /// Those of [`resize_cq`](Self::resize_cq).
+    /// As [`resize_cq`](Self::resize_cq), with the memory that it [lacks](CompletionQueue::lacks).
     pub fn resize_cq_in(
         &mut self,
         id: CqId,
@@ -100,12 +87,10 @@ impl Adapter {
         cq.resize(capacity, room).map_err(ObjectError::Held)
     }
 
-    /// Sets how long a queue waits for more completions before it wakes its reader
-    /// (`ibv_modify_cq`). An event that has been put off is delivered now.
+    /// Sets event moderation (`ibv_modify_cq`); a delayed event is delivered now.
     ///
     /// # Errors
-    /// [`ObjectError::Size`] for more than 65,535 µs; [`ObjectError::Unknown`]. Nothing has changed
-    /// then.
+    /// [`ObjectError::Size`] above 65,535 µs; [`ObjectError::Unknown`].
     pub fn moderate_cq(&mut self, id: CqId, moderation: CqModeration) -> Result<(), ObjectError> {
         let cq = self.cq(id)?;
         let limit = usize::from(u16::MAX);
@@ -121,11 +106,7 @@ impl Adapter {
         Ok(())
     }
 
-    /// Has a counter count what completes of these operations of a queue pair in RESET or INIT, as
-    /// long as that exists (`ibv_qp_attach_comp_cntr`).
-    ///
-    /// # Errors
-    /// See [`CountError`]. Nothing has changed then.
+    /// Attaches a counter to a queue pair in RESET or INIT (`ibv_qp_attach_comp_cntr`).
     pub fn count_completions(
         &mut self,
         qpn: Qpn,
@@ -144,8 +125,7 @@ impl Adapter {
         if attached { Ok(()) } else { Err(CountError::Counted) }
     }
 
-    /// Does what follows from completions: sets the timers of events that were put off, and fails
-    /// the queue pairs of a queue that has lost a completion (11.6.3.2).
+    /// Times delayed events, and fails queue pairs of an overflowed queue (11.6.3.2).
     #[inline]
     pub(super) fn attend_cqs(&mut self, now: Instant) {
         if !self.reports.cqs.are_none() {
@@ -180,7 +160,6 @@ impl Adapter {
         }
     }
 
-    /// Places what is due, and tells the completions that are.
     pub(super) fn handle_late(&mut self, now: Instant) {
         let Some(late) = self.late.at(now) else { return };
         let placed = late.place_due(now);
@@ -199,7 +178,7 @@ impl Adapter {
         self.attend_cqs(now);
         for qpn in placed {
             if let Some(index) = self.qps.place(qpn) {
-                self.make_ready(index); // what it has to answer has waited
+                self.make_ready(index); // its responses have waited
             }
         }
     }

@@ -9,9 +9,9 @@ use crate::{
     qp::AckTimer, work::LateConfig,
 };
 
-/// Numbers of objects that an adapter holds, and the largest sizes that it grants.
+/// Limits of objects and their sizes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-// Each field is a limit by itself, most with the name that it has in `ibv_device_attr`.
+// independent limits, most named as in `ibv_device_attr`
 pub struct Limits {
     /// Protection domains.
     pub max_pd: usize,
@@ -25,42 +25,42 @@ pub struct Limits {
     pub max_cqe: usize,
     /// Queue pairs.
     pub max_qp: usize,
-    /// Shared receive queues, XRC SRQs among them.
+    /// Shared receive queues, with XRC SRQs.
     pub max_srq: usize,
     /// XRC domains.
     pub max_xrcd: usize,
-    /// Multicast groups with members.
+    /// Multicast groups.
     pub max_mcast_grp: usize,
-    /// Queue pairs in one multicast group: a packet to it costs as much as so many.
+    /// Queue pairs in a multicast group; each costs a copy.
     pub max_mcast_qp_attach: usize,
     /// Address handles.
     pub max_ah: usize,
     /// Requests in one work queue.
     pub max_qp_wr: u32,
-    /// Elements in the list of one request of a send queue.
+    /// SGEs of a send request.
     pub max_sge: u32,
-    /// Elements in the list of one request of a receive queue.
+    /// SGEs of a receive request.
     pub max_recv_sge: u32,
     /// Requests in one shared receive queue.
     pub max_srq_wr: u32,
-    /// Elements in the list of one request of a shared receive queue.
+    /// SGEs of a shared receive request.
     pub max_srq_sge: u32,
     /// Inline bytes of one request.
     pub max_inline_data: u32,
-    /// Bytes of device memory, all pieces together.
+    /// Bytes of device memory in total.
     pub max_dm_size: usize,
-    /// Elements in the list of one READ (`max_sge_rd`), where that is less than `max_sge`.
+    /// SGEs of a READ (`max_sge_rd`), if less than `max_sge`.
     pub max_read_sge: u32,
-    /// Compare and swap, fetch and add, and ATOMIC WRITE; without, they cannot be posted.
+    /// Compare and swap, fetch and add, ATOMIC WRITE.
     pub atomics: bool,
     /// Bytes of one memory region.
     pub max_mr_size: u64,
-    /// Requests can be posted in RESET, INIT and RTR, as with drivers that do not look at the
-    /// state. Such sends leave with the next one that is posted in RTS.
+    /// Allows posting in RESET, INIT and RTR, as drivers that ignore the state do. Such sends leave
+    /// with the next post in RTS.
     pub early_posts: bool,
-    /// Memory of a send queue, where that is limited, too.
+    /// Memory of a send queue, if limited.
     pub send_queue: Option<SendQueueMemory>,
-    /// How it keeps acknowledge timeouts.
+    /// Acknowledge timer.
     pub ack_timer: AckTimer,
 }
 
@@ -96,14 +96,12 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The same, but no promise beyond the numbers that there are for queue pairs, shared receive
-    /// queues and memory windows.
     pub(super) fn that_hold(mut self, qpns: &core::ops::RangeInclusive<u32>) -> Self {
         let numbers = qpns.end().checked_sub(*qpns.start()).map_or(0, |span| span as usize + 1);
-        // with the range at most half full a free number is found after two draws on average
+        // range half full: two draws find a free number on average
         self.max_qp = self.max_qp.min(numbers.div_ceil(2));
         self.max_mw = self.max_mw.min(1 << 20);
-        // half of all numbers at most, so that a free one is soon found
+        // half of all numbers
         self.max_srq = self.max_srq.min(1 << 23);
         self
     }
@@ -112,50 +110,41 @@ impl Limits {
 /// Configuration of an adapter.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AdapterConfig {
-    /// Seed of all its random numbers: keys, queue pair numbers, PSNs. Must be
-    /// unpredictable outside of tests.
+    /// Seed of keys, QPNs, PSNs; unpredictable outside tests.
     pub seed: [u8; 32],
-    /// The most payload that the link carries in a packet.
+    /// Largest payload of the link.
     pub port_mtu: Mtu,
-    /// UDP source ports of what it sends.
+    /// UDP source ports.
     pub source_port: SourcePort,
-    /// The partitions that the adapter is a member of. By default full membership of the default
-    /// partition.
+    /// P_Key table; the default partition by default.
     pub pkeys: PKeyTable,
-    /// Queue pair numbers are drawn from here; 2..=0xFFFFFE by default. A narrower range lets
-    /// several adapters share an address.
+    /// QPN range, 2 to 0xFFFFFE by default. Adapters that share an address need separate ranges.
     pub qpns: core::ops::RangeInclusive<u32>,
-    /// Limit of outstanding READ bytes of all queue pairs, each packet counted with 768 bytes of
-    /// overhead. At least one packet; no limit by default. A READ beyond half of it leaves as
-    /// several requests. Half of what the receiving socket holds is right: data that it does not
-    /// hold is lost.
+    /// Most READ bytes outstanding, all queue pairs, plus 768 per packet; at least one packet,
+    /// unlimited by default. READs above half are split. Use half of the receive buffer, which
+    /// drops the excess.
     pub read_budget: u64,
-    /// The L_Key and the R_Key of a region are equal, as on network cards and rxe: programs that
-    /// tell their peers the wrong one of the two work. By default they differ.
+    /// Equal L_Key and R_Key, as in NICs and rxe, for programs that confuse them; off by default.
     pub equal_keys: bool,
-    /// Reliable WRITEs of up to so many packets, without immediate data, leave as WRITE Only
-    /// packets. A First packet is longer than the others; packets of equal length can be a run. A
-    /// peer that refuses one of them has placed those before it. 0 by default: none does.
+    /// Longest reliable WRITE, in packets, sent as WRITE Only packets: equal lengths form a run.
+    /// Not with immediate data. A refusal leaves earlier packets placed. 0 (off) by default.
     pub write_only_packets: u32,
-    /// Fast path for the packets that an established connection nearly always sends and receives
-    /// next. Without it, only the time differs. On by default.
+    /// Header prediction, on by default; changes only speed.
     pub header_prediction: bool,
-    /// Windows, and the reaction to congestion.
+    /// Windows and congestion control.
     pub congestion: CongestionConfig,
     /// Late placement and completions, for tests of programs.
     pub late: LateConfig,
-    /// Sizes.
+    /// Limits.
     pub limits: Limits,
-    /// Configuration of connection management.
+    /// Connection management.
     pub cm: CmConfig,
-    /// The adapter's GUID, by which peers tell it from others: unique. By default random, but
-    /// the same for the same seed, of which it tells nothing, and marked as assigned locally.
+    /// Unique GUID for peers. By default random by seed, which it does not reveal; marked local.
     pub guid: u64,
 }
 
 impl AdapterConfig {
-    /// An adapter with this seed, everything else at its default: path MTU 4,096, a source port per
-    /// flow.
+    /// Makes the default configuration: path MTU 4,096, port per flow.
     #[must_use]
     pub fn new(seed: [u8; 32]) -> Self {
         Self {
@@ -177,8 +166,7 @@ impl AdapterConfig {
     }
 }
 
-/// A GUID that nobody else has, with the mark of local assignment. Peers see it: it is drawn on
-/// another stream than the adapter's keys and numbers.
+/// Drawn on another stream than keys: peers see it.
 fn random_guid(seed: [u8; 32]) -> u64 {
     let mut rng = ChaCha12Rng::from_seed(seed);
     rng.set_stream(1);

@@ -1,8 +1,6 @@
-//! Connection management of the adapter: QP1, through which its messages pass, and the queue pairs
-//! that it moves.
+//! QP1, and the queue pairs that connection management moves.
 //!
-//! Read first: [`cm`](crate::cm); InfiniBand volume 1, 13.5.3 (the general services interface) and
-//! 12.9.8 (what moves when).
+//! Read first: [`cm`](crate::cm); InfiniBand volume 1, 13.5.3 (QP1), 12.9.8 (order of moves).
 
 use core::net::IpAddr;
 
@@ -28,10 +26,10 @@ use crate::{
     },
 };
 
-/// Reason for which a request is not accepted. It still waits, unless it is gone.
+/// Reason why a request is not accepted; it stays pending unless gone.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 pub enum AcceptError {
-    /// Connection management refuses.
+    /// Refused by connection management.
     #[error(transparent)]
     Connection(#[from] ConnError),
     /// The queue pair could not be moved.
@@ -49,29 +47,27 @@ impl From<AcceptError> for CallError {
 }
 
 impl Adapter {
-    /// Its connections, for what concerns no other part of it and is not recorded.
+    /// Returns the communication manager, for calls that are not recorded.
     #[must_use]
     pub const fn cm(&self) -> &Connections {
         &self.cm
     }
 
-    /// The same, to change them.
+    /// Returns the communication manager, to change it.
     pub const fn cm_mut(&mut self) -> &mut Connections {
         &mut self.cm
     }
 
-    // Commands.
-
-    /// Listens for requests for a service (`rdma_listen`).
+    /// Listens for a service (`rdma_listen`).
     ///
     /// # Errors
-    /// [`ConnError::InUse`] when there is a listener for the same on the same address.
+    /// [`ConnError::InUse`] if the address has a listener for it.
     pub fn cm_listen(&mut self, listen: Listen) -> Result<ListenerId, ConnError> {
         let call = || Call::Listen(listen.service_id);
         self.recorded(Instant::ZERO, Qpn::GSI, call, |adapter| adapter.cm.listen(listen))
     }
 
-    /// Requests a connection (`rdma_connect`). [`ConnEvent`]s report what becomes of it.
+    /// Requests a connection (`rdma_connect`); [`ConnEvent`]s report its progress.
     ///
     /// # Errors
     /// [`ConnError::NoRoute`], [`ConnError::PrivateData`], [`ConnError::Range`],
@@ -85,13 +81,11 @@ impl Adapter {
         })
     }
 
-    /// Accepts a request (`rdma_accept`). With `managed` the queue pair, which is in INIT, is moved
-    /// to RTS before.
+    /// Accepts a request (`rdma_accept`). `managed`: moves the queue pair from INIT to RTS first.
     ///
     /// # Errors
-    /// [`AcceptError::QueuePair`]: the request still waits, and can be rejected;
-    /// [`ConnError::State`], [`ConnError::Unknown`], [`ConnError::PrivateData`],
-    /// [`ConnError::Range`].
+    /// [`AcceptError::QueuePair`]: the request stays pending; [`ConnError::State`],
+    /// [`ConnError::Unknown`], [`ConnError::PrivateData`], [`ConnError::Range`].
     pub fn cm_accept(
         &mut self,
         now: Instant,
@@ -111,8 +105,7 @@ impl Adapter {
         })
     }
 
-    /// Confirms that this side's queue pair is ready, after [`ConnEvent::Reply`] (`rdma_establish`,
-    /// and `rdma_accept` on the active side).
+    /// Confirms a [`ConnEvent::Reply`] (`rdma_establish`; `rdma_accept` on the active side).
     ///
     /// # Errors
     /// [`ConnError::State`], [`ConnError::Unknown`], [`ConnError::PrivateData`].
@@ -125,7 +118,7 @@ impl Adapter {
         )
     }
 
-    /// Refuses a request or a reply (`rdma_reject`).
+    /// Rejects a request or reply (`rdma_reject`).
     ///
     /// # Errors
     /// [`ConnError::State`], [`ConnError::Unknown`], [`ConnError::PrivateData`].
@@ -144,8 +137,7 @@ impl Adapter {
         )
     }
 
-    /// Ends a connection, or answers its end (`rdma_disconnect`). The queue pair is the program's
-    /// to move.
+    /// Disconnects, or confirms a DREQ (`rdma_disconnect`). The program moves the queue pair.
     ///
     /// # Errors
     /// [`ConnError::State`], [`ConnError::Unknown`], [`ConnError::PrivateData`].
@@ -163,10 +155,9 @@ impl Adapter {
         )
     }
 
-    /// Ends a connection of an adapter that is gone and had the same address (see
-    /// [`share`](crate::share)), as a kernel does for a process that has ended. No event tells of
-    /// it; [`state`](Connections::state) tells when it is over. The answers must come to this
-    /// adapter, and until then no other may have the connection's communication ID.
+    /// Disconnects for an adapter that is gone from this address (see [`share`](crate::share)), as
+    /// a kernel does at process exit. No events; [`state`](Connections::state) shows the end. Until
+    /// then responses must reach this adapter, and the communication ID stays reserved.
     ///
     /// # Errors
     /// [`ConnError::OwnId`], [`ConnError::TooMany`]; [`ConnError::NoRoute`] without the address.
@@ -181,11 +172,10 @@ impl Adapter {
         self.cm.end_for_another(now, record, path, &mut self.rng)
     }
 
-    /// Requests the queue pair that receives a service's datagrams (`rdma_connect` on a datagram
-    /// id).
+    /// Resolves a service ID (`rdma_connect` with a datagram id).
     ///
     /// # Errors
-    /// As for [`cm_connect`](Self::cm_connect).
+    /// As [`cm_connect`](Self::cm_connect).
     pub fn sidr_request(
         &mut self,
         now: Instant,
@@ -206,8 +196,7 @@ impl Adapter {
         )
     }
 
-    /// Answers such a request: with a queue pair and its key, or with a status other than 0
-    /// (`rdma_accept`, `rdma_reject`).
+    /// Responds with a queue pair and Q_Key, or a nonzero status (`rdma_accept`, `rdma_reject`).
     ///
     /// # Errors
     /// [`ConnError::State`], [`ConnError::Unknown`], [`ConnError::PrivateData`].
@@ -225,14 +214,11 @@ impl Adapter {
         )
     }
 
-    /// The next event of connection management.
+    /// Returns the next event of connection management.
     pub fn poll_cm_event(&mut self) -> Option<ConnEvent> {
         self.late.cm_event(|| self.cm.poll_event())
     }
 
-    // Queue pairs.
-
-    /// Moves a queue pair from INIT to RTS, as both sides have agreed.
     fn move_qp(&mut self, now: Instant, setup: &QpSetup) -> Result<(), ModifyError> {
         let QpSetup {
             qpn,
@@ -260,7 +246,7 @@ impl Adapter {
         self.to_rts(now, qpn, &Rts::new(qp_type, sq_psn, requester))
     }
 
-    /// The peer has accepted: moves this side's queue pair, too, and tells the peer.
+    /// Follows the peer's REP: moves the queue pair, sends RTU or REJ.
     fn follow(&mut self, now: Instant, conn: ConnId) {
         let moved = match self.cm.qp_setup(conn) {
             Some(setup) => self.move_qp(now, &setup).is_ok(),
@@ -273,10 +259,7 @@ impl Adapter {
         }
     }
 
-    // QP1.
-
-    /// Checks a packet to QP1, which is in every partition of the table and answers in the one that
-    /// the packet came in; returns that.
+    /// Checks a packet to QP1 and returns its partition, for the response.
     pub(super) fn check_mad(&mut self, packet: &Packet<'_>) -> Result<PKey, DropReason> {
         let Ext::Deth(Deth { qkey, .. }) = packet.headers.ext() else {
             return Err(DropReason::WrongService);
@@ -296,7 +279,6 @@ impl Adapter {
         Ok(pkey)
     }
 
-    /// Takes a packet to QP1 in this partition.
     pub(super) fn receive_mad(
         &mut self,
         now: Instant,
@@ -323,8 +305,8 @@ impl Adapter {
         Ok(Disposition::Executed)
     }
 
-    /// Path of connection management messages from a local address to a peer's, and the local
-    /// address's index. `None`: not a local address, or the peer's is of another family.
+    /// Path of CM messages, with the local GID index; `None` unless `own` is local and the families
+    /// agree.
     fn gsi_path(&self, own: IpAddr, peer: IpAddr, frame: FrameFields) -> Option<(u16, Path)> {
         let service_level = frame.service_level();
         let index = self.resources.gids.position_of(frame.version(), |gid| gid == own.into())?;
@@ -332,8 +314,7 @@ impl Adapter {
         Some((index, self.resources.gids.path(&av, Qpn::GSI, Qpn::GSI)?))
     }
 
-    /// Puts the messages of connection management that are due into `buffer`. Returns true if there
-    /// was room for all.
+    /// Adds due CM messages; false if `buffer` is full.
     pub(super) fn transmit_mads(&mut self, now: Instant, buffer: &mut TransmitBuffer) -> bool {
         while self.cm.has_transmit() {
             let Some(slot) = buffer.slot() else { return false };
@@ -345,7 +326,6 @@ impl Adapter {
         true
     }
 
-    /// Writes the next message of connection management to `slot`.
     fn build_mad(&mut self, slot: &mut [u8]) -> Option<(Built, Path, MadReason)> {
         let (OutgoingMad { path, mad, reason }, psn) = self.cm.poll_transmit()?;
         let mut bth = Bth::new(Opcode::known(Service::Ud, Operation::SendOnly), Qpn::GSI, psn);

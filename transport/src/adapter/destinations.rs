@@ -1,7 +1,5 @@
-//! Bytes on their way to each destination.
-//!
-//! What the queue pairs of this adapter send to one host arrives in one receive buffer there, and
-//! the host knows nothing of their windows. So they share a window besides their own.
+//! Bytes in flight per destination: this adapter's queue pairs share a receive buffer there, and so
+//! a window.
 
 use alloc::{collections::BTreeMap, vec::Vec};
 use core::{net::IpAddr, time::Duration};
@@ -18,25 +16,23 @@ use crate::{
     time::Instant,
 };
 
-/// Bytes of a portion, at most: those of the largest run of datagrams, and no packet more, which
-/// would be a run of its own.
+/// Most bytes of a portion: the largest run. One packet more would be another run.
 const LARGEST_PORTION: u64 = LARGEST_RUN * LARGEST;
-/// A destination's window, at least: with less, one packet that is lost keeps all others waiting.
+/// Least window: below it, one lost packet stalls all others.
 const LEAST: u64 = 8 * LARGEST;
-/// One loss shows at many queue pairs. The window shrinks for it once in this time.
+/// One loss shows at many queue pairs: shrink once in this time.
 const ONE_LOSS: Duration = Duration::from_micros(500);
 
 #[derive(Debug)]
 struct Destination {
     address: IpAddr,
-    /// Number of queue pairs whose peer it is.
+    /// Connected queue pairs.
     users: usize,
     window: Window,
     budget: Budget,
     shrunk: Option<Instant>,
 }
 
-/// Every destination that a queue pair is connected to.
 #[derive(Debug)]
 pub(super) struct Destinations {
     config: WindowConfig,
@@ -62,7 +58,7 @@ impl Destinations {
         self.of.get(index).copied().flatten()
     }
 
-    /// Notes where a queue pair sends to from now on. Returns one that waited and can go on.
+    /// Sets a queue pair's destination. Returns a queue pair that may continue.
     pub(super) fn assign(&mut self, index: usize, address: Option<IpAddr>) -> Option<usize> {
         let before = self.of(index);
         if before.and_then(|at| self.all.get(at)).map(|its| its.address) == address {
@@ -100,8 +96,7 @@ impl Destinations {
         at
     }
 
-    /// Room for a queue pair that has so much under way by now, and what it may send before others
-    /// have their turn.
+    /// Credits of a queue pair with `in_flight` bytes, and its portion.
     pub(super) fn room(&self, index: usize, in_flight: u64) -> Room {
         let Some(destination) = self.of(index).and_then(|at| self.all.get(at)) else {
             return Room::UNLIMITED;
@@ -113,13 +108,11 @@ impl Destinations {
         }
     }
 
-    /// True if [`update`](Self::update) would change nothing.
     pub(super) fn is_noted(&self, index: usize, in_flight: u64, waits: bool) -> bool {
         Share::is_noted(&self.shares, index, in_flight, waits)
     }
 
-    /// Notes what a queue pair has under way by now, and whether it waits for room. Returns one
-    /// that waits and can go on.
+    /// Records bytes in flight, and whether it waits. Returns a queue pair that may continue.
     pub(super) fn update(
         &mut self,
         index: usize,
@@ -140,12 +133,12 @@ impl Destinations {
         destination.budget.update(&mut self.shares, index, in_flight, waits)
     }
 
-    /// The peer of this queue pair, or a switch on the way, has lost something.
+    /// The destination or a switch has lost a packet.
     pub(super) fn on_loss(&mut self, index: usize, now: Instant) {
         self.shrink(index, now, |window, taken| window.on_loss(taken));
     }
 
-    /// The same is about to.
+    /// The destination or a switch is congested.
     pub(super) fn on_notification(&mut self, index: usize, now: Instant) {
         self.shrink(index, now, |window, _| window.on_notification(now));
     }

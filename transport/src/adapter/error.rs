@@ -1,83 +1,81 @@
-//! Errors of making and of destroying objects.
+//! Errors of creation and destruction.
 
 use core::fmt;
 
 use thiserror::Error;
 
-/// Reason why an object cannot be made or destroyed. Nothing has changed.
+/// Reason why an object is not created or destroyed; nothing changes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[non_exhaustive]
 pub enum ObjectError {
-    /// As many exist as may.
+    /// Limit reached.
     #[error("no more than {limit} {what} can exist")]
     TooMany {
-        /// The kind of object.
+        /// Kind.
         what: ObjectKind,
-        /// Number of objects that may exist.
+        /// Limit.
         limit: usize,
     },
-    /// A size beyond what the adapter grants, or zero where that makes no sense.
+    /// A size outside its range.
     #[error("{what} must be within {least}..={limit}")]
     Size {
-        /// The size.
+        /// Size.
         what: ObjectSize,
-        /// Its least value.
+        /// Least value.
         least: usize,
-        /// Its greatest value.
+        /// Greatest value.
         limit: usize,
     },
-    /// A completion queue holds more completions than would fit.
+    /// Too many completions held.
     #[error("it holds {0} completions, more than would fit")]
     Held(usize),
-    /// The completion queue has overflowed and takes nothing more.
+    /// The completion queue overflowed.
     #[error("the completion queue has overflowed; make a new one")]
     Overrun,
-    /// No such entry of the GID table, or one of another address family than the destination's.
+    /// No such GID index, or another address family.
     #[error(
         "GID index {0} does not exist or is of another address family than the destination's GID"
     )]
     GidIndex(u16),
-    /// An entry of the GID table that is shown, but for packets of RoCE v1, which have no UDP
-    /// header.
+    /// RoCE v1 entry, unable to send.
     #[error("GID index {0} is an entry of RoCE v1, which is not sent here")]
     RoceV1(u16),
-    /// The object does not exist (any more).
+    /// No such object.
     #[error("no such object")]
     Unknown,
-    /// The parts do not go together.
+    /// Mismatched parts.
     #[error(transparent)]
     Mismatch(#[from] ObjectMismatch),
-    /// The link carries no frames of programs.
+    /// No raw frames on this link.
     #[error("the device's link carries no raw packets: a raw device does")]
     NoFrames,
-    /// Another object still uses it.
+    /// Used by another object.
     #[error("still in use")]
     InUse,
 }
 
-/// Parts that do not go together.
+/// Mismatched parts.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[non_exhaustive]
 pub enum ObjectMismatch {
-    /// An XRC target with queues.
+    /// XRC target with queues.
     #[error("an XRC target is made in an XRC domain, without queues")]
     TargetWithQueues,
-    /// An XRC initiator with a shared receive queue.
+    /// XRC initiator with a shared receive queue.
     #[error("an XRC initiator receives nothing")]
     InitiatorWithSrq,
-    /// A queue pair of raw packets with a shared receive queue.
+    /// Raw packet queue pair with a shared receive queue.
     #[error("a queue pair of raw packets has a receive queue of its own")]
     RawWithSrq,
-    /// An XRC SRQ for a queue pair that is no XRC target.
+    /// XRC SRQ for a queue pair other than a target.
     #[error("an XRC SRQ serves XRC targets only")]
     XrcSrq,
-    /// Completion queues, or a shared receive queue, that are used by queue pairs of different
-    /// shards.
+    /// Queues of different shards.
     #[error(
         "its completion queues and its shared receive queue are of different shards of the device"
     )]
     Shards,
-    /// A memory window of type 1 on a device with several shards.
+    /// Type 1 window with several shards.
     #[error("a device with several shards has memory windows of type 2 only")]
     Type1Window,
 }
@@ -98,7 +96,7 @@ macro_rules! named {
 }
 
 named! {
-    /// Kind of an object of which an adapter holds a limited number.
+    /// Kind of a limited object.
     ObjectKind {
         /// `ibv_pd`.
         ProtectionDomain "protection domains";
@@ -118,9 +116,9 @@ named! {
 }
 
 named! {
-    /// Size that an adapter limits.
+    /// Limited size.
     ObjectSize {
-        /// Completions that a completion queue holds.
+        /// Completions in a queue.
         Completions "completions";
         /// `QpCaps::max_send_wr`.
         MaxSendWr "max_send_wr";

@@ -1,4 +1,4 @@
-//! The table of multicast groups: which queue pairs are attached to which.
+//! Multicast groups and their members.
 
 use alloc::{collections::BTreeMap, vec::Vec};
 
@@ -7,43 +7,42 @@ use thiserror::Error;
 use super::config::Limits;
 use crate::{addr::Gid, qp::QpType};
 
-/// Reason why a queue pair cannot be attached to a group, or detached. Nothing has changed.
+/// Reason why attaching or detaching changes nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[non_exhaustive]
 pub enum McastError {
-    /// There is no such queue pair (`EINVAL`).
+    /// No such queue pair (`EINVAL`).
     #[error("no such queue pair")]
     UnknownQp,
-    /// Only datagram queue pairs can be members (`EINVAL`).
+    /// Not a UD queue pair (`EINVAL`).
     #[error("only a UD queue pair can be in a multicast group, not a {0} one")]
     WrongService(QpType),
-    /// The GID is no multicast address (`EINVAL`).
+    /// Not a multicast address (`EINVAL`).
     #[error("{0} is no multicast address")]
     NotMulticast(Gid),
-    /// As many groups exist as may (`ENOMEM`).
+    /// Too many groups (`ENOMEM`).
     #[error("no more than {limit} multicast groups can exist")]
     TooManyGroups {
-        /// Number of groups that may exist.
+        /// Limit.
         limit: usize,
     },
-    /// The group has as many members as it may (`ENOMEM`).
+    /// Too many members (`ENOMEM`).
     #[error("no more than {limit} queue pairs can be attached to a multicast group")]
     TooManyMembers {
-        /// Number of queue pairs that may be attached.
+        /// Limit.
         limit: usize,
     },
-    /// The queue pair is not a member (`EINVAL`).
+    /// Not a member (`EINVAL`).
     #[error("the queue pair is not attached to {0}")]
     NotAttached(Gid),
 }
 
-/// Each group's members, by their places in the adapter's table, in the order in which they were
-/// attached.
+/// Members by index, in order of attachment.
 #[derive(Debug, Default)]
 pub(super) struct Groups(BTreeMap<Gid, Vec<usize>>);
 
 impl Groups {
-    /// Attaches a queue pair; returns true if it is the group's first member.
+    /// Returns true for the first member.
     pub(super) fn attach(
         &mut self,
         group: Gid,
@@ -69,7 +68,7 @@ impl Groups {
         }
     }
 
-    /// Detaches a queue pair; returns true if it was the group's last member.
+    /// Returns true for the last member.
     pub(super) fn detach(&mut self, group: Gid, index: usize) -> Result<bool, McastError> {
         let not_attached = McastError::NotAttached(group);
         let members = self.0.get_mut(&group).ok_or(not_attached)?;
@@ -82,7 +81,6 @@ impl Groups {
         Ok(last)
     }
 
-    /// Detaches a queue pair from every group.
     pub(super) fn detach_everywhere(&mut self, index: usize) {
         self.0.retain(|_, members| {
             members.retain(|&member| member != index);
@@ -98,13 +96,11 @@ impl Groups {
         self.0.iter().map(|(group, members)| (*group, members.as_slice()))
     }
 
-    /// Takes the members of a group out, until they are [put back](Self::put_back): while they
-    /// receive, the adapter is borrowed.
+    /// Takes the members while they receive; see [`put_back`](Self::put_back).
     pub(super) fn take(&mut self, group: Gid) -> Vec<usize> {
         self.0.get_mut(&group).map(core::mem::take).unwrap_or_default()
     }
 
-    /// Gives a group its members back.
     pub(super) fn put_back(&mut self, group: Gid, members: Vec<usize>) {
         self.0.insert(group, members);
     }

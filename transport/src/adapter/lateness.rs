@@ -1,4 +1,4 @@
-//! The adapter's part in what comes late: events that wait.
+//! Delayed events, for late placement.
 
 use alloc::{boxed::Box, collections::VecDeque};
 
@@ -17,13 +17,13 @@ pub(super) struct Lateness(Option<Box<Parts>>);
 #[derive(Debug)]
 struct Parts {
     late: Late,
-    /// The latest time that the adapter was told.
+    /// Latest time seen.
     now: Instant,
     events: Waiting<Event>,
     cm_events: Waiting<ConnEvent>,
 }
 
-/// Events in their order, each with the time at which it may be told.
+/// Events with their delivery times, in order.
 #[derive(Debug)]
 struct Waiting<E>(VecDeque<(Instant, E)>);
 
@@ -53,21 +53,18 @@ impl Lateness {
         Self(Late::new(config).map(parts).map(Into::into))
     }
 
-    /// The late parts, for a call at this time.
     pub(super) fn at(&mut self, now: Instant) -> Option<&mut Late> {
         let parts = self.0.as_mut()?;
         parts.now = parts.now.max(now);
         Some(&mut parts.late)
     }
 
-    /// Places all bytes.
     pub(super) fn place_all(&mut self) {
         if let Some(parts) = &mut self.0 {
             parts.late.place_all();
         }
     }
 
-    /// Places all bytes of a queue pair.
     pub(super) fn place_all_of(&mut self, qpn: Qpn) {
         if let Some(parts) = &mut self.0 {
             for half in [Half::Requester, Half::Responder] {
@@ -82,7 +79,6 @@ impl Lateness {
         }
     }
 
-    /// True if anything may be late.
     pub(super) const fn is_on(&self) -> bool {
         self.0.is_some()
     }
@@ -92,7 +88,6 @@ impl Lateness {
         self.0.as_ref().is_some_and(|parts| due(parts))
     }
 
-    /// The next event that may be told.
     pub(super) fn event(&mut self, new: &mut VecDeque<Event>) -> Option<Event> {
         let Some(parts) = &mut self.0 else { return new.pop_front() };
         for event in new.drain(..) {
@@ -101,7 +96,6 @@ impl Lateness {
         parts.events.next(parts.now)
     }
 
-    /// The same for events of connection management.
     pub(super) fn cm_event(
         &mut self,
         mut new: impl FnMut() -> Option<ConnEvent>,

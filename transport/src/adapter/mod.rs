@@ -1,19 +1,18 @@
-//! An adapter: the tables of objects, the path of packets to and from queue pairs, and the order of
-//! sending.
+//! The adapter: tables of objects, packets to and from queue pairs, and the send scheduler.
 //!
-//! An adapter does nothing by itself. The owner of a link and a clock calls, under one lock:
+//! An adapter is passive. The owner of link and clock calls, under one lock:
 //!
-//! - commands (`create_qp`, `post_send`, …) when the program wants something;
-//! - [`handle_datagram`](Adapter::handle_datagram) for each datagram that arrives, and
-//!   [`handle_timeout`](Adapter::handle_timeout) when the time of
-//!   [`poll_timeout`](Adapter::poll_timeout) has come;
-//! - after any of these, first [`poll_transmit`](Adapter::poll_transmit) until its buffer stays
-//!   empty and [has no more](TransmitBuffer::may_have_more). Then
-//!   [`poll_event`](Adapter::poll_event) and [`poll_cm_event`](Adapter::poll_cm_event) until they
-//!   are empty; last, [`poll_timeout`](Adapter::poll_timeout) once.
+//! - commands (`create_qp`, `post_send`, …);
+//! - [`handle_datagram`](Adapter::handle_datagram) for each datagram;
+//!   [`handle_timeout`](Adapter::handle_timeout) at the time of
+//!   [`poll_timeout`](Adapter::poll_timeout);
+//! - after each, in order: [`poll_transmit`](Adapter::poll_transmit) until the buffer stays empty
+//!   and [has no more](TransmitBuffer::may_have_more); [`poll_event`](Adapter::poll_event) and
+//!   [`poll_cm_event`](Adapter::poll_cm_event) until empty; [`poll_timeout`](Adapter::poll_timeout)
+//!   once.
 //!
-//! Completions go straight to the [completion queues](crate::work::CompletionQueue), which their
-//! owners poll without the adapter.
+//! Completions go to the [completion queues](crate::work::CompletionQueue), polled without the
+//! adapter.
 
 mod budget;
 mod completion;
@@ -106,13 +105,13 @@ pub struct Adapter {
 }
 
 impl Adapter {
-    /// A new adapter with an empty GID table.
+    /// Makes an adapter with an empty GID table.
     #[must_use]
     pub fn new(config: AdapterConfig) -> Self {
         Self::with_trace(config, Trace::default())
     }
 
-    /// The same, with readers of its [record](crate::trace).
+    /// Makes an adapter with a [record](crate::trace).
     #[must_use]
     pub fn with_trace(mut config: AdapterConfig, trace: Trace) -> Self {
         let recorder = Recorder::new(trace);
@@ -154,66 +153,56 @@ impl Adapter {
         }
     }
 
-    /// From now on queue pairs have so many READs and atomics outstanding at most, and serve so
-    /// many at a time (`max_qp_init_rd_atom`, `max_qp_rd_atom`); never more than
-    /// [`MAX_RD_ATOMIC`](crate::qp::MAX_RD_ATOMIC).
+    /// Limits outstanding READs and atomics per queue pair (`max_qp_init_rd_atom`,
+    /// `max_qp_rd_atom`), to at most [`MAX_RD_ATOMIC`](crate::qp::MAX_RD_ATOMIC).
     pub fn limit_rd_atomic(&mut self, requester: u8, responder: u8) {
         let RdAtomicLimits { requester: most, .. } = RdAtomicLimits::default();
         self.resources.rd_atomic =
             RdAtomicLimits { requester: requester.min(most), responder: responder.min(most) };
     }
 
-    /// Totals since it was made.
+    /// Returns the totals since creation.
     #[must_use]
     pub const fn counters(&self) -> &Counters {
         &self.reports.counters
     }
 
-    /// Its sizes: those that it was made with, but no more than can be kept.
+    /// Returns the granted limits, at most those configured.
     #[must_use]
     pub const fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// Its own addresses.
+    /// Returns the GID table.
     #[must_use]
     pub const fn gids(&self) -> &GidTable {
         &self.resources.gids
     }
 
-    /// The partitions that it is a member of.
+    /// Returns the P_Key table.
     #[must_use]
     pub const fn pkeys(&self) -> &PKeyTable {
         &self.resources.pkeys
     }
 
-    /// A random PSN, for a connection to start with.
+    /// Draws a random initial PSN.
     pub fn random_psn(&mut self) -> Psn {
         Psn::new(self.rng.next_u32())
     }
 
-    // Transitions of a queue pair (`ibv_modify_qp`).
+    // Transitions of a queue pair (`ibv_modify_qp`). An error changes nothing.
 
-    /// RESET→INIT, and INIT→INIT.
-    ///
-    /// # Errors
-    /// See [`ModifyError`]; then nothing has changed.
+    /// RESET→INIT and INIT→INIT.
     pub fn to_init(&mut self, qpn: Qpn, init: &Init) -> Result<(), ModifyError> {
         self.modify(Instant::ZERO, qpn, State::Init, |qp, env| qp.to_init(init, env))
     }
 
     /// INIT→RTR.
-    ///
-    /// # Errors
-    /// See [`ModifyError`]; then nothing has changed.
     pub fn to_rtr(&mut self, qpn: Qpn, rtr: &Rtr) -> Result<(), ModifyError> {
         self.to_rtr_with(qpn, rtr, &QpUpdate::NONE)
     }
 
-    /// INIT→RTR, with changes on the way.
-    ///
-    /// # Errors
-    /// See [`ModifyError`]; then nothing has changed.
+    /// INIT→RTR with attribute changes.
     pub fn to_rtr_with(
         &mut self,
         qpn: Qpn,
@@ -223,18 +212,12 @@ impl Adapter {
         self.modify(Instant::ZERO, qpn, State::Rtr, |qp, env| qp.to_rtr(rtr, changes, env))
     }
 
-    /// RTR→RTS, and SQD→RTS and SQE→RTS with [`Rts::Resume`].
-    ///
-    /// # Errors
-    /// See [`ModifyError`]; then nothing has changed.
+    /// RTR→RTS; SQD→RTS and SQE→RTS with [`Rts::Resume`].
     pub fn to_rts(&mut self, now: Instant, qpn: Qpn, rts: &Rts) -> Result<(), ModifyError> {
         self.to_rts_with(now, qpn, rts, &QpUpdate::NONE)
     }
 
-    /// The same, with changes on the way; and RTS→RTS, with [`Rts::Resume`].
-    ///
-    /// # Errors
-    /// See [`ModifyError`]; then nothing has changed.
+    /// As [`to_rts`](Self::to_rts), with attribute changes; RTS→RTS with [`Rts::Resume`].
     pub fn to_rts_with(
         &mut self,
         now: Instant,
@@ -245,10 +228,7 @@ impl Adapter {
         self.modify(now, qpn, State::Rts, |qp, env| qp.to_rts(rts, changes, env))
     }
 
-    /// INIT→INIT, RTS→RTS and SQD→SQD: changes attributes and stays where it is.
-    ///
-    /// # Errors
-    /// See [`ModifyError`]; then nothing has changed.
+    /// Changes attributes in the same state: INIT, RTS or SQD.
     pub fn update(
         &mut self,
         now: Instant,
@@ -263,28 +243,17 @@ impl Adapter {
         )
     }
 
-    /// RTS→SQD. With `notify`, [`Event::SendQueueDrained`] tells when everything started has
-    /// completed.
-    ///
-    /// # Errors
-    /// See [`ModifyError`]; then nothing has changed.
+    /// RTS→SQD. `notify` requests [`Event::SendQueueDrained`].
     pub fn to_sqd(&mut self, now: Instant, qpn: Qpn, notify: bool) -> Result<(), ModifyError> {
         self.modify(now, qpn, State::Sqd, |qp, env| qp.to_sqd(notify, env))
     }
 
-    /// Any state but RESET to ERR: everything posted completes as flushed.
-    ///
-    /// # Errors
-    /// See [`ModifyError`]; then nothing has changed.
+    /// Any state but RESET to ERR: everything posted is flushed.
     pub fn to_error(&mut self, now: Instant, qpn: Qpn) -> Result<(), ModifyError> {
         self.modify(now, qpn, State::Err, Qp::to_error)
     }
 
-    /// Any state to RESET: everything posted is forgotten, without completions. Memory windows of
-    /// type 2 that were bound with it are bound no more.
-    ///
-    /// # Errors
-    /// [`ModifyError::UnknownQp`].
+    /// Any state to RESET: drops posted requests, and unbinds type 2 windows of this queue pair.
     pub fn to_reset(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
         self.modify(Instant::ZERO, qpn, State::Reset, |qp, env| {
             for half in [Half::Requester, Half::Responder] {
@@ -292,14 +261,13 @@ impl Adapter {
             }
             qp.to_reset(&mut env.resources.srqs);
             if core::mem::take(&mut qp.common.binds) {
-                // its next peer must not use the windows of this one
+                // the next peer must not use this peer's windows
                 env.resources.regions.unbind_all(qpn);
             }
             Ok(())
         })
     }
 
-    /// Changes a queue pair on the way to this state.
     fn modify(
         &mut self,
         now: Instant,
@@ -328,12 +296,7 @@ impl Adapter {
         changed
     }
 
-    // Posting.
-
     /// Posts one send request (`ibv_post_send`).
-    ///
-    /// # Errors
-    /// See [`PostError`]; then nothing was posted.
     pub fn post_send(&mut self, now: Instant, qpn: Qpn, wr: &SendWr) -> Result<(), PostError> {
         let call = || Call::post_send(wr);
         self.recorded(now, qpn, call, |adapter| {
@@ -347,28 +310,21 @@ impl Adapter {
         })
     }
 
-    /// Takes back every completion of a queue pair that has not been taken yet: polling does
-    /// not find them. Drivers of network cards do so on the way to RESET (`ibv_modify_qp`) and when
-    /// a queue pair is destroyed (`ibv_destroy_qp`).
+    /// Removes the queue pair's unpolled completions, as NIC drivers do on RESET (`ibv_modify_qp`)
+    /// and `ibv_destroy_qp`.
     pub fn discard_completions(&mut self, qpn: Qpn) {
         if let Some(index) = self.qps.place(qpn) {
             self.qps[index].common.discard_completions();
         }
     }
 
-    /// Checks that this request could be posted after so many others.
-    ///
-    /// # Errors
-    /// Those of [`post_send`](Self::post_send).
+    /// Checks that `wr` could be posted after `others` more.
     pub fn check_send(&self, qpn: Qpn, wr: &SendWr, others: usize) -> Result<(), PostError> {
         let index = self.qps.place(qpn).ok_or(PostError::UnknownQp)?;
         self.qps[index].check_send(wr, others)
     }
 
     /// Posts one receive request (`ibv_post_recv`).
-    ///
-    /// # Errors
-    /// See [`PostError`]; then nothing was posted.
     pub fn post_recv(&mut self, now: Instant, qpn: Qpn, wr: &RecvWr) -> Result<(), PostError> {
         let call = || Call::post_recv(wr);
         self.recorded(now, qpn, call, |adapter| {
@@ -383,8 +339,8 @@ impl Adapter {
 
     // The world.
 
-    /// Does what was due at or before `now`, or a part of it, if that is much: then
-    /// [`poll_timeout`](Self::poll_timeout) still tells a time that has passed.
+    /// Handles expired timers, a bounded number; if some are left,
+    /// [`poll_timeout`](Self::poll_timeout) is in the past.
     pub fn handle_timeout(&mut self, now: Instant) {
         let Self { cm, qps, .. } = self;
         cm.handle_timeout(now, &|own, peer| {
@@ -406,17 +362,14 @@ impl Adapter {
         self.handle_late(now);
     }
 
-    // Due work.
-
-    /// Time at which [`handle_timeout`](Self::handle_timeout) is to be called next. That may be
-    /// before anything is due.
+    /// Returns when to call [`handle_timeout`](Self::handle_timeout); possibly before a timer
+    /// expires.
     pub fn poll_timeout(&mut self) -> Option<Instant> {
         let (qps, cqs) = (self.qps.next_deadline(), self.tables.next_cq_deadline());
         Instant::earliest([qps, cqs, self.cm.poll_timeout(), self.late.deadline()])
     }
 
-    /// False if there is nothing to send, to tell or to do at this time, which most of those who
-    /// look for what arrives find.
+    /// Returns false if nothing is to do now, as in most polls.
     pub fn is_due(&mut self, now: Instant) -> bool {
         !self.sending.turns.is_empty()
             || !self.reports.events.is_empty()
@@ -425,27 +378,26 @@ impl Adapter {
             || self.poll_timeout().is_some_and(|due| due <= now)
     }
 
-    /// True if there are events.
+    /// Returns true if events wait.
     #[must_use]
     pub fn has_events(&self) -> bool {
         !self.reports.events.is_empty() || self.late.has_events()
     }
 
-    /// The next event.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.late.event(&mut self.reports.events)
     }
 
-    /// Fills `buffer`, which the caller has cleared, with packets that are due, every queue pair in
-    /// its turn. The caller sends what is in it and calls again until the buffer stays empty and
-    /// [has no more](TransmitBuffer::may_have_more). A call looks at a bounded number of queue
+    /// Fills the cleared `buffer` with due packets, by turns. Send and repeat until it stays empty
+    /// and [has no more](TransmitBuffer::may_have_more). Each call visits a bounded number of queue
     /// pairs.
     pub fn poll_transmit(&mut self, now: Instant, buffer: &mut TransmitBuffer) {
         if !self.transmit_mads(now, buffer) || self.sending.turns.is_empty() {
             return;
         }
         if self.resources.gids.has_flow_ports() {
-            // whose packets leave from one source port can share a run
+            // packets from one source port can share a run
             let qps = &self.qps;
             self.sending.turns.sort_fresh_by_key(VISITS, |index| {
                 let path = qps.get(index)?.common.peer.path?;
@@ -485,7 +437,7 @@ impl Adapter {
                 let Some(built) = qp.build(slot, &mut env) else {
                     let is_flushing = qp.is_flushing();
                     if is_flushing {
-                        visits = 0; // that was work enough
+                        visits = 0; // flushing is enough work for one call
                     }
                     break (is_flushing, false);
                 };
@@ -517,8 +469,7 @@ impl Adapter {
         }
     }
 
-    /// Adds packets that need no more than to be sent. Returns their part of the turn, and whether
-    /// the queue pair has nothing else to send.
+    /// Sends predicted packets. Returns their bytes, and whether nothing else is to send.
     fn transmit_singles(
         &mut self,
         now: Instant,
@@ -558,8 +509,7 @@ impl Adapter {
         (part, false)
     }
 
-    /// Adds packets that continue the message of the one before them, which a turn has `left` bytes
-    /// for. Returns their part of the turn.
+    /// Adds middle packets to the run, at most `left` bytes. Returns their bytes.
     fn transmit_middles(
         &mut self,
         now: Instant,
@@ -592,9 +542,8 @@ impl Adapter {
         sent * part
     }
 
-    /// True if acknowledgements, of few queue pairs, are all that
-    /// [`poll_transmit`](Self::poll_transmit) would send. They can wait for a moment, to leave with
-    /// what the program posts next.
+    /// Returns true if [`poll_transmit`](Self::poll_transmit) would send only a few
+    /// acknowledgements. They may wait for the program's next post.
     pub fn only_acknowledges(&self) -> bool {
         let acknowledges = |index| self.qps.get(index).is_some_and(Qp::only_acknowledges);
         !self.cm.has_transmit()
@@ -602,19 +551,16 @@ impl Adapter {
             && self.sending.turns.few_fresh(FEW).is_some_and(|mut fresh| fresh.all(acknowledges))
     }
 
-    // Inside.
-
-    /// False if more is to be done with a packet than to send it, or to carry it out.
+    /// True if header prediction applies.
     fn predicts(&self) -> bool {
         self.header_prediction && self.recorder.is_none() && self.is_plain()
     }
 
-    /// True if no queue pair is counted for alone, and nothing is placed late.
+    /// True if no queue pair has separate counters and late placement is off.
     pub(super) fn is_plain(&self) -> bool {
         self.qps.counted.is_empty() && !self.late.is_on()
     }
 
-    /// A queue pair, and what it works with, to do anything but send.
     fn split(&mut self, index: usize, now: Instant) -> (&mut Qp, Env<'_>) {
         let qp = &mut self.qps[index];
         let env = Env {
@@ -630,7 +576,7 @@ impl Adapter {
         (qp, env)
     }
 
-    /// A queue pair that is to send, and what it works with.
+    /// As `split`, with credits for sending.
     fn split_to_send(&mut self, index: usize, now: Instant) -> (&mut Qp, Env<'_>) {
         let qp = &self.qps[index];
         let rooms =
@@ -640,7 +586,6 @@ impl Adapter {
         (qp, env)
     }
 
-    /// Gives a queue pair a turn to send.
     fn make_ready(&mut self, index: usize) {
         if self.sending.frames.mtu.is_some()
             && let Some(qp) = self.qps.get(index)
@@ -656,8 +601,7 @@ impl Adapter {
         }
     }
 
-    /// Notes what a queue pair has under way and waits for, and lets others go on that wait for
-    /// room.
+    /// Records bytes in flight and outstanding; readies queue pairs that waited for credits.
     pub(super) fn record_rooms(&mut self, index: usize, now: Instant) {
         let idle = (0, false);
         let (reads, flight, lost) = self
@@ -671,8 +615,7 @@ impl Adapter {
         next.into_iter().flatten().for_each(|next| self.make_ready(next));
     }
 
-    /// Does something with a queue pair, and what follows from it: its turn to send, its timer, a
-    /// full completion queue.
+    /// Acts on a queue pair, then updates turn, timer and full completion queues.
     fn with_qp<R>(
         &mut self,
         index: usize,
@@ -701,11 +644,11 @@ impl fmt::Debug for Adapter {
     }
 }
 
-/// Number of queue pairs whose acknowledgements may wait, at most.
+/// Most queue pairs whose acknowledgements may wait.
 const FEW: usize = 64;
 
-/// Number of queue pairs that are looked at for one transmit buffer, at most.
+/// Most queue pairs visited per transmit buffer.
 const VISITS: usize = 128;
 
-/// A packet's part of a turn, at least: a turn has 64 packets at most.
+/// Least bytes charged: a turn has at most 64 packets.
 const LEAST_PART: u64 = QUANTUM / 64;

@@ -1,10 +1,8 @@
-//! Multicast groups: which queue pairs get a copy of a datagram that is sent to a group (9.5.2,
-//! 10.5, A17.4.5).
+//! Multicast (9.5.2, 10.5, A17.4.5).
 //!
-//! A group is an IP multicast address. A datagram to it has the destination queue pair 0xFFFFFF.
-//! Every attached queue pair gets a copy in a receive request, after its own checks: service,
-//! state, P_Key, Q_Key. That holds for the queue pair that sent it, too, if it is attached, as
-//! hardware and rxe have it: the link hands a copy back.
+//! A group is an IP multicast address; its datagrams go to QPN 0xFFFFFF. Each attached queue pair
+//! checks service, state, P_Key and Q_Key. As in hardware and rxe, an attached sender receives its
+//! own datagrams.
 
 use super::{Adapter, groups::McastError};
 use crate::{
@@ -17,12 +15,8 @@ use crate::{
 };
 
 impl Adapter {
-    /// Attaches a datagram queue pair to a group (`ibv_attach_mcast`), in whatever state it is; to
-    /// attach it again changes nothing. It stays a member until it is detached or destroyed.
-    /// Returns whether it is the group's first member: then the link has to join the group.
-    ///
-    /// # Errors
-    /// See [`McastError`].
+    /// Attaches a UD queue pair in any state, once (`ibv_attach_mcast`). Returns true for the first
+    /// member: the link must join.
     pub fn attach_mcast(&mut self, qpn: Qpn, group: Gid) -> Result<bool, McastError> {
         let index = self.datagram_qp(qpn)?;
         if !group.is_multicast() {
@@ -31,8 +25,8 @@ impl Adapter {
         self.groups.attach(group, index, &self.limits)
     }
 
-    /// Detaches a queue pair from a group (`ibv_detach_mcast`). Returns whether it was the last
-    /// member: then the link has to leave the group.
+    /// Detaches a queue pair (`ibv_detach_mcast`). Returns true for the last member: the link must
+    /// leave.
     ///
     /// # Errors
     /// [`McastError::UnknownQp`], [`McastError::WrongService`], [`McastError::NotAttached`].
@@ -41,7 +35,7 @@ impl Adapter {
         self.groups.detach(group, index)
     }
 
-    /// The groups that have members, or, with a queue pair, those that it is attached to.
+    /// Returns the groups with members, or those of one queue pair.
     pub fn mcast_groups(&self, of: Option<Qpn>) -> impl Iterator<Item = Gid> {
         let index = of.map(|qpn| self.qps.place(qpn));
         self.groups
@@ -60,7 +54,6 @@ impl Adapter {
         }
     }
 
-    /// Checks a packet whose destination queue pair is 0xFFFFFF; returns its group.
     pub(super) fn check_multicast(
         &self,
         net: &NetHeader,
@@ -76,8 +69,7 @@ impl Adapter {
         if self.groups.contains(group) { Ok(group) } else { Err(DropReason::NotAttached) }
     }
 
-    /// Hands each member of a group a copy. One that cannot be delivered counts as a drop of its
-    /// own.
+    /// Hands each member a copy; undeliverable copies count as drops.
     pub(super) fn replicate(
         &mut self,
         now: Instant,
@@ -86,7 +78,7 @@ impl Adapter {
         packet: &Packet<'_>,
     ) -> Disposition {
         self.reports.counters.multicast_packets += 1;
-        // taken out while the queue pairs have their turns, which cannot change it
+        // the queue pairs' turns cannot change the group
         let members = self.groups.take(group);
         let copies = members.len() as u32;
         let mut taken = 0;

@@ -1,10 +1,8 @@
-//! Places of queue pairs by their numbers.
-
 use hashbrown::HashMap;
 
 use crate::{hash::IdHasher, ids::Qpn};
 
-/// Remembers the one that was looked up last, which most packets and calls are about again.
+/// Indexes by number, with a cache: most lookups repeat the last.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
     places: HashMap<Qpn, usize, IdHasher>,
@@ -12,7 +10,6 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
-    /// The place of a queue pair that more packets or calls are likely to be about.
     #[inline]
     pub(super) fn find(&mut self, qpn: Qpn) -> Option<usize> {
         if let Some((last, place)) = self.last

@@ -1,4 +1,4 @@
-//! Making and destroying what an adapter holds.
+//! Creation and destruction of objects.
 
 use alloc::sync::Arc;
 
@@ -37,8 +37,7 @@ impl Adapter {
     /// Destroys a protection domain (`ibv_dealloc_pd`).
     ///
     /// # Errors
-    /// [`ObjectError::InUse`] while a region, a window, a queue pair, a shared receive queue or an
-    /// address handle belongs to it; [`ObjectError::Unknown`].
+    /// [`ObjectError::InUse`] while an object belongs to it; [`ObjectError::Unknown`].
     pub fn dealloc_pd(&mut self, pd: PdId) -> Result<(), ObjectError> {
         if !self.tables.has_pd(pd) {
             return Err(ObjectError::Unknown);
@@ -51,9 +50,6 @@ impl Adapter {
     }
 
     /// Registers memory (`ibv_reg_mr`, `ibv_reg_mr_iova`).
-    ///
-    /// # Errors
-    /// See [`RegisterError`].
     pub fn register(&mut self, pd: PdId, attr: MrAttr) -> Result<Arc<Region>, RegisterError> {
         if !self.tables.has_pd(pd) {
             return Err(RegisterError::UnknownPd);
@@ -64,21 +60,17 @@ impl Adapter {
         Ok(region)
     }
 
-    /// Checks the length of a region (`max_mr_size`).
-    ///
-    /// # Errors
-    /// [`RegisterError::TooLong`].
+    /// Checks a region's length (`max_mr_size`).
     pub const fn fits_region(&self, length: u64) -> Result<(), RegisterError> {
         let most = self.limits.max_mr_size;
         if length <= most { Ok(()) } else { Err(RegisterError::TooLong(most)) }
     }
 
-    /// Changes a region (`ibv_rereg_mr`). The keys stay. The old region is dead: requests in
-    /// flight that use it fail.
+    /// Changes a region and keeps its keys (`ibv_rereg_mr`). In-flight requests that use the old
+    /// one fail.
     ///
     /// # Errors
-    /// [`RegisterError::InUse`] while a memory window is bound to it;
-    /// [`RegisterError::Deregistered`]; else as for [`register`](Self::register).
+    /// [`RegisterError::InUse`] while windows are bound; [`RegisterError::Deregistered`].
     pub fn reregister(
         &mut self,
         region: &Arc<Region>,
@@ -97,11 +89,10 @@ impl Adapter {
         Ok(changed)
     }
 
-    /// Deregisters memory (`ibv_dereg_mr`). Its keys are dead at once: requests that still use it
-    /// fail.
+    /// Deregisters memory (`ibv_dereg_mr`). In-flight requests that use it fail.
     ///
     /// # Errors
-    /// [`RegisterError::InUse`] while a memory window is bound to it.
+    /// [`RegisterError::InUse`] while windows are bound.
     pub fn deregister(&mut self, region: &Region) -> Result<(), RegisterError> {
         if region.has_windows() {
             return Err(RegisterError::InUse);
@@ -110,8 +101,7 @@ impl Adapter {
         Ok(())
     }
 
-    /// Deregisters memory even if memory windows are bound to it: they reach no memory from then
-    /// on.
+    /// Deregisters memory even with bound windows, which then reach nothing.
     pub fn revoke(&mut self, region: &Region) {
         self.late.place_all();
         if self.resources.regions.deregister(region) {
@@ -119,17 +109,15 @@ impl Adapter {
         }
     }
 
-    /// Makes a memory window that is bound to nothing, and returns its first key (`ibv_alloc_mw`).
+    /// Allocates a memory window (`ibv_alloc_mw`); returns its first key.
     ///
     /// # Errors
-    /// [`ObjectError::TooMany`]; [`ObjectError::Unknown`] for a protection domain that does not
-    /// exist.
+    /// [`ObjectError::TooMany`]; [`ObjectError::Unknown`].
     pub fn alloc_window(&mut self, pd: PdId, window_type: WindowType) -> Result<RKey, ObjectError> {
         self.admit_window(pd)?;
         Ok(self.resources.regions.alloc_window(pd, window_type, &mut self.rng))
     }
 
-    /// Counts one more memory window of a protection domain, if there may be one.
     pub(super) fn admit_window(&mut self, pd: PdId) -> Result<(), ObjectError> {
         if !self.tables.has_pd(pd) {
             return Err(ObjectError::Unknown);
@@ -139,7 +127,7 @@ impl Adapter {
         Ok(())
     }
 
-    /// Destroys a memory window, bound or not (`ibv_dealloc_mw`). Its key is dead at once.
+    /// Destroys a memory window, bound or not (`ibv_dealloc_mw`).
     ///
     /// # Errors
     /// [`ObjectError::Unknown`].
@@ -150,13 +138,11 @@ impl Adapter {
         Ok(())
     }
 
-    /// Makes an address handle (`ibv_create_ah`): it holds a place and its protection domain; what
-    /// it says is the address vector, which the caller keeps.
+    /// Creates an address handle (`ibv_create_ah`). The caller keeps the address vector.
     ///
     /// # Errors
-    /// [`ObjectError::GidIndex`] when the way does not start at a GID of this adapter, of the
-    /// family of the destination; [`ObjectError::RoceV1`]; [`ObjectError::TooMany`];
-    /// [`ObjectError::Unknown`] for a protection domain that does not exist.
+    /// [`ObjectError::GidIndex`] unless `sgid_index` is a local GID of the destination's family;
+    /// [`ObjectError::RoceV1`]; [`ObjectError::TooMany`]; [`ObjectError::Unknown`].
     pub fn create_ah(&mut self, pd: PdId, av: &AddressVector) -> Result<AhId, ObjectError> {
         if !self.tables.has_pd(pd) {
             return Err(ObjectError::Unknown);
@@ -174,8 +160,7 @@ impl Adapter {
         Ok(AhId(self.tables.ahs.insert(pd) as u32))
     }
 
-    /// Destroys an address handle (`ibv_destroy_ah`). Requests that were posted with it are carried
-    /// out all the same.
+    /// Destroys an address handle (`ibv_destroy_ah`). Requests posted with it still execute.
     ///
     /// # Errors
     /// [`ObjectError::Unknown`].
@@ -185,22 +170,20 @@ impl Adapter {
         Ok(())
     }
 
-    /// Makes a shared receive queue (`ibv_create_srq`).
+    /// Creates a shared receive queue (`ibv_create_srq`).
     ///
     /// # Errors
-    /// [`ObjectError::Size`], [`ObjectError::TooMany`]; [`ObjectError::Unknown`] for a protection
-    /// domain that does not exist.
+    /// [`ObjectError::Size`], [`ObjectError::TooMany`], [`ObjectError::Unknown`].
     pub fn create_srq(&mut self, pd: PdId, attr: SrqAttr) -> Result<SrqId, ObjectError> {
         self.insert_srq(pd, attr, None)
     }
 
-    /// Makes an XRC SRQ (`ibv_create_srq_ex` with `IBV_SRQT_XRC`): any target of the domain
-    /// receives into it when a request names it, and what it receives completes in `cq`.
+    /// Creates an XRC SRQ (`ibv_create_srq_ex` with `IBV_SRQT_XRC`) for the targets of a domain.
+    /// Completions go to `cq`.
     ///
     /// # Errors
-    /// [`ObjectError::Size`], [`ObjectError::TooMany`]; [`ObjectError::Unknown`] for a protection
-    /// domain, XRC domain or completion queue that is not of this adapter; [`ObjectError::Overrun`]
-    /// for a completion queue that has overflowed.
+    /// [`ObjectError::Size`], [`ObjectError::TooMany`], [`ObjectError::Unknown`];
+    /// [`ObjectError::Overrun`] if `cq` has overflowed.
     pub fn create_xrc_srq(
         &mut self,
         pd: PdId,
@@ -232,7 +215,7 @@ impl Adapter {
             return Err(ObjectError::Unknown);
         }
         limit(ObjectKind::SharedReceiveQueue, self.resources.srqs.len(), self.limits.max_srq)?;
-        // apart from those of other adapters of the device, as queue pair numbers are
+        // SRQ numbers, like QPNs, are unique within a device
         let id = loop {
             let id = SrqId::new(self.qps.random_number(&mut self.rng));
             if !self.resources.srqs.contains_key(&id) {
@@ -245,7 +228,7 @@ impl Adapter {
         Ok(id)
     }
 
-    /// Makes an XRC domain (`ibv_open_xrcd`).
+    /// Opens an XRC domain (`ibv_open_xrcd`).
     ///
     /// # Errors
     /// [`ObjectError::TooMany`].
@@ -254,10 +237,10 @@ impl Adapter {
         Ok(XrcdId(self.tables.xrcds.insert(()) as u32))
     }
 
-    /// Destroys an XRC domain (`ibv_close_xrcd`).
+    /// Closes an XRC domain (`ibv_close_xrcd`).
     ///
     /// # Errors
-    /// [`ObjectError::InUse`] while an XRC SRQ or a target belongs to it; [`ObjectError::Unknown`].
+    /// [`ObjectError::InUse`] while an XRC SRQ or target belongs to it; [`ObjectError::Unknown`].
     pub fn close_xrcd(&mut self, xrcd: XrcdId) -> Result<(), ObjectError> {
         if !self.tables.xrcds.contains(xrcd.0 as usize) {
             return Err(ObjectError::Unknown);
@@ -269,12 +252,11 @@ impl Adapter {
         Ok(())
     }
 
-    /// Destroys a shared receive queue (`ibv_destroy_srq`). What is posted there gives no
-    /// completions any more, nor does what a target is just receiving into an XRC SRQ; requests
-    /// that name it are refused from now on.
+    /// Destroys a shared receive queue (`ibv_destroy_srq`). Its requests complete nowhere; later
+    /// ones that name an XRC SRQ are refused.
     ///
     /// # Errors
-    /// [`ObjectError::InUse`] while a queue pair receives from it, other than an XRC target;
+    /// [`ObjectError::InUse`] while a queue pair other than an XRC target uses it;
     /// [`ObjectError::Unknown`].
     pub fn destroy_srq(&mut self, id: SrqId) -> Result<(), ObjectError> {
         if self.tables.users.any(Used::Srq(id)) {
@@ -290,15 +272,14 @@ impl Adapter {
         Ok(())
     }
 
-    /// Attributes and state of a shared receive queue (`ibv_query_srq`).
+    /// Returns a shared receive queue's attributes (`ibv_query_srq`).
     #[must_use]
     pub fn query_srq(&self, id: SrqId) -> Option<SrqInfo> {
         self.resources.srqs.get(&id).map(SharedQueue::info)
     }
 
-    /// Sets the limit below which [`SrqLimitReached`](crate::event::Event::SrqLimitReached) is
-    /// raised, once (`ibv_modify_srq` with `IBV_SRQ_LIMIT`). If there are fewer requests already,
-    /// it is raised with the next that is taken.
+    /// Arms [`SrqLimitReached`](crate::event::Event::SrqLimitReached) once (`IBV_SRQ_LIMIT`). If
+    /// already below, the next request taken raises it.
     ///
     /// # Errors
     /// [`SrqError::Limit`] beyond the queue's size; [`SrqError::UnknownSrq`].
@@ -311,11 +292,11 @@ impl Adapter {
         Ok(())
     }
 
-    /// Changes how many requests it holds (`ibv_modify_srq` with `IBV_SRQ_MAX_WR`).
+    /// Resizes a shared receive queue (`IBV_SRQ_MAX_WR`).
     ///
     /// # Errors
-    /// [`SrqError::Size`]; [`SrqError::Posted`] when more are posted; [`SrqError::Limit`] when its
-    /// limit is beyond the new size; [`SrqError::UnknownSrq`].
+    /// [`SrqError::Size`]; [`SrqError::Posted`], [`SrqError::Limit`] below the requests posted or
+    /// the limit; [`SrqError::UnknownSrq`].
     pub fn resize_srq(&mut self, id: SrqId, max_wr: u32) -> Result<(), SrqError> {
         let srq = self.resources.srqs.get_mut(&id).ok_or(SrqError::UnknownSrq)?;
         if !(1..=self.limits.max_srq_wr).contains(&max_wr) {
@@ -332,10 +313,6 @@ impl Adapter {
     }
 
     /// Posts one receive request to a shared receive queue (`ibv_post_srq_recv`).
-    ///
-    /// # Errors
-    /// [`PostError::UnknownSrq`], [`PostError::TooManySges`], [`PostError::QueueFull`]; then
-    /// nothing was posted.
     pub fn post_srq_recv(&mut self, id: SrqId, wr: &RecvWr) -> Result<(), PostError> {
         let call = || Call::post_srq_recv(id, wr);
         self.recorded(Instant::ZERO, Qpn::default(), call, |adapter| adapter.push_srq(id, wr))
@@ -353,16 +330,14 @@ impl Adapter {
         Ok(())
     }
 
-    /// Makes a queue pair in RESET (`ibv_create_qp`).
+    /// Creates a queue pair in RESET (`ibv_create_qp`).
     ///
     /// # Errors
-    /// [`ObjectError::Size`], [`ObjectError::TooMany`]; [`ObjectError::Unknown`] for a protection
-    /// domain, completion queue or shared receive queue that is not of this adapter.
-    /// [`ObjectError::Overrun`] for a completion queue that has overflowed.
-    /// [`ObjectError::NoFrames`] for raw packets unless the link [carries](Self::carry_frames)
-    /// them. [`ObjectError::Mismatch`] for an XRC SRQ, which serves targets only, and for an
-    /// initiator or raw packets with a shared receive queue. The same for a target, which
-    /// [`create_xrc_target`](Self::create_xrc_target) makes.
+    /// [`ObjectError::Size`], [`ObjectError::TooMany`], [`ObjectError::Unknown`];
+    /// [`ObjectError::Overrun`] after a completion queue's overflow; [`ObjectError::NoFrames`]
+    /// unless the link [carries](Self::carry_frames) raw packets. [`ObjectError::Mismatch`] for an
+    /// XRC SRQ, for an initiator or raw packets with a shared receive queue, and for a target
+    /// ([`create_xrc_target`](Self::create_xrc_target)).
     pub fn create_qp(&mut self, init: QpInit) -> Result<Qpn, ObjectError> {
         let qp_type = init.qp_type;
         let result = self.make_qp(init);
@@ -431,11 +406,10 @@ impl Adapter {
         self.insert_qp(common)
     }
 
-    /// Makes the receiving end of an extended reliable connection, in RESET (`ibv_create_qp_ex`
-    /// with `IBV_QPT_XRC_RECV`).
+    /// Creates an XRC target in RESET (`ibv_create_qp_ex` with `IBV_QPT_XRC_RECV`).
     ///
     /// # Errors
-    /// [`ObjectError::TooMany`]; [`ObjectError::Unknown`] for an XRC domain that does not exist.
+    /// [`ObjectError::TooMany`]; [`ObjectError::Unknown`].
     pub fn create_xrc_target(&mut self, xrcd: XrcdId) -> Result<Qpn, ObjectError> {
         let result = self.make_xrc_target(xrcd);
         self.record_created(QpType::XrcTarget, &result);
@@ -460,7 +434,6 @@ impl Adapter {
         self.insert_qp(common)
     }
 
-    /// Gives a queue pair its number and its place.
     fn insert_qp(&mut self, common: Common) -> Result<Qpn, ObjectError> {
         limit(ObjectKind::QueuePair, self.qps.len(), self.limits.max_qp)?;
         let qpn = loop {
@@ -478,9 +451,8 @@ impl Adapter {
         Ok(qpn)
     }
 
-    /// Destroys a queue pair (`ibv_destroy_qp`). What was posted to it gives no completions any
-    /// more. It is detached from its multicast groups; an owner of the link that wants to know
-    /// which it leaves without members, detaches it before.
+    /// Destroys a queue pair (`ibv_destroy_qp`); its requests complete nowhere. Detach it first to
+    /// learn which multicast groups become empty.
     ///
     /// # Errors
     /// [`ObjectError::Unknown`].
@@ -490,14 +462,14 @@ impl Adapter {
         Ok(())
     }
 
-    /// Takes the requests of a queue pair that is about to be reset or destroyed. Those who have
-    /// the adapter behind a lock drop them when they have given that back.
+    /// Takes the requests of a queue pair before RESET or destruction, to drop them outside the
+    /// lock.
     pub fn abandon_requests(&mut self, qpn: Qpn) -> Option<AbandonedRequests> {
         let index = self.qps.place(qpn)?;
         Some(self.qps[index].give_up())
     }
 
-    /// The same of a shared receive queue that is about to be destroyed, if it can be.
+    /// The same for a shared receive queue that is not in use.
     pub fn abandon_srq_requests(&mut self, id: SrqId) -> Option<AbandonedRequests> {
         let srq =
             self.resources.srqs.get_mut(&id).filter(|_| !self.tables.users.any(Used::Srq(id)))?;
@@ -520,19 +492,19 @@ impl Adapter {
         Ok(())
     }
 
-    /// Attributes and state of a queue pair (`ibv_query_qp`).
+    /// Returns a queue pair's attributes and state (`ibv_query_qp`).
     #[must_use]
     pub fn query_qp(&self, qpn: Qpn) -> Option<QpInfo> {
         Some(self.qps[self.qps.place(qpn)?].info())
     }
 
-    /// The send queue of a queue pair, and how far it has come.
+    /// Returns the progress of a send queue.
     #[must_use]
     pub fn query_send_queue(&self, qpn: Qpn) -> Option<SendQueueInfo> {
         Some(self.qps[self.qps.place(qpn)?].send_queue_info())
     }
 
-    /// Attributes and states of all queue pairs.
+    /// Returns the attributes and states of all queue pairs.
     pub fn queue_pairs(&self) -> impl Iterator<Item = QpInfo> {
         self.qps.iter().map(|(_, qp)| qp.info())
     }

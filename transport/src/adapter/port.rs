@@ -1,4 +1,4 @@
-//! The adapter's only port: its addresses, partitions and state.
+//! The only port: addresses, partitions, state.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -14,8 +14,8 @@ use crate::{
 };
 
 impl Adapter {
-    /// Replaces the GID table; a change of one that was not empty raises [`Event::GidChange`].
-    /// Connected queue pairs keep the addresses that they were connected with.
+    /// Replaces the GID table; [`Event::GidChange`] unless it was empty. Connected queue pairs keep
+    /// their addresses.
     pub fn set_gids(&mut self, gids: Vec<Gid>) {
         let had = !self.resources.gids.entries().is_empty();
         if self.resources.gids.set(gids) && had {
@@ -23,29 +23,25 @@ impl Adapter {
         }
     }
 
-    /// Sets whether the even entries of the GID table are for RoCE v1.
+    /// Sets the RoCE v1 entries of the GID table.
     pub const fn set_roce_v1(&mut self, v1: RoceV1) {
         self.resources.gids.set_roce_v1(v1);
     }
 
-    /// Data from this own address leaves from these UDP source ports from now on, that of a flow
-    /// from one of them, by [`udp_source_port`](crate::addr::udp_source_port). With none it leaves
-    /// from the [port](Self::set_control_port) of everything else, as messages of connection
-    /// management always do.
+    /// Sets UDP source ports of data from this address, by [flow](crate::addr::udp_source_port);
+    /// none: the [control port](Self::set_control_port).
     pub fn set_flow_ports(&mut self, address: IpAddr, ports: Vec<u16>) {
         self.resources.gids.set_flow_ports(address, ports);
         self.update_source_ports(address);
     }
 
-    /// Sets the UDP source port of packets from this local address that use none of its [flow
-    /// ports](Self::set_flow_ports). `None`: the [adapter's](super::AdapterConfig::source_port). It
-    /// counts where that is a fixed one.
+    /// Sets the UDP source port of other packets; `None`: the
+    /// [adapter's](super::AdapterConfig::source_port). Effective if that is fixed.
     pub fn set_control_port(&mut self, address: IpAddr, port: Option<u16>) {
         self.resources.gids.set_control_port(address, port);
         self.update_source_ports(address);
     }
 
-    /// Connected queue pairs send from the ports that there are.
     fn update_source_ports(&mut self, address: IpAddr) {
         for (_, qp) in self.qps.iter_mut() {
             let Common { qpn, peer, .. } = &mut qp.common;
@@ -59,15 +55,14 @@ impl Adapter {
         }
     }
 
-    /// True if the port carries packets (`IBV_PORT_ACTIVE`), as it does in a new adapter.
+    /// Returns true if the port is up (`IBV_PORT_ACTIVE`), as in a new adapter.
     #[must_use]
     pub const fn port_is_active(&self) -> bool {
         self.port_active
     }
 
-    /// The port's state and its greatest payload from now on. A change of the state raises
-    /// [`Event::PortActive`] or [`Event::PortError`]. Queue pairs keep the path MTU that they were
-    /// connected with.
+    /// Sets state and MTU, with [`Event::PortActive`] or [`Event::PortError`]. Queue pairs keep
+    /// their path MTU.
     pub fn set_port(&mut self, active: bool, mtu: Mtu) {
         self.resources.gids.set_port_mtu(mtu);
         if self.port_active != active {
@@ -80,8 +75,7 @@ impl Adapter {
         }
     }
 
-    /// The link is lost for good: raises [`Event::DeviceFatal`], once, and every queue pair goes
-    /// into ERR, so that no program waits for ever.
+    /// Fails the link for good: [`Event::DeviceFatal`] once, every queue pair to ERR.
     pub fn fail(&mut self, now: Instant) {
         if core::mem::replace(&mut self.failed, true) {
             return;
@@ -98,8 +92,8 @@ impl Adapter {
         }
     }
 
-    /// A queue pair goes into ERR on request, with [`Event::QpFatal`], as one does whose adapter
-    /// finds an error in it; `None`: each that is in neither RESET nor ERR. Returns how many did.
+    /// Moves a queue pair to ERR with [`Event::QpFatal`]; `None`: all outside RESET and ERR.
+    /// Returns how many.
     pub fn fail_qp(&mut self, now: Instant, qpn: Option<Qpn>) -> usize {
         let mut failed = 0;
         for index in 0..self.sending.places() {
@@ -117,17 +111,15 @@ impl Adapter {
         failed
     }
 
-    /// Raises [`Event::GidChange`] although the table is as before.
+    /// Raises [`Event::GidChange`].
     pub fn announce_gids(&mut self) {
         self.reports.events.push_back(Event::GidChange);
     }
 
-    /// Replaces the P_Key table, and raises [`Event::PKeyChange`]. Queue pairs keep their index:
-    /// they send and receive with the key that stands there now.
+    /// Replaces the P_Key table, with [`Event::PKeyChange`]. Queue pairs keep their index.
     ///
     /// # Errors
-    /// [`ObjectError::InUse`] when a queue pair, in a state other than RESET, has an index whose
-    /// entry would be gone or unused; then nothing has changed.
+    /// [`ObjectError::InUse`] if a queue pair outside RESET would lose its key; nothing changes.
     pub fn set_pkeys(&mut self, pkeys: PKeyTable) -> Result<(), ObjectError> {
         let used = |qp: &Qp| qp.common.state != State::Reset;
         if self

@@ -1,8 +1,5 @@
-//! Raw packets: whole Ethernet frames between the work queues of `IBV_QPT_RAW_PACKET` queue pairs
-//! and a link that carries frames.
-//!
-//! The transport does not read these frames. The link's owner finds a frame's queue pair by its
-//! flows.
+//! Ethernet frames of `IBV_QPT_RAW_PACKET` queue pairs, unparsed. The link's owner finds the queue
+//! pair by flow.
 
 use alloc::vec::Vec;
 
@@ -10,27 +7,25 @@ use super::Adapter;
 use crate::{event::DropReason, ids::Qpn, qp::QpType, time::Instant};
 
 impl Adapter {
-    /// The link carries frames with so many bytes behind their Ethernet header, and its tag, at
-    /// most; `None`, as in the beginning: none.
+    /// Sets the frames' MTU, without Ethernet header and VLAN tag; `None`, the default: no frames.
     pub const fn carry_frames(&mut self, mtu: Option<u32>) {
         self.sending.frames.mtu = mtu;
     }
 
-    /// Bytes behind the Ethernet header of a frame, at most, if the link carries frames.
+    /// Returns the frames' MTU.
     #[must_use]
     pub const fn frame_mtu(&self) -> Option<u32> {
         self.sending.frames.mtu
     }
 
-    /// True if [`poll_frame`](Self::poll_frame) has something to do.
+    /// Returns true if [`poll_frame`](Self::poll_frame) has work.
     #[must_use]
     pub fn has_frames(&self) -> bool {
         !self.sending.frames.line.is_empty()
     }
 
-    /// Writes the next frame that is to be sent to `frame`, without a frame check sequence, and
-    /// returns the queue pair that it is of. `None` does not mean that there are no more: then
-    /// [`has_frames`](Self::has_frames) is false.
+    /// Writes the next frame, without FCS; returns its queue pair. `None` is not the end: see
+    /// [`has_frames`](Self::has_frames).
     pub fn poll_frame(&mut self, now: Instant, frame: &mut Vec<u8>) -> Option<Qpn> {
         let index = self.sending.frames.line.pop_front()?;
         if !self.qps.contains(index) {
@@ -48,10 +43,10 @@ impl Adapter {
         built.then_some(qpn)
     }
 
-    /// Takes a frame for a queue pair of raw packets. `flow_tag` is that of its flow, or 0.
+    /// Delivers a frame; `flow_tag` is its flow's, or 0.
     ///
     /// # Errors
-    /// The reason why it is not received; it is counted.
+    /// The drop reason, counted.
     pub fn handle_frame(
         &mut self,
         now: Instant,

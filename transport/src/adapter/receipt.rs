@@ -1,27 +1,24 @@
-//! The answer of an adapter to the link about a datagram.
-
 use crate::{
     event::Disposition,
     wire::{Datagram, IcrcMatch, NetHeader, verify_icrc},
 };
 
-/// The result of [`handle_datagram`](super::Adapter::handle_datagram): for counters, captures and
-/// people. The caller does not have to act on it.
+/// Result of [`handle_datagram`](super::Adapter::handle_datagram).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub struct Receipt {
-    /// Result of handling the datagram.
+    /// Outcome.
     pub disposition: Disposition,
-    /// The check of its ICRC.
+    /// ICRC check.
     pub icrc: IcrcCheck,
 }
 
-/// The check of a packet's ICRC.
+/// Result of an ICRC check.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum IcrcCheck {
-    /// Not checked: the packet was refused for another reason before.
+    /// Not checked: dropped before.
     Skipped,
-    /// Not checked: the datagram has never left the memory of this host.
+    /// Not checked: the datagram never left this host.
     Trusted,
     /// Right.
     Right(IcrcMatch),
@@ -30,9 +27,8 @@ pub enum IcrcCheck {
 }
 
 impl Receipt {
-    /// The network header of the datagram that this receipt is for, with the identification that
-    /// makes its ICRC right, if there is one. The ICRC is computed here only if it was
-    /// [skipped](IcrcCheck::Skipped).
+    /// Returns the network header with the identification that matches the ICRC; computes a
+    /// [skipped](IcrcCheck::Skipped) one.
     #[must_use]
     pub fn identify(&self, datagram: &Datagram<'_>) -> NetHeader {
         let found = match self.icrc {

@@ -1,7 +1,7 @@
-//! The way of a packet from the link to its queue pair.
+//! Path of a packet from link to queue pair.
 //!
-//! Read first: InfiniBand volume 1, 9.6 (packet validation). The checks stand in the order of their
-//! cost; nothing changes before the ICRC is known to be right.
+//! Read first: InfiniBand volume 1, 9.6. Checks are ordered by cost; nothing changes before the
+//! ICRC check.
 
 use super::{
     Adapter,
@@ -20,29 +20,25 @@ use crate::{
     },
 };
 
-/// A packet from the middle of a message that was taken.
+/// An accepted middle packet.
 #[derive(Clone, Copy)]
 struct Middle {
-    /// Of its queue pair.
+    /// Index of the queue pair.
     index: usize,
     operation: Operation,
 }
 
-/// The receiver of a packet.
 enum Destination {
-    /// The queue pair at this place of the table.
     QueuePair(usize),
-    /// The members of a multicast group.
     Multicast(Gid),
-    /// QP1, in this partition.
+    /// QP1, with the partition.
     Gsi(PKey),
 }
 
 impl Adapter {
-    /// Takes datagrams from the link, as [`handle_datagram`](Self::handle_datagram) would, one
-    /// after the other. An acknowledgement that ends a run of requests comes first: it stands
-    /// behind what was posted in answer to what it acknowledges, because it is shorter, and that
-    /// completes before.
+    /// Handles a run as [`handle_datagram`](Self::handle_datagram) would, but a final
+    /// acknowledgement first: it is last only by its length, and completes the messages that the
+    /// requests respond to.
     pub fn handle_run(&mut self, now: Instant, run: &DatagramRun<'_>) {
         if run.bytes.len() <= run.segment {
             let DatagramRun { net, bytes, meta, .. } = *run;
@@ -85,12 +81,12 @@ impl Adapter {
         }
     }
 
-    /// Takes a datagram from the link.
+    /// Handles a datagram from the link.
     pub fn handle_datagram(&mut self, now: Instant, datagram: &Datagram<'_>) -> Receipt {
         self.handle(now, datagram).0
     }
 
-    /// The same. With it comes what others of its run can continue.
+    /// Also returns how the rest of the run may continue.
     fn handle(&mut self, now: Instant, datagram: &Datagram<'_>) -> (Receipt, Option<Middle>) {
         match self.receive_expected(now, datagram) {
             Some(receipt) => (receipt, None),
@@ -126,8 +122,8 @@ impl Adapter {
         (receipt, None)
     }
 
-    /// Takes a packet that its queue pair [expects](crate::qp), as [`receive`](Self::receive)
-    /// would. `None`: it may be anything, and nothing was done.
+    /// Handles a [predicted](crate::qp) packet like [`receive`](Self::receive). `None`: nothing
+    /// done.
     #[inline]
     fn receive_expected(&mut self, now: Instant, datagram: &Datagram<'_>) -> Option<Receipt> {
         let Datagram { net, bytes, meta } = *datagram;
@@ -162,8 +158,7 @@ impl Adapter {
         Some(Receipt { disposition, icrc })
     }
 
-    /// Start of a run of middle packets, if this packet was taken and is a middle packet of a READ
-    /// response.
+    /// Continues a run after a middle packet of a READ response.
     fn continued_answer(&self, receipt: &Receipt, datagram: &Datagram<'_>) -> Option<Middle> {
         let is_part = matches!(receipt.disposition, Disposition::Acknowledged { completed: 0 });
         if !is_part || !self.takes_middles(datagram) {
@@ -174,7 +169,6 @@ impl Adapter {
         Some(Middle { index, operation: bth.opcode.operation() })
     }
 
-    /// True if nothing is to be done with a packet but what is done with each.
     fn takes_middles(&self, Datagram { net, meta, .. }: &Datagram<'_>) -> bool {
         self.is_plain() && !net.is_congested() && !meta.congested
     }
@@ -184,9 +178,8 @@ impl Adapter {
         self.reports.counters.received_bytes += bytes.len() as u64;
     }
 
-    /// Takes a packet from the middle of a message, if it is what its queue pair waits for, as most
-    /// packets of long messages are. That is what [`receive`](Self::receive) does with it, for less
-    /// work. `None`: it may be anything, and nothing was done.
+    /// Handles an expected middle packet like [`receive`](Self::receive), at less cost. `None`:
+    /// nothing done.
     fn receive_middle(
         &mut self,
         now: Instant,
@@ -194,7 +187,7 @@ impl Adapter {
     ) -> Option<(Receipt, Middle)> {
         let Datagram { net, bytes, meta } = *datagram;
         let (bth, payload) = Packet::parse_middle(bytes)?;
-        // that of an answer acknowledges requests, and is looked at as a whole
+        // responses acknowledge requests: the general path
         if bth.opcode.operation().is_response() || !self.takes_middles(datagram) {
             return None;
         }
@@ -211,14 +204,12 @@ impl Adapter {
         Some((Receipt { disposition: Disposition::Executed, icrc }, middle))
     }
 
-    /// The same for a packet of the same run behind one that was taken so: but for PSN and payload
-    /// it is to be the same. True if it was taken.
+    /// Handles the next packet of a run, if only PSN and payload differ from `before`.
     fn receive_next(&mut self, middle: Middle, before: &[u8], datagram: &Datagram<'_>) -> bool {
         let Some((psn, payload)) = Packet::parse_like(before, datagram.bytes) else { return false };
         self.recorder.is_none() && self.take_middle(middle, psn, payload, datagram).is_some()
     }
 
-    /// Takes a packet that its queue pair may take, if it comes next and its ICRC is right.
     fn take_middle(
         &mut self,
         Middle { index, operation }: Middle,
@@ -272,7 +263,7 @@ impl Adapter {
         Receipt { disposition, icrc }
     }
 
-    /// The checks that need no ICRC.
+    /// Checks that need no ICRC.
     fn destination(
         &mut self,
         net: &NetHeader,
@@ -291,7 +282,6 @@ impl Adapter {
         Ok(Destination::QueuePair(index))
     }
 
-    /// A queue pair must take packets of this service and kind, now, from where this one comes.
     fn check_queue_pair(&self, index: usize, net: &NetHeader, bth: &Bth) -> Result<(), DropReason> {
         let common = &self.qps[index].common;
         match (bth.opcode.service(), common.qp_type) {
@@ -325,7 +315,6 @@ impl Adapter {
         Ok(())
     }
 
-    /// A queue pair must be in a state that takes the packet.
     pub(super) fn check_state(&self, index: usize, bth: &Bth) -> Result<(), DropReason> {
         let takes = match self.qps[index].common.state {
             State::Rtr => !bth.opcode.operation().is_response(),
@@ -335,8 +324,7 @@ impl Adapter {
         if takes { Ok(()) } else { Err(DropReason::QpState) }
     }
 
-    /// A packet must be of the queue pair's partition, and one of the two a full member of it
-    /// (C9-42 to C9-44).
+    /// Same partition, one of the two a full member (C9-42 to C9-44).
     pub(super) fn check_pkey(&mut self, index: usize, bth: &Bth) -> Result<(), DropReason> {
         if self.qps[index].common.admission.pkey.matches(bth.pkey) {
             return Ok(());
@@ -345,7 +333,6 @@ impl Adapter {
         Err(DropReason::PKey)
     }
 
-    /// Looks at the ICRC of a datagram, for the queue pair that takes it.
     fn look_at_icrc(common: Option<&mut Common>, datagram: &Datagram<'_>) -> IcrcCheck {
         let Datagram { net, bytes, meta } = *datagram;
         if meta.checksum_verified {
@@ -368,7 +355,6 @@ impl Adapter {
         }
     }
 
-    /// Hands a packet that passed every check to its queue pair.
     pub(super) fn deliver(
         &mut self,
         now: Instant,

@@ -1,5 +1,4 @@
-//! The adapter's part of the [record](crate::trace): puts what the queue pairs have noted in order
-//! and hands it on. Nothing here changes what the adapter does.
+//! The adapter's part of the [record](crate::trace); it changes no decision.
 
 use super::{Adapter, ObjectError, TransmitBuffer, recorder::Mark};
 use crate::{
@@ -13,13 +12,12 @@ use crate::{
 };
 
 impl Adapter {
-    /// The latest records of a queue pair, the oldest first; with
-    /// [`Trace::latest`](crate::trace::Trace::latest).
+    /// Returns a queue pair's latest records, oldest first
+    /// ([`Trace::latest`](crate::trace::Trace::latest)).
     pub fn latest(&self, qpn: Qpn) -> impl Iterator<Item = &Record> {
         self.recorder.iter().flat_map(move |recorder| recorder.latest.of(qpn))
     }
 
-    /// A call or an arrival begins: what follows from it is recorded behind it.
     #[inline]
     pub(super) fn begin_record(&mut self, now: Instant) -> Mark {
         if self.recorder.is_some() { self.set_mark(now) } else { Mark(None) }
@@ -35,7 +33,6 @@ impl Adapter {
         }))
     }
 
-    /// It ends.
     #[inline]
     pub(super) fn end_record(
         &mut self,
@@ -59,7 +56,6 @@ impl Adapter {
         self.flush_record();
     }
 
-    /// Carries out a call and records it.
     pub(super) fn recorded<T, E: Copy + Into<CallError>>(
         &mut self,
         now: Instant,
@@ -76,7 +72,7 @@ impl Adapter {
         result
     }
 
-    /// Records what a queue pair has noted, and changes of its window and rate.
+    /// Records a queue pair's notes, window and rate.
     #[inline]
     pub(super) fn record_notes(&mut self, now: Instant, index: usize) {
         if self.reports.notes.are_taken() {
@@ -84,7 +80,7 @@ impl Adapter {
         }
     }
 
-    /// The same after it has built a packet, which is the last of the buffer.
+    /// The same for a packet just built, the last in the buffer.
     #[inline]
     pub(super) fn record_sent(&mut self, now: Instant, index: usize, buffer: &TransmitBuffer) {
         if self.reports.notes.are_taken() {
@@ -100,14 +96,14 @@ impl Adapter {
         let Some(qp) = self.qps.get(index) else { return };
         let qpn = qp.common.qpn;
         let mut cause = WindowCause::Acknowledged;
-        // a packet that could not be written after all was noted, too
+        // a packet noted but not written is skipped
         let built = notes.iter().rposition(|note| matches!(note, Note::Packet(_)));
         for (at, note) in notes.drain(..).enumerate() {
             let what = match note {
                 Note::Packet(reason) => match sent.filter(|_| Some(at) == built) {
                     Some((net, bytes)) => match packet(&net, bytes) {
                         Ok(packet) => What::Sent { packet, why: Why::Queue(reason) },
-                        Err(_) => continue, // an adapter builds nothing that is no packet
+                        Err(_) => continue, // an adapter builds no malformed packet
                     },
                     None => continue,
                 },
@@ -128,20 +124,18 @@ impl Adapter {
         self.flush_record();
     }
 
-    /// A transition of the program has changed a queue pair's state.
     #[cold]
     pub(super) fn record_transition(&mut self, now: Instant, index: usize, from: State) {
         let Some(recorder) = &mut self.recorder else { return };
         let Some(qp) = self.qps.get(index) else { return };
         let to = qp.common.state;
-        // the others are noted where they are entered
+        // ERR and SQE: noted on entry
         if to != from && !matches!(to, State::Err | State::Sqe) {
             recorder.push(now, qp.common.qpn, What::State { from, to, failure: Failure::Asked });
         }
         recorder.record_pace(now, index, qp, WindowCause::Start);
     }
 
-    /// A queue pair has been made, or not.
     pub(super) fn record_created(&mut self, qp_type: QpType, result: &Result<Qpn, ObjectError>) {
         let mark = self.begin_record(Instant::ZERO);
         let (qpn, call) = (result.unwrap_or_default(), Call::CreateQp(qp_type));
@@ -149,7 +143,6 @@ impl Adapter {
         self.end_record(mark, Instant::ZERO, qpn, || What::Call { call, result });
     }
 
-    /// A queue pair starts.
     pub(super) fn record_new(&mut self, index: usize) {
         let (Some(recorder), Some(qp)) = (&mut self.recorder, self.qps.get(index)) else { return };
         if recorder.paces.len() <= index {
@@ -158,14 +151,12 @@ impl Adapter {
         recorder.paces[index] = qp.pace();
     }
 
-    /// A queue pair is gone.
     pub(super) fn record_gone(&mut self, qpn: Qpn) {
         if let Some(recorder) = &mut self.recorder {
             recorder.latest.forget(qpn);
         }
     }
 
-    /// A queue pair has had its copy of a packet to a group.
     pub(super) fn end_copy(
         &mut self,
         mark: Mark,
@@ -182,7 +173,6 @@ impl Adapter {
         });
     }
 
-    /// A datagram has been handled.
     #[inline]
     pub(super) fn end_arrival(
         &mut self,
@@ -215,7 +205,6 @@ impl Adapter {
         self.insert_record(at, now, qpn, || what);
     }
 
-    /// A message of connection management has left.
     pub(super) fn record_mad(&mut self, now: Instant, buffer: &TransmitBuffer, reason: MadReason) {
         let Some(recorder) = &mut self.recorder else { return };
         if let Some(Ok(packet)) = buffer.last().map(|(net, bytes)| packet(&net, bytes)) {
@@ -224,7 +213,6 @@ impl Adapter {
         self.flush_record();
     }
 
-    /// Hands everything on, unless a call or an arrival has not ended.
     fn flush_record(&mut self) {
         let Some(recorder) = &mut self.recorder else { return };
         if recorder.depth > 0 {

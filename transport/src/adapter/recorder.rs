@@ -1,4 +1,4 @@
-//! Records that wait until what they followed from is recorded, and their readers.
+//! Records held back until their cause is recorded.
 
 use alloc::{boxed::Box, vec::Vec};
 
@@ -9,20 +9,18 @@ use crate::{
     trace::{Latest, Record, Sink, Trace, What},
 };
 
-/// Readers of the record, and what has to wait until what it followed from is recorded.
 pub(super) struct Recorder {
     pub(super) sink: Option<Box<dyn Sink>>,
     pub(super) latest: Latest,
-    /// The latest time that a call gave.
+    /// Latest time of a call.
     pub(super) now: Instant,
     pub(super) held: Vec<Record>,
-    /// Calls and arrivals that have begun and not ended: one within the other.
+    /// Nested calls and arrivals.
     pub(super) depth: usize,
-    /// Window and rate of each queue pair, by its place, when they were last recorded.
+    /// Last recorded window and rate.
     pub(super) paces: Vec<(u64, Option<u64>)>,
 }
 
-/// Start of a call or of an arrival in the record.
 #[derive(Clone, Copy)]
 #[must_use]
 pub(super) struct Mark(pub(super) Option<usize>);

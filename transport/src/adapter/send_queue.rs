@@ -1,32 +1,30 @@
-//! Memory of a send queue, as an adapter has it that this one stands for.
+//! Send queue memory of an emulated adapter.
 
 use super::error::{ObjectError, ObjectSize, size};
 use crate::qp::{QpCaps, QpType};
 
-/// Memory of a send queue whose elements are all as large as the largest.
+/// Memory of a send queue with elements of equal size.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SendQueueMemory {
-    /// Bytes of a queue, at most.
+    /// Most bytes of a queue.
     pub queue: u32,
-    /// Bytes of an element, at most.
+    /// Most bytes of an element.
     pub element: u32,
-    /// Elements are multiples of so many bytes.
+    /// Granularity of an element.
     pub unit: u32,
-    /// Bytes of an element that are no list and no inline data: of RC and UC.
+    /// Bytes of an element beside SGEs and inline data: RC, UC.
     pub connected: u32,
-    /// The same of UD.
+    /// UD.
     pub datagrams: u32,
-    /// The same of XRC.
+    /// XRC.
     pub extended: u32,
 }
 
-/// Bytes that an entry of a list takes, and of what inline data is a multiple with its header.
+/// Bytes of an SGE; granularity of inline data.
 const SEGMENT: u32 = 16;
-/// Bytes of that header.
 const INLINE_HEADER: u32 = 4;
 
 impl SendQueueMemory {
-    /// Checks sizes that are within the other limits.
     pub(super) fn check(&self, qp_type: QpType, caps: &QpCaps) -> Result<(), ObjectError> {
         let head = match qp_type {
             QpType::Rc | QpType::Uc => self.connected,

@@ -1,9 +1,7 @@
-//! Objects that several adapters have in common: the shards of one device, each with queue pairs of
-//! its own.
+//! Objects shared by a device's adapters (shards).
 //!
-//! One adapter makes the object, the others adopt it, with the same number and the same keys. All
-//! of them destroy it by the ordinary calls. The owner has all of them make, adopt and destroy in
-//! the same order, so that their tables stay alike.
+//! One adapter creates an object; the others adopt it. All create, adopt and destroy in the same
+//! order, so that their tables agree.
 
 use alloc::sync::Arc;
 use core::fmt;
@@ -19,7 +17,7 @@ use crate::{
     work::{CompletionQueue, SharedQueue},
 };
 
-/// A shared receive queue on its way from one adapter to another.
+/// A shared receive queue between two adapters.
 pub struct ReleasedSrq(SharedQueue);
 
 impl fmt::Debug for ReleasedSrq {
@@ -29,10 +27,10 @@ impl fmt::Debug for ReleasedSrq {
 }
 
 impl Adapter {
-    /// Takes over a protection domain, with its number.
+    /// Adopts a protection domain with its number.
     ///
     /// # Errors
-    /// [`ObjectError::TooMany`]; [`ObjectError::Unknown`] when the number is not the next one here.
+    /// [`ObjectError::TooMany`]; [`ObjectError::Unknown`] unless the number is the next one.
     pub fn adopt_pd(&mut self, pd: PdId) -> Result<(), ObjectError> {
         limit(ObjectKind::ProtectionDomain, self.tables.pds.len(), self.limits.max_pd)?;
         let entry = self.tables.pds.vacant_entry();
@@ -43,11 +41,11 @@ impl Adapter {
         Ok(())
     }
 
-    /// Takes over a region, with its keys. The protection domain was adopted before.
+    /// Adopts a region, after its protection domain.
     ///
     /// # Errors
-    /// [`RegisterError::UnknownPd`], [`RegisterError::TooMany`]; [`RegisterError::InUse`] when one
-    /// of the keys names something else here.
+    /// [`RegisterError::UnknownPd`], [`RegisterError::TooMany`]; [`RegisterError::InUse`] if a key
+    /// is taken.
     pub fn adopt_region(&mut self, region: &Arc<Region>) -> Result<(), RegisterError> {
         if !self.tables.has_pd(region.pd()) {
             return Err(RegisterError::UnknownPd);
@@ -57,7 +55,7 @@ impl Adapter {
         Ok(())
     }
 
-    /// Takes over what [`reregister`](Self::reregister) has made of a region elsewhere.
+    /// Adopts the result of a [`reregister`](Self::reregister) elsewhere.
     pub fn adopt_change(&mut self, region: &Region, changed: &Arc<Region>) {
         self.late.place_all();
         self.resources.regions.replace(changed);
@@ -65,13 +63,11 @@ impl Adapter {
         self.tables.leave_pd(region.pd());
     }
 
-    /// Takes over a memory window that is bound to nothing. It is bound here or elsewhere from then
-    /// on: only a window of type 2, which belongs to the queue pair that binds it, has the same
-    /// meaning everywhere.
+    /// Adopts an unbound memory window. Only type 2, owned by the queue pair that binds it, means
+    /// the same on every shard.
     ///
     /// # Errors
-    /// [`ObjectError::TooMany`]; [`ObjectError::Unknown`] for a protection domain that does not
-    /// exist.
+    /// [`ObjectError::TooMany`]; [`ObjectError::Unknown`].
     pub fn adopt_window(
         &mut self,
         pd: PdId,
@@ -83,7 +79,7 @@ impl Adapter {
         Ok(())
     }
 
-    /// Gives up a shared receive queue that no queue pair receives from, for another adapter.
+    /// Releases a shared receive queue without queue pairs.
     pub fn release_srq(&mut self, id: SrqId) -> Option<ReleasedSrq> {
         if self.tables.users.any(Used::Srq(id)) {
             return None;
@@ -93,17 +89,16 @@ impl Adapter {
         Some(ReleasedSrq(srq))
     }
 
-    /// Takes it over, with its number and its requests.
+    /// Adopts a released queue with its requests.
     pub fn adopt_srq(&mut self, id: SrqId, srq: ReleasedSrq) {
         self.tables.users.add(users::of_srq(&srq.0));
         self.resources.srqs.insert(id, srq.0);
     }
 
-    /// Takes over a completion queue, with its number. Queue pairs of one adapter only may complete
-    /// there.
+    /// Adopts a completion queue, for queue pairs of one adapter.
     ///
     /// # Errors
-    /// [`ObjectError::TooMany`]; [`ObjectError::Unknown`] when the number is not the next one here.
+    /// [`ObjectError::TooMany`]; [`ObjectError::Unknown`] unless the number is the next one.
     pub fn adopt_cq(&mut self, cq: &Arc<CompletionQueue>) -> Result<(), ObjectError> {
         limit(ObjectKind::CompletionQueue, self.tables.cqs.len(), self.limits.max_cq)?;
         let entry = self.tables.cqs.vacant_entry();
@@ -162,7 +157,7 @@ mod tests {
             adapter.dealloc_window(WindowId::of(rkey)).unwrap();
             adapter.destroy_cq(cq.id()).unwrap();
         }
-        other.revoke(&region); // which it is no more
+        other.revoke(&region); // already replaced
         assert_eq!(other.dealloc_pd(pd), Err(ObjectError::InUse));
         other.revoke(&changed);
         other.dealloc_pd(pd).unwrap();

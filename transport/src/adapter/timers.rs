@@ -1,23 +1,20 @@
-//! Deadlines of queue pairs: a heap in which late entries are corrected when they come up.
+//! Deadlines of queue pairs: a heap with lazy correction.
 //!
-//! A connection's deadline moves with every acknowledgement. Only an earlier one than the entry in
-//! the heap is pushed; a later one is noticed when the entry comes up.
-//!
-//! Thousands may come up at once. Each call looks at so many of them that it does not take long,
-//! and the next goes on.
+//! Acknowledgements move deadlines. An earlier one is pushed; a later one is corrected when its
+//! entry expires. Calls visit a bounded number of entries.
 
 use alloc::{collections::BinaryHeap, vec::Vec};
 use core::cmp::Reverse;
 
 use crate::time::Instant;
 
-/// Number of entries that a call looks at, at most.
+/// Most entries visited per call.
 pub(super) const PORTION: usize = 64;
 
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     heap: BinaryHeap<Reverse<(Instant, usize)>>,
-    /// Per queue pair: the earliest entry that the heap holds for it.
+    /// Earliest entry per queue pair.
     earliest: Vec<Option<Instant>>,
 }
 
@@ -34,8 +31,7 @@ impl Timers {
         }
     }
 
-    /// Entries that an earlier one replaced stay in the heap until their time comes, which a peer
-    /// could make many of. When they outnumber the others they go.
+    /// Drops replaced entries once they are the majority: peers can cause many.
     fn compact(&mut self) {
         if self.heap.len() > 2 * self.earliest.len() + 16 {
             let entries = self.earliest.iter().enumerate();
@@ -50,8 +46,7 @@ impl Timers {
         }
     }
 
-    /// The earliest deadline, or an earlier time, if many entries have to be corrected until it is
-    /// found; `current` tells a queue pair's present one.
+    /// Returns the earliest deadline, or an earlier time. `current` is a queue pair's deadline.
     pub(super) fn next(&mut self, current: impl Fn(usize) -> Option<Instant>) -> Option<Instant> {
         for _ in 0..PORTION {
             let &Reverse((at, index)) = self.heap.peek()?;
@@ -69,8 +64,7 @@ impl Timers {
         self.heap.peek().map(|&Reverse((at, _))| at)
     }
 
-    /// Takes a queue pair whose deadline is `now` or earlier, as long as `left` is not zero: it
-    /// shrinks with each entry that is looked at.
+    /// Takes a due queue pair; each visit decrements `left`.
     pub(super) fn pop_due(
         &mut self,
         now: Instant,
@@ -83,7 +77,7 @@ impl Timers {
             *left = left.checked_sub(1)?;
             self.heap.pop();
             if self.earliest[index] != Some(at) {
-                continue; // an earlier one has taken its place
+                continue; // replaced by an earlier one
             }
             self.earliest[index] = None;
             match current(index) {
@@ -120,7 +114,6 @@ mod tests {
         assert_eq!(timers.next(|_| None), None);
     }
 
-    /// However many entries have moved, or are due, a call looks at so many of them and no more.
     #[test]
     fn no_call_looks_at_all() {
         let many = 10 * PORTION;

@@ -1,4 +1,4 @@
-//! Packets on their way out, gathered into runs that a link can send with one call.
+//! Outgoing packets, in runs that a link sends with one call.
 
 use alloc::{boxed::Box, vec, vec::Vec};
 use core::{mem, net::IpAddr, ops::Range};
@@ -10,9 +10,8 @@ use crate::{
     wire::{FrameFields, ICRC_LEN, Ident, NetHeader, PACKET_MAX, icrc, rxe_flush_icrc},
 };
 
-/// A run of datagrams from one address to another: each `segment` bytes long but the last, which
-/// may be shorter. The n-th has to leave with IPv4 identification n and "don't fragment" set; its
-/// ICRC says so.
+/// A run of datagrams of `segment` bytes, the last possibly shorter. The n-th must leave with IPv4
+/// identification n and "don't fragment": its ICRC covers both.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Transmit {
     /// Sender's address.
@@ -25,22 +24,22 @@ pub struct Transmit {
     pub traffic_class: u8,
     /// IPv4 TTL or IPv6 hop limit.
     pub hop_limit: u8,
-    /// Fields that only links that build frames send.
+    /// Fields for links that build frames.
     pub frame: FrameFields,
-    /// Length of every UDP payload but the last.
+    /// Length of each UDP payload except the last.
     pub segment: usize,
-    /// Range of the payloads in the buffer, one after the other.
+    /// Payloads in the buffer.
     pub range: Range<usize>,
 }
 
 impl Transmit {
-    /// Number of datagrams of the run.
+    /// Returns the number of datagrams.
     #[must_use]
     pub fn count(&self) -> usize {
         self.range.len().div_ceil(self.segment)
     }
 
-    /// The network header of datagram `index`.
+    /// Returns the network header of datagram `index`.
     #[must_use]
     pub const fn net_header(&self, index: usize) -> NetHeader {
         NetHeader {
@@ -68,38 +67,37 @@ impl Transmit {
 /// Limits of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct TransmitLimits {
-    /// Datagrams; 1 for a link that cannot send several with one call.
+    /// Datagrams; 1 without segmentation offload (GSO).
     pub segments: usize,
     /// Bytes of UDP payload.
     pub bytes: usize,
 }
 
 impl TransmitLimits {
-    /// One datagram a run.
+    /// One datagram per run.
     pub const SINGLE: Self = Self { segments: 1, bytes: PACKET_MAX };
 }
 
-/// Runs of datagrams, and their bytes.
+/// Runs of datagrams, with their bytes.
 #[derive(Debug)]
 pub struct TransmitBuffer {
     bytes: Box<[u8]>,
-    /// Number of them that may be filled.
+    /// Bytes that may be filled.
     bound: usize,
     len: usize,
     runs: Vec<Transmit>,
-    /// Number of datagrams of the last run, while it can have more.
+    /// Datagrams of the last run, while it can grow.
     growing: Option<usize>,
-    /// Of each run whether the ICRCs of its datagrams are left to [`seal`](Self::seal): they are
-    /// zero.
+    /// Per run: its ICRCs are zero until [`seal`](Self::seal).
     unsealed: Vec<bool>,
     defers: bool,
     limits: TransmitLimits,
-    /// True if something that may be due waits for the next buffer.
+    /// A due packet may wait for the next buffer.
     holds_back: bool,
 }
 
 impl TransmitBuffer {
-    /// A buffer for `capacity` bytes, and at least one packet, in runs within `limits`.
+    /// Makes a buffer for `capacity` bytes, at least one packet.
     #[must_use]
     pub fn new(capacity: usize, limits: TransmitLimits) -> Self {
         let bound = capacity.max(PACKET_MAX);
@@ -116,14 +114,14 @@ impl TransmitBuffer {
         }
     }
 
-    /// The same, whose datagrams have no ICRC until they are [sealed](Self::seal): for links to
-    /// receivers that do not look at it.
+    /// Makes a buffer without ICRCs until [sealed](Self::seal), for receivers that do not check
+    /// them.
     #[must_use]
     pub fn unsealed(capacity: usize, limits: TransmitLimits) -> Self {
         Self { defers: true, ..Self::new(capacity, limits) }
     }
 
-    /// Adds the ICRCs of a run, if they are missing.
+    /// Adds a run's missing ICRCs.
     pub fn seal(&mut self, index: usize) {
         let (Some(run), Some(unsealed)) = (self.runs.get(index), self.unsealed.get_mut(index))
         else {
@@ -140,30 +138,29 @@ impl TransmitBuffer {
         }
     }
 
-    /// Adds all ICRCs that are missing.
+    /// Adds all missing ICRCs.
     pub fn seal_all(&mut self) {
         (0..self.runs.len()).for_each(|index| self.seal(index));
     }
 
-    /// The runs, in the order in which they are to leave.
+    /// Returns the runs in sending order.
     #[must_use]
     pub fn runs(&self) -> &[Transmit] {
         &self.runs
     }
 
-    /// Every run's payloads; a run's range is an index into it.
+    /// Returns all payloads, indexed by a run's range.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 
-    /// The UDP payloads of a run, one after the other.
+    /// Returns a run's UDP payloads.
     #[must_use]
     pub fn payload(&self, run: &Transmit) -> &[u8] {
         self.bytes.get(run.range.clone()).unwrap_or_default()
     }
 
-    /// The datagram that was added last, with its network header.
     pub(super) fn last(&self) -> Option<(NetHeader, &[u8])> {
         let run = self.runs.last()?;
         let index = run.count().checked_sub(1)?;
@@ -171,7 +168,7 @@ impl TransmitBuffer {
         Some((run.net_header(index), bytes))
     }
 
-    /// Every datagram with its network header.
+    /// Returns every datagram with its network header.
     pub fn datagrams(&self) -> impl Iterator<Item = (NetHeader, &[u8])> {
         self.runs.iter().flat_map(|run| {
             let payloads = self.payload(run).chunks(run.segment.max(1));
@@ -179,24 +176,24 @@ impl TransmitBuffer {
         })
     }
 
-    /// True if there is nothing to send.
+    /// Returns true if empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }
 
-    /// True if there may be more to send than it holds.
+    /// Returns true if more may be due.
     #[must_use]
     pub fn may_have_more(&self) -> bool {
         self.holds_back || self.len + PACKET_MAX > self.bound
     }
 
-    /// Lets it be filled up to so many bytes, of its capacity, and with one packet at least.
+    /// Bounds the bytes filled, at least one packet.
     pub fn set_bound(&mut self, bytes: usize) {
         self.bound = bytes.clamp(PACKET_MAX, self.bytes.len());
     }
 
-    /// Empties it.
+    /// Empties the buffer.
     pub fn clear(&mut self) {
         self.len = 0;
         self.runs.clear();
@@ -210,7 +207,7 @@ impl TransmitBuffer {
         self.bytes.get_mut(self.len..self.bound)?.get_mut(..PACKET_MAX)
     }
 
-    /// Number of datagrams of so many bytes that have [room](Self::slot).
+    /// Number of datagrams of this length with [room](Self::slot).
     pub(super) const fn room_for(&self, length: usize) -> usize {
         match self.bound.checked_sub(self.len + PACKET_MAX) {
             Some(left) => left / length + 1,
@@ -218,23 +215,20 @@ impl TransmitBuffer {
         }
     }
 
-    /// True if several datagrams can be a run.
     pub(super) const fn has_runs(&self) -> bool {
         self.limits.segments > 1
     }
 
-    /// Leaves what is next to the next buffer.
     pub(super) const fn hold_back(&mut self) {
         self.holds_back = true;
     }
 
-    /// Takes over the packet that was written to the [`slot`](Self::slot), and adds its ICRC,
-    /// unless that is left for later.
+    /// Adds the packet in [`slot`](Self::slot), with its ICRC unless deferred.
     pub(super) fn commit(&mut self, built: &Built, path: &Path) {
         self.add(built, path, false);
     }
 
-    /// The same for a packet that is, but for its bytes, like the one that was added before it.
+    /// As `commit`, if only the bytes differ from the last packet.
     pub(super) fn commit_like(&mut self, built: &Built, path: &Path) {
         self.add(built, path, true);
     }
@@ -275,7 +269,7 @@ impl TransmitBuffer {
             }
         };
         self.growing = self.runs.last().and_then(|run| {
-            // a shorter one ends its run, and only UDP datagrams are cut apart on their way
+            // a shorter datagram ends its run; only UDP is segmented
             let is_over = length < run.segment
                 || index + 1 >= segments
                 || run.frame.version() != RoceVersion::V2;

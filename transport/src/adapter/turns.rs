@@ -1,27 +1,23 @@
-//! The order in which queue pairs send, or get room: rounds of bounded turns.
+//! Order of sending and credits: rounds of bounded turns.
 //!
-//! Read first: RFC 8290, section 4.2 (the scheduler of FQ-CoDel). A queue pair that had nothing to
-//! send comes before those that always have something. It waits only for the turn under way, and
-//! for others like it. Its packets count against its share of the round: when the share is used up,
-//! it waits until all others have had their turn.
+//! Read first: RFC 8290, 4.2 (FQ-CoDel). A queue pair that was idle precedes those that always
+//! send, within its share of the round.
 
 use alloc::{collections::VecDeque, vec::Vec};
 
-/// Packets of the largest run of datagrams, at the largest path MTU.
+/// Packets of the largest run at the largest path MTU.
 pub(super) const LARGEST_RUN: u64 = 15;
-/// Bytes of a turn: those of the largest run of datagrams.
+/// Bytes of a turn: the largest run.
 pub(super) const QUANTUM: u64 = LARGEST_RUN * 4096;
 
-/// Queue pairs that wait for a turn.
 #[derive(Default, Debug)]
 pub(super) struct Turns {
     fresh: VecDeque<usize>,
     others: VecDeque<usize>,
-    /// A turn that goes on.
+    /// Interrupted turn.
     unfinished: Option<Turn>,
 }
 
-/// A queue pair's place among those that wait for a turn.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct TurnState {
     is_fresh: bool,
@@ -30,29 +26,26 @@ pub(super) struct TurnState {
     credit: u64,
 }
 
-/// The turn of a queue pair.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Turn {
     pub(super) index: usize,
-    /// Bytes after which it ends.
+    /// Its byte limit.
     pub(super) bytes: u64,
     is_fresh: bool,
 }
 
 impl Turns {
-    /// True if nobody waits.
     pub(super) fn is_empty(&self) -> bool {
         self.fresh.is_empty() && self.others.is_empty() && self.unfinished.is_none()
     }
 
-    /// Those that wait, if they are few, and none has had a turn in this round.
+    /// Waiting queue pairs, if few, without a turn in this round.
     pub(super) fn few_fresh(&self, most: usize) -> Option<impl Iterator<Item = usize>> {
         let are_few = self.fresh.len() <= most;
         let only = are_few && self.others.is_empty() && self.unfinished.is_none();
         only.then(|| self.fresh.iter().copied())
     }
 
-    /// Gives a queue pair a turn, unless it has one already.
     pub(super) fn add(&mut self, index: usize, place: &mut TurnState) {
         if !place.is_in_round {
             place.credit = QUANTUM;
@@ -63,8 +56,7 @@ impl Turns {
         }
     }
 
-    /// Reorders the first `count` of those that come before others; each of them has one turn all
-    /// the same.
+    /// Sorts the first `count` fresh queue pairs.
     pub(super) fn sort_fresh_by_key<K: Ord>(&mut self, count: usize, key: impl Fn(usize) -> K) {
         if self.fresh.len() < 2 {
             return;
@@ -74,7 +66,6 @@ impl Turns {
         first.into_iter().rev().for_each(|index| self.fresh.push_front(index));
     }
 
-    /// Begins the next turn, or goes on with one.
     pub(super) fn begin<'a>(
         &mut self,
         place_of: impl FnOnce(usize) -> &'a mut TurnState,
@@ -92,7 +83,6 @@ impl Turns {
         Some(Turn { index, bytes: place.credit, is_fresh })
     }
 
-    /// Ends a turn in which so many bytes were sent.
     pub(super) fn end(&mut self, turn: Turn, sent: u64, has_more: bool, place: &mut TurnState) {
         let Turn { index, is_fresh, .. } = turn;
         place.credit = place.credit.saturating_sub(sent);
@@ -104,13 +94,11 @@ impl Turns {
         place.is_fresh &= !is_fresh;
     }
 
-    /// Interrupts a turn in which so many bytes were sent.
     pub(super) fn interrupt(&mut self, turn: Turn, sent: u64, place: &mut TurnState) {
         place.credit = place.credit.saturating_sub(sent);
         self.unfinished = Some(Turn { bytes: turn.bytes.saturating_sub(sent), ..turn });
     }
 
-    /// Forgets a queue pair.
     pub(super) fn remove(&mut self, index: usize, place: &mut TurnState) {
         if place.is_fresh {
             self.fresh.retain(|&other| other != index);

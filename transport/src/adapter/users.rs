@@ -1,8 +1,5 @@
-//! Counts of what uses an object: one that is used cannot be destroyed, and to know that takes no
-//! look at all the others.
-//!
-//! An XRC target counts for its XRC domain only. The protection domain and the completion queue
-//! that it receives with are those of the XRC SRQ that it serves just now, which counts for them.
+//! Reference counts of objects. An XRC target counts for its XRC domain only; its other objects are
+//! those of its current XRC SRQ.
 
 use hashbrown::HashMap;
 
@@ -13,7 +10,6 @@ use crate::{
     work::SharedQueue,
 };
 
-/// An object that others use.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Used {
     Pd(PdId),
@@ -22,19 +18,16 @@ pub(super) enum Used {
     Xrcd(XrcdId),
 }
 
-/// The number of users of each object that has any.
 #[derive(Default, Debug)]
 pub(super) struct Users(HashMap<Used, usize, IdHasher>);
 
 impl Users {
-    /// There is one more for each of these.
     pub(super) fn add(&mut self, used: impl IntoIterator<Item = Used>) {
         for used in used {
             *self.0.entry(used).or_default() += 1;
         }
     }
 
-    /// There is one less for each of these.
     pub(super) fn remove(&mut self, used: impl IntoIterator<Item = Used>) {
         for used in used {
             let left = self.0.get_mut(&used).map(|count| {
@@ -53,7 +46,6 @@ impl Users {
     }
 }
 
-/// Objects that a queue pair uses.
 pub(super) fn of_qp(common: &Common) -> impl Iterator<Item = Used> + use<> {
     let is_target = common.qp_type == QpType::XrcTarget;
     let [send_cq, recv_cq] = [&common.completions.send_cq, &common.receiving.cq]
@@ -63,7 +55,6 @@ pub(super) fn of_qp(common: &Common) -> impl Iterator<Item = Used> + use<> {
     [pd, send_cq, recv_cq, srq, common.xrcd.map(Used::Xrcd)].into_iter().flatten()
 }
 
-/// Objects that a shared receive queue uses.
 pub(super) fn of_srq(srq: &SharedQueue) -> impl Iterator<Item = Used> + use<> {
     let xrc = srq.xrc.as_ref();
     let cq = xrc.map(|xrc| Used::Cq(xrc.cq.id()));

@@ -1,4 +1,4 @@
-//! The active side of setting a connection up: request, reply, ready to use.
+//! Active side of connection setup.
 
 use alloc::boxed::Box;
 
@@ -80,7 +80,7 @@ impl Connections {
         let is_own = self.common.config.ids.contains(&id);
         let conn = match find_own(&mut self.conns, id, arrival) {
             Ok(conn) => conn,
-            // of a connection that was given up; its sender would wait for an answer
+            // connection given up; its sender still waits
             Err(DropReason::CmUnknownConnection) if is_own => {
                 let reason = RejectReason::INVALID_COMM_ID;
                 let rej = Rej::new(id, rep.local_id, About::Rep, reason);
@@ -97,7 +97,7 @@ impl Connections {
             _ => return self.on_repeated_rep(rep),
         };
         let remote = Remote { id: rep.local_id, guid: rep.local_ca_guid, qpn: rep.local_qpn };
-        // the peer's queue pair is connected to another one of this side already
+        // another local queue pair is connected to the peer's
         let key = (arrival.peer(), remote.guid, remote.qpn);
         if let Some(&other) = self.by_remote_qpn.get(&key).filter(|&&other| other != id) {
             self.refuse_rep(rep, other, arrival);
@@ -134,13 +134,12 @@ impl Connections {
         if matches!(conn.state, ConnState::RepRcvd(_)) {
             self.send_mra(id, About::Rep);
         } else {
-            // the RTU was lost
             send_rtu(&mut self.common, id, conn, PrivateData::default(), MadReason::Repeated);
         }
         Ok(ReplyOutcome::Handled)
     }
 
-    /// Rejects a reply that names a queue pair which another connection has, maybe a stale one.
+    /// Rejects a REP with another connection's queue pair, perhaps stale.
     fn refuse_rep(&mut self, rep: &Rep, other: u32, arrival: &mut Arrival<'_>) {
         let id = rep.remote_id;
         let rej = Rej::new(id, rep.local_id, About::Rep, RejectReason::STALE_CONNECTION);
@@ -150,7 +149,7 @@ impl Connections {
         self.remove(Trigger::Rep, id);
     }
 
-    /// Answers a reply: this side's queue pair is ready.
+    /// Sends the RTU.
     pub(crate) fn establish(&mut self, id: ConnId, bytes: &[u8]) -> Result<(), ConnError> {
         self.check(id, Trigger::Establish)?;
         let conn = get_mut(&mut self.conns, id)?;
@@ -163,7 +162,7 @@ impl Connections {
         Ok(())
     }
 
-    /// The same for a connection whose queue pair the adapter has moved: the program gets an event.
+    /// Sends the RTU after the adapter moved the queue pair.
     pub(crate) fn complete(&mut self, id: ConnId) {
         let rep = match get_mut(&mut self.conns, id) {
             Ok(Connection { state: ConnState::RepRcvd(replied), .. }) => replied.rep.clone(),
@@ -175,7 +174,7 @@ impl Connections {
         }
     }
 
-    /// The peer has accepted, but the local queue pair could not change its state.
+    /// Rejects: the queue pair could not follow.
     pub(crate) fn fail(&mut self, now: Instant, id: ConnId) {
         if self.reject(now, id, RejectReason::CONSUMER, &[]).is_ok() {
             self.emit(id.0, |conn| ConnEvent::ConnectError { conn });
@@ -186,8 +185,8 @@ impl Connections {
     }
 }
 
-/// Code of an acknowledge timeout that leaves the peer its delay (12.7.34): the longer one's, plus
-/// one if the other is half of it or more, as Linux rounds. "For ever" stays.
+/// Acknowledge timeout that covers the peer's ACK delay (12.7.34): the longer, plus one if they
+/// differ by at most one, as in Linux. 0 stays: never.
 fn with_ack_delay(ack_timeout: u8, delay: u8) -> u8 {
     let delay = delay.min(MAX_ACK_DELAY);
     let longer = ack_timeout.max(delay);
@@ -195,7 +194,6 @@ fn with_ack_delay(ack_timeout: u8, delay: u8) -> u8 {
     if ack_timeout == 0 { 0 } else { (longer + u8::from(rounds_up)).min(31) }
 }
 
-/// A request without communication ID and private data.
 fn request(common: &Common, connect: &Connect<'_>, path: &Path) -> Req {
     let (transport, extended_transport) = match connect.service {
         CmService::Rc => (0, 0),

@@ -1,5 +1,3 @@
-//! Alternate paths, which are not supported.
-
 use alloc::boxed::Box;
 
 use super::{
@@ -11,8 +9,8 @@ use super::{
 use crate::event::DropReason;
 
 impl Connections {
-    /// Refuses an alternate path (12.8). Linux does not answer, on RoCE, so that its peer asks
-    /// again and again.
+    /// Refuses an alternate path (12.8). Linux does not respond on RoCE, and its peer keeps
+    /// retrying.
     pub(super) fn on_lap(&mut self, lap: &Lap, arrival: &Arrival<'_>) -> Result<(), DropReason> {
         let status = match find(&mut self.conns, lap.remote_id, lap.local_id, arrival) {
             Ok(conn) if conn.local_qpn != lap.remote_qpn => Apr::INVALID_COMM_ID,
@@ -27,7 +25,7 @@ impl Connections {
         Ok(())
     }
 
-    /// An answer to a question that this side never asks.
+    /// Refuses an APR: this side sends no LAP.
     pub(super) fn on_apr(&mut self, apr: &Apr, arrival: &Arrival<'_>) -> Result<(), DropReason> {
         find(&mut self.conns, apr.remote_id, apr.local_id, arrival)?;
         Err(DropReason::CmWrongState)

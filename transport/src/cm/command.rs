@@ -1,4 +1,4 @@
-//! Arguments of the commands of connection management.
+//! Arguments of connection management commands.
 
 use core::{fmt, net::IpAddr};
 
@@ -9,8 +9,7 @@ use crate::{
     psn::Psn,
 };
 
-/// Name of a connection or of a service ID resolution, and the communication ID (request ID) that
-/// the peer sees. Not used again soon after its end.
+/// Connection or resolution: the communication ID (request ID) that the peer sees.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ConnId(pub(super) u32);
 
@@ -20,23 +19,22 @@ impl fmt::Display for ConnId {
     }
 }
 
-/// Name of a listener.
+/// Listener.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ListenerId(pub(super) u32);
 
-/// Requests that a listener is to get.
+/// Arguments of a listener.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Listen {
-    /// The service.
+    /// Service.
     pub service_id: ServiceId,
-    /// Own address that requests have to come to; any if `None`.
+    /// Local address; `None`: any.
     pub address: Option<IpAddr>,
-    /// Requests that may wait to be accepted; more are not answered, so that their senders send
-    /// them again.
+    /// REQs that may wait; more are dropped.
     pub backlog: usize,
 }
 
-/// A transport service, as a request names it.
+/// Transport service of a REQ.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum CmService {
     /// Reliable connection.
@@ -47,59 +45,57 @@ pub enum CmService {
     Xrc,
 }
 
-/// A request for a connection.
+/// A connection request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Connect<'a> {
-    /// Service to connect to.
+    /// Service.
     pub service_id: ServiceId,
-    /// Path to the peer.
+    /// Path.
     pub av: AddressVector,
     /// Transport service.
     pub service: CmService,
-    /// Own end.
+    /// Local end.
     pub end: ConnEnd,
-    /// True if the adapter is to move its queue pair, which is in INIT, when the peer accepts.
-    /// Otherwise [`ConnEvent::Reply`](super::ConnEvent::Reply) asks the program to.
+    /// The adapter moves its queue pair; else [`ConnEvent::Reply`](super::ConnEvent::Reply).
     pub managed: bool,
-    /// Retry counter of both sides, 0..=7.
+    /// Retry counter of both sides, 0 to 7.
     pub retry_count: u8,
-    /// Acknowledge timeout's code of both sides, 0..=31; 0 means for ever.
+    /// Acknowledge timeout of both sides, code, 0: never.
     pub ack_timeout: u8,
-    /// True if this side's timeout leaves the peer the time to acknowledge that its reply states
-    /// (target ACK delay).
+    /// Adds the peer's ACK delay to the local timeout.
     pub fits_ack_delay: bool,
     /// Path MTU.
     pub path_mtu: Mtu,
-    /// Partition.
+    /// P_Key.
     pub pkey: PKey,
     /// Up to [`Req::PRIVATE_DATA`](super::Req::PRIVATE_DATA) bytes.
     pub private_data: &'a [u8],
 }
 
-/// A positive answer to a request.
+/// Acceptance of a REQ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Accept<'a> {
-    /// Own end.
+    /// Local end.
     pub end: ConnEnd,
     /// Up to [`Rep::PRIVATE_DATA`](super::Rep::PRIVATE_DATA) bytes.
     pub private_data: &'a [u8],
 }
 
-/// An end of a connection, as it tells the other.
+/// One end of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ConnEnd {
     /// Queue pair.
     pub qpn: Qpn,
-    /// First PSN that it expects.
+    /// First PSN expected.
     pub starting_psn: Psn,
-    /// READs and atomics that it can answer at once.
+    /// READs and atomics served at once.
     pub responder_resources: u8,
-    /// READs and atomics that it wants to have outstanding at once.
+    /// READs and atomics outstanding at once.
     pub initiator_depth: u8,
-    /// RNR retry counter of the other end, 0..=7.
+    /// RNR retry counter of the other end, 0 to 7.
     pub rnr_retry: u8,
-    /// RNR NAK timer's code, 0..=31. It is not told.
+    /// Local RNR NAK timer, code 0 to 31; not sent.
     pub min_rnr_timer: u8,
-    /// True if it receives from a shared receive queue.
+    /// Uses a shared receive queue.
     pub srq: bool,
 }

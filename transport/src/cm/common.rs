@@ -1,5 +1,4 @@
-//! State that connections and service ID resolutions share: communication IDs, listeners,
-//! deadlines, and queues of messages and events.
+//! State shared by connections and resolutions.
 
 use alloc::{
     boxed::Box,
@@ -30,41 +29,38 @@ use crate::{
     time::{Instant, timeout},
 };
 
-/// Messages that may wait to be sent. More are dropped: their senders, or this side, send again.
+/// Most messages that wait; excess is dropped, and retransmitted later.
 const OUTBOX: usize = 4096;
 
-/// A message that is due, with its path.
+/// A due message.
 pub(crate) struct OutgoingMad {
     pub(crate) path: CmPath,
     pub(crate) mad: Box<CmMad>,
     pub(crate) reason: MadReason,
 }
 
-/// See the [module's documentation](self).
 pub(super) struct Common {
     pub(super) config: CmConfig,
-    /// GUID of this adapter.
+    /// GUID of the adapter.
     pub(super) guid: u64,
     pub(super) listeners: Listeners,
     pub(super) deadlines: Deadlines,
-    /// Ends of the time waits.
     time_waits: Deadlines,
-    /// Communication IDs in use, each with the peer whose request it counts as.
+    /// Communication IDs, each with the peer that its REQ counts for.
     ids: HashMap<u32, Option<IpAddr>, IdHasher>,
-    /// Number of requests that count, for each peer that has any.
+    /// REQs counted per peer.
     requests: BTreeMap<IpAddr, usize>,
     outbox: VecDeque<OutgoingMad>,
     events: VecDeque<ConnEvent>,
-    /// Connections whose records may have come or gone.
+    /// Connections whose records may have changed.
     records: VecDeque<ConnId>,
-    /// Requests that are rejected on request.
+    /// Rejection of incoming requests, for tests of programs.
     pub(super) faults: Option<Box<dyn RequestFaults>>,
 }
 
-/// Chooses connection requests to reject, as a program would. Called under the adapter's lock, so
-/// it must not wait.
+/// Selects REQs to reject. Called under the adapter's lock: must not wait.
 pub trait RequestFaults: Send + fmt::Debug {
-    /// True for the request that has just come.
+    /// Returns true to reject this REQ.
     fn rejects(&mut self) -> bool;
 }
 
@@ -85,33 +81,27 @@ impl Common {
         }
     }
 
-    // Communication IDs.
-
-    /// Number of communication IDs in use.
     pub(super) fn ids_in_use(&self) -> usize {
         self.ids.len()
     }
 
-    /// The most connections at once, and the most of them in their time wait.
+    /// Most connections, and most in time wait.
     fn most(&self) -> usize {
-        // with at most half of the range in use a free one is found after two draws on average
+        // half the range in use: two draws find a free ID on average
         self.config.max_connections.min((self.span() / 4) as usize)
     }
 
-    /// Number of communication IDs to draw from.
     fn span(&self) -> u64 {
         let (first, last) = (*self.config.ids.start(), *self.config.ids.end());
         u64::from(last).saturating_sub(u64::from(first)) + 1
     }
 
-    /// One more connection must be allowed.
     fn check_room(&self) -> Result<(), ConnError> {
         let most = self.most();
         let has_room = self.ids.len() - self.time_waits.len() < most;
         if has_room { Ok(()) } else { Err(ConnError::TooMany(most)) }
     }
 
-    /// Takes a communication ID that is not in use.
     pub(super) fn take_id(&mut self, rng: &mut ChaCha12Rng) -> Result<u32, ConnError> {
         self.check_room()?;
         loop {
@@ -123,7 +113,6 @@ impl Common {
         }
     }
 
-    /// Takes a communication ID that another adapter had.
     pub(super) fn take_id_of_another(&mut self, id: u32) -> Result<(), ConnError> {
         if self.config.ids.contains(&id) || self.ids.contains_key(&id) {
             return Err(ConnError::OwnId);
@@ -133,7 +122,7 @@ impl Common {
         Ok(())
     }
 
-    /// Takes a communication ID for a request to a listener, and a place in the listener's backlog.
+    /// Admits a REQ: communication ID and backlog.
     pub(super) fn admit(
         &mut self,
         listener: ListenerId,
@@ -153,7 +142,6 @@ impl Common {
         Ok(id)
     }
 
-    /// Gives a communication ID back, and clears its deadlines.
     pub(super) fn release_id(&mut self, id: u32) {
         self.discount(id);
         self.deadlines.clear(id);
@@ -161,8 +149,7 @@ impl Common {
         self.ids.remove(&id);
     }
 
-    /// Has a communication ID stay in use for a while and count no more. Returns the one that has
-    /// to end its time wait early, if as many are in it as may be.
+    /// Starts a time wait, uncounted. Returns the ID whose time wait must end early, if any.
     #[must_use]
     pub(super) fn enter_time_wait(&mut self, id: u32, until: Instant) -> Option<u32> {
         let is_full = self.time_waits.len() >= self.most();
@@ -173,12 +160,10 @@ impl Common {
         ends
     }
 
-    /// Takes the next communication ID whose time wait is over.
     pub(super) fn pop_time_wait(&mut self, now: Instant) -> Option<u32> {
         self.time_waits.pop_due(now)
     }
 
-    /// A communication ID does not count as a request of its peer any more.
     fn discount(&mut self, id: u32) {
         let Some(peer) = self.ids.get_mut(&id).and_then(Option::take) else { return };
         if let Some(count) = self.requests.get_mut(&peer) {
@@ -189,12 +174,9 @@ impl Common {
         }
     }
 
-    /// Time of the next deadline.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         self.deadlines.next().into_iter().chain(self.time_waits.next()).min()
     }
-
-    // Messages.
 
     pub(super) fn send(&mut self, path: CmPath, transaction: u64, message: Message) {
         self.send_for(MadReason::First, path, transaction, message);
@@ -210,7 +192,6 @@ impl Common {
         self.enqueue(path, Box::new(CmMad::new(transaction, message)), reason);
     }
 
-    /// Answers a message that is about no connection of this side.
     pub(super) fn answer(&mut self, arrival: &Arrival<'_>, message: Message) {
         self.send_for(MadReason::Answer, arrival.path, arrival.transaction, message);
     }
@@ -221,7 +202,6 @@ impl Common {
         }
     }
 
-    /// Sends a message now, if it may, and, at the deadline of `id`, again.
     pub(super) fn send_until_answered(
         &mut self,
         now: Instant,
@@ -238,7 +218,7 @@ impl Common {
         Resend::new(mad, self.config.max_retries)
     }
 
-    /// Sends a message once more if that is due, and if it may. Returns false if its time is over.
+    /// Retransmits a message if due and within credit; false after its last retry.
     pub(super) fn resend(
         &mut self,
         now: Instant,
@@ -255,8 +235,7 @@ impl Common {
         true
     }
 
-    /// Has a request that found no listener sent again after a while. Returns false if the peer has
-    /// had time enough.
+    /// Schedules the retry of a refused REQ; false after `listen_grace`.
     pub(super) fn retry_later(&mut self, now: Instant, id: u32, resend: &mut Resend) -> bool {
         let retries = resend.outlasts_refusal(now, self.config.listen_grace);
         if retries {
@@ -273,7 +252,6 @@ impl Common {
         !self.outbox.is_empty()
     }
 
-    /// True if there is something to send or to tell.
     pub(super) fn is_due(&self) -> bool {
         self.has_transmit() || !self.events.is_empty() || !self.records.is_empty()
     }
@@ -281,8 +259,6 @@ impl Common {
     pub(super) fn poll_transmit(&mut self) -> Option<OutgoingMad> {
         self.outbox.pop_front()
     }
-
-    // Events.
 
     pub(super) fn emit(&mut self, id: u32, event: impl FnOnce(ConnId) -> ConnEvent) {
         self.events.push_back(event(ConnId(id)));
@@ -292,7 +268,6 @@ impl Common {
         self.events.pop_front()
     }
 
-    /// Notes that there may be a record of a connection from now on, or none any more.
     pub(super) fn record_changed(&mut self, id: u32) {
         if self.config.tells_records {
             self.records.push_back(ConnId(id));

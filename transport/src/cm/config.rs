@@ -4,50 +4,39 @@ use core::{ops::RangeInclusive, time::Duration};
 
 use crate::time::timeout;
 
-/// The longest time wait, which follows from the acknowledge timeout that a REQ names: 4.3 s, code
-/// 20. Linux's acknowledge timeouts are 17 to 19, and packets are not under way for longer in
-/// networks that lose what they cannot forward.
+/// Longest time wait: 4.3 s (code 20); Linux's REQs cause 17 to 19.
 pub(super) const MAX_TIME_WAIT: Duration = timeout(20);
 
-/// The longest time that a peer may say to take to acknowledge (target ACK delay), as a five-bit
-/// code: 20 (4.3 s). Adapters say 15 or 16.
+/// Longest target ACK delay accepted: 4.3 s (code 20). Adapters name 15 or 16.
 pub(super) const MAX_ACK_DELAY: u8 = 20;
 
-/// The longest additional time that an MRA is granted, as a five-bit code: 24 (69 s), which is what
-/// Linux asks for.
+/// Longest service timeout of an MRA: 69 s (code 24), Linux's own.
 pub(super) const MAX_SERVICE_TIMEOUT: u8 = 24;
 
 /// Settings of connection management.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CmConfig {
-    /// Communication IDs to draw from; all but 0 by default. A narrower range lets several adapters
-    /// share an address.
+    /// Range of communication IDs, all by default. Adapters that share an address need separate
+    /// ranges.
     pub ids: RangeInclusive<u32>,
-    /// Time until a message that has no answer is sent again: the five-bit code of 4.096 µs ·
-    /// 2^code. 18 (1.07 s) by default.
+    /// Time until a message is retransmitted: 4.096 µs · 2^code, 18 (1.07 s) by default.
     pub response_timeout: u8,
-    /// Number of times that a message is sent again, 0..=15. 15 by default.
+    /// Retransmissions of a message, 0 to 15; 15 by default.
     pub max_retries: u8,
-    /// Limit of messages, the REP included, for one REQ from an address that has not shown yet that
-    /// it gets them. 2 or more: the last one is for the end of the connection. 3 by default. A
-    /// REQ's source may be forged; a network that loses much may need more for a lost RTU.
+    /// Most messages for one REQ before its source is proven, REP and last DREQ included: 2 or
+    /// more, 3 by default. The source may be forged; a lost RTU may need more.
     pub unproven_messages: u8,
-    /// Additional time for a program that has not answered a request yet. A repeated request is
-    /// answered with it (MRA): a five-bit code. 24 (69 s) by default.
+    /// Service timeout of this side's MRAs; 69 s (code 24) by default.
     pub service_timeout: u8,
-    /// Time for which a peer at which no program listens yet gets the request again, every 10 ms,
-    /// before its refusal is reported. Zero by default. Programs that start both sides at the same
-    /// moment need it: they rely on resolving addresses to take some milliseconds.
+    /// Time for retrying a REQ every 10 ms without listener, zero by default. For programs that
+    /// start both sides at once.
     pub listen_grace: Duration,
-    /// Connections and service ID resolutions at once, at most a quarter of the communication IDs.
-    /// 65,536 by default. Connections in their time wait are not counted. As many again may be in
-    /// it; beyond that, the one with the least time left ends it early.
+    /// Most connections and resolutions, at most a quarter of the IDs; 65,536 by default. As many
+    /// more may be in time wait; beyond that, the one with the least time left ends.
     pub max_connections: usize,
-    /// How many of them may have begun with a request from one and the same address. 16,384 by
-    /// default. More are not answered.
+    /// Most of them requested by one address; 16,384 by default.
     pub max_per_peer: usize,
-    /// True if [`poll_record`] names the connections that have records, for an owner that keeps
-    /// records where they outlive the adapter. The owner must then take them. False by default.
+    /// [`poll_record`] reports changed records, and the owner must drain it. Off by default.
     ///
     /// [`poll_record`]: super::Connections::poll_record
     pub tells_records: bool,

@@ -1,4 +1,4 @@
-//! One connection, from the first message to the end of its time wait.
+//! A connection.
 
 use alloc::boxed::Box;
 use core::{mem, time::Duration};
@@ -15,28 +15,22 @@ use super::{
 };
 use crate::{addr::AddressVector, ids::Qpn};
 
-/// A connection.
 pub(super) struct Connection {
     pub(super) state: ConnState,
     pub(super) path: CmPath,
-    /// Own queue pair; 0 before a passive side has named it.
+    /// Local queue pair; 0 until the passive program names it.
     pub(super) local_qpn: Qpn,
     pub(super) transaction: u64,
-    /// Messages that may go to the peer.
     pub(super) credit: Credit,
-    /// True once the program has no more interest in it.
+    /// Destroyed by the program (`rdma_destroy_id`).
     pub(super) abandoned: bool,
-    /// The last question whether the peer still has it.
     pub(super) probe: Option<Probe>,
-    /// Attributes for an own queue pair that the program moves, kept when the peer's confirmation
-    /// comes before it has done so.
+    /// After the RTU, for a queue pair that the program has yet to move.
     pub(super) setup: Option<Box<QpSetup>>,
-    /// Time for which packets of it may be under way after its end.
     pub(super) time_wait: Duration,
 }
 
-/// State of a connection with all that only this state has. [`CmState`] names the states; the edges
-/// between them stand in [`EDGES`](super::EDGES).
+/// State with its data; [`EDGES`](super::EDGES) has the transitions.
 pub(super) enum ConnState {
     ReqSent(Requested),
     MraReqRcvd(Requested),
@@ -50,7 +44,7 @@ pub(super) enum ConnState {
     TimeWait(Remote),
 }
 
-/// The peer's names: its communication ID, its adapter, its queue pair.
+/// The peer's communication ID, adapter and queue pair.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Remote {
     pub(super) id: u32,
@@ -58,49 +52,45 @@ pub(super) struct Remote {
     pub(super) qpn: Qpn,
 }
 
-/// The request, and what goes with it on this side.
+/// A REQ and its local attributes.
 pub(super) struct Terms {
     pub(super) req: Req,
     pub(super) av: AddressVector,
-    /// Acknowledge timeout's code of this side's queue pair.
     pub(super) ack_timeout: u8,
-    /// RNR NAK timer's code of this side's queue pair.
     pub(super) min_rnr_timer: u8,
 }
 
-/// Active side: the request waits for its answer.
+/// Waits for the REP.
 pub(super) struct Requested {
     pub(super) terms: Box<Terms>,
-    /// True if this side's queue pair is one of the same adapter, which is moved when the reply
-    /// comes.
+    /// The adapter moves the queue pair.
     pub(super) managed: bool,
-    /// True if this side's acknowledge timeout leaves the peer the time that it takes.
+    /// The acknowledge timeout covers the peer's ACK delay.
     pub(super) fits_ack_delay: bool,
     pub(super) resend: Resend,
 }
 
-/// Active side: the reply is here.
 pub(super) struct Replied {
     pub(super) remote: Remote,
     pub(super) terms: Box<Terms>,
     pub(super) rep: Box<Rep>,
 }
 
-/// Passive side: the request is here, and counts in a listener's backlog.
+/// In a listener's backlog.
 pub(super) struct Received {
     pub(super) remote: Remote,
     pub(super) listener: ListenerId,
     pub(super) terms: Box<Terms>,
-    /// The reply, as far as it is prepared.
+    /// Prepared REP.
     pub(super) rep: Box<Rep>,
 }
 
-/// Passive side: the reply waits for its answer.
+/// Waits for the RTU.
 pub(super) struct Accepted {
     pub(super) remote: Remote,
     pub(super) terms: Box<Terms>,
     pub(super) rep: Box<Rep>,
-    /// True if this side's queue pair is one of the same adapter, which has moved it.
+    /// The adapter has moved the queue pair.
     pub(super) managed: bool,
     pub(super) resend: Resend,
 }
@@ -121,7 +111,6 @@ impl ConnState {
         }
     }
 
-    /// The peer's names, once they are known.
     pub(super) const fn remote(&self) -> Option<&Remote> {
         match self {
             Self::ReqSent(_) | Self::MraReqRcvd(_) => None,
@@ -135,7 +124,7 @@ impl ConnState {
         }
     }
 
-    /// The message that waits for an answer.
+    /// Returns the message that waits for a response.
     pub(super) const fn resend_mut(&mut self) -> Option<&mut Resend> {
         match self {
             Self::ReqSent(requested) | Self::MraReqRcvd(requested) => Some(&mut requested.resend),
@@ -147,17 +136,16 @@ impl ConnState {
 }
 
 impl Connection {
-    /// The peer's communication ID; 0 before it is known.
+    /// Returns the peer's communication ID; 0 before it is known.
     pub(super) fn remote_id(&self) -> u32 {
         self.state.remote().map_or(0, |remote| remote.id)
     }
 
-    /// A message in the exchange that set the connection up, or that ends it.
     pub(super) const fn mad(&self, message: Message) -> CmMad {
         CmMad::new(self.transaction, message)
     }
 
-    /// Moves along an edge. `next` is given the old state and makes the new one of it.
+    /// Takes an edge; `next` maps the old state to the new one.
     pub(super) fn advance(&mut self, on: Trigger, next: impl FnOnce(ConnState) -> ConnState) {
         let from = self.state.name();
         let state = mem::replace(&mut self.state, ConnState::TimeWait(Remote::default()));
@@ -166,9 +154,8 @@ impl Connection {
         debug_assert!(is_edge(Some(from), on, Some(to)), "{from:?} / {on:?} > {to:?}");
     }
 
-    /// Attributes for this side's queue pair until the connection is established: on the passive
-    /// side from the request on, on the active side from the reply on. Where the program moves a
-    /// queue pair of the passive side, also then.
+    /// Local attributes until established, and later if the passive program has yet to move its
+    /// queue pair.
     pub(super) fn qp_setup(&self) -> Option<QpSetup> {
         let local = |terms: &Terms| Local {
             qpn: self.local_qpn,

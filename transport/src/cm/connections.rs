@@ -1,4 +1,4 @@
-//! All connections, and the ways to find one.
+//! All connections, with their indexes.
 
 use alloc::{boxed::Box, collections::BTreeMap};
 use core::{fmt, net::IpAddr};
@@ -33,30 +33,28 @@ use crate::{
     time::{Instant, timeout},
 };
 
-/// The communication manager of one adapter: all connections, the ways to find one, and service ID
-/// resolutions. Setting up stands in `active` and `passive`, ending in `release`.
+/// Communication manager of an adapter. `active` and `passive` set up connections, `release` ends
+/// them.
 ///
-/// After a command, a message or a deadline, take what `poll_event` and `poll_transmit` have, and
-/// look at `poll_timeout` again. Commands are refused in states without an edge for them.
+/// After each call, drain `poll_event` and `poll_transmit`, then read `poll_timeout`.
 pub struct Connections {
     pub(super) common: Common,
     pub(super) conns: Conns,
-    /// Connections by the peer's address, adapter and communication ID. The address is part of the
-    /// key so that no other host can take the peer's place.
+    /// By the peer's address, adapter and communication ID. The address prevents impersonation.
     pub(super) by_remote_id: BTreeMap<(IpAddr, u64, u32), u32>,
-    /// Connections by the peer's address, adapter and queue pair.
+    /// By the peer's address, adapter and queue pair.
     pub(super) by_remote_qpn: BTreeMap<(IpAddr, u64, Qpn), u32>,
     pub(super) sidr: Sidr,
-    /// Of the next packet of QP1.
+    /// PSN of QP1's next packet.
     psn: Psn,
 }
 
-/// Further step after a reply that came.
+/// Next step after a REP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ReplyOutcome {
-    /// None: the program has its event, or the message was answered.
+    /// None.
     Handled,
-    /// This side's queue pair is to be moved; `complete` or `fail` follows.
+    /// Move the local queue pair, then `complete` or `fail`.
     MoveQueuePair(ConnId),
 }
 
@@ -74,30 +72,27 @@ impl Connections {
         }
     }
 
-    // Getters.
-
-    /// State of a connection or of a service ID resolution; `None` when it is gone.
+    /// Returns the state of a connection or service ID resolution; `None` after its end.
     #[must_use]
     pub fn state(&self, id: ConnId) -> Option<CmState> {
         let conn = self.conns.get(&id.0).map(|conn| conn.state.name());
         conn.or_else(|| self.sidr.state(id))
     }
 
-    /// Number of connections and service ID resolutions, those in their time wait included: up to
-    /// twice [`CmConfig::max_connections`].
+    /// Returns the number of connections and resolutions, at most twice
+    /// [`CmConfig::max_connections`].
     #[must_use]
     pub fn count(&self) -> usize {
         self.common.ids_in_use()
     }
 
-    /// Attributes that move a connection's queue pair to RTR and RTS (`rdma_init_qp_attr`): from
-    /// the peer's request, or its reply, on, and until the connection is established.
+    /// Returns the attributes for RTR and RTS (`rdma_init_qp_attr`), from REQ or REP until
+    /// established.
     #[must_use]
     pub fn qp_setup(&self, id: ConnId) -> Option<QpSetup> {
         self.conns.get(&id.0)?.qp_setup()
     }
 
-    /// Refuses a command that the state has no edge for.
     pub(super) fn check(&self, id: ConnId, command: Trigger) -> Result<(), ConnError> {
         match self.state(id) {
             Some(state) if state.expects(command) => Ok(()),
@@ -106,9 +101,7 @@ impl Connections {
         }
     }
 
-    // Commands that are neither of the active nor of the passive side.
-
-    /// Has requests for connections rejected as these say, from now on; `None`: none is.
+    /// Sets rejection of incoming requests, for tests of programs.
     pub fn set_faults(&mut self, faults: Option<Box<dyn RequestFaults>>) {
         self.common.faults = faults;
     }
@@ -117,7 +110,7 @@ impl Connections {
         self.common.listeners.add(listen)
     }
 
-    /// Ends a listener. Requests that have come already stay.
+    /// Removes a listener; its requests stay.
     ///
     /// # Errors
     /// [`ConnError::Unknown`].
@@ -146,9 +139,6 @@ impl Connections {
         self.sidr.respond(&mut self.common, id, receiver, private_data)
     }
 
-    // Arrivals.
-
-    /// Takes a message that came to QP1.
     pub(crate) fn handle(
         &mut self,
         message: &Message,
@@ -170,7 +160,7 @@ impl Connections {
         Ok(ReplyOutcome::Handled)
     }
 
-    /// Does what was due. `expected` tells which PSN an own queue pair expects from a peer's.
+    /// Handles expired timers. `expected(local, remote)` is a local queue pair's expected PSN.
     pub(crate) fn handle_timeout(
         &mut self,
         now: Instant,
@@ -187,8 +177,6 @@ impl Connections {
         }
     }
 
-    // Due work.
-
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         self.common.poll_timeout()
     }
@@ -201,12 +189,11 @@ impl Connections {
         self.common.has_transmit()
     }
 
-    /// True if there is something to send or to tell.
     pub(crate) fn is_due(&self) -> bool {
         self.common.is_due()
     }
 
-    /// The next message, and the PSN of its packet.
+    /// Returns the next message and its packet's PSN.
     pub(crate) fn poll_transmit(&mut self) -> Option<(OutgoingMad, Psn)> {
         let mad = self.common.poll_transmit()?;
         let psn = self.psn;
@@ -214,9 +201,6 @@ impl Connections {
         Some((mad, psn))
     }
 
-    // Both sides.
-
-    /// More time for an answer.
     pub(super) fn on_mra(&mut self, mra: &Mra, arrival: &Arrival<'_>) -> Result<(), DropReason> {
         let conn = find_own(&mut self.conns, mra.remote_id, arrival)?;
         let trigger = match mra.about {
@@ -233,7 +217,7 @@ impl Connections {
             ConnState::RepSent(accepted) => ConnState::MraRepRcvd(accepted),
             same => same,
         });
-        // once for each message that waits: repeats could hold the connection for ever
+        // once per message: repeated MRAs could hold the connection forever
         if conn.state.resend_mut().is_some_and(Resend::acknowledge) {
             let service_timeout = mra.service_timeout.min(MAX_SERVICE_TIMEOUT);
             let wait = timeout(service_timeout) + timeout(self.common.config.response_timeout);
@@ -242,8 +226,7 @@ impl Connections {
         Ok(())
     }
 
-    /// Sends a message again, or reports that it had no answer. `expected` tells which PSN an own
-    /// queue pair expects from a peer's.
+    /// Retransmits, or reports that no response came.
     pub(super) fn on_deadline(
         &mut self,
         now: Instant,
@@ -251,7 +234,7 @@ impl Connections {
         expected: &dyn Fn(Qpn, Qpn) -> Option<Psn>,
     ) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
-        // packets of the peer's queue pair have come: its RTU was lost (12.9.6)
+        // the peer's queue pair has sent packets: its RTU was lost (12.9.6)
         if let ConnState::RepSent(Accepted { remote, rep, managed: true, .. })
         | ConnState::MraRepRcvd(Accepted { remote, rep, managed: true, .. }) = &conn.state
             && expected(conn.local_qpn, remote.qpn).is_some_and(|psn| psn != rep.starting_psn)
@@ -281,7 +264,7 @@ impl Connections {
         }
     }
 
-    /// Has the peer wait longer (12.9.8.6).
+    /// Extends the peer's wait (12.9.8.6).
     pub(super) fn send_mra(&mut self, id: u32, about: About) {
         let Some(conn) = self.conns.get(&id) else { return };
         let mra = Mra {
@@ -294,8 +277,7 @@ impl Connections {
         self.common.send_for(MadReason::Repeated, conn.path, conn.transaction, Message::Mra(mra));
     }
 
-    /// Tells the peer that its answer is not waited for any more. If it does not know this side's
-    /// communication ID, it finds the connection by the adapter's GUID.
+    /// Rejects with TIMEOUT, and the GUID for a peer without this communication ID.
     pub(super) fn give_up(&mut self, id: u32) {
         let Some(conn) = self.conns.get(&id) else { return };
         let rej = Rej::new(id, conn.remote_id(), About::Other, RejectReason::TIMEOUT)
@@ -304,22 +286,20 @@ impl Connections {
         self.common.send_for(MadReason::GivenUp, conn.path, conn.transaction, rej);
     }
 
-    /// Reports what happens to a connection, unless the program has no more interest.
+    /// Reports an event unless the program abandoned the connection.
     pub(super) fn emit(&mut self, id: u32, event: impl FnOnce(ConnId) -> ConnEvent) {
         if self.conns.get(&id).is_some_and(|conn| !conn.abandoned) {
             self.common.emit(id, event);
         }
     }
 
-    /// Makes a connection findable by the peer's names.
     pub(super) fn index(&mut self, id: u32, peer: IpAddr, remote: &Remote) {
         self.by_remote_id.insert((peer, remote.guid, remote.id), id);
         self.by_remote_qpn.insert((peer, remote.guid, remote.qpn), id);
     }
 
-    /// Nothing more is sent or expected, but both communication IDs stay taken for a while. A late
-    /// repeat of the peer's request is so known as one. Its queue pair is free: it may request
-    /// another connection, as Linux lets it.
+    /// Keeps both communication IDs, to recognise a late REQ. The peer's queue pair may open
+    /// another connection, as in Linux.
     pub(super) fn enter_time_wait(&mut self, on: Trigger, now: Instant, id: u32) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         let remote = conn.state.remote().copied().unwrap_or_default();
@@ -332,13 +312,11 @@ impl Connections {
         }
     }
 
-    /// The end of a time wait: the connection is gone.
     pub(super) fn leave_time_wait(&mut self, id: u32) {
         self.emit(id, |conn| ConnEvent::TimeWaitExit { conn });
         self.remove(Trigger::Timeout, id);
     }
 
-    /// The connection is gone, with everything that is known of it.
     pub(super) fn remove(&mut self, on: Trigger, id: u32) {
         self.common.release_id(id);
         self.common.record_changed(id);
@@ -356,7 +334,6 @@ impl Connections {
     }
 }
 
-/// Removes an entry if it is that of `id`.
 fn forget<K: Ord>(map: &mut BTreeMap<K, u32>, key: &K, id: u32) {
     if map.get(key) == Some(&id) {
         map.remove(key);
@@ -373,8 +350,7 @@ pub(super) fn get_mut(conns: &mut Conns, id: ConnId) -> Result<&mut Connection, 
     conns.get_mut(&id.0).ok_or(ConnError::Unknown)
 }
 
-/// The connection that a message is about: both sides' communication IDs fit, and it comes from the
-/// connection's peer.
+/// Finds a message's connection: both communication IDs and the peer match.
 pub(super) fn find<'a>(
     conns: &'a mut Conns,
     own: u32,
@@ -387,7 +363,7 @@ pub(super) fn find<'a>(
     Ok(conn)
 }
 
-/// The same for an answer, which may be the first message with the peer's communication ID.
+/// The same for a message that may be the first with the peer's communication ID.
 pub(super) fn find_own<'a>(
     conns: &'a mut Conns,
     own: u32,

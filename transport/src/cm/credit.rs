@@ -1,28 +1,26 @@
-//! Bound of messages to an address that may be forged.
+//! Limit on messages to an address that may be forged.
 //!
-//! A REQ with another host's address has the answers sent there. Its sender shows that it gets them
-//! by a message with the REP's communication ID. Until then one REQ leads to few messages of its
-//! own size, as in QUIC (RFC 9000, 8.1). An answer to a repeated REQ is not counted: it was asked
-//! for.
+//! A message with the REP's communication ID proves the address. Until then a REQ causes few
+//! messages, as in QUIC (RFC 9000, 8.1), besides responses to retransmitted REQs.
 
-/// Messages that a connection may still send without being asked.
+/// Unsolicited messages left.
 pub(super) struct Credit(Option<u8>);
 
 impl Credit {
-    /// Credit of an address that this side has chosen, or that has shown that it gets messages.
+    /// Proven, or chosen by this side.
     pub(super) const PROVEN: Self = Self(None);
 
-    /// Credit of so many messages, one of which is kept for the end.
+    /// The last is for the DREQ.
     pub(super) const fn new(messages: u8) -> Self {
         Self(Some(messages))
     }
 
-    /// True if one more message may be sent, which is not the last.
+    /// Takes a credit, except the last.
     pub(super) const fn take(&mut self) -> bool {
         self.take_down_to(1)
     }
 
-    /// True if one more message may be sent, which announces the end.
+    /// Takes a credit for the DREQ.
     pub(super) const fn take_last(&mut self) -> bool {
         self.take_down_to(0)
     }

@@ -1,12 +1,10 @@
-//! Deadlines of connections and of service ID resolutions.
-
 use alloc::collections::BTreeSet;
 
 use hashbrown::HashMap;
 
 use crate::{hash::IdHasher, time::Instant};
 
-/// At most one deadline for each communication ID, in the order of time.
+/// One deadline per communication ID, ordered.
 #[derive(Default)]
 pub(super) struct Deadlines {
     by_time: BTreeSet<(Instant, u32)>,
@@ -14,7 +12,7 @@ pub(super) struct Deadlines {
 }
 
 impl Deadlines {
-    /// Sets the deadline of `id`, in place of the one that it had.
+    /// Replaces the deadline of `id`.
     pub(super) fn set(&mut self, id: u32, at: Instant) {
         self.clear(id);
         self.by_time.insert((at, id));
@@ -27,24 +25,20 @@ impl Deadlines {
         }
     }
 
-    /// Number of communication IDs with a deadline.
     pub(super) fn len(&self) -> usize {
         self.by_id.len()
     }
 
-    /// The next deadline.
     pub(super) fn next(&self) -> Option<Instant> {
         self.by_time.first().map(|&(at, _)| at)
     }
 
-    /// Takes the communication ID with the next deadline.
     pub(super) fn pop_first(&mut self) -> Option<u32> {
         let &(_, id) = self.by_time.first()?;
         self.clear(id);
         Some(id)
     }
 
-    /// Takes the next communication ID whose deadline has come.
     pub(super) fn pop_due(&mut self, now: Instant) -> Option<u32> {
         let &(_, id) = self.by_time.first().filter(|(at, _)| *at <= now)?;
         self.clear(id);

@@ -1,4 +1,4 @@
-//! Errors of the commands of connection management.
+//! Errors of connection management commands.
 
 use core::fmt;
 
@@ -6,51 +6,51 @@ use thiserror::Error;
 
 use super::{message::PrivateData, state::CmState};
 
-/// Reason for which a command of connection management is refused. Nothing has changed.
+/// Reason why a command changes nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[non_exhaustive]
 pub enum ConnError {
-    /// No such connection, or it is gone.
+    /// No such connection.
     #[error("no such connection")]
     Unknown,
-    /// Not in this state.
+    /// Not allowed in this state.
     #[error("not possible in state {0:?}")]
     State(CmState),
-    /// The service has a listener on this address.
+    /// The address has a listener.
     #[error("the service has a listener on this address already")]
     InUse,
-    /// More bytes than the message has room for.
+    /// Too much private data.
     #[error("more than {0} bytes of private data")]
     PrivateData(usize),
-    /// As many connections exist as may.
+    /// Limit reached.
     #[error("no more than {0} connections")]
     TooMany(usize),
-    /// The communication ID of another adapter's connection is one of this adapter's own.
+    /// The communication ID is in this adapter's range.
     #[error("the communication ID is this adapter's own")]
     OwnId,
-    /// The address vector names a GID index that does not exist, or one of another address family.
+    /// No such GID index, or another address family.
     #[error("no route from the GID index to the peer's GID")]
     NoRoute,
-    /// A number too large.
+    /// Value out of range.
     #[error("{0} is out of range")]
     Range(ConnAttribute),
 }
 
-/// A value of a request or of a reply that has a limit.
+/// Limited value of a REQ or REP.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum ConnAttribute {
-    /// READs and atomics answered at once.
+    /// READs and atomics served at once.
     ResponderResources,
-    /// READs and atomics outstanding at once.
+    /// READs and atomics outstanding.
     InitiatorDepth,
     /// Retry counter.
     RetryCount,
     /// RNR retry counter.
     RnrRetry,
-    /// RNR NAK timer's code.
+    /// RNR NAK timer, code.
     MinRnrTimer,
-    /// Acknowledge timeout's code.
+    /// Acknowledge timeout, code.
     AckTimeout,
 }
 
@@ -67,12 +67,10 @@ impl fmt::Display for ConnAttribute {
     }
 }
 
-/// Private data for a message that has room for `N` bytes.
 pub(super) fn private_data<const N: usize>(bytes: &[u8]) -> Result<PrivateData<N>, ConnError> {
     PrivateData::new(bytes).ok_or(ConnError::PrivateData(N))
 }
 
-/// Refuses values that are larger than their limits.
 pub(super) fn check_limits(values: &[(ConnAttribute, u8, u8)]) -> Result<(), ConnError> {
     match values.iter().find(|(_, value, limit)| value > limit) {
         Some(&(attribute, ..)) => Err(ConnError::Range(attribute)),

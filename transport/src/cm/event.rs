@@ -1,5 +1,3 @@
-//! Events of connections and of service ID resolutions.
-
 use alloc::boxed::Box;
 use core::net::IpAddr;
 
@@ -8,87 +6,83 @@ use super::{
     message::{PrivateData, Rej, Rep, Req, Rtu, SidrRep, SidrReq},
 };
 
-/// An event of a connection, or of a service ID resolution.
+/// Event of a connection or resolution.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ConnEvent {
-    /// A peer requests a connection. Answer with accept, reject or destroy.
+    /// REQ; respond with accept, reject or destroy.
     Request {
-        /// The listener that the request is for.
+        /// Listener.
         listener: ListenerId,
-        /// The new connection.
+        /// New connection.
         conn: ConnId,
-        /// The request.
+        /// REQ.
         req: Box<Req>,
-        /// Source address of the request.
+        /// Source address.
         remote: IpAddr,
-        /// Own address that it came to.
+        /// Local address.
         local: IpAddr,
     },
-    /// The peer has accepted a connection whose queue pair the program moves itself. Answer with
-    /// `cm_establish`, reject or destroy.
+    /// REP; move the queue pair, then `cm_establish`, reject or destroy.
     Reply {
-        /// The connection.
+        /// Connection.
         conn: ConnId,
-        /// The reply.
+        /// REP.
         rep: Box<Rep>,
     },
-    /// Both sides may use the connection.
+    /// Established.
     Established {
-        /// The connection.
+        /// Connection.
         conn: ConnId,
-        /// The peer's reply, on the active side.
+        /// REP, on the active side.
         rep: Option<Box<Rep>>,
-        /// Private data of the peer's RTU, on the passive side.
+        /// Private data of the RTU, on the passive side.
         private_data: Option<Box<PrivateData<{ Rtu::PRIVATE_DATA }>>>,
     },
-    /// The peer refuses the connection, or withdraws its request or reply. The connection is gone.
+    /// Rejected or withdrawn by the peer; the connection is gone.
     Rejected {
-        /// The connection.
+        /// Connection.
         conn: ConnId,
-        /// The rejection.
+        /// REJ.
         rej: Box<Rej>,
     },
-    /// No answer came. The connection or the resolution is gone.
+    /// No response; the connection or resolution is gone.
     Unreachable {
-        /// The connection or the resolution.
+        /// Connection or resolution.
         conn: ConnId,
     },
-    /// The peer accepted, but the local queue pair could not change its state. The peer got a
-    /// rejection; the connection is gone.
+    /// The queue pair could not follow the REP; the peer got a REJ, the connection is gone.
     ConnectError {
-        /// The connection.
+        /// Connection.
         conn: ConnId,
     },
-    /// The connection is over, at the request of either side. If of the peer, disconnect or destroy
-    /// answers it.
+    /// Disconnected; if by the peer, respond with disconnect or destroy.
     Disconnected {
-        /// The connection.
+        /// Connection.
         conn: ConnId,
     },
-    /// No packet of the connection can be under way any more. It is gone.
+    /// End of the time wait; the connection is gone.
     TimeWaitExit {
-        /// The connection.
+        /// Connection.
         conn: ConnId,
     },
-    /// A peer resolves the service ID of a datagram service (SIDR_REQ). Answer with `sidr_respond`
-    /// or destroy.
+    /// SIDR_REQ; respond with `sidr_respond` or destroy.
     SidrRequest {
-        /// The listener that the request is for.
+        /// Listener.
         listener: ListenerId,
-        /// Name of the resolution.
+        /// Resolution.
         conn: ConnId,
-        /// The request.
+        /// SIDR_REQ.
         req: Box<SidrReq>,
-        /// Source address of the request.
+        /// Source address.
         remote: IpAddr,
-        /// Own address that it came to.
+        /// Local address.
         local: IpAddr,
     },
-    /// The answer to a service ID resolution request (SIDR_REP). The resolution is gone.
+    /// SIDR_REP; the resolution is gone.
     SidrReply {
-        /// Name of the resolution.
+        /// Resolution.
         conn: ConnId,
-        /// The answer; its status tells if there is such a service.
+        /// SIDR_REP, with its status.
         rep: Box<SidrRep>,
     },
 }

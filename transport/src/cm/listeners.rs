@@ -1,5 +1,3 @@
-//! Listeners and their backlogs.
-
 use alloc::{collections::BTreeMap, vec::Vec};
 use core::net::IpAddr;
 
@@ -9,7 +7,6 @@ use super::{
     service::ServiceId,
 };
 
-/// Listeners by name and by service.
 #[derive(Default)]
 pub(super) struct Listeners {
     next: u32,
@@ -19,7 +16,7 @@ pub(super) struct Listeners {
 
 struct Listener {
     listen: Listen,
-    /// Requests that wait for the program.
+    /// Pending REQs.
     pending: usize,
 }
 
@@ -40,7 +37,7 @@ impl Listeners {
         Ok(id)
     }
 
-    /// Ends a listener. Requests that wait for its program go on waiting for it.
+    /// Pending REQs stay.
     pub(super) fn remove(&mut self, id: ListenerId) -> Result<(), ConnError> {
         let Listener { listen, .. } = self.by_id.remove(&id).ok_or(ConnError::Unknown)?;
         if let Some(same) = self.by_service.get_mut(&listen.service_id) {
@@ -52,7 +49,7 @@ impl Listeners {
         Ok(())
     }
 
-    /// The listener for a service on this address: one for the address goes before one for any.
+    /// A listener with the address precedes one without.
     pub(super) fn find(&self, service_id: ServiceId, address: IpAddr) -> Option<ListenerId> {
         let of = |address| {
             let mut ids = self.by_service.get(&service_id)?.iter();
@@ -62,19 +59,16 @@ impl Listeners {
         of(Some(address)).or_else(|| of(None))
     }
 
-    /// True if one more request may wait.
     pub(super) fn has_room(&self, id: ListenerId) -> bool {
         self.by_id.get(&id).is_some_and(|own| own.pending < own.listen.backlog)
     }
 
-    /// Counts a request that waits.
     pub(super) fn enter_backlog(&mut self, id: ListenerId) {
         if let Some(listener) = self.by_id.get_mut(&id) {
             listener.pending += 1;
         }
     }
 
-    /// A request does not wait any more.
     pub(super) fn leave_backlog(&mut self, id: ListenerId) {
         if let Some(listener) = self.by_id.get_mut(&id) {
             listener.pending -= 1;

@@ -1,14 +1,9 @@
-//! Connection management: establishes and ends connections.
+//! Connection management.
 //!
-//! Read first: InfiniBand volume 1, chapter 12, above all the state diagrams of 12.9.7; annex A11
-//! (RDMA IP CM service), for IP addresses.
+//! Read first: InfiniBand volume 1, chapter 12, above all 12.9.7; annex A11.
 //!
-//! The communication manager is a part of the adapter, at QP1. The state machine has listeners,
-//! connections and service ID resolutions, and of queue pairs the numbers alone. A message that
-//! needs an answer is retransmitted until it has one.
-//!
-//! [`EDGES`] is the table of states and edges. A command or message without an edge in the present
-//! state is refused.
+//! The communication manager of QP1 knows queue pairs by number only, and retransmits messages
+//! until their response. [`EDGES`] is the table of states.
 
 mod active;
 mod alternate_path;

@@ -1,4 +1,4 @@
-//! The passive side of setting a connection up: request, reply, ready to use.
+//! Passive side of connection setup.
 
 use alloc::boxed::Box;
 
@@ -22,8 +22,7 @@ use crate::{
     time::{Instant, timeout},
 };
 
-/// Time that an own queue pair may take to acknowledge, as replies say: 4.096 µs · 2^15, 134 ms, as
-/// rxe has it.
+/// Target ACK delay in a REP: 134 ms, as rxe.
 const TARGET_ACK_DELAY: u8 = 15;
 
 impl Connections {
@@ -36,8 +35,8 @@ impl Connections {
         if let Some(&id) = self.by_remote_id.get(&(peer, guid, req.local_id)) {
             return self.on_repeated_req(id, req, arrival);
         }
-        // A queue pair that is connected cannot request another connection. If its owner has
-        // started again, the old connection is stale.
+        // a connected queue pair cannot open another connection; after its owner's restart the old
+        // one is stale
         if let Some(&id) = self.by_remote_qpn.get(&(peer, guid, req.local_qpn)) {
             refuse(&mut self.common, arrival, rejection(req, RejectReason::STALE_CONNECTION, &[]));
             self.probe(arrival, id);
@@ -65,9 +64,8 @@ impl Connections {
         let conn = self.conns.get(&id).ok_or(DropReason::CmUnknownConnection)?;
         arrival.check_peer(&conn.path)?;
         match &conn.state {
-            // the program has not answered yet
             ConnState::ReqRcvd(_) => self.send_mra(id, About::Req),
-            // the reply was lost, or has crossed this
+            // the REP was lost or crossed the REQ
             ConnState::RepSent(accepted) | ConnState::MraRepRcvd(accepted) => {
                 self.common.enqueue(conn.path, accepted.resend.mad.clone(), MadReason::Repeated);
             }
@@ -83,7 +81,7 @@ impl Connections {
         Ok(())
     }
 
-    /// Takes in a request, if there is room: a listener's backlog and all connections are limited.
+    /// Admits a REQ within backlog and limits.
     fn admit(
         &mut self,
         req: &Req,
@@ -127,8 +125,7 @@ impl Connections {
         Ok(())
     }
 
-    /// Notes what the program answers to a request, so that `qp_setup`
-    /// knows.
+    /// Prepares the REP, for `qp_setup`.
     pub(crate) fn prepare(&mut self, id: ConnId, accept: &Accept<'_>) -> Result<(), ConnError> {
         self.check(id, Trigger::Accept)?;
         let conn = get_mut(&mut self.conns, id)?;
@@ -160,7 +157,7 @@ impl Connections {
         Ok(())
     }
 
-    /// Sends what was [prepared](Self::prepare). `managed` if the adapter has moved the queue pair.
+    /// Sends the [prepared](Self::prepare) REP.
     pub(crate) fn accept(&mut self, now: Instant, id: ConnId, managed: bool) {
         let Ok(conn) = get_mut(&mut self.conns, id) else { return };
         let ConnState::ReqRcvd(Received { rep, listener, .. }) = &conn.state else { return };
@@ -186,8 +183,7 @@ impl Connections {
         Ok(())
     }
 
-    /// Reports that a packet of the peer's queue pair came before its last message did
-    /// (`rdma_notify`).
+    /// Reports a packet before the RTU (`rdma_notify`).
     ///
     /// # Errors
     /// [`ConnError::State`], [`ConnError::Unknown`].
@@ -203,7 +199,6 @@ impl Connections {
         }
     }
 
-    /// The peer has the reply: both sides may use the connection.
     pub(super) fn confirm(
         &mut self,
         on: Trigger,
@@ -226,11 +221,11 @@ impl Connections {
     }
 }
 
-/// The listener for a request that can be served.
+/// Finds the listener for a valid REQ.
 fn listener_for(common: &Common, req: &Req, arrival: &Arrival<'_>) -> Result<ListenerId, Box<Rej>> {
     let listener = common.listeners.find(req.service_id, arrival.own());
     let listener = listener.ok_or_else(|| rejection(req, RejectReason::INVALID_SERVICE_ID, &[]))?;
-    // a partition that the port is not in has no reason of its own; Linux gives this one
+    // a missing partition has no reason code; Linux sends this one
     let own = Gid::from(arrival.own());
     if req.primary.remote_gid != own || arrival.pkeys.find(req.pkey).is_none() {
         return Err(rejection(req, RejectReason::INVALID_GID, &own.0));
@@ -242,7 +237,6 @@ fn listener_for(common: &Common, req: &Req, arrival: &Arrival<'_>) -> Result<Lis
     Ok(listener)
 }
 
-/// A rejection of a request that never becomes a connection.
 fn rejection(req: &Req, reason: RejectReason, info: &[u8]) -> Box<Rej> {
     Box::new(Rej::new(0, req.local_id, About::Req, reason).with_info(info))
 }

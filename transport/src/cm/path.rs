@@ -1,14 +1,12 @@
-//! The path of messages to a peer.
-
 use core::net::IpAddr;
 
 use crate::{addr::PKey, gids::Path};
 
-/// The path of messages to a peer.
+/// Path of CM messages to a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct CmPath {
     pub(crate) path: Path,
-    /// Partition that they are sent in.
+    /// P_Key.
     pub(crate) pkey: PKey,
 }
 

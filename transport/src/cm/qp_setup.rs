@@ -1,4 +1,4 @@
-//! Attributes of queue pairs that both sides have agreed on.
+//! Negotiated attributes of queue pairs.
 
 use super::message::{Rep, Req};
 use crate::{
@@ -7,37 +7,37 @@ use crate::{
     psn::Psn,
 };
 
-/// Attributes that move a queue pair to RTR and RTS for a connection.
+/// Attributes for RTR and RTS.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct QpSetup {
-    /// Own queue pair.
+    /// Local queue pair.
     pub qpn: Qpn,
-    /// Queue pair of the peer.
+    /// Peer's queue pair.
     pub dest_qpn: Qpn,
-    /// Path MTU, where its code is valid.
+    /// Path MTU, if valid.
     pub path_mtu: Option<Mtu>,
     /// First PSN expected.
     pub rq_psn: Psn,
     /// First PSN sent.
     pub sq_psn: Psn,
-    /// Path to the peer.
+    /// Path.
     pub av: AddressVector,
-    /// READs and atomics answered at once.
+    /// READs and atomics served at once.
     pub max_dest_rd_atomic: u8,
-    /// READs and atomics outstanding at once.
+    /// READs and atomics outstanding.
     pub max_rd_atomic: u8,
-    /// Acknowledge timeout's code.
+    /// Acknowledge timeout, code.
     pub timeout: u8,
     /// Retries.
     pub retry_cnt: u8,
     /// Retries after RNR NAKs.
     pub rnr_retry: u8,
-    /// RNR NAK timer's code.
+    /// RNR NAK timer, code.
     pub min_rnr_timer: u8,
 }
 
-/// Attributes of this side's queue pair that the messages do not carry.
+/// Local attributes, not in messages.
 #[derive(Clone, Copy)]
 pub(super) struct Local {
     pub(super) qpn: Qpn,
@@ -47,8 +47,7 @@ pub(super) struct Local {
 }
 
 impl QpSetup {
-    /// Setup of the active side. The READs and atomics that one side can answer, the other may have
-    /// outstanding.
+    /// One side serves the READs that the other has outstanding.
     pub(super) fn active(local: Local, req: &Req, rep: &Rep) -> Self {
         Self {
             dest_qpn: rep.local_qpn,
@@ -61,7 +60,6 @@ impl QpSetup {
         }
     }
 
-    /// Setup of the passive side.
     pub(super) fn passive(local: Local, req: &Req, rep: &Rep) -> Self {
         Self {
             qpn: local.qpn,

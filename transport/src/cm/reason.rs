@@ -1,23 +1,21 @@
-//! Reasons for which a message of connection management is sent.
-
 use core::fmt;
 
-/// Reason for which a message of connection management is sent.
+/// Reason for sending a CM message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum MadReason {
-    /// A command of the program, or what follows from the peer's message.
+    /// A command, or the reaction to a message.
     First,
-    /// No answer came in time.
+    /// No response in time.
     Unanswered,
-    /// Nobody listened at the peer when it was sent before.
+    /// No listener at the last transmission.
     NoListener,
-    /// The peer has sent its message again, so that the answer may have been lost.
+    /// The peer retransmitted: the response may be lost.
     Repeated,
-    /// The peer's message is about no connection of this side, or cannot be taken.
+    /// Response to an unacceptable message.
     Answer,
-    /// The peer's answer is not waited for any more.
+    /// This side stopped waiting for the response.
     GivenUp,
-    /// Asks if the peer still has a connection that another seems to have replaced.
+    /// Probe of a connection that seems stale.
     Stale,
 }
 

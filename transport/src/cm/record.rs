@@ -1,9 +1,8 @@
-//! Ending the connections of another adapter.
+//! Ends the connections of another adapter.
 //!
-//! When a process ends, a kernel disconnects its connections. Where several adapters share an
-//! address, a remaining adapter does so for one that is gone. It gets the answers, because no other
-//! adapter has the communication IDs that they name. Its record of a connection holds the content
-//! and the destination of a DREQ.
+//! A kernel disconnects for a process that ends; an adapter does so for one that is gone from its
+//! address. A [`ConnRecord`] has the DREQ's content and destination. Responses arrive here, since
+//! no other adapter has their communication IDs.
 
 use core::{net::IpAddr, time::Duration};
 
@@ -22,29 +21,28 @@ use super::{
 };
 use crate::{addr::PKey, gids::Path, ids::Qpn, time::Instant};
 
-/// Record with which another adapter at the same address can end a connection.
+/// Data to disconnect for another adapter at the address.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ConnRecord {
-    /// Own address.
+    /// Local address.
     pub local: IpAddr,
-    /// Address of the peer.
+    /// Peer's address.
     pub remote: IpAddr,
-    /// Partition of the messages.
+    /// P_Key.
     pub pkey: PKey,
-    /// Communication ID.
+    /// Local communication ID.
     pub local_id: u32,
-    /// Communication ID of the peer.
+    /// Peer's communication ID.
     pub remote_id: u32,
-    /// Own queue pair.
+    /// Local queue pair.
     pub local_qpn: Qpn,
-    /// Queue pair of the peer.
+    /// Peer's queue pair.
     pub remote_qpn: Qpn,
 }
 
 impl Connections {
-    /// Record with which another adapter at the same address ends this connection, should this
-    /// adapter be gone. `None` unless the peer takes it for a connection: from the reply on, until
-    /// either side ends it.
+    /// Returns a connection's record; `None` unless the peer considers it connected, from the REP
+    /// until a DREQ.
     #[must_use]
     pub fn record(&self, id: ConnId) -> Option<ConnRecord> {
         let Connection { state, path, local_qpn, .. } = self.conns.get(&id.0)?;
@@ -64,14 +62,14 @@ impl Connections {
         })
     }
 
-    /// The next connection whose record has come, or has gone, since this was last called, and what
-    /// the record is now. With [`CmConfig::tells_records`](super::CmConfig::tells_records).
+    /// Returns the next changed record, if
+    /// [`CmConfig::tells_records`](super::CmConfig::tells_records).
     pub fn poll_record(&mut self) -> Option<(ConnId, Option<ConnRecord>)> {
         let id = self.common.poll_record()?;
         Some((id, self.record(id)))
     }
 
-    /// Announces the end of a connection that another adapter had. No event tells of it.
+    /// Sends a DREQ without events.
     pub(crate) fn end_for_another(
         &mut self,
         now: Instant,
@@ -97,7 +95,6 @@ impl Connections {
             abandoned: true,
             probe: None,
             setup: None,
-            // the queue pair is gone
             time_wait: Duration::ZERO,
         };
         self.conns.insert(local_id, conn);

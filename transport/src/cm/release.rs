@@ -1,4 +1,4 @@
-//! The end of connections: rejection, release, destruction.
+//! Rejection, disconnection, destruction.
 
 use alloc::boxed::Box;
 
@@ -16,9 +16,7 @@ use super::{
 use crate::{event::DropReason, time::Instant};
 
 impl Connections {
-    // Rejection.
-
-    /// Refuses a request, or a reply. The connection is gone.
+    /// Rejects a REQ or REP.
     pub(crate) fn reject(
         &mut self,
         now: Instant,
@@ -37,7 +35,7 @@ impl Connections {
         let rej = Rej { private_data, ..Rej::new(id.0, conn.remote_id(), about, reason) };
         self.common.send(conn.path, conn.transaction, Message::Rej(Box::new(rej)));
         if about == About::Rep {
-            // the peer's queue pair may have sent already
+            // the peer's queue pair may have sent
             self.enter_time_wait(Trigger::Reject, now, id.0);
         } else {
             self.remove(Trigger::Reject, id.0);
@@ -48,7 +46,7 @@ impl Connections {
     pub(super) fn on_rej(&mut self, rej: &Rej, arrival: &Arrival<'_>) -> Result<(), DropReason> {
         let id = self.rejected(rej, arrival)?;
         let conn = find_own(&mut self.conns, id, arrival)?;
-        // before the reply the peer's ID is not known, and a REJ of a REQ may come without one
+        // before the REP the peer's ID is unknown; a REJ of a REQ may lack it
         if conn.state.remote().is_some_and(|remote| remote.id != rej.local_id) {
             return Err(DropReason::CmUnknownConnection);
         }
@@ -61,7 +59,7 @@ impl Connections {
         {
             return Ok(());
         }
-        // once both sides have spoken, either queue pair may have sent something
+        // after a REP, either queue pair may have sent
         let has_replied = !matches!(
             conn.state,
             ConnState::ReqSent(_) | ConnState::MraReqRcvd(_) | ConnState::ReqRcvd(_)
@@ -75,8 +73,7 @@ impl Connections {
         Ok(())
     }
 
-    /// The connection that a rejection is about. A peer that gives up waiting for a reply does not
-    /// know this side's communication ID; it gives its adapter's GUID.
+    /// Finds a REJ's connection, by GUID if the peer lacks this communication ID.
     fn rejected(&self, rej: &Rej, arrival: &Arrival<'_>) -> Result<u32, DropReason> {
         if self.conns.contains_key(&rej.remote_id) {
             return Ok(rej.remote_id);
@@ -85,9 +82,7 @@ impl Connections {
         rej.requester_guid().and_then(by_guid).copied().ok_or(DropReason::CmUnknownConnection)
     }
 
-    // Release.
-
-    /// Announces the end, or answers the peer's announcement.
+    /// Sends a DREQ, or a DREP if the peer sent a DREQ.
     pub(crate) fn disconnect(
         &mut self,
         now: Instant,
@@ -127,7 +122,7 @@ impl Connections {
         let id = dreq.remote_id;
         let conn = match find(&mut self.conns, id, dreq.local_id, arrival) {
             Ok(conn) => conn,
-            // of a connection that is long gone; its peer still waits for an answer
+            // unknown connection, but the peer still waits
             Err(DropReason::CmUnknownConnection) => {
                 answer_dreq(&mut self.common, dreq, arrival);
                 return Ok(());
@@ -141,7 +136,7 @@ impl Connections {
             ConnState::RepSent(_) | ConnState::MraRepRcvd(_) | ConnState::Established(_) => {
                 conn.transaction = arrival.transaction;
             }
-            // both announce the end at once
+            // both sent a DREQ
             ConnState::DreqSent(..) | ConnState::TimeWait(_) => {
                 answer_dreq(&mut self.common, dreq, arrival);
             }
@@ -151,7 +146,7 @@ impl Connections {
         Ok(())
     }
 
-    /// The peer has ended a connection: it says so, or is gone, and says nothing any more.
+    /// Ends a connection for the peer: by its DREQ, or because it is gone.
     pub fn end_by_peer(&mut self, now: Instant, id: ConnId) {
         let ConnId(number) = id;
         let Ok(conn) = get_mut(&mut self.conns, id) else { return };
@@ -190,15 +185,13 @@ impl Connections {
         Ok(())
     }
 
-    // Destruction.
-
-    /// Ends a connection or a service ID resolution in any state, without further events
-    /// (`rdma_destroy_id`): the peer gets the answer that it may still wait for.
+    /// Ends a connection or resolution in any state, without events (`rdma_destroy_id`). A waiting
+    /// peer gets its response.
     pub fn destroy(&mut self, now: Instant, id: ConnId) {
         self.sidr.destroy(&mut self.common, id);
         let Ok(conn) = get_mut(&mut self.conns, id) else { return };
         conn.abandoned = true;
-        // each of these is allowed in its state and carries no private data, so none can fail
+        // none fails: allowed in its state, without private data
         let _ = match conn.state.name() {
             CmState::ReqRcvd | CmState::RepRcvd => {
                 self.reject(now, id, RejectReason::CONSUMER, &[])
@@ -213,7 +206,7 @@ impl Connections {
     }
 }
 
-/// Confirms the end of a connection that this side has ended, too, or does not have any more.
+/// Sends a DREP for an ended or unknown connection.
 fn answer_dreq(common: &mut Common, dreq: &Dreq, arrival: &Arrival<'_>) {
     let (local_id, remote_id) = (dreq.remote_id, dreq.local_id);
     let drep = Drep { local_id, remote_id, private_data: PrivateData::default() };

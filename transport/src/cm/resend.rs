@@ -1,24 +1,22 @@
-//! Messages that are sent again until they are answered.
-
 use alloc::boxed::Box;
 use core::time::Duration;
 
 use super::{message::CmMad, reason::MadReason};
 use crate::time::Instant;
 
-/// Time after which a peer at which no program listens gets its request again.
+/// Delay before a REQ that found no listener is retried.
 pub(super) const RETRY_DELAY: Duration = Duration::from_millis(10);
 
-/// A message that is sent again until it is answered.
+/// A message retransmitted until its response.
 pub(super) struct Resend {
     pub(super) mad: Box<CmMad>,
-    /// Times that it will be sent again.
+    /// Retransmissions left.
     left: u8,
-    /// True if the peer has acknowledged its receipt (MRA) since it was last sent.
+    /// MRA since the last transmission.
     acknowledged: bool,
-    /// True if nobody listened when it was last sent.
+    /// No listener at the last transmission.
     refused: bool,
-    /// End of the grace for a peer at which no program listens; set by its first refusal.
+    /// End of `listen_grace`, from the first refusal.
     until: Option<Instant>,
 }
 
@@ -27,7 +25,7 @@ impl Resend {
         Self { mad, left, acknowledged: false, refused: false, until: None }
     }
 
-    /// The message, and the reason, if it is to be sent once more.
+    /// Returns the next retransmission and its reason.
     pub(super) fn next(&mut self) -> Option<(Box<CmMad>, MadReason)> {
         self.left = self.left.checked_sub(1)?;
         self.acknowledged = false;
@@ -36,18 +34,18 @@ impl Resend {
         Some((self.mad.clone(), reason))
     }
 
-    /// Notes that its receipt is acknowledged. Returns false if that was known.
+    /// Records an MRA; false if already recorded.
     pub(super) const fn acknowledge(&mut self) -> bool {
         !core::mem::replace(&mut self.acknowledged, true)
     }
 
-    /// True if a request that found no listener is to be sent again after [`RETRY_DELAY`].
+    /// True if a refused REQ is retried after [`RETRY_DELAY`].
     pub(super) fn outlasts_refusal(&mut self, now: Instant, grace: Duration) -> bool {
         let until = *self.until.get_or_insert(now.plus(grace));
         if until <= now {
             return false;
         }
-        self.left += 1; // it was answered, after all
+        self.left += 1; // a refusal is a response
         self.refused = true;
         true
     }

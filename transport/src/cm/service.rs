@@ -1,12 +1,11 @@
-//! Names of services, and IP addresses in requests as the RDMA connection manager writes them
-//! (annex A11).
+//! Service IDs, and IP addresses in a REQ (annex A11).
 
 use core::{
     fmt,
     net::{IpAddr, Ipv6Addr},
 };
 
-/// Name of a service that a request asks for.
+/// Service ID.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ServiceId(pub u64);
 
@@ -25,11 +24,11 @@ impl fmt::Display for ServiceId {
     }
 }
 
-/// A space of port numbers (`rdma_port_space`).
+/// RDMA port space (`rdma_port_space`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u16)]
 pub enum PortSpace {
-    /// Datagrams to IP over InfiniBand (`RDMA_PS_IPOIB`).
+    /// IP over InfiniBand datagrams (`RDMA_PS_IPOIB`).
     Ipoib = 0x0002,
     /// Reliable connections (`RDMA_PS_TCP`).
     Tcp = 0x0106,
@@ -40,16 +39,16 @@ pub enum PortSpace {
 }
 
 impl PortSpace {
-    /// Every space.
+    /// Every port space.
     pub const ALL: [Self; 4] = [Self::Ipoib, Self::Tcp, Self::Udp, Self::Ib];
 
-    /// The service of a port.
+    /// Returns the service ID of a port.
     #[must_use]
     pub const fn service(self, port: u16) -> ServiceId {
         ServiceId((self as u64) << 16 | port as u64)
     }
 
-    /// The space and the port of a service, if it is that of one.
+    /// Returns port space and port of a service ID.
     #[must_use]
     pub fn of(service: ServiceId) -> Option<(Self, u16)> {
         let space = Self::ALL.into_iter().find(|space| *space as u64 == service.0 >> 16)?;
@@ -57,14 +56,14 @@ impl PortSpace {
     }
 }
 
-/// IP addresses and port of a request: the first 36 bytes of its private data.
+/// IP addresses and port of a REQ, 36 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct IpHeader {
-    /// The requester's port.
+    /// Requester's port.
     pub src_port: u16,
-    /// The requester's address; of the same family as `dst`.
+    /// Requester's address, of `dst`'s family.
     pub src: IpAddr,
-    /// The address that it asks for.
+    /// Destination address.
     pub dst: IpAddr,
 }
 
@@ -72,7 +71,7 @@ impl IpHeader {
     /// Bytes on the wire.
     pub const LEN: usize = 36;
 
-    /// The value of these bytes; `None` for another version, or neither IPv4 nor IPv6.
+    /// Parses the header; `None` for other versions.
     #[must_use]
     pub fn parse(b: &[u8; Self::LEN]) -> Option<Self> {
         let v6 = |at: usize| Ipv6Addr::from(core::array::from_fn::<u8, 16, _>(|i| b[at + i]));
@@ -85,7 +84,7 @@ impl IpHeader {
         Some(Self { src_port: u16::from_be_bytes([b[2], b[3]]), src, dst })
     }
 
-    /// The bytes of this value.
+    /// Encodes the header.
     #[must_use]
     pub fn encode(&self) -> [u8; Self::LEN] {
         let mut b = [0; Self::LEN];

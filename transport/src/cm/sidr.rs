@@ -1,4 +1,4 @@
-//! Service ID resolution: which queue pair receives the datagrams of a service (12.11).
+//! Service ID resolution (12.11).
 
 use alloc::{boxed::Box, collections::BTreeMap};
 use core::net::IpAddr;
@@ -21,25 +21,22 @@ use super::{
 };
 use crate::{addr::QKey, event::DropReason, hash::IdHasher, ids::Qpn, time::Instant};
 
-/// All service ID resolutions.
 #[derive(Default)]
 pub(super) struct Sidr {
     resolutions: HashMap<u32, Resolution, IdHasher>,
-    /// Requests that wait for the program, by the peer's address and request ID.
+    /// Requests by the peer's address and request ID.
     by_remote_id: BTreeMap<(IpAddr, u32), u32>,
 }
 
-/// One service ID resolution.
 struct Resolution {
     state: SidrState,
     path: CmPath,
 }
 
-/// State of a resolution with all that only this state has.
 enum SidrState {
-    /// The request waits for its answer.
+    /// Waits for the response.
     ReqSent(Resend),
-    /// The request waits for the program, and counts in a listener's backlog.
+    /// Waits for the program, in a listener's backlog.
     ReqRcvd { request_id: u32, service_id: ServiceId, transaction: u64, listener: ListenerId },
 }
 
@@ -53,15 +50,10 @@ impl SidrState {
 }
 
 impl Sidr {
-    // Getters.
-
     pub(super) fn state(&self, id: ConnId) -> Option<CmState> {
         self.resolutions.get(&id.0).map(|resolution| resolution.state.name())
     }
 
-    // Commands.
-
-    /// Requests the queue pair that receives a service's datagrams.
     pub(super) fn request(
         &mut self,
         common: &mut Common,
@@ -81,8 +73,6 @@ impl Sidr {
         Ok(ConnId(request_id))
     }
 
-    /// Answers a request: with a queue pair and the key that it requires, or with a status other
-    /// than 0.
     pub(super) fn respond(
         &mut self,
         common: &mut Common,
@@ -113,18 +103,15 @@ impl Sidr {
         Ok(())
     }
 
-    /// The program has no more interest: a peer that waits is refused.
     pub(super) fn destroy(&mut self, common: &mut Common, id: ConnId) {
         match self.state(id) {
             Some(CmState::SidrReqRcvd) => {
-                let _ = self.respond(common, id, Err(SidrRep::REJECTED), &[]); // allowed in this state
+                let _ = self.respond(common, id, Err(SidrRep::REJECTED), &[]); // allowed here
             }
             Some(_) => self.remove(common, Trigger::Destroy, id.0),
             None => {}
         }
     }
-
-    // Messages.
 
     pub(super) fn on_req(
         &mut self,
@@ -139,7 +126,7 @@ impl Sidr {
             common.answer(arrival, Message::SidrRep(rep));
             return Ok(());
         };
-        // the same request again, while the program has not answered yet
+        // retransmitted
         let key = (arrival.peer(), request_id);
         if self.by_remote_id.contains_key(&key) {
             return Err(DropReason::CmWrongState);
@@ -173,8 +160,6 @@ impl Sidr {
         self.remove(common, Trigger::SidrRep, id);
         Ok(())
     }
-
-    // Time.
 
     pub(super) fn on_deadline(&mut self, common: &mut Common, now: Instant, id: u32) {
         let Some(Resolution { state, path }) = self.resolutions.get_mut(&id) else { return };

@@ -1,11 +1,9 @@
-//! Stale connections: those that a peer which has started again does not know any more.
+//! Stale connections, unknown to a restarted peer.
 //!
-//! The sign of one is a REQ or a REP with a queue pair that is connected already (12.9.8.3.1). It
-//! is rejected, but does not end the old connection, as it can be forged: all peers know the GUID,
-//! and a queue pair number can be guessed. The peer is asked instead, by a DREQ with the
-//! connection's communication IDs for a queue pair that is not the connection's. A peer that has
-//! the connection ignores that DREQ; one that does not answers it, as any DREQ about nothing (Linux
-//! does both). The answer has a transaction ID that only the peer has seen.
+//! Sign: a REQ or REP with a connected queue pair (12.9.8.3.1). It is rejected, and ends nothing:
+//! peers know the GUID and can guess a QPN, so it may be forged. A probe decides: a DREQ with the
+//! connection's IDs, but another queue pair. A peer with the connection ignores it; one without
+//! sends a DREP (Linux does both), proven by the transaction ID.
 
 use super::{
     arrival::Arrival,
@@ -17,12 +15,11 @@ use super::{
 };
 use crate::ids::Qpn;
 
-/// The queue pair that the question names: QP0, which has no connections.
+/// Queue pair of probes, never connected.
 const NO_CONNECTIONS: Qpn = Qpn::new(0);
 
 impl Connections {
-    /// Asks the peer if it still has an established connection, unless it was asked just now. Any
-    /// other has a deadline.
+    /// Probes an established connection; other states have a deadline.
     pub(super) fn probe(&mut self, arrival: &mut Arrival<'_>, id: u32) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         let ConnState::Established(remote) = conn.state else { return };

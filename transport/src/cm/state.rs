@@ -1,33 +1,31 @@
-//! The states of a connection, and of a service ID resolution, and the edges between them (12.9.5
-//! to 12.9.7, 12.11).
+//! States and edges of connections and resolutions.
 
-/// State of a connection (12.9.5 to 12.9.7), or of a service ID resolution (12.11).
+/// State of a connection (12.9.5 to 12.9.7) or service ID resolution (12.11).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum CmState {
-    /// Active: the request is sent.
+    /// REQ sent.
     ReqSent,
-    /// Active: the peer has the request and needs more time.
+    /// MRA for the REQ received.
     MraReqRcvd,
-    /// Active: the reply is here; the program is to use it or not.
+    /// REP received; the program decides.
     RepRcvd,
-    /// Passive: a request is here; the program is to accept it or not.
+    /// REQ received; the program decides.
     ReqRcvd,
-    /// Passive: the reply is sent.
+    /// REP sent.
     RepSent,
-    /// Passive: the peer has the reply and needs more time.
+    /// MRA for the REP received.
     MraRepRcvd,
-    /// Both sides may use the connection.
+    /// Established.
     Established,
-    /// The end is announced.
+    /// DREQ sent.
     DreqSent,
-    /// The peer has announced the end.
+    /// DREQ received.
     DreqRcvd,
-    /// Over; the communication ID and the queue pair must not be used again while packets of the
-    /// connection may be under way.
+    /// Ended; communication ID and queue pair reserved while packets may be in flight.
     TimeWait,
-    /// A service ID resolution request is sent.
+    /// SIDR_REQ sent.
     SidrReqSent,
-    /// A service ID resolution request is here; the program is to answer it.
+    /// SIDR_REQ received; the program responds.
     SidrReqRcvd,
 }
 
@@ -48,66 +46,63 @@ impl CmState {
         Self::SidrReqRcvd,
     ];
 
-    /// True if a command or a message means something in this state.
     pub(super) fn expects(self, trigger: Trigger) -> bool {
         EDGES.iter().any(|&(from, on, _)| from == Some(self) && on == trigger)
     }
 }
 
-/// Cause of a step from one state to another: a command of the program, a message of the peer, or
-/// time.
+/// Cause of a transition.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Trigger {
-    /// Command: request a connection (`rdma_connect`).
+    /// `rdma_connect`.
     Connect,
-    /// Command: accept a request (`rdma_accept`).
+    /// `rdma_accept`.
     Accept,
-    /// Command: this side's queue pair is ready (`rdma_establish`).
+    /// `rdma_establish`: the local queue pair is ready.
     Establish,
-    /// Command: a packet of the peer's queue pair came (`rdma_notify`). The adapter notices as
-    /// well, when it would repeat the reply.
+    /// `rdma_notify`, or the adapter found a packet from the peer's queue pair.
     Notify,
-    /// Command: refuse a request or a reply (`rdma_reject`).
+    /// `rdma_reject`.
     Reject,
-    /// Command: end the connection, or confirm its end (`rdma_disconnect`).
+    /// `rdma_disconnect`.
     Disconnect,
-    /// Command: resolve a service ID (`rdma_connect` with a datagram id).
+    /// `rdma_connect` with a datagram id.
     SidrRequest,
-    /// Command: answer such a request (`rdma_accept`, `rdma_reject`).
+    /// `rdma_accept` or `rdma_reject` with a datagram id.
     SidrRespond,
-    /// Command: end a connection that an adapter had which is gone.
+    /// End of a connection whose adapter is gone.
     EndForAnother,
-    /// Command: no more interest (`rdma_destroy_id`). Rejects or disconnects where that is due.
+    /// `rdma_destroy_id`: rejects or disconnects if needed.
     Destroy,
-    /// Message: request for communication.
+    /// REQ.
     Req,
-    /// Message: receipt of the REQ acknowledged.
+    /// MRA for the REQ.
     MraOfReq,
-    /// Message: receipt of the REP acknowledged.
+    /// MRA for the REP.
     MraOfRep,
-    /// Message: reply.
+    /// REP.
     Rep,
-    /// Message: ready to use.
+    /// RTU.
     Rtu,
-    /// Message: reject.
+    /// REJ.
     Rej,
-    /// Message: request for release.
+    /// DREQ.
     Dreq,
-    /// Message: reply to a request for release.
+    /// DREP.
     Drep,
-    /// Message: the same, to the question whether the peer still has the connection: it does not.
+    /// DREP to a probe.
     Disowned,
-    /// Message: load alternate path.
+    /// LAP.
     Lap,
-    /// Message: service ID resolution request.
+    /// SIDR_REQ.
     SidrReq,
-    /// Message: service ID resolution response.
+    /// SIDR_REP.
     SidrRep,
-    /// The deadline has come.
+    /// Deadline.
     Timeout,
 }
 
-/// A step from a state to a state; `None` stands for a communication ID that is not in use.
+/// A transition; `None`: unused communication ID.
 pub type Edge = (Option<CmState>, Trigger, Option<CmState>);
 
 const NONE: Option<CmState> = None;
@@ -124,17 +119,16 @@ const TIME_WAIT: Option<CmState> = Some(CmState::TimeWait);
 const SIDR_REQ_SENT: Option<CmState> = Some(CmState::SidrReqSent);
 const SIDR_REQ_RCVD: Option<CmState> = Some(CmState::SidrReqRcvd);
 
-/// Every edge. A command or message without an edge from a state is refused in that state. An edge
-/// that leads back to where it comes from answers, sends something again, or does nothing.
+/// Every edge; all else is refused. Edges to the same state respond, retransmit or do nothing.
 pub const EDGES: &[Edge] = &[
     // Active side.
     (NONE, Trigger::Connect, REQ_SENT),
     (REQ_SENT, Trigger::MraOfReq, MRA_REQ_RCVD),
     (REQ_SENT, Trigger::Rep, REP_RCVD),
-    (REQ_SENT, Trigger::Rep, NONE), // the peer's queue pair is connected already
+    (REQ_SENT, Trigger::Rep, NONE), // the peer's queue pair is connected
     (REQ_SENT, Trigger::Rej, NONE),
-    (REQ_SENT, Trigger::Rej, REQ_SENT), // no program listens yet; see `listen_grace`
-    (REQ_SENT, Trigger::Timeout, REQ_SENT), // sends again
+    (REQ_SENT, Trigger::Rej, REQ_SENT), // no listener; see `listen_grace`
+    (REQ_SENT, Trigger::Timeout, REQ_SENT), // retransmits
     (REQ_SENT, Trigger::Timeout, NONE),
     (REQ_SENT, Trigger::Destroy, NONE),
     (MRA_REQ_RCVD, Trigger::MraOfReq, MRA_REQ_RCVD),
@@ -146,19 +140,19 @@ pub const EDGES: &[Edge] = &[
     (MRA_REQ_RCVD, Trigger::Destroy, NONE),
     (REP_RCVD, Trigger::Establish, ESTABLISHED),
     (REP_RCVD, Trigger::Reject, TIME_WAIT),
-    (REP_RCVD, Trigger::Rep, REP_RCVD), // acknowledges its receipt
+    (REP_RCVD, Trigger::Rep, REP_RCVD), // sends an MRA
     (REP_RCVD, Trigger::Rej, TIME_WAIT),
     (REP_RCVD, Trigger::Destroy, TIME_WAIT),
     // Passive side.
     (NONE, Trigger::Req, REQ_RCVD),
     (REQ_RCVD, Trigger::Accept, REP_SENT),
     (REQ_RCVD, Trigger::Reject, NONE),
-    (REQ_RCVD, Trigger::Req, REQ_RCVD), // acknowledges its receipt
+    (REQ_RCVD, Trigger::Req, REQ_RCVD), // sends an MRA
     (REQ_RCVD, Trigger::Rej, NONE),
     (REQ_RCVD, Trigger::Destroy, NONE),
     (REP_SENT, Trigger::Notify, ESTABLISHED),
     (REP_SENT, Trigger::Disconnect, DREQ_SENT),
-    (REP_SENT, Trigger::Req, REP_SENT), // the reply again
+    (REP_SENT, Trigger::Req, REP_SENT), // retransmits the REP
     (REP_SENT, Trigger::MraOfRep, MRA_REP_RCVD),
     (REP_SENT, Trigger::Rtu, ESTABLISHED),
     (REP_SENT, Trigger::Rej, TIME_WAIT),
@@ -180,7 +174,7 @@ pub const EDGES: &[Edge] = &[
     (NONE, Trigger::EndForAnother, DREQ_SENT),
     (ESTABLISHED, Trigger::Notify, ESTABLISHED),
     (ESTABLISHED, Trigger::Disconnect, DREQ_SENT),
-    (ESTABLISHED, Trigger::Rep, ESTABLISHED), // the RTU again
+    (ESTABLISHED, Trigger::Rep, ESTABLISHED), // retransmits the RTU
     (ESTABLISHED, Trigger::Rej, TIME_WAIT),
     (ESTABLISHED, Trigger::Lap, ESTABLISHED), // refused
     (ESTABLISHED, Trigger::Dreq, DREQ_RCVD),
@@ -188,7 +182,7 @@ pub const EDGES: &[Edge] = &[
     (ESTABLISHED, Trigger::Destroy, DREQ_SENT),
     (DREQ_SENT, Trigger::Disconnect, DREQ_SENT),
     (DREQ_SENT, Trigger::Rej, TIME_WAIT),
-    (DREQ_SENT, Trigger::Dreq, TIME_WAIT), // both announce the end at once
+    (DREQ_SENT, Trigger::Dreq, TIME_WAIT), // both sent a DREQ
     (DREQ_SENT, Trigger::Drep, TIME_WAIT),
     (DREQ_SENT, Trigger::Timeout, DREQ_SENT),
     (DREQ_SENT, Trigger::Timeout, TIME_WAIT),
@@ -196,14 +190,14 @@ pub const EDGES: &[Edge] = &[
     (DREQ_RCVD, Trigger::Disconnect, TIME_WAIT),
     (DREQ_RCVD, Trigger::Destroy, TIME_WAIT),
     (TIME_WAIT, Trigger::Disconnect, TIME_WAIT),
-    (TIME_WAIT, Trigger::Req, TIME_WAIT), // refused: the connection is stale
-    (TIME_WAIT, Trigger::Dreq, TIME_WAIT), // the DREP again
+    (TIME_WAIT, Trigger::Req, TIME_WAIT),  // refused as stale
+    (TIME_WAIT, Trigger::Dreq, TIME_WAIT), // retransmits the DREP
     (TIME_WAIT, Trigger::Timeout, NONE),
     (TIME_WAIT, Trigger::Destroy, TIME_WAIT),
     // Service ID resolution.
     (NONE, Trigger::SidrRequest, SIDR_REQ_SENT),
     (SIDR_REQ_SENT, Trigger::SidrRep, NONE),
-    (SIDR_REQ_SENT, Trigger::SidrRep, SIDR_REQ_SENT), // no program listens yet
+    (SIDR_REQ_SENT, Trigger::SidrRep, SIDR_REQ_SENT), // no listener
     (SIDR_REQ_SENT, Trigger::Timeout, SIDR_REQ_SENT),
     (SIDR_REQ_SENT, Trigger::Timeout, NONE),
     (SIDR_REQ_SENT, Trigger::Destroy, NONE),
@@ -212,7 +206,6 @@ pub const EDGES: &[Edge] = &[
     (SIDR_REQ_RCVD, Trigger::Destroy, NONE),
 ];
 
-/// True if the table has this edge.
 pub(super) fn is_edge(from: Option<CmState>, on: Trigger, to: Option<CmState>) -> bool {
     EDGES.contains(&(from, on, to))
 }

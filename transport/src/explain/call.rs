@@ -155,7 +155,6 @@ reasons! {
     }
 }
 
-/// The way to where a program wants to get.
 const fn way(qp_type: QpType, from: State, to: State) -> &'static str {
     match (qp_type, from, to) {
         (_, State::Err | State::Sqe, State::Init | State::Rtr | State::Sqd)

@@ -9,10 +9,10 @@ use crate::{
 macro_rules! statuses {
     ($($status:ident $name:literal;)*) => {
         impl WcStatus {
-            /// Every status of a failure.
+            /// Every failure status.
             pub const ALL: &'static [Self] = &[$(Self::$status,)*];
 
-            /// The name in the C API (`enum ibv_wc_status`).
+            /// Returns the name in `enum ibv_wc_status`.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$status => $name,)* }
@@ -36,7 +36,7 @@ statuses! {
     RnrRetryExcErr "IBV_WC_RNR_RETRY_EXC_ERR";
 }
 
-// The meaning of a status, whatever lies behind it.
+// Meaning of a status, whatever its cause.
 reasons! {
     WcStatus {
         Self::LocLenErr => "local_length"
@@ -116,7 +116,7 @@ impl Explain for WcError {
     }
 }
 
-/// A peer that violates the protocol gives another advice.
+/// Advice if the peer violates the protocol.
 fn of_responder(general: Reason, cause: Cause) -> Reason {
     let Cause::Responder(syndrome) = cause else { return general };
     match syndrome {

@@ -1,4 +1,4 @@
-//! Connection management: errors of calls, and rejections.
+//! Errors and rejections of connection management.
 
 use core::fmt;
 
@@ -36,7 +36,7 @@ const fn range(attribute: ConnAttribute) -> &'static str {
     }
 }
 
-/// Rejections of the specification (table "REJ reason codes"), and numbers that it does not have.
+/// By the specification's table "REJ reason codes".
 impl Explain for RejectReason {
     fn explain(&self) -> Reason {
         let (cause, advice) = match *self {
@@ -89,7 +89,7 @@ impl Explain for RejectReason {
     }
 }
 
-/// Status of an answer to a request for a datagram service.
+/// Status of a SIDR_REP.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SidrStatus(pub u8);
 

@@ -1,4 +1,4 @@
-//! Packets that were refused without an answer.
+//! Drop reasons.
 
 use alloc::borrow::Cow;
 
@@ -6,9 +6,7 @@ use super::{Explain, Reason};
 use crate::event::DropReason;
 
 impl DropReason {
-    /// True if a packet that is refused so shows a mistake in a program, at this end or at the
-    /// other, of which nobody else may hear. The others follow from losses, from the end of
-    /// connections, or from an adapter that errs.
+    /// Returns true if the drop shows a program's mistake that nothing else reports.
     #[must_use]
     pub const fn shows_a_mistake(self) -> bool {
         matches!(
@@ -29,14 +27,12 @@ impl DropReason {
 }
 
 impl DropReason {
-    /// True if an answer that is dropped so shows what keeps all of them from being taken. The
-    /// others follow from losses, or from the end of connections.
+    /// True if the reason blocks every response, unlike a loss or a closed connection.
     pub(super) fn is_obstacle(self) -> bool {
         let advice = self.explain().advice;
         advice != LOSSES && advice != OVER
     }
 
-    /// Advice when the peer's answers are dropped so.
     pub(super) fn advice_for_answers(self) -> Cow<'static, str> {
         match self {
             Self::TooShort | Self::Padding | Self::UnknownOpcode | Self::TransportVersion => {

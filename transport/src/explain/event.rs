@@ -3,7 +3,7 @@
 use crate::event::Event;
 
 impl Event {
-    /// True if the event reports a failure.
+    /// Returns true for a failure.
     #[must_use]
     pub const fn is_failure(&self) -> bool {
         match self {

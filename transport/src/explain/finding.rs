@@ -1,4 +1,4 @@
-//! Failures that a record shows, each with what came before it.
+//! Failures found in a record, each with its history.
 
 use alloc::{
     collections::{BTreeMap, VecDeque},
@@ -19,42 +19,41 @@ use crate::{
     work::{Cause, WcError, WcStatus},
 };
 
-/// Number of latest records of a queue pair that a finding has.
+/// Latest records in a finding.
 pub const KEPT: usize = 16;
-/// Number of queue pairs that do not exist any more, of which late packets say nothing.
+/// Destroyed queue pairs whose late packets are ignored.
 const GONE: usize = 256;
-/// Number of addresses of this host that packets went to, which are asked after once.
+/// Local destinations checked once.
 const ADDRESSED: usize = 64;
-/// Number of reported queue pairs that packets named and that never existed.
+/// Unknown queue pairs already reported.
 const STRANGERS: usize = 16;
 
-/// Something that has failed.
+/// A failure.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
-    /// Its time.
+    /// Time.
     pub at: Instant,
-    /// The queue pair; `None` for a call on something else.
+    /// Queue pair; `None`: another object's call.
     pub qpn: Option<Qpn>,
-    /// The call, the request or the packet.
+    /// Call, request or packet.
     pub what: String,
-    /// The status of the request's completion.
+    /// Completion status.
     pub status: Option<WcStatus>,
-    /// The reason.
+    /// Reason.
     pub reason: Reason,
-    /// The peer's part: its answer, or that there was none.
+    /// The peer's response, or its absence.
     pub peer: Option<String>,
-    /// Address of a peer that did not answer.
+    /// Address of a silent peer.
     pub silent: Option<IpAddr>,
-    /// The latest records of the queue pair, the oldest first, [`KEPT`] at most.
+    /// Latest records, oldest first, at most [`KEPT`].
     pub latest: Vec<Record>,
 }
 
 impl Finding {
-    /// Cause of a finding that is none unless nobody is at the [silent](Self::silent) address,
-    /// which the host knows.
+    /// Cause that holds only if the host knows no receiver at the [silent](Self::silent) address.
     pub const NOBODY: &str = "nobody_there";
 
-    /// A call that has failed before it reached a queue pair.
+    /// Makes the finding of a call without a queue pair.
     #[must_use]
     pub fn of_call(at: Instant, call: String, reason: Reason) -> Self {
         let (status, peer, silent) = (None, None, None);
@@ -62,15 +61,13 @@ impl Finding {
     }
 }
 
-/// Histories of an adapter's queue pairs: reads its record, in its order, and finds failures. Keeps
-/// a bounded number of values for each queue pair.
+/// Histories of queue pairs, bounded, that find failures in a record.
 #[derive(Debug)]
 pub struct Histories {
     latest: Latest,
     qps: BTreeMap<Qpn, History>,
     gone: VecDeque<Qpn>,
     strangers: VecDeque<Qpn>,
-    /// Addresses of this host that were asked after.
     addressed: VecDeque<IpAddr>,
 }
 
@@ -87,7 +84,7 @@ impl Default for Histories {
 }
 
 impl Histories {
-    /// Takes the next record. Returns what has failed with it.
+    /// Takes the next record; returns its failure.
     pub fn note(&mut self, record: &Record) -> Option<Finding> {
         let Record { at, qpn, what } = record;
         if let What::Call { call: Call::CreateQp(qp_type), result: Ok(()) } = what {
@@ -112,7 +109,7 @@ impl Histories {
                 let is_new = reason.shows_a_mistake() && history.tell(*reason);
                 is_new.then(|| dropped(*at, packet, *reason))
             }
-            // of what is answered the answer says enough
+            // reliable services report by their responses
             What::Sent { .. } if !history.qp_type.is_reliable() => {
                 unheard(*at, history, &mut self.addressed)
             }
@@ -128,12 +125,11 @@ impl Histories {
         })
     }
 
-    /// The latest records of a queue pair, the oldest first.
+    /// Returns the latest records of a queue pair, oldest first.
     pub fn latest(&self, qpn: Qpn) -> impl Iterator<Item = &Record> {
         self.latest.of(qpn)
     }
 
-    /// A record of no queue pair, or of one that does not exist.
     fn record_other(&mut self, Record { at, qpn, what }: &Record) -> Option<Finding> {
         if let Some((from, reason)) = astray(what) {
             self.qps.values_mut().for_each(|history| history.record_astray(from, reason));
@@ -160,8 +156,7 @@ impl Histories {
     }
 }
 
-/// The sender of an answer that names no queue pair here, or of what is no packet, and the reason
-/// of its drop.
+/// Sender and reason of a malformed packet, or of a response to an unknown queue pair.
 fn astray(what: &What) -> Option<(IpAddr, DropReason)> {
     match what {
         What::Malformed { net, reason, .. } => Some((net.src, *reason)),
@@ -181,7 +176,7 @@ fn push<T>(list: &mut VecDeque<T>, new: T, most: usize) {
     list.push_back(new);
 }
 
-/// Packets go to an address of this host, and perhaps to nobody.
+/// A local destination that may have no receiver.
 fn unheard(at: Instant, history: &History, asked: &mut VecDeque<IpAddr>) -> Option<Finding> {
     let (address, qpn) = history.peer.filter(|(address, _)| address.is_loopback())?;
     if asked.contains(&address) {
@@ -202,7 +197,7 @@ fn unheard(at: Instant, history: &History, asked: &mut VecDeque<IpAddr>) -> Opti
     Some(Finding { silent: Some(address), ..finding })
 }
 
-/// A call that was refused; what connection management refuses is explained where it is called.
+/// A refused call; connection management explains its own.
 fn of_call(at: Instant, call: &Call, error: CallError, state: Option<State>) -> Option<Finding> {
     if matches!(error, CallError::Connection(_)) {
         return None;
@@ -217,7 +212,7 @@ fn of_call(at: Instant, call: &Call, error: CallError, state: Option<State>) -> 
     Some(Finding::of_call(at, what, error.explain()))
 }
 
-/// A request that was posted in ERR, which is flushed.
+/// A request posted in ERR and flushed.
 fn late(at: Instant, history: &mut History, what: &What) -> Option<Finding> {
     let (since, failure) = history.failure.filter(|_| history.state == State::Err)?;
     if core::mem::replace(&mut history.told_flush, true) {
@@ -242,7 +237,7 @@ fn cause_of(failure: Failure) -> String {
     }
 }
 
-/// The queue pair has gone into ERR, or its send queue into SQE.
+/// Transition to ERR or SQE.
 fn failed(at: Instant, history: &History, failure: Failure) -> Option<Finding> {
     let completed = history.failed_at(at);
     match failure {
@@ -323,7 +318,7 @@ fn of_request(at: Instant, history: &History, what: String, error: WcError) -> F
     Finding { status: Some(error.status), peer, silent, ..finding }
 }
 
-/// Explains why answers do not come, or are not taken.
+/// Explains missing or dropped responses.
 fn explain_silence(reason: &mut Reason, history: &History, tries: u8) {
     if tries == 1 {
         reason.rule += ": retry_cnt is 0";
@@ -351,7 +346,7 @@ fn explain_silence(reason: &mut Reason, history: &History, tries: u8) {
     }
 }
 
-/// A packet of which nobody else hears.
+/// A dropped packet that nothing else reports.
 fn dropped(at: Instant, packet: &PacketRecord, reason: DropReason) -> Finding {
     let mut explained = reason.explain();
     match (reason, packet.headers.ext()) {

@@ -1,4 +1,4 @@
-//! History of one queue pair, as far as explanations need it.
+//! History of a queue pair.
 
 use alloc::{
     collections::VecDeque,
@@ -18,26 +18,25 @@ use crate::{
     work::{WcError, WcStatus},
 };
 
-/// Number of posted send requests that are remembered, to say what a failed one was.
+/// Send requests remembered.
 const POSTS: usize = 256;
-/// Number of timeouts whose times are reported.
+/// Timeouts remembered.
 const TIMEOUTS: usize = 8;
 
-/// Events since the last progress of the requester.
+/// Events since the requester's last progress.
 #[derive(Debug, Default)]
 struct Silence {
-    /// Times at which the acknowledge timer fired, the latest ones.
+    /// Latest acknowledge timeouts.
     timeouts: VecDeque<Instant>,
-    /// Number of answers that the receiver is not ready, and the wait that the last one asked for.
+    /// RNR NAKs, and the wait of the last one.
     not_ready: (u32, Duration),
-    /// Reasons for which answers were dropped, with their number; the latest is the last.
+    /// Dropped responses, latest reason last.
     dropped: Dropped,
-    /// The same of what came from the peer's address to no queue pair that exists, or was no
-    /// packet.
+    /// Malformed packets and unknown queue pairs, from the peer's address.
     astray: Dropped,
 }
 
-/// Numbers of packets that were dropped, by the reason; that of the latest is the last.
+/// Drop counts by reason, latest last.
 #[derive(Debug, Default)]
 struct Dropped(Vec<(DropReason, u32)>);
 
@@ -52,14 +51,13 @@ impl Dropped {
         self.0.last().map(|(reason, _)| *reason)
     }
 
-    /// The most frequent reason that keeps every answer from being taken, and its number.
+    /// Most frequent reason that blocks every response.
     fn obstacle(&self) -> Option<(DropReason, u32)> {
         let obstacles = self.0.iter().filter(|(reason, _)| reason.is_obstacle());
         obstacles.max_by_key(|(_, count)| *count).copied()
     }
 }
 
-/// Each reason with its number.
 impl fmt::Display for Dropped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (n, (reason, count)) in self.0.iter().enumerate() {
@@ -69,28 +67,26 @@ impl fmt::Display for Dropped {
     }
 }
 
-/// See the [module's documentation](self).
 #[derive(Debug)]
 pub(super) struct History {
     pub(super) qp_type: QpType,
     pub(super) state: State,
     posts: VecDeque<Call>,
     silence: Silence,
-    /// Time of the latest packet that the queue pair took from its peer.
+    /// Time of the peer's latest accepted packet.
     heard: Option<Instant>,
-    /// True once the peer has acknowledged something.
+    /// The peer has acknowledged something.
     acknowledged: bool,
-    /// Where the latest packet went.
+    /// Destination of the latest packet.
     pub(super) peer: Option<(IpAddr, Qpn)>,
-    /// The latest packet that arrived.
     pub(super) arrived: Option<PacketRecord>,
-    /// The latest completion in error that was not flushed.
+    /// Latest completion in error, not flushed.
     failed: Option<(Instant, u64, WcError)>,
-    /// Cause of the latest change to ERR or SQE.
+    /// To ERR or SQE.
     pub(super) failure: Option<(Instant, Failure)>,
-    /// Reasons for which dropped packets have been told of, one bit for each.
+    /// A bit for each reason.
     told: u64,
-    /// A request that was posted in ERR has been told of.
+    /// A flush was reported.
     pub(super) told_flush: bool,
 }
 
@@ -158,14 +154,13 @@ impl History {
         self.arrived = Some(packet.clone());
     }
 
-    /// Something from the peer's address was dropped that names no queue pair here.
     pub(super) fn record_astray(&mut self, from: IpAddr, reason: DropReason) {
         if self.peer.is_some_and(|(address, _)| address == from) {
             self.silence.astray.note(reason);
         }
     }
 
-    /// A completion stands for all requests before it, which were not signaled.
+    /// A completion covers all earlier unsignaled requests.
     fn complete(&mut self, wr_id: u64) {
         let is_it = |post: &Call| matches!(post, Call::PostSend { wr_id: id, .. } if *id == wr_id);
         if let Some(place) = self.posts.iter().position(is_it) {
@@ -182,7 +177,6 @@ impl History {
         }
     }
 
-    /// The request whose completion has this error, as it was posted.
     pub(super) fn request(&self, wr_id: u64) -> String {
         let is_it = |post: &&Call| matches!(post, Call::PostSend { wr_id: id, .. } if *id == wr_id);
         match self.posts.iter().find(is_it) {
@@ -191,33 +185,32 @@ impl History {
         }
     }
 
-    /// The completion in error of this moment, if there was one.
     pub(super) fn failed_at(&self, at: Instant) -> Option<(u64, WcError)> {
         self.failed.filter(|failed| failed.0 == at).map(|(_, wr_id, error)| (wr_id, error))
     }
 
-    /// True if the peer answers, but with PSNs that were never sent.
+    /// True if the peer responds with PSNs never sent.
     pub(super) fn is_out_of_step(&self) -> bool {
         let dropped = self.silence.dropped.latest();
         let other_psns = [DropReason::ResponseOutsideWindow, DropReason::StaleResponse].map(Some);
         !self.acknowledged && other_psns.contains(&dropped)
     }
 
-    /// True if nothing at all has come from the peer.
+    /// True if the peer has sent nothing.
     pub(super) fn is_deaf(&self) -> bool {
         self.heard.is_none() && self.silence.dropped.0.is_empty()
     }
 
-    /// Reason for which answers are dropped, every one of its kind.
+    /// Reason why every response is dropped.
     pub(super) fn obstacle(&self) -> Option<DropReason> {
         let Silence { dropped, astray, .. } = &self.silence;
-        // answers to others are no sign
+        // responses to others prove nothing
         let is_sign = |reason| self.heard.is_none() || reason != DropReason::UnknownQp;
         let astray = astray.obstacle().filter(|(reason, _)| is_sign(*reason));
         dropped.obstacle().or(astray).map(|(reason, _)| reason)
     }
 
-    /// The peer's part in a request that was given up.
+    /// Describes the peer's responses to a request that ran out of retries.
     pub(super) fn answers(&self, at: Instant) -> String {
         let Silence { timeouts, not_ready, dropped, astray } = &self.silence;
         let mut parts = Vec::new();
@@ -258,7 +251,7 @@ impl History {
         parts.join("; ")
     }
 
-    /// True if this reason of dropping packets has not been told of before.
+    /// Returns true on the first report of this reason.
     pub(super) const fn tell(&mut self, reason: DropReason) -> bool {
         const { assert!(DropReason::ALL.len() <= u64::BITS as usize) };
         let bit = 1 << reason as u32;

@@ -1,4 +1,4 @@
-//! Accesses to memory, and binds of memory windows.
+//! Memory access and memory windows.
 
 use crate::mem::{AccessError, WindowError};
 
@@ -34,7 +34,7 @@ reasons! {
     }
 }
 
-/// Advice where an address is not inside a region.
+/// Advice for an address outside a region.
 const fn bounds(address: u64, start: u64, size: u64) -> &'static str {
     const LOWER: u64 = 0xFFFF_FFFF;
     const fn is_inside(address: u64, start: u64, size: u64) -> bool {

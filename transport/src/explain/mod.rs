@@ -1,13 +1,8 @@
-//! Explanations of failed calls, completions in error, events and rejections: the broken rule and
-//! what to look at. The [record](crate::trace) of a queue pair adds what came before and what the
-//! peer said.
-//!
-//! [`Explain`] is for what is known at once. [`Histories`] reads an adapter's record and says with
-//! each [`Finding`] what has failed. Nothing here changes what an adapter does, or writes anything.
+//! Explanations: the broken rule and advice. [`Explain`] takes an error alone; [`Histories`] read
+//! the [record](crate::trace) and return [`Finding`]s.
 
-/// The table of an error: each variant with its `errno`, if calls fail with it, the name of its
-/// cause, and advice. A variant's message is its rule. Those that hold another error are explained
-/// by it; those that are like another have its cause and advice.
+/// Table of an error's variants: `errno`, cause, advice. `of` delegates to the inner error; `like`
+/// borrows cause and advice.
 #[doc(hidden)] // for the crates of this project
 #[macro_export]
 macro_rules! reasons {
@@ -51,18 +46,18 @@ pub use finding::{Finding, Histories, KEPT};
 /// Reason of a failure.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reason {
-    /// Name of the cause for programs: lower case, words joined by underscores. It does not change.
+    /// Stable name of the cause, snake case.
     pub cause: &'static str,
-    /// The error's name in `errno.h`, of a call that has failed.
+    /// `errno` of a failed call.
     pub errno: Option<&'static str>,
-    /// The rule that was broken, or what has happened.
+    /// Broken rule, or event.
     pub rule: String,
-    /// Places to look at, and what to do there.
+    /// Advice.
     pub advice: Cow<'static, str>,
 }
 
 impl Reason {
-    /// A reason without an `errno`; `rule` is what prints as the rule.
+    /// Makes a reason without `errno`.
     #[must_use]
     pub fn new(
         cause: &'static str,
@@ -72,15 +67,15 @@ impl Reason {
         Self { cause, errno: None, rule: alloc::format!("{rule}"), advice: advice.into() }
     }
 
-    /// The same with the name of an `errno`.
+    /// Adds an `errno`.
     #[must_use]
     pub fn with_errno(self, errno: &'static str) -> Self {
         Self { errno: Some(errno), ..self }
     }
 }
 
-/// Something with an explanation.
+/// An error with an explanation.
 pub trait Explain {
-    /// Its explanation.
+    /// Explains it.
     fn explain(&self) -> Reason;
 }

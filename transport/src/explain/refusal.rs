@@ -1,4 +1,4 @@
-//! Reasons of a responder for refusing its peer's request.
+//! A responder's reasons for refusal.
 
 use crate::event::Refusal;
 

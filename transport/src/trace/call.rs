@@ -1,4 +1,4 @@
-//! Calls of the program in the record.
+//! Calls in the record.
 
 use core::fmt;
 
@@ -10,7 +10,7 @@ use crate::{
     work::{RecvWr, SendFlags, SendOp, SendWr},
 };
 
-/// A verb, with the attributes that tell one call from another.
+/// A verb and its main attributes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Call {
@@ -20,49 +20,49 @@ pub enum Call {
     DestroyQp,
     /// `ibv_modify_qp` to this state.
     Modify(State),
-    /// `ibv_modify_qp` of attributes, without a change of state.
+    /// `ibv_modify_qp` in the same state.
     Update,
     /// `ibv_post_send`.
     PostSend {
-        /// The request's identifier.
+        /// Identifier.
         wr_id: u64,
-        /// Its operation.
+        /// Operation.
         op: SendOp,
-        /// Its bytes.
+        /// Bytes.
         length: u64,
-        /// Its flags.
+        /// Flags.
         flags: SendFlags,
     },
     /// `ibv_post_recv`.
     PostRecv {
-        /// The request's identifier.
+        /// Identifier.
         wr_id: u64,
-        /// Its bytes.
+        /// Bytes.
         length: u64,
     },
-    /// `ibv_post_srq_recv`; the record's queue pair is 0.
+    /// `ibv_post_srq_recv`, at queue pair 0.
     PostSrqRecv {
-        /// The shared receive queue.
+        /// Shared receive queue.
         srq: SrqId,
-        /// The request's identifier.
+        /// Identifier.
         wr_id: u64,
-        /// Its bytes.
+        /// Bytes.
         length: u64,
     },
     /// `rdma_listen`.
     Listen(ServiceId),
     /// `rdma_connect`.
     Connect {
-        /// This side's queue pair.
+        /// Local queue pair.
         qpn: Qpn,
-        /// The service.
+        /// Service.
         service: ServiceId,
     },
     /// `rdma_accept`.
     Accept {
-        /// The connection.
+        /// Connection.
         conn: ConnId,
-        /// This side's queue pair.
+        /// Local queue pair.
         qpn: Qpn,
     },
     /// `rdma_establish`.
@@ -158,7 +158,6 @@ impl fmt::Display for Call {
     }
 }
 
-/// The specification's name of an operation.
 const fn name(op: &SendOp) -> &'static str {
     match op {
         SendOp::Send { immediate: None } | SendOp::SendTo { immediate: None, .. } => "SEND",

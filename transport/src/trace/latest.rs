@@ -1,26 +1,24 @@
-//! The latest records of each queue pair, for explanations of failures.
-
 use alloc::collections::{BTreeMap, VecDeque};
 
 use super::Record;
 use crate::ids::Qpn;
 
-/// The latest records of each queue pair.
+/// Latest records of each queue pair.
 #[derive(Debug)]
 pub struct Latest {
     capacity: usize,
-    /// Only of queue pairs that exist: peers name any number.
+    /// Existing queue pairs only: peers name any number.
     records: BTreeMap<Qpn, VecDeque<Record>>,
 }
 
 impl Latest {
-    /// Keeps so many of each queue pair.
+    /// Keeps `capacity` records per queue pair.
     #[must_use]
     pub const fn new(capacity: usize) -> Self {
         Self { capacity, records: BTreeMap::new() }
     }
 
-    /// Keeps a record of a queue pair that exists.
+    /// Keeps a record of an existing queue pair.
     pub fn keep(&mut self, record: &Record) {
         if self.capacity == 0 {
             return;
@@ -32,12 +30,12 @@ impl Latest {
         kept.push_back(record.clone());
     }
 
-    /// The queue pair is gone.
+    /// Removes a destroyed queue pair.
     pub fn forget(&mut self, qpn: Qpn) {
         self.records.remove(&qpn);
     }
 
-    /// Those of a queue pair, the oldest first.
+    /// Returns records, oldest first.
     pub fn of(&self, qpn: Qpn) -> impl Iterator<Item = &Record> {
         self.records.get(&qpn).into_iter().flatten()
     }

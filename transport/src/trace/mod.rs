@@ -1,16 +1,8 @@
-//! The record of decisions: what an adapter did, when, and by which rule.
+//! Record of an adapter: packets with reasons and outcomes, calls, timers, completions, changes of
+//! state, window and rate. Readers infer nothing.
 //!
-//! An adapter with a [`Trace`] records every packet that it sends, with the reason, and every
-//! packet that arrives, with its outcome. It records calls with their results, timers, completions,
-//! and changes of state, window and rate. Ladders, explanations and tests read these records and
-//! derive nothing themselves.
-//!
-//! Records are handed to the [`Sink`] in their order: a call or an arrival comes before what
-//! followed from it. Records of one call of the adapter come together, at its end. An adapter
-//! without a trace records nothing.
-//!
-//! A sink runs where the adapter runs, under the lock of its engine: it must not wait, and must
-//! not call the adapter.
+//! Causes precede consequences; a call's records come together, at its end. A [`Sink`] runs under
+//! the engine's lock: it must not wait, nor call the adapter.
 
 mod call;
 mod latest;
@@ -38,24 +30,23 @@ use crate::{
     work::{WcError, WcOk},
 };
 
-/// Readers of an adapter's record. None by default.
+/// Readers of a record; none by default.
 #[derive(Default)]
 pub struct Trace {
-    /// Gets every record.
+    /// Reader of every record.
     pub sink: Option<Box<dyn Sink>>,
-    /// Number of latest records that are kept for each queue pair, for
-    /// [`Adapter::latest`](crate::adapter::Adapter::latest).
+    /// Records per queue pair for [`Adapter::latest`](crate::adapter::Adapter::latest).
     pub latest: usize,
 }
 
 impl Trace {
-    /// A trace that hands every record to this sink.
+    /// Makes a trace for this sink.
     #[must_use]
     pub fn to(sink: impl Sink + 'static) -> Self {
         Self { sink: Some(Box::new(sink)), latest: 0 }
     }
 
-    /// True if nobody reads.
+    /// Returns true without readers.
     #[must_use]
     pub const fn is_null(&self) -> bool {
         self.sink.is_none() && self.latest == 0
@@ -73,7 +64,7 @@ impl fmt::Debug for Trace {
 
 /// A reader of records.
 pub trait Sink: Send {
-    /// Takes a record. Must neither wait nor call the adapter.
+    /// Takes a record.
     fn record(&mut self, record: Record);
 }
 
@@ -83,108 +74,107 @@ impl<F: FnMut(Record) + Send> Sink for F {
     }
 }
 
-/// Something that happened.
+/// One event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Record {
-    /// Its time, by the adapter's clock. A call that takes no time has that of the last one before
-    /// that did.
+    /// Time; of a call without a time, the last known.
     pub at: Instant,
-    /// The queue pair: [`Qpn::GSI`] for connection management, [`Qpn::MULTICAST`] for a packet to a
-    /// group (its copies follow). If the queue pair does not exist, the number in the packet.
+    /// Queue pair; [`Qpn::GSI`] for connection management, [`Qpn::MULTICAST`] for a multicast
+    /// packet before its copies. An unknown queue pair has the packet's number.
     pub qpn: Qpn,
-    /// The event.
+    /// Event.
     pub what: What,
 }
 
-/// Kinds of events.
+/// Kind of event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum What {
-    /// A packet was handed to the link.
+    /// Packet handed to the link.
     Sent {
-        /// The packet.
+        /// Packet.
         packet: PacketRecord,
-        /// Reason for which it was sent.
+        /// Reason.
         why: Why,
     },
-    /// A packet arrived.
+    /// Packet received.
     Arrived {
-        /// The packet.
+        /// Packet.
         packet: PacketRecord,
-        /// Result of handling it.
+        /// Outcome.
         disposition: Disposition,
     },
-    /// A datagram arrived that is no packet.
+    /// Datagram that is no packet.
     Malformed {
-        /// Its network header.
+        /// Network header.
         net: NetHeader,
-        /// Its length in bytes.
+        /// Length in bytes.
         length: usize,
-        /// The fault.
+        /// Fault.
         reason: DropReason,
     },
-    /// The program called a verb.
+    /// Verb called.
     Call {
-        /// The verb.
+        /// Verb.
         call: Call,
-        /// Its result.
+        /// Result.
         result: Result<(), CallError>,
     },
-    /// A request completed, and the completion queue was told.
+    /// Request completed.
     Completed {
-        /// The request's identifier.
+        /// Identifier.
         wr_id: u64,
-        /// Its result.
+        /// Result.
         result: Result<WcOk, WcError>,
     },
-    /// An answer acknowledged everything before this PSN.
+    /// Everything before this PSN acknowledged.
     Acknowledged {
-        /// The oldest PSN that has no answer now.
+        /// Oldest unacknowledged PSN.
         before: Psn,
     },
-    /// Something was lost, or not received, from this PSN on.
+    /// Loss or RNR from this PSN on.
     Recovery {
-        /// The oldest PSN without an answer.
+        /// Oldest unacknowledged PSN.
         psn: Psn,
         /// Sign of the loss.
         loss: Loss,
-        /// The recovery that follows.
+        /// Recovery.
         recovery: Recovery,
     },
-    /// A timer fired.
+    /// Timer expired.
     Timer(Timer),
-    /// The queue pair changed its state.
+    /// State changed.
     State {
-        /// The state before.
+        /// Before.
         from: State,
-        /// The state now.
+        /// After.
         to: State,
-        /// Cause of the change.
+        /// Cause.
         failure: Failure,
     },
-    /// The window of the queue pair changed.
+    /// Window changed.
     Window {
-        /// Bytes that might be on their way before.
+        /// Bytes before.
         from: u64,
-        /// Bytes that may be now.
+        /// Bytes after.
         to: u64,
-        /// The cause.
+        /// Cause.
         cause: WindowCause,
     },
-    /// The rate of the queue pair changed: DCQCN cut or raised it, or lifted the limit.
+    /// DCQCN's rate changed.
     Rate {
-        /// Bits per second before, if they were limited.
+        /// Bits per second before; `None`: unlimited.
         from: Option<u64>,
-        /// Bits per second now, if they are limited.
+        /// Bits per second after; `None`: unlimited.
         to: Option<u64>,
     },
 }
 
-/// Reason for which a packet was sent.
+/// Reason for sending a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Why {
-    /// A queue pair's.
+    /// Of a queue pair.
     Queue(Reason),
-    /// Connection management's.
+    /// Of connection management.
     Cm(MadReason),
 }

@@ -1,5 +1,3 @@
-//! Packets in the record.
-
 use alloc::boxed::Box;
 use core::fmt;
 
@@ -12,18 +10,18 @@ use crate::{
 /// A packet without its payload.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PacketRecord {
-    /// Its addresses, and the fields of its IP header.
+    /// Network header.
     pub net: NetHeader,
-    /// Its headers.
+    /// Headers.
     pub headers: Headers,
-    /// Bytes of its payload.
+    /// Payload bytes.
     pub payload: u32,
-    /// The message of connection management that it carries, if it is one to QP1.
+    /// CM message, for QP1.
     pub message: Option<Box<CmMad>>,
 }
 
 impl PacketRecord {
-    /// The record of a packet.
+    /// Makes the record of a packet.
     #[must_use]
     pub fn new(net: &NetHeader, packet: &Packet<'_>) -> Self {
         let is_mad = packet.headers.bth().dest_qp == Qpn::GSI;
@@ -32,7 +30,6 @@ impl PacketRecord {
     }
 }
 
-/// The opcode or the message's name, the destination, the PSN, and what the other headers say.
 impl fmt::Display for PacketRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bth = self.headers.bth();

@@ -1,10 +1,9 @@
-//! Records as lines of text.
+//! Records as text.
 
 use core::fmt;
 
 use super::{Record, What, Why};
 
-/// One line: time, queue pair, event.
 impl fmt::Display for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nanos = self.at.as_nanos();

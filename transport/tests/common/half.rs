@@ -1,4 +1,4 @@
-//! One adapter with one queue pair; the test is its peer and speaks in packet values.
+//! One adapter with one queue pair; the test is its peer, in packet values.
 
 use std::{fmt, net::IpAddr, time::Duration};
 
@@ -19,20 +19,20 @@ use roce_transport::{
 
 use super::node::{Buffer, End, Node, Options, Side};
 
-/// A packet of a reliable connection, extended or not, as a value.
+/// An RC or XRC packet as a value.
 #[derive(Clone, PartialEq)]
 pub struct Pkt {
     pub operation: Operation,
     pub psn: u32,
     pub ack_req: bool,
     pub solicited: bool,
-    /// The shared receive queue that a request of XRC names.
+    /// XRC SRQ of the request.
     pub srq: Option<SrqId>,
     pub ext: Ext,
     pub payload: Vec<u8>,
 }
 
-/// A packet without extended headers and payload.
+/// Without extended headers and payload.
 pub fn pkt(operation: Operation, psn: u32) -> Pkt {
     Pkt {
         operation,
@@ -45,7 +45,6 @@ pub fn pkt(operation: Operation, psn: u32) -> Pkt {
     }
 }
 
-/// A positive acknowledgement.
 pub fn ack(psn: u32, msn: u32) -> Pkt {
     pkt(Operation::Acknowledge, psn).aeth(Syndrome::ACK, msn)
 }
@@ -54,19 +53,16 @@ pub fn nak(code: NakCode, psn: u32, msn: u32) -> Pkt {
     pkt(Operation::Acknowledge, psn).aeth(Syndrome::Nak(code), msn)
 }
 
-/// An RNR NAK with this timer code.
 pub fn rnr(timer: u8, psn: u32, msn: u32) -> Pkt {
     pkt(Operation::Acknowledge, psn).aeth(Syndrome::RnrNak { timer }, msn)
 }
 
 impl Pkt {
-    /// The same packet, with a request for an acknowledgement.
     pub fn ask(mut self) -> Self {
         self.ack_req = true;
         self
     }
 
-    /// The same packet, for this XRC SRQ.
     pub fn srq(mut self, srq: SrqId) -> Self {
         self.srq = Some(srq);
         self
@@ -91,7 +87,7 @@ impl Pkt {
         self
     }
 
-    /// The answer to an atomic, with the value found.
+    /// Atomic response with the original value.
     pub fn atomic_ack(mut self, msn: u32, found: u64) -> Self {
         self.ext = Ext::AethAtomicAck(
             Aeth { syndrome: Syndrome::ACK, msn: Msn::new(msn) },
@@ -110,7 +106,6 @@ impl Pkt {
         self
     }
 
-    /// A SEND's key to invalidate.
     pub fn invalidate(mut self, key: RKey) -> Self {
         self.ext = Ext::Ieth(InvalidateEth(key));
         self
@@ -160,31 +155,29 @@ impl fmt::Debug for Pkt {
     }
 }
 
-/// One adapter, and the test as its peer.
+/// An adapter with the test as its peer.
 pub struct Half {
     pub node: Node,
     pub qp: End,
     pub now: Instant,
-    /// The test's packets come through memory of the host.
+    /// Packets come through shared memory.
     pub by_memory: bool,
 }
 
 impl Half {
-    /// The first PSN of the adapter under test.
+    /// First PSN of the adapter.
     pub const OURS: u32 = 0x100;
-    /// The first PSN that it expects.
+    /// First PSN that it expects.
     pub const THEIRS: u32 = 0x200;
-    /// The peer's queue pair.
     pub const PEER: Qpn = Qpn::new(0x77);
     const OWN_IP: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
     pub const PEER_IP: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
 
-    /// With a queue pair in RTS.
+    /// In RTS.
     pub fn new(options: Options) -> Self {
         Self::reset(options).connected(&options)
     }
 
-    /// The same, with an adapter whose READs may have asked for so many bytes at once.
     pub fn with_read_budget(bytes: u64, options: Options) -> Self {
         let node = Node::with_read_budget(bytes, Self::OWN_IP, 0xA, super::UDP_SEGMENT);
         Self::on(node, QpType::Rc, &options).connected(&options)
@@ -196,21 +189,18 @@ impl Half {
         self
     }
 
-    /// With an XRC target in RTS.
     pub fn xrc_target(options: Options) -> Self {
         let mut half = Self::of(QpType::XrcTarget, &options);
         half.node.connect_target(half.qp.qpn, Self::PEER_IP, Self::PEER, Self::THEIRS, &options);
         half
     }
 
-    /// With an XRC initiator in RTS.
     pub fn xrc_initiator(options: Options) -> Self {
         let mut half = Self::of(QpType::XrcInitiator, &options);
         half.node.connect_initiator(half.qp.qpn, Self::PEER_IP, Self::PEER, Self::OURS, &options);
         half
     }
 
-    /// With a queue pair in RESET.
     pub fn reset(options: Options) -> Self {
         Self::of(QpType::Rc, &options)
     }
@@ -242,7 +232,7 @@ impl Half {
         self.node.adapter.post_recv(self.now, self.qp.qpn, wr).unwrap();
     }
 
-    /// The network header of what the peer sends.
+    /// Network header of the peer's packets.
     pub fn net(&self) -> NetHeader {
         NetHeader {
             src: Self::PEER_IP,
@@ -268,7 +258,7 @@ impl Half {
         bth
     }
 
-    /// The adapter gets this packet from its peer.
+    /// Delivers a packet of the peer.
     pub fn send(&mut self, packet: &Pkt) -> Disposition {
         self.send_as(&self.net(), self.headers(packet), &packet.payload)
     }
@@ -282,7 +272,7 @@ impl Half {
         headers.expect("headers that the opcode does not call for")
     }
 
-    /// The adapter gets packets in one run, all but the last of one length.
+    /// Delivers packets as a run, all but the last of equal length.
     pub fn send_run(&mut self, packets: &[Pkt]) {
         let first = self.net();
         let mut net = first;
@@ -302,7 +292,7 @@ impl Half {
         self.node.drain_events();
     }
 
-    /// The adapter gets a packet with these headers, under this network header, with a right ICRC.
+    /// Delivers a packet with these headers and a valid ICRC.
     pub fn send_as(&mut self, net: &NetHeader, headers: Headers, payload: &[u8]) -> Disposition {
         let bytes = encode(net, headers, payload);
         self.send_bytes(net, &bytes)
@@ -316,7 +306,7 @@ impl Half {
         disposition
     }
 
-    /// Packets that the adapter sends now.
+    /// Takes all packets sent now.
     pub fn take(&mut self) -> Vec<Pkt> {
         let mut packets = Vec::new();
         loop {
@@ -328,7 +318,7 @@ impl Half {
         }
     }
 
-    /// As many of them as fit into one transmit buffer.
+    /// Takes packets for one transmit buffer.
     pub fn take_turn(&mut self) -> Vec<Pkt> {
         self.node.transmit.clear();
         self.node.adapter.poll_transmit(self.now, &mut self.node.transmit);
@@ -336,7 +326,6 @@ impl Half {
         self.node.transmit.datagrams().map(|(_, bytes)| decode(bytes)).collect()
     }
 
-    /// The adapter sends exactly these packets now.
     #[track_caller]
     pub fn expect(&mut self, packets: &[Pkt]) {
         assert_eq!(self.take(), packets);
@@ -347,8 +336,7 @@ impl Half {
         self.expect(&[]);
     }
 
-    /// Lets time pass, and the adapter do what is due in it. What it sends waits for
-    /// [`take`](Self::take).
+    /// Advances time and handles timers; sent packets wait for [`take`](Self::take).
     pub fn advance(&mut self, time: Duration) {
         let end = self.now.plus(time);
         while let Some(next) = self.node.adapter.poll_timeout().filter(|&next| next <= end) {
@@ -363,7 +351,7 @@ impl Half {
     }
 }
 
-/// The UDP payload of a packet, with the right ICRC.
+/// Encodes the UDP payload with a valid ICRC.
 pub fn encode(net: &NetHeader, headers: Headers, payload: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0; 64 + payload.len()];
     let mut packet = Packet { headers, payload, icrc: 0 };

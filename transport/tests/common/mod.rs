@@ -1,11 +1,9 @@
-//! Two adapters in virtual time over a simulated network, many of them, and one adapter against a
-//! peer that the test plays by hand.
+//! Adapters in virtual time.
 //!
-//! A [`Pair`] runs until nothing is left to do; its clock jumps from one event to the next, so that
-//! a timeout of seconds costs nothing. It fails the test when a packet is dropped for a reason that
-//! the test has not allowed. When a test fails it prints every packet. A [`Star`] has many
-//! adapters. A [`Half`] is for the rules of one side: the test sends packet values and expects
-//! packet values.
+//! A [`Pair`] is two adapters on a simulated network. It runs until idle; its clock jumps between
+//! events. A drop reason that the test does not allow fails it; a failed test prints every packet.
+//! A [`Star`] has many adapters. A [`Half`] is one adapter, whose peer is the test, in packet
+//! values.
 
 #![allow(dead_code, reason = "every test program uses another part")]
 #![allow(unused_imports, reason = "every test program uses another part")]
@@ -38,10 +36,10 @@ pub use record::{Audit, Recorded};
 pub use star::{Flow, Star};
 pub use trace::{Rung, Trace};
 
-/// The limits of Linux's UDP_SEGMENT.
+/// Limits of Linux's UDP_SEGMENT.
 pub const UDP_SEGMENT: TransmitLimits = TransmitLimits { segments: 128, bytes: 65507 };
 
-/// Drops that loss, duplication and reordering may cause at the two ends.
+/// Drop reasons after loss, duplication and reordering.
 pub const AFTER_LOSS: &[DropReason] = &[
     DropReason::OutOfSequence,
     DropReason::StaleResponse,
@@ -51,31 +49,30 @@ pub const AFTER_LOSS: &[DropReason] = &[
     DropReason::ResponderBusy,
 ];
 
-/// Two adapters, A and B.
+/// Adapters A and B.
 pub struct Pair {
     pub a: Node,
     pub b: Node,
     pub network: Network,
     pub now: Instant,
     pub trace: Trace,
-    /// The interval at which the adapters take all that has arrived. Zero: at once.
+    /// Interval between polls; zero: at once.
     pub batch: Duration,
-    /// The number of buffers that a side may send before it has to look again for what has arrived.
+    /// Buffers sent between two polls.
     pub buffers: usize,
-    /// Reads both sides' records, and compares them with what the network sees.
+    /// Compares both records with the network.
     pub audits: Option<[Audit; 2]>,
-    /// Every datagram that has crossed each side's link, in its order, if the pair is recorded.
+    /// Every datagram on each link, if recorded.
     pub seen: [Vec<(Instant, NetHeader, Vec<u8>)>; 2],
     allowed: BTreeSet<DropReason>,
 }
 
 impl Pair {
-    /// Over IPv4, through a network that does nothing but take a microsecond.
+    /// Over IPv4, 1 µs delay.
     pub fn new() -> Self {
         Self::with_network(Network::new(Self::conditions(), 0))
     }
 
-    /// Over IPv6.
     pub fn over_ipv6() -> Self {
         Self::build(Network::new(Self::conditions(), 0), true)
     }
@@ -103,7 +100,6 @@ impl Pair {
         }
     }
 
-    /// The same with a record of each side.
     pub fn recorded(mut self) -> Self {
         for (node, seed) in [(&mut self.a, 0xA), (&mut self.b, 0xB)] {
             *node = Node::with_record(Node::config(seed), node.ip, UDP_SEGMENT);
@@ -112,14 +108,13 @@ impl Pair {
         self
     }
 
-    /// The same, but nobody reads the records: they are only compared.
+    /// With records that are compared but not kept.
     pub fn audited(mut self) -> Self {
         self = self.recorded();
         self.audits.iter_mut().flatten().for_each(|audit| audit.forgets = true);
         self
     }
 
-    /// The record of one side so far.
     pub fn record(&mut self, side: Side) -> &[Record] {
         let (node, audits) = match side {
             Side::A => (&self.a, &mut self.audits),
@@ -141,14 +136,11 @@ impl Pair {
         }
     }
 
-    // Setting up.
-
-    /// Connects a new queue pair of A to a new one of B.
     pub fn connect(&mut self, options: Options) -> (End, End) {
         self.connect_with(options, options)
     }
 
-    /// The same, with different options on both sides. The PSNs are those of `a`.
+    /// With different options; the PSNs are those of `a`.
     pub fn connect_with(&mut self, a: Options, b: Options) -> (End, End) {
         let ends = (self.a.qp(Side::A, QpType::Rc, &a), self.b.qp(Side::B, QpType::Rc, &b));
         self.a.connect(ends.0.qpn, self.b.ip, ends.1.qpn, a.b_psn, a.a_psn, &a);
@@ -156,7 +148,6 @@ impl Pair {
         ends
     }
 
-    /// An unreliable connection of a new queue pair of A to a new one of B.
     pub fn connect_unreliably(&mut self, options: Options) -> (End, End) {
         let ends =
             (self.a.qp(Side::A, QpType::Uc, &options), self.b.qp(Side::B, QpType::Uc, &options));
@@ -179,7 +170,6 @@ impl Pair {
         ends
     }
 
-    /// An extended reliable connection: a new initiator of one side, and a new target of the other.
     pub fn connect_xrc(&mut self, from: Side, options: Options) -> (End, End) {
         let (near_ip, far_ip) = (self.node(from).ip, self.node(from.other()).ip);
         let psn = if from == Side::A { options.a_psn } else { options.b_psn };
@@ -190,7 +180,6 @@ impl Pair {
         (initiator, target)
     }
 
-    /// A datagram queue pair on each side.
     pub fn datagrams(&mut self, options: Options) -> (End, End) {
         let ends =
             (self.a.qp(Side::A, QpType::Ud, &options), self.b.qp(Side::B, QpType::Ud, &options));
@@ -199,7 +188,6 @@ impl Pair {
         ends
     }
 
-    /// Drops for this reason do not fail the test any more.
     pub fn allow(&mut self, reason: DropReason) {
         self.allowed.insert(reason);
     }
@@ -208,30 +196,26 @@ impl Pair {
         self.allowed.extend(reasons);
     }
 
-    /// Adds a rule to the network.
     pub fn rule(&mut self, rule: Rule) -> RuleId {
         self.network.faults_mut().add(rule)
     }
 
-    /// Adds a rule written as text; see `FaultPlan`.
+    /// See `FaultPlan`.
     pub fn fault(&mut self, text: &str) -> RuleId {
         self.rule(text.parse().unwrap())
     }
 
-    /// Adds a rule written as text for the packets that one side sends.
+    /// Applies to one side's packets.
     pub fn fault_from(&mut self, side: Side, text: &str) -> RuleId {
         let rule: Rule = text.parse().unwrap();
         let src = Some(self.node(side).ip);
         self.rule(Rule { matcher: Matcher { src, ..rule.matcher }, ..rule })
     }
 
-    /// A rule has hit exactly once.
     #[track_caller]
     pub fn assert_hit(&self, rule: RuleId) {
         assert_eq!(self.network.faults().hits(rule), 1, "packets that the rule hit");
     }
-
-    // Working.
 
     #[track_caller]
     pub fn post_send(&mut self, end: &End, wr: &SendWr) {
@@ -264,14 +248,12 @@ impl Pair {
         std::mem::take(&mut self.node(side).events)
     }
 
-    /// Refused packets of both sides.
+    /// Drops of both sides.
     pub fn dropped(&self, reason: DropReason) -> u64 {
         self.a.adapter.counters().dropped(reason) + self.b.adapter.counters().dropped(reason)
     }
 
-    // Time.
-
-    /// Runs until nothing is left to do. A pair that does not come to rest fails.
+    /// Runs until idle; fails if it never is.
     #[track_caller]
     pub fn run(&mut self) {
         self.run_until(Instant::from_nanos(u64::MAX));
@@ -282,7 +264,7 @@ impl Pair {
         self.run_until(self.now.plus(time));
     }
 
-    /// Runs until then, or until nothing is left to do.
+    /// Runs until `end` or until idle.
     #[track_caller]
     pub fn run_until(&mut self, end: Instant) {
         for _ in 0..1_000_000 {
@@ -313,7 +295,7 @@ impl Pair {
         panic!("the pair does not come to rest");
     }
 
-    /// Sends what one side has to send; returns whether it has more.
+    /// Sends one side's due packets; true if more are due.
     pub fn transmit(&mut self, side: Side) -> bool {
         let now = self.now;
         let (node, network) = match side {
@@ -346,7 +328,7 @@ impl Pair {
         more
     }
 
-    /// Delivers what has arrived; returns whether something has.
+    /// Delivers arrived datagrams; true if any.
     #[track_caller]
     pub fn deliver(&mut self) -> bool {
         let (mut any, self_a) = (false, self.a.ip);
@@ -378,7 +360,6 @@ impl Pair {
         any
     }
 
-    /// Writes every packet so far to a capture.
     pub fn write_pcapng(&self, path: &Path) {
         self.trace.write_pcapng(path).unwrap();
     }
@@ -392,7 +373,7 @@ impl Drop for Pair {
     }
 }
 
-/// `(id, Ok(byte_len))` for each id, for comparing with outcomes.
+/// `(id, Ok(byte_len))` for each id.
 pub fn all_ok(ids: impl IntoIterator<Item = u64>, byte_len: u32) -> Vec<Outcome> {
     ids.into_iter().map(|id| (id, Ok(byte_len))).collect()
 }

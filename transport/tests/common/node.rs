@@ -1,4 +1,4 @@
-//! One adapter with what a program would hold of it: memory, queue pairs, completion queues.
+//! An adapter with its memory, queue pairs and completion queues.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -21,7 +21,6 @@ use roce_transport::{
 
 use super::record::Recorded;
 
-/// Which of two adapters.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Side {
     A,
@@ -37,34 +36,29 @@ impl Side {
     }
 }
 
-/// How a connection is set up. Everything at a value that is harmless: a test names what it is
-/// about.
+/// Attributes of a connection, harmless by default.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     pub mtu: Mtu,
-    /// 10 is 4.2 ms.
+    /// 4.2 ms.
     pub timeout: u8,
     pub retry_cnt: u8,
     pub rnr_retry: u8,
-    /// 12 is 0.64 ms.
+    /// 0.64 ms.
     pub min_rnr_timer: u8,
     pub max_rd_atomic: u8,
     pub max_dest_rd_atomic: u8,
     pub access: Access,
     pub caps: QpCaps,
     pub sq_sig_all: bool,
-    /// The first PSN that side A sends.
     pub a_psn: u32,
-    /// The first PSN that side B sends.
     pub b_psn: u32,
-    /// Room in each completion queue.
+    /// Entries of each completion queue.
     pub cqe: usize,
-    /// Index into the P_Key table.
     pub pkey_index: u16,
-    /// A shared receive queue to receive from.
     pub srq: Option<SrqId>,
     pub quirks: Quirks,
-    /// IPv4 TOS or IPv6 traffic class; with 2 the network may mark what is sent.
+    /// With ECT, the network may mark packets.
     pub traffic_class: u8,
 }
 
@@ -121,27 +115,22 @@ impl Default for Options {
     }
 }
 
-/// Every right that ordinary memory can grant.
+/// Every right of volatile memory.
 pub const ALL_RIGHTS: Access = Access::all().difference(Access::FLUSH_PERSISTENT);
 
-/// The queue key of every datagram queue pair that a test does not give another.
 pub const QKEY: QKey = QKey(0x1111_1111);
 
-/// An adapter and its program.
 pub struct Node {
     pub ip: IpAddr,
     pub adapter: Adapter,
     pub pd: PdId,
-    /// The domain of every XRC target and XRC SRQ that a test does not put elsewhere.
+    /// Default XRC domain of targets and XRC SRQs.
     pub xrcd: XrcdId,
     pub transmit: TransmitBuffer,
-    /// Everything it has reported.
     pub events: Vec<Event>,
-    /// The same of connection management.
     pub cm_events: Vec<ConnEvent>,
-    /// Its record, if it keeps one.
     pub recorded: Recorded,
-    /// True while its receive buffer fills: what it takes is flagged so.
+    /// Received packets report a filling receive buffer.
     pub fills: bool,
 }
 
@@ -150,14 +139,12 @@ impl Node {
         Self::granting(Limits::default(), ip, seed, limits)
     }
 
-    /// An adapter that grants just so much.
     pub fn granting(granted: Limits, ip: IpAddr, seed: u8, limits: TransmitLimits) -> Self {
         let config = AdapterConfig { limits: granted, ..Self::config(seed) };
         Self::with_config(config, ip, limits)
     }
 
-    /// An adapter whose windows are as large from the start as they can become: what tests of the
-    /// protocol send is not to depend on how they grow.
+    /// The windows start at their maximum: these tests do not depend on growth.
     pub fn config(seed: u8) -> AdapterConfig {
         let mut config = AdapterConfig::new([seed; 32]);
         let window = &mut config.congestion.window;
@@ -169,7 +156,6 @@ impl Node {
         Self::with_adapter(Adapter::new(config), Recorded::default(), ip, limits)
     }
 
-    /// An adapter that keeps a record.
     pub fn with_record(config: AdapterConfig, ip: IpAddr, limits: TransmitLimits) -> Self {
         let recorded = Recorded::default();
         let adapter = Adapter::with_trace(config, recorded.trace());
@@ -197,7 +183,6 @@ impl Node {
         }
     }
 
-    /// An adapter whose READs may have asked for so many bytes at once.
     pub fn with_read_budget(
         read_budget: u64,
         ip: IpAddr,
@@ -207,7 +192,6 @@ impl Node {
         Self::with_config(AdapterConfig { read_budget, ..Self::config(seed) }, ip, limits)
     }
 
-    /// Zeroed memory with every right.
     pub fn buffer(&mut self, len: usize) -> Buffer {
         self.buffer_with(len, ALL_RIGHTS)
     }
@@ -223,7 +207,6 @@ impl Node {
         Buffer { region: self.adapter.register(pd, attr).unwrap(), memory }
     }
 
-    /// A queue pair in RESET with queues of its own.
     pub fn qp(&mut self, side: Side, qp_type: QpType, options: &Options) -> End {
         let send_cq = self.adapter.create_cq(options.cqe).unwrap();
         let recv_cq = self.adapter.create_cq(options.cqe).unwrap();
@@ -256,7 +239,7 @@ impl Node {
         End { side, qpn, send_cq, recv_cq }
     }
 
-    /// An XRC SRQ with room for 64 requests, and the queue where it completes.
+    /// XRC SRQ for 64 requests, and its completion queue.
     pub fn xrc_srq(&mut self) -> (SrqId, Arc<CompletionQueue>) {
         let (pd, xrcd) = (self.pd, self.xrcd);
         self.xrc_srq_in(pd, xrcd)
@@ -294,7 +277,6 @@ impl Node {
         self.adapter.to_rts(Instant::ZERO, qpn, &rts).unwrap();
     }
 
-    /// From RESET to RTS, connected to that peer.
     pub fn connect(
         &mut self,
         qpn: Qpn,
@@ -309,7 +291,6 @@ impl Node {
         self.enter_rts(qpn, sq_psn, options);
     }
 
-    /// An unreliable connection, from RESET to RTS.
     pub fn connect_unreliably(
         &mut self,
         qpn: Qpn,
@@ -325,7 +306,6 @@ impl Node {
         self.adapter.to_rts(Instant::ZERO, qpn, &Rts::Uc(Psn::new(sq_psn))).unwrap();
     }
 
-    /// An XRC initiator, from RESET to RTS.
     pub fn connect_initiator(
         &mut self,
         qpn: Qpn,
@@ -341,7 +321,6 @@ impl Node {
         self.adapter.to_rts(Instant::ZERO, qpn, &rts).unwrap();
     }
 
-    /// An XRC target, from RESET to RTS.
     pub fn connect_target(
         &mut self,
         qpn: Qpn,
@@ -359,7 +338,6 @@ impl Node {
             .unwrap();
     }
 
-    /// A datagram queue pair, from RESET to RTS.
     pub fn start_datagrams(&mut self, qpn: Qpn, options: &Options) {
         self.enter_init(qpn, options);
         self.adapter.to_rtr(qpn, &Rtr::Ud).unwrap();
@@ -379,7 +357,7 @@ impl Node {
         }
     }
 
-    /// Takes a datagram, and returns why packets, or copies of them, were dropped meanwhile.
+    /// Returns the disposition, and the drop reasons of packets and copies.
     pub fn handle_datagram(
         &mut self,
         now: Instant,
@@ -389,8 +367,7 @@ impl Node {
         self.watch(|adapter| adapter.handle_datagram(now, &Datagram::new(net, bytes)).disposition)
     }
 
-    /// The same for one that comes from a network, and may have to find this node not ready, or its
-    /// receive buffer filling.
+    /// The same for a delivery of the network, with its flags.
     pub fn handle(&mut self, now: Instant, delivery: &Delivery) -> (Disposition, Vec<DropReason>) {
         let mut datagram = delivery.datagram();
         datagram.meta.congested |= self.fills;
@@ -409,18 +386,17 @@ impl Node {
         (disposition, DropReason::ALL.iter().copied().filter(grown).collect())
     }
 
-    /// True if its link would have joined this group.
+    /// True if the link would be a member.
     pub fn has_joined(&self, group: IpAddr) -> bool {
         self.adapter.mcast_groups(None).any(|joined| joined == group.into())
     }
 
-    /// The way to a datagram queue pair of this node.
     pub fn destination(&self, qpn: Qpn) -> UdDestination {
         UdDestination::new(AddressVector::new(self.ip.into(), 0), qpn, QKEY)
     }
 }
 
-/// A queue pair and where it completes.
+/// A queue pair and its completion queues.
 #[derive(Clone, Debug)]
 pub struct End {
     pub side: Side,
@@ -429,16 +405,16 @@ pub struct End {
     pub recv_cq: Arc<CompletionQueue>,
 }
 
-/// How a request ended, in short: its identifier, and its `byte_len` or its status.
+/// Identifier, and `byte_len` or status.
 pub type Outcome = (u64, Result<u32, WcStatus>);
 
 impl End {
-    /// Takes what has completed on the send queue.
+    /// Polls the send queue's completions.
     pub fn sent(&self) -> Vec<Wc> {
         std::iter::from_fn(|| self.send_cq.pop()).collect()
     }
 
-    /// Takes what has completed on the receive queue.
+    /// Polls the receive queue's completions.
     pub fn received(&self) -> Vec<Wc> {
         std::iter::from_fn(|| self.recv_cq.pop()).collect()
     }
@@ -452,7 +428,6 @@ impl End {
     }
 }
 
-/// The way to every queue pair that is attached to this group.
 pub fn to_group(group: IpAddr) -> UdDestination {
     UdDestination::new(AddressVector::new(group.into(), 0), Qpn::MULTICAST, QKEY)
 }
@@ -463,7 +438,6 @@ pub fn outcomes(wcs: Vec<Wc>) -> Vec<Outcome> {
     wcs.into_iter().map(outcome).collect()
 }
 
-/// Registered memory.
 #[derive(Clone)]
 pub struct Buffer {
     pub region: Arc<Region>,
@@ -475,7 +449,6 @@ impl Buffer {
         self.memory.len() as usize
     }
 
-    /// All of it, for a work request.
     pub fn all(&self) -> Sge {
         self.sge(0, self.len())
     }
@@ -489,7 +462,6 @@ impl Buffer {
         }
     }
 
-    /// A place in it, for a peer.
     pub fn remote(&self, offset: usize) -> Remote {
         Remote { address: self.region.address() + offset as u64, rkey: self.region.rkey() }
     }
@@ -498,8 +470,7 @@ impl Buffer {
         self.memory.write_at(offset as u64, bytes).unwrap();
     }
 
-    /// Fills it with bytes that repeat only after a long while, so that what is at the wrong place
-    /// shows.
+    /// Fills it with a long pattern: misplaced bytes show.
     pub fn fill(self, seed: u8) -> Self {
         self.put(0, &pattern(seed, self.len()));
         self

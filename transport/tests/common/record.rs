@@ -1,5 +1,4 @@
-//! The record of an adapter, and an audit of it: whatever it says must agree with what the network
-//! saw and with itself.
+//! Record of an adapter, audited against the network and itself.
 
 use std::{
     collections::BTreeMap,
@@ -18,7 +17,6 @@ use roce_transport::{
     wire::{NetHeader, Operation, Packet, Syndrome},
 };
 
-/// Records that have come and have not been taken.
 #[derive(Clone, Default)]
 pub struct Recorded(Arc<Mutex<Vec<Record>>>);
 
@@ -38,15 +36,15 @@ impl Sink for Recorded {
     }
 }
 
-/// The check's state of a queue pair.
+/// Audit state of a queue pair.
 #[derive(Default)]
 struct Known {
     state: Option<State>,
-    /// PSN after the furthest request packet.
+    /// PSN after the last request packet.
     sent_end: Option<Psn>,
-    /// Sign of the loss for which it went back the last time.
+    /// Cause of the last retransmission.
     loss: Option<Loss>,
-    /// The answer that arrived, and the timer that fired, before anything else.
+    /// Response or timer before other records.
     arrived: Option<Option<Syndrome>>,
     fired: Option<Timer>,
     window: Option<u64>,
@@ -57,15 +55,14 @@ struct Known {
 #[derive(Default)]
 pub struct Audit {
     queue_pairs: BTreeMap<Qpn, Known>,
-    /// Every record so far.
     pub records: Vec<Record>,
     latest: Instant,
-    /// Forgets records when they have been looked at.
+    /// Drops audited records.
     pub forgets: bool,
 }
 
 impl Audit {
-    /// An adapter has filled its buffer with these datagrams.
+    /// Audits a filled transmit buffer.
     #[track_caller]
     pub fn sent<'a>(
         &mut self,
@@ -84,7 +81,7 @@ impl Audit {
         self.follow(adapter, records);
     }
 
-    /// An adapter has taken a datagram.
+    /// Audits a received datagram.
     #[track_caller]
     pub fn arrived(&mut self, adapter: &Adapter, recorded: &Recorded, disposition: Disposition) {
         let records = recorded.take();
@@ -107,7 +104,7 @@ impl Audit {
         self.follow(adapter, records);
     }
 
-    /// Looks at the records of calls and timers.
+    /// Audits calls and timers.
     #[track_caller]
     pub fn others(&mut self, adapter: &Adapter, recorded: &Recorded) {
         let records = recorded.take();
@@ -126,7 +123,7 @@ impl Audit {
                 *known = Known { window: known.window, ..Known::default() };
             }
         }
-        // windows and rates are as the last record says
+        // windows and rates equal the last record
         for (&qpn, known) in &self.queue_pairs {
             let Some(info) = adapter.query_qp(qpn) else { continue };
             assert!(known.window.is_none_or(|window| window == info.window), "{qpn}'s window");
@@ -169,7 +166,7 @@ impl Known {
         }
     }
 
-    /// A loss has the sign that came just before.
+    /// A loss follows its sign.
     #[track_caller]
     fn recover(&mut self, loss: Loss, recovery: Recovery, record: &Record) {
         let fits = match loss {
@@ -185,7 +182,7 @@ impl Known {
         }
     }
 
-    /// A packet is new or old as its PSN is, and repeated for the loss that was recorded last.
+    /// A packet is new or retransmitted by its PSN, for the last recorded loss.
     #[track_caller]
     fn send(&mut self, adapter: &Adapter, packet: &PacketRecord, reason: Reason, record: &Record) {
         let bth = packet.headers.bth();

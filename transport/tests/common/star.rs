@@ -1,5 +1,3 @@
-//! Any number of adapters in virtual time on one simulated network.
-
 use std::{collections::BTreeSet, time::Duration};
 
 use roce_fabric::Network;
@@ -16,19 +14,18 @@ use super::{
     node::{End, Node, Options, Side},
 };
 
-/// Adapters on the ports of one switch, numbered from 0. As a [`Pair`](super::Pair) it runs until
-/// nothing is left to do, with a clock that jumps. A packet dropped for a reason that the test has
-/// not allowed fails the test.
+/// Adapters on a switch, numbered from 0. Runs like a [`Pair`](super::Pair), and fails on drop
+/// reasons not allowed.
 pub struct Star {
     pub nodes: Vec<Node>,
     pub network: Network,
     pub now: Instant,
-    /// Nodes that may have something to send.
+    /// Nodes that may send.
     awake: BTreeSet<usize>,
     allowed: BTreeSet<DropReason>,
 }
 
-/// A queue pair of one node, connected to one of another.
+/// Connected queue pairs of two nodes.
 #[derive(Clone, Debug)]
 pub struct Flow {
     pub from: usize,
@@ -38,12 +35,10 @@ pub struct Flow {
 }
 
 impl Star {
-    /// `count` adapters on a network with these faults.
     pub fn new(count: u8, plan: &str, seed: u64) -> Self {
         Self::with_config(count, plan, seed, |config| config)
     }
 
-    /// The same, with adapters that are not configured as by default.
     pub fn with_config(
         count: u8,
         plan: &str,
@@ -67,7 +62,6 @@ impl Star {
         self.allowed.extend(reasons);
     }
 
-    /// Connects a new queue pair of one node to a new one of another.
     pub fn connect(&mut self, from: usize, to: usize, options: Options) -> Flow {
         let near = self.nodes[from].qp(Side::A, QpType::Rc, &options);
         let far = self.nodes[to].qp(Side::B, QpType::Rc, &options);
@@ -90,7 +84,6 @@ impl Star {
         self.nodes[flow.to].adapter.post_recv(self.now, flow.far.qpn, wr).unwrap();
     }
 
-    /// The sum of a counter of all nodes.
     pub fn count(&self, of: impl Fn(&Counters) -> u64) -> u64 {
         self.nodes.iter().map(|node| of(node.adapter.counters())).sum()
     }

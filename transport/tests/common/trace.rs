@@ -1,4 +1,4 @@
-//! Every packet of a test, to be asked about, printed as a ladder, or written as a capture.
+//! Every packet of a test: queries, ladder, capture.
 
 use std::{
     fmt::Write as _,
@@ -18,7 +18,6 @@ use roce_transport::{
 
 use super::node::Side;
 
-/// A packet that an adapter sent.
 pub struct Rung {
     pub time: Instant,
     pub from: Side,
@@ -27,7 +26,7 @@ pub struct Rung {
     pub headers: Headers,
     pub payload: usize,
     pub verdict: Verdict,
-    /// When it arrived and what became of it: nothing when it was lost, two when it was duplicated.
+    /// Arrivals with dispositions: none if lost, two if duplicated.
     pub arrivals: Vec<(Instant, Disposition)>,
 }
 
@@ -55,7 +54,6 @@ impl Rung {
         self.headers.bth().psn.get()
     }
 
-    /// Its verdict and its dispositions, in words.
     fn fate(&self) -> String {
         let mut fate = String::new();
         if self.verdict.lost {
@@ -102,16 +100,14 @@ fn micros(time: Instant) -> f64 {
     time.as_nanos() as f64 / 1e3
 }
 
-/// Every packet, in the order of sending.
 #[derive(Default)]
 pub struct Trace {
     pub records: Vec<Rung>,
-    /// Set to keep no records: those of a long run are not read.
+    /// Keeps no records.
     pub off: bool,
 }
 
 impl Trace {
-    /// The packets of one side.
     pub fn from(&self, side: Side) -> impl Iterator<Item = &Rung> {
         self.records.iter().filter(move |record| record.from == side)
     }
@@ -124,12 +120,11 @@ impl Trace {
         self.from(side).map(Rung::psn).collect()
     }
 
-    /// The number of packets of this operation that one side has sent.
     pub fn count(&self, side: Side, operation: Operation) -> usize {
         self.from(side).filter(|record| record.operation() == operation).count()
     }
 
-    /// One line a packet; of a long trace the end.
+    /// A line per packet, the last 400.
     pub fn ladder(&self) -> String {
         let skip = self.records.len().saturating_sub(400);
         let mut text = if skip > 0 { format!("({skip} packets before)\n") } else { String::new() };
@@ -149,8 +144,7 @@ impl Trace {
         text
     }
 
-    /// Writes a capture that Wireshark reads: whole IP packets, each with a comment on what became
-    /// of it.
+    /// Writes a pcapng file with a comment per packet.
     pub fn write_pcapng(&self, path: &Path) -> io::Result<()> {
         let mut capture = CaptureWriter::new(BufWriter::new(File::create(path)?))?;
         for record in &self.records {

@@ -1,4 +1,4 @@
-//! An adapter that ends the connections of another one at its address, which is gone.
+//! Ending the connections of an adapter that is gone.
 
 use roce_transport::{
     cm::{CmState, ConnError, ConnEvent, ConnId, ConnRecord},
@@ -8,12 +8,11 @@ use roce_transport::{
 use super::{SERVICE, Talk, configure, hand, listen};
 use crate::common::{End, Side};
 
-/// The communication IDs of the adapter that goes, and those of the one that is left.
+/// Communication IDs of the adapter that is gone, and of the other.
 const GONE: std::ops::RangeInclusive<u32> = 0x100..=0x1FF;
 const LEFT: std::ops::RangeInclusive<u32> = 0x200..=0x2FF;
 
-/// A connection of A's to B, whose adapter at A is gone: what is known of it, B's name for it, and
-/// B's queue pair.
+/// A connection whose adapter at A is gone: its record, B's ID, B's queue pair.
 fn left_behind() -> (Talk, ConnRecord, ConnId, End) {
     let mut talk = Talk::configured(Side::A, |cm| cm.ids = GONE);
     let (a, b, _, b_qp) = talk.connected();
@@ -31,7 +30,7 @@ fn its_peer_is_told() {
     for lost in ["", "drop qp 1 nth 1"] {
         let (mut talk, record, b, b_qp) = left_behind();
         assert_eq!((record.remote, record.remote_qpn), (talk.pair.b.ip, b_qp.qpn));
-        talk.pair.allow(DropReason::CmWrongState); // a repeat, before B's program answers
+        talk.pair.allow(DropReason::CmWrongState); // retransmission before B's program responds
         if !lost.is_empty() {
             talk.pair.fault_from(Side::A, lost);
         }
@@ -46,7 +45,7 @@ fn its_peer_is_told() {
     }
 }
 
-/// A peer that has ended it, too, or is gone as well.
+/// The peer has ended it or is gone.
 #[test]
 fn its_peer_does_not_know_it() {
     let (mut talk, record, ..) = left_behind();
@@ -72,7 +71,7 @@ fn what_is_refused() {
     assert_eq!(end(&mut talk, &ipv6), Err(ConnError::NoRoute));
     end(&mut talk, &record).unwrap();
     assert_eq!(end(&mut talk, &record), Err(ConnError::OwnId), "it is being ended");
-    // the limit of connections holds; it is a quarter of the IDs
+    // a quarter of the IDs
     let most = LEFT.count() / 4;
     for n in 1..most as u32 {
         end(&mut talk, &ConnRecord { local_id: 0x300 + n, ..record }).unwrap();
@@ -81,7 +80,7 @@ fn what_is_refused() {
     assert_eq!(end(&mut talk, &one_more), Err(ConnError::TooMany(most)));
 }
 
-/// There is a record as long as the peer takes the connection for one.
+/// A record exists while the peer considers it connected.
 #[test]
 fn when_there_is_a_record() {
     let mut talk = Talk::new();
@@ -113,7 +112,7 @@ fn when_there_is_a_record() {
     assert_eq!(hand::sent(&mut talk.pair, Side::A), []);
 }
 
-/// The notifications of a side's records.
+/// Notifications of changed records.
 fn told(talk: &mut Talk, side: Side) -> Vec<(ConnId, bool)> {
     let adapter = &mut talk.pair.node(side).adapter;
     let told = std::iter::from_fn(|| adapter.cm_mut().poll_record()).collect::<Vec<_>>();
@@ -141,7 +140,7 @@ fn records_are_told_of_when_they_come_and_go() {
     for side in [Side::A, Side::B] {
         assert!(told(&mut talk, side).iter().all(|(_, is_some)| !is_some));
     }
-    // a request that is refused, or given up, has none
+    // a refused or abandoned REQ has none
     let (a, _) = talk.call();
     talk.destroy(Side::A, a);
     assert_eq!(told(&mut talk, Side::A), [(a, false)]);
@@ -154,7 +153,7 @@ fn nothing_is_told_unasked() {
     assert_eq!((told(&mut talk, Side::A), told(&mut talk, Side::B)), (vec![], vec![]));
 }
 
-/// It sends no DREQ, and answers none.
+/// No DREQ is sent or answered.
 #[test]
 fn a_peer_that_is_gone_ends_its_connections() {
     let gone = |talk: &mut Talk, b| {
@@ -162,7 +161,7 @@ fn a_peer_that_is_gone_ends_its_connections() {
         configure(&mut talk.pair.a, |_| {});
         talk.pair.fault_from(Side::B, "drop qp 1");
         talk.pair.b.adapter.cm_mut().end_by_peer(now, b);
-        talk.pair.b.adapter.cm_mut().end_by_peer(now, b); // which changes nothing
+        talk.pair.b.adapter.cm_mut().end_by_peer(now, b); // changes nothing
     };
     for announced in [false, true] {
         let mut talk = Talk::new();
@@ -181,7 +180,7 @@ fn a_peer_that_is_gone_ends_its_connections() {
         assert_eq!(talk.take(Side::B), [ConnEvent::TimeWaitExit { conn: b }]);
         talk.assert_gone();
     }
-    // a request goes on: another program may answer it
+    // the REQ stays: another program may accept it
     let mut talk = Talk::new();
     let (a, _) = talk.call();
     talk.pair.a.adapter.cm_mut().end_by_peer(talk.pair.now, a);

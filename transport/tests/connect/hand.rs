@@ -1,4 +1,4 @@
-//! Messages by hand: taken from one adapter, changed, given to the other.
+//! Messages taken from one adapter, changed, and delivered to the other.
 
 use std::net::IpAddr;
 
@@ -15,10 +15,9 @@ use roce_transport::{
 
 use crate::common::{Pair, Side, encode};
 
-/// The queue key of QP1.
 pub(crate) const GSI_QKEY: QKey = QKey(0x8001_0000);
 
-/// Messages of connection management that a side has to send; they are not delivered.
+/// Takes a side's CM messages, undelivered.
 pub(crate) fn sent(pair: &mut Pair, side: Side) -> Vec<CmMad> {
     let now = pair.now;
     let node = pair.node(side);
@@ -29,20 +28,17 @@ pub(crate) fn sent(pair: &mut Pair, side: Side) -> Vec<CmMad> {
     mads
 }
 
-/// The message of connection management that a datagram holds.
 pub(crate) fn mad_of(bytes: &[u8]) -> Option<CmMad> {
     let packet =
         Packet::parse(bytes).ok().filter(|packet| packet.headers.bth().dest_qp == Qpn::GSI)?;
     Some(CmMad::parse(packet.payload).unwrap())
 }
 
-/// Gives a side a message from the other.
 pub(crate) fn deliver(pair: &mut Pair, side: Side, mad: &CmMad) -> Disposition {
     let from = pair.node(side.other()).ip;
     deliver_from(pair, side, from, mad)
 }
 
-/// Gives a side a message from any address.
 pub(crate) fn deliver_from(pair: &mut Pair, side: Side, from: IpAddr, mad: &CmMad) -> Disposition {
     deliver_bytes(pair, side, from, &mad.encode(), GSI_QKEY)
 }
@@ -66,7 +62,7 @@ pub(crate) fn deliver_bytes(
         ident,
         frame: FrameFields::default(),
     };
-    // as the kernel does, with a request for an acknowledgement
+    // with ack_req, as in the kernel
     let mut bth =
         Bth::new(Opcode::new(Service::Ud, Operation::SendOnly).unwrap(), Qpn::GSI, Psn::new(5));
     bth.ack_req = true;

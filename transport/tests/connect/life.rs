@@ -1,4 +1,4 @@
-//! A connection from its request to the end of its time wait, and the other ways that it can go.
+//! Life of a connection, and its variants.
 
 use std::time::Duration;
 
@@ -47,7 +47,6 @@ fn both_sides_use_it_and_either_ends_it() {
     }
 }
 
-/// The values that each side requests are those of the other's queue pair.
 #[test]
 fn numbers_cross_over() {
     let mut talk = Talk::new();
@@ -118,8 +117,7 @@ fn numbers_cross_over() {
     );
 }
 
-/// This side's acknowledge timeout leaves the peer the time that it says to take, unless the
-/// program has chosen one. The codes are those that Linux comes to.
+/// Acknowledge timeouts cover the peer's ACK delay unless the program chose one; codes as in Linux.
 #[test]
 fn the_delay_of_the_peer() {
     for (ack_timeout, delay, fits_ack_delay, expected) in [
@@ -129,9 +127,9 @@ fn the_delay_of_the_peer() {
         (14, 18, true, 18),
         (14, 15, true, 16),
         (16, 0, true, 16),
-        // for ever
+        // never
         (0, 15, true, 0),
-        // a peer that would say 2.4 hours
+        // 2.4 hours
         (16, 31, true, 20),
         (31, 31, true, 31),
         (16, 15, false, 16),
@@ -154,7 +152,6 @@ fn the_delay_of_the_peer() {
     }
 }
 
-/// A request with an alternate path is accepted without it.
 #[test]
 fn no_failover() {
     for local_lid in [0, 0xFFFF] {
@@ -171,7 +168,6 @@ fn no_failover() {
     }
 }
 
-/// The program moves its queue pair itself, on both sides.
 #[test]
 fn queue_pairs_of_the_programs_own() {
     let mut talk = Talk::new();
@@ -261,14 +257,14 @@ fn rejected_by_the_adapter() {
         (0, RejectReason::INVALID_SERVICE_ID, &[][..]),
         (1, RejectReason::INVALID_MTU, &[5]),
         (2, RejectReason::INVALID_GID, &b.0),
-        // a partition that the port is not in
+        // partition not in the port's table
         (3, RejectReason::INVALID_GID, &b.0),
     ] {
         let mut talk = Talk::new();
         let end = talk.qp(Side::A);
         let service = PortSpace::Tcp.service(if case == 0 { 7472 } else { 7471 });
         talk.call_with(&end, service, b"").unwrap();
-        // what an adapter of ours would not send
+        // invalid values
         let mad = hand::sent(&mut talk.pair, Side::A).remove(0);
         let mad = hand::change_req(mad, |req| match case {
             1 => req.path_mtu = 6,
@@ -286,7 +282,7 @@ fn rejected_by_the_adapter() {
     }
 }
 
-/// A listener for one address goes before one for all.
+/// A listener with the address precedes one without.
 #[test]
 fn the_closest_listener() {
     let mut talk = Talk::new();
@@ -310,7 +306,7 @@ fn the_closest_listener() {
     );
 }
 
-/// No answer at all: sent sixteen times, then given up; the peer is notified.
+/// Sent 16 times, then a REJ notifies the peer.
 #[test]
 fn no_answer() {
     let mut talk = Talk::new();
@@ -347,7 +343,7 @@ fn both_end_it_at_once() {
     let (a, b, ..) = talk.connected();
     talk.disconnect(Side::A, a);
     talk.disconnect(Side::B, b);
-    // whichever answer comes second finds the connection over
+    // the second DREP finds no connection
     talk.pair.allow(DropReason::CmWrongState);
     talk.pair.run();
     assert_eq!(
@@ -361,7 +357,7 @@ fn both_end_it_at_once() {
     talk.assert_gone();
 }
 
-/// A queue pair that cannot be moved, because it was reset meanwhile.
+/// The queue pair was reset meanwhile.
 #[test]
 fn a_queue_pair_that_cannot_be_moved() {
     let mut talk = Talk::new();
@@ -391,10 +387,10 @@ fn a_queue_pair_that_cannot_be_moved() {
     talk.assert_gone();
 }
 
-/// Destroying tells the peer what it waits for, in every state.
+/// Destruction sends the response that the peer waits for.
 #[test]
 fn destroyed_in_every_state() {
-    // before the request has arrived, and after
+    // before and after the REQ arrives
     for wait in [false, true] {
         let mut talk = Talk::new();
         let (a, _) = talk.call();
@@ -408,7 +404,6 @@ fn destroyed_in_every_state() {
         assert_eq!(rejection(&events[1]).reason, RejectReason::TIMEOUT);
         talk.assert_gone();
     }
-    // a request that the program drops
     let mut talk = Talk::new();
     talk.call();
     talk.deliver_all();
@@ -417,7 +412,6 @@ fn destroyed_in_every_state() {
     talk.deliver_all();
     assert_eq!(rejection(&talk.take(Side::A)[0]).reason, RejectReason::CONSUMER);
     talk.assert_gone();
-    // established, from either side
     for side in [Side::A, Side::B] {
         let mut talk = Talk::new();
         let (a, b, ..) = talk.connected();
@@ -434,7 +428,7 @@ fn destroyed_in_every_state() {
         );
         talk.assert_gone();
     }
-    // accepted, and the RTU is under way
+    // RTU in flight
     let mut talk = Talk::new();
     talk.call();
     talk.deliver_all();
@@ -489,7 +483,7 @@ fn commands_at_the_wrong_time() {
     talk.assert_gone();
 }
 
-/// More requests than the backlog are not answered; when there is room again, their repeats are.
+/// Beyond the backlog, a REQ is dropped; its retransmission finds room.
 #[test]
 fn a_full_backlog() {
     let mut talk = Talk::new();
@@ -519,7 +513,7 @@ fn many_at_once() {
     assert_eq!(talk.pair.a.adapter.poll_timeout(), None, "an idle connection takes no time");
 }
 
-/// A sends its requests again, for a while, to a peer without a listener.
+/// A retries REQs while the peer has no listener.
 pub(crate) fn with_listen_grace() -> Talk {
     Talk::configured(Side::A, |cm| cm.listen_grace = Duration::from_millis(100))
 }
@@ -557,7 +551,7 @@ fn listen_grace_has_an_end() {
         "{:?}",
         talk.pair.now.since(start)
     );
-    // after a refusal for another reason the request is not sent again
+    // other rejections are final
     talk.call();
     talk.deliver_all();
     let (b, _) = talk.requests()[0];
@@ -568,7 +562,6 @@ fn listen_grace_has_an_end() {
     talk.assert_gone();
 }
 
-/// Datagram services, too.
 #[test]
 fn a_service_that_is_offered_a_little_later_is_found() {
     let mut talk = with_listen_grace();

@@ -1,4 +1,4 @@
-//! Limits of what a peer can make of connection management: numbers, and times.
+//! Limits on peers: numbers and times.
 
 use std::time::Duration;
 
@@ -14,8 +14,7 @@ use crate::common::Side;
 
 const OTHER_HOST: std::net::IpAddr = std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 66));
 
-/// A connection with this acknowledge timeout, which A has ended at once. Returns how many time
-/// waits of B have ended meanwhile.
+/// Connects with `ack_timeout` and disconnects. Returns how many of B's time waits ended meanwhile.
 fn ended(talk: &mut Talk, ack_timeout: u8) -> usize {
     let (end, to) = (talk.qp(Side::A), talk.pair.b.ip);
     let call = Connect { ack_timeout, ..connect(&end, to) };
@@ -38,7 +37,7 @@ fn ended(talk: &mut Talk, ack_timeout: u8) -> usize {
     events.iter().filter(|event| matches!(event, ConnEvent::TimeWaitExit { .. })).count()
 }
 
-/// A peer that asks for an acknowledge timeout of 2.4 hours gets a time wait of seconds.
+/// An acknowledge timeout of 2.4 hours leads to a time wait of seconds.
 #[test]
 fn a_time_wait_ends_in_seconds() {
     let mut talk = Talk::new();
@@ -50,7 +49,7 @@ fn a_time_wait_ends_in_seconds() {
     talk.assert_gone();
 }
 
-/// Connections that are over do not keep new ones out, and their number is limited as well.
+/// Time waits do not count against `max_connections`, but are limited, too.
 #[test]
 fn time_waits_are_not_counted() {
     let mut talk = Talk::configured(Side::B, |cm| cm.max_connections = 3);
@@ -63,7 +62,7 @@ fn time_waits_are_not_counted() {
         talk.deliver_all();
     }
     assert_eq!((talk.requests().len(), talk.pair.b.adapter.cm().count()), (3, 6));
-    // those that begin now are refused, and those that are over end as any
+    // further requests are refused; time waits end as usual
     talk.pair.allow(DropReason::CmBacklog);
     talk.call();
     talk.pair.run_for(Duration::from_millis(4300));
@@ -72,18 +71,16 @@ fn time_waits_are_not_counted() {
     assert!(events.len() == 3 && events.iter().all(over), "{events:?}");
 }
 
-/// The time wait that makes room is the one that has the least time left, and its program gets an
-/// event.
+/// The time wait with the least time left makes room, with an event.
 #[test]
 fn a_time_wait_that_ends_early() {
     let mut talk = Talk::configured(Side::B, |cm| cm.max_connections = 2);
     assert_eq!([20, 18, 20].map(|ack_timeout| ended(&mut talk, ack_timeout)), [0, 0, 1]);
     assert_eq!(talk.pair.b.adapter.cm().count(), 2);
-    talk.pair.run_for(Duration::from_secs(2)); // twice as long as that of code 18
+    talk.pair.run_for(Duration::from_secs(2)); // twice code 18
     assert_eq!((talk.pair.b.adapter.cm().count(), talk.take(Side::B)), (2, vec![]));
 }
 
-/// The connections of an adapter are limited.
 #[test]
 fn more_connections_than_allowed() {
     let mut talk = Talk::configured(Side::B, |cm| cm.max_connections = 3);
@@ -95,7 +92,7 @@ fn more_connections_than_allowed() {
     assert_eq!((talk.requests().len(), talk.pair.b.adapter.cm().count()), (3, 3));
 }
 
-/// Connections that one address requests are limited, too: another address still finds room.
+/// The limit of one address leaves room for others.
 #[test]
 fn more_connections_than_one_peer_may_have() {
     let mut talk = Talk::configured(Side::B, |cm| cm.max_per_peer = 2);
@@ -114,7 +111,7 @@ fn more_connections_than_one_peer_may_have() {
         hand::deliver_from(&mut talk.pair, Side::B, OTHER_HOST, &request(1)),
         Disposition::Executed
     );
-    // accepted ones count, too, until they are over
+    // accepted connections count until they end
     let waiting = talk.requests();
     talk.accept(waiting[0].0);
     assert_eq!(hand::deliver(&mut talk.pair, Side::B, &request(3)), refused);
@@ -122,7 +119,7 @@ fn more_connections_than_one_peer_may_have() {
     assert_eq!(hand::deliver(&mut talk.pair, Side::B, &request(3)), Disposition::Executed);
 }
 
-/// Messages that B sends until it has nothing left to wait for.
+/// Messages of B until its last deadline.
 fn sent_until_quiet(talk: &mut Talk) -> Vec<&'static str> {
     let mut names = Vec::new();
     loop {
@@ -134,8 +131,7 @@ fn sent_until_quiet(talk: &mut Talk) -> Vec<&'static str> {
     }
 }
 
-/// A request whose sender never shows that it gets the answers leads to three messages, whatever
-/// the program does.
+/// An unproven REQ causes at most three messages.
 #[test]
 fn one_request_leads_to_three_messages() {
     type Then = fn(&mut Talk, ConnId);
@@ -148,7 +144,7 @@ fn one_request_leads_to_three_messages() {
             talk.pair.b.adapter.handle_timeout(now);
             talk.disconnect(Side::B, b);
         }),
-        // each repeat of the request has its answer
+        // each retransmitted REQ has its response
         (&["REP", "REP", "REP", "REP", "REJ"], |talk, _| repeat(talk, 2)),
         (&["REP", "REP", "REP", "REP", "DREQ", "DREQ"], |talk, b| {
             repeat(talk, 3);
@@ -166,7 +162,7 @@ fn one_request_leads_to_three_messages() {
     }
 }
 
-/// A forged address makes a program hold a connection only for seconds.
+/// A forged REQ holds a connection only for seconds.
 #[test]
 fn a_connection_that_nobody_uses_ends_in_seconds() {
     let mut talk = Talk::configured(Side::A, |_| {});
@@ -180,7 +176,7 @@ fn a_connection_that_nobody_uses_ends_in_seconds() {
     talk.assert_gone();
 }
 
-/// A request by somebody who writes another host's address.
+/// A REQ with a forged address.
 fn request(talk: &mut Talk) {
     let (a, _) = talk.call();
     let req = hand::sent(&mut talk.pair, Side::A).remove(0);
@@ -192,18 +188,17 @@ fn request(talk: &mut Talk) {
     );
 }
 
-/// The same request again.
 fn repeat(talk: &mut Talk, times: usize) {
     let conn = talk.pair.b.adapter.cm().count();
     for _ in 0..times {
-        // the other adapter restarts, with the same seed
+        // restart with the same seed
         super::configure(&mut talk.pair.a, |_| {});
         request(talk);
     }
     assert_eq!(talk.pair.b.adapter.cm().count(), conn);
 }
 
-/// A sender that asks for more time has shown that it gets messages: everything is repeated.
+/// An MRA proves the address: all retransmissions happen.
 #[test]
 fn a_sender_that_has_answered_gets_every_repeat() {
     let mut subject = Subject::in_state("MraRepRcvd");
@@ -214,8 +209,7 @@ fn next_timeout(subject: &mut Subject) -> Instant {
     subject.talk.pair.node(subject.side).adapter.poll_timeout().unwrap()
 }
 
-/// A peer that asks for 2.4 hours, and that asks again and again, gets 70 seconds for each message
-/// that it has to answer.
+/// Repeated MRAs of 2.4 hours extend each response by 70 s only.
 #[test]
 fn an_answer_has_to_come_within_a_minute() {
     for (state, waits, mra) in [

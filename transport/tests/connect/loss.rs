@@ -1,4 +1,4 @@
-//! Messages that are lost, come twice, or late; programs that take their time.
+//! Lost, duplicated and late messages; slow programs.
 
 use std::time::Duration;
 
@@ -11,11 +11,10 @@ use roce_transport::{
 use super::{Talk, connect, hand, rejection};
 use crate::common::Side;
 
-/// The stock answers to a repeat that comes when the connection has gone on.
+/// Drop reasons of late retransmissions.
 const LATE: [DropReason; 2] = [DropReason::CmWrongState, DropReason::CmUnknownConnection];
 
-/// A connection from its request to the end of its time wait, while the network does `fault` to the
-/// packets of one side.
+/// A connection's life with `fault` on one side's packets.
 fn life(side: Side, fault: &str) -> Talk {
     let mut talk = Talk::new();
     talk.pair.allow_all(&LATE);
@@ -51,7 +50,6 @@ fn life(side: Side, fault: &str) -> Talk {
 
 #[test]
 fn each_message_lost_once() {
-    // A sends REQ, RTU, DREQ; B sends REP, DREP
     for (side, messages) in [(Side::A, 3), (Side::B, 2)] {
         for n in 1..=messages {
             let talk = life(side, &format!("drop qp 1 nth {n}"));
@@ -78,8 +76,7 @@ fn each_message_late() {
     }
 }
 
-/// A program that needs longer than its peer waits: the peer sends its request again, gets an MRA,
-/// and waits longer then.
+/// The peer retransmits its REQ, gets an MRA, and waits longer.
 #[test]
 fn a_program_that_needs_a_minute() {
     let mut talk = Talk::new();
@@ -98,7 +95,7 @@ fn a_program_that_needs_a_minute() {
     assert!(matches!(talk.take(Side::B)[..], [ConnEvent::Established { .. }]));
 }
 
-/// But not for ever: the peer takes its request back.
+/// The peer eventually rejects with TIMEOUT.
 #[test]
 fn a_program_that_never_answers() {
     let mut talk = Talk::new();
@@ -112,7 +109,7 @@ fn a_program_that_never_answers() {
     talk.assert_gone();
 }
 
-/// The same when that message is lost.
+/// The REJ is lost.
 #[test]
 fn a_program_that_answers_too_late() {
     let mut talk = Talk::new();
@@ -122,7 +119,7 @@ fn a_program_that_answers_too_late() {
     assert_eq!(talk.take(Side::A), [ConnEvent::Unreachable { conn: a }]);
     let (b, _) = talk.requests()[0];
     assert_eq!(talk.pair.b.adapter.cm().state(b), Some(CmState::ReqRcvd));
-    // accepting at last has no effect, and an event says so at once
+    // acceptance fails, with an event
     talk.accept(b);
     talk.deliver_all();
     assert_eq!(rejection(&talk.take(Side::B)[0]).reason, RejectReason::INVALID_COMM_ID);
@@ -130,7 +127,7 @@ fn a_program_that_answers_too_late() {
     talk.assert_gone();
 }
 
-/// The first packet of the connection arrives before the RTU: the program reports it.
+/// The first packet precedes the RTU, and the program reports it.
 #[test]
 fn notified_of_traffic() {
     let mut talk = Talk::new();
@@ -151,8 +148,7 @@ fn notified_of_traffic() {
     assert_eq!(hand::sent(&mut talk.pair, Side::B).len(), 0);
 }
 
-/// The same without a report: when the reply would be sent again, the adapter looks whether the
-/// queue pair has got something.
+/// Without a report, the adapter checks the queue pair before it retransmits the REP.
 #[test]
 fn traffic_confirms() {
     for speaks in [false, true] {
@@ -179,7 +175,6 @@ fn traffic_confirms() {
     }
 }
 
-/// A repeated request gets the very same answer.
 #[test]
 fn repeats_are_alike() {
     let mut talk = Talk::new();
@@ -200,7 +195,7 @@ fn repeats_are_alike() {
     assert!(reps.len() >= 2 && reps.windows(2).all(|pair| pair[0] == pair[1]), "{reps:?}");
 }
 
-/// The same on the calling side, which moves its queue pair itself.
+/// The active program moves its queue pair.
 #[test]
 fn a_caller_that_needs_a_minute() {
     let mut talk = Talk::new();

@@ -1,5 +1,4 @@
-//! Connection management: two adapters in virtual time, and one against messages that the test
-//! writes itself.
+//! Connection management: two adapters, or one and messages of the test.
 
 mod another;
 mod hand;
@@ -31,7 +30,7 @@ use crate::common::{End, Node, Options, Pair, Side};
 
 const SERVICE: ServiceId = PortSpace::Tcp.service(7471);
 
-/// Two programs: B listens, A calls.
+/// B listens, A calls.
 struct Talk {
     pair: Pair,
     listener: ListenerId,
@@ -47,7 +46,6 @@ impl Talk {
         Self { pair, listener }
     }
 
-    /// With another configuration of one side.
     fn configured(side: Side, change: impl FnOnce(&mut CmConfig)) -> Self {
         let mut pair = Pair::new();
         configure(pair.node(side), change);
@@ -63,7 +61,6 @@ impl Talk {
         end
     }
 
-    /// A calls B with a new queue pair.
     fn call(&mut self) -> (ConnId, End) {
         let end = self.qp(Side::A);
         let conn = self.call_with(&end, SERVICE, b"").unwrap();
@@ -81,7 +78,6 @@ impl Talk {
         self.pair.a.adapter.cm_connect(self.pair.now, &connect)
     }
 
-    /// The requests that have come to B.
     fn requests(&mut self) -> Vec<(ConnId, Req)> {
         let request = |event| match event {
             ConnEvent::Request { conn, req, .. } => (conn, *req),
@@ -90,7 +86,6 @@ impl Talk {
         self.take(Side::B).into_iter().map(request).collect()
     }
 
-    /// B accepts with a new queue pair.
     fn accept(&mut self, conn: ConnId) -> End {
         let end = self.qp(Side::B);
         let now = self.pair.now;
@@ -98,14 +93,13 @@ impl Talk {
         end
     }
 
-    /// All events of a side.
     fn take(&mut self, side: Side) -> Vec<ConnEvent> {
         let node = self.pair.node(side);
         node.drain_events();
         std::mem::take(&mut node.cm_events)
     }
 
-    /// A connection that both sides use: its name on both sides, and both queue pairs.
+    /// A connection: both IDs, both queue pairs.
     fn connected(&mut self) -> (ConnId, ConnId, End, End) {
         let (a, a_qp) = self.call();
         self.deliver_all();
@@ -122,8 +116,7 @@ impl Talk {
         (a, b, a_qp, b_qp)
     }
 
-    /// Delivers all that is in flight. Too short for a message to be sent again, or for the end of
-    /// a time wait.
+    /// Delivers everything in flight; shorter than retransmissions and time waits.
     #[track_caller]
     fn deliver_all(&mut self) {
         self.pair.run_for(Duration::from_millis(10));
@@ -139,7 +132,6 @@ impl Talk {
         self.pair.node(side).adapter.cm_mut().destroy(now, conn);
     }
 
-    /// Nothing is left of any connection, on either side.
     #[track_caller]
     fn assert_gone(&mut self) {
         assert_eq!((self.pair.a.adapter.cm().count(), self.pair.b.adapter.cm().count()), (0, 0));
@@ -148,7 +140,6 @@ impl Talk {
     }
 }
 
-/// Gives a node an adapter with another configuration.
 fn configure(node: &mut Node, change: impl FnOnce(&mut CmConfig)) {
     let IpAddr::V4(ip) = node.ip else { panic!("{}", node.ip) };
     let mut config = AdapterConfig::new([ip.octets()[3]; 32]);

@@ -1,5 +1,4 @@
-//! The record of connection management: each message that is sent, with its reason, and each that
-//! arrives, with what became of it.
+//! Record of connection management: messages with reasons and outcomes.
 
 use std::time::Duration;
 
@@ -19,7 +18,6 @@ fn recorded() -> Talk {
     talk
 }
 
-/// The messages that one side has sent.
 fn sent(talk: &mut Talk, side: Side) -> Vec<(&'static str, MadReason)> {
     let of = |record: &Record| match &record.what {
         What::Sent { packet, why: Why::Cm(reason) } => {

@@ -112,8 +112,7 @@ fn no_answer() {
     talk.assert_gone();
 }
 
-/// The same request again, before the program has answered, is no second one; and only so many may
-/// wait.
+/// A retransmission does not count; the backlog is limited.
 #[test]
 fn a_backlog_of_requests() {
     let mut talk = talk();

@@ -1,5 +1,4 @@
-//! A queue pair that is connected, and a request in its name: its owner has started again, its
-//! program has made a mistake, or somebody else has written the request.
+//! A REQ for a connected queue pair: its owner restarted, its program is wrong, or it is forged.
 
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use roce_transport::{
 use super::{SERVICE, Talk, hand, rejection};
 use crate::common::{End, Side};
 
-/// A connection of a queue pair of A's, and the request that it began with.
+/// A connection and its REQ.
 struct Connected {
     talk: Talk,
     a: ConnId,
@@ -39,12 +38,12 @@ impl Connected {
         Self { talk, a, b, a_qp, b_qp, req }
     }
 
-    /// The same request with another communication ID: anybody could have written it.
+    /// The same REQ with another communication ID, as if forged.
     fn another(&self, n: u32) -> CmMad {
         hand::change_req(self.req.clone(), |req: &mut Req| req.local_id ^= n)
     }
 
-    /// B's rejection and its question, if it asks.
+    /// B's rejection, and its probe if any.
     fn answer(&mut self) -> (CmMad, Option<CmMad>) {
         let mut sent = hand::sent(&mut self.talk.pair, Side::B).into_iter();
         let rej = sent.next().unwrap();
@@ -63,7 +62,7 @@ impl Connected {
         assert_eq!(talk.pair.state(&self.b_qp), State::Rts);
     }
 
-    /// A starts again: it knows nothing, and has the same GUID.
+    /// A restarts with the same GUID.
     fn restart(&mut self) {
         let Message::Req(req) = &self.req.message else { unreachable!() };
         let a = &mut self.talk.pair.a;
@@ -76,8 +75,7 @@ impl Connected {
 
 const UNKNOWN: Disposition = Disposition::Dropped(DropReason::CmUnknownConnection);
 
-/// A request with the peer's address, adapter and queue pair that the peer has not written: the
-/// connection goes on, though nothing has come from its queue pair for long.
+/// A forged REQ does not end a connection, even a silent one.
 #[test]
 fn a_forged_request_ends_no_connection() {
     let mut world = Connected::new();
@@ -86,7 +84,7 @@ fn a_forged_request_ends_no_connection() {
         let forged = world.another(n);
         assert_eq!(hand::deliver(&mut world.talk.pair, Side::B, &forged), Disposition::Executed);
         let (rej, question) = world.answer();
-        // the peer is asked at most once a second, and ignores both
+        // one probe per second, ignored by the peer
         assert_eq!(question.is_some(), n % 10 == 1, "{n}");
         for mad in [Some(rej), question].into_iter().flatten() {
             assert_eq!(hand::deliver(&mut world.talk.pair, Side::A, &mad), UNKNOWN);
@@ -101,7 +99,7 @@ fn a_forged_request_ends_no_connection() {
     assert_eq!(world.talk.take(Side::B), [ConnEvent::Disconnected { conn: world.b }]);
 }
 
-/// An answer to a question that nobody asked, or with a transaction ID that is guessed, is none.
+/// A DREP without a probe, or with a guessed transaction ID, is ignored.
 #[test]
 fn a_forged_answer_ends_no_connection() {
     let mut world = Connected::new();
@@ -126,8 +124,7 @@ fn a_forged_answer_ends_no_connection() {
     assert_eq!(world.talk.take(Side::B), [ConnEvent::Disconnected { conn: world.b }]);
 }
 
-/// A peer that has started again says that it does not know the connection, and can have another
-/// one with the same queue pair.
+/// A restarted peer disowns the connection and may reuse its queue pair.
 #[test]
 fn a_peer_that_starts_anew() {
     let mut world = Connected::new();
@@ -147,12 +144,11 @@ fn a_peer_that_starts_anew() {
     assert_eq!(world.talk.requests().len(), 1);
 }
 
-/// A program that connects a queue pair a second time is refused until it ends the first
-/// connection.
+/// A queue pair's second connection is refused until the first ends.
 #[test]
 fn a_queue_pair_with_two_connections() {
     let Connected { mut talk, a, b, a_qp, .. } = Connected::new();
-    talk.pair.allow(DropReason::CmUnknownConnection); // the question
+    talk.pair.allow(DropReason::CmUnknownConnection); // the probe
     talk.pair.a.adapter.to_reset(a_qp.qpn).unwrap();
     talk.pair.a.adapter.to_init(a_qp.qpn, &Init::default()).unwrap();
     talk.call_with(&a_qp, SERVICE, b"").unwrap();
@@ -170,7 +166,6 @@ fn a_queue_pair_with_two_connections() {
     assert_eq!(talk.requests().len(), 1, "the old connection is in its time wait");
 }
 
-/// A reply that names a queue pair which another connection has ends no connection either.
 #[test]
 fn a_reply_with_a_connected_queue_pair() {
     let mut world = Connected::new();

@@ -1,5 +1,4 @@
-//! One side with a connection in any state, and the messages, commands and deadlines that it can
-//! get.
+//! One side with a connection in any state, and its messages, commands and deadlines.
 
 use roce_transport::{
     adapter::AcceptError,
@@ -16,17 +15,16 @@ use roce_transport::{
 use super::{SERVICE, Talk, accept, connect, hand};
 use crate::common::Side;
 
-/// The peer that the test plays: its name for the connection, its adapter, its queue pair.
+/// The peer: communication ID, GUID, queue pair.
 pub(crate) const PEER_ID: u32 = 0x0BAD_CAFE;
 pub(crate) const PEER_GUID: u64 = 0x0200_0000_0000_0077;
 pub(crate) const PEER_QPN: Qpn = Qpn::new(0x77);
 
-/// One side, with a connection in some state.
 pub(crate) struct Subject {
     pub(crate) talk: Talk,
     pub(crate) side: Side,
     pub(crate) conn: ConnId,
-    /// Its name, as the peer knows it.
+    /// Its communication ID.
     pub(crate) id: u32,
     pub(crate) qpn: Qpn,
 }
@@ -64,7 +62,7 @@ impl Subject {
         let mut subject = Self::passive();
         let end = crate::common::End {
             qpn: subject.qpn,
-            ..subject.talk.qp(Side::B) // only for its queues; the number is the one that the table's messages name
+            ..subject.talk.qp(Side::B) // for its queues; the messages name `qpn`
         };
         subject
             .talk
@@ -81,7 +79,7 @@ impl Subject {
         subject
     }
 
-    /// The same side with a service ID resolution of its own, instead of the connection.
+    /// Replaces the connection by a resolution.
     pub(crate) fn resolving(mut self) -> Self {
         let av = AddressVector::new(self.talk.pair.b.ip.into(), 0);
         let now = self.talk.pair.now;
@@ -96,7 +94,7 @@ impl Subject {
         self
     }
 
-    /// A service ID resolution request has come.
+    /// A SIDR_REQ received.
     fn resolved() -> Self {
         let mut talk = Talk::new();
         let req = SidrReq {
@@ -170,7 +168,7 @@ impl Subject {
         self.talk.pair.node(self.side).adapter.cm().state(conn)
     }
 
-    /// Gives a command. Returns false if it is refused for the state.
+    /// Issues a command; false if the state refuses it.
     pub(crate) fn command(&mut self, command: Trigger) -> bool {
         let (now, conn) = (self.talk.pair.now, self.conn);
         let end = self.talk.qp(self.side);
@@ -196,7 +194,7 @@ impl Subject {
         result.is_ok()
     }
 
-    /// A message of the peer's about the connection.
+    /// A message of the peer.
     pub(crate) fn message(&mut self, name: &str) -> Message {
         let (local_id, remote_id) = (PEER_ID, self.id);
         let mra = |about| Mra {

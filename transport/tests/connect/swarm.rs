@@ -1,6 +1,4 @@
-//! Many conversations, each with another seed, while the network loses, repeats, delays and
-//! damages. In the end both sides agree: they were connected, or each was told why not; and nothing
-//! is left of it.
+//! Many connections under faults, by seed. In the end both sides agree and nothing is left.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -15,16 +13,14 @@ use roce_transport::{
 use super::{SERVICE, Talk, configure};
 use crate::common::{Pair, Side};
 
-/// The events of a connection, as its program knows.
+/// Events of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct History {
-    /// Requested by the program, or by the peer.
     begun: bool,
     established: bool,
-    /// An end of any kind was reported; never more than once.
+    /// At most once.
     ended: bool,
     left_time_wait: bool,
-    /// Given up by the program.
     destroyed: bool,
 }
 
@@ -34,7 +30,6 @@ fn chance(rng: &mut ChaCha12Rng, percent: u32) -> bool {
     rng.next_u32() % 100 < percent
 }
 
-/// A program's reaction to its events.
 fn serve(talk: &mut Talk, side: Side, book: &mut Book, rng: &mut ChaCha12Rng, seed: u64) {
     for event in talk.take(side) {
         let now = talk.pair.now;
@@ -56,7 +51,7 @@ fn serve(talk: &mut Talk, side: Side, book: &mut Book, rng: &mut ChaCha12Rng, se
                         talk.destroy(side, conn);
                         book.get_mut(&conn).unwrap().destroyed = true;
                     }
-                    2 => continue, // it never answers
+                    2 => continue, // never responds
                     _ => {
                         talk.accept(conn);
                     }
@@ -108,7 +103,7 @@ fn conversation(seed: u64) {
         conditions.corruption = f64::from(rng.next_u32() % 10) / 100.0;
         conditions.jitter = Duration::from_millis(u64::from(rng.next_u32() % 3000));
     }
-    // so much is lost that a lost RTU takes many repeats of the REP
+    // heavy loss: a lost RTU takes many retransmissions of the REP
     let loses = conditions.loss + conditions.corruption > 0.02;
     let mut pair = Pair::with_network(Network::new(conditions, seed));
     for node in [&mut pair.a, &mut pair.b] {
@@ -143,7 +138,7 @@ fn conversation(seed: u64) {
             }
         }
     }
-    // over a network without faults, both sides come to agree what is connected
+    // without faults, both sides agree
     talk.pair.network.faults_mut().set_conditions(Pair::conditions());
     for _ in 0..300 {
         talk.pair.run_for(Duration::from_millis(500));
@@ -163,7 +158,6 @@ fn conversation(seed: u64) {
     {
         assert_eq!(talk.pair.a.adapter.cm().state(conn), None, "seed {seed}");
     }
-    // every connection that is still there is ended
     for (side, book) in [(Side::A, &mut callers), (Side::B, &mut callees)] {
         for (&conn, history) in book.iter_mut().filter(|(_, history)| !history.destroyed) {
             talk.destroy(side, conn);
@@ -183,14 +177,14 @@ fn conversation(seed: u64) {
         }
     }
     talk.assert_gone();
-    // each request had a result, unless the program gave up
+    // each request ended in an event, unless destroyed
     for (conn, history) in &callers {
         assert!(
             history.established || history.ended || history.destroyed,
             "seed {seed}: {conn:?} {history:?}"
         );
     }
-    // for each callee that was connected, a caller was
+    // an established callee has an established caller
     let connected = |book: &Book| book.values().filter(|history| history.established).count();
     assert!(connected(&callees) <= connected(&callers), "seed {seed}: {callers:?} {callees:?}");
 }

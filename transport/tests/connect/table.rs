@@ -1,5 +1,5 @@
-//! Every state and every message, command and deadline: the answer, the next state, the event for
-//! the program. All that happens is an edge of the table, and every edge of the table happens.
+//! Every state with every message, command and deadline: response, next state, event. Compared with
+//! the table of edges in both directions.
 
 use std::fmt::Write as _;
 
@@ -63,7 +63,7 @@ const MESSAGES: [&str; 11] = [
     "LAP",
     "APR",
 ];
-/// Those that are answered when they are about no connection.
+/// Get a response without a connection.
 const ANSWERED: [&str; 3] = ["REP", "DREQ", "LAP"];
 const STATES: [&str; 12] = [
     "ReqSent",
@@ -80,9 +80,8 @@ const STATES: [&str; 12] = [
     "SidrReqSent",
 ];
 
-/// `+ X`: X is sent. `! E`: event E. `> S`: the new state. Messages that are not named mean nothing
-/// there. A DREQ or a LAP that comes before the peer's name is known is about a connection that
-/// does not exist, and so is a REP to a resolution.
+/// `+ X`: X sent; `! E`: event; `> S`: next state. Other messages are dropped. A DREQ or LAP before
+/// the peer's ID is known, and a REP to a resolution, find no connection.
 const EXPECTED: &str = "
 ReqSent / MRA of REQ > MraReqRcvd
 ReqSent / REP ! Reply > RepRcvd
@@ -136,7 +135,7 @@ const COMMANDS: [Trigger; 7] = [
     Trigger::Destroy,
 ];
 
-/// Nothing asks for an APR.
+/// An APR has no trigger.
 fn trigger(name: &str) -> Option<Trigger> {
     Some(match name {
         "REQ" => Trigger::Req,
@@ -158,7 +157,7 @@ fn has_edge_from(state: Option<CmState>, on: Trigger) -> bool {
     EDGES.iter().any(|&(from, trigger, _)| (from, trigger) == (state, on))
 }
 
-/// Delivers every message in every state. Returns the edges taken, and writes down what happened.
+/// Delivers every message in every state. Returns the edges and records the outcomes.
 fn by_messages(found: &mut String) -> Vec<Edge> {
     let mut taken = Vec::new();
     for state in STATES {
@@ -168,10 +167,10 @@ fn by_messages(found: &mut String) -> Vec<Edge> {
                 "ReqSent" | "MraReqRcvd" | "RepRcvd" | "Established, active" | "SidrReqSent"
             );
             if name == "REQ" && passive_only {
-                continue; // which would be about another connection
+                continue; // it would request another connection
             }
             if state == "ReqRcvd" && !matches!(name, "REQ" | "SIDR_REP") {
-                continue; // the peer does not know our name yet; see below
+                continue; // the peer lacks this side's ID; see below
             }
             let mut subject = Subject::in_state(state);
             let before = subject.state();
@@ -190,7 +189,7 @@ fn by_messages(found: &mut String) -> Vec<Edge> {
                 continue;
             }
             let edge = (before, on.unwrap(), after);
-            // a message that comes before the peer's name is known is about another connection
+            // before the peer's ID is known, a message finds no connection
             let is_about_another =
                 ANSWERED.contains(&name) && after == before && !has_edge_from(before, edge.1);
             assert!(EDGES.contains(&edge) || is_about_another, "{edge:?} is not in the table");
@@ -205,7 +204,7 @@ fn by_messages(found: &mut String) -> Vec<Edge> {
     taken
 }
 
-/// Gives every command in every state. It is refused if the table has no edge for it.
+/// Issues every command in every state: refused without an edge.
 fn by_commands() -> Vec<Edge> {
     let mut taken = Vec::new();
     for state in STATES.into_iter().chain(["SidrReqRcvd"]) {
@@ -222,7 +221,7 @@ fn by_commands() -> Vec<Edge> {
     taken
 }
 
-/// `+ n X`: X is sent n times; the rest as above, until there is no deadline any more.
+/// `+ n X`: X sent n times; else as above, until no deadline is left.
 const EXPECTED_IN_TIME: &str = "
 ReqSent + 15 REQ + 1 REJ ! Unreachable > gone
 MraReqRcvd + 15 REQ + 1 REJ ! Unreachable > gone
@@ -239,8 +238,7 @@ SidrReqSent + 15 SIDR_REQ ! Unreachable > gone
 SidrReqRcvd > SidrReqRcvd
 ";
 
-/// Lets time pass in every state, until there is no deadline any more. Returns the edges taken, and
-/// writes down what happened.
+/// Lets every deadline expire in every state. Returns the edges and records the outcomes.
 fn by_timeouts(found: &mut String) -> Vec<Edge> {
     let mut taken = Vec::new();
     for state in STATES.into_iter().chain(["SidrReqRcvd"]) {
@@ -271,7 +269,6 @@ fn by_timeouts(found: &mut String) -> Vec<Edge> {
     taken
 }
 
-/// Writes down the events, and the new state.
 fn write_outcome(found: &mut String, events: &[ConnEvent], state: Option<CmState>) {
     for other in events {
         write!(found, " ! {}", event(other)).unwrap();
@@ -282,7 +279,7 @@ fn write_outcome(found: &mut String, events: &[ConnEvent], state: Option<CmState
     }
 }
 
-/// The edges that begin a connection or a service ID resolution.
+/// Edges that begin a connection or resolution.
 fn by_beginnings() -> Vec<Edge> {
     [
         (Trigger::Connect, "ReqSent"),
@@ -294,7 +291,7 @@ fn by_beginnings() -> Vec<Edge> {
     .into()
 }
 
-/// Messages whose edge depends on more than the state.
+/// Edges that depend on more than the state.
 fn by_circumstances() -> Vec<Edge> {
     let mut taken = Vec::new();
     let mut deliver = |subject: &mut Subject, trigger: Trigger, message: Message| {
@@ -302,7 +299,7 @@ fn by_circumstances() -> Vec<Edge> {
         assert_eq!(subject.deliver(message), Disposition::Executed);
         taken.push((before, trigger, subject.state()));
     };
-    // no program listens yet
+    // no listener yet
     let mut subject = Subject::active_in(with_listen_grace());
     let rej = Rej::new(PEER_ID, subject.id, About::Req, RejectReason::INVALID_SERVICE_ID);
     deliver(&mut subject, Trigger::Rej, Message::Rej(Box::new(rej)));
@@ -310,12 +307,11 @@ fn by_circumstances() -> Vec<Edge> {
     let (request_id, status) = (subject.id, SidrRep::NO_SERVICE);
     let rep = SidrRep { request_id, status, service_id: SERVICE, ..SidrRep::default() };
     deliver(&mut subject, Trigger::SidrRep, Message::SidrRep(rep));
-    // the peer gives up
     let mut subject = Subject::in_state("ReqRcvd");
     let rej = Rej::new(PEER_ID, 0, About::Other, RejectReason::TIMEOUT)
         .with_info(&PEER_GUID.to_be_bytes());
     deliver(&mut subject, Trigger::Rej, Message::Rej(Box::new(rej)));
-    // the peer has started again, and does not know the connection that it is asked about
+    // the restarted peer does not know the probed connection
     let mut subject = Subject::in_state("Established");
     let Message::Req(mut req) = subject.message("REQ") else { unreachable!() };
     req.local_id ^= 1;
@@ -326,7 +322,6 @@ fn by_circumstances() -> Vec<Edge> {
     let disposition = hand::deliver(&mut subject.talk.pair, Side::B, &answer);
     assert_eq!(disposition, Disposition::Executed);
     let disowned = (before, Trigger::Disowned, subject.state());
-    // the peer's queue pair is connected already
     for waits in [false, true] {
         let Subject { talk, .. } = Subject::in_state("Established, active");
         let mut subject = Subject::active_in(talk);
@@ -339,7 +334,6 @@ fn by_circumstances() -> Vec<Edge> {
         deliver(&mut subject, Trigger::Rep, Message::Rep(rep));
     }
     taken.push(disowned);
-    // another adapter's connection is ended
     let mut subject = Subject::active_in(Talk::configured(Side::A, |cm| cm.ids = 0x400..=0x7FF));
     let rep = subject.message("REP");
     assert_eq!(subject.deliver(rep), Disposition::Executed);
@@ -370,7 +364,7 @@ fn every_state_and_time() {
     assert_eq!(found, EXPECTED_IN_TIME);
 }
 
-/// The table has no edge that nothing takes, nor one twice.
+/// No edge is unused or listed twice.
 #[test]
 fn every_edge_is_taken() {
     let mut taken = by_messages(&mut String::new());
@@ -387,8 +381,7 @@ fn every_edge_is_taken() {
     }
 }
 
-/// A peer that gives up waiting for a reply does not know the communication ID: it gives its
-/// adapter's GUID.
+/// A peer without this side's communication ID rejects with its GUID.
 #[test]
 fn a_request_that_is_given_up() {
     let mut subject = Subject::in_state("ReqRcvd");
@@ -412,8 +405,7 @@ fn a_request_that_is_given_up() {
     assert_eq!(subject.state(), None);
 }
 
-/// About connections that do not exist: what waits for an answer gets one, for its sender to end;
-/// nothing else does.
+/// Without a connection, only messages whose sender waits get a response.
 #[test]
 fn messages_about_nothing() {
     for name in MESSAGES {
@@ -452,7 +444,7 @@ fn messages_about_nothing() {
     }
 }
 
-/// An adapter that shares its address leaves the IDs of the others to them.
+/// Another adapter's ID at the same address is ignored.
 #[test]
 fn a_reply_to_an_id_of_another_adapter() {
     let talk = Talk::configured(Side::A, |cm| cm.ids = 0x400..=0x7FF);
@@ -467,7 +459,6 @@ fn a_reply_to_an_id_of_another_adapter() {
     }
 }
 
-/// Alternate paths are not supported, and a peer that asks for one learns so.
 #[test]
 fn an_alternate_path() {
     let mut subject = Subject::in_state("Established");
@@ -481,7 +472,6 @@ fn an_alternate_path() {
     }
 }
 
-/// A DREQ for another queue pair than the connection's is not about it.
 #[test]
 fn a_dreq_for_another_queue_pair() {
     let mut subject = Subject::in_state("Established");
@@ -491,7 +481,6 @@ fn a_dreq_for_another_queue_pair() {
     assert_eq!(subject.state(), Some(CmState::Established));
 }
 
-/// A service ID resolution is not mistaken for a connection, nor the other way round.
 #[test]
 fn resolutions_and_connections() {
     let others = |name: &&str| !ANSWERED.contains(name) && !["REQ", "SIDR_REP"].contains(name);

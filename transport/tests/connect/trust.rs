@@ -1,4 +1,4 @@
-//! Messages that are malformed, forged, or about connections of other hosts.
+//! Malformed and forged messages.
 
 use roce_transport::{
     addr::QKey,
@@ -16,13 +16,12 @@ const fn dropped(reason: DropReason) -> Disposition {
     Disposition::Dropped(reason)
 }
 
-/// A DREQ, DREP, REJ or RTU with the right names, but from an address that is not the peer's,
-/// changes nothing.
+/// DREQ, DREP, REJ or RTU with valid IDs from another address are ignored.
 #[test]
 fn from_another_host() {
     let mut talk = Talk::new();
     let (a, b, _, b_qp) = talk.connected();
-    // what the peer itself would say
+    // the peer's own message
     talk.disconnect(Side::A, a);
     let genuine = hand::sent(&mut talk.pair, Side::A).remove(0);
     let Message::Dreq(Dreq { local_id, remote_id, .. }) = genuine.message else {
@@ -57,7 +56,6 @@ fn from_another_host() {
     assert_eq!(talk.take(Side::B), [ConnEvent::Disconnected { conn: b }]);
 }
 
-/// Nor can another host answer a request, or take the place of the peer's queue pair.
 #[test]
 fn another_host_with_the_peers_names() {
     let mut talk = Talk::new();
@@ -76,8 +74,7 @@ fn another_host_with_the_peers_names() {
     talk.deliver_all();
     talk.take(Side::A);
     talk.take(Side::B);
-    // the same adapter, the same queue pair, another address: a request of its own, and none about
-    // the connection
+    // the same adapter and queue pair at another address: a new request
     assert_eq!(
         hand::deliver_from(&mut talk.pair, Side::B, OTHER_HOST, &req),
         Disposition::Executed
@@ -86,7 +83,7 @@ fn another_host_with_the_peers_names() {
     assert_eq!(talk.pair.b.adapter.cm().state(b), Some(CmState::Established));
 }
 
-/// A message with one of a connection's two communication IDs, and a guess for the other.
+/// One communication ID is right, the other guessed.
 #[test]
 fn a_guessed_id() {
     let mut talk = Talk::new();
@@ -101,7 +98,7 @@ fn a_guessed_id() {
             message: Message::Dreq(Dreq { local_id, remote_id, ..dreq }),
             ..genuine.clone()
         };
-        // answered as one about a connection long gone
+        // response as for an unknown connection
         assert_eq!(hand::deliver(&mut talk.pair, Side::B, &mad), Disposition::Executed);
     }
     assert_eq!(talk.take(Side::B), []);
@@ -124,7 +121,7 @@ fn no_message_at_all() {
             "{length}"
         );
     }
-    // base version, class, class version, method; what does not exist
+    // base version, class, class version, method, attribute
     for (at, value) in
         [(0, 2), (1, 3), (2, 1), (3, 0x81), (17, 0x0F), (17, 0x1B), (17, 0xFF), (16, 1)]
     {
@@ -145,7 +142,7 @@ fn no_message_at_all() {
     );
 }
 
-/// A flood of requests fills the backlog, and no more; answers that cannot be sent are dropped.
+/// A flood fills the backlog; responses beyond the queue are dropped.
 #[test]
 fn a_flood_of_requests() {
     let mut talk = Talk::new();

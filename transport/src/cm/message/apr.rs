@@ -1,5 +1,3 @@
-//! APR: alternate path response (12.8.2).
-
 use super::{
     fields::{Fields, Writer},
     private_data::PrivateData,
@@ -8,17 +6,17 @@ use super::{
 /// Alternate path response (12.8.2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Apr {
-    /// Communication ID of the sender.
+    /// Sender's communication ID.
     pub local_id: u32,
-    /// Communication ID of the receiver.
+    /// Receiver's communication ID.
     pub remote_id: u32,
-    /// Number of bytes of `info` that mean something.
+    /// Valid bytes of `info`.
     pub info_length: u8,
-    /// 0 if the path was taken over, else the reason why not.
+    /// 0: accepted; else a reason.
     pub status: u8,
-    /// Additional information, as the status defines it.
+    /// Additional information.
     pub info: PrivateData<{ Apr::INFO }>,
-    /// Private data, for the program.
+    /// Private data.
     pub private_data: PrivateData<{ Apr::PRIVATE_DATA }>,
 }
 
@@ -32,13 +30,13 @@ mod at {
 }
 
 impl Apr {
-    /// Bytes of additional information.
+    /// Bytes of `info`.
     pub const INFO: usize = 72;
     /// Bytes of private data.
     pub const PRIVATE_DATA: usize = 148;
-    /// Status: no connection has these communication IDs.
+    /// Unknown communication IDs.
     pub const INVALID_COMM_ID: u8 = 1;
-    /// Status: alternate paths are not supported.
+    /// No alternate paths.
     pub const UNSUPPORTED: u8 = 2;
 
     pub(super) const ATTRIBUTE: u16 = 0x1A;

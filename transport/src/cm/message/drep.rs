@@ -1,5 +1,3 @@
-//! DREP: reply to request for communication release (12.6.11).
-
 use super::{
     fields::{Fields, Writer},
     private_data::PrivateData,
@@ -8,11 +6,11 @@ use super::{
 /// Reply to request for communication release (12.6.11).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Drep {
-    /// Communication ID of the sender.
+    /// Sender's communication ID.
     pub local_id: u32,
-    /// Communication ID of the receiver.
+    /// Receiver's communication ID.
     pub remote_id: u32,
-    /// Private data, for the program.
+    /// Private data.
     pub private_data: PrivateData<{ Drep::PRIVATE_DATA }>,
 }
 

@@ -1,5 +1,3 @@
-//! DREQ: request for communication release (12.6.10).
-
 use super::{
     fields::{Fields, Writer},
     private_data::PrivateData,
@@ -9,13 +7,13 @@ use crate::ids::Qpn;
 /// Request for communication release (12.6.10).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Dreq {
-    /// Communication ID of the sender.
+    /// Sender's communication ID.
     pub local_id: u32,
-    /// Communication ID of the receiver.
+    /// Receiver's communication ID.
     pub remote_id: u32,
-    /// Queue pair of the receiver.
+    /// Receiver's queue pair.
     pub remote_qpn: Qpn,
-    /// Private data, for the program.
+    /// Private data.
     pub private_data: PrivateData<{ Dreq::PRIVATE_DATA }>,
 }
 

@@ -1,10 +1,8 @@
-//! Reading and writing the bytes after a MAD's header, big-endian. Offsets are constants, in the
-//! file of each message.
+//! Big-endian access to the bytes after a MAD's header.
 
 use super::private_data::PrivateData;
 use crate::wire::MAD_DATA_LEN;
 
-/// The bytes of a message to be read.
 pub(super) struct Fields<'a>(pub(super) &'a [u8; MAD_DATA_LEN]);
 
 impl Fields<'_> {
@@ -37,7 +35,7 @@ impl Fields<'_> {
     }
 }
 
-/// The bytes of a message to be written; what is not written stays zero.
+/// Bytes to write, zero by default.
 pub(super) struct Writer<'a>(pub(super) &'a mut [u8; MAD_DATA_LEN]);
 
 impl Writer<'_> {

@@ -1,17 +1,14 @@
-//! LAP: load alternate path (12.8.1).
-
 use super::fields::{Fields, Writer};
 use crate::ids::Qpn;
 
-/// Load alternate path (12.8.1). The path itself is not looked at: alternate paths do not exist on
-/// RoCE.
+/// Load alternate path (12.8.1), without the path: RoCE has none.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Lap {
-    /// Communication ID of the sender.
+    /// Sender's communication ID.
     pub local_id: u32,
-    /// Communication ID of the receiver.
+    /// Receiver's communication ID.
     pub remote_id: u32,
-    /// Queue pair of the receiver.
+    /// Receiver's queue pair.
     pub remote_qpn: Qpn,
 }
 

@@ -1,5 +1,4 @@
-//! The messages of connection management as values (12.6): parsed from and written to the 232 bytes
-//! after a MAD's header. Each message has its offsets in its own file.
+//! CM messages as values (12.6): the 232 bytes after a MAD's header.
 
 mod about;
 mod apr;
@@ -37,19 +36,18 @@ pub use unused::Unused;
 
 use crate::wire::{MAD_DATA_LEN, MAD_LEN, MadHeader};
 
-/// A message with the parts of its frame that mean something.
+/// A message with its frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CmMad {
-    /// Transaction ID: an answer has that of the message it answers. Messages are not matched by
-    /// it.
+    /// Transaction ID; repeated in responses, not used for matching.
     pub transaction: u64,
-    /// Options for extended connection establishment, which need not be answered.
+    /// Options of extended establishment, ignored.
     pub modifier: u32,
-    /// The message.
+    /// Message.
     pub message: Message,
 }
 
-/// A message of connection management.
+/// A CM message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "each is named after the message it holds")]
 pub enum Message {
@@ -67,7 +65,7 @@ pub enum Message {
 }
 
 impl Message {
-    /// The specification's name for it.
+    /// Returns the specification's name.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -86,32 +84,29 @@ impl Message {
     }
 }
 
-/// Reason for which bytes are no message of connection management.
+/// Reason why bytes are no message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[non_exhaustive]
 pub enum CmParseError {
-    /// Not the 256 bytes of a MAD.
+    /// Not 256 bytes.
     #[error("not 256 bytes long")]
     Length,
-    /// Another class or method, or a version that is not known.
+    /// Other class, method or version.
     #[error("not a message of connection management")]
     Class,
-    /// A message that does not exist.
+    /// Unknown message.
     #[error("message {0:#06x} does not exist")]
     Attribute(u16),
 }
 
 impl CmMad {
-    /// A message without options.
+    /// Makes a message without options.
     #[must_use]
     pub const fn new(transaction: u64, message: Message) -> Self {
         Self { transaction, modifier: 0, message }
     }
 
-    /// The message of a MAD.
-    ///
-    /// # Errors
-    /// A [`CmParseError`] for everything that is none. Reserved fields are not looked at.
+    /// Parses a MAD; reserved fields are ignored.
     pub fn parse(bytes: &[u8]) -> Result<Self, CmParseError> {
         let bytes: &[u8; MAD_LEN] = bytes.try_into().map_err(|_| CmParseError::Length)?;
         let (header, data) = bytes.split_first_chunk().ok_or(CmParseError::Length)?;
@@ -139,7 +134,7 @@ impl CmMad {
         Ok(Self { transaction: header.transaction, modifier: header.modifier, message })
     }
 
-    /// The MAD of a message.
+    /// Encodes a MAD.
     #[must_use]
     pub fn encode(&self) -> [u8; MAD_LEN] {
         let header = MadHeader {

@@ -1,23 +1,21 @@
-//! MRA: message receipt acknowledgement (12.6.6).
-
 use super::{
     about::About,
     fields::{Fields, Writer},
     private_data::PrivateData,
 };
 
-/// Message receipt acknowledgement: an answer will take longer (12.6.6).
+/// Message receipt acknowledgement: the response takes longer (12.6.6).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Mra {
-    /// Communication ID of the sender.
+    /// Sender's communication ID.
     pub local_id: u32,
-    /// Communication ID of the receiver.
+    /// Receiver's communication ID.
     pub remote_id: u32,
-    /// The message that has been received.
+    /// Received message.
     pub about: About,
-    /// Time until the answer; a five-bit code.
+    /// Time until the response, code.
     pub service_timeout: u8,
-    /// Private data, for the program.
+    /// Private data.
     pub private_data: PrivateData<{ Mra::PRIVATE_DATA }>,
 }
 

@@ -1,14 +1,11 @@
-//! Private data: bytes of the program's own in every message.
-
 use core::fmt;
 
-/// Private data of a fixed length. The program's bytes come first, zeros follow: their number is
-/// not sent.
+/// Private data, zero-padded: its length is not sent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PrivateData<const N: usize>(pub [u8; N]);
 
 impl<const N: usize> PrivateData<N> {
-    /// These bytes; `None` when they are too many.
+    /// Pads `bytes`; `None` if too many.
     #[must_use]
     pub fn new(bytes: &[u8]) -> Option<Self> {
         let mut data = [0; N];
@@ -29,8 +26,7 @@ impl<const N: usize> fmt::Debug for PrivateData<N> {
     }
 }
 
-/// Private data without the zeros at its end. Zeros that the program sent there go with them, since
-/// nothing tells them apart.
+/// Strips trailing zeros, also the program's own.
 #[must_use]
 pub fn without_padding(private_data: &[u8]) -> &[u8] {
     let used = private_data.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);

@@ -1,5 +1,3 @@
-//! REJ: reject (12.6.7).
-
 use core::fmt;
 
 use super::{
@@ -11,19 +9,19 @@ use super::{
 /// Reject (12.6.7).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Rej {
-    /// Communication ID of the sender; 0 when it has none.
+    /// Sender's communication ID, or 0.
     pub local_id: u32,
-    /// Communication ID of the receiver.
+    /// Receiver's communication ID.
     pub remote_id: u32,
-    /// The message that is rejected.
+    /// Rejected message.
     pub about: About,
-    /// Number of bytes of `info` that mean something; seven bits.
+    /// Valid bytes of `info`.
     pub info_length: u8,
-    /// The reason.
+    /// Reason.
     pub reason: RejectReason,
-    /// Additional reject information (ARI), as the reason defines it.
+    /// Additional reject information (ARI).
     pub info: PrivateData<{ Rej::INFO }>,
-    /// Private data, for the program.
+    /// Private data.
     pub private_data: PrivateData<{ Rej::PRIVATE_DATA }>,
 }
 
@@ -47,7 +45,7 @@ impl Rej {
 
     pub(super) const ATTRIBUTE: u16 = 0x12;
 
-    /// A rejection without additional information and private data.
+    /// Makes a rejection without ARI.
     #[must_use]
     pub fn new(local_id: u32, remote_id: u32, about: About, reason: RejectReason) -> Self {
         Self {
@@ -61,8 +59,7 @@ impl Rej {
         }
     }
 
-    /// The same with additional information, of which the first [`INFO`](Self::INFO) bytes are
-    /// sent.
+    /// Adds ARI, at most [`INFO`](Self::INFO) bytes.
     #[must_use]
     pub fn with_info(mut self, info: &[u8]) -> Self {
         let used = info.len().min(Self::INFO);
@@ -71,7 +68,7 @@ impl Rej {
         self
     }
 
-    /// GUID of the sender's adapter, if it has given up waiting for an answer.
+    /// Returns the GUID in a TIMEOUT rejection.
     #[must_use]
     pub fn requester_guid(&self) -> Option<u64> {
         let gives_up = self.reason == RejectReason::TIMEOUT && self.info_length >= 8;
@@ -101,28 +98,28 @@ impl Rej {
     }
 }
 
-/// Reason for which a request, or its answer, is rejected (12.6.7.2).
+/// Rejection reason (12.6.7.2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RejectReason(pub u16);
 
 impl RejectReason {
-    /// No answer came in time.
+    /// No response in time.
     pub const TIMEOUT: Self = Self(4);
-    /// No connection has this communication ID.
+    /// Unknown communication ID.
     pub const INVALID_COMM_ID: Self = Self(6);
-    /// No program listens.
+    /// No listener.
     pub const INVALID_SERVICE_ID: Self = Self(8);
-    /// Another transport service than the listener's.
+    /// Other transport service.
     pub const INVALID_TRANSPORT: Self = Self(9);
-    /// The queue pair is connected already.
+    /// Queue pair already connected.
     pub const STALE_CONNECTION: Self = Self(10);
-    /// The path names an address that is not here.
+    /// Address not local.
     pub const INVALID_GID: Self = Self(12);
-    /// The path MTU is more than the port carries.
+    /// Path MTU above the port's.
     pub const INVALID_MTU: Self = Self(26);
-    /// The program refuses.
+    /// Rejected by the program.
     pub const CONSUMER: Self = Self(28);
-    /// The vendor's options that come along are not supported.
+    /// Unsupported vendor option.
     pub const VENDOR_OPTION: Self = Self(35);
 }
 impl fmt::Display for RejectReason {

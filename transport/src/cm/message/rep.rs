@@ -1,5 +1,3 @@
-//! REP: reply to request for communication (12.6.8).
-
 use super::{
     fields::{Fields, Writer},
     private_data::PrivateData,
@@ -10,34 +8,33 @@ use crate::{addr::QKey, ids::Qpn, psn::Psn};
 /// Reply to request for communication (12.6.8).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Rep {
-    /// Communication ID of the replier.
+    /// Replier's communication ID.
     pub local_id: u32,
-    /// Communication ID of the requester.
+    /// Requester's communication ID.
     pub remote_id: u32,
-    /// Queue pair of the replier.
+    /// Replier's queue pair.
     pub local_qpn: Qpn,
-    /// Fields that say nothing here. The vendor ID is in three pieces on the wire.
+    /// Without meaning on RoCE; the vendor ID is in three parts.
     pub unused: Unused,
-    /// First PSN that the replier's queue pair expects.
+    /// First PSN that the replier expects.
     pub starting_psn: Psn,
-    /// READs and atomics that the replier can answer at once.
+    /// READs and atomics served at once.
     pub responder_resources: u8,
-    /// READs and atomics that the replier will have outstanding at once.
+    /// READs and atomics outstanding.
     pub initiator_depth: u8,
-    /// Time that the replier takes to acknowledge; a five-bit code.
+    /// Replier's ACK delay, code.
     pub target_ack_delay: u8,
-    /// Fate of the request's alternate path: 0 if it was accepted or there was none,
-    /// [`NO_FAILOVER`](Self::NO_FAILOVER), or 2.
+    /// Alternate path: 0, [`NO_FAILOVER`](Self::NO_FAILOVER), or 2.
     pub failover: u8,
-    /// True if the replier obeys credits (end-to-end flow control).
+    /// End-to-end flow control (credits).
     pub flow_control: bool,
-    /// RNR retry counter that the requester is to use.
+    /// RNR retry counter for the requester.
     pub rnr_retry: u8,
-    /// True if the replier's queue pair receives from a shared receive queue.
+    /// Shared receive queue.
     pub srq: bool,
     /// GUID of the replier's adapter.
     pub local_ca_guid: u64,
-    /// Private data, for the program.
+    /// Private data.
     pub private_data: PrivateData<{ Rep::PRIVATE_DATA }>,
 }
 
@@ -62,7 +59,7 @@ mod at {
 }
 
 impl Rep {
-    /// [`failover`](Self::failover): alternate paths are not supported.
+    /// No alternate paths.
     pub const NO_FAILOVER: u8 = 1;
     /// Bytes of private data.
     pub const PRIVATE_DATA: usize = 196;

@@ -1,5 +1,3 @@
-//! REQ: request for communication (12.6.5).
-
 use super::{
     fields::{Fields, Writer},
     private_data::PrivateData,
@@ -14,59 +12,59 @@ use crate::{
 
 /// Request for communication (12.6.5).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-// The fields are those of the message, in its order.
+// In the order of the message.
 pub struct Req {
-    /// Communication ID of the requester.
+    /// Requester's communication ID.
     pub local_id: u32,
-    /// Service to connect to.
+    /// Service.
     pub service_id: ServiceId,
     /// GUID of the requester's adapter.
     pub local_ca_guid: u64,
-    /// Queue pair of the requester.
+    /// Requester's queue pair.
     pub local_qpn: Qpn,
-    /// READs and atomics that the requester can answer at once.
+    /// READs and atomics served at once.
     pub responder_resources: u8,
-    /// Fields that say nothing here.
+    /// Fields without meaning on RoCE.
     pub unused: Unused,
-    /// READs and atomics that the requester will have outstanding at once.
+    /// READs and atomics outstanding.
     pub initiator_depth: u8,
     /// Remote EE context; see [`Unused`].
     pub remote_eecn: u32,
-    /// Time within which the requester expects an answer; a five-bit code.
+    /// Response deadline of the peer, code.
     pub remote_response_timeout: u8,
-    /// Transport service. 0: RC, 1: UC, 3: see `extended_transport`.
+    /// Transport service: 0 RC, 1 UC, 3 `extended_transport`.
     pub transport: u8,
-    /// True if the requester obeys credits (end-to-end flow control).
+    /// End-to-end flow control (credits).
     pub flow_control: bool,
-    /// First PSN that the requester's queue pair *expects*, as the kernel has it; see rdma_cm.
+    /// First PSN that the requester *expects*, as in Linux.
     pub starting_psn: Psn,
-    /// Time within which the requester answers; a five-bit code.
+    /// Response time of the requester, code.
     pub local_response_timeout: u8,
-    /// Retry counter that the peer is to use.
+    /// Retry counter for the peer.
     pub retry_count: u8,
-    /// Partition.
+    /// P_Key.
     pub pkey: PKey,
-    /// Path MTU's code, 1..=5.
+    /// Path MTU code, 1 to 5.
     pub path_mtu: u8,
-    /// True if an RDC exists; see [`Unused`].
+    /// RDC exists; see [`Unused`].
     pub rdc_exists: bool,
-    /// RNR retry counter that the peer is to use.
+    /// RNR retry counter for the peer.
     pub rnr_retry: u8,
-    /// Number of times that the requester sends a message without getting an answer.
+    /// Requester's CM retries.
     pub max_cm_retries: u8,
-    /// True if the requester's queue pair receives from a shared receive queue.
+    /// Shared receive queue.
     pub srq: bool,
-    /// With `transport` 3: 1 for XRC.
+    /// 1 for XRC if `transport` is 3.
     pub extended_transport: u8,
     /// Primary path.
     pub primary: ReqPath,
-    /// Alternate path; none if its `local_lid` is 0.
+    /// Alternate path; none if `local_lid` is 0.
     pub alternate: ReqPath,
-    /// Private data, for the program.
+    /// Private data.
     pub private_data: PrivateData<{ Req::PRIVATE_DATA }>,
 }
 
-/// A path, as a request describes it. LIDs mean nothing on RoCE.
+/// A path; LIDs mean nothing on RoCE.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[allow(missing_docs, reason = "the specification's names")]
 pub struct ReqPath {
@@ -76,14 +74,14 @@ pub struct ReqPath {
     pub remote_gid: Gid,
     /// 20 bits.
     pub flow_label: u32,
-    /// Six bits; 0 for the port's own rate.
+    /// Six bits; 0: the port's rate.
     pub rate: u8,
     pub traffic_class: u8,
     pub hop_limit: u8,
     /// Four bits.
     pub service_level: u8,
     pub subnet_local: bool,
-    /// Five bits; see [`ack_timeout`](crate::time::ack_timeout).
+    /// Code; see [`ack_timeout`](crate::time::ack_timeout).
     pub ack_timeout: u8,
 }
 
@@ -106,13 +104,12 @@ mod at {
     pub(super) const PKEY: usize = 48;
     /// Path MTU (4 bits), RDC exists (1), RNR retry count (3).
     pub(super) const PATH_MTU: usize = 50;
-    /// Retries of the communication manager (4 bits), SRQ (1), extended transport (3).
+    /// CM retries (4 bits), SRQ (1), extended transport (3).
     pub(super) const MAX_CM_RETRIES: usize = 51;
     pub(super) const PRIMARY: usize = 52;
     pub(super) const ALTERNATE: usize = 96;
     pub(super) const PRIVATE_DATA: usize = 140;
 
-    // Within a path.
     pub(super) const LOCAL_LID: usize = 0;
     pub(super) const REMOTE_LID: usize = 2;
     pub(super) const LOCAL_GID: usize = 4;

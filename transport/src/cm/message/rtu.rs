@@ -1,5 +1,3 @@
-//! RTU: ready to use (12.6.9).
-
 use super::{
     fields::{Fields, Writer},
     private_data::PrivateData,
@@ -8,11 +6,11 @@ use super::{
 /// Ready to use (12.6.9).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Rtu {
-    /// Communication ID of the sender.
+    /// Sender's communication ID.
     pub local_id: u32,
-    /// Communication ID of the receiver.
+    /// Receiver's communication ID.
     pub remote_id: u32,
-    /// Private data, for the program.
+    /// Private data.
     pub private_data: PrivateData<{ Rtu::PRIVATE_DATA }>,
 }
 

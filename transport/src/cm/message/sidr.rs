@@ -1,4 +1,4 @@
-//! SIDR_REQ and SIDR_REP: service ID resolution (12.11).
+//! SIDR_REQ and SIDR_REP (12.11).
 
 use super::{
     fields::{Fields, Writer},
@@ -10,17 +10,16 @@ use crate::{
     ids::Qpn,
 };
 
-/// Service ID resolution request: a query for the queue pair that receives a service's datagrams
-/// (12.11.1).
+/// Query for a service's queue pair (12.11.1).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SidrReq {
-    /// Request ID, unique among those of its sender.
+    /// Request ID.
     pub request_id: u32,
-    /// Partition.
+    /// P_Key.
     pub pkey: PKey,
-    /// The service.
+    /// Service.
     pub service_id: ServiceId,
-    /// Private data, for the program.
+    /// Private data.
     pub private_data: PrivateData<{ SidrReq::PRIVATE_DATA }>,
 }
 
@@ -57,24 +56,23 @@ impl SidrReq {
 /// Service ID resolution response (12.11.2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct SidrRep {
-    /// Request ID of the request that this answers.
+    /// Request ID.
     pub request_id: u32,
-    /// Status: 0 if there is such a service; see [`SidrRep::NO_SERVICE`] and [`SidrRep::REJECTED`].
+    /// Status: 0, [`SidrRep::NO_SERVICE`] or [`SidrRep::REJECTED`].
     pub status: u8,
-    /// Number of bytes of `info` that mean something.
+    /// Valid bytes of `info`.
     pub info_length: u8,
-    /// Extended connection establishment, as in a [`Req`](super::req::Req): 24 bits, in two pieces
-    /// on the wire.
+    /// Vendor ID, as in a [`Req`](super::req::Req).
     pub vendor_id: u32,
-    /// Queue pair that receives the service's datagrams.
+    /// Queue pair of the service.
     pub qpn: Qpn,
-    /// The service.
+    /// Service.
     pub service_id: ServiceId,
-    /// Queue key that datagrams to it need.
+    /// Q_Key of the service.
     pub qkey: QKey,
-    /// Additional information, as the status defines it.
+    /// Additional information.
     pub info: PrivateData<{ SidrRep::INFO }>,
-    /// Private data, for the program.
+    /// Private data.
     pub private_data: PrivateData<{ SidrRep::PRIVATE_DATA }>,
 }
 
@@ -92,12 +90,12 @@ mod rep_at {
 }
 
 impl SidrRep {
-    /// Status: no program listens.
+    /// No listener.
     pub const NO_SERVICE: u8 = 1;
-    /// Status: the program refuses.
+    /// Rejected by the program.
     pub const REJECTED: u8 = 2;
 
-    /// Bytes of additional information.
+    /// Bytes of `info`.
     pub const INFO: usize = 72;
     /// Bytes of private data.
     pub const PRIVATE_DATA: usize = 136;

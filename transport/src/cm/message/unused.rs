@@ -1,15 +1,12 @@
-//! Fields that say nothing on RoCE.
-
 use crate::addr::QKey;
 
-/// Fields of a [`Req`](super::Req) or a [`Rep`](super::Rep) that say nothing on RoCE: 0 in what is
-/// sent.
+/// Fields of a [`Req`](super::Req) or [`Rep`](super::Rep) without meaning on RoCE; 0 when sent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Unused {
-    /// Queue key of the sender.
+    /// Sender's Q_Key.
     pub local_qkey: QKey,
-    /// Local EE context: 24 bits of the reliable datagram service, which does not exist here.
+    /// EE context, 24 bits.
     pub local_eecn: u32,
-    /// Extended connection establishment: 24 bits, of whose options the frame's modifier holds.
+    /// Vendor ID, 24 bits.
     pub vendor_id: u32,
 }
