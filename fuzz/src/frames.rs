@@ -5,7 +5,7 @@
 
 use std::{collections::VecDeque, net::IpAddr, time::Duration};
 
-use roce_provider::ethernet::{
+use roce_ethernet::{
     Assignment, Frame, FrameCounters, Hop, MacAddr, Packet, Prefix, Station, StationConfig, Vlan,
 };
 use roce_transport::{adapter::Transmit, addr::RoceVersion, time::Instant, wire::FrameFields};

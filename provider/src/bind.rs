@@ -5,7 +5,7 @@ use std::{fs, io, net::IpAddr};
 use pnet_datalink::MacAddr;
 use thiserror::Error;
 
-use crate::ethernet::LeaseTrouble;
+use roce_ethernet::LeaseTrouble;
 
 /// Reason why an address cannot be used.
 #[derive(Debug, Error)]

@@ -5,10 +5,8 @@ use std::{net::IpAddr, ops::AddAssign, time::Duration};
 use roce_transport::event::Counter;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    clock,
-    ethernet::{FrameCounters, Lease, Prefix},
-};
+use crate::clock;
+use roce_ethernet::{FrameCounters, Lease, Prefix};
 
 macro_rules! link_counters {
     ($($field:ident, $name:literal, $doc:literal;)*) => {

@@ -31,7 +31,6 @@ pub mod environment;
 #[doc(hidden)] // for the C interface
 pub mod errnos;
 #[doc(hidden)] // for the fuzz targets
-pub mod ethernet;
 pub mod fabric;
 pub mod faults;
 pub mod link;
@@ -75,9 +74,6 @@ pub use engine::describe_engines;
 #[doc(hidden)] // for the C interface
 pub use engine::{any_devices, end_devices, survive_forks};
 pub use environment::EnvironmentError;
-pub use ethernet::{
-    EthFilter, FlowAttr, FlowKind, FlowSpec, FlowSpecError, Ipv4Filter, Ipv6Filter, PortFilter,
-};
 pub use port::{GidEntry, GidType, PortAttr};
 pub use port_counters::{PortCounter, port_counters};
 pub use profile::{Profile, ProfileError};
@@ -86,6 +82,9 @@ pub use reaper::Reaper;
 pub use region::{FileMemory, ForeignMemory, MmapMemory, SharedMemory, Unreachable};
 #[doc(hidden)] // for the C interface
 pub use region::{copy_from_program, copy_to_program};
+pub use roce_ethernet::{
+    EthFilter, FlowAttr, FlowKind, FlowSpec, FlowSpecError, Ipv4Filter, Ipv6Filter, PortFilter,
+};
 pub use verbs::{
     AddressHandle, AhFromWcError, AsyncEvent, AsyncEvents, AtomicCap, AttachError, BadWorkRequest,
     ChannelError, ClockValues, CompletionChannel, CompletionQueue, ConnectError, Context,

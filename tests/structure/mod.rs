@@ -49,6 +49,17 @@ const CAPTURE: Crate = Crate {
     layers: &[&["comment", "writer"], &["explain"]],
 };
 
+const ETHERNET: Crate = Crate {
+    folder: "ethernet/src",
+    root: "lib.rs",
+    layers: &[
+        &["address", "counters", "frame"],
+        &["build"],
+        &["dhcp", "flow", "groups", "neighbors", "pauses"],
+        &["station"],
+    ],
+};
+
 const WORLD: Crate = Crate {
     folder: "world/src",
     root: "lib.rs",
@@ -67,7 +78,6 @@ const PROVIDER: Crate = Crate {
     folder: "provider/src",
     root: "lib.rs",
     layers: &[
-        &["ethernet"],
         &[
             "bind",
             "calls",
@@ -188,11 +198,12 @@ const PLAYGROUND: Crate = Crate {
     layers: &[&["spec"], &["rows"], &["state"], &["dissect", "explain", "pcap"]],
 };
 
-const CRATES: [&Crate; 11] = [
+const CRATES: [&Crate; 12] = [
     &TRANSPORT,
     &PRELOAD,
     &FABRIC,
     &CAPTURE,
+    &ETHERNET,
     &WORLD,
     &AGENT,
     &CONFORMANCE,

@@ -32,7 +32,6 @@ use crate::{
     bind::BindError,
     diagnosis,
     engine::Progress,
-    ethernet::{Prefix, StationConfig},
     fabric::FaultPlan,
     faults::live,
     link::{Link, Locality, NullLink, RawLink, SHARE_DIRECTORY, ShareLink, UdpLink, XdpOptions},
@@ -50,6 +49,7 @@ pub use options::OpenOptions;
 use options::{MAX_SHARDS, random_seed};
 use raw::RawSpec;
 pub(crate) use raw::continues;
+use roce_ethernet::{Prefix, StationConfig};
 
 /// A device that can be opened.
 #[derive(Clone, PartialEq, Eq, Debug)]

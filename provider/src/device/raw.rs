@@ -4,10 +4,8 @@
 use std::{fs, net::IpAddr};
 
 use super::OpenError;
-use crate::{
-    ethernet::{MacAddr, Prefix, StationConfig, Vlan},
-    link::{XdpMode, XdpOptions},
-};
+use crate::link::{XdpMode, XdpOptions};
+use roce_ethernet::{MacAddr, Prefix, StationConfig, Vlan};
 
 /// The configuration of a raw device, as its text says.
 #[derive(Clone, PartialEq, Eq, Debug)]

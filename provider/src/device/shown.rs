@@ -7,11 +7,11 @@ use roce_transport::{
 
 use super::{Device, Kind};
 use crate::{
-    ethernet::StationConfig,
     port::{GidLayout, PortAttr},
     profile::Profile,
     verbs::DeviceAttr,
 };
+use roce_ethernet::StationConfig;
 
 impl Profile {
     /// These devices by the adapter's names. `fill` adds devices for loopback until there are as

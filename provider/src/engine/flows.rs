@@ -6,10 +6,8 @@ use std::io;
 use roce_transport::ids::Qpn;
 
 use super::serve::Engine;
-use crate::{
-    ethernet::{FlowAttr, FlowId, MacAddr},
-    link::Prepared,
-};
+use crate::link::Prepared;
+use roce_ethernet::{FlowAttr, FlowId, MacAddr};
 
 /// The most flows of a device.
 const FLOWS: usize = 65_536;

@@ -5,11 +5,8 @@ use std::{io, os::fd::OwnedFd, sync::Arc};
 use roce_transport::{adapter::Adapter, ids::Qpn, time::Instant};
 
 use super::room::Room;
-use crate::{
-    counters::LinkCounters,
-    ethernet::{Copies, FlowTable, MacAddr},
-    link::Link,
-};
+use crate::{counters::LinkCounters, link::Link};
+use roce_ethernet::{Copies, FlowTable, MacAddr};
 
 /// Number of frames that are sent in a turn.
 const PORTION: usize = 32;

@@ -35,7 +35,6 @@ use roce_transport::{
 pub use crate::{
     bind::{BindError, XdpRefusal},
     clock::now,
-    ethernet::{FrameCounters, Lease, LeaseTrouble, MacAddr, Membership},
     fabric::Direction,
 };
 pub use capture::{Capture, Observed, Observer};
@@ -45,6 +44,7 @@ pub use fabric::{Fabric, FabricLink};
 pub use faulty::FaultyLink;
 pub(crate) use null::NullLink;
 pub(crate) use raw::{RawLink, XdpMode, XdpOptions};
+pub use roce_ethernet::{FrameCounters, Lease, LeaseTrouble, MacAddr, Membership};
 pub use roce_transport::wire::{Datagram, DatagramMeta, DatagramRun};
 pub(crate) use share::DIRECTORY as SHARE_DIRECTORY;
 #[doc(hidden)] // for the fuzz targets

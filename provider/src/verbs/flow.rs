@@ -6,12 +6,8 @@ use roce_transport::qp::QpType;
 use thiserror::Error;
 
 use super::queue_pair::QueuePair;
-use crate::{
-    engine::FlowRefused,
-    ethernet::{FlowAttr, FlowId, FlowSpecError},
-    link::Prepared,
-    sync::Mutex,
-};
+use crate::{engine::FlowRefused, link::Prepared, sync::Mutex};
+use roce_ethernet::{FlowAttr, FlowId, FlowSpecError};
 
 /// Error of making a flow.
 #[derive(Debug, Error)]

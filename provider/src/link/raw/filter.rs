@@ -2,7 +2,7 @@
 
 use socket2::SockFilter;
 
-use crate::ethernet::{MacAddr, PAUSE_GROUP, StationConfig};
+use roce_ethernet::{MacAddr, PAUSE_GROUP, StationConfig};
 
 const LOAD_WORD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
 const LOAD_HALF: u16 = (libc::BPF_LD | libc::BPF_H | libc::BPF_ABS) as u16;

@@ -4,7 +4,7 @@ use std::{io, os::fd::BorrowedFd};
 
 use roce_transport::{adapter::Transmit, time::Instant};
 
-use crate::ethernet::FrameCounters;
+use roce_ethernet::FrameCounters;
 
 /// A frame that has arrived, from the receiver's address on.
 pub(super) struct Arrived<'a> {

@@ -32,13 +32,10 @@ use super::{
     Datagram, DatagramMeta, DatagramRun, FrameLink, Link, Membership, MulticastLink, Preparation,
     Prepared, SocketOptions, UdpLink,
 };
-use crate::{
-    bind::BindError,
-    clock,
-    ethernet::{Assignment, FrameCounters, Hop, Lease, MacAddr, News, Station, StationConfig},
-};
+use crate::{bind::BindError, clock};
 use frame_socket::{Arrived, FrameSocket};
 use packets::RawPackets;
+use roce_ethernet::{Assignment, FrameCounters, Hop, Lease, MacAddr, News, Station, StationConfig};
 use socket::PacketSocket;
 use xdp::XdpSocket;
 pub(crate) use xdp::{XdpMode, XdpOptions};

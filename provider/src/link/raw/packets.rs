@@ -23,7 +23,7 @@ use super::{
     filter,
     socket::{bind, complete, drops_of, set},
 };
-use crate::ethernet::{FrameCounters, MacAddr};
+use roce_ethernet::{FrameCounters, MacAddr};
 
 /// `struct virtio_net_hdr`: flags, kind of a run, and where a checksum is to be completed.
 const HEADER: usize = 10;

@@ -29,7 +29,7 @@ use super::{
     filter,
     frame_socket::{Arrived, FrameSocket},
 };
-use crate::ethernet::{FrameCounters, MacAddr, Membership, StationConfig, group_mac, memberships};
+use roce_ethernet::{FrameCounters, MacAddr, Membership, StationConfig, group_mac, memberships};
 
 const GSO_HEADER: usize = 10;
 /// A frame with the longest IP packet, and the header before it.

@@ -26,10 +26,10 @@ use super::{
     frame_socket::{Arrived, FrameSocket},
     socket::PacketSocket,
 };
-use crate::ethernet::FrameCounters;
 use memory::{Chunk, Memory};
 pub(crate) use open::{XdpMode, XdpOptions};
 use ring::{Consumer, Producer};
+use roce_ethernet::FrameCounters;
 
 /// Parts of the longest frame.
 const PARTS: usize = 17;

@@ -27,7 +27,8 @@ use super::{
     program::{self, Handover},
     ring::Ring,
 };
-use crate::{bind::XdpRefusal, ethernet::StationConfig};
+use crate::bind::XdpRefusal;
+use roce_ethernet::StationConfig;
 
 /// Bytes before a frame in its chunk (`XDP_PACKET_HEADROOM`).
 const HEADROOM: usize = 256;

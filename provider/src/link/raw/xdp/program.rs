@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use roce_transport::addr::ROCE_UDP_PORT;
 
-use crate::ethernet::{MacAddr, StationConfig};
+use roce_ethernet::{MacAddr, StationConfig};
 
 /// One instruction, as the kernel takes it.
 #[repr(C)]

@@ -9,8 +9,13 @@ use std::{
 use proptest::prelude::*;
 use rbpf::EbpfVmMbuff;
 
+use roce_ethernet::{Frame, IpPacket, Packet, Prefix, Vlan};
+
+use self::captured::captured;
 use super::*;
-use crate::ethernet::{Frame, Packet, Prefix, Vlan, captured};
+
+#[path = "../../../../../../ethernet/src/tests/captured.rs"]
+mod captured;
 
 const MAC: MacAddr = MacAddr(2, 0, 0, 0, 0, 1);
 const QUEUE_OF_FRAME: u64 = 3;
@@ -390,7 +395,7 @@ proptest! {
         if matches!(&frame.packet, Packet::Ip(packet) if packet.payload.len() < 8) {
             return Ok(());
         }
-        let is_own = |packet: &crate::ethernet::IpPacket<'_>| {
+        let is_own = |packet: &IpPacket<'_>| {
             config.addresses.iter().any(|own| own.address == packet.dst)
         };
         let port = 4791_u16.to_be_bytes();

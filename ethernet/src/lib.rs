@@ -22,14 +22,12 @@ mod tests;
 pub use address::Prefix;
 pub use counters::FrameCounters;
 pub use dhcp::{Lease, LeaseTrouble, Route};
-pub(crate) use flow::{Copies, FlowId, FlowTable};
 pub use flow::{
-    EthFilter, FlowAttr, FlowKind, FlowSpec, FlowSpecError, Ipv4Filter, Ipv6Filter, Membership,
-    PortFilter,
+    Copies, EthFilter, FlowAttr, FlowId, FlowKind, FlowSpec, FlowSpecError, FlowTable, Ipv4Filter,
+    Ipv6Filter, Membership, PortFilter,
 };
 pub use frame::{Frame, FrameError, IpPacket, Packet, Vlan};
 pub use pnet_datalink::MacAddr;
-pub use station::{Assignment, Hop, News, Received, Station, StationConfig};
-pub(crate) use station::{PAUSE_GROUP, group_mac, memberships};
-#[cfg(test)]
-pub(crate) use tests::captured;
+pub use station::{
+    Assignment, Hop, News, PAUSE_GROUP, Received, Station, StationConfig, group_mac, memberships,
+};

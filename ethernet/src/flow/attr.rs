@@ -193,7 +193,7 @@ impl FlowAttr {
     }
 
     /// Frames that the interface of a device with this MAC address is asked to take for this flow.
-    pub(crate) fn membership(&self, own: MacAddr) -> Option<Membership> {
+    pub fn membership(&self, own: MacAddr) -> Option<Membership> {
         match self.kind {
             FlowKind::AllDefault | FlowKind::Sniffer => Some(Membership::Everything),
             FlowKind::McDefault => Some(Membership::Groups),

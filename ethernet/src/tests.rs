@@ -1,11 +1,6 @@
 //! Stations on a wire, in virtual time; and frames of the kernel, as they were captured.
 
-use std::{
-    fs,
-    net::IpAddr,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{net::IpAddr, time::Duration};
 
 use proptest::prelude::*;
 use roce_transport::{
@@ -15,8 +10,10 @@ use roce_transport::{
     wire::{FrameFields, IcrcMatch, Ident, NetHeader, verify_icrc},
 };
 
+use self::captured::captured;
 use super::{build::Ethernet, neighbors::Neighbors, *};
 
+mod captured;
 mod groups;
 mod leasing;
 mod pauses;
@@ -40,26 +37,6 @@ fn net(src: &str, dst: &str) -> NetHeader {
         ident: Ident::Known { id: 0, dont_fragment: true },
         frame: FrameFields::default(),
     }
-}
-
-/// The frames of the captures of the kernel's rxe, with the file of each.
-pub(crate) fn captured() -> Vec<(PathBuf, Vec<u8>)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../transport/tests/captures");
-    let mut frames = Vec::new();
-    for file in fs::read_dir(folder).unwrap() {
-        let path = file.unwrap().path();
-        let mut rest = &fs::read(&path).unwrap()[..];
-        let little = rest[..4] == [0xD4, 0xC3, 0xB2, 0xA1] || rest[..4] == [0x4D, 0x3C, 0xB2, 0xA1];
-        assert!(little && rest[20] == 1, "{path:?} is of Ethernet");
-        rest = &rest[24..];
-        while let Some((header, behind)) = rest.split_first_chunk::<16>() {
-            let length = u32::from_le_bytes(*header[8..].first_chunk().unwrap()) as usize;
-            let (bytes, behind) = behind.split_at(length);
-            rest = behind;
-            frames.push((path.clone(), bytes.to_vec()));
-        }
-    }
-    frames
 }
 
 fn config(mac: MacAddr, addresses: &[&str]) -> StationConfig {

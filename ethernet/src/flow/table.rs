@@ -10,7 +10,7 @@ use super::{
 
 /// Names a flow.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub(crate) struct FlowId(u64);
+pub struct FlowId(u64);
 
 #[derive(Debug)]
 struct Entry {
@@ -21,10 +21,11 @@ struct Entry {
 
 /// Receivers of a frame: each queue pair once, with the tag of the flow that comes first.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Copies {
-    pub(crate) to: Vec<(Qpn, u32)>,
+pub struct Copies {
+    /// The queue pairs, and the tags.
+    pub to: Vec<(Qpn, u32)>,
     /// A flow drops it.
-    pub(crate) dropped: bool,
+    pub dropped: bool,
 }
 
 impl Copies {
@@ -37,7 +38,7 @@ impl Copies {
 
 /// The flows of a device.
 #[derive(Debug)]
-pub(crate) struct FlowTable {
+pub struct FlowTable {
     own: MacAddr,
     next: u64,
     /// By priority, and those of a priority by age.
@@ -46,20 +47,22 @@ pub(crate) struct FlowTable {
 
 impl FlowTable {
     /// A table without flows, of a device with this MAC address.
-    pub(crate) const fn new(own: MacAddr) -> Self {
+    pub const fn new(own: MacAddr) -> Self {
         Self { own, next: 0, entries: Vec::new() }
     }
 
-    pub(crate) const fn is_empty(&self) -> bool {
+    /// Returns true if there is no flow.
+    pub const fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    pub(crate) const fn len(&self) -> usize {
+    /// Number of flows.
+    pub const fn len(&self) -> usize {
         self.entries.len()
     }
 
     /// Adds a flow, which has been [checked](FlowAttr::check).
-    pub(crate) fn add(&mut self, qpn: Qpn, attr: FlowAttr) -> FlowId {
+    pub fn add(&mut self, qpn: Qpn, attr: FlowAttr) -> FlowId {
         let id = FlowId(self.next);
         self.next += 1;
         let at = self.entries.partition_point(|entry| entry.attr.priority <= attr.priority);
@@ -67,20 +70,15 @@ impl FlowTable {
         id
     }
 
-    pub(crate) fn remove(&mut self, id: FlowId) {
+    /// Removes a flow.
+    pub fn remove(&mut self, id: FlowId) {
         self.entries.retain(|entry| entry.id != id);
     }
 
     /// Has `copies` say who gets a frame. `is_taken` is true of what the transport takes: of that
     /// only flows that see everything get copies. Nobody gets its own: `from` is who sends it, if a
     /// queue pair of this device does, and flows that see what arrives do not see that.
-    pub(crate) fn steer(
-        &self,
-        frame: &[u8],
-        is_taken: bool,
-        from: Option<Qpn>,
-        copies: &mut Copies,
-    ) {
+    pub fn steer(&self, frame: &[u8], is_taken: bool, from: Option<Qpn>, copies: &mut Copies) {
         copies.to.clear();
         copies.dropped = false;
         let Some(fields) = Fields::of(frame) else { return };

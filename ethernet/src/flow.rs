@@ -12,4 +12,4 @@ mod tests;
 
 pub use attr::{FlowAttr, FlowKind, FlowSpec, FlowSpecError, Membership};
 pub use filter::{EthFilter, Ipv4Filter, Ipv6Filter, PortFilter};
-pub(crate) use table::{Copies, FlowId, FlowTable};
+pub use table::{Copies, FlowId, FlowTable};

@@ -40,7 +40,7 @@ const LEAST_MTU: [u32; 2] = [576, 1280];
 const NO_MAC: MacAddr = MacAddr(0, 0, 0, 0, 0, 0);
 const BROADCAST: MacAddr = MacAddr(255, 255, 255, 255, 255, 255);
 /// Where pauses are sent to: no switch passes them on.
-pub(crate) const PAUSE_GROUP: MacAddr = MacAddr(0x01, 0x80, 0xC2, 0, 0, 0x01);
+pub const PAUSE_GROUP: MacAddr = MacAddr(0x01, 0x80, 0xC2, 0, 0, 0x01);
 const ALL_SYSTEMS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xFF02, 0, 0, 0, 0, 0, 0, 1);
 
@@ -588,7 +588,7 @@ const fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
 }
 
 /// The MAC address of a multicast group or of a broadcast (RFC 1112, RFC 2464).
-pub(crate) fn group_mac(address: IpAddr) -> Option<MacAddr> {
+pub fn group_mac(address: IpAddr) -> Option<MacAddr> {
     match address {
         IpAddr::V4(v4) if v4.is_broadcast() => Some(BROADCAST),
         IpAddr::V4(v4) if v4.is_multicast() => {
@@ -604,7 +604,7 @@ pub(crate) fn group_mac(address: IpAddr) -> Option<MacAddr> {
 }
 
 /// MAC addresses that frames for a station have, besides that for everybody.
-pub(crate) fn memberships(config: &StationConfig) -> Vec<MacAddr> {
+pub fn memberships(config: &StationConfig) -> Vec<MacAddr> {
     if !config.answers {
         return vec![PAUSE_GROUP]; // the interface takes what is for it
     }
