@@ -184,7 +184,7 @@ fn play(args: &Args, chapters: &[Chapter]) -> Result<ExitCode, Failure> {
             let listener = Listener { port, private_data, seed: time.as_micros() as u32 };
             let mut network = Network::open(address, from, Some(listener.clone()), pause)?;
             greet(&mut network, address, port)?;
-            // other numbers than those of the greeting
+            // other numbers than the greeting's
             network.listener = Some(Listener { seed: !listener.seed, ..listener });
             play::all(&mut network, &address.to_string(), chapters, &options)?
         }
@@ -212,7 +212,7 @@ fn play(args: &Args, chapters: &[Chapter]) -> Result<ExitCode, Failure> {
     Ok(status(&results))
 }
 
-/// Finds out whether a program accepts connections.
+/// Checks that a program accepts connections.
 fn greet(network: &mut Network, address: IpAddr, port: u16) -> Result<(), Failure> {
     const GREETING: &str =
         "chapter A\ncase greeting\n rule A\n cost A\n connect cm\n send dreq\n expect drep";
@@ -227,7 +227,6 @@ fn greet(network: &mut Network, address: IpAddr, port: u16) -> Result<(), Failur
     }
 }
 
-/// Private data of a request.
 #[derive(Clone, Default)]
 struct PrivateData(Vec<u8>);
 
@@ -249,7 +248,6 @@ fn status(results: &Results) -> ExitCode {
     })
 }
 
-/// The cases that the arguments choose.
 fn chosen(args: &Args) -> Result<Vec<Chapter>, Failure> {
     let mut chapters = match &args.choice.cases {
         None => chapters(),
@@ -260,7 +258,7 @@ fn chosen(args: &Args) -> Result<Vec<Chapter>, Failure> {
             vec![Chapter::parse(name.as_deref().unwrap_or("own"), &text)?]
         }
     };
-    // over a network there is an agent, or a program that listens
+    // over a network there is either an agent or a listening program
     let is_possible = |case: &Case| args.address.is_none() || case.is_by_cm() == args.cm.is_some();
     let is_chosen = |case: &Case| {
         is_possible(case)

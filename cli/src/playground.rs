@@ -1,4 +1,4 @@
-//! `roce playground`: the page of the playground, on this host alone.
+//! `roce playground`: serves the playground's page to this host.
 
 mod pages;
 mod serve;
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     serve::serve(&listener, pages)
 }
 
-/// Beside an installed tool, or in a checkout.
+/// Finds the page beside an installed tool or in a checkout.
 fn find() -> Option<PathBuf> {
     let tool = fs::canonicalize(env::current_exe().ok()?).ok()?;
     let folder = tool.parent()?;

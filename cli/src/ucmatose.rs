@@ -1,8 +1,7 @@
-//! `roce ucmatose`: many connections at once, messages both ways, and their end, as the stock
-//! `ucmatose` does it.
+//! `roce ucmatose`: many connections at once, like the stock `ucmatose`.
 //!
-//! Once all connections stand, the server sends all its messages, the client answers with as many,
-//! and the server disconnects.
+//! Once all connections stand, the server sends all its messages, the client sends as many, and the
+//! server disconnects.
 
 use std::{net::SocketAddr, time::Instant};
 
@@ -91,7 +90,7 @@ impl Args {
     }
 }
 
-/// Connects as often as wanted.
+/// Makes all connections.
 fn connect(
     args: &Args,
     server: SocketAddr,
@@ -105,7 +104,7 @@ fn connect(
     for _ in 0..args.connections {
         let id = args.id(channel, context)?;
         common::resolve(&id, channel, own, server)?;
-        // what all have in common is made with the first, and does not count
+        // the first id's shared objects are not part of the time
         begun.get_or_insert(Test::new(args, channel, &id, true)?);
         if let Some(test) = &mut begun {
             test.begin(args, id)?;
@@ -119,7 +118,7 @@ fn connect(
     Ok(test)
 }
 
-/// Accepts as many as wanted.
+/// Accepts all connections.
 fn accept(args: &Args, channel: &EventChannel, context: Option<&Context>) -> Result<Test, Failure> {
     outln!("cmatose: starting server");
     let listener = args.id(channel, context)?;
@@ -143,7 +142,6 @@ fn param() -> ConnParam {
     ConnParam { responder_resources: 1, initiator_depth: 1, retry_count: 5, ..ConnParam::default() }
 }
 
-/// All connections.
 struct Test {
     ids: Vec<CmId>,
     channel: EventChannel,
@@ -151,14 +149,14 @@ struct Test {
     context: Context,
     pd: ProtectionDomain,
     event_loop: EventLoop,
-    /// Messages to send, and the buffer for all that is received.
+    /// Messages to send, and one buffer for all received.
     outgoing: MemoryRegion,
     incoming: MemoryRegion,
     sent: u64,
     received: u64,
     disconnected: usize,
     start: Instant,
-    /// Bytes of memory that the process used before the first connection.
+    /// Resident bytes before the first connection.
     before: u64,
 }
 
@@ -215,7 +213,7 @@ impl Test {
         Ok(())
     }
 
-    /// Waits until all connections stand, and says how long it took when they are several.
+    /// Waits for all connections; with several, prints the time.
     fn wait_for_all(&mut self, args: &Args) -> Result<(), Failure> {
         let mut left = args.connections;
         while left > 0 {
@@ -273,7 +271,7 @@ impl Test {
         if !self.is_client {
             outln!("cmatose: disconnecting");
             for id in &self.ids {
-                // one may be over, if its client has gone
+                // may have ended with its client
                 let _ = id.disconnect();
             }
         }
@@ -322,7 +320,7 @@ impl Test {
     }
 }
 
-/// Refuses a connection as the stock server does when there are more than it wants.
+/// Rejects surplus connections as the stock server does.
 fn refuse(event: &CmEvent) -> Result<(), Failure> {
     errln!("cmatose: failing connection request");
     Ok(event.id().reject(&[])?)

@@ -1,4 +1,4 @@
-//! The output of a scenario, on standard output and in a capture.
+//! Output of a scenario: standard output and a capture.
 
 use roce_world::{Line, SentDatagram, Tone, Viewer};
 

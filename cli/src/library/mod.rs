@@ -1,5 +1,5 @@
-//! The library that takes the place of libibverbs and librdmacm: which one it is, and the names by
-//! which programs find it.
+//! The library that replaces libibverbs and librdmacm: finding it, and the names by which programs
+//! find it.
 
 mod cache;
 mod carried;
