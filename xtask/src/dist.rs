@@ -20,7 +20,7 @@ use crate::{
 /// installed (pip install cargo-zigbuild ziglang); without it they need this host's.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// What to build for; again for more. Without it, for this host
+    /// Target to build for, repeatable; by default this host
     #[arg(long, value_name = "TRIPLE")]
     target: Vec<String>,
     /// The oldest glibc that the packages shall run with
