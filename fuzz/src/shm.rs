@@ -1,8 +1,8 @@
 //! Target: bytes as a program for a process that shares memory or an address with a device.
 //!
-//! That process greets and writes anything at any time, with any descriptors. An honest device
-//! sends numbered datagrams to the same device throughout. Steps: `World::step`; the first byte
-//! says whether the hostile process has the address first, and what it grants.
+//! The process greets and writes anything at any time, with any descriptors. An honest device sends
+//! numbered datagrams to the same device throughout. Steps: `World::step`; the first byte says
+//! whether the hostile process has the address first, and what it grants.
 
 mod hammer;
 mod hostile;

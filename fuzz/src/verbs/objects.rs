@@ -30,7 +30,6 @@ const fn too_many(what: ObjectKind, limit: usize) -> Result<(), ObjectError> {
 }
 
 impl Side {
-
     pub(super) fn alloc_pd(&mut self) {
         let before = self.snapshot();
         let full = self.pds.len() == LIMITS.max_pd;

@@ -212,7 +212,8 @@ pub fn what_acknowledges_leaves() {
             let mut shard = engine.lock();
             let now = clock::now();
             shard.cork.change(|cork| cork.find(now, true));
-            shard.cork.change(|cork| cork.post(now, Load::default(), 0, false)); // it has responded before
+            // it has responded before
+            shard.cork.change(|cork| cork.post(now, Load::default(), 0, false));
         }
         engine.progress();
         engine.system.wait_for(0);
