@@ -236,7 +236,7 @@ fn cut(listener: &TcpListener, agent: &str) {
     }
 }
 
-/// A device stopped by a case is gone with that case, not with the next.
+/// Forwards commands to an agent until a case ends.
 #[test]
 fn a_case_that_stops_the_device_is_named() {
     let _agent = Agent::start("127.79.20.2");

@@ -122,7 +122,7 @@ fn no_pair_is_wrong() {
     assert!(open > 500, "{open}: those that are alike");
 }
 
-/// Two connections send equal requests at once; only MSNs and PSNs tell the responses apart.
+/// Two connections send equal requests at once; only their numbers tell the responses apart.
 fn twins() -> (Pair, Truth, Seen) {
     let (mut pair, ends, truth) = connections("delay 5us", 1, 2);
     let (near, far) = (pair.a.buffer(8), pair.b.buffer(8));
