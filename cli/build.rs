@@ -15,7 +15,6 @@ use std::{
 const VARIABLE: &str = "ROCE_ABI_LIBRARY";
 const LIBRARY: &str = "libroce_abi.so";
 const SOCKETS: &str = "librspreload.so";
-/// Library sources, beside this package in a checkout.
 const SOURCES: [&str; 15] = [
     "Cargo.toml",
     "Cargo.lock",
@@ -59,7 +58,6 @@ fn main() {
     carry("carried_sockets.rs", sockets);
 }
 
-/// Writes the file that the tool includes.
 fn carry(name: &str, library: Option<PathBuf>) {
     let carried = match library {
         Some(path) => {
@@ -122,7 +120,6 @@ fn build(manifest: &Path, directory: &Path, package: &str, file: &str) -> PathBu
     directory.join(target).join(profile).join(file)
 }
 
-/// The checkout's workspace, if any.
 fn workspace() -> Option<PathBuf> {
     // at run time: a compilation cache may hold another checkout's build script
     let workspace = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("..");

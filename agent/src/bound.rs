@@ -9,7 +9,6 @@ use serde::{Deserialize, Deserializer, de};
 
 /// Per line.
 pub(crate) const COMMANDS: usize = 1024;
-/// Objects at a time.
 pub(crate) const OBJECTS: usize = 4096;
 /// All regions together.
 pub(crate) const MEMORY: usize = 256 << 20;
@@ -19,7 +18,6 @@ const LENGTH: u64 = 64 << 20;
 const COUNT: u64 = 1 << 16;
 /// Per request.
 const INLINE: u64 = 4096;
-/// Bytes of a name.
 const NAME: usize = 64;
 /// Seconds per line.
 const WAIT: u64 = 30;
@@ -64,7 +62,6 @@ impl<'de, const MOST: u64> Deserialize<'de> for AtMost<MOST> {
     }
 }
 
-/// Name for a new object.
 pub(crate) struct Name(pub(crate) String);
 
 impl<'de> Deserialize<'de> for Name {
@@ -102,7 +99,6 @@ impl<'a> Waiting<'a> {
         Self { end: Instant::now() + Duration::from_secs(WAIT), is_gone }
     }
 
-    /// End of a wait that begins now.
     pub(crate) fn until(&self, timeout: Timeout) -> Instant {
         self.end.min(Instant::now() + timeout.0)
     }

@@ -109,7 +109,6 @@ pub(crate) enum Command {
         mr: String,
         offset: Length,
     },
-    /// All counters by name.
     Counters {},
     /// Destroys one object.
     Destroy {
@@ -230,7 +229,6 @@ pub(crate) struct Request {
     pub(crate) swap_or_add: u64,
     #[serde(default)]
     pub(crate) destination: Option<Destination>,
-    /// The key to invalidate.
     #[serde(default)]
     pub(crate) rkey: u32,
     #[serde(default)]
@@ -242,7 +240,6 @@ pub(crate) struct Request {
     pub(crate) _raw: bool,
 }
 
-/// Part of a region to bind a window to.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Bind {

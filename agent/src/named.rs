@@ -19,7 +19,6 @@ pub(crate) struct Named {
 }
 
 impl Named {
-    /// Number of objects of all kinds.
     pub(crate) fn count(&self) -> usize {
         let Self { pds, windows, mrs, cqs, srqs, qps } = self;
         pds.len() + windows.len() + mrs.len() + cqs.len() + srqs.len() + qps.len()

@@ -118,7 +118,6 @@ impl Objects {
         }
     }
 
-    /// The name, if there is room for an object.
     fn room(&self, Name(name): Name) -> Result<String, Failure> {
         let count = self.named.count();
         if count >= OBJECTS {

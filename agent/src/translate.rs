@@ -43,7 +43,6 @@ pub(crate) fn mtu(bytes: u32) -> Result<Mtu, Failure> {
     Mtu::from_bytes(bytes).ok_or_else(|| Failure::malformed(format!("no path MTU of {bytes}")))
 }
 
-/// Address vector to `address` from the local address of its family.
 pub(crate) fn address_vector(address: IpAddr, context: &Context) -> Result<AddressVector, Failure> {
     let own = context
         .gids()
@@ -122,7 +121,6 @@ fn bind(wr: &Request, named: &Named) -> Result<WindowBind, Failure> {
     Ok(window.bind_to(region, bind.offset.get(), bind.length.get(), access(&bind.access)?))
 }
 
-/// Keys of windows that these requests bind.
 pub(crate) fn bound_keys(wrs: &[SendWr]) -> Vec<u32> {
     let keys = wrs.iter().filter_map(|wr| match wr.op {
         SendOp::BindWindow(bind) => Some(bind.rkey.0),

@@ -11,7 +11,6 @@ pub fn with_sender(text: &str, sender: Qpn) -> String {
     format!("{text}; {FROM}{sender}")
 }
 
-/// The sender's queue pair, by the comment.
 pub(crate) fn sender(comment: &str) -> Option<Qpn> {
     let (_, number) = comment.rsplit_once("; ")?;
     let digits = number.strip_prefix(FROM)?.strip_prefix("0x")?;

@@ -21,7 +21,6 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::failure::Failure;
 
-/// For resolving an address and a route.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The device, and the capture and faults of its packets.
@@ -68,7 +67,6 @@ impl DeviceSource for ByEnvironment {
     }
 }
 
-/// Options of the environment with this capture and these faults.
 pub(crate) fn options(pcap: Option<&Path>, faults: &[String]) -> Result<OpenOptions, Failure> {
     let mut options = OpenOptions::from_environment()?;
     options.pcap = pcap.map(Path::to_owned).or(options.pcap);
@@ -98,7 +96,6 @@ pub(crate) struct EndArgs {
 }
 
 impl EndArgs {
-    /// Makes an id, on a device if one is named.
     pub(crate) fn id(
         &self,
         channel: &EventChannel,
@@ -113,7 +110,6 @@ impl EndArgs {
         Ok(id)
     }
 
-    /// The server's address, on the client.
     pub(crate) fn server(&self, port: u16) -> Result<Option<SocketAddr>, Failure> {
         self.server.as_deref().map(|server| self.format.address(server, port)).transpose()
     }
@@ -200,7 +196,6 @@ pub(crate) fn address(host: &str, port: u16) -> Result<SocketAddr, Failure> {
     Ok(found.iter().find_map(|info| info.dst).ok_or_else(|| format!("{host} has no address"))?)
 }
 
-/// Binds an id to the named device.
 pub(crate) fn use_device(id: &CmId, context: Option<&Context>) -> Result<(), Failure> {
     Ok(context.map_or(Ok(()), |context| id.set_context(context))?)
 }

@@ -20,7 +20,6 @@ pub(crate) struct Datagrams {
     pub(crate) pd: ProtectionDomain,
     event_loop: EventLoop,
     outgoing: MemoryRegion,
-    /// One part per queue pair.
     incoming: MemoryRegion,
     size: usize,
     count: u32,
@@ -34,7 +33,6 @@ pub(crate) struct Node {
 }
 
 impl Datagrams {
-    /// Makes message buffers for `nodes` queue pairs on the device of `id`.
     pub(crate) fn new(
         tool: &str,
         id: &CmId,

@@ -99,7 +99,6 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints a title, then what is played.
 fn printer(
     title: &str,
     ends: usize,

@@ -54,7 +54,6 @@ fn state(device: &Device) -> &'static str {
     if device.port().active { "PORT_ACTIVE" } else { "PORT_DOWN" }
 }
 
-/// The MTU's code in verbs.
 fn mtu_code(mtu: roce::Mtu) -> u8 {
     mtu as u8
 }
@@ -126,7 +125,6 @@ fn print(device: &Device, verbose: bool) {
     outln!("");
 }
 
-/// DHCP address of a device that this user has open.
 fn lease(device: &Device) -> Option<String> {
     let published = published_counters().ok()?.into_iter();
     let mut same = published.filter(|open| open.device == device.name() && open.shares_network());

@@ -18,7 +18,6 @@ pub(crate) fn create_capture(path: &Path) -> io::Result<Capture> {
     CaptureWriter::new(BufWriter::new(File::create(path)?))
 }
 
-/// Refuses commands that need Linux, and unknown words.
 pub(crate) fn refuse(words: &[OsString]) -> Result<(), Failure> {
     let command = words.first().map(|word| word.to_string_lossy()).unwrap_or_default();
     Err(format!(
@@ -32,7 +31,6 @@ pub(crate) fn refuse(words: &[OsString]) -> Result<(), Failure> {
 pub(crate) struct Keys(());
 
 impl Keys {
-    /// Fails without a terminal.
     pub(crate) fn new() -> Result<Self, Failure> {
         match io::IsTerminal::is_terminal(&io::stdin()) {
             true => Ok(Self(())),

@@ -24,7 +24,6 @@ const MAX_TEXT: usize = 1 << 16;
 /// Last message of an XRC ping-pong, both ways.
 const END: &[u8; 4] = b"END\0";
 
-/// Prints an address like the stock tools.
 pub(crate) struct Shown<'a>(pub(crate) &'a Endpoint);
 
 impl fmt::Display for Shown<'_> {
@@ -79,7 +78,6 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    /// Connects to a server of `tool`, such as "ping-pong".
     pub(crate) fn connect(tool: &str, server: &str, port: u16) -> Result<Self, Failure> {
         let stream = TcpStream::connect((server, port)).map_err(|error| {
             let advice = match error.kind() {
@@ -94,7 +92,6 @@ impl Exchange {
         Ok(Self { stream, is_client: true })
     }
 
-    /// A client and a server in this process.
     pub(crate) fn pair() -> Result<(Self, Self), Failure> {
         // connecting over an interface that is down blocks for minutes
         if devices().first().is_some_and(|lo| !lo.port().active) {
@@ -127,7 +124,6 @@ impl Exchange {
         Ok(Self { stream, is_client: false })
     }
 
-    /// Local address of the TCP connection.
     pub(crate) fn local(&self) -> io::Result<SocketAddr> {
         self.stream.local_addr()
     }
@@ -157,13 +153,11 @@ impl Exchange {
         }
     }
 
-    /// Sends a text without zero bytes.
     pub(crate) fn tell_text(&mut self, text: &str) -> Result<(), Failure> {
         let sent = self.stream.write_all(format!("{text}\0").as_bytes());
         Ok(sent.map_err(|error| format!("the connection to the peer is lost: {error}"))?)
     }
 
-    /// Receives a text up to a zero byte.
     pub(crate) fn learn_text(&mut self) -> Result<String, Failure> {
         let mut bytes = Vec::new();
         loop {
@@ -236,7 +230,6 @@ impl Exchange {
             let mut text = format!("0000:{:06x}:{:06x}:", endpoint.qpn.get(), endpoint.psn.get());
             text.extend(endpoint.gid.0.map(|byte| format!("{byte:02x}")));
             text.push('\0');
-            // the peer reads it with one call
             self.stream.write_all(text.as_bytes())?;
         }
         Ok(())

@@ -13,7 +13,6 @@ pub(crate) use roce_world::{End, Event, Tone};
 /// Default and least columns; a narrower terminal breaks lines.
 const WIDTH: usize = 80;
 const NARROW: usize = 50;
-/// Columns of the time.
 const TIME: usize = 10;
 
 #[cfg(target_os = "linux")]
@@ -26,7 +25,6 @@ pub(crate) trait Output: IsTerminal {}
 #[cfg(not(target_os = "linux"))]
 impl<T: IsTerminal> Output for T {}
 
-/// Formats lines, in colours if wanted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ladder {
     colours: bool,
@@ -49,7 +47,6 @@ impl Ladder {
         Self { colours: false, ends: 2, width: WIDTH }
     }
 
-    /// Sets the number of ends, two to four.
     pub(crate) const fn of(self, ends: usize) -> Self {
         Self { ends, ..self }
     }
@@ -59,7 +56,6 @@ impl Ladder {
         self.width - TIME - 2
     }
 
-    /// Header with the ends' letters.
     pub(crate) fn letters(&self) -> String {
         let line = match self.ends {
             2 => format!("{}A{:>rest$}", " ".repeat(TIME), "B", rest = self.width - TIME - 1),
@@ -104,7 +100,6 @@ impl Ladder {
         }
     }
 
-    /// Text on the arrow.
     fn between_two(&self, at: Duration, event: &Event, tone: Tone) -> Vec<String> {
         let inner = self.inner();
         let mut lines = Vec::new();
@@ -147,7 +142,6 @@ impl Ladder {
         lines
     }
 
-    /// Text on the right.
     fn beside_lanes(&self, at: Duration, event: &Event, tone: Tone) -> Vec<String> {
         let text = match event {
             Event::Note(_, text) => text.clone(),
@@ -179,7 +173,6 @@ impl Ladder {
     }
 }
 
-/// Columns of the terminal, if known.
 fn terminal_columns(output: &impl Output) -> Option<usize> {
     #[cfg(target_os = "linux")]
     if output.is_terminal()
@@ -192,7 +185,6 @@ fn terminal_columns(output: &impl Output) -> Option<usize> {
     None
 }
 
-/// A packet with its reason or fate.
 fn with_reason(what: &str, why: &str) -> String {
     if why.is_empty() { what.to_owned() } else { format!("{what} ─ {why}") }
 }

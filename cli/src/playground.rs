@@ -50,7 +50,6 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     serve::serve(&listener, pages)
 }
 
-/// Finds the page beside an installed tool or in a checkout.
 fn find() -> Option<PathBuf> {
     let tool = fs::canonicalize(env::current_exe().ok()?).ok()?;
     let folder = tool.parent()?;

@@ -223,7 +223,6 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     })
 }
 
-/// Prints the built-in profiles, one per line.
 fn list_adapters() -> ExitCode {
     for name in Profile::built_in() {
         if let Ok(profile) = Profile::named(name) {
@@ -287,7 +286,6 @@ fn start(args: &Args) -> Result<ExitCode, Refusal> {
     })
 }
 
-/// The adapter profile that the program sees.
 fn profile(args: &Args) -> Result<Option<Profile>, Refusal> {
     match &args.adapter {
         Some(name) => {
@@ -313,7 +311,6 @@ fn devices(args: &Args, profile: Option<&Profile>) -> Result<Vec<Device>, Refusa
     })
 }
 
-/// Variables for the program's library.
 #[derive(Default)]
 struct Configured {
     variables: Vec<(&'static str, OsString)>,

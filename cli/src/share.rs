@@ -71,7 +71,6 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// A device's addresses, each once.
 fn addresses(context: &Context) -> String {
     let mut addresses: Vec<String> = Vec::new();
     for gid in context.gids().into_iter().filter(|gid| !gid.is_zero()) {

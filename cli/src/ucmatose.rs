@@ -156,7 +156,6 @@ struct Test {
     received: u64,
     disconnected: usize,
     start: Instant,
-    /// Resident bytes before the first connection.
     before: u64,
 }
 
@@ -190,7 +189,6 @@ impl Test {
         })
     }
 
-    /// Makes a connection's queue pair, ready for all messages.
     fn begin(&mut self, args: &Args, id: CmId) -> Result<(), Failure> {
         let depth = args.messages.message_count.max(1);
         let caps = QpCaps {
@@ -320,7 +318,6 @@ impl Test {
     }
 }
 
-/// Rejects surplus connections as the stock server does.
 fn refuse(event: &CmEvent) -> Result<(), Failure> {
     errln!("cmatose: failing connection request");
     Ok(event.id().reject(&[])?)

@@ -217,7 +217,6 @@ fn measured_pauses_are_drawn() {
     assert!(!fs::read_to_string(&html).unwrap().contains("<svg"));
 }
 
-/// An agent for other adapters is a separate program; it reports a missing module in one line.
 /// Forwards commands to an agent until a case ends.
 fn cut(listener: &TcpListener, agent: &str) {
     let mut instrument = BufReader::new(listener.accept().unwrap().0);
@@ -236,7 +235,7 @@ fn cut(listener: &TcpListener, agent: &str) {
     }
 }
 
-/// Forwards commands to an agent until a case ends.
+/// A device stopped by a case is gone with that case, not with the next.
 #[test]
 fn a_case_that_stops_the_device_is_named() {
     let _agent = Agent::start("127.79.20.2");

@@ -20,13 +20,11 @@ pub(crate) enum Shown {
     Nothing,
     /// Packets, calls, completions, timers, losses, failures.
     Packets,
-    /// Also state changes that the program requested.
     States,
     /// Congestion control only.
     Congestion,
 }
 
-/// Names of queue pairs, if several.
 #[derive(Debug, Default)]
 pub(crate) struct Names(pub(crate) BTreeMap<Qpn, String>);
 
@@ -95,7 +93,6 @@ impl Names {
         }
     }
 
-    /// Prefixes the text with its queue pair's name, if any.
     fn at(&self, record: &Record, text: String) -> String {
         match self.0.get(&record.qpn) {
             Some(name) => format!("{name}: {text}"),
@@ -113,7 +110,6 @@ impl Names {
     }
 }
 
-/// True for congestion control and its causes.
 fn is_congestion(what: &What) -> bool {
     match what {
         What::Sent { why, .. } => *why == Why::Queue(Reason::Congestion),

@@ -20,7 +20,6 @@ use roce_transport::{
 
 use crate::line::End;
 
-/// Of every datagram queue pair.
 pub(crate) const QKEY: QKey = QKey(0x1111_1111);
 
 /// Records of all ends, in order.
@@ -70,7 +69,6 @@ pub struct Node {
     cqs: Vec<Arc<CompletionQueue>>,
     buffers: Vec<Buffer>,
     qpns: Vec<Qpn>,
-    /// Known peers of queue pairs.
     peers: BTreeMap<Qpn, EndQp>,
 }
 
@@ -82,7 +80,6 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// Address of each region.
     pub(crate) const ADDRESS: u64 = 0x1000;
 
     /// Returns a copy of its bytes.
@@ -115,7 +112,6 @@ impl Buffer {
         self.memory.write_at(offset, bytes).expect("within the memory");
     }
 
-    /// Reads 8 bytes in host byte order.
     pub(crate) fn word(&self) -> u64 {
         let mut bytes = [0; 8];
         self.memory.read_at(0, &mut bytes).expect("within the memory");
@@ -127,7 +123,6 @@ pub(crate) const fn address(end: End) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(10, 0, 0, end as u8 + 1))
 }
 
-/// First PSN of an end.
 const fn first_psn(end: End) -> Psn {
     Psn::new(100 + 400 * end as u32)
 }
@@ -230,7 +225,6 @@ impl Node {
         cq
     }
 
-    /// Makes a queue pair in RESET.
     pub(crate) fn qp(&mut self, qp_type: QpType, options: &Options) -> Qpn {
         let cq = self.cq();
         let caps = QpCaps {

@@ -15,7 +15,6 @@ use crate::{
 
 /// `wr_id` of a player's first request; later ones count up.
 const FIRST_WR_ID: u64 = 1000;
-/// Bytes in front of a received datagram.
 const GRH: u32 = 40;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,7 +31,6 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// Request of a player's post with this index.
     pub(crate) const fn of(post: &Post, index: usize) -> Self {
         Self {
             wr_id: FIRST_WR_ID + index as u64,

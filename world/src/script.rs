@@ -21,7 +21,6 @@ use crate::{line::End, node::Options, post::Request, settings::Fate};
 #[derive(Clone, Debug)]
 pub struct Script {
     pub(crate) ends: usize,
-    /// Clauses of a fault plan.
     pub(crate) network: Option<String>,
     pub(crate) fates: BTreeMap<u64, Fate>,
     pub(crate) steps: Vec<Step>,
@@ -61,10 +60,10 @@ pub struct ScriptError {
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     Say(String),
-    /// A connected queue pair of each end.
+    /// Connects a new queue pair of each end.
     Connect([End; 2], QpType, Options),
     Post(End, Request),
-    /// Connects a new queue pair of each end.
+    /// Sets 8 bytes at this offset, in host byte order.
     Set(End, u64, u64),
     /// `None`: until idle.
     Wait(Option<Duration>),

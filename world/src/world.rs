@@ -103,7 +103,6 @@ impl<'a> World<'a> {
         self.network.port(None)
     }
 
-    /// Counters of the port to an end.
     pub(crate) fn port_to(&self, end: End) -> QueueCounters {
         self.network.port(Some(address(end)))
     }
@@ -122,7 +121,6 @@ impl<'a> World<'a> {
         self.viewer.figures(text)
     }
 
-    /// Names a queue pair, if a side has several.
     pub(crate) fn name(&mut self, qpn: Qpn, name: &str) {
         self.names.0.insert(qpn, name.into());
     }
@@ -281,7 +279,6 @@ impl<'a> World<'a> {
         Ok(any)
     }
 
-    /// Posts requests whose line has been drawn.
     fn post_due(&mut self) -> Result<(), Failure> {
         while self.settings.posts.get(self.posted).is_some_and(|post| post.after <= self.lines) {
             self.post_next()?;
@@ -398,7 +395,6 @@ impl std::fmt::Debug for World<'_> {
     }
 }
 
-/// Datagrams of the next records.
 #[derive(Debug, Default)]
 struct Drawn {
     sent: VecDeque<Sent>,

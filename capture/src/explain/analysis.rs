@@ -161,7 +161,6 @@ impl Analysis {
         }
     }
 
-    /// Separates damaged packets from those of a way where every ICRC is wrong.
     fn find_damage(&mut self, packets: &mut [ExplainedPacket]) {
         let mut excused_packets = BTreeSet::new();
         for Excused { way, packets: excused, fault } in self.icrcs.excused() {

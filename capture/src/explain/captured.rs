@@ -8,9 +8,7 @@ pub(super) struct Captured {
     pub(super) net: Network,
     /// BTH to ICRC; uncaptured bytes are zero.
     pub(super) bytes: Vec<u8>,
-    /// Not all of it was captured.
     pub(super) truncated: bool,
-    /// `None` if it cannot be checked.
     pub(super) icrc: Option<Icrc>,
 }
 

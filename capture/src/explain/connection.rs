@@ -85,7 +85,6 @@ pub struct RoundTrips {
 }
 
 impl RoundTrips {
-    /// `times` in any order.
     pub(super) fn of(mut times: Vec<Duration>) -> Option<Self> {
         times.sort_unstable();
         Some(Self {

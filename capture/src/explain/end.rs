@@ -19,7 +19,6 @@ const CURSORS: usize = 4;
 /// PSNs with times: more than are ever in flight.
 const KEPT: usize = 1 << 14;
 
-/// A request packet without response.
 #[derive(Clone, Copy)]
 struct Sent {
     at: Duration,
@@ -28,7 +27,6 @@ struct Sent {
     causes: Causes,
 }
 
-/// A READ or atomic with data outstanding.
 #[derive(Clone, Copy)]
 struct Awaited {
     next: i64,
@@ -60,7 +58,6 @@ pub(super) struct End {
     active: Duration,
     /// PSN after the furthest response with data.
     answered: i64,
-    /// MSN of the last response.
     pub(super) msn: Option<Msn>,
     /// The PSNs of a READ are unknown.
     is_unsure: bool,
@@ -87,7 +84,6 @@ pub(super) struct Repeats {
     pub(super) most_times: u32,
 }
 
-/// PSNs of a request.
 #[derive(Clone, Copy)]
 pub(super) struct Span {
     pub(super) least: u32,
@@ -96,7 +92,6 @@ pub(super) struct Span {
     pub(super) awaits: bool,
 }
 
-/// Effect of a response.
 pub(super) struct Answered {
     pub(super) packets: u32,
     /// Time since the last packet was sent, if sent once.
@@ -107,7 +102,6 @@ pub(super) struct Answered {
 }
 
 impl End {
-    /// Takes a request and returns its reason.
     pub(super) fn request(
         &mut self,
         now: Duration,
@@ -298,7 +292,6 @@ impl End {
         }
     }
 
-    /// Acknowledges everything up to `psn`.
     pub(super) fn acknowledge(&mut self, now: Duration, psn: Psn) -> Answered {
         let at = self.index(psn);
         self.active = now;
@@ -397,7 +390,6 @@ impl End {
         })
     }
 
-    /// Last transmission of the oldest unacknowledged packet.
     pub(super) fn waits_since(&self) -> Option<Duration> {
         self.sent.last_key_value().map(|(_, sent)| sent.last)
     }

@@ -65,11 +65,9 @@ impl LinkKind {
 }
 
 pub(super) struct Frame<'a> {
-    /// Since the Unix epoch.
     pub(super) at: Duration,
     pub(super) link: LinkKind,
     pub(super) bytes: &'a [u8],
-    /// Bytes on the wire.
     pub(super) length: usize,
     pub(super) comment: Option<&'a str>,
 }
@@ -141,7 +139,6 @@ fn pcapng(file: &[u8], take: &mut dyn FnMut(Frame<'_>)) -> Result<bool, CaptureE
                 let at = time(ticks, resolution.unwrap_or(6));
                 take(Frame { at, link, bytes, length, comment });
             }
-            // the file's other interfaces may be usable
             Err(error) => unknown = Some(error),
         }
     }

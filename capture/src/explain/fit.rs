@@ -92,7 +92,6 @@ impl Requests {
         !is_near
     }
 
-    /// Takes a request; returns its PSN if new.
     pub(super) fn take(&mut self, headers: &Headers) -> Option<i64> {
         let bth = headers.bth();
         let operation = bth.opcode.operation();
@@ -140,7 +139,6 @@ impl Requests {
         }) || full && self.with_data.first_key_value().is_some_and(|(first, _)| at < *first)
     }
 
-    /// Messages that end at or before this PSN.
     fn messages(&self, at: i64) -> Option<u32> {
         let messages = self.messages.as_ref()?;
         Some(messages.partition_point(|last| *last <= at) as u32)
@@ -177,7 +175,6 @@ enum Msns {
 }
 
 impl Fit {
-    /// A response before the first request.
     pub(super) fn before(&mut self, requests: &Requests, answer: &Answer) {
         let at = requests.index(answer.psn);
         if at >= 0 {
@@ -248,12 +245,10 @@ impl Fit {
         self.hits > 4 * self.misses
     }
 
-    /// True if some fit.
     pub(super) const fn fits_at_times(&self) -> bool {
         self.hits > 0
     }
 
-    /// True if something contradicts it.
     pub(super) const fn is_wrong(&self) -> bool {
         self.misses > 0 || self.beyond > 0
     }

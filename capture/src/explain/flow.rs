@@ -35,14 +35,12 @@ impl Made {
         }
     }
 
-    /// The present flow to this queue pair.
     pub(super) fn flow(&self, src: Address, dst: Address, qpn: Qpn) -> Flow {
         let connections = self.count.get(&(dst, qpn)).copied().unwrap_or_default();
         Flow { src, dst, qpn, connections }
     }
 }
 
-/// The flow of each packet of a connection.
 pub(super) fn flows(packets: &[ExplainedPacket]) -> Vec<Option<Flow>> {
     let mut made = Made::default();
     let mut flow = |packet: &ExplainedPacket| {

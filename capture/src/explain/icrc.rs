@@ -21,13 +21,11 @@ pub(super) struct Icrc {
 }
 
 impl Icrc {
-    /// `bytes`: BTH to ICRC.
     pub(super) fn of(is_right: bool, bytes: &[u8]) -> Self {
         let value = bytes.last_chunk::<ICRC_LEN>().copied().unwrap_or_default();
         Self { is_right, value: u32::from_le_bytes(value), change: None }
     }
 
-    /// Of a RoCEv2 packet.
     pub(super) fn of_roce(net: &NetHeader, bytes: &[u8]) -> Self {
         let icrc = Self::of(verify_icrc(net, bytes).is_some(), bytes);
         Self { change: icrc_change(net, bytes).filter(|_| !icrc.is_right), ..icrc }
@@ -89,7 +87,6 @@ impl Icrcs {
         }
     }
 
-    /// Undamaged packets with a wrong ICRC.
     pub(super) fn excused(&self) -> Vec<Excused> {
         let mut excused: Vec<_> = self
             .0

@@ -8,7 +8,6 @@ use super::{
     network::Network,
 };
 
-/// Bytes of LRH and GRH.
 const LRH: usize = 8;
 const GRH: usize = 40;
 /// The LRH's next header: transport, or GRH first.

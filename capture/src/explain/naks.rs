@@ -42,13 +42,11 @@ impl Naks {
         }
     }
 
-    /// Another cause makes the requester go back.
     pub(super) const fn leave(&mut self, now: Duration) {
         self.latest = Some(now);
         self.asked = None;
     }
 
-    /// Everything before `to` is acknowledged.
     pub(super) fn reach(&mut self, to: i64) {
         self.asked = self.asked.filter(|asked| asked.next >= to);
     }

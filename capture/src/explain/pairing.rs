@@ -34,7 +34,6 @@ pub(super) struct Pairs {
 }
 
 impl Pairs {
-    /// `flows`: of each packet.
     pub(super) fn of(packets: &[ExplainedPacket], flows: &[Option<Flow>]) -> Self {
         let mut pairs = Self::default();
         for (one, other) in by_messages(packets).into_iter().chain(by_comments(packets, flows)) {
@@ -65,7 +64,6 @@ impl Pairs {
     }
 }
 
-/// Pairs named by a CM request and its reply.
 fn by_messages(packets: &[ExplainedPacket]) -> Vec<(Flow, Flow)> {
     let (mut made, mut requests, mut pairs) = (Made::default(), BTreeMap::new(), Vec::new());
     for packet in packets.iter().filter(|packet| packet.why != Explanation::Damaged) {
@@ -86,7 +84,6 @@ fn by_messages(packets: &[ExplainedPacket]) -> Vec<(Flow, Flow)> {
     pairs
 }
 
-/// Pairs named by roce's comments.
 fn by_comments(packets: &[ExplainedPacket], flows: &[Option<Flow>]) -> BTreeSet<(Flow, Flow)> {
     let mut made = Made::default();
     let mut pairs = BTreeSet::new();
@@ -102,7 +99,6 @@ fn by_comments(packets: &[ExplainedPacket], flows: &[Option<Flow>]) -> BTreeSet<
     pairs
 }
 
-/// A flow without a known other direction.
 struct Seen {
     flow: Flow,
     service: Service,
@@ -115,7 +111,6 @@ struct Seen {
     fits: BTreeMap<usize, Fit>,
 }
 
-/// Unpaired flows and how they fit each other.
 struct Fits {
     flows: Vec<Seen>,
     /// Per flow, those whose requests its responses fit.
@@ -249,7 +244,6 @@ impl Fits {
         [port, others] == [by_both; 2] || [port, others] == [own(&other.flow), own(&one.flow)]
     }
 
-    /// True if no response contradicts it.
     fn may_be(&self, answerer: usize, asker: usize) -> bool {
         self.candidates[answerer].contains(&asker)
             && (self.candidates[asker].is_empty() || self.candidates[asker].contains(&answerer))
@@ -316,7 +310,6 @@ impl Fits {
         }
     }
 
-    /// Counts candidates of unpaired flows.
     fn record_open(&self, pairs: &mut Pairs) {
         let is_free = |number: usize| pairs.other(&self.flows[number].flow).is_none();
         let mut open = BTreeMap::new();

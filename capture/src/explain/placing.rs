@@ -82,7 +82,6 @@ pub(super) fn place(
     Some((index, false))
 }
 
-/// Path MTUs from connection requests, or the longest payloads.
 pub(super) fn set_mtus(packets: &[ExplainedPacket], connections: &mut [Connection]) {
     let mut agreed = BTreeMap::new();
     for packet in packets {

@@ -15,7 +15,6 @@ use super::{
 /// A finding: this percentage of retransmissions, among at least so many packets.
 const MANY: u64 = 10;
 const ENOUGH: u64 = 20;
-/// Transmissions of one packet that make a storm.
 const STORM: u32 = 5;
 /// Marked packets without a notification, and ineffective notifications, that make a finding.
 const MARKS: u64 = 10;
@@ -23,7 +22,6 @@ const NOTIFICATIONS: usize = 10;
 /// A late response: this multiple of the median, and at least this time.
 const LATE: u32 = 20;
 const LATE_AT_LEAST: Duration = Duration::from_millis(2);
-/// Silence at the end that makes a finding.
 const SILENCE: Duration = Duration::from_millis(100);
 /// A sender's data is compared this long before and after a notification.
 const COMPARED: Duration = Duration::from_millis(1);
@@ -32,7 +30,6 @@ const COMPARED: Duration = Duration::from_millis(1);
 pub(super) struct Talk {
     pub(super) ends: [End; 2],
     round_trips: [Vec<(usize, Duration)>; 2],
-    /// Shortest response time per end.
     least: [Option<Duration>; 2],
     /// Data sent by an end, and notifications sent to it.
     pub(super) data: [Vec<(Duration, u64)>; 2],
@@ -76,7 +73,6 @@ impl Talk {
         is_hasty.then_some(FindingKind::TimeoutTooShort(waited, after))
     }
 
-    /// Findings at the end of the capture.
     pub(super) fn conclude(
         &self,
         connection: &mut Connection,

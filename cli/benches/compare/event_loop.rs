@@ -106,7 +106,6 @@ trait End: Send {
     fn take(&mut self) -> Result<usize, Failure>;
 }
 
-/// Thousand round trips per second.
 fn turns<E: End>([mut here, mut there]: [Vec<E>; 2], time: Duration) -> Result<f64, Failure> {
     let over = AtomicBool::new(false);
     thread::scope(|scope| {

@@ -24,13 +24,11 @@ impl Kind {
     }
 }
 
-/// Returns a figure for a size and a time.
 pub(crate) type Measure = Box<dyn FnMut(usize, Duration) -> Result<f64, Box<dyn Error>>>;
 
 pub(crate) struct Lane {
     pub(crate) kind: Kind,
     pub(crate) name: &'static str,
-    /// Largest size it takes.
     pub(crate) most: usize,
     pub(crate) measure: Measure,
 }
@@ -56,12 +54,10 @@ pub(crate) struct Cell {
     pub(crate) high: f64,
 }
 
-/// Figures of a quantity: a column per lane, a row per size.
 pub(crate) struct Table {
     pub(crate) kind: Kind,
     pub(crate) names: Vec<&'static str>,
     pub(crate) sizes: &'static [usize],
-    /// By lane and size.
     figures: Vec<Vec<Vec<f64>>>,
 }
 

@@ -40,9 +40,7 @@ struct Scale {
     throughput: &'static [usize],
     latency: &'static [usize],
     qps: &'static [usize],
-    /// Queue pairs with two threads.
     shards: &'static [usize],
-    /// Connections per event loop.
     connections: &'static [usize],
 }
 
@@ -119,7 +117,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Measures everything once per round.
 fn measure(
     scale: &Scale,
     lanes: &mut [Lane],

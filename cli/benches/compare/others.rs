@@ -13,7 +13,6 @@ use super::{
     ours::Running,
 };
 
-/// Time for a server to listen.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// These programs count messages, not time: larger ones take very long.
 const LARGEST: usize = 1 << 20;
@@ -83,7 +82,6 @@ fn ucx(
     Ok(figure.ok_or("ucx_perftest prints other columns than those of UCX 1.13")? * scale)
 }
 
-/// Half a round trip.
 fn fabric(size: usize, time: Duration) -> Result<f64, Box<dyn Error>> {
     let (port, count) = (free_port()?, count(Kind::Latency, size, time));
     let common = format!("-p tcp -e msg -S {size} -I {count}");

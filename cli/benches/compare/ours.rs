@@ -70,7 +70,6 @@ pub(crate) fn lanes() -> Vec<Lane> {
     ]
 }
 
-/// Starts a server, and a client with its port; returns one figure.
 fn perf(words: &str, time: Duration, figure: &str) -> Result<f64, Box<dyn Error>> {
     perf_between([ROCE, ROCE], [words, words], "127.0.0.1", time, figure)
 }

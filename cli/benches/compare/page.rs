@@ -33,7 +33,6 @@ const RATIOS: [(Kind, &str, &str); 16] = [
     (Kind::EventLoop, event_loop::SOCKETS_ONE, event_loop::TCP_ONE),
 ];
 
-/// The machine, tables, ratios, and missing alternatives.
 pub(crate) fn text(tables: &[Table], absent: &[String], rounds: usize, time: Duration) -> String {
     let mut text = format!(
         "{}. Medians of {rounds} interleaved rounds in one run of {:.0} s, quartiles in brackets.\n\n",
@@ -121,7 +120,6 @@ fn columns(table: &Table) -> String {
     table.sizes.iter().map(|size| format!(" {} |", head(size))).collect()
 }
 
-/// Writes the text between the page's marks.
 pub(crate) fn write(page: &Path, text: &str) -> Result<(), Box<dyn Error>> {
     let whole = fs::read_to_string(page)?;
     let marked = whole.split_once(BEGIN).and_then(|(before, rest)| {
@@ -135,7 +133,6 @@ pub(crate) fn write(page: &Path, text: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Processor, kernel and version.
 fn machine() -> String {
     let processors = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let of = |name: &str| {

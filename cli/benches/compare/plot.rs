@@ -25,10 +25,8 @@ const COLOURS: [RGBColor; 12] = [
     RGBColor(0xad, 0x49, 0x4a),
 ];
 
-/// A dash and its gap.
 const DASH: [u32; 2] = [6, 4];
 
-/// Draws one chart below the other.
 pub(crate) fn draw(file: &Path, tables: &[Table]) -> Result<(), Box<dyn Error>> {
     let root = SVGBackend::new(file, SIZE).into_drawing_area();
     root.fill(&WHITE)?;
@@ -73,7 +71,6 @@ fn chart(table: &Table, place: &DrawingArea<SVGBackend<'_>, Shift>) -> Result<()
         .x_label_area_size(40)
         .y_label_area_size(64)
         .build_cartesian_2d(
-            // sizes are powers of two
             (first as f64..last as f64).log_scale().base(2.0),
             (low * 0.8..high * 1.25).log_scale().base(base),
         )?;
@@ -92,7 +89,6 @@ fn chart(table: &Table, place: &DrawingArea<SVGBackend<'_>, Shift>) -> Result<()
         let colour = COLOURS[at % COLOURS.len()];
         let style = colour.stroke_width(2);
         let points = || points.iter().copied();
-        // dashes if lines outnumber colours
         let dash = if at < COLOURS.len() { None } else { Some(DASH) };
         match dash {
             None => chart.draw_series(LineSeries::new(points(), style))?,

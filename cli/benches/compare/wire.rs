@@ -65,7 +65,6 @@ fn ip(line: &str) -> Result<(), Box<dyn Error>> {
     if status.success() { Ok(()) } else { Err(format!("ip {line}: this needs root").into()) }
 }
 
-/// Measures all links in turn; prints medians, quartiles and ratios.
 pub(crate) fn run(scale: &Scale) -> Result<(), Box<dyn Error>> {
     let wire = Wire::new()?;
     let mut tables = [

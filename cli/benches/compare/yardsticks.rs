@@ -21,7 +21,6 @@ const MEMORY: usize = 1 << 20;
 /// Largest UDP datagram, rounded.
 const DATAGRAM: usize = 64_000;
 
-/// For all messages of a ping-pong.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) const PUMP: &str = "bare UDP pump";

@@ -21,14 +21,12 @@ use super::{
 use crate::{failure::Failure, output::outln};
 
 pub(super) const PORT: u16 = 4792;
-/// Bytes of the longest command line.
 const LINE: usize = 1 << 20;
 /// Silence after which a test loses its turn.
 const SILENCE: Duration = Duration::from_secs(60);
 /// Time for a client to show the token, and clients that may be doing so.
 const GREETING: Duration = Duration::from_secs(2);
 const GREETINGS: usize = 64;
-/// Tests waiting for their turn.
 const WAITING: usize = 8;
 
 /// Open a device, and do with it what `roce conform` says.
@@ -93,7 +91,6 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// An address with or without a port.
 fn place(text: &str) -> Result<SocketAddr, String> {
     let with_port = text.parse().or_else(|_| text.parse().map(|ip| SocketAddr::new(ip, PORT)));
     with_port.map_err(|_| "write ADDRESS or ADDRESS:PORT".to_owned())

@@ -38,23 +38,19 @@ pub(super) struct Network {
     is_raw: bool,
     own: IpAddr,
     device: IpAddr,
-    /// A listening program there.
     pub(super) listener: Option<Listener>,
     arrivals: VecDeque<Arrival>,
-    /// Average time between packets.
     pause: Duration,
     /// When the next packet is due on average.
     due: Instant,
     /// Link speed.
     mbps: u32,
-    /// Pause asked of the device.
     held_up: Option<LongPause>,
     /// The pause was renewed too late, so the device's packets prove nothing.
     has_lapsed: bool,
 }
 
 impl Network {
-    /// Opens a link from an address or a raw device of this host.
     pub(super) fn open(
         device: IpAddr,
         from: Option<&str>,
@@ -112,7 +108,6 @@ impl Network {
         }
     }
 
-    /// Waits for the link or `other`; true if `other` is readable.
     fn wait(&self, other: Option<BorrowedFd<'_>>, until: Instant) -> Result<bool, Trouble> {
         let now = self.now();
         let frame = self.held_up.as_ref().map(LongPause::poll_timeout);
@@ -131,7 +126,6 @@ impl Network {
         Ok(is_other.is_some_and(|other| !other.revents().is_empty()))
     }
 
-    /// Sends a due pause frame.
     fn keep_up_pause(&mut self) -> Result<(), Trouble> {
         let now = self.now();
         let Some(pause) = &mut self.held_up else { return Ok(()) };
@@ -159,7 +153,6 @@ impl Network {
         sent.map(drop).map_err(|error| Trouble::Broken(format!("cannot send: {error}")))
     }
 
-    /// Receives from the link.
     fn read_link(&mut self) -> Result<(), Trouble> {
         self.keep_up_pause()?;
         let (device, arrivals) = (self.device, &mut self.arrivals);
@@ -289,7 +282,6 @@ fn udp_link(device: IpAddr, from: Option<IpAddr>) -> Result<Box<dyn Link>, Failu
     }
 }
 
-/// Source address of packets to this address.
 fn route(to: IpAddr) -> std::io::Result<IpAddr> {
     let any: IpAddr = if to.is_ipv4() { [0; 4].into() } else { [0_u16; 8].into() };
     let socket = UdpSocket::bind((any, 0))?;

@@ -22,7 +22,6 @@ pub(super) fn frame(from: [u8; 6], priorities: u8, quanta: u16) -> Vec<u8> {
     frame
 }
 
-/// A pause longer than one frame can ask.
 #[derive(Debug)]
 pub(super) struct LongPause {
     pub(super) priorities: u8,

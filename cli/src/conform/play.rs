@@ -74,7 +74,6 @@ fn often<S: Subject>(runner: &mut Runner<'_, S>, case: &Case, times: u32) -> Out
     outcome
 }
 
-/// A bar on terminals only.
 fn progress_bar(count: u64) -> ProgressBar {
     let target = match io::stderr().is_terminal() {
         true => ProgressDrawTarget::stderr(),

@@ -12,7 +12,6 @@ const SIDE: f64 = 320.0;
 const LEFT: f64 = 70.0;
 const TOP: f64 = 12.0;
 const BELOW: f64 = 46.0;
-/// Room for half of the last number.
 const RIGHT: f64 = 24.0;
 /// Shorter times are drawn as this.
 const SHORTEST: Duration = Duration::from_micros(1);
@@ -127,7 +126,6 @@ fn rate(burst: &Burst) -> String {
     text
 }
 
-/// Number of pauses, and how they compare with the least allowed.
 fn caption(pauses: &[(&str, &Pause)]) -> String {
     let mut ratios: Vec<_> = pauses
         .iter()

@@ -29,7 +29,6 @@ use super::{
 };
 use crate::failure::Failure;
 
-/// For a response of the agent.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(super) struct Remote {
@@ -44,9 +43,7 @@ pub(super) struct Remote {
     /// Number of queue pairs, and the selected one.
     pairs: usize,
     chosen: usize,
-    /// Type and Q_Key of the queue pairs.
     kind: Option<(QpType, u32)>,
-    /// Receives from an SRQ.
     is_shared: bool,
 }
 
@@ -57,7 +54,6 @@ struct Region {
 }
 
 impl Remote {
-    /// Connects to a device's agent and opens a link to the device.
     pub(super) fn reach(
         device: IpAddr,
         agent: Option<&str>,
@@ -113,7 +109,6 @@ impl Remote {
         Ok(remote)
     }
 
-    /// Returns the responses to a list of commands.
     fn ask_all(&mut self, commands: &[Value]) -> Result<Vec<Value>, Trouble> {
         // each timeout would take ten seconds
         let lost = |why: &String| Trouble::Broken(format!("the agent is gone: {why}"));
@@ -191,7 +186,6 @@ fn read_answers(agent: &mut BufReader<TcpStream>) -> Result<Vec<Value>, String> 
     serde_json::from_str(&line).map_err(|error| error.to_string())
 }
 
-/// The agent's names of a queue pair and its completion queues.
 fn names_of(pair: usize) -> (String, String, String) {
     (format!("qp{pair}"), format!("send{pair}"), format!("receive{pair}"))
 }
@@ -200,7 +194,6 @@ fn text_of(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Verbs names of access rights.
 fn names(rights: Access) -> Vec<&'static str> {
     rights.iter_names().map(|(name, _)| name).collect()
 }

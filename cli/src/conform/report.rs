@@ -130,7 +130,6 @@ fn others(case: &Case) -> Vec<(&'static str, Verdict)> {
     std::iter::once(("roce", Verdict::Conforms)).chain(known).collect()
 }
 
-/// A packet, or pause frames, in a few words.
 fn text(seen: &Seen) -> String {
     let bytes = match &seen.what {
         What::Packet { bytes, .. } => bytes,

@@ -4,7 +4,6 @@ use std::{env, fmt, str::FromStr};
 
 use crate::failure::Failure;
 
-/// Variable read by agents and clients.
 pub(super) const VARIABLE: &str = "ROCE_AGENT_TOKEN";
 
 /// 128 bits, written in hexadecimal.

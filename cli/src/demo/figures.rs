@@ -9,7 +9,6 @@ use roce::{
 
 use crate::{failure::Failure, output::outln};
 
-/// Size and number of the measured WRITEs.
 const BULK: usize = 1 << 20;
 const BULK_TIMES: usize = 256;
 

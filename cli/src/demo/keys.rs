@@ -18,7 +18,6 @@ const INTERRUPT: u8 = 3;
 const END: u8 = 4;
 
 impl Keys {
-    /// Fails without a terminal.
     pub(super) fn new() -> Result<Self, Failure> {
         if std::io::stdin().is_terminal() {
             Ok(Self(()))

@@ -11,7 +11,6 @@ use roce::link::Capture;
 
 use crate::{failure::Failure, ladder::Ladder, output::outln};
 
-/// Prints a ladder, waits for keys, writes a capture.
 pub(super) struct Printer {
     ladder: Ladder,
     keys: Option<Keys>,

@@ -11,7 +11,6 @@ use crate::ladder::{Ladder, Tone};
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
 /// Drawing takes at most 1/10 of the time: each redraw reads the whole capture.
 pub(crate) const SHARE: u32 = 10;
-/// Most bytes that are drawn.
 pub(crate) const MOST: usize = 64 << 20;
 
 #[derive(Default)]
@@ -24,7 +23,6 @@ pub(crate) struct Growing {
 }
 
 impl Growing {
-    /// Something else was drawn.
     #[cfg(target_os = "linux")]
     pub(crate) const fn leave(&mut self) {
         self.connection = None;
@@ -55,7 +53,6 @@ impl Growing {
         lines
     }
 
-    /// Findings and figures; none if it was no capture.
     pub(crate) fn conclusion(&self, ladder: &Ladder, filter: &Filter) -> Option<Vec<String>> {
         let explained = self.explained.as_ref()?;
         Some(report::conclusion(ladder, explained, filter))

@@ -11,12 +11,10 @@ use crate::{
     output::outln,
 };
 
-/// `{title}` is the capture's name.
 const HEAD: &str = include_str!("head.html");
 /// Checkbox that hides what `--errors` leaves out.
 const SWITCH: &str = "<p><label><input type=\"checkbox\" id=\"errors\"> only what was sent again, refused, late or damaged</label></p>\n";
 
-/// `name` is the capture's.
 pub(super) fn print(name: &str, explained: &Explained, filter: &Filter) {
     outln!("{}", page(name, explained, filter).trim_end());
 }

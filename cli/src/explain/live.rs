@@ -17,7 +17,6 @@ use super::{
 };
 use crate::{failure::Failure, ladder::Ladder, output::outln};
 
-/// Exit status after SIGINT.
 const INTERRUPTED: i32 = 130;
 
 pub(super) fn run(filter: &Filter) -> Result<(), Failure> {

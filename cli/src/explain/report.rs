@@ -20,14 +20,12 @@ use crate::{
 /// Findings of one text that are printed one by one.
 const ALIKE: usize = 5;
 
-/// Shows everything by default.
 #[derive(Default)]
 pub(crate) struct Filter {
     pub(super) qp: Option<Qpn>,
     /// First and last PSN; may wrap.
     pub(super) psns: Option<(u32, u32)>,
     pub(super) errors: bool,
-    /// Shows both ends' state.
     pub(super) state: bool,
 }
 
@@ -160,7 +158,6 @@ pub(crate) fn conclusion(ladder: &Ladder, explained: &Explained, filter: &Filter
     lines
 }
 
-/// Findings of the shown connections.
 pub(super) fn findings<'a>(
     explained: &'a Explained,
     filter: &Filter,
@@ -235,7 +232,6 @@ pub(super) fn what(packet: &ExplainedPacket) -> String {
     )
 }
 
-/// Its reason, and further remarks.
 pub(super) fn why(packet: &ExplainedPacket) -> String {
     let mut why = packet.why.to_string();
     if packet.is_congested() {

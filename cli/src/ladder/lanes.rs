@@ -16,12 +16,10 @@ pub(super) fn heads(ends: usize) -> String {
     letters.map(|end| format!("{end:<GAP$}", end = end.letter())).collect::<String>()
 }
 
-/// The ends' lines with nothing between them.
 pub(super) fn empty(ends: usize) -> Vec<char> {
     (0..width(ends)).map(|column| if column % GAP == 0 { '│' } else { ' ' }).collect()
 }
 
-/// The ends' lines with the event.
 pub(super) fn drawn(ends: usize, event: &Event) -> String {
     let mut cells = empty(ends);
     match event {
@@ -67,7 +65,6 @@ fn targets(ends: usize, way: Way) -> Vec<End> {
     }
 }
 
-/// Draws an arrow from one column to another.
 fn arrow(cells: &mut [char], from: usize, to: usize) {
     let (first, last) = (from.min(to), from.max(to));
     for cell in &mut cells[first + 1..last] {

@@ -37,7 +37,6 @@ pub(crate) fn contents() -> Result<Cow<'static, [u8]>, String> {
     }
 }
 
-/// Contents of the rsockets library beside it, if any.
 pub(crate) fn sockets_contents() -> Result<Option<Cow<'static, [u8]>>, String> {
     Ok(match file(None)? {
         Some(path) => fs::read(path.with_file_name(SOCKETS)).ok().map(Cow::Owned),
@@ -45,7 +44,6 @@ pub(crate) fn sockets_contents() -> Result<Option<Cow<'static, [u8]>>, String> {
     })
 }
 
-/// The library if it is a file.
 fn file(named: Option<&Path>) -> Result<Option<PathBuf>, String> {
     let variable = environment::value("ROCE_LIBRARY").map(PathBuf::from);
     if let Some(path) = named.map(Path::to_owned).or(variable) {

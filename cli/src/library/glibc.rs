@@ -79,7 +79,6 @@ impl std::fmt::Display for Version {
     }
 }
 
-/// glibc versions that a library needs.
 fn needed(data: &ReadCache<File>) -> Result<BTreeSet<Version>> {
     let header = FileHeader64::<Endianness>::parse(data)?;
     let endian = header.endian()?;
@@ -98,7 +97,6 @@ fn needed(data: &ReadCache<File>) -> Result<BTreeSet<Version>> {
     Ok(versions)
 }
 
-/// Versions that a glibc defines.
 fn defined(data: &ReadCache<File>) -> Result<BTreeSet<Version>> {
     let header = FileHeader64::<Endianness>::parse(data)?;
     let endian = header.endian()?;

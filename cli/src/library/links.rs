@@ -64,7 +64,6 @@ pub(crate) fn copy(library: &[u8], sockets: Option<&[u8]>, directory: &Path) -> 
     LINKS.into_iter().try_for_each(|name| link(&directory.join(name), Path::new(NAME)))
 }
 
-/// Writes missing pkg-config files for a directory with the names.
 pub(crate) fn describe(directory: &Path) -> io::Result<()> {
     let directory = directory.join("pkgconfig");
     fs::create_dir_all(&directory)?;
@@ -107,7 +106,6 @@ fn named(directory: &Path, library: &Path, also: &BTreeSet<String>) -> Result<()
         .map_err(Unfit::system(directory))
 }
 
-/// Makes `path` a link to the library, replacing it atomically.
 fn link(path: &Path, library: &Path) -> io::Result<()> {
     if fs::read_link(path).is_ok_and(|target| target == library) {
         return Ok(());

@@ -15,7 +15,6 @@ impl Machine {
         Some(Self([class, order, header[18], header[19]]))
     }
 
-    /// The file's machine, if it is not this tool's.
     pub(crate) fn foreign(path: &Path) -> Option<Self> {
         let own = env::current_exe().ok().and_then(|own| Self::of(&own))?;
         Self::of(path).filter(|found| *found != own)

@@ -7,7 +7,6 @@ use std::{
 
 use super::{find::check, links::SOCKETS};
 
-/// Finds it beside the main library.
 pub(crate) fn sockets(library: &Path) -> Result<PathBuf, String> {
     let path = library.with_file_name(SOCKETS);
     let found = check(&path).map_err(|problem| {

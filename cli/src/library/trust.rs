@@ -55,7 +55,6 @@ pub(super) fn check(path: &Path) -> Result<(), Unfit> {
     Ok(())
 }
 
-/// Makes the directory if missing, and [`check`]s it.
 pub(super) fn make(directory: &Path) -> Result<(), Unfit> {
     match DirBuilder::new().mode(0o755).create(directory) {
         Err(error) if fs::symlink_metadata(directory).is_err() => {

@@ -61,7 +61,6 @@ pub(super) fn round(
 struct Sent {
     /// Per queue pair.
     counts: Vec<u64>,
-    /// First post to last completion.
     time: Duration,
     /// Most messages per second, if it took long enough.
     peak: Option<f64>,
@@ -88,7 +87,6 @@ fn parse(text: &str) -> Option<Sent> {
     Some(Sent { counts, time: Duration::from_nanos(nanos.parse().ok()?), peak: None })
 }
 
-/// Sends and waits for completion.
 fn send(
     side: &mut Side,
     layout: Layout,
@@ -170,7 +168,6 @@ fn receive(side: &mut Side, size: usize, over: impl Fn(&Side) -> bool) -> Result
     }
 }
 
-/// Finds the fastest part of a run.
 struct Window {
     start: Instant,
     count: u64,

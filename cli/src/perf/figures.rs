@@ -10,7 +10,6 @@ use super::plan::{Amount, Plan};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Flow {
     pub(super) messages: u64,
-    /// First post to last completion.
     pub(super) time: Duration,
 }
 
@@ -26,7 +25,6 @@ impl Flow {
 pub(super) struct Bandwidth {
     pub(super) size: usize,
     pub(super) flow: Flow,
-    /// The other way, if bidirectional.
     pub(super) back: Option<Flow>,
     /// This side's most messages per second, if it took long enough.
     pub(super) peak: Option<f64>,

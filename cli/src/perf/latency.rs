@@ -156,7 +156,6 @@ const fn stamp(number: u64) -> u8 {
     (number % 255) as u8 + 1
 }
 
-/// Compares the peer's slot with the last WRITE's expected bytes.
 fn check_stamped(side: &Side, round: usize, layout: Layout, count: u64) -> Result<(), Failure> {
     if count == 0 {
         return Ok(());

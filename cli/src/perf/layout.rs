@@ -22,7 +22,6 @@ impl Layout {
         Self { size, slots: (part / size).clamp(1, depth), part }
     }
 
-    /// Bytes of a region.
     pub(super) const fn bytes(&self, qps: usize) -> usize {
         self.part * qps
     }

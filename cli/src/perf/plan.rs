@@ -37,7 +37,6 @@ impl Test {
     }
 }
 
-/// End of a size's measurement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Amount {
     /// Messages per queue pair.

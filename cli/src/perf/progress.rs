@@ -40,7 +40,6 @@ impl Progress {
     }
 }
 
-/// The bar of one size; drop removes it.
 #[derive(Debug)]
 pub(super) struct Bar {
     bar: Option<ProgressBar>,
@@ -50,7 +49,6 @@ pub(super) struct Bar {
 }
 
 impl Bar {
-    /// Updates the bar if due.
     pub(super) fn look(&self, now: Instant, messages: u64) {
         let Some(bar) = &self.bar else { return };
         if now < self.next.get() {

@@ -27,7 +27,6 @@ use crate::{
     failure::Failure,
 };
 
-/// Per queue pair (SEND).
 const RX_DEPTH: usize = 512;
 /// Bit of `wr_id` for receive requests.
 const RECEIVE: u64 = 1 << 63;
@@ -49,7 +48,6 @@ pub(super) struct Side {
     pub(super) target: MemoryRegion,
     peer: PeerMemory,
     pub(super) arrivals: Arrivals,
-    /// Completions of this round not taken yet.
     seen: VecDeque<Done>,
     heard: Instant,
 }
@@ -96,13 +94,11 @@ impl Arrivals {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Done {
-    /// Of this queue pair.
     Sent(usize),
     Received,
 }
 
 impl Side {
-    /// Compares options with the peer and connects.
     pub(super) fn new(
         plan: Plan,
         args: &TestArgs,
@@ -320,7 +316,6 @@ impl Side {
         Ok(())
     }
 
-    /// True if the peer has sent something or gone.
     pub(super) fn peer_speaks(&self) -> bool {
         let mut one = [PollFd::from_borrowed_fd(self.exchange.as_fd(), PollFlags::IN)];
         matches!(poll(&mut one, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1..))
@@ -386,7 +381,6 @@ pub(super) fn options(args: &TestArgs) -> Result<OpenOptions, Failure> {
     Ok(options)
 }
 
-/// Fails at the first wrong byte.
 pub(super) fn differs(bytes: &[u8], expected: &[u8]) -> Result<(), Failure> {
     match bytes.iter().zip(expected).position(|(got, wanted)| got != wanted) {
         None => Ok(()),
@@ -400,7 +394,6 @@ pub(super) fn differs(bytes: &[u8], expected: &[u8]) -> Result<(), Failure> {
     }
 }
 
-/// Addresses and keys of memory, and the port's MTU.
 fn memory(source: &MemoryRegion, target: &MemoryRegion, mtu: Mtu) -> String {
     let (source, target) = (source.remote(0), target.remote(0));
     format!(

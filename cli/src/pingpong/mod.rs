@@ -224,7 +224,6 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Exchanges the messages; prints the time.
 fn play(session: &mut Session, plan: &Plan) -> Result<(), Failure> {
     let start = Instant::now();
     session.play()?;

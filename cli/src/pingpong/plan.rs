@@ -21,7 +21,6 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Checks that a message fits one packet.
     pub(super) fn check_datagram(&self, mtu: Mtu) -> Result<(), Failure> {
         if self.qp_type == QpType::Ud && self.size > mtu.bytes() as usize {
             let (size, mtu) = (self.size, mtu.bytes());

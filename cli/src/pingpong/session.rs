@@ -11,7 +11,6 @@ use roce::{
 use super::plan::Plan;
 use crate::failure::Failure;
 
-/// Bytes in front of a received datagram.
 const GRH: usize = 40;
 /// The stock tools check only the first byte of each such page; it must be zero.
 const PAGE: usize = 4096;
@@ -38,7 +37,6 @@ pub(super) struct Session {
 struct Buffers {
     outgoing: MemoryRegion,
     incoming: MemoryRegion,
-    /// Offset of the message in `incoming`.
     start: usize,
     size: usize,
     validate: bool,
@@ -272,7 +270,6 @@ impl Buffers {
     }
 }
 
-/// Completions that a queue pair still awaits.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 struct Pending {
     send: bool,

@@ -9,7 +9,6 @@ use crate::{
     output::outln,
 };
 
-/// Exchanges addresses and connects both queue pairs.
 pub(super) fn connect(
     session: &mut Session,
     exchange: &mut Exchange,

@@ -19,7 +19,6 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    /// Reads a directory with an `index.html`.
     pub(super) fn read(directory: &Path) -> io::Result<Self> {
         let mut pages = Self { files: BTreeMap::new(), bytes: 0 };
         pages.add(directory, "", 0)?;

@@ -16,9 +16,7 @@ use crate::failure::Failure;
 
 /// Concurrent connections: browsers open some without using them.
 const MOST: usize = 64;
-/// For a request, and for its response.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Bytes of a request.
 const LONGEST: u64 = 16 << 10;
 
 /// The page may load its own files only.

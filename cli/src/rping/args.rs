@@ -58,7 +58,6 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Prints a step with `-d`.
     pub(super) fn debug(&self, text: impl FnOnce() -> String) {
         if self.debug {
             outln!("{}", text());

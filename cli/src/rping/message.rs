@@ -2,7 +2,6 @@
 
 use roce::{RKey, Remote};
 
-/// A buffer's address, key and size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Info {
     pub(super) at: Remote,
@@ -42,7 +41,6 @@ pub(super) fn ping_data(number: u32, size: usize) -> Vec<u8> {
     data
 }
 
-/// Text before the first zero byte.
 pub(super) fn text(data: &[u8]) -> String {
     String::from_utf8_lossy(data.split(|&byte| byte == 0).next().unwrap_or_default()).into_owned()
 }

@@ -30,13 +30,11 @@ pub(super) struct Ping<'a> {
     context: Context,
     qp: QueuePair,
     event_loop: EventLoop,
-    /// The peer's messages, and ours.
     recv_buffer: MemoryRegion,
     send_buffer: MemoryRegion,
     /// The client's source and sink; the server has one buffer.
     source: MemoryRegion,
     sink: MemoryRegion,
-    /// Received messages not yet handled.
     inbox: VecDeque<Info>,
     is_over: bool,
 }
@@ -217,7 +215,6 @@ impl<'a> Ping<'a> {
         Ok(())
     }
 
-    /// Serves the client until it disconnects.
     pub(super) fn run_server(mut self) -> Result<(), Failure> {
         let (args, size) = (self.args, self.args.size);
         loop {

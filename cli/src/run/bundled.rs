@@ -30,7 +30,6 @@ pub(super) fn check(name: &OsStr) -> Result<String, String> {
     })
 }
 
-/// Names in the program's Python environment.
 pub(super) fn names(program: &Path) -> BTreeSet<String> {
     let packages = packages(program);
     let copies = packages
@@ -81,7 +80,6 @@ fn interpreter(script: &Path) -> Option<PathBuf> {
     env::split_paths(&path).map(|place| place.join(name)).find(|path| path.is_file())
 }
 
-/// Paths in a directory; none if it is unreadable.
 fn entries(directory: &Path) -> Vec<PathBuf> {
     let found = fs::read_dir(directory).into_iter().flatten().flatten();
     found.map(|entry| entry.path()).collect()

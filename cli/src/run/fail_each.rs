@@ -23,7 +23,6 @@ use crate::output::{errln, outln};
 
 /// Exit status if `--check` has found something in a program that ended with 0.
 const FOUND: i32 = 99;
-/// Signals of a crash.
 const CRASHES: [(i32, &str); 7] = [
     (libc::SIGSEGV, "SIGSEGV"),
     (libc::SIGABRT, "SIGABRT"),
@@ -37,7 +36,6 @@ const CRASHES: [(i32, &str); 7] = [
 const LONGEST: u64 = 16 << 20;
 
 pub(super) struct Plan {
-    /// Runs per kind of call.
     pub(super) most: u32,
     /// Per run.
     pub(super) limit: Duration,
@@ -79,7 +77,6 @@ impl End {
 
 struct Run {
     end: End,
-    /// Count of each call, and of failed ones.
     calls: Vec<u32>,
     failed: u32,
     findings: Vec<Found>,
@@ -185,7 +182,6 @@ impl Found {
     }
 }
 
-/// Parses the lines of `--check`.
 fn findings(said: &str) -> Vec<Found> {
     let text = |value: &Value, key: &str| value[key].as_str().map(str::to_owned);
     said.lines()
@@ -203,7 +199,6 @@ struct Report<'a> {
     /// Findings without any failure.
     usual: Vec<Found>,
     runs: u32,
-    /// Number of runs by end.
     ends: BTreeMap<&'static str, u32>,
     panics: Vec<String>,
 }

@@ -64,7 +64,6 @@ impl Live {
 }
 
 impl Drawing {
-    /// Draws the rest, then findings and figures.
     pub(super) fn finish(self) {
         drop(self.stop);
         // a panic was reported on standard error

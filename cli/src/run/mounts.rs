@@ -21,7 +21,6 @@ use rustix::{
 
 use super::sysfs;
 
-/// Moves this process into such a namespace.
 pub(super) fn enter(devices: &[Device], profile: Option<&Profile>) -> Result<(), String> {
     let refused = |step: &str, error: &dyn std::fmt::Display| {
         format!(
@@ -121,7 +120,6 @@ fn cover(host: &Path, new: &Path, names: &[&str]) -> io::Result<()> {
     Ok(mount_bind_recursive(new, host)?)
 }
 
-/// Bind-mounts the file `from` at `to`.
 fn bind_file(from: &Path, to: &Path) -> io::Result<()> {
     fs::write(to, "")?;
     Ok(mount_bind_recursive(from, to)?)

@@ -20,7 +20,6 @@ use crate::library::Machine;
 const SETUID: u32 = 0o4000;
 const SETGID: u32 = 0o2000;
 
-/// Path of the program, found as a shell does.
 pub(super) fn find(name: &OsStr) -> Result<PathBuf, Refusal> {
     let refuse = |status, line| Err(Refusal { status, line });
     let shown = name.to_string_lossy();
@@ -83,7 +82,6 @@ fn ignores_library_path(path: &Path, metadata: &Metadata) -> Option<&'static str
     (capable && !geteuid().is_root()).then_some("has capabilities of its own")
 }
 
-/// Explains an exec error for a program that exists.
 pub(super) fn explain(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => {

@@ -1,6 +1,5 @@
 //! Why the program was not started.
 
-/// Wrong command line or environment.
 const REFUSED: u8 = 2;
 pub(super) const NOT_EXECUTABLE: u8 = 126;
 pub(super) const NOT_FOUND: u8 = 127;

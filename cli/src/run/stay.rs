@@ -109,7 +109,6 @@ fn wait(
     }
 }
 
-/// Next pending signal and its `ssi_code`.
 fn next_signal(signals: &OwnedFd) -> Option<(Signal, i32)> {
     // struct signalfd_siginfo: number, error, code
     let mut information = [0; 128];
@@ -118,7 +117,6 @@ fn next_signal(signals: &OwnedFd) -> Option<(Signal, i32)> {
     Some((Signal::from_named_raw(word(0))?, word(8)))
 }
 
-/// Exit status as shells report it.
 fn exit_code(status: ExitStatus) -> ExitCode {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from)

@@ -16,7 +16,6 @@ use roce::{
 
 pub(super) const CLASS: &str = "/sys/class";
 
-/// Classes that `classes` makes.
 pub(super) const CLASSES: [&str; 2] = ["infiniband", "infiniband_verbs"];
 
 /// Milliseconds between counter updates: the library publishes once a second.

@@ -16,7 +16,6 @@ use crate::{
     world::{Shown, World},
 };
 
-/// Between lines of figures.
 const STEP: Duration = Duration::from_micros(500);
 
 /// For queue pairs with markable packets (ECT).
@@ -106,7 +105,6 @@ pub(crate) fn incast(world: &mut World) -> Result<(), Failure> {
     world.say(&format!("The port to D has {}", seen(port)))
 }
 
-/// Posts 100 WRITEs of 8 KiB to another end.
 fn post(world: &mut World, end: End, qpn: Qpn, to: End) -> Result<(), Failure> {
     let (near, far) = (world[end].first_buffer(), world[to].first_buffer());
     for id in 0..100 {

@@ -16,7 +16,6 @@ use crate::{
     world::World,
 };
 
-/// Bytes in front of a received datagram.
 const GRH: u32 = 40;
 
 fn datagrams(world: &mut World, end: End) -> Result<Qpn, Failure> {

@@ -20,7 +20,6 @@ use crate::{
 const MOST_CONNECTIONS: usize = 8;
 /// Of a request.
 const BYTES: RangeInclusive<u64> = 0..=1 << 16;
-/// Longest time in a script.
 const MOST_TIME: Duration = Duration::from_secs(1000);
 /// An R_Key that no region has.
 const WRONG_KEY: RKey = RKey(0xBAD);
@@ -224,7 +223,6 @@ fn connect(words: &mut Words<'_>) -> Result<([End; 2], QpType, Options), String>
     Ok((ends, service, options))
 }
 
-/// Parses an end other than `first`.
 fn other_end(first: End, words: &mut Words<'_>) -> Result<End, String> {
     let others = End::ALL.iter().filter(|end| **end != first);
     let possible = others.map(End::to_string).collect::<Vec<_>>().join(", ");
@@ -278,7 +276,6 @@ fn fate(verb: &str, words: &mut Words<'_>) -> Result<(u64, Fate), String> {
     Ok((number, fate))
 }
 
-/// Named fields of a statement, in any order.
 struct Fields<'a> {
     what: &'a str,
     values: BTreeMap<&'a str, u64>,
@@ -337,7 +334,6 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Parses a number, decimal or with `0x`.
 fn whole(words: &mut Words<'_>, behind: &str, what: &str) -> Result<u64, String> {
     let word = words.next().ok_or_else(|| missing(behind, what))?;
     let parsed = match word.strip_prefix("0x") {
