@@ -8,7 +8,6 @@ use std::{
 /// Pages where a name in backquotes with `::`, after a test program's, is a test.
 const PAGES: [&str; 2] = ["docs/security.md", "docs/compliance.md"];
 
-/// All tests: components of the file's path, and name.
 fn tests() -> Vec<(Vec<String>, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = Vec::new();

@@ -13,7 +13,6 @@ use roce::{Access, Device, OpenOptions, QpInitAttr, SendWr, transport::qp::QpTyp
 
 const CASE: &str = "ROCE_TEST_ERROR";
 
-/// System calls and their errors.
 const CASES: [(&str, c_long, i32); 21] = [
     ("socket", libc::SYS_socket, libc::EMFILE),
     ("bind", libc::SYS_bind, libc::ENOMEM),
@@ -38,10 +37,8 @@ const CASES: [(&str, c_long, i32); 21] = [
     ("clone3", libc::SYS_clone3, libc::EAGAIN),
 ];
 
-/// Longest wait for a message.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// Makes a system call fail in all threads.
 fn fail(call: c_long, error: i32) {
     let instruction =
         |code: u32, k: u32, jt: u8, jf: u8| libc::sock_filter { code: code as u16, jt, jf, k };

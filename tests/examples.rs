@@ -36,7 +36,6 @@ impl Server {
         Self { child, lines, address }
     }
 
-    /// Lines printed since then.
     fn end(mut self) -> String {
         let text: Vec<String> = self.lines.by_ref().map(Result::unwrap).collect();
         assert!(self.child.wait().unwrap().success(), "{text:?}");

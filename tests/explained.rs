@@ -19,7 +19,6 @@ use roce::{
     },
 };
 
-/// The program that a process of this file runs instead of tests.
 const PROGRAM: &str = "ROCE_TEST_PROGRAM";
 
 /// Runs a test's program in its own process with this environment. Returns its output, or `None` in
@@ -44,7 +43,6 @@ fn objects(text: &str) -> Vec<serde_json::Value> {
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
-/// Wrong calls, one after another.
 fn make_mistakes(context: &Context) {
     let pd = context.alloc_pd().unwrap();
     assert!(context.create_cq(0, None).is_err());

@@ -71,7 +71,6 @@ fn ip(command: &str) {
     assert!(output.status.success(), "ip {command}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Two interfaces with a cable, without automatic IPv6 addresses.
 fn cable() {
     ip("link set lo up");
     ip("link add v0 type veth peer name v1");
@@ -81,7 +80,6 @@ fn cable() {
     }
 }
 
-/// Waits on the descriptor like an idle program.
 #[track_caller]
 fn expect(context: &Context, event: AsyncEvent) {
     let limit = rustix::event::Timespec::try_from(TIMEOUT).unwrap();
@@ -364,7 +362,6 @@ fn say_too_large(victim: IpAddr, peer: IpAddr) {
     assert_eq!(sent, message.len());
 }
 
-/// Datagrams fragmented in this network namespace.
 fn fragmented() -> Vec<String> {
     let v4 = fs::read_to_string("/proc/net/snmp").unwrap();
     let mut lines = v4.lines().filter_map(|line| line.strip_prefix("Ip: "));
@@ -467,7 +464,6 @@ fn no_call_waits_while_an_address_is_taken() {
     works_over(&context, 2);
 }
 
-/// Two open devices of a host get the same address, and share it.
 #[test]
 fn devices_share_an_address_that_comes() {
     if !inside("interface::devices_share_an_address_that_comes") {
@@ -510,7 +506,6 @@ fn devices_share_an_address_that_comes() {
     }
 }
 
-/// A stopped process with one of the addresses.
 struct Holder(std::process::Child);
 
 impl Holder {

@@ -61,7 +61,6 @@ fn wait(mut child: std::process::Child) -> ExitStatus {
     }
 }
 
-/// Two pages, the second inaccessible.
 struct Pages(*mut u8);
 
 impl Pages {
@@ -87,7 +86,6 @@ impl Pages {
         assert_eq!(unsafe { libc::mprotect(self.0.add(PAGE).cast(), PAGE, rights) }, 0);
     }
 
-    /// The program's own fault.
     fn touch(&self) {
         // SAFETY: not at all; that is what this is about
         unsafe { self.0.add(PAGE + 7).write_volatile(1) };
@@ -127,7 +125,6 @@ static CODE: AtomicUsize = AtomicUsize::new(0);
 static WHERE: AtomicUsize = AtomicUsize::new(0);
 static PAGES: AtomicUsize = AtomicUsize::new(0);
 
-/// Restores the page, so that the program continues.
 extern "C" fn repair(_: c_int, info: *mut libc::siginfo_t, _: *mut c_void) {
     CALLS.fetch_add(1, Ordering::Relaxed);
     // SAFETY: the kernel's

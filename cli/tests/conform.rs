@@ -53,7 +53,6 @@ impl Drop for Agent {
     }
 }
 
-/// A program that listens for connections, killed on drop.
 fn listener(address: &str) -> Agent {
     crate::watchdog::start(String::new);
     let mut rping = Command::new(env!("CARGO_BIN_EXE_roce"));
@@ -276,7 +275,6 @@ fn a_case_that_stops_the_device_is_named() {
 struct Client(BufReader<TcpStream>);
 
 impl Client {
-    /// Connects and shows a token.
     fn new(agent: &str, token: &str) -> Self {
         let stream = TcpStream::connect((agent, 4792)).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -578,7 +576,6 @@ fn a_raw_device_is_played_on_the_wire() {
     assert!(all.iter().all(conforms), "{all:?}");
 }
 
-/// Each case conforms in most rounds.
 #[test]
 #[ignore = "its bounds are those of a quiet machine"]
 fn a_raw_device_keeps_pauses_on_the_wire() {

@@ -14,7 +14,6 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Command blocks without comments.
 fn commands() -> Vec<(String, String)> {
     let mut commands = Vec::new();
     for file in fs::read_dir(root().join("docs/course")).unwrap() {

@@ -19,7 +19,6 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// A separate directory for published files.
 struct Runtime(PathBuf);
 
 impl Runtime {

@@ -41,7 +41,6 @@ fn a_ladder_findings_and_figures_in_eighty_columns() {
     }
 }
 
-/// A narrow terminal gets the same words in more lines.
 #[test]
 fn fewer_columns() {
     for entry in fs::read_dir(capture("")).unwrap() {
@@ -112,7 +111,6 @@ fn foreign(name: &str) -> String {
     format!("{}/../capture/tests/captures/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Connections with the same first PSN, and a requester with one captured message.
 #[test]
 fn captures_of_other_stacks() {
     let text = said(&[&foreign("same-psn.pcapng")]);
@@ -145,7 +143,6 @@ fn findings_that_are_alike_are_counted() {
     assert_eq!(findings.matches("and 3 more: wrong ICRC: damaged").count(), 1, "{text}");
 }
 
-/// One direction of a capture with wrong ICRCs.
 #[test]
 fn wrong_icrcs_and_one_direction_are_said_once() {
     let directory = tempfile::tempdir().unwrap();

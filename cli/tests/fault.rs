@@ -6,7 +6,6 @@ use std::{
     process::{Command, Output},
 };
 
-/// A directory of one user and login.
 struct Runtime(PathBuf);
 
 impl Runtime {
@@ -38,7 +37,6 @@ fn library() -> PathBuf {
     env::current_exe().unwrap().with_file_name("libroce_abi.so")
 }
 
-/// Text on stdout and stderr.
 fn said(output: &Output) -> (String, String) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (text(&output.stdout), text(&output.stderr))
@@ -74,7 +72,6 @@ fn every_example_of_the_guide_is_taken() {
     let runtime = Runtime::new("guide");
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide/faults.md");
     let page = fs::read_to_string(page).unwrap();
-    // the column "example" of each table
     let mut column = None;
     let mut examples = Vec::new();
     for line in page.lines() {
@@ -94,7 +91,6 @@ fn every_example_of_the_guide_is_taken() {
     }
 }
 
-/// A program without calls has nothing to fail.
 #[test]
 fn a_program_without_calls_is_told() {
     let runtime = Runtime::new("none");
@@ -177,7 +173,6 @@ fn no_failing_call_crashes_roce_in_the_start_of_middleware() {
     fail_each_with("fi_info", "fi_info -p verbs", &["--sysfs"], &["rdma_get_devices"]);
 }
 
-/// The first client is rejected, the second is not.
 #[test]
 fn connections_are_rejected_on_request() {
     if !is_installed("rping") {

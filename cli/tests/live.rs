@@ -76,7 +76,6 @@ fn packets_come_in_parts() {
     assert_eq!(drawn(&output.stderr), explained());
 }
 
-/// Packets are drawn while the program runs.
 #[test]
 fn the_program_need_not_end() {
     let script = "cat \"$CAPTURE\" > \"$ROCE_PCAP\"; read word; exit 7";

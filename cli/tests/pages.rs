@@ -6,7 +6,6 @@ fn roce(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_roce")).args(arguments).output().unwrap()
 }
 
-/// Command names from the tool's help.
 fn commands() -> Vec<String> {
     let help = String::from_utf8(roce(&["--help"]).stdout).unwrap();
     let list = help.split("Commands:").nth(1).unwrap().split("\n\n").next().unwrap();

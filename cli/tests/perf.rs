@@ -26,7 +26,6 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Output of a successful command.
 fn printed(arguments: &str) -> String {
     let output = end(roce(arguments).spawn().unwrap());
     assert!(output.status.success(), "roce perf {arguments}: {}", text(&output.stderr));
@@ -37,14 +36,12 @@ fn json(arguments: &str) -> Value {
     serde_json::from_str(&printed(&format!("{arguments} --local --json"))).unwrap()
 }
 
-/// Error of a failed command.
 fn error(arguments: &str) -> String {
     let output = end(roce(arguments).spawn().unwrap());
     assert!(!output.status.success(), "roce perf {arguments}: {}", text(&output.stdout));
     text(&output.stderr)
 }
 
-/// Starts a server, then a client with its port.
 fn both(server: &str, client: &str) -> (Output, Output) {
     let mut server = roce(&format!("{server} -p 0")).spawn().unwrap();
     let mut line = String::new();
@@ -239,7 +236,6 @@ fn errors_say_what_to_do() {
     }
 }
 
-/// A side reports a wrong environment before it contacts the other.
 #[test]
 fn a_wrong_variable_is_said_first() {
     for arguments in ["write -p 0", "write 127.0.0.1 -p 1", "write --local"] {

@@ -20,14 +20,12 @@ fn roce(arguments: &str) -> Command {
     command
 }
 
-/// Starts the command with unread standard output.
 fn unread(arguments: &str) -> Child {
     let (reader, writer) = pipe().unwrap();
     drop(reader);
     roce(arguments).stdout(writer).spawn().unwrap()
 }
 
-/// Exit status and standard error of a program that must end by itself.
 fn end(child: Child) -> (Option<i32>, String) {
     let output = crate::watchdog::programs::wait_with_output(child, PATIENCE);
     (output.status.code(), String::from_utf8(output.stderr).unwrap())

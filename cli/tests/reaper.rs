@@ -19,7 +19,6 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::own_test::named;
 
-/// Gives the program its address.
 const INSIDE: &str = "ROCE_TEST_REAPER";
 const PATIENCE: Duration = Duration::from_secs(20);
 /// A peer must be notified within this; it takes milliseconds.
@@ -43,7 +42,6 @@ fn roce_run(options: &[&str], program: &[&str]) -> Command {
     command
 }
 
-/// The tool and its program; both end with the test.
 struct Running {
     tool: Child,
     program: Option<Pid>,
@@ -61,7 +59,6 @@ impl Drop for Running {
 }
 
 impl Running {
-    /// Starts a program that prints its PID.
     fn start(mut command: Command) -> Self {
         let mut tool = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(tool.stdout.take().unwrap()).lines();
@@ -252,7 +249,6 @@ fn peers_of_a_killed_program_are_told() {
     }
 }
 
-/// The tool was not scheduled from the program's start to its end.
 #[test]
 fn a_tool_that_comes_late() {
     let [address, far] = addresses(4);
@@ -292,7 +288,6 @@ fn a_peer_that_does_not_answer() {
     assert_eq!(next(&client.channel).0, EventKind::Disconnected);
 }
 
-/// Without the option no peer is notified.
 #[test]
 fn without_a_reaper() {
     let [address, far] = addresses(2);

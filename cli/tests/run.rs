@@ -39,7 +39,6 @@ impl Scratch {
         self.0.join(name)
     }
 
-    /// A directory of the user and one login.
     fn runtime(&self) -> PathBuf {
         let path = self.join("runtime");
         let _ = fs::create_dir(&path);
@@ -90,7 +89,6 @@ impl Drop for Scratch {
     }
 }
 
-/// Output of a successful program; `roce run` itself prints nothing.
 #[track_caller]
 fn said(command: &mut Command) -> String {
     let output = command.output().unwrap();
@@ -98,7 +96,6 @@ fn said(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The single line of an error.
 #[track_caller]
 fn refused(output: &Output, status: i32) -> String {
     let line = String::from_utf8(output.stderr.clone()).unwrap();
@@ -304,7 +301,6 @@ fn the_library_is_copied_with_its_names() {
     assert!(refused(&command.output().unwrap(), 1).contains("cannot copy to /proc/nowhere: "));
 }
 
-/// A build's answers from pkg-config.
 fn linked_by_pkg_config(directory: &Path, name: &str) {
     let text = fs::read_to_string(directory.join(format!("pkgconfig/{name}.pc"))).unwrap();
     assert!(text.starts_with("libdir=${pcfiledir}/..\n"), "{text}");
@@ -538,7 +534,6 @@ fn names_stand_beside_a_library_that_nobody_else_can_change() {
     assert!(list().starts_with(scratch.1.join("cache")), "others can change the first");
 }
 
-/// Another user owns a directory of the path: needs root.
 #[test]
 fn a_directory_of_another_user_is_refused() {
     if !rustix::process::geteuid().is_root() {
@@ -554,7 +549,6 @@ fn a_directory_of_another_user_is_refused() {
     assert!(line.contains(&format!("others than you can change {}", others.display())), "{line}");
 }
 
-/// True if users can have mount namespaces here.
 fn has_namespaces(user: &[&str]) -> bool {
     let mut command = Command::new("setpriv");
     let possible = command

@@ -15,7 +15,6 @@ use libc::{c_int, c_long};
 const ROCE: &str = env!("CARGO_BIN_EXE_roce");
 /// Per program.
 const LIMIT: Duration = Duration::from_secs(60);
-/// `clone` flags that make namespaces.
 const NEW_NAMESPACES: u32 = 0x7E02_0000;
 
 /// A refused call.
@@ -37,7 +36,6 @@ impl Refused {
         Self::WithBoth(libc::SYS_setsockopt, [(1, level), (2, number)], libc::ENOPROTOOPT)
     }
 
-    /// Sockets of this family.
     const fn family(family: c_int) -> Self {
         Self::With(libc::SYS_socket, [(0, family)], libc::EAFNOSUPPORT)
     }
@@ -79,7 +77,6 @@ impl Refused {
     }
 }
 
-/// Runs the command under these filters.
 fn refuse(command: &mut Command, refused: &[Refused]) {
     let mut filters: Vec<_> = refused.iter().map(|refused| refused.filter()).collect();
     let install = move || {
@@ -124,7 +121,6 @@ fn done(command: &mut Command) -> Output {
     crate::watchdog::programs::wait_with_output(running, LIMIT)
 }
 
-/// Stderr lines of a successful command.
 #[track_caller]
 fn told(command: &mut Command) -> Vec<String> {
     let output = done(command);
@@ -132,7 +128,6 @@ fn told(command: &mut Command) -> Vec<String> {
     String::from_utf8(output.stderr).unwrap().lines().map(str::to_owned).collect()
 }
 
-/// The single line of a failed command.
 #[track_caller]
 fn failed(command: &mut Command) -> String {
     let output = done(command);
@@ -142,7 +137,6 @@ fn failed(command: &mut Command) -> String {
     line
 }
 
-/// Compares every byte between two devices.
 fn perf(device: &str) -> Command {
     command(ROCE, &["perf", "write", "--local", "-n", "50", "-s", "8192", "-d", device])
 }

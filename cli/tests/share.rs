@@ -25,7 +25,6 @@ const ROOT: u32 = 0;
 const ONE: u32 = 65_532;
 const OTHER: u32 = 65_533;
 
-/// The tool where every user can start it.
 struct Tool(PathBuf);
 
 impl Tool {
@@ -53,7 +52,6 @@ impl Tool {
         command
     }
 
-    /// A process with an address, once it has it.
     fn share(&self, user: u32, device: &str) -> Program {
         Self::shared(&mut self.by(user, &["share", device]), device)
     }
@@ -71,7 +69,6 @@ impl Tool {
 struct Program(Child);
 
 impl Program {
-    /// Its output if it has ended.
     fn ended(&mut self) -> Option<String> {
         self.0.try_wait().unwrap()?;
         let mut error = String::new();
@@ -105,7 +102,6 @@ fn until(mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Waits until a process has bound the address.
 fn until_bound(address: &str) {
     let address: Ipv4Addr = address.parse().unwrap();
     let bound = format!(" {:08X}:12B7 ", u32::from_ne_bytes(address.octets()));
@@ -264,7 +260,6 @@ fn an_ordinary_user_is_no_service() {
     assert!(line.contains("/run/roce-share") && line.contains("as root"), "{line}");
 }
 
-/// An unavailable address is reported once, and retried.
 #[test]
 fn an_address_that_is_taken_is_waited_for() {
     let Some(tool) = Tool::new("waits") else { return };
@@ -344,7 +339,6 @@ impl Manager {
     }
 }
 
-/// A copy above the low numbers, inherited by started programs.
 fn inherited(descriptor: &OwnedFd) -> Result<OwnedFd, Errno> {
     let copy = fcntl_dupfd_cloexec(descriptor, 50)?;
     fcntl_setfd(&copy, FdFlags::empty())?;

@@ -15,7 +15,6 @@ fn roce(arguments: &[&str]) -> Command {
     command
 }
 
-/// Waits for a program's end; shows and kills a hanging one.
 fn end(child: Child) -> Output {
     crate::watchdog::programs::wait_with_output(child, PATIENCE)
 }
@@ -196,7 +195,6 @@ fn bad_input_gives_one_line_that_says_what_to_do() {
     }
 }
 
-/// A server reports bad options before a client connects.
 #[test]
 fn what_is_wrong_with_the_options_is_said_before_anybody_connects() {
     let output = end(roce(&["pingpong", "rc", "--fault", "nonsense"]).spawn().unwrap());

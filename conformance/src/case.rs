@@ -51,7 +51,6 @@ pub enum Severity {
     Harmful,
 }
 
-/// NAK syndrome for a PSN sequence error.
 pub(crate) const NAK_SEQUENCE: u8 = 0x60;
 
 /// Consecutive request packets of the device, timed and acknowledged by the instrument.

@@ -16,7 +16,6 @@ use crate::{
     subject::{Listener, Route},
 };
 
-/// Communication IDs per case.
 const IDS: u8 = 64;
 /// Distance between cases' IDs.
 pub(crate) const NUMBERS: u32 = IDS as u32 + 1;
@@ -25,14 +24,12 @@ const RESPONSE_TIMEOUT: u8 = 20;
 /// READs and atomics per direction.
 const DEPTH: u8 = 4;
 
-/// The value of a field, if given.
 macro_rules! value {
     ($fields:expr, $kind:path) => {
         own($fields).find_map(|field| if let $kind(value) = field { Some(value) } else { None })
     };
 }
 
-/// CM messages of a case.
 #[derive(Debug)]
 pub(crate) struct Dialog {
     listener: Listener,
@@ -41,7 +38,6 @@ pub(crate) struct Dialog {
     base: u32,
     /// The instrument's queue pair for ID 1.
     own: Qpn,
-    /// First PSN that the device sends.
     pub(crate) sq_psn: u32,
     pub(crate) mtu: u32,
     connections: BTreeMap<u8, Connection>,
@@ -55,7 +51,6 @@ struct Connection {
     reply: Option<Rep>,
     /// Transaction of a DREQ to respond to.
     asked_to_end: Option<u64>,
-    /// Latest message of each kind.
     latest: BTreeMap<Message, CmMad>,
 }
 
@@ -105,7 +100,6 @@ impl Dialog {
         }
     }
 
-    /// The MAD of an outgoing message.
     pub(crate) fn encode(&mut self, message: Message, fields: &[Field]) -> Vec<u8> {
         let id = id(fields);
         let body = self.body(message, id, fields);
@@ -360,7 +354,6 @@ impl Dialog {
         Ok(())
     }
 
-    /// Checks mandatory fields of a message.
     fn agrees(&self, body: &Body, id: u8) -> Result<(), String> {
         match body {
             Body::Rep(rep) => {
@@ -429,7 +422,6 @@ const fn kind(body: &Body) -> Message {
     }
 }
 
-/// Communication ID of a message's receiver.
 fn own_id(body: &Body) -> u32 {
     match body {
         Body::Mra(it) => it.remote_id,
@@ -460,7 +452,6 @@ pub(crate) fn text(dest_qp: Qpn, payload: &[u8]) -> Option<String> {
     Some(words(&mad.message))
 }
 
-/// Reason of a REJ.
 pub(crate) fn rejection(payload: &[u8]) -> Option<RejectReason> {
     match CmMad::parse(payload).ok()?.message {
         Body::Rej(rej) => Some(rej.reason),

@@ -14,7 +14,6 @@ const RECORDS: [&str; 2] =
 pub struct Known {
     /// The device, such as `rxe of Linux 6.1.0-56-amd64`.
     pub device: &'static str,
-    /// Nonconforming cases: verdict and finding.
     others: BTreeMap<&'static str, (Verdict, &'static str)>,
 }
 

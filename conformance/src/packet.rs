@@ -19,7 +19,6 @@ use crate::{
     subject::{Arrival, RemoteRegion, Route},
 };
 
-/// Context of a packet's fields.
 #[derive(Debug)]
 pub(crate) struct Scene<'a> {
     pub(crate) route: Route,
@@ -28,9 +27,7 @@ pub(crate) struct Scene<'a> {
     pub(crate) own: Qpn,
     /// The device's queue pair.
     pub(crate) device: Qpn,
-    /// First PSN that the device receives.
     pub(crate) rq_psn: u32,
-    /// First PSN that the device sends.
     pub(crate) sq_psn: u32,
     pub(crate) qkey: u32,
     pub(crate) regions: &'a BTreeMap<String, RemoteRegion>,
@@ -48,7 +45,6 @@ impl Scene<'_> {
         }
     }
 
-    /// The device's queue pair for a packet.
     const fn destination(&self, kind: PacketKind) -> Qpn {
         if matches!(kind, PacketKind::Message(_)) { Qpn::GSI } else { self.device }
     }
@@ -336,14 +332,11 @@ fn sound(arrival: &Arrival) -> Result<Wire<'_>, String> {
     Ok(wire)
 }
 
-/// A request packet of the device.
 pub(crate) struct Request {
     pub(crate) psn: u32,
-    /// Last of its message.
     pub(crate) ends: bool,
     /// Payload bytes.
     pub(crate) bytes: usize,
-    /// Range of a READ.
     pub(crate) read: Option<Reth>,
 }
 
@@ -373,13 +366,11 @@ pub(crate) fn is_cnp(arrival: &Arrival) -> bool {
     arrival.bytes.first() == Some(&Opcode::CNP.to_wire())
 }
 
-/// Destination queue pair, if it is a connection's.
 pub(crate) fn destination(arrival: &Arrival) -> Option<Qpn> {
     let wire = Wire::parse(&arrival.bytes).ok()?;
     Some(wire.headers.bth().dest_qp).filter(|&to| to != Qpn::GSI)
 }
 
-/// The device's packet as text.
 pub(crate) fn describe(arrival: &Arrival) -> String {
     match Wire::parse(&arrival.bytes) {
         Ok(wire) => {
@@ -409,7 +400,6 @@ pub(crate) fn is_foreign(arrival: &Arrival, own: &Range<u32>, dialog: Option<&Di
     }
 }
 
-/// Header fields after the BTH.
 #[derive(Clone, Copy, Debug)]
 struct Words {
     address: u64,

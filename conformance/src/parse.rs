@@ -216,7 +216,6 @@ fn each_of_range(line: &str) -> Vec<String> {
     }
 }
 
-/// Unread words of a statement.
 struct Words<'a>(Vec<&'a str>);
 
 impl<'a> Words<'a> {
@@ -237,7 +236,6 @@ impl<'a> Words<'a> {
         found
     }
 
-    /// Reads a name and its value, anywhere.
     fn named(&mut self, name: &str) -> Result<Option<&'a str>, String> {
         let Some(at) = self.0.iter().position(|&word| word == name) else { return Ok(None) };
         if at + 1 == self.0.len() {
@@ -597,7 +595,6 @@ pub(crate) fn operation_name(operation: Operation) -> String {
     }
 }
 
-/// Names of acknowledgements and their syndromes.
 const NAKS: [(&str, u8); 4] = [
     ("nak-sequence", NAK_SEQUENCE),
     ("nak-invalid", 0x61),
@@ -661,7 +658,6 @@ fn packet(words: &mut Words<'_>, sent: bool) -> Result<Packet, String> {
     Ok(Packet { operation, fields })
 }
 
-/// True for a field that CM messages lack.
 const fn is_for_data(field: &Field) -> bool {
     !matches!(
         field,

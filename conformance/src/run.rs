@@ -34,7 +34,6 @@ use crate::{
 /// The instrument's first queue pair. Each case has another, so late packets do not disturb the
 /// next.
 const FIRST_QPN: u32 = 0x8001;
-/// Default time for a packet or completion.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 /// For a listening program that ends with its connection to restart.
 const RESTART: Duration = Duration::from_secs(3);
@@ -135,7 +134,6 @@ impl<'a, S: Subject> Runner<'a, S> {
     }
 }
 
-/// Why a case ends early.
 enum Stop {
     /// The device's fault.
     Wrong(String),
@@ -167,7 +165,6 @@ struct Play<'a, S: Subject> {
     pairs: Vec<Pair>,
     /// Selected one.
     current: usize,
-    /// CM messages so far.
     dialog: Option<Dialog>,
     /// A program listens.
     is_heard: bool,
@@ -179,7 +176,6 @@ struct Play<'a, S: Subject> {
     last: Option<(NetHeader, Vec<u8>)>,
 }
 
-/// End of the step before.
 #[derive(Clone, Copy)]
 struct Mark {
     at: Instant,
@@ -187,7 +183,6 @@ struct Mark {
     is_late: bool,
 }
 
-/// Packets and measurements for the outcome.
 #[derive(Default)]
 struct Evidence {
     packets: Vec<Seen>,
@@ -262,14 +257,12 @@ impl<S: Subject> Play<'_, S> {
         self.choose(0)
     }
 
-    /// Selects the queue pair of the next steps.
     fn choose(&mut self, pair: usize) -> Result<(), Stop> {
         self.current = pair;
         self.subject.program()?.choose(pair);
         Ok(())
     }
 
-    /// The instrument's queue pair.
     fn own(&self) -> Qpn {
         Qpn::new(self.own.get() + self.current as u32)
     }
@@ -450,7 +443,6 @@ impl<S: Subject> Play<'_, S> {
         self.choose(0)
     }
 
-    /// Counts the device's next request.
     fn count(&mut self, arrival: &Arrival) {
         let (Some(pair), Some(connection)) = (self.pairs.get_mut(self.current), &self.connection)
         else {
@@ -464,7 +456,6 @@ impl<S: Subject> Play<'_, S> {
         }
     }
 
-    /// Connects to the listening program.
     fn connect_by_cm(&mut self, connection: &Connection) -> Result<(), Stop> {
         if let Some(dialog) = &mut self.dialog {
             (dialog.sq_psn, dialog.mtu) = (connection.sq_psn, connection.mtu);
@@ -570,7 +561,6 @@ impl<S: Subject> Play<'_, S> {
         Ok(())
     }
 
-    /// Takes arrivals until then.
     fn take(&mut self, until: Instant) -> Result<bool, Stop> {
         let Some(arrival) = self.subject.receive(until)? else { return Ok(false) };
         let Arrival { at, net, ref bytes } = arrival;

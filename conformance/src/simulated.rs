@@ -52,12 +52,10 @@ pub struct Simulated {
     pd: PdId,
     objects: Objects,
     listener: Listener,
-    /// Connections accepted by the program.
     connections: Vec<Connected>,
     sent: VecDeque<Arrival>,
 }
 
-/// A connection of the listening program.
 #[derive(Debug)]
 struct Connected {
     conn: ConnId,
@@ -65,7 +63,6 @@ struct Connected {
     cq: Arc<CompletionQueue>,
 }
 
-/// Objects made by cases.
 #[derive(Debug, Default)]
 struct Objects {
     regions: BTreeMap<String, (Arc<Region>, Arc<HeapMemory>)>,
@@ -120,7 +117,6 @@ fn mistake(what: &str) -> Trouble {
 }
 
 impl Simulated {
-    /// Takes the adapter's outgoing packets.
     fn transmit(&mut self) {
         while self.now >= self.free {
             self.transmit.clear();
@@ -169,7 +165,6 @@ impl Simulated {
         }
     }
 
-    /// Destroys a connection's objects.
     fn forget(&mut self, Connected { qpn, cq, .. }: &Connected) {
         // they exist and are unused
         let _ = self.adapter.destroy_qp(*qpn);

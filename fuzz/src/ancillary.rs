@@ -46,7 +46,6 @@ pub fn ancillary(bytes: &[u8]) -> usize {
     items
 }
 
-/// An item as the kernel writes it.
 fn write(to: &mut Vec<u8>, (level, kind): (i32, i32), value: &[u8]) {
     to.extend((HEADER + value.len()).to_ne_bytes());
     to.extend(level.to_ne_bytes());

@@ -114,7 +114,6 @@ fn check(file: OwnedFd, written: &[Written]) {
     }
 }
 
-/// Parses the packet as a host would.
 fn check_packet(packet: &[u8], net: &NetHeader, payload: &[u8]) {
     let word = |at: usize| u16::from_be_bytes([packet[at], packet[at + 1]]);
     let sum = |bytes: &[u8]| -> u16 {

@@ -76,7 +76,6 @@ fn check_error(error: &FaultSyntaxError, text: &str) {
     assert!(!error.problem.is_empty(), "{error:?}");
 }
 
-/// Sends datagrams through a plan; returns their number.
 fn deliver(plan: FaultPlan, mut script: Input<'_>) -> usize {
     let conditions = plan.conditions;
     for chance in [

@@ -26,7 +26,6 @@ pub fn flows(bytes: &[u8]) -> Option<bool> {
     Some(attr.check().is_ok())
 }
 
-/// A flow in C's layout.
 fn write(attr: &FlowAttr) -> Vec<u8> {
     let kind: u32 = match attr.kind {
         FlowKind::Normal => 0,

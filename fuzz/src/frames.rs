@@ -209,7 +209,6 @@ fn check_sent(frame: &[u8], vlan: Option<Vlan>) {
     assert!(!matches!(read.packet, Packet::Other(_)));
 }
 
-/// Fixes IPv4, ICMP and ICMPv6 checksums of a changed frame.
 fn seal(frame: &mut [u8]) {
     let start = if frame[12..14] == [0x81, 0] { 18 } else { 14 };
     let kind = [frame[start - 2], frame[start - 1]];

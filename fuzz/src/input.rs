@@ -34,7 +34,6 @@ impl<'a> Input<'a> {
         array
     }
 
-    /// The next `count` bytes, or the rest.
     pub(crate) fn bytes(&mut self, count: usize) -> &'a [u8] {
         let (taken, rest) = self.0.split_at(count.min(self.0.len()));
         self.0 = rest;

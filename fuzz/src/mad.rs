@@ -34,7 +34,6 @@ const MOST: usize = 6;
 const BACKLOG: usize = 8;
 /// Per step.
 const EVENTS_MAX: usize = 16;
-/// Messages caused by one step.
 const BURST_MAX: usize = 64;
 const OWN: [u8; 4] = [10, 0, 0, 1];
 const PEERS: [[u8; 4]; 2] = [[10, 0, 0, 2], [10, 0, 0, 3]];
@@ -51,7 +50,6 @@ pub fn mad(data: &[u8]) -> u64 {
     run.finish()
 }
 
-/// A message is written back equal.
 fn round_trip(data: &[u8]) {
     if let Some(header) = data.first_chunk() {
         let parsed = MadHeader::parse(header);
@@ -84,7 +82,6 @@ struct Run {
     buffer: TransmitBuffer,
     now: Instant,
     qpns: Vec<Qpn>,
-    /// All connections ever made.
     conns: Vec<ConnId>,
     /// Exchange IDs from the adapter or a peer.
     names: Vec<[u8; 4]>,
@@ -315,7 +312,6 @@ impl Run {
         }
     }
 
-    /// To the next timer.
     fn pass_time(&mut self, input: &mut Input<'_>) {
         for _ in 0..input.byte() & 7 {
             let Some(at) = self.adapter.poll_timeout() else { return };

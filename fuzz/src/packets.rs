@@ -45,7 +45,6 @@ pub fn packets(data: &[u8]) -> Counters {
     predicted.counters
 }
 
-/// Observations of a script.
 #[derive(PartialEq)]
 struct Seen {
     sent: Vec<(NetHeader, Vec<u8>)>,
@@ -182,7 +181,6 @@ impl Run {
         }
     }
 
-    /// Fills one buffer; returns its number of packets.
     fn transmit_once(&mut self) -> usize {
         let Self { world: World { adapter, buffer, now, setup, .. }, ledger, in_flight, sent } =
             self;
@@ -205,7 +203,6 @@ impl Run {
         count
     }
 
-    /// To the next timer, or a little.
     fn pass_time(&mut self, input: &mut Input<'_>) {
         let how = input.byte();
         let World { adapter, now, .. } = &mut self.world;
@@ -392,7 +389,6 @@ impl Run {
         }
     }
 
-    /// Deregisters memory in use, arms queues, empties the tiny one.
     fn disturb(&mut self, input: &mut Input<'_>) {
         let world = &mut self.world;
         let how = input.byte();

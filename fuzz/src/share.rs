@@ -65,7 +65,6 @@ pub fn share(bytes: &[u8]) -> Reach {
     world.reach
 }
 
-/// Datagrams that arrive at the service.
 #[derive(Clone, Default)]
 struct Wire(Arc<Mutex<VecDeque<Vec<u8>>>>);
 
@@ -107,7 +106,6 @@ impl Link for Wire {
     }
 }
 
-/// A client, hostile or not.
 struct Client {
     data: OwnedFd,
     requests: File,
@@ -158,7 +156,6 @@ impl Client {
     }
 }
 
-/// The service, an honest client and hostile ones.
 struct World {
     directory: PathBuf,
     wire: Wire,

@@ -72,7 +72,6 @@ fn play(bytes: &[u8], each_step: impl Fn(&[Connection])) -> Reach {
     world.finish()
 }
 
-/// A device, an honest one and a hostile process.
 struct World {
     link: UdpLink,
     honest: UdpLink,
@@ -187,7 +186,6 @@ impl World {
         }
     }
 
-    /// Takes the device's grants; the hostile process then reads rings, too.
     fn take_grants(&mut self) {
         for connection in &mut self.connections {
             let descriptors = connection.take();
@@ -219,7 +217,6 @@ impl World {
         let _ = self.outside.send_to(payload, (self.addresses[0], 4791));
     }
 
-    /// Sends to the hostile process through memory, if it has responded.
     fn send_to_hostile(&mut self, input: &mut Input<'_>) {
         let [own, _, theirs] = self.addresses;
         let segment = 1 + usize::from(input.byte()) * 16;
@@ -229,7 +226,6 @@ impl World {
         }
     }
 
-    /// Accepts the device's request for a ring and responds.
     fn accept(&mut self, input: &mut Input<'_>) {
         if let Some(socket) = self.owner.as_ref().and_then(hostile::accept) {
             let mut connection = Connection::new(socket);
@@ -275,7 +271,6 @@ impl World {
         self.link.sharing()?.partition().map(IdPartition::get)
     }
 
-    /// Sends an honest datagram and receives all.
     fn exchange(&mut self) {
         let [own, other, _] = self.addresses;
         let qpn = [0, self.partition().unwrap_or_default() << 2, 0, 0];
@@ -344,7 +339,6 @@ fn run([src, dst]: [IpAddr; 2], segment: usize, length: usize) -> Transmit {
     }
 }
 
-/// Addresses that no other test has.
 fn addresses() -> [IpAddr; 3] {
     let [.., high, low] = std::process::id().to_be_bytes();
     [1, 2, 3].map(|host| Ipv4Addr::new(127, 128 | high, low, host).into())

@@ -27,7 +27,6 @@ use side::Side;
 const STEPS_MAX: usize = 300;
 /// Packets until a side is idle: far more than all requests and responses take.
 const BURST_MAX: usize = 10_000;
-/// Packets in flight; more are lost.
 const IN_FLIGHT_MAX: usize = 256;
 
 /// Coverage of a program.
@@ -50,7 +49,6 @@ pub fn verbs(data: &[u8]) -> Depth {
     predicted.0
 }
 
-/// Returns coverage and sent packets.
 fn play(data: &[u8], header_prediction: bool) -> (Depth, Vec<(NetHeader, Vec<u8>)>) {
     let mut input = Input::new(data);
     let mut run = Run::new(header_prediction);
@@ -195,7 +193,6 @@ impl Run {
         panic!("the two talk without end");
     }
 
-    /// To the next timer, or a little.
     fn pass_time(&mut self, how: u8) {
         let timers = self.sides.iter_mut().filter_map(|side| side.adapter.poll_timeout());
         self.now = match timers.min() {

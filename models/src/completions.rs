@@ -17,7 +17,6 @@ use crate::{
     work::{CompletionQueue, CqRoom, NotifyKind, Pushed, Validity},
 };
 
-/// A queue and its queue pair.
 struct Queue {
     cq: CompletionQueue,
     validity: Validity,

@@ -23,7 +23,6 @@ fn endpoint(world: &World, qp_type: QpType) -> CmId {
     CmId::create_ep(&info, Some(&world.a.alloc_pd().unwrap()), Some(&CmQpAttr::default())).unwrap()
 }
 
-/// A world's listener, waited on by a thread.
 fn serve(world: &World, serve: impl FnOnce(CmId) + Send + 'static) -> thread::JoinHandle<()> {
     world.listener.make_sync().unwrap();
     let listener = world.listener.clone();

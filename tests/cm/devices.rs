@@ -28,7 +28,6 @@ fn own(context: &Context) -> IpAddr {
     context.gids()[0].to_ip()
 }
 
-/// Found by its address.
 #[test]
 fn an_open_device_is_used() {
     let channel = EventChannel::new().unwrap();
@@ -232,7 +231,6 @@ fn all_of_a_family() {
     }
 }
 
-/// One program serves all addresses of each family by its own id.
 #[test]
 fn a_listener_for_each_family() {
     let channel = EventChannel::new().unwrap();

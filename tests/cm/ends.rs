@@ -15,7 +15,6 @@ use roce::{
 
 use super::{PATIENCE, accept, expect, next, own_test, port, resolve};
 
-/// Gives a client its server and address.
 const CLIENT: &str = "ROCE_TEST_ENDS";
 const CLIENTS: usize = 4;
 const ROUNDS: usize = 12;
@@ -44,7 +43,6 @@ fn be_client(told: &str) -> ! {
     std::process::exit(0);
 }
 
-/// One round: all clients connect; the server disconnects all and ends.
 fn serve(channel: &EventChannel) {
     let mut ids = Vec::new();
     let mut established = 0;

@@ -58,7 +58,6 @@ fn the_program_rejects_the_request() {
     world.assert_gone();
 }
 
-/// Dropping a request, seen or unseen, rejects it.
 #[test]
 fn requests_that_are_dropped_are_refused() {
     let world = World::new(PortSpace::Tcp);
@@ -169,7 +168,6 @@ fn the_accepting_queue_pair_cannot_move() {
     fails(&world, &client, EventKind::Rejected, Status::Rejected(RejectReason::CONSUMER));
 }
 
-/// A request for another transport service than the listener's.
 #[test]
 fn services_must_agree() {
     let world = World::new(PortSpace::Ib);
@@ -199,7 +197,6 @@ fn services_must_agree() {
     world.assert_gone();
 }
 
-/// Requests beyond the backlog are dropped until there is room; their senders retry.
 #[test]
 fn the_backlog_is_kept() {
     let world = World::with(PortSpace::Tcp, 2, |_| {});
@@ -259,7 +256,6 @@ fn no_way_to_an_address() {
     client.set_context(&world.a).unwrap_err();
 }
 
-/// Impossible calls are refused with the C API's errno and change nothing.
 #[test]
 fn calls_out_of_turn() {
     let world = World::new(PortSpace::Tcp);
@@ -363,14 +359,12 @@ fn a_rough_network() {
     world.assert_gone();
 }
 
-/// The packet rule behind a message rule.
 fn rule_of(text: &str) -> roce::fabric::Rule {
     let rules: FaultRules = text.parse().unwrap();
     let [rule] = &rules.packets.rules[..] else { panic!("{rules:?}") };
     rule.clone()
 }
 
-/// `cm drop`: a message lost once is retransmitted unnoticed.
 #[test]
 fn a_message_is_lost_on_request() {
     for message in ["connect", "accept", "established", "disconnect", "disconnected"] {
@@ -392,7 +386,6 @@ fn a_message_is_lost_on_request() {
     }
 }
 
-/// Only requests are lost, all of them.
 #[test]
 fn every_request_is_lost_on_request() {
     let world = World::new(PortSpace::Tcp);

@@ -10,7 +10,6 @@ use roce::{
 
 use super::{PATIENCE, World, resolve};
 
-/// GUIDs of a device's connection requests.
 struct Requests(mpsc::Sender<[u8; 8]>);
 
 impl Observer for Requests {

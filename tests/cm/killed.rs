@@ -16,7 +16,6 @@ use roce::{
 
 use super::{PATIENCE, accept, eventually, next, own_test, port};
 
-/// Marks the other process and gives its address.
 const INSIDE: &str = "ROCE_TEST_KILLED";
 /// A peer must be notified within this; it takes milliseconds.
 const LIMIT: Duration = Duration::from_secs(1);
@@ -59,7 +58,6 @@ fn be_another(address: SocketAddr) -> ! {
     }
 }
 
-/// Makes a child that outlives this process, until the test ends.
 fn fork() {
     // SAFETY: The child does nothing that needs another thread of the parent's, and leaves without
     // coming back into the test.
@@ -88,7 +86,6 @@ impl Drop for Process {
 }
 
 impl Process {
-    /// Starts it at this address for this test.
     fn start(test: &str, address: IpAddr) -> Self {
         Self::start_by(Command::new(env::current_exe().unwrap()), test, address)
     }
@@ -118,7 +115,6 @@ impl Process {
         assert!(self.child.wait().unwrap().success());
     }
 
-    /// Exits, or is killed.
     fn end(&mut self, exits: bool) {
         if exits {
             self.exit();
@@ -142,7 +138,6 @@ impl Process {
     }
 }
 
-/// This process at its own address.
 struct Program {
     context: Context,
     channel: EventChannel,
@@ -175,7 +170,6 @@ impl Program {
             .find(|kind| *kind != EventKind::TimewaitExit)
     }
 
-    /// The connections end soon.
     #[track_caller]
     fn assert_told(&self, what: &str, ids: &[CmId], since: Instant) {
         let mut left: Vec<_> = ids.iter().collect();

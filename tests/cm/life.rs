@@ -183,7 +183,6 @@ fn numbers_cross_over_and_fit() {
     assert!(a.access.contains(Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC));
 }
 
-/// Private data up to the message's limit, not one byte more.
 #[test]
 fn private_data_has_its_limits() {
     let world = World::new(PortSpace::Tcp);
@@ -208,7 +207,6 @@ fn private_data_has_its_limits() {
     assert_eq!((rejected.id(), rejected.private_data()), (&client, &data[..148]));
 }
 
-/// The program moves its queue pairs; the id knows none.
 #[test]
 fn queue_pairs_of_the_programs_own() {
     let world = World::new(PortSpace::Tcp);
@@ -286,7 +284,6 @@ fn a_queue_pair_that_is_moved_before_its_request_is_accepted() {
     assert_eq!(server.qp_setup(), Some(late));
 }
 
-/// The program makes and keeps the queue pairs; the adapter moves them.
 #[test]
 fn queue_pairs_that_an_id_adopts() {
     for qp_goes_first in [true, false] {
@@ -327,7 +324,6 @@ fn queue_pairs_that_an_id_adopts() {
     }
 }
 
-/// An id can adopt another queue pair after releasing one.
 #[test]
 fn an_adopted_queue_pair_is_let_go_of() {
     let world = World::new(PortSpace::Tcp);
@@ -409,7 +405,6 @@ fn notify_replaces_a_lost_rtu() {
     assert_eq!(expect(&world.b_channel, EventKind::Disconnected).id(), server);
 }
 
-/// Dropping an id's last handle disconnects: the peer gets an event.
 #[test]
 fn dropping_an_id_ends_its_connection() {
     let world = World::new(PortSpace::Tcp);
@@ -424,7 +419,6 @@ fn dropping_an_id_ends_its_connection() {
     world.assert_gone();
 }
 
-/// Events go with their id.
 #[test]
 fn events_go_with_their_id() {
     let world = World::new(PortSpace::Tcp);
@@ -441,7 +435,6 @@ fn events_go_with_their_id() {
     world.assert_silent();
 }
 
-/// Ids migrate with their pending events.
 #[test]
 fn ids_migrate_with_their_events() {
     let world = World::new(PortSpace::Tcp);
@@ -506,7 +499,6 @@ fn waiting_has_an_end() {
     assert!(matches!(EventChannel::new().unwrap().wait(Some(limit)), Err(ChannelError::TimedOut)));
 }
 
-/// One device and one channel with both ends of a connection.
 #[test]
 fn a_device_talks_to_itself() {
     let world = World::new(PortSpace::Tcp);

@@ -103,7 +103,6 @@ impl World {
         id
     }
 
-    /// A connects; B gets the request.
     fn call(&self, param: &ConnParam) -> (CmId, CmEvent) {
         let client = self.client();
         client.connect(param).unwrap();
@@ -116,7 +115,6 @@ impl World {
         request
     }
 
-    /// Both ends of an established connection.
     fn connected(&self) -> (CmId, CmId) {
         let (client, request) = self.call(&ConnParam::default());
         let server = accept(&request);
@@ -141,13 +139,11 @@ impl World {
         }
     }
 
-    /// Loses everything from now on.
     fn cut(&self) {
         self.fabric.with_faults(|faults| faults.add("drop every 1".parse().unwrap()));
     }
 }
 
-/// A port for one test only.
 fn port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(7000);
     NEXT.fetch_add(1, Ordering::Relaxed)
@@ -175,7 +171,6 @@ fn resolve(channel: &EventChannel, id: &CmId, to: SocketAddr) {
     assert_eq!(expect(channel, EventKind::RouteResolved).id(), id);
 }
 
-/// Accepts a request with a queue pair made by the id.
 fn accept(request: &CmEvent) -> CmId {
     let id = request.id().clone();
     id.create_qp(None, &CmQpAttr::default()).unwrap();

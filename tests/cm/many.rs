@@ -129,7 +129,6 @@ fn a_thousand_between_threads() {
     assert!(took < Duration::from_secs(15), "{COUNT} connections took {took:?}");
 }
 
-/// Threads share one channel, listener and device.
 #[test]
 fn threads_share_a_listener() {
     let world = World::with(PortSpace::Tcp, 64, |_| {});

@@ -17,7 +17,6 @@ struct Program {
     channel: EventChannel,
 }
 
-/// Programs at one address; the first receives for all.
 fn programs<const N: usize>(last: u8) -> (IpAddr, [Program; N]) {
     watchdog::start(roce_provider::describe_engines);
     let address: IpAddr = format!("127.81.{}.{last}", std::process::id() as u8).parse().unwrap();

@@ -66,7 +66,6 @@ fn leave_together(a: &Side, b: &Side, round: usize) -> bool {
     is_most
 }
 
-/// The program stops: the timer flushes.
 #[test]
 fn requests_leave_without_a_poll() {
     let (a, b) = pair();
@@ -87,14 +86,12 @@ fn wait_for_arrival(a: &Side, b: &Side, round: usize) {
     }
 }
 
-/// Sends a message and receives it at the other side.
 fn send(from: &Side, to: &Side, id: u64) {
     to.qp.post_recv(&[RecvWr::new(RECEIVED, [to.memory.sge(0..BYTES)])]).unwrap();
     from.qp.post_send(&[SendWr::send(id, from.memory.sge(0..BYTES))]).unwrap();
     while to.next().wr_id != RECEIVED {} // its own sends have completed, too
 }
 
-/// Messages and replies: runs of both sides.
 fn runs_of_answers(a: &Side, b: &Side, messages: u64) -> u64 {
     let runs = || [a, b].map(|side| side.context.link_counters().sent_runs).iter().sum::<u64>();
     let before = runs();

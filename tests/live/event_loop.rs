@@ -12,7 +12,6 @@ use super::*;
 /// Events to take without waiting before arrivals wake a program.
 const OFTEN: u32 = 64;
 
-/// A side in an event loop.
 struct Looping(Side);
 
 impl Looping {
@@ -28,7 +27,6 @@ impl Looping {
         self.0.cq.req_notify(NotifyKind::Next);
     }
 
-    /// True if the descriptor becomes readable in time.
     fn is_woken_within(&self, limit: Duration) -> bool {
         let descriptor = self.0.channel.as_fd();
         let mut polled = [PollFd::new(&descriptor, PollFlags::IN)];
@@ -111,7 +109,6 @@ fn who_is_woken_finds_an_event_though_packets_are_lost() {
     });
 }
 
-/// The program is about to sleep, then does something else.
 #[test]
 fn what_arrives_for_a_busy_program_is_served() {
     let (a, b) = pair();
@@ -170,7 +167,6 @@ fn other_channels_of_the_device_tell_their_events() {
     }
 }
 
-/// One thread is in an event loop, another waits for its own channel.
 #[test]
 fn a_thread_that_waits_beside_an_event_loop_is_woken() {
     let context = loopback(OpenOptions::default());

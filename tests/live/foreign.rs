@@ -29,7 +29,6 @@ impl Pages {
         Self::map(count * PAGE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1)
     }
 
-    /// A file of the mapping's size.
     fn of_file(count: usize) -> (Self, File) {
         use std::os::fd::AsRawFd;
         let file = tempfile::tempfile().unwrap();
@@ -78,7 +77,6 @@ impl Pages {
         }
     }
 
-    /// The whole mapping as a region of this side.
     fn region(&self, side: &Side, access: Access) -> MemoryRegion {
         self.try_register(side, access).unwrap()
     }

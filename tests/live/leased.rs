@@ -25,7 +25,6 @@ fn dnsmasq() -> Command {
     command
 }
 
-/// Runs this test if dnsmasq is installed, else leaves it to CI.
 fn in_namespace(name: &str, options: &[&str], inside: impl FnOnce()) {
     if dnsmasq().arg("--version").stdout(Stdio::null()).status().is_err() {
         assert!(std::env::var_os("ROCE_NAMESPACES").is_none(), "dnsmasq is not installed");
@@ -76,7 +75,6 @@ fn lease(context: &Context) -> LeasedAddress {
     context.link_counters().lease.expect("a lease")
 }
 
-/// Waits for the GID table event; returns the device's address.
 fn changed(context: &Context) -> Option<Ipv4Addr> {
     let start = Instant::now();
     while context.poll_async_event() != Some(AsyncEvent::GidChange) {

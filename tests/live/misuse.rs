@@ -14,7 +14,6 @@ use roce::{
 
 use super::ALL;
 
-/// Small enough to be reached.
 const LIMITS: Limits = Limits {
     max_pd: 2,
     max_mr: 4,
@@ -42,7 +41,6 @@ const LIMITS: Limits = Limits {
     max_inline_data: 16,
 };
 
-/// A device with one object of each kind, and their attributes.
 struct World {
     context: Context,
     pd: ProtectionDomain,
@@ -91,7 +89,6 @@ impl World {
         }
     }
 
-    /// A call that must fail without change.
     #[track_caller]
     fn refused<T, E>(&self, call: impl FnOnce() -> Result<T, E>) -> E {
         let before = self.known();

@@ -134,7 +134,6 @@ fn own_address() -> IpAddr {
     Ipv4Addr::new(127, 77, std::process::id() as u8, NEXT.fetch_add(1, Ordering::Relaxed)).into()
 }
 
-/// Serializes tests of the single IPv6 loopback address.
 fn ipv6_turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)

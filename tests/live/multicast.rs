@@ -51,7 +51,6 @@ impl Member {
         member
     }
 
-    /// Sends `count` datagrams of 1,000 bytes in one run.
     pub(super) fn send(&self, group: IpAddr, count: u64, data: &[u8]) {
         let to =
             UdDestination::new(AddressVector::new(group.into(), 0), Qpn::MULTICAST, Self::QKEY);
@@ -83,7 +82,6 @@ impl Member {
     }
 }
 
-/// A group unique to this test and run.
 pub(super) fn own_group(v6: bool) -> IpAddr {
     static NEXT: AtomicU8 = AtomicU8::new(1);
     let [.., high, low] = std::process::id().to_be_bytes();
@@ -150,7 +148,6 @@ fn a_group_over_ipv4() {
     all_members_receive(&contexts, own_group(false));
 }
 
-/// The link leaves a group with its last member or handle.
 #[test]
 fn a_group_is_left_with_its_last_member() {
     let (a, b) = (loopback(OpenOptions::default()), loopback(OpenOptions::default()));
@@ -194,7 +191,6 @@ fn what_cannot_be_joined() {
     ));
 }
 
-/// Receives IPv4 packets of all interfaces of this namespace.
 fn packet_socket() -> OwnedFd {
     let ipv4 =
         rustix::net::Protocol::from_raw(NonZeroU32::new(u32::from(0x0800u16.to_be())).unwrap());

@@ -48,7 +48,6 @@ fn in_namespace(name: &str, inside: impl FnOnce()) {
     in_new_namespace(&format!("raw::{name}"), &["--map-root-user", "--net", "--mount"], inside);
 }
 
-/// Runs the test in namespaces made by `unshare` with these options.
 pub(super) fn in_new_namespace(path: &str, options: &[&str], inside: impl FnOnce()) {
     const INSIDE: &str = "ROCE_TEST_RAW";
     const READY: &str = "the namespace is ready";
@@ -131,7 +130,6 @@ fn datagram(a: &Context, b: &Context) {
     assert_eq!(to.receive(4), vec![data; 4]);
 }
 
-/// Messages both ways between two devices, for each type of queue pair.
 pub(super) fn all_between(first: &str, second: &str, mtu: Mtu) {
     let contexts = [first, second].map(open);
     let [a, b] = &contexts;
@@ -303,7 +301,6 @@ fn the_port_follows_its_interface() {
     });
 }
 
-/// Members of a group on these devices, of the first address's family.
 pub(super) fn members(devices: &[&str]) {
     let contexts: Vec<_> = devices.iter().map(|spec| open(spec)).collect();
     all_members_receive(&contexts, own_group(devices[0].contains("ip=fd78:")));
@@ -372,7 +369,6 @@ fn a_switch_is_told_of_members() {
     });
 }
 
-/// Packets of a paused priority wait as long as asked, then arrive.
 #[test]
 fn a_pause_is_obeyed() {
     in_namespace("a_pause_is_obeyed", || {

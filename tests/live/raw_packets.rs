@@ -26,7 +26,6 @@ const MAC_B: [u8; 6] = [2, 0, 0, 0, 0, 0xB];
 const SLOT: usize = 2048;
 const SLOTS: usize = 32;
 
-/// A raw packet queue pair with slots for frames.
 struct Raw {
     qp: QueuePair,
     cq: CompletionQueue,
@@ -59,7 +58,6 @@ impl Raw {
         self.qp.create_flow(&FlowAttr { kind, ..FlowAttr::default() }).unwrap()
     }
 
-    /// Posts receives into the first slots.
     fn post(&mut self, count: usize) {
         for _ in 0..count {
             let slot = self.next % (SLOTS - 1);
@@ -69,7 +67,6 @@ impl Raw {
         }
     }
 
-    /// Sends from the last slot and waits for completion.
     fn send(&self, frame: &[u8]) -> Wc {
         let start = SLOT * (SLOTS - 1);
         self.memory.write_at(start, frame).unwrap();
@@ -88,7 +85,6 @@ impl Raw {
         }
     }
 
-    /// The next frame and its tag.
     fn tagged(&self) -> (Vec<u8>, u32) {
         let wc = self.complete();
         let ok = wc.result.unwrap();
@@ -109,7 +105,6 @@ fn frame(dst: [u8; 6], src: [u8; 6], kind: u16, payload: &[u8]) -> Vec<u8> {
     [&dst[..], &src, &kind.to_be_bytes(), payload].concat()
 }
 
-/// A UDP datagram without a checksum.
 fn udp(dst: [u8; 6], ip: [[u8; 4]; 2], ports: [u16; 2], payload: &[u8]) -> Vec<u8> {
     let total = (28 + payload.len()) as u16;
     let mut header = vec![0x45, 0];
@@ -150,7 +145,6 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Promiscuity count of an interface.
 fn promiscuity(interface: &str) -> u32 {
     let shown = Command::new("ip").args(["-d", "link", "show", interface]).output().unwrap();
     let shown = String::from_utf8(shown.stdout).unwrap();
@@ -528,7 +522,6 @@ fn transitions_and_refusals() {
     });
 }
 
-/// Without its interface nothing blocks forever.
 #[test]
 fn an_interface_that_goes_away() {
     in_namespace("an_interface_that_goes_away", || {

@@ -23,12 +23,10 @@ fn single(sockets_only: bool) -> Context {
     loopback(OpenOptions { sockets_only, ..OpenOptions::default() })
 }
 
-/// Shard bits of a QPN.
 fn shard(qp: &QueuePair) -> u32 {
     qp.qpn().get() >> 18
 }
 
-/// Sides of one device with separate queues.
 fn sides<const N: usize>(context: &Context) -> [Side; N] {
     [(); N].map(|()| Side::on(context.clone()))
 }
@@ -118,7 +116,6 @@ fn copy(side: &Side) -> Side {
     Side { context, cq, qp, memory: memory.clone(), channel: channel.clone() }
 }
 
-/// Another queue pair with the same queue.
 fn again(side: &Side) -> QueuePair {
     side.memory.domain().create_qp(&QpInitAttr::new(QpType::Rc, &side.cq)).unwrap()
 }
@@ -253,7 +250,6 @@ fn datagrams_and_groups() {
     }
 }
 
-/// Threads polling their own queues, and one waiting for all events.
 #[test]
 fn threads_and_channels() {
     let (context, far) = (sharded(OpenOptions::default()), single(true));

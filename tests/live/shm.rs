@@ -17,7 +17,6 @@ fn shared_runs(side: &Side) -> u64 {
     side.context.link_counters().shared_runs
 }
 
-/// A message both ways with its bytes, of one packet or many.
 fn exchange(a: &Side, b: &Side, round: usize) {
     let size = [1, 64, 4097, 200_000][round % 4];
     for (from, to) in [(a, b), (b, a)] {
@@ -85,7 +84,6 @@ fn corruption_is_found_over_shared_memory_too() {
     );
 }
 
-/// Whether each packet's ICRC is right.
 #[derive(Clone, Debug, Default)]
 struct Icrcs(Arc<Mutex<Vec<bool>>>);
 
@@ -137,7 +135,6 @@ fn an_address_with_another_device_behind_it() {
     }
 }
 
-/// Both sleep on their channels until a message comes.
 #[test]
 fn sleeping_threads_are_woken_over_shared_memory() {
     let (a, b) = (side(false), side(false));

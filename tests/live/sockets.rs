@@ -14,7 +14,6 @@ use roce::{
 
 use super::*;
 
-/// Source ports of arrivals, by destination.
 #[derive(Clone, Debug, Default)]
 struct Arrivals(Arc<Mutex<BTreeMap<Qpn, BTreeSet<u16>>>>);
 
@@ -35,7 +34,6 @@ fn side(options: OpenOptions) -> (Side, Arrivals) {
     (Side::on(loopback(OpenOptions { observer, ..options })), arrivals)
 }
 
-/// Connects `count` more queue pairs, writes with each, and returns them.
 fn write_with_many(a: &Side, b: &Side, count: usize) -> Vec<(QueuePair, QueuePair)> {
     let [near, far] = [a, b].map(|side| {
         let pd = side.context.alloc_pd().unwrap();

@@ -17,10 +17,8 @@ use super::{
 
 const INSIDE: &str = "ROCE_TEST_STOPPED";
 const TEST: &str = "live::stopped::a_stopped_process_silences_no_other_at_its_address";
-/// For the others to continue.
 const LIMIT: Duration = Duration::from_secs(1);
 
-/// One end of a connection in a line.
 fn write_end(end: &Endpoint) -> String {
     format!("end {} {} {}", end.gid.to_ip(), end.qpn.get(), end.psn.get())
 }
@@ -46,7 +44,6 @@ fn own(address: IpAddr) {
     assert_nothing_dropped(&side.context);
 }
 
-/// The other process, killed on drop.
 struct Owner(Child);
 
 impl Drop for Owner {

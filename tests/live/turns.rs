@@ -33,7 +33,6 @@ use super::{
 /// Most bytes per turn: a transmit buffer.
 const BUFFER: usize = 272 << 10;
 
-/// Behaviour and log of a [`Throttled`] link.
 struct Throttle {
     /// Runs until it is full.
     credit: AtomicUsize,
@@ -136,7 +135,6 @@ fn manual() -> OpenOptions {
     OpenOptions { progress: Progress::Manual, ..OpenOptions::default() }
 }
 
-/// Two unconnected sides of a wire, the first throttled.
 fn sides(throttle: &Arc<Throttle>, options: OpenOptions) -> (Side, Side) {
     let [near, far] = wire();
     let near = Throttled { wire: near, throttle: throttle.clone() };
@@ -283,7 +281,6 @@ fn what_is_left_of_a_turn_goes_by_itself() {
     }
 }
 
-/// The program posts, then sleeps on a completion channel.
 #[test]
 fn what_is_left_of_a_turn_goes_while_its_program_sleeps() {
     let throttle = Throttle::new(usize::MAX, true, Duration::ZERO);
@@ -352,7 +349,6 @@ fn closes_with_last_words(room: usize) -> bool {
     sent
 }
 
-/// A closing device sends the rest, but does not wait long for a full link.
 #[test]
 fn a_device_that_closes_waits_for_a_full_link_but_not_long() {
     // on a busy machine the room may come too late

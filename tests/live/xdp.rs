@@ -50,7 +50,6 @@ fn refusal(spec: &str) -> String {
     text
 }
 
-/// Output of `ip` about the interface.
 fn shown(interface: &str) -> String {
     let output = Command::new("ip").args(["-d", "link", "show", interface]).output().unwrap();
     String::from_utf8(output.stdout).unwrap()
@@ -224,7 +223,6 @@ fn without_the_rights_of_the_host() {
     });
 }
 
-/// A killed process leaves neither program nor queue.
 #[test]
 fn a_killed_process_leaves_nothing_at_the_interface() {
     const HOLDER: &str = "ROCE_TEST_XDP_HOLDER";

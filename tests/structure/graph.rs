@@ -65,7 +65,6 @@ pub(crate) fn layer(layers: Layers, file: &str) -> Option<usize> {
     best.map(|(_, place)| place)
 }
 
-/// Imports among these files, one a line: `file -> file: names`.
 pub(crate) fn describe(edges: &Edges, files: &BTreeSet<String>) -> String {
     let mut text = String::new();
     for (file, imports) in edges.iter().filter(|(file, _)| files.contains(*file)) {

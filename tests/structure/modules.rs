@@ -23,7 +23,6 @@ pub(crate) type Edges = BTreeMap<String, BTreeMap<String, BTreeSet<String>>>;
 /// Longest followed chain of re-exports.
 const LONGEST_CHAIN: usize = 16;
 
-/// Modules of a crate; the first is its root.
 pub(crate) struct Modules(Vec<Module>);
 
 struct Module {
@@ -354,7 +353,6 @@ fn is_for_tests(attributes: &[Attribute]) -> bool {
     })
 }
 
-/// Source of a crate in a folder.
 pub(crate) fn in_folder(folder: &FilePath) -> impl Fn(&str) -> Option<String> + '_ {
     |file| std::fs::read_to_string(folder.join(file)).ok()
 }

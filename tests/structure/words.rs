@@ -90,7 +90,6 @@ fn sentences(text: &str) -> Vec<(&str, usize)> {
     found
 }
 
-/// Words of `WORDS` in a text.
 fn disliked(text: &str) -> Vec<&'static str> {
     let words: Vec<_> = text
         .split(|c: char| !c.is_alphanumeric() && c != '\'')
@@ -141,7 +140,6 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Texts with file names.
 fn texts_of_pages() -> Vec<(String, String)> {
     let named = |path: PathBuf| {
         let name = path.strip_prefix(root()).unwrap().display().to_string();
@@ -162,7 +160,6 @@ fn texts_of_comments() -> Vec<(String, Vec<String>)> {
     files.into_iter().map(named).collect()
 }
 
-/// Number of sentences, and the long ones.
 fn long(texts: &[(String, Vec<String>)]) -> (usize, Vec<String>) {
     let (mut all, mut long) = (0, Vec::new());
     for (name, parts) in texts {

@@ -100,7 +100,6 @@ impl Thread {
         mask.is_none_or(|mask| mask & 1 << (signal - 1) != 0)
     }
 
-    /// Makes it print its stack, and waits.
     fn print_stack(&self) {
         let signal = signal();
         if self.blocks(signal) {

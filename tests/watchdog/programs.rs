@@ -75,7 +75,6 @@ fn show(number: i32) {
     }
 }
 
-/// All descendants of a process.
 fn descendants(of: i32) -> Vec<i32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());

@@ -20,6 +20,7 @@ pub(crate) enum Shown {
     Nothing,
     /// Packets, calls, completions, timers, losses, failures.
     Packets,
+    /// Also state changes that the program requested.
     States,
     /// Congestion control only.
     Congestion,

@@ -14,7 +14,6 @@ pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 pub(crate) struct Built {
     pub(crate) target: String,
-    /// Linux's name of the processor.
     pub(crate) machine: &'static str,
     /// Stripped.
     pub(crate) tool: Vec<u8>,
@@ -85,7 +84,6 @@ pub(crate) fn cargo() -> std::ffi::OsString {
     env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
-/// The compiler's default target.
 pub(crate) fn host() -> Result<String, Failure> {
     let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let mut command = Command::new(rustc);

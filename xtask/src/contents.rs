@@ -91,7 +91,6 @@ impl Contents {
         }
     }
 
-    /// The tool and its files.
     pub(crate) fn place(&self, place: PackageKind) -> Vec<Entry> {
         let mut entries = vec![program(
             if place == PackageKind::Tarball { "roce" } else { "usr/bin/roce" },
@@ -185,7 +184,6 @@ fn link(path: String, target: String) -> Entry {
     Entry { path, what: What::Link(target) }
 }
 
-/// Sorted names and contents of a directory's files.
 fn files(directory: &Path) -> Result<Vec<(String, Vec<u8>)>, Failure> {
     let mut files = Vec::new();
     for entry in fs::read_dir(directory)? {
@@ -203,7 +201,6 @@ pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.write_all(bytes).and_then(|()| encoder.finish()).expect("memory takes it")
 }
 
-/// Short and long description.
 pub(crate) const SUMMARY: &str = "RDMA without hardware: a RoCEv2 adapter in user space";
 pub(crate) const DESCRIPTION: &str = "The tool roce, and libraries in the place of libibverbs and librdmacm \
 for the programs that it runs (roce run -- PROGRAM), without privilege and without a kernel module.";

@@ -99,7 +99,6 @@ const TOLERATED_OF_VERBS: &str = "\
     # it is no part of Debian\n\
     roce-verbs: initial-upload-closes-no-bugs\n";
 
-/// Files required by Debian's policy.
 fn policy(built: &Built, package: &str, tolerated: &str) -> [Entry; 3] {
     let changes = format!(
         "{package} ({VERSION}-{REVISION}) unstable; urgency=medium\n\n  * Version {VERSION}; see CHANGELOG.md in \

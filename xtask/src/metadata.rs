@@ -23,7 +23,6 @@ pub(crate) struct Component {
     sum: Option<String>,
 }
 
-/// Components linked into tool and library for this target, sorted.
 pub(crate) fn components(target: &str) -> Result<Vec<Component>, Failure> {
     let mut command = Command::new(build::cargo());
     command.args(["metadata", "--format-version", "1", "--locked", "--filter-platform", target]);
@@ -77,7 +76,6 @@ pub(crate) fn components(target: &str) -> Result<Vec<Component>, Failure> {
     Ok(components)
 }
 
-/// Checksums of Cargo.lock by name and version.
 fn sums() -> Result<BTreeMap<(String, String), String>, Failure> {
     let lock = fs::read_to_string("Cargo.lock")?;
     let field = |block: &str, name: &str| {

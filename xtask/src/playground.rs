@@ -35,7 +35,6 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Builds the page and returns its directory.
 pub(crate) fn build(root: &Path) -> Result<PathBuf, Failure> {
     engine(root)?;
     let page = root.join("playground/page");
@@ -57,7 +56,6 @@ fn engine(root: &Path) -> Result<(), Failure> {
     bind(&module(root, &out)?, &out.join("engine"))
 }
 
-/// Builds the WebAssembly module and returns its path.
 fn module(root: &Path, out: &Path) -> Result<PathBuf, Failure> {
     let directory = out.join("cargo");
     let mut command = match compiler() {
@@ -124,7 +122,6 @@ fn compiler() -> Compiler {
     }
 }
 
-/// Writes the module and its JavaScript for the page.
 fn bind(module: &Path, out: &Path) -> Result<(), Failure> {
     let mut bindgen = Bindgen::new();
     bindgen.input_path(module).out_name("engine").typescript(true);

@@ -70,7 +70,6 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Path of mdBook, built if missing.
 fn mdbook(root: &Path) -> Result<PathBuf, Failure> {
     if let Some(named) = env::var_os("MDBOOK") {
         return Ok(named.into());

@@ -26,7 +26,6 @@ pub(crate) fn without(mut file: Vec<u8>) -> Result<Vec<u8>, Failure> {
     Ok(file)
 }
 
-/// File range of the dynamic section.
 fn dynamic(file: &[u8]) -> Option<Range<usize>> {
     let (table, size, count) = (number(file, 32, 8)?, number(file, 54, 2)?, number(file, 56, 2)?);
     let mut headers = (0..count).map(|index| table.checked_add(index * size));

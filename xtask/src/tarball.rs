@@ -10,7 +10,6 @@ use crate::{
     contents::{Entry, What, gzip},
 };
 
-/// Writes the tarball and returns its name.
 pub(crate) fn write(out: &Path, built: &Built, entries: &[Entry]) -> Result<String, Failure> {
     let directory = format!("roce-{VERSION}-{}-linux", built.machine);
     let name = format!("{directory}.tar.gz");

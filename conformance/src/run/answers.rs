@@ -25,13 +25,10 @@ struct Read {
     bytes: u32,
 }
 
-/// A lost or late response.
 struct Missing {
     /// It is sent once after the next, and not lost.
     is_late: bool,
-    /// It has been omitted.
     is_left_out: bool,
-    /// When the device could notice.
     since: Option<Instant>,
     recovery: Recovery,
 }
@@ -40,11 +37,9 @@ struct Responder<'a> {
     answers: &'a Answers,
     reads: Vec<Read>,
     missing: Vec<Missing>,
-    /// Indices of sent responses.
     sent: BTreeSet<u32>,
     /// Response held back until the next is sent.
     held: Option<(u32, Packet)>,
-    /// Arrival of the first request.
     first: Option<Instant>,
     burst: Burst,
 }
@@ -98,7 +93,6 @@ impl<'a> Responder<'a> {
         Ok(of as u32 + 1)
     }
 
-    /// Takes a request for these indices.
     fn asked(&mut self, first: u32, count: u32, at: Instant) {
         for Missing { recovery, since, .. } in &mut self.missing {
             if let Some(since) = since

@@ -15,7 +15,6 @@ use crate::{
     subject::{Arrival, Subject},
 };
 
-/// A packet that the instrument repeats.
 struct Repeat {
     net: NetHeader,
     bytes: Vec<u8>,
@@ -25,7 +24,6 @@ struct Repeat {
 
 /// A packet taken for lost, as a receiver sees it.
 struct Gap {
-    /// When the device could notice.
     since: Instant,
     /// Index of the last packet received after it.
     farthest: u32,
@@ -118,7 +116,6 @@ impl<S: Subject> Play<'_, S> {
         Ok(())
     }
 
-    /// The device's request, of any kind.
     pub(super) fn request(&self, arrival: &Arrival) -> Result<Request, Stop> {
         request(arrival).map_err(|why| Stop::Wrong(format!("{why}, in the {}", describe(arrival))))
     }

@@ -15,7 +15,6 @@ use crate::{
 #[derive(Default)]
 struct Sender {
     burst: Burst,
-    /// An acknowledgement is due.
     is_owed: bool,
     /// The network has lost a packet, not by the device's fault, and a NAK was sent.
     is_told: bool,
@@ -99,7 +98,6 @@ impl<S: Subject> Play<'_, S> {
         }
     }
 
-    /// The next packet of any queue pair, with its index.
     fn arrival_of_any(&mut self, until: Instant) -> Result<Option<(usize, Arrival)>, Stop> {
         loop {
             while let Some(arrival) = self.arrivals.pop_front() {

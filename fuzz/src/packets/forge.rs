@@ -39,7 +39,6 @@ impl Mend {
     }
 }
 
-/// Fields of the BTH's second byte.
 const TVER: u8 = 0x0F;
 const PAD_COUNT: u8 = 0x30;
 
@@ -105,7 +104,6 @@ fn network(world: &World, member: Member, mend: Mend, origin: u8) -> NetHeader {
     }
 }
 
-/// A BTH and what follows, up to the padding, for this queue pair.
 fn transport(
     world: &World,
     member: Member,

@@ -30,7 +30,6 @@ pub(super) struct Ledger {
     congestion: u64,
     sequence_naks: u64,
     rnr_naks: u64,
-    /// Refused copies of multicast packets.
     refused_copies: u64,
 }
 
@@ -159,7 +158,6 @@ impl Ledger {
         }
     }
 
-    /// Counters match the adapter's results.
     pub(super) fn check_counters(&self, world: &World) {
         let counters = world.adapter.counters();
         assert_eq!(counters.sent_packets, self.sent, "packets sent");
@@ -223,7 +221,6 @@ pub(super) fn is_untrusted(disposition: Disposition) -> bool {
     matches!(disposition, Disposition::Dropped(reason) if BEFORE_ICRC.contains(&reason))
 }
 
-/// Attributes and state of every queue pair.
 pub(super) fn snapshot(world: &World) -> Vec<Option<QpInfo>> {
     world.members.iter().map(|member| world.adapter.query_qp(member.qpn)).collect()
 }

@@ -19,16 +19,13 @@ use roce_transport::{
 
 /// Smallest path MTU: short messages have many packets.
 pub(super) const MTU: Mtu = Mtu::B256;
-/// Bytes of every region.
 pub(super) const REGION: u64 = 4096;
 /// Rights of a region open to peers.
 pub(super) const RIGHTS: Access = Access::LOCAL_WRITE.union(REMOTE);
-/// Rights of a window.
 pub(super) const REMOTE: Access = Access::REMOTE_WRITE
     .union(Access::REMOTE_READ)
     .union(Access::REMOTE_ATOMIC)
     .union(Access::FLUSH_GLOBAL);
-/// Of every datagram queue pair.
 pub(super) const QKEY: QKey = QKey(0x1111_1111);
 
 /// A queue pair with what is needed to bring it up again.
@@ -42,7 +39,6 @@ pub(super) struct Member {
     pub(super) queues: Queues,
 }
 
-/// Queues of a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Queues {
     /// Its own receive queue; completions are checked in order.
@@ -91,7 +87,6 @@ impl Setup {
         }
     }
 
-    /// Group of the datagram queue pairs.
     pub(super) fn group(self) -> IpAddr {
         if self.v6() { [0xFF15, 0, 0, 0, 0, 0, 0, 7].into() } else { [239, 0, 0, 7].into() }
     }
@@ -233,7 +228,6 @@ impl World {
         world
     }
 
-    /// Two connections of the adapter to itself.
     fn connect_two(&mut self, [first, second]: [QpType; 2], own: IpAddr, queues: Queues) {
         let first = self.create(first, own, Qpn::default(), queues);
         let second = self.create(second, own, first.qpn, queues);
@@ -276,7 +270,6 @@ impl World {
         member
     }
 
-    /// Takes a queue pair from RESET to `state`.
     pub(super) fn raise(&mut self, member: Member, state: State) {
         let steps: &[Edge] = match state {
             State::Reset => &[],

@@ -53,7 +53,6 @@ impl Ring {
     }
 }
 
-/// Shared memory, with or without the required seals.
 fn memory(length: u64, sealed: bool) -> File {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let memory = rustix::fs::memfd_create("hostile", flags).unwrap();
@@ -73,7 +72,6 @@ pub(super) fn write_word(memory: &File, at: u64, value: u64) {
 pub(super) struct Connection {
     socket: OwnedFd,
     pub(super) ring: Option<Ring>,
-    /// Descriptors from the device.
     pub(super) granted: Vec<File>,
 }
 
@@ -82,7 +80,6 @@ impl Connection {
         Self { socket, ring: None, granted: Vec::new() }
     }
 
-    /// Sends bytes and descriptors.
     pub(super) fn say(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -93,7 +90,6 @@ impl Connection {
         let _ = rustix::net::sendmsg(&self.socket, &[IoSlice::new(bytes)], &mut ancillary, flags);
     }
 
-    /// Sends a greeting, valid or nearly.
     pub(super) fn greet(&mut self, input: &mut Input<'_>) {
         let (kind, damage) = (input.byte(), input.byte());
         let mut bytes = if kind & 1 == 0 {
@@ -133,7 +129,6 @@ impl Connection {
         self.ring = Some(ring);
     }
 
-    /// Responds to a request for a ring.
     pub(super) fn answer(&self, input: &mut Input<'_>) {
         let kind = input.byte();
         let descriptors = if kind < 128 { vec![wakeup()] } else { any_descriptors(kind) };
@@ -141,7 +136,6 @@ impl Connection {
         self.say(&[0][..usize::from(input.byte().min(1))], &borrowed);
     }
 
-    /// Takes descriptors that the device sent.
     pub(super) fn take(&self) -> Vec<OwnedFd> {
         let mut found = Vec::new();
         while let Some((_, descriptors)) = receive(&self.socket) {
@@ -194,7 +188,6 @@ fn wakeup() -> OwnedFd {
     eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap()
 }
 
-/// Descriptors that a device does not expect.
 fn any_descriptors(kind: u8) -> Vec<OwnedFd> {
     match kind % 12 {
         0 => vec![],

@@ -351,7 +351,6 @@ impl Side {
         }
     }
 
-    /// Resizes an SRQ, sets its limit, or destroys it.
     pub(super) fn change_srq(&mut self, argument: u8, input: &mut Input<'_>) {
         let index = usize::from(argument & 3);
         let Some(id) = self.srqs.get(index).map(|srq| srq.id) else { return };
@@ -522,7 +521,6 @@ impl Side {
         }
     }
 
-    /// To RESET, which drops posted requests.
     fn reset(&mut self, qpn: Qpn) {
         assert_eq!(self.adapter.to_reset(qpn), Ok(()));
         if let Some(qp) = self.qps.iter_mut().find(|qp| qp.qpn == qpn) {

@@ -40,12 +40,10 @@ pub(super) const LIMITS: Limits = Limits {
     max_mr_size: u64::MAX,
 };
 
-/// Bytes of every region.
 pub(super) const REGION: usize = 2048;
 /// Initial content of memory.
 pub(super) const FILL: u8 = 0xEE;
 
-/// Per step: a few per queue pair.
 const EVENTS_MAX: usize = 64;
 
 pub(super) struct Memories {
@@ -84,7 +82,6 @@ pub(super) struct Pair {
     pub(super) receives: Vec<u64>,
 }
 
-/// One side's knowledge of the other.
 pub(super) struct Known {
     pub(super) ip: IpAddr,
     pub(super) qps: Vec<Qpn>,
@@ -158,7 +155,6 @@ impl Side {
         self.qps.get(usize::from(n) % self.qps.len().max(1)).map(|qp| qp.qpn)
     }
 
-    /// The adapter's visible state.
     pub(super) fn snapshot(&self) -> Snapshot {
         Snapshot {
             qps: self.qps.iter().map(|qp| self.adapter.query_qp(qp.qpn)).collect(),
@@ -258,7 +254,6 @@ impl Side {
     }
 }
 
-/// An adapter's visible state.
 #[derive(PartialEq, Debug)]
 pub(super) struct Snapshot {
     qps: Vec<Option<QpInfo>>,

@@ -16,10 +16,8 @@ pub(super) struct Shard {
     awaited: Vec<(u64, usize)>,
     /// A rare timer, too late for any thread.
     pub(super) rare: Option<Instant>,
-    /// A timer and its program thread.
     pub(super) timer: Option<(Instant, usize)>,
     pub(super) publication: Publication,
-    /// Program thread that reads the counters.
     pub(super) reader: Option<usize>,
     pub(super) cork: SharedCork,
     /// Program thread that waits for posted requests to leave.
@@ -30,7 +28,6 @@ pub(super) struct Shard {
 }
 
 impl Shard {
-    /// `awaited`: runs and their threads.
     pub(super) fn new(link: Link, awaited: Vec<(u64, usize)>, system: System) -> Self {
         let (rare, timer, reader, publication) = (None, None, None, Publication::default());
         let limits = TransmitLimits { segments: 64, bytes: 65_487 };

@@ -56,7 +56,6 @@ pub(super) mod thread {
     }
 }
 
-/// Readiness of the engine's and the program's descriptors.
 #[derive(Debug, Default)]
 struct Readable {
     wakeup: bool,
@@ -68,11 +67,9 @@ struct Readable {
     wanted: [bool; 2],
 }
 
-/// The system: descriptors and threads sleeping on them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct System(Arc<(Mutex<Readable>, Condvar)>);
 
-/// Number of the waiting program thread.
 pub(super) type Wanted<'a> = &'a usize;
 
 impl System {
@@ -88,7 +85,6 @@ impl System {
         }
     }
 
-    /// Wakes sleepers on the ring.
     pub(super) fn ring_wakeup(&self) {
         self.change(|readable| readable.sockets = true);
     }

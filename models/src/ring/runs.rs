@@ -32,7 +32,6 @@ fn write(writer: &mut Writer, numbers: std::ops::Range<u64>, bell: &Bell) {
     write_and_wake(writer, numbers, || bell.ring());
 }
 
-/// Writes these runs and wakes a sleeping reader.
 fn write_and_wake(writer: &mut Writer, numbers: std::ops::Range<u64>, wake: impl Fn()) {
     for number in numbers {
         while !writer.push(header(), &(number + 1).to_ne_bytes()).unwrap() {
@@ -79,7 +78,6 @@ pub fn a_reader_sleeps(looks_again: bool) {
     });
 }
 
-/// A ring for other models.
 pub(crate) fn link() -> (Sender, Link) {
     let (writer, reader) = ring();
     (Sender(writer), Link::new(reader))
@@ -95,7 +93,6 @@ impl Sender {
     }
 }
 
-/// A link's reader, under its engine's lock.
 pub(crate) struct Link {
     reader: Reader,
     sleepers: u32,
@@ -107,7 +104,6 @@ impl Link {
         Self { reader, sleepers: 0, next: 0 }
     }
 
-    /// Number of received runs.
     pub(crate) fn received(&self) -> u64 {
         self.next
     }

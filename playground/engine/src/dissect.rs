@@ -14,7 +14,6 @@ use crate::{
 };
 use layers::Layer;
 
-/// A packet as it arrives, if it does.
 #[derive(Serialize)]
 pub(crate) struct Dissected {
     number: u64,
@@ -22,7 +21,6 @@ pub(crate) struct Dissected {
     /// `None`: a group.
     to: Option<&'static str>,
     lost: bool,
-    /// Damaged byte of the IP packet.
     damaged: Option<usize>,
     /// IP packet.
     hex: String,

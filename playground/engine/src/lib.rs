@@ -21,7 +21,6 @@ use spec::{SCRIPT, Spec};
 struct Title {
     name: &'static str,
     title: &'static str,
-    /// Its own network clauses.
     network: &'static str,
 }
 
@@ -49,7 +48,6 @@ pub fn example() -> String {
 #[derive(Serialize, Default)]
 struct Reading<'a> {
     mistake: Option<Mistake>,
-    /// Network clauses, if any.
     network: Option<&'a str>,
 }
 

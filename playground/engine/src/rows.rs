@@ -10,11 +10,9 @@ use crate::spec::Spec;
 pub(crate) struct Play {
     ends: usize,
     rows: Vec<Row>,
-    /// Ladder lines: rows without texts.
     steps: usize,
     packets: Vec<PacketRow>,
     rates: Vec<RateRow>,
-    /// Why it ended early.
     ended: Option<String>,
 }
 
@@ -49,7 +47,6 @@ struct PacketRow {
     delay: u64,
 }
 
-/// A changed rate limit of a queue pair.
 #[derive(Serialize)]
 struct RateRow {
     at: u64,

@@ -21,7 +21,6 @@ pub(crate) struct Spec {
     scenario: String,
     #[serde(default = "one")]
     seed: u64,
-    /// `None`: the scenario's own.
     #[serde(default)]
     network: Option<Conditions>,
     #[serde(default)]
@@ -74,7 +73,6 @@ impl Default for Conditions {
 }
 
 impl Conditions {
-    /// Clauses of a fault plan.
     fn clauses(&self) -> String {
         let mut clauses = vec![format!("delay {}us", self.delay)];
         if self.jitter > 0.0 {

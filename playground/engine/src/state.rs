@@ -42,7 +42,6 @@ struct QueuePair {
     name: Option<String>,
     service: String,
     state: String,
-    /// State transitions a call can make from here.
     next: Vec<String>,
     peer: String,
     /// PSNs: expected next, next to send, oldest unacknowledged.
@@ -128,7 +127,6 @@ impl<F: FnMut(&SentDatagram<'_>) -> Result<(), Failure>> Viewer for Until<F> {
     }
 }
 
-/// Plays to the end, or until the viewer stops it.
 pub(crate) fn play_to_end(spec: &Spec, viewer: &mut dyn Viewer) -> Result<(), String> {
     // the viewer knows how it ended, or the lines show it
     spec.play(viewer).map(|_| ())

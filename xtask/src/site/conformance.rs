@@ -4,7 +4,6 @@ use std::fmt::Write;
 
 use roce_conformance::{Reported, Verdict, chapters, known, reported};
 
-/// The tables after the page's text.
 pub(crate) fn tables() -> String {
     let mut text = others();
     text += &published();
@@ -62,7 +61,6 @@ fn others() -> String {
     text
 }
 
-/// Published reports on adapters.
 fn published() -> String {
     let mut text = "\n## Reported of adapters\n\nOthers have published these; this project has not measured them.\n\n".to_owned();
     text += "| cases | adapters | report | source |\n|---|---|---|---|\n";

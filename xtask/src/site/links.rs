@@ -110,7 +110,6 @@ fn read(html: &Path, folder: &Path, pages: &mut BTreeMap<PathBuf, String>) -> Re
     Ok(())
 }
 
-/// Targets of links and pictures on this site.
 fn targets(text: &str) -> impl Iterator<Item = &str> {
     let attributes = ["href=\"", "src=\""].into_iter().flat_map(move |it| text.split(it).skip(1));
     let targets = attributes.filter_map(|rest| rest.split('"').next());

@@ -6,7 +6,6 @@ use roce_transport::{
 };
 use serde::Serialize;
 
-/// A header or other part of a packet.
 #[derive(Serialize)]
 pub(super) struct Layer {
     name: &'static str,
@@ -23,13 +22,11 @@ struct Field {
     bit: usize,
     bits: usize,
     value: String,
-    /// Meaning, if it needs words.
     meaning: String,
 }
 
 type Meaning = fn(u64) -> String;
 
-/// A field's name, bits, and meaning of a value.
 type Form = (&'static str, usize, Meaning);
 
 const NONE: Meaning = |_| String::new();
