@@ -1,10 +1,9 @@
-//! Builds the C library and the rsockets preload library into an installed tool, so `roce run` is
-//! one file. In a checkout only the profile `dist` does so; otherwise the tool uses the libraries
-//! beside it.
+//! Builds the C library and the rsockets library into an installed tool, so `roce run` is one file.
+//! In a checkout only the profile `dist` does; otherwise the tool uses those beside it.
 //!
-//! Cargo cannot pass another package's shared object, so a second cargo with its own target
-//! directory builds each. `ROCE_ABI_LIBRARY` names a built library instead, perhaps with
-//! `librspreload.so` beside it; if empty, the tool carries none.
+//! Cargo cannot pass another package's shared object: a second cargo, with its own target
+//! directory, builds each. `ROCE_ABI_LIBRARY` names a built one instead, perhaps beside
+//! `librspreload.so`; if empty, the tool carries none.
 
 use std::{
     env, fs,
@@ -78,8 +77,7 @@ fn is_wanted() -> bool {
     is_installed && is("CARGO_CFG_TARGET_OS", "linux") && is("CARGO_CFG_TARGET_ENV", "gnu")
 }
 
-/// True in the profile `dist`. `PROFILE` names the inherited profile; only the path
-/// `…/dist/build/roce-cli-…/out` has this one.
+/// True in the profile `dist`, whose name is only in the path `…/dist/build/roce-cli-…/out`.
 fn is_dist() -> bool {
     out().ancestors().skip(3).take(2).any(|directory| directory.ends_with("dist"))
 }

@@ -60,8 +60,8 @@ pub(crate) fn collect(directory: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// True if a test such as `pair::trust::another_source_address` exists in a file whose path has all
-/// parts but the last.
+/// True if a test such as `pair::trust::another_source_address` exists: the path has all parts but
+/// the last.
 fn exists(tests: &[(Vec<String>, String)], name: &str) -> bool {
     let mut parts: Vec<_> = name.split("::").collect();
     let Some(function) = parts.pop() else { return false };
@@ -70,8 +70,7 @@ fn exists(tests: &[(Vec<String>, String)], name: &str) -> bool {
     })
 }
 
-/// Test names in a page: backquoted, lower case, several parts, the first a test program or file
-/// with tests.
+/// Test names in a page: backquoted, lower case, first a test program or file with tests.
 fn named<'a>(page: &'a str, tests: &[(Vec<String>, String)]) -> Vec<&'a str> {
     let quoted = page.split('`').skip(1).step_by(2);
     let is_name = |text: &&str| {

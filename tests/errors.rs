@@ -1,6 +1,6 @@
-//! Failing system calls, one after another, by a seccomp filter, before or after a device is
-//! opened. Opening may fail and messages may be lost; nothing panics or hangs. Filters stay, so
-//! each case runs in its own process: this program, with the case in its environment.
+//! Failing system calls, one after another, before or after a device is opened. Opening may fail
+//! and messages may be lost; nothing panics or hangs. Seccomp filters stay, so each case has its
+//! own process.
 
 use std::{
     env, panic,

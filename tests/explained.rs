@@ -21,8 +21,7 @@ use roce::{
 
 const PROGRAM: &str = "ROCE_TEST_PROGRAM";
 
-/// Runs a test's program in its own process with this environment. Returns its output, or `None` in
-/// that process.
+/// Runs a test's program in its own process. Returns its output, or `None` in that process.
 fn said(test: &str, wish: &str) -> Option<String> {
     if env::var_os(PROGRAM).is_some() {
         return None;
@@ -121,8 +120,7 @@ fn a_queue_pair_that_fails() {
     assert!(!text.contains('\x1b'), "{text}");
 }
 
-/// Packets are reported once per unreachable address, and not for a reachable one; those of a
-/// connection at its first timeout.
+/// Packets are reported once per unreachable address; those of a connection at its first timeout.
 #[test]
 fn packets_to_nobody() {
     let Some(text) = said("packets_to_nobody", "0") else {

@@ -1,6 +1,5 @@
-//! A device follows its network interface. Interfaces live in a network namespace, without
-//! privilege if users may have namespaces. Otherwise only unit tests cover the logic; with
-//! `ROCE_NAMESPACES=1`, as in CI, that is an error.
+//! A device follows its network interface, in a network namespace. Without namespaces only unit
+//! tests cover the logic; with `ROCE_NAMESPACES=1`, as in CI, that is an error.
 
 use std::{
     env,
@@ -372,8 +371,7 @@ fn fragmented() -> Vec<String> {
     vec![v4, v6.trim().to_owned()]
 }
 
-/// Any host can forge this message. A datagram beyond the interface's MTU is still refused, never
-/// fragmented.
+/// Any host can forge this message: a datagram beyond the MTU is refused, never fragmented.
 #[test]
 fn a_forged_path_mtu_is_not_believed() {
     if !inside("interface::a_forged_path_mtu_is_not_believed") {
@@ -528,8 +526,8 @@ impl Drop for Holder {
     }
 }
 
-/// A stopped process has one of an interface's addresses: other devices open with the rest, and get
-/// it when the process continues or ends.
+/// A stopped process has one of an interface's addresses: others open the rest, and get it
+/// when the process continues or ends.
 #[test]
 fn a_stopped_process_keeps_no_other_address() {
     const TEST: &str = "interface::a_stopped_process_keeps_no_other_address";

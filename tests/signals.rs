@@ -1,5 +1,4 @@
-//! Faults and the program's signal handlers. Handlers are per process, so each case runs in its
-//! own: this program, with the case in its environment.
+//! Faults and the program's signal handlers, which are per process: each case reruns this program.
 
 use std::{
     env,
@@ -24,8 +23,7 @@ const A_WHILE: Duration = Duration::from_millis(30);
 
 type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
 
-/// Runs the rest of the calling test in its own process and returns the exit status; `None` in that
-/// process.
+/// Runs the rest of the calling test in its own process; returns the status, or `None` in there.
 fn in_child(name: &str) -> Option<ExitStatus> {
     if env::var(CASE).is_ok_and(|case| case == name) {
         return None;

@@ -1,8 +1,8 @@
 //! Verbs as JSON commands: a test drives a device of another process or host.
 //!
-//! A line is a list of commands; the response is a line with a list of as many responses. A failed
-//! command gets `{"error": NAME_OF_ERRNO, "text": REASON}` and has changed nothing. `command.rs`
-//! lists the commands; [`PYTHON`] executes the same with pyverbs.
+//! A line is a list of commands; the response line is a list of as many responses. A failed command
+//! returns `{"error": NAME_OF_ERRNO, "text": REASON}` and changes nothing. Commands: `command.rs`;
+//! [`PYTHON`] is the same with pyverbs.
 
 #![cfg(target_os = "linux")]
 
@@ -40,8 +40,8 @@ impl Agent {
         Self { objects: Objects::new(context, quirks) }
     }
 
-    /// Executes a line of commands and returns the line of responses, without its end. Commands
-    /// wait for 30 s in all, and stop once `is_gone` returns true.
+    /// Executes a line of commands; returns the response line, without its end. Waits at most 30 s
+    /// in all, and until `is_gone` returns true.
     ///
     /// # Errors
     /// When the line is no JSON list.

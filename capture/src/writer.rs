@@ -31,8 +31,8 @@ const ETHERNET: u32 = 1;
 
 /// Writes pcapng: raw IP packets, and RoCE v1 in Ethernet frames.
 ///
-/// IP headers are as sent, or as they must have been. The identification of a received IPv4 packet
-/// is the one that makes its ICRC right, else a guess.
+/// IP headers are as sent, or reconstructed. A received IPv4 packet gets the identification that
+/// makes its ICRC right, else a guess.
 pub struct CaptureWriter<W: Write> {
     writer: PcapNgWriter<W>,
     /// The second interface, Ethernet, is described.

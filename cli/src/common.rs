@@ -290,8 +290,8 @@ impl EventLoop {
         Ok(Self { cq, completions, events: events.clone() })
     }
 
-    /// Waits for the next completion or event. Completions go first: a connection's last ones
-    /// precede its end.
+    /// Waits for a completion or event, completions first: a connection's last ones precede its
+    /// end.
     pub(crate) fn next(&self) -> Result<Ready, Failure> {
         loop {
             if let Some(ready) = self.now() {

@@ -1,5 +1,4 @@
-//! `roce devinfo`: devices that can be opened, as `ibv_devinfo` shows them, and counters of open
-//! ones.
+//! `roce devinfo`: openable devices, as `ibv_devinfo` shows them, and counters of open ones.
 
 mod counters;
 

@@ -1,5 +1,5 @@
-//! TCP exchange of two tools before they start. Addresses as in the stock ping-pongs: the client
-//! writes its own, the server responds with its own, the client says "done".
+//! TCP exchange of two tools, addresses as in the stock ping-pongs: the client writes its own, the
+//! server responds with its own, the client says "done".
 
 use std::{
     fmt,
@@ -128,8 +128,7 @@ impl Exchange {
         self.stream.local_addr()
     }
 
-    /// Sends our addresses, receives the peer's, and calls `ready` before the peer may rely on this
-    /// side.
+    /// Exchanges addresses; calls `ready` before the peer may rely on this side.
     pub(crate) fn swap(
         &mut self,
         ours: &[Endpoint],

@@ -1,5 +1,4 @@
-//! Draws ladders: the ends and the packets between them, one line per event, in 80 columns or
-//! fewer.
+//! Ladders: ends and packets between them, one line per event, in up to 80 columns.
 
 mod lanes;
 

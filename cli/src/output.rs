@@ -1,8 +1,7 @@
 //! Standard output and standard error of the tool.
 //!
-//! `println!` panics without a reader, as in `roce devinfo | head -1`. These macros end the command
-//! as SIGPIPE would. The signal stays ignored, as in every Rust program: the library's sockets
-//! report broken connections as errors.
+//! `println!` panics without a reader, as in `roce devinfo | head -1`; these macros end the command
+//! as SIGPIPE would. SIGPIPE stays ignored: the library's sockets report errors.
 
 use std::{
     fmt::Arguments,

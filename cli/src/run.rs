@@ -410,8 +410,7 @@ fn configured(args: &Args) -> Result<Configured, Refusal> {
     Ok(configured)
 }
 
-/// Prepends to a list of directories or libraries. An empty part, meaning the current directory,
-/// stays.
+/// Prepends to a list of directories or libraries. Empty parts, the current directory, stay.
 fn before(directory: &Path, rest: Option<OsString>) -> OsString {
     let mut list = directory.as_os_str().to_owned();
     let Some(rest) = rest.filter(|rest| !rest.is_empty()) else { return list };

@@ -1,7 +1,7 @@
 //! `roce ucmatose`: many connections at once, like the stock `ucmatose`.
 //!
-//! Once all connections stand, the server sends all its messages, the client sends as many, and the
-//! server disconnects.
+//! Once all stand, the server sends all its messages, the client as many, and the server
+//! disconnects.
 
 use std::{net::SocketAddr, time::Instant};
 

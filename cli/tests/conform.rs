@@ -74,8 +74,7 @@ fn takes_a_raw_device(case: &str) -> bool {
     case.contains("source-port") || case.starts_with("pause/")
 }
 
-/// Its finding is a packet rate by reception times, and a busy host receives several at once;
-/// virtual time has it exactly.
+/// Its finding is a rate of received packets, which a busy host distorts; virtual time is exact.
 fn is_measured(case: &str) -> bool {
     case == "congestion/slows-down"
 }
@@ -564,8 +563,8 @@ fn on_the_wire(cases: &[&str]) -> Vec<(String, String)> {
     verdicts(std::str::from_utf8(&output.stdout).unwrap())
 }
 
-/// Packets that only a raw device sends. On a busy host both ends may be late: the device may read
-/// a pause too late; the instrument reports it if it cannot keep the pause up.
+/// Packets of a raw device alone. A busy host may read a pause too late; the instrument reports its
+/// own lateness.
 #[test]
 fn a_raw_device_is_played_on_the_wire() {
     let all = on_the_wire(&["pause/", "wire/source-port"]);

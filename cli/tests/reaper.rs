@@ -175,8 +175,7 @@ fn be_the_program(address: SocketAddr) -> ! {
     }
 }
 
-/// Addresses of a test: the program's, and that of a peer as if on another host. In the program,
-/// runs its part of the test.
+/// Addresses of the program and of a peer as if on another host. In the program, runs its part.
 fn addresses(test: u8) -> [IpAddr; 2] {
     if let Ok(address) = env::var(INSIDE) {
         be_the_program(address.parse().unwrap());

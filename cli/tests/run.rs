@@ -1,6 +1,5 @@
-//! `roce run`: the started program's view, and refusals to start. Except in tests about the
-//! library, a file stands for it: these programs load none of its names. Others can write its
-//! directory, so its names go into the user's cache.
+//! `roce run`: the program's view, and refusals to start. Mostly a file stands for the library,
+//! which these programs do not load; its directory is open, so its names go into the user's cache.
 
 use std::{
     env, fs,
@@ -15,7 +14,7 @@ use std::{
 
 use rustix::process::Signal;
 
-/// A test's directory, which other users can enter, and one where only this user can create files.
+/// One directory that others can enter, and one that only this user can change.
 struct Scratch(PathBuf, PathBuf);
 
 impl Scratch {

@@ -1,6 +1,5 @@
-//! The tool where the system refuses a call: it continues, and names in one line what is missing or
-//! needed. Syscall filters stand for other kernels and sandboxes, network namespaces for other
-//! addresses.
+//! The tool continues after refused calls and names in one line what is missing or needed. Syscall
+//! filters stand for other kernels and sandboxes, network namespaces for other addresses.
 
 use std::{
     env, fs, io,

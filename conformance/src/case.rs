@@ -226,8 +226,7 @@ pub enum Step {
 /// Queue pairs of the device, connected to the instrument.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Connection {
-    /// Their number. Each one's first PSNs are [`PAIR_PSNS`] above those of the one before; below
-    /// are the first's.
+    /// Their number. First PSNs are those below, and [`PAIR_PSNS`] more for each further one.
     pub pairs: u32,
     /// Service: RC, UC or UD.
     pub qp_type: QpType,
@@ -255,8 +254,8 @@ pub struct Connection {
     pub by_cm: bool,
 }
 
-/// A send request of the device. Its data is at the start of its region `source`, last SGE first;
-/// its remote memory is at [`PEER_ADDRESS`] under [`PEER_KEY`].
+/// A send request of the device. Data: start of its region `source`, last SGE first; remote memory:
+/// [`PEER_ADDRESS`], [`PEER_KEY`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Request {
     /// Its id.

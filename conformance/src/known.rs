@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::Verdict;
 
-/// Records: a line with the device, then one per case that does not conform, with verdict, colon
-/// and finding. `tests/lab/run conform --pin` writes them.
+/// Records: a line with the device, then one per nonconforming case: verdict, colon, finding.
+/// `tests/lab/run conform --pin` writes them.
 const RECORDS: [&str; 2] =
     [include_str!("../known/rxe-6.1.txt"), include_str!("../known/rxe-6.12.txt")];
 

@@ -1,11 +1,9 @@
 //! Conformance of an adapter to RoCEv2: cases and their runner.
 //!
-//! A [`Case`] is a short text: the connection of the device under test, packets to it, and required
-//! responses; `docs/guide/cases.md` has the language. [`chapters`] returns this crate's cases,
-//! [`Chapter::parse`] reads others. A [`Runner`] plays them against a [`Subject`]: an adapter of
-//! this project [in virtual time](Simulated), or a device on a network.
-//!
-//! Sockets, clocks and waits are the [`Subject`]'s.
+//! A [`Case`] is a text: connection of the device under test, packets to it, required responses;
+//! see `docs/guide/cases.md`. [`chapters`] returns this crate's cases, [`Chapter::parse`] reads
+//! others. A [`Runner`] plays them against a [`Subject`]: this project's adapter [in virtual
+//! time](Simulated), or a device on a network. Sockets, clocks and waits are the [`Subject`]'s.
 
 pub mod case;
 mod dialog;

@@ -82,8 +82,8 @@ pub struct Pause {
 pub struct Burst {
     /// Least allowed time, first to last.
     pub least: Duration,
-    /// Time since the first packet, and payload bytes. Lost packets, and those dropped after them,
-    /// are recorded when retransmitted.
+    /// Time since the first packet, and payload bytes. Lost packets and later drops count when
+    /// retransmitted.
     pub packets: Vec<(Duration, usize)>,
     /// Recoveries of lost packets, in order.
     pub recoveries: Vec<Recovery>,
@@ -109,9 +109,9 @@ pub struct Recovery {
     /// NAKs about this gap and those it caused; 0: a timeout. READ requesters see gaps in the
     /// responses.
     pub naks: u32,
-    /// Time to the retransmission, from the first NAK, or without one from the first arrival. For
-    /// READs, time to the new request from the next response, or from when the last was due. Zero
-    /// if it was not requested again.
+    /// Time to the retransmission from the first NAK, else from the first arrival. For READs, to
+    /// the new request, from the next response, or from when the last was due; zero without a new
+    /// request.
     pub pause: Duration,
     /// Later packets retransmitted though received.
     pub again: u32,

@@ -592,8 +592,8 @@ impl<S: Subject> Play<'_, S> {
         }
     }
 
-    /// The next packet that may match `packet`. Skips other packets of another connection, CNPs,
-    /// and packets for the listening program.
+    /// The next packet that may match `packet`. Skips others of another connection, CNPs, and
+    /// packets for the listening program.
     fn next_arrival_but(
         &mut self,
         packet: &Packet,

@@ -59,8 +59,8 @@ pub trait Subject {
 
 /// Commands to a device's program.
 ///
-/// Only regions have names. Queue pairs have a completion queue per direction, and one queue pair
-/// is [chosen](Self::choose). Receive requests use the region `inbox`.
+/// Only regions have names. A queue pair has two completion queues; one queue pair is
+/// [chosen](Self::choose). Receive requests use the region `inbox`.
 pub trait Program {
     /// Registers zeroed memory.
     ///

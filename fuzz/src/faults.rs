@@ -1,7 +1,7 @@
 //! Target: text as rules for packets and calls, then datagrams and calls.
 //!
-//! The text ends at the first zero byte. Steps follow: 0 to 127, a datagram of that size that
-//! begins with a packet's; 128 to 255, time passes by powers of two.
+//! The text ends at a zero byte. Then 0 to 127: a datagram of that size, which begins with a
+//! packet's; 128 to 255: time passes by powers of two.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -29,8 +29,8 @@ pub struct Reach {
     pub sent: usize,
 }
 
-/// Panics if a refusal has several lines or a clause not in the plan, or a chance is invalid.
-/// Panics if a plan makes datagrams, changes one silently, or keeps one forever.
+/// Panics if a refusal has several lines or a foreign clause, or a chance is invalid; or if a plan
+/// makes datagrams, changes one silently, or keeps one forever.
 pub fn faults(bytes: &[u8]) -> Reach {
     let mut parts = bytes.splitn(2, |byte| *byte == 0);
     let text = String::from_utf8_lossy(parts.next().unwrap_or_default());

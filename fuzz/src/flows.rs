@@ -9,8 +9,8 @@ use roce_provider::{
 /// Covers any read beyond a spec's end.
 const BEHIND: [u8; 128] = [0xA5; 128];
 
-/// Panics on reads beyond the end, or if a parsed flow is not written back equal. Returns whether
-/// such a flow is possible, if the bytes are one.
+/// Panics on reads beyond the end, or if a parsed flow is not written back equal. Returns whether a
+/// parsed flow is possible.
 pub fn flows(bytes: &[u8]) -> Option<bool> {
     let read = read_flow(bytes);
     if read != Err(libc::EFAULT) {

@@ -1,21 +1,20 @@
 //! Fuzz targets of roce: one module each, the body a plain function of bytes.
 //!
-//! A body panics when an invariant breaks. The same function runs under libFuzzer (`fuzz_targets/`)
-//! and on its corpus under `cargo test` (`tests/replay.rs`).
+//! A body panics when an invariant breaks. It runs under libFuzzer (`fuzz_targets/`), and on its
+//! corpus under `cargo test` (`tests/replay.rs`).
 //!
 //! * [`parse`]: one packet.
-//! * [`packets`]: a script of packets, commands and time for an adapter with queue pairs in every
-//!   state.
-//! * [`faults`]: a plan of faults, and datagrams that meet it.
+//! * [`packets`]: packets, commands and time for an adapter with queue pairs in every state.
+//! * [`faults`]: a plan of faults, and datagrams.
 //! * [`explain`]: a capture file.
-//! * [`ancillary`]: ancillary data of a received message.
-//! * [`frames`]: a script of Ethernet frames and time for a host.
-//! * [`flows`]: a flow's attributes and specs in C's layout.
-//! * [`share`]: a program for clients of the service that shares addresses among users.
-//! * [`shm`]: a program for a process that shares memory or an address with a device.
-//! * [`mad`]: CM messages, and a script for an adapter that receives them.
+//! * [`ancillary`]: ancillary data.
+//! * [`frames`]: Ethernet frames and time for a host.
+//! * [`flows`]: a flow in C's layout.
+//! * [`share`]: clients of the service that shares addresses among users.
+//! * [`shm`]: a process that shares memory or an address with a device.
+//! * [`mad`]: CM messages for an adapter.
 //! * [`capture`]: datagrams for a capture.
-//! * [`verbs`]: a program for two adapters, with every verb and packets between them.
+//! * [`verbs`]: two adapters, every verb, and packets between them.
 
 pub mod ancillary;
 pub mod capture;

@@ -1,11 +1,10 @@
-//! Target: bytes as management datagrams, and as a script for an adapter whose QP1 receives them.
+//! Target: bytes as management datagrams, and as a script for an adapter's QP1.
 //!
-//! Each step is a byte for its kind and operands; input continues with zeros. A message is mended
-//! into a CM message, mostly of an existing exchange.
+//! A step is a byte for its kind and operands; input continues with zeros. Messages are mended into
+//! CM messages, mostly of an existing exchange.
 //!
-//! Invariants: no panic; a message is written back equal; the adapter sends messages only; sending
-//! ends, events are bounded, connections limited. After everything is destroyed and timers expired,
-//! nothing is left.
+//! Invariants: no panic; a message is written back equal; the adapter sends only messages; sending
+//! ends; events and connections are bounded; nothing is left after destruction and timers.
 
 use std::net::IpAddr;
 

@@ -1,13 +1,12 @@
-//! Target: bytes as a script of packets, commands and time for an adapter with queue pairs in every
-//! state.
+//! Target: bytes as packets, commands and time for an adapter with queue pairs in every state.
 //!
-//! The first byte configures the adapter; each step is a byte for its kind and operands; input
-//! continues with zeros. A control byte selects mended fields: addresses, opcode, PSN, keys, ICRC.
-//! Random packets would fail these checks.
+//! The first byte configures the adapter; a step is a byte for its kind and operands; input
+//! continues with zeros. A control byte selects mended fields, which random packets would fail:
+//! addresses, opcode, PSN, keys, ICRC.
 //!
-//! Invariants: no panic; bounded events per step; sending ends; counters match the events of all
-//! packets. Every request completes once, in order. A packet not proven to come from the peer
-//! changes nothing. Memory changes only where the peer may write.
+//! Invariants: no panic; bounded events per step; sending ends; counters match events. Every
+//! request completes once, in order. Packets not proven to come from the peer change nothing.
+//! Memory changes only where the peer may write.
 
 mod forge;
 mod oracle;

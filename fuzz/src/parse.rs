@@ -9,8 +9,8 @@ use roce_transport::wire::{
 
 use crate::input::Input;
 
-/// Parses `data` as a UDP payload and checks its ICRC. A packet is written back equal. An ICRC made
-/// for it verifies, also without the IPv4 identification.
+/// Parses `data` as a UDP payload. A packet is written back equal; an ICRC made for it verifies,
+/// even without the IPv4 identification.
 pub fn parse(data: &[u8]) {
     if let Ok(packet) = Packet::parse(data) {
         round_trip(&packet, data.len());

@@ -1,7 +1,7 @@
-//! Target: bytes as a program for clients of the service that shares addresses among users.
+//! Target: bytes as hostile clients of the service that shares addresses among users.
 //!
-//! Hostile clients knock and write anything at any time. An honest client has a partition and a
-//! service, and still receives its datagrams. Steps: `World::step`.
+//! They knock and write anything at any time. An honest client with a partition and a service still
+//! receives its datagrams. Steps: `World::step`.
 
 use std::{
     collections::VecDeque,

@@ -1,8 +1,8 @@
-//! Target: bytes as a program for a process that shares memory or an address with a device.
+//! Target: bytes as a hostile process that shares memory or an address with a device.
 //!
-//! The process greets and writes anything at any time, with any descriptors. An honest device sends
-//! numbered datagrams to the same device throughout. Steps: `World::step`; the first byte says
-//! whether the hostile process has the address first, and what it grants.
+//! The process greets and writes anything at any time, with any descriptors; an honest device sends
+//! numbered datagrams throughout. Steps: `World::step`; the first byte gives the address's first
+//! owner, and the hostile process's grants.
 
 mod hammer;
 mod hostile;
@@ -46,14 +46,13 @@ pub struct Reach {
     pub forwarded: u64,
 }
 
-/// Panics if the device does or hands over an impossible datagram, or if an honest datagram is
-/// lost, damaged or reordered while its address is not taken.
+/// Panics if the device does or hands over an impossible datagram; or if an honest datagram is
+/// lost, damaged or reordered while its address is free.
 pub fn shm(bytes: &[u8]) -> Reach {
     play(bytes, |_| {})
 }
 
-/// [`shm`] while a thread writes to all memory shared with the device, even between two of its
-/// reads. Not reproducible.
+/// [`shm`] while a thread writes to all shared memory, even between two reads. Not reproducible.
 pub fn shm_with_hammer(bytes: &[u8]) -> Reach {
     let hammer = Hammer::start();
     play(bytes, |connections| {

@@ -1,12 +1,12 @@
-//! Target: bytes as a program for two adapters: every verb, with legal and illegal arguments, in
-//! any order, and packets that get lost, duplicated or reordered.
+//! Target: bytes as verbs on two adapters, legal or not, in any order, with lost, duplicated and
+//! reordered packets.
 //!
-//! Each step is a byte for its verb and operands; input continues with zeros.
+//! A step is a byte for its verb and operands; input continues with zeros.
 //!
 //! Invariants: no panic; a refused call changes nothing; calls are refused for limits, objects in
 //! use and destroyed objects. Every request completes at most once, in order, and not after its
-//! queue pair was reset or destroyed. Memory without a writer or registration stays unchanged. At
-//! the end all objects can be destroyed, and as many made as the limits allow.
+//! queue pair's reset or destruction. Memory without a writer or registration is unchanged. Finally
+//! all objects can be destroyed, and as many made as the limits allow.
 
 mod objects;
 mod requests;

@@ -34,7 +34,7 @@ fn shm_holds() {
 }
 
 /// A program that makes progress: rings to the device, processes at its address, a ring from it,
-/// then a process's steps, mostly valid.
+/// mostly valid steps.
 fn program(rng: &mut ChaCha8Rng) -> Vec<u8> {
     let mut any = || rng.next_u32() as u8;
     // mostly a device with its own address, and accepted greetings

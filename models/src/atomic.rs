@@ -53,17 +53,16 @@ fn order(order: Ordering) -> Ordering {
     }
 }
 
-/// Loom treats a sequentially consistent access as acquire and release. A fence before a load and
-/// after a store, as most compilers emit, corrects that.
+/// Loom treats sequential consistency as acquire and release. Fences before loads and after stores,
+/// which most compilers emit, correct that.
 fn sequential(order: Ordering) {
     if order == Ordering::SeqCst && !lacks(Weakening::Sequential) {
         atomic::fence(Ordering::SeqCst);
     }
 }
 
-/// Makes loom try both orders of two accesses. Loom remembers only an atomic's last access, so a
-/// thread's own load hides another's earlier load from its store. Accesses to this atomic are never
-/// hidden.
+/// Makes loom try both orders of two accesses. Loom remembers an atomic's last access only: a
+/// thread's own load hides another's from its store. Accesses to this atomic stay visible.
 #[derive(Debug, Default)]
 struct Turn(atomic::AtomicBool);
 
@@ -105,8 +104,7 @@ macro_rules! atomic {
             }
 
             /// Stores nothing if the value is unchanged. Loom lets another thread's later store
-            /// precede this one, though none can lie between load and store; this thread would then
-            /// keep finding its own value.
+            /// precede this one, and this thread would keep finding its own value.
             pub(crate) fn swap(&self, value: $value, with: Ordering) -> $value {
                 self.1.take();
                 let mut before = !value;

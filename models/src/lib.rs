@@ -1,9 +1,8 @@
-//! Models of roce's concurrency. [loom] runs each model in every order of its threads within a
-//! bound of preemptions; a load finds each value that C++'s memory model allows. A thread that
-//! waits forever is a failure.
+//! Models of roce's concurrency. [loom] runs each in every order of its threads within a bound of
+//! preemptions; a load finds each value that C++'s memory model allows. An endless wait is a
+//! failure.
 //!
-//! Models run the code itself: files of transport and provider are modules here, too. Only their
-//! atomics, shared memory and wake-ups are replaced.
+//! Models run the code itself, as modules; only atomics, shared memory and wake-ups are replaced.
 //!
 //! [`weakened`] leaves out one kind of ordering; tests state which ones each model must catch. Loom
 //! cannot show a load of a value stored only later, hence no weakened release of room that is read

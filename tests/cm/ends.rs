@@ -1,5 +1,5 @@
-//! Programs at one address that end right after their connection: datagrams that one has received
-//! for the others are not lost with it.
+//! Programs at one address that exit with their connection: datagrams received for others are not
+//! lost.
 
 use std::{
     env,

@@ -111,7 +111,7 @@ fn no_confirmation() {
     world.assert_gone();
 }
 
-/// The peer is gone without a DREQ: the connection ends though this side's DREQ gets no response.
+/// The peer is gone: the connection ends though the DREQ gets no response.
 #[test]
 fn no_answer_to_the_end() {
     let world = World::new(PortSpace::Tcp);

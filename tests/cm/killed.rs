@@ -1,5 +1,5 @@
-//! End of a process by a kill or silent exit: peers are notified by processes that share its
-//! address, or notice by shared memory.
+//! A killed or silent process: peers are notified by processes at its address, or notice by shared
+//! memory.
 
 use std::{
     env,
@@ -314,8 +314,8 @@ fn nobody_is_left() {
     assert_eq!(client.poll(), None);
 }
 
-/// Runs this test in a network namespace with a cable to another one. Inside, returns the process
-/// that holds the other.
+/// Runs this test in a network namespace with a cable to another. Inside, returns the other's
+/// holder.
 fn two_hosts(test: &str) -> Option<Child> {
     const NAMESPACE: &str = "ROCE_TEST_NAMESPACE";
     let unshared = |arguments: &[&str]| {

@@ -79,8 +79,7 @@ fn a_connection_lives_and_ends() {
     }
 }
 
-/// Arrivals before the end of a connection complete before its event: a program polling queue and
-/// channel in turn misses nothing.
+/// Completions precede the event of a connection's end: alternating polls miss nothing.
 #[test]
 fn completions_come_before_the_end() {
     let world = World::new(PortSpace::Tcp);
@@ -257,8 +256,7 @@ fn queue_pairs_of_the_programs_own() {
     mine.get_send_comp().unwrap().result.unwrap();
 }
 
-/// A passive side may query its queue pair's attributes before accepting: the peer gets the same
-/// numbers.
+/// A passive side may query attributes before accepting: the peer gets the same numbers.
 #[test]
 fn a_queue_pair_that_is_moved_before_its_request_is_accepted() {
     let world = World::new(PortSpace::Tcp);
@@ -388,7 +386,7 @@ fn unreliable_connections() {
     );
 }
 
-/// The RTU is lost for good; the program has a packet of the peer and calls notify.
+/// The RTU is lost for good; the program has received a packet and calls notify.
 #[test]
 fn notify_replaces_a_lost_rtu() {
     let world = World::new(PortSpace::Tcp);

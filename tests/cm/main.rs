@@ -1,5 +1,5 @@
-//! `roce::cm` over an in-process network with chosen faults, and over real sockets on loopback. A
-//! separate test program, because ids find devices that their process has open.
+//! `roce::cm` over an in-process network with faults, and over real sockets on loopback. A separate
+//! program, because ids find the process's open devices.
 
 mod alone;
 mod datagrams;
@@ -45,8 +45,8 @@ struct World {
     listener: CmId,
 }
 
-/// Messages are retransmitted after 17 ms, 15 times. SIDR requests after 134 ms: a retransmission
-/// after the response is a new request, as in the kernel.
+/// Retransmits messages after 17 ms, 15 times; SIDR requests after 134 ms, as a retransmission
+/// after the response is a new request, like in the kernel.
 fn quick(port_space: PortSpace) -> CmConfig {
     let response_timeout =
         if matches!(port_space, PortSpace::Udp | PortSpace::Ipoib) { 15 } else { 12 };

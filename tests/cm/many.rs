@@ -70,7 +70,7 @@ fn sixty_four_at_once() {
 }
 
 /// Real sockets, a thread, device and channel on each side. A thousand connections take tenths of a
-/// second; the limit allows for a busy machine.
+/// second; the limit is for busy machines.
 #[test]
 fn a_thousand_between_threads() {
     const COUNT: usize = 1000;

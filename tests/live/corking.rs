@@ -1,5 +1,5 @@
-//! Small requests in quick succession: none is lost, corked or not. Corking depends on the machine,
-//! which may stop a thread at any time.
+//! Small requests in quick succession: none is lost, corked or not. The machine decides what is
+//! corked.
 
 use std::iter;
 

@@ -17,8 +17,8 @@ use super::*;
 const PAGE: usize = 4096;
 const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
 
-/// Pages that can be unmapped, protected or restored. Their addresses are never reused, so no
-/// request reaches another owner's memory.
+/// Pages that can be unmapped, protected or restored, at never reused addresses: no request reaches
+/// other memory.
 struct Pages {
     start: *mut u8,
     len: usize,

@@ -197,8 +197,8 @@ fn packet_socket() -> OwnedFd {
     rustix::net::socket(AddressFamily::PACKET, SocketType::DGRAM, Some(ipv4)).unwrap()
 }
 
-/// A run's multicast packets have identifications 0, 1, 2 and "don't fragment", as their ICRC
-/// assumes. UDP sockets hide these fields.
+/// A run's multicast packets have identifications 0, 1, 2 and "don't fragment", which UDP sockets
+/// hide.
 fn check_identifications(wire: &OwnedFd) {
     let mut seen = BTreeMap::<u16, usize>::new();
     let mut packet = [0; 65_536];
@@ -229,8 +229,8 @@ fn check_identifications(wire: &OwnedFd) {
     assert_eq!(seen.keys().copied().collect::<Vec<_>>(), [0, 1, 2]);
 }
 
-/// Two interfaces with a wire, in a network namespace: packets cross it, and the system returns the
-/// sender's copy. Skipped without namespaces.
+/// Two interfaces with a wire: packets cross it, and the system returns the sender's copy. Skipped
+/// without namespaces.
 #[test]
 fn groups_between_interfaces() {
     const INSIDE: &str = "ROCE_TEST_NAMESPACE";

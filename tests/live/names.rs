@@ -53,8 +53,8 @@ fn open_beside_held_names() {
     assert!(holder.wait().unwrap().success());
 }
 
-/// A process of another user namespace is as foreign as another user's. The test has its own
-/// network namespace: the names would disturb others.
+/// Another user namespace is as foreign as another user. The test's network namespace keeps its
+/// names from other tests.
 #[test]
 fn held_names_keep_nobody_from_the_loopback_device() {
     match env::var(INSIDE).as_deref() {

@@ -1,5 +1,5 @@
-//! Turns of an engine: bytes per turn, work in between, and the next thread. Full, slow and narrow
-//! links show it.
+//! Turns of an engine on full, slow and narrow links: bytes per turn, work in between, the next
+//! thread.
 
 use std::{
     io,
@@ -196,8 +196,8 @@ fn a_turn_receives_between_two_buffers() {
     assert!(bursts.len() >= 4, "{bursts:?}");
 }
 
-/// The link takes a run now and then, shown or not. Nothing is lost, repeated or reordered, and
-/// only the device's thread drives it.
+/// The link takes a run now and then. Nothing is lost, repeated or reordered; only the device's
+/// thread drives it.
 #[test]
 fn what_a_full_link_does_not_take_goes_later_and_in_order() {
     for shows_room in [true, false] {

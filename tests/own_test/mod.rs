@@ -2,8 +2,8 @@
 
 use std::{env, process::Command};
 
-/// Name of a test, for `--exact`. Panics if it does not exist: a process told to run it would
-/// succeed without running anything.
+/// Name of a test, for `--exact`. Panics if it does not exist: the rerun would succeed without a
+/// test.
 pub(crate) fn named(name: &str) -> &str {
     let mut list = Command::new(env::current_exe().unwrap());
     let listed = list.args(["--list", "--exact", name]).output().unwrap();

@@ -1,12 +1,12 @@
-//! Functions of the C interface go through the layer of calls, except those listed: no thread is
+//! Functions of the C interface go through the layer of calls, or are listed: no thread is
 //! cancelled in them, and none forks meanwhile unless they wait.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
 use syn::{Expr, Item, ItemFn, Pat, Stmt};
 
-/// Functions that read a completion or build a request between two data calls. They lock only the
-/// engine, and have no cancellation point unless the engine disables that.
+/// Functions that read a completion or build a request between data calls. They lock only the
+/// engine, and have no cancellation point, or the engine disables it.
 const PARTS: &str = "
     start_poll end_poll
     read_opcode read_vendor_err read_byte_len read_imm_data read_qp_num read_src_qp read_wc_flags

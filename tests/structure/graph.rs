@@ -7,9 +7,8 @@ use std::{
 
 use super::modules::Edges;
 
-/// A crate's layers, lowest first: module paths below `src` without `.rs` or `/mod.rs`. A module
-/// includes its children; the longest match counts. `*` is every unnamed module. The root file is
-/// above all.
+/// Layers of a crate, lowest first: module paths below `src`, with their children; the longest
+/// match counts. `*` is every unnamed module. The root file is above all.
 pub(crate) type Layers = &'static [&'static [&'static str]];
 
 /// Files that import each other, directly or not; at least two each.

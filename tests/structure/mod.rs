@@ -1,7 +1,7 @@
-//! Imports point down and never in a loop: checked for every crate's files, with the layers below.
+//! Imports point down and never in a loop, in every crate, with the layers below.
 //!
-//! A loop is any set of files that use each other's names, parent and child included. A re-exported
-//! name belongs to the file that defines it. Tests are exempt.
+//! A loop is any set of files that use each other's names. A re-exported name belongs to the file
+//! that defines it. Tests are exempt.
 
 use std::{collections::BTreeSet, path::Path, sync::LazyLock};
 

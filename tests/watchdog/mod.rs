@@ -1,9 +1,9 @@
 //! A watchdog: shows where a test hangs and aborts the program.
 //!
-//! libtest gives each test a thread. When one is too old, the watchdog aborts. It first prints all
-//! threads' stacks (system calls of threads that block all signals), the state of the engines and
-//! of started [programs](programs). With `--test-threads=1` tests run on the main thread,
-//! as old as the program; then it watches the tests' threads only.
+//! libtest gives each test a thread. When one is too old, the watchdog prints all threads' stacks
+//! (system calls, if they block all signals), the engines' state and started [programs](programs),
+//! and aborts. With `--test-threads=1` tests run on the main thread; only tests' threads are
+//! watched then.
 
 pub(crate) mod programs;
 
@@ -125,8 +125,8 @@ fn signal() -> i32 {
     libc::SIGRTMIN() + 7
 }
 
-/// Runs on the thread that prints its stack. The program is about to abort, so unsafe calls are
-/// acceptable; if it blocks forever, the watchdog does not.
+/// Runs on the thread that prints its stack. Async-signal-unsafe calls are acceptable before the
+/// abort; if it blocks, the watchdog does not.
 extern "C" fn print_own_stack(_signal: i32) {
     say(&Backtrace::force_capture().to_string());
     PRINTING.store(0, Ordering::SeqCst);

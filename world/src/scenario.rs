@@ -67,8 +67,8 @@ pub const FREE: Scenario = Scenario {
     play: reliable::free,
 };
 
-/// Plays a scenario with the settings' additions to its end, or to the first error, the viewer's
-/// included. Returns the world after the adapter call whose lines were drawn last.
+/// Plays a scenario with the settings' additions to its end, or to the first error. Returns the
+/// world after the adapter call whose lines were drawn last.
 ///
 /// # Errors
 /// When the settings' network is invalid.
@@ -82,8 +82,8 @@ pub fn play<'a>(
     Ok((world, result))
 }
 
-/// Plays a script like [`play`]. The script's network overrides the settings'; the settings' fate
-/// of a datagram overrides the script's.
+/// Plays a script like [`play`]. The script's network overrides the settings', their fates the
+/// script's.
 ///
 /// # Errors
 /// When the settings' network is invalid.

@@ -15,7 +15,7 @@ pub struct Settings {
     /// Seed of the network; 1 by default.
     pub seed: u64,
     /// Clauses of a [`FaultPlan`](roce_fabric::FaultPlan) instead of the 5 µs delay; the scenario's
-    /// own follow. A port here replaces the scenario's.
+    /// follow. A port replaces the scenario's.
     pub network: Option<String>,
     /// Fates of datagrams by number.
     pub fates: BTreeMap<u64, Fate>,
@@ -55,8 +55,7 @@ pub enum Fate {
 /// A player's request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Post {
-    /// Lines of the ladder before it: posted when the adapter call of the last is over, or at the
-    /// scenario's end.
+    /// Ladder lines before it: posted after the last one's adapter call, or at the scenario's end.
     pub after: usize,
     /// Its end.
     pub end: End,

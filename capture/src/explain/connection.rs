@@ -13,14 +13,14 @@ pub struct Connection {
     pub service: Service,
     /// The end whose packet came first, then the other.
     pub ends: [EndPoint; 2],
-    /// Number of connections one of which has its other direction, undecided by the capture. 0: it
-    /// has both, or none was captured.
+    /// Candidates for its other direction, if undecided; else 0.
     pub one_of: usize,
     /// Figures of each end's packets.
     pub summaries: [EndSummary; 2],
     /// Path MTU: from the CM request, or the longest payload.
     pub mtu: Option<u32>,
-    /// True if the path MTU may be larger: the longest payload is no part of a longer message.
+    /// True if the path MTU may be larger: the longest payload is no part of a longer
+    /// message.
     pub mtu_at_least: bool,
     /// True if CM messages made it.
     pub by_messages: bool,

@@ -96,8 +96,7 @@ pub(super) struct Answered {
     pub(super) packets: u32,
     /// Time since the last packet was sent, if sent once.
     pub(super) after: Option<Duration>,
-    /// Early timeout: times from first transmission to retransmission, from there to the response,
-    /// and in all.
+    /// Early timeout: first transmission to retransmission, from there to the response, and in all.
     pub(super) hasty: Option<(Duration, Duration, Duration)>,
 }
 
@@ -234,8 +233,8 @@ impl End {
         causes
     }
 
-    /// Advances retransmissions that this packet belongs to. Returns their causes; `None`: one of
-    /// them is not in the capture.
+    /// Advances this packet's retransmissions. Returns their causes; `None`: one is not in the
+    /// capture.
     fn pass(&mut self, at: i64, span: i64) -> Option<Causes> {
         let mut known = Some(Causes::UNKNOWN);
         // packets due before it may be lost before the capture
@@ -278,7 +277,7 @@ impl End {
         self.captured.first.is_some() && (self.captured.low..self.end).contains(&at)
     }
 
-    /// True if the PSN was not captured though others around it were: it was lost or sent earlier.
+    /// True if the PSN was lost or sent before the capture: others around it were captured.
     pub(super) fn has_lost(&self, psn: Psn) -> bool {
         let at = self.index(psn);
         self.captured.first.is_some()

@@ -55,14 +55,12 @@ pub struct ExplainedPacket {
     pub from_second: bool,
     /// Reason for sending it.
     pub why: Explanation,
-    /// Requesters of both ends after it. `None`: no request captured yet, or the PSNs of a READ are
-    /// unknown.
+    /// Requesters of both ends after it. `None`: no request yet, or unknown PSNs of a READ.
     pub requesters: [Option<Requester>; 2],
 }
 
 impl ExplainedPacket {
-    /// Returns true if marked by a switch or router: "congestion experienced" (ECN) in RoCE, FECN
-    /// in InfiniBand.
+    /// Returns true if marked in the network: ECN in RoCE, FECN in InfiniBand.
     #[must_use]
     pub fn is_congested(&self) -> bool {
         match self.net {

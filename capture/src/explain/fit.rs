@@ -1,4 +1,4 @@
-//! How well one flow's responses fit another's requests: by PSN order, kind of response, and MSN.
+//! Fit of a flow's responses to another's requests: PSN order, kind of response, MSN.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -82,7 +82,7 @@ impl Requests {
         self.first.is_none()
     }
 
-    /// Resets if this PSN is far off: another connection of the queue pair. Returns true if it did.
+    /// Resets on a distant PSN, as of another connection. Returns true if it did.
     pub(super) fn begin_anew(&mut self, headers: &Headers) -> bool {
         let at = self.index(headers.bth().psn);
         let is_near = (-WINDOW..self.limit + WINDOW).contains(&at);

@@ -35,8 +35,8 @@ pub(super) fn infiniband(frame: &[u8], missing: usize) -> Result<Captured, NoPac
     Ok(captured)
 }
 
-/// The ICRC covers what switches keep; with a GRH the packet crosses routers, which change the LRH,
-/// too. `bytes`: BTH to ICRC.
+/// The ICRC covers what switches keep; with a GRH, what routers keep: not the LRH. `bytes`: BTH to
+/// ICRC.
 fn is_icrc_right(before: &[u8], bytes: &[u8]) -> bool {
     let Some((body, icrc)) = bytes.split_last_chunk::<ICRC_LEN>() else { return false };
     let mut covered = [before, body].concat();

@@ -1,11 +1,10 @@
 //! Analyses a capture's packets: connections, reasons, faults, figures.
 //!
 //! An adapter [records](roce_transport::trace) its decisions; a capture has packets alone. The
-//! analysis follows both ends' state and gives a reason only where the packets prove it; if they
-//! allow several, it names all.
+//! analysis follows both ends' state and gives only proven reasons; if several are possible, all.
 //!
-//! The capture may be from any point between the ends. Reasons are best at the retransmitting end:
-//! elsewhere a captured NAK may be lost beyond that point.
+//! Reasons are best in captures at the retransmitting end: elsewhere a captured NAK may be lost
+//! later.
 
 mod analysis;
 mod captured;

@@ -51,8 +51,7 @@ impl Naks {
         self.asked = self.asked.filter(|asked| asked.next >= to);
     }
 
-    /// Takes a retransmission. True if a NAK caused it and it is as fast as others; a near
-    /// requester's late packet may have another cause.
+    /// Takes a retransmission. True if a NAK caused it and it came as fast as others.
     pub(super) fn ask_for(&mut self, now: Duration, at: i64, span: i64) -> bool {
         let Some(Asked { next, since, count }) = self.asked else { return false };
         // those in between may be lost
@@ -68,8 +67,7 @@ impl Naks {
         self.are_far && next == at && after <= usual.max(SILENCE)
     }
 
-    /// True if a probe sent before the NAK may have retransmitted the last packet. Later
-    /// retransmissions are no probe's.
+    /// True if a probe sent before the NAK may have retransmitted the last packet.
     pub(super) fn may_have_crossed(&self, now: Duration) -> bool {
         now < self.crossing && self.asked.is_none_or(|asked| asked.count <= 2)
     }

@@ -1,5 +1,5 @@
-//! Pairs flows into connections. A packet names only the receiver's queue pair; the sender's
-//! follows from CM messages, roce's comments, or responses that fit one flow's requests alone.
+//! Pairs flows into connections. Packets name the receiver's queue pair; the sender's follows from
+//! CM messages, roce's comments, or responses that fit one flow only.
 
 use std::{
     cmp::Ordering,
@@ -234,8 +234,8 @@ impl Fits {
         }
     }
 
-    /// True if both source ports are those of connected queue pairs in Linux and most adapters:
-    /// derived from both numbers, or from each one's own.
+    /// True if the source ports are those of connected queue pairs in Linux and most adapters: from
+    /// both numbers, or each one's own.
     fn has_ports_of_a_pair(&self, one: usize, other: usize) -> bool {
         let [one, other] = [one, other].map(|number| &self.flows[number]);
         let (Some(port), Some(others)) = (one.port, other.port) else { return false };
@@ -285,8 +285,8 @@ impl Fits {
         }
     }
 
-    /// Pairs the only two flows between two addresses, one each way, unless contradicted. More
-    /// could be halves of two connections.
+    /// Pairs the only flows between two addresses, one each way, unless contradicted. More may be
+    /// halves of two connections.
     fn pair_single(&self, flows: &[Option<Flow>], pairs: &mut Pairs) {
         let mut ways: BTreeMap<(Address, Address), BTreeSet<Flow>> = BTreeMap::new();
         for flow in flows.iter().flatten() {

@@ -1,6 +1,6 @@
-//! Captures of stacks other than roce and rxe: a Verilog requester on an FPGA
-//! ([blue-rdma](https://github.com/open-rdma)); connections that all begin at PSN 0, from programs
-//! that exchange no PSNs.
+//! Captures of other stacks: a Verilog requester on an FPGA
+//! ([blue-rdma](https://github.com/open-rdma)); programs without PSN exchange, whose connections
+//! begin at PSN 0.
 
 use std::{fs, path::PathBuf};
 

@@ -1,5 +1,5 @@
-//! Generated runs on lossy networks. Both adapters' records are the truth: the explanation of the
-//! sender's own capture must agree. (Elsewhere a captured response may be lost later.)
+//! Generated runs on lossy networks: the explanation of the sender's capture must agree with both
+//! adapters' records.
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
@@ -132,8 +132,8 @@ const fn cause(loss: Loss) -> Cause {
     }
 }
 
-/// After each arrival the oldest unacknowledged PSN is the record's; at the end the next PSN is the
-/// queue pair's. Returns how often a response was new.
+/// After each arrival the oldest unacknowledged PSN is the record's, and finally the next PSN the
+/// queue pair's. Returns the number of new responses.
 fn check_requesters(
     explained: &Explained,
     (ip, adapter): (IpAddr, &Adapter),

@@ -1,4 +1,4 @@
-//! Two programs with an event loop each, in two threads, and a message per connection in flight.
+//! Two event loops in two threads, with one message per connection in flight.
 
 use std::{
     error::Error,

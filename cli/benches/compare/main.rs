@@ -1,12 +1,10 @@
 //! Throughput and latency of roce beside bare sockets, memory copies, and, if installed, UCX and
-//! libfabric on the same host.
+//! libfabric. Rounds measure all in turn, as shared machines change speed; the output is medians,
+//! quartiles and ratios.
 //!
-//! Several rounds measure all in turn: machines differ, and the speed of shared ones changes
-//! meanwhile. The output is medians, quartiles and ratios.
-//!
-//! `cargo bench -p roce-cli --bench compare` writes tables into docs/performance.md and draws
-//! docs/performance.svg; `-- --short` takes under a minute and writes nothing. `-- --wire` compares
-//! UDP sockets, packet sockets and AF_XDP over a veth pair; it needs root and writes nothing.
+//! `cargo bench -p roce-cli --bench compare` updates docs/performance.md and docs/performance.svg.
+//! `-- --short` takes under a minute and writes nothing. `-- --wire` compares UDP sockets, packet
+//! sockets and AF_XDP over a veth pair; it needs root and writes nothing.
 
 mod event_loop;
 mod figures;

@@ -97,8 +97,7 @@ impl Network {
         })
     }
 
-    /// Waits until `other` is readable or time is over; meanwhile a raw device answers address
-    /// resolution.
+    /// Waits until `other` is readable or time is over; a raw device answers address resolution.
     pub(super) fn attend(&mut self, other: BorrowedFd<'_>, until: Instant) -> Result<(), Trouble> {
         loop {
             self.read_link()?;

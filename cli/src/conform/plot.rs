@@ -50,8 +50,8 @@ pub(super) fn pauses(played: &[Played]) -> String {
     text
 }
 
-/// Plots a case's bursts: bytes over time since the first packet; the slope is the rate. Empty
-/// without bursts.
+/// Plots bursts: bytes over time since the first packet; the slope is the rate. Empty without
+/// bursts.
 pub(super) fn bursts(bursts: &[Burst]) -> String {
     let longest = bursts.iter().map(Burst::time).max().unwrap_or_default().max(SHORTEST);
     let total = |burst: &Burst| burst.packets.iter().map(|(_, bytes)| bytes).sum::<usize>();
@@ -102,7 +102,7 @@ pub(super) fn bursts(bursts: &[Burst]) -> String {
     text
 }
 
-/// Duration and rate of a burst, not counting its first packet, and the fate of a lost packet.
+/// Duration and rate of a burst without its first packet, and the fate of a lost packet.
 fn rate(burst: &Burst) -> String {
     let bytes: usize = burst.packets.iter().skip(1).map(|(_, bytes)| bytes).sum();
     let time = burst.time();

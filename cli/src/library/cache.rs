@@ -10,8 +10,7 @@ use roce::environment;
 
 use super::trust::{self, Unfit};
 
-/// Returns the first success of `attempt` on the user's cache, then on the login's runtime
-/// directory.
+/// Tries `attempt` on the user's cache, then on the login's runtime directory.
 ///
 /// # Errors
 /// One line: how to fix the first.

@@ -21,7 +21,7 @@ pub(super) const CARRIED: Option<&[u8]> = include!(concat!(env!("OUT_DIR"), "/ca
 pub(super) const CARRIED_SOCKETS: Option<&[u8]> =
     include!(concat!(env!("OUT_DIR"), "/carried_sockets.rs"));
 
-/// Unpacks both libraries once into the user's cache, by version and contents; returns the path.
+/// Unpacks both libraries once into the user's cache, by version and contents.
 ///
 /// # Errors
 /// One line that says what to do; none if the tool carries no library.

@@ -17,8 +17,7 @@ use super::{
     trust,
 };
 
-/// Finds the library: named, `ROCE_LIBRARY`, beside this program or where packages install it, or
-/// unpacked from this program.
+/// Finds the library: named, `ROCE_LIBRARY`, beside this program, in packages' places, or unpacked.
 pub(crate) fn find(named: Option<&Path>) -> Result<PathBuf, String> {
     match file(named)? {
         Some(path) => Ok(path),

@@ -1,5 +1,4 @@
-//! A program's glibc. Ours needs a minimum version; the dynamic linker would name only the missing
-//! symbol.
+//! Checks a program's glibc version; the dynamic linker would name only a missing symbol.
 
 use std::{
     collections::BTreeSet,

@@ -20,8 +20,7 @@ use super::{
 pub(super) const NAME: &str = "libroce_abi.so";
 /// The rsockets library, beside the library.
 pub(super) const SOCKETS: &str = "librspreload.so";
-/// Programs link with the first two, or load any by name. All lead to one file, which is loaded
-/// once.
+/// Programs link with the first two, or load any. All are one file, loaded once.
 const LINKS: [&str; 4] = ["libibverbs.so.1", "librdmacm.so.1", "libibverbs.so", "librdmacm.so"];
 
 /// pkg-config files: only the directory. Headers are rdma-core's, whose newest symbols we have.
@@ -30,9 +29,8 @@ const PKG_CONFIG: [(&str, &str); 2] = [
     ("librdmacm.pc", include_str!("librdmacm.pc")),
 ];
 
-/// Returns a directory with these names and `also`: beside the library, or in the user's cache if
-/// that is not writable or not safe. It is this library's alone and stays: a running program may
-/// still load from it.
+/// Returns a directory with these names and `also`: beside the library, or else in the user's
+/// cache. It is this library's alone and stays: running programs may still load from it.
 pub(crate) fn directory(library: &Path, also: &BTreeSet<String>) -> Result<PathBuf, String> {
     let beside = beside(library);
     if !has_colon(&beside) && named(&beside, library, also).is_ok() {

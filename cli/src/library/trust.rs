@@ -1,7 +1,7 @@
 //! Directories and files that nobody else can change.
 //!
-//! The dynamic linker executes their contents at any time. So only this user and root may be able
-//! to write there, now or after a cleanup; /tmp will not do.
+//! The dynamic linker executes their contents at any time: only this user and root may be able to
+//! write there, even after a cleanup. /tmp will not do.
 
 use std::{
     fs::{self, DirBuilder, Metadata},

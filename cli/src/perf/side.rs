@@ -60,7 +60,7 @@ struct PeerMemory {
 /// The peer's messages in receive slots (SEND).
 pub(super) struct Arrivals {
     layout: Layout,
-    /// Messages that each queue pair has received in this round, and the slots that they are in.
+    /// Messages received in this round, and their slots, per queue pair.
     pub(super) counts: Vec<u64>,
     touched: Vec<Vec<bool>>,
 }
@@ -285,7 +285,7 @@ impl Side {
         Ok(Some(Done::Received))
     }
 
-    /// Sleeps until a completion or, with `or_peer`, word from the peer; a poller only checks the
+    /// Sleeps until a completion or, with `or_peer`, word from the peer; polling only checks the
     /// time.
     pub(super) fn idle(&mut self, size: usize, or_peer: bool) -> Result<(), Failure> {
         if let Some(channel) = self.channel.clone() {

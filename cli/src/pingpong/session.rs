@@ -145,8 +145,7 @@ impl Session {
         Ok(self.pairs[index].post_send(&[wr])?)
     }
 
-    /// Exchanges `iters` messages. A queue pair sends the next after the last was sent and
-    /// answered.
+    /// Exchanges `iters` messages; each queue pair waits for its send and the reply.
     pub(super) fn play(&mut self) -> Result<(), Failure> {
         let (mut sent, mut received) = (0, 0);
         let mut posted = self.rx_depth;
@@ -276,7 +275,7 @@ struct Pending {
     answer: bool,
 }
 
-/// The first message: each byte depends on its offset, but pages begin with zero for stock servers.
+/// The first message: bytes depend on the offset; pages begin with zero for stock servers.
 fn pattern(size: usize) -> Vec<u8> {
     (0..size)
         .map(|at| if at % PAGE == 0 { 0 } else { (at ^ at >> 8 ^ at >> 16) as u8 | 1 })

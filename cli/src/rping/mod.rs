@@ -1,7 +1,7 @@
 //! `roce rping`: the stock `rping`'s exchange, in either role.
 //!
-//! The client advertises its source buffer; the server READs it and says "go ahead". The client
-//! advertises its sink buffer; the server WRITEs the data there and says "go ahead".
+//! The client advertises its source buffer; the server READs it and says "go ahead". Then its sink
+//! buffer; the server WRITEs there and says "go ahead".
 
 mod args;
 mod message;

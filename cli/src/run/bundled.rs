@@ -1,5 +1,5 @@
-//! Names of a program's own copies of libibverbs and librdmacm: Python wheels bring them in a
-//! directory `NAME.libs`, such as `libibverbs-1de1263b.so.1.14.48.0`.
+//! Names of copies of libibverbs and librdmacm in Python wheels' directories `NAME.libs`, such as
+//! `libibverbs-1de1263b.so.1.14.48.0`.
 
 use std::{
     collections::BTreeSet,
@@ -85,8 +85,8 @@ fn entries(directory: &Path) -> Vec<PathBuf> {
     found.map(|entry| entry.path()).collect()
 }
 
-/// Appends these names to a preload list. A copy is often named by a path that precedes
-/// `LD_LIBRARY_PATH`; only preloaded libraries precede that.
+/// Appends these names to a preload list: copies are often named by a path, which only preloaded
+/// libraries precede.
 pub(super) fn preloading(names: &BTreeSet<String>, rest: Option<OsString>) -> OsString {
     let mut list = rest.unwrap_or_default();
     for name in names {

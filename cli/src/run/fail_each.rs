@@ -146,8 +146,7 @@ fn wait(child: &mut Child, limit: Duration) -> io::Result<End> {
     Ok(end)
 }
 
-/// Counts of a run's processes: per call the most that one of them has made, and the number of
-/// failed calls.
+/// Counts of a run's processes: per call the most of any process, and all failed calls.
 fn counts(directory: &Path) -> io::Result<(Vec<u32>, u32)> {
     let (mut calls, mut failed) = (vec![0; CallId::COUNT], 0);
     for entry in fs::read_dir(directory)? {

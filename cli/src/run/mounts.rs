@@ -1,5 +1,4 @@
-//! A mount namespace in which /sys/class and /dev show roce's devices. Processes, network and other
-//! files stay the host's.
+//! A mount namespace in which /sys/class and /dev show roce's devices; all else is the host's.
 
 use std::{
     fs::{self, DirBuilder},
@@ -37,8 +36,7 @@ pub(super) fn enter(devices: &[Device], profile: Option<&Profile>) -> Result<(),
     show(devices, profile).map_err(|error| refused("mount", &error))
 }
 
-/// Leaves the mount namespace. Without privilege this needs a user namespace, in which the user
-/// keeps its number.
+/// Leaves the mount namespace; unprivileged, with a user namespace that keeps the user's number.
 fn separate() -> Result<(), (&'static str, io::Error)> {
     if unshare(UnshareFlags::NEWNS).is_ok() {
         return Ok(());

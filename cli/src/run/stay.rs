@@ -24,7 +24,7 @@ const PASSED_ON: [libc::c_int; 6] =
 /// `ssi_code` of a signal from the kernel (`SI_KERNEL`), such as the terminal's.
 const BY_KERNEL: i32 = 0x80;
 
-/// Runs the program; then notifies peers of its end (reaper) and draws the last packets.
+/// Runs the program; then notifies peers (reaper) and draws the last packets.
 ///
 /// # Errors
 /// When the program cannot be started.
@@ -80,7 +80,7 @@ fn take_signals() -> io::Result<(OwnedFd, libc::sigset_t)> {
     Ok((unsafe { OwnedFd::from_raw_fd(descriptor) }, before))
 }
 
-/// Waits for the program's end, passes signals on, and lets the reaper watch its other processes.
+/// Waits for the program, passes signals on, and lets the reaper watch its other processes.
 fn wait(
     mut reaper: Option<&mut Reaper>,
     child: &mut Child,

@@ -1,6 +1,5 @@
-//! RDMA device files of /sys/class and /dev, for programs that look there instead of asking the
-//! library. Names and contents are the kernel's. The programs' library updates the counters; the
-//! rest stays as at the start.
+//! RDMA device files of /sys/class and /dev, named and filled as by the kernel, for programs that
+//! look there. The library updates the counters; the rest is static.
 
 use std::{
     fs, io,
@@ -145,8 +144,8 @@ fn port(tree: &Tree, device: &Device, profile: Option<&Profile>) -> io::Result<(
     Ok(())
 }
 
-/// GID table of a device opened now. The loopback device takes the first free address: another
-/// program may be faster and change its GID.
+/// GID table of a device opened now. The loopback device takes the first free address, which
+/// another program may take first.
 fn own_gids(device: &Device, profile: Option<&Profile>) -> Vec<Gid> {
     let gids = device.gids_as(profile);
     if device.takes_loopback_address()

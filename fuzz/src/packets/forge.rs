@@ -42,8 +42,8 @@ impl Mend {
 const TVER: u8 = 0x0F;
 const PAD_COUNT: u8 = 0x30;
 
-/// Makes a datagram. The input gives: fields to mend, origin, destination, PSN distance, region;
-/// number of words; the words from the BTH on.
+/// Makes a datagram. Input: fields to mend, origin, destination, PSN distance, region; number of
+/// words; words from the BTH on.
 pub(super) fn forge(world: &World, input: &mut Input<'_>) -> (NetHeader, Vec<u8>) {
     let [control, origin, to, distance, key, words] = input.array();
     let words = if words < 0xF0 { words & 0x3F } else { 64 + (words & 0x0F) };

@@ -288,8 +288,8 @@ impl World {
         assert_eq!(self.adapter.query_qp(member.qpn).map(|info| info.state), Some(state));
     }
 
-    /// A send from another protection domain's memory takes an unreliable queue pair to SQE. Its
-    /// completion is removed: the oracle does not know the request.
+    /// A send from a foreign protection domain takes an unreliable queue pair to SQE. Its
+    /// completion is hidden from the oracle.
     fn fail_a_send(&mut self, member: Member) {
         let sge = Sge { lkey: self.foreign.lkey(), address: self.foreign.address(), length: 1 };
         let to = UdDestination::new(self.way_to(member.peer), member.qpn, QKEY);

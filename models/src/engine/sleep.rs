@@ -7,8 +7,7 @@ use loom::sync::{Condvar, Mutex};
 use super::serve::Engine;
 use crate::clock;
 
-/// A longer sleep must be ended by another thread. A shorter one ends by itself, perhaps at once:
-/// an early check loses nothing.
+/// A longer sleep must be ended by another thread. A shorter one ends by itself, perhaps at once.
 const LONG: Duration = Duration::from_secs(1);
 
 /// More checks would show nothing more.

@@ -138,9 +138,9 @@ impl Link {
     }
 }
 
-/// One thread sleeps until the last run; another takes runs, perhaps the awaited one, and leaves.
-/// `for_sleepers`: it leaves the ring parked for the sleeper; `clears_first`: it clears the
-/// sleeper's wakeup before taking runs, not after.
+/// One thread sleeps until the last run; another takes runs, perhaps that one, and leaves.
+/// `for_sleepers`: it leaves the ring parked; `clears_first`: it clears the sleeper's wakeup before
+/// taking runs, not after.
 pub fn a_thread_takes_what_another_sleeps_for(for_sleepers: bool, clears_first: bool) {
     check(3, move || {
         const COUNT: u64 = 2;

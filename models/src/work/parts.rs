@@ -7,8 +7,8 @@ pub(super) use crate::atomic::{
     AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering,
 };
 
-/// crossbeam's queue without its speed: positions, stamps and orderings are the same; elements lie
-/// in mutexes, which loom need not explore. For at least two elements.
+/// crossbeam's queue with the same positions, stamps and orderings; elements lie in mutexes, which
+/// loom need not explore. For at least two elements.
 #[derive(Debug)]
 pub(super) struct ArrayQueue<T> {
     head: AtomicUsize,

@@ -1,8 +1,8 @@
-//! Engine of the playground: scenarios of [`roce_world`] for a page not written in Rust.
+//! Engine of the playground: scenarios of [`roce_world`] for a web page.
 //!
-//! Each function takes a play's text (`spec.rs`) and a place in it, and plays from the start to
-//! there. A step back replays one step less; equal texts give equal bytes. Results are JSON,
-//! described in the page's `engine.ts`; errors are one line.
+//! Each function plays a play's text (`spec.rs`) from the start to a place in it. A step back
+//! replays one step less; equal texts give equal bytes. Results are JSON, see the page's
+//! `engine.ts`; errors are one line.
 
 mod dissect;
 mod explain;

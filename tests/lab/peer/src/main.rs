@@ -1,5 +1,5 @@
-//! Interoperability peer: executes the commands with our API that the guest's `agent.py` executes
-//! with pyverbs, so a row runs with either in either role.
+//! Interoperability peer: executes `agent.py`'s commands with our API instead of pyverbs, so a row
+//! runs with either in either role.
 //!
 //! [`Agent`] executes lines of standard input; responses are lines of standard output.
 
