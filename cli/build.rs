@@ -124,7 +124,6 @@ fn workspace() -> Option<PathBuf> {
     workspace.join("provider/abi/exports.map").exists().then_some(workspace)
 }
 
-/// A checkout's workspace, or a package that depends on the libraries.
 fn manifest(directory: &Path) -> PathBuf {
     if let Some(workspace) = workspace() {
         for source in SOURCES {

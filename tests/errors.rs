@@ -58,7 +58,6 @@ fn fail(call: c_long, error: i32) {
     }
 }
 
-/// Opens two devices and moves messages between them; the filter comes before or after opening.
 fn try_all(call: c_long, error: i32, open_first: bool, sockets_only: bool) {
     if !open_first {
         fail(call, error);

@@ -248,7 +248,6 @@ const FLOODS: &[Flood] = &[
     ),
 ];
 
-/// From RESET, with all rights.
 fn reconnect(adapter: &mut Adapter, qpn: roce::Qpn, peer: Gid, rq_psn: Psn) {
     let access =
         Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC | Access::FLUSH_GLOBAL;

@@ -53,7 +53,6 @@ impl LinkArgs {
     }
 }
 
-/// Opens devices that ids choose with the options of the environment.
 struct ByEnvironment;
 
 impl DeviceSource for ByEnvironment {
@@ -228,7 +227,6 @@ pub(crate) fn expect(
     }
 }
 
-/// Error for an event that ends a tool, with advice.
 pub(crate) fn unexpected(event: &CmEvent, peer: Option<SocketAddr>) -> Failure {
     let (kind, status) = (event.kind(), event.status());
     let peer = peer
@@ -257,7 +255,6 @@ pub(crate) fn unexpected(event: &CmEvent, peer: Option<SocketAddr>) -> Failure {
         .into()
 }
 
-/// Private data of a peer's reject, as text or numbers.
 fn words(private_data: &[u8]) -> String {
     let used = without_padding(private_data);
     match (used, str::from_utf8(used)) {

@@ -212,7 +212,6 @@ fn play(args: &Args, chapters: &[Chapter]) -> Result<ExitCode, Failure> {
     Ok(status(&results))
 }
 
-/// Checks that a program accepts connections.
 fn greet(network: &mut Network, address: IpAddr, port: u16) -> Result<(), Failure> {
     const GREETING: &str =
         "chapter A\ncase greeting\n rule A\n cost A\n connect cm\n send dreq\n expect drep";

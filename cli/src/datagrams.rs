@@ -87,7 +87,6 @@ impl Datagrams {
         self.nodes.iter_mut().find(|node| node.id == *id)
     }
 
-    /// Sends all messages with this side's queue pair number.
     pub(crate) fn send(&self) -> Result<(), Failure> {
         for (index, node) in self.nodes.iter().enumerate() {
             let qp = node.id.qp().ok_or("an id has no queue pair")?;

@@ -57,7 +57,6 @@ fn mtu_code(mtu: roce::Mtu) -> u8 {
     mtu as u8
 }
 
-/// Receive buffer of a device opened now, and advice.
 fn receive_buffer() -> Option<(usize, Option<String>)> {
     OpenOptions::from_environment().unwrap_or_default().granted_receive_buffer().ok()
 }
@@ -136,7 +135,6 @@ enum Number {
     Hex(u64),
 }
 
-/// Numeric attributes by their names in verbs.
 fn attributes(attr: &DeviceAttr) -> Vec<(&'static str, Number)> {
     // no `..`: a new field must not be forgotten
     let Limits {

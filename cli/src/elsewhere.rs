@@ -13,7 +13,6 @@ use crate::failure::Failure;
 
 pub(crate) type Capture = CaptureWriter<BufWriter<File>>;
 
-/// Starts a capture; overwrites the file.
 pub(crate) fn create_capture(path: &Path) -> io::Result<Capture> {
     CaptureWriter::new(BufWriter::new(File::create(path)?))
 }
@@ -41,7 +40,6 @@ impl Keys {
         }
     }
 
-    /// Waits for a line; q or end of input ends the program.
     pub(crate) fn wait(&self) -> Result<(), Failure> {
         let mut line = String::new();
         let count = io::stdin().read_line(&mut line)?;

@@ -21,7 +21,6 @@ const XRC_LENGTH: usize = 4 + 1 + 6 + 1 + 6 + 1 + 6 + 1 + 6 + 1 + 32 + 1;
 /// Bytes of the longest text that [`Exchange::learn_text`] takes.
 const MAX_TEXT: usize = 1 << 16;
 
-/// Last message of an XRC ping-pong, both ways.
 const END: &[u8; 4] = b"END\0";
 
 pub(crate) struct Shown<'a>(pub(crate) &'a Endpoint);
@@ -106,7 +105,6 @@ impl Exchange {
         Ok((Self { stream, is_client: true }, Self::accept(&listener)?))
     }
 
-    /// Listens for clients, for [`accept`](Self::accept).
     pub(crate) fn listen(port: u16) -> Result<TcpListener, Failure> {
         let any = |ip: &str| TcpListener::bind(format!("{ip}:{port}"));
         // fails without IPv6
@@ -274,7 +272,6 @@ fn parse_xrc(bytes: &[u8; XRC_LENGTH]) -> Option<XrcEndpoint> {
     })
 }
 
-/// Hexadecimal fields of `digits` digits between colons, before a final byte.
 fn fields<const N: usize>(bytes: &[u8], digits: [usize; N]) -> Option<[u128; N]> {
     let (_, text) = bytes.split_last()?;
     let mut fields = str::from_utf8(text).ok()?.split(':');

@@ -63,7 +63,6 @@ impl Ladder {
         self.paint(line.trim_end(), Tone::Strong)
     }
 
-    /// Header with both ends' names, in two lines if they do not fit.
     pub(crate) fn heads(&self, left: &str, right: &str) -> Vec<String> {
         let room = self.width - TIME;
         let before = " ".repeat(TIME);

@@ -90,7 +90,6 @@ impl Args {
     }
 }
 
-/// Makes all connections.
 fn connect(
     args: &Args,
     server: SocketAddr,
@@ -118,7 +117,6 @@ fn connect(
     Ok(test)
 }
 
-/// Accepts all connections.
 fn accept(args: &Args, channel: &EventChannel, context: Option<&Context>) -> Result<Test, Failure> {
     outln!("cmatose: starting server");
     let listener = args.id(channel, context)?;
@@ -149,7 +147,6 @@ struct Test {
     context: Context,
     pd: ProtectionDomain,
     event_loop: EventLoop,
-    /// Messages to send, and one buffer for all received.
     outgoing: MemoryRegion,
     incoming: MemoryRegion,
     sent: u64,

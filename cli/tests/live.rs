@@ -37,7 +37,6 @@ fn capture() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/course/captures/second.pcapng")
 }
 
-/// Output of `roce explain`: ladders, then the rest.
 fn explained() -> (Vec<String>, Vec<String>) {
     let output = roce().arg("explain").arg(capture()).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();

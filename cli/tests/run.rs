@@ -559,7 +559,6 @@ fn has_namespaces(user: &[&str]) -> bool {
     possible
 }
 
-/// Files of /sys count the traffic of all programs in the namespace.
 #[test]
 fn counters_of_devices_go_on() {
     if !has_namespaces(&["--nnp"]) {

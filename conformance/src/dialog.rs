@@ -73,13 +73,11 @@ impl Dialog {
         Some((reply.local_qpn, reply.starting_psn.get()))
     }
 
-    /// Connections that the device may still have.
     pub(crate) fn open(&self) -> impl Iterator<Item = u8> {
         let is_open = |it: &Connection| it.is_requested && !it.is_over;
         self.connections.iter().filter(move |(_, it)| is_open(it)).map(|(&id, _)| id)
     }
 
-    /// The instrument's message to end a connection.
     pub(crate) fn farewell(&self, id: u8) -> Packet {
         let connection = self.connections.get(&id);
         let message = match connection {
@@ -267,7 +265,6 @@ impl Dialog {
         u64::from(self.base) << 32 | kind << 8 | u64::from(id)
     }
 
-    /// True for a message outside this case.
     pub(crate) fn is_foreign(&self, payload: &[u8]) -> bool {
         CmMad::parse(payload).is_ok_and(|mad| self.id_of(&mad.message).is_none())
     }

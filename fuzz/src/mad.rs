@@ -357,7 +357,6 @@ impl Run {
         }
     }
 
-    /// Destroys all connections and waits until nothing is left.
     fn finish(mut self) -> u64 {
         self.check();
         for conn in std::mem::take(&mut self.conns) {

@@ -101,7 +101,6 @@ impl Run {
         self.ledger.check_counters(&self.world);
     }
 
-    /// Ends everything and checks that nothing was lost.
     fn finish(mut self) -> Seen {
         self.transmit_all();
         self.check();

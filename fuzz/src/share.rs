@@ -230,7 +230,6 @@ impl World {
         rest
     }
 
-    /// The honest client joins with its former partition.
     fn join(&mut self) {
         let (listener, secret) = self.knock();
         let mut honest = None;

@@ -241,7 +241,6 @@ impl World {
         }
     }
 
-    /// The device's own steps: sleep, wake, listen.
     fn share(&mut self, input: &mut Input<'_>) {
         let (what, service) = (input.byte(), ServiceId(u64::from(input.byte())));
         let address = self.addresses[0];
@@ -301,7 +300,6 @@ impl World {
         assert!(result.is_ok() || self.has_meddled, "{result:?}");
     }
 
-    /// Delivers all datagrams, then closes everything.
     fn finish(mut self) -> Reach {
         for _ in 0..40 {
             self.exchange();

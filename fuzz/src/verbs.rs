@@ -173,7 +173,6 @@ impl Run {
         assert!(!damaged, "an adapter sent what another cannot read: {disposition}");
     }
 
-    /// Delivers packets until neither adapter has one now.
     fn deliver_all(&mut self) {
         for _ in 0..BURST_MAX {
             for which in 0..2 {

@@ -18,7 +18,6 @@ use roce::{
 
 use super::{PATIENCE, accept, eventually, expect, resolve};
 
-/// A loopback device open from the program's start.
 fn device() -> &'static Context {
     static DEVICE: OnceLock<Context> = OnceLock::new();
     DEVICE.get_or_init(|| Device::named("roce_lo").unwrap().open(OpenOptions::default()).unwrap())

@@ -35,7 +35,6 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const A: &str = "10.0.0.1";
 const B: &str = "10.0.0.2";
 
-/// Hosts A and B on their own network, a program on each; B listens.
 struct World {
     fabric: Fabric,
     a: Context,
@@ -87,7 +86,6 @@ impl World {
         self.listener.local_addr().unwrap()
     }
 
-    /// An id of A's with a route to B and a queue pair.
     fn client(&self) -> CmId {
         let id = self.bare_client();
         id.create_qp(None, &CmQpAttr::default()).unwrap();

@@ -17,7 +17,6 @@ use super::{
 
 const LEASED: &str = "raw:veth0,mac=02:00:00:00:00:09,ip=dhcp";
 
-/// The server, perhaps outside of a user's PATH.
 fn dnsmasq() -> Command {
     let path = std::env::var("PATH").unwrap_or_default();
     let mut command = Command::new("dnsmasq");

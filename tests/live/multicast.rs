@@ -20,7 +20,6 @@ use rustix::net::{AddressFamily, RecvFlags, SocketType};
 
 use super::{ALL, PATIENCE, loopback, noise, own_address, own_test};
 
-/// A datagram queue pair in a group, or sending to it.
 pub(super) struct Member {
     cq: CompletionQueue,
     channel: CompletionChannel,
@@ -62,7 +61,6 @@ impl Member {
         self.qp.post_send(&(0..count).map(wr).collect::<Vec<_>>()).unwrap();
     }
 
-    /// Datagrams until no more come, without the GRH area.
     pub(super) fn receive(&self, least: usize) -> Vec<Vec<u8>> {
         let start = Instant::now();
         let mut received = Vec::new();
@@ -197,8 +195,8 @@ fn packet_socket() -> OwnedFd {
     rustix::net::socket(AddressFamily::PACKET, SocketType::DGRAM, Some(ipv4)).unwrap()
 }
 
-/// A run's multicast packets have identifications 0, 1, 2 and "don't fragment", which UDP sockets
-/// hide.
+/// A run's multicast packets have identifications 0, 1, 2 and "don't fragment", as their ICRC
+/// assumes. UDP sockets hide them.
 fn check_identifications(wire: &OwnedFd) {
     let mut seen = BTreeMap::<u16, usize>::new();
     let mut packet = [0; 65_536];

@@ -113,7 +113,6 @@ pub(super) fn echo(domain: Domain, address: IpAddr) {
     }
 }
 
-/// A datagram arrives with its address vector's fields.
 fn datagram(a: &Context, b: &Context) {
     let (from, to) = (Member::on(a), Member::on(b));
     let way =
@@ -325,7 +324,6 @@ fn members_of_a_group_receive_what_is_sent_to_it() {
     });
 }
 
-/// A snooping, querying bridge knows members and their timeouts.
 #[test]
 fn a_switch_is_told_of_members() {
     in_namespace("a_switch_is_told_of_members", || {

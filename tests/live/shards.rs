@@ -120,7 +120,6 @@ fn again(side: &Side) -> QueuePair {
     side.memory.domain().create_qp(&QpInitAttr::new(QpType::Rc, &side.cq)).unwrap()
 }
 
-/// Memory belongs to the device and is reachable through any shard.
 #[test]
 fn a_region_has_the_same_keys_in_all_shards() {
     let (context, far) = (sharded(OpenOptions::default()), single(false));

@@ -30,7 +30,6 @@ fn read_end(line: &str) -> Option<Endpoint> {
     Some(Endpoint { gid, qpn: Qpn::new(number()?), psn: Psn::new(number()?) })
 }
 
-/// The other process: its address, and memory for the test to write and read.
 fn own(address: IpAddr) {
     let side = open(address);
     println!("\n{}", write_end(&side.qp.endpoint(0).unwrap()));

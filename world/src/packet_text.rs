@@ -38,7 +38,6 @@ pub fn packet(headers: &Headers, payload: usize, message: Option<&CmMad>) -> Str
     }
 }
 
-/// Receive credits that an acknowledgement grants, if it counts them.
 fn credits(syndrome: Syndrome) -> String {
     match syndrome.granted() {
         Some(1) => ", 1 credit".into(),

@@ -70,7 +70,6 @@ fn time() -> u32 {
     time.and_then(|output| String::from_utf8(output.stdout).ok()?.trim().parse().ok()).unwrap_or(0)
 }
 
-/// Path of an included library, from the build script's output.
 fn carried(out: &Path, name: &str) -> Result<PathBuf, Failure> {
     let text = fs::read_to_string(out.join(name))?;
     let path = text
@@ -125,7 +124,6 @@ pub(crate) fn pages(out: &Path) -> Result<PathBuf, Failure> {
     Ok(pages)
 }
 
-/// The tool and its build script's directory, from cargo's messages.
 fn built(messages: &str) -> Result<(PathBuf, PathBuf), Failure> {
     let (mut tool, mut out) = (None, None);
     for message in messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
@@ -153,7 +151,6 @@ pub(crate) fn run(mut command: Command) -> Result<String, Failure> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// The stripped file. `STRIP` names the program.
 fn stripped(path: &Path, target: &str) -> Result<Vec<u8>, Failure> {
     let own = target.split('-').next() == Some(env::consts::ARCH);
     let machine = target.split('-').next().unwrap_or_default();

@@ -19,7 +19,6 @@ const PKG_CONFIG: [(&str, &[u8]); 2] = [
 
 const UNIT: &[u8] = include_bytes!("../../packaging/systemd/roce-share.service");
 
-/// An entry; its path has no leading slash.
 pub(crate) struct Entry {
     pub(crate) path: String,
     pub(crate) what: What,
@@ -210,7 +209,6 @@ The alternative roce-verbs turns that on and off.";
 pub(crate) const MAINTAINER: &str = "the roce authors <roce-rs@users.noreply.github.com>";
 pub(crate) const HOMEPAGE: &str = env!("CARGO_PKG_HOMEPAGE");
 
-/// Wraps a text for package tools.
 pub(crate) fn wrapped(text: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {

@@ -213,7 +213,6 @@ impl Fit {
         }
     }
 
-    /// Resets with the requests.
     pub(super) fn begin_anew(&mut self) {
         self.ahead.clear();
         self.msns = Msns::None;

@@ -25,7 +25,6 @@ use super::{
 /// Responses kept until another flow's requests begin.
 const KEPT: usize = 16;
 
-/// Flows by their other direction.
 #[derive(Default)]
 pub(super) struct Pairs {
     others: BTreeMap<Flow, Flow>,

@@ -17,7 +17,6 @@ use super::{
     reason::Explanation,
 };
 
-/// A packet's connection, made if needed, and whether its second end sent it.
 pub(super) fn place(
     packet: &ExplainedPacket,
     flow: Option<Flow>,

@@ -97,7 +97,6 @@ impl Drop for Pinned {
 }
 
 trait End: Send {
-    /// Readable when a message has arrived.
     fn descriptor(&self) -> BorrowedFd<'_>;
 
     fn send(&mut self) -> Result<(), Failure>;

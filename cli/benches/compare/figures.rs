@@ -12,7 +12,6 @@ pub(crate) enum Kind {
     QueuePairs,
     /// Million messages per second by number of queue pairs.
     Messages,
-    /// `Messages` with two threads.
     Shards,
     /// Thousand round trips per second by number of connections.
     EventLoop,

@@ -19,7 +19,6 @@ const LARGEST: usize = 1 << 20;
 
 pub(crate) const UCX_SHARED: &str = "UCX, shared memory";
 
-/// Installed lanes, and lines about the missing ones.
 pub(crate) fn lanes() -> (Vec<Lane>, Vec<String>) {
     let (mut lanes, mut absent) = (Vec::new(), Vec::new());
     if runs("ucx_perftest", "-h") {

@@ -18,7 +18,6 @@ use super::{
 /// Bytes of the ring that a copy passes through, and of its source and destination.
 const RING: usize = 256 << 10;
 const MEMORY: usize = 1 << 20;
-/// Largest UDP datagram, rounded.
 const DATAGRAM: usize = 64_000;
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -154,7 +153,6 @@ fn tcp(size: usize, time: Duration) -> std::io::Result<f64> {
     })
 }
 
-/// True once the peer is late.
 fn lateness() -> impl Fn() -> bool {
     let start = Instant::now();
     move || start.elapsed() > PATIENCE

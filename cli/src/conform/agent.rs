@@ -96,7 +96,6 @@ fn place(text: &str) -> Result<SocketAddr, String> {
     with_port.map_err(|_| "write ADDRESS or ADDRESS:PORT".to_owned())
 }
 
-/// Default listen address, reachable from this host only.
 fn loopback(device: IpAddr) -> IpAddr {
     match device {
         _ if device.is_loopback() => device,

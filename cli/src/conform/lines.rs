@@ -9,7 +9,6 @@ use std::{
 
 use rustix::net::{RecvFlags, recv};
 
-/// A connection, and the received part of the next line.
 pub(super) struct Lines {
     pub(super) stream: TcpStream,
     pending: Vec<u8>,

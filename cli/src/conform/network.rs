@@ -41,7 +41,6 @@ pub(super) struct Network {
     pub(super) listener: Option<Listener>,
     arrivals: VecDeque<Arrival>,
     pause: Duration,
-    /// When the next packet is due on average.
     due: Instant,
     /// Link speed.
     mbps: u32,
@@ -254,7 +253,6 @@ impl Subject for Network {
     }
 }
 
-/// Link from the local address that routes to the device.
 fn udp_link(device: IpAddr, from: Option<IpAddr>) -> Result<Box<dyn Link>, Failure> {
     let options =
         SocketOptions { source_ports: Some(1), segments: Some(1), ..SocketOptions::default() };

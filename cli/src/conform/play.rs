@@ -97,7 +97,6 @@ fn capture(path: &Path, start: Duration, outcome: &Outcome) -> io::Result<()> {
     Ok(())
 }
 
-/// Shows the instrument's packets, and the responses of a device of this tool.
 pub(super) fn dry_run(chapters: &[Chapter]) {
     let ladder = Ladder::on(&io::stdout());
     let mut subject = Simulated::default();

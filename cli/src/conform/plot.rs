@@ -140,7 +140,6 @@ fn caption(pauses: &[(&str, &Pause)]) -> String {
     )
 }
 
-/// Whole decades of nanoseconds, the same on both axes.
 struct Scale {
     first: u32,
     last: u32,
@@ -157,7 +156,6 @@ impl Scale {
         Self { first, last: last.max(first + 1) }
     }
 
-    /// Position of a time on the axis, 0 to 1.
     fn part(&self, time: Duration) -> f64 {
         let decade = (time.max(SHORTEST).as_nanos() as f64).log10();
         (decade - f64::from(self.first)) / f64::from(self.last - self.first)

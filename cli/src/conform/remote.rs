@@ -38,9 +38,7 @@ pub(super) struct Remote {
     /// Last words of an agent that has ended or become unreachable.
     gone: Option<String>,
     regions: BTreeMap<String, Region>,
-    /// Current keys of memory windows.
     windows: BTreeMap<String, u32>,
-    /// Number of queue pairs, and the selected one.
     pairs: usize,
     chosen: usize,
     kind: Option<(QpType, u32)>,
@@ -152,7 +150,6 @@ impl Remote {
         found.ok_or_else(|| Trouble::Broken(format!("there is no region {region}")))
     }
 
-    /// The agent's name of the selected queue pair.
     fn qp(&self) -> String {
         names_of(self.chosen).0
     }

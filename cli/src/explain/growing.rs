@@ -18,7 +18,6 @@ pub(crate) struct Growing {
     pub(crate) bytes: Vec<u8>,
     explained: Option<Explained>,
     drawn: usize,
-    /// Last drawn connection; its name is not repeated.
     connection: Option<usize>,
 }
 

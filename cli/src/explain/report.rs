@@ -97,7 +97,6 @@ pub(super) fn print(explained: &Explained, filter: &Filter) {
     }
 }
 
-/// Requester states of both ends, as shown last.
 #[derive(Default)]
 pub(super) struct States([Option<Requester>; 2]);
 
@@ -168,7 +167,6 @@ pub(super) fn findings<'a>(
     })
 }
 
-/// Facts outside the ladders.
 pub(super) fn notes(explained: &Explained, filter: &Filter) -> Vec<String> {
     let mut notes = Vec::new();
     let unplaced = explained.packets.iter().filter(|packet| packet.connection.is_none());

@@ -14,10 +14,8 @@ use super::{
     trust::{self, Unfit},
 };
 
-/// The shared object, if built in (build.rs).
 pub(super) const CARRIED: Option<&[u8]> = include!(concat!(env!("OUT_DIR"), "/carried.rs"));
 
-/// The rsockets library, likewise.
 pub(super) const CARRIED_SOCKETS: Option<&[u8]> =
     include!(concat!(env!("OUT_DIR"), "/carried_sockets.rs"));
 

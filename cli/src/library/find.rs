@@ -25,7 +25,6 @@ pub(crate) fn find(named: Option<&Path>) -> Result<PathBuf, String> {
     }
 }
 
-/// Contents of the library that [`find`] finds, without unpacking.
 pub(crate) fn contents() -> Result<Cow<'static, [u8]>, String> {
     match file(None)? {
         Some(path) => {
@@ -83,7 +82,6 @@ fn none() -> String {
     )
 }
 
-/// The path without links, if it leads to a shared object.
 pub(super) fn check(path: &Path) -> Result<PathBuf, String> {
     let mut magic = [0; 4];
     let mut read = || -> io::Result<PathBuf> {

@@ -59,7 +59,6 @@ fn interpreter(program: &Path) -> Option<PathBuf> {
     self::read(program, read).flatten()
 }
 
-/// A glibc version as a comparable number.
 fn version(name: &[u8]) -> Option<Version> {
     let text = str::from_utf8(name).ok()?;
     let numbers = text.strip_prefix("GLIBC_")?.split('.').map(|part| part.parse().ok());

@@ -89,7 +89,6 @@ fn measure(test: Test, args: &TestArgs) -> Result<(), Failure> {
     }
 }
 
-/// Runs both sides, the server in a thread.
 fn local(plan: &Plan, args: &TestArgs) -> Result<(), Failure> {
     let exchanges = (0..plan.threads).map(|_| Exchange::pair()).collect::<Result<Vec<_>, _>>()?;
     let (clients, servers): (Vec<_>, Vec<_>) = exchanges.into_iter().unzip();
@@ -120,7 +119,6 @@ fn named(args: &TestArgs) -> Result<Option<Context>, Failure> {
     })
 }
 
-/// Measures all sizes as one side, with a connection per thread.
 fn play(
     plan: Plan,
     args: &TestArgs,

@@ -117,7 +117,6 @@ impl Plan {
         })
     }
 
-    /// Values that both sides must share, by option.
     fn terms(&self) -> [(&'static str, String); 9] {
         let yes = |yes: bool| if yes { "given" } else { "not given" }.to_owned();
         let sizes = match self.sizes[..] {

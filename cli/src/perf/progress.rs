@@ -20,7 +20,6 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// On standard error if that is a terminal and this side has figures.
     pub(super) fn new(has_figures: bool) -> Self {
         Self { shown: has_figures && stderr().is_terminal() }
     }

@@ -85,7 +85,6 @@ impl Arrivals {
         self.layout.place(qp, at % self.layout.slots)
     }
 
-    /// Used slots of a queue pair.
     fn places(&self, qp: usize) -> impl Iterator<Item = usize> {
         let slots = (0..self.layout.slots).filter(move |&slot| self.touched[qp][slot]);
         slots.map(move |slot| self.layout.place(qp, slot).start)
@@ -199,7 +198,6 @@ impl Side {
         Layout::new(size, self.plan.largest(), self.plan.qps, self.plan.depth)
     }
 
-    /// Fills memory for a round, and waits until the peer has, too.
     pub(super) fn prepare(&mut self, round: usize, layout: Layout) -> Result<(), Failure> {
         let message = pattern(layout.place(0, 0).len(), round, self.is_client);
         for qp in 0..self.plan.qps {

@@ -20,7 +20,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(super) struct Session {
     context: Context,
     pairs: Vec<QueuePair>,
-    /// Receives from the peer's initiator (XRC).
     target: Option<QueuePair>,
     srq: Option<SharedReceiveQueue>,
     cq: CompletionQueue,

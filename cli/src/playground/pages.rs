@@ -51,7 +51,6 @@ impl Pages {
         Ok(())
     }
 
-    /// A file and its content type. `path` may have a query.
     pub(super) fn find(&self, path: &str) -> Option<(&'static str, &[u8])> {
         let path = path.split(['?', '#']).next()?.strip_prefix('/')?;
         let name = if path.is_empty() { "index.html" } else { path };

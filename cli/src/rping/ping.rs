@@ -144,7 +144,6 @@ impl<'a> Ping<'a> {
         }
     }
 
-    /// Takes a queue pair unknown to the id to RTS.
     fn move_qp(&self) -> Result<(), Failure> {
         let setup = self.id.qp_setup().ok_or("the connection is gone")?;
         let path_mtu = setup.path_mtu.ok_or("the peer asks for a path MTU that there is not")?;

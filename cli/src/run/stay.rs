@@ -59,7 +59,6 @@ pub(super) fn run(
     Ok(status.map_or(ExitCode::FAILURE, exit_code))
 }
 
-/// Redirects signals to a descriptor. Returns it, and the old mask.
 fn take_signals() -> io::Result<(OwnedFd, libc::sigset_t)> {
     // SAFETY: all zero is an empty set
     let (mut set, mut before): (libc::sigset_t, libc::sigset_t) =

@@ -20,7 +20,6 @@ pub(super) const CLASSES: [&str; 2] = ["infiniband", "infiniband_verbs"];
 /// Milliseconds between counter updates: the library publishes once a second.
 const LIFESPAN: &str = "1000";
 
-/// Writes these devices' classes into a directory that stands for /sys/class.
 pub(super) fn classes(at: &Path, devices: &[Device], profile: Option<&Profile>) -> io::Result<()> {
     let verbs = Tree(at.join("infiniband_verbs"));
     verbs.file("abi_version", "6")?;
@@ -156,7 +155,6 @@ fn own_gids(device: &Device, profile: Option<&Profile>) -> Vec<Gid> {
     gids
 }
 
-/// A GID as the kernel prints it: eight full words.
 fn words(gid: Gid) -> String {
     let words = gid.0.chunks(2).map(|word| format!("{:02x}{:02x}", word[0], word[1]));
     words.collect::<Vec<_>>().join(":")

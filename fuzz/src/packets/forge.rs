@@ -184,7 +184,6 @@ fn psn_near(world: &World, member: Member, opcode: Opcode, distance: u8) -> Opti
     })
 }
 
-/// Names an existing region and mostly a range inside it.
 fn mend_keys(ext: &mut Ext, world: &World, opcode: Opcode, key: u8, payload: usize) {
     let region: &Region =
         [&world.open, &world.open, &world.readable, &world.private, &world.foreign]

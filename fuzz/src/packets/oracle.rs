@@ -104,7 +104,6 @@ impl Ledger {
         }
     }
 
-    /// Takes all completions except the tiny queue's.
     pub(super) fn take_completions(&mut self, world: &World) {
         let member_of = |wc: &Wc| {
             let member = world.members.iter().position(|member| member.qpn == wc.qpn);
@@ -182,7 +181,6 @@ impl Ledger {
         assert_eq!(counters.rnr_naks_sent, self.rnr_naks, "RNR NAKs");
     }
 
-    /// Takes a step's events and checks their bound.
     pub(super) fn take_events(world: &mut World) {
         let count = std::iter::from_fn(|| world.adapter.poll_event()).take(EVENTS_MAX + 1).count();
         assert!(count <= EVENTS_MAX, "more than {EVENTS_MAX} events in one step");

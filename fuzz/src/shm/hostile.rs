@@ -122,7 +122,6 @@ impl Connection {
         }
     }
 
-    /// Sends an owner's message to a process it forwards to, with a ring.
     pub(super) fn offer(&mut self, input: &mut Input<'_>) {
         let (term, ring) = (u128::from(input.byte() % 4), Ring::new());
         self.say(&[&FORWARD[..], &term.to_ne_bytes()].concat(), &[ring.memory.as_fd()]);
@@ -144,7 +143,6 @@ impl Connection {
         found
     }
 
-    /// Writes any word of its ring: position or record.
     pub(super) fn write_word(&mut self, input: &mut Input<'_>) {
         let (at, value) = (input.byte(), u64::from_le_bytes(input.array()));
         let Some(ring) = &self.ring else { return };

@@ -459,7 +459,6 @@ impl Side {
         }
     }
 
-    /// One transition, perhaps with wrong attributes.
     pub(super) fn modify(
         &mut self,
         argument: u8,

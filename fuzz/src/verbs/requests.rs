@@ -144,7 +144,6 @@ impl Side {
         }
     }
 
-    /// Part of a region, perhaps deregistered, or beyond its end.
     fn sge(&self, which: u8, length: u32) -> Sge {
         let count = self.regions.len().max(1);
         match self.regions.get(usize::from(which & 0x1F) % count) {

@@ -85,7 +85,6 @@ pub(super) struct Pair {
 pub(super) struct Known {
     pub(super) ip: IpAddr,
     pub(super) qps: Vec<Qpn>,
-    /// Keys and start addresses, some stale.
     pub(super) keys: Vec<(RKey, u64)>,
 }
 
@@ -99,10 +98,8 @@ pub(super) struct Side {
     pub(super) cqs: Vec<Queue>,
     pub(super) srqs: Vec<Srq>,
     pub(super) qps: Vec<Pair>,
-    /// With their protection domains.
     pub(super) ahs: Vec<(AhId, PdId)>,
     pub(super) xrcds: Vec<XrcdId>,
-    /// With their domains.
     pub(super) targets: Vec<(Qpn, XrcdId)>,
     /// In, or taken from, shared receive queues.
     pub(super) shared: Vec<u64>,
@@ -258,7 +255,6 @@ impl Side {
 pub(super) struct Snapshot {
     qps: Vec<Option<QpInfo>>,
     srqs: Vec<Option<SrqInfo>>,
-    /// Number and limit.
     completions: Vec<(usize, usize)>,
     groups: usize,
     windows: Vec<bool>,

@@ -8,7 +8,6 @@ use std::{
 
 use crate::{Failure, contents::HOMEPAGE};
 
-/// Where `roce playground` serves the page.
 const PLAYGROUND: &str = "http://127.0.0.1:8791/";
 
 /// A docs/ page for the site: playground links lead to the site's own, links out of docs/ to the
