@@ -29,8 +29,9 @@ const PKG_CONFIG: [(&str, &str); 2] = [
     ("librdmacm.pc", include_str!("librdmacm.pc")),
 ];
 
-/// Returns a directory with these names and `also`: beside the library, or else in the user's
-/// cache. It is this library's alone and stays: running programs may still load from it.
+/// Returns a directory with these names and `also`: beside the library, or in the user's cache if
+/// that is not writable or not safe. It is this library's alone and stays: running programs may
+/// still load from it.
 pub(crate) fn directory(library: &Path, also: &BTreeSet<String>) -> Result<PathBuf, String> {
     let beside = beside(library);
     if !has_colon(&beside) && named(&beside, library, also).is_ok() {

@@ -25,9 +25,10 @@ use side::{Side, options};
 /// Start it without SERVER on one side, then with the name or address of that side and the same
 /// options on the other, or alone with --local. On one host:
 ///
-/// roce perf write roce perf write 127.0.0.1
+///     roce perf write
+///     roce perf write 127.0.0.1
 ///
-/// roce perf send --lat --local
+///     roce perf send --lat --local
 ///
 /// Options and output are those of perftest (ib_write_bw, ib_send_lat and so on). The other side
 /// must be roce perf, too, since perftest's own exchange is another one in each version. Every byte
