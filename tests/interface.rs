@@ -288,7 +288,6 @@ fn progress_is_due(context: &Context, limit: Duration) -> bool {
     rustix::event::poll(&mut polled, Some(&limit)) == Ok(1)
 }
 
-/// Loopback addresses are not listed; a device on one keeps it.
 #[test]
 fn loopback_keeps_its_address() {
     if !inside("interface::loopback_keeps_its_address") {

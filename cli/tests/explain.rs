@@ -121,7 +121,6 @@ fn captures_of_other_stacks() {
     assert!(text.contains(", path MTU, by its packets, at least 1024\n"), "{text}");
 }
 
-/// Only a few of many equal findings are printed one by one.
 #[test]
 fn findings_that_are_alike_are_counted() {
     let directory = tempfile::tempdir().unwrap();

@@ -66,7 +66,6 @@ fn what_is_wrong_is_said_in_one_line() {
     }
 }
 
-/// Each example of the guide parses, and the program starts with it.
 #[test]
 fn every_example_of_the_guide_is_taken() {
     let runtime = Runtime::new("guide");

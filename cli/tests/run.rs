@@ -508,7 +508,6 @@ fn what_others_have_put_into_the_way_is_not_used() {
     assert!(refused(&output, 2).contains("set XDG_CACHE_HOME to a directory of your own"));
 }
 
-/// An installed library has its names beside it, unless others can write there.
 #[test]
 fn names_stand_beside_a_library_that_nobody_else_can_change() {
     let scratch = Scratch::new("beside");

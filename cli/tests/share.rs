@@ -345,7 +345,6 @@ fn inherited(descriptor: &OwnedFd) -> Result<OwnedFd, Errno> {
     Ok(copy)
 }
 
-/// During a restart the port stays taken and datagrams are kept.
 #[test]
 fn systemd_keeps_the_sockets() {
     let Some(tool) = Tool::new("systemd") else { return };

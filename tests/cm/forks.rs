@@ -9,7 +9,6 @@ use roce::cm::{EventChannel, PortSpace};
 
 use super::World;
 
-/// A child can use the process's id state, whatever other threads were doing with it.
 #[test]
 fn a_child_finds_the_table_of_ports_free() {
     const FORKS: u32 = 200;

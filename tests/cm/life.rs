@@ -386,7 +386,6 @@ fn unreliable_connections() {
     );
 }
 
-/// The RTU is lost for good; the program has received a packet and calls notify.
 #[test]
 fn notify_replaces_a_lost_rtu() {
     let world = World::new(PortSpace::Tcp);

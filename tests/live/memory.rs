@@ -69,7 +69,6 @@ fn a_file_that_is_flushed() {
     a.next().result.unwrap();
 }
 
-/// Reading beyond a truncated file fails with a status, here and at the peer.
 #[test]
 fn a_file_cut_short() {
     let file = tempfile::tempfile().unwrap();

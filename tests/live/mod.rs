@@ -562,7 +562,6 @@ fn partitions() {
     assert_eq!(context.poll_async_event(), Some(AsyncEvent::PKeyChange));
 }
 
-/// Keys, numbers and queues go with their objects; a thousand rounds leak nothing.
 #[test]
 fn objects_come_and_go() {
     let context = loopback(OpenOptions::default());

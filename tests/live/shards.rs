@@ -60,7 +60,6 @@ fn shards_talk_with_each_other_and_with_others() {
     talk(false);
 }
 
-/// Packets take the network stack, even between shards, and addresses are not shared.
 #[test]
 fn shards_that_keep_to_the_network_stack() {
     let context = talk(true);

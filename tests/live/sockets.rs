@@ -120,7 +120,6 @@ fn without_ports_everything_leaves_from_4791() {
     }
 }
 
-/// Shared memory keeps the port that the ICRC assumes; with faults it is checked.
 #[test]
 fn shared_memory_keeps_the_port() {
     let options = || OpenOptions {

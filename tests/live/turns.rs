@@ -255,7 +255,6 @@ fn by_hand_the_descriptor_tells_when_a_full_link_has_room() {
     assert!(!readable(a.context.progress_fd()), "a link that has room is not waited for");
 }
 
-/// The program posts, then makes no call: the rest leaves anyway.
 #[test]
 fn what_is_left_of_a_turn_goes_by_itself() {
     let throttle = Throttle::new(usize::MAX, true, Duration::ZERO);

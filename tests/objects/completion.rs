@@ -10,7 +10,6 @@ use roce::{CqModeration, Data, NotifyKind, ObjectError, RecvWr, SendWr};
 
 use super::{TIMEOUT, connected, next, open};
 
-/// One thread polls, another resizes, a third sends: every completion comes once and in order.
 #[test]
 fn a_resize_under_a_poller_loses_nothing() {
     const MESSAGES: u64 = 3000;
