@@ -41,12 +41,12 @@ use token::Token;
 ///
 /// Sends packets to the device, right and wrong ones, and compares what it answers, completes and
 /// has in its memory with the rules of the specification. On the device's host an agent does what a
-/// program there would do: `roce conform agent DEVICE` for a device of this tool, and for any other
-/// the program that `roce conform agent --python` prints. Without one, `--cm PORT` tries what a
-/// program that listens for connections shows of its device.
+/// program there would do. For a device of this tool it is `roce conform agent DEVICE`, for any
+/// other the program that `roce conform agent --python` prints. Without one, `--cm PORT` tries what
+/// a program that listens for connections shows of its device.
 ///
-/// The exit status is 0 if the device conforms, 2 if some case was inconclusive, 3 if it deviates,
-/// 4 if some deviation loses or exposes data; 1 if nothing could be tried.
+/// Exit status 0: the device conforms; 1: nothing could be tried; 2: some case was inconclusive; 3:
+/// it deviates; 4: some deviation loses or exposes data.
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 pub(crate) struct Args {

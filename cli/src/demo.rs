@@ -33,9 +33,9 @@ use roce::link::Capture;
 /// receiving adapter made of it. What is drawn is what the adapters recorded, and it is the same
 /// each time.
 ///
-/// Without options: a message, a WRITE, a READ, a lost packet, a connection made by messages; and
-/// then, on Linux, some figures of two adapters on loopback addresses of this host, over UDP
-/// sockets. Needs no privilege and no set-up.
+/// Without options: a message, a WRITE, a READ, a lost packet, a connection made by messages. On
+/// Linux, some figures of two adapters follow, over UDP sockets on loopback addresses of this host.
+/// Needs no privilege and no set-up.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Plays this scenario alone

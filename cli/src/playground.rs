@@ -14,8 +14,8 @@ use pages::Pages;
 
 /// Serve the playground, the protocol in a browser.
 ///
-/// Two to four adapters and a network between them, as in `roce demo`, in a page: step by step and
-/// back, with packets that one can lose, hold, double or damage. The page needs no network, and
+/// A page shows two to four adapters and a network between them, as in `roce demo`. It goes step by
+/// step and back; one can lose, hold, double or damage packets. The page needs no network, and
 /// sends nothing anywhere. It is served to this host alone, until Ctrl-C.
 ///
 /// The page is looked for beside the tool: in ../share/roce/playground, and where `cargo xtask

@@ -31,9 +31,9 @@ const WAITING: usize = 8;
 
 /// Open a device, and do with it what `roce conform` says.
 ///
-/// The device is one of this tool. The agent prints a token, or has it from ROCE_AGENT_TOKEN; who
-/// knows it and reaches the agent's port uses the device and the memory that the agent has given
-/// it, and nothing else of the host. It serves one after the other.
+/// The device is one of this tool. The agent prints a token, or has it from ROCE_AGENT_TOKEN. A
+/// client with the token uses the device and the memory that the agent has given it, and nothing
+/// else of the host. It serves one after the other.
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// Device: a name from `roce devinfo`, or udp:ADDRESS
