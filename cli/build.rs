@@ -1,11 +1,9 @@
-//! Builds the C library and the rsockets preload library into an installed tool, so `roce run`
-//! needs one file. In a checkout that is the profile `dist`; in its other profiles the tool takes
-//! the libraries that lie beside it.
+//! Builds the C library and the rsockets library into an installed tool, so `roce run` is one file.
+//! In a checkout only the profile `dist` does; otherwise the tool uses those beside it.
 //!
-//! Cargo cannot hand a shared object of one package to another, so it is called once more for each
-//! here, with a target directory of its own. `ROCE_ABI_LIBRARY` in the environment names a library
-//! that has been built already, and beside it may lie `librspreload.so`; empty, the tool carries
-//! none.
+//! Cargo cannot pass another package's shared object: a second cargo, with its own target
+//! directory, builds each. `ROCE_ABI_LIBRARY` names a built one instead, perhaps beside
+//! `librspreload.so`; if empty, the tool carries none.
 
 use std::{
     env, fs,
@@ -16,7 +14,6 @@ use std::{
 const VARIABLE: &str = "ROCE_ABI_LIBRARY";
 const LIBRARY: &str = "libroce_abi.so";
 const SOCKETS: &str = "librspreload.so";
-/// The sources of the libraries, beside this package in a checkout.
 const SOURCES: [&str; 15] = [
     "Cargo.toml",
     "Cargo.lock",
@@ -60,7 +57,6 @@ fn main() {
     carry("carried_sockets.rs", sockets);
 }
 
-/// Writes what the tool includes.
 fn carry(name: &str, library: Option<PathBuf>) {
     let carried = match library {
         Some(path) => {
@@ -74,15 +70,14 @@ fn carry(name: &str, library: Option<PathBuf>) {
     fs::write(out().join(name), carried).unwrap();
 }
 
-/// The libraries need glibc, and only what is installed has to be in one file.
+/// The libraries need glibc; only an installed tool must be one file.
 fn is_wanted() -> bool {
     let is = |name: &str, value: &str| env::var(name).as_deref() == Ok(value);
     let is_installed = if workspace().is_some() { is_dist() } else { is("PROFILE", "release") };
     is_installed && is("CARGO_CFG_TARGET_OS", "linux") && is("CARGO_CFG_TARGET_ENV", "gnu")
 }
 
-/// True in the profile `dist`. `PROFILE` has the name of the profile that it inherits from; only
-/// the path of what is built, `…/dist/build/roce-cli-…/out`, has its own.
+/// True in the profile `dist`, whose name is only in the path `…/dist/build/roce-cli-…/out`.
 fn is_dist() -> bool {
     out().ancestors().skip(3).take(2).any(|directory| directory.ends_with("dist"))
 }
@@ -112,7 +107,7 @@ fn build(manifest: &Path, directory: &Path, package: &str, file: &str) -> PathBu
         .arg(manifest)
         .arg("--target-dir")
         .arg(directory)
-        // clippy's: what is built here is not what is looked at
+        // clippy's: this build is not linted
         .env_remove("RUSTC_WORKSPACE_WRAPPER");
     let status = command.status().expect("cargo starts");
     assert!(
@@ -123,14 +118,12 @@ fn build(manifest: &Path, directory: &Path, package: &str, file: &str) -> PathBu
     directory.join(target).join(profile).join(file)
 }
 
-/// The workspace of a checkout.
 fn workspace() -> Option<PathBuf> {
-    // when it runs: a cache of compilations may have the build script of another checkout
+    // at run time: a compilation cache may hold another checkout's build script
     let workspace = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("..");
     workspace.join("abi/exports.map").exists().then_some(workspace)
 }
 
-/// The workspace of a checkout, or a package that has the libraries as its dependencies.
 fn manifest(directory: &Path) -> PathBuf {
     if let Some(workspace) = workspace() {
         for source in SOURCES {

@@ -1,4 +1,4 @@
-//! Tells the compiler that `cfg(fuzzing)` exists: `cargo fuzz` sets it, and nothing else does.
+//! Declares `cfg(fuzzing)`, which only `cargo fuzz` sets.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -1,15 +1,13 @@
-//! The documentation names tests; every one of them exists.
+//! Tests named by pages exist.
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-/// Pages in which each name in backquotes with `::` in it, and a test program in front, is that of
-/// a test.
+/// Pages where a name in backquotes with `::`, after a test program's, is a test.
 const PAGES: [&str; 2] = ["docs/security.md", "docs/compliance.md"];
 
-/// Every test of the workspace: the components of its file's path, and its name.
 fn tests() -> Vec<(Vec<String>, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = Vec::new();
@@ -32,7 +30,7 @@ fn tests() -> Vec<(Vec<String>, String)> {
         let path: Vec<_> =
             path.iter().map(|component| component.to_string_lossy().into_owned()).collect();
         let text = fs::read_to_string(&file).unwrap();
-        // each attribute stands in a line of its own
+        // each attribute has its own line
         let mut is_test = false;
         for line in text.lines().map(str::trim) {
             let name = line.strip_prefix("fn ").and_then(|rest| rest.split_once('('));
@@ -46,7 +44,7 @@ fn tests() -> Vec<(Vec<String>, String)> {
     tests
 }
 
-/// Every file of Rust in a folder and those in it, but what is built.
+/// All Rust files below a folder, without build output.
 pub(crate) fn collect(directory: &Path, files: &mut Vec<PathBuf>) {
     let mut entries: Vec<_> =
         fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -62,8 +60,8 @@ pub(crate) fn collect(directory: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// A test of this name, such as `pair::trust::another_source_address`, exists: in a file whose path
-/// has all that stands before the last part.
+/// True if a test such as `pair::trust::another_source_address` exists: the path has all parts but
+/// the last.
 fn exists(tests: &[(Vec<String>, String)], name: &str) -> bool {
     let mut parts: Vec<_> = name.split("::").collect();
     let Some(function) = parts.pop() else { return false };
@@ -72,8 +70,7 @@ fn exists(tests: &[(Vec<String>, String)], name: &str) -> bool {
     })
 }
 
-/// Names of tests in a page: in backquotes, lower case, of several parts, the first of which is the
-/// name of a test program or of a file with tests.
+/// Test names in a page: backquoted, lower case, first a test program or file with tests.
 fn named<'a>(page: &'a str, tests: &[(Vec<String>, String)]) -> Vec<&'a str> {
     let quoted = page.split('`').skip(1).step_by(2);
     let is_name = |text: &&str| {
@@ -123,7 +120,7 @@ fn a_name_that_does_not_exist_is_noticed() {
     assert_eq!(found, [true, false, false]);
 }
 
-/// A reader who knows the verbs of C looks for the number that an error has there.
+/// Readers from C look for errno values.
 #[test]
 fn every_verb_names_the_errno_of_its_errors() {
     let mut files = Vec::new();
@@ -153,7 +150,7 @@ fn every_verb_names_the_errno_of_its_errors() {
     assert!(silent.is_empty(), "no errno: {silent:#?}");
 }
 
-/// `tests/timing.txt` has at most five, each with a reason, and every test that is ignored for it.
+/// `tests/timing.txt` has at most five tests, each with a reason, and all tests ignored for timing.
 #[test]
 fn few_tests_depend_on_a_quiet_machine() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -175,8 +172,8 @@ fn few_tests_depend_on_a_quiet_machine() {
     assert_eq!(ignored.map(|text| text.matches(&reason).count()).sum::<usize>(), listed.len());
 }
 
-/// Cargo finds no programs of tests by itself: a file beside `main.rs` that `main.rs` does not name
-/// would never run.
+/// Cargo does not find test programs by itself: a file that `main.rs` does not name would never
+/// run.
 #[test]
 fn every_file_of_tests_is_in_a_program() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -1,7 +1,6 @@
-//! Errors of system calls, one after another: a filter in front of the kernel has each fail, when a
-//! device is opened and when it is open already. Opening may fail and messages may be lost; nothing
-//! panics, and nothing hangs. Filters stay, so each case runs in a process of its own: this program
-//! again, with the case in its environment.
+//! Failing system calls, one after another, before or after a device is opened. Opening may fail
+//! and messages may be lost; nothing panics or hangs. Seccomp filters stay, so each case has its
+//! own process.
 
 use std::{
     env, panic,
@@ -14,7 +13,6 @@ use roce::{Access, Device, OpenOptions, QpInitAttr, SendWr, transport::qp::QpTyp
 
 const CASE: &str = "ROCE_TEST_ERROR";
 
-/// System calls and what they fail with.
 const CASES: [(&str, c_long, i32); 21] = [
     ("socket", libc::SYS_socket, libc::EMFILE),
     ("bind", libc::SYS_bind, libc::ENOMEM),
@@ -39,15 +37,13 @@ const CASES: [(&str, c_long, i32); 21] = [
     ("clone3", libc::SYS_clone3, libc::EAGAIN),
 ];
 
-/// Longest time that a message is waited for.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// Has all threads fail at a system call from now on.
 fn fail(call: c_long, error: i32) {
     let instruction =
         |code: u32, k: u32, jt: u8, jf: u8| libc::sock_filter { code: code as u16, jt, jf, k };
     let mut program = [
-        // the number of the call is at the start
+        // the syscall number comes first
         instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
         instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, call as u32, 0, 1),
         instruction(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | error as u32, 0, 0),
@@ -62,7 +58,6 @@ fn fail(call: c_long, error: i32) {
     }
 }
 
-/// Opens two devices, and moves messages between them; the filter comes before or after opening.
 fn try_all(call: c_long, error: i32, open_first: bool, sockets_only: bool) {
     if !open_first {
         fail(call, error);
@@ -98,7 +93,7 @@ fn try_all(call: c_long, error: i32, open_first: bool, sockets_only: bool) {
         }
         Ok(())
     };
-    let _ = message(); // lost, or an object is not to be had
+    let _ = message(); // may be lost, or an object unavailable
     if call == libc::SYS_recvmmsg && sockets_only {
         assert!(b.link_counters().receive_errors > 0, "the filter has no effect");
     }
@@ -108,14 +103,14 @@ fn child(case: &str) {
     let [name, open_first, sockets_only] = case.split(' ').collect::<Vec<_>>()[..] else {
         panic!("{case}")
     };
-    // a panic of a thread of the library is one, too
+    // includes panics of library threads
     panic::set_hook(Box::new(|info| {
         eprintln!("{info}");
         std::process::abort();
     }));
     let (_, call, error) = CASES.into_iter().find(|case| case.0 == name).unwrap();
     try_all(call, error, open_first == "true", sockets_only == "true");
-    std::process::exit(0); // what is left of the test would need the call
+    std::process::exit(0); // returning from the test would need the call
 }
 
 #[test]

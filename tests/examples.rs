@@ -1,5 +1,4 @@
-//! The examples, each in two processes, as their documentation says to run them. `cargo test` has
-//! built them before.
+//! The examples in two processes each, as documented; `cargo test` has built them.
 
 use std::{
     env,
@@ -9,7 +8,7 @@ use std::{
 };
 
 fn example(name: &str) -> Command {
-    // next to the directory of the tests' own programs
+    // next to the tests' directory
     let deps: PathBuf = env::current_exe().unwrap().parent().unwrap().into();
     let mut command = Command::new(deps.parent().unwrap().join("examples").join(name));
     command.stdout(Stdio::piped());
@@ -19,7 +18,7 @@ fn example(name: &str) -> Command {
 struct Server {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
-    /// Its address on loopback, which is 127.0.0.1 where no other program has that.
+    /// Its loopback address: 127.0.0.1, unless another program has that.
     address: String,
 }
 
@@ -37,7 +36,6 @@ impl Server {
         Self { child, lines, address }
     }
 
-    /// The lines that it has printed since then.
     fn end(mut self) -> String {
         let text: Vec<String> = self.lines.by_ref().map(Result::unwrap).collect();
         assert!(self.child.wait().unwrap().success(), "{text:?}");

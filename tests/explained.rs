@@ -1,5 +1,4 @@
-//! What a device says on stderr that was opened with `OpenOptions::explain`: each program runs in a
-//! process of its own.
+//! Stderr of a device opened with `OpenOptions::explain`; each program runs in its own process.
 
 use std::{
     env,
@@ -20,11 +19,9 @@ use roce::{
     },
 };
 
-/// The program that a process of this file runs, instead of tests.
 const PROGRAM: &str = "ROCE_TEST_PROGRAM";
 
-/// Runs a test's program in a process of its own, with the environment's own wish for explanations.
-/// Returns what it says, or nothing in that process, which is to go on.
+/// Runs a test's program in its own process. Returns its output, or `None` in that process.
 fn said(test: &str, wish: &str) -> Option<String> {
     if env::var_os(PROGRAM).is_some() {
         return None;
@@ -45,7 +42,6 @@ fn objects(text: &str) -> Vec<serde_json::Value> {
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
-/// Mistakes in calls, one after the other.
 fn make_mistakes(context: &Context) {
     let pd = context.alloc_pd().unwrap();
     assert!(context.create_cq(0, None).is_err());
@@ -86,7 +82,7 @@ fn calls() {
 
 #[test]
 fn nothing_is_said_unless_it_is_asked_for() {
-    // the program says how it opens a device, and has not asked for the environment
+    // the program's own options ignore the environment
     let Some(text) = said("nothing_is_said_unless_it_is_asked_for", "1") else {
         return make_mistakes(&open(None));
     };
@@ -102,7 +98,7 @@ fn the_environment_asks_for_it_too() {
     assert!(text.contains("roce: roce_lo: ibv_reg_mr: EINVAL\n  why:  REMOTE_WRITE"), "{text}");
 }
 
-/// A failure that the background thread finds, while the program ends at once.
+/// The background thread finds a failure while the program ends.
 #[test]
 fn a_queue_pair_that_fails() {
     let Some(text) = said("a_queue_pair_that_fails", "0") else {
@@ -118,14 +114,13 @@ fn a_queue_pair_that_fails() {
         }
         std::process::exit(0);
     };
-    // its own peer: either end may be the first to fail
+    // connected to itself: either end may fail first
     assert!(text.contains("key 0x00000001 names no region"), "{text}");
     assert!(text.contains("  before:\n") && text.contains("create_qp RC"), "{text}");
     assert!(!text.contains('\x1b'), "{text}");
 }
 
-/// Packets are told of once for each address that nobody has, and not of one that somebody has;
-/// those of a connection when its timer fires first.
+/// Packets are reported once per unreachable address; those of a connection at its first timeout.
 #[test]
 fn packets_to_nobody() {
     let Some(text) = said("packets_to_nobody", "0") else {

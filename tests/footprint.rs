@@ -1,4 +1,4 @@
-//! The memory that a packet and an idle queue pair cost.
+//! Memory cost of a packet and of an idle queue pair.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -23,7 +23,7 @@ use roce::{
     },
 };
 
-/// Counts what each thread allocates: other tests run beside this one.
+/// Counts per thread: other tests run in parallel.
 struct Counting;
 
 thread_local! {
@@ -41,7 +41,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // it may be another thread's
+        // may be another thread's
         BYTES.set(BYTES.get().wrapping_sub(layout.size()));
         // SAFETY: The caller's promises are the same.
         unsafe { System.dealloc(pointer, layout) }
@@ -75,8 +75,7 @@ fn connect(
         )
         .unwrap();
     let av = AddressVector::new(peer, 0);
-    // the first queue pair of either adapter has the other's first as its peer, since both come
-    // from the same seed
+    // equal seeds: the first queue pairs of both adapters have each other's expected numbers
     let rtr = Rtr::Rc(
         PeerAttr { dest_qpn: qpn, path_mtu: Mtu::B1024, rq_psn: Psn::new(0), av },
         ResponderAttr { max_dest_rd_atomic: 16, min_rnr_timer: 1 },
@@ -90,7 +89,7 @@ fn connect(
     qpn
 }
 
-/// One test for all, because the counters are of the whole process.
+/// One test for all: the counters are per process.
 #[test]
 fn packets_cost_no_allocation_and_idle_queue_pairs_little_memory_and_floods_no_more() {
     let ends = [[10, 0, 0, 1], [10, 0, 0, 2]].map(|ip| Gid::from(std::net::IpAddr::from(ip)));
@@ -111,7 +110,7 @@ fn packets_cost_no_allocation_and_idle_queue_pairs_little_memory_and_floods_no_m
         sides.push((pd, cq, region, qpn));
     }
 
-    // Steady state: whole messages, requests, responses, acknowledgements and completions.
+    // Steady state: whole messages, requests, responses, acknowledgements, completions.
     let mut buffer = TransmitBuffer::new(256 << 10, TransmitLimits { segments: 64, bytes: 65_487 });
     let remote = Remote { address: 0, rkey: sides[1].2.rkey() };
     let piece = Sge { lkey: sides[0].2.lkey(), address: 0, length: 100_000 };
@@ -156,15 +155,14 @@ fn packets_cost_no_allocation_and_idle_queue_pairs_little_memory_and_floods_no_m
     println!("an idle RC queue pair takes {each} bytes");
     assert!(each < 4096, "{each} bytes");
 
-    // Floods of a peer, which takes no answers: whatever it sends, what waits for it stays within
-    // limits.
+    // A peer floods and takes no responses: queued data stays bounded.
     let (target, key) = (sides[1].3, sides[1].2.rkey());
     let adapter = &mut adapters[1];
     let expected = adapter.query_qp(target).unwrap().rq_psn;
     for &(name, operation, ext, payload) in FLOODS {
         let before = BYTES.get();
         for n in 0..20_000u32 {
-            // new ones, far ahead, and repeats
+            // new, far ahead, and repeated
             let psn = [
                 adapter.query_qp(target).unwrap().rq_psn,
                 expected.plus(n * 419),
@@ -195,7 +193,7 @@ fn packets_cost_no_allocation_and_idle_queue_pairs_little_memory_and_floods_no_m
         assert!(more < 64 << 10, "a flood of {name} leaves {more} bytes");
         let state = adapter.query_qp(target).unwrap().state;
         assert!(matches!(state, roce::State::Rts | roce::State::Err), "{state}");
-        // a connection that failed of it comes up again for the next
+        // reconnect a connection that failed
         while adapter.poll_event().is_some() {}
         adapter.to_reset(target).unwrap();
         reconnect(adapter, target, ends[0], expected);
@@ -250,7 +248,6 @@ const FLOODS: &[Flood] = &[
     ),
 ];
 
-/// From RESET on, with every right.
 fn reconnect(adapter: &mut Adapter, qpn: roce::Qpn, peer: Gid, rq_psn: Psn) {
     let access =
         Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC | Access::FLUSH_GLOBAL;

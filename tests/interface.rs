@@ -1,7 +1,5 @@
-//! A device follows its network interface. The test makes interfaces in a network namespace of its
-//! own, which needs no privilege where the system lets users have namespaces. Where it does not,
-//! the logic is tested by unit tests alone; with `ROCE_NAMESPACES=1` in the environment, as in CI,
-//! that is an error.
+//! A device follows its network interface, in a network namespace. Without namespaces only unit
+//! tests cover the logic; with `ROCE_NAMESPACES=1`, as in CI, that is an error.
 
 use std::{
     env,
@@ -29,19 +27,19 @@ use rustix::{
 const TIMEOUT: Duration = Duration::from_secs(20);
 const INSIDE: &str = "ROCE_TEST_INSIDE";
 
-/// True if this process is in a namespace of its own; if not, runs the test of this name in one.
+/// True inside a namespace; outside, runs this test in one.
 fn inside(test: &str) -> bool {
     if env::var_os(INSIDE).is_some() {
         return true;
     }
-    // its own /sys too, where the MTUs of its interfaces are
+    // with /sys, for the interfaces' MTUs
     let unshared = |script: &str, argument: &OsStr| {
         let mut command = Command::new("unshare");
         command
             .args(["--map-root-user", "--net", "--mount", "sh", "-c"])
             .arg(format!("mount -t sysfs roce /sys && {script}"));
         command.arg("sh").arg(argument).env(INSIDE, "1");
-        // where tc is, and the PATH of Debian's ordinary users does not lead
+        // tc's directory is not in the PATH of Debian's users
         let path = env::var_os("PATH").unwrap_or_default();
         let places = env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
         command.env("PATH", env::join_paths(places).unwrap());
@@ -72,7 +70,6 @@ fn ip(command: &str) {
     assert!(output.status.success(), "ip {command}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Two interfaces with a cable between them, without the addresses that IPv6 makes by itself.
 fn cable() {
     ip("link set lo up");
     ip("link add v0 type veth peer name v1");
@@ -82,7 +79,6 @@ fn cable() {
     }
 }
 
-/// Waits for the descriptor, as a program would that does nothing else.
 #[track_caller]
 fn expect(context: &Context, event: AsyncEvent) {
     let limit = rustix::event::Timespec::try_from(TIMEOUT).unwrap();
@@ -109,7 +105,7 @@ fn gids(context: &Context) -> Vec<String> {
     context.gids().iter().map(ToString::to_string).collect()
 }
 
-/// A queue pair that is its own peer, over the address at this index, carries a message.
+/// A queue pair connected to itself, over the address at this index, carries a message.
 #[track_caller]
 fn works_over(context: &Context, sgid_index: u16) {
     let pd = context.alloc_pd().unwrap();
@@ -183,7 +179,7 @@ fn addresses_come_and_go() {
         "addresses of other interfaces are not its own"
     );
 
-    // sending from an address that has gone is an error that is counted
+    // sending from a removed address is a counted error
     let errors = context.link_counters().send_errors;
     let pd = context.alloc_pd().unwrap();
     let cq = context.create_cq(16, None).unwrap();
@@ -226,7 +222,7 @@ fn the_interface_goes_down_and_away() {
     ip("link del v0");
     let mut events = Vec::new();
     eventually("both events", || {
-        // first the address may go, or the carrier, or both with the interface
+        // address or carrier may go first, or both with the interface
         gids(&context) == ["::"; 2] && !context.query_port().active
     });
     while let Some(event) = context.poll_async_event() {
@@ -236,8 +232,8 @@ fn the_interface_goes_down_and_away() {
     assert_eq!(events, [AsyncEvent::PortError, AsyncEvent::GidChange]);
 }
 
-/// A device of one address has that one or none, and the descriptor of a program with an event loop
-/// of its own becomes readable.
+/// A single-address device has that or none; the descriptor of an event-loop program becomes
+/// readable.
 #[test]
 fn a_single_address_by_hand() {
     if !inside("interface::a_single_address_by_hand") {
@@ -267,7 +263,7 @@ fn a_single_address_by_hand() {
     assert_eq!(gids(&context), ["::ffff:10.9.0.1"; 2]);
     works_over(&context, 0);
 
-    // packets that arrive at the new address make the descriptor readable, too
+    // packets for the new address make the descriptor readable, too
     while progress_is_due(&context, Duration::ZERO) {
         context.progress();
     }
@@ -292,7 +288,6 @@ fn progress_is_due(context: &Context, limit: Duration) -> bool {
     rustix::event::poll(&mut polled, Some(&limit)) == Ok(1)
 }
 
-/// Loopback addresses are not listed one by one; a device on one keeps it.
 #[test]
 fn loopback_keeps_its_address() {
     if !inside("interface::loopback_keeps_its_address") {
@@ -314,8 +309,7 @@ fn loopback_keeps_its_address() {
     assert_eq!(gids(&second), ["::ffff:127.0.0.2"; 2]);
 }
 
-/// As on two hosts with a cable between them: what goes from one address to the other takes the
-/// cable, although both are in this network namespace.
+/// Like two hosts with a cable: packets between the addresses take the cable within this namespace.
 fn two_hosts() {
     cable();
     for (end, host) in [("v0", 1), ("v1", 2)] {
@@ -324,7 +318,7 @@ fn two_hosts() {
         ip(&format!("addr add fd09::{host}/64 dev {end} nodad"));
     }
     for (family, net) in [("-4", "10.9.0."), ("-6", "fd09::")] {
-        // what arrives is looked up among the local addresses, what is sent is not
+        // local lookup for received packets only
         ip(&format!("{family} rule add pref 1 iif v0 lookup local"));
         ip(&format!("{family} rule add pref 1 iif v1 lookup local"));
         for (end, host) in [("v1", 1), ("v0", 2)] {
@@ -336,7 +330,7 @@ fn two_hosts() {
     }
 }
 
-/// An ICMP message from `peer`'s host to `victim`: "your datagram was too large for me".
+/// ICMP "fragmentation needed" from `peer`'s host to `victim`.
 fn say_too_large(victim: IpAddr, peer: IpAddr) {
     use rustix::net::{AddressFamily, SendFlags, SocketType, ipproto, sendto, socket};
     let ports = 4791_u16.to_be_bytes().repeat(2);
@@ -366,7 +360,6 @@ fn say_too_large(victim: IpAddr, peer: IpAddr) {
     assert_eq!(sent, message.len());
 }
 
-/// Datagrams that this network namespace has sent in pieces.
 fn fragmented() -> Vec<String> {
     let v4 = fs::read_to_string("/proc/net/snmp").unwrap();
     let mut lines = v4.lines().filter_map(|line| line.strip_prefix("Ip: "));
@@ -377,8 +370,7 @@ fn fragmented() -> Vec<String> {
     vec![v4, v6.trim().to_owned()]
 }
 
-/// Any host can send such a message, with any source address. A datagram that is larger than what
-/// the interface itself carries is refused all the same, and never sent in pieces.
+/// Any host can forge this message: a datagram beyond the MTU is refused, never fragmented.
 #[test]
 fn a_forged_path_mtu_is_not_believed() {
     if !inside("interface::a_forged_path_mtu_is_not_believed") {
@@ -440,8 +432,8 @@ fn a_forged_path_mtu_is_not_believed() {
     }
 }
 
-/// Another process has the name of an address that comes, and does not answer: the device waits a
-/// second for it, and its program meanwhile does not.
+/// Another process has a new address's name and is silent: the device waits 1 s, its program does
+/// not.
 #[test]
 fn no_call_waits_while_an_address_is_taken() {
     if !inside("interface::no_call_waits_while_an_address_is_taken") {
@@ -469,7 +461,6 @@ fn no_call_waits_while_an_address_is_taken() {
     works_over(&context, 2);
 }
 
-/// Two devices of a host get the same address while they are open, and share it.
 #[test]
 fn devices_share_an_address_that_comes() {
     if !inside("interface::devices_share_an_address_that_comes") {
@@ -512,7 +503,6 @@ fn devices_share_an_address_that_comes() {
     }
 }
 
-/// A process that has one of the addresses and is stopped.
 struct Holder(std::process::Child);
 
 impl Holder {
@@ -535,8 +525,8 @@ impl Drop for Holder {
     }
 }
 
-/// A process has one of an interface's addresses, and is stopped: others open the device with the
-/// rest, and get the address when it goes on, or ends.
+/// A stopped process has one of an interface's addresses: others open the rest, and get it
+/// when the process continues or ends.
 #[test]
 fn a_stopped_process_keeps_no_other_address() {
     const TEST: &str = "interface::a_stopped_process_keeps_no_other_address";
@@ -578,7 +568,7 @@ fn a_stopped_process_keeps_no_other_address() {
         assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
         assert_eq!(gids(&context), ["fd00::1"]);
         works_over(&context, 0);
-        // it is looked at meanwhile, and nothing waits for it
+        // it is polled meanwhile without blocking
         std::thread::sleep(Duration::from_millis(1500));
         assert_eq!((gids(&context), context.poll_async_event()), (vec!["fd00::1".into()], None));
         holder.signal(if goes_on { Signal::CONT } else { Signal::KILL });
@@ -588,8 +578,8 @@ fn a_stopped_process_keeps_no_other_address() {
     }
 }
 
-/// A network of 2 Mbit/s, and much to send: the socket is full for seconds, and no call waits for
-/// it. What does not fit waits, and is not lost.
+/// A network of 2 Mbit/s: the socket is full for seconds, and no call waits. The rest is queued,
+/// not lost.
 #[test]
 fn no_call_waits_for_a_slow_network() {
     if !inside("interface::no_call_waits_for_a_slow_network") {
@@ -604,7 +594,7 @@ fn no_call_waits_for_a_slow_network() {
         let options = OpenOptions { sockets_only: true, ..OpenOptions::default() };
         Device::at(IpAddr::from([127, 0, 1, last])).unwrap().open(options).unwrap()
     });
-    // unreliable ones, which have no window: more than any socket holds
+    // UC has no window: more than any socket holds
     let connections: Vec<_> = (0..32)
         .map(|_| {
             contexts.each_ref().map(|context| {
@@ -643,7 +633,7 @@ fn no_call_waits_for_a_slow_network() {
     }
     let counters = context.link_counters();
     assert!(counters.full > 0 && counters.send_errors == 0, "{counters:?}");
-    // two of them may have had to wait for the processor
+    // two may have waited for the processor
     calls.sort_unstable();
     let longest = &calls[calls.len() - 3..];
     assert!(longest[0] < Duration::from_millis(200), "calls took {longest:?}");

@@ -1,5 +1,5 @@
-//! What needs real memory, sockets, threads, processes and namespaces; the structure of the
-//! sources; and what pages say.
+//! Tests with real memory, sockets, threads, processes and namespaces; structure of the sources;
+//! claims of pages.
 
 mod docs;
 mod errors;

@@ -1,5 +1,4 @@
-//! Faults and the program's signal handlers. Handlers belong to a whole process, so each case runs
-//! in one of its own: this program again, with the case's name in its environment.
+//! Faults and the program's signal handlers, which are per process: each case reruns this program.
 
 use std::{
     env,
@@ -16,16 +15,15 @@ use std::{
 use roce::{Access, ForeignMemory, Memory, MemoryFault};
 
 const CASE: &str = "ROCE_TEST_CASE";
-/// A whole number of pages, however long these are.
+/// A multiple of any page size.
 const PAGE: usize = 64 << 10;
 const ALL: Access = Access::LOCAL_WRITE;
-/// Longer than the library assumes its handler to be the first one.
+/// Longer than the library assumes its handler to be first.
 const A_WHILE: Duration = Duration::from_millis(30);
 
 type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
 
-/// Runs the rest of the calling test in a process of its own and returns how that ended; `None` in
-/// that process.
+/// Runs the rest of the calling test in its own process; returns the status, or `None` in there.
 fn in_child(name: &str) -> Option<ExitStatus> {
     if env::var(CASE).is_ok_and(|case| case == name) {
         return None;
@@ -46,7 +44,7 @@ fn in_child(name: &str) -> Option<ExitStatus> {
     Some(wait(output))
 }
 
-/// A handler that is called for ever must not hang the tests.
+/// An endless handler must not hang the tests.
 fn wait(mut child: std::process::Child) -> ExitStatus {
     let start = Instant::now();
     loop {
@@ -61,7 +59,6 @@ fn wait(mut child: std::process::Child) -> ExitStatus {
     }
 }
 
-/// Two pages, of which the second is gone.
 struct Pages(*mut u8);
 
 impl Pages {
@@ -87,14 +84,13 @@ impl Pages {
         assert_eq!(unsafe { libc::mprotect(self.0.add(PAGE).cast(), PAGE, rights) }, 0);
     }
 
-    /// A fault that is the program's own.
     fn touch(&self) {
         // SAFETY: not at all; that is what this is about
         unsafe { self.0.add(PAGE + 7).write_volatile(1) };
     }
 }
 
-/// A fault in our routines, by every way in.
+/// A fault in each of our routines.
 fn survive(memory: &ForeignMemory) {
     let mut bytes = [0; 100];
     assert_eq!(memory.read_at(PAGE as u64 - 50, &mut bytes), Err(MemoryFault));
@@ -127,7 +123,6 @@ static CODE: AtomicUsize = AtomicUsize::new(0);
 static WHERE: AtomicUsize = AtomicUsize::new(0);
 static PAGES: AtomicUsize = AtomicUsize::new(0);
 
-/// Brings the page back, so that the program goes on.
 extern "C" fn repair(_: c_int, info: *mut libc::siginfo_t, _: *mut c_void) {
     CALLS.fetch_add(1, Ordering::Relaxed);
     // SAFETY: the kernel's
@@ -225,7 +220,7 @@ fn a_handler_that_comes_later_and_passes_nothing_on() {
     thread::sleep(A_WHILE);
     survive(&memory);
     set_handler(libc::SIGSEGV, leave);
-    // another registration sees it at once
+    // another registration notices at once
     let other = Pages::new();
     survive(&other.memory());
     survive(&memory);
@@ -235,7 +230,7 @@ fn a_handler_that_comes_later_and_passes_nothing_on() {
 static BEFORE: AtomicUsize = AtomicUsize::new(0);
 static DEPTH: AtomicUsize = AtomicUsize::new(0);
 
-/// Passes every fault on to the handler that was there before, as polite libraries do.
+/// Passes faults to the previous handler, like polite libraries.
 extern "C" fn polite(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     CALLS.fetch_add(1, Ordering::Relaxed);
     if DEPTH.fetch_add(1, Ordering::Relaxed) > 1 {
@@ -258,13 +253,13 @@ fn a_handler_that_comes_later_and_passes_on_to_ours() {
     let pages = Pages::new();
     let memory = pages.memory();
     BEFORE.store(set_handler(libc::SIGSEGV, polite).sa_sigaction, Ordering::Relaxed);
-    survive(&memory); // it may be in front still, and pass on to ours
+    survive(&memory); // it may still be first, and pass on to ours
     thread::sleep(A_WHILE);
-    survive(&memory); // ours is in front again, and behind it the one that passes on to it
+    survive(&memory); // ours is first, then the one that passes on to it
     let calls = CALLS.load(Ordering::Relaxed);
     survive(&memory);
     assert_eq!(CALLS.load(Ordering::Relaxed), calls);
-    pages.touch(); // ours, that one, ours, and the first
+    pages.touch(); // ours, that one, ours, the first
 }
 
 #[test]
@@ -303,11 +298,11 @@ extern "C" fn one_of_many<const N: usize>(_: c_int, _: *mut libc::siginfo_t, _: 
     leave(0, null_mut(), null_mut());
 }
 
-/// This thread's calls of this number fail from now on, as in a sandbox.
+/// Makes this system call fail in this thread, as in a sandbox.
 fn refuse(call: libc::c_long) -> io::Result<()> {
     let statement = |code: u32, k: u32, jt, jf| libc::sock_filter { code: code as u16, jt, jf, k };
     let mut program = [
-        // the call's number is the first of what a filter sees
+        // the syscall number comes first
         statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
         statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, call as u32, 0, 1),
         statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32, 0, 0),
@@ -322,7 +317,7 @@ fn refuse(call: libc::c_long) -> io::Result<()> {
     if set { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Copies then go through the kernel, where that is refused through a pipe, and nothing else works.
+/// Copies then go through the kernel: by a pipe if the usual call is refused.
 #[test]
 fn a_program_that_always_installs_its_handler_first() {
     if let Some(status) = in_child("a_program_that_always_installs_its_handler_first") {

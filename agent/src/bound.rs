@@ -1,4 +1,4 @@
-//! Bounds of commands: their sender is not trusted with the host.
+//! Bounds of commands: the client is not trusted with the host.
 
 use std::{
     fmt,
@@ -7,28 +7,25 @@ use std::{
 
 use serde::{Deserialize, Deserializer, de};
 
-/// Commands in a line.
+/// Per line.
 pub(crate) const COMMANDS: usize = 1024;
-/// Objects at a time.
 pub(crate) const OBJECTS: usize = 4096;
-/// Bytes of all regions.
+/// All regions together.
 pub(crate) const MEMORY: usize = 256 << 20;
-/// Bytes of a region, and offsets in it.
+/// Of a region, and of offsets in it.
 const LENGTH: u64 = 64 << 20;
 /// Entries of a queue, and completions of a poll.
 const COUNT: u64 = 1 << 16;
-/// Bytes of a request's inline data.
+/// Per request.
 const INLINE: u64 = 4096;
-/// Bytes of an object's name.
 const NAME: usize = 64;
-/// Seconds for which the commands of a line may wait.
+/// Seconds per line.
 const WAIT: u64 = 30;
 
 pub(crate) type Length = AtMost<LENGTH>;
 pub(crate) type Count = AtMost<COUNT>;
 pub(crate) type InlineLength = AtMost<INLINE>;
 
-/// A number that a command may not ask for.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum OutOfBounds {
     Number { asked: u64, most: u64 },
@@ -46,7 +43,6 @@ impl fmt::Display for OutOfBounds {
     }
 }
 
-/// A number up to `MOST`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AtMost<const MOST: u64>(u64);
 
@@ -66,7 +62,6 @@ impl<'de, const MOST: u64> Deserialize<'de> for AtMost<MOST> {
     }
 }
 
-/// Name of an object that a command makes.
 pub(crate) struct Name(pub(crate) String);
 
 impl<'de> Deserialize<'de> for Name {
@@ -79,7 +74,6 @@ impl<'de> Deserialize<'de> for Name {
     }
 }
 
-/// Time for which a command waits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timeout(pub(crate) Duration);
 
@@ -93,10 +87,10 @@ impl<'de> Deserialize<'de> for Timeout {
     }
 }
 
-/// How long the commands of a line may wait.
+/// Bound of the waits of a line's commands.
 pub(crate) struct Waiting<'a> {
     end: Instant,
-    /// True if nobody waits for the answer any more.
+    /// True once the client has gone.
     is_gone: &'a dyn Fn() -> bool,
 }
 
@@ -105,7 +99,6 @@ impl<'a> Waiting<'a> {
         Self { end: Instant::now() + Duration::from_secs(WAIT), is_gone }
     }
 
-    /// The end of a wait that begins now.
     pub(crate) fn until(&self, timeout: Timeout) -> Instant {
         self.end.min(Instant::now() + timeout.0)
     }

@@ -1,4 +1,4 @@
-//! Commands as they come in.
+//! Commands as received.
 
 use std::net::IpAddr;
 
@@ -6,12 +6,12 @@ use serde::Deserialize;
 
 use crate::bound::{Count, InlineLength, Length, Name, Timeout};
 
-/// A command. The command that makes an object names it; rights and flags have their names in C,
-/// without prefix.
+/// A command. The creator of an object names it; rights and flags have their C names without
+/// prefix.
 #[derive(Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Command {
-    /// Attributes of the device: `{addresses, active_mtu, kind}`.
+    /// Returns device attributes: `{addresses, active_mtu, kind}`.
     Hello {},
     Pd {
         name: Name,
@@ -23,7 +23,7 @@ pub(crate) enum Command {
         length: Length,
         access: Vec<String>,
     },
-    /// A memory window of type 1 or 2.
+    /// Type 1 or 2.
     Window {
         name: Name,
         pd: String,
@@ -45,7 +45,7 @@ pub(crate) enum Command {
     },
     /// `{qpn}`.
     Qp(CreateQp),
-    /// A transition with exactly the attributes that it takes: `{"to": {"init": {"access": []}}}`.
+    /// A transition with exactly its attributes: `{"to": {"init": {"access": []}}}`.
     Modify {
         qp: String,
         to: Transition,
@@ -59,13 +59,13 @@ pub(crate) enum Command {
     Query {
         qp: String,
     },
-    /// `{posted, rkeys}`, the latter of the windows that were bound; and `{error, text}` of the
-    /// request after those, if it was refused.
+    /// `{posted, rkeys}`, the latter of bound windows; `{error, text}` of the refused request after
+    /// those, if any.
     Send {
         qp: String,
         wrs: Vec<Request>,
     },
-    /// The same without `rkeys`, to a queue pair's own queue or a shared one.
+    /// Like `Send`, without `rkeys`; `qp`'s own queue or a shared one.
     Recv {
         #[serde(default)]
         qp: Option<String>,
@@ -73,32 +73,32 @@ pub(crate) enum Command {
         srq: Option<String>,
         wrs: Vec<Receive>,
     },
-    /// Completions, until there are `count` or the time, in seconds, is over.
+    /// Up to `count` completions within a time in seconds.
     Poll {
         cq: String,
         count: Count,
         timeout: Timeout,
     },
-    /// Asynchronous events in the same way: `[{event}]`, ours with a `reason`.
+    /// Asynchronous events, likewise: `[{event}]`, ours with a `reason`.
     Events {
         count: Count,
         timeout: Timeout,
     },
-    /// Writes byte `(seed + n) % 251` to place `offset + n`.
+    /// Writes byte `(seed + n) % 251` at `offset + n`.
     Fill {
         mr: String,
         offset: Length,
         length: Length,
         seed: usize,
     },
-    /// `{differs}`: first place of `length` bytes that is not as `fill` writes it, or null.
+    /// `{differs}`: first of `length` offsets that differs from `fill`, or null.
     Differs {
         mr: String,
         offset: Length,
         length: Length,
         seed: usize,
     },
-    /// Sets the 8-byte word at `offset`, in this host's byte order.
+    /// Sets the 8-byte word at `offset`, in host byte order.
     SetWord {
         mr: String,
         offset: Length,
@@ -109,13 +109,12 @@ pub(crate) enum Command {
         mr: String,
         offset: Length,
     },
-    /// All counters by name.
     Counters {},
     /// Destroys one object.
     Destroy {
         name: String,
     },
-    /// Destroys all objects, and takes all events.
+    /// Destroys all objects and discards all events.
     Clear {},
 }
 
@@ -146,8 +145,8 @@ pub(crate) enum Transition {
         #[serde(default)]
         qkey: u32,
     },
-    /// The attributes of a connection are left out for a datagram queue pair, and the last two for
-    /// an unreliable connection.
+    /// A datagram queue pair has no connection attributes; an unreliable connection lacks the last
+    /// two.
     Rtr {
         #[serde(default)]
         peer: Option<Peer>,
@@ -215,7 +214,7 @@ pub(crate) struct Request {
     pub(crate) op: String,
     #[serde(default)]
     pub(crate) sges: Vec<Piece>,
-    /// Bytes as `fill` writes them, inline, instead of `sges`.
+    /// Inline bytes, like `fill`'s, instead of `sges`.
     #[serde(default)]
     pub(crate) inline: Option<Inline>,
     pub(crate) flags: Vec<String>,
@@ -225,25 +224,22 @@ pub(crate) struct Request {
     pub(crate) remote: Option<RemotePlace>,
     #[serde(default)]
     pub(crate) compare: u64,
-    /// As in an AtomicETH: what an atomic writes, or adds.
+    /// Operand of an AtomicETH: an atomic writes or adds it.
     #[serde(default, rename = "swap", alias = "add")]
     pub(crate) swap_or_add: u64,
     #[serde(default)]
     pub(crate) destination: Option<Destination>,
-    /// The key to invalidate.
     #[serde(default)]
     pub(crate) rkey: u32,
     #[serde(default)]
     pub(crate) bind: Option<Bind>,
     #[serde(default)]
     pub(crate) flush: Option<Flush>,
-    /// Requests that rxe's library would refuse, and that the agent gives to the kernel itself.
-    /// Without effect here.
+    /// Bypasses rxe's library, which would refuse the request. No effect here.
     #[serde(default, rename = "raw")]
     pub(crate) _raw: bool,
 }
 
-/// Part of a region that a window is bound to.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Bind {

@@ -7,7 +7,6 @@ use roce::{
 };
 use serde_json::{Value, json};
 
-/// A command that was refused.
 pub(crate) struct Failure {
     errno: &'static str,
     text: String,
@@ -18,7 +17,7 @@ impl Failure {
         Self { errno, text: text.to_string() }
     }
 
-    /// A command that is malformed, which is the row's fault.
+    /// A malformed command: the row's fault.
     pub(crate) fn malformed(text: impl Display) -> Self {
         Self::new("EPROTO", text)
     }

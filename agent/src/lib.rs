@@ -1,8 +1,8 @@
-//! Verbs by commands in JSON, so that a test drives a device of another process or host.
+//! Verbs as JSON commands: a test drives a device of another process or host.
 //!
-//! A line is a list of commands, and the answer is a line with a list of as many answers. A command
-//! that fails is answered with `{"error": NAME_OF_ERRNO, "text": REASON}` and has changed nothing.
-//! The file `command.rs` lists them; [`PYTHON`] executes the same with pyverbs.
+//! A line is a list of commands; the response line is a list of as many responses. A failed command
+//! returns `{"error": NAME_OF_ERRNO, "text": REASON}` and changes nothing. Commands: `command.rs`;
+//! [`PYTHON`] is the same with pyverbs.
 
 #![cfg(target_os = "linux")]
 
@@ -22,29 +22,29 @@ use crate::{
     objects::Objects,
 };
 
-/// An agent for devices with a driver of rdma-core: a program in Python, whole in one file.
+/// Agent for devices with an rdma-core driver: a Python program in one file.
 pub const PYTHON: &str = include_str!("../agent.py");
 
-/// The same in C, for hosts without Python: it executes what `roce conform` asks for.
+/// The same in C, limited to what `roce conform` uses, for hosts without Python.
 pub const C: &str = include_str!("../agent.c");
 
-/// A device, and what commands have made on it.
+/// A device and the objects made on it.
 pub struct Agent {
     objects: Objects,
 }
 
 impl Agent {
-    /// An agent without objects; `quirks` are those of the peers of its queue pairs.
+    /// Makes an agent without objects; `quirks` are those of its queue pairs' peers.
     #[must_use]
     pub fn new(context: Context, quirks: Quirks) -> Self {
         Self { objects: Objects::new(context, quirks) }
     }
 
-    /// Executes a line of commands, and returns the line of answers, without its end. Commands wait
-    /// for 30 s in all, and no longer once `is_gone` says that nobody waits for the answer.
+    /// Executes a line of commands; returns the response line, without its end. Waits at most 30 s
+    /// in all, and until `is_gone` returns true.
     ///
     /// # Errors
-    /// When the line is no list in JSON.
+    /// When the line is no JSON list.
     pub fn answer(
         &mut self,
         line: &str,

@@ -1,4 +1,4 @@
-//! Objects that were made by commands, by their names.
+//! Objects by name.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,6 @@ use roce::{
 
 use crate::failure::Failure;
 
-/// All objects by their names.
 #[derive(Default)]
 pub(crate) struct Named {
     pub(crate) pds: HashMap<String, ProtectionDomain>,
@@ -20,7 +19,6 @@ pub(crate) struct Named {
 }
 
 impl Named {
-    /// Objects of all kinds.
     pub(crate) fn count(&self) -> usize {
         let Self { pds, windows, mrs, cqs, srqs, qps } = self;
         pds.len() + windows.len() + mrs.len() + cqs.len() + srqs.len() + qps.len()

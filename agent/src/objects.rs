@@ -1,4 +1,4 @@
-//! Execution of commands.
+//! Executes commands.
 
 use std::time::{Duration, Instant};
 
@@ -118,7 +118,6 @@ impl Objects {
         }
     }
 
-    /// The name of an object that there is room for.
     fn room(&self, Name(name): Name) -> Result<String, Failure> {
         let count = self.named.count();
         if count >= OBJECTS {
@@ -262,7 +261,7 @@ fn post_answer(count: usize, posted: Result<(), BadWorkRequest>) -> Value {
     }
 }
 
-/// Collects until there are `count`, the time is over, or nobody waits for them.
+/// Collects up to `count`, until time is over or the client has gone.
 fn gather(
     count: Count,
     timeout: Timeout,

@@ -1,6 +1,6 @@
 //! Bytes that commands write and compare.
 
-/// Period of the bytes that `fill` writes: prime, so that no two packets of a message are alike.
+/// Period of `fill`: prime, so that packets of a message differ.
 const PERIOD: usize = 251;
 
 pub(crate) fn pattern(seed: usize, length: usize) -> Vec<u8> {

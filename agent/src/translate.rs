@@ -1,4 +1,4 @@
-//! Translation between the commands' words and our types.
+//! Translates between commands and verbs types.
 
 use std::{fmt::Debug, net::IpAddr};
 
@@ -43,7 +43,6 @@ pub(crate) fn mtu(bytes: u32) -> Result<Mtu, Failure> {
     Mtu::from_bytes(bytes).ok_or_else(|| Failure::malformed(format!("no path MTU of {bytes}")))
 }
 
-/// Address vector to `address`, from the local address of the same family.
 pub(crate) fn address_vector(address: IpAddr, context: &Context) -> Result<AddressVector, Failure> {
     let own = context
         .gids()
@@ -122,7 +121,6 @@ fn bind(wr: &Request, named: &Named) -> Result<WindowBind, Failure> {
     Ok(window.bind_to(region, bind.offset.get(), bind.length.get(), access(&bind.access)?))
 }
 
-/// Keys of the windows that these requests bind.
 pub(crate) fn bound_keys(wrs: &[SendWr]) -> Vec<u32> {
     let keys = wrs.iter().filter_map(|wr| match wr.op {
         SendOp::BindWindow(bind) => Some(bind.rkey.0),
@@ -142,7 +140,7 @@ pub(crate) fn post_errno(error: PostError) -> &'static str {
     }
 }
 
-/// `{id, qpn, status}` with `{opcode, byte_len, imm, src_qp}` of a success and `{reason}` of a
+/// `{id, qpn, status}`, with `{opcode, byte_len, imm, src_qp}` on success and `{reason}` on
 /// failure.
 pub(crate) fn completion(wc: &Wc) -> Value {
     match wc.result {
@@ -172,7 +170,7 @@ pub(crate) fn event(event: &AsyncEvent) -> Value {
     json!({"event": name, "reason": event.to_string()})
 }
 
-/// Name in C of an enumeration's value: `RnrRetryExcErr` is `RNR_RETRY_EXC_ERR`.
+/// C name of a value: `RnrRetryExcErr` is `RNR_RETRY_EXC_ERR`.
 fn c_name(value: &impl Debug) -> String {
     let mut name = String::new();
     for (at, letter) in format!("{value:?}").chars().enumerate() {

@@ -1,17 +1,16 @@
-//! Comments of captures that roce writes, beside what it says of a packet: who has sent it.
+//! Comments of captures that roce writes: text and sender.
 
 use roce_transport::addr::Qpn;
 
-/// Text before the number of the sender's queue pair, at the end of a comment.
+/// Precedes the sender's QPN at a comment's end.
 const FROM: &str = "from qp ";
 
-/// A comment with the queue pair that has sent the packet.
+/// Returns a comment that names the sender's queue pair.
 #[must_use]
 pub fn with_sender(text: &str, sender: Qpn) -> String {
     format!("{text}; {FROM}{sender}")
 }
 
-/// The queue pair that has sent a packet, by its comment.
 pub(crate) fn sender(comment: &str) -> Option<Qpn> {
     let (_, number) = comment.rsplit_once("; ")?;
     let digits = number.strip_prefix(FROM)?.strip_prefix("0x")?;

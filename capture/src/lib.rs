@@ -1,6 +1,6 @@
 //! Captures of RoCE packets: [written](CaptureWriter) for Wireshark, and [explained](explain).
 //!
-//! Nothing here opens a file: a capture is written to whatever takes bytes, and read from memory.
+//! Opens no files: writes to any `Write`, reads from memory.
 
 mod comment;
 pub mod explain;

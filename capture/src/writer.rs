@@ -1,4 +1,4 @@
-//! Writing: every datagram as Wireshark reads it.
+//! Writes datagrams for Wireshark.
 
 use std::{
     borrow::Cow,
@@ -22,21 +22,20 @@ use roce_transport::{
     wire::{NetHeader, checksum, grh},
 };
 
-/// EtherType of RoCE v1: a GRH and the transport's headers, without IP and UDP.
+/// EtherType of RoCE v1: GRH and transport headers, no IP or UDP.
 pub(crate) const ETHERTYPE_ROCE_V1: u16 = 0x8915;
 
-/// Interfaces of a capture.
+/// Interface numbers.
 const IP: u32 = 0;
 const ETHERNET: u32 = 1;
 
-/// Writes raw IP packets in the format pcapng; packets of RoCE v1, which are none, in Ethernet
-/// frames.
+/// Writes pcapng: raw IP packets, and RoCE v1 in Ethernet frames.
 ///
-/// IP headers are as they were sent, or as they must have been. The identification of a received
-/// IPv4 packet is the one that makes its ICRC right, else a guess.
+/// IP headers are as sent, or reconstructed. A received IPv4 packet gets the identification that
+/// makes its ICRC right, else a guess.
 pub struct CaptureWriter<W: Write> {
     writer: PcapNgWriter<W>,
-    /// The interface of Ethernet frames is described, as the second one.
+    /// The second interface, Ethernet, is described.
     has_ethernet: bool,
 }
 
@@ -44,19 +43,18 @@ impl<W: Write> CaptureWriter<W> {
     /// Starts a capture.
     ///
     /// # Errors
-    /// When nothing can be written.
+    /// When writing fails.
     pub fn new(to: W) -> io::Result<Self> {
         let mut writer = PcapNgWriter::new(to).map_err(to_io)?;
         writer.write_pcapng_block(interface(DataLink::RAW)).map_err(to_io)?;
         Ok(Self { writer, has_ethernet: false })
     }
 
-    /// Adds a datagram: its time since the Unix epoch, its headers and UDP payload, and a comment.
-    ///
-    /// Of a comment that is longer than a capture can hold, the beginning is kept.
+    /// Writes a datagram: time since the Unix epoch, headers, UDP payload and comment, truncated to
+    /// a capture's limit.
     ///
     /// # Errors
-    /// When the file cannot be written, or when IP carries no datagram of so many bytes.
+    /// When writing fails, or IP carries no datagram of this size.
     pub fn write(
         &mut self,
         at: Duration,
@@ -64,13 +62,13 @@ impl<W: Write> CaptureWriter<W> {
         bytes: &[u8],
         comment: Option<String>,
     ) -> io::Result<()> {
-        // the length of an IPv4 packet counts its header
+        // IPv4's total length includes the header
         if bytes.len() > usize::from(u16::MAX) - if net.src.is_ipv4() { 28 } else { 8 } {
             let message = format!("no datagram has {} bytes", bytes.len());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         let comment = comment.map(|mut comment| {
-            // its length has 16 bits
+            // 16-bit length
             let most = usize::from(u16::MAX).min(comment.len());
             let end = (0..=most).rev().find(|&at| comment.is_char_boundary(at));
             comment.truncate(end.unwrap_or_default());
@@ -82,10 +80,10 @@ impl<W: Write> CaptureWriter<W> {
         }
     }
 
-    /// Adds an Ethernet frame as it is, without a frame check sequence.
+    /// Writes an Ethernet frame, without FCS.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// When writing fails.
     pub fn write_frame(&mut self, at: Duration, frame: &[u8]) -> io::Result<()> {
         self.put(at, ETHERNET, frame.into(), None)
     }
@@ -115,7 +113,7 @@ impl<W: Write> CaptureWriter<W> {
         self.writer.get_mut().flush()
     }
 
-    /// The underlying writer.
+    /// Returns the underlying writer.
     pub fn into_inner(self) -> W {
         self.writer.into_inner()
     }
@@ -140,7 +138,7 @@ fn interface(linktype: DataLink) -> InterfaceDescriptionBlock<'static> {
     InterfaceDescriptionBlock { linktype, snaplen: 0, options: vec![name, nanoseconds] }
 }
 
-/// The frame around a packet of RoCE v1. MAC addresses, which nobody keeps, are zero.
+/// Frames a RoCE v1 packet; the unknown MAC addresses are zero.
 fn v1_frame(net: &NetHeader, packet: &[u8]) -> Vec<u8> {
     let mut frame = vec![0; 12];
     frame.extend(ETHERTYPE_ROCE_V1.to_be_bytes());
@@ -149,7 +147,7 @@ fn v1_frame(net: &NetHeader, packet: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// The IP packet around a UDP payload of RoCEv2.
+/// Returns the IP packet around a RoCEv2 UDP payload.
 #[must_use]
 pub fn ip_packet(net: &NetHeader, payload: &[u8]) -> Vec<u8> {
     let header = grh(net, payload.len());
@@ -167,8 +165,7 @@ pub fn ip_packet(net: &NetHeader, payload: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// The UDP checksum, which IPv6 asks for: over the addresses, the length, the protocol, and the
-/// datagram.
+/// UDP checksum, mandatory in IPv6: over addresses, length, protocol and datagram.
 fn udp6_checksum(packet: &[u8], udp: usize) -> u16 {
     let mut covered = packet[8..40].to_vec();
     covered.extend(((packet.len() - udp) as u32).to_be_bytes());

@@ -1,5 +1,5 @@
-//! Common parts of the tools that connect as librdmacm does: options for device and address, and
-//! waiting for the next completion or event.
+//! Shared by the librdmacm-style tools: device and address options, and waiting for completions or
+//! events.
 
 use std::{
     net::{IpAddr, Ipv6Addr, SocketAddr},
@@ -21,7 +21,6 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::failure::Failure;
 
-/// Longest time for finding an address and a route.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The device, and the capture and faults of its packets.
@@ -45,7 +44,7 @@ pub(crate) struct LinkArgs {
 }
 
 impl LinkArgs {
-    /// Opens the device, if one is named; ids find it by its address from then on.
+    /// Opens the named device; ids then find it by its address.
     pub(crate) fn open(&self) -> Result<Option<Context>, Failure> {
         let options = options(self.pcap.as_deref(), &self.fault)?;
         set_device_source(&ByEnvironment);
@@ -54,7 +53,6 @@ impl LinkArgs {
     }
 }
 
-/// Opens the devices that ids choose as the environment has it.
 struct ByEnvironment;
 
 impl DeviceSource for ByEnvironment {
@@ -63,12 +61,11 @@ impl DeviceSource for ByEnvironment {
     }
 
     fn open(&self, device: &Device) -> Result<Context, OpenError> {
-        // what cannot be understood in it was refused at the start
+        // invalid options were refused at the start
         device.open(OpenOptions::from_environment().unwrap_or_default())
     }
 }
 
-/// Options of the environment, but with this capture and these faults, if there are any.
 pub(crate) fn options(pcap: Option<&Path>, faults: &[String]) -> Result<OpenOptions, Failure> {
     let mut options = OpenOptions::from_environment()?;
     options.pcap = pcap.map(Path::to_owned).or(options.pcap);
@@ -84,7 +81,7 @@ pub(crate) struct EndArgs {
     /// The server; without it, this is the server
     #[arg(short, value_name = "SERVER")]
     server: Option<String>,
-    /// The own address; default: every IPv4 address
+    /// This side's address; default: every IPv4 address
     ///
     /// `-b ::0` for every IPv6 address.
     #[arg(short, value_name = "ADDRESS")]
@@ -98,7 +95,6 @@ pub(crate) struct EndArgs {
 }
 
 impl EndArgs {
-    /// An id on a device, if one is named.
     pub(crate) fn id(
         &self,
         channel: &EventChannel,
@@ -113,17 +109,14 @@ impl EndArgs {
         Ok(id)
     }
 
-    /// The server's address, if this is the client.
     pub(crate) fn server(&self, port: u16) -> Result<Option<SocketAddr>, Failure> {
         self.server.as_deref().map(|server| self.format.address(server, port)).transpose()
     }
 
-    /// The client's own address, if it is given.
     pub(crate) fn own(&self) -> Result<Option<SocketAddr>, Failure> {
         self.bind.as_deref().map(|own| self.format.address(own, 0)).transpose()
     }
 
-    /// Listens where a server is to listen.
     pub(crate) fn listen(&self, listener: &CmId, port: u16) -> Result<(), Failure> {
         listener
             .bind_addr(self.format.address(self.bind.as_deref().unwrap_or("0.0.0.0"), port)?)?;
@@ -161,7 +154,6 @@ enum Format {
 }
 
 impl Format {
-    /// The address that was given in this format.
     fn address(self, host: &str, port: u16) -> Result<SocketAddr, Failure> {
         let ip = match self {
             Self::Name => return address(host, port),
@@ -196,7 +188,6 @@ impl From<DatagramSpace> for PortSpace {
     }
 }
 
-/// The address of a host, by name or number.
 pub(crate) fn address(host: &str, port: u16) -> Result<SocketAddr, Failure> {
     let found = getaddrinfo(Some(host), Some(&port.to_string()), &AddrInfoHints::default());
     let found =
@@ -204,12 +195,11 @@ pub(crate) fn address(host: &str, port: u16) -> Result<SocketAddr, Failure> {
     Ok(found.iter().find_map(|info| info.dst).ok_or_else(|| format!("{host} has no address"))?)
 }
 
-/// Makes an id use a device, if one is named.
 pub(crate) fn use_device(id: &CmId, context: Option<&Context>) -> Result<(), Failure> {
     Ok(context.map_or(Ok(()), |context| id.set_context(context))?)
 }
 
-/// Finds the route to a peer; the id's channel must be the caller's alone.
+/// Resolves the route to a peer; the id must have its channel alone.
 pub(crate) fn resolve(
     id: &CmId,
     channel: &EventChannel,
@@ -237,7 +227,6 @@ pub(crate) fn expect(
     }
 }
 
-/// Error for an event that ends a tool, with advice.
 pub(crate) fn unexpected(event: &CmEvent, peer: Option<SocketAddr>) -> Failure {
     let (kind, status) = (event.kind(), event.status());
     let peer = peer
@@ -266,7 +255,6 @@ pub(crate) fn unexpected(event: &CmEvent, peer: Option<SocketAddr>) -> Failure {
         .into()
 }
 
-/// Private data of a peer's refusal, if there is any: text, or numbers.
 fn words(private_data: &[u8]) -> String {
     let used = without_padding(private_data);
     match (used, str::from_utf8(used)) {
@@ -276,21 +264,19 @@ fn words(private_data: &[u8]) -> String {
     }
 }
 
-/// Completions and events of connections, whichever comes first.
+/// Completions and connection events, whichever comes first.
 pub(crate) struct EventLoop {
     pub(crate) cq: CompletionQueue,
     completions: CompletionChannel,
     pub(crate) events: EventChannel,
 }
 
-/// A completion or an event.
 pub(crate) enum Ready {
     Done(Wc),
     Event(CmEvent),
 }
 
 impl EventLoop {
-    /// Makes a completion queue for `size` completions.
     pub(crate) fn new(
         context: &Context,
         size: usize,
@@ -301,8 +287,8 @@ impl EventLoop {
         Ok(Self { cq, completions, events: events.clone() })
     }
 
-    /// Waits for the next completion or event. Completions come first, so that a connection's last
-    /// ones are seen before its end.
+    /// Waits for a completion or event, completions first: a connection's last ones precede its
+    /// end.
     pub(crate) fn next(&self) -> Result<Ready, Failure> {
         loop {
             if let Some(ready) = self.now() {
@@ -329,7 +315,7 @@ impl EventLoop {
     }
 }
 
-/// Stays for repeats of the peer's last requests, when packets were lost.
+/// After losses, waits for the peer's retransmissions of its last requests.
 pub(crate) fn linger(context: &Context) {
     let counters = context.counters();
     if counters.retransmitted_packets + counters.duplicate_requests + counters.sequence_naks_sent
@@ -339,7 +325,7 @@ pub(crate) fn linger(context: &Context) {
     }
 }
 
-/// Bytes of memory that this process uses, 0 where the system does not say.
+/// Resident bytes of this process; 0 if unknown.
 pub(crate) fn resident_bytes() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm")
         .ok()

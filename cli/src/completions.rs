@@ -1,4 +1,4 @@
-//! `roce completions`: what a shell needs to complete this tool's command line.
+//! `roce completions`: completion scripts for shells.
 
 use clap_complete::{Shell, generate};
 

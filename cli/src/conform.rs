@@ -41,12 +41,12 @@ use token::Token;
 ///
 /// Sends packets to the device, right and wrong ones, and compares what it answers, completes and
 /// has in its memory with the rules of the specification. On the device's host an agent does what a
-/// program there would do: `roce conform agent DEVICE` for a device of this tool, and for any other
-/// the program that `roce conform agent --python` prints. Without one, `--cm PORT` tries what a
-/// program that listens for connections shows of its device.
+/// program there would do. For a device of this tool it is `roce conform agent DEVICE`, for any
+/// other the program that `roce conform agent --python` prints. Without one, `--cm PORT` tries what
+/// a program that listens for connections shows of its device.
 ///
-/// The exit status is 0 if the device conforms, 2 if some case was inconclusive, 3 if it deviates,
-/// 4 if some deviation loses or exposes data; 1 if nothing could be tried.
+/// Exit status 0: the device conforms; 1: nothing could be tried; 2: some case was inconclusive; 3:
+/// it deviates; 4: some deviation loses or exposes data.
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 pub(crate) struct Args {
@@ -184,7 +184,7 @@ fn play(args: &Args, chapters: &[Chapter]) -> Result<ExitCode, Failure> {
             let listener = Listener { port, private_data, seed: time.as_micros() as u32 };
             let mut network = Network::open(address, from, Some(listener.clone()), pause)?;
             greet(&mut network, address, port)?;
-            // other numbers than those of the greeting
+            // other numbers than the greeting's
             network.listener = Some(Listener { seed: !listener.seed, ..listener });
             play::all(&mut network, &address.to_string(), chapters, &options)?
         }
@@ -212,7 +212,6 @@ fn play(args: &Args, chapters: &[Chapter]) -> Result<ExitCode, Failure> {
     Ok(status(&results))
 }
 
-/// Finds out whether a program accepts connections.
 fn greet(network: &mut Network, address: IpAddr, port: u16) -> Result<(), Failure> {
     const GREETING: &str =
         "chapter A\ncase greeting\n rule A\n cost A\n connect cm\n send dreq\n expect drep";
@@ -227,7 +226,6 @@ fn greet(network: &mut Network, address: IpAddr, port: u16) -> Result<(), Failur
     }
 }
 
-/// Private data of a request.
 #[derive(Clone, Default)]
 struct PrivateData(Vec<u8>);
 
@@ -249,7 +247,6 @@ fn status(results: &Results) -> ExitCode {
     })
 }
 
-/// The cases that the arguments choose.
 fn chosen(args: &Args) -> Result<Vec<Chapter>, Failure> {
     let mut chapters = match &args.choice.cases {
         None => chapters(),
@@ -260,7 +257,7 @@ fn chosen(args: &Args) -> Result<Vec<Chapter>, Failure> {
             vec![Chapter::parse(name.as_deref().unwrap_or("own"), &text)?]
         }
     };
-    // over a network there is an agent, or a program that listens
+    // over a network there is either an agent or a listening program
     let is_possible = |case: &Case| args.address.is_none() || case.is_by_cm() == args.cm.is_some();
     let is_chosen = |case: &Case| {
         is_possible(case)

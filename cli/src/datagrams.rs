@@ -1,5 +1,4 @@
-//! Datagram queue pairs of several ids, with their buffers and what has come to them: for `roce
-//! udaddy` and `roce mckey`.
+//! Datagram queue pairs of several ids and their buffers, for `roce udaddy` and `roce mckey`.
 
 use roce::{
     Access, Context, MemoryRegion, ProtectionDomain, QpCaps, RecvWr, SendWr, UdDestination, Wc,
@@ -15,20 +14,17 @@ use crate::{
 /// Bytes in front of a received datagram.
 pub(crate) const GRH: usize = 40;
 
-/// All queue pairs of a tool.
 pub(crate) struct Datagrams {
     pub(crate) nodes: Vec<Node>,
     context: Context,
     pub(crate) pd: ProtectionDomain,
     event_loop: EventLoop,
     outgoing: MemoryRegion,
-    /// One entry for each queue pair.
     incoming: MemoryRegion,
     size: usize,
     count: u32,
 }
 
-/// A queue pair with its peer.
 pub(crate) struct Node {
     pub(crate) id: CmId,
     pub(crate) to: Option<UdDestination>,
@@ -37,7 +33,6 @@ pub(crate) struct Node {
 }
 
 impl Datagrams {
-    /// Makes buffers for the messages of `nodes` queue pairs, on the device of `id`.
     pub(crate) fn new(
         tool: &str,
         id: &CmId,
@@ -62,7 +57,7 @@ impl Datagrams {
         Ok(Self { nodes: Vec::new(), context, pd, event_loop, outgoing, incoming, size, count })
     }
 
-    /// Makes an id's queue pair; `receives`: with a receive request for each message.
+    /// Makes an id's queue pair; with `receives`, one receive request per message.
     pub(crate) fn begin(&mut self, id: CmId, receives: bool) -> Result<(), Failure> {
         let depth = self.count.max(1);
         let caps = QpCaps {
@@ -88,12 +83,10 @@ impl Datagrams {
         Ok(())
     }
 
-    /// The queue pair of this id.
     pub(crate) fn node(&mut self, id: &CmId) -> Option<&mut Node> {
         self.nodes.iter_mut().find(|node| node.id == *id)
     }
 
-    /// Sends all messages, each with this side's queue pair number.
     pub(crate) fn send(&self) -> Result<(), Failure> {
         for (index, node) in self.nodes.iter().enumerate() {
             let qp = node.id.qp().ok_or("an id has no queue pair")?;
@@ -105,12 +98,11 @@ impl Datagrams {
         Ok(())
     }
 
-    /// Waits until all messages have gone.
     pub(crate) fn wait_sent(&mut self) -> Result<(), Failure> {
         self.wait(|node| node.sent)
     }
 
-    /// Waits until all messages have come. Senders that were not known are known then.
+    /// Waits for all messages; learns unknown senders.
     pub(crate) fn wait_received(&mut self) -> Result<(), Failure> {
         self.wait(|node| node.received)
     }
@@ -150,13 +142,12 @@ impl Datagrams {
         Ok(())
     }
 
-    /// Stays for repeats of the peers' last requests, when packets were lost.
+    /// After losses, waits for retransmissions of the peers' last requests.
     pub(crate) fn finish(&self) {
         common::linger(&self.context);
     }
 }
 
-/// Other events.
 fn other(event: &CmEvent) -> Result<(), Failure> {
     match event.kind() {
         EventKind::ConnectRequest => Ok(event.id().reject(&[])?),

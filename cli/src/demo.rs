@@ -1,4 +1,4 @@
-//! `roce demo`: adapters and the packets between them, drawn from what both record.
+//! `roce demo`: ladders of the packets between adapters, drawn from the records of both.
 
 #[cfg(target_os = "linux")]
 mod figures;
@@ -28,14 +28,14 @@ use roce::link::Capture;
 
 /// Watch adapters talk to each other.
 ///
-/// Plays scenarios, each a page long: two to four adapters in virtual time, with a simulated
-/// network between them, and a ladder of every packet with the reason for which it was sent and
-/// what the receiving adapter made of it. What is drawn is what the adapters recorded, and it is
-/// the same each time.
+/// Plays scenarios, each a page long: two to four adapters in virtual time, and a simulated network
+/// between them. A ladder shows every packet with the reason for which it was sent and what the
+/// receiving adapter made of it. What is drawn is what the adapters recorded, and it is the same
+/// each time.
 ///
-/// Without options: a message, a WRITE, a READ, a lost packet, a connection made by messages; and
-/// then, on Linux, some figures of two adapters on loopback addresses of this host, over UDP
-/// sockets. Needs no privilege and no set-up.
+/// Without options: a message, a WRITE, a READ, a lost packet, a connection made by messages. On
+/// Linux, some figures of two adapters follow, over UDP sockets on loopback addresses of this host.
+/// Needs no privilege and no set-up.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Plays this scenario alone
@@ -58,7 +58,7 @@ pub(crate) struct Args {
     pcap: Option<PathBuf>,
 }
 
-/// Scenarios that are played when none is asked for.
+/// Played by default.
 const TOUR: [&str; 5] = ["send", "write", "read", "loss", "cm"];
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
@@ -99,7 +99,6 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints a title, and then what is played.
 fn printer(
     title: &str,
     ends: usize,

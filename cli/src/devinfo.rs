@@ -1,5 +1,4 @@
-//! `roce devinfo`: what can be opened on this host, as `ibv_devinfo` shows it, and the counters of
-//! what is open.
+//! `roce devinfo`: openable devices, as `ibv_devinfo` shows them, and counters of open ones.
 
 mod counters;
 
@@ -11,9 +10,9 @@ use crate::{failure::Failure, output::outln};
 /// List the devices of this host, or the counters of open ones.
 ///
 /// There is one device for loopback, and one for each network interface with an address. Any single
-/// address can also be opened as udp:ADDRESS, and an interface as raw:INTERFACE or
+/// address can also be opened as udp:ADDRESS. An interface can be opened as raw:INTERFACE or
 /// raw:INTERFACE,ip=ADDRESS/LENGTH (or ip=dhcp,mac=MAC), which builds its Ethernet frames itself,
-/// or xdp:INTERFACE…, which also moves them past the network stack. A GID is an address of the
+/// or as xdp:INTERFACE…, which also moves them past the network stack. A GID is an address of the
 /// device: an IPv4 address appears as ::ffff:a.b.c.d.
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -54,12 +53,10 @@ fn state(device: &Device) -> &'static str {
     if device.port().active { "PORT_ACTIVE" } else { "PORT_DOWN" }
 }
 
-/// The number that verbs use for an MTU.
 fn mtu_code(mtu: roce::Mtu) -> u8 {
     mtu as u8
 }
 
-/// The receive buffer of a device that is opened now, and advice.
 fn receive_buffer() -> Option<(usize, Option<String>)> {
     OpenOptions::from_environment().unwrap_or_default().granted_receive_buffer().ok()
 }
@@ -126,7 +123,6 @@ fn print(device: &Device, verbose: bool) {
     outln!("");
 }
 
-/// The address that is leased to a device which a program of this user has open here.
 fn lease(device: &Device) -> Option<String> {
     let published = published_counters().ok()?.into_iter();
     let mut same = published.filter(|open| open.device == device.name() && open.shares_network());
@@ -139,9 +135,8 @@ enum Number {
     Hex(u64),
 }
 
-/// The attributes that are numbers, by the names of verbs.
 fn attributes(attr: &DeviceAttr) -> Vec<(&'static str, Number)> {
-    // every field by name, so that none that is new is forgotten here
+    // no `..`: a new field must not be forgotten
     let Limits {
         max_pd,
         max_mr,
@@ -161,7 +156,7 @@ fn attributes(attr: &DeviceAttr) -> Vec<(&'static str, Number)> {
         max_srq_sge,
         max_inline_data,
         max_dm_size,
-        // shown by the attributes that they belong to
+        // shown with their attributes
         max_read_sge: _,
         atomics: _,
         max_mr_size: _,

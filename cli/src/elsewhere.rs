@@ -1,4 +1,4 @@
-//! The tool on systems other than Linux, where there are no devices.
+//! The tool on other systems than Linux, without devices.
 
 use std::{
     ffi::OsString,
@@ -11,15 +11,12 @@ use roce_capture::CaptureWriter;
 
 use crate::failure::Failure;
 
-/// A capture into a file.
 pub(crate) type Capture = CaptureWriter<BufWriter<File>>;
 
-/// Starts a capture in a new file, or in one that is overwritten.
 pub(crate) fn create_capture(path: &Path) -> io::Result<Capture> {
     CaptureWriter::new(BufWriter::new(File::create(path)?))
 }
 
-/// The commands of Linux, and words that are no commands.
 pub(crate) fn refuse(words: &[OsString]) -> Result<(), Failure> {
     let command = words.first().map(|word| word.to_string_lossy()).unwrap_or_default();
     Err(format!(
@@ -29,12 +26,10 @@ pub(crate) fn refuse(words: &[OsString]) -> Result<(), Failure> {
     .into())
 }
 
-/// Waits for a line on a terminal.
 #[derive(Debug)]
 pub(crate) struct Keys(());
 
 impl Keys {
-    /// Fails if there is no terminal to wait on.
     pub(crate) fn new() -> Result<Self, Failure> {
         match io::IsTerminal::is_terminal(&io::stdin()) {
             true => Ok(Self(())),
@@ -45,7 +40,6 @@ impl Keys {
         }
     }
 
-    /// Waits for a line; one with q, and the end of the input, end the program.
     pub(crate) fn wait(&self) -> Result<(), Failure> {
         let mut line = String::new();
         let count = io::stdin().read_line(&mut line)?;

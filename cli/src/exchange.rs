@@ -1,5 +1,5 @@
-//! The exchange of two tools over TCP before they start. Addresses go as the stock ping-pongs tell
-//! them: the client writes its own, the server answers with its own, the client says "done".
+//! TCP exchange of two tools, addresses as in the stock ping-pongs: the client writes its own, the
+//! server responds with its own, the client says "done".
 
 use std::{
     fmt,
@@ -12,19 +12,17 @@ use roce::{Context, Endpoint, Gid, Psn, Qpn, SrqId, devices};
 
 use crate::failure::Failure;
 
-/// `LID:QPN:PSN:GID` in hexadecimal and a zero byte.
+/// `LID:QPN:PSN:GID` in hexadecimal, and a zero byte.
 const LENGTH: usize = 4 + 1 + 6 + 1 + 6 + 1 + 32 + 1;
 
-/// `LID:QPN of the target:QPN of the initiator:PSN:SRQN:GID` in hexadecimal and a zero byte.
+/// `LID:target QPN:initiator QPN:PSN:SRQN:GID` in hexadecimal, and a zero byte.
 const XRC_LENGTH: usize = 4 + 1 + 6 + 1 + 6 + 1 + 6 + 1 + 6 + 1 + 32 + 1;
 
 /// Bytes of the longest text that [`Exchange::learn_text`] takes.
 const MAX_TEXT: usize = 1 << 16;
 
-/// Last message of both ends of an XRC ping-pong.
 const END: &[u8; 4] = b"END\0";
 
-/// An address, printed as the stock tools print it.
 pub(crate) struct Shown<'a>(pub(crate) &'a Endpoint);
 
 impl fmt::Display for Shown<'_> {
@@ -34,7 +32,7 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-/// Index of the GID for a TCP connection from this address: the same, or one of its family.
+/// Index of the GID of the TCP connection's local address, or of one of its family.
 pub(crate) fn gid_index(context: &Context, local: IpAddr) -> u16 {
     let gids = context.gids();
     let same = gids.iter().position(|gid| gid.to_ip() == local);
@@ -42,10 +40,9 @@ pub(crate) fn gid_index(context: &Context, local: IpAddr) -> u16 {
     same.or(alike).unwrap_or(0) as u16
 }
 
-/// Addresses of one side of an XRC ping-pong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct XrcEndpoint {
-    /// Its target; both of its queue pairs start with this PSN.
+    /// Both queue pairs start with its PSN.
     pub(crate) target: Endpoint,
     pub(crate) initiator: Qpn,
     pub(crate) srq: SrqId,
@@ -74,14 +71,12 @@ impl fmt::Display for XrcEndpoint {
     }
 }
 
-/// The peer, connected over TCP.
 pub(crate) struct Exchange {
     stream: TcpStream,
     is_client: bool,
 }
 
 impl Exchange {
-    /// Connects to a server of this tool, such as "ping-pong".
     pub(crate) fn connect(tool: &str, server: &str, port: u16) -> Result<Self, Failure> {
         let stream = TcpStream::connect((server, port)).map_err(|error| {
             let advice = match error.kind() {
@@ -96,9 +91,8 @@ impl Exchange {
         Ok(Self { stream, is_client: true })
     }
 
-    /// Both sides, in this process: client and server.
     pub(crate) fn pair() -> Result<(Self, Self), Failure> {
-        // a connection over an interface that is down is tried for minutes
+        // connecting over an interface that is down blocks for minutes
         if devices().first().is_some_and(|lo| !lo.port().active) {
             return Err(
                 "both sides connect over 127.0.0.1, and the interface lo is down; `ip link \
@@ -111,10 +105,9 @@ impl Exchange {
         Ok((Self { stream, is_client: true }, Self::accept(&listener)?))
     }
 
-    /// Listens for a client; one is taken by [`accept`](Self::accept).
     pub(crate) fn listen(port: u16) -> Result<TcpListener, Failure> {
         let any = |ip: &str| TcpListener::bind(format!("{ip}:{port}"));
-        // without IPv6 on this host the first fails
+        // fails without IPv6
         any("[::]").or_else(|_| any("0.0.0.0")).map_err(|error| {
             format!(
                 "cannot listen on TCP port {port}: {error}; choose another with -p, the same \
@@ -124,19 +117,16 @@ impl Exchange {
         })
     }
 
-    /// Waits for a client.
     pub(crate) fn accept(listener: &TcpListener) -> Result<Self, Failure> {
         let (stream, _) = listener.accept()?;
         Ok(Self { stream, is_client: false })
     }
 
-    /// This side's address of the TCP connection.
     pub(crate) fn local(&self) -> io::Result<SocketAddr> {
         self.stream.local_addr()
     }
 
-    /// Sends our addresses, receives as many of the peer's, and calls `ready` with them before the
-    /// peer may rely on this side being ready.
+    /// Exchanges addresses; calls `ready` before the peer may rely on this side.
     pub(crate) fn swap(
         &mut self,
         ours: &[Endpoint],
@@ -160,13 +150,11 @@ impl Exchange {
         }
     }
 
-    /// Sends a text without zero bytes.
     pub(crate) fn tell_text(&mut self, text: &str) -> Result<(), Failure> {
         let sent = self.stream.write_all(format!("{text}\0").as_bytes());
         Ok(sent.map_err(|error| format!("the connection to the peer is lost: {error}"))?)
     }
 
-    /// Receives a text, which ends with a zero byte.
     pub(crate) fn learn_text(&mut self) -> Result<String, Failure> {
         let mut bytes = Vec::new();
         loop {
@@ -184,12 +172,12 @@ impl Exchange {
         }
     }
 
-    /// Descriptor that is readable when the peer has said something, or has gone.
+    /// Readable when the peer has sent something or gone.
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }
 
-    /// Sends our address, receives that of the peer, and calls `ready` with it.
+    /// [`swap`](Self::swap) for XRC.
     pub(crate) fn swap_xrc(
         &mut self,
         ours: &XrcEndpoint,
@@ -239,7 +227,6 @@ impl Exchange {
             let mut text = format!("0000:{:06x}:{:06x}:", endpoint.qpn.get(), endpoint.psn.get());
             text.extend(endpoint.gid.0.map(|byte| format!("{byte:02x}")));
             text.push('\0');
-            // the peer reads it with one call
             self.stream.write_all(text.as_bytes())?;
         }
         Ok(())
@@ -285,7 +272,6 @@ fn parse_xrc(bytes: &[u8; XRC_LENGTH]) -> Option<XrcEndpoint> {
     })
 }
 
-/// Hexadecimal numbers of so many digits, with colons between them and a byte behind them.
 fn fields<const N: usize>(bytes: &[u8], digits: [usize; N]) -> Option<[u128; N]> {
     let (_, text) = bytes.split_last()?;
     let mut fields = str::from_utf8(text).ok()?.split(':');
@@ -322,7 +308,7 @@ mod tests {
         assert!(parse_xrc(shifted).is_none());
     }
 
-    /// The order in which ibv_xsrq_pingpong speaks: the client first, at the start and at the end.
+    /// ibv_xsrq_pingpong's order: the client speaks first, at start and end.
     #[test]
     fn speaks_in_turn_with_a_stock_xrc_client() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

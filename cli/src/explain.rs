@@ -1,4 +1,4 @@
-//! `roce explain`: what a capture says.
+//! `roce explain`: explains a capture.
 
 pub(crate) mod growing;
 mod html;
@@ -20,9 +20,9 @@ use report::Filter;
 /// Explain a capture of RoCE packets.
 ///
 /// Reads a pcap or pcapng file of any RoCE adapter, with whatever wrote it (tcpdump, Wireshark,
-/// `roce run --pcap`). Finds the connections in it, draws each as a ladder with a reason for every
-/// packet, as far as the packets prove one; then says what is wrong, and gives figures: throughput,
-/// round trips, retransmissions.
+/// `roce run --pcap`). Finds the connections in it, and draws each as a ladder with a reason for
+/// every packet, as far as the packets prove one. Then says what is wrong, and gives figures:
+/// throughput, round trips, retransmissions.
 ///
 /// `tcpdump -w - udp port 4791 | roce explain -` reads a pipe to its end; with `tcpdump -U` and
 /// `--live` the packets are drawn as they come, until Ctrl-C.

@@ -1,4 +1,4 @@
-//! `roce fault`: rules for a program that runs.
+//! `roce fault`: fault rules for a running program.
 
 use std::path::{Path, PathBuf};
 

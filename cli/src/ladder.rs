@@ -1,5 +1,4 @@
-//! The ladder: the ends, and the packets between them, one line an event, in 80 columns or the
-//! fewer that a terminal has.
+//! Ladders: ends and packets between them, one line per event, in up to 80 columns.
 
 mod lanes;
 
@@ -10,24 +9,21 @@ use std::{env, io::IsTerminal, time::Duration};
 use roce_world::Way;
 pub(crate) use roce_world::{End, Event, Tone};
 
-/// Columns of a line, and the fewest: what is narrower breaks it.
+/// Default and least columns; a narrower terminal breaks lines.
 const WIDTH: usize = 80;
 const NARROW: usize = 50;
-/// Columns of the time.
 const TIME: usize = 10;
 
-/// What a ladder is drawn on.
 #[cfg(target_os = "linux")]
 pub(crate) trait Output: IsTerminal + AsFd {}
 #[cfg(target_os = "linux")]
 impl<T: IsTerminal + AsFd> Output for T {}
-/// The same elsewhere, where it does not say its width.
+/// `Output` where the width is unknown.
 #[cfg(not(target_os = "linux"))]
 pub(crate) trait Output: IsTerminal {}
 #[cfg(not(target_os = "linux"))]
 impl<T: IsTerminal> Output for T {}
 
-/// Writes lines, in colours if the reader wants them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ladder {
     colours: bool,
@@ -36,8 +32,7 @@ pub(crate) struct Ladder {
 }
 
 impl Ladder {
-    /// In colours if what it is written to is a terminal and `NO_COLOR` is not set. `COLUMNS`
-    /// counts before the terminal's own width.
+    /// Colours on a terminal unless `NO_COLOR` is set. `COLUMNS` overrides the terminal's width.
     pub(crate) fn on(output: &impl Output) -> Self {
         let asked = env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         let colours = asked && output.is_terminal();
@@ -46,23 +41,20 @@ impl Ladder {
         Self { colours, ends: 2, width: width.clamp(NARROW, WIDTH) }
     }
 
-    /// Without colours.
     #[cfg(any(test, target_os = "linux"))]
     pub(crate) const fn plain() -> Self {
         Self { colours: false, ends: 2, width: WIDTH }
     }
 
-    /// The same for another number of ends, from two to four.
     pub(crate) const fn of(self, ends: usize) -> Self {
         Self { ends, ..self }
     }
 
-    /// Columns between the lines of the two ends.
+    /// Columns between two ends' lines.
     const fn inner(&self) -> usize {
         self.width - TIME - 2
     }
 
-    /// The letters of the ends, above their lines.
     pub(crate) fn letters(&self) -> String {
         let line = match self.ends {
             2 => format!("{}A{:>rest$}", " ".repeat(TIME), "B", rest = self.width - TIME - 1),
@@ -71,7 +63,6 @@ impl Ladder {
         self.paint(line.trim_end(), Tone::Strong)
     }
 
-    /// The names of both ends, above their lines; of two lines where one has no room for them.
     pub(crate) fn heads(&self, left: &str, right: &str) -> Vec<String> {
         let room = self.width - TIME;
         let before = " ".repeat(TIME);
@@ -82,12 +73,12 @@ impl Ladder {
         lines.iter().map(|line| self.paint(line, Tone::Strong)).collect()
     }
 
-    /// Text across all columns, in paragraphs.
+    /// Paragraphs across all columns.
     pub(crate) fn prose(&self, text: &str, tone: Tone) -> Vec<String> {
         wrap(text, self.width).iter().map(|line| self.paint(line, tone)).collect()
     }
 
-    /// A line that is so far indented, and what it has no room for, further.
+    /// Wraps an indented line; continuation is indented further.
     pub(crate) fn indented(&self, line: &str) -> Vec<String> {
         let indent = line.len() - line.trim_start().len();
         let before = |number| " ".repeat(indent + if number > 0 { 4 } else { 0 });
@@ -99,7 +90,6 @@ impl Ladder {
         lines.iter().enumerate().map(|(number, text)| before(number) + text).collect()
     }
 
-    /// The lines of an event.
     pub(crate) fn event(&self, at: Duration, event: &Event, tone: Tone) -> Vec<String> {
         if self.ends == 2 {
             self.between_two(at, event, tone)
@@ -108,7 +98,6 @@ impl Ladder {
         }
     }
 
-    /// Lines with the text on the arrow.
     fn between_two(&self, at: Duration, event: &Event, tone: Tone) -> Vec<String> {
         let inner = self.inner();
         let mut lines = Vec::new();
@@ -151,7 +140,6 @@ impl Ladder {
         lines
     }
 
-    /// Lines with the text on their right.
     fn beside_lanes(&self, at: Duration, event: &Event, tone: Tone) -> Vec<String> {
         let text = match event {
             Event::Note(_, text) => text.clone(),
@@ -183,7 +171,6 @@ impl Ladder {
     }
 }
 
-/// Columns of the terminal, if it is one that says so.
 fn terminal_columns(output: &impl Output) -> Option<usize> {
     #[cfg(target_os = "linux")]
     if output.is_terminal()
@@ -196,12 +183,10 @@ fn terminal_columns(output: &impl Output) -> Option<usize> {
     None
 }
 
-/// A packet, and the reason for it or what became of it.
 fn with_reason(what: &str, why: &str) -> String {
     if why.is_empty() { what.to_owned() } else { format!("{what} ─ {why}") }
 }
 
-/// A packet's line between the two ends.
 fn arrow(event: &Event, text: &str, inner: usize) -> (char, String, char) {
     let text = shortened(text, inner - 8);
     let fill = inner - columns(&text);
@@ -225,7 +210,7 @@ fn arrow(event: &Event, text: &str, inner: usize) -> (char, String, char) {
     }
 }
 
-/// A packet that arrives comes out of the middle.
+/// An arriving packet's line starts in the middle.
 const fn halves(columns: usize) -> (usize, usize) {
     (columns - columns / 3, columns / 3)
 }
@@ -248,12 +233,11 @@ fn shortened(text: &str, most: usize) -> String {
     text.chars().take(most - 1).chain(['…']).collect()
 }
 
-/// Columns that a text takes: no character here is wider than one.
+/// Columns of a text: no character here is wider than one.
 fn columns(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Lines of at most so many columns.
 pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = String::new();
@@ -270,7 +254,7 @@ pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// A time in nine columns at most.
+/// At most nine columns.
 pub(crate) fn time(at: Duration) -> String {
     let nanos = at.as_nanos() as f64;
     match nanos {
@@ -311,7 +295,7 @@ mod tests {
                     }
                     for ends in [3, 4] {
                         for line in ladder.of(ends).event(Duration::ZERO, &event, Tone::Bad) {
-                            // a word is not broken
+                            // words are not broken
                             let most = if length < 20 { width } else { width + length };
                             assert!(columns(&line) <= most, "{line}");
                         }

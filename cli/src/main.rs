@@ -52,7 +52,6 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use output::errln;
 
-/// Help of a screen: the commands are what is asked for.
 const TEMPLATE: &str = "\
 {about-with-newline}
 {usage-heading} {usage}

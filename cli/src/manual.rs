@@ -1,4 +1,4 @@
-//! `roce manual`: the pages of man, which packages bring.
+//! `roce manual`: man pages, for packages.
 
 use std::{fs, path::PathBuf};
 
@@ -12,7 +12,6 @@ pub(crate) struct Args {
     directory: PathBuf,
 }
 
-/// `tool` is the whole command line.
 pub(crate) fn run(args: &Args, tool: clap::Command) -> Result<(), Failure> {
     let written = fs::create_dir_all(&args.directory)
         .and_then(|()| clap_mangen::generate_to(tool, &args.directory));

@@ -1,6 +1,6 @@
 //! Text within HTML and XML.
 
-/// Text in which nothing is markup: a capture's content is not to be trusted.
+/// Escapes untrusted text, such as a capture's.
 pub(crate) fn escaped(text: &str) -> String {
     let mut result = String::with_capacity(text.len());
     for c in text.chars() {

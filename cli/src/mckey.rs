@@ -1,4 +1,4 @@
-//! `roce mckey`: datagrams to a multicast group, as the stock `mckey` does it.
+//! `roce mckey`: datagrams to a multicast group, like the stock `mckey`.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -39,7 +39,7 @@ pub(crate) struct Args {
     /// Send
     #[arg(short)]
     sender: bool,
-    /// The own address; default: that of the route
+    /// This side's address; default: that of the route
     #[arg(short, value_name = "ADDRESS")]
     bind: Option<String>,
     /// Queue pairs that join
@@ -57,7 +57,7 @@ pub(crate) struct Args {
     link: LinkArgs,
 }
 
-/// Time for the network to learn of the group, before a sender begins.
+/// For the network to learn of the group before sending.
 const PAUSE: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {

@@ -1,8 +1,7 @@
 //! Standard output and standard error of the tool.
 //!
-//! `println!` panics when the output has no reader any more, as in `roce devinfo | head -1`. These
-//! end the command as SIGPIPE would, quietly. The signal itself stays ignored, as it is in every
-//! Rust program: sockets of the library report a broken connection as an error.
+//! `println!` panics without a reader, as in `roce devinfo | head -1`; these macros end the command
+//! as SIGPIPE would. SIGPIPE stays ignored: the library's sockets report errors.
 
 use std::{
     fmt::Arguments,
@@ -10,10 +9,10 @@ use std::{
     process,
 };
 
-/// Exit status that a shell shows for a program that SIGPIPE ended.
+/// A shell's exit status after SIGPIPE.
 const BROKEN_PIPE: i32 = 128 + 13;
 
-/// `println!` that ends the command if the line cannot be written.
+/// `println!` that ends the command if writing fails.
 macro_rules! outln {
     ($($text:tt)*) => { $crate::output::write_out(format_args!($($text)*)) };
 }
@@ -36,6 +35,6 @@ pub(crate) fn write_out(line: Arguments<'_>) {
 }
 
 pub(crate) fn write_err(line: Arguments<'_>) {
-    // there is no other place where a failure could be shown
+    // a failure cannot be shown anywhere
     let _ = writeln!(io::stderr().lock(), "{line}");
 }

@@ -1,4 +1,4 @@
-//! `roce playground`: the page of the playground, on this host alone.
+//! `roce playground`: serves the playground's page to this host.
 
 mod pages;
 mod serve;
@@ -14,8 +14,8 @@ use pages::Pages;
 
 /// Serve the playground, the protocol in a browser.
 ///
-/// Two to four adapters and a network between them, as in `roce demo`, in a page: step by step and
-/// back, with packets that one can lose, hold, double or damage. The page needs no network, and
+/// A page shows two to four adapters and a network between them, as in `roce demo`. It goes step by
+/// step and back; one can lose, hold, double or damage packets. The page needs no network, and
 /// sends nothing anywhere. It is served to this host alone, until Ctrl-C.
 ///
 /// The page is looked for beside the tool: in ../share/roce/playground, and where `cargo xtask
@@ -50,7 +50,6 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     serve::serve(&listener, pages)
 }
 
-/// Beside an installed tool, or in a checkout.
 fn find() -> Option<PathBuf> {
     let tool = fs::canonicalize(env::current_exe().ok()?).ok()?;
     let folder = tool.parent()?;

@@ -1,5 +1,4 @@
-//! `roce run`: starts a program that is linked with libibverbs or librdmacm, so that it finds this
-//! adapter in their place.
+//! `roce run`: starts a program linked with libibverbs or librdmacm on this adapter instead.
 
 mod bundled;
 mod fail_each;
@@ -115,7 +114,7 @@ pub(crate) struct Args {
     command: Vec<OsString>,
 }
 
-/// The library, and the names that stand for it.
+/// The library, and names for it.
 #[derive(clap::Args)]
 struct LibraryArgs {
     /// The library in the place of libibverbs, librdmacm
@@ -203,7 +202,7 @@ struct CheckArgs {
     suppressions: Option<PathBuf>,
 }
 
-/// The variables that say the same, or what no option says.
+/// Help on variables, with and without an option.
 fn variables() -> String {
     let mut text = "Variables of the environment:".to_owned();
     for Variable { name, option, default, help } in VARIABLES {
@@ -213,7 +212,7 @@ fn variables() -> String {
     text
 }
 
-/// Ends only if the program cannot be started, or has ended.
+/// Returns only if the program cannot be started, or has ended.
 pub(crate) fn run(args: &Args) -> ExitCode {
     if args.adapter.as_deref() == Some("list") && args.command.is_empty() {
         return list_adapters();
@@ -224,7 +223,6 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     })
 }
 
-/// Shows the profiles that are always there, one on a line.
 fn list_adapters() -> ExitCode {
     for name in Profile::built_in() {
         if let Ok(profile) = Profile::named(name) {
@@ -288,7 +286,6 @@ fn start(args: &Args) -> Result<ExitCode, Refusal> {
     })
 }
 
-/// The adapter that the program will see.
 fn profile(args: &Args) -> Result<Option<Profile>, Refusal> {
     match &args.adapter {
         Some(name) => {
@@ -298,10 +295,11 @@ fn profile(args: &Args) -> Result<Option<Profile>, Refusal> {
     }
 }
 
-/// The devices that the program will find.
+/// The program's devices.
 fn devices(args: &Args, profile: Option<&Profile>) -> Result<Vec<Device>, Refusal> {
     let named = if args.device.is_empty() {
-        environment::devices_here(profile).map(|(devices, _)| devices) // the library tells the rest
+        // the library reports the rest
+        environment::devices_here(profile).map(|(devices, _)| devices)
     } else {
         environment::devices_as(&args.device.join(","), profile)
     };
@@ -313,7 +311,6 @@ fn devices(args: &Args, profile: Option<&Profile>) -> Result<Vec<Device>, Refusa
     })
 }
 
-/// The variables that the program's library reads.
 #[derive(Default)]
 struct Configured {
     variables: Vec<(&'static str, OsString)>,
@@ -368,13 +365,13 @@ fn configured(args: &Args) -> Result<Configured, Refusal> {
         let refuse = |error| Refusal::new(format!("--check: {error}"));
         let mut checks: Checks = words.parse().map_err(refuse)?;
         if checks.are_late() && checks.seed.is_none() {
-            checks.seed = Some(checks.seed()); // one for all processes that the program starts
+            checks.seed = Some(checks.seed()); // one seed for all processes of the program
             errln!("roce: --check={checks} does the same again");
         }
         if let Some(file) =
             checks.file.as_ref().filter(|file| !file.to_string_lossy().contains("%p"))
         {
-            // the processes of the program add to it
+            // the program's processes append to it
             let refuse = |error| Refusal::new(format!("--check: {}: {error}", file.display()));
             std::fs::File::create(file).map_err(refuse)?;
         }
@@ -388,7 +385,7 @@ fn configured(args: &Args) -> Result<Configured, Refusal> {
     if let Some(bytes) = args.receive_buffer {
         configured.env(RECEIVE_BUFFER, bytes.to_string());
     }
-    // what is not said here stands in the environment already, and must be right
+    // the environment supplies what options do not, and must be valid
     if args.faults.fault.is_empty() {
         OpenOptions::from_environment().map_err(|error| Refusal::new(error.to_string()))?;
     }
@@ -413,8 +410,7 @@ fn configured(args: &Args) -> Result<Configured, Refusal> {
     Ok(configured)
 }
 
-/// A list of directories, or of libraries, with this one in front. An empty part, which stands for
-/// the current directory, stays.
+/// Prepends to a list of directories or libraries. Empty parts, the current directory, stay.
 fn before(directory: &Path, rest: Option<OsString>) -> OsString {
     let mut list = directory.as_os_str().to_owned();
     let Some(rest) = rest.filter(|rest| !rest.is_empty()) else { return list };

@@ -1,4 +1,4 @@
-//! `roce share`: addresses of this host for programs of all its users.
+//! `roce share`: shares this host's addresses among all users' programs.
 
 use std::{thread, time::Duration};
 
@@ -10,19 +10,18 @@ use crate::{
     output::{errln, outln},
 };
 
-/// Time after which a device that cannot be had is tried again: a program that has its address may
-/// have ended.
+/// Retry interval for an unavailable device: the program with its address may end.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Share this host's addresses among the programs of all users.
 ///
-/// Without this command an address is had by the first program that opens it, and by others of the
-/// same user. Run by root, before them, this process has the addresses. It hands to each program,
-/// whoever its user is, what is for its queue pairs and what it listens for, and nothing else.
+/// Without this command an address belongs to the first program that opens it, and to others of the
+/// same user. Run by root, before them, this process has the addresses. It hands to each program of
+/// any user the packets for its queue pairs and for its listeners, and nothing else.
 ///
 /// It runs until it is ended (Ctrl-C). Programs then wait for the next one, and go on where they
-/// were. An address that another program has is waited for. roce_lo needs none of this: each
-/// program has an address of its own there.
+/// were. If another program has an address, this command waits for it. roce_lo needs none of this:
+/// each program has an address of its own there.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Devices: names from `roce devinfo`, or udp:ADDRESS; by default all but roce_lo
@@ -62,7 +61,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         });
         if !ready {
             ready = true;
-            let _ = sd_notify::notify(&[NotifyState::Ready]); // where a service manager has started it
+            let _ = sd_notify::notify(&[NotifyState::Ready]); // for a service manager
         }
         if missing.is_empty() {
             thread::park();
@@ -72,7 +71,6 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// The addresses of a device, each once.
 fn addresses(context: &Context) -> String {
     let mut addresses: Vec<String> = Vec::new();
     for gid in context.gids().into_iter().filter(|gid| !gid.is_zero()) {

@@ -1,8 +1,7 @@
-//! `roce ucmatose`: many connections at once, messages both ways, and their end, as the stock
-//! `ucmatose` does it.
+//! `roce ucmatose`: many connections at once, like the stock `ucmatose`.
 //!
-//! Once all connections stand, the server sends all its messages, the client answers with as many,
-//! and the server disconnects.
+//! Once all stand, the server sends all its messages, the client as many, and the server
+//! disconnects.
 
 use std::{net::SocketAddr, time::Instant};
 
@@ -91,7 +90,6 @@ impl Args {
     }
 }
 
-/// Connects as often as wanted.
 fn connect(
     args: &Args,
     server: SocketAddr,
@@ -105,7 +103,7 @@ fn connect(
     for _ in 0..args.connections {
         let id = args.id(channel, context)?;
         common::resolve(&id, channel, own, server)?;
-        // what all have in common is made with the first, and does not count
+        // the first id's shared objects are not part of the time
         begun.get_or_insert(Test::new(args, channel, &id, true)?);
         if let Some(test) = &mut begun {
             test.begin(args, id)?;
@@ -119,7 +117,6 @@ fn connect(
     Ok(test)
 }
 
-/// Accepts as many as wanted.
 fn accept(args: &Args, channel: &EventChannel, context: Option<&Context>) -> Result<Test, Failure> {
     outln!("cmatose: starting server");
     let listener = args.id(channel, context)?;
@@ -143,7 +140,6 @@ fn param() -> ConnParam {
     ConnParam { responder_resources: 1, initiator_depth: 1, retry_count: 5, ..ConnParam::default() }
 }
 
-/// All connections.
 struct Test {
     ids: Vec<CmId>,
     channel: EventChannel,
@@ -151,14 +147,12 @@ struct Test {
     context: Context,
     pd: ProtectionDomain,
     event_loop: EventLoop,
-    /// Messages to send, and the buffer for all that is received.
     outgoing: MemoryRegion,
     incoming: MemoryRegion,
     sent: u64,
     received: u64,
     disconnected: usize,
     start: Instant,
-    /// Bytes of memory that the process used before the first connection.
     before: u64,
 }
 
@@ -192,7 +186,6 @@ impl Test {
         })
     }
 
-    /// Makes a connection's queue pair, ready for all messages.
     fn begin(&mut self, args: &Args, id: CmId) -> Result<(), Failure> {
         let depth = args.messages.message_count.max(1);
         let caps = QpCaps {
@@ -215,7 +208,7 @@ impl Test {
         Ok(())
     }
 
-    /// Waits until all connections stand, and says how long it took when they are several.
+    /// Waits for all connections; with several, prints the time.
     fn wait_for_all(&mut self, args: &Args) -> Result<(), Failure> {
         let mut left = args.connections;
         while left > 0 {
@@ -273,7 +266,7 @@ impl Test {
         if !self.is_client {
             outln!("cmatose: disconnecting");
             for id in &self.ids {
-                // one may be over, if its client has gone
+                // may have ended with its client
                 let _ = id.disconnect();
             }
         }
@@ -322,7 +315,6 @@ impl Test {
     }
 }
 
-/// Refuses a connection as the stock server does when there are more than it wants.
 fn refuse(event: &CmEvent) -> Result<(), Failure> {
     errln!("cmatose: failing connection request");
     Ok(event.id().reject(&[])?)

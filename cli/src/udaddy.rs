@@ -1,5 +1,4 @@
-//! `roce udaddy`: datagrams to a service that a server offers, and back, as the stock `udaddy` does
-//! it.
+//! `roce udaddy`: datagrams to a server's service and back, like the stock `udaddy`.
 
 use std::net::SocketAddr;
 
@@ -48,7 +47,7 @@ pub(crate) struct Args {
     link: LinkArgs,
 }
 
-/// The stock tool's port, which it has no option for.
+/// The stock tool's port, which has no option.
 const PORT: u16 = 7174;
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
@@ -69,7 +68,6 @@ impl Args {
     }
 }
 
-/// Runs the client.
 fn run_client(
     args: &Args,
     server: SocketAddr,
@@ -107,7 +105,6 @@ fn run_client(
     Ok(())
 }
 
-/// Runs the server.
 fn run_server(
     args: &Args,
     channel: &EventChannel,

@@ -1,4 +1,4 @@
-//! `roce unpack`: the C library where other things than `roce run` find it.
+//! `roce unpack`: the C library for use without `roce run`.
 
 use std::{collections::BTreeSet, path::PathBuf};
 
@@ -28,8 +28,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         }
         None => {
             let directory = library::directory(&library::find(None)?, &BTreeSet::new())?;
-            // a directory of the system is not the user's to write, and programs need nothing of
-            // that
+            // a system directory is not writable, and programs do not need it
             let _ = library::describe(&directory);
             directory
         }

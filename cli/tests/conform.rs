@@ -1,4 +1,4 @@
-//! `roce conform`, as a user runs it, against a device of its own and in virtual time.
+//! `roce conform` against a device, and in virtual time.
 
 use std::{
     collections::BTreeMap,
@@ -32,7 +32,7 @@ fn said(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// An agent, which ends with the test.
+/// Killed on drop.
 struct Agent(Child);
 
 impl Agent {
@@ -53,7 +53,6 @@ impl Drop for Agent {
     }
 }
 
-/// A program that listens for connections, which ends with the test.
 fn listener(address: &str) -> Agent {
     crate::watchdog::start(String::new);
     let mut rping = Command::new(env!("CARGO_BIN_EXE_roce"));
@@ -63,7 +62,6 @@ fn listener(address: &str) -> Agent {
     listener
 }
 
-/// Verdicts by case.
 fn verdicts(json: &str) -> Vec<(String, String)> {
     let document: Value = serde_json::from_str(json).unwrap();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -71,13 +69,12 @@ fn verdicts(json: &str) -> Vec<(String, String)> {
     cases.map(|case| (text(&case["name"]), text(&case["verdict"]))).collect()
 }
 
-/// Sockets have one port, and send no pause frames.
+/// Sockets have one port and send no pause frames.
 fn takes_a_raw_device(case: &str) -> bool {
     case.contains("source-port") || case.starts_with("pause/")
 }
 
-/// Its finding is a rate of packets by the times at which this host's thread takes them: a busy
-/// host takes several at once. Virtual time has it exactly.
+/// Its finding is a rate of received packets, which a busy host distorts; virtual time is exact.
 fn is_measured(case: &str) -> bool {
     case == "congestion/slows-down"
 }
@@ -170,7 +167,7 @@ fn two_verdicts_of_one_case() {
     assert_eq!(output.status.code(), Some(3));
     assert!(text.contains("own/one") && text.contains("1 cases differ"), "{text}");
     assert!(said(&["diff", &a, &a]).contains("0 cases differ"));
-    // and what is wrong, with the packets
+    // and the error, with the packets
     let output = conform(&["--virtual", "--cases", &own]);
     let text = String::from_utf8(output.stdout).unwrap();
     for part in ["own/one: harmful", "line 8: its PSN is 0 where 1 is right", "device under test"] {
@@ -179,7 +176,7 @@ fn two_verdicts_of_one_case() {
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
 }
 
-/// Pauses of every time that a case is played, those that are too short among them.
+/// Pauses of every repetition, short ones included.
 #[test]
 fn measured_pauses_are_drawn() {
     let scratch = tempfile::tempdir().unwrap();
@@ -203,7 +200,7 @@ fn measured_pauses_are_drawn() {
         assert_eq!(document["cases"][index]["pauses"], json!([pause, pause]));
     }
     let page = fs::read_to_string(&html).unwrap();
-    // decades from 100 µs to 1 s, along 320 units
+    // decades from 100 µs to 1 s on 320 units
     let right =
         "<circle cx=\"134.5\" cy=\"267.5\" r=\"4\"><title>own/right: 640µs, at least 640µs<";
     let early = "<circle class=\"early\" cx=\"390.0\" cy=\"267.5\" r=\"4\"><title>own/more: 640µs, at least 1s<";
@@ -212,14 +209,13 @@ fn measured_pauses_are_drawn() {
     }
     let caption = "4 pauses: 0.00 to 1.00 times the least that is right";
     assert!(page.contains(caption), "{page}");
-    // two that ask for the same are no curve
+    // two equal minimums make no curve
     fs::write(&own, format!("chapter Own\n{}", case("right", "rnr-timer-12"))).unwrap();
     said(&["--virtual", "--cases", &own, "--repeat", "2", "--html", &html]);
     assert!(!fs::read_to_string(&html).unwrap().contains("<svg"));
 }
 
-/// The agent for other adapters is a program of its own, which says in one line what is missing.
-/// Hands commands on to an agent, until a case is over.
+/// Forwards commands to an agent until a case ends.
 fn cut(listener: &TcpListener, agent: &str) {
     let mut instrument = BufReader::new(listener.accept().unwrap().0);
     let mut agent = BufReader::new(TcpStream::connect(agent).unwrap());
@@ -237,7 +233,7 @@ fn cut(listener: &TcpListener, agent: &str) {
     }
 }
 
-/// A device that a case stops is gone with that case, not with the next.
+/// A device stopped by a case is gone with that case, not with the next.
 #[test]
 fn a_case_that_stops_the_device_is_named() {
     let _agent = Agent::start("127.79.20.2");
@@ -275,11 +271,9 @@ fn a_case_that_stops_the_device_is_named() {
     assert!(finding.ends_with(gone), "{finding}");
 }
 
-/// A client of an agent.
 struct Client(BufReader<TcpStream>);
 
 impl Client {
-    /// Connects, and shows a token.
     fn new(agent: &str, token: &str) -> Self {
         let stream = TcpStream::connect((agent, 4792)).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -292,7 +286,7 @@ impl Client {
         self.0.get_mut().write_all(format!("{line}\n").as_bytes()).unwrap();
     }
 
-    /// An answer; null: the agent has closed the connection.
+    /// A response; null: the agent has closed the connection.
     fn answer(&mut self) -> Value {
         let mut line = String::new();
         self.0.read_line(&mut line).unwrap();
@@ -342,7 +336,7 @@ fn an_agent_serves_who_knows_its_token() {
     }
 }
 
-/// It says what the bound is, and goes on.
+/// It reports the bound and continues.
 #[test]
 fn an_agent_does_nothing_without_bound() {
     let address = "127.79.20.6";
@@ -378,13 +372,13 @@ fn an_agent_does_nothing_without_bound() {
     );
     let many = vec![json!({"do": "hello"}); 1025];
     assert_eq!(client.ask(&many.into())[0]["text"], "1025 commands in a line: at most 1024");
-    // all of them have no more room than some
+    // together they exceed the total bound
     let big = |n: usize| json!({"do": "mr", "name": format!("{n}"), "pd": "pd", "length": 64 << 20, "access": []});
     let answers = client.ask(&json!([big(0), big(1), big(2), big(3)]));
     assert!(answers[2].get("error").is_none() && answers[3]["error"] == "ENOMEM", "{answers}");
 }
 
-/// Neither a wait of a client that has gone, nor one that does not say who it is.
+/// Neither a departed client's wait nor a client without a token blocks others.
 #[test]
 fn nobody_keeps_an_agent_from_others() {
     let address = "127.79.20.7";
@@ -412,15 +406,14 @@ fn the_agent_for_others_is_printed() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("agent.py");
     fs::write(&path, program).unwrap();
-    // without the site's packages there is no pyverbs
+    // without site packages there is no pyverbs
     let output = Command::new("python3").args(["-S", "-E"]).arg(&path).output().unwrap();
     let error = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{error}");
     assert!(error.contains("install python3-pyverbs") && error.lines().count() == 1, "{error}");
 }
 
-/// The agent in C, on this library in the place of libibverbs: all but what `ibv_post_send` has
-/// not.
+/// The C agent on this library instead of libibverbs: all but what `ibv_post_send` lacks.
 #[test]
 fn the_agent_in_c_drives_a_device() {
     let scratch = tempfile::tempdir().unwrap();
@@ -444,7 +437,7 @@ fn the_agent_in_c_drives_a_device() {
     let address = "127.79.20.4";
     let mut run = Command::new(env!("CARGO_BIN_EXE_roce"));
     run.args(["run", "-d", "udp:127.79.20.4", "--", &program]).stdin(Stdio::null());
-    // cargo has built it for the tests
+    // built by cargo for the tests
     run.env(VARIABLE, TOKEN);
     run.env("ROCE_LIBRARY", env::current_exe().unwrap().with_file_name("libroce_abi.so"));
     let mut child = run.stdout(Stdio::piped()).spawn().unwrap();
@@ -540,8 +533,7 @@ fn shares_of_queue_pairs_are_noted_and_drawn() {
     assert_eq!(page.matches(&format!(" of the {of} packets until the first was done")).count(), 8);
 }
 
-/// The verdicts of these cases, sent by a raw device to one at the other end of its wire; none
-/// where no namespace can be made.
+/// Verdicts of these cases from a raw device on a wire; empty where namespaces are forbidden.
 fn on_the_wire(cases: &[&str]) -> Vec<(String, String)> {
     const SCRIPT: &str = "
         ip link set lo up
@@ -571,8 +563,8 @@ fn on_the_wire(cases: &[&str]) -> Vec<(String, String)> {
     verdicts(std::str::from_utf8(&output.stdout).unwrap())
 }
 
-/// Packets that only a raw device sends. On a busy host neither end is always in time. The device
-/// may read a pause too late; the instrument says so if it cannot keep the pause up.
+/// Packets of a raw device alone. A busy host may read a pause too late; the instrument reports its
+/// own lateness.
 #[test]
 fn a_raw_device_is_played_on_the_wire() {
     let all = on_the_wire(&["pause/", "wire/source-port"]);
@@ -583,7 +575,6 @@ fn a_raw_device_is_played_on_the_wire() {
     assert!(all.iter().all(conforms), "{all:?}");
 }
 
-/// Each case conforms in most of these rounds.
 #[test]
 #[ignore = "its bounds are those of a quiet machine"]
 fn a_raw_device_keeps_pauses_on_the_wire() {

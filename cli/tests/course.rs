@@ -1,4 +1,4 @@
-//! The commands of the course do what its lessons say of them.
+//! The course's commands do what its lessons say.
 
 use std::{
     collections::BTreeSet,
@@ -7,14 +7,13 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// Subcommands that need another terminal, a program, or the page: their own tests have them.
+/// Commands that need another terminal, a program, or the page; their own tests cover them.
 const NOT_PLAYED: &[&str] = &["playground", "pingpong", "rping", "run"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Lines of the blocks of commands, without their comments.
 fn commands() -> Vec<(String, String)> {
     let mut commands = Vec::new();
     for file in fs::read_dir(root().join("docs/course")).unwrap() {
@@ -62,7 +61,7 @@ fn each_command_runs() {
     }
 }
 
-/// What a lesson quotes from the tool in the running text.
+/// Quotations from the tool in running text.
 #[test]
 fn reports_say_what_the_last_lesson_says_of_them() {
     let explain = |name: &str| {
@@ -75,7 +74,7 @@ fn reports_say_what_the_last_lesson_says_of_them() {
     assert!(first.contains("2 damaged") && first.contains("24 again"), "{first}");
     let second = explain("second");
     assert!(second.contains("up to 101, which is known"), "{second}");
-    // of the WRITEs, one alone is answered in time
+    // only one WRITE has a timely response
     assert_eq!(second.matches("acknowledges 1 packet after 65.9ms").count(), 1, "{second}");
     assert!(second.contains("but the answer takes 75.2ms"), "{second}");
     let third = explain("third");

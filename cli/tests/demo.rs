@@ -1,7 +1,7 @@
-//! `roce demo --scenario`: what is printed is what is in `tests/scenarios`, byte for byte.
+//! `roce demo --scenario` prints `tests/scenarios`, byte for byte.
 //!
-//! After a change that is meant, `ROCE_BLESS=1 cargo test -p roce-cli --test main demo::` writes
-//! the files; read the difference.
+//! After an intended change, `ROCE_BLESS=1 cargo test -p roce-cli --test main demo::` writes the
+//! files; read the diff.
 
 use std::{
     collections::BTreeSet,
@@ -102,7 +102,7 @@ fn mistakes_are_said_in_one_line() {
     }
 }
 
-/// What is drawn as lost is lost, and all else is not.
+/// Only packets drawn as lost are lost.
 #[test]
 fn the_capture_has_the_packets_that_were_drawn() {
     let directory = tempfile::tempdir().unwrap();
@@ -151,7 +151,6 @@ fn step_by_step() {
     assert!(child.wait().unwrap().success());
 }
 
-/// Both ends of a pseudo-terminal.
 fn terminal() -> (File, File) {
     use std::os::fd::FromRawFd;
     let (mut ours, mut theirs) = (-1, -1);

@@ -1,4 +1,4 @@
-//! `roce devinfo --counters`: what devices that other processes have open publish.
+//! `roce devinfo --counters`: published counters of other processes' devices.
 
 use std::{
     fs,
@@ -19,7 +19,6 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// A place of its own for what is published.
 struct Runtime(PathBuf);
 
 impl Runtime {
@@ -57,7 +56,7 @@ impl Drop for Runtime {
     }
 }
 
-/// Ends with the test, whatever becomes of it.
+/// Killed on drop.
 struct Running(Child);
 
 impl Drop for Running {
@@ -88,7 +87,7 @@ fn counters_of_other_processes() {
     assert!(published["counters"]["bad_icrc"]["explanation"].as_str().unwrap().len() > 5);
     assert!(published["counters"]["link_send_errors"].is_object());
 
-    // what a process leaves that cannot clean up goes with the next look
+    // the next scan removes a killed process's leftovers
     dying.0.kill().unwrap();
     dying.0.wait().unwrap();
     assert_eq!(runtime.files(), 1);
@@ -96,7 +95,7 @@ fn counters_of_other_processes() {
     assert_eq!(runtime.files(), 0);
 }
 
-/// What the kernel grants is twice what is asked for, since its own bookkeeping counts, too.
+/// The kernel grants twice the request, to cover its bookkeeping.
 #[test]
 fn the_receive_buffer_that_is_granted() {
     let runtime = Runtime::new("buffer");

@@ -1,5 +1,3 @@
-//! `roce explain`, as a user runs it.
-
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
@@ -43,7 +41,6 @@ fn a_ladder_findings_and_figures_in_eighty_columns() {
     }
 }
 
-/// A narrow terminal has the same words in more lines.
 #[test]
 fn fewer_columns() {
     for entry in fs::read_dir(capture("")).unwrap() {
@@ -68,7 +65,7 @@ fn fewer_columns() {
     }
 }
 
-/// What has come through a pipe is drawn before its end; in the end the same is said of the whole.
+/// Packets from a pipe are drawn before its end; the conclusion is the same.
 #[test]
 fn a_pipe_is_drawn_while_it_goes_on() {
     let path = capture("rc_write_mtu4096.pcap");
@@ -114,7 +111,6 @@ fn foreign(name: &str) -> String {
     format!("{}/../capture/tests/captures/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Connections that begin at one PSN, and a requester of which only one message was captured.
 #[test]
 fn captures_of_other_stacks() {
     let text = said(&[&foreign("same-psn.pcapng")]);
@@ -125,7 +121,6 @@ fn captures_of_other_stacks() {
     assert!(text.contains(", path MTU, by its packets, at least 1024\n"), "{text}");
 }
 
-/// Of many findings that are the same, a few stand one by one.
 #[test]
 fn findings_that_are_alike_are_counted() {
     let directory = tempfile::tempdir().unwrap();
@@ -137,7 +132,7 @@ fn findings_that_are_alike_are_counted() {
         at += 16 + length;
         if length > 4000 && count < 8 {
             count += 1;
-            bytes[at - 100 - count] ^= 1; // each in another place
+            bytes[at - 100 - count] ^= 1; // each at another offset
         }
     }
     fs::write(&path, &bytes).unwrap();
@@ -147,13 +142,12 @@ fn findings_that_are_alike_are_counted() {
     assert_eq!(findings.matches("and 3 more: wrong ICRC: damaged").count(), 1, "{text}");
 }
 
-/// One direction of a capture, in which every ICRC is wrong.
 #[test]
 fn wrong_icrcs_and_one_direction_are_said_once() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("rewritten.pcap");
     let mut bytes = fs::read(capture("rc_send_4096_mtu1024.pcap")).unwrap();
-    // behind the file's header records with their lengths, of Ethernet frames with IPv4 headers
+    // after the file header, records with lengths, of Ethernet frames with IPv4
     let mut kept = bytes[..24].to_vec();
     let mut rest = &mut bytes[24..];
     while rest.len() > 16 {
@@ -204,7 +198,7 @@ fn the_state_of_both_ends_stands_beside_the_packets() {
     let path = capture("rc_fetch_add.pcap");
     let (plain, text) = (said(&[&path]), said(&[&path, "--state"]));
     let states: Vec<_> = text.lines().filter(|line| line.contains("state: ")).collect();
-    // five requests, five answers, and each of them changes the state of the end that asks
+    // five requests and five responses each change the requester's state
     assert_eq!(states.len(), 10, "{text}");
     assert!(
         states[0].contains("no answer from") && states[9].contains("psn 2699279, msn 5 "),
@@ -263,8 +257,7 @@ fn mistakes_are_said_in_one_line() {
     assert!(String::from_utf8(output.stderr).unwrap().contains("such as 27 or 0x1b"));
 }
 
-/// Every packet and every finding stands in the page, which asks for nothing else, and in which
-/// a name is a name.
+/// The page has every packet and finding, loads nothing, and escapes names.
 #[test]
 fn a_page_has_it_all_and_loads_nothing() {
     let directory = tempfile::tempdir().unwrap();
@@ -296,7 +289,7 @@ fn a_page_has_it_all_and_loads_nothing() {
 fn a_page_obeys_the_filters() {
     let page = said(&[&capture("rc_send_4096_mtu1024.pcap"), "--html", "--errors"]);
     assert!(!page.contains("<tr id=") && page.contains("packets are left out"), "{page}");
-    // a finding whose packet is left out leads nowhere
+    // findings of hidden packets have no link
     let file = format!("{}/../docs/course/captures/first.pcapng", env!("CARGO_MANIFEST_DIR"));
     assert_eq!(said(&[&file, "--html"]).matches("<a href=\"#f").count(), 5);
     let page = said(&[&file, "--html", "--psn", "122"]);

@@ -1,4 +1,4 @@
-//! `roce fault`, and `roce run --fail-each`, with stock programs where they are installed.
+//! `roce fault` and `roce run --fail-each`, with stock programs if installed.
 
 use std::{
     env, fs,
@@ -6,7 +6,6 @@ use std::{
     process::{Command, Output},
 };
 
-/// A directory for what belongs to one user and one login.
 struct Runtime(PathBuf);
 
 impl Runtime {
@@ -33,12 +32,11 @@ impl Drop for Runtime {
     }
 }
 
-/// The C library, which cargo has built for the tests.
+/// The C library, built by cargo for the tests.
 fn library() -> PathBuf {
     env::current_exe().unwrap().with_file_name("libroce_abi.so")
 }
 
-/// The text on stdout and stderr.
 fn said(output: &Output) -> (String, String) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (text(&output.stdout), text(&output.stderr))
@@ -68,13 +66,11 @@ fn what_is_wrong_is_said_in_one_line() {
     }
 }
 
-/// Each example of the guide is taken, and the program starts with it.
 #[test]
 fn every_example_of_the_guide_is_taken() {
     let runtime = Runtime::new("guide");
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide/faults.md");
     let page = fs::read_to_string(page).unwrap();
-    // the column "example" of each table
     let mut column = None;
     let mut examples = Vec::new();
     for line in page.lines() {
@@ -94,7 +90,6 @@ fn every_example_of_the_guide_is_taken() {
     }
 }
 
-/// A program that makes no call has nothing that could fail.
 #[test]
 fn a_program_without_calls_is_told() {
     let runtime = Runtime::new("none");
@@ -106,13 +101,13 @@ fn a_program_without_calls_is_told() {
     assert!(said(&output).1.contains("does not end in 1 s"), "{:?}", said(&output));
 }
 
-/// Whatever call fails, stock programs may give up or hang, but `roce` does not crash.
+/// Stock programs may give up or hang on a failing call, but `roce` does not crash.
 #[track_caller]
 fn fail_each(program: &str, script: &str) {
     fail_each_with(program, script, &[], &[]);
 }
 
-/// The same, with more options, of programs that crash by themselves when one of `theirs` fails.
+/// With more options; `theirs` are calls whose failure crashes the program itself.
 #[track_caller]
 fn fail_each_with(program: &str, script: &str, more: &[&str], theirs: &[&str]) {
     if !is_installed(program) {
@@ -120,7 +115,7 @@ fn fail_each_with(program: &str, script: &str, more: &[&str], theirs: &[&str]) {
         return;
     }
     let runtime = Runtime::new(program);
-    // where libraries leave what they say of their crashes
+    // libraries leave core files and reports here
     let script = format!("cd '{}' && {{ {script}; }}", runtime.0.display());
     let options = ["run", "--fail-each=json", "--most", "1", "--time-limit", "3"];
     let output = runtime.roce(&[&options[..], more, &["--", "sh", "-c", &script]].concat());
@@ -150,7 +145,7 @@ fn no_failing_call_crashes_roce_in_ibv_devinfo() {
     fail_each("ibv_devinfo", "ibv_devinfo");
 }
 
-/// A server, and its client, which tries until the server listens; the status is the client's.
+/// A server, and a client that retries until it listens; the status is the client's.
 fn pair(server: &str, client: &str) -> String {
     format!(
         "{server} & s=$!; for i in 1 2 3 4 5; do sleep 0.2; {client} && break; done; r=$?; \
@@ -169,7 +164,7 @@ fn no_failing_call_crashes_roce_in_ib_write_bw() {
     fail_each("ib_write_bw", &pair(server, &format!("{server} 127.0.0.1")));
 }
 
-/// The start of UCX and of libfabric, which look for devices in /sys; the guide has what they do.
+/// The start of UCX and libfabric, which look for devices in /sys; the guide has the results.
 #[test]
 fn no_failing_call_crashes_roce_in_the_start_of_middleware() {
     let theirs = ["ibv_query_qp", "ibv_post_recv"];
@@ -177,7 +172,6 @@ fn no_failing_call_crashes_roce_in_the_start_of_middleware() {
     fail_each_with("fi_info", "fi_info -p verbs", &["--sysfs"], &["rdma_get_devices"]);
 }
 
-/// The first client is rejected, the second is not.
 #[test]
 fn connections_are_rejected_on_request() {
     if !is_installed("rping") {
@@ -185,8 +179,7 @@ fn connections_are_rejected_on_request() {
         return;
     }
     let runtime = Runtime::new("reject");
-    // a device with faults has its address for itself; the status of rping does not tell of the
-    // exchange
+    // a device with faults does not share its address; rping's status ignores the exchange
     let server = "roce run -d udp:127.79.22.1 --fault 'cm reject nth 1' -- \
                   rping -s -P -a 127.79.22.1 & s=$!";
     let client = "roce run -d udp:127.79.22.2 -- rping -c -v -a 127.79.22.1 -C 1 2>&1";

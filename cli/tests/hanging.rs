@@ -1,4 +1,4 @@
-//! The watchdog of the tests: what it shows of a program that hangs.
+//! The tests' watchdog: its output about a hanging program.
 
 use std::{
     env, fs,
@@ -9,7 +9,7 @@ use std::{
 
 const INSIDE: &str = "ROCE_TEST_RUNTIME";
 
-/// A server that waits for a client for ever.
+/// A server that waits for a client forever.
 fn server() -> std::process::Child {
     let runtime = env::var_os(INSIDE).expect("the other test runs this one");
     let device = format!("udp:127.79.{}.1", std::process::id() as u8);

@@ -1,6 +1,6 @@
-//! `roce run --ladder`: packets are drawn while the program runs.
+//! `roce run --ladder`: draws packets while the program runs.
 //!
-//! The programs here are shells that write a known capture where the library would write one.
+//! The programs are shells that write a known capture in the library's place.
 
 use std::{
     env, fs,
@@ -17,15 +17,14 @@ fn roce() -> Command {
     command
 }
 
-/// A file that stands for the library: the programs here load none of its names. Written once:
-/// other tests may be reading it.
+/// Stands for the library, which these programs do not load. Written once: parallel tests read it.
 static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("roce-live-library");
     fs::write(&path, b"\x7FELF").unwrap();
     path
 });
 
-/// A shell's script under `roce run`; `$CAPTURE` is a capture of one connection.
+/// A shell script under `roce run`; `$CAPTURE` holds one connection.
 fn drawn_run(options: &[&str], script: &str) -> Command {
     let mut command = roce();
     command.args(["run", "--ladder"]).args(options).arg("--library").arg(&*LIBRARY);
@@ -38,7 +37,6 @@ fn capture() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/course/captures/second.pcapng")
 }
 
-/// What `roce explain` prints of it: the ladders, and what comes behind them.
 fn explained() -> (Vec<String>, Vec<String>) {
     let output = roce().arg("explain").arg(capture()).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
@@ -48,7 +46,7 @@ fn explained() -> (Vec<String>, Vec<String>) {
     (packets.cloned().collect(), rest.to_vec())
 }
 
-/// What was drawn, in the same parts.
+/// Drawn output, likewise.
 fn drawn(output: &[u8]) -> (Vec<String>, Vec<String>) {
     let text = String::from_utf8(output.to_vec()).unwrap();
     let lines: Vec<_> = text.lines().map(String::from).collect();
@@ -64,7 +62,7 @@ fn what_is_drawn_is_what_explain_says() {
     assert_eq!(drawn(&output.stderr), explained());
 }
 
-/// A packet may be half written when it is looked at.
+/// A packet may be half written when read.
 #[test]
 fn packets_come_in_parts() {
     let script = "size=$(wc -c < \"$CAPTURE\"); at=0
@@ -77,7 +75,6 @@ fn packets_come_in_parts() {
     assert_eq!(drawn(&output.stderr), explained());
 }
 
-/// The ladder comes while the program runs, which is what it is for.
 #[test]
 fn the_program_need_not_end() {
     let script = "cat \"$CAPTURE\" > \"$ROCE_PCAP\"; read word; exit 7";

@@ -1,4 +1,4 @@
-//! `ROCE_LOG`: what the tool logs.
+//! `ROCE_LOG`.
 
 use std::process::{Command, Output};
 

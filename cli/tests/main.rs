@@ -1,4 +1,4 @@
-//! The tool, as its users run it.
+//! The tool as users run it.
 
 mod conform;
 mod course;

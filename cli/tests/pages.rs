@@ -1,4 +1,4 @@
-//! Files in packages beside the tool: shell completions and man pages.
+//! Shell completions and man pages for packages.
 
 use std::process::{Command, Output};
 
@@ -6,7 +6,6 @@ fn roce(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_roce")).args(arguments).output().unwrap()
 }
 
-/// The names of the commands, from the tool's own help.
 fn commands() -> Vec<String> {
     let help = String::from_utf8(roce(&["--help"]).stdout).unwrap();
     let list = help.split("Commands:").nth(1).unwrap().split("\n\n").next().unwrap();
@@ -14,7 +13,7 @@ fn commands() -> Vec<String> {
     names.filter(|name| !name.is_empty() && *name != "help").map(str::to_owned).collect()
 }
 
-/// `-h` is a screen of 24 lines and 80 columns; `--help` says the rest.
+/// `-h` fits 24 lines and 80 columns; `--help` says the rest.
 #[test]
 fn the_short_help_of_each_command_fits_a_screen() {
     let mut names = commands();

@@ -1,4 +1,4 @@
-//! `roce perf`: what is counted, told and refused. Speeds are the machine's.
+//! `roce perf`: counts, output and refusals. Speeds depend on the machine.
 
 use std::{
     io::{BufRead, BufReader},
@@ -26,7 +26,6 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What a command prints that succeeds.
 fn printed(arguments: &str) -> String {
     let output = end(roce(arguments).spawn().unwrap());
     assert!(output.status.success(), "roce perf {arguments}: {}", text(&output.stderr));
@@ -37,14 +36,12 @@ fn json(arguments: &str) -> Value {
     serde_json::from_str(&printed(&format!("{arguments} --local --json"))).unwrap()
 }
 
-/// The error of a command that fails.
 fn error(arguments: &str) -> String {
     let output = end(roce(arguments).spawn().unwrap());
     assert!(!output.status.success(), "roce perf {arguments}: {}", text(&output.stdout));
     text(&output.stderr)
 }
 
-/// Starts a server, which waits, and a client with the server's port.
 fn both(server: &str, client: &str) -> (Output, Output) {
     let mut server = roce(&format!("{server} -p 0")).spawn().unwrap();
     let mut line = String::new();
@@ -239,7 +236,6 @@ fn errors_say_what_to_do() {
     }
 }
 
-/// A side says what is wrong in its environment before it waits for the other, or looks for it.
 #[test]
 fn a_wrong_variable_is_said_first() {
     for arguments in ["write -p 0", "write 127.0.0.1 -p 1", "write --local"] {

@@ -1,4 +1,4 @@
-//! A reader that goes away, as in `roce devinfo | head -1`: the tool ends without a word.
+//! A departing reader, as in `roce devinfo | head -1`: the tool ends silently.
 
 use std::{
     fs::File,
@@ -10,7 +10,7 @@ use std::{
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Exit status that a shell shows for a program that SIGPIPE ended.
+/// A shell's exit status after SIGPIPE.
 const BROKEN_PIPE: i32 = 141;
 
 fn roce(arguments: &str) -> Command {
@@ -20,14 +20,12 @@ fn roce(arguments: &str) -> Command {
     command
 }
 
-/// Starts the command with a standard output that nobody reads.
 fn unread(arguments: &str) -> Child {
     let (reader, writer) = pipe().unwrap();
     drop(reader);
     roce(arguments).stdout(writer).spawn().unwrap()
 }
 
-/// Exit status and standard error of a program, which must end by itself.
 fn end(child: Child) -> (Option<i32>, String) {
     let output = crate::watchdog::programs::wait_with_output(child, PATIENCE);
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
@@ -97,7 +95,7 @@ fn servers_that_print_for_a_client_end() {
         let mut waiting = unread(server);
         let start = Instant::now();
         while waiting.try_wait().unwrap().is_none() && start.elapsed() < PATIENCE {
-            // asks again until the server is there, and may wait long for one that has gone
+            // retries until the server listens; may wait long for one that has gone
             let mut asking = roce(client).stdout(Stdio::null()).spawn().unwrap();
             while asking.try_wait().unwrap().is_none()
                 && waiting.try_wait().unwrap().is_none()

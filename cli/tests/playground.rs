@@ -1,4 +1,4 @@
-//! `roce playground`: the files of the page, to this host, and nothing else.
+//! `roce playground` serves the page's files to this host only.
 
 use std::{
     fs,
@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-/// A served page; it ends with the value.
+/// Stopped on drop.
 struct Served {
     child: Child,
     address: String,
@@ -62,7 +62,7 @@ fn the_files_of_a_page() {
     fs::write(scratch.path().join("secret"), "secret").unwrap();
     std::os::unix::fs::symlink(scratch.path().join("secret"), page.join("link")).unwrap();
     let served = Served::new(&page);
-    // connections that a browser opens and does not use
+    // browsers open connections without using them
     let _idle = [served.connect(), served.connect()];
     let index = served.ask("GET /");
     assert!(index.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/html"), "{index}");

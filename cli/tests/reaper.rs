@@ -1,4 +1,4 @@
-//! `roce run --reaper`: how the tool and its program end, and what peers hear of it.
+//! `roce run --reaper`: end of tool and program, and notification of peers.
 
 use std::{
     env, fs,
@@ -19,16 +19,14 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::own_test::named;
 
-/// Tells the program at which address it is.
 const INSIDE: &str = "ROCE_TEST_REAPER";
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Time in which a peer must have heard. It takes some milliseconds.
+/// A peer must be notified within this; it takes milliseconds.
 const LIMIT: Duration = Duration::from_secs(1);
-/// Time after which it is clear that nobody says anything.
+/// Long enough to prove that no notification comes.
 const SILENCE: Duration = Duration::from_millis(1500);
 
-/// A file that stands for the library: the programs here load none of its names. Written once:
-/// other tests may be reading it.
+/// Stands for the library, which these programs do not load. Written once: parallel tests read it.
 static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("roce-reaper-library");
     fs::write(&path, b"\x7FELF").unwrap();
@@ -37,14 +35,13 @@ static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
 
 fn roce_run(options: &[&str], program: &[&str]) -> Command {
     crate::watchdog::start(String::new);
-    // under nohup, or in the background of a script, the tests themselves ignore some signals
+    // under nohup or in a script's background the tests ignore some signals
     let mut command = Command::new("env");
     command.args(["--default-signal", env!("CARGO_BIN_EXE_roce")]);
     command.arg("run").args(options).arg("--library").arg(&*LIBRARY).arg("--").args(program);
     command
 }
 
-/// The tool, and the program that it runs. Both end with the test.
 struct Running {
     tool: Child,
     program: Option<Pid>,
@@ -62,7 +59,6 @@ impl Drop for Running {
 }
 
 impl Running {
-    /// Starts a program that says its number.
     fn start(mut command: Command) -> Self {
         let mut tool = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(tool.stdout.take().unwrap()).lines();
@@ -80,19 +76,17 @@ impl Running {
         kill_process(Pid::from_child(&self.tool), signal).unwrap();
     }
 
-    /// The program ends, at once.
+    /// Kills the program.
     fn kill(&mut self) {
         kill_process(self.program.take().unwrap(), Signal::KILL).unwrap();
     }
 
     fn status(&mut self) -> Option<i32> {
         let status = self.tool.wait().unwrap();
-        self.program = None; // its number may be another's soon
+        self.program = None; // its PID may be reused soon
         status.code()
     }
 }
-
-// How both end.
 
 #[test]
 fn the_tool_ends_as_the_program_does() {
@@ -102,7 +96,7 @@ fn the_tool_ends_as_the_program_does() {
         let status = roce_run(&["--reaper"], &["sh", "-c", script]).status().unwrap();
         assert_eq!(status.code(), Some(expected), "{script}");
     }
-    // as without it
+    // as without a reaper
     for options in [&[][..], &["--reaper"]] {
         let missing = roce_run(options, &["./there-is-none"]).output().unwrap();
         assert_eq!(missing.status.code(), Some(127), "{missing:?}");
@@ -132,7 +126,7 @@ fn signals_are_passed_on() {
     }
 }
 
-/// The program has the mask that the tool was started with.
+/// The program has the signal mask that the tool had.
 #[test]
 fn the_program_blocks_no_signals() {
     let output =
@@ -141,8 +135,6 @@ fn the_program_blocks_no_signals() {
     let expected = expected.lines().find(|line| line.starts_with("SigBlk")).unwrap();
     assert_eq!(String::from_utf8(output.stdout).unwrap().trim(), expected);
 }
-
-// What peers hear.
 
 fn next(channel: &EventChannel) -> (EventKind, CmId) {
     loop {
@@ -159,9 +151,9 @@ fn open(address: IpAddr, sockets_only: bool) -> Context {
     Device::at(address).unwrap().open(options).unwrap()
 }
 
-/// What the program does: it is at an address, and accepts connections.
+/// The program: has an address and accepts connections.
 fn be_the_program(address: SocketAddr) -> ! {
-    // devices that are closed before, and opened again, change nothing
+    // closed and reopened devices change nothing
     drop(open(address.ip(), false));
     let context = open(address.ip(), false);
     let channel = EventChannel::new().unwrap();
@@ -183,8 +175,7 @@ fn be_the_program(address: SocketAddr) -> ! {
     }
 }
 
-/// Addresses of a test's own: of the program, and of a peer that is as good as on another host. In
-/// the program itself its part of the test.
+/// Addresses of the program and of a peer as if on another host. In the program, runs its part.
 fn addresses(test: u8) -> [IpAddr; 2] {
     if let Ok(address) = env::var(INSIDE) {
         be_the_program(address.parse().unwrap());
@@ -251,13 +242,12 @@ fn peers_of_a_killed_program_are_told() {
         running.kill();
         client.assert_told("killed", start);
         assert_eq!(running.status(), Some(137));
-        // they have answered, so that nothing is left to wait for
+        // they have responded, so nothing delays the end
         println!("the tool has ended after {:?}", start.elapsed());
         assert!(start.elapsed() < LIMIT, "{:?}", start.elapsed());
     }
 }
 
-/// The tool has not had the processor from the program's start to its end.
 #[test]
 fn a_tool_that_comes_late() {
     let [address, far] = addresses(4);
@@ -283,7 +273,7 @@ fn a_tool_that_comes_late() {
     assert_eq!(running.status(), Some(137));
 }
 
-/// A peer that does not answer keeps the tool for a moment only.
+/// A silent peer delays the tool only briefly.
 #[test]
 fn a_peer_that_does_not_answer() {
     let [address, far] = addresses(1);
@@ -297,7 +287,6 @@ fn a_peer_that_does_not_answer() {
     assert_eq!(next(&client.channel).0, EventKind::Disconnected);
 }
 
-/// Without the option nobody is left who could tell.
 #[test]
 fn without_a_reaper() {
     let [address, far] = addresses(2);
@@ -309,7 +298,7 @@ fn without_a_reaper() {
     assert!(client.channel.poll().is_none());
 }
 
-/// A program's own programs are seen to while it runs.
+/// The program's child processes are watched while it runs.
 #[test]
 fn a_process_of_the_programs() {
     let [address, far] = addresses(3);

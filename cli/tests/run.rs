@@ -1,7 +1,5 @@
-//! `roce run`, as a user runs it: what the started program finds, and what is said when it cannot
-//! be started. Where the library is not what a test is about, a file that looks like one stands for
-//! it: the programs that are started here load none of its names. It is in a place that others can
-//! write, so that its names go into the user's cache.
+//! `roce run`: the program's view, and refusals to start. Mostly a file stands for the library,
+//! which these programs do not load; its directory is open, so its names go into the user's cache.
 
 use std::{
     env, fs,
@@ -16,8 +14,7 @@ use std::{
 
 use rustix::process::Signal;
 
-/// A directory that goes with the test, which other users can enter, and one where nobody else can
-/// make anything.
+/// One directory that others can enter, and one that only this user can change.
 struct Scratch(PathBuf, PathBuf);
 
 impl Scratch {
@@ -25,7 +22,7 @@ impl Scratch {
         let path = env::temp_dir().join(format!("roce-run-{name}-{}", std::process::id()));
         fs::create_dir(&path).unwrap();
         fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
-        // root's, because the tests become other users, who may not come to where this is built
+        // root's: tests become other users, who may not enter the build directory
         let safe =
             if rustix::process::geteuid().is_root() { "/run" } else { env!("CARGO_TARGET_TMPDIR") };
         let safe = Path::new(safe).join(path.file_name().unwrap());
@@ -41,15 +38,13 @@ impl Scratch {
         self.0.join(name)
     }
 
-    /// A directory for what belongs to the user and to one login.
     fn runtime(&self) -> PathBuf {
         let path = self.join("runtime");
         let _ = fs::create_dir(&path);
         path
     }
 
-    /// Starts `roce run`, with a library that is named, and no variable of the tests' own
-    /// surroundings.
+    /// Starts `roce run` with a named library and a clean environment.
     fn run(&self, arguments: &[&str]) -> Command {
         let mut command = self.run_by(Path::new(env!("CARGO_BIN_EXE_roce")), arguments);
         command.env("ROCE_LIBRARY", self.join("open/library"));
@@ -93,7 +88,6 @@ impl Drop for Scratch {
     }
 }
 
-/// Output of a program that has ended well; `roce run` itself has printed nothing.
 #[track_caller]
 fn said(command: &mut Command) -> String {
     let output = command.output().unwrap();
@@ -101,7 +95,6 @@ fn said(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The one line of an error.
 #[track_caller]
 fn refused(output: &Output, status: i32) -> String {
     let line = String::from_utf8(output.stderr.clone()).unwrap();
@@ -110,7 +103,7 @@ fn refused(output: &Output, status: i32) -> String {
     line
 }
 
-/// The library for sockets is loaded first, and one that is not there is named.
+/// The rsockets library is preloaded; a missing one is named.
 #[test]
 fn sockets_need_their_library_beside_the_other() {
     let scratch = Scratch::new("sockets");
@@ -125,8 +118,7 @@ fn sockets_need_their_library_beside_the_other() {
     assert_eq!(variable(&environment, "LD_PRELOAD"), Some(&*expected));
 }
 
-/// A wheel's own copy of the library has another name, and the place where it is may come before
-/// all that a variable says.
+/// A wheel's copy of the library has another name, and its path may precede all variables.
 #[test]
 fn copies_that_wheels_bring_lead_to_the_library() {
     let scratch = Scratch::new("wheels");
@@ -140,7 +132,7 @@ fn copies_that_wheels_bring_lead_to_the_library() {
     }
     let loaded = |command: &mut Command| {
         let output = command.env("HOME", scratch.join("home")).output().unwrap();
-        assert!(output.status.success(), "{output:?}"); // what stands for the library cannot be loaded
+        assert!(output.status.success(), "{output:?}"); // the stand-in cannot be loaded
         let environment = String::from_utf8(output.stdout).unwrap();
         let links = PathBuf::from(variable(&environment, "LD_LIBRARY_PATH").unwrap());
         let names = variable(&environment, "LD_PRELOAD").map(str::to_owned);
@@ -154,7 +146,7 @@ fn copies_that_wheels_bring_lead_to_the_library() {
     assert_eq!(loaded(active.env("VIRTUAL_ENV", scratch.join("venv"))).as_deref(), Some(copy));
     let named = &mut scratch.run(&["--also", "librdmacm-7.so.1", "--also", copy, "--", "env"]);
     assert_eq!(loaded(named), Some(format!("{copy}:librdmacm-7.so.1")));
-    // a program in the environment needs no variable, nor does a script of its interpreter
+    // neither a program in the environment nor an interpreter's script needs a variable
     fs::create_dir(scratch.join("venv/bin")).unwrap();
     let interpreter = scratch.join("venv/bin/python3");
     symlink("/bin/sh", &interpreter).unwrap();
@@ -164,7 +156,7 @@ fn copies_that_wheels_bring_lead_to_the_library() {
     fs::write(&script, format!("#!{}\nenv\n", interpreter.display())).unwrap();
     fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
     assert_eq!(loaded(&mut scratch.run(&["--", "./script"])).as_deref(), Some(copy));
-    // nothing else becomes roce
+    // no other name leads to roce
     let line = refused(&scratch.run(&["--also", "libc.so.6", "--", "env"]).output().unwrap(), 2);
     assert!(line.contains("--also: libc.so.6"), "{line}");
 }
@@ -223,7 +215,7 @@ fn the_program_finds_the_library_by_every_name_and_reads_what_was_asked_for() {
     let text = String::from_utf8_lossy(&unknown.stderr);
     assert!(unknown.status.code() == Some(2) && text.contains("text, json"), "{text}");
 
-    // without options nothing is set but the path, and nothing is made twice
+    // without options only the path is set, and nothing is made twice
     let roce = env!("CARGO_BIN_EXE_roce");
     let environment = said(&mut scratch.run(&[roce, "run", "env"]));
     assert_eq!(variable(&environment, "LD_LIBRARY_PATH"), own.to_str());
@@ -239,7 +231,7 @@ fn the_program_finds_the_library_by_every_name_and_reads_what_was_asked_for() {
     .map(|name| variable(&environment, name));
     assert_eq!(set, [None; 7]);
     assert_eq!(fs::read_dir(&cache).unwrap().count(), 1);
-    // what stands in the environment stays, and a file is found from wherever the program goes
+    // the environment stays; a file is found from any directory
     let mut inherited = scratch.run(&["env"]);
     let environment = said(
         inherited.env("ROCE_DEVICES", "roce_lo").env("ROCE_FAULT", "drop 1%").env("ROCE_PCAP", "x"),
@@ -257,8 +249,7 @@ fn the_library_is_found_beside_the_tool_and_where_it_is_installed() {
     fs::create_dir_all(scratch.join("bin")).unwrap();
     fs::create_dir_all(scratch.join("lib/roce")).unwrap();
     let roce = scratch.join("bin/roce");
-    // written by another process: while this one holds it open to write, a test beside this may
-    // start a process that inherits that
+    // by another process: a child of a parallel test could inherit a writable descriptor (ETXTBSY)
     assert!(
         Command::new("cp").arg(env!("CARGO_BIN_EXE_roce")).arg(&roce).status().unwrap().success()
     );
@@ -309,7 +300,6 @@ fn the_library_is_copied_with_its_names() {
     assert!(refused(&command.output().unwrap(), 1).contains("cannot copy to /proc/nowhere: "));
 }
 
-/// What a build gets that asks pkg-config for the library.
 fn linked_by_pkg_config(directory: &Path, name: &str) {
     let text = fs::read_to_string(directory.join(format!("pkgconfig/{name}.pc"))).unwrap();
     assert!(text.starts_with("libdir=${pcfiledir}/..\n"), "{text}");
@@ -325,7 +315,7 @@ fn linked_by_pkg_config(directory: &Path, name: &str) {
     }
 }
 
-/// What is made for another processor is named before the dynamic linker stumbles over it.
+/// A file for another processor is named before the dynamic linker fails on it.
 #[test]
 fn what_is_made_for_another_processor_is_refused() {
     let scratch = Scratch::new("machine");
@@ -339,8 +329,7 @@ fn what_is_made_for_another_processor_is_refused() {
     assert!(line.contains("the library foreign is made for another processor"), "{line}");
 }
 
-/// A program whose dynamic linker belongs to a glibc that is older than what the library needs, or
-/// to musl. Both are made here, with nothing in them but what tells that.
+/// A program whose glibc is older than needed, or musl. Both are minimal files made here.
 #[test]
 fn a_program_with_another_c_library_is_refused() {
     let scratch = Scratch::new("glibc");
@@ -474,7 +463,7 @@ fn a_program_for_which_the_system_ignores_the_library_is_refused() {
     assert!(line.contains("is setuid: the system ignores LD_LIBRARY_PATH for it"), "{line}");
 }
 
-/// Where others can write, now or after it has been cleaned away, they choose what a program loads.
+/// If others can write a directory, now or after a cleanup, they choose a program's library.
 #[test]
 fn what_others_have_put_into_the_way_is_not_used() {
     let scratch = Scratch::new("hostile");
@@ -487,7 +476,7 @@ fn what_others_have_put_into_the_way_is_not_used() {
             format!("others than you can change {}; set XDG_CACHE_HOME to a", by.display());
         assert!(line.contains(&wanted), "{line}");
     };
-    // nothing is loaded from below a sticky directory, and nothing is made there
+    // no loads from, and no files in, a directory below a sticky one
     let sticky = scratch.join("open");
     refused_in(&sticky.join("cache"), &sticky);
     refused_in(Path::new("/dev/shm/roce-no-such-directory"), Path::new("/dev/shm"));
@@ -501,8 +490,7 @@ fn what_others_have_put_into_the_way_is_not_used() {
     fs::set_permissions(&open, PermissionsExt::from_mode(0o777)).unwrap();
     refused_in(&open.join("cache"), &open);
 
-    // of its own, a link that leads elsewhere is set right, and a directory that others can change
-    // is refused
+    // a wrong link is corrected; a directory that others can change is refused
     let own = list(&mut scratch.run(&print));
     fs::remove_file(own.join("libibverbs.so.1")).unwrap();
     symlink("/no/such/library", own.join("libibverbs.so.1")).unwrap();
@@ -511,7 +499,7 @@ fn what_others_have_put_into_the_way_is_not_used() {
     fs::set_permissions(&own, PermissionsExt::from_mode(0o777)).unwrap();
     refused_in(&scratch.1.join("cache"), &own);
 
-    // without a cache that is named it is that of the home, and without that there is none
+    // by default the home's cache; without a home there is none
     let mut command = scratch.run(&print);
     let home = list(command.env_remove("XDG_CACHE_HOME").env("HOME", &scratch.1));
     assert_eq!(home.parent(), Some(&*scratch.1.join(".cache/roce")));
@@ -520,7 +508,6 @@ fn what_others_have_put_into_the_way_is_not_used() {
     assert!(refused(&output, 2).contains("set XDG_CACHE_HOME to a directory of your own"));
 }
 
-/// An installed library has its names beside it, unless others can write there.
 #[test]
 fn names_stand_beside_a_library_that_nobody_else_can_change() {
     let scratch = Scratch::new("beside");
@@ -538,14 +525,13 @@ fn names_stand_beside_a_library_that_nobody_else_can_change() {
         fs::set_permissions(open, PermissionsExt::from_mode(0o777)).unwrap();
         let mut command = scratch.run(&["sh", "-c", "echo $LD_LIBRARY_PATH"]);
         command.env("ROCE_LIBRARY", &library);
-        // which is a refusal where the cache is in the same place
+        // refused if the cache is in the same place
         assert_eq!(command.output().unwrap().status.success(), open == &beside);
     }
     fs::set_permissions(&scratch.1, PermissionsExt::from_mode(0o755)).unwrap();
     assert!(list().starts_with(scratch.1.join("cache")), "others can change the first");
 }
 
-/// Another user owns a directory on the way: only root can set that up.
 #[test]
 fn a_directory_of_another_user_is_refused() {
     if !rustix::process::geteuid().is_root() {
@@ -561,7 +547,6 @@ fn a_directory_of_another_user_is_refused() {
     assert!(line.contains(&format!("others than you can change {}", others.display())), "{line}");
 }
 
-/// True if users can have mount namespaces here.
 fn has_namespaces(user: &[&str]) -> bool {
     let mut command = Command::new("setpriv");
     let possible = command
@@ -573,7 +558,6 @@ fn has_namespaces(user: &[&str]) -> bool {
     possible
 }
 
-/// The files of /sys count what all programs in there have sent and received.
 #[test]
 fn counters_of_devices_go_on() {
     if !has_namespaces(&["--nnp"]) {
@@ -596,8 +580,8 @@ fn counters_of_devices_go_on() {
     assert!(data >= 200 * 4096 / 4 && packets >= 200, "{text}");
 }
 
-/// As UCX, NCCL and the tests of pyverbs look at the devices; as this user and, if that is root, as
-/// one without privilege.
+/// As UCX, NCCL and pyverbs' tests look for devices; as this user, and if root also without
+/// privilege.
 #[test]
 fn devices_are_shown_where_the_kernel_shows_them() {
     const NOBODY: [&str; 3] = ["--reuid=65534", "--regid=65534", "--clear-groups"];
@@ -655,8 +639,7 @@ fn devices_are_shown_where_the_kernel_shows_them() {
             gids.repeat(2) + none + "RoCE v2\nlo\n0xffff\n4: ACTIVE\nEthernet\nlo\n1\n"
         );
 
-        // everything else is as it is: what is in the directories, who the user is, which network
-        // and processes there are
+        // unchanged: directory contents, user, network and processes
         let rest = "ls /dev /sys/class | grep -v infiniband; stat -c '%i %F %t %T' /dev/shm /dev/pts /dev/null /sys/class/net; \
                     readlink /dev/fd; cat /sys/class/net/lo/mtu; id -ru; id -rg; readlink /proc/self/ns/net /proc/self/ns/pid; \
                     head -c 1 /dev/urandom | wc -c; echo > /dev/null; pwd";

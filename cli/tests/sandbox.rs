@@ -1,6 +1,5 @@
-//! The tool where the system refuses something: it does without, and says in one line what is
-//! missing, or what it needs. Filters of system calls stand for kernels and sandboxes that have
-//! less, network namespaces for those with other addresses.
+//! The tool continues after refused calls and names in one line what is missing or needed. Syscall
+//! filters stand for other kernels and sandboxes, network namespaces for other addresses.
 
 use std::{
     env, fs, io,
@@ -13,31 +12,29 @@ use std::{
 use libc::{c_int, c_long};
 
 const ROCE: &str = env!("CARGO_BIN_EXE_roce");
-/// Time that a program has.
+/// Per program.
 const LIMIT: Duration = Duration::from_secs(60);
-/// Flags of `clone` that make namespaces.
 const NEW_NAMESPACES: u32 = 0x7E02_0000;
 
-/// A call that is refused.
+/// A refused call.
 #[derive(Clone, Copy)]
 enum Refused {
     /// Always.
     Call(c_long, c_int),
-    /// With this value of an argument, counted from 0.
+    /// With this value of an argument, from 0.
     With(c_long, [(usize, c_int); 1], c_int),
-    /// With these values of two.
+    /// With these values of two arguments.
     WithBoth(c_long, [(usize, c_int); 2], c_int),
-    /// With one of these bits in its first argument.
+    /// With one of these bits in the first argument.
     WithBits(c_long, u32, c_int),
 }
 
 impl Refused {
-    /// The option of sockets of this level and number.
+    /// A socket option.
     const fn option(level: c_int, number: c_int) -> Self {
         Self::WithBoth(libc::SYS_setsockopt, [(1, level), (2, number)], libc::ENOPROTOOPT)
     }
 
-    /// Sockets of this family.
     const fn family(family: c_int) -> Self {
         Self::With(libc::SYS_socket, [(0, family)], libc::EAFNOSUPPORT)
     }
@@ -62,9 +59,9 @@ impl Refused {
         };
         let instruction =
             |code: u32, k: u32, jt, jf| libc::sock_filter { code: code as u16, jt, jf, k };
-        // each comparison that fails goes to the last instruction
+        // a failed comparison jumps to the last instruction
         let all = 2 * (1 + conditions.len()) + 1;
-        // the number of the call is at the start
+        // the syscall number comes first
         let mut filter = vec![instruction(load, 0, 0, 0)];
         filter.push(instruction(equals, call as u32, 0, (all - 2) as u8));
         for &(argument, comparison, value) in conditions {
@@ -79,7 +76,6 @@ impl Refused {
     }
 }
 
-/// Has the command run where these are refused.
 fn refuse(command: &mut Command, refused: &[Refused]) {
     let mut filters: Vec<_> = refused.iter().map(|refused| refused.filter()).collect();
     let install = move || {
@@ -102,8 +98,7 @@ fn refuse(command: &mut Command, refused: &[Refused]) {
     unsafe { command.pre_exec(install) };
 }
 
-/// A command with a directory of its own for what it publishes, and no variables of the tests' own
-/// surroundings.
+/// A command with its own directory for published files and a clean environment.
 fn command(program: &str, arguments: &[&str]) -> Command {
     crate::watchdog::start(String::new);
     let mut command = Command::new(program);
@@ -125,7 +120,6 @@ fn done(command: &mut Command) -> Output {
     crate::watchdog::programs::wait_with_output(running, LIMIT)
 }
 
-/// The lines on stderr of a command that has ended well.
 #[track_caller]
 fn told(command: &mut Command) -> Vec<String> {
     let output = done(command);
@@ -133,7 +127,6 @@ fn told(command: &mut Command) -> Vec<String> {
     String::from_utf8(output.stderr).unwrap().lines().map(str::to_owned).collect()
 }
 
-/// The one line of a command that has failed.
 #[track_caller]
 fn failed(command: &mut Command) -> String {
     let output = done(command);
@@ -143,13 +136,11 @@ fn failed(command: &mut Command) -> String {
     line
 }
 
-/// Every byte of what goes from one device to another is compared.
 fn perf(device: &str) -> Command {
     command(ROCE, &["perf", "write", "--local", "-n", "50", "-s", "8192", "-d", device])
 }
 
-/// What a device can do without is named when it is refused, in a line for each, and a system that
-/// has all of it says nothing.
+/// A dispensable feature that is refused is named, one line each; a complete system prints nothing.
 #[test]
 fn an_option_of_sockets_that_is_refused_is_named_and_done_without() {
     const SOCKET: c_int = libc::SOL_SOCKET;
@@ -195,7 +186,7 @@ fn an_option_of_sockets_that_is_needed_is_named() {
     assert!(line.contains("UDP port 4791 on ::1: the system refuses IPV6_V6ONLY: "), "{line}");
 }
 
-/// As gVisor has it: no runs of datagrams, no path MTU, no word of interfaces that change.
+/// Like gVisor: no segmentation, path MTU or interface events.
 #[test]
 fn a_kernel_without_segmentation_carries_packets_one_by_one() {
     let refused = [
@@ -212,7 +203,7 @@ fn a_kernel_without_segmentation_carries_packets_one_by_one() {
     }
 }
 
-/// What the default profile of Docker and its kin refuses to who has no capabilities.
+/// Refusals of Docker's default profile without capabilities.
 #[test]
 fn nothing_is_missing_in_a_container_with_the_usual_profile() {
     let mut refused = vec![
@@ -280,8 +271,7 @@ fn files_of_devices_need_a_namespace_and_say_so() {
     }
 }
 
-/// A script in a network namespace of its own, in which the user may do what it wants; `None`: none
-/// can be made here.
+/// A script in a network namespace with all rights; `None`: namespaces are forbidden.
 fn in_network(script: &str) -> Option<Command> {
     let unshared = |script: &str| {
         command("unshare", &["--map-root-user", "--net", "sh", "-euc", script, ROCE])
@@ -308,8 +298,7 @@ fn loopback_that_is_down_is_named() {
     }
 }
 
-/// In a sandbox 127.0.0.1 may be the only address of loopback: programs share it, unless they want
-/// sockets only.
+/// A sandbox may have 127.0.0.1 only: programs share it, unless they want sockets only.
 #[test]
 fn the_only_address_of_loopback_is_shared() {
     const ONE_ADDRESS: &str = "

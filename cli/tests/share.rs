@@ -1,4 +1,4 @@
-//! Programs of several users at one address. Only root can start them.
+//! Programs of several users at one address; needs root.
 
 use std::{
     env, fs,
@@ -25,11 +25,10 @@ const ROOT: u32 = 0;
 const ONE: u32 = 65_532;
 const OTHER: u32 = 65_533;
 
-/// The tool where every user can start it.
 struct Tool(PathBuf);
 
 impl Tool {
-    /// `None`: this is not root.
+    /// `None`: not root.
     fn new(test: &str) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             eprintln!("programs of other users can be started by root only: left to CI");
@@ -39,13 +38,13 @@ impl Tool {
         let directory = env::temp_dir().join(format!("roce-share-{test}-{}", std::process::id()));
         fs::create_dir(&directory).unwrap();
         fs::set_permissions(&directory, PermissionsExt::from_mode(0o755)).unwrap();
-        // by another process, so that no child of a test beside this holds it open to write
+        // by another process: a child of a parallel test could inherit a writable descriptor
+        // (ETXTBSY)
         let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_roce")).arg(&directory).status();
         assert!(copied.unwrap().success());
         Some(Self(directory))
     }
 
-    /// A command as a user runs it.
     fn by(&self, user: u32, arguments: &[&str]) -> Command {
         let mut command = Command::new(self.0.join("roce"));
         command.args(arguments).uid(user).gid(user).env("ROCE_LOG", "info").stdin(Stdio::null());
@@ -53,7 +52,6 @@ impl Tool {
         command
     }
 
-    /// A process that has an address, once it has it.
     fn share(&self, user: u32, device: &str) -> Program {
         Self::shared(&mut self.by(user, &["share", device]), device)
     }
@@ -67,11 +65,10 @@ impl Tool {
     }
 }
 
-/// A program that ends with the test.
+/// Killed on drop.
 struct Program(Child);
 
 impl Program {
-    /// What it has said if it has ended.
     fn ended(&mut self) -> Option<String> {
         self.0.try_wait().unwrap()?;
         let mut error = String::new();
@@ -97,7 +94,6 @@ fn end(child: Child) -> Output {
     crate::watchdog::programs::wait_with_output(child, PATIENCE)
 }
 
-/// Waits until it holds.
 fn until(mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
@@ -106,14 +102,13 @@ fn until(mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Waits until a process has the port of an address.
 fn until_bound(address: &str) {
     let address: Ipv4Addr = address.parse().unwrap();
     let bound = format!(" {:08X}:12B7 ", u32::from_ne_bytes(address.octets()));
     until(|| fs::read_to_string("/proc/net/udp").unwrap().contains(&bound));
 }
 
-/// Has a client ask until its server is there; both are to succeed.
+/// Retries a client until its server listens; both must succeed.
 fn play(mut server: Command, mut client: Command) {
     let mut server = server.spawn().unwrap();
     let start = Instant::now();
@@ -133,7 +128,7 @@ fn play(mut server: Command, mut client: Command) {
     assert!(server.status.success(), "{server:?}");
 }
 
-/// One of them is at another address, then both are at the one that root has.
+/// First one is at another address, then both at root's.
 #[test]
 fn programs_of_several_users_are_at_one_address() {
     let Some(tool) = Tool::new("several") else { return };
@@ -157,7 +152,8 @@ fn programs_of_several_users_are_at_one_address() {
     drop(owner);
 }
 
-/// Two programs of one user exchange packets through memory, whoever receives for the address.
+/// Programs of one user exchange packets through memory, whichever process receives for the
+/// address.
 #[test]
 fn programs_of_one_user_share_memory() {
     let Some(tool) = Tool::new("memory") else { return };
@@ -169,7 +165,7 @@ fn programs_of_one_user_share_memory() {
     let mut client = ask();
     until(|| {
         if client.ended().is_some() {
-            client = ask(); // its server was not there yet
+            client = ask(); // its server was not ready
         }
         let counters = ["devinfo", "--counters", "--json", "-d", shared];
         let output = end(tool.by(ONE, &counters).spawn().unwrap());
@@ -184,7 +180,7 @@ fn programs_of_one_user_share_memory() {
     drop(owner);
 }
 
-/// What one listens for is taken for all, whoever their users are.
+/// A port that one user's program listens on is taken for all users.
 #[test]
 fn a_service_is_one_programs() {
     let Some(tool) = Tool::new("service") else { return };
@@ -203,8 +199,8 @@ fn a_service_is_one_programs() {
     drop(owner);
 }
 
-/// The service is killed while others have a connection through it, and started again: by then the
-/// programs have the same numbers and services as before.
+/// The service is killed with connections of others, and restarted: programs keep their numbers and
+/// services.
 #[test]
 fn connections_outlive_the_service() {
     let Some(tool) = Tool::new("outlive") else { return };
@@ -222,7 +218,7 @@ fn connections_outlive_the_service() {
     let mut asking = ask();
     until(|| {
         if asking.try_wait().unwrap().is_some() {
-            asking = ask(); // its server was not there yet
+            asking = ask(); // its server was not ready
         }
         fs::metadata(&pings).unwrap().len() > 0
     });
@@ -235,7 +231,7 @@ fn connections_outlive_the_service() {
     drop(next);
 }
 
-/// Without the service an address is one user's, and who is too late hears how to have it shared.
+/// Without the service an address is one user's; the error names the service.
 #[test]
 fn another_user_hears_of_the_service() {
     let Some(tool) = Tool::new("told") else { return };
@@ -254,7 +250,7 @@ fn another_user_hears_of_the_service() {
     assert!(error.contains("`sudo roce share`"), "{error}");
 }
 
-/// A service that cannot make a door receives for nobody.
+/// A service that cannot create its socket receives for nobody.
 #[test]
 fn an_ordinary_user_is_no_service() {
     let Some(tool) = Tool::new("ordinary") else { return };
@@ -264,7 +260,6 @@ fn an_ordinary_user_is_no_service() {
     assert!(line.contains("/run/roce-share") && line.contains("as root"), "{line}");
 }
 
-/// An address that cannot be had is reported once, and waited for.
 #[test]
 fn an_address_that_is_taken_is_waited_for() {
     let Some(tool) = Tool::new("waits") else { return };
@@ -287,7 +282,7 @@ fn an_address_that_is_taken_is_waited_for() {
     assert_eq!(rest, [""; 0]);
 }
 
-/// What systemd keeps of a service: the descriptors that it says, until it is started again.
+/// Descriptors that systemd stores for a service until its restart.
 struct Manager {
     notify: UnixDatagram,
     path: PathBuf,
@@ -299,15 +294,14 @@ impl Manager {
         Self { notify: UnixDatagram::bind(&path).unwrap(), path }
     }
 
-    /// Starts the service with these descriptors, and returns those that it has kept when it is
-    /// ready.
+    /// Starts the service with these descriptors; returns those it has stored when ready.
     fn start(
         &self,
         tool: &Tool,
         device: &str,
         kept: &[(String, OwnedFd)],
     ) -> (Program, Vec<(String, OwnedFd)>) {
-        // descriptors have the numbers from 3 on, and LISTEN_PID is the process's own
+        // descriptors start at 3, and LISTEN_PID is the process's own
         let given: Vec<OwnedFd> = kept.iter().map(|(_, it)| inherited(it).unwrap()).collect();
         let moves = given.iter().enumerate();
         let moves: String =
@@ -345,14 +339,12 @@ impl Manager {
     }
 }
 
-/// A copy, far from the first numbers, that programs which are started have.
 fn inherited(descriptor: &OwnedFd) -> Result<OwnedFd, Errno> {
     let copy = fcntl_dupfd_cloexec(descriptor, 50)?;
     fcntl_setfd(&copy, FdFlags::empty())?;
     Ok(copy)
 }
 
-/// Nobody gets the port while the service is started anew, and what comes meanwhile is there then.
 #[test]
 fn systemd_keeps_the_sockets() {
     let Some(tool) = Tool::new("systemd") else { return };

@@ -1,4 +1,4 @@
-//! The tools that connect as `rdma_cm` does, run as a user runs them: two processes on loopback.
+//! The `rdma_cm` tools: two processes on loopback.
 
 use std::{
     process::{Child, Command, Output, Stdio},
@@ -15,7 +15,6 @@ fn roce(arguments: &[&str]) -> Command {
     command
 }
 
-/// Waits for a program's end, and shows and ends one that does not.
 fn end(child: Child) -> Output {
     crate::watchdog::programs::wait_with_output(child, PATIENCE)
 }
@@ -24,7 +23,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Runs a server and a client, which asks again until the server is there. What both have said.
+/// Runs a server and a client that retries until it listens. Returns both outputs.
 fn play(server: &[&str], client: &[&str]) -> (String, String) {
     let mut server = roce(server).spawn().unwrap();
     let start = Instant::now();
@@ -37,7 +36,7 @@ fn play(server: &[&str], client: &[&str]) -> (String, String) {
         let absent =
             error.contains("start the server there first") || error.contains("does not answer");
         if !absent || start.elapsed() > PATIENCE {
-            sleep(Duration::from_secs(1)); // it may be about to say why
+            sleep(Duration::from_secs(1)); // it may be about to print why
             let _ = server.kill();
             panic!("client: {error}server: {:?}", server.wait_with_output().unwrap());
         }
@@ -125,9 +124,8 @@ fn mckey_receives_what_is_sent_to_its_group() {
     assert!(end(receiver).status.success());
 }
 
-/// Duplicates and a receiver that is not ready change only the duration. The latter takes two
-/// thirds of a second: the RNR timer that connection management asks for. Two processes with one
-/// capture name overwrite nothing.
+/// Duplicates and RNR NAKs change only the duration: ⅔ s, by the RNR timer that CM requests.
+/// Processes with one capture name overwrite nothing.
 #[test]
 fn faults_are_survived_and_captures_keep_apart() {
     let scratch = tempfile::Builder::new().prefix("roce-tools-").tempdir().unwrap();
@@ -148,8 +146,7 @@ fn faults_are_survived_and_captures_keep_apart() {
     let mut files: Vec<_> =
         std::fs::read_dir(scratch.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
-    // of clients that found no server, if the first was too early, nothing is left that is written
-    // on
+    // clients without a server leave only finished captures
     let whole = |path: &std::path::PathBuf| {
         let mut reader =
             pcap_file::pcapng::PcapNgReader::new(std::fs::File::open(path).unwrap()).unwrap();
@@ -198,7 +195,6 @@ fn bad_input_gives_one_line_that_says_what_to_do() {
     }
 }
 
-/// A server does not wait for its client to say it.
 #[test]
 fn what_is_wrong_with_the_options_is_said_before_anybody_connects() {
     let output = end(roce(&["pingpong", "rc", "--fault", "nonsense"]).spawn().unwrap());

@@ -1,4 +1,4 @@
-//! A case: its name, its rule, and its steps.
+//! Cases: name, rule, steps.
 
 use std::{
     fmt,
@@ -15,24 +15,24 @@ use roce_transport::{
 /// A case.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Case {
-    /// Its name, such as `order/gap`: the chapter's file, and its own.
+    /// Name such as `order/gap`: the chapter's file, then its own.
     pub name: String,
-    /// The rule for the device under test, with the statement's number where it is known.
+    /// The rule for the device under test, with its statement number if known.
     pub rule: String,
-    /// Cost to users if the device does otherwise.
+    /// Cost to users of a deviation.
     pub cost: String,
-    /// The verdict on a device that does otherwise.
+    /// Verdict on a deviation.
     pub severity: Severity,
-    /// Its steps, each with the number of its line.
+    /// Its steps with line numbers.
     pub steps: Vec<(usize, Step)>,
-    /// Its text, as it is written, with the values of its variables.
+    /// Its source text with its variables' values.
     pub text: String,
 }
 
 /// A file of cases.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Chapter {
-    /// Its file's name, without its ending.
+    /// Its file's name without extension.
     pub name: String,
     /// Its title.
     pub title: String,
@@ -40,72 +40,70 @@ pub struct Chapter {
     pub cases: Vec<Case>,
 }
 
-/// How bad it is if a device does otherwise.
+/// Severity of a deviation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Severity {
-    /// It has not what the case is about, which the specification leaves to it.
+    /// Lacks an optional feature.
     Optional,
-    /// It departs from the rule; a peer that keeps the rules is slowed down or refused.
+    /// Breaks the rule: a conforming peer is slowed down or refused.
     Deviates,
-    /// Data is lost, changed, or open to those who may not have it, or a peer can stop the device.
+    /// Loses, changes or exposes data, or lets a peer stop the device.
     Harmful,
 }
 
-/// Syndrome of a NAK that names a gap.
 pub(crate) const NAK_SEQUENCE: u8 = 0x60;
 
-/// Packets of requests that the device sends one behind the other, whose times are noted, and which
-/// the instrument acknowledges.
+/// Consecutive request packets of the device, timed and acknowledged by the instrument.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Train {
-    /// How many.
+    /// Their number.
     pub packets: u32,
-    /// Not less than this from the first to the last.
+    /// Least time, first to last.
     pub lasts: Duration,
-    /// Not more than this from the first to the last.
+    /// Most time, first to last.
     pub within: Duration,
     /// Least time per packet, as a multiple of that in the case's first burst.
     pub slower: u32,
-    /// Meanwhile the instrument sends its last packet again, each time after so long.
+    /// Interval at which the instrument resends its last packet meanwhile.
     pub again: Option<Duration>,
-    /// The packet with this index, from 0, counts as lost when it first arrives. Packets behind it
-    /// are dropped, and the first of them is answered with a NAK.
+    /// The packet with this index, from 0, counts as lost on first arrival. Later ones are dropped,
+    /// the first with a NAK.
     pub loses: Option<u32>,
 }
 
-/// Packets that all queue pairs of the device send at once, which the instrument acknowledges.
+/// Packets of all queue pairs of the device at once, acknowledged by the instrument.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Shares {
-    /// How many each of them sends.
+    /// Packets per queue pair.
     pub packets: u32,
-    /// Least share of each when the first has sent all, in percent of an even share.
+    /// Least share of each when the first has finished, in percent of an even share.
     pub least: u32,
-    /// Not more than this from the first packet to the last.
+    /// Most time, first to last.
     pub within: Duration,
 }
 
-/// READs of the device, which the instrument answers as a responder does.
+/// READs of the device, to which the instrument responds.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Answers {
-    /// Responses that there are in all, if none is lost.
+    /// Responses in all without loss.
     pub packets: u32,
-    /// The responses at these places, from 0, are lost once.
+    /// Responses lost once, by index from 0.
     pub loses: Vec<u32>,
-    /// The response at this place comes once behind the next one.
+    /// This response is once sent after the next.
     pub swaps: Option<u32>,
-    /// Number of the first byte of the data.
+    /// Number of the data's first byte.
     pub seed: u32,
-    /// Not more than this from the first request to the last response.
+    /// Most time, first request to last response.
     pub within: Duration,
 }
 
-/// Pause frames of priority flow control (IEEE 802.1Qbb) that the instrument sends.
+/// PFC pause frames (IEEE 802.1Qbb) of the instrument.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PauseFrames {
-    /// The priorities that they name, a bit each.
+    /// Priorities, one bit each.
     pub priorities: u8,
-    /// Time for which the instrument repeats the longest pause. The length of a pause depends on
-    /// the link's rate. `None`: one pause, whose end the device finds itself.
+    /// Time for which the instrument repeats the longest pause, whose length depends on the link's
+    /// rate. `None`: one pause, which the device ends itself.
     pub time: Option<Duration>,
 }
 
@@ -131,16 +129,16 @@ impl fmt::Display for PauseFrames {
 /// A step.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// A step at another queue pair than the first.
+    /// A step at another queue pair.
     At {
-        /// Which one, from 0; `None` for each of them, one after the other.
+        /// Index from 0; `None`: each in turn.
         pair: Option<u32>,
         /// The step.
         step: Box<Step>,
     },
-    /// The device makes a queue pair and connects it to the instrument.
+    /// The device makes queue pairs and connects them to the instrument.
     Connect(Connection),
-    /// The device registers memory, all zero.
+    /// The device registers zeroed memory.
     Region {
         /// Name.
         name: String,
@@ -153,12 +151,12 @@ pub enum Step {
     Receive {
         /// Its id.
         id: u64,
-        /// Room.
+        /// Bytes of the buffer.
         bytes: u32,
     },
     /// The device posts a send request.
     Post(Request),
-    /// The device binds a memory window, which it makes if it has none of this name.
+    /// The device binds a memory window, made if it does not exist.
     Bind(Bind),
     /// The device invalidates a memory window.
     Invalidate {
@@ -167,101 +165,97 @@ pub enum Step {
         /// The window.
         window: String,
     },
-    /// A device that fails before has not what the case is about, which the specification leaves to
-    /// it.
+    /// A device that fails up to here lacks an optional feature.
     Supported,
     /// The device's queue pair joins a [`group`].
     Join(u8),
     /// The instrument sends a packet.
     Send(Packet),
-    /// The instrument sends its last packet again, byte for byte.
+    /// The instrument resends its last packet unchanged.
     Again {
-        /// How often.
+        /// Number of times.
         count: u32,
-        /// How long after the one before.
+        /// Interval.
         every: Duration,
     },
-    /// The instrument sends pause frames while the steps behind this one are played.
+    /// The instrument sends pause frames during the following steps.
     Pause(PauseFrames),
-    /// The next packet of the device is this one, and comes in this time.
+    /// The device's next packet is this one, in this time.
     Expect {
         /// The packet.
         packet: Packet,
-        /// Not earlier than this after the step before.
+        /// Least time since the step before.
         after: Duration,
-        /// Not later than this after the step before.
+        /// Most time since the step before.
         within: Duration,
     },
-    /// The device sends packets of requests one behind the other.
+    /// The device sends consecutive request packets.
     Burst(Train),
     /// All queue pairs of the device send at once.
     Share(Shares),
-    /// The device reads.
+    /// The device READs.
     Answer(Answers),
-    /// The device sends nothing for so long.
+    /// The device sends nothing for this time.
     Silence {
-        /// How long.
+        /// Duration.
         time: Duration,
-        /// It may send this one, as devices do that repeat early.
+        /// Allowed exception, for devices that retransmit early.
         but: Option<Packet>,
     },
-    /// The next completion at the device is this one.
+    /// The device's next completion is this one.
     Completes(Completes),
-    /// Nothing completes at the device for so long.
+    /// The device completes nothing for this time.
     NothingCompletes(Queue, Duration),
     /// The device's program fills memory with a pattern.
     Fill(Pattern),
-    /// Memory of the device holds a pattern.
+    /// The device's memory holds a pattern.
     Memory(Pattern),
-    /// Memory of the device holds the addresses of the instrument's last packet, as the network
-    /// header has them.
+    /// The device's memory holds the addresses of the instrument's last packet, as in its network
+    /// header.
     Header(MemoryLocation),
-    /// The device's program sets an 8-byte word, in its host's byte order.
+    /// The device's program sets an 8-byte word in its host's byte order.
     SetWord(MemoryLocation, u64),
     /// An 8-byte word of the device's memory has this value.
     Word(MemoryLocation, u64),
-    /// The queue pair of the device is in this state, or comes to it within a moment.
+    /// The device's queue pair is, or soon gets, in this state.
     State(String),
     /// Time passes.
     Wait(Duration),
 }
 
-/// Queue pairs of the device, and how they are connected to the instrument.
+/// Queue pairs of the device, connected to the instrument.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Connection {
-    /// How many there are. Each has other first PSNs: those below and [`PAIR_PSNS`] more than the
-    /// one before it.
+    /// Their number. First PSNs are those below, and [`PAIR_PSNS`] more for each further one.
     pub pairs: u32,
-    /// Its service: RC, UC or UD.
+    /// Service: RC, UC or UD.
     pub qp_type: QpType,
     /// Path MTU in bytes.
     pub mtu: u32,
-    /// First PSN that the device expects.
+    /// First PSN that the device receives.
     pub rq_psn: u32,
     /// First PSN that the device sends.
     pub sq_psn: u32,
-    /// Rights of the peer.
+    /// The peer's access rights.
     pub rights: Access,
-    /// Depth for the peer's READs and atomics, and the wait that it asks of a requester that finds
-    /// no receive request.
+    /// Depth for the peer's READs and atomics, and its RNR timer.
     pub responder: ResponderAttr,
-    /// Depth for its own, its timeout and its retries.
+    /// Depth for its own READs and atomics, timeout and retries.
     pub requester: RequesterAttr,
-    /// Queue key of a datagram queue pair.
+    /// Q_Key of a datagram queue pair.
     pub qkey: u32,
-    /// Pieces of memory that a send request may have.
+    /// Most SGEs of a send request.
     pub max_send_sge: u32,
-    /// Bytes that a send request may have inline.
+    /// Most inline bytes of a send request.
     pub max_inline_data: u32,
-    /// It receives from a shared receive queue.
+    /// It receives from an SRQ.
     pub shared: bool,
-    /// It is made by connection management, by a program that listens; what the device expects is
-    /// then its own choice, as are its rights and depths.
+    /// CM makes it, with a listening program that chooses the received PSN, rights and depths.
     pub by_cm: bool,
 }
 
-/// A send request of the device. Its data lies at the start of its region `source`, the last of its
-/// pieces first, and its remote memory at [`PEER_ADDRESS`], under [`PEER_KEY`].
+/// A send request of the device. Data: start of its region `source`, last SGE first; remote memory:
+/// [`PEER_ADDRESS`], [`PEER_KEY`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Request {
     /// Its id.
@@ -270,22 +264,22 @@ pub struct Request {
     pub kind: RequestKind,
     /// Bytes.
     pub bytes: u32,
-    /// Pieces of its own memory, all of one length.
+    /// SGEs, all of one length.
     pub pieces: u32,
-    /// Its data is copied while it is posted.
+    /// Inline: data is copied when posted.
     pub inline: bool,
     /// Immediate data of a SEND or WRITE.
     pub immediate: Option<u32>,
-    /// The receiver gets a solicited event.
+    /// Requests a solicited event.
     pub solicited: bool,
-    /// Not before READs and atomics that were posted earlier are complete.
+    /// Waits for earlier READs and atomics.
     pub fence: bool,
-    /// The key of its own memory is none.
+    /// Its L_Key is invalid.
     pub wrong_key: bool,
 }
 
 impl Request {
-    /// Offset and length of each piece of its own memory.
+    /// Returns offset and length of each SGE.
     pub fn places(&self) -> impl Iterator<Item = (u32, u32)> {
         let length = self.bytes / self.pieces.max(1);
         (0..self.pieces).rev().map(move |piece| (piece * length, length))
@@ -303,14 +297,14 @@ pub enum RequestKind {
     Read,
     /// Compare and swap.
     CompareSwap {
-        /// Compared with.
+        /// Compared value.
         compare: u64,
-        /// Written, if they are equal.
+        /// Value written if equal.
         swap: u64,
     },
     /// Fetch and add.
     FetchAdd {
-        /// Added.
+        /// Added value.
         add: u64,
     },
     /// Atomic WRITE.
@@ -319,36 +313,36 @@ pub enum RequestKind {
     Flush,
 }
 
-/// A memory window of the device, bound by a work request.
+/// A bind of a memory window by work request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Bind {
     /// Id of the request.
     pub id: u64,
-    /// Name of the window, which packets may then go to.
+    /// Window name; packets may target it.
     pub window: String,
-    /// True for a window of type 2, of this queue pair alone; false for one of type 1.
+    /// True for type 2, bound to this queue pair; false for type 1.
     pub is_type_2: bool,
-    /// Where it begins.
+    /// Start.
     pub place: MemoryLocation,
-    /// Length; of type 1, no bytes unbind it.
+    /// Length; zero unbinds type 1.
     pub bytes: u32,
-    /// Rights of peers.
+    /// Access rights.
     pub rights: Access,
 }
 
-/// Suffix of a window's name for its state before its last bind.
+/// Suffix of a window's name for its state before the last bind.
 pub const BEFORE: &str = ".before";
 
-/// PSNs from the first of a queue pair to the first of the next one.
+/// Distance between the first PSNs of two queue pairs.
 pub const PAIR_PSNS: u32 = 0x1000;
-/// Bits in which a wrong key differs.
+/// Bits flipped in a wrong key.
 pub const WRONG_KEY: u32 = 0x007F_0000;
-/// Address of the memory that the instrument seems to have.
+/// Address of the instrument's simulated memory.
 pub const PEER_ADDRESS: u64 = 0x1_0000_0000;
-/// Key of the memory that the instrument seems to have.
+/// Key of the instrument's simulated memory.
 pub const PEER_KEY: u32 = 0x00AB_CD12;
 
-/// Address of a multicast group, of the family of the device's address. Its scope is the site.
+/// Returns a site-local multicast address of the device's address family.
 #[must_use]
 pub fn group(number: u8, device: IpAddr) -> IpAddr {
     match device {
@@ -357,27 +351,27 @@ pub fn group(number: u8, device: IpAddr) -> IpAddr {
     }
 }
 
-/// A packet: as it is sent, or as it is expected, in which case only what is named counts.
+/// A packet to send, or to expect; then only named fields count.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Packet {
     /// Operation.
     pub operation: PacketKind,
-    /// Fields, in the order in which they are written.
+    /// Its fields in written order.
     pub fields: Vec<Field>,
 }
 
-/// Operation of a packet, in the service of the queue pair.
+/// Operation of a packet in the queue pair's service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PacketKind {
-    /// One of the service.
+    /// An operation of the service.
     Operation(Operation),
-    /// A congestion notification.
+    /// A CNP.
     Cnp,
-    /// A message of connection management, in a datagram to queue pair 1.
+    /// A CM message in a datagram to queue pair 1.
     Message(Message),
 }
 
-/// A message of connection management (12.6).
+/// A CM message (12.6).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[allow(missing_docs, reason = "the specification's names")]
 pub enum Message {
@@ -395,7 +389,7 @@ pub enum Message {
 }
 
 impl Message {
-    /// Every message, with its name in cases.
+    /// All messages with their names in cases.
     pub const ALL: [(Self, &'static str); 11] = [
         (Self::Req, "req"),
         (Self::Mra, "mra"),
@@ -412,7 +406,7 @@ impl Message {
 }
 
 impl Packet {
-    /// True for ACK, NAK and other answers, whose PSN counts from the requester's first one.
+    /// Returns true for ACK, NAK and other responses, whose PSN counts from the requester's first.
     #[must_use]
     pub const fn is_response(&self) -> bool {
         matches!(self.operation, PacketKind::Operation(operation) if operation.is_response())
@@ -422,15 +416,15 @@ impl Packet {
 /// A field of a packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Field {
-    /// PSN, counted from the first one of the direction that it belongs to.
+    /// PSN relative to the first of its direction.
     Psn(i32),
-    /// BTH: an acknowledgement is asked for.
+    /// BTH: acknowledge request.
     AckReq(bool),
-    /// BTH: a solicited event is asked for.
+    /// BTH: solicited event.
     Solicited(bool),
-    /// BTH: migrated.
+    /// BTH: MigReq.
     MigReq(bool),
-    /// BTH: the whole byte of the opcode.
+    /// BTH: whole opcode byte.
     Opcode(u8),
     /// BTH: transport version.
     Version(u8),
@@ -438,15 +432,15 @@ pub enum Field {
     Pad(u8),
     /// BTH: partition key.
     PKey(u16),
-    /// BTH: forward congestion notification.
+    /// BTH: FECN.
     Fecn(bool),
-    /// BTH: backward congestion notification.
+    /// BTH: BECN.
     Becn(bool),
     /// BTH: destination queue pair.
     Qp(u32),
     /// BTH: both reserved fields, all ones.
     Reserved,
-    /// Payload: so many bytes of a pattern.
+    /// Payload: bytes of a pattern.
     Data {
         /// Length.
         bytes: u32,
@@ -455,101 +449,101 @@ pub enum Field {
     },
     /// RETH, AtomicETH: address and key.
     Target {
-        /// Region of the device, or `peer` for memory of the instrument.
+        /// Region of the device, or `peer` for the instrument's memory.
         region: String,
         /// Offset.
         offset: i64,
     },
-    /// RETH: length; without it that of the payload.
+    /// RETH: length; by default the payload's.
     Length(u32),
     /// RETH, AtomicETH, IETH: key.
     Key(Key),
-    /// AETH: a positive acknowledgement; sent, with no credit count.
+    /// AETH: ACK; sent without a credit count.
     Positive,
     /// AETH: syndrome.
     Syndrome(u8),
-    /// AETH: a NAK that ends the connection, for whichever reason.
+    /// AETH: any NAK that ends the connection.
     Refused,
-    /// AETH: an RNR NAK with any timer code.
+    /// AETH: RNR NAK with any timer.
     NotReady,
-    /// AETH: message sequence number.
+    /// AETH: MSN.
     Msn(u32),
     /// Immediate data.
     Immediate(u32),
-    /// AtomicETH: swapped in or added.
+    /// AtomicETH: swap or add value.
     Swap(u64),
-    /// AtomicETH: compared with.
+    /// AtomicETH: compare value.
     Compare(u64),
-    /// AtomicAckETH: what was found.
+    /// AtomicAckETH: original value.
     Found(u64),
     /// FETH: placement types.
     Placement(u8),
     /// FETH: selectivity level.
     Selectivity(u8),
-    /// DETH: queue key.
+    /// DETH: Q_Key.
     QKey(u32),
-    /// The ICRC is not right.
+    /// Wrong ICRC.
     WrongIcrc,
-    /// The ICRC is sent most significant byte first.
+    /// ICRC with the most significant byte first.
     SwappedIcrc,
-    /// Number of bytes missing before the ICRC, which fits the rest.
+    /// Bytes missing before the ICRC, which covers the rest.
     Cut(u32),
-    /// Number of zero bytes before the ICRC.
+    /// Zero bytes before the ICRC.
     Extra(u32),
-    /// Padding has ones in it.
+    /// Padding of ones.
     DirtyPadding,
-    /// IP: traffic class, ECN bits included.
+    /// IP: traffic class with ECN.
     TrafficClass(u8),
     /// IP: TTL or hop limit.
     HopLimit(u8),
     /// UDP: source port.
     SourcePort(u16),
-    /// It goes to a [`group`], and the queue pair of groups.
+    /// Goes to a [`group`] and the multicast queue pair.
     Group(u8),
-    /// Field of a message of connection management.
+    /// Field of a CM message.
     Message(MessageField),
 }
 
-/// A field of a message of connection management.
+/// A field of a CM message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MessageField {
-    /// Which of the instrument's communication IDs it has, counted from 1.
+    /// The instrument's communication ID by index, from 1.
     Id(u8),
-    /// REQ: which of the instrument's queue pairs, counted from 1; without it as the ID.
+    /// REQ: the instrument's queue pair by index, from 1; by default the ID's.
     OwnQp(u8),
-    /// REQ, SIDR_REQ: port of the service; without it that of the program that listens.
+    /// REQ, SIDR_REQ: service port; by default the listening program's.
     Port(u16),
-    /// REQ: code of the transport service.
+    /// REQ: transport service code.
     Transport(u8),
-    /// REQ: code of the path MTU.
+    /// REQ: path MTU code.
     PathMtu(u8),
-    /// REQ: code of the time for which the device waits for an answer.
+    /// REQ: code of the device's response timeout.
     ResponseTimeout(u8),
-    /// REQ: how often a message without an answer is sent again.
+    /// REQ: retries of a message without response.
     Retries(u8),
-    /// REQ: the path leads to an address that is not the device's.
+    /// REQ: the path's GID is not the device's.
     WrongGid,
-    /// REQ, SIDR_REQ: version of the IP header in the private data (A11).
+    /// REQ, SIDR_REQ: IP version in the private data (A11).
     IpVersion(u8),
-    /// The communication ID of the device is another.
+    /// Wrong communication ID of the device.
     WrongPeerId,
-    /// DREQ, LAP: the queue pair of the device is another.
+    /// DREQ, LAP: wrong queue pair of the device.
     WrongPeerQp,
-    /// MRA, REJ: the message that it is about.
+    /// MRA, REJ: the message it is about.
     About(Message),
-    /// MRA: code of the time until the answer.
+    /// MRA: service timeout code.
     ServiceTimeout(u8),
     /// REJ: reason.
     Reason(u16),
     /// SIDR_REP, APR: status.
     Status(u8),
-    /// It is the same as the latest of its kind.
+    /// Equals the latest of its kind.
     Same,
-    /// MAD: version of the frame.
+    /// MAD: base version.
     BaseVersion(u8),
     /// MAD: class.
     Class(u8),
-    /// MAD: version of the class.
+    /// MAD: class version.
     ClassVersion(u8),
     /// MAD: method.
     Method(u8),
@@ -562,9 +556,9 @@ pub enum MessageField {
 pub enum Key {
     /// This one.
     Exact(u32),
-    /// One that is not the region's, in its upper bits.
+    /// Differs from the region's in the upper bits.
     Wrong,
-    /// Key of the region with its lowest bit changed.
+    /// The region's with the lowest bit flipped.
     Old,
 }
 
@@ -577,24 +571,24 @@ pub enum Queue {
     Receive,
 }
 
-/// A completion that is expected.
+/// An expected completion.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Completes {
-    /// Of which queue.
+    /// Its queue.
     pub queue: Queue,
-    /// Of which request.
+    /// Its request.
     pub id: u64,
-    /// Its status, as verbs name it without `IBV_WC_`; one of several.
+    /// One of these statuses, named as in verbs without `IBV_WC_`.
     pub statuses: Vec<String>,
     /// Its length.
     pub bytes: Option<u32>,
     /// Its immediate data.
     pub immediate: Option<u32>,
-    /// It comes in this time.
+    /// Latest time.
     pub within: Duration,
 }
 
-/// A place in the device's memory.
+/// A location in the device's memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MemoryLocation {
     /// Region.
@@ -603,10 +597,10 @@ pub struct MemoryLocation {
     pub offset: u32,
 }
 
-/// Bytes of a pattern in the device's memory: byte n is (seed + n) modulo 251.
+/// A pattern in the device's memory: byte n is (seed + n) modulo 251.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Pattern {
-    /// Where.
+    /// Start.
     pub place: MemoryLocation,
     /// Length.
     pub bytes: u32,
@@ -614,7 +608,7 @@ pub struct Pattern {
     pub seed: u32,
 }
 
-/// Bytes of a [`Pattern`].
+/// Returns the bytes of a [`Pattern`].
 #[must_use]
 pub fn pattern(seed: u32, bytes: u32) -> Vec<u8> {
     (0..bytes).map(|n| (seed.wrapping_add(n) % 251) as u8).collect()
@@ -631,7 +625,7 @@ impl fmt::Display for Severity {
 }
 
 impl Case {
-    /// Queue pairs that the device makes.
+    /// Returns the number of queue pairs that the device makes.
     #[must_use]
     pub fn pairs(&self) -> u32 {
         match self.steps.first() {
@@ -640,7 +634,7 @@ impl Case {
         }
     }
 
-    /// True for a case that needs a program that listens for connections, and no agent.
+    /// Returns true if the case needs a listening program and no agent.
     #[must_use]
     pub fn is_by_cm(&self) -> bool {
         match self.steps.first() {
@@ -652,7 +646,7 @@ impl Case {
 }
 
 impl Step {
-    /// True if it needs an agent at the device.
+    /// Returns true if it needs an agent.
     #[must_use]
     pub fn needs_agent(&self) -> bool {
         if let Self::At { step, .. } = self {
@@ -671,8 +665,7 @@ impl Step {
         )
     }
 
-    /// True if the step says of the device that it does something, not only that it refrains: what
-    /// is unplugged fails there.
+    /// Returns true if the device must act, not only refrain: an unplugged device fails here.
     #[must_use]
     pub fn needs_life(&self) -> bool {
         match self {

@@ -1,4 +1,4 @@
-//! Messages of connection management: from a case's words to MADs, and back.
+//! CM messages: case fields to MADs, and checks of received MADs.
 
 use std::collections::BTreeMap;
 
@@ -16,50 +16,41 @@ use crate::{
     subject::{Listener, Route},
 };
 
-/// Communication IDs that a case may have.
 const IDS: u8 = 64;
-/// Distance between the numbers of two cases.
+/// Distance between cases' IDs.
 pub(crate) const NUMBERS: u32 = IDS as u32 + 1;
-/// Code of the device's response timeout, 4.3 s: long enough that it repeats messages only in the
-/// cases about repeats.
+/// Code of the device's response timeout, 4.3 s: it retransmits messages only in cases about that.
 const RESPONSE_TIMEOUT: u8 = 20;
-/// READs and atomics of each direction.
+/// READs and atomics per direction.
 const DEPTH: u8 = 4;
 
-/// The value of the field of this kind, if there is one.
 macro_rules! value {
     ($fields:expr, $kind:path) => {
         own($fields).find_map(|field| if let $kind(value) = field { Some(value) } else { None })
     };
 }
 
-/// Messages of a case.
 #[derive(Debug)]
 pub(crate) struct Dialog {
     listener: Listener,
     route: Route,
-    /// Communication ID 0 of the case; no message has it.
+    /// Communication ID 0, which no message has.
     base: u32,
-    /// Queue pair of the instrument that belongs to ID 1.
+    /// The instrument's queue pair for ID 1.
     own: Qpn,
-    /// First PSN that the device sends.
     pub(crate) sq_psn: u32,
     pub(crate) mtu: u32,
     connections: BTreeMap<u8, Connection>,
 }
 
-/// The instrument's state of a connection.
 #[derive(Debug, Default)]
 struct Connection {
-    /// A REQ was sent.
     is_requested: bool,
-    /// A REJ came or was sent, or a DREP came.
+    /// REJ sent or received, or DREP received.
     is_over: bool,
-    /// The REP.
     reply: Option<Rep>,
-    /// Transaction of the device's DREQ that is to be answered.
+    /// Transaction of a DREQ to respond to.
     asked_to_end: Option<u64>,
-    /// The latest message of each kind.
     latest: BTreeMap<Message, CmMad>,
 }
 
@@ -76,19 +67,17 @@ impl Dialog {
         }
     }
 
-    /// The first connection's queue pair at the device, and the first PSN that it expects.
+    /// The first connection's queue pair at the device, and first PSN it receives.
     pub(crate) fn device(&self) -> Option<(Qpn, u32)> {
         let reply = self.connections.get(&1)?.reply?;
         Some((reply.local_qpn, reply.starting_psn.get()))
     }
 
-    /// Connections that the device may still have.
     pub(crate) fn open(&self) -> impl Iterator<Item = u8> {
         let is_open = |it: &Connection| it.is_requested && !it.is_over;
         self.connections.iter().filter(move |(_, it)| is_open(it)).map(|(&id, _)| id)
     }
 
-    /// Message that ends a connection, from the instrument's side.
     pub(crate) fn farewell(&self, id: u8) -> Packet {
         let connection = self.connections.get(&id);
         let message = match connection {
@@ -109,7 +98,6 @@ impl Dialog {
         }
     }
 
-    /// The MAD of a message that the instrument sends.
     pub(crate) fn encode(&mut self, message: Message, fields: &[Field]) -> Vec<u8> {
         let id = id(fields);
         let body = self.body(message, id, fields);
@@ -170,7 +158,7 @@ impl Dialog {
             Message::Rej => {
                 let reason = value!(fields, MessageField::Reason).map(RejectReason);
                 let reason = reason.unwrap_or(RejectReason::CONSUMER);
-                // the device has said no ID if it has not replied
+                // without a reply the device's ID is unknown
                 let remote_id = if peer.is_some() { remote_id } else { 0 };
                 Body::Rej(Box::new(Rej::new(local_id, remote_id, about, reason)))
             }
@@ -218,7 +206,7 @@ impl Dialog {
             rnr_retry: 7,
             max_cm_retries: 15,
             primary: ReqPath {
-                // the permissive ones, as RoCE has none
+                // permissive LIDs: RoCE has none
                 local_lid: 0xFFFF,
                 remote_lid: 0xFFFF,
                 local_gid: self.route.own.into(),
@@ -255,7 +243,7 @@ impl Dialog {
         Qpn::new(self.own.get() + u32::from(other.unwrap_or(id)) - 1)
     }
 
-    /// The IP header, and behind it what the listener wants.
+    /// The IP header, then the listener's private data.
     fn header<const N: usize>(&self, fields: &[Field]) -> PrivateData<N> {
         let Route { own: src, device: dst, .. } = self.route;
         let mut bytes = IpHeader { src_port: 45_000, src, dst }.encode().to_vec();
@@ -268,7 +256,7 @@ impl Dialog {
         PrivateData::new(&bytes).unwrap_or_default()
     }
 
-    /// Transaction of a message of the instrument. A REQ and what follows from it have the same.
+    /// Transaction ID of the instrument's message; a REQ and its sequel share one.
     fn transaction(&self, message: Message, id: u8) -> u64 {
         let kind = match message {
             Message::Dreq | Message::SidrReq | Message::Lap => message as u64,
@@ -277,7 +265,6 @@ impl Dialog {
         u64::from(self.base) << 32 | kind << 8 | u64::from(id)
     }
 
-    /// True for a message that is for nobody in this case.
     pub(crate) fn is_foreign(&self, payload: &[u8]) -> bool {
         CmMad::parse(payload).is_ok_and(|mad| self.id_of(&mad.message).is_none())
     }
@@ -287,7 +274,7 @@ impl Dialog {
         (1..=u32::from(IDS)).contains(&number).then_some(number as u8)
     }
 
-    /// Notes what a message says, whatever a case expects.
+    /// Records a message, expected or not.
     pub(crate) fn hear(&mut self, payload: &[u8]) {
         let Ok(mad) = CmMad::parse(payload) else { return };
         let Some(id) = self.id_of(&mad.message) else { return };
@@ -302,13 +289,13 @@ impl Dialog {
         }
     }
 
-    /// True for a message of another connection than the one that is expected to say something.
+    /// True for a message of another connection than the expected one.
     pub(crate) fn is_of_another(&self, packet: &Packet, payload: &[u8]) -> bool {
         let id = id(&packet.fields);
         CmMad::parse(payload).is_ok_and(|mad| self.id_of(&mad.message) != Some(id))
     }
 
-    /// Why a MAD of the device is not the message that is expected.
+    /// Why the device's MAD is not the expected message.
     pub(crate) fn check(&mut self, packet: &Packet, payload: &[u8]) -> Result<(), String> {
         let PacketKind::Message(message) = packet.operation else { return Ok(()) };
         let mad = CmMad::parse(payload).map_err(|error| format!("it is {error}"))?;
@@ -364,7 +351,6 @@ impl Dialog {
         Ok(())
     }
 
-    /// Checks the fields that every message of its kind must have.
     fn agrees(&self, body: &Body, id: u8) -> Result<(), String> {
         match body {
             Body::Rep(rep) => {
@@ -395,7 +381,7 @@ impl Dialog {
     }
 }
 
-/// The fields that are of the message.
+/// CM fields among `fields`.
 fn own(fields: &[Field]) -> impl Iterator<Item = MessageField> {
     fields.iter().filter_map(|field| match field {
         Field::Message(field) => Some(*field),
@@ -403,7 +389,7 @@ fn own(fields: &[Field]) -> impl Iterator<Item = MessageField> {
     })
 }
 
-/// The communication ID that a packet names, counted from 1.
+/// Index of a packet's communication ID, from 1.
 fn id(fields: &[Field]) -> u8 {
     let id = value!(fields, MessageField::Id);
     id.unwrap_or(1).clamp(1, IDS)
@@ -433,7 +419,6 @@ const fn kind(body: &Body) -> Message {
     }
 }
 
-/// The communication ID of a message's receiver.
 fn own_id(body: &Body) -> u32 {
     match body {
         Body::Mra(it) => it.remote_id,
@@ -458,13 +443,12 @@ fn words(body: &Body) -> String {
     }
 }
 
-/// The message in the payload of a datagram to queue pair 1, in words.
+/// The message in a datagram to queue pair 1, as text.
 pub(crate) fn text(dest_qp: Qpn, payload: &[u8]) -> Option<String> {
     let mad = (dest_qp == Qpn::GSI).then(|| CmMad::parse(payload).ok())??;
     Some(words(&mad.message))
 }
 
-/// Reason of a rejection.
 pub(crate) fn rejection(payload: &[u8]) -> Option<RejectReason> {
     match CmMad::parse(payload).ok()?.message {
         Body::Rej(rej) => Some(rej.reason),
@@ -472,7 +456,6 @@ pub(crate) fn rejection(payload: &[u8]) -> Option<RejectReason> {
     }
 }
 
-/// The message in a payload.
 pub(crate) fn message(payload: &[u8]) -> Option<Message> {
     CmMad::parse(payload).ok().map(|mad| kind(&mad.message))
 }

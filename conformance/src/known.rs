@@ -1,31 +1,30 @@
-//! Known verdicts on devices, as records beside the cases.
+//! Recorded verdicts on devices.
 
 use std::collections::BTreeMap;
 
 use crate::Verdict;
 
-/// Records: a line that names the device, then a line for each case that does not conform, with the
-/// verdict and, behind a colon, what was found. `tests/lab/run conform --pin` writes them.
+/// Records: a line with the device, then one per nonconforming case: verdict, colon, finding.
+/// `tests/lab/run conform --pin` writes them.
 const RECORDS: [&str; 2] =
     [include_str!("../known/rxe-6.1.txt"), include_str!("../known/rxe-6.12.txt")];
 
-/// A device against which the cases of this crate were played.
+/// A device that the cases were played against.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Known {
     /// The device, such as `rxe of Linux 6.1.0-56-amd64`.
     pub device: &'static str,
-    /// Cases that do not conform: verdict, and what was found.
     others: BTreeMap<&'static str, (Verdict, &'static str)>,
 }
 
 impl Known {
-    /// The verdict of a case, and what was found if it does not conform.
+    /// Returns a case's verdict, and the finding if it does not conform.
     #[must_use]
     pub fn verdict(&self, case: &str) -> (Verdict, &'static str) {
         self.others.get(case).copied().unwrap_or((Verdict::Conforms, ""))
     }
 
-    /// Names of the cases that do not conform.
+    /// Returns the names of nonconforming cases.
     pub fn others(&self) -> impl Iterator<Item = &'static str> {
         self.others.keys().copied()
     }
@@ -42,24 +41,23 @@ impl Known {
     }
 }
 
-/// Published reports on adapters.
 const REPORTED: &str = include_str!("../known/reported.txt");
 
-/// Something that was published of adapters. This project has not measured it.
+/// A published behaviour of adapters, not measured by this project.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reported {
-    /// Cases that it is about: each begins with one of these.
+    /// Prefixes of the names of its cases.
     pub cases: Vec<&'static str>,
     /// The adapters.
     pub devices: &'static str,
     /// Their behaviour.
     pub text: &'static str,
-    /// Where it was published.
+    /// Publication.
     pub source: &'static str,
 }
 
 impl Reported {
-    /// True if it is about this case.
+    /// Returns true if it is about this case.
     #[must_use]
     pub fn is_about(&self, case: &str) -> bool {
         self.cases.iter().any(|begin| case.starts_with(begin))
@@ -72,7 +70,7 @@ impl Reported {
     }
 }
 
-/// Published reports on adapters that this project has not tried.
+/// Returns published reports on untested adapters.
 #[must_use]
 pub fn reported() -> Vec<Reported> {
     let lines = REPORTED.lines().filter(|line| !line.starts_with('#'));
@@ -81,7 +79,7 @@ pub fn reported() -> Vec<Reported> {
         .collect()
 }
 
-/// The devices whose behaviour is known, this project's aside, which conforms.
+/// Returns known devices, without this project's, which conforms.
 #[must_use]
 pub fn known() -> Vec<Known> {
     RECORDS

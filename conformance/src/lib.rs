@@ -1,12 +1,9 @@
-//! Conformance of an adapter to RoCEv2: cases, and a runner that plays them.
+//! Conformance of an adapter to RoCEv2: cases and their runner.
 //!
-//! A [`Case`] is a short text: the connection of the device under test, packets for it, and the
-//! answers that it must give. `docs/guide/cases.md` has the language. [`chapters`] are the cases
-//! that come with this crate, [`Chapter::parse`] reads others. A [`Runner`] plays them against a
-//! [`Subject`]: an adapter of this project [in virtual time](Simulated), or a device that a program
-//! reaches over a network.
-//!
-//! Nothing here opens a socket, reads a clock or waits: a [`Subject`] does.
+//! A [`Case`] is a text: connection of the device under test, packets to it, required responses;
+//! see `docs/guide/cases.md`. [`chapters`] returns this crate's cases, [`Chapter::parse`] reads
+//! others. A [`Runner`] plays them against a [`Subject`]: this project's adapter [in virtual
+//! time](Simulated), or a device on a network. Sockets, clocks and waits are the [`Subject`]'s.
 
 pub mod case;
 mod dialog;
@@ -32,13 +29,13 @@ macro_rules! embedded {
     };
 }
 
-/// Names and texts of the files of cases.
+/// Names and texts of case files.
 pub const FILES: &[(&str, &str)] = embedded!(
     "wire" "order" "send" "write" "read" "access" "window" "atomic" "flush" "shared" "rnr" "retry" "recovery" "fairness" "limits" "uc" "ud"
     "multicast" "congestion" "pause" "cm" "connected"
 );
 
-/// The cases that come with this crate.
+/// Returns the cases of this crate.
 #[must_use]
 pub fn chapters() -> Vec<Chapter> {
     let parse = |&(name, text): &(&str, &str)| {

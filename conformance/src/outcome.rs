@@ -9,24 +9,24 @@ use crate::case::PauseFrames;
 /// Verdict of a case on a device.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Verdict {
-    /// It does what the rule says.
+    /// Obeys the rule.
     Conforms,
-    /// The device, or its agent, has not what the case needs.
+    /// The device or its agent lacks a feature.
     NotSupported,
-    /// The case could not be played to its end, or gave different verdicts when repeated.
+    /// Not played to the end, or different verdicts when repeated.
     Inconclusive,
-    /// It does otherwise.
+    /// Breaks the rule.
     Deviates,
-    /// It does otherwise, and that loses or exposes data, or stops it.
+    /// Breaks the rule; that loses or exposes data, or stops the device.
     Harmful,
 }
 
 impl Verdict {
-    /// Every verdict, the best first.
+    /// All verdicts, best first.
     pub const ALL: [Self; 5] =
         [Self::Conforms, Self::NotSupported, Self::Inconclusive, Self::Deviates, Self::Harmful];
 
-    /// Its name.
+    /// Returns its name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -38,7 +38,7 @@ impl Verdict {
         }
     }
 
-    /// The verdict of this name.
+    /// Returns the verdict with this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|verdict| verdict.name() == name)
@@ -56,42 +56,42 @@ impl fmt::Display for Verdict {
 pub struct Outcome {
     /// The verdict.
     pub verdict: Verdict,
-    /// The failure, and the number of the line that found it.
+    /// The failure and its line.
     pub finding: Option<(usize, String)>,
-    /// The packets, in their order.
+    /// Packets in order.
     pub packets: Vec<Seen>,
-    /// The pauses that the case measures, in their order.
+    /// Measured pauses in order.
     pub pauses: Vec<Pause>,
-    /// The bursts of which it notes the times, in their order.
+    /// Timed bursts in order.
     pub bursts: Vec<Burst>,
-    /// How long it took.
+    /// Duration.
     pub time: Duration,
 }
 
-/// The time before a packet that may not come before a pause is over (`expect … after TIME`).
+/// A pause before a packet (`expect … after TIME`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pause {
-    /// The least that is right.
+    /// Least allowed.
     pub least: Duration,
-    /// Time from the end of the step before to the packet's arrival.
+    /// From the end of the step before to the packet's arrival.
     pub measured: Duration,
 }
 
-/// A burst, as it came.
+/// A received burst.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Burst {
-    /// The least that is right from the first to the last.
+    /// Least allowed time, first to last.
     pub least: Duration,
-    /// Time of each since the first one, and bytes of its payload. What is taken for lost, and what
-    /// is dropped behind that, is noted when it comes again.
+    /// Time since the first packet, and payload bytes. Lost packets and later drops count when
+    /// retransmitted.
     pub packets: Vec<(Duration, usize)>,
-    /// How the packets came again that the instrument took for lost, in the order of their places.
+    /// Recoveries of lost packets, in order.
     pub recoveries: Vec<Recovery>,
-    /// Share of one queue pair among several.
+    /// Share of one queue pair, if several.
     pub share: Option<Share>,
 }
 
-/// Packets that a queue pair had sent when the first of several had sent all.
+/// Packets that a queue pair had sent when the first had finished.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Share {
     /// Its packets.
@@ -100,48 +100,48 @@ pub struct Share {
     pub of: u32,
 }
 
-/// How a packet came again that the instrument took for lost: of a burst, or of the responses to
-/// READs, where it is asked for again.
+/// Recovery of a packet that the instrument took for lost: a burst packet, or a READ response that
+/// is requested again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Recovery {
-    /// Its place in the burst, from 0.
+    /// Index in the burst, from 0.
     pub lost: u32,
-    /// NAKs by which the device was told of gaps, this one and those that it left behind it; 0: its
-    /// timer found out. A requester of READs sees from the responses what is missing.
+    /// NAKs about this gap and those it caused; 0: a timeout. READ requesters see gaps in the
+    /// responses.
     pub naks: u32,
-    /// Until it came again, from the first NAK, or without one from when it came first. Until a
-    /// response was asked for again, from when the next one was sent, or of the last one from when
-    /// it should have been. Zero if it was not asked for again.
+    /// Time to the retransmission from the first NAK, else from the first arrival. For READs, to
+    /// the new request, from the next response, or from when the last was due; zero without a new
+    /// request.
     pub pause: Duration,
-    /// Packets behind it that had come, and came again.
+    /// Later packets retransmitted though received.
     pub again: u32,
 }
 
 impl Burst {
-    /// From the first to the last.
+    /// Returns the time from first to last.
     #[must_use]
     pub fn time(&self) -> Duration {
         self.packets.last().map_or(Duration::ZERO, |(time, _)| *time)
     }
 
-    /// Time from one to the next, on the average.
+    /// Average interval.
     pub(crate) fn of_each(&self) -> Duration {
         self.time() / (self.packets.len() as u32).saturating_sub(1).max(1)
     }
 }
 
-/// A packet that passed between instrument and device, or pause frames.
+/// A packet between instrument and device, or pause frames.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Seen {
-    /// When, from the start of the case.
+    /// Time from the start of the case.
     pub at: Duration,
-    /// True if it is from the device.
+    /// True if the device sent it.
     pub from_device: bool,
     /// Kind of event.
     pub what: What,
 }
 
-/// Exchange between instrument and device.
+/// Traffic between instrument and device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum What {
     /// A packet.
@@ -151,6 +151,6 @@ pub enum What {
         /// UDP payload.
         bytes: Vec<u8>,
     },
-    /// Pause frames, the first of which was sent at that time.
+    /// Pause frames, the first sent at that time.
     Pause(PauseFrames),
 }

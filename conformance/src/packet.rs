@@ -1,4 +1,4 @@
-//! Packets: from a case's words to bytes, with any field wrong, and back.
+//! Packets: case fields to bytes, with any field wrong, and checks of received ones.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -19,24 +19,21 @@ use crate::{
     subject::{Arrival, RemoteRegion, Route},
 };
 
-/// Objects that the words of a packet refer to.
 #[derive(Debug)]
 pub(crate) struct Scene<'a> {
     pub(crate) route: Route,
     pub(crate) service: Service,
-    /// Queue pair of the instrument.
+    /// The instrument's queue pair.
     pub(crate) own: Qpn,
-    /// Queue pair of the device.
+    /// The device's queue pair.
     pub(crate) device: Qpn,
-    /// First PSN that the device expects.
     pub(crate) rq_psn: u32,
-    /// First PSN that the device sends.
     pub(crate) sq_psn: u32,
     pub(crate) qkey: u32,
     pub(crate) regions: &'a BTreeMap<String, RemoteRegion>,
 }
 
-/// Name of the region that the instrument seems to have.
+/// Name of the instrument's simulated region.
 const PEER: &str = "peer";
 
 impl Scene<'_> {
@@ -48,7 +45,6 @@ impl Scene<'_> {
         }
     }
 
-    /// The queue pair of the device that gets a packet.
     const fn destination(&self, kind: PacketKind) -> Qpn {
         if matches!(kind, PacketKind::Message(_)) { Qpn::GSI } else { self.device }
     }
@@ -60,10 +56,10 @@ impl Scene<'_> {
         self.regions.get(name).copied().ok_or_else(|| format!("there is no region {name}"))
     }
 
-    /// First PSN of the direction that a packet of the instrument, or of the device, belongs to.
+    /// First PSN of a packet's direction.
     const fn base(&self, packet: &Packet, from_device: bool) -> u32 {
         if matches!(packet.operation, PacketKind::Cnp | PacketKind::Message(_)) {
-            return 0; // it belongs to neither
+            return 0; // has no direction
         }
         if packet.is_response() == from_device { self.rq_psn } else { self.sq_psn }
     }
@@ -72,7 +68,7 @@ impl Scene<'_> {
         Psn::new(self.base(packet, from_device).wrapping_add_signed(relative) & 0x00FF_FFFF)
     }
 
-    /// The datagram of a packet that the instrument sends, with the MAD if it is a message.
+    /// The datagram of an outgoing packet, with the MAD if it is a CM message.
     pub(crate) fn build(
         &self,
         packet: &Packet,
@@ -112,7 +108,7 @@ impl Scene<'_> {
                 Field::HopLimit(limit) => net.hop_limit = limit,
                 Field::SourcePort(port) => net.src_port = port,
                 Field::Group(number) => {
-                    // no router passes it on
+                    // no router forwards it
                     (net.dst, net.hop_limit) = (group(number, self.route.device), 1);
                     bth.dest_qp = Qpn::MULTICAST;
                 }
@@ -140,7 +136,7 @@ impl Scene<'_> {
                 Field::Placement(types) => words.feth.placement = types,
                 Field::Selectivity(level) => words.feth.selectivity = level,
                 Field::QKey(qkey) => words.qkey = qkey,
-                // of the bytes, below
+                // set in the bytes below
                 Field::Opcode(_)
                 | Field::Version(_)
                 | Field::Pad(_)
@@ -150,7 +146,7 @@ impl Scene<'_> {
                 | Field::Cut(_)
                 | Field::Extra(_)
                 | Field::DirtyPadding
-                // of the payload, above
+                // set in the payload above
                 | Field::Message(_) => {}
             }
         }
@@ -176,7 +172,7 @@ impl Scene<'_> {
         Ok((net, bytes))
     }
 
-    /// Why a datagram of the device is not the packet that is expected.
+    /// Why the device's datagram is not the expected packet.
     pub(crate) fn check(&self, packet: &Packet, arrival: &Arrival) -> Result<(), String> {
         let wire = sound(arrival)?;
         let (bth, ext) = (wire.headers.bth(), wire.headers.ext());
@@ -273,7 +269,7 @@ impl Scene<'_> {
                 Field::HopLimit(_)
                 | Field::SourcePort(_)
                 | Field::Group(_)
-                // the reader of cases takes these for packets that are sent only
+                // the parser allows these in sent packets only
                 | Field::Version(_)
                 | Field::Pad(_)
                 | Field::Reserved
@@ -283,7 +279,7 @@ impl Scene<'_> {
                 | Field::Cut(_)
                 | Field::Extra(_)
                 | Field::DirtyPadding
-                // a dialog checks them
+                // checked by the dialog
                 | Field::Message(_) => {}
             }
         }
@@ -291,7 +287,7 @@ impl Scene<'_> {
     }
 }
 
-/// Faults that are of the bytes between BTH and ICRC.
+/// Applies faults between BTH and ICRC.
 fn damage(bytes: &mut Vec<u8>, packet: &Packet, pad: usize) {
     for field in &packet.fields {
         match *field {
@@ -313,12 +309,12 @@ fn damage(bytes: &mut Vec<u8>, packet: &Packet, pad: usize) {
     }
 }
 
-/// Checks that every packet of the device must pass in any case.
+/// Checks for every packet of the device.
 fn sound(arrival: &Arrival) -> Result<Wire<'_>, String> {
     let wire = Wire::parse(&arrival.bytes).map_err(|error| format!("it is no packet: {error}"))?;
     let bth = wire.headers.bth();
     let body = &arrival.bytes[..arrival.bytes.len() - ICRC_LEN];
-    // an adapter takes that of a FLUSH as rxe has it, too
+    // an adapter also accepts rxe's ICRC of a FLUSH
     let is_right = verify_icrc(&arrival.net, &arrival.bytes)
         .is_some_and(|found| icrc(&found.identify(&arrival.net), body) == wire.icrc);
     if !is_right {
@@ -336,19 +332,16 @@ fn sound(arrival: &Arrival) -> Result<Wire<'_>, String> {
     Ok(wire)
 }
 
-/// A packet of a request of the device.
 pub(crate) struct Request {
     pub(crate) psn: u32,
-    /// It is the last of its message.
     pub(crate) ends: bool,
-    /// Bytes of its payload.
+    /// Payload bytes.
     pub(crate) bytes: usize,
-    /// Range of a READ.
     pub(crate) read: Option<Reth>,
 }
 
 impl Request {
-    /// PSNs that it takes: a READ as many as its answer.
+    /// PSNs it takes: for a READ, as many as its response packets.
     pub(crate) fn psns(&self, mtu: u32) -> u32 {
         self.read.map_or(1, |read| read.dma_length.div_ceil(mtu).max(1))
     }
@@ -369,18 +362,15 @@ pub(crate) fn request(arrival: &Arrival) -> Result<Request, String> {
     })
 }
 
-/// True for a congestion notification.
 pub(crate) fn is_cnp(arrival: &Arrival) -> bool {
     arrival.bytes.first() == Some(&Opcode::CNP.to_wire())
 }
 
-/// The queue pair that a packet goes to, if it is one of a connection.
 pub(crate) fn destination(arrival: &Arrival) -> Option<Qpn> {
     let wire = Wire::parse(&arrival.bytes).ok()?;
     Some(wire.headers.bth().dest_qp).filter(|&to| to != Qpn::GSI)
 }
 
-/// A packet of the device in words.
 pub(crate) fn describe(arrival: &Arrival) -> String {
     match Wire::parse(&arrival.bytes) {
         Ok(wire) => {
@@ -395,14 +385,13 @@ pub(crate) fn describe(arrival: &Arrival) -> String {
     }
 }
 
-/// The payload of a datagram to queue pair 1.
+/// Payload of a datagram to queue pair 1.
 pub(crate) fn management(arrival: &Arrival) -> Option<&[u8]> {
     let wire = Wire::parse(&arrival.bytes).ok()?;
     (wire.headers.bth().dest_qp == Qpn::GSI).then_some(wire.payload)
 }
 
-/// True for a packet that has nothing to do with these queue pairs of the instrument, nor with what
-/// it has said.
+/// True for a packet unrelated to these queue pairs of the instrument and its CM messages.
 pub(crate) fn is_foreign(arrival: &Arrival, own: &Range<u32>, dialog: Option<&Dialog>) -> bool {
     match (management(arrival), dialog) {
         (Some(payload), Some(dialog)) => dialog.is_foreign(payload),
@@ -411,7 +400,6 @@ pub(crate) fn is_foreign(arrival: &Arrival, own: &Range<u32>, dialog: Option<&Di
     }
 }
 
-/// Fields of the headers behind the BTH.
 #[derive(Clone, Copy, Debug)]
 struct Words {
     address: u64,

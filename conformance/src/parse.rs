@@ -1,5 +1,4 @@
-//! The language of cases: a statement a line, words apart by blanks. `docs/guide/cases.md`
-//! describes it.
+//! Parser of cases: a statement a line, words separated by blanks; see `docs/guide/cases.md`.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -20,20 +19,20 @@ use crate::{
     run::PATIENCE,
 };
 
-/// A text that is no chapter of cases.
+/// First error in a chapter's text.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("{file}:{line}: {text}")]
 pub struct CaseError {
-    /// The file's name.
+    /// File name.
     pub file: String,
-    /// Number of the line.
+    /// Line number.
     pub line: usize,
-    /// The error, and a correction.
+    /// The error and a correction.
     pub text: String,
 }
 
 impl Chapter {
-    /// Reads the cases of a file; `name` is the file's, without its ending.
+    /// Reads a file's cases; `name` is the file's, without extension.
     ///
     /// # Errors
     /// [`CaseError`]: the first line that cannot be read.
@@ -73,19 +72,19 @@ impl Chapter {
     }
 }
 
-/// The longest burst, if the case does not say.
+/// Default longest burst.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// Queue pairs that a case may have.
+/// Per case.
 const MOST_PAIRS: u32 = 16;
 
-/// A case's line, its name, and the lines behind that with their numbers.
+/// A case's line number, name, and later lines with their numbers.
 type Block<'a> = (usize, &'a str, Vec<(usize, &'a str)>);
 
-/// Number of the line, if it is not the first one, and what is wrong.
+/// Line number, if not the first, and error.
 type Fault = (Option<usize>, String);
 
-/// The cases of a block: one, or one for each value of its variables.
+/// Cases of a block: one per value of its variables.
 fn expanded(chapter: &str, name: &str, body: &[(usize, &str)]) -> Vec<Result<Case, Fault>> {
     let is_for = |line: &str| line.trim_start().starts_with("for ");
     let Some(&(number, line)) = body.iter().find(|(_, line)| is_for(line)) else {
@@ -110,7 +109,7 @@ fn expanded(chapter: &str, name: &str, body: &[(usize, &str)]) -> Vec<Result<Cas
     each.collect()
 }
 
-/// The values of the variables of `for a b in 1:x 2:y` or `for n in 0..31`, one list a case.
+/// Values of `for a b in 1:x 2:y` or `for n in 0..31`, a list per case.
 fn values(line: &str) -> Result<Vec<Vec<(String, String)>>, String> {
     let usage = || "write: for NAME in VALUES, or for A B in 1:x 2:y, or for N in 0..31".to_owned();
     let (variables, values) = line.trim()["for ".len()..].split_once(" in ").ok_or_else(usage)?;
@@ -201,7 +200,7 @@ fn case(
     Ok(case)
 }
 
-/// A line that has a range in it, such as `2..5`, stands for as many, each with one of its numbers.
+/// Expands a line with a range, such as `2..5`, to one line per number.
 fn each_of_range(line: &str) -> Vec<String> {
     let range = |word: &str| {
         let (first, last) = word.split_once("..")?;
@@ -217,11 +216,9 @@ fn each_of_range(line: &str) -> Vec<String> {
     }
 }
 
-/// The words of a statement that are not yet read.
 struct Words<'a>(Vec<&'a str>);
 
 impl<'a> Words<'a> {
-    /// The next word.
     fn next(&mut self, what: &str) -> Result<&'a str, String> {
         if self.0.is_empty() { Err(format!("{what} is missing")) } else { Ok(self.0.remove(0)) }
     }
@@ -230,7 +227,7 @@ impl<'a> Words<'a> {
         number(self.next(what)?, what)
     }
 
-    /// True if the next word is this one, which is then read.
+    /// Reads the next word if it is this one; returns whether it did.
     fn eat(&mut self, word: &str) -> bool {
         let found = self.0.first() == Some(&word);
         if found {
@@ -239,7 +236,6 @@ impl<'a> Words<'a> {
         found
     }
 
-    /// Value of this name, wherever it stands.
     fn named(&mut self, name: &str) -> Result<Option<&'a str>, String> {
         let Some(at) = self.0.iter().position(|&word| word == name) else { return Ok(None) };
         if at + 1 == self.0.len() {
@@ -249,7 +245,7 @@ impl<'a> Words<'a> {
         Ok(Some(self.0.remove(at)))
     }
 
-    /// The same as a number, or a default.
+    /// A named number, or a default.
     fn or<T: TryFrom<u64>>(&mut self, name: &str, default: T) -> Result<T, String> {
         self.named(name)?.map_or(Ok(default), |word| number(word, name))
     }
@@ -280,7 +276,7 @@ fn signed<T: FromStr>(word: &str, what: &str) -> Result<T, String> {
     word.parse().map_err(|_| format!("{what} is a number, such as 3 or -1, and not {word}"))
 }
 
-/// `5ms`, or the time of a code: `rnr-timer-12`, `ack-timeout-14`.
+/// `5ms`, or a code's time: `rnr-timer-12`, `ack-timeout-14`.
 fn duration(word: &str) -> Result<Duration, String> {
     let wrong = || format!("a time is written 20us, 5ms, 2s or rnr-timer-12, and not {word}");
     let code = |digits: &str| digits.parse::<u8>().ok().filter(|&code| code < 32);
@@ -399,7 +395,7 @@ fn pause(words: &mut Words<'_>) -> Result<PauseFrames, String> {
     Ok(PauseFrames { priorities, time })
 }
 
-/// The step behind the number of a queue pair.
+/// The step after a queue pair's number.
 fn inner(words: &mut Words<'_>) -> Result<Step, String> {
     let verb = words.next("a step")?;
     match step(verb, words)? {
@@ -541,7 +537,7 @@ fn bind(words: &mut Words<'_>) -> Result<Bind, String> {
     };
     let usage = "write: bind ID NAME type 2 of REGION+64 bytes N rights read";
     let mut of = Words(vec![words.named("of")?.ok_or(usage)?]);
-    // the window's rights alone, without the local one that a region needs with them
+    // without the local right that only a region needs
     let rights = rights(words.named("rights")?.ok_or(usage)?)? - Access::LOCAL_WRITE;
     Ok(Bind {
         id,
@@ -588,7 +584,6 @@ fn pattern(words: &mut Words<'_>) -> Result<Pattern, String> {
     Ok(Pattern { place: place(words)?, bytes: words.needed("bytes")?, seed: words.or("seed", 1)? })
 }
 
-/// Name of an operation in cases.
 pub(crate) fn operation_name(operation: Operation) -> String {
     match operation {
         Operation::CmpSwap => "compare-swap".into(),
@@ -600,7 +595,6 @@ pub(crate) fn operation_name(operation: Operation) -> String {
     }
 }
 
-/// Short names of acknowledgements, and their syndromes.
 const NAKS: [(&str, u8); 4] = [
     ("nak-sequence", NAK_SEQUENCE),
     ("nak-invalid", 0x61),
@@ -664,7 +658,6 @@ fn packet(words: &mut Words<'_>, sent: bool) -> Result<Packet, String> {
     Ok(Packet { operation, fields })
 }
 
-/// True for a field that a message of connection management does not have.
 const fn is_for_data(field: &Field) -> bool {
     !matches!(
         field,

@@ -1,4 +1,4 @@
-//! Playing a case.
+//! Plays a case.
 
 mod answers;
 mod bursts;
@@ -31,22 +31,21 @@ use crate::{
     subject::{Arrival, Completion, RemoteRegion, Subject, Trouble},
 };
 
-/// First queue pair of the instrument. Each case has another, so that what is late from one case
-/// does not disturb the next.
+/// The instrument's first queue pair. Each case has another, so late packets do not disturb the
+/// next.
 const FIRST_QPN: u32 = 0x8001;
-/// Time that a packet or completion may take to come, if the case does not say.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
-/// Time to restart a listening program that ends with its connection.
+/// For a listening program that ends with its connection to restart.
 const RESTART: Duration = Duration::from_secs(3);
-/// Room of the regions that every case has.
+/// Bytes of each standard region.
 const ROOM: u32 = 32_768;
-/// Region that receive requests write.
+/// Region for receive requests.
 pub const INBOX: &str = "inbox";
 /// Region that send requests read and READs write.
 pub const SOURCE: &str = "source";
-/// Region that a peer may use in every way.
+/// Region with all remote rights.
 pub const TARGET: &str = "target";
-/// Number of the first byte of the pattern in [`SOURCE`].
+/// First byte number of the pattern in [`SOURCE`].
 pub const SOURCE_SEED: u32 = 1;
 
 /// Plays cases against one device.
@@ -57,7 +56,7 @@ pub struct Runner<'a, S: Subject> {
 }
 
 impl<'a, S: Subject> Runner<'a, S> {
-    /// A runner of cases against this device.
+    /// Makes a runner for this device.
     pub const fn new(subject: &'a mut S) -> Self {
         Self { subject, next_qpn: FIRST_QPN }
     }
@@ -74,7 +73,7 @@ impl<'a, S: Subject> Runner<'a, S> {
         }
     }
 
-    /// Lets time pass, in which what comes is for nobody.
+    /// Waits, discarding arrivals.
     fn wait(&mut self, until: Instant) -> bool {
         loop {
             match self.subject.receive(until) {
@@ -85,7 +84,7 @@ impl<'a, S: Subject> Runner<'a, S> {
         }
     }
 
-    /// Plays it once; false if nobody listens.
+    /// Plays once; false if no program listens.
     fn once(&mut self, case: &Case) -> (Outcome, bool) {
         let mut own = Qpn::new(self.next_qpn);
         let mut dialog = None;
@@ -118,7 +117,7 @@ impl<'a, S: Subject> Runner<'a, S> {
         };
         let (verdict, finding) = play.all(case);
         let evidence = std::mem::take(&mut play.evidence);
-        // what of it fails is no verdict on the device
+        // a failure to disconnect is no verdict
         let _ = play.part();
         let is_heard = play.is_heard;
         let Evidence { packets, pauses, bursts } = evidence;
@@ -135,9 +134,8 @@ impl<'a, S: Subject> Runner<'a, S> {
     }
 }
 
-/// Why a step ends a case.
 enum Stop {
-    /// The device is wrong.
+    /// The device's fault.
     Wrong(String),
     Trouble(Trouble),
 }
@@ -152,7 +150,7 @@ fn wrong<T>(text: impl Into<String>) -> Result<T, Stop> {
     Err(Stop::Wrong(text.into()))
 }
 
-/// Nothing that the device would be at fault for.
+/// An error that is not the device's fault.
 fn mistake(text: impl Into<String>) -> Stop {
     Stop::Trouble(Trouble::Broken(text.into()))
 }
@@ -163,32 +161,28 @@ struct Play<'a, S: Subject> {
     start: Instant,
     mark: Mark,
     connection: Option<Connection>,
-    /// Queue pairs of the device, each connected to one of the instrument: the first to `own`, the
-    /// others to those behind.
+    /// The device's queue pairs; the instrument's are `own` and following.
     pairs: Vec<Pair>,
-    /// The one that is meant.
+    /// Selected one.
     current: usize,
-    /// Messages so far, in a case of connection management.
     dialog: Option<Dialog>,
-    /// Somebody listens for connections.
+    /// A program listens.
     is_heard: bool,
     regions: BTreeMap<String, RemoteRegion>,
-    /// Bytes of the inbox that receive requests have.
+    /// Bytes of the inbox in use.
     used: u32,
     arrivals: VecDeque<Arrival>,
     evidence: Evidence,
     last: Option<(NetHeader, Vec<u8>)>,
 }
 
-/// When the step before ended.
 #[derive(Clone, Copy)]
 struct Mark {
     at: Instant,
-    /// It is the time at which a packet was seen, which may have been sent earlier.
+    /// It is when a packet was seen, perhaps after it was sent.
     is_late: bool,
 }
 
-/// Packets and measurements, for the outcome.
 #[derive(Default)]
 struct Evidence {
     packets: Vec<Seen>,
@@ -196,22 +190,20 @@ struct Evidence {
     bursts: Vec<Burst>,
 }
 
-/// A queue pair of the device.
 #[derive(Default)]
 struct Pair {
     device: Qpn,
-    /// First PSNs that it expects, and sends.
+    /// First PSNs: received and sent.
     rq_psn: u32,
     sq_psn: u32,
-    /// PSNs that its requests have taken, as far as bursts or expected packets have brought them,
-    /// and how many messages those were.
+    /// PSNs and messages of its requests, as seen in bursts and expected packets.
     requests: u32,
     messages: u32,
     completions: [VecDeque<Completion>; 2],
 }
 
 impl Pair {
-    /// How far a request is ahead of what has come, in 24 bits.
+    /// Distance of a request from the next expected, in 24 bits.
     fn ahead(&self, psn: u32) -> u32 {
         psn.wrapping_sub(self.sq_psn).wrapping_sub(self.requests) & 0x00FF_FFFF
     }
@@ -246,7 +238,7 @@ impl<S: Subject> Play<'_, S> {
         (Verdict::Conforms, None)
     }
 
-    /// Plays a step at a queue pair, or at each.
+    /// Plays a step at one queue pair, or at each.
     fn at(&mut self, pair: Option<u32>, step: &Step) -> Result<(), Stop> {
         let all = match pair {
             Some(pair) => pair as usize..pair as usize + 1,
@@ -265,14 +257,12 @@ impl<S: Subject> Play<'_, S> {
         self.choose(0)
     }
 
-    /// Makes this the queue pair of the next steps.
     fn choose(&mut self, pair: usize) -> Result<(), Stop> {
         self.current = pair;
         self.subject.program()?.choose(pair);
         Ok(())
     }
 
-    /// The instrument's queue pair.
     fn own(&self) -> Qpn {
         Qpn::new(self.own.get() + self.current as u32)
     }
@@ -339,7 +329,7 @@ impl<S: Subject> Play<'_, S> {
             Step::Expect { packet, after, within } => {
                 let until = self.mark.at.plus(*within).plus(self.subject.tolerance());
                 let mut arrival = self.next_arrival_but(packet, until)?;
-                // a repeat that had come before the pause that is measured began
+                // a retransmission from before the measured pause
                 while !after.is_zero()
                     && arrival.as_ref().is_some_and(|arrival| arrival.at < self.mark.at)
                 {
@@ -356,7 +346,7 @@ impl<S: Subject> Play<'_, S> {
                             self.is_heard = false;
                             Err(mistake("nobody listens at that port any more"))
                         }
-                        // which says nothing of the device
+                        // says nothing about the device
                         Some(RejectReason::CONSUMER) => {
                             Err(mistake("the program that listens refuses the connection"))
                         }
@@ -378,7 +368,7 @@ impl<S: Subject> Play<'_, S> {
                 return Ok(());
             }
             Step::Silence { time, but } => {
-                // what the device sends for the step before is on its way
+                // responses to the step before may be on the way
                 let until = self.subject.now().plus(*time).plus(self.subject.tolerance() / 4);
                 while let Some(arrival) = self.next_arrival(until)? {
                     if is_of_the_program(&arrival) {
@@ -453,7 +443,6 @@ impl<S: Subject> Play<'_, S> {
         self.choose(0)
     }
 
-    /// Counts a request of the device, if it is the next one.
     fn count(&mut self, arrival: &Arrival) {
         let (Some(pair), Some(connection)) = (self.pairs.get_mut(self.current), &self.connection)
         else {
@@ -467,7 +456,6 @@ impl<S: Subject> Play<'_, S> {
         }
     }
 
-    /// Connects to the program that listens.
     fn connect_by_cm(&mut self, connection: &Connection) -> Result<(), Stop> {
         if let Some(dialog) = &mut self.dialog {
             (dialog.sq_psn, dialog.mtu) = (connection.sq_psn, connection.mtu);
@@ -482,9 +470,9 @@ impl<S: Subject> Play<'_, S> {
         }
     }
 
-    /// Ends what connections there are.
+    /// Disconnects.
     fn part(&mut self) -> Result<(), Stop> {
-        // one that is not answered was lost, or the device takes the connection for ended
+        // without a response: lost, or the device has already disconnected
         for _ in 0..2 {
             let open: Vec<_> = self.dialog.iter().flat_map(Dialog::open).collect();
             for id in open {
@@ -552,7 +540,7 @@ impl<S: Subject> Play<'_, S> {
         self.scene()?.build(packet, mad).map_err(mistake)
     }
 
-    /// Why a packet of the device is not this one.
+    /// Why the device's packet is not this one.
     fn check(&mut self, packet: &Packet, arrival: &Arrival) -> Result<Result<(), String>, Stop> {
         let checked = self.scene()?.check(packet, arrival);
         Ok(checked.and_then(|()| match (&mut self.dialog, management(arrival)) {
@@ -562,7 +550,7 @@ impl<S: Subject> Play<'_, S> {
     }
 
     fn send(&mut self, net: NetHeader, bytes: Vec<u8>) -> Result<(), Stop> {
-        // what has come already is no answer, and what the device does for it is not earlier
+        // earlier arrivals are no response, nor is any response earlier
         self.pump(Duration::ZERO)?;
         self.mark = Mark { at: self.subject.now(), is_late: false };
         self.subject.send(&net, &bytes)?;
@@ -573,7 +561,6 @@ impl<S: Subject> Play<'_, S> {
         Ok(())
     }
 
-    /// Takes what arrives until then.
     fn take(&mut self, until: Instant) -> Result<bool, Stop> {
         let Some(arrival) = self.subject.receive(until)? else { return Ok(false) };
         let Arrival { at, net, ref bytes } = arrival;
@@ -591,7 +578,7 @@ impl<S: Subject> Play<'_, S> {
         Ok(true)
     }
 
-    /// The next packet that is not to another queue pair, if it comes until then.
+    /// The next packet for this queue pair until then.
     fn next_arrival(&mut self, until: Instant) -> Result<Option<Arrival>, Stop> {
         loop {
             let (own, is_one) = (self.own(), self.pairs.len() <= 1);
@@ -605,8 +592,8 @@ impl<S: Subject> Play<'_, S> {
         }
     }
 
-    /// The next packet that may match `packet`. Skips packets of another connection, congestion
-    /// notifications, and packets for the listening program, unless they match.
+    /// The next packet that may match `packet`. Skips others of another connection, CNPs, and
+    /// packets for the listening program.
     fn next_arrival_but(
         &mut self,
         packet: &Packet,
@@ -618,7 +605,7 @@ impl<S: Subject> Play<'_, S> {
                 (Some(dialog), Some(payload)) => dialog.is_of_another(packet, payload),
                 _ => false,
             };
-            // some adapters notify of a loss, too
+            // some adapters send a CNP on loss, too
             let is_notice = packet.operation != PacketKind::Cnp && is_cnp(&arrival);
             let is_passed_over = is_notice
                 || is_of_another
@@ -629,7 +616,6 @@ impl<S: Subject> Play<'_, S> {
         }
     }
 
-    /// Lets time pass.
     fn pump(&mut self, time: Duration) -> Result<(), Stop> {
         let until = self.subject.now().plus(time);
         while self.take(until)? {}
@@ -643,7 +629,7 @@ impl<S: Subject> Play<'_, S> {
         Ok(waiting.pop_front())
     }
 
-    /// Asks until there is an answer, or the time is over.
+    /// Polls for a response until the time is over.
     fn until<T>(
         &mut self,
         within: Duration,
@@ -692,7 +678,7 @@ impl<S: Subject> Play<'_, S> {
         Ok(())
     }
 
-    /// Packets without an acknowledgement may still be on their way.
+    /// Retries: unacknowledged packets may be in flight.
     fn memory(&mut self, pattern: &Pattern) -> Result<(), Stop> {
         let Pattern { place, bytes, seed } = pattern;
         let mut first = None;
@@ -708,7 +694,7 @@ impl<S: Subject> Play<'_, S> {
         }
     }
 
-    /// IPv4's header lies in the last 20 of the 40 bytes, and the others mean nothing (A17.4.5.1).
+    /// IPv4's header fills the last 20 of the 40 bytes; the others are undefined (A17.4.5.1).
     fn header(&mut self, place: &MemoryLocation) -> Result<(), Stop> {
         let (net, _) = self.last.as_ref().ok_or_else(|| mistake("nothing was sent before"))?;
         let (offset, expected) = match (net.src, net.dst) {
@@ -744,12 +730,11 @@ impl<S: Subject> Play<'_, S> {
     }
 }
 
-/// True for a message that a program may have sent whenever it likes: that it takes longer, or ends
-/// the connection.
+/// True for a message that a program may send at any time: MRA or the end of the connection.
 fn is_of_the_program(arrival: &Arrival) -> bool {
     let message = management(arrival).and_then(dialog::message);
     matches!(message, Some(Message::Mra | Message::Dreq))
 }
 
-/// Time between two questions.
+/// Polling interval.
 const STEP: Duration = Duration::from_millis(1);

@@ -1,4 +1,4 @@
-//! The device under test as an adapter of this project in virtual time.
+//! An adapter of this project in virtual time, as the device under test.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -35,29 +35,27 @@ use crate::{
 const OWN: [u8; 4] = [10, 0, 0, 1];
 const DEVICE: [u8; 4] = [10, 0, 0, 2];
 
-/// Bytes that the line takes at once, and how long it then takes no more.
+/// The line sends so many bytes at once, then pauses so long.
 const AT_ONCE: usize = 1 << 16;
 const BUSY: Duration = Duration::from_micros(1);
-/// The longest pause of one frame, as at 100 Gb/s.
+/// Longest pause of one frame, at 100 Gb/s.
 const LONGEST_PAUSE: Duration = Duration::from_nanos(65_535 * 512 / 100);
 
-/// An adapter, its program, and a network without delay. Time passes only while the runner waits.
+/// Adapter, program, and a network without delay. Time passes only while the runner waits.
 #[derive(Debug)]
 pub struct Simulated {
     now: Instant,
     adapter: Adapter,
     transmit: TransmitBuffer,
-    /// When the line is free for more: it is busy, or paused.
+    /// When the line is no longer busy or paused.
     free: Instant,
     pd: PdId,
     objects: Objects,
     listener: Listener,
-    /// Connections that its program has accepted.
     connections: Vec<Connected>,
     sent: VecDeque<Arrival>,
 }
 
-/// A connection of the program that listens.
 #[derive(Debug)]
 struct Connected {
     conn: ConnId,
@@ -65,14 +63,13 @@ struct Connected {
     cq: Arc<CompletionQueue>,
 }
 
-/// Objects that cases make.
 #[derive(Debug, Default)]
 struct Objects {
     regions: BTreeMap<String, (Arc<Region>, Arc<HeapMemory>)>,
-    /// Windows by their present keys.
+    /// Windows by present key.
     windows: BTreeMap<String, RKey>,
     queue_pairs: Vec<QueuePair>,
-    /// Which of them is meant.
+    /// Selected one.
     chosen: usize,
     shared: Option<SrqId>,
 }
@@ -86,7 +83,7 @@ struct QueuePair {
 impl Default for Simulated {
     fn default() -> Self {
         let mut config = AdapterConfig::new([1; 32]);
-        // cases count packets, and not how a window grows
+        // largest window from the start: cases count packets
         let window = &mut config.congestion.window;
         (window.initial, window.destination_initial) = (window.most, window.destination_most);
         let mut adapter = Adapter::new(config);
@@ -120,7 +117,6 @@ fn mistake(what: &str) -> Trouble {
 }
 
 impl Simulated {
-    /// Takes the packets that the adapter has to send now.
     fn transmit(&mut self) {
         while self.now >= self.free {
             self.transmit.clear();
@@ -140,12 +136,12 @@ impl Simulated {
         }
     }
 
-    /// The listening program: accepts requests, and ends connections that the peer ends.
+    /// The listening program: accepts requests; disconnects when the peer does.
     fn serve(&mut self) {
         while let Some(event) = self.adapter.poll_cm_event() {
             match event {
                 ConnEvent::Request { conn, req, .. } => {
-                    // as rdma_cm does, before a program sees the request
+                    // as rdma_cm, before a program sees the request
                     let header = req.private_data.0.first_chunk().and_then(IpHeader::parse);
                     let is_for_it = req.transport == 0 && header.is_some();
                     if !is_for_it || self.accept(conn, &req).is_none() {
@@ -156,7 +152,7 @@ impl Simulated {
                 | ConnEvent::Rejected { conn, .. }
                 | ConnEvent::Unreachable { conn }
                 | ConnEvent::ConnectError { conn } => {
-                    // gone already, if it was not of this peer
+                    // unknown if not from this peer
                     let _ = self.adapter.cm_disconnect(self.now, conn, &[]);
                     let at = self.connections.iter().position(|it| it.conn == conn);
                     if let Some(at) = at {
@@ -169,9 +165,8 @@ impl Simulated {
         }
     }
 
-    /// Destroys what a connection had.
     fn forget(&mut self, Connected { qpn, cq, .. }: &Connected) {
-        // they are there, and nothing else uses them
+        // they exist and are unused
         let _ = self.adapter.destroy_qp(*qpn);
         let _ = self.adapter.destroy_cq(cq.id());
     }
@@ -250,7 +245,7 @@ impl Simulated {
             self.adapter.dealloc_window(WindowId::of(rkey))?;
         }
         for (region, _) in regions.values() {
-            // it is registered, and no window is bound to it
+            // registered, without bound windows
             let _ = self.adapter.deregister(region);
         }
         Ok(())
@@ -299,7 +294,7 @@ impl Subject for Simulated {
 
     fn pause(&mut self, pause: PauseFrames) -> Result<(), Trouble> {
         self.transmit();
-        // it sends everything without a VLAN tag, and nothing has another priority
+        // untagged packets have priority 0
         if pause.priorities & 1 == 1 {
             self.free = self.now.plus(pause.time.unwrap_or(LONGEST_PAUSE));
         }
@@ -539,7 +534,7 @@ fn completion(wc: &Wc) -> Completion {
     }
 }
 
-/// Name in C of an enumeration's value: `RnrRetryExcErr` is `RNR_RETRY_EXC_ERR`.
+/// C name of a value: `RnrRetryExcErr` is `RNR_RETRY_EXC_ERR`.
 fn upper(name: &str) -> String {
     let mut upper = String::new();
     for (at, letter) in name.chars().enumerate() {

@@ -1,4 +1,4 @@
-//! The device under test, as the runner sees it.
+//! The device under test as the runner sees it.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -12,32 +12,30 @@ use thiserror::Error;
 
 use crate::case::{Bind, Connection, PauseFrames, Queue, Request};
 
-/// A device under test: the network between it and the instrument, and what its program can be told
-/// to do.
+/// A device under test: network and program.
 pub trait Subject {
-    /// The program that does at the device what a case says.
+    /// Returns the program that executes a case's commands at the device.
     ///
     /// # Errors
-    /// [`Trouble`]: there is none, and only packets reach the device.
+    /// [`Trouble`]: there is none; only packets reach the device.
     fn program(&mut self) -> Result<&mut dyn Program, Trouble>;
 
-    /// The program at the device that listens for connections, whose other behaviour is its own; no
-    /// more than one.
+    /// Returns the device's listening program, if any; the rest of its behaviour is its own.
     fn listener(&self) -> Option<&Listener>;
 
-    /// Destroys everything that was made.
+    /// Destroys all created objects.
     ///
     /// # Errors
     /// [`Trouble`]
     fn clear(&mut self) -> Result<(), Trouble>;
 
-    /// The way from the instrument to the device.
+    /// Returns the route from the instrument to the device.
     fn route(&self) -> Route;
 
-    /// The present time.
+    /// Returns the present time.
     fn now(&self) -> Instant;
 
-    /// How much later than it was sent a packet may be seen, and a wait be over.
+    /// Returns how late a packet may be seen, or a wait end.
     fn tolerance(&self) -> Duration;
 
     /// Sends a UDP payload to the device.
@@ -46,42 +44,40 @@ pub trait Subject {
     /// [`Trouble::Broken`]
     fn send(&mut self, net: &NetHeader, bytes: &[u8]) -> Result<(), Trouble>;
 
-    /// Sends pause frames to the device, or begins to; [`clear`](Self::clear) ends that.
+    /// Starts sending pause frames to the device; [`clear`](Self::clear) ends that.
     ///
     /// # Errors
-    /// [`Trouble::Unsupported`]: the instrument sends no frames of its own making.
+    /// [`Trouble::Unsupported`]: the instrument cannot send raw frames.
     fn pause(&mut self, pause: PauseFrames) -> Result<(), Trouble>;
 
-    /// The next UDP payload from the device, or `None` when it is `until`.
+    /// Returns the next UDP payload from the device, or `None` at `until`.
     ///
     /// # Errors
     /// [`Trouble::Broken`]
     fn receive(&mut self, until: Instant) -> Result<Option<Arrival>, Trouble>;
 }
 
-/// Commands to the program of a device.
+/// Commands to a device's program.
 ///
-/// The objects are few; only regions have names. Queue pairs have a completion queue for each
-/// direction, and one queue pair is [chosen](Self::choose). Receive requests use the region
-/// `inbox`.
+/// Only regions have names. A queue pair has two completion queues; one queue pair is
+/// [chosen](Self::choose). Receive requests use the region `inbox`.
 pub trait Program {
-    /// Registers so many bytes of zeros.
+    /// Registers zeroed memory.
     ///
     /// # Errors
     /// [`Trouble`]
     fn region(&mut self, name: &str, bytes: u32, rights: Access) -> Result<RemoteRegion, Trouble>;
 
-    /// Makes a queue pair besides those that there are, and brings it to RTS, connected to the
-    /// instrument's queue pair.
+    /// Makes another queue pair and takes it to RTS, connected to the instrument's.
     ///
     /// # Errors
     /// [`Trouble`]
     fn connect(&mut self, connection: &Connection, peer: Qpn) -> Result<Qpn, Trouble>;
 
-    /// Makes this the queue pair of later commands; the index is the order of creation, from 0.
+    /// Selects the queue pair of later commands, by creation from 0.
     fn choose(&mut self, pair: usize);
 
-    /// Posts a receive request for so many bytes.
+    /// Posts a receive request.
     ///
     /// # Errors
     /// [`Trouble`]
@@ -93,13 +89,13 @@ pub trait Program {
     /// [`Trouble`]
     fn post_send(&mut self, request: &Request, peer: Qpn) -> Result<(), Trouble>;
 
-    /// Posts the bind of a memory window.
+    /// Posts a window bind.
     ///
     /// # Errors
     /// [`Trouble`]
     fn bind(&mut self, bind: &Bind) -> Result<RemoteRegion, Trouble>;
 
-    /// Posts the invalidation of a memory window.
+    /// Posts a window invalidation.
     ///
     /// # Errors
     /// [`Trouble`]
@@ -117,7 +113,7 @@ pub trait Program {
     /// [`Trouble`]
     fn fill(&mut self, region: &str, offset: u32, bytes: u32, seed: u32) -> Result<(), Trouble>;
 
-    /// First offset at which memory is not as [`fill`](Self::fill) writes it.
+    /// Returns the first offset that differs from [`fill`](Self::fill).
     ///
     /// # Errors
     /// [`Trouble`]
@@ -129,59 +125,59 @@ pub trait Program {
         seed: u32,
     ) -> Result<Option<u32>, Trouble>;
 
-    /// Sets an 8-byte word, in the host's byte order.
+    /// Sets an 8-byte word in host byte order.
     ///
     /// # Errors
     /// [`Trouble`]
     fn set_word(&mut self, region: &str, offset: u32, value: u64) -> Result<(), Trouble>;
 
-    /// An 8-byte word, in the host's byte order.
+    /// Returns an 8-byte word in host byte order.
     ///
     /// # Errors
     /// [`Trouble`]
     fn word(&mut self, region: &str, offset: u32) -> Result<u64, Trouble>;
 
-    /// Takes what has completed.
+    /// Returns completions.
     ///
     /// # Errors
     /// [`Trouble`]
     fn completions(&mut self, queue: Queue) -> Result<Vec<Completion>, Trouble>;
 
-    /// State of the queue pair, as verbs name it without `IBV_QPS_`.
+    /// Returns the queue pair's state, named as in verbs without `IBV_QPS_`.
     ///
     /// # Errors
     /// [`Trouble`]
     fn state(&mut self) -> Result<String, Trouble>;
 
-    /// The greatest path MTU.
+    /// Returns the largest path MTU.
     fn mtu(&self) -> Mtu;
 }
 
-/// A program that listens for reliable connections, in the port space `RDMA_PS_TCP`.
+/// A program that listens in the port space `RDMA_PS_TCP`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Listener {
     /// Its port.
     pub port: u16,
-    /// Private data that it wants in a request, behind the IP header; at most 56 bytes.
+    /// Private data that it requires in a REQ after the IP header; at most 56 bytes.
     pub private_data: Vec<u8>,
-    /// A number that requests of earlier runs did not have: the device may remember those.
+    /// Differs from earlier runs, whose requests the device may remember.
     pub seed: u32,
 }
 
 /// Addresses of both ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Route {
-    /// The instrument's.
+    /// The instrument.
     pub own: IpAddr,
-    /// The device's.
+    /// The device.
     pub device: IpAddr,
-    /// UDP port that the instrument sends from.
+    /// The instrument's UDP source port.
     pub src_port: u16,
-    /// IPv4 identification of what the instrument sends.
+    /// IPv4 identification of the instrument's packets.
     pub id: u16,
 }
 
-/// Memory that the device has registered.
+/// Memory registered by the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RemoteRegion {
     /// Address of its first byte.
@@ -193,11 +189,11 @@ pub struct RemoteRegion {
 /// A completion at the device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Completion {
-    /// Id of the request.
+    /// Request.
     pub id: u64,
-    /// Status, as verbs name it without `IBV_WC_`.
+    /// Status named as in verbs without `IBV_WC_`.
     pub status: String,
-    /// Length, which counts for a success only.
+    /// Length; valid on success only.
     pub bytes: u32,
     /// Immediate data.
     pub immediate: Option<u32>,
@@ -206,21 +202,21 @@ pub struct Completion {
 /// A packet from the device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Arrival {
-    /// When.
+    /// Time.
     pub at: Instant,
-    /// Its network headers.
+    /// Network headers.
     pub net: NetHeader,
     /// UDP payload.
     pub bytes: Vec<u8>,
 }
 
-/// Why a case could not be played to its end.
+/// Why a case could not be completed.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum Trouble {
-    /// The device has no such thing.
+    /// The device lacks a feature.
     #[error("the device refuses: {0}")]
     Unsupported(String),
-    /// The instrument, or the way to the device or its agent, does not work.
+    /// The instrument, or the network to the device or its agent, fails.
     #[error("{0}")]
     Broken(String),
 }

@@ -1,4 +1,4 @@
-//! Our own adapter conforms, in virtual time.
+//! This project's adapter conforms, in virtual time.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -20,7 +20,7 @@ fn our_adapter_conforms_in_virtual_time() {
     assert!(text.is_empty(), "\n{text}");
 }
 
-/// Virtual time measures exactly the table of the RNR timers.
+/// Virtual time measures the RNR timer table exactly.
 #[test]
 fn our_pauses_are_those_of_the_table() {
     let mut subject = Simulated::default();
@@ -36,7 +36,7 @@ fn our_pauses_are_those_of_the_table() {
     assert_eq!(ends, [655_360, 10, 491_520]);
 }
 
-/// We go back, once told; what is lost at the end a probe brings, earlier than the timer.
+/// The adapter goes back after a NAK; a probe recovers tail loss before the timer.
 #[test]
 fn our_recoveries_are_noted() {
     let mut subject = Simulated::default();
@@ -68,7 +68,7 @@ fn names_are_one_of_a_kind() {
     assert!(names.len() >= 300, "{} cases", names.len());
 }
 
-/// Published reports are about cases that exist.
+/// Published reports name existing cases.
 #[test]
 fn reports_are_of_these_cases() {
     let names: Vec<_> =
@@ -82,7 +82,7 @@ fn reports_are_of_these_cases() {
     }
 }
 
-/// The records name cases that exist.
+/// Records name existing cases.
 #[test]
 fn records_are_of_these_cases() {
     let names: BTreeSet<_> =

@@ -1,4 +1,4 @@
-//! The language of cases: what is read, and what is said of what is not.
+//! The language of cases: parsing and its errors.
 
 use roce_conformance::{
     Chapter, Runner, Simulated, Verdict,
@@ -145,7 +145,7 @@ fn what_a_device_does_otherwise() {
     assert_eq!(optional, Verdict::NotSupported);
 }
 
-/// A mistake of the case says nothing of the device.
+/// An error of the case is no verdict on the device.
 #[test]
 fn a_case_that_cannot_be_played_is_inconclusive() {
     for (steps, part) in [

@@ -1,4 +1,4 @@
-//! The cases, their language, and devices that break one rule each.
+//! Cases, their language, and devices that break one rule each.
 
 mod conforms;
 mod language;

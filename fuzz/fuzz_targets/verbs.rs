@@ -1,5 +1,4 @@
-//! libFuzzer's entry to [`roce_fuzz::verbs::verbs`]. Without it, in an ordinary build, the program
-//! does nothing.
+//! libFuzzer's entry to [`roce_fuzz::verbs::verbs`]; empty in an ordinary build.
 #![cfg_attr(fuzzing, no_main)]
 
 #[cfg(fuzzing)]

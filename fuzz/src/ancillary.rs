@@ -1,24 +1,23 @@
-//! Target: bytes as the ancillary data of a received message.
+//! Target: bytes as ancillary data of a received message.
 //!
-//! The kernel writes them, and a list of items is what it writes: byte by byte kind, length of the
-//! value, and the value. What is behind the first byte 255 in the place of a kind are bytes for
-//! which nothing is promised.
+//! First a list of items as the kernel writes them: kind, value length, value. After a kind of 255,
+//! arbitrary bytes without a promised result.
 
 use roce_provider::link::{Ancillary, read_ancillary};
 
 use crate::input::Input;
 
 const GRO: usize = 0;
-/// Level and kind of the items: `UDP_GRO`, `IP_TOS`, `IP_TTL`, `IPV6_TCLASS`, `IPV6_HOPLIMIT`,
-/// `SO_RXQ_OVFL`; and two that mean nothing here.
+/// Level and kind: `UDP_GRO`, `IP_TOS`, `IP_TTL`, `IPV6_TCLASS`, `IPV6_HOPLIMIT`, `SO_RXQ_OVFL`,
+/// and two without meaning here.
 const KINDS: [(i32, i32); 8] =
     [(17, 104), (0, 1), (0, 2), (41, 67), (41, 52), (1, 40), (0, 8), (1, 29)];
 const HEADER: usize = 16;
 /// Longest value.
 const LONGEST: usize = 24;
 
-/// Panics when a list of items is read as another, or when any bytes make a segment of nothing.
-/// Returns the number of items that were read.
+/// Panics if items are misread, or any bytes give an empty segment. Returns the number of items
+/// read.
 pub fn ancillary(bytes: &[u8]) -> usize {
     let mut input = Input::new(bytes);
     let mut written = Vec::new();
@@ -37,7 +36,7 @@ pub fn ancillary(bytes: &[u8]) -> usize {
         items += 1;
     }
     assert_eq!(read_ancillary(&written, 1000), wanted);
-    // cut off, and with what makes no sense behind it
+    // truncated, and followed by garbage
     for length in 0..written.len() {
         assert!(read_ancillary(&written[..length], 1000).segment > 0);
     }
@@ -47,7 +46,6 @@ pub fn ancillary(bytes: &[u8]) -> usize {
     items
 }
 
-/// An item as the kernel writes it.
 fn write(to: &mut Vec<u8>, (level, kind): (i32, i32), value: &[u8]) {
     to.extend((HEADER + value.len()).to_ne_bytes());
     to.extend(level.to_ne_bytes());
@@ -59,7 +57,7 @@ fn write(to: &mut Vec<u8>, (level, kind): (i32, i32), value: &[u8]) {
 fn expect(wanted: &mut Ancillary, kind: usize, value: &[u8]) {
     let int = value.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes));
     match (kind, int) {
-        // an int that is no length is as good as none
+        // an invalid length counts as none
         (GRO, Some(segment)) => wanted.segment = usize::try_from(segment).unwrap_or(0).max(1),
         (1, _) => wanted.traffic_class = value.first().copied().unwrap_or(wanted.traffic_class),
         (2 | 4, Some(limit)) => wanted.hop_limit = limit as u8,

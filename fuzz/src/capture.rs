@@ -1,7 +1,7 @@
 //! Target: datagrams for a capture.
 //!
-//! Each begins with a byte: below 128 it is one over IPv4, from there on over IPv6; an even one has
-//! a comment, of as many bytes. Addresses, fields, time, comment, length and payload follow.
+//! Each begins with a byte: IPv4 below 128, else IPv6; if even, it is the length of a comment. Then
+//! addresses, fields, time, comment, length and payload.
 
 use std::{
     fs::File,
@@ -21,7 +21,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use crate::input::Input;
 
 const STEPS: usize = 100;
-/// Longest payload of a datagram over IPv4 and over IPv6.
+/// Longest UDP payload over IPv4 and IPv6.
 const LONGEST: [usize; 2] = [65_507, 65_527];
 
 struct Written {
@@ -31,8 +31,7 @@ struct Written {
     comment: Option<String>,
 }
 
-/// Panics when a reader does not find in a capture what was written, as whole packets of the
-/// network; returns their number.
+/// Panics if a reader does not find the written packets whole; returns their number.
 pub fn capture(bytes: &[u8]) -> usize {
     let memory = memfd_create("capture", MemfdFlags::CLOEXEC).unwrap();
     let path = format!("/proc/self/fd/{}", memory.as_raw_fd());
@@ -78,11 +77,11 @@ fn datagram(input: &mut Input<'_>) -> Written {
         ident,
         frame: FrameFields::default(),
     };
-    // what nanoseconds in 64 bits can say
+    // any 64-bit number of nanoseconds
     let at = Duration::from_nanos(u64::from_be_bytes(input.array()));
     let comment = step.is_multiple_of(2).then(|| {
         let text = input.bytes(usize::from(step));
-        // now and then one that is longer than a capture can hold
+        // sometimes longer than a capture allows
         String::from_utf8_lossy(text).repeat(if step == 126 { 1000 } else { 1 })
     });
     let length = usize::from(u16::from_be_bytes(input.array()));
@@ -115,7 +114,6 @@ fn check(file: OwnedFd, written: &[Written]) {
     }
 }
 
-/// The packet, read as a host on the network would.
 fn check_packet(packet: &[u8], net: &NetHeader, payload: &[u8]) {
     let word = |at: usize| u16::from_be_bytes([packet[at], packet[at + 1]]);
     let sum = |bytes: &[u8]| -> u16 {

@@ -1,9 +1,9 @@
-//! Bytes as a capture file.
+//! Target: bytes as a capture file.
 
 use roce_provider::explain::Explained;
 
-/// Takes `data` as a capture: as it is, and as frames of a file whose header is right. Whatever it
-/// is, explaining it ends without a panic, and what is said of it holds together.
+/// Explains `data` as a capture, and as frames in a valid file. Panics if the explanation is
+/// inconsistent.
 pub fn explain(data: &[u8]) {
     check(data);
     let Some((&[link, chunk], rest)) = data.split_first_chunk() else { return };

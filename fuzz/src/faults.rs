@@ -1,7 +1,7 @@
-//! Target: text as rules for packets and calls, and datagrams and calls that meet them.
+//! Target: text as rules for packets and calls, then datagrams and calls.
 //!
-//! The text ends at the first byte 0. Steps follow. 0 to 127: a datagram of so many bytes, which
-//! begins with a packet's. 128 to 255: time passes, by powers of two.
+//! The text ends at a zero byte. Then 0 to 127: a datagram of that size, which begins with a
+//! packet's; 128 to 255: time passes by powers of two.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -21,17 +21,16 @@ const STEPS: usize = 500;
 /// Coverage of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Reach {
-    /// Clauses that were understood.
+    /// Parsed clauses.
     pub understood: usize,
     /// Rules for calls.
     pub calls: usize,
-    /// Datagrams that were sent through the plan.
+    /// Datagrams sent through the plan.
     pub sent: usize,
 }
 
-/// Panics when a plan is refused by more than one line, or with a clause that is not in it. Panics
-/// when a chance is invalid, or when a plan makes datagrams, changes one silently, or keeps one for
-/// ever.
+/// Panics if a refusal has several lines or a foreign clause, or a chance is invalid; or if a plan
+/// makes datagrams, changes one silently, or keeps one forever.
 pub fn faults(bytes: &[u8]) -> Reach {
     let mut parts = bytes.splitn(2, |byte| *byte == 0);
     let text = String::from_utf8_lossy(parts.next().unwrap_or_default());
@@ -77,7 +76,6 @@ fn check_error(error: &FaultSyntaxError, text: &str) {
     assert!(!error.problem.is_empty(), "{error:?}");
 }
 
-/// Sends datagrams through a plan; returns their number.
 fn deliver(plan: FaultPlan, mut script: Input<'_>) -> usize {
     let conditions = plan.conditions;
     for chance in [
@@ -115,7 +113,7 @@ fn deliver(plan: FaultPlan, mut script: Input<'_>) -> usize {
             take(&mut network, now, &mut sent);
         }
     });
-    // all are due at last: of each at most two copies, each before and behind a receive buffer
+    // all become due: at most two copies of each, before and after a receive buffer
     for _ in 0..=4 * sent.len() {
         let Some(due) = network.poll_timeout() else { break };
         now = now.max(due);

@@ -1,4 +1,4 @@
-//! Target: bytes as the attributes of a flow (`struct ibv_flow_attr`) and the specs behind them.
+//! Target: bytes as a flow's attributes (`struct ibv_flow_attr`) and specs.
 
 use roce_abi::read_flow;
 use roce_provider::{
@@ -6,11 +6,11 @@ use roce_provider::{
     ethernet::{EthFilter, Ipv4Filter, Ipv6Filter, PortFilter},
 };
 
-/// More than a spec that is looked at beyond its end could need.
+/// Covers any read beyond a spec's end.
 const BEHIND: [u8; 128] = [0xA5; 128];
 
-/// Panics when what is not there is read, or a flow that was read is not written back as an equal
-/// one. Returns whether there can be such a flow, if the bytes are one.
+/// Panics on reads beyond the end, or if a parsed flow is not written back equal. Returns whether a
+/// parsed flow is possible.
 pub fn flows(bytes: &[u8]) -> Option<bool> {
     let read = read_flow(bytes);
     if read != Err(libc::EFAULT) {
@@ -26,7 +26,6 @@ pub fn flows(bytes: &[u8]) -> Option<bool> {
     Some(attr.check().is_ok())
 }
 
-/// A flow as C has it.
 fn write(attr: &FlowAttr) -> Vec<u8> {
     let kind: u32 = match attr.kind {
         FlowKind::Normal => 0,
@@ -52,7 +51,7 @@ fn write(attr: &FlowAttr) -> Vec<u8> {
     bytes
 }
 
-/// Kind, size, where value and mask begin, and both.
+/// Kind, size, offsets of value and mask, and both.
 fn fields(spec: &FlowSpec) -> (u32, usize, usize, Vec<Vec<u8>>) {
     match spec {
         FlowSpec::Eth { value, mask } => (0x20, 40, 6, [value, mask].map(eth).into()),

@@ -1,7 +1,7 @@
-//! Target: a script of Ethernet frames, datagrams and time for a host of its own.
+//! Target: a script of Ethernet frames, datagrams and time for a host.
 //!
-//! An operation is a byte and its operands: raw frames; frames of another host, with some bytes
-//! changed and right checksums; time; datagrams to be sent.
+//! An operation is a byte and operands: raw frames; another host's frames with changed bytes and
+//! valid checksums; time; datagrams to send.
 
 use std::{collections::VecDeque, net::IpAddr, time::Duration};
 
@@ -14,20 +14,20 @@ use crate::input::Input;
 
 const OWN: MacAddr = MacAddr(2, 0, 0, 0, 0, 1);
 const PEER: MacAddr = MacAddr(2, 0, 0, 0, 0, 2);
-/// Length of the longest frame that is taken as it is.
+/// Longest unmodified frame.
 const LONGEST: usize = 255;
 
-/// Coverage of a script, with which a test sees how far random scripts come.
+/// Coverage of a script.
 #[derive(Default, Debug)]
 pub struct Seen {
-    /// RoCEv2 packets that were handed over.
+    /// RoCEv2 packets handed over.
     pub received: u64,
-    /// The counters of the host.
+    /// The host's counters.
     pub counters: FrameCounters,
 }
 
-/// Panics when a frame is handed over that is not for the host, or when what it sends is no frame
-/// of its own, or without bound.
+/// Panics if a frame for another host is handed over, or the host sends invalid, foreign or
+/// unbounded frames.
 pub fn frames(bytes: &[u8]) -> Seen {
     let mut input = Input::new(bytes);
     let setting = input.byte();
@@ -40,7 +40,7 @@ pub fn frames(bytes: &[u8]) -> Seen {
         own.addresses.remove(0);
     }
     let mut station = Station::new(own, now);
-    // one that wants the same addresses, or others
+    // with the same or other addresses
     let last = if setting & 8 == 0 { 2 } else { 1 };
     let mut peer = Station::new(config(PEER, last, vlan, true), now);
     let mut of_peer = VecDeque::new();
@@ -124,8 +124,7 @@ fn address(family: u8, last: u8) -> IpAddr {
     }
 }
 
-/// Has a host send a datagram, perhaps after a question: to the other, to nobody, beyond the
-/// gateway.
+/// Sends a datagram, perhaps after resolution: to the peer, to nobody, beyond the gateway.
 fn ask(station: &mut Station, now: Instant, choice: u8) -> Option<Vec<u8>> {
     let mut own = station.config().addresses.iter().map(|own| own.address);
     let own = own.find(|own| own.is_ipv6() == (choice & 1 == 1))?;
@@ -164,7 +163,7 @@ fn is_of_dhcp(frame: &[u8]) -> bool {
         if packet.protocol == 17 && packet.payload.get(2..4) == Some(&[0, 67]))
 }
 
-/// A DHCP server's answer to the last message, by the script: kind, address, options.
+/// A DHCP response to the last message; the script gives kind, address, options.
 fn answer(asked: Option<&[u8]>, input: &mut Input<'_>) -> Option<Vec<u8>> {
     let mut frame = asked?.to_vec();
     let ip = if frame[12..14] == [0x81, 0] { 18 } else { 14 };
@@ -192,7 +191,7 @@ fn answer(asked: Option<&[u8]>, input: &mut Input<'_>) -> Option<Vec<u8>> {
 }
 
 fn take(station: &mut Station, now: Instant, frame: &[u8], untagged: bool) -> bool {
-    // who has a given address uses it while it leases another
+    // a host with an assigned address uses it while leasing another
     let leases = station.config().dhcp.is_some();
     let assigned = leases || station.assignment() == Assignment::Assigned;
     let Some(received) = station.handle_frame(now, frame, untagged) else { return false };
@@ -210,7 +209,6 @@ fn check_sent(frame: &[u8], vlan: Option<Vlan>) {
     assert!(!matches!(read.packet, Packet::Other(_)));
 }
 
-/// Rewrites the checksums of IPv4, ICMP and ICMPv6, so that a changed frame passes their check.
 fn seal(frame: &mut [u8]) {
     let start = if frame[12..14] == [0x81, 0] { 18 } else { 14 };
     let kind = [frame[start - 2], frame[start - 1]];
@@ -234,7 +232,7 @@ fn seal(frame: &mut [u8]) {
     }
 }
 
-/// The Internet checksum (RFC 1071).
+/// Internet checksum (RFC 1071).
 fn checksum(start: u32, bytes: &[u8]) -> u16 {
     let word = |pair: &[u8]| u32::from(pair[0]) << 8 | u32::from(pair.get(1).copied().unwrap_or(0));
     let mut sum = start + bytes.chunks(2).map(word).sum::<u32>();

@@ -1,7 +1,6 @@
-//! The bytes of an input, taken from the front.
+//! Input bytes, taken from the front.
 
-/// The rest of an input. Past its end everything is zero, so that every prefix of an input is an
-/// input too.
+/// The rest of an input; zeros after its end, so every prefix is an input.
 pub(crate) struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
@@ -13,7 +12,7 @@ impl<'a> Input<'a> {
         self.0.is_empty()
     }
 
-    /// Takes steps while something is left of it, at most so many.
+    /// Runs up to `most` steps while input is left.
     pub(crate) fn play(&mut self, most: usize, mut step: impl FnMut(&mut Self)) {
         for _ in 0..most {
             if self.is_empty() {
@@ -35,7 +34,6 @@ impl<'a> Input<'a> {
         array
     }
 
-    /// The next `count` bytes, or as many as are left.
     pub(crate) fn bytes(&mut self, count: usize) -> &'a [u8] {
         let (taken, rest) = self.0.split_at(count.min(self.0.len()));
         self.0 = rest;

@@ -1,12 +1,10 @@
-//! Bytes as management datagrams, and as a script for an adapter whose QP1 gets them.
+//! Target: bytes as management datagrams, and as a script for an adapter's QP1.
 //!
-//! Each step is a byte for its kind and the bytes that the kind takes; past the end of the input
-//! everything is zero. A message is mended so far that it is one of connection management, and
-//! mostly one of an exchange that exists.
+//! A step is a byte for its kind and operands; input continues with zeros. Messages are mended into
+//! CM messages, mostly of an existing exchange.
 //!
-//! Invariants: no panic; a message is written back as an equal one; the adapter sends messages
-//! alone; sending ends, events are bounded, connections within their limit. After everything is
-//! destroyed and its time has passed, nothing is left.
+//! Invariants: no panic; a message is written back equal; the adapter sends only messages; sending
+//! ends; events and connections are bounded; nothing is left after destruction and timers.
 
 use std::net::IpAddr;
 
@@ -30,18 +28,16 @@ use roce_transport::{
 use crate::input::Input;
 
 const STEPS_MAX: usize = 200;
-/// Connections that may exist.
 const MOST: usize = 6;
-/// Requests that may wait to be accepted; more than there may be connections.
+/// Requests waiting to be accepted; more than possible connections.
 const BACKLOG: usize = 8;
-/// Events that one step may raise.
+/// Per step.
 const EVENTS_MAX: usize = 16;
-/// Messages that one step may lead to.
 const BURST_MAX: usize = 64;
 const OWN: [u8; 4] = [10, 0, 0, 1];
 const PEERS: [[u8; 4]; 2] = [[10, 0, 0, 2], [10, 0, 0, 3]];
 
-/// Reads `data` as a message, and runs it as a script. Returns how many messages the adapter took.
+/// Parses `data` as a message and runs it as a script. Returns the number of accepted messages.
 pub fn mad(data: &[u8]) -> u64 {
     round_trip(data);
     let mut input = Input::new(data);
@@ -53,7 +49,6 @@ pub fn mad(data: &[u8]) -> u64 {
     run.finish()
 }
 
-/// A message is written back as an equal one.
 fn round_trip(data: &[u8]) {
     if let Some(header) = data.first_chunk() {
         let parsed = MadHeader::parse(header);
@@ -86,9 +81,8 @@ struct Run {
     buffer: TransmitBuffer,
     now: Instant,
     qpns: Vec<Qpn>,
-    /// Every connection that there has been, gone or not.
     conns: Vec<ConnId>,
-    /// Names that the adapter or a peer gave exchanges.
+    /// Exchange IDs from the adapter or a peer.
     names: Vec<[u8; 4]>,
     taken: u64,
 }
@@ -139,8 +133,7 @@ impl Run {
         }
     }
 
-    /// A message from a peer. The input gives: what to leave as it is, its kind, the names of its
-    /// exchange, and its bytes.
+    /// Receives a peer's message. The input gives: parts not to mend, kind, exchange IDs, bytes.
     fn receive(&mut self, input: &mut Input<'_>) {
         let [control, kind, local, remote, words] = input.array();
         let mut bytes = [0; MAD_LEN];
@@ -158,7 +151,7 @@ impl Run {
         bytes[24..28].copy_from_slice(&name(local));
         bytes[28..32].copy_from_slice(&name(remote));
         match bytes[17] {
-            // a request for a service that there is, of a transport service that there is
+            // a request for an existing service and transport service
             0x10 if control & 1 == 0 => {
                 bytes[32..40].copy_from_slice(&PortSpace::Tcp.service(7).0.to_be_bytes());
                 bytes[28..32].copy_from_slice(&[0; 4]);
@@ -318,7 +311,6 @@ impl Run {
         }
     }
 
-    /// Until the next timer.
     fn pass_time(&mut self, input: &mut Input<'_>) {
         for _ in 0..input.byte() & 7 {
             let Some(at) = self.adapter.poll_timeout() else { return };
@@ -365,7 +357,6 @@ impl Run {
         }
     }
 
-    /// Destroys every connection and waits until nothing of it is left.
     fn finish(mut self) -> u64 {
         self.check();
         for conn in std::mem::take(&mut self.conns) {

@@ -1,13 +1,12 @@
-//! Bytes as a script of packets, commands and time for an adapter with queue pairs in every state.
+//! Target: bytes as packets, commands and time for an adapter with queue pairs in every state.
 //!
-//! The first byte says how the adapter is set up; then each step is a byte for its kind and the
-//! bytes that the kind takes. Past the end of the input everything is zero. A control byte says
-//! what of a packet is mended: addresses, opcode, PSN, keys, ICRC. A random packet would fail these
-//! checks.
+//! The first byte configures the adapter; a step is a byte for its kind and operands; input
+//! continues with zeros. A control byte selects mended fields, which random packets would fail:
+//! addresses, opcode, PSN, keys, ICRC.
 //!
-//! Invariants: no panic; a step raises a bounded number of events; sending ends; the counters agree
-//! with the events of all packets. Every request completes once, in order. A packet that is not
-//! known to come from the peer changes nothing. Memory changes only where the peer may write.
+//! Invariants: no panic; bounded events per step; sending ends; counters match events. Every
+//! request completes once, in order. Packets not proven to come from the peer change nothing.
+//! Memory changes only where the peer may write.
 
 mod forge;
 mod oracle;
@@ -31,23 +30,20 @@ use forge::forge;
 use oracle::{Ledger, is_untrusted, snapshot};
 use world::{Edge, FILL, Member, QKEY, Queues, REGION, RIGHTS, Setup, World};
 
-/// Steps of one script; more would only be slower.
+/// Steps of a script; more only cost time.
 const STEPS_MAX: usize = 400;
-/// Packets that the adapter may send before it has nothing more to say: far more than all requests
-/// and answers together take.
+/// Packets until the adapter is idle: far more than all requests and responses take.
 const BURST_MAX: usize = 10_000;
-/// Packets of the adapter to itself that wait to be delivered; further ones are lost.
+/// The adapter's packets to itself in flight; more are lost.
 const IN_FLIGHT_MAX: usize = 256;
 
-/// Runs the script `data`, with header prediction and without. Returns the adapter's counters,
-/// which show how deep it got.
+/// Runs `data` with and without header prediction. Returns the counters, which show coverage.
 pub fn packets(data: &[u8]) -> Counters {
     let [predicted, general] = [true, false].map(|header_prediction| play(data, header_prediction));
     assert!(predicted == general, "header prediction changes something");
     predicted.counters
 }
 
-/// Observations of a script.
 #[derive(PartialEq)]
 struct Seen {
     sent: Vec<(NetHeader, Vec<u8>)>,
@@ -105,7 +101,6 @@ impl Run {
         self.ledger.check_counters(&self.world);
     }
 
-    /// Puts an end to everything, and finds nothing lost.
     fn finish(mut self) -> Seen {
         self.transmit_all();
         self.check();
@@ -125,8 +120,6 @@ impl Run {
         let counters = self.world.adapter.counters().clone();
         Seen { sent: self.sent, completions: self.ledger.completions, counters }
     }
-
-    // Steps of the network.
 
     fn receive(&mut self, net: &NetHeader, bytes: &[u8]) {
         let before = snapshot(&self.world);
@@ -151,8 +144,7 @@ impl Run {
         }
     }
 
-    /// Delivers a packet that the adapter sent to itself: in order or not, once or again, whole or
-    /// damaged.
+    /// Delivers a packet that the adapter sent to itself, perhaps reordered, duplicated or damaged.
     fn deliver(&mut self, input: &mut Input<'_>) {
         let [which, how, place] = input.array();
         // mostly the oldest
@@ -187,7 +179,6 @@ impl Run {
         }
     }
 
-    /// One buffer full; returns how many packets there were.
     fn transmit_once(&mut self) -> usize {
         let Self { world: World { adapter, buffer, now, setup, .. }, ledger, in_flight, sent } =
             self;
@@ -210,7 +201,6 @@ impl Run {
         count
     }
 
-    /// Until the next timer, or a little.
     fn pass_time(&mut self, input: &mut Input<'_>) {
         let how = input.byte();
         let World { adapter, now, .. } = &mut self.world;
@@ -221,8 +211,6 @@ impl Run {
         adapter.handle_timeout(*now);
         assert!(adapter.poll_timeout().is_none_or(|at| at > *now), "what was due is due again");
     }
-
-    // Steps of programs.
 
     fn member(&self, input: &mut Input<'_>) -> (usize, Member) {
         let index = usize::from(input.byte()) % self.world.members.len();
@@ -271,11 +259,11 @@ impl Run {
         }
     }
 
-    /// An atomic operation; mostly with the eight bytes that it wants, rather than `data`.
+    /// An atomic operation; mostly with the required 8 bytes instead of `data`.
     fn atomic(&self, id: u64, kind: u8, remote: Remote, data: Data) -> SendWr {
         let data = if kind & 8 == 0 { self.word() } else { data };
         if kind >> 6 == 1 {
-            // the value that every region is filled with, or what the swap puts there
+            // the value that fills every region, or the one the swap stores
             SendWr::compare_swap(
                 id,
                 remote,
@@ -293,8 +281,7 @@ impl Run {
         Sge { lkey: open.lkey(), address: open.address(), length: 8 }.into()
     }
 
-    /// Up to 1,275 bytes in one piece or in two; inline if they are few. Some targets corrupt the
-    /// list.
+    /// Up to 1,275 bytes in one or two SGEs; inline if few. Some targets corrupt the list.
     fn data(&self, kind: u8, length: u8, target: u8) -> Data {
         let World { open, readable, foreign, .. } = &self.world;
         let length = u32::from(length) * 5;
@@ -322,7 +309,7 @@ impl Run {
     fn destination(&self, target: u8) -> UdDestination {
         let [own, peer] = self.world.setup.addresses();
         let mut av = self.world.way_to(if target & 1 == 0 { own } else { peer });
-        // the GID table has one of the other family at 2
+        // GID index 2 has the other family
         av.sgid_index = if target & 0xE == 0xE { u16::from(target >> 4) } else { 0 };
         if target & 0x70 == 0x70 {
             let av = self.world.way_to(self.world.setup.group());
@@ -381,9 +368,9 @@ impl Run {
             5 => World::rts,
             how => {
                 world.reset(member).expect("every state has a way to RESET");
-                // requests posted before give no completions
+                // earlier requests do not complete
                 self.ledger.forget(index);
-                // nothing more comes of a queue pair whose completion queue has overflowed
+                // a queue pair whose completion queue overflowed is dead
                 let dead = member.queues == Queues::Tiny && world.tiny_cq.has_overrun();
                 if how == 7 && !dead {
                     world.raise(member, State::Rts);
@@ -400,7 +387,6 @@ impl Run {
         }
     }
 
-    /// Takes memory away under requests, arms queues, empties the tiny one.
     fn disturb(&mut self, input: &mut Input<'_>) {
         let world = &mut self.world;
         let how = input.byte();
@@ -426,8 +412,7 @@ impl Run {
     }
 }
 
-/// Up to three attributes with values that are right, mostly: what each edge takes is left to the
-/// adapter.
+/// Up to three attributes, mostly valid; the adapter decides which an edge accepts.
 fn changes(world: &World, member: Member, [which, value, other]: [u8; 3]) -> QpUpdate {
     let mut changes = QpUpdate::NONE;
     for which in [which & 0x0F, which >> 4, other & 0x0F] {

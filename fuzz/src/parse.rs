@@ -1,4 +1,4 @@
-//! Bytes as one packet.
+//! Target: bytes as one packet.
 
 use std::net::IpAddr;
 
@@ -9,9 +9,8 @@ use roce_transport::wire::{
 
 use crate::input::Input;
 
-/// Takes `data` as the UDP payload of a datagram. Parsing it and checking its ICRC do not panic. A
-/// packet is written back as an equal one. An ICRC made for it is found right, also by a receiver
-/// that does not see the IPv4 identification.
+/// Parses `data` as a UDP payload. A packet is written back equal; an ICRC made for it verifies,
+/// even without the IPv4 identification.
 pub fn parse(data: &[u8]) {
     if let Ok(packet) = Packet::parse(data) {
         round_trip(&packet, data.len());
@@ -35,15 +34,14 @@ fn round_trip(packet: &Packet<'_>, length: usize) {
     assert_eq!(Packet::parse(&out[..written]), Ok(*packet), "written back as another packet");
 }
 
-/// `data` as the covered part of a packet.
+/// `data` as the ICRC-covered part of a packet.
 fn sealed(net: &NetHeader, data: &[u8]) {
     let Ident::Known { id, dont_fragment } = net.ident else { return };
     let bytes = [data, &icrc(net, data).to_le_bytes()].concat();
     assert_eq!(verify_icrc(net, &bytes), Some(IcrcMatch::Exact));
     let guess = id ^ 0x1234;
     let found = verify_icrc(&NetHeader { ident: Ident::Likely(guess), ..*net }, &bytes);
-    // an identification is solved for in packets as they can be: whole words, and no longer than
-    // any
+    // the identification is solved for in valid packets only: whole words of a possible length
     if net.src.is_ipv6() {
         assert_eq!(found, Some(IcrcMatch::Exact));
     } else if data.len().is_multiple_of(4) && data.len() <= HEADERS_MAX + 4096 {
@@ -51,8 +49,7 @@ fn sealed(net: &NetHeader, data: &[u8]) {
     }
 }
 
-/// Network headers drawn from the bytes themselves, so that no part of the input is lost for the
-/// packet.
+/// Network headers derived from the bytes, which all stay available for the packet.
 fn net_header(data: &[u8], v6: bool) -> NetHeader {
     let mut input = Input::new(data);
     let (src, dst) = if v6 {

@@ -1,8 +1,7 @@
-//! Target: bytes as a program for clients of the service that several users share addresses by.
+//! Target: bytes as hostile clients of the service that shares addresses among users.
 //!
-//! The clients knock and write whatever they like, whenever they like. An honest client beside them
-//! has a partition and a service, and gets the datagrams that are for it, whatever the others do.
-//! The steps are those of `World::step`.
+//! They knock and write anything at any time. An honest client with a partition and a service still
+//! receives its datagrams. Steps: `World::step`.
 
 use std::{
     collections::VecDeque,
@@ -49,15 +48,15 @@ const DONE: u8 = 2;
 pub struct Reach {
     /// Connections of hostile clients.
     pub connected: usize,
-    /// Answers that they got.
+    /// Responses to them.
     pub answered: usize,
-    /// Datagrams that they got.
+    /// Datagrams to them.
     pub received: usize,
     /// Datagrams of the honest client.
     pub honest: usize,
 }
 
-/// Panics when the service does, or when the honest client loses something.
+/// Panics if the service does, or the honest client loses something.
 pub fn share(bytes: &[u8]) -> Reach {
     let mut input = Input::new(bytes);
     let mut world = World::new();
@@ -66,7 +65,6 @@ pub fn share(bytes: &[u8]) -> Reach {
     world.reach
 }
 
-/// Datagrams that arrive at the service.
 #[derive(Clone, Default)]
 struct Wire(Arc<Mutex<VecDeque<Vec<u8>>>>);
 
@@ -108,7 +106,6 @@ impl Link for Wire {
     }
 }
 
-/// A client, hostile or not.
 struct Client {
     data: OwnedFd,
     requests: File,
@@ -116,7 +113,7 @@ struct Client {
 }
 
 impl Client {
-    /// The one that the service has connected to.
+    /// Accepts the service's connection with this secret.
     fn accept(listener: &OwnedFd, secret: [u8; 16]) -> Option<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let data = rustix::net::accept_with(listener, flags).ok()?;
@@ -139,7 +136,7 @@ impl Client {
         let mut request = [0; 40];
         (request[0], request[1]) = (kind, second);
         request[4..].copy_from_slice(&fields);
-        let _ = self.requests.write(&request); // the service may have ended it
+        let _ = self.requests.write(&request); // the service may have closed it
     }
 
     fn answer(&mut self) -> Option<[u8; 8]> {
@@ -147,7 +144,6 @@ impl Client {
         self.answers.read(&mut answer).is_ok_and(|length| length == 8).then_some(answer)
     }
 
-    /// The datagrams that have come.
     fn received(&self) -> Vec<Vec<u8>> {
         let mut all = Vec::new();
         let mut bytes = [0; 4096];
@@ -160,13 +156,12 @@ impl Client {
     }
 }
 
-/// The service, an honest client and hostile ones.
 struct World {
     directory: PathBuf,
     wire: Wire,
     service: Option<ShareLink>,
     now: Instant,
-    /// Sockets at which hostile clients wait for the service, with their secrets.
+    /// Sockets and secrets of hostile clients that wait for the service.
     waiting: Vec<(OwnedFd, [u8; 16])>,
     clients: Vec<Client>,
     honest: Option<Client>,
@@ -205,7 +200,7 @@ impl World {
     fn write_to_door(&self, bytes: &[u8]) {
         let mut options = OpenOptions::new();
         let door = options.write(true).custom_flags(libc::O_NONBLOCK).open(self.door());
-        let _ = door.unwrap().write(bytes); // it may be full
+        let _ = door.unwrap().write(bytes); // may be full
     }
 
     fn knock(&self) -> (OwnedFd, [u8; 16]) {
@@ -225,7 +220,7 @@ impl World {
         (listener, secret)
     }
 
-    /// The service does its work. Datagrams that are for none of the clients come out.
+    /// Runs the service; returns the number of datagrams for none of the clients.
     fn serve(&mut self) -> usize {
         let service = self.service.as_mut().unwrap();
         service.unpark(); // it has slept
@@ -235,11 +230,10 @@ impl World {
         rest
     }
 
-    /// The honest client comes, with the partition that it has had.
     fn join(&mut self) {
         let (listener, secret) = self.knock();
         let mut honest = None;
-        // others may be before it
+        // others may precede it
         for _ in 0..300 {
             self.serve();
             honest = Client::accept(&listener, secret);
@@ -264,7 +258,7 @@ impl World {
         self.wire.0.lock().unwrap().push_back(bytes);
     }
 
-    /// The honest client gets what is for it, and has what it had.
+    /// The honest client receives its datagrams and keeps its objects.
     fn check(&mut self) {
         for what in 0..3 {
             self.arrive(self.partition, what);
@@ -317,11 +311,11 @@ impl World {
             }
             _ => {
                 let index = usize::from(input.byte()) % self.clients.len().max(1);
-                // a second OPEN ends a client, as nonsense does, which step 8 writes
+                // a second OPEN or nonsense, as in step 8, closes a client
                 let kind = [1, 2, 3, 4, 5, 6, 3, 4][usize::from(input.byte() % 8)];
                 let second = input.byte();
                 let mut fields = [0; 36];
-                // of few services and connections
+                // few services and connections
                 (fields[0], fields[7]) = (input.byte() % 10, input.byte() & 0xC0);
                 if let Some(client) = self.clients.get_mut(index) {
                     client.ask(kind, second, fields);

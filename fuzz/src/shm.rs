@@ -1,9 +1,8 @@
-//! Target: bytes as a program for a process that shares memory or an address with a device.
+//! Target: bytes as a hostile process that shares memory or an address with a device.
 //!
-//! That process can do what a process can: greet, and say and write whatever it likes, whenever it
-//! likes, with any descriptors. An honest device beside it sends numbered datagrams to the same
-//! device all the time. The steps are those of `World::step`; the first byte says whether the
-//! hostile process has the address first, and what it grants then.
+//! The process greets and writes anything at any time, with any descriptors; an honest device sends
+//! numbered datagrams throughout. Steps: `World::step`; the first byte gives the address's first
+//! owner, and the hostile process's grants.
 
 mod hammer;
 mod hostile;
@@ -29,32 +28,31 @@ use crate::input::Input;
 
 const STEPS: usize = 300;
 const MAX_CONNECTIONS: usize = 12;
-/// Start of the honest device's datagrams. The number of the queue pair follows, and their own.
+/// Start of honest datagrams; queue pair and sequence number follow.
 const HONEST: [u8; 4] = *b"true";
-/// Partition of a queue pair of the hostile process.
+/// Partition of the hostile process's queue pair.
 const THEIRS: u8 = 1;
 
 /// Coverage of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Reach {
-    /// Datagrams that came out of the hostile process's rings.
+    /// Datagrams from the hostile process's rings.
     pub received: usize,
-    /// Datagrams of the honest device that have arrived.
+    /// Received honest datagrams.
     pub honest: usize,
-    /// Rings that the hostile process was given.
+    /// Rings granted to the hostile process.
     pub granted: usize,
-    /// Datagrams that were forwarded to it.
+    /// Datagrams forwarded to it.
     pub forwarded: u64,
 }
 
-/// Panics when the device does, or when it hands over an impossible datagram. Panics when a
-/// datagram of the honest device is lost, damaged or out of order while its address is not taken.
+/// Panics if the device does or hands over an impossible datagram; or if an honest datagram is
+/// lost, damaged or reordered while its address is free.
 pub fn shm(bytes: &[u8]) -> Reach {
     play(bytes, |_| {})
 }
 
-/// The same while a thread writes to all that is shared with the device, without a pause: also
-/// between two reads of the device. What it writes and when is not the same the next time.
+/// [`shm`] while a thread writes to all shared memory, even between two reads. Not reproducible.
 pub fn shm_with_hammer(bytes: &[u8]) -> Reach {
     let hammer = Hammer::start();
     play(bytes, |connections| {
@@ -73,25 +71,24 @@ fn play(bytes: &[u8], each_step: impl Fn(&[Connection])) -> Reach {
     world.finish()
 }
 
-/// A device, an honest one and a hostile process.
 struct World {
     link: UdpLink,
     honest: UdpLink,
-    /// Addresses of the three.
+    /// Of the three.
     addresses: [IpAddr; 3],
     now: Instant,
     connections: Vec<Connection>,
-    /// Number of those that it has made.
+    /// Connections made.
     made: usize,
-    /// The socket with the hostile process's own name.
+    /// Socket with the hostile process's own name.
     listener: OwnedFd,
     /// Socket with the name of the device's address, if the hostile process had it first.
     owner: Option<OwnedFd>,
-    /// Outside of the host's memory: UDP datagrams to the device.
+    /// Sends UDP datagrams to the device from outside.
     outside: UdpSocket,
-    /// It has written where all at the address see who its owner is, or was the owner itself.
+    /// It has written where processes see the address's owner, or was the owner.
     has_meddled: bool,
-    /// Numbers of the honest datagrams: sent, and received.
+    /// Numbers of honest datagrams sent and received.
     sent: u32,
     received: u32,
     parked: u32,
@@ -140,12 +137,12 @@ impl World {
         })
     }
 
-    /// One step of the program: a byte that says what, and bytes that say how.
+    /// One step: a byte for its kind, then operands.
     fn step(&mut self, input: &mut Input<'_>) {
         let what = input.byte();
         match what % 16 {
             0 if self.connections.len() < MAX_CONNECTIONS => {
-                // two to the device, two to the receiver for its address, and so on
+                // two to the device, two to its address's receiver, and so on
                 let direct = self.partition().filter(|_| (self.made / 2).is_multiple_of(2));
                 self.made += 1;
                 let connected = hostile::connect(self.addresses[0], direct);
@@ -188,7 +185,6 @@ impl World {
         }
     }
 
-    /// Takes what the device grants: the hostile process reads rings then, too.
     fn take_grants(&mut self) {
         for connection in &mut self.connections {
             let descriptors = connection.take();
@@ -197,8 +193,8 @@ impl World {
         }
     }
 
-    /// Writes to the memory that came with a grant: positions of the ring that the device writes,
-    /// or the terms of the address's owners.
+    /// Writes to granted memory: positions of the device's ring, or the terms of the address's
+    /// owners.
     fn meddle(&mut self, input: &mut Input<'_>) {
         let (which, at, value) = (input.byte(), input.byte(), u64::from_le_bytes(input.array()));
         let granted = self.connections.iter().flat_map(|connection| &connection.granted);
@@ -209,7 +205,7 @@ impl World {
         hostile::write_word(file, u64::from(at % 24) * 8, value);
     }
 
-    /// Sends a datagram from elsewhere: to a queue pair of any partition, or any bytes.
+    /// Sends a datagram from outside: to a queue pair of any partition, or any bytes.
     fn outside(&mut self, input: &mut Input<'_>) {
         let (length, partition) = (usize::from(input.byte()), input.byte());
         let partition = IdPartition::new(1 + partition % IdPartition::COUNT);
@@ -220,7 +216,6 @@ impl World {
         let _ = self.outside.send_to(payload, (self.addresses[0], 4791));
     }
 
-    /// Sends to the hostile process through memory, if that has answered.
     fn send_to_hostile(&mut self, input: &mut Input<'_>) {
         let [own, _, theirs] = self.addresses;
         let segment = 1 + usize::from(input.byte()) * 16;
@@ -230,7 +225,6 @@ impl World {
         }
     }
 
-    /// Accepts a request of the device for a ring, and answers.
     fn accept(&mut self, input: &mut Input<'_>) {
         if let Some(socket) = self.owner.as_ref().and_then(hostile::accept) {
             let mut connection = Connection::new(socket);
@@ -247,7 +241,6 @@ impl World {
         }
     }
 
-    /// The device's own steps: sleeps and wakes, listens for services.
     fn share(&mut self, input: &mut Input<'_>) {
         let (what, service) = (input.byte(), ServiceId(u64::from(input.byte())));
         let address = self.addresses[0];
@@ -276,7 +269,6 @@ impl World {
         self.link.sharing()?.partition().map(IdPartition::get)
     }
 
-    /// An honest datagram, and whatever has come.
     fn exchange(&mut self) {
         let [own, other, _] = self.addresses;
         let qpn = [0, self.partition().unwrap_or_default() << 2, 0, 0];
@@ -303,12 +295,11 @@ impl World {
             assert!(number == *received || *has_meddled, "{number} instead of {received}");
             *received = number + 1;
         };
-        // an error is one of the sockets that a hostile owner has granted
+        // errors come from sockets granted by a hostile owner
         let result = self.link.receive(self.now, &mut sink);
         assert!(result.is_ok() || self.has_meddled, "{result:?}");
     }
 
-    /// Delivers all datagrams, then closes everything.
     fn finish(mut self) -> Reach {
         for _ in 0..40 {
             self.exchange();
@@ -324,8 +315,7 @@ impl World {
     }
 }
 
-/// Number of a datagram of the honest device. The hostile process can write such ones itself, but
-/// not with its address.
+/// Number of an honest datagram. The hostile process can forge it, but not its address.
 fn honest_number(datagram: &Datagram<'_>, other: IpAddr) -> Option<u32> {
     let (&HONEST, number) = datagram.bytes.split_first_chunk()? else { return None };
     (datagram.net.src == other).then_some(())?;
@@ -346,7 +336,6 @@ fn run([src, dst]: [IpAddr; 2], segment: usize, length: usize) -> Transmit {
     }
 }
 
-/// Addresses that no other test has.
 fn addresses() -> [IpAddr; 3] {
     let [.., high, low] = std::process::id().to_be_bytes();
     [1, 2, 3].map(|host| Ipv4Addr::new(127, 128 | high, low, host).into())

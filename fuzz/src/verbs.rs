@@ -1,13 +1,12 @@
-//! Bytes as a program for two adapters: every verb, with legal and illegal arguments, in any order,
-//! and packets between them that get lost, are duplicated or reordered.
+//! Target: bytes as verbs on two adapters, legal or not, in any order, with lost, duplicated and
+//! reordered packets.
 //!
-//! Each step is a byte for its verb and the bytes that the verb takes. Past the end of the input
-//! everything is zero.
+//! A step is a byte for its verb and operands; input continues with zeros.
 //!
 //! Invariants: no panic; a refused call changes nothing; calls are refused for limits, objects in
-//! use and objects that are gone. Every request completes at most once, in order, and not after its
-//! queue pair was reset or destroyed. Memory without a writer or a registration stays as it is. In
-//! the end everything can be destroyed, and as much created again as the limits say.
+//! use and destroyed objects. Every request completes at most once, in order, and not after its
+//! queue pair's reset or destruction. Memory without a writer or registration is unchanged. Finally
+//! all objects can be destroyed, and as many made as the limits allow.
 
 mod objects;
 mod requests;
@@ -24,35 +23,32 @@ use roce_transport::{
 use crate::input::Input;
 use side::Side;
 
-/// Steps of one program; more would only be slower.
+/// Steps of a program; more only cost time.
 const STEPS_MAX: usize = 300;
-/// Packets that a side may send before it has nothing more to say: far more than all requests and
-/// answers together take.
+/// Packets until a side is idle: far more than all requests and responses take.
 const BURST_MAX: usize = 10_000;
-/// Packets that are under way; further ones are lost.
 const IN_FLIGHT_MAX: usize = 256;
 
-/// Counts that show how deep a program got.
+/// Coverage of a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Depth {
-    /// Calls that did what was asked.
+    /// Successful calls.
     pub accepted: u64,
-    /// Calls that were refused.
+    /// Refused calls.
     pub refused: u64,
-    /// Requests that completed well.
+    /// Requests completed with success.
     pub succeeded: u64,
-    /// Requests that completed in error.
+    /// Requests completed in error.
     pub failed: u64,
 }
 
-/// Runs the program `data`, with header prediction and without.
+/// Runs `data` with and without header prediction.
 pub fn verbs(data: &[u8]) -> Depth {
     let [predicted, general] = [true, false].map(|header_prediction| play(data, header_prediction));
     assert!(predicted == general, "header prediction changes something");
     predicted.0
 }
 
-/// Result of a program: how deep it got, and the packets that were sent.
 fn play(data: &[u8], header_prediction: bool) -> (Depth, Vec<(NetHeader, Vec<u8>)>) {
     let mut input = Input::new(data);
     let mut run = Run::new(header_prediction);
@@ -66,7 +62,7 @@ fn play(data: &[u8], header_prediction: bool) -> (Depth, Vec<(NetHeader, Vec<u8>
 struct Run {
     sides: [Side; 2],
     now: Instant,
-    /// Packets on their way to each side.
+    /// Per side.
     in_flight: [VecDeque<(NetHeader, Vec<u8>)>; 2],
     sent: Vec<(NetHeader, Vec<u8>)>,
 }
@@ -117,8 +113,7 @@ impl Run {
         }
     }
 
-    /// Connects a queue pair of each side to the other's, from RESET on; or says why that does not
-    /// work.
+    /// Connects a queue pair of each side to the other's from RESET, or explains why not.
     fn connect(&mut self, argument: u8, input: &mut Input<'_>) {
         let [first, second, how] = input.array();
         let numbers = [self.sides[0].nth_qp(first), self.sides[1].nth_qp(second)];
@@ -131,8 +126,6 @@ impl Run {
             self.deliver_all();
         }
     }
-
-    // The network.
 
     fn transmit(&mut self, which: usize) {
         let mut count = 0;
@@ -155,7 +148,7 @@ impl Run {
         }
     }
 
-    /// Delivers packets to one side: in order or not, once or again, or not at all.
+    /// Delivers packets to one side, perhaps reordered, duplicated or lost.
     fn deliver(&mut self, to: usize, how: u8) {
         let queue = &mut self.in_flight[to];
         let index = if how & 0x80 == 0 { 0 } else { usize::from(how >> 4 & 7) };
@@ -180,7 +173,6 @@ impl Run {
         assert!(!damaged, "an adapter sent what another cannot read: {disposition}");
     }
 
-    /// Delivers packets until neither adapter has one to send at this time.
     fn deliver_all(&mut self) {
         for _ in 0..BURST_MAX {
             for which in 0..2 {
@@ -200,7 +192,6 @@ impl Run {
         panic!("the two talk without end");
     }
 
-    /// Until the next timer, or a little.
     fn pass_time(&mut self, how: u8) {
         let timers = self.sides.iter_mut().filter_map(|side| side.adapter.poll_timeout());
         self.now = match timers.min() {
@@ -215,8 +206,6 @@ impl Run {
             );
         }
     }
-
-    // The oracle.
 
     fn check(&mut self) {
         for side in &mut self.sides {

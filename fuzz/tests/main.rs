@@ -1,4 +1,4 @@
-//! The bodies of the fuzz targets, on their corpora and on random inputs.
+//! The targets' bodies on their corpora and on random inputs.
 
 mod common;
 mod replay;

@@ -1,4 +1,4 @@
-//! Every target on its corpus, and on as many random inputs as an ordinary test run has time for.
+//! Every target on its corpus, and on as many random inputs as a test run has time for.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -58,7 +58,7 @@ fn explain_replays_its_corpus() {
     replay("explain", explain);
 }
 
-/// The kernel's captures, and what is left of them when some bytes change or the end is gone.
+/// Kernel captures with changed bytes or truncated.
 #[test]
 fn explain_holds_for_damaged_captures() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../transport/tests/captures");
@@ -99,7 +99,7 @@ fn faults_holds_for_random_text() {
     assert!(total.understood > 3_000 && total.calls > 300 && total.sent > 20_000, "{total:?}");
 }
 
-/// Clauses, of which some have more words of the grammar than they should, and datagrams.
+/// Clauses, some with extra words of the grammar, and datagrams.
 fn plan(rng: &mut ChaCha8Rng) -> Vec<u8> {
     const CLAUSES: [&str; 23] = [
         "fail create_cq nth 2 ENOMEM",
@@ -178,7 +178,7 @@ fn flows_replays_its_corpus() {
     });
 }
 
-/// Random specs of known kinds, of their own sizes or others, are read now and then.
+/// Random specs of known kinds, correctly sized or not, are sometimes read.
 #[test]
 fn flows_holds_for_random_bytes() {
     let (mut read, mut possible) = (0, 0);
@@ -226,7 +226,7 @@ fn frames_replays_its_corpus() {
     });
 }
 
-/// Random scripts get somewhere: packets are handed over, neighbours answer and are answered.
+/// Random scripts reach depth: packets are handed over, neighbours resolve both ways.
 #[test]
 fn frames_holds_for_random_scripts() {
     let (mut received, mut resolved, mut answered, mut unanswered, mut moved) = (0, 0, 0, 0, 0);
@@ -253,8 +253,8 @@ fn frames_holds_for_random_scripts() {
     );
 }
 
-/// A script that lets the hosts meet: time for their addresses, then datagrams both ways, some
-/// damaged, with a frame of random bytes now and then.
+/// A script that lets the hosts meet: time for addresses, then datagrams both ways, some damaged,
+/// and some random frames.
 fn frame_script(rng: &mut ChaCha8Rng) -> Vec<u8> {
     let mut any = |most: u32| (rng.next_u32() % most) as u8;
     let setting = any(32);
@@ -327,7 +327,7 @@ fn mad_holds_for_random_bytes() {
     assert!(taken > 3_000, "{taken}");
 }
 
-/// Messages of few exchanges, mostly whole, and commands between them.
+/// Messages of few exchanges, mostly whole, and commands between.
 fn conversation(rng: &mut ChaCha8Rng) -> Vec<u8> {
     let mut any = || rng.next_u32() as u8;
     let mut script = Vec::new();
@@ -359,7 +359,7 @@ fn parse_holds_for_random_bytes() {
     each_seed(20_000, |rng| {
         let mut bytes = bytes(rng, 0..300);
         parse(&bytes);
-        // most random bytes are no packet for their opcode or their version
+        // most random bytes have a wrong opcode or version
         if let [first, second, ..] = &mut bytes[..] {
             *first &= 0x7F;
             *second &= 0xF0;
@@ -375,8 +375,7 @@ fn packets_holds_for_random_bytes() {
     });
 }
 
-/// Scripts that got stuck at the adapter's first checks would prove little, so these have to get
-/// behind them.
+/// Scripts must get past the adapter's first checks.
 #[test]
 fn packets_holds_for_random_scripts() {
     let mut totals = BTreeMap::<&str, u64>::new();
@@ -391,7 +390,7 @@ fn packets_holds_for_random_scripts() {
     }
 }
 
-/// The corpus has every packet that exists, so that `parse` reads every header.
+/// `parse` reads every header: the corpus has all packets.
 #[test]
 fn the_corpus_of_parse_has_every_opcode() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/parse");
@@ -404,7 +403,7 @@ fn the_corpus_of_parse_has_every_opcode() {
     assert_eq!(all.difference(&found).collect::<Vec<_>>(), Vec::<&u8>::new());
 }
 
-/// Counters that only packets raise that fit what went before.
+/// Counters raised only by packets that fit earlier ones.
 const DEEP: [&str; 13] = [
     "retransmitted_packets",
     "timeouts",
@@ -421,18 +420,17 @@ const DEEP: [&str; 13] = [
     "unexpected_response",
 ];
 
-/// A script for `packets` (its module says what the steps are): two queue pairs, and packets that
-/// mostly are what they expect.
+/// A script for `packets` (steps: see there): two queue pairs, and mostly expected packets.
 fn script(rng: &mut ChaCha8Rng) -> Vec<u8> {
-    /// Requests of one packet and their answers: what gets on best with whatever came before.
+    /// Single-packet requests and their responses, which depend least on earlier packets.
     const OPCODES: [u8; 13] =
         [0x04, 0x05, 0x0A, 0x0B, 0x0C, 0x13, 0x14, 0x10, 0x11, 0x12, 0x17, 0x1C, 0x1D];
-    /// Members that can send or receive, the connections to each other among them.
+    /// Members that can send or receive, including mutually connected ones.
     const ABLE: [u8; 19] = [2, 3, 4, 6, 11, 12, 15, 16, 18, 19, 20, 21, 22, 23, 26, 27, 31, 33, 34];
     let mut any = || rng.next_u32() as u8;
     let focus = match any() & 3 {
         0 | 1 => [7, 8],
-        // connections of XRC and of the shared queue, and datagram queue pairs
+        // connections of XRC and of the SRQ, and datagram queue pairs
         2 => [[18, 19], [20, 21], [33, 34], [11, 12]][usize::from(any()) % 4],
         _ => [any() % 35, ABLE[usize::from(any()) % ABLE.len()]],
     };
@@ -442,7 +440,7 @@ fn script(rng: &mut ChaCha8Rng) -> Vec<u8> {
         match any() % 20 {
             0..=5 => {
                 let control = if any().is_multiple_of(8) { any() } else { any() & 0x40 };
-                // now and then beyond the end, of a window mostly
+                // sometimes beyond the end, mostly of a window
                 let key = match any() % 12 {
                     0 => any(),
                     1 => any() & 0x03 | 0xC0,
@@ -499,13 +497,13 @@ fn verbs_holds_for_random_programs() {
     );
 }
 
-/// A program for `verbs` (its module says what the steps are): some objects, a connection, and then
-/// anything, though mostly what gets on with it.
+/// A program for `verbs` (steps: see there): some objects, a connection, then anything, mostly
+/// compatible.
 fn program(rng: &mut ChaCha8Rng) -> Vec<u8> {
     let mut any = || rng.next_u32() as u8;
     let mut program = Vec::new();
     for side in [0, 0x80] {
-        // the second region is read-only now and then
+        // the second region is sometimes read-only
         let rights = [0, 0x80, 0x84, any()][usize::from(any() & 3)];
         program.extend([
             side,
@@ -528,7 +526,7 @@ fn program(rng: &mut ChaCha8Rng) -> Vec<u8> {
             3,
         ]);
         for _ in 0..2 {
-            // mostly reliable connections, with and without a shared receive queue
+            // mostly reliable connections, with or without SRQ
             let kind = if any() < 192 { any() & 0x34 } else { any() };
             program.extend([side | 11, 0, kind, 0, 0x1F]);
         }

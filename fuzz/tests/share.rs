@@ -12,7 +12,7 @@ fn share_holds() {
     });
     let mut total = Reach::default();
     each_seed(60, |rng| {
-        // clients come, and each has a partition
+        // clients join, each with a partition
         let mut program = Vec::new();
         for client in 0..8 + rng.next_u32() % 8 {
             program.extend([1, 9, client as u8, 0, 0, 0, 0]);

@@ -1,5 +1,5 @@
-//! The target `shm` on its corpus and on random programs, in a process of its own: it uses the
-//! sockets and the names of the host.
+//! The target `shm` on its corpus and random programs, in its own process: it uses the host's
+//! sockets and names.
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::RngCore;
@@ -33,14 +33,14 @@ fn shm_holds() {
     });
 }
 
-/// A program that gets on: rings to the device, processes at its address, and a ring from it;
-/// then what a process does, mostly as it should.
+/// A program that makes progress: rings to the device, processes at its address, a ring from it,
+/// mostly valid steps.
 fn program(rng: &mut ChaCha8Rng) -> Vec<u8> {
     let mut any = || rng.next_u32() as u8;
-    // mostly a device that has its address itself, and greetings that are accepted
+    // mostly a device with its own address, and accepted greetings
     let mut program = vec![if any() < 230 { any() % 192 } else { any() }];
     for connection in 0..8 {
-        // two go to the device, two to the receiver for its address
+        // two to the device, two to its address's receiver
         let kind = if any() < 240 { connection / 2 % 2 } else { any() };
         let (is_share, partition) = (connection == 2, 1 + connection % 8);
         let damage = if is_share { 0 } else { 2 * (partition - 1) + 1 };

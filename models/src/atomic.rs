@@ -1,32 +1,32 @@
-//! Loom's atomics, of which a test can weaken one kind of ordering.
+//! Loom's atomics; a test can weaken one kind of ordering.
 
 use std::cell::Cell;
 
 use loom::sync::atomic;
 pub(crate) use loom::sync::atomic::Ordering;
 
-/// A kind of ordering that is left out.
+/// A kind of ordering to leave out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Weakening {
-    /// The code as it is.
+    /// Unchanged code.
     #[default]
     None,
-    /// Fences do nothing.
+    /// No fences.
     Fences,
-    /// Releasing operations are relaxed.
+    /// Releases are relaxed.
     Release,
-    /// Acquiring operations are relaxed.
+    /// Acquires are relaxed.
     Acquire,
     /// Sequentially consistent operations only acquire and release.
     Sequential,
 }
 
 thread_local! {
-    // loom runs all threads of a model on the thread of the test
+    // loom runs a model's threads on the test's thread
     static WEAKENING: Cell<Weakening> = const { Cell::new(Weakening::None) };
 }
 
-/// Runs a test with one kind of ordering left out.
+/// Runs a test without one kind of ordering.
 pub fn weakened(weakening: Weakening, test: impl FnOnce()) {
     WEAKENING.set(weakening);
     test();
@@ -53,18 +53,16 @@ fn order(order: Ordering) -> Ordering {
     }
 }
 
-/// Loom takes a sequentially consistent access for one that acquires and releases. A fence in front
-/// of a load and one behind a store, which is how compilers for most processors do it, makes it
-/// what it is.
+/// Loom treats sequential consistency as acquire and release. Fences before loads and after stores,
+/// which most compilers emit, correct that.
 fn sequential(order: Ordering) {
     if order == Ordering::SeqCst && !lacks(Weakening::Sequential) {
         atomic::fence(Ordering::SeqCst);
     }
 }
 
-/// Makes loom try both orders of two accesses. Loom remembers an atomic's last access only, so that
-/// a thread's own load hides another thread's earlier load from its store. No access to this atomic
-/// can be hidden.
+/// Makes loom try both orders of two accesses. Loom remembers an atomic's last access only: a
+/// thread's own load hides another's from its store. Accesses to this atomic stay visible.
 #[derive(Debug, Default)]
 struct Turn(atomic::AtomicBool);
 
@@ -74,7 +72,7 @@ impl Turn {
     }
 }
 
-/// For atomics that no thread both loads and stores: there it would only take time.
+/// For atomics that no thread both loads and stores; a turn would cost time only.
 #[derive(Debug, Default)]
 struct NoTurn;
 
@@ -105,9 +103,8 @@ macro_rules! atomic {
                 sequential(with);
             }
 
-            /// Stores nothing if it finds what it would store. Loom lets another thread's later
-            /// store precede this one, although it cannot lie between the load and the store. This
-            /// thread would then go on finding its own value.
+            /// Stores nothing if the value is unchanged. Loom lets another thread's later store
+            /// precede this one, and this thread would keep finding its own value.
             pub(crate) fn swap(&self, value: $value, with: Ordering) -> $value {
                 self.1.take();
                 let mut before = !value;

@@ -1,4 +1,4 @@
-//! The eventfd of a model: a thread sleeps until another has written to it.
+//! A model's eventfd: a thread sleeps until another writes to it.
 
 use loom::sync::{Condvar, Mutex};
 
@@ -14,7 +14,7 @@ impl Bell {
         self.changed.notify_all();
     }
 
-    /// Sleeps until it has been rung since it was last [cleared](Self::clear).
+    /// Sleeps until rung since last [cleared](Self::clear).
     pub(crate) fn wait(&self) {
         let mut rung = self.rung.lock().unwrap();
         while !*rung {
@@ -22,8 +22,7 @@ impl Bell {
         }
     }
 
-    /// True if it has been rung since it was last cleared, for a thread that has something else to
-    /// wait for, too.
+    /// True if rung since last cleared, for a thread that waits for other things, too.
     pub(crate) fn is_rung(&self) -> bool {
         *self.rung.lock().unwrap()
     }

@@ -1,16 +1,14 @@
-//! Time in a model: it goes on with each look at the clock, and with each sleep that ends by
-//! itself.
+//! A model's time: advances with each read of the clock and each sleep that ends by itself.
 
 use std::{cell::Cell, time::Duration};
 
 use roce_transport::time::Instant;
 
-/// Time between two looks: longer than a thread goes on looking for packets, so that it does so
-/// once.
+/// Time per read: longer than a thread spins for packets, so that it spins once.
 const STEP: Duration = Duration::from_micros(60);
 
 thread_local! {
-    // loom runs all threads of a model on the thread of the test
+    // loom runs a model's threads on the test's thread
     static NOW: Cell<Instant> = const { Cell::new(Instant::ZERO) };
 }
 

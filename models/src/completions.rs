@@ -1,4 +1,4 @@
-//! Completion queues: the engine's thread adds, threads of the program take, arm and sleep.
+//! Completion queues: the engine's thread adds; program threads poll, arm and sleep.
 
 use std::sync::Arc;
 
@@ -17,7 +17,6 @@ use crate::{
     work::{CompletionQueue, CqRoom, NotifyKind, Pushed, Validity},
 };
 
-/// A queue, and the queue pair that completes in it.
 struct Queue {
     cq: CompletionQueue,
     validity: Validity,
@@ -45,20 +44,20 @@ impl Queue {
     }
 }
 
-/// Fate of a completion that comes after the program has polled, and before it asks for an event.
+/// Handling of a completion that comes between the last poll and arming.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reader {
-    /// Nothing.
+    /// Ignored.
     Careless,
-    /// The program looks once more after it has asked, as the specification demands.
+    /// The program polls after arming, as the specification demands.
     PollsAgain,
-    /// The queue wakes the program for it, as those of network adapters do.
+    /// The queue raises an event for it, as network adapters' do.
     IsTold,
-    /// The same, for what was marked as solicited.
+    /// The same for solicited completions.
     IsToldOfSolicited,
 }
 
-/// A program sleeps when its queue is empty, and is woken by an event for which it has asked.
+/// A program sleeps on an empty queue and is woken by a requested event.
 pub fn an_armed_reader_sleeps(reader: Reader) {
     check(3, move || {
         const COUNT: u64 = 2;
@@ -105,7 +104,7 @@ pub fn an_armed_reader_sleeps(reader: Reader) {
     });
 }
 
-/// Data that was written before its completion is visible when the completion is polled.
+/// Data written before a completion is visible once it is polled.
 pub fn a_completion_follows_its_data() {
     check(3, || {
         let (queue, memory) = (Queue::new(), Arc::new(AtomicU64::new(0)));
@@ -123,8 +122,7 @@ pub fn a_completion_follows_its_data() {
     });
 }
 
-/// Two threads take while the queue grows: each completion comes out once, and to each taker in
-/// order.
+/// Two threads poll during a resize: each completion appears once, and in order to each.
 pub fn takers_meet_a_resize() {
     check(1, || {
         let queue = Queue::new();

@@ -1,4 +1,4 @@
-//! Properties of completion queues; weaker orderings break them.
+//! Completion queues; weaker orderings break them.
 
 use roce_models::{
     Weakening,

@@ -1,4 +1,4 @@
-//! Properties of the sleep of an engine's threads; leaving out a step breaks them.
+//! Sleep of an engine's threads; leaving out a step breaks it.
 
 use roce_models::engine::{
     Omission,

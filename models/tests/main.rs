@@ -1,4 +1,4 @@
-//! Models of concurrency: what holds, and what would not if a step or an ordering was left out.
+//! Models of concurrency: properties, and failures if a step or an ordering is left out.
 
 mod completions;
 mod engine;

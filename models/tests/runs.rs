@@ -1,4 +1,4 @@
-//! Properties of rings of runs; weaker orderings break them.
+//! Rings of runs; weaker orderings break them.
 
 use roce_models::{
     Weakening,

@@ -1,4 +1,4 @@
-//! Ids without a channel: each call waits for what comes of it.
+//! Synchronous ids: each call waits for its result.
 
 use std::{net::SocketAddr, thread};
 
@@ -23,7 +23,6 @@ fn endpoint(world: &World, qp_type: QpType) -> CmId {
     CmId::create_ep(&info, Some(&world.a.alloc_pd().unwrap()), Some(&CmQpAttr::default())).unwrap()
 }
 
-/// The listener of a world, waited on by a thread.
 fn serve(world: &World, serve: impl FnOnce(CmId) + Send + 'static) -> thread::JoinHandle<()> {
     world.listener.make_sync().unwrap();
     let listener = world.listener.clone();
@@ -36,7 +35,7 @@ fn calls_that_wait() {
     let server = serve(&world, |id| {
         assert_eq!(id.event().unwrap().private_data()[..5], *b"hello");
         id.create_qp(None, &CmQpAttr::default()).unwrap();
-        // the client may write here, and is told where
+        // the client may write here, and receives the address
         let target = id.reg_write(4096).unwrap();
         let Remote { address, rkey } = target.remote(0);
         let told = [&address.to_be_bytes()[..], &rkey.0.to_be_bytes()].concat();
@@ -46,7 +45,7 @@ fn calls_that_wait() {
         id.get_recv_comp().unwrap().result.unwrap();
         assert_eq!(target.to_vec(0..7).unwrap(), b"written");
         target.write_at(0, b"answer!").unwrap();
-        // the peer ends it
+        // the peer disconnects
         let over = id.channel().wait(Some(PATIENCE)).unwrap();
         assert_eq!(over.kind(), EventKind::Disconnected);
         id.disconnect().unwrap();
@@ -66,7 +65,7 @@ fn calls_that_wait() {
     client.get_send_comp().unwrap().result.unwrap();
     client.post_send(2, roce::Data::inline(b"done"), SendFlags::SIGNALED).unwrap();
     client.get_send_comp().unwrap().result.unwrap();
-    // memory for writing is not for reading
+    // memory for WRITE is not for READ
     client.post_read(3, memory.sge(8..15), SendFlags::SIGNALED, remote).unwrap();
     assert!(client.get_send_comp().unwrap().result.is_err());
     client.disconnect().unwrap();
@@ -123,8 +122,7 @@ fn endpoints_for_requests_have_queue_pairs() {
     client.join().unwrap();
 }
 
-/// As in the manual page of rdma_getaddrinfo: the names of both sides, the endpoints, a message, no
-/// device named anywhere.
+/// As in rdma_getaddrinfo(3): names of both sides, endpoints, a message, no device named.
 #[test]
 fn by_name() {
     let device =

@@ -1,4 +1,4 @@
-//! Datagram services, and multicast groups.
+//! Datagram services and multicast groups.
 
 use std::net::IpAddr;
 
@@ -46,7 +46,7 @@ fn a_service_is_resolved_and_used() {
     let received = server.get_recv_comp().unwrap();
     assert_eq!((received.wr_id, received.result.unwrap().byte_len), (3, 62));
     assert_eq!(inbox.to_vec(40..62).unwrap(), b"to whom it may concern");
-    // an address handle does as well
+    // an address handle works too
     let handle = client.pd().unwrap().create_ah(ud.av).unwrap();
     server.post_recv(5, [inbox.sge_all()]).unwrap();
     client
@@ -87,7 +87,7 @@ fn a_service_is_refused_or_does_not_exist() {
         (event.id(), event.status(), elsewhere.state()),
         (&elsewhere, Status::Sidr(1), IdState::Closed)
     );
-    // and no answer at all
+    // and without any response
     world.cut();
     client.connect(&ConnParam::default()).unwrap();
     let event = expect(a_channel, EventKind::Unreachable);
@@ -95,7 +95,7 @@ fn a_service_is_refused_or_does_not_exist() {
     assert_eq!((world.a.cm_count(), world.b.cm_count()), (0, 0));
 }
 
-/// Both the queue pair's number and its key may be a program's own.
+/// QPN and Q_Key may be a program's own.
 #[test]
 fn a_service_of_a_queue_pair_of_the_programs_own() {
     let world = World::new(PortSpace::Ipoib);
@@ -147,7 +147,7 @@ fn groups() {
         "a member that only sends receives nothing"
     );
     server.leave_multicast(group).unwrap();
-    // one that is destroyed leaves, and so does one whose queue pair is
+    // destroying the id or its queue pair leaves the group
     server.join_multicast(group).unwrap();
     expect(&world.b_channel, EventKind::MulticastJoin);
     server.destroy_qp();

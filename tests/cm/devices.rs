@@ -1,4 +1,4 @@
-//! The device that an id uses when the program names none, over real sockets on loopback.
+//! The device of an id when the program names none, over real sockets on loopback.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -18,7 +18,6 @@ use roce::{
 
 use super::{PATIENCE, accept, eventually, expect, resolve};
 
-/// A loopback device that the program has open from its beginning on.
 fn device() -> &'static Context {
     static DEVICE: OnceLock<Context> = OnceLock::new();
     DEVICE.get_or_init(|| Device::named("roce_lo").unwrap().open(OpenOptions::default()).unwrap())
@@ -28,7 +27,6 @@ fn own(context: &Context) -> IpAddr {
     context.gids()[0].to_ip()
 }
 
-/// The program's own device is found by its address.
 #[test]
 fn an_open_device_is_used() {
     let channel = EventChannel::new().unwrap();
@@ -49,8 +47,7 @@ fn an_open_device_is_used() {
     expect(&channel, EventKind::Established);
 }
 
-/// An address of this host that this process does not have is another program's, if anybody's: it
-/// is left to that program.
+/// A local address that this process does not have open may be another program's: it stays free.
 #[test]
 fn an_own_address_that_is_not_open_stays_free() {
     let address: IpAddr = format!("127.79.{}.1", std::process::id() as u8).parse().unwrap();
@@ -61,7 +58,7 @@ fn an_own_address_that_is_not_open_stays_free() {
     expect(&channel, EventKind::AddrResolved);
     assert_ne!(id.local_addr().unwrap().ip(), address);
     let other = Device::at(address).unwrap().open(OpenOptions::default()).unwrap();
-    // now that it is open here, it is used
+    // once open here, it is used
     let id = channel.create_id(PortSpace::Tcp);
     id.resolve_addr(Some(SocketAddr::new(address, 0)), to, PATIENCE).unwrap();
     expect(&channel, EventKind::AddrResolved);
@@ -71,8 +68,7 @@ fn an_own_address_that_is_not_open_stays_free() {
     );
 }
 
-/// A peer on loopback that is not there refuses, as the kernel does, after the time that it has to
-/// come.
+/// An absent peer on loopback refuses like the kernel's, after the grace time.
 #[test]
 fn nobody_is_there() {
     let open = |grace| {
@@ -108,7 +104,8 @@ fn nobody_is_there() {
     let listener = own_channel.create_id(PortSpace::Tcp);
     std::thread::scope(|scope| {
         let client = scope.spawn(|| call(PortSpace::Tcp, &patient));
-        std::thread::sleep(Duration::from_millis(50)); // it waits by now, or will find the listener
+        // it is waiting by now, or will find the listener
+        std::thread::sleep(Duration::from_millis(50));
         listener.bind_addr(to).unwrap();
         listener.listen(1).unwrap();
         let request = expect(&own_channel, EventKind::ConnectRequest);
@@ -117,7 +114,7 @@ fn nobody_is_there() {
     });
 }
 
-/// A device that an id opens is closed with the channel, not with the id.
+/// A device opened by an id is closed with the channel, not with the id.
 #[test]
 fn a_device_is_opened_by_its_address() {
     let address: IpAddr = format!("127.78.{}.1", std::process::id() as u8).parse().unwrap();
@@ -129,17 +126,17 @@ fn a_device_is_opened_by_its_address() {
     let alone = || OpenOptions { sockets_only: true, ..OpenOptions::default() };
     let taken = || Device::at(address).unwrap().open(alone()).is_err();
     assert!(taken(), "it stays open");
-    // the port is free again
+    // the port is free
     let id = channel.create_id(PortSpace::Tcp);
     id.bind_addr(SocketAddr::new(address, 5005)).unwrap();
     drop(channel);
     assert!(taken(), "the id has the channel");
     drop(id);
-    // another test may just be looking whether the device is the one that it wants
+    // another test may be probing the device
     eventually("it is closed", || !taken());
 }
 
-/// All devices of the host, loopback among them; on every address that is not bound to by name.
+/// All devices of the host including loopback, on every address not bound by name.
 #[test]
 fn everywhere_at_once() {
     device();
@@ -178,12 +175,12 @@ fn everywhere_at_once() {
     ));
 }
 
-/// An address that is bound to by name is exactly that; without any, one of the peer's family is
-/// taken.
+/// A bound address is exact; without one, an address of the peer's family is chosen.
 #[test]
 fn both_families() {
-    let Ok(device) = Device::at("::1".parse().unwrap()) else { return }; // no IPv6 on this host
-    let Ok(context) = device.open(OpenOptions::default()) else { return }; // another test program has it
+    let Ok(device) = Device::at("::1".parse().unwrap()) else { return }; // no IPv6
+    // taken by another test program
+    let Ok(context) = device.open(OpenOptions::default()) else { return };
     let channel = EventChannel::new().unwrap();
     let listener = channel.create_id(PortSpace::Tcp);
     listener.bind_addr(SocketAddr::new(own(&context), 0)).unwrap();
@@ -207,8 +204,7 @@ fn both_families() {
     expect(&channel, EventKind::Established);
 }
 
-/// All addresses of IPv6 are those of IPv4, too, unless they are not to be; that there is none is
-/// no error.
+/// The IPv6 wildcard includes IPv4 unless disabled; a host without IPv6 is no error.
 #[test]
 fn all_of_a_family() {
     let channel = EventChannel::new().unwrap();
@@ -234,7 +230,6 @@ fn all_of_a_family() {
     }
 }
 
-/// One program serves all addresses of either family, each by an id of its own.
 #[test]
 fn a_listener_for_each_family() {
     let channel = EventChannel::new().unwrap();
@@ -252,7 +247,7 @@ fn a_listener_for_each_family() {
     assert!(v6.listening_addrs().iter().all(SocketAddr::is_ipv6));
 }
 
-/// A program that serves its devices itself: polling a channel is enough, for both sides.
+/// A program drives its devices itself: polling a channel suffices on both sides.
 #[test]
 fn devices_without_a_thread() {
     let fabric = Fabric::new("".parse().unwrap(), 1);
@@ -310,7 +305,7 @@ fn ports_are_shared_if_both_agree() {
     assert!(matches!(id(true).bind_addr(address), Err(CmError::PortInUse(_))));
     drop(first);
     third.bind_addr(address).unwrap();
-    // it may be said later, but not be taken back
+    // can be set late, but not reset
     third.set_reuse_addr(true).unwrap();
     assert!(matches!(third.set_reuse_addr(false), Err(CmError::State(IdState::Bound))));
     id(true).bind_addr(address).unwrap();

@@ -1,5 +1,5 @@
-//! Programs at one address that end as soon as they have heard of their connection's end: what one
-//! of them has received for the others is not lost with it.
+//! Programs at one address that exit with their connection: datagrams received for others are not
+//! lost.
 
 use std::{
     env,
@@ -15,19 +15,18 @@ use roce::{
 
 use super::{PATIENCE, accept, expect, next, own_test, port, resolve};
 
-/// Tells a process that it is a client, of which server, and its address.
 const CLIENT: &str = "ROCE_TEST_ENDS";
 const CLIENTS: usize = 4;
 const ROUNDS: usize = 12;
 
 fn open(address: IpAddr) -> Context {
-    // the network stack between the server and its clients, as between hosts
+    // the network stack between server and clients, as between hosts
     let is_server = env::var_os(CLIENT).is_none();
     let options = OpenOptions { sockets_only: is_server, ..OpenOptions::default() };
     Device::at(address).unwrap().open(options).unwrap()
 }
 
-/// A client: connects, waits until the server disconnects, and ends at once.
+/// A client: connects, waits for the server's disconnect, and exits.
 fn be_client(told: &str) -> ! {
     let (server, address) = told.split_once(' ').unwrap();
     let context = open(address.parse().unwrap());
@@ -40,11 +39,10 @@ fn be_client(told: &str) -> ! {
     expect(&channel, EventKind::Established);
     expect(&channel, EventKind::Disconnected);
     id.disconnect().unwrap();
-    drop((id, channel, context)); // as the C library does at the end of a program
+    drop((id, channel, context)); // like the C library at exit
     std::process::exit(0);
 }
 
-/// The server of one round: all its clients connect, and it disconnects from all, and ends.
 fn serve(channel: &EventChannel) {
     let mut ids = Vec::new();
     let mut established = 0;

@@ -1,4 +1,4 @@
-//! Failures, each with the one event that reports it.
+//! Failures, each reported by one event.
 
 use std::net::SocketAddr;
 
@@ -12,7 +12,7 @@ use roce::{
 
 use super::{PATIENCE, World, accept, eventually, expect, port};
 
-/// The only event of the client, and the end of its connection.
+/// The client's only event, and the end of its connection.
 #[track_caller]
 fn fails(world: &World, id: &roce::cm::CmId, kind: EventKind, status: Status) {
     let event = expect(&world.a_channel, kind);
@@ -58,7 +58,6 @@ fn the_program_rejects_the_request() {
     world.assert_gone();
 }
 
-/// A program that drops a request, seen or unseen, has said no.
 #[test]
 fn requests_that_are_dropped_are_refused() {
     let world = World::new(PortSpace::Tcp);
@@ -96,7 +95,7 @@ fn no_answer() {
     world.assert_gone();
 }
 
-/// The reply is lost for good: the passive side gives up, too.
+/// The REP is lost for good: the passive side gives up, too.
 #[test]
 fn no_confirmation() {
     let world = World::new(PortSpace::Tcp);
@@ -112,7 +111,7 @@ fn no_confirmation() {
     world.assert_gone();
 }
 
-/// The peer is gone without a DREQ: the connection ends although this side's DREQ gets no answer.
+/// The peer is gone: the connection ends though the DREQ gets no response.
 #[test]
 fn no_answer_to_the_end() {
     let world = World::new(PortSpace::Tcp);
@@ -129,7 +128,7 @@ fn the_peers_device_is_closed() {
     let world = World::new(PortSpace::Tcp);
     let (client, server) = world.connected();
     let World { fabric, a, b, a_channel, b_channel, listener } = world;
-    // its last handles, of whatever kind
+    // the last handles, of any kind
     drop((server, listener, b_channel, b));
     assert_eq!(expect(&a_channel, EventKind::Disconnected).id(), &client);
     client.disconnect().unwrap();
@@ -140,7 +139,7 @@ fn the_peers_device_is_closed() {
         .expect("the address is free again");
 }
 
-/// This side's queue pair is not in INIT any more when the peer accepts.
+/// This side's queue pair has left INIT when the peer accepts.
 #[test]
 fn the_requesting_queue_pair_cannot_move() {
     let world = World::new(PortSpace::Tcp);
@@ -155,7 +154,7 @@ fn the_requesting_queue_pair_cannot_move() {
     world.assert_gone();
 }
 
-/// The same on the passive side: accepting fails at once, and the program can still reject.
+/// On the passive side accepting fails at once; the program can still reject.
 #[test]
 fn the_accepting_queue_pair_cannot_move() {
     let world = World::new(PortSpace::Tcp);
@@ -169,7 +168,6 @@ fn the_accepting_queue_pair_cannot_move() {
     fails(&world, &client, EventKind::Rejected, Status::Rejected(RejectReason::CONSUMER));
 }
 
-/// A request for another transport service than the listener's.
 #[test]
 fn services_must_agree() {
     let world = World::new(PortSpace::Ib);
@@ -199,7 +197,6 @@ fn services_must_agree() {
     world.assert_gone();
 }
 
-/// More requests than the backlog are dropped until there is room; their senders send them again.
 #[test]
 fn the_backlog_is_kept() {
     let world = World::with(PortSpace::Tcp, 2, |_| {});
@@ -223,7 +220,7 @@ fn the_backlog_is_kept() {
     world.assert_gone();
 }
 
-/// A peer that takes its request back before anyone has looked leaves nothing to look at.
+/// A request withdrawn before the program sees it leaves nothing.
 #[test]
 fn a_request_is_taken_back() {
     let world = World::new(PortSpace::Tcp);
@@ -232,7 +229,7 @@ fn a_request_is_taken_back() {
     eventually("the request comes", || world.b.cm_count() == 1);
     drop(client);
     world.assert_gone();
-    // once the program has taken it, an event reports that it is gone
+    // once seen, its withdrawal raises an event
     let (client, request) = world.call(&ConnParam::default());
     drop(client);
     let event = expect(&world.b_channel, EventKind::Rejected);
@@ -248,7 +245,7 @@ fn a_request_is_taken_back() {
 fn no_way_to_an_address() {
     let world = World::new(PortSpace::Tcp);
     let client = world.a_channel.create_id(PortSpace::Tcp);
-    // the system does not allow a broadcast address
+    // broadcast addresses are refused by the system
     client.resolve_addr(None, "127.255.255.255:1".parse().unwrap(), PATIENCE).unwrap();
     let event = expect(&world.a_channel, EventKind::AddrError);
     assert_eq!(
@@ -259,7 +256,6 @@ fn no_way_to_an_address() {
     client.set_context(&world.a).unwrap_err();
 }
 
-/// Calls that are not possible are refused, change nothing, and have the number of the C API.
 #[test]
 fn calls_out_of_turn() {
     let world = World::new(PortSpace::Tcp);
@@ -311,7 +307,7 @@ fn calls_out_of_turn() {
     id.bind_addr(SocketAddr::new(world.address().ip(), 0)).unwrap();
     assert_eq!(errno(id.bind_addr(SocketAddr::new(world.address().ip(), 0))), einval);
     assert_eq!(errno(id.set_reuse_addr(false)), einval);
-    id.set_afonly(true).unwrap(); // which counts only when it listens
+    id.set_afonly(true).unwrap(); // applies when listening
     id.listen(1).unwrap();
     assert_eq!(errno(id.set_afonly(false)), einval);
     assert_eq!(errno(id.listen(1)), einval);
@@ -330,7 +326,7 @@ fn calls_out_of_turn() {
     assert_eq!((client.state(), world.a.cm_count()), (IdState::RouteResolved, 0));
     client.destroy_qp();
     assert!(client.qp().is_none());
-    // a protection domain of another device
+    // another device's protection domain
     assert_eq!(
         errno(client.create_qp(Some(&world.b.alloc_pd().unwrap()), &CmQpAttr::default())),
         einval
@@ -342,7 +338,7 @@ fn calls_out_of_turn() {
     assert_eq!(UDP_QKEY.0, 0x0123_4567);
 }
 
-/// Packets are lost, doubled and late: every connection comes about, and every event once.
+/// Loss, duplication and delay: every connection is made, and every event comes once.
 #[test]
 fn a_rough_network() {
     let world = World::new(PortSpace::Tcp);
@@ -363,14 +359,12 @@ fn a_rough_network() {
     world.assert_gone();
 }
 
-/// The rule for packets that a rule for a message stands for.
 fn rule_of(text: &str) -> roce::fabric::Rule {
     let rules: FaultRules = text.parse().unwrap();
     let [rule] = &rules.packets.rules[..] else { panic!("{rules:?}") };
     rule.clone()
 }
 
-/// `cm drop`: a message that is lost once comes again, and nobody notices.
 #[test]
 fn a_message_is_lost_on_request() {
     for message in ["connect", "accept", "established", "disconnect", "disconnected"] {
@@ -392,7 +386,6 @@ fn a_message_is_lost_on_request() {
     }
 }
 
-/// All requests are lost, and nothing else is.
 #[test]
 fn every_request_is_lost_on_request() {
     let world = World::new(PortSpace::Tcp);

@@ -1,4 +1,4 @@
-//! Children of a process of which other threads use ids at the moment of the fork.
+//! Children of a process whose other threads use ids during the fork.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -9,12 +9,10 @@ use roce::cm::{EventChannel, PortSpace};
 
 use super::World;
 
-/// What the process has once for all its ids, a child can use, whatever other threads were doing
-/// with it.
 #[test]
 fn a_child_finds_the_table_of_ports_free() {
     const FORKS: u32 = 200;
-    let _world = World::new(PortSpace::Tcp); // from its first device on, a process looks after its forks
+    let _world = World::new(PortSpace::Tcp); // the first device registers the fork handlers
     let done = AtomicBool::new(false);
     let bind = || {
         let id = EventChannel::new().unwrap().create_id(PortSpace::Tcp);

@@ -1,4 +1,4 @@
-//! The GUID of a device, as its peers see it.
+//! A device's GUID as peers see it.
 
 use std::sync::mpsc;
 
@@ -10,12 +10,11 @@ use roce::{
 
 use super::{PATIENCE, World, resolve};
 
-/// The GUIDs of the requests for connections that a device sends.
 struct Requests(mpsc::Sender<[u8; 8]>);
 
 impl Observer for Requests {
     fn observe(&mut self, observed: &Observed<'_>) {
-        // BTH, DETH, and the MAD with its attribute at 16 and its own fields from 24
+        // BTH, DETH, and the MAD: attribute at 16, fields from 24
         let mad = observed.bytes.get(12 + 8..).unwrap_or_default();
         let is_request = mad.get(16..18) == Some(&[0, 0x10]);
         if observed.direction == Direction::Sent && is_request {
@@ -24,7 +23,7 @@ impl Observer for Requests {
     }
 }
 
-/// The GUID that peers see is the one that verbs show, and no part of the seed.
+/// Peers see the verbs' GUID, and no part of the seed.
 #[test]
 fn the_guid_of_a_request_is_the_devices() {
     let world = World::new(PortSpace::Tcp);

@@ -1,5 +1,5 @@
-//! What a process leaves behind that is killed, or ends without a word: its peers hear of it from
-//! those that share its address, or memory with it.
+//! A killed or silent process: peers are notified by processes at its address, or notice by shared
+//! memory.
 
 use std::{
     env,
@@ -16,11 +16,10 @@ use roce::{
 
 use super::{PATIENCE, accept, eventually, next, own_test, port};
 
-/// Tells the process that it is another, and at which address.
 const INSIDE: &str = "ROCE_TEST_KILLED";
-/// Time in which a peer must have heard. It takes some milliseconds.
+/// A peer must be notified within this; it takes milliseconds.
 const LIMIT: Duration = Duration::from_secs(1);
-/// Time after which it is clear that nobody says anything.
+/// Long enough to prove that no notification comes.
 const SILENCE: Duration = Duration::from_millis(1500);
 
 fn open(address: IpAddr, sockets_only: bool) -> Context {
@@ -28,8 +27,7 @@ fn open(address: IpAddr, sockets_only: bool) -> Context {
     Device::at(address).unwrap().open(options).unwrap()
 }
 
-/// What another process does: it is at an address, and accepts connections, until it is told to
-/// exit.
+/// The other process: accepts connections at its address until it must exit.
 fn be_another(address: SocketAddr) -> ! {
     let context = open(address.ip(), false);
     let channel = EventChannel::new().unwrap();
@@ -42,7 +40,7 @@ fn be_another(address: SocketAddr) -> ! {
         for command in std::io::stdin().lines() {
             match command.unwrap().as_str() {
                 "fork" => fork(),
-                "exit" => std::process::exit(0), // without a word to anybody
+                "exit" => std::process::exit(0), // silently
                 _ => {}
             }
         }
@@ -60,7 +58,6 @@ fn be_another(address: SocketAddr) -> ! {
     }
 }
 
-/// Makes a child that outlives this process, until the test ends.
 fn fork() {
     // SAFETY: The child does nothing that needs another thread of the parent's, and leaves without
     // coming back into the test.
@@ -75,7 +72,7 @@ fn fork() {
     println!("forked");
 }
 
-/// Another process, which ends with the test.
+/// Killed on drop.
 struct Process {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -89,7 +86,6 @@ impl Drop for Process {
 }
 
 impl Process {
-    /// At this address. `test` is the one that runs.
     fn start(test: &str, address: IpAddr) -> Self {
         Self::start_by(Command::new(env::current_exe().unwrap()), test, address)
     }
@@ -119,7 +115,6 @@ impl Process {
         assert!(self.child.wait().unwrap().success());
     }
 
-    /// Ends in one way or the other.
     fn end(&mut self, exits: bool) {
         if exits {
             self.exit();
@@ -143,7 +138,6 @@ impl Process {
     }
 }
 
-/// This process, at an address of its own.
 struct Program {
     context: Context,
     channel: EventChannel,
@@ -157,7 +151,7 @@ impl Program {
     fn connect(&self, process: &mut Process) -> CmId {
         let id = self.channel.create_id(PortSpace::Tcp);
         id.set_context(&self.context).unwrap();
-        // beside the ends of time waits of those before it
+        // beside time waits of earlier ones
         id.resolve_addr(None, process.address, PATIENCE).unwrap();
         eventually("no address", || self.poll() == Some(EventKind::AddrResolved));
         id.resolve_route(PATIENCE).unwrap();
@@ -169,14 +163,13 @@ impl Program {
         id
     }
 
-    /// The next event that does not tell of the end of a time wait.
+    /// The next event other than the end of a time wait.
     fn poll(&self) -> Option<EventKind> {
         std::iter::from_fn(|| self.channel.poll())
             .map(|event| event.kind())
             .find(|kind| *kind != EventKind::TimewaitExit)
     }
 
-    /// The connections end, soon.
     #[track_caller]
     fn assert_told(&self, what: &str, ids: &[CmId], since: Instant) {
         let mut left: Vec<_> = ids.iter().collect();
@@ -195,7 +188,7 @@ impl Program {
     }
 }
 
-/// Addresses of a test's own; in another process its part of the test.
+/// A test's addresses; in the other process, runs its part of the test.
 fn addresses<const N: usize>(test: u8) -> [IpAddr; N] {
     if let Ok(address) = env::var(INSIDE) {
         be_another(address.parse().unwrap());
@@ -207,8 +200,7 @@ fn addresses<const N: usize>(test: u8) -> [IpAddr; N] {
     })
 }
 
-/// The process that is killed shares its address with another; their peer is as good as on another
-/// host.
+/// The killed process shares its address; its peer is as if on another host.
 #[test]
 fn another_at_the_address_tells_its_peers() {
     let [address, far] = addresses(0);
@@ -220,7 +212,7 @@ fn another_at_the_address_tells_its_peers() {
         let survivor = survivor.unwrap_or_else(|| open(address, false));
         for exits in [false, true] {
             let mut ids: Vec<_> = (0..20).map(|_| client.connect(&mut process)).collect();
-            ids.truncate(15); // the others end before
+            ids.truncate(15); // before the others end
             let start = Instant::now();
             process.end(exits);
             let what = format!("owner: {is_owner}, exit: {exits}");
@@ -232,7 +224,7 @@ fn another_at_the_address_tells_its_peers() {
     }
 }
 
-/// The process that is killed is alone at its address. Its peers share memory with it.
+/// The killed process has its address alone. Its peers share memory with it.
 #[test]
 fn peers_on_the_same_host_know_it_themselves() {
     let [address, far, near] = addresses(1);
@@ -246,7 +238,7 @@ fn peers_on_the_same_host_know_it_themselves() {
         for (client, ids) in clients.iter().zip(&ids) {
             client.assert_told(&format!("exit: {exits}"), ids, start);
         }
-        // another one at the same address, whose connections go on
+        // another process at the same address, whose connections stay
         let mut next = Process::start(test, address);
         let id = clients[0].connect(&mut next);
         std::thread::sleep(SILENCE);
@@ -255,8 +247,7 @@ fn peers_on_the_same_host_know_it_themselves() {
     }
 }
 
-/// Several are killed at once, the owner of the address among them; the one that is left is the
-/// peer of some.
+/// Several are killed at once, the address's owner included; a survivor is the peer of some.
 #[test]
 fn one_that_is_left_speaks_for_all() {
     let [address, far] = addresses(2);
@@ -282,7 +273,7 @@ fn one_that_is_left_speaks_for_all() {
     drop(goes_on);
 }
 
-/// A child of its own does not keep a process alive, and is not one that is left.
+/// A forked child neither keeps a process alive nor counts as a survivor.
 #[test]
 fn a_forked_child_changes_nothing() {
     let [address, far, near] = addresses(3);
@@ -299,7 +290,7 @@ fn a_forked_child_changes_nothing() {
     }
 }
 
-/// A process that may make no large files has connections all the same.
+/// A process with a small file size limit still has connections.
 #[test]
 fn a_limit_on_files() {
     let [address, far, near] = addresses(6);
@@ -311,7 +302,7 @@ fn a_limit_on_files() {
     }
 }
 
-/// Of a process that is alone at its address, nobody on another host hears anything.
+/// If no process is left at the address, no peer on another host is notified.
 #[test]
 fn nobody_is_left() {
     let [address, far] = addresses(4);
@@ -323,8 +314,8 @@ fn nobody_is_left() {
     assert_eq!(client.poll(), None);
 }
 
-/// Runs the test of this name in a network namespace of its own, which has a cable to another one.
-/// Returns the process that holds the other one if this is inside.
+/// Runs this test in a network namespace with a cable to another. Inside, returns the other's
+/// holder.
 fn two_hosts(test: &str) -> Option<Child> {
     const NAMESPACE: &str = "ROCE_TEST_NAMESPACE";
     let unshared = |arguments: &[&str]| {

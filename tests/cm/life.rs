@@ -1,4 +1,4 @@
-//! Connections from their request to the end of their time wait.
+//! Connections from request to the end of the time wait.
 
 use std::os::fd::AsFd;
 
@@ -32,7 +32,7 @@ fn a_connection_lives_and_ends() {
         );
         assert!((32_768..=60_999).contains(&client.src_port()));
 
-        // what is posted before the connection is there receives what comes over it
+        // receives posted before the connection take its messages
         server.create_qp(None, &CmQpAttr::default()).unwrap();
         let inbox = server.reg_msgs(64).unwrap();
         server.post_recv(7, [inbox.sge_all()]).unwrap();
@@ -79,8 +79,7 @@ fn a_connection_lives_and_ends() {
     }
 }
 
-/// What arrives together with the end of a connection completes before the program hears of the
-/// end: one that looks at its queue and its channel in turns misses nothing.
+/// Completions precede the event of a connection's end: alternating polls miss nothing.
 #[test]
 fn completions_come_before_the_end() {
     let world = World::new(PortSpace::Tcp);
@@ -100,15 +99,14 @@ fn completions_come_before_the_end() {
     server.post_recv(1, [inbox.sge_all()]).unwrap();
     client.post_send(2, outbox.sge_all(), SendFlags::SIGNALED).unwrap();
     assert!(server.get_recv_comp().unwrap().result.is_ok());
-    server.disconnect().unwrap(); // the acknowledgement left before, and neither is received yet
+    server.disconnect().unwrap(); // the acknowledgement was sent before; neither is received yet
     assert!(channel.poll().is_none());
     let completion = client.send_cq().unwrap().poll_one().unwrap();
     assert_eq!((completion.wr_id, completion.result.is_ok()), (2, true));
     assert_eq!(channel.poll().unwrap().kind(), EventKind::Disconnected);
 }
 
-/// One side answers as many at once as the other has outstanding, and neither gets more than the
-/// other offers.
+/// Each side responds to as many at once as the other has outstanding, within both limits.
 #[test]
 fn numbers_cross_over_and_fit() {
     let world = World::new(PortSpace::Tcp);
@@ -184,7 +182,6 @@ fn numbers_cross_over_and_fit() {
     assert!(a.access.contains(Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC));
 }
 
-/// Private data up to what the message holds, and not a byte more.
 #[test]
 fn private_data_has_its_limits() {
     let world = World::new(PortSpace::Tcp);
@@ -209,7 +206,6 @@ fn private_data_has_its_limits() {
     assert_eq!((rejected.id(), rejected.private_data()), (&client, &data[..148]));
 }
 
-/// The program moves its queue pairs itself; the id knows none.
 #[test]
 fn queue_pairs_of_the_programs_own() {
     let world = World::new(PortSpace::Tcp);
@@ -260,8 +256,7 @@ fn queue_pairs_of_the_programs_own() {
     mine.get_send_comp().unwrap().result.unwrap();
 }
 
-/// A passive side may query its queue pair's attributes before it accepts: then the peer gets the
-/// same numbers.
+/// A passive side may query attributes before accepting: the peer gets the same numbers.
 #[test]
 fn a_queue_pair_that_is_moved_before_its_request_is_accepted() {
     let world = World::new(PortSpace::Tcp);
@@ -282,12 +277,11 @@ fn a_queue_pair_that_is_moved_before_its_request_is_accepted() {
     );
     expect(&world.a_channel, EventKind::Established);
     assert_eq!(client.qp().unwrap().query().sq_psn, early.rq_psn);
-    // the confirmation may be here before the program moves its queue pair
+    // the RTU may come before the program moves its queue pair
     expect(&world.b_channel, EventKind::Established);
     assert_eq!(server.qp_setup(), Some(late));
 }
 
-/// The program has made the queue pairs and keeps them; the adapter moves them.
 #[test]
 fn queue_pairs_that_an_id_adopts() {
     for qp_goes_first in [true, false] {
@@ -328,7 +322,6 @@ fn queue_pairs_that_an_id_adopts() {
     }
 }
 
-/// One that lets go of an adopted queue pair can take another.
 #[test]
 fn an_adopted_queue_pair_is_let_go_of() {
     let world = World::new(PortSpace::Tcp);
@@ -393,7 +386,6 @@ fn unreliable_connections() {
     );
 }
 
-/// The confirmation is lost for good; the program has a packet of the peer's and calls notify.
 #[test]
 fn notify_replaces_a_lost_rtu() {
     let world = World::new(PortSpace::Tcp);
@@ -410,7 +402,6 @@ fn notify_replaces_a_lost_rtu() {
     assert_eq!(expect(&world.b_channel, EventKind::Disconnected).id(), server);
 }
 
-/// The last handle of an id is its end: the peer gets an event.
 #[test]
 fn dropping_an_id_ends_its_connection() {
     let world = World::new(PortSpace::Tcp);
@@ -425,7 +416,6 @@ fn dropping_an_id_ends_its_connection() {
     world.assert_gone();
 }
 
-/// Events of an id that is gone are gone.
 #[test]
 fn events_go_with_their_id() {
     let world = World::new(PortSpace::Tcp);
@@ -442,7 +432,6 @@ fn events_go_with_their_id() {
     world.assert_silent();
 }
 
-/// Ids move between channels with the events that were not taken yet.
 #[test]
 fn ids_migrate_with_their_events() {
     let world = World::new(PortSpace::Tcp);
@@ -460,7 +449,7 @@ fn ids_migrate_with_their_events() {
     client.disconnect().unwrap();
     assert_eq!(expect(&world.b_channel, EventKind::Disconnected).id(), &server);
     drop((request, server, client));
-    // a request that waits in the listener's new channel, and is taken back, is taken out of there
+    // a withdrawn request leaves the listener's new channel
     let client = world.client();
     client.connect(&ConnParam::default()).unwrap();
     eventually("the request comes", || descriptor_is_readable(&other, 0));
@@ -477,7 +466,7 @@ fn descriptor_is_readable(channel: &EventChannel, limit: u64) -> bool {
     poll(&mut polled, Some(&limit)) == Ok(1)
 }
 
-/// A program with an event loop sleeps on the channel's descriptor, and nothing else.
+/// An event loop needs only the channel's descriptor.
 #[test]
 fn the_descriptor_tells() {
     let world = World::new(PortSpace::Tcp);
@@ -503,11 +492,10 @@ fn waiting_has_an_end() {
     let world = World::new(PortSpace::Tcp);
     let limit = std::time::Duration::from_millis(5);
     assert!(matches!(world.b_channel.wait(Some(limit)), Err(ChannelError::TimedOut)));
-    // also for a channel that knows no device
+    // also for a channel without devices
     assert!(matches!(EventChannel::new().unwrap().wait(Some(limit)), Err(ChannelError::TimedOut)));
 }
 
-/// One device, and one channel, with both ends of a connection.
 #[test]
 fn a_device_talks_to_itself() {
     let world = World::new(PortSpace::Tcp);

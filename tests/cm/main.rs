@@ -1,6 +1,5 @@
-//! `roce::cm` as programs use it: over a network inside the process, whose faults the test chooses,
-//! and over real sockets on loopback. A test program of its own, because ids find the devices that
-//! their process has open.
+//! `roce::cm` over an in-process network with faults, and over real sockets on loopback. A separate
+//! program, because ids find the process's open devices.
 
 mod alone;
 mod datagrams;
@@ -36,7 +35,6 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const A: &str = "10.0.0.1";
 const B: &str = "10.0.0.2";
 
-/// Two hosts on a network of their own, A and B, a program on each; B listens.
 struct World {
     fabric: Fabric,
     a: Context,
@@ -46,8 +44,8 @@ struct World {
     listener: CmId,
 }
 
-/// Messages are sent again after 17 ms, 15 times. Questions for datagram services after 134 ms: one
-/// that comes again when it has been answered is a new one, as with the kernel.
+/// Retransmits messages after 17 ms, 15 times; SIDR requests after 134 ms, as a retransmission
+/// after the response is a new request, like in the kernel.
 fn quick(port_space: PortSpace) -> CmConfig {
     let response_timeout =
         if matches!(port_space, PortSpace::Udp | PortSpace::Ipoib) { 15 } else { 12 };
@@ -88,7 +86,6 @@ impl World {
         self.listener.local_addr().unwrap()
     }
 
-    /// An id of A's that knows the way to B, with a queue pair.
     fn client(&self) -> CmId {
         let id = self.bare_client();
         id.create_qp(None, &CmQpAttr::default()).unwrap();
@@ -99,12 +96,11 @@ impl World {
         let id = self.a_channel.create_id(self.port_space());
         id.set_context(&self.a).unwrap();
         id.set_qp_type(self.listener.qp_type()).unwrap();
-        id.set_ack_timeout(14).unwrap(); // which is the time wait, too: 67 ms
+        id.set_ack_timeout(14).unwrap(); // also the time wait: 67 ms
         resolve(&self.a_channel, &id, self.address());
         id
     }
 
-    /// A connects, and B gets the request.
     fn call(&self, param: &ConnParam) -> (CmId, CmEvent) {
         let client = self.client();
         client.connect(param).unwrap();
@@ -117,7 +113,6 @@ impl World {
         request
     }
 
-    /// Both sides of a connection that is in use.
     fn connected(&self) -> (CmId, CmId) {
         let (client, request) = self.call(&ConnParam::default());
         let server = accept(&request);
@@ -142,13 +137,11 @@ impl World {
         }
     }
 
-    /// Everything is lost from now on.
     fn cut(&self) {
         self.fabric.with_faults(|faults| faults.add("drop every 1".parse().unwrap()));
     }
 }
 
-/// A port that no other test uses.
 fn port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(7000);
     NEXT.fetch_add(1, Ordering::Relaxed)
@@ -159,8 +152,7 @@ fn next(channel: &EventChannel) -> CmEvent {
     channel.wait(Some(PATIENCE)).unwrap()
 }
 
-/// The next event, which is to be of this kind, and to tell of no failure unless that is what it is
-/// for.
+/// The next event, of this kind; only failure events have an error.
 #[track_caller]
 fn expect(channel: &EventChannel, kind: EventKind) -> CmEvent {
     let event = next(channel);
@@ -177,7 +169,6 @@ fn resolve(channel: &EventChannel, id: &CmId, to: SocketAddr) {
     assert_eq!(expect(channel, EventKind::RouteResolved).id(), id);
 }
 
-/// Accepts a request with a queue pair that the id makes.
 fn accept(request: &CmEvent) -> CmId {
     let id = request.id().clone();
     id.create_qp(None, &CmQpAttr::default()).unwrap();

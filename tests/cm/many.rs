@@ -1,4 +1,4 @@
-//! Many connections: one after another, at once, between threads.
+//! Many connections: in sequence, at once, between threads.
 
 use std::{
     collections::BTreeMap,
@@ -69,14 +69,12 @@ fn sixty_four_at_once() {
     world.assert_gone();
 }
 
-/// Over real sockets, a thread on each side, each with a device and a channel of its own. What a
-/// thousand connections take is counted in tenths of a second; the limit is for a machine that does
-/// other things, too.
+/// Real sockets, a thread, device and channel on each side. A thousand connections take tenths of a
+/// second; the limit is for busy machines.
 #[test]
 fn a_thousand_between_threads() {
     const COUNT: usize = 1000;
-    // each has two channels of completions at either side; shells grant fewer descriptors than they
-    // may
+    // each has two completion channels per side; shells set a lower descriptor limit than possible
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
     let open = || Device::named("roce_lo").unwrap().open(OpenOptions::default()).unwrap();
@@ -131,7 +129,6 @@ fn a_thousand_between_threads() {
     assert!(took < Duration::from_secs(15), "{COUNT} connections took {took:?}");
 }
 
-/// Threads that use one channel, one listener and one device at once.
 #[test]
 fn threads_share_a_listener() {
     let world = World::with(PortSpace::Tcp, 64, |_| {});

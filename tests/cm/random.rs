@@ -1,5 +1,4 @@
-//! Calls and losses at random: whatever a program does, in whatever order, nothing panics or hangs,
-//! and in the end nothing is left.
+//! Random calls and losses: no panic or hang in any order, and nothing left at the end.
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
@@ -25,7 +24,7 @@ impl Run {
         let channel = self.below(self.channels.len());
         let channel = self.channels[channel].clone();
         match self.below(16) {
-            // an id, mostly with some of the steps that lead to a connection
+            // an id, mostly with some steps towards a connection
             0 | 1 => {
                 let id = channel.create_id(self.world.port_space());
                 let context = if self.below(8) == 0 { &self.world.b } else { &self.world.a };

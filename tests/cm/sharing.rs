@@ -1,4 +1,4 @@
-//! Programs that share an address.
+//! Programs sharing an address.
 
 use std::{
     io::{PipeReader, Read, Write},
@@ -17,7 +17,6 @@ struct Program {
     channel: EventChannel,
 }
 
-/// So many programs at one address, the first of which receives for all.
 fn programs<const N: usize>(last: u8) -> (IpAddr, [Program; N]) {
     watchdog::start(roce_provider::describe_engines);
     let address: IpAddr = format!("127.81.{}.{last}", std::process::id() as u8).parse().unwrap();
@@ -110,7 +109,7 @@ fn the_next_owner_knows_the_listeners() {
     }
 }
 
-/// Checks by another process, once it is told to begin; the number says which failed.
+/// Checks of another process, once started; the number names the failure.
 fn other_process(mut told: PipeReader, to: SocketAddr) -> i32 {
     if told.read_exact(&mut [0]).is_err() {
         return 1;
@@ -120,7 +119,7 @@ fn other_process(mut told: PipeReader, to: SocketAddr) -> i32 {
         return 2;
     };
     let program = Program { context, channel: EventChannel::new().unwrap() };
-    // the port is taken here, as it would be in one process; another one and another space are free
+    // the port is taken as in one process; another port or port space is free
     let all = SocketAddr::new([0, 0, 0, 0].into(), to.port());
     let next = SocketAddr::new(to.ip(), port());
     let table = [

@@ -1,5 +1,5 @@
-//! Small requests that follow one another closely: none is forgotten, whether they wait for each
-//! other or leave at once. How many wait is up to the machine, which may stop a thread at any time.
+//! Small requests in quick succession: none is lost, corked or not. The machine decides what is
+//! corked.
 
 use std::iter;
 
@@ -8,7 +8,7 @@ use super::*;
 const COUNT: usize = 32;
 const BYTES: usize = 64;
 const ROUNDS: usize = 100;
-/// Of what is received.
+/// Of receive requests.
 const RECEIVED: u64 = u64::MAX;
 
 fn pair() -> (Side, Side) {
@@ -21,14 +21,13 @@ fn pair() -> (Side, Side) {
     (a, b)
 }
 
-/// Posts WRITEs of either kind, each with a call of its own. Returns how many of them waited for
-/// more, and whether the last one did.
+/// Posts WRITEs of either kind, one per call. Returns the number corked, and whether the last was.
 fn post(a: &Side, b: &Side, round: usize) -> (u64, bool) {
     let corked = || a.context.link_counters().corked;
     let before = corked();
     let mut last = before;
     a.memory.write_at(0, &noise(COUNT * BYTES, round as u32)).unwrap();
-    assert!(a.cq.poll_one().is_none()); // a program that polls
+    assert!(a.cq.poll_one().is_none()); // a polling program
     for at in 0..COUNT {
         let place = at * BYTES..(at + 1) * BYTES;
         let write = SendWr::write(at as u64, b.memory.remote(place.start), a.memory.sge(place));
@@ -53,7 +52,7 @@ fn what_was_corked_leaves_in_fewer_runs() {
     }
 }
 
-/// Posts, and waits for all. Returns true if at least half of them waited for more.
+/// Posts and waits for all. True if at least half were corked.
 fn leave_together(a: &Side, b: &Side, round: usize) -> bool {
     let before = a.context.link_counters().sent_runs;
     let (corked, _) = post(a, b, round);
@@ -67,7 +66,6 @@ fn leave_together(a: &Side, b: &Side, round: usize) -> bool {
     is_most
 }
 
-/// The program does nothing more, so the timer sends what waits.
 #[test]
 fn requests_leave_without_a_poll() {
     let (a, b) = pair();
@@ -88,14 +86,12 @@ fn wait_for_arrival(a: &Side, b: &Side, round: usize) {
     }
 }
 
-/// Sends a message, and takes it at the other side.
 fn send(from: &Side, to: &Side, id: u64) {
     to.qp.post_recv(&[RecvWr::new(RECEIVED, [to.memory.sge(0..BYTES)])]).unwrap();
     from.qp.post_send(&[SendWr::send(id, from.memory.sge(0..BYTES))]).unwrap();
-    while to.next().wr_id != RECEIVED {} // what it has sent itself has completed, too
+    while to.next().wr_id != RECEIVED {} // its own sends have completed, too
 }
 
-/// Messages and their answers: the number of runs of both sides.
 fn runs_of_answers(a: &Side, b: &Side, messages: u64) -> u64 {
     let runs = || [a, b].map(|side| side.context.link_counters().sent_runs).iter().sum::<u64>();
     let before = runs();
@@ -106,7 +102,7 @@ fn runs_of_answers(a: &Side, b: &Side, messages: u64) -> u64 {
     runs() - before
 }
 
-/// The program answers often, and then not, and calls no more: the timer sends what waits.
+/// The program replies often, then stops calling: the timer flushes.
 #[test]
 fn an_acknowledgement_leaves_without_an_answer() {
     let (a, b) = pair();
@@ -120,7 +116,8 @@ fn an_acknowledgement_leaves_without_an_answer() {
     }
 }
 
-/// What was posted before the queue pair goes has left, as on hardware, where nothing waits.
+/// Requests posted before a queue pair's destruction have left, as on hardware, which does not
+/// cork.
 #[test]
 fn requests_leave_before_their_queue_pair_goes() {
     for round in 0..ROUNDS {
@@ -141,8 +138,8 @@ fn requests_leave_before_their_queue_pair_goes() {
     }
 }
 
-/// A queue pair goes as soon as its last message is there: the acknowledgement that waited for an
-/// answer leaves before.
+/// A queue pair is destroyed after its last message: the acknowledgement that awaited a reply
+/// leaves first.
 #[test]
 fn an_acknowledgement_leaves_before_its_queue_pair_goes() {
     for _ in 0..ROUNDS {
@@ -158,8 +155,8 @@ fn an_acknowledgement_leaves_before_its_queue_pair_goes() {
     }
 }
 
-/// Most rounds of a machine that has nothing else to do: of requests by either kind of call, and of
-/// acknowledgements, which leave with the answers.
+/// Most rounds on an idle machine: requests of both kinds of call, and acknowledgements with
+/// replies.
 #[test]
 #[ignore = "its bounds are those of a quiet machine"]
 fn most_rounds_are_corked() {

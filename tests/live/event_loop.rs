@@ -1,4 +1,4 @@
-//! Programs that wait for a channel in an event loop of their own, and serve when they are woken.
+//! Programs that wait for a channel in an event loop and serve when woken.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -9,10 +9,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::*;
 
-/// As often a program must have taken an event without waiting before it is woken by what arrives.
+/// Events to take without waiting before arrivals wake a program.
 const OFTEN: u32 = 64;
 
-/// A side in an event loop.
 struct Looping(Side);
 
 impl Looping {
@@ -28,15 +27,13 @@ impl Looping {
         self.0.cq.req_notify(NotifyKind::Next);
     }
 
-    /// True if the descriptor becomes readable in time.
     fn is_woken_within(&self, limit: Duration) -> bool {
         let descriptor = self.0.channel.as_fd();
         let mut polled = [PollFd::new(&descriptor, PollFlags::IN)];
         poll(&mut polled, Some(&Timespec::try_from(limit).unwrap())).unwrap() == 1
     }
 
-    /// Sleeps, and takes the event that it is woken for: without one a program may take it for an
-    /// error.
+    /// Sleeps and takes the waking event: a program may treat a missing one as an error.
     fn sleep(&self) {
         assert!(self.is_woken_within(PATIENCE), "counters: {:?}", self.0.context.counters());
         let channel = &self.0.channel;
@@ -45,7 +42,7 @@ impl Looping {
         self.arm();
     }
 
-    /// The next completion. The queue is armed again before it is looked at, as programs must.
+    /// The next completion; arms the queue before polling, as programs must.
     fn next(&self) -> Wc {
         loop {
             if let Some(wc) = self.0.cq.poll_one() {
@@ -56,7 +53,7 @@ impl Looping {
     }
 }
 
-/// One side asks, and writes to the other's memory between, which completes nothing there.
+/// One side sends requests, and between them WRITEs without completion at the peer.
 fn converse(options: impl Fn() -> OpenOptions) {
     let (a, b) = (Side::on(loopback(options())), Side::on(loopback(options())));
     connect(&a, &b);
@@ -112,7 +109,6 @@ fn who_is_woken_finds_an_event_though_packets_are_lost() {
     });
 }
 
-/// The program is about to sleep, and then does something else.
 #[test]
 fn what_arrives_for_a_busy_program_is_served() {
     let (a, b) = pair();
@@ -126,7 +122,7 @@ fn what_arrives_for_a_busy_program_is_served() {
     }
 }
 
-/// What completes nothing is left to the device in the end.
+/// Arrivals without completions are finally left to the device.
 #[test]
 fn a_program_that_is_woken_in_vain_is_woken_no_more() {
     let (a, b) = pair();
@@ -148,7 +144,7 @@ fn a_program_that_is_woken_in_vain_is_woken_no_more() {
     }
 }
 
-/// A program that waits for one channel has events in others, whoever takes what arrives.
+/// A program waiting for one channel gets events in others, whichever thread receives.
 #[test]
 fn other_channels_of_the_device_tell_their_events() {
     let context = loopback(OpenOptions::default());
@@ -171,7 +167,6 @@ fn other_channels_of_the_device_tell_their_events() {
     }
 }
 
-/// One thread is in an event loop, another waits for an event of its own channel.
 #[test]
 fn a_thread_that_waits_beside_an_event_loop_is_woken() {
     let context = loopback(OpenOptions::default());
@@ -206,7 +201,7 @@ fn a_thread_that_waits_beside_an_event_loop_is_woken() {
     });
 }
 
-/// A program that has taken an event, and has armed nothing since, sleeps whatever arrives.
+/// A program that armed nothing since its last event sleeps through arrivals.
 #[test]
 fn who_has_armed_nothing_is_not_woken() {
     let (a, b) = pair();
@@ -228,8 +223,7 @@ fn who_has_armed_nothing_is_not_woken() {
     }
 }
 
-/// Queues with one channel, as of a program with many connections: whoever is woken has an event of
-/// one.
+/// Queues share a channel, as with many connections: each wake-up has an event of one.
 #[test]
 fn queues_that_share_a_channel() {
     let context = loopback(OpenOptions::default());

@@ -1,4 +1,4 @@
-//! Memory that the program owns, and takes away.
+//! Memory that the program owns and takes away.
 
 use std::{
     fs::File,
@@ -17,8 +17,8 @@ use super::*;
 const PAGE: usize = 4096;
 const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
 
-/// Pages of which each can be taken away, protected, or brought back. No other mapping ever gets
-/// their addresses, so that no request reaches memory of another owner.
+/// Pages that can be unmapped, protected or restored, at never reused addresses: no request reaches
+/// other memory.
 struct Pages {
     start: *mut u8,
     len: usize,
@@ -29,7 +29,6 @@ impl Pages {
         Self::map(count * PAGE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1)
     }
 
-    /// A file of its own, so long as the mapping.
     fn of_file(count: usize) -> (Self, File) {
         use std::os::fd::AsRawFd;
         let file = tempfile::tempfile().unwrap();
@@ -38,7 +37,7 @@ impl Pages {
     }
 
     fn map(len: usize, flags: i32, file: i32) -> Self {
-        // nothing is there, and ThreadSanitizer has room for what it notes of it
+        // unmapped, with room for ThreadSanitizer's shadow memory
         static NEXT: AtomicUsize = AtomicUsize::new(0x0100_0000_0000);
         let wanted = NEXT.fetch_add(len.next_multiple_of(1 << 30), Ordering::Relaxed);
         // SAFETY: a new mapping, where nothing is
@@ -78,7 +77,6 @@ impl Pages {
         }
     }
 
-    /// All of it as a region of this side.
     fn region(&self, side: &Side, access: Access) -> MemoryRegion {
         self.try_register(side, access).unwrap()
     }
@@ -109,7 +107,7 @@ fn status(side: &Side) -> Option<WcStatus> {
     side.next().result.err().map(|error| error.status)
 }
 
-/// Posts a request whose target is gone, and checks completions and events of both sides.
+/// Posts a request with a missing target; checks completions and events of both sides.
 fn target_is_gone(gone: impl FnOnce(&Pages), request: impl FnOnce(&Side, &MemoryRegion) -> SendWr) {
     let (a, b) = pair();
     let pages = Pages::new(3);
@@ -120,8 +118,7 @@ fn target_is_gone(gone: impl FnOnce(&Pages), request: impl FnOnce(&Side, &Memory
     assert_eq!((a.qp.query().state, b.qp.query().state), (State::Err, State::Err));
 }
 
-/// Posts a request whose local buffer is gone: it completes with an error, and the peer is not
-/// touched.
+/// Posts a request with a missing local buffer: it fails, and the peer is untouched.
 fn source_is_gone(
     gone: impl FnOnce(&Pages),
     request: impl FnOnce(&Side, &Side, &MemoryRegion) -> SendWr,
@@ -259,7 +256,7 @@ fn read_only_memory_with_rights_to_read() {
 #[test]
 fn what_cannot_be_registered() {
     let side = Side::on(loopback(OpenOptions::default()));
-    // few pages are tried, many are looked up
+    // few pages are probed, many looked up
     for count in [4, 4096] {
         let pages = Pages::new(count);
         let at = |page: usize| (pages.start as usize + page * PAGE) as u64;
@@ -362,7 +359,7 @@ fn all_of_the_address_space() {
         .unwrap();
     assert_eq!(status(&a), None);
     assert_eq!(all.to_vec(pages.start as usize..pages.start as usize + 8).unwrap(), b"anywhere");
-    // where nothing can be: the first page, the last bytes, and addresses that no processor has
+    // impossible addresses: first page, last bytes, non-canonical ones
     let mut bytes = [0; 16];
     for address in [0, 4000, usize::MAX - 16, 1 << 62, 1 << 47, usize::MAX - PAGE] {
         assert_eq!(all.read_at(address, &mut bytes), Err(MemoryFault), "{address:#x}");
@@ -409,7 +406,7 @@ fn eight_bytes_at_an_odd_address() {
             pd.register_raw(odd, 100, 0x8000, ALL).unwrap(),
         )
     };
-    // the word at a multiple of eight, five bytes into the region
+    // the 8-byte aligned word, 5 bytes into the region
     same.write_at(5, &41_u64.to_ne_bytes()).unwrap();
     a.qp.post_send(&[SendWr::fetch_add(1, same.remote(5), 1, a.memory.sge(0..8))]).unwrap();
     assert_eq!(status(&a), None);
@@ -426,7 +423,7 @@ fn eight_bytes_at_an_odd_address() {
     assert_eq!(status(&a), None);
     assert_eq!(same.load_u64(5), Ok(70));
     assert_eq!(same.load_u64(0), Err(MemoryFault));
-    // aligned as peers count, not in memory
+    // aligned for peers, not in memory
     assert_eq!(other.store_u64(8, 1), Err(MemoryFault));
     a.qp.post_send(&[SendWr::fetch_add(5, other.remote(8), 1, a.memory.sge(0..8))]).unwrap();
     assert_eq!(status(&a), Some(WcStatus::RemOpErr));

@@ -1,4 +1,4 @@
-//! Raw devices whose address a DHCP server leases them: dnsmasq, in a network namespace.
+//! Raw devices with addresses from dnsmasq, in a network namespace.
 
 use std::{
     fs,
@@ -17,7 +17,6 @@ use super::{
 
 const LEASED: &str = "raw:veth0,mac=02:00:00:00:00:09,ip=dhcp";
 
-/// The server, which lies where the PATH of an ordinary user may not look.
 fn dnsmasq() -> Command {
     let path = std::env::var("PATH").unwrap_or_default();
     let mut command = Command::new("dnsmasq");
@@ -25,7 +24,6 @@ fn dnsmasq() -> Command {
     command
 }
 
-/// Runs the test of this name where there is a DHCP server, or else leaves it to CI.
 fn in_namespace(name: &str, options: &[&str], inside: impl FnOnce()) {
     if dnsmasq().arg("--version").stdout(Stdio::null()).status().is_err() {
         assert!(std::env::var_os("ROCE_NAMESPACES").is_none(), "dnsmasq is not installed");
@@ -37,8 +35,7 @@ fn in_namespace(name: &str, options: &[&str], inside: impl FnOnce()) {
 
 const USER: [&str; 3] = ["--map-root-user", "--net", "--mount"];
 
-/// A server on an interface, with addresses from this one on, which are to be renewed after five
-/// seconds.
+/// A server with addresses from this one on, renewed after 5 s.
 struct Server(Child);
 
 impl Server {
@@ -77,7 +74,6 @@ fn lease(context: &Context) -> LeasedAddress {
     context.link_counters().lease.expect("a lease")
 }
 
-/// Waits until the device has told that its GID table has changed, and returns its address.
 fn changed(context: &Context) -> Option<Ipv4Addr> {
     let start = Instant::now();
     while context.poll_async_event() != Some(AsyncEvent::GidChange) {
@@ -103,7 +99,7 @@ fn conversations(scheme: &str) {
 fn what_is_leased_is_spoken_from() {
     in_namespace("what_is_leased_is_spoken_from", &USER, || {
         conversations("raw");
-        // another MAC address gets another one; and both of one interface reach each other
+        // another MAC gets another address; both of one interface reach each other
         let _server = Server::start("veth1", [10, 78, 0, 50]);
         let contexts = [LEASED.into(), LEASED.replace(":09", ":0a")].map(|spec| open(&spec));
         assert!(v4(&contexts[0]) != v4(&contexts[1]));
@@ -151,7 +147,7 @@ fn a_lease_is_renewed_and_an_address_that_is_refused_is_another_later() {
             std::thread::sleep(Duration::from_millis(10));
         }
         assert_eq!((v4(&context), context.poll_async_event()), (Some(first), None));
-        // of a server that has other addresses
+        // a server with other addresses
         drop(server);
         let _server = Server::start("veth1", [10, 78, 0, 60]);
         assert_eq!(changed(&context), None);
@@ -159,7 +155,7 @@ fn a_lease_is_renewed_and_an_address_that_is_refused_is_another_later() {
         assert!(second.octets()[3] >= 60, "{second}");
         let counters = context.link_counters();
         assert_eq!((counters.frames.dhcp_refused, counters.frames.dhcp_lost), (1, 1));
-        // which others can reach
+        // reachable by others
         let sides = [context, open("udp:10.78.0.2")].map(Side::on);
         connect(&sides[0], &sides[1]);
         exchange(&sides[1], &sides[0]);

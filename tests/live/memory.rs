@@ -1,4 +1,4 @@
-//! Kinds of memory and of regions, through handles.
+//! Kinds of memory and regions, through handles.
 
 use std::{os::unix::fs::FileExt, sync::Arc};
 
@@ -9,7 +9,7 @@ use roce::{
 
 use super::{ALL, OpenOptions, RecvWr, loopback, noise, pair};
 
-/// A window through its handle: bound, used, taken back by a message, bound again with another key.
+/// A window: bound, used, invalidated by a message, bound with another key.
 #[test]
 fn a_window() {
     let (a, b) = pair();
@@ -37,7 +37,7 @@ fn a_window() {
     region.deregister().unwrap();
 }
 
-/// A file as memory: written by a peer, made to last by its FLUSH, and found in the file.
+/// A file as memory: written by a peer, persisted by FLUSH, found in the file.
 #[test]
 fn a_file_that_is_flushed() {
     let file = tempfile::tempfile().unwrap();
@@ -63,13 +63,12 @@ fn a_file_that_is_flushed() {
     let mut found = vec![0; 5000];
     file.read_exact_at(&mut found, 3).unwrap();
     assert_eq!(found, bytes);
-    // a file that was cut short is a fault, and the peer gets a NAK
+    // a truncated file is a fault; the peer gets a NAK
     file.set_len(10).unwrap();
     a.qp.post_send(&[SendWr::flush(4, region.remote(0), 8192, Placement::GLOBAL)]).unwrap();
     a.next().result.unwrap();
 }
 
-/// Reading what a file no longer has fails with a status, here and at the peer.
 #[test]
 fn a_file_cut_short() {
     let file = tempfile::tempfile().unwrap();
@@ -93,7 +92,7 @@ fn nothing_as_memory() {
     assert_eq!(b.next().result.unwrap().byte_len, 3000);
     a.next().result.unwrap();
     assert_eq!(b.memory.to_vec(0..2000).unwrap(), bytes[1000..]);
-    // what comes from there is zero
+    // bytes from there are zero
     a.memory.fill(1).unwrap();
     a.qp.post_recv(&[RecvWr::new(3, [a.memory.sge(0..8)])]).unwrap();
     b.qp.post_send(&[SendWr::send(4, nothing.sge(8))]).unwrap();
@@ -104,7 +103,7 @@ fn nothing_as_memory() {
 #[test]
 fn pages_on_demand() {
     let (a, b) = pair();
-    // more than is wise to touch
+    // too large to touch entirely
     let region = b.memory.domain().allocate_on_demand(1 << 34, ALL).unwrap();
     let end = region.len() - 100;
     region.prefetch(end..end + 100).unwrap();

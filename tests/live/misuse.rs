@@ -1,5 +1,4 @@
-//! Every verb with every wrong argument: the error says what is wrong, nothing has changed, and
-//! nothing is lost.
+//! Every verb with every wrong argument: the error names it, and nothing has changed or is lost.
 
 use std::{net::IpAddr, ops::Range, sync::Arc, time::Duration};
 
@@ -15,7 +14,6 @@ use roce::{
 
 use super::ALL;
 
-/// Small enough to be reached.
 const LIMITS: Limits = Limits {
     max_pd: 2,
     max_mr: 4,
@@ -43,7 +41,6 @@ const LIMITS: Limits = Limits {
     max_inline_data: 16,
 };
 
-/// A device, one object of each kind, and their attributes.
 struct World {
     context: Context,
     pd: ProtectionDomain,
@@ -71,8 +68,7 @@ const CAPS: QpCaps = QpCaps {
 
 impl World {
     fn on(fabric: &Fabric, ip: &str) -> Self {
-        // the same seed gives every device the same numbers and keys, so that what is another's
-        // looks like an own one
+        // equal seeds give equal numbers and keys: foreign objects look like local ones
         let options = OpenOptions { limits: LIMITS, seed: Some([5; 32]), ..OpenOptions::default() };
         let context = fabric.open(ip.parse().unwrap(), options).unwrap();
         let pd = context.alloc_pd().unwrap();
@@ -93,7 +89,6 @@ impl World {
         }
     }
 
-    /// Calls what must fail; nothing may have changed.
     #[track_caller]
     fn refused<T, E>(&self, call: impl FnOnce() -> Result<T, E>) -> E {
         let before = self.known();
@@ -116,7 +111,7 @@ const fn too_many(what: ObjectKind, limit: usize) -> ObjectError {
     ObjectError::TooMany { what, limit }
 }
 
-/// As many as the limit says, one more refused, and as many again when those are gone.
+/// Up to the limit, one more refused, and as many after their destruction.
 #[track_caller]
 fn up_to<T>(
     world: &World,
@@ -203,7 +198,7 @@ fn sizes() {
     a.context.alloc_dm(8192).unwrap();
 }
 
-/// Objects of another device are unknown here, even if their numbers are those of own ones.
+/// Objects of another device are unknown, even with equal numbers.
 #[test]
 fn of_another_device() {
     let (a, b) = worlds();
@@ -400,7 +395,7 @@ fn transitions() {
     assert!(is_edge(&a.refused(|| qp.to_init(Init::default()))));
 }
 
-/// The helper that goes all the way refuses before the first step, or takes the steps back.
+/// `connect` refuses before its first step, or undoes its steps.
 #[test]
 fn connecting() {
     let (a, b) = worlds();
@@ -489,7 +484,7 @@ fn posting() {
         failed(0, PostError::SharedQueue)
     );
 
-    // of a list the first wrong one is named, and those before it are posted
+    // the first wrong one is named; those before it are posted
     assert_eq!(
         a.qp.post_recv(&[recv.clone(), recv.clone(), recv.clone()]),
         Err(failed(2, PostError::QueueFull))

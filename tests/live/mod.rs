@@ -1,4 +1,4 @@
-//! Real sockets on loopback, without privilege: what virtual time cannot show.
+//! Real sockets on loopback, unprivileged: beyond virtual time.
 
 use std::{
     net::{IpAddr, Ipv4Addr},
@@ -84,8 +84,8 @@ impl Side {
     }
 }
 
-/// Fails if the device has refused a packet. A second answer to what was sent twice, because this
-/// process had to wait for the processor, is none that was refused for cause.
+/// Fails if the device refused a packet. A duplicate response after this process waited for the
+/// processor does not count.
 #[track_caller]
 fn assert_nothing_dropped(context: &Context) {
     let counters = context.counters();
@@ -128,14 +128,12 @@ fn noise(length: usize, seed: u32) -> Vec<u8> {
         .collect()
 }
 
-/// An address of 127/8 of its own for each test that needs one at a known place, outside of what
-/// devices pick by themselves.
+/// A distinct address of 127/8 for a test, outside those that devices choose.
 fn own_address() -> IpAddr {
     static NEXT: AtomicU8 = AtomicU8::new(1);
     Ipv4Addr::new(127, 77, std::process::id() as u8, NEXT.fetch_add(1, Ordering::Relaxed)).into()
 }
 
-/// Tests of the one IPv6 loopback address take turns.
 fn ipv6_turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
@@ -171,7 +169,7 @@ fn send_write_and_read_carry_every_byte() {
     }
 }
 
-/// The target's program sleeps; its background thread serves the requests.
+/// The target's program sleeps; its background thread serves.
 #[test]
 fn one_sided_operations_need_no_call_at_the_target() {
     let (a, b) = pair();
@@ -186,7 +184,7 @@ fn one_sided_operations_need_no_call_at_the_target() {
 #[test]
 fn ipv6_checks_the_whole_icrc() {
     let _turn = ipv6_turn();
-    let Ok(device) = Device::at("::1".parse().unwrap()) else { return }; // no IPv6 on this host
+    let Ok(device) = Device::at("::1".parse().unwrap()) else { return }; // no IPv6
     let context = device.open(OpenOptions::default()).unwrap();
     let (a, b) = (Side::on(context.clone()), Side::on(context.clone()));
     connect(&a, &b);
@@ -244,8 +242,7 @@ fn a_fabric_of_the_process_carries_the_same() {
     ));
 }
 
-/// In real time, too: nothing is faster than the receiver, and a READ asks for no more than what
-/// its device's receive buffer holds.
+/// Real time: nothing outruns the receiver, and a READ requests at most its receive buffer.
 #[test]
 fn ports_and_receive_buffers_of_a_fabric() {
     let plan = "rate 1gbit, receiver 100us 64kb, delay 20us";
@@ -264,7 +261,7 @@ fn ports_and_receive_buffers_of_a_fabric() {
     let here: IpAddr = "10.0.0.1".parse().unwrap();
     let figures = || (fabric.port(Some(here)), fabric.receive_buffer(Some(here)));
     let (mut port, mut buffer) = figures();
-    // what was asked for again, because a thread had to wait for the processor, may be on its way
+    // retransmissions, after a thread waited for the processor, may be in flight
     while port.passed != buffer.passed && start.elapsed() < PATIENCE {
         (port, buffer) = figures();
     }
@@ -306,8 +303,7 @@ fn only_solicited_completions_wake_a_queue_armed_for_them() {
     assert!(b.channel.wait(Some(Duration::from_millis(5))).is_err());
 }
 
-/// As tokio, or any other event loop, would use it: the program sleeps on the descriptor in its own
-/// way.
+/// Like tokio: the program sleeps on the descriptor.
 #[test]
 fn a_channel_descriptor_becomes_readable_without_any_call_of_ours() {
     let (a, b) = pair();
@@ -348,7 +344,7 @@ fn by_hand_nothing_moves_until_progress_is_called() {
 
 #[test]
 fn sixty_four_kibibytes_leave_in_three_runs_at_every_mtu() {
-    // a window that is not in the way: one that begins small sends the first packets in parts
+    // a small initial window would split the first run
     let mut options = OpenOptions::default();
     let window = &mut options.congestion.window;
     (window.initial, window.destination_initial) = (window.most, window.destination_most);
@@ -420,7 +416,7 @@ fn several_completions_come_with_one_call() {
     assert_eq!(ids, (0..10).collect::<Vec<_>>());
 }
 
-/// A peer's atomics and this program's own accesses are of the same words.
+/// A peer's atomics and local accesses use the same words.
 #[test]
 fn atomics_count_what_several_add() {
     let (a, b) = pair();
@@ -471,14 +467,14 @@ fn queue_pairs_share_a_receive_queue() {
     }
     ids.sort_unstable();
     assert_eq!((ids, srq.query().posted), (vec![1, 2], 0));
-    // a completion can be polled a moment before the event of the same packet can be taken
+    // a packet's completion may precede its event
     while context.poll_async_event() != Some(AsyncEvent::SrqLimitReached(srq.id())) {
         assert!(start.elapsed() < PATIENCE, "no event");
     }
 }
 
-/// One connection, two queues on its far side, each with a completion queue of its own. Nothing is
-/// left of a domain when its last handle goes, in whichever order.
+/// One connection, two remote SRQs with a completion queue each. A domain's last handle frees it,
+/// in any order.
 #[test]
 fn an_xrc_connection_reaches_every_queue_of_the_domain() {
     let limits = Limits { max_xrcd: 1, ..Limits::default() };
@@ -551,8 +547,7 @@ fn an_xrc_connection_reaches_every_queue_of_the_domain() {
     b.open_xrcd().unwrap();
 }
 
-/// Partitions over a real link: the table of the options, the query calls, and the event of a
-/// change.
+/// P_Keys over a real link: options, queries, change event.
 #[test]
 fn partitions() {
     let pkeys = PKeyTable::new([PKey::DEFAULT, PKey(0x8001)]).unwrap();
@@ -567,7 +562,6 @@ fn partitions() {
     assert_eq!(context.poll_async_event(), Some(AsyncEvent::PKeyChange));
 }
 
-/// Keys, numbers and queues are gone with their objects; nothing is left of a thousand rounds.
 #[test]
 fn objects_come_and_go() {
     let context = loopback(OpenOptions::default());
@@ -585,7 +579,7 @@ impl Side {
         let qp = pd.create_qp(&QpInitAttr::new(QpType::Ud, &cq))?;
         qp.to_init(roce::Init::default())?;
         qp.post_recv(&[RecvWr::new(1, [memory.sge_all()])])?;
-        // the region goes before the request that uses it, the domain's handle before both
+        // the region is dropped before its request, the domain's handle before both
         drop((pd, memory));
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Multicast over real sockets and over a fabric: what the system makes of groups.
+//! Multicast over real sockets and a fabric.
 
 use std::{
     collections::BTreeMap,
@@ -20,7 +20,6 @@ use rustix::net::{AddressFamily, RecvFlags, SocketType};
 
 use super::{ALL, PATIENCE, loopback, noise, own_address, own_test};
 
-/// A datagram queue pair that is in a group, or only sends to it.
 pub(super) struct Member {
     cq: CompletionQueue,
     channel: CompletionChannel,
@@ -51,7 +50,6 @@ impl Member {
         member
     }
 
-    /// Sends so many datagrams of 1,000 bytes, in one run, with these bytes.
     pub(super) fn send(&self, group: IpAddr, count: u64, data: &[u8]) {
         let to =
             UdDestination::new(AddressVector::new(group.into(), 0), Qpn::MULTICAST, Self::QKEY);
@@ -63,7 +61,6 @@ impl Member {
         self.qp.post_send(&(0..count).map(wr).collect::<Vec<_>>()).unwrap();
     }
 
-    /// The datagrams that it receives until no more come: of each the bytes behind the GRH area.
     pub(super) fn receive(&self, least: usize) -> Vec<Vec<u8>> {
         let start = Instant::now();
         let mut received = Vec::new();
@@ -83,7 +80,6 @@ impl Member {
     }
 }
 
-/// A group that no other test, and no other run of the tests, has.
 pub(super) fn own_group(v6: bool) -> IpAddr {
     static NEXT: AtomicU8 = AtomicU8::new(1);
     let [.., high, low] = std::process::id().to_be_bytes();
@@ -95,8 +91,7 @@ pub(super) fn own_group(v6: bool) -> IpAddr {
     }
 }
 
-/// Devices of their own, as of several programs; the sender's own copy comes back through the
-/// system.
+/// Separate devices, as of several programs; the sender's copy comes back through the system.
 pub(super) fn all_members_receive(contexts: &[Context], group: IpAddr) {
     let sender = Member::of(&contexts[0], group);
     let mut others: Vec<_> = contexts.iter().map(|context| Member::of(context, group)).collect();
@@ -127,7 +122,7 @@ pub(super) fn all_members_receive(contexts: &[Context], group: IpAddr) {
         assert_eq!(counters.multicast_packets, 4);
         assert_eq!(counters.dropped(DropReason::NotAttached), 0);
     }
-    // a sleeper is woken: the descriptors of the link cover the groups that are joined later
+    // a sleeper is woken: the link's descriptors include groups joined later
     let sleeper = Member::of(&contexts[0], group);
     sleeper.cq.req_notify(NotifyKind::Next);
     outsider.send(group, 1, &data);
@@ -136,7 +131,7 @@ pub(super) fn all_members_receive(contexts: &[Context], group: IpAddr) {
         assert_eq!(member.receive(1).len(), 1);
     }
     drop(sleeper);
-    // who has left hears no more; the rest do
+    // after leaving, nothing arrives; the rest receive
     let left = others.remove(0);
     left.qp.detach_mcast(group.into()).unwrap();
     assert!(matches!(left.qp.detach_mcast(group.into()), Err(McastError::NotAttached(_))));
@@ -151,7 +146,6 @@ fn a_group_over_ipv4() {
     all_members_receive(&contexts, own_group(false));
 }
 
-/// With the last member, or its handle, the link leaves the group: nothing of it arrives any more.
 #[test]
 fn a_group_is_left_with_its_last_member() {
     let (a, b) = (loopback(OpenOptions::default()), loopback(OpenOptions::default()));
@@ -188,27 +182,26 @@ fn what_cannot_be_joined() {
         member.qp.attach_mcast(own_address().into()),
         Err(AttachError::Adapter(McastError::NotMulticast(_)))
     ));
-    // the refused one has left nothing behind
+    // a refused attach leaves nothing
     assert!(matches!(
         member.qp.detach_mcast(own_group(true).into()),
         Err(McastError::NotAttached(_))
     ));
 }
 
-/// Sees the IPv4 packets that arrive at any interface of this network namespace.
 fn packet_socket() -> OwnedFd {
     let ipv4 =
         rustix::net::Protocol::from_raw(NonZeroU32::new(u32::from(0x0800u16.to_be())).unwrap());
     rustix::net::socket(AddressFamily::PACKET, SocketType::DGRAM, Some(ipv4)).unwrap()
 }
 
-/// The multicast packets of a run have the identifications 0, 1, 2, and "don't fragment", as their
-/// ICRC says. A UDP socket does not show these fields.
+/// A run's multicast packets have identifications 0, 1, 2 and "don't fragment", as their ICRC
+/// assumes. UDP sockets hide them.
 fn check_identifications(wire: &OwnedFd) {
     let mut seen = BTreeMap::<u16, usize>::new();
     let mut packet = [0; 65_536];
     while let Ok((length, _)) = rustix::net::recv(wire, &mut packet[..], RecvFlags::DONTWAIT) {
-        // one datagram of `all_members_receive`: IP, UDP, BTH, DETH, 1,000 bytes, ICRC
+        // a datagram of `all_members_receive`: IP, UDP, BTH, DETH, 1,000 bytes, ICRC
         let Some(bytes) = packet[..length]
             .strip_prefix(&[0x45])
             .filter(|bytes| bytes.len() + 1 == 20 + 8 + 12 + 8 + 1000 + 4)
@@ -234,9 +227,8 @@ fn check_identifications(wire: &OwnedFd) {
     assert_eq!(seen.keys().copied().collect::<Vec<_>>(), [0, 1, 2]);
 }
 
-/// Two interfaces with a wire between them, in a network namespace: what leaves one arrives at the
-/// other, and the sender's own copy comes from the system. Skipped where the host forbids
-/// namespaces.
+/// Two interfaces with a wire: packets cross it, and the system returns the sender's copy. Skipped
+/// without namespaces.
 #[test]
 fn groups_between_interfaces() {
     const INSIDE: &str = "ROCE_TEST_NAMESPACE";
@@ -250,8 +242,7 @@ fn groups_between_interfaces() {
             all_members_receive(&contexts, own_group(addresses[0].contains(':')));
         }
         check_identifications(&wire);
-        // groups of a link, which mean something only together with an interface; and all addresses
-        // of an interface in one device
+        // link-local groups need an interface; here all its addresses in one device
         let link_local = [0xFF02, 0, 0, 0, 0, 0, 0x77, 0x77].into();
         let contexts = ["roce_veth0", "roce_veth1"]
             .map(|name| Device::named(name).unwrap().open(OpenOptions::default()).unwrap());

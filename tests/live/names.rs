@@ -1,4 +1,4 @@
-//! Names of addresses in the hands of processes that are not to be trusted.
+//! Names of addresses held by untrusted processes.
 
 use std::{
     env,
@@ -14,7 +14,7 @@ const INSIDE: &str = "ROCE_TEST_NAMES";
 const TEST: &str = "live::names::held_names_keep_nobody_from_the_loopback_device";
 const READY: &str = "ready";
 
-/// Takes the name of every address that a loopback device may have, and neither accepts nor ends.
+/// Takes the names of all loopback device addresses, and never accepts or ends.
 fn hold_names() {
     let sockets = (1..255).map(|last| {
         let socket = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
@@ -53,8 +53,8 @@ fn open_beside_held_names() {
     assert!(holder.wait().unwrap().success());
 }
 
-/// A process in another user namespace is as strange as one of another user. The test has a network
-/// namespace of its own: the names would stand in other tests' way.
+/// Another user namespace is as foreign as another user. The test's network namespace keeps its
+/// names from other tests.
 #[test]
 fn held_names_keep_nobody_from_the_loopback_device() {
     match env::var(INSIDE).as_deref() {

@@ -1,4 +1,4 @@
-//! Devices on a link that the program brings itself.
+//! Devices on a link that the program supplies.
 
 use std::{
     io::{self, Read, Write},
@@ -23,8 +23,7 @@ use roce::{
 
 use super::{PATIENCE, Side, connect, noise};
 
-/// One end of a wire: channels of the standard library for datagrams, and sockets that wake the
-/// other end.
+/// End of a wire: std channels for datagrams, sockets for wake-ups.
 pub(super) struct Wire {
     own: IpAddr,
     to_peer: Sender<(NetHeader, Vec<u8>)>,
@@ -70,7 +69,7 @@ impl Link for Wire {
                 self.to_peer.send(packet).map_err(|_| io::ErrorKind::BrokenPipe)?;
             }
         }
-        let _ = self.wake_peer.write(&[0]); // a full socket is readable already
+        let _ = self.wake_peer.write(&[0]); // a full socket is already readable
         Ok(runs.len())
     }
 
@@ -91,7 +90,7 @@ fn open(wire: Wire, options: OpenOptions) -> Context {
     Device::with_link("wire", wire, Mtu::B1024, options).unwrap()
 }
 
-/// SENDs and WRITEs, of which the program of `b` serves none, and their bytes.
+/// SENDs and WRITEs that `b`'s program does not serve, and their bytes.
 pub(super) fn exchange(a: &Side, b: &Side) {
     for (round, size) in [0, 1, 1024, 1025, 300_000].into_iter().enumerate() {
         let data = noise(size, round as u32 + 1);
@@ -123,7 +122,7 @@ fn messages_go_over_a_link_of_the_programs_own() {
     }
 }
 
-/// Nothing moves but in the program's own calls.
+/// Progress only in the program's calls.
 #[test]
 fn a_link_of_the_programs_own_can_be_moved_by_hand() {
     let (a, b) = wire()

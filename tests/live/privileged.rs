@@ -1,5 +1,4 @@
-//! A program with more rights than the user who starts it: what that user's environment says about
-//! files and devices is not obeyed.
+//! A program with more rights than its user ignores the environment's files and devices.
 
 use std::{
     env, fs,
@@ -24,7 +23,7 @@ use crate::own_test;
 const INSIDE: &str = "ROCE_TEST_PRIVILEGED";
 const NOBODY: u32 = 65_534;
 
-/// A port below 1024 is not for everybody. Only root can be somebody else here.
+/// Ports below 1024 need privilege. Only root can become another user.
 #[test]
 fn a_low_port_is_refused_to_an_ordinary_user() {
     if env::var_os(INSIDE).is_some() || !rustix::process::geteuid().is_root() {
@@ -54,17 +53,17 @@ fn bind_low() {
     }
 }
 
-/// A copy of this program, in a new directory where every user can start it.
+/// A copy of this program that every user can start.
 fn copy_to(directory: &Path) -> PathBuf {
     fs::DirBuilder::new().mode(0o755).create(directory).unwrap();
     let program = directory.join("program");
-    // written by another process, so that no child of a test beside this holds it open to write
+    // by another process: a child of a parallel test could inherit a writable descriptor (ETXTBSY)
     let copied = Command::new("cp").arg(env::current_exe().unwrap()).arg(&program).status();
     assert!(copied.unwrap().success());
     program
 }
 
-/// What the copy of this program does.
+/// The copy's program.
 fn send_to_itself() {
     assert_eq!(environment::value("ROCE_DEVICES").is_some(), env::var_os(INSIDE).unwrap() == "no");
     let options = || OpenOptions { sockets_only: true, ..OpenOptions::from_environment().unwrap() };
@@ -76,7 +75,7 @@ fn send_to_itself() {
     environment::devices().unwrap();
 }
 
-/// What goes when the test ends: a directory, and where the owner publishes its counters.
+/// Removed at the end: a directory, and the owner's published counters.
 struct Scratch(PathBuf, PathBuf);
 
 impl Drop for Scratch {
@@ -86,8 +85,8 @@ impl Drop for Scratch {
     }
 }
 
-/// A copy of this program belongs to one user and is started by another, first as it is, with the
-/// owner's own environment, then setuid. Only root can make such a program.
+/// One user's copy of this program, started by another with the owner's environment, plain and then
+/// setuid. Needs root.
 #[test]
 fn variables_are_ignored_in_a_setuid_program() {
     if env::var_os(INSIDE).is_some() {
@@ -97,7 +96,7 @@ fn variables_are_ignored_in_a_setuid_program() {
         eprintln!("a setuid program of another user can be made by root only: left to CI");
         return;
     }
-    let owner = 30_000 + std::process::id() % 20_000; // of whom nothing else is in /tmp
+    let owner = 30_000 + std::process::id() % 20_000; // has nothing else in /tmp
     let directory = env::temp_dir().join(format!("roce-live-setuid-{owner}"));
     let scratch = Scratch(directory, PathBuf::from(format!("/tmp/roce-{owner}")));
     let (program, secret) = (copy_to(&scratch.0), scratch.0.join("secret"));

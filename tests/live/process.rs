@@ -1,4 +1,4 @@
-//! Other activities of a process: forks and signals.
+//! Forks and signals.
 
 use std::{fs, thread};
 
@@ -13,12 +13,12 @@ fn write(from: &Side, to: &Side, text: &[u8]) {
     assert_eq!(to.memory.to_vec(64..64 + text.len()).unwrap(), text);
 }
 
-/// The child's program; the number says where it failed.
+/// The child's program; the number names the failure.
 fn child(inherited: (Side, Side)) -> i32 {
     if [&inherited.0, &inherited.1].iter().any(|side| side.context.is_of_this_process()) {
         return 1;
     }
-    // a packet of the child's would be one of its parent's connection
+    // the child must not send for its parent's connection
     let (a, b) = &inherited;
     if a.qp.post_send(&[SendWr::write(2, b.memory.remote(0), a.memory.sge(0..8))]).is_err()
         || a.cq.poll_one().is_some()
@@ -62,11 +62,12 @@ fn a_fork_leaves_the_parent_its_connections_and_the_child_can_open_its_own() {
     write(&sides.1, &sides.0, b"after");
 }
 
-/// The signals that a thread has blocked, by the names of the threads.
+/// Blocked signals of threads with this name.
 fn blocked_by(name: &str) -> Vec<u64> {
     let mut found = Vec::new();
     for task in fs::read_dir("/proc/self/task").unwrap() {
-        let status = fs::read_to_string(task.unwrap().path().join("status")).unwrap_or_default(); // it may have ended
+        // may have ended
+        let status = fs::read_to_string(task.unwrap().path().join("status")).unwrap_or_default();
         let value =
             |key: &str| status.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
         if value("Name:") == Some(name) {
@@ -81,7 +82,7 @@ fn the_programs_signals_do_not_go_to_our_threads() {
     let _device = loopback(OpenOptions::default());
     let deadline = Instant::now() + PATIENCE;
     let masks = loop {
-        let masks = blocked_by("roce"); // a thread gives itself its name
+        let masks = blocked_by("roce"); // a thread names itself
         if !masks.is_empty() || Instant::now() > deadline {
             break masks;
         }
@@ -106,7 +107,7 @@ fn the_programs_signals_do_not_go_to_our_threads() {
     }
 }
 
-/// A device whose addresses are another program's can be queried; its port is down.
+/// A device whose addresses another program has can be queried; its port is down.
 #[test]
 fn a_device_that_is_opened_without_its_network_is_down() {
     let device = Device::named("roce_lo").unwrap();

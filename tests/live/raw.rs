@@ -1,4 +1,4 @@
-//! Raw devices on a pair of interfaces with a wire between them, in a network namespace.
+//! Raw devices on a veth pair in a network namespace.
 
 use std::{
     io::Read,
@@ -42,13 +42,12 @@ pub(super) fn mtu(bytes: u32) {
     }
 }
 
-/// Runs the test of this name in a network namespace of its own with two interfaces, of which the
-/// second has addresses. Skipped where the host forbids namespaces.
+/// Runs this test in a network namespace with two interfaces, the second with addresses. Skipped
+/// without namespaces.
 fn in_namespace(name: &str, inside: impl FnOnce()) {
     in_new_namespace(&format!("raw::{name}"), &["--map-root-user", "--net", "--mount"], inside);
 }
 
-/// Runs the test with this path in namespaces that `unshare` makes with these options.
 pub(super) fn in_new_namespace(path: &str, options: &[&str], inside: impl FnOnce()) {
     const INSIDE: &str = "ROCE_TEST_RAW";
     const READY: &str = "the namespace is ready";
@@ -89,8 +88,7 @@ pub(super) fn in_new_namespace(path: &str, options: &[&str], inside: impl FnOnce
     assert!(output.status.success(), "{out}{err}");
 }
 
-/// The kernel sends an echo request, with as much as the interface carries at once, and gets a
-/// reply.
+/// The kernel sends a full-size echo request and gets a reply.
 pub(super) fn echo(domain: Domain, address: IpAddr) {
     let v6 = domain == Domain::IPV6;
     let protocol = if v6 { Protocol::ICMPV6 } else { Protocol::ICMPV4 };
@@ -115,7 +113,6 @@ pub(super) fn echo(domain: Domain, address: IpAddr) {
     }
 }
 
-/// A datagram arrives with the fields of its address vector.
 fn datagram(a: &Context, b: &Context) {
     let (from, to) = (Member::on(a), Member::on(b));
     let way =
@@ -132,7 +129,6 @@ fn datagram(a: &Context, b: &Context) {
     assert_eq!(to.receive(4), vec![data; 4]);
 }
 
-/// Everything between two devices: messages of both directions, of each kind of queue pair.
 pub(super) fn all_between(first: &str, second: &str, mtu: Mtu) {
     let contexts = [first, second].map(open);
     let [a, b] = &contexts;
@@ -178,7 +174,7 @@ fn own_addresses_beside_sockets() {
     });
 }
 
-/// The first GID of a device with `roce=v1` is for RoCE v1, the second one for RoCEv2.
+/// With `roce=v1`, GID 0 is RoCE v1 and GID 1 RoCEv2.
 #[test]
 fn roce_v1_between_two_devices() {
     in_namespace("roce_v1_between_two_devices", || {
@@ -204,7 +200,7 @@ fn own_addresses_on_both_sides() {
         all_between(OWN_V6, "raw:veth1,ip=fd78::3/64", Mtu::B1024);
         let tagged = "raw:veth0,ip=10.79.0.1/24,vlan=100,prio=3";
         all_between(tagged, "raw:veth1,ip=10.79.0.2/24,vlan=100", Mtu::B1024);
-        // of one VLAN, a device of ours and an interface of the kernel's
+        // our device and the kernel's interface in one VLAN
         let add = ["link", "add", "link", "veth1", "name", "tagged", "type", "vlan", "id", "100"];
         if Command::new("ip").args(add).status().unwrap().success() {
             ip("address add 10.79.0.3/24 dev tagged");
@@ -226,7 +222,7 @@ fn own_addresses_on_both_sides() {
 #[test]
 fn borrowed_addresses() {
     in_namespace("borrowed_addresses", || {
-        ip("address add 10.78.1.1/24 dev veth0"); // not of the same network: it would be local
+        ip("address add 10.78.1.1/24 dev veth0"); // another network: else it would be local
         all_between(OWN, "raw:veth1", Mtu::B1024);
         let context = open("raw:veth1");
         let taken = Device::named("udp:10.78.0.2").unwrap().open(OpenOptions::default());
@@ -239,7 +235,7 @@ fn borrowed_addresses() {
     });
 }
 
-/// As that of a process that was killed, of which its successor cannot know when it is gone.
+/// Like a killed process's, whose end its successor cannot see.
 #[test]
 fn a_borrowed_address_that_is_given_up_is_waited_for() {
     in_namespace("a_borrowed_address_that_is_given_up_is_waited_for", || {
@@ -268,7 +264,7 @@ fn addresses_that_others_have_are_refused_and_own_ones_answered() {
         for (domain, address) in [(Domain::IPV4, "10.78.0.1"), (Domain::IPV6, "fd78::1")] {
             echo(domain, address.parse().unwrap());
         }
-        // a question for the MAC address, and an echo, of each family
+        // address resolution and echo, for each family
         assert_eq!(context.link_counters().frames.answered, 4);
     });
 }
@@ -304,7 +300,6 @@ fn the_port_follows_its_interface() {
     });
 }
 
-/// Members of a group on these devices, of the family of the first one's address.
 pub(super) fn members(devices: &[&str]) {
     let contexts: Vec<_> = devices.iter().map(|spec| open(spec)).collect();
     all_members_receive(&contexts, own_group(devices[0].contains("ip=fd78:")));
@@ -329,7 +324,6 @@ fn members_of_a_group_receive_what_is_sent_to_it() {
     });
 }
 
-/// A bridge that snoops and asks, as switches do, knows who is a member, and until when.
 #[test]
 fn a_switch_is_told_of_members() {
     in_namespace("a_switch_is_told_of_members", || {
@@ -343,7 +337,7 @@ fn a_switch_is_told_of_members() {
         let until = |told: bool, group: IpAddr| {
             let start = Instant::now();
             loop {
-                // users of some systems have no path to it
+                // not in every user's PATH
                 let show = "PATH=$PATH:/usr/sbin:/sbin exec bridge mdb show dev br0";
                 let list = Command::new("sh").args(["-c", show]).output();
                 let list = String::from_utf8(list.unwrap().stdout).unwrap();
@@ -373,8 +367,6 @@ fn a_switch_is_told_of_members() {
     });
 }
 
-/// What has the priority that the other end of the wire stops waits as long as it says, and
-/// arrives.
 #[test]
 fn a_pause_is_obeyed() {
     in_namespace("a_pause_is_obeyed", || {
@@ -391,13 +383,13 @@ fn a_pause_is_obeyed() {
         else {
             panic!("no packet socket");
         };
-        // the greatest pause of priority 3: 65,535 times 51.2 ns, at the 10 Gbit/s of a veth
+        // longest pause of priority 3: 65,535 × 51.2 ns at veth's 10 Gbit/s
         let mut pause = vec![0x01, 0x80, 0xC2, 0, 0, 0x01, 2, 0, 0, 0, 0, 9, 0x88, 0x08];
         pause.extend([1, 1, 0, 1 << 3, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF]);
         pause.resize(60, 0);
         let frames = || sides[0].context.link_counters().frames;
         let begun = Instant::now();
-        // a machine that is busy may notice the pause only when it is over
+        // a busy machine may notice the pause too late
         for count in 1.. {
             assert!(begun.elapsed() < PATIENCE, "{:?}", frames());
             let start = Instant::now();
@@ -416,8 +408,8 @@ fn a_pause_is_obeyed() {
     });
 }
 
-/// Nobody has the peer's address: as with a peer that does not answer, and the neighbour is given
-/// up after three questions, a second apart.
+/// The peer's address is unused: like a silent peer, and resolution fails after three requests, 1 s
+/// apart.
 #[test]
 fn a_neighbour_that_is_not_there() {
     in_namespace("a_neighbour_that_is_not_there", || {
@@ -441,7 +433,7 @@ fn a_neighbour_that_is_not_there() {
     });
 }
 
-/// A peer gets another MAC address, and says so: what is sent goes there.
+/// A peer announces another MAC address: packets go there.
 #[test]
 fn a_neighbour_that_moves_is_followed() {
     in_namespace("a_neighbour_that_moves_is_followed", || {

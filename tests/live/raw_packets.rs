@@ -1,4 +1,4 @@
-//! Queue pairs of raw packets, and flows, on a pair of interfaces with a wire between them.
+//! Raw packet queue pairs and flows on a veth pair.
 
 use std::{
     net::UdpSocket,
@@ -26,7 +26,6 @@ const MAC_B: [u8; 6] = [2, 0, 0, 0, 0, 0xB];
 const SLOT: usize = 2048;
 const SLOTS: usize = 32;
 
-/// A queue pair of raw packets with slots for frames.
 struct Raw {
     qp: QueuePair,
     cq: CompletionQueue,
@@ -59,7 +58,6 @@ impl Raw {
         self.qp.create_flow(&FlowAttr { kind, ..FlowAttr::default() }).unwrap()
     }
 
-    /// Posts receives into the first slots.
     fn post(&mut self, count: usize) {
         for _ in 0..count {
             let slot = self.next % (SLOTS - 1);
@@ -69,7 +67,6 @@ impl Raw {
         }
     }
 
-    /// Sends from the last slot, and waits for the completion.
     fn send(&self, frame: &[u8]) -> Wc {
         let start = SLOT * (SLOTS - 1);
         self.memory.write_at(start, frame).unwrap();
@@ -88,7 +85,6 @@ impl Raw {
         }
     }
 
-    /// The next frame, and its tag.
     fn tagged(&self) -> (Vec<u8>, u32) {
         let wc = self.complete();
         let ok = wc.result.unwrap();
@@ -109,7 +105,6 @@ fn frame(dst: [u8; 6], src: [u8; 6], kind: u16, payload: &[u8]) -> Vec<u8> {
     [&dst[..], &src, &kind.to_be_bytes(), payload].concat()
 }
 
-/// A UDP datagram between two ports, without a checksum.
 fn udp(dst: [u8; 6], ip: [[u8; 4]; 2], ports: [u16; 2], payload: &[u8]) -> Vec<u8> {
     let total = (28 + payload.len()) as u16;
     let mut header = vec![0x45, 0];
@@ -142,7 +137,6 @@ fn in_namespace(name: &str, inside: impl FnOnce()) {
     in_new_namespace(&format!("raw_packets::{name}"), &options, inside);
 }
 
-/// Waits until it holds.
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !holds() {
@@ -151,7 +145,6 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Members of promiscuous mode of an interface.
 fn promiscuity(interface: &str) -> u32 {
     let shown = Command::new("ip").args(["-d", "link", "show", interface]).output().unwrap();
     let shown = String::from_utf8(shown.stdout).unwrap();
@@ -159,8 +152,7 @@ fn promiscuity(interface: &str) -> u32 {
     rest.split_whitespace().next().unwrap().parse().unwrap()
 }
 
-/// What is sent, what a flow takes and what one drops is in a capture, byte for byte; the rest is
-/// not.
+/// A capture has sent frames and those that a flow takes or drops, byte for byte; no others.
 #[test]
 fn a_capture_has_raw_packets() {
     in_namespace("a_capture_has_raw_packets", || {
@@ -214,7 +206,7 @@ fn frames_between_two_devices() {
             assert_eq!(from.send(&sent).result.unwrap().byte_len, 0);
             assert_eq!(at.receive(), sent, "of {length} bytes");
         }
-        // in pieces, inline, and without a completion
+        // in SGEs, inline, and unsignaled
         let sent = frame(MAC_B, MAC_A, 0x88B5, &noise(186, 4));
         from.memory.write_at(0, &sent).unwrap();
         let pieces = [from.memory.sge(0..6), from.memory.sge(6..100), from.memory.sge(100..200)];
@@ -224,7 +216,7 @@ fn frames_between_two_devices() {
         assert_eq!((at.receive(), at.receive()), (sent.clone(), sent[..40].to_vec()));
         assert_eq!(from.complete().wr_id, 2);
         from.hears_nothing();
-        // to others, to itself: not here
+        // to others and to itself: not received
         from.send(&frame([2, 0, 0, 0, 0, 0xC], MAC_A, 0x88B5, &[1; 50]));
         from.send(&frame(MAC_A, MAC_A, 0x88B5, &[2; 50]));
         let last = frame(MAC_B, MAC_A, 0x88B5, &[3; 50]);
@@ -249,17 +241,17 @@ fn a_frame_that_is_too_long_or_too_short_fails() {
             assert_eq!(from.qp.query().state, State::Sqe);
             from.qp.to_rts(Rts::Resume).unwrap();
         }
-        // a VLAN tag is four bytes more
+        // a VLAN tag adds 4 bytes
         let mut tagged = frame(MAC_B, MAC_A, 0x8100, &[0, 100, 0x88, 0xB5]);
         tagged.resize(1518, 9);
         at.post(1);
         from.send(&tagged).result.unwrap();
         assert_eq!(at.receive(), tagged);
-        // without a receive request it is dropped, and counted
+        // dropped and counted without a receive request
         from.send(&frame(MAC_B, MAC_A, 0x88B5, &[1; 50]));
         until("it is dropped", || b.counters().dropped(DropReason::NoReceiveRequest) == 1);
         assert_eq!(at.qp.query().state, State::Rts);
-        // one that is too short for it fails
+        // a short receive buffer fails
         at.qp.post_recv(&[RecvWr::new(5, [at.memory.sge(0..63)])]).unwrap();
         at.post(3);
         from.send(&frame(MAC_B, MAC_A, 0x88B5, &[1; 50]));
@@ -272,14 +264,14 @@ fn a_frame_that_is_too_long_or_too_short_fails() {
     });
 }
 
-/// The transport goes on beside raw packets, and only who sees everything sees its packets.
+/// The transport continues beside raw packets; only a sniffer sees its packets.
 #[test]
 fn connections_beside_raw_packets() {
     in_namespace("connections_beside_raw_packets", || {
         let contexts = [A, B].map(open);
         let [a, b] = &contexts;
         let (mut own, mut sniffer) = (Raw::on(b), Raw::on(b));
-        // an address of its own takes it on interfaces that know one address only
+        // its own MAC address makes a single-address interface promiscuous
         let before = promiscuity("veth1");
         let flows = [own.flow([to(MAC_B)]), own.kind(FlowKind::AllDefault)];
         assert_eq!(promiscuity("veth1"), before + 1);
@@ -364,7 +356,7 @@ fn flows_by_every_field() {
             let mut at = Raw::on(&b);
             at.post(2);
             let flow = at.flow([spec, FlowSpec::Tag(7)]);
-            // another one first, which no spec of these matches
+            // first one that matches no spec
             from.send(&frame([2, 0, 0, 0, 0, 0xD], [2; 6], 0x88B6, &[4; 50]));
             from.send(wanted);
             assert_eq!(at.tagged(), (wanted.to_vec(), 7), "{name}");
@@ -417,7 +409,7 @@ fn priorities_defaults_and_drops() {
     });
 }
 
-/// The kernel's sockets at the other end: its checksums are complete, and it takes ours.
+/// The kernel's sockets at the other end: checksums are complete both ways.
 #[test]
 fn raw_packets_and_the_kernel() {
     in_namespace("raw_packets_and_the_kernel", || {
@@ -434,7 +426,7 @@ fn raw_packets_and_the_kernel() {
         kernel.send_to(b"from the kernel", "10.78.0.1:7000").unwrap();
         let frame = raw.receive();
         assert_eq!(frame[42..], *b"from the kernel");
-        // the checksum of UDP, with the pseudo header
+        // UDP checksum with pseudo header
         let words = |bytes: &[u8]| -> u32 {
             let word =
                 |pair: &[u8]| u32::from(pair[0]) << 8 | pair.get(1).map_or(0, |b| (*b).into());
@@ -442,7 +434,7 @@ fn raw_packets_and_the_kernel() {
         };
         let sum = words(&frame[26..34]) + 17 + (frame.len() - 34) as u32 + words(&frame[34..]);
         assert_eq!((sum & 0xFFFF) + (sum >> 16), 0xFFFF, "{frame:02x?}");
-        // back, to the MAC address that it came from
+        // back to the source MAC
         let mac: [u8; 6] = frame[6..12].try_into().unwrap();
         let port = kernel.local_addr().unwrap().port();
         raw.send(&udp(mac, [[10, 78, 0, 1], [10, 78, 0, 2]], [7000, port], b"and back"));
@@ -455,7 +447,7 @@ fn raw_packets_and_the_kernel() {
     });
 }
 
-/// Between queue pairs of one device no wire is needed.
+/// One device's queue pairs need no wire.
 #[test]
 fn queue_pairs_of_one_device_hear_each_other_and_not_themselves() {
     in_namespace("queue_pairs_of_one_device_hear_each_other_and_not_themselves", || {
@@ -512,7 +504,7 @@ fn transitions_and_refusals() {
         }
         qp.to_reset().unwrap();
         assert_eq!(qp.query().state, State::Reset);
-        // no shared receive queue, and nothing that no frame matches
+        // neither an SRQ nor a spec that matches no frame
         let pd = a.alloc_pd().unwrap();
         let srq = pd.create_srq(SrqAttr { max_wr: 4, max_sge: 1 }).unwrap();
         let with_srq = QpInitAttr { srq: Some(srq), ..QpInitAttr::new(QpType::RawPacket, &raw.cq) };
@@ -521,7 +513,7 @@ fn transitions_and_refusals() {
         let attr =
             FlowAttr { kind: FlowKind::Sniffer, specs: vec![to(MAC_A)], ..FlowAttr::default() };
         assert!(matches!(qp.create_flow(&attr), Err(FlowError::Spec(_))));
-        // with what is posted, and a flow
+        // with posted requests and a flow
         let mut posted = Raw::on(&a);
         posted.post(8);
         let flow = posted.flow([to(MAC_A)]);
@@ -530,7 +522,6 @@ fn transitions_and_refusals() {
     });
 }
 
-/// Without its interface nothing waits for ever.
 #[test]
 fn an_interface_that_goes_away() {
     in_namespace("an_interface_that_goes_away", || {

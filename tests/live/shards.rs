@@ -1,4 +1,4 @@
-//! Devices whose queue pairs are in several shards.
+//! Devices with several shards.
 
 use std::{collections::BTreeSet, env, process::Command, thread};
 
@@ -23,12 +23,10 @@ fn single(sockets_only: bool) -> Context {
     loopback(OpenOptions { sockets_only, ..OpenOptions::default() })
 }
 
-/// The part of a queue pair's number that says in which shard it is.
 fn shard(qp: &QueuePair) -> u32 {
     qp.qpn().get() >> 18
 }
 
-/// So many sides of one device, each with queues of its own.
 fn sides<const N: usize>(context: &Context) -> [Side; N] {
     [(); N].map(|()| Side::on(context.clone()))
 }
@@ -62,8 +60,6 @@ fn shards_talk_with_each_other_and_with_others() {
     talk(false);
 }
 
-/// Then packets take the network stack, those between shards as well, and nobody shares the
-/// addresses.
 #[test]
 fn shards_that_keep_to_the_network_stack() {
     let context = talk(true);
@@ -79,7 +75,7 @@ fn shards_that_keep_to_the_network_stack() {
 
 const ADDRESS: &str = "ROCE_TEST_ADDRESS";
 
-/// In a process of its own: the address is that of a device which shares it with nobody.
+/// In its own process: a device that shares its address with none.
 #[test]
 fn an_address_of_another_process() {
     let Ok(address) = env::var(ADDRESS) else { return };
@@ -91,7 +87,7 @@ fn talk(sockets_only: bool) -> Context {
     let options = || OpenOptions { sockets_only, ..OpenOptions::default() };
     let (context, beside) = (sharded(options()), sharded(OpenOptions::default()));
     let near: [Side; SHARDS] = sides(&context);
-    // All of them stay: a second answer to what was repeated finds its queue pair.
+    // All stay: a duplicate response needs its queue pair.
     let mut pairs = Vec::new();
     for other in [single(true), single(false), beside, context.clone()] {
         let far: [Side; SHARDS] = sides(&other);
@@ -106,7 +102,7 @@ fn talk(sockets_only: bool) -> Context {
         assert_nothing_dropped(&near.context);
         assert_nothing_dropped(&far.context);
     }
-    // what comes by the network does so to each shard by itself: what is for others is forwarded
+    // network packets reach each shard directly; others' are forwarded
     let before = context.link_counters().forwarded;
     pairs[..SHARDS].iter().for_each(|(near, far)| exchange(near, far, 20));
     assert_eq!(context.link_counters().forwarded, before);
@@ -119,12 +115,10 @@ fn copy(side: &Side) -> Side {
     Side { context, cq, qp, memory: memory.clone(), channel: channel.clone() }
 }
 
-/// Another queue pair with the same queue.
 fn again(side: &Side) -> QueuePair {
     side.memory.domain().create_qp(&QpInitAttr::new(QpType::Rc, &side.cq)).unwrap()
 }
 
-/// Memory is the device's, whatever shard it is reached through.
 #[test]
 fn a_region_has_the_same_keys_in_all_shards() {
     let (context, far) = (sharded(OpenOptions::default()), single(false));
@@ -158,7 +152,7 @@ fn a_region_has_the_same_keys_in_all_shards() {
         near.qp.post_send(&[SendWr::write(4, far.memory.remote(0), changed.sge(0..8))]).unwrap();
         near.next().result.unwrap();
     }
-    drop(region); // which it is no more
+    drop(region); // no longer
     changed.deregister().unwrap();
     for (near, far) in &qps {
         far.qp.post_send(&[SendWr::read(5, changed.remote(0), far.memory.sge(0..8))]).unwrap();
@@ -188,7 +182,7 @@ fn windows_belong_to_the_queue_pair_that_binds_them() {
     }
 }
 
-/// A shared receive queue goes, with what was posted to it, where its first queue pair is.
+/// An SRQ moves with its posted requests to its first queue pair's shard.
 #[test]
 fn shared_receive_queues() {
     let (context, far) = (sharded(OpenOptions::default()), single(false));
@@ -211,7 +205,7 @@ fn shared_receive_queues() {
             assert_eq!(near.next().wr_id, id);
         }
         assert_eq!(near.memory.to_vec(64..128).unwrap(), noise(64, 3));
-        // its shard may tell of it after the completion
+        // its shard may report it after the completion
         let start = Instant::now();
         while near.context.poll_async_event() != Some(AsyncEvent::SrqLimitReached(srq.id())) {
             assert!(start.elapsed() < PATIENCE);
@@ -254,7 +248,6 @@ fn datagrams_and_groups() {
     }
 }
 
-/// Threads that each poll a queue of their own, and one that waits for the events of all.
 #[test]
 fn threads_and_channels() {
     let (context, far) = (sharded(OpenOptions::default()), single(true));
@@ -297,8 +290,8 @@ fn threads_and_channels() {
     }
 }
 
-/// A thread that sleeps on a channel whose queues are in one shard is woken by another shard, too,
-/// once a queue is there.
+/// A thread sleeping on a channel of one shard's queues is woken by another shard, once a queue is
+/// there.
 #[test]
 fn a_channel_that_spreads() {
     let (context, far) = (sharded(OpenOptions::default()), single(true));
@@ -321,7 +314,7 @@ fn a_channel_that_spreads() {
     (0..9).for_each(|id| receive(&first.qp, &first.cq, &peers[0], id));
     let waits = channel.clone();
     let sleeper = thread::spawn(move || waits.wait(Some(PATIENCE)).unwrap().id());
-    thread::sleep(Duration::from_millis(30)); // it serves no more
+    thread::sleep(Duration::from_millis(30)); // it stops serving
     let mut ends = vec![(first.qp.clone(), first.cq.clone(), &peers[0])];
     for far in &peers[1..] {
         let cq = context.create_cq(64, Some(channel)).unwrap();
@@ -393,7 +386,7 @@ fn connections_of_ids_are_in_the_first_shard() {
         client.connect(&ConnParam::default()).unwrap();
         let request = event(&server, EventKind::ConnectRequest);
         let accepted = request.id();
-        // of the two one is in another shard
+        // one of the two is in another shard
         let adopted = near.each_ref().map(|near| {
             let adopted = accepted.adopt_qp(&again(near));
             accepted.destroy_qp();

@@ -1,4 +1,4 @@
-//! Several devices with one address. Those of one process stand for those of several.
+//! Devices sharing an address; those of one process stand for several processes.
 
 use roce::{AddressVector, UdDestination};
 
@@ -15,7 +15,7 @@ fn forwarded(side: &Side) -> u64 {
     side.context.link_counters().forwarded
 }
 
-/// Bytes there, there and back.
+/// Bytes both ways.
 pub(super) fn exchange(a: &Side, b: &Side, seed: u32) {
     for (from, to, seed) in [(a, b, seed), (b, a, seed + 1)] {
         let data = noise(50_000, seed);
@@ -43,7 +43,7 @@ fn devices_with_one_address_talk_with_each_other_and_with_others() {
     let sides: Vec<Side> = (0..3).map(|_| open(address)).collect();
     let gids: Vec<_> = sides.iter().map(|side| side.context.gids()).collect();
     assert!(gids.iter().all(|own| *own == gids[0]));
-    // All of them stay: a second answer to what was repeated finds its queue pair.
+    // All stay: a duplicate response needs its queue pair.
     let mut pairs = Vec::new();
     for (from, to) in [(0, 1), (1, 2), (2, 0)] {
         let (a, b) = (Side::on(sides[from].context.clone()), Side::on(sides[to].context.clone()));
@@ -61,7 +61,7 @@ fn devices_with_one_address_talk_with_each_other_and_with_others() {
         }
     }
     assert_eq!(forwarded(&sides[1]) + forwarded(&sides[2]), 0);
-    // by now there are channels between all of them, by which nothing goes by the first
+    // by now all have channels, and nothing passes the first
     let before = forwarded(&sides[0]);
     pairs[..3].iter().for_each(|(a, b)| exchange(a, b, 20));
     assert_eq!(forwarded(&sides[0]), before);
@@ -70,18 +70,18 @@ fn devices_with_one_address_talk_with_each_other_and_with_others() {
     }
 }
 
-/// What comes by the network to a queue pair comes to the process that has it, not by the owner.
+/// Network packets reach the process of their queue pair directly, not through the owner.
 #[test]
 fn devices_with_one_address_receive_each_by_itself() {
     let address = own_address();
     let sides: Vec<Side> = (0..4).map(|_| open(address)).collect();
     let far = loopback(OpenOptions { sockets_only: true, ..OpenOptions::default() });
-    // All of them stay: a second answer to what was repeated finds its queue pair.
+    // All stay: a duplicate response needs its queue pair.
     let mut pairs = Vec::new();
     for side in &sides {
         let (own, other) = (Side::on(side.context.clone()), Side::on(far.clone()));
         connect(&own, &other);
-        exchange(&own, &other, 0); // what comes before the owner knows them is forwarded
+        exchange(&own, &other, 0); // forwarded until the owner knows them
         let before: Vec<u64> = sides.iter().map(forwarded).collect();
         (1..20).for_each(|round| exchange(&own, &other, round));
         assert_eq!(sides.iter().map(forwarded).collect::<Vec<_>>(), before);
@@ -101,10 +101,10 @@ fn connections_outlive_the_device_that_received_for_them() {
         let near = Side::on(sides[sides.len() - 1].context.clone());
         connect(&near, &far);
         exchange(&near, &far, 1);
-        drop(sides.remove(0)); // the one that receives for all
+        drop(sides.remove(0)); // the receiver for all
         (0..20).for_each(|round| exchange(&near, &far, round));
     }
-    // a device opened now is let in by the one that receives for all then
+    // the present receiver admits a new device
     let new = open(address);
     connect(&sides[0], &new);
     exchange(&sides[0], &new, 5);

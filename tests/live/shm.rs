@@ -1,4 +1,4 @@
-//! Devices of one host, with the network stack between them and without.
+//! Devices of one host, with and without the network stack.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,7 +17,6 @@ fn shared_runs(side: &Side) -> u64 {
     side.context.link_counters().shared_runs
 }
 
-/// A message there and back, with its bytes; of any length, so that it may take one packet or many.
 fn exchange(a: &Side, b: &Side, round: usize) {
     let size = [1, 64, 4097, 200_000][round % 4];
     for (from, to) in [(a, b), (b, a)] {
@@ -60,7 +59,7 @@ fn sockets_only_keeps_to_the_network_stack() {
     assert_eq!((a.context.counters().icrc_trusted, b.context.counters().icrc_trusted), (0, 0));
 }
 
-/// A device that injects faults marks none of its packets as verified, and checks all that arrive.
+/// A device that injects faults marks no packet as verified and checks all arrivals.
 #[test]
 fn corruption_is_found_over_shared_memory_too() {
     let options = || OpenOptions {
@@ -85,7 +84,6 @@ fn corruption_is_found_over_shared_memory_too() {
     );
 }
 
-/// Of every packet of a device whether its ICRC is right.
 #[derive(Clone, Debug, Default)]
 struct Icrcs(Arc<Mutex<Vec<bool>>>);
 
@@ -95,7 +93,7 @@ impl Observer for Icrcs {
     }
 }
 
-/// Nobody computes an ICRC that nobody looks at. One of the two may look, whichever it is.
+/// ICRCs are computed only for observers, at either end.
 #[test]
 fn who_observes_sees_icrcs() {
     let icrcs = Icrcs::default();
@@ -137,7 +135,6 @@ fn an_address_with_another_device_behind_it() {
     }
 }
 
-/// Both sleep until a message comes, on their channels.
 #[test]
 fn sleeping_threads_are_woken_over_shared_memory() {
     let (a, b) = (side(false), side(false));

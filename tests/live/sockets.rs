@@ -1,4 +1,4 @@
-//! Options of sockets: receive buffer, source ports, runs.
+//! Socket options: receive buffer, source ports, runs.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,7 +14,6 @@ use roce::{
 
 use super::*;
 
-/// Of every packet that arrived: destination, and the port that it came from.
 #[derive(Clone, Debug, Default)]
 struct Arrivals(Arc<Mutex<BTreeMap<Qpn, BTreeSet<u16>>>>);
 
@@ -35,7 +34,6 @@ fn side(options: OpenOptions) -> (Side, Arrivals) {
     (Side::on(loopback(OpenOptions { observer, ..options })), arrivals)
 }
 
-/// Connects `count` more queue pairs, and writes some packets with each. Returns them.
 fn write_with_many(a: &Side, b: &Side, count: usize) -> Vec<(QueuePair, QueuePair)> {
     let [near, far] = [a, b].map(|side| {
         let pd = side.context.alloc_pd().unwrap();
@@ -59,8 +57,8 @@ fn write_with_many(a: &Side, b: &Side, count: usize) -> Vec<(QueuePair, QueuePai
     pairs
 }
 
-/// Requests leave from several ports, each connection's from one; answers find port 4791, although
-/// nothing came from there. Every ICRC is right for the port that the packet really came from.
+/// Requests leave from one port per connection; responses go to 4791, from which nothing came.
+/// ICRCs match the real source port.
 #[test]
 fn flows_leave_from_several_ports() {
     let options = || OpenOptions {
@@ -87,7 +85,7 @@ fn flows_leave_from_several_ports() {
     }
 }
 
-/// Each device of a shared address has ports of its own, and hears of answers, which go to 4791.
+/// Devices at a shared address have separate ports, and receive responses to 4791.
 #[test]
 fn devices_with_one_address_have_different_ports() {
     let address = own_address();
@@ -97,7 +95,7 @@ fn devices_with_one_address_have_different_ports() {
     let mut used = Vec::new();
     for _ in 0..3 {
         let near = Side::on(Device::at(address).unwrap().open(options()).unwrap());
-        // They stay: a second answer to what was repeated finds its queue pair.
+        // They stay: a duplicate response needs its queue pair.
         let pairs = write_with_many(&near, &far, 16);
         let ports = std::mem::take(&mut *at_far.0.lock().unwrap());
         used.push((near, pairs, ports.into_values().flatten().collect::<BTreeSet<u16>>()));
@@ -109,7 +107,7 @@ fn devices_with_one_address_have_different_ports() {
     }
 }
 
-/// Loopback has one path, so that nothing is gained there unless it is asked for.
+/// Loopback has one path: several ports only on request.
 #[test]
 fn without_ports_everything_leaves_from_4791() {
     for source_ports in [None, Some(0), Some(1)] {
@@ -122,8 +120,6 @@ fn without_ports_everything_leaves_from_4791() {
     }
 }
 
-/// Through shared memory a packet has the port that its ICRC says, too: with faults, which may
-/// damage packets, it is checked.
 #[test]
 fn shared_memory_keeps_the_port() {
     let options = || OpenOptions {
@@ -146,7 +142,7 @@ fn shared_memory_keeps_the_port() {
     }
 }
 
-/// Both ends of a run of one are the same to the peer: the packets, not the calls.
+/// Runs of one packet: the peer sees the same packets.
 #[test]
 fn datagrams_leave_singly_if_asked_for() {
     let mut runs = Vec::new();
@@ -163,7 +159,7 @@ fn datagrams_leave_singly_if_asked_for() {
     assert_eq!(runs[1].0, runs[1].1);
 }
 
-/// What a receive buffer has no room for is counted, and what arrives meanwhile is flagged.
+/// Receive buffer overflow is counted, and arrivals meanwhile are flagged.
 #[test]
 fn losses_in_the_own_socket_are_counted() {
     let options = OpenOptions {
@@ -190,7 +186,7 @@ fn losses_in_the_own_socket_are_counted() {
     take_all();
     let kept = context.counters().received_packets - 4;
     assert!(kept < 200 && congested() > 0, "{:?}", context.counters());
-    socket.send_to(&[0; 64], to).unwrap(); // the kernel says with a datagram what was lost before
+    socket.send_to(&[0; 64], to).unwrap(); // the kernel reports losses with the next datagram
     take_all();
     assert_eq!(lost(), 200 - kept);
     let named = context.link_counters().named().find(|counter| counter.name == "link_socket_drops");

@@ -1,4 +1,4 @@
-//! A process that is stopped by a signal, at an address that it shares.
+//! A stopped process at a shared address.
 
 use std::{
     env,
@@ -17,10 +17,8 @@ use super::{
 
 const INSIDE: &str = "ROCE_TEST_STOPPED";
 const TEST: &str = "live::stopped::a_stopped_process_silences_no_other_at_its_address";
-/// Time that the others may need to go on.
 const LIMIT: Duration = Duration::from_secs(1);
 
-/// An end of a connection, in a line.
 fn write_end(end: &Endpoint) -> String {
     format!("end {} {} {}", end.gid.to_ip(), end.qpn.get(), end.psn.get())
 }
@@ -32,7 +30,6 @@ fn read_end(line: &str) -> Option<Endpoint> {
     Some(Endpoint { gid, qpn: Qpn::new(number()?), psn: Psn::new(number()?) })
 }
 
-/// What the other process does: has the address, and memory for the test to write and read.
 fn own(address: IpAddr) {
     let side = open(address);
     println!("\n{}", write_end(&side.qp.endpoint(0).unwrap()));
@@ -46,7 +43,6 @@ fn own(address: IpAddr) {
     assert_nothing_dropped(&side.context);
 }
 
-/// The other process. It is ended with the test.
 struct Owner(Child);
 
 impl Drop for Owner {
@@ -74,7 +70,7 @@ fn spawn(address: IpAddr) -> (Owner, impl Iterator<Item = String>) {
     (Owner(child), lines.map(Result::unwrap))
 }
 
-/// The first process at an address receives for all. It is stopped for a while, and goes on.
+/// The first process at an address, which receives for all, is stopped for a while.
 #[test]
 fn a_stopped_process_silences_no_other_at_its_address() {
     if let Ok(address) = env::var(INSIDE) {
@@ -116,7 +112,7 @@ fn a_stopped_process_silences_no_other_at_its_address() {
     };
     write_and_read(1);
 
-    // They stay: a second answer to what was repeated finds its queue pair.
+    // They stay: a duplicate response needs its queue pair.
     let mut opened = Vec::new();
     for round in 0..3 {
         owner.signal(Signal::STOP);

@@ -1,5 +1,5 @@
-//! Turns of an engine: what it sends at once, what it does between, and who goes on. Links that are
-//! full, slow, or take little at a time show it.
+//! Turns of an engine on full, slow and narrow links: bytes per turn, work in between, the next
+//! thread.
 
 use std::{
     io,
@@ -30,16 +30,15 @@ use super::{
     own_link::{Wire, wire},
 };
 
-/// Most bytes that a turn sends: a transmit buffer.
+/// Most bytes per turn: a transmit buffer.
 const BUFFER: usize = 272 << 10;
 
-/// What a [`Throttled`] link does, and has done.
 struct Throttle {
-    /// Runs that it takes before it is full.
+    /// Runs until it is full.
     credit: AtomicUsize,
-    /// Time that a call takes.
+    /// Per call.
     delay: Duration,
-    /// Writable while there is credit; `None`: the link does not show that.
+    /// Writable while there is credit; `None`: not shown.
     gate: Option<OwnedFd>,
     log: Mutex<Vec<Step>>,
 }
@@ -62,7 +61,7 @@ impl Throttle {
         Arc::new(throttle)
     }
 
-    /// An event descriptor is writable unless its count is as large as it can be.
+    /// An eventfd is writable below its greatest count.
     fn close(&self) {
         if let Some(gate) = &self.gate {
             let _ = rustix::io::write(gate, &(u64::MAX - 1).to_ne_bytes());
@@ -81,7 +80,7 @@ impl Throttle {
     }
 }
 
-/// A wire that takes one run a call, and is full when its credit is used up.
+/// A wire that takes one run per call until its credit is used up.
 struct Throttled {
     wire: Wire,
     throttle: Arc<Throttle>,
@@ -136,14 +135,13 @@ fn manual() -> OpenOptions {
     OpenOptions { progress: Progress::Manual, ..OpenOptions::default() }
 }
 
-/// Two sides of a wire, the first on a throttled link, not connected yet.
 fn sides(throttle: &Arc<Throttle>, options: OpenOptions) -> (Side, Side) {
     let [near, far] = wire();
     let near = Throttled { wire: near, throttle: throttle.clone() };
     (Side::on(open(near, options)), Side::on(open(far, OpenOptions::default())))
 }
 
-/// Connects them without acknowledge timers: what stays behind in a turn comes by no timeout.
+/// Connects without acknowledge timers: no timeout rescues what a turn leaves.
 fn connect_without_timers(a: &Side, b: &Side) {
     let ends = [a, b].map(|side| side.qp.endpoint(0).unwrap());
     for (side, own, peer) in [(a, ends[0], ends[1]), (b, ends[1], ends[0])] {
@@ -166,7 +164,7 @@ fn readable(descriptor: BorrowedFd<'_>) -> bool {
     poll(&mut polled, Some(&Timespec::default())).unwrap() > 0
 }
 
-/// Waits as an event loop does that knows the descriptor and the timeout only.
+/// Waits like an event loop that knows only descriptor and timeout.
 fn sleep_on(context: &Context) {
     let limit = context.progress_timeout().unwrap_or(PATIENCE).min(PATIENCE);
     let mut polled = [PollFd::from_borrowed_fd(context.progress_fd(), PollFlags::IN)];
@@ -176,7 +174,7 @@ fn sleep_on(context: &Context) {
 #[test]
 fn a_turn_receives_between_two_buffers() {
     let throttle = Throttle::new(usize::MAX, true, Duration::ZERO);
-    // more than a buffer may leave at once
+    // more than a buffer at once
     let mut options = manual();
     let window = &mut options.congestion.window;
     (window.initial, window.destination_initial) = (window.most, window.destination_most);
@@ -198,8 +196,8 @@ fn a_turn_receives_between_two_buffers() {
     assert!(bursts.len() >= 4, "{bursts:?}");
 }
 
-/// The link takes a run now and then, with and without a sign of it. Nothing is lost, repeated or
-/// out of order, and nothing but the device's own thread moves it.
+/// The link takes a run now and then. Nothing is lost, repeated or reordered; only the device's
+/// thread drives it.
 #[test]
 fn what_a_full_link_does_not_take_goes_later_and_in_order() {
     for shows_room in [true, false] {
@@ -226,7 +224,7 @@ fn what_a_full_link_does_not_take_goes_later_and_in_order() {
     }
 }
 
-/// A program with an event loop of its own needs nothing but the descriptor and the timeout.
+/// An event loop needs only the descriptor and the timeout.
 #[test]
 fn by_hand_the_descriptor_tells_when_a_full_link_has_room() {
     let throttle = Throttle::new(1, true, Duration::ZERO);
@@ -237,7 +235,7 @@ fn by_hand_the_descriptor_tells_when_a_full_link_has_room() {
     a.qp.post_send(&[SendWr::write(1, b.memory.remote(0), a.memory.sge(0..data.len()))]).unwrap();
     a.context.progress();
     while readable(a.context.progress_fd()) {
-        a.context.progress(); // what has arrived by now
+        a.context.progress(); // earlier arrivals
     }
     assert_ne!(a.context.progress_timeout(), Some(Duration::ZERO), "it need not be asked again");
     throttle.grant(1);
@@ -257,7 +255,6 @@ fn by_hand_the_descriptor_tells_when_a_full_link_has_room() {
     assert!(!readable(a.context.progress_fd()), "a link that has room is not waited for");
 }
 
-/// The program posts and then makes no call: the rest goes without it.
 #[test]
 fn what_is_left_of_a_turn_goes_by_itself() {
     let throttle = Throttle::new(usize::MAX, true, Duration::ZERO);
@@ -268,7 +265,7 @@ fn what_is_left_of_a_turn_goes_by_itself() {
         a.memory.write_at(0, &data).unwrap();
         b.memory.fill(0).unwrap();
         if round % 2 == 0 {
-            let _ = a.cq.poll_one(); // the background thread stands aside for a while
+            let _ = a.cq.poll_one(); // the background thread stands by for a while
         } else {
             thread::sleep(Duration::from_millis(10)); // it sleeps
         }
@@ -283,7 +280,6 @@ fn what_is_left_of_a_turn_goes_by_itself() {
     }
 }
 
-/// The program posts and then sleeps on a completion channel.
 #[test]
 fn what_is_left_of_a_turn_goes_while_its_program_sleeps() {
     let throttle = Throttle::new(usize::MAX, true, Duration::ZERO);
@@ -297,8 +293,7 @@ fn what_is_left_of_a_turn_goes_while_its_program_sleeps() {
     }
 }
 
-/// The answer to a READ takes many buffers, each of which the link needs a while for. A call of the
-/// program at the responder gets in between them.
+/// A READ response fills many buffers on a slow link. A call at the responder is served in between.
 #[test]
 fn a_call_gets_in_while_a_long_answer_is_sent() {
     const LENGTH: usize = 16 << 20;
@@ -308,7 +303,7 @@ fn a_call_gets_in_while_a_long_answer_is_sent() {
     let far = responder.memory.domain().allocate(LENGTH, Access::REMOTE_READ).unwrap();
     let near = requester.memory.domain().allocate(LENGTH, Access::LOCAL_WRITE).unwrap();
     let sent = || throttle.count(|step| matches!(step, Step::Sent(_)));
-    // runs that are sent before the call returns, and all of them
+    // runs sent before the call returns, and all
     let call = || {
         throttle.log.lock().unwrap().clear();
         requester.qp.post_send(&[SendWr::read(1, far.remote(0), near.sge_all())]).unwrap();
@@ -323,13 +318,12 @@ fn a_call_gets_in_while_a_long_answer_is_sent() {
         requester.next().result.unwrap();
         (during, sent())
     };
-    // one of them may have had to wait for the processor
+    // one may have waited for the processor
     let calls = [call(), call(), call()];
     assert!(calls.iter().any(|(during, total)| *during < total / 4), "{calls:?}");
 }
 
-/// Closes a device with something left to send, and soon gives its link this much room. Returns
-/// whether it was sent.
+/// Closes a device with data to send, and soon gives its link this room. True if it was sent.
 fn closes_with_last_words(room: usize) -> bool {
     let throttle = Throttle::new(0, true, Duration::ZERO);
     let (a, b) = sides(&throttle, manual());
@@ -354,15 +348,14 @@ fn closes_with_last_words(room: usize) -> bool {
     sent
 }
 
-/// A device that closes sends what is left, and does not wait long for a link that stays full.
 #[test]
 fn a_device_that_closes_waits_for_a_full_link_but_not_long() {
-    // on a busy machine the room comes too late now and then
+    // on a busy machine the room may come too late
     assert!((0..5).any(|_| closes_with_last_words(1000)));
     assert!(!closes_with_last_words(0));
 }
 
-/// A wire whose groups can be joined only when the test says so.
+/// A wire whose groups are joined when the test allows it.
 struct SlowToJoin {
     wire: Wire,
     asked: Sender<()>,

@@ -1,5 +1,5 @@
-//! Devices of AF_XDP on a pair of interfaces with a wire between them, in a network namespace. The
-//! kernel loads programs for root of the host only.
+//! AF_XDP devices on a veth pair in a network namespace; the kernel loads programs for the host's
+//! root only.
 
 use std::{
     io::{BufRead, BufReader, Read},
@@ -21,8 +21,7 @@ use super::{
 const OWN: &str = "xdp:veth0,ip=10.78.0.1/24";
 const OWN_V6: &str = "xdp:veth0,ip=fd78::1/64";
 
-/// Runs the test of this name in a network namespace of its own, with the rights of root of the
-/// host.
+/// Runs this test in a network namespace with the host root's rights.
 fn in_namespace(name: &str, inside: impl FnOnce()) {
     if !rustix::process::geteuid().is_root() {
         eprintln!("only root may put BPF programs at interfaces: left to CI");
@@ -51,7 +50,6 @@ fn refusal(spec: &str) -> String {
     text
 }
 
-/// What `ip` says of the interface.
 fn shown(interface: &str) -> String {
     let output = Command::new("ip").args(["-d", "link", "show", interface]).output().unwrap();
     String::from_utf8(output.stdout).unwrap()
@@ -69,7 +67,7 @@ fn own_addresses_beside_sockets() {
             all_between(&format!("{OWN_V6}{mode}"), "udp:fd78::2", Mtu::B1024);
         }
         assert!(!has_program("veth0"));
-        // frames in several parts
+        // multi-buffer frames
         mtu(9000);
         for mode in ["", ",mode=generic"] {
             all_between(&format!("{OWN}{mode}"), "udp:10.78.0.2", Mtu::B4096);
@@ -104,14 +102,13 @@ fn own_addresses_on_both_sides() {
     });
 }
 
-/// Packets take the ring, not the packet socket beside it: the kernel's stack, in front of which
-/// that socket is, sees none of them.
+/// Packets take the ring, not the packet socket beside it: the kernel's stack sees none.
 #[test]
 fn roce_bypasses_the_network_stack() {
     in_namespace("roce_bypasses_the_network_stack", || {
         let sides = [OWN, "xdp:veth1,ip=10.78.0.3/24"].map(open).map(Side::on);
         connect(&sides[0], &sides[1]);
-        // of every interface, and every protocol (ETH_P_ALL)
+        // all interfaces and protocols (ETH_P_ALL)
         let all = Protocol::from(i32::from(3_u16.to_be()));
         let socket = Socket::new(Domain::PACKET, Type::RAW, Some(all)).unwrap();
         socket.set_nonblocking(true).unwrap();
@@ -131,7 +128,7 @@ fn roce_bypasses_the_network_stack() {
 #[test]
 fn borrowed_addresses() {
     in_namespace("borrowed_addresses", || {
-        ip("address add 10.78.1.1/24 dev veth0"); // not of the same network: it would be local
+        ip("address add 10.78.1.1/24 dev veth0"); // another network: else it would be local
         all_between(OWN, "xdp:veth1", Mtu::B1024);
         all_between("raw:veth0,ip=10.78.0.1/24", "xdp:veth1,mode=generic", Mtu::B1024);
         let _context = open("xdp:veth1");
@@ -170,7 +167,7 @@ fn what_cannot_be_is_said_in_one_line() {
             ),
             ("xdp:veth0,ip=10.78.0.1/24,mode=fast", "\"mode=fast\" is wrong: write mode=zero-copy"),
         ] {
-            // link-local addresses are some
+            // includes link-local addresses
             if spec == "xdp:veth0" {
                 ip("address flush dev veth0");
             }
@@ -187,7 +184,7 @@ fn what_cannot_be_is_said_in_one_line() {
     });
 }
 
-/// The kernel's verifier allows more to root than to who has the capabilities that are asked for.
+/// The kernel's verifier allows root more than the required capabilities.
 #[test]
 fn three_capabilities_are_enough() {
     const INSIDE: &str = "ROCE_TEST_XDP_RIGHTS";
@@ -215,7 +212,7 @@ fn three_capabilities_are_enough() {
     });
 }
 
-/// Root of a user namespace has every capability there, and may load no program.
+/// A user namespace's root has every capability there, but may load no program.
 #[test]
 fn without_the_rights_of_the_host() {
     let options = ["--map-root-user", "--net", "--mount"];
@@ -226,7 +223,6 @@ fn without_the_rights_of_the_host() {
     });
 }
 
-/// A process that is killed leaves neither its program nor its queue.
 #[test]
 fn a_killed_process_leaves_nothing_at_the_interface() {
     const HOLDER: &str = "ROCE_TEST_XDP_HOLDER";
@@ -249,7 +245,7 @@ fn a_killed_process_leaves_nothing_at_the_interface() {
         refusal(OWN);
         holder.kill().unwrap();
         holder.wait().unwrap();
-        // the kernel closes the descriptors a moment after the process has ended
+        // the kernel closes descriptors shortly after the process has ended
         let start = Instant::now();
         while has_program("veth0") {
             assert!(start.elapsed() < PATIENCE, "{}", shown("veth0"));
@@ -298,7 +294,7 @@ fn members_of_a_group_receive_what_is_sent_to_it() {
     });
 }
 
-/// The kernel has memory for 256 frames of a device that does not receive; the others are counted.
+/// The kernel holds 256 frames of a device that does not receive; the rest is counted.
 #[test]
 fn what_finds_no_room_is_counted() {
     in_namespace("what_finds_no_room_is_counted", || {
@@ -308,7 +304,7 @@ fn what_finds_no_room_is_counted() {
             ..OpenOptions::default()
         };
         let deaf = Device::named(OWN).unwrap().open(options).unwrap();
-        // as much of a RoCE packet as the program looks at
+        // the part of a RoCE packet that the program reads
         let mut frame = vec![0x02, 0x52, 10, 78, 0, 1, 2, 0, 0, 0, 0, 9, 0x08, 0x00];
         frame.extend([0x45, 0, 0, 46, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 78, 0, 9, 10, 78, 0, 1]);
         frame.extend([0xC0, 0, 0x12, 0xB7, 0, 26, 0, 0]);
@@ -330,13 +326,13 @@ fn what_finds_no_room_is_counted() {
             sleep(Duration::from_millis(1));
         }
         assert_eq!(counters().frames.xdp_no_chunk, 344);
-        // those of the packet socket among them
+        // includes the packet socket's
         assert!(counters().socket_drops >= 344, "{:?}", counters());
         assert_eq!((counters().frames.xdp_ring_full, counters().frames.xdp_invalid), (0, 0));
-        // the memory goes round
+        // the memory is reused
         for _ in 0..16 {
             deaf.progress();
         }
-        assert_eq!(counters().frames.bad_ip, 256); // the header's checksum is wrong
+        assert_eq!(counters().frames.bad_ip, 256); // wrong header checksum
     });
 }

@@ -52,7 +52,7 @@ fn address_handles_there_and_back() {
         b.pd.create_ah_from_wc(&received, &[0; GRH_LEN]).err(),
         Some(AhFromWcError::NoHeader)
     );
-    // the same datagram, had it been received by the other device
+    // the same datagram as if the other device had received it
     assert_eq!(a.pd.create_ah_from_wc(&received, &area).err(), Some(AhFromWcError::NoAddress));
 
     assert_eq!(context_b.init_ah_from_wc(&area), Ok(back.address_vector()));

@@ -10,7 +10,6 @@ use roce::{CqModeration, Data, NotifyKind, ObjectError, RecvWr, SendWr};
 
 use super::{TIMEOUT, connected, next, open};
 
-/// One thread polls, another resizes, a third sends: every completion comes once and in order.
 #[test]
 fn a_resize_under_a_poller_loses_nothing() {
     const MESSAGES: u64 = 3000;
@@ -40,7 +39,7 @@ fn a_resize_under_a_poller_loses_nothing() {
     assert_eq!(cq_b.poll_one(), None);
 }
 
-/// The program sleeps, and the period ends without any packet.
+/// The period ends without a packet while the program sleeps.
 #[test]
 fn a_moderated_event_comes_after_its_period() {
     let (a, b) = (open(), open());
@@ -65,7 +64,7 @@ fn a_moderated_event_comes_after_its_period() {
         waited
     };
     assert!(send(1) >= Duration::from_millis(30));
-    // without a period only the count can end it
+    // without a period only the count ends it
     cq_b.moderate(CqModeration { count: 3, period: Duration::ZERO }).unwrap();
     send(3);
 }
@@ -85,7 +84,7 @@ fn timestamps_are_times_of_day() {
         received.timestamp <= sent.timestamp && sent.timestamp <= clock.raw,
         "one clock for all devices"
     );
-    let slack = Duration::from_millis(5); // the two clocks of the system are not read at the same instant
+    let slack = Duration::from_millis(5); // the system's two clocks are not read at once
     assert!(clock.wall_time(received.timestamp) + slack >= before);
     assert!(clock.wall_time(sent.timestamp) <= after + slack);
 }

@@ -1,4 +1,4 @@
-//! Counters objects, and counters that are published.
+//! Counters objects and published counters.
 
 use std::process;
 
@@ -38,7 +38,7 @@ fn counters_of_a_queue_pair_and_of_the_device() {
         assert!(!found.counter.explanation.is_empty());
         found.counter.value
     };
-    // without those that were sent again, because an answer had to wait for the processor
+    // without retransmissions, which a delayed response may cause
     let sent = |qpn| value(qpn, "sent_packets") - value(qpn, "retransmitted_packets");
     assert_eq!((sent(Some(qp_a.qpn())), sent(None)), (4, 4));
     send(&other_a, &other_b, 3);
@@ -102,7 +102,7 @@ fn a_device_served_by_hand_publishes_too() {
     qp.post_send(&[SendWr::send(2, Data::empty())]).unwrap();
     eventually("calling progress publishes", || {
         context.progress();
-        // more than two if this thread has not run for as long as a retransmission takes
+        // more than two if this thread was descheduled for a retransmission timeout
         let sent = context.counters().sent_packets;
         sent >= 2 && value() == sent
     });

@@ -1,4 +1,4 @@
-//! Attributes of devices and of ports.
+//! Attributes of devices and ports.
 
 use std::fs;
 

@@ -29,7 +29,7 @@ fn device_memory_is_copied_registered_and_bounded() {
     let other = open();
     let foreign = other.alloc_pd().unwrap();
     assert!(matches!(foreign.register_dm(&memory, 0..8, ALL), Err(DeviceMemoryError::OtherDevice)));
-    // addresses count from the start of the range
+    // addresses count from the range's start
     let region = pd.register_dm(&memory, 1000..1020, ALL).unwrap();
     assert_eq!((region.address(), region.len()), (0, 20));
     let qp = pd.create_qp(&QpInitAttr::new(QpType::Rc, &cq)).unwrap();

@@ -15,7 +15,7 @@ fn a_parent_domain_is_the_domain_under_another_handle() {
     drop(pd.allocate(8, ALL).expect("a parent domain that goes leaves the domain"));
     let parent = pd.parent_domain(Some(&td)).unwrap();
     assert!(parent.thread_domain().is_some() && pd.thread_domain().is_none());
-    // a queue pair of the one with memory of the other
+    // queue pair of one, memory of the other
     let cq = context.create_cq(16, None).unwrap();
     let (memory, qp) = (
         pd.allocate(8, ALL).unwrap(),

@@ -1,4 +1,4 @@
-//! The objects around the transport, on real devices without privilege.
+//! Objects around the transport, on real unprivileged devices.
 
 mod address;
 mod completion;

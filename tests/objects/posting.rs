@@ -1,4 +1,4 @@
-//! Posting requests one by one and all at once.
+//! Posting one by one and all at once.
 
 use roce::{
     BadWorkRequest, Data, OpenOptions, PostError, Progress, QpCaps, QpInitAttr, QpType, RecvWr,
@@ -7,8 +7,7 @@ use roce::{
 
 use super::{ALL, eventually, loopback, next, open};
 
-/// Requests that are made while they are posted stop at the first that is wrong; a batch is posted
-/// as a whole or not at all.
+/// Requests posted one by one stop at the first wrong one; a batch is posted whole or not at all.
 #[test]
 fn ways_to_post() {
     let (a, b) = (open(), open());
@@ -53,8 +52,7 @@ fn ways_to_post() {
     assert_eq!(qp_b.post_recv_with(|post| post(&empty)), Err(PostError::SharedQueue));
 }
 
-/// What a long list begins with is sent before its end is posted: the device is not held for so
-/// long.
+/// A long list's first part is sent before its end is posted: the lock is not held throughout.
 #[test]
 fn a_long_list_is_posted_in_portions() {
     const LIST: u64 = 300;

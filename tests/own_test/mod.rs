@@ -1,9 +1,9 @@
-//! Tests that run again in a process of their own.
+//! Tests that rerun in their own process.
 
 use std::{env, process::Command};
 
-/// The name of a test of this program, for `--exact`. Panics if there is no such test: a process
-/// that is told to run it would run nothing, and end well.
+/// Name of a test, for `--exact`. Panics if it does not exist: the rerun would succeed without a
+/// test.
 pub(crate) fn named(name: &str) -> &str {
     let mut list = Command::new(env::current_exe().unwrap());
     let listed = list.args(["--list", "--exact", name]).output().unwrap();

@@ -1,4 +1,4 @@
-//! Comments have the 100 columns of `rustfmt.toml` at most, which rustfmt does not see to.
+//! Comments keep the 100 columns of `rustfmt.toml`, which rustfmt does not check.
 
 use std::{fs, path::Path};
 
@@ -6,8 +6,7 @@ use crate::docs::collect;
 
 const COLUMNS: usize = 100;
 
-/// The lines, with their numbers, of comments that are too wide. Tables and blocks of code are as
-/// they are.
+/// Too wide comment lines, numbered; tables and code are exempt.
 fn wide(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut is_code = false;
     text.lines().enumerate().filter(move |(_, line)| {

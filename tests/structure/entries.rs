@@ -1,13 +1,12 @@
-//! Functions of the C interface: each goes through the layer of calls, but for those that are
-//! listed here, so that no thread is cancelled in it and none forks meanwhile, unless it waits.
+//! Functions of the C interface go through the layer of calls, or are listed: no thread is
+//! cancelled in them, and none forks meanwhile unless they wait.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
 use syn::{Expr, Item, ItemFn, Pat, Stmt};
 
-/// Functions that read a completion or make a request, between two calls that move data. They lock
-/// nothing but the engine, and make no call at which a thread can be cancelled, but where the
-/// engine disables that.
+/// Functions that read a completion or build a request between data calls. They lock only the
+/// engine, and have no cancellation point, or the engine disables it.
 const PARTS: &str = "
     start_poll end_poll
     read_opcode read_vendor_err read_byte_len read_imm_data read_qp_num read_src_qp read_wc_flags
@@ -18,7 +17,7 @@ const PARTS: &str = "
     wr_set_inline_data_list
 ";
 
-/// Functions that compute, or touch nothing but what they are given, and those by which calls wait.
+/// Functions that compute, or touch only their arguments, and those by which calls wait.
 const OTHERS: &str = "
     at_exit at_load tell_all on_signal may_end_here wait_for poll_once
     refuse make_nothing ignore ibv_read_ibdev_sysfs_file
@@ -38,7 +37,7 @@ const LAYER: &str = "
     control waiting data query_port with read posting send_one receive_one
 ";
 
-/// It is not cancelled, but a fork does not wait for it: the server of a name may never answer.
+/// Not cancelled, but a fork does not wait for it: a name server may never respond.
 const IS_LONG: &str = "rdma_getaddrinfo";
 
 #[test]
@@ -51,7 +50,7 @@ fn every_function_of_the_c_interface_is_a_call() {
         let name = function.sig.ident.to_string();
         let layer = layer(&function);
         match layer.as_deref() {
-            // it would be dropped when the thread is cancelled while it waits
+            // it would be dropped if its thread is cancelled while it waits
             Some("control" | "begin") if is_unwound(&function) => {
                 faults.push(format!("{name} waits, and is a call meanwhile"));
             }
@@ -70,7 +69,7 @@ fn every_function_of_the_c_interface_is_a_call() {
     assert!(calls > 180, "only {calls} functions were found");
 }
 
-/// The functions with C's calling convention in a folder, without those of tests.
+/// Functions with C's calling convention in a folder, without tests'.
 fn functions(folder: &Path) -> Vec<ItemFn> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -93,14 +92,14 @@ fn is_unwound(function: &ItemFn) -> bool {
     name.is_some_and(|name| name.value() == "C-unwind")
 }
 
-/// What of the layer a function is: its last expression, or `begin`.
+/// A function's layer: its last expression, or `begin`.
 fn layer(function: &ItemFn) -> Option<String> {
     if function.block.stmts.first().is_some_and(is_begin) {
         return Some("begin".to_owned());
     }
     let Stmt::Expr(mut last, None) = function.block.stmts.last()?.clone() else { return None };
     while let Expr::MethodCall(method) = last {
-        last = *method.receiver; // a cast of what it gives
+        last = *method.receiver; // a cast of its result
     }
     let Expr::Call(call) = last else { return None };
     let Expr::Path(path) = *call.func else { return None };
@@ -108,7 +107,7 @@ fn layer(function: &ItemFn) -> Option<String> {
     LAYER.split_whitespace().any(|known| known == name).then_some(name)
 }
 
-/// True of `let _call = Call::begin();`.
+/// True for `let _call = Call::begin();`.
 fn is_begin(statement: &Stmt) -> bool {
     let Stmt::Local(local) = statement else { return false };
     let Some(Expr::Call(call)) = local.init.as_ref().map(|init| &*init.expr) else { return false };

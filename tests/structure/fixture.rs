@@ -1,4 +1,4 @@
-//! The check itself, on sources that are wrong on purpose.
+//! The check on deliberately wrong sources.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use super::{
     modules::{Edges, Modules},
 };
 
-/// Uses between the files of a crate that consists of `files`; the first is its root.
+/// Uses between a crate's files; the first is its root.
 fn edges(files: &[(&str, &str)]) -> Edges {
     let source = |wanted: &str| {
         files.iter().find(|(file, _)| *file == wanted).map(|(_, text)| text.to_string())

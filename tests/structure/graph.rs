@@ -1,4 +1,4 @@
-//! Import loops and upward imports in a graph of files.
+//! Import loops and upward imports between files.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,12 +7,11 @@ use std::{
 
 use super::modules::Edges;
 
-/// A crate's layers, from the lowest up: the modules of each, by their paths below `src` without
-/// `.rs` or `/mod.rs`. A module stands for what is below it, too; the longest match counts. `*` is
-/// every module that no layer names. The root file stands above all.
+/// Layers of a crate, lowest first: module paths below `src`, with their children; the longest
+/// match counts. `*` is every unnamed module. The root file is above all.
 pub(crate) type Layers = &'static [&'static [&'static str]];
 
-/// Files that import each other, in whatever number of steps; at least two each.
+/// Files that import each other, directly or not; at least two each.
 pub(crate) fn loops(edges: &Edges) -> Vec<BTreeSet<String>> {
     let mut found: Vec<BTreeSet<String>> = Vec::new();
     for file in edges.keys() {
@@ -31,7 +30,7 @@ pub(crate) fn loops(edges: &Edges) -> Vec<BTreeSet<String>> {
     found
 }
 
-/// Imports from a file to one of a higher layer, as (file, imported file).
+/// Imports from a file to a higher layer, as (file, imported file).
 pub(crate) fn upward(edges: &Edges, layers: Layers) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for (file, imports) in edges {
@@ -44,8 +43,7 @@ pub(crate) fn upward(edges: &Edges, layers: Layers) -> Vec<(String, String)> {
     found
 }
 
-/// Place of a file's layer in the list; `None` if none names it, and the list's length for the
-/// root.
+/// Index of a file's layer; `None` if unnamed, the list's length for the root.
 pub(crate) fn layer(layers: Layers, file: &str) -> Option<usize> {
     let module = file.trim_end_matches(".rs").trim_end_matches("/mod");
     if module == "lib" || module == "main" {
@@ -66,7 +64,6 @@ pub(crate) fn layer(layers: Layers, file: &str) -> Option<usize> {
     best.map(|(_, place)| place)
 }
 
-/// Imports among these files, one a line: `file -> file: names`.
 pub(crate) fn describe(edges: &Edges, files: &BTreeSet<String>) -> String {
     let mut text = String::new();
     for (file, imports) in edges.iter().filter(|(file, _)| files.contains(*file)) {

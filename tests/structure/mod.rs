@@ -1,8 +1,7 @@
-//! Imports point down, and never in a loop: the files of every crate, and the layers below, hold
-//! to it.
+//! Imports point down and never in a loop, in every crate, with the layers below.
 //!
-//! A loop is any set of files that use names which the others define, a parent and its child
-//! included. What a re-export names belongs to the file that defines it. Tests do not count.
+//! A loop is any set of files that use each other's names. A re-exported name belongs to the file
+//! that defines it. Tests are exempt.
 
 use std::{collections::BTreeSet, path::Path, sync::LazyLock};
 
@@ -29,10 +28,10 @@ const TRANSPORT: Crate = Crate {
         &["addr", "ids", "psn", "time", "hash", "pkeys"],
         &["congestion", "wire", "gids"],
         &["event", "mem", "work"],
-        &["cm"], // which knows nothing of queue pairs
+        &["cm"], // knows no queue pairs
         &["qp"],
         &["share"],
-        &["adapter", "trace"], // which the adapter fills, and which names its errors
+        &["adapter", "trace"], // filled by the adapter, whose errors it names
         &["explain"],
     ],
 };
@@ -254,7 +253,7 @@ struct Found {
     edges: Edges,
 }
 
-/// The crates as they are, read once for all tests.
+/// The crates, read once for all tests.
 static FOUND: LazyLock<Vec<Found>> = LazyLock::new(|| {
     let read = |listed: &&Crate| {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(listed.folder);
@@ -265,7 +264,7 @@ static FOUND: LazyLock<Vec<Found>> = LazyLock::new(|| {
     CRATES.iter().map(read).collect()
 });
 
-/// Fails with the faults that `faults` finds in any crate.
+/// Fails with the faults found in any crate.
 fn check(faults: impl Fn(&Crate, &Found) -> Vec<String>) {
     let mut text = String::new();
     for (listed, found) in CRATES.iter().zip(&*FOUND) {

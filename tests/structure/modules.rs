@@ -1,7 +1,7 @@
-//! A crate's modules, read from its sources: the names each defines and the paths each uses.
+//! A crate's modules from its sources: names defined and paths used.
 //!
-//! Paths are resolved through imports and re-exports to the file that defines the name. Method
-//! calls are not seen, only names. Items under `#[cfg(test)]` are left out.
+//! Paths resolve through imports and re-exports to the defining file. Method calls are invisible.
+//! Items under `#[cfg(test)]` are skipped.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,16 +14,15 @@ use syn::{
     visit::{self, Visit},
 };
 
-/// Reads one file by its path below the crate's `src`; `None` if there is none.
+/// Reads a file by its path below `src`; `None` if missing.
 pub(crate) type Source<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// For each file the files it uses, and which names it takes from them.
+/// Per file, the files it uses and the names it takes.
 pub(crate) type Edges = BTreeMap<String, BTreeMap<String, BTreeSet<String>>>;
 
-/// Longest chain of re-exports that is followed.
+/// Longest followed chain of re-exports.
 const LONGEST_CHAIN: usize = 16;
 
-/// Modules of one crate; the first is its root.
 pub(crate) struct Modules(Vec<Module>);
 
 struct Module {
@@ -53,7 +52,7 @@ enum Target {
 }
 
 impl Modules {
-    /// Modules of the crate whose root is `root`: `lib.rs` or `main.rs`.
+    /// Modules of a crate with this root: `lib.rs` or `main.rs`.
     pub(crate) fn read(source: Source<'_>, root: &str) -> Modules {
         let mut modules = Modules(Vec::new());
         let text = source(root).unwrap_or_else(|| panic!("no {root}"));
@@ -65,8 +64,8 @@ impl Modules {
         self.0.iter().map(|module| module.file.as_str()).collect()
     }
 
-    /// Uses of names between files. A `pub use` of what a child defines is none: a parent may
-    /// list its children's names without depending on them.
+    /// Uses of names between files. A `pub use` of a child's item is none: a parent may list its
+    /// children's names without depending on them.
     pub(crate) fn edges(&self) -> Edges {
         let mut edges = Edges::new();
         for (index, module) in self.0.iter().enumerate() {
@@ -87,8 +86,7 @@ impl Modules {
         edges
     }
 
-    /// Adds the module with these items, and those below it. `folder` is where its children's
-    /// files are.
+    /// Adds the module with these items, and its children, whose files are in `folder`.
     fn add(
         &mut self,
         source: Source<'_>,
@@ -150,7 +148,7 @@ impl Modules {
                     Some(Target::Module(module)) => at = module,
                     Some(item) => return Some(item),
                     None if position == 0 => return None,
-                    // what a macro has defined
+                    // defined by a macro
                     None => return Some(Target::Item { module: at, name: name.to_string() }),
                 },
             }
@@ -184,7 +182,7 @@ impl Modules {
     }
 }
 
-/// Collects one module's names and uses; its children are left to the caller.
+/// Collects one module's names and uses, without children.
 struct Reader<'a, 'ast> {
     module: &'a mut Module,
     children: Vec<&'ast ItemMod>,
@@ -226,14 +224,14 @@ impl Reader<'_, '_> {
         } else {
             path.push(segment.to_string());
         }
-        // `use crate_name` or an import of itself would only lead in a circle
+        // `use crate_name` or a self import would be circular
         if path.len() > 1 || path[0] != name {
             self.module.names.entry(name).or_default().push(Name::Import(path.clone()));
         }
         self.module.uses.push(Use { path, reexport });
     }
 
-    /// Paths in what a macro is called with, which are tokens only.
+    /// Paths in a macro call, which has tokens only.
     fn tokens(&mut self, tokens: TokenStream) {
         let mut path: Vec<String> = Vec::new();
         let mut colons = 0;
@@ -292,7 +290,7 @@ impl<'ast> Visit<'ast> for Reader<'_, 'ast> {
 
     fn visit_attribute(&mut self, _: &'ast Attribute) {}
 
-    /// Paths in a macro are resolved where it is called; only `$crate` leads from here.
+    /// Paths in a macro resolve at its call; only `$crate` leads from here.
     fn visit_item_macro(&mut self, item: &'ast syn::ItemMacro) {
         if !item.mac.path.is_ident("macro_rules") {
             return visit::visit_item_macro(self, item);
@@ -337,7 +335,7 @@ fn attributes(item: &Item) -> &[Attribute] {
     }
 }
 
-/// True of `#[cfg(test)]`, and of `#[cfg(all(test, …))]`.
+/// True for `#[cfg(test)]` and `#[cfg(all(test, …))]`.
 fn is_for_tests(attributes: &[Attribute]) -> bool {
     fn requires_test(tokens: TokenStream) -> bool {
         let mut negated = false;
@@ -355,7 +353,6 @@ fn is_for_tests(attributes: &[Attribute]) -> bool {
     })
 }
 
-/// Source of a crate in a folder.
 pub(crate) fn in_folder(folder: &FilePath) -> impl Fn(&str) -> Option<String> + '_ {
     |file| std::fs::read_to_string(folder.join(file)).ok()
 }

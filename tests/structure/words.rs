@@ -1,5 +1,5 @@
-//! The page of rules in CONTRIBUTING, as far as a test can hold it: words, lengths of sentences and
-//! of headings, in pages and in comments.
+//! The testable part of CONTRIBUTING's rules: words, and lengths of sentences and headings, in
+//! pages and comments.
 //!
 //! The bounds are today's counts. Lower a bound when a count falls; never raise one.
 
@@ -10,7 +10,7 @@ use std::{
 
 use crate::docs::collect;
 
-/// Words that a reader stops at. CONTRIBUTING lists them too.
+/// Words that a reader stops at; CONTRIBUTING lists them too.
 const WORDS: [&str; 10] = [
     "the own", "anew", "in vain", "is told", "are told", "heed", "heeds", "heeded", "whoever",
     "lest",
@@ -25,7 +25,7 @@ const WORDS_IN_COMMENTS: usize = 79;
 const LONG_IN_PAGES: usize = 5;
 const LONG_IN_COMMENTS: usize = 34;
 
-/// The prose of a page: paragraphs, items and cells, without code. Links are their texts.
+/// A page's prose: paragraphs, items and cells, without code. Links are their texts.
 fn prose(page: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut is_code = false;
@@ -55,7 +55,7 @@ fn prose(page: &str) -> Vec<String> {
     parts.iter().map(|part| without_code(part)).collect()
 }
 
-/// The text with one word for each name in backquotes, and without the targets of links.
+/// The text with one word per backquoted name, without link targets.
 fn without_code(text: &str) -> String {
     let mut plain = String::new();
     for (at, part) in text.split('`').enumerate() {
@@ -69,7 +69,7 @@ fn without_code(text: &str) -> String {
     result
 }
 
-/// Sentences, each with its number of words; names in a row, as in a list, are one.
+/// Sentences with their number of words; a row of names, as in a list, is one.
 fn sentences(text: &str) -> Vec<(&str, usize)> {
     let mut found = Vec::new();
     let mut start = 0;
@@ -90,7 +90,6 @@ fn sentences(text: &str) -> Vec<(&str, usize)> {
     found
 }
 
-/// The words of `WORDS` in a text.
 fn disliked(text: &str) -> Vec<&'static str> {
     let words: Vec<_> = text
         .split(|c: char| !c.is_alphanumeric() && c != '\'')
@@ -102,13 +101,13 @@ fn disliked(text: &str) -> Vec<&'static str> {
     WORDS.iter().flat_map(|word| std::iter::repeat_n(*word, times(word))).collect()
 }
 
-/// The comments of a file, each a paragraph, without code.
+/// A file's comments, each a paragraph, without code.
 fn comments(source: &str) -> Vec<String> {
     let mut page = String::new();
     for line in source.lines() {
         match line.trim_start().strip_prefix("//") {
             Some(text) => page += text.trim_start_matches(['/', '!']).trim_start(),
-            // what follows is another comment
+            // another comment follows
             None if !page.ends_with("\n\n") => page.push('\n'),
             None => continue,
         }
@@ -141,7 +140,6 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Each text with the name of its file.
 fn texts_of_pages() -> Vec<(String, String)> {
     let named = |path: PathBuf| {
         let name = path.strip_prefix(root()).unwrap().display().to_string();
@@ -162,7 +160,6 @@ fn texts_of_comments() -> Vec<(String, Vec<String>)> {
     files.into_iter().map(named).collect()
 }
 
-/// How many sentences there are, and those that are too long.
 fn long(texts: &[(String, Vec<String>)]) -> (usize, Vec<String>) {
     let (mut all, mut long) = (0, Vec::new());
     for (name, parts) in texts {

@@ -1,10 +1,9 @@
-//! A watchdog: a test that hangs says where, and ends the program.
+//! A watchdog: shows where a test hangs and aborts the program.
 //!
-//! libtest gives each test a thread. Once one has lived too long, the watchdog prints the stack of
-//! every thread of the process (of those that block all signals, the system call in which they
-//! are), what the tests know of their engines, and the [programs](programs) that they have started,
-//! and aborts. With `--test-threads=1` tests run on the main thread, which is as old as the
-//! program; then it watches the threads of tests only.
+//! libtest gives each test a thread. When one is too old, the watchdog prints all threads' stacks
+//! (system calls, if they block all signals), the engines' state and started [programs](programs),
+//! and aborts. With `--test-threads=1` tests run on the main thread; only tests' threads are
+//! watched then.
 
 pub(crate) mod programs;
 
@@ -20,13 +19,12 @@ use std::{
     time::Duration,
 };
 
-/// Time after which a test hangs; `ROCE_TEST_SECONDS` sets another one.
+/// Seconds after which a test hangs; `ROCE_TEST_SECONDS` overrides it.
 const LIMIT: u64 = 180;
-/// Name of the watchdog's own thread, and of those that the library starts: they are as old as a
-/// device.
+/// Names of the watchdog's and the library's threads, which are as old as a device.
 const OTHERS: [&str; 2] = ["watchdog", "roce"];
 
-/// Starts the watchdog, once. `describe` tells what the engines of this process are doing.
+/// Starts the watchdog once. `describe` reports this process's engines.
 pub(crate) fn start(describe: fn() -> String) {
     static STARTED: Once = Once::new();
     STARTED.call_once(|| {
@@ -42,7 +40,7 @@ pub(crate) fn start(describe: fn() -> String) {
 fn watch(limit: u64, describe: fn() -> String) {
     loop {
         thread::sleep(Duration::from_secs(1));
-        // a thread without a name of its own is the main one, or a sanitizer's
+        // an unnamed thread is the main one or a sanitizer's
         let program = about(std::process::id() as i32, "comm");
         let oldest = threads().into_iter().find(|thread| {
             thread.name != program.trim_end()
@@ -58,13 +56,11 @@ fn watch(limit: u64, describe: fn() -> String) {
     }
 }
 
-/// A thread of this process.
 struct Thread {
     number: i32,
     name: String,
 }
 
-/// The threads of this process.
 fn threads() -> Vec<Thread> {
     let tasks = fs::read_dir("/proc/self/task").unwrap().flatten();
     let mut numbers: Vec<i32> =
@@ -74,16 +70,16 @@ fn threads() -> Vec<Thread> {
     numbers.into_iter().map(|number| Thread { number, name: name(number) }).collect()
 }
 
-/// A file of the kernel's about a thread; empty if it has ended.
+/// A /proc file of a thread; empty if it has ended.
 fn about(number: i32, file: &str) -> String {
     fs::read_to_string(format!("/proc/self/task/{number}/{file}")).unwrap_or_default()
 }
 
 impl Thread {
-    /// Seconds since it was started.
+    /// In seconds.
     fn age(&self) -> u64 {
         let stat = about(self.number, "stat");
-        // behind the name, which may hold anything, the twentieth is the time of its start in ticks
+        // after the name, which may hold anything, the 20th field is the start time in ticks
         let started: Option<u64> = stat
             .rsplit_once(')')
             .and_then(|(_, fields)| fields.split_whitespace().nth(19)?.parse().ok());
@@ -104,7 +100,6 @@ impl Thread {
         mask.is_none_or(|mask| mask & 1 << (signal - 1) != 0)
     }
 
-    /// Has it print its stack, and waits for that.
     fn print_stack(&self) {
         let signal = signal();
         if self.blocks(signal) {
@@ -123,21 +118,21 @@ impl Thread {
     }
 }
 
-/// Number of the thread that is to print its stack; 0: none.
+/// Thread to print its stack; 0: none.
 static PRINTING: AtomicI32 = AtomicI32::new(0);
 
 fn signal() -> i32 {
     libc::SIGRTMIN() + 7
 }
 
-/// On the thread whose stack it prints. The program is about to abort, so it may do what handlers
-/// may not; if it waits for ever, the watchdog does not.
+/// Runs on the thread that prints its stack. Async-signal-unsafe calls are acceptable before the
+/// abort; if it blocks, the watchdog does not.
 extern "C" fn print_own_stack(_signal: i32) {
     say(&Backtrace::force_capture().to_string());
     PRINTING.store(0, Ordering::SeqCst);
 }
 
-/// Prints past libtest, which keeps what tests print.
+/// Prints past libtest's capture.
 fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }

@@ -1,4 +1,4 @@
-//! The programs that tests have started, when one of them may be what hangs.
+//! Programs started by tests, one of which may hang.
 
 use std::{
     fs,
@@ -10,8 +10,8 @@ use std::{
 
 use super::say;
 
-/// Waits for the end of a program that a test has started, and for what it prints. Panics when it
-/// has not ended in this time; it is shown, and ended.
+/// Waits for a started program's end and output. After `limit` it shows and kills the program, and
+/// panics.
 #[allow(dead_code, reason = "not all tests start programs")]
 pub(crate) fn wait_with_output(child: Child, limit: Duration) -> Output {
     let number = child.id() as i32;
@@ -32,7 +32,7 @@ pub(crate) fn wait_with_output(child: Child, limit: Duration) -> Output {
     output
 }
 
-/// Shows and ends every program that this process has started, and those that they have.
+/// Shows and kills all descendants of this process.
 pub(super) fn end_all() {
     end(&descendants(std::process::id() as i32));
 }
@@ -45,8 +45,7 @@ fn end(programs: &[i32]) {
     }
 }
 
-/// Prints where a program is: of each thread the system call, its stack where gdb is installed, and
-/// the counters of the devices.
+/// Prints a program's threads: system call, stack if gdb is installed, and device counters.
 fn show(number: i32) {
     let line = about(number, "cmdline").replace('\0', " ");
     say(&format!("process {number}: {}", line.trim_end()));
@@ -76,7 +75,6 @@ fn show(number: i32) {
     }
 }
 
-/// Processes that this one has started, and those that they have.
 fn descendants(of: i32) -> Vec<i32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -94,11 +92,11 @@ fn descendants(of: i32) -> Vec<i32> {
 
 fn parent(number: i32) -> Option<i32> {
     let stat = about(number, "stat");
-    let (_, fields) = stat.rsplit_once(')')?; // behind the name, which may hold anything
+    let (_, fields) = stat.rsplit_once(')')?; // the name may hold anything
     fields.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// A file of the kernel's about a process; empty if it has ended.
+/// A /proc file of a process; empty if it has ended.
 fn about(number: i32, file: &str) -> String {
     let bytes = fs::read(format!("/proc/{number}/{file}")).unwrap_or_default();
     String::from_utf8_lossy(&bytes).into_owned()

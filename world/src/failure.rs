@@ -2,5 +2,5 @@
 
 use std::error::Error;
 
-/// One line that says what is wrong; or a viewer's own reason to end.
+/// One line that says what is wrong, or a viewer's reason to stop.
 pub type Failure = Box<dyn Error>;

@@ -1,11 +1,8 @@
-//! Two to four adapters in virtual time, a simulated network between them, and scenarios that they
-//! play.
+//! Two to four adapters in virtual time on a simulated network, and scenarios for them.
 //!
-//! A scenario is a function of its [`Settings`]: the same settings give the same packets, byte for
-//! byte. A [`Viewer`] sees it line by line, and may end it with an error. Playing to a line gives
-//! the state after that line.
-//!
-//! A [`Script`] is a scenario in a few lines of text, in the words of `docs/guide/demo.md`.
+//! A scenario is a function of its [`Settings`]: equal settings give equal packets, byte for byte.
+//! A [`Viewer`] sees each line and may stop it. Playing to a line gives the state after it. A
+//! [`Script`] is a scenario as text (`docs/guide/demo.md`).
 //!
 //! Nothing here reads a clock, waits or prints.
 

@@ -1,4 +1,4 @@
-//! Lines of a ladder: the ends, and the packets between them.
+//! Lines of a ladder: ends and packets.
 
 use std::{
     fmt::{self, Write},
@@ -7,7 +7,7 @@ use std::{
 
 use roce_capture::explain::{Cause, Explanation};
 
-/// One of the ends.
+/// An end.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[expect(missing_docs, reason = "their letters are their names")]
 pub enum End {
@@ -18,16 +18,16 @@ pub enum End {
 }
 
 impl End {
-    /// All that there may be, from the left to the right.
+    /// All ends, left to right.
     pub const ALL: [Self; 4] = [Self::A, Self::B, Self::C, Self::D];
 
-    /// Its letter.
+    /// Returns its letter.
     #[must_use]
     pub const fn letter(self) -> char {
         (b'A' + self as u8) as char
     }
 
-    /// The end of this letter, capital or small.
+    /// Returns the end with this letter, in either case.
     #[must_use]
     pub fn of_letter(letter: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|end| {
@@ -37,7 +37,7 @@ impl End {
         })
     }
 
-    /// The way from here to another end.
+    /// Returns the way to another end.
     #[must_use]
     pub const fn to(self, to: Self) -> Way {
         Way { from: self, to: Some(to) }
@@ -53,29 +53,29 @@ impl fmt::Display for End {
 /// Way of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Way {
-    /// The end that sends it.
+    /// Sender.
     pub from: End,
-    /// The end that it is for; `None`: a group.
+    /// Receiver; `None`: a group.
     pub to: Option<End>,
 }
 
-/// Kind of what a line says.
+/// Kind of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tone {
     /// An ordinary line.
     Plain,
-    /// Something was lost, refused or failed.
+    /// Lost, refused or failed.
     Bad,
-    /// Something is done again, or slower.
+    /// Retransmitted or slowed down.
     Warned,
-    /// A line beside the packets.
+    /// Beside the packets.
     Faint,
     /// A program's calls and events.
     Strong,
 }
 
 impl Tone {
-    /// Its name in pages.
+    /// Returns its name in pages.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -110,31 +110,30 @@ impl From<&Explanation> for Tone {
     }
 }
 
-/// Event that a line shows.
+/// Event of a line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// A packet leaves: what, and why.
+    /// A packet leaves: text and reason.
     Sent(Way, String, String),
-    /// A packet arrives: what, and what becomes of it. Its way ends where it arrives.
+    /// A packet arrives: text and effect. The way ends where it arrives.
     Arrived(Way, String, String),
-    /// A packet as a capture has it: what, and why.
+    /// A captured packet: text and reason.
     Seen(Way, String, String),
-    /// A packet does not arrive.
+    /// A packet is lost.
     Lost(Way, String),
-    /// Something that happens at an end.
+    /// An event at an end.
     Note(End, String),
 }
 
-/// A line.
+/// A line of a ladder.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Line {
-    /// Its time, from the start.
+    /// Time since the start.
     pub at: Duration,
     /// The event.
     pub event: Event,
     /// Its kind.
     pub tone: Tone,
-    /// Number of the datagram that leaves, arrives or is lost, counted from 0 in the order of
-    /// sending. A duplicate has the number of its original.
+    /// Number of its datagram, from 0 in sending order; a duplicate has its original's.
     pub datagram: Option<u64>,
 }

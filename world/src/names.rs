@@ -1,4 +1,4 @@
-//! Records of adapters in words, with the short names that a scenario gives to queue pairs.
+//! Adapter records as text, with the scenario's names of queue pairs.
 
 use std::collections::BTreeMap;
 
@@ -15,24 +15,22 @@ use crate::{
     packet_text,
 };
 
-/// Shown parts of the record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Shown {
     Nothing,
     /// Packets, calls, completions, timers, losses, failures.
     Packets,
-    /// The same, and changes of state that the program asked for.
+    /// Also state changes that the program requested.
     States,
-    /// Only what congestion control does.
+    /// Congestion control only.
     Congestion,
 }
 
-/// Short names of queue pairs, where there are several.
 #[derive(Debug, Default)]
 pub(crate) struct Names(pub(crate) BTreeMap<Qpn, String>);
 
 impl Names {
-    /// The line of a record of this end, if it is shown. A packet takes this way.
+    /// The line of a record, if shown. A packet takes `way`.
     pub(crate) fn event(
         &self,
         shown: Shown,
@@ -90,13 +88,12 @@ impl Names {
             What::State { .. } => note(record.what.to_string(), Tone::Bad),
             What::Window { cause: WindowCause::Acknowledged | WindowCause::Start, .. } => None,
             What::Window { .. } | What::Rate { .. } => note(record.what.to_string(), Tone::Warned),
-            // the arrival before it says so
+            // shown by the arrival before it
             What::Acknowledged { .. } => None,
             _ => note(record.what.to_string(), Tone::Plain),
         }
     }
 
-    /// A text about a queue pair that has a name.
     fn at(&self, record: &Record, text: String) -> String {
         match self.0.get(&record.qpn) {
             Some(name) => format!("{name}: {text}"),
@@ -104,7 +101,6 @@ impl Names {
         }
     }
 
-    /// A packet in a few words.
     pub(crate) fn packet(&self, packet: &PacketRecord) -> String {
         let mad = packet.message.as_deref();
         let text = packet_text::packet(&packet.headers, packet.payload as usize, mad);
@@ -115,7 +111,6 @@ impl Names {
     }
 }
 
-/// True for steps of congestion control and for their causes.
 fn is_congestion(what: &What) -> bool {
     match what {
         What::Sent { why, .. } => *why == Why::Queue(Reason::Congestion),

@@ -1,4 +1,4 @@
-//! One adapter of a scenario, with what a program would hold of it.
+//! One adapter of a scenario, with the objects of its program.
 
 use std::{
     collections::BTreeMap,
@@ -20,20 +20,17 @@ use roce_transport::{
 
 use crate::line::End;
 
-/// Queue key of every datagram queue pair.
 pub(crate) const QKEY: QKey = QKey(0x1111_1111);
 
-/// Records of all ends in their order.
+/// Records of all ends, in order.
 pub(crate) type Records = Arc<Mutex<Vec<(End, Record)>>>;
 
-/// A queue pair of an end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct EndQp {
     pub(crate) end: End,
     pub(crate) qpn: Qpn,
 }
 
-/// Attributes of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options {
     pub(crate) mtu: Mtu,
@@ -61,7 +58,7 @@ impl Default for Options {
     }
 }
 
-/// One adapter, and what was made on it.
+/// An adapter and the objects made on it.
 #[derive(Debug)]
 pub struct Node {
     pub(crate) end: End,
@@ -72,7 +69,6 @@ pub struct Node {
     cqs: Vec<Arc<CompletionQueue>>,
     buffers: Vec<Buffer>,
     qpns: Vec<Qpn>,
-    /// Those that a queue pair has been told of.
     peers: BTreeMap<Qpn, EndQp>,
 }
 
@@ -84,10 +80,9 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// Address of each region's first byte.
     pub(crate) const ADDRESS: u64 = 0x1000;
 
-    /// Its bytes, as they are now.
+    /// Returns a copy of its bytes.
     #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.region.length() as usize];
@@ -95,7 +90,7 @@ impl Buffer {
         bytes
     }
 
-    /// Its region: addresses and keys.
+    /// Returns its region: addresses and keys.
     #[must_use]
     pub fn region(&self) -> &Region {
         &self.region
@@ -117,7 +112,6 @@ impl Buffer {
         self.memory.write_at(offset, bytes).expect("within the memory");
     }
 
-    /// An 8-byte word in this host's byte order.
     pub(crate) fn word(&self) -> u64 {
         let mut bytes = [0; 8];
         self.memory.read_at(0, &mut bytes).expect("within the memory");
@@ -125,12 +119,10 @@ impl Buffer {
     }
 }
 
-/// Address of an end.
 pub(crate) const fn address(end: End) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(10, 0, 0, end as u8 + 1))
 }
 
-/// The PSN that an end starts with.
 const fn first_psn(end: End) -> Psn {
     Psn::new(100 + 400 * end as u32)
 }
@@ -143,7 +135,7 @@ fn peer(to: EndQp, options: &Options) -> PeerAttr {
     PeerAttr { dest_qpn: to.qpn, path_mtu: options.mtu, rq_psn: first_psn(to.end), av }
 }
 
-/// A scenario's calls succeed: it was written so, and a test plays it.
+/// A scenario's calls succeed; a test plays each.
 const WRITTEN: &str = "the scenario's own calls are right";
 
 impl Node {
@@ -165,7 +157,7 @@ impl Node {
 
     pub(crate) fn buffer(&mut self, length: usize) -> Buffer {
         let memory = Arc::new(HeapMemory::new(length));
-        // so that one sees what comes from where
+        // letters show the bytes' origin
         let signs = match self.end {
             End::A => b'a'..=b'z',
             End::B => b'A'..=b'Z',
@@ -185,7 +177,7 @@ impl Node {
         buffer
     }
 
-    /// The first memory region; it is made if there is none.
+    /// The first memory region, made if missing.
     pub(crate) fn first_buffer(&mut self) -> Buffer {
         match self.buffers.first() {
             Some(buffer) => buffer.clone(),
@@ -193,37 +185,36 @@ impl Node {
         }
     }
 
-    /// The end that it is.
+    /// Returns its end.
     #[must_use]
     pub const fn end(&self) -> End {
         self.end
     }
 
-    /// The adapter.
+    /// Returns the adapter.
     #[must_use]
     pub const fn adapter(&self) -> &Adapter {
         &self.adapter
     }
 
-    /// Its address.
+    /// Returns its address.
     #[must_use]
     pub const fn address(&self) -> IpAddr {
         self.ip
     }
 
-    /// Its memory regions, in the order of making.
+    /// Returns its memory regions, in order of creation.
     #[must_use]
     pub fn buffers(&self) -> &[Buffer] {
         &self.buffers
     }
 
-    /// Its queue pairs, in the order of making.
+    /// Returns its queue pairs, in order of creation.
     #[must_use]
     pub fn queue_pairs(&self) -> &[Qpn] {
         &self.qpns
     }
 
-    /// The peer that a queue pair has been told of.
     pub(crate) fn peer(&self, qpn: Qpn) -> Option<EndQp> {
         self.peers.get(&qpn).copied()
     }
@@ -234,7 +225,6 @@ impl Node {
         cq
     }
 
-    /// A queue pair in RESET.
     pub(crate) fn qp(&mut self, qp_type: QpType, options: &Options) -> Qpn {
         let cq = self.cq();
         let caps = QpCaps {
@@ -279,7 +269,7 @@ impl Node {
         self.adapter.to_rtr(qpn, &Rtr::new(qp_type, peer, responder)).expect(WRITTEN);
     }
 
-    /// Asks for RTR in whatever state it is; the record tells what became of it.
+    /// Requests RTR in any state; the record shows the result.
     pub(crate) fn try_rtr(&mut self, qpn: Qpn, to: EndQp, options: &Options) {
         let peer = peer(to, options);
         let responder = ResponderAttr { max_dest_rd_atomic: 4, min_rnr_timer: 12 };
@@ -293,7 +283,7 @@ impl Node {
         self.adapter.to_rts(now, qpn, &Rts::new(qp_type, psn, requester)).expect(WRITTEN);
     }
 
-    /// Takes all completions, and forgets them: the record has told of them.
+    /// Discards all completions, which the record has.
     pub(crate) fn poll(&mut self) -> usize {
         let mut wcs = [Wc::UNUSED; 16];
         let mut taken = 0;

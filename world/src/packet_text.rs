@@ -1,12 +1,11 @@
-//! A packet in a few words, for ladders.
+//! Packets as short texts, for ladders.
 
 use roce_transport::{
     cm::{CmMad, Message, PortSpace},
     wire::{Ext, Headers, Operation, Service, Syndrome},
 };
 
-/// Short name of a packet, with its PSN and what its other headers say. Of a message of connection
-/// management, its name and what it asks for.
+/// Returns a packet's name, PSN and other header fields, or the CM message and its request.
 #[must_use]
 pub fn packet(headers: &Headers, payload: usize, message: Option<&CmMad>) -> String {
     if let Some(mad) = message {
@@ -39,7 +38,6 @@ pub fn packet(headers: &Headers, payload: usize, message: Option<&CmMad>) -> Str
     }
 }
 
-/// Receive requests that an acknowledgement grants, if it counts them.
 fn credits(syndrome: Syndrome) -> String {
     match syndrome.granted() {
         Some(1) => ", 1 credit".into(),
@@ -48,7 +46,6 @@ fn credits(syndrome: Syndrome) -> String {
     }
 }
 
-/// Short text of a message of connection management.
 fn said(message: &Message) -> String {
     match message {
         Message::Req(req) => match PortSpace::of(req.service_id) {

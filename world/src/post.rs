@@ -1,4 +1,4 @@
-//! Requests of a player or of a script.
+//! Requests of a player or a script.
 
 use roce_transport::{
     addr::AddressVector,
@@ -13,27 +13,24 @@ use crate::{
     settings::{Post, PostKind},
 };
 
-/// Identifier of a player's first request; those that follow count on.
+/// `wr_id` of a player's first request; later ones count up.
 const FIRST_WR_ID: u64 = 1000;
-/// Bytes in front of a datagram in a receive request's buffer.
 const GRH: u32 = 40;
 
-/// A work request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Request {
     pub(crate) wr_id: u64,
-    /// Its queue pair, counted from 0 in the order of making.
+    /// Index by creation.
     pub(crate) queue_pair: usize,
     pub(crate) kind: PostKind,
     pub(crate) length: u32,
-    /// Bytes from the start of both ends' first memory regions.
+    /// From the start of both ends' first memory regions.
     pub(crate) offset: u64,
     pub(crate) immediate: Option<u32>,
     pub(crate) flags: SendFlags,
 }
 
 impl Request {
-    /// Request of a player's post with this index.
     pub(crate) const fn of(post: &Post, index: usize) -> Self {
         Self {
             wr_id: FIRST_WR_ID + index as u64,
@@ -46,8 +43,8 @@ impl Request {
         }
     }
 
-    /// Posts it to this queue pair, whose peer is at another end. What is wrong with it stands in
-    /// the adapter's record.
+    /// Posts it to this queue pair, whose peer is at another end. Errors appear in the adapter's
+    /// record.
     pub(crate) fn post(&self, now: Instant, own: &mut Node, qpn: Qpn, peer: &mut Node) {
         let service = own.adapter.query_qp(qpn).map(|info| info.qp_type);
         let near = own.first_buffer();
@@ -85,8 +82,7 @@ impl Request {
     }
 }
 
-/// The datagram queue pair that was made with this one, or the peer's first one, as a request of a
-/// datagram queue pair names it.
+/// The peer's datagram queue pair made with this one, or its first.
 fn datagram_peer(
     service: Option<QpType>,
     made: Option<EndQp>,

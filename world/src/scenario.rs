@@ -1,4 +1,4 @@
-//! The scenarios by name.
+//! Scenarios by name.
 
 use crate::{
     failure::Failure,
@@ -9,23 +9,23 @@ use crate::{
     world::World,
 };
 
-/// A lesson of a page.
+/// A scenario of a page.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario {
-    /// Its name, of letters and hyphens.
+    /// Letters and hyphens.
     pub name: &'static str,
-    /// Its subject.
+    /// Subject.
     pub title: &'static str,
-    /// Adapters of it.
+    /// Number of adapters.
     pub ends: usize,
-    /// Clauses of the network that are its own.
+    /// Its own clauses of the network.
     pub network: &'static str,
     pub(crate) play: fn(&mut World<'_>) -> Result<(), Failure>,
 }
 
 macro_rules! scenarios {
     ($($name:literal $ends:literal $network:literal $play:path => $title:literal;)*) => {
-        /// Every scenario, in the order in which one reads them.
+        /// All scenarios, in reading order.
         pub const SCENARIOS: &[Scenario] = &[$(Scenario {
             name: $name,
             title: $title,
@@ -58,7 +58,7 @@ scenarios! {
     "unsignaled" 2 "" reliable::unsignaled => "unsignaled sends that block the send queue";
 }
 
-/// Two connected queue pairs, and nothing that is posted: for what a player posts.
+/// Two connected queue pairs without requests: for a player's posts.
 pub const FREE: Scenario = Scenario {
     name: "free",
     title: "two queue pairs, and requests of your own",
@@ -67,12 +67,11 @@ pub const FREE: Scenario = Scenario {
     play: reliable::free,
 };
 
-/// Plays a scenario, and what the settings add, to its end or to the first error, the viewer's
-/// included. Returns the world as it is then. The state is that after the adapter's call whose
-/// lines were drawn last.
+/// Plays a scenario with the settings' additions to its end, or to the first error. Returns the
+/// world after the adapter call whose lines were drawn last.
 ///
 /// # Errors
-/// When the settings name a network that cannot be read.
+/// When the settings' network is invalid.
 pub fn play<'a>(
     scenario: &Scenario,
     settings: &Settings,
@@ -83,11 +82,11 @@ pub fn play<'a>(
     Ok((world, result))
 }
 
-/// Plays a script, as [`play`] does a scenario. Where both say something of the network, the script
-/// is right; where both say something of a datagram, the settings are.
+/// Plays a script like [`play`]. The script's network overrides the settings', their fates the
+/// script's.
 ///
 /// # Errors
-/// When the settings name a network that cannot be read.
+/// When the settings' network is invalid.
 pub fn play_script<'a>(
     script: &Script,
     settings: &Settings,

@@ -1,4 +1,4 @@
-//! A scenario in a few lines of text.
+//! Scenarios as text.
 
 mod parse;
 
@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use crate::{line::End, node::Options, post::Request, settings::Fate};
 
-/// A scenario as text: a statement a line. `docs/guide/demo.md` describes them.
+/// A scenario as text, one statement a line; see `docs/guide/demo.md`.
 ///
 /// ```
 /// use roce_world::Script;
@@ -21,52 +21,50 @@ use crate::{line::End, node::Options, post::Request, settings::Fate};
 #[derive(Clone, Debug)]
 pub struct Script {
     pub(crate) ends: usize,
-    /// Clauses of a plan of faults.
     pub(crate) network: Option<String>,
     pub(crate) fates: BTreeMap<u64, Fate>,
     pub(crate) steps: Vec<Step>,
 }
 
 impl Script {
-    /// A script to begin with: a gap, its NAK, an atomic.
+    /// Example script: a gap, its NAK, an atomic.
     pub const EXAMPLE: &str = include_str!("script/example.script");
-    /// Lines that a script may have: more is no lesson.
+    /// Most lines of a script.
     pub const MOST_LINES: usize = 300;
-    /// Bytes of memory of each end.
+    /// Bytes of memory per end.
     pub const MEMORY: usize = 8192;
 
-    /// Adapters of it: those from A to the last one that it names, two at least.
+    /// Returns the number of adapters: A to the last named one, at least two.
     #[must_use]
     pub const fn ends(&self) -> usize {
         self.ends
     }
 
-    /// Clauses of the network, if it says something of it.
+    /// Returns the network's clauses, if any.
     #[must_use]
     pub fn network(&self) -> Option<&str> {
         self.network.as_deref()
     }
 }
 
-/// A text that is no script: its first line that cannot be read.
+/// First unreadable line of a script.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("line {line}: {problem}")]
 pub struct ScriptError {
-    /// Number of the line, from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// The error, and what may stand there; one line.
+    /// The error and the expected input, in one line.
     pub problem: String,
 }
 
-/// A step; steps run in their order.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     Say(String),
-    /// A new queue pair of each of these, connected to the other's.
+    /// Connects a new queue pair of each end.
     Connect([End; 2], QpType, Options),
     Post(End, Request),
-    /// Eight bytes at this offset, in the host's byte order.
+    /// Sets 8 bytes at this offset, in host byte order.
     Set(End, u64, u64),
-    /// `None`: until nothing is left to do.
+    /// `None`: until idle.
     Wait(Option<Duration>),
 }

@@ -1,4 +1,4 @@
-//! A player's choices: chance, the network, single packets, requests of their own.
+//! A player's choices: seed, network, fates, requests.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -6,23 +6,22 @@ use roce_transport::mem::RKey;
 
 use crate::line::End;
 
-/// Records after which a play of somebody's own is ended: more is no lesson.
+/// Most records of a player's own scenario.
 pub const MOST_RECORDS: usize = 20_000;
 
-/// Choices of a player. By default nothing is changed.
+/// Choices of a player; by default nothing is changed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// Seed of the network's chance. 1 by default.
+    /// Seed of the network; 1 by default.
     pub seed: u64,
-    /// Clauses of a [`FaultPlan`](roce_fabric::FaultPlan), in place of the delay of five
-    /// microseconds; the scenario's own clauses follow. A port of it stands in place of the
-    /// scenario's.
+    /// Clauses of a [`FaultPlan`](roce_fabric::FaultPlan) instead of the 5 µs delay; the scenario's
+    /// follow. A port replaces the scenario's.
     pub network: Option<String>,
-    /// Fates of single datagrams, by their numbers.
+    /// Fates of datagrams by number.
     pub fates: BTreeMap<u64, Fate>,
-    /// Requests besides the scenario's, in the order of [`Post::after`].
+    /// Additional requests, ordered by [`Post::after`].
     pub posts: Vec<Post>,
-    /// Records after which it is ended: what is asked for may go on for ever. No limit by default.
+    /// Records after which it is stopped; no limit by default.
     pub most_records: usize,
 }
 
@@ -38,36 +37,33 @@ impl Default for Settings {
     }
 }
 
-/// Fate of a datagram, instead of what rules and chance would have.
+/// Fate of a datagram, overriding rules and chance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
-    /// It arrives, if the ports on its way have room.
+    /// Arrives, if the ports on its way have room.
     Pass,
-    /// It is lost.
+    /// Is lost.
     Lose,
-    /// It takes so much longer.
+    /// Is delayed by this.
     Hold(Duration),
-    /// It arrives twice.
+    /// Arrives twice.
     Double,
-    /// The lowest bit of this byte of the UDP payload is flipped; beyond its end, counting goes on
-    /// at its start.
+    /// Has the lowest bit of this byte of its UDP payload flipped, modulo the length.
     Damage(usize),
 }
 
-/// A request that a player posts.
+/// A player's request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Post {
-    /// Lines of the ladder after which it is posted: when the call of the adapter that gave the
-    /// last of them is over. Beyond the scenario's end: at its end.
+    /// Ladder lines before it: posted after the last one's adapter call, or at the scenario's end.
     pub after: usize,
-    /// The end.
+    /// Its end.
     pub end: End,
-    /// Its queue pair, counted from 0 in the order of making.
+    /// Its queue pair, by creation from 0.
     pub queue_pair: usize,
-    /// The operation.
+    /// Its operation.
     pub kind: PostKind,
-    /// Bytes, from the start of the end's first memory region to the start of its peer's. Atomics
-    /// have 8.
+    /// Bytes, from the start of the end's first region to the start of its peer's; 8 for atomics.
     pub length: u32,
 }
 
@@ -80,12 +76,12 @@ pub enum PostKind {
     Send,
     /// RDMA WRITE.
     Write,
-    /// RDMA WRITE with this R_Key.
+    /// RDMA WRITE with a chosen R_Key.
     WriteWithKey(RKey),
     /// RDMA READ.
     Read,
-    /// Fetch and add of this.
+    /// Fetch and add.
     FetchAdd(u64),
-    /// Compare and swap: of the first by the second.
+    /// Compare with the first, swap in the second.
     CompareSwap(u64, u64),
 }

@@ -1,4 +1,4 @@
-//! The receiver of a scenario's lines.
+//! Receiver of a scenario's lines.
 
 use std::time::Duration;
 
@@ -10,44 +10,44 @@ use crate::{
     line::{End, Line, Way},
 };
 
-/// A datagram that an adapter has handed to the network.
+/// A datagram handed to the network.
 #[derive(Clone, Copy, Debug)]
 pub struct SentDatagram<'a> {
-    /// Its number, counted from 0.
+    /// Number, from 0.
     pub number: u64,
-    /// Its time, by the adapters' clock.
+    /// Time by the adapters' clock.
     pub at: Duration,
     /// Its way.
     pub way: Way,
-    /// Its network header.
+    /// Network header.
     pub net: &'a NetHeader,
-    /// Its UDP payload, BTH to ICRC.
+    /// UDP payload, BTH to ICRC.
     pub bytes: &'a [u8],
     /// The network's verdict.
     pub verdict: &'a Verdict,
 }
 
-/// A viewer of a world. An error of any of these ends the scenario.
+/// Viewer of a world. An error of any method stops the scenario.
 pub trait Viewer {
-    /// A paragraph of the scenario's own words.
+    /// Shows a paragraph of the scenario.
     ///
     /// # Errors
     /// The viewer's.
     fn say(&mut self, text: &str) -> Result<(), Failure>;
 
-    /// A line of figures.
+    /// Shows a line of figures.
     ///
     /// # Errors
     /// The viewer's.
     fn figures(&mut self, text: &str) -> Result<(), Failure>;
 
-    /// A line of the ladder.
+    /// Shows a line of the ladder.
     ///
     /// # Errors
     /// The viewer's.
     fn line(&mut self, line: Line) -> Result<(), Failure>;
 
-    /// A datagram, before the line that shows it.
+    /// Receives a datagram before the line that shows it.
     ///
     /// # Errors
     /// The viewer's.
@@ -55,6 +55,6 @@ pub trait Viewer {
         Ok(())
     }
 
-    /// A record of an adapter, whether a line shows it or not.
+    /// Receives every record of an adapter, shown or not.
     fn record(&mut self, _end: End, _record: &Record) {}
 }

@@ -26,12 +26,12 @@ use crate::{
     viewer::{SentDatagram, Viewer},
 };
 
-/// Time by which a copy follows its original.
+/// Delay of a copy after its original.
 const COPY_AFTER: Duration = Duration::from_nanos(500);
 
-/// The adapters, the network between them, and who looks on.
+/// Adapters, the network, and the viewer.
 pub struct World<'a> {
-    /// In the order of their letters.
+    /// By letter.
     nodes: Vec<Node>,
     network: Network,
     pub(crate) now: Instant,
@@ -41,15 +41,15 @@ pub struct World<'a> {
     pub(crate) shown: Shown,
     names: Names,
     settings: Settings,
-    /// Requests of the player that have been posted.
+    /// Player's requests posted so far.
     posted: usize,
     lines: usize,
     recorded: usize,
 }
 
 impl<'a> World<'a> {
-    /// World of so many ends, on a network with a delay of 5 µs, or the settings', and the
-    /// scenario's faults. Its port is the settings', if they have one.
+    /// Makes `ends` adapters on a network with the settings', or 5 µs, delay and the scenario's
+    /// faults. The settings' port replaces the scenario's.
     pub(crate) fn new(
         ends: usize,
         faults: &str,
@@ -79,67 +79,57 @@ impl<'a> World<'a> {
         })
     }
 
-    // Its present state.
-
-    /// Its ends, in the order of their letters.
+    /// Returns its ends, by letter.
     #[must_use]
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
 
-    /// Time since the start.
+    /// Returns the time since the start.
     #[must_use]
     pub fn time(&self) -> Duration {
         self.now.since(self.start)
     }
 
-    /// Datagrams on their way.
+    /// Returns the number of datagrams in flight.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.network.in_flight()
     }
 
-    /// Counters of the network's ports.
+    /// Returns counters of the network's ports.
     #[must_use]
     pub fn port(&self) -> QueueCounters {
         self.network.port(None)
     }
 
-    /// Counters of the port to an end.
     pub(crate) fn port_to(&self, end: End) -> QueueCounters {
         self.network.port(Some(address(end)))
     }
 
-    /// The short name of a queue pair, if the scenario has given it one.
+    /// Returns the scenario's name of a queue pair, if any.
     #[must_use]
     pub fn name_of(&self, qpn: Qpn) -> Option<&str> {
         self.names.0.get(&qpn).map(String::as_str)
     }
 
-    // Text.
-
-    /// A paragraph.
     pub(crate) fn say(&mut self, text: &str) -> Result<(), Failure> {
         self.viewer.say(text)
     }
 
-    /// A line of figures.
     pub(crate) fn figures(&mut self, text: &str) -> Result<(), Failure> {
         self.viewer.figures(text)
     }
 
-    /// Names a queue pair, where there are several of a side.
     pub(crate) fn name(&mut self, qpn: Qpn, name: &str) {
         self.names.0.insert(qpn, name.into());
     }
-
-    // Setting up.
 
     pub(crate) fn nodes_mut(&mut self) -> &mut [Node] {
         &mut self.nodes
     }
 
-    /// Does something that is not drawn.
+    /// Runs `act` undrawn.
     pub(crate) fn quietly<T>(&mut self, act: impl FnOnce(&mut Self) -> T) -> T {
         let shown = std::mem::replace(&mut self.shown, Shown::Nothing);
         let result = act(self);
@@ -149,7 +139,7 @@ impl<'a> World<'a> {
         result
     }
 
-    /// Connects a new queue pair of A to a new one of B, out of sight.
+    /// Connects new queue pairs of A and B, undrawn.
     pub(crate) fn connect(&mut self, options: Options) -> (Qpn, Qpn) {
         self.connect_with(options, options)
     }
@@ -158,7 +148,7 @@ impl<'a> World<'a> {
         self.connect_as([End::A, End::B], QpType::Rc, [near, far])
     }
 
-    /// The same for queue pairs of any two ends and any service; those of datagrams only enter RTS.
+    /// Connects new queue pairs of any ends and service, undrawn; datagram ones just enter RTS.
     pub(crate) fn connect_as(
         &mut self,
         ends: [End; 2],
@@ -181,9 +171,7 @@ impl<'a> World<'a> {
         })
     }
 
-    // Working.
-
-    /// Posts a send request of one end; an error is drawn, too.
+    /// Posts a send request; draws an error.
     pub(crate) fn post_send(&mut self, end: End, qpn: Qpn, wr: &SendWr) -> Result<(), Failure> {
         let now = self.now;
         let posted = self[end].adapter.post_send(now, qpn, wr);
@@ -198,7 +186,7 @@ impl<'a> World<'a> {
         self.expect(posted, end)
     }
 
-    /// A full queue is what a scenario may be about; anything else is a mistake in it.
+    /// A full queue may be the scenario's subject; other errors are its mistakes.
     fn expect(&self, posted: Result<(), PostError>, end: End) -> Result<(), Failure> {
         match posted {
             Ok(()) | Err(PostError::QueueFull) => Ok(()),
@@ -206,7 +194,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Runs until nothing is left to do.
+    /// Runs until idle.
     pub(crate) fn run(&mut self) -> Result<(), Failure> {
         self.run_until(Instant::from_nanos(u64::MAX))
     }
@@ -291,9 +279,6 @@ impl<'a> World<'a> {
         Ok(any)
     }
 
-    // The player's requests.
-
-    /// Posts those whose line has been drawn.
     fn post_due(&mut self) -> Result<(), Failure> {
         while self.settings.posts.get(self.posted).is_some_and(|post| post.after <= self.lines) {
             self.post_next()?;
@@ -301,21 +286,20 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Posts the next one and returns true, or false if there is none.
+    /// Posts the next one; false if none is left.
     fn post_next(&mut self) -> Result<bool, Failure> {
         let Some(wanted) = self.settings.posts.get(self.posted) else { return Ok(false) };
         let (end, request) = (wanted.end, Request::of(wanted, self.posted));
         self.request(end, &request);
         self.posted += 1;
-        // whatever the scenario leaves out
+        // shown even where the scenario hides packets
         let shown = std::mem::replace(&mut self.shown, Shown::Packets);
         let drawn = self.draw(&mut Drawn::default());
         self.shown = shown;
         drawn.map(|()| true)
     }
 
-    /// Posts a request, if there is such a queue pair. One that has not been told of a peer has the
-    /// first of the other ends.
+    /// Posts a request if its queue pair exists. Without a peer it goes to the first other end.
     fn request(&mut self, end: End, request: &Request) {
         let Some(own) = self.nodes.get(end as usize) else { return };
         let Some(&qpn) = own.queue_pairs().get(request.queue_pair) else { return };
@@ -326,13 +310,13 @@ impl<'a> World<'a> {
         request.post(self.now, own, qpn, peer);
     }
 
-    /// Posts a request of a script; what is refused is drawn.
+    /// Posts a script's request; draws a refusal.
     pub(crate) fn post_request(&mut self, end: End, request: &Request) -> Result<(), Failure> {
         self.request(end, request);
         self.draw(&mut Drawn::default())
     }
 
-    /// Runs to the end, with what the player still posts.
+    /// Runs to the end, with the player's remaining requests.
     pub(crate) fn run_out(&mut self) -> Result<(), Failure> {
         while self.post_next()? {
             self.shown = Shown::Packets;
@@ -341,9 +325,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    // Drawing.
-
-    /// Draws what has been recorded.
+    /// Draws new records.
     fn draw(&mut self, drawn: &mut Drawn) -> Result<(), Failure> {
         let records = match self.records.lock() {
             Ok(mut records) => std::mem::take(&mut *records),
@@ -413,15 +395,13 @@ impl std::fmt::Debug for World<'_> {
     }
 }
 
-/// Datagrams that the next records are about.
 #[derive(Debug, Default)]
 struct Drawn {
     sent: VecDeque<Sent>,
-    /// The one that has arrived: its number, and where it comes from.
+    /// Number and sender of the arrived one.
     arrived: Option<(u64, End)>,
 }
 
-/// A datagram that was sent.
 #[derive(Debug)]
 struct Sent {
     number: u64,

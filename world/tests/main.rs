@@ -1,11 +1,11 @@
-//! Scripts: what they do, and what is said of those that cannot be read.
+//! Scripts: effects and parse errors.
 
 use roce_world::{
     Event, Failure, Fate, Line, MOST_RECORDS, Script, SentDatagram, Settings, Viewer, Way,
     play_script,
 };
 
-/// Everything that is drawn, as text, and the packets.
+/// Drawn texts and packets.
 #[derive(Default)]
 struct Seen {
     texts: Vec<String>,
@@ -41,7 +41,7 @@ impl Viewer for Seen {
     }
 }
 
-/// Lines of a script, and the memory of each end at its end.
+/// A script's lines, and each end's final memory.
 fn played_with(script: &str, settings: &Settings) -> (Seen, Vec<Vec<u8>>) {
     let mut seen = Seen::default();
     let script: Script = script.parse().unwrap();
@@ -180,7 +180,7 @@ fn the_network_and_the_fates_of_packets() {
     ] {
         let (seen, _) = played(&format!("{write}{fate}"));
         assert!(count(&seen, words) > 0, "{fate}: {:#?}", seen.texts);
-        // what is chosen besides comes first
+        // other choices take precedence
         let settings =
             Settings { fates: [(0, Fate::Pass), (1, Fate::Pass)].into(), ..Settings::default() };
         let (seen, _) = played_with(&format!("{write}{fate}"), &settings);
@@ -209,7 +209,7 @@ fn what_goes_on_for_ever_is_ended() {
     assert_eq!(count(&seen, "never"), 0);
 }
 
-/// The line, what is wrong, and what could stand there.
+/// Line, error, and expected input.
 #[test]
 fn mistakes_are_said() {
     for (text, line, words) in [
@@ -291,7 +291,7 @@ fn mistakes_are_said() {
     }
 }
 
-/// While one writes: every beginning of a script is read, and a mistake is where the text ends.
+/// While it is typed: every prefix is parsed, and an error is at its end.
 #[test]
 fn a_script_is_read_while_it_is_written() {
     let text = format!("network delay 9us, drop 2%\n{}hold packet 3 for 2ms", Script::EXAMPLE);
@@ -303,7 +303,7 @@ fn a_script_is_read_while_it_is_written() {
     }
 }
 
-/// The scripts of the guide are scripts, and show what stands there about them.
+/// The guide's scripts parse and show what the guide says.
 #[test]
 fn those_of_the_guide_are_played() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/guide/demo.md");

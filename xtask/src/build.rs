@@ -1,4 +1,4 @@
-//! The tool and the library of one target, built by cargo or by cargo-zigbuild.
+//! Tool and libraries of one target, built by cargo or cargo-zigbuild.
 
 use std::{
     env, fs,
@@ -14,22 +14,20 @@ pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 pub(crate) struct Built {
     pub(crate) target: String,
-    /// The processor, as Linux calls it.
     pub(crate) machine: &'static str,
-    /// Without what only debuggers need.
+    /// Stripped.
     pub(crate) tool: Vec<u8>,
     pub(crate) library: Vec<u8>,
-    /// The library that has TCP go over rsockets.
+    /// The rsockets library.
     pub(crate) sockets: Vec<u8>,
-    /// The oldest glibc that has all that they need.
+    /// Oldest sufficient glibc.
     pub(crate) glibc: (u32, u32),
-    /// Of the last change, in seconds since 1970, so that the same sources give the same packages;
-    /// 0 outside of a checkout.
+    /// Last commit in seconds since 1970, for reproducible packages; 0 outside of a checkout.
     pub(crate) time: u32,
 }
 
 impl Built {
-    /// `cross` is the target if it is to be named to cargo: the host's build shares what is there.
+    /// `cross` is the target to pass to cargo; the host's build shares existing artefacts.
     pub(crate) fn new(
         target: &str,
         cross: Option<&String>,
@@ -72,7 +70,6 @@ fn time() -> u32 {
     time.and_then(|output| String::from_utf8(output.stdout).ok()?.trim().parse().ok()).unwrap_or(0)
 }
 
-/// The path of a library that the tool includes, by what its build has written.
 fn carried(out: &Path, name: &str) -> Result<PathBuf, Failure> {
     let text = fs::read_to_string(out.join(name))?;
     let path = text
@@ -86,7 +83,6 @@ pub(crate) fn cargo() -> std::ffi::OsString {
     env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
-/// The target that the compiler builds for by itself.
 pub(crate) fn host() -> Result<String, Failure> {
     let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let mut command = Command::new(rustc);
@@ -108,11 +104,11 @@ pub(crate) fn has_zig() -> bool {
     found
 }
 
-/// Completions and pages of man, written by a tool of this host, in a directory in `out`.
+/// Completions and man pages, written by a tool of this host into a directory in `out`.
 pub(crate) fn pages(out: &Path) -> Result<PathBuf, Failure> {
     let mut command = Command::new(cargo());
     command.args(["build", "--package", "roce-cli", "--message-format", "json-render-diagnostics"]);
-    // a standard library that is built, too, is for a target that is named
+    // build-std needs a named target
     command.env_remove("CARGO_UNSTABLE_BUILD_STD");
     let (tool, _) = built(&run(command)?)?;
     let pages = out.join("pages");
@@ -128,7 +124,6 @@ pub(crate) fn pages(out: &Path) -> Result<PathBuf, Failure> {
     Ok(pages)
 }
 
-/// The tool, and the directory of its build script, as cargo's messages say.
 fn built(messages: &str) -> Result<(PathBuf, PathBuf), Failure> {
     let (mut tool, mut out) = (None, None);
     for message in messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
@@ -156,7 +151,6 @@ pub(crate) fn run(mut command: Command) -> Result<String, Failure> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// The file without what only debuggers need. `STRIP` names the program that does it.
 fn stripped(path: &Path, target: &str) -> Result<Vec<u8>, Failure> {
     let own = target.split('-').next() == Some(env::consts::ARCH);
     let machine = target.split('-').next().unwrap_or_default();
@@ -168,7 +162,7 @@ fn stripped(path: &Path, target: &str) -> Result<Vec<u8>, Failure> {
     Ok(fs::read(copy)?)
 }
 
-/// The newest version of glibc that an ELF file names: the names of versions are strings in it.
+/// Newest glibc version named by an ELF file: version names are strings in it.
 fn glibc(file: &[u8]) -> (u32, u32) {
     const PREFIX: &[u8] = b"\0GLIBC_2.";
     let names = file.windows(PREFIX.len()).enumerate().filter(|(_, window)| *window == PREFIX);

@@ -1,4 +1,4 @@
-//! What is in a package, and where each kind of package has it.
+//! Contents of packages, and their places by kind of package.
 
 use std::{fs, io::Write, path::Path};
 
@@ -11,16 +11,14 @@ use crate::{
     soname,
 };
 
-/// What pkg-config says of the library's names: `roce unpack` writes the same.
+/// pkg-config files, as in `roce unpack`.
 const PKG_CONFIG: [(&str, &[u8]); 2] = [
     ("libibverbs.pc", include_bytes!("../../cli/src/library/libibverbs.pc")),
     ("librdmacm.pc", include_bytes!("../../cli/src/library/librdmacm.pc")),
 ];
 
-/// The service of `roce share`.
 const UNIT: &[u8] = include_bytes!("../../packaging/systemd/roce-share.service");
 
-/// An entry of a package, by its path without a slash in front.
 pub(crate) struct Entry {
     pub(crate) path: String,
     pub(crate) what: What,
@@ -33,7 +31,6 @@ pub(crate) enum What {
     Link(String),
 }
 
-/// Which kind of package.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PackageKind {
     Tarball,
@@ -46,12 +43,12 @@ pub(crate) struct Contents {
     library: Vec<u8>,
     sockets: Vec<u8>,
     machine: &'static str,
-    /// Names and texts of completions, and of pages of man.
+    /// Names and texts.
     completions: Vec<(String, Vec<u8>)>,
     manual: Vec<(String, Vec<u8>)>,
-    /// What is written about the package: licences, README.
+    /// Licences, README.
     documents: Vec<(String, Vec<u8>)>,
-    /// The list of components (CycloneDX).
+    /// Bill of materials (CycloneDX).
     pub(crate) bill: Vec<u8>,
 }
 
@@ -78,14 +75,13 @@ impl Contents {
         })
     }
 
-    /// The licences, for packages that have only these.
     pub(crate) fn licences(&self) -> impl Iterator<Item = (&str, &[u8])> {
         let of = |name: &str| name.starts_with("LICENSE") || name.starts_with("THIRD");
         let all = self.documents.iter().filter(move |(name, _)| of(name));
         all.map(|(name, text)| (name.as_str(), &text[..]))
     }
 
-    /// Where packages of the system have libraries of this processor.
+    /// Directory of libraries in system packages.
     pub(crate) fn libraries(&self, place: PackageKind) -> String {
         match place {
             PackageKind::Tarball => "lib/roce".to_owned(),
@@ -94,7 +90,6 @@ impl Contents {
         }
     }
 
-    /// The tool, and what belongs to it.
     pub(crate) fn place(&self, place: PackageKind) -> Vec<Entry> {
         let mut entries = vec![program(
             if place == PackageKind::Tarball { "roce" } else { "usr/bin/roce" },
@@ -127,7 +122,7 @@ impl Contents {
                 (_, "_roce") => "usr/share/zsh/site-functions",
                 _ => "usr/share/fish/vendor_completions.d",
             };
-            // beside those of other shells a name has to say whose it is
+            // beside other shells' the name must say which shell
             let name =
                 if place == PackageKind::Tarball && name == "roce" { "roce.bash" } else { name };
             entries.push(file(format!("{directory}/{name}"), text));
@@ -141,7 +136,7 @@ impl Contents {
         for (name, text) in &self.documents {
             match place {
                 PackageKind::Tarball => entries.push(file(name.clone(), text)),
-                // under the name, and compressed, as Debian's policy asks for
+                // name and compression by Debian's policy
                 PackageKind::Debian if name == "CHANGELOG.md" => {
                     entries.push(file("usr/share/doc/roce/changelog.gz", &gzip(text)));
                 }
@@ -151,7 +146,7 @@ impl Contents {
         entries
     }
 
-    /// What takes the place of libibverbs for all programs.
+    /// Files that replace libibverbs for all programs.
     pub(crate) fn verbs(&self, place: PackageKind) -> Result<Vec<Entry>, Failure> {
         let libraries = self.libraries(place);
         let library = format!("{libraries}/verbs/libroce_verbs.so");
@@ -188,7 +183,6 @@ fn link(path: String, target: String) -> Entry {
     Entry { path, what: What::Link(target) }
 }
 
-/// Names and contents of the files in a directory, in order.
 fn files(directory: &Path) -> Result<Vec<(String, Vec<u8>)>, Failure> {
     let mut files = Vec::new();
     for entry in fs::read_dir(directory)? {
@@ -199,14 +193,13 @@ fn files(directory: &Path) -> Result<Vec<(String, Vec<u8>)>, Failure> {
     Ok(files)
 }
 
-/// Compressed without a time, so that the same sources give the same package.
+/// Without a time, for reproducible packages.
 pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder: GzEncoder<Vec<u8>> =
         GzBuilder::new().mtime(0).write(Vec::new(), Compression::best());
     encoder.write_all(bytes).and_then(|()| encoder.finish()).expect("memory takes it")
 }
 
-/// A sentence, and more of them, for what shows packages.
 pub(crate) const SUMMARY: &str = "RDMA without hardware: a RoCEv2 adapter in user space";
 pub(crate) const DESCRIPTION: &str = "The tool roce, and libraries in the place of libibverbs and librdmacm \
 for the programs that it runs (roce run -- PROGRAM), without privilege and without a kernel module.";
@@ -216,7 +209,6 @@ The alternative roce-verbs turns that on and off.";
 pub(crate) const MAINTAINER: &str = "the roce authors <roce-rs@users.noreply.github.com>";
 pub(crate) const HOMEPAGE: &str = env!("CARGO_PKG_HOMEPAGE");
 
-/// A text in lines that tools of packages show whole.
 pub(crate) fn wrapped(text: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
@@ -231,7 +223,7 @@ pub(crate) fn wrapped(text: &str) -> Vec<String> {
     lines
 }
 
-/// What the package of the verbs does when it is installed and removed.
+/// Install and remove script of the verbs package.
 pub(crate) fn script(text: &str, libraries: &str) -> String {
     text.replace("@LIBRARIES@", &format!("/{libraries}")).replace("@VERSION@", VERSION)
 }

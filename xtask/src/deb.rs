@@ -1,5 +1,4 @@
-//! Debian's packages: `roce`, and `roce-verbs`, which takes the place of libibverbs for all
-//! programs.
+//! Debian packages: `roce`, and `roce-verbs`, which replaces libibverbs for all programs.
 
 use std::{fs, path::Path};
 
@@ -73,7 +72,7 @@ fn package(
     Ok(fs::write(path, package.into_inner()?)?)
 }
 
-/// By which `dpkg --verify` and `debsums` check what is installed.
+/// For `dpkg --verify` and `debsums`.
 fn md5sums(entries: &[Entry]) -> String {
     let files = entries.iter().filter(|entry| !matches!(entry.what, What::Link(_)));
     let lines = files.map(|entry| {
@@ -84,7 +83,7 @@ fn md5sums(entries: &[Entry]) -> String {
     lines.collect()
 }
 
-/// What Debian's lintian finds and shall stay, with its reasons.
+/// Accepted lintian findings with reasons.
 const TOLERATED: &str = "\
     # bug reports have the names of functions in their backtraces\n\
     roce: unstripped-binary-or-object\n\
@@ -100,7 +99,6 @@ const TOLERATED_OF_VERBS: &str = "\
     # it is no part of Debian\n\
     roce-verbs: initial-upload-closes-no-bugs\n";
 
-/// The files that Debian's policy asks for.
 fn policy(built: &Built, package: &str, tolerated: &str) -> [Entry; 3] {
     let changes = format!(
         "{package} ({VERSION}-{REVISION}) unstable; urgency=medium\n\n  * Version {VERSION}; see CHANGELOG.md in \
@@ -116,7 +114,7 @@ fn policy(built: &Built, package: &str, tolerated: &str) -> [Entry; 3] {
     ]
 }
 
-/// A time as changelogs have it.
+/// A changelog date.
 fn date(time: u32) -> String {
     DateTime::from_timestamp(time.into(), 0).unwrap_or_default().to_rfc2822()
 }

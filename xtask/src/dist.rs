@@ -1,4 +1,4 @@
-//! `cargo xtask dist`: every package of a version, for each processor, with their sums.
+//! `cargo xtask dist`: all packages of a version per processor, with checksums.
 
 use std::{
     env, fs,
@@ -20,7 +20,7 @@ use crate::{
 /// installed (pip install cargo-zigbuild ziglang); without it they need this host's.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// What to build for; again for more. Without it, for this host
+    /// Target to build for, repeatable; by default this host
     #[arg(long, value_name = "TRIPLE")]
     target: Vec<String>,
     /// The oldest glibc that the packages shall run with
@@ -36,7 +36,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("xtask is in no workspace")?;
-    // alone in it, for the sums to be of this version's
+    // only this version's files may be there: all are summed
     if fs::read_dir(&args.out).is_ok_and(|mut entries| entries.next().is_some()) {
         if !args.out.join(SUMS).exists() {
             return Err(format!("{} holds other files; see --out", args.out.display()).into());

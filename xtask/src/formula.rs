@@ -1,4 +1,4 @@
-//! The formula for Homebrew on Linux, which installs the tarballs.
+//! Homebrew formula for Linux; installs the tarballs.
 
 use std::{fs, path::Path};
 
@@ -9,7 +9,7 @@ use crate::{
     sums::sum,
 };
 
-/// `tarballs` are the names by processor.
+/// `tarballs`: names by processor.
 pub(crate) fn write(out: &Path, tarballs: &[(&'static str, String)]) -> Result<(), Failure> {
     let mut downloads = String::new();
     for (machine, name) in tarballs {

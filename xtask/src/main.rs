@@ -1,5 +1,5 @@
-//! Tasks of this repository that cargo does not know: `cargo xtask dist` builds the packages,
-//! `cargo xtask playground` the page, `cargo xtask site` the documentation.
+//! Tasks beyond cargo: `cargo xtask dist` builds packages, `cargo xtask playground` the page,
+//! `cargo xtask site` the documentation.
 
 mod build;
 mod contents;

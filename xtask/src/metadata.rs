@@ -1,5 +1,4 @@
-//! The components that the packages are made of, as cargo knows them: their list and their
-//! licences.
+//! Components of the packages, from cargo: bill of materials and licences.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,11 +19,10 @@ pub(crate) struct Component {
     version: String,
     licence: String,
     directory: PathBuf,
-    /// The sum in Cargo.lock; none for those of this repository.
+    /// Checksum in Cargo.lock; none for this repository's.
     sum: Option<String>,
 }
 
-/// What is linked into the tool and the library for this target, in order.
 pub(crate) fn components(target: &str) -> Result<Vec<Component>, Failure> {
     let mut command = Command::new(build::cargo());
     command.args(["metadata", "--format-version", "1", "--locked", "--filter-platform", target]);
@@ -39,7 +37,7 @@ pub(crate) fn components(target: &str) -> Result<Vec<Component>, Failure> {
         .into_iter()
         .map(|node| (text(&node["id"]), node))
         .collect();
-    // what the compiler runs is not in what it makes
+    // procedural macros are not part of the output
     let is_macro = |package: &Value| {
         list(&package["targets"]).iter().any(|target| target["kind"][0] == "proc-macro")
     };
@@ -52,7 +50,7 @@ pub(crate) fn components(target: &str) -> Result<Vec<Component>, Failure> {
             continue;
         }
         for dependency in list(&nodes[&id]["deps"]) {
-            // neither those of tests nor those of build scripts
+            // skip dev and build dependencies
             if list(&dependency["dep_kinds"]).iter().any(|kind| kind["kind"].is_null()) {
                 open.push(text(&dependency["pkg"]));
             }
@@ -78,7 +76,6 @@ pub(crate) fn components(target: &str) -> Result<Vec<Component>, Failure> {
     Ok(components)
 }
 
-/// The sums of Cargo.lock by name and version.
 fn sums() -> Result<BTreeMap<(String, String), String>, Failure> {
     let lock = fs::read_to_string("Cargo.lock")?;
     let field = |block: &str, name: &str| {
@@ -94,13 +91,13 @@ fn sums() -> Result<BTreeMap<(String, String), String>, Failure> {
         .collect())
 }
 
-/// The list in the format CycloneDX 1.5. It has no time in it: the same sources, the same list.
+/// CycloneDX 1.5, without a time, for reproducibility.
 pub(crate) fn bill(components: &[Component], target: &str) -> Result<Vec<u8>, Failure> {
     let list: Vec<_> = components
         .iter()
         .map(|component| {
             let Component { name, version, licence, sum, .. } = component;
-            // an expression has another spelling than the one of old
+            // `/` is the old spelling of OR
             let licence = licence.replace('/', " OR ");
             let purl = format!("pkg:cargo/{name}@{version}");
             let mut entry = json!({
@@ -124,7 +121,7 @@ pub(crate) fn bill(components: &[Component], target: &str) -> Result<Vec<u8>, Fa
     Ok(serde_json::to_vec_pretty(&bill)?)
 }
 
-/// The licences of what is not of this repository. Each text stands once, with those that have it.
+/// Third-party licences. Each text stands once, with its components.
 pub(crate) fn licences(components: &[Component]) -> Result<String, Failure> {
     let mut list = "The packages of roce contain these components:\n\n".to_owned();
     let mut holders: BTreeMap<String, Vec<String>> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! The playground: its engine as a WebAssembly module, and the page around it.
+//! The playground: WebAssembly engine and page.
 
 use std::{
     env, fs,
@@ -11,7 +11,7 @@ use wasm_bindgen_cli_support::Bindgen;
 use crate::{Failure, build::cargo};
 
 const TARGET: &str = "wasm32-unknown-unknown";
-/// Debian's compiler comes with the source of a standard library for it.
+/// Debian's compiler, for which Debian has standard library sources.
 const DEBIAN: &str = "/usr/bin";
 
 /// Builds the page of the playground into target/playground/page.
@@ -35,7 +35,6 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Builds the page, and returns its directory.
 pub(crate) fn build(root: &Path) -> Result<PathBuf, Failure> {
     engine(root)?;
     let page = root.join("playground/page");
@@ -46,7 +45,7 @@ pub(crate) fn build(root: &Path) -> Result<PathBuf, Failure> {
     Ok(fs::canonicalize(root.join("target/playground/page"))?)
 }
 
-/// True if npm has installed what the lock file says now.
+/// True if npm's modules are newer than the lock file.
 fn has_modules(page: &Path) -> bool {
     let written = |name: &str| fs::metadata(page.join(name)).and_then(|it| it.modified()).ok();
     written("node_modules/.package-lock.json") >= written("package-lock.json")
@@ -57,7 +56,6 @@ fn engine(root: &Path) -> Result<(), Failure> {
     bind(&module(root, &out)?, &out.join("engine"))
 }
 
-/// Builds the WebAssembly module, and returns its path.
 fn module(root: &Path, out: &Path) -> Result<PathBuf, Failure> {
     let directory = out.join("cargo");
     let mut command = match compiler() {
@@ -65,9 +63,9 @@ fn module(root: &Path, out: &Path) -> Result<PathBuf, Failure> {
         Compiler::Debian => {
             let mut command = Command::new(Path::new(DEBIAN).join("cargo"));
             command.env("RUSTC", Path::new(DEBIAN).join("rustc"));
-            // Debian's compiler has no linker of its own
+            // Debian's compiler has no linker for it
             command.env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", "wasm-ld");
-            // of a compiler that is not nightly
+            // allows -Z on a stable compiler
             command.env("RUSTC_BOOTSTRAP", "1");
             command.arg("-Zbuild-std=std,panic_abort");
             command
@@ -88,7 +86,7 @@ fn module(root: &Path, out: &Path) -> Result<PathBuf, Failure> {
         .args(settings.as_flattened())
         .arg("--target-dir")
         .arg(&directory)
-        // of the cargo that has started this program
+        // set by the cargo that runs this program
         .env_remove("RUSTUP_TOOLCHAIN")
         .current_dir(root);
     call(&mut command)?;
@@ -96,7 +94,7 @@ fn module(root: &Path, out: &Path) -> Result<PathBuf, Failure> {
 }
 
 enum Compiler {
-    /// The one that cargo uses here.
+    /// Cargo's here.
     Own,
     Debian,
     None,
@@ -124,7 +122,6 @@ fn compiler() -> Compiler {
     }
 }
 
-/// Writes the module and its JavaScript as the page loads them.
 fn bind(module: &Path, out: &Path) -> Result<(), Failure> {
     let mut bindgen = Bindgen::new();
     bindgen.input_path(module).out_name("engine").typescript(true);

@@ -1,4 +1,4 @@
-//! Packages of RPM: `roce`, and `roce-verbs`, which takes the place of libibverbs for all programs.
+//! RPM packages: `roce`, and `roce-verbs`, which replaces libibverbs for all programs.
 
 use std::path::Path;
 
@@ -37,8 +37,7 @@ fn builder(name: &str, built: &Built, summary: &str, description: &str) -> Packa
     let mut builder =
         PackageBuilder::new(name, VERSION, "MIT OR Apache-2.0", built.machine, summary);
     let (major, minor) = built.glibc;
-    // what the rpm of RHEL 8 reads; with the time of the sources, so that the same ones give the
-    // same package
+    // readable by RHEL 8's rpm; source date for reproducibility
     builder
         .using_config(
             BuildConfig::v4().compression(CompressionWithLevel::Gzip(9)).source_date(built.time),
@@ -48,7 +47,7 @@ fn builder(name: &str, built: &Built, summary: &str, description: &str) -> Packa
         .url(HOMEPAGE)
         .packager(MAINTAINER)
         .build_host("localhost")
-        // as rpm names a version of glibc itself
+        // rpm's own name of a glibc version
         .requires(Dependency::any(format!("libc.so.6(GLIBC_{major}.{minor})(64bit)")));
     builder
 }

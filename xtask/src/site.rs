@@ -1,5 +1,4 @@
-//! The documentation as a site: the course, the guide, the other pages of docs/, and the
-//! playground.
+//! The documentation site: course, guide, other pages of docs/, playground.
 
 mod conformance;
 mod links;
@@ -17,7 +16,7 @@ use crate::{
     playground::{self, call},
 };
 
-/// What the site was tried with.
+/// Tested version.
 const MDBOOK: &str = "0.5.4";
 
 /// Builds the site of the documentation into target/site/html, with the playground within.
@@ -39,7 +38,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         true => None,
         false => Some(playground::build(&root)?),
     };
-    // what was there before may be of pages that are not any more
+    // old output may contain removed pages
     if out.exists() {
         fs::remove_dir_all(&out)?;
     }
@@ -71,7 +70,6 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The program, built if it is not there.
 fn mdbook(root: &Path) -> Result<PathBuf, Failure> {
     if let Some(named) = env::var_os("MDBOOK") {
         return Ok(named.into());
@@ -85,7 +83,7 @@ fn mdbook(root: &Path) -> Result<PathBuf, Failure> {
                 .args(["install", "--quiet", "--debug", "mdbook", "--locked", "--version", MDBOOK])
                 .args(["--no-default-features", "--features", "search", "--root"])
                 .arg(&place)
-                // its own, so that nothing of the workspace's is rebuilt
+                // separate, so the workspace's artefacts stay
                 .env("CARGO_TARGET_DIR", root.join("target/mdbook/build")),
         )?;
         fs::remove_dir_all(root.join("target/mdbook/build"))?;

@@ -1,6 +1,5 @@
-//! A library without a name of its own. `ldconfig` lists a library by that name, whatever its file
-//! is called. Without one it lists the names of its files and links. This library needs two:
-//! libibverbs.so.1 and librdmacm.so.1.
+//! Removes a library's SONAME. `ldconfig` lists a library by its SONAME, or without one by the
+//! names of its files and links. This library needs two: libibverbs.so.1 and librdmacm.so.1.
 
 use std::ops::Range;
 
@@ -9,10 +8,10 @@ use crate::Failure;
 const PT_DYNAMIC: u64 = 2;
 const DT_NULL: u64 = 0;
 const DT_SONAME: u64 = 14;
-/// Length of an entry of the dynamic section: its tag and its value.
+/// Bytes of a dynamic section entry: tag and value.
 const ENTRY: usize = 16;
 
-/// The 64-bit ELF file without the entry that names it.
+/// The 64-bit ELF file without DT_SONAME.
 pub(crate) fn without(mut file: Vec<u8>) -> Result<Vec<u8>, Failure> {
     let broken = "the library is no ELF file as it should be";
     let dynamic = dynamic(&file).ok_or(broken)?;
@@ -21,13 +20,12 @@ pub(crate) fn without(mut file: Vec<u8>) -> Result<Vec<u8>, Failure> {
     let at = entries.chunks(ENTRY).position(|entry| tag(entry) == Some(DT_SONAME));
     let end = entries.chunks(ENTRY).position(|entry| tag(entry) == Some(DT_NULL)).ok_or(broken)?;
     if let Some(at) = at.filter(|at| *at < end) {
-        // the next ones move up, the one that ends the list included
+        // later entries move up, with the terminating one
         entries.copy_within((at + 1) * ENTRY..(end + 1) * ENTRY, at * ENTRY);
     }
     Ok(file)
 }
 
-/// Where the dynamic section is in the file.
 fn dynamic(file: &[u8]) -> Option<Range<usize>> {
     let (table, size, count) = (number(file, 32, 8)?, number(file, 54, 2)?, number(file, 56, 2)?);
     let mut headers = (0..count).map(|index| table.checked_add(index * size));
@@ -49,10 +47,10 @@ fn number(bytes: &[u8], at: usize, length: usize) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// An ELF file with a dynamic section of these tags, each with its position as its value.
+    /// An ELF file with a dynamic section of these tags, each valued by position.
     fn file(tags: &[u64]) -> Vec<u8> {
         let mut file = vec![0; 64 + 56];
-        file[32] = 64; // where the program headers are, their size and number
+        file[32] = 64; // program headers: offset, size, number
         file[54] = 56;
         file[56] = 1;
         file[64] = 2;

@@ -6,10 +6,10 @@ use sha2::{Digest, Sha256};
 
 use crate::Failure;
 
-/// Name of the file with all of them.
+/// File with all of them.
 pub(crate) const SUMS: &str = "SHA256SUMS";
 
-/// `SHA256SUMS`, as `sha256sum --check` reads it.
+/// Writes `SHA256SUMS` for `sha256sum --check`.
 pub(crate) fn write(out: &Path) -> Result<(), Failure> {
     let mut paths: Vec<_> =
         fs::read_dir(out)?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?;

@@ -1,4 +1,4 @@
-//! Archives: the tarball, and what is inside a .deb.
+//! Archives: the tarball, and those inside a .deb.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -10,7 +10,6 @@ use crate::{
     contents::{Entry, What, gzip},
 };
 
-/// Writes the tarball and returns its name.
 pub(crate) fn write(out: &Path, built: &Built, entries: &[Entry]) -> Result<String, Failure> {
     let directory = format!("roce-{VERSION}-{}-linux", built.machine);
     let name = format!("{directory}.tar.gz");
@@ -18,7 +17,7 @@ pub(crate) fn write(out: &Path, built: &Built, entries: &[Entry]) -> Result<Stri
     Ok(name)
 }
 
-/// The entries of this time, with their directories in front, owned by root, compressed.
+/// Compressed entries of this time, after their directories, owned by root.
 pub(crate) fn archive(prefix: &str, entries: &[Entry], time: u32) -> Result<Vec<u8>, Failure> {
     let header = |kind, mode, size| header(kind, mode, size, time);
     let mut archive = Builder::new(Vec::new());

@@ -1,4 +1,4 @@
-//! The Python wheel: the tool among the scripts of the environment, and `python -m roce`.
+//! Python wheel: the tool as a script of the environment, and `python -m roce`.
 
 use std::{
     fs::{self, File},
@@ -17,7 +17,7 @@ use crate::{
 
 pub(crate) fn write(out: &Path, built: &Built, contents: &Contents) -> Result<(), Failure> {
     let (major, minor) = built.glibc;
-    // the oldest that pip knows with this interpreter of the tag
+    // the oldest manylinux that pip knows for this tag
     let tag = format!("py3-none-manylinux_{major}_{}_{}", minor.max(17), built.machine);
     let info = format!("roce-{VERSION}.dist-info");
     let metadata = format!(
@@ -52,7 +52,7 @@ pub(crate) fn write(out: &Path, built: &Built, contents: &Contents) -> Result<()
 
     let mut archive = ZipWriter::new(File::create(out.join(format!("roce-{VERSION}-{tag}.whl")))?);
     for (path, mode, bytes) in files {
-        // the first time that the format knows, so that the same sources give the same package
+        // the format's first time, for reproducibility
         let options = SimpleFileOptions::default()
             .compression_method(CompressionMethod::Deflated)
             .last_modified_time(DateTime::default())
@@ -64,7 +64,7 @@ pub(crate) fn write(out: &Path, built: &Built, contents: &Contents) -> Result<()
     Ok(())
 }
 
-/// In the alphabet of addresses, without padding, as `RECORD` has it.
+/// URL-safe alphabet without padding, for `RECORD`.
 fn base64(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let mut text = String::new();

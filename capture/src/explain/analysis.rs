@@ -1,4 +1,4 @@
-//! The way through a capture: packets, connections, reasons, findings.
+//! One pass over a capture: packets, connections, reasons, findings.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,7 +30,6 @@ use super::{
     talk::Talk,
 };
 
-/// See the [module's documentation](self).
 #[derive(Default)]
 pub(super) struct Analysis {
     packets: Vec<ExplainedPacket>,
@@ -42,7 +41,6 @@ pub(super) struct Analysis {
 }
 
 impl Analysis {
-    /// Takes a frame.
     pub(super) fn take(&mut self, frame: &Frame<'_>) {
         self.frames += 1;
         let captured = match frame::packet(frame) {
@@ -94,7 +92,6 @@ impl Analysis {
         self.packets.push(packet);
     }
 
-    /// Explains everything.
     pub(super) fn finish(mut self, complete: bool) -> Explained {
         let mut packets = mem::take(&mut self.packets);
         self.find_damage(&mut packets);
@@ -164,7 +161,6 @@ impl Analysis {
         }
     }
 
-    /// Tells packets that are damaged from those on whose way every ICRC is wrong.
     fn find_damage(&mut self, packets: &mut [ExplainedPacket]) {
         let mut excused_packets = BTreeSet::new();
         for Excused { way, packets: excused, fault } in self.icrcs.excused() {
@@ -230,7 +226,7 @@ impl Analysis {
         }
     }
 
-    /// Packets within a message have the length of the path MTU.
+    /// Middle packets of a message have the path MTU.
     fn check_length(
         &mut self,
         packet: &ExplainedPacket,
@@ -283,7 +279,7 @@ impl Analysis {
         let from = usize::from(packet.from_second);
         let psn = headers.bth().psn;
         let is_answer = headers.bth().opcode.operation() != Operation::Acknowledge;
-        // that of an answer with data says nothing more
+        // a response with data has an implied acknowledgement only
         let syndrome = headers.ext().aeth().map(|aeth| aeth.syndrome).filter(|_| !is_answer);
         let summary = &mut connection.summaries[from];
         match syndrome {
@@ -299,7 +295,7 @@ impl Analysis {
                 Syndrome::RnrNak { .. } => Some(Cause::NotReady),
                 _ => None,
             };
-            // it may be for what has not come as far as here, too
+            // it may refer to packets lost before the capture
             if end.has(psn) || end.has_lost(psn) {
                 end.msn = headers.ext().aeth().map(|aeth| aeth.msn);
                 end.refuse(packet.at, psn, cause);
@@ -343,7 +339,7 @@ impl Analysis {
     }
 }
 
-/// How many PSNs a READ takes, at least and at most: one for each packet of its answer.
+/// PSNs of a READ, least and most: one per response packet.
 fn spans(length: u32, connection: &Connection) -> (u32, u32) {
     let packets = |mtu: u32| length.div_ceil(mtu.max(1)).clamp(1, 1 << 22);
     match connection.mtu {

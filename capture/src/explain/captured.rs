@@ -1,31 +1,27 @@
-//! Content of a frame: a packet of the transport, or none.
+//! Content of a frame: a transport packet, or none.
 
 use roce_transport::wire::PACKET_MAX;
 
 use super::{icrc::Icrc, network::Network};
 
-/// A packet as it was captured.
 pub(super) struct Captured {
     pub(super) net: Network,
-    /// From the BTH to the ICRC; zeros in place of what was not captured.
+    /// BTH to ICRC; uncaptured bytes are zero.
     pub(super) bytes: Vec<u8>,
-    /// True if not all of it was captured.
     pub(super) truncated: bool,
-    /// Its ICRC; `None` if that cannot be checked.
     pub(super) icrc: Option<Icrc>,
 }
 
-/// A frame that holds no packet, or not enough of it.
+/// A frame without a packet, or without enough of it.
 pub(super) enum NoPacket {
-    /// Something else.
     Other,
-    /// A fragment of an IP packet.
+    /// IP fragment.
     Fragment,
-    /// Not even its headers were captured.
+    /// Truncated headers.
     Cut,
 }
 
-/// `length`: of the packet, as its headers have it.
+/// `length`: of the packet, by its headers.
 pub(super) fn transport(
     net: Network,
     bytes: &[u8],

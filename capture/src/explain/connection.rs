@@ -1,4 +1,4 @@
-//! Connections of a capture, and their figures.
+//! Connections and their figures.
 
 use std::{fmt, time::Duration};
 
@@ -11,29 +11,29 @@ use super::network::Address;
 pub struct Connection {
     /// The service.
     pub service: Service,
-    /// The end whose packet came first, and the other.
+    /// The end whose packet came first, then the other.
     pub ends: [EndPoint; 2],
-    /// Number of connections with one of which this one is the same: its other direction is in one
-    /// of them, and the capture does not show in which. 0: it has both, or no other was captured.
+    /// Candidates for its other direction, if undecided; else 0.
     pub one_of: usize,
-    /// Figures of what each end has sent.
+    /// Figures of each end's packets.
     pub summaries: [EndSummary; 2],
-    /// Path MTU: that of the request for the connection, or the longest payload.
+    /// Path MTU: from the CM request, or the longest payload.
     pub mtu: Option<u32>,
-    /// True if the path MTU may be larger: the longest payload is no part of a longer message.
+    /// True if the path MTU may be larger: the longest payload is no part of a longer
+    /// message.
     pub mtu_at_least: bool,
-    /// True if messages of connection management made it.
+    /// True if CM messages made it.
     pub by_messages: bool,
-    /// Times of its first and its last packet.
+    /// Times of its first and last packet.
     pub time: (Duration, Duration),
 }
 
-/// An end of a connection.
+/// End of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct EndPoint {
     /// Its address.
     pub address: Address,
-    /// Its queue pair, if the capture tells.
+    /// Its queue pair, if known.
     pub qpn: Option<Qpn>,
 }
 
@@ -46,46 +46,45 @@ impl fmt::Display for EndPoint {
     }
 }
 
-/// Packets that one end has sent.
+/// Packets sent by one end.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct EndSummary {
     /// Packets.
     pub packets: u64,
-    /// Bytes of payload, repeats included.
+    /// Payload bytes, retransmissions included.
     pub bytes: u64,
     /// Request packets.
     pub requests: u64,
-    /// Request packets that were sent again.
+    /// Retransmitted request packets.
     pub repeated: u64,
     /// NAKs "PSN sequence error".
     pub sequence_naks: u64,
     /// RNR NAKs.
     pub rnr_naks: u64,
-    /// Congestion notifications.
+    /// Congestion notification packets.
     pub cnps: u64,
     /// Packets marked "congestion experienced".
     pub marked: u64,
     /// Damaged packets.
     pub damaged: u64,
-    /// Times from its requests to their answers.
+    /// Times from requests to their responses.
     pub round_trips: Option<RoundTrips>,
 }
 
-/// Times from a request to its answer, at the place of the capture.
+/// Times from a request to its response, where captured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RoundTrips {
-    /// The shortest.
+    /// Minimum.
     pub least: Duration,
-    /// The one in the middle.
+    /// Median.
     pub median: Duration,
-    /// The longest.
+    /// Maximum.
     pub most: Duration,
-    /// Number of them.
+    /// Number of times.
     pub count: usize,
 }
 
 impl RoundTrips {
-    /// Of times in any order.
     pub(super) fn of(mut times: Vec<Duration>) -> Option<Self> {
         times.sort_unstable();
         Some(Self {
@@ -98,8 +97,8 @@ impl RoundTrips {
 }
 
 impl Connection {
-    /// Bits per second of payload that an end has sent, repeats included; `None` where no time has
-    /// passed.
+    /// Returns payload bits per second sent by an end, retransmissions included; `None` for zero
+    /// time.
     #[must_use]
     pub fn throughput(&self, end: usize) -> Option<f64> {
         let time = self.time.1.saturating_sub(self.time.0).as_secs_f64();

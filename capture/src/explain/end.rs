@@ -1,5 +1,4 @@
-//! One end's requester, followed over the packets: what it has sent, what has been answered, and
-//! for which causes it may send something again.
+//! One end's requester: packets sent, packets acknowledged, and causes for retransmission.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -15,12 +14,11 @@ use super::{
     reason::{Cause, Causes, Explanation},
 };
 
-/// Places from which something may be sent again, at most.
+/// Most concurrent retransmissions.
 const CURSORS: usize = 4;
-/// PSNs whose times are kept: more than are ever under way.
+/// PSNs with times: more than are ever in flight.
 const KEPT: usize = 1 << 14;
 
-/// A request packet that has no answer yet.
 #[derive(Clone, Copy)]
 struct Sent {
     at: Duration,
@@ -29,86 +27,80 @@ struct Sent {
     causes: Causes,
 }
 
-/// A READ or an atomic whose data has not all come.
 #[derive(Clone, Copy)]
 struct Awaited {
     next: i64,
     end: i64,
 }
 
-/// A place from which everything is sent again.
+/// Next PSN of a retransmission.
 #[derive(Clone, Copy)]
 struct Cursor {
     at: i64,
-    /// `None`: whatever made the other end go back is not in the capture.
+    /// `None`: the trigger is not in the capture.
     causes: Option<Causes>,
 }
 
-/// A requester. PSNs are counted on from the first that was captured, so that they do not wrap.
+/// A requester. PSNs count from the first captured one and do not wrap.
 #[derive(Default)]
 pub(super) struct End {
     captured: Captured,
     /// PSN after the furthest request.
     end: i64,
-    /// The same, if the last request takes as many PSNs as it may.
+    /// `end` if the last request takes the most PSNs possible.
     most: i64,
     oldest: i64,
     sent: BTreeMap<i64, Sent>,
     awaited: VecDeque<Awaited>,
     cursors: Vec<Cursor>,
     naks: Naks,
-    /// Something was sent or arrived.
+    /// Last packet in either direction.
     active: Duration,
-    /// PSN after the furthest answer with data.
+    /// PSN after the furthest response with data.
     answered: i64,
-    /// MSN of the last answer.
     pub(super) msn: Option<Msn>,
-    /// How many PSNs a READ has taken is not known.
+    /// The PSNs of a READ are unknown.
     is_unsure: bool,
     pub(super) repeats: Repeats,
 }
 
-/// Which PSNs were captured.
+/// Captured PSNs.
 #[derive(Default)]
 struct Captured {
     first: Option<Psn>,
-    /// The lowest, below 0 if packets have overtaken each other.
+    /// Lowest; negative after reordering.
     low: i64,
-    /// Those in between that were not.
+    /// Missing ones in between.
     missing: BTreeSet<i64>,
 }
 
-/// Repeats. They outlast a connection whose PSNs begin elsewhere.
+/// Retransmissions. They outlast a connection whose PSNs begin elsewhere.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Repeats {
-    /// Causes of all of it, if the capture has nothing from the other end.
+    /// Cause of all, if nothing of the other end was captured.
     pub(super) deaf_causes: Option<Causes>,
     pub(super) packets: u64,
-    /// How often one packet was sent.
+    /// Most transmissions of one packet.
     pub(super) most_times: u32,
 }
 
-/// PSNs that a request takes.
 #[derive(Clone, Copy)]
 pub(super) struct Span {
     pub(super) least: u32,
     pub(super) most: u32,
-    /// It is answered with data.
+    /// Its response has data.
     pub(super) awaits: bool,
 }
 
-/// Content of an answer.
 pub(super) struct Answered {
     pub(super) packets: u32,
-    /// Time since the last of them was sent, if it was sent once.
+    /// Time since the last packet was sent, if sent once.
     pub(super) after: Option<Duration>,
-    /// It was sent again for lack of an answer, so long after the first time, and so long before
-    /// this.
+    /// Early timeout: first transmission to retransmission, from there to the response, and in all.
     pub(super) hasty: Option<(Duration, Duration, Duration)>,
 }
 
 impl End {
-    /// A request leaves. Returns the reason.
     pub(super) fn request(
         &mut self,
         now: Duration,
@@ -128,7 +120,7 @@ impl End {
             self.add(now, 0, span);
             return Explanation::Anew;
         }
-        // the READ before takes no more than that
+        // ends the READ before it
         self.stretch(at);
         let silent = now.saturating_sub(self.active) >= SILENCE;
         if at < self.captured.low || self.captured.missing.remove(&at) {
@@ -192,8 +184,7 @@ impl End {
         }
     }
 
-    /// Something has the PSN `at`: if it may be one of the last READ's, or the next, that goes as
-    /// far.
+    /// If `at` may belong to the last READ or follow it, that READ extends so far.
     fn stretch(&mut self, at: i64) {
         if (self.end + 1..=self.most).contains(&at) {
             if let Some(read) = self.awaited.back_mut().filter(|read| read.end == self.end) {
@@ -203,13 +194,13 @@ impl End {
         }
     }
 
-    /// Causes for which what was sent before may be sent again now.
+    /// Causes for retransmitting an earlier packet now.
     fn causes(&mut self, now: Duration, at: i64, span: i64, silent: bool) -> Causes {
         if let Some(causes) = self.repeats.deaf_causes {
             return causes;
         }
         if at < self.oldest {
-            // the answer was lost behind the capture, and so may others have been
+            // its response, and perhaps others, were lost beyond the capture
             self.go_back(at + span, None);
             return Causes::UNKNOWN;
         }
@@ -224,29 +215,29 @@ impl End {
         }
         let by_itself = at <= self.oldest || is_last;
         if by_itself && silent && !is_asked {
-            // or it is what follows something that was due, and was lost before the capture
+            // or it follows a due packet lost before the capture
             if causes == Causes::UNKNOWN {
                 causes = before;
             }
-            // if it is a probe, what was to come has yet to
+            // if it is a probe, the due packets are still to come
             for cause in causes.iter().filter(|cause| *cause != Cause::NoAnswer) {
                 self.go_back(at, Some(cause));
             }
             causes = causes.or(Cause::NoAnswer);
-            // it may have been the first of all
+            // it may have been the very first
             self.go_back(at + span, Some(Cause::NoAnswer));
         } else if causes == Causes::UNKNOWN {
-            // a timer that fired while others were sent, or a copy that the network has made
+            // a timer during other packets, or a copy by the network
             self.go_back(at + span, None);
         }
         causes
     }
 
-    /// Moves the places on from which this packet is due again. Returns their causes; `None`: one
-    /// of them is not in the capture.
+    /// Advances this packet's retransmissions. Returns their causes; `None`: one is not in the
+    /// capture.
     fn pass(&mut self, at: i64, span: i64) -> Option<Causes> {
         let mut known = Some(Causes::UNKNOWN);
-        // what was to come before it may be lost before the capture
+        // packets due before it may be lost before the capture
         let are_far = self.naks.are_far;
         let is_due = |cursor: &&mut Cursor| cursor.at == at || are_far && cursor.at < at;
         for cursor in self.cursors.iter_mut().filter(is_due) {
@@ -274,50 +265,46 @@ impl End {
         self.cursors.push(Cursor { at, causes });
     }
 
-    /// A PSN as a number that does not wrap, near what was sent last.
+    /// A PSN as a non-wrapping number near the last request.
     fn index(&self, psn: Psn) -> i64 {
         unwrapped(psn, self.captured.first.unwrap_or(psn), self.end)
     }
 
-    /// True if the PSN, that of an answer, is one of what was captured.
+    /// True if a response's PSN is one of the captured.
     pub(super) fn has(&mut self, psn: Psn) -> bool {
         let at = self.index(psn);
         self.stretch(at + 1);
         self.captured.first.is_some() && (self.captured.low..self.end).contains(&at)
     }
 
-    /// True if the PSN was not captured, but others of its time were: it was lost before the
-    /// capture, or sent before its beginning.
+    /// True if the PSN was lost or sent before the capture: others around it were captured.
     pub(super) fn has_lost(&self, psn: Psn) -> bool {
         let at = self.index(psn);
         self.captured.first.is_some()
             && (self.captured.low - KEPT as i64..self.captured.low).contains(&at)
     }
 
-    /// Nothing shows that this PSN, from before the first that was captured, is answered.
+    /// No response is known for this PSN from before the first captured one.
     fn expect(&mut self, at: i64) {
         if self.oldest <= self.captured.low {
             self.oldest = self.oldest.min(at);
         }
     }
 
-    // Answers.
-
-    /// An acknowledgement of everything up to `psn`.
     pub(super) fn acknowledge(&mut self, now: Duration, psn: Psn) -> Answered {
         let at = self.index(psn);
         self.active = now;
         self.advance(now, at + 1)
     }
 
-    /// A NAK for `psn`, for this cause if it is not final.
+    /// A NAK for `psn`, with its cause if not fatal.
     pub(super) fn refuse(&mut self, now: Duration, psn: Psn, cause: Option<Cause>) {
         let at = self.index(psn);
         self.active = now;
         self.naks.latest = Some(now);
         self.expect(at);
         let waits = self.awaited.front().is_some_and(|read| read.next < at);
-        // of a second NAK a requester that has gone back need take no notice
+        // a requester that has gone back may ignore a second NAK
         let alone = cause == Some(Cause::Nak)
             && self.cursors.is_empty()
             && self.sent.get(&at).is_none_or(|sent| sent.times == 1);
@@ -329,7 +316,7 @@ impl End {
         }
     }
 
-    /// Data for `psn`. Returns what it has answered, and whether it was there before.
+    /// Data for `psn`. Returns its effect, and whether it is a duplicate.
     pub(super) fn data(&mut self, now: Duration, psn: Psn) -> (Answered, bool) {
         let at = self.index(psn);
         self.active = now;
@@ -347,7 +334,7 @@ impl End {
         (answered, again)
     }
 
-    /// Everything before `to` is answered, up to data that has not come.
+    /// Completes everything before `to`, up to missing data.
     fn advance(&mut self, now: Duration, to: i64) -> Answered {
         match self.awaited.front() {
             Some(read) if read.next < to => {
@@ -374,7 +361,7 @@ impl End {
         if let Some((_, last)) = done.last_key_value() {
             let after = now.saturating_sub(last.at);
             if last.times == 1 {
-                // packets that a capture was given together have one time
+                // packets captured in one batch have one time
                 answered.after = Some(after).filter(|after| !after.is_zero());
             } else if last.causes == Causes::of(&[Cause::NoAnswer]) {
                 let waited = last.last.saturating_sub(last.at);
@@ -390,7 +377,7 @@ impl End {
         answered
     }
 
-    /// How far it has come. `has_answers`: its service has some.
+    /// Its progress. `has_answers`: its service has responses.
     pub(super) fn requester(&self, has_answers: bool) -> Option<Requester> {
         let first = self.captured.first.filter(|_| !self.is_unsure)?;
         let psn = |at: i64| first.plus((at & 0xFF_FFFF) as u32);
@@ -402,7 +389,6 @@ impl End {
         })
     }
 
-    /// Time at which the oldest packet without an answer was sent last.
     pub(super) fn waits_since(&self) -> Option<Duration> {
         self.sent.last_key_value().map(|(_, sent)| sent.last)
     }

@@ -1,16 +1,15 @@
-//! The frame in a record of ERF, as capture cards write it.
+//! Frames in ERF records, as capture cards write them.
 
 use super::{
     captured::{NoPacket, skip},
     file::LinkKind,
 };
 
-/// Bytes of the header of a record; each of those that may follow has eight.
+/// Bytes of the record header; extension headers have 8.
 const HEADER: usize = 16;
-/// A bit that says that another header follows.
+/// Another header follows.
 const MORE: u8 = 0x80;
 
-/// The frame of a record, and its kind.
 pub(super) fn frame(record: &[u8]) -> Result<(LinkKind, &[u8]), NoPacket> {
     let header = record.first_chunk::<HEADER>().ok_or(NoPacket::Other)?;
     let mut frame = skip(record, HEADER)?;
@@ -20,7 +19,7 @@ pub(super) fn frame(record: &[u8]) -> Result<(LinkKind, &[u8]), NoPacket> {
         frame = skip(frame, 8)?;
     }
     match header[8] & !MORE {
-        // with an offset and a pad before the frame
+        // these have an offset and a pad before the frame
         2 | 11 | 16 | 20 => Ok((LinkKind::Ethernet, skip(frame, 2)?)),
         21 => Ok((LinkKind::InfiniBand, frame)),
         22 | 23 => Ok((LinkKind::Ip, frame)),

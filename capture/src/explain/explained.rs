@@ -1,4 +1,4 @@
-//! A capture, explained: its packets with their reasons.
+//! A capture with reasons for its packets.
 
 use std::time::Duration;
 
@@ -11,18 +11,18 @@ use roce_transport::{
 
 use super::{connection::Connection, finding::Finding, network::Network, reason::Explanation};
 
-/// A capture, explained.
+/// An explained capture.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Explained {
-    /// Every packet of RoCE or InfiniBand, in the capture's order.
+    /// All RoCE and InfiniBand packets, in capture order.
     pub packets: Vec<ExplainedPacket>,
-    /// Every connection, and flows of datagrams, in the order of their first packets.
+    /// Connections and datagram flows, ordered by first packet.
     pub connections: Vec<Connection>,
-    /// Findings, in the order of the packets that show them.
+    /// Findings, ordered by the packets that show them.
     pub findings: Vec<Finding>,
-    /// Frames that hold none.
+    /// Number of other frames.
     pub other_frames: usize,
-    /// Fragments of IP packets, which are left out.
+    /// IP fragments, which are skipped.
     pub fragments: usize,
     /// False if the file ends within a frame.
     pub complete: bool,
@@ -31,38 +31,36 @@ pub struct Explained {
 /// A packet of a capture.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ExplainedPacket {
-    /// Number of its frame, from 1, as Wireshark counts.
+    /// Frame number from 1, as in Wireshark.
     pub frame: usize,
-    /// Since the Unix epoch, or whatever the capture counts from.
+    /// Time since the Unix epoch, or the capture's own.
     pub at: Duration,
-    /// Its network headers.
+    /// Network headers.
     pub net: Network,
-    /// Its headers; `None`: it is no packet that parses.
+    /// Transport headers; `None`: it does not parse.
     pub headers: Option<Headers>,
-    /// Bytes of its payload, as its headers have it.
+    /// Payload bytes by its headers.
     pub payload: usize,
-    /// The message of connection management that it carries.
+    /// CM message, if any.
     pub message: Option<Box<CmMad>>,
-    /// True if not all of it was captured; its ICRC was not checked then.
+    /// True if it was not fully captured; its ICRC is then unchecked.
     pub truncated: bool,
-    /// True if its ICRC is wrong. If those of all others on its way are, too, it counts as right.
+    /// True if its ICRC is wrong, unless all others on its way are, too.
     pub wrong_icrc: bool,
-    /// The sender's queue pair, if a comment of roce's own names it.
+    /// Sender's queue pair, if a comment of roce's names it.
     pub sender_qp: Option<Qpn>,
     /// Index of its connection.
     pub connection: Option<usize>,
-    /// True if it is from the second of the connection's ends.
+    /// True if sent by the connection's second end.
     pub from_second: bool,
-    /// Reason for which it was sent.
+    /// Reason for sending it.
     pub why: Explanation,
-    /// The requesters of the connection's ends behind it. `None`: the capture has no request of it
-    /// so far, or does not tell how many PSNs a READ has taken.
+    /// Requesters of both ends after it. `None`: no request yet, or unknown PSNs of a READ.
     pub requesters: [Option<Requester>; 2],
 }
 
 impl ExplainedPacket {
-    /// True if a switch or a router has marked it: "congestion experienced" (ECN) in RoCE, FECN in
-    /// InfiniBand.
+    /// Returns true if marked in the network: ECN in RoCE, FECN in InfiniBand.
     #[must_use]
     pub fn is_congested(&self) -> bool {
         match self.net {
@@ -72,14 +70,13 @@ impl ExplainedPacket {
     }
 }
 
-/// How far a requester has come at a place of a capture, as far as the capture shows it.
+/// A requester's progress as far as the capture shows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Requester {
-    /// PSN of its next request: the one behind the furthest.
+    /// PSN after the furthest request.
     pub next_psn: Psn,
-    /// The oldest PSN without an answer. `None`: everything is answered, or the service has no
-    /// answers.
+    /// Oldest unacknowledged PSN. `None`: there is none, or the service has no responses.
     pub oldest_unacked: Option<Psn>,
-    /// Requests that the other end has completed, by its last answer.
+    /// Completed requests, by the last response.
     pub msn: Option<Msn>,
 }

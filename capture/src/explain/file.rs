@@ -1,4 +1,4 @@
-//! Capture files: pcap and pcapng, frame by frame.
+//! Reads pcap and pcapng files frame by frame.
 
 use std::time::Duration;
 
@@ -15,36 +15,35 @@ use pcap_file::{
 };
 use thiserror::Error;
 
-/// Reason for which a file is no capture.
+/// Why a file cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum CaptureError {
-    /// Neither of the formats.
+    /// Neither format.
     #[error(
         "no capture: neither pcap nor pcapng; give a file that tcpdump, Wireshark or roce has written"
     )]
     Format,
-    /// Frames of a link that is not known here.
+    /// Unknown link type.
     #[error(
         "frames of link type {0}, which is not known here; capture on an Ethernet, \"any\" or loopback interface"
     )]
     LinkType(u32),
 }
 
-/// Kind of link that a frame was captured on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum LinkKind {
     Ethernet,
-    /// An IP packet and nothing else.
+    /// Bare IP packet.
     Ip,
     /// Linux cooked, of either version.
     Cooked,
     Cooked2,
-    /// BSD loopback: four bytes of an address family.
+    /// BSD loopback: 4 bytes of address family.
     Loopback,
-    /// InfiniBand, from the local route header on.
+    /// InfiniBand from the LRH on.
     InfiniBand,
-    /// A record of ERF.
+    /// ERF record.
     Erf,
 }
 
@@ -58,28 +57,24 @@ impl LinkKind {
             DataLink::NULL | DataLink::LOOP => Self::Loopback,
             DataLink::INFINIBAND => Self::InfiniBand,
             DataLink::ERF => Self::Erf,
-            // how OpenBSD and old tcpdumps number raw IP
+            // raw IP in OpenBSD and old tcpdumps
             DataLink::Unknown(12 | 14) => Self::Ip,
             other => return Err(CaptureError::LinkType(other.into())),
         })
     }
 }
 
-/// A frame as it was captured.
 pub(super) struct Frame<'a> {
-    /// Since the Unix epoch.
     pub(super) at: Duration,
     pub(super) link: LinkKind,
     pub(super) bytes: &'a [u8],
-    /// Bytes that it had on the wire.
     pub(super) length: usize,
     pub(super) comment: Option<&'a str>,
 }
 
-/// Hands over each frame. Returns false if the file ends within one, or goes on with something that
-/// is none.
+/// Hands over each frame. Returns false if the file ends within one or continues with garbage.
 pub(super) fn frames(file: &[u8], take: &mut dyn FnMut(Frame<'_>)) -> Result<bool, CaptureError> {
-    // its first block's type reads the same in either order of bytes
+    // the first block's type is the same in either byte order
     if file.starts_with(&[0x0A, 0x0D, 0x0D, 0x0A]) { pcapng(file, take) } else { pcap(file, take) }
 }
 
@@ -87,8 +82,7 @@ fn pcap(file: &[u8], take: &mut dyn FnMut(Frame<'_>)) -> Result<bool, CaptureErr
     let (mut rest, parser) = PcapParser::new(file).map_err(|_| CaptureError::Format)?;
     let link = LinkKind::of(parser.header().datalink)?;
     while !rest.is_empty() {
-        // the checked reader refuses packets that are longer than the snapshot length, which some
-        // programs write
+        // the checked reader refuses packets beyond the snapshot length, which some programs write
         let Ok((next, packet)) = parser.next_raw_packet(rest) else { return Ok(false) };
         rest = next;
         let fraction = match parser.header().ts_resolution {
@@ -145,7 +139,6 @@ fn pcapng(file: &[u8], take: &mut dyn FnMut(Frame<'_>)) -> Result<bool, CaptureE
                 let at = time(ticks, resolution.unwrap_or(6));
                 take(Frame { at, link, bytes, length, comment });
             }
-            // other interfaces of the file may be of use
             Err(error) => unknown = Some(error),
         }
     }
@@ -155,7 +148,7 @@ fn pcapng(file: &[u8], take: &mut dyn FnMut(Frame<'_>)) -> Result<bool, CaptureE
     }
 }
 
-/// The parser takes ticks for nanoseconds, whatever they are.
+/// Converts ticks, which the parser takes for nanoseconds.
 fn time(ticks: Duration, resolution: u8) -> Duration {
     let ticks = ticks.as_nanos();
     let exponent = u32::from(resolution & 0x7F);

@@ -6,29 +6,28 @@ use roce_transport::event::DropReason;
 
 use super::{icrc::WrongIcrcs, network::Address};
 
-/// Something that is wrong, or looks so.
+/// A fault, or an apparent one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
-    /// Frame of the packet that shows it, from 1.
+    /// Frame that shows it, from 1.
     pub frame: usize,
-    /// Its connection, if it has one.
+    /// Its connection, if any.
     pub connection: Option<usize>,
     /// The fault.
     pub kind: FindingKind,
 }
 
-/// Kinds of findings.
+/// Kinds of faults.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum FindingKind {
-    /// The ICRC is wrong: the packet was damaged, or changed by a router that may not, or its
-    /// sender computes none.
+    /// Wrong ICRC: a damaged packet, a router that changed it, or a sender that computes none.
     WrongIcrc,
-    /// The ICRCs of so many packets are wrong, and yet taken for right.
+    /// Wrong ICRCs that count as right.
     WrongIcrcs {
-        /// Their number.
+        /// Number of packets.
         packets: usize,
-        /// The sender's and the receiver's address.
+        /// Sender and receiver.
         way: [Address; 2],
         /// Common cause.
         fault: WrongIcrcs,
@@ -39,38 +38,37 @@ pub enum FindingKind {
     PsnJump(u32),
     /// A NAK that ends the connection.
     FatalNak(String),
-    /// Packets that asked for an answer and got none within this time, to the capture's end.
+    /// Packets without the requested response for this time, to the capture's end.
     NoAnswer(Duration),
-    /// An answer came this much later than usual.
+    /// A response's time, and the usual one.
     LateAnswer(Duration, Duration),
-    /// A packet was sent so many times.
+    /// Transmissions of one packet.
     Storm(u32),
     /// Percentage of retransmitted packets.
     ManyRepeats(u32),
-    /// Packets arrived marked, and nobody told their sender.
+    /// Marked packets without a notification to their sender.
     MarksWithoutNotification(u32),
-    /// A sender went on as before after so many notifications.
+    /// Notifications that did not slow the sender.
     NotificationsIgnored(u32),
-    /// A packet inside a message has another length than the others.
+    /// A middle packet of a message has another length than the others.
     MtuMismatch {
         /// Bytes of the others, or those agreed on.
         expected: u32,
         /// Its bytes.
         found: u32,
     },
-    /// Sent again after this time, though the answer to the first was on its way.
+    /// Retransmitted after this time though the response was on its way.
     TimeoutTooShort(Duration, Duration),
-    /// The capture has one direction only, or the other end was silent.
+    /// One direction only was captured, or the other end was silent.
     OneDirection,
-    /// The other direction is in one of so many connections, and the capture does not show in
-    /// which.
+    /// The other direction is in one of so many connections, undecided by the capture.
     OneOf(usize),
-    /// A request for a connection was refused.
+    /// A rejected connection request.
     Rejected(String),
 }
 
 impl FindingKind {
-    /// A short name for machines.
+    /// Returns a short name for machines.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -101,7 +99,7 @@ impl fmt::Display for FindingKind {
                 "wrong ICRC: damaged on the way, changed by something that may not change it, or never \
                  right",
             ),
-            // one alone proves nothing: all in the other direction are
+            // a single one: the evidence is the other direction
             Self::WrongIcrcs { packets: 1, way: [src, dst], .. } => write!(
                 f,
                 "the ICRC of the packet from {src} to {dst} is wrong, as all of the other direction \

@@ -1,5 +1,4 @@
-//! How the answers of one flow fit the requests of another: by their PSNs in the order of the
-//! capture, by the kind of answer, and by the MSN.
+//! Fit of a flow's responses to another's requests: PSN order, kind of response, MSN.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -10,23 +9,21 @@ use roce_transport::{
 
 use super::psn::unwrapped;
 
-/// An answer may be captured so long before what it answers: captures of several queues are not
-/// quite in order.
+/// Captures of several queues are out of order by up to this.
 const DISORDER: Duration = Duration::from_micros(10);
-/// PSNs around those of the requests in which an answer can lie.
+/// A response's PSN lies this near to the requests'.
 const WINDOW: i64 = 1 << 14;
-/// Answers to what was not captured yet, and READs and atomics, that are kept.
+/// Kept responses to later requests, and kept READs and atomics.
 const KEPT: usize = 16;
 const ANSWERED_WITH_DATA: usize = 1 << 10;
 
-/// An answer.
 #[derive(Clone, Copy)]
 pub(super) struct Answer {
     at: Duration,
     psn: Psn,
-    /// Kind of request that it answers, unless it may answer any.
+    /// Kind of the request, unless any fits.
     kind: Option<Kind>,
-    /// MSN of an acknowledgement.
+    /// Of an acknowledgement.
     msn: Option<Msn>,
 }
 
@@ -65,29 +62,27 @@ impl Answer {
     }
 }
 
-/// Requests of a flow. PSNs are counted from the first captured one.
+/// A flow's requests. PSNs count from the first captured.
 #[derive(Default)]
 pub(super) struct Requests {
     first: Option<Psn>,
     end: i64,
-    /// PSN behind the furthest that can be answered.
+    /// PSN after the furthest that may have a response.
     limit: i64,
-    /// The last PSNs of messages, in their order; `None` once one is missing.
+    /// Last PSNs of messages, in order; `None` once one is missing.
     messages: Option<Vec<i64>>,
-    /// PSNs are missing, for a while at least.
+    /// PSNs are missing, at least for now.
     pub(super) has_gaps: bool,
-    /// READs and atomics, with the PSN behind them at the most.
+    /// READs and atomics with the furthest PSN after them.
     with_data: BTreeMap<i64, (i64, Kind)>,
 }
 
 impl Requests {
-    /// True if nothing was asked yet.
     pub(super) const fn is_empty(&self) -> bool {
         self.first.is_none()
     }
 
-    /// Resets if this request's PSN is far from the others, as that of another connection of the
-    /// same queue pair. Returns whether it did.
+    /// Resets on a distant PSN, as of another connection. Returns true if it did.
     pub(super) fn begin_anew(&mut self, headers: &Headers) -> bool {
         let at = self.index(headers.bth().psn);
         let is_near = (-WINDOW..self.limit + WINDOW).contains(&at);
@@ -97,7 +92,6 @@ impl Requests {
         !is_near
     }
 
-    /// A request leaves. Returns its PSN if it is new.
     pub(super) fn take(&mut self, headers: &Headers) -> Option<i64> {
         let bth = headers.bth();
         let operation = bth.opcode.operation();
@@ -107,7 +101,7 @@ impl Requests {
         }
         let at = self.index(bth.psn);
         let kind = Kind::of(operation);
-        // as many PSNs as with the smallest path MTU
+        // PSNs at the smallest path MTU
         let span = match (kind, headers.ext().reth()) {
             (Some(Kind::Read), Some(reth)) => {
                 i64::from(reth.dma_length.div_ceil(256).clamp(1, 1 << 22))
@@ -135,7 +129,7 @@ impl Requests {
         Some(at)
     }
 
-    /// True if a READ or an atomic takes this PSN, or may have before those that are kept.
+    /// True if a READ or atomic has this PSN, or may have before the kept ones.
     fn has(&self, at: i64, kind: Kind) -> bool {
         let before = self.with_data.range(..=at).rev();
         let mut found = before.take_while(|(from, (end, _))| at < *end || **from > at - WINDOW);
@@ -145,7 +139,6 @@ impl Requests {
         }) || full && self.with_data.first_key_value().is_some_and(|(first, _)| at < *first)
     }
 
-    /// Messages that end at this PSN or before.
     fn messages(&self, at: i64) -> Option<u32> {
         let messages = self.messages.as_ref()?;
         Some(messages.partition_point(|last| *last <= at) as u32)
@@ -156,34 +149,32 @@ impl Requests {
     }
 }
 
-/// How the answers of a flow fit the requests of another.
 #[derive(Default)]
 pub(super) struct Fit {
-    /// Answers to what was asked, and to what was not.
+    /// Responses with and without a request.
     hits: u64,
     misses: u64,
-    /// Answers to what is behind the last that was captured.
+    /// Responses beyond the last captured request.
     beyond: usize,
-    /// PSNs that were answered before they were asked, if they were.
+    /// PSNs with a response before the request.
     ahead: Vec<(i64, Duration)>,
-    /// MSNs less the messages that were captured.
+    /// MSNs minus captured messages.
     msns: Msns,
 }
 
-/// Meaning of MSNs.
+/// Relation of MSNs to messages.
 #[derive(Clone, Copy, Default)]
 enum Msns {
     #[default]
     None,
     /// This difference, at this number of messages.
     One(u32, u32),
-    /// The same at several numbers of messages.
+    /// Equal at several numbers of messages.
     Constant(u32),
     Different,
 }
 
 impl Fit {
-    /// An answer that comes before the first request.
     pub(super) fn before(&mut self, requests: &Requests, answer: &Answer) {
         let at = requests.index(answer.psn);
         if at >= 0 {
@@ -191,7 +182,6 @@ impl Fit {
         }
     }
 
-    /// An answer.
     pub(super) fn take(&mut self, requests: &Requests, answer: &Answer) {
         let at = requests.index(answer.psn);
         if at >= requests.limit {
@@ -202,7 +192,7 @@ impl Fit {
             }
             return;
         }
-        // what was asked before the capture may be answered in it
+        // its request may precede the capture
         if at < 0 {
             self.misses += u64::from(at < -WINDOW);
             return;
@@ -223,14 +213,12 @@ impl Fit {
         }
     }
 
-    /// Resets with the requests.
     pub(super) fn begin_anew(&mut self) {
         self.ahead.clear();
         self.msns = Msns::None;
     }
 
-    /// This is asked for the first time now: what has answered it before has answered something
-    /// else.
+    /// First request for `at`: an earlier response was to something else.
     pub(super) fn ask(&mut self, at: i64, now: Duration) {
         let before = self.ahead.len();
         let mut disorder = 0;
@@ -241,34 +229,30 @@ impl Fit {
         self.misses += (before - self.ahead.len() - disorder) as u64;
     }
 
-    /// The capture has ended: what was answered and never asked, was asked by others, or lost in a
-    /// gap.
+    /// End of the capture: responses without requests were for others, or fell into a gap.
     pub(super) fn end(&mut self, requests: &Requests) {
         self.beyond = self.ahead.drain(..).filter(|(at, _)| *at >= requests.limit).count();
     }
 
-    /// True if every answer fits. `has_gaps`: the capture lacks packets, and may lack the last as
-    /// well.
+    /// True if every response fits. `has_gaps`: packets, perhaps the last, are missing.
     pub(super) const fn is_right(&self, has_gaps: bool) -> bool {
         self.hits > 0 && self.misses == 0 && (has_gaps || self.beyond == 0)
     }
 
-    /// True if most answers do: a capture may lack some packets, and others then speak against it.
+    /// True if most fit; missing packets may speak against the right flow.
     pub(super) const fn is_mostly_right(&self) -> bool {
         self.hits > 4 * self.misses
     }
 
-    /// True if some answers fit.
     pub(super) const fn fits_at_times(&self) -> bool {
         self.hits > 0
     }
 
-    /// True if something speaks against it.
     pub(super) const fn is_wrong(&self) -> bool {
         self.misses > 0 || self.beyond > 0
     }
 
-    /// True if the MSNs count the messages; `None` if they tell nothing.
+    /// True if the MSNs count the messages; `None` if undecided.
     pub(super) const fn counts(&self) -> Option<bool> {
         match self.msns {
             Msns::None | Msns::One(..) => None,

@@ -1,5 +1,4 @@
-//! Flows: packets to one queue pair from one address. A packet names the receiver's queue pair
-//! alone.
+//! Flows: packets from one address to one queue pair. A packet names the receiver's only.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,17 +6,16 @@ use roce_transport::{addr::Qpn, cm::Message, wire::Service};
 
 use super::{explained::ExplainedPacket, network::Address, reason::Explanation};
 
-/// Packets to one queue pair from one address.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Flow {
     pub(super) src: Address,
     pub(super) dst: Address,
     pub(super) qpn: Qpn,
-    /// Connections that messages have made with this queue pair so far: each is another flow.
+    /// Connections made with this queue pair so far: each is another flow.
     connections: u32,
 }
 
-/// The connections that messages have made so far, by their ends.
+/// Connections made by CM so far, by end.
 #[derive(Default)]
 pub(super) struct Made {
     known: BTreeSet<(Address, Qpn, u32)>,
@@ -25,7 +23,6 @@ pub(super) struct Made {
 }
 
 impl Made {
-    /// Takes note of a message.
     pub(super) fn note(&mut self, packet: &ExplainedPacket) {
         let (qpn, id) = match packet.message.as_deref().map(|mad| &mad.message) {
             Some(Message::Req(req)) => (req.local_qpn, req.local_id),
@@ -38,14 +35,12 @@ impl Made {
         }
     }
 
-    /// The flow to this queue pair as it is now.
     pub(super) fn flow(&self, src: Address, dst: Address, qpn: Qpn) -> Flow {
         let connections = self.count.get(&(dst, qpn)).copied().unwrap_or_default();
         Flow { src, dst, qpn, connections }
     }
 }
 
-/// The flow of each packet of a connection.
 pub(super) fn flows(packets: &[ExplainedPacket]) -> Vec<Option<Flow>> {
     let mut made = Made::default();
     let mut flow = |packet: &ExplainedPacket| {

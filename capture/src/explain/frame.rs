@@ -1,4 +1,4 @@
-//! The packet in a frame.
+//! Finds the packet in a frame.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -20,10 +20,9 @@ use crate::writer::ETHERTYPE_ROCE_V1;
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86DD;
 const UDP: u8 = 17;
-/// The GRH's "next header" of the transport.
+/// "Next header" of the transport in a GRH.
 const IBA: u8 = 27;
 
-/// The packet of a frame.
 pub(super) fn packet(frame: &Frame<'_>) -> Result<Captured, NoPacket> {
     let missing = frame.length.saturating_sub(frame.bytes.len());
     let (link, bytes) = match frame.link {
@@ -37,9 +36,9 @@ pub(super) fn packet(frame: &Frame<'_>) -> Result<Captured, NoPacket> {
         LinkKind::Loopback => (0, skip(bytes, 4)?),
         LinkKind::Ip => (0, bytes),
         LinkKind::InfiniBand => return infiniband::infiniband(bytes, missing),
-        LinkKind::Erf => return Err(NoPacket::Other), // none is in another
+        LinkKind::Erf => return Err(NoPacket::Other), // never nested
     };
-    // VLANs, one within the other
+    // stacked VLAN tags
     for _ in 0..4 {
         if matches!(kind, 0x8100 | 0x88A8 | 0x9100) {
             (kind, bytes) = (u16_at(bytes, 2)?, skip(bytes, 4)?);
@@ -67,7 +66,7 @@ fn ipv4(bytes: &[u8], missing: usize) -> Result<Captured, NoPacket> {
     }
     let fragment = u16_at(bytes, 6)?;
     if fragment & 0x1FFF != 0 {
-        return Err(NoPacket::Other); // without a UDP header, it is anyone's
+        return Err(NoPacket::Other); // no UDP header: not ours
     }
     let length = usize::from(header[0] & 0xF) * 4;
     let udp = skip(bytes, length)?;
@@ -95,7 +94,7 @@ fn ipv6(bytes: &[u8], missing: usize, next: u8) -> Result<Captured, NoPacket> {
     let address = |at: usize| {
         let mut octets = [0; 16];
         octets.copy_from_slice(&header[at..at + 16]);
-        // RoCE version 1 writes IPv4 addresses as mapped ones
+        // RoCE v1 writes IPv4 addresses as mapped ones
         Ipv6Addr::from(octets).to_canonical()
     };
     let (src, dst) = (address(8), address(24));
@@ -113,8 +112,7 @@ fn ipv6(bytes: &[u8], missing: usize, next: u8) -> Result<Captured, NoPacket> {
         frame: FrameFields::new(version, 0, flow_label),
     };
     if next == IBA {
-        // of version 1 the CRC covers a header that is not there: what adapters take for it was not
-        // to be found out for certain
+        // v1's CRC covers a missing header; adapters' substitute is unknown
         return transport(Network::Roce(net), body, total, missing);
     }
     net.src_port = u16_at(body, 0)?;
@@ -130,7 +128,7 @@ fn over_udp(
     if u16_at(udp, 2)? != ROCE_UDP_PORT {
         return Err(NoPacket::Other);
     }
-    // of a run that the network card is to cut into datagrams the length is 0 or that of the run
+    // with segmentation offload the length is 0 or the whole run's
     let length = match usize::from(u16_at(udp, 4)?) {
         0 => total,
         length => length,

@@ -1,5 +1,4 @@
-//! Which packets are damaged, and which have a wrong ICRC because everything on their way has:
-//! addresses were rewritten, or their sender computes none.
+//! Tells damage from ways where every ICRC is wrong: rewritten addresses, or a sender without ICRC.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,10 +9,9 @@ use roce_transport::wire::{ICRC_LEN, NetHeader, icrc_change, verify_icrc};
 
 use super::network::Address;
 
-/// Packets on one way that are all wrong without being damaged, at least.
+/// Least number of wrong packets on one way for a cause other than damage.
 const ENOUGH: usize = 4;
 
-/// A packet's ICRC.
 #[derive(Clone, Copy)]
 pub(super) struct Icrc {
     pub(super) is_right: bool,
@@ -23,23 +21,21 @@ pub(super) struct Icrc {
 }
 
 impl Icrc {
-    /// `bytes`: from the BTH to the ICRC.
     pub(super) fn of(is_right: bool, bytes: &[u8]) -> Self {
         let value = bytes.last_chunk::<ICRC_LEN>().copied().unwrap_or_default();
         Self { is_right, value: u32::from_le_bytes(value), change: None }
     }
 
-    /// ICRC of a packet of RoCE version 2.
     pub(super) fn of_roce(net: &NetHeader, bytes: &[u8]) -> Self {
         let icrc = Self::of(verify_icrc(net, bytes).is_some(), bytes);
         Self { change: icrc_change(net, bytes).filter(|_| !icrc.is_right), ..icrc }
     }
 }
 
-/// Reason for which many ICRCs are wrong.
+/// Why many ICRCs are wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WrongIcrcs {
-    /// All are wrong by the same change of their network headers.
+    /// The same change of network headers explains all.
     Rewritten,
     /// All are zero.
     Zero,
@@ -63,22 +59,21 @@ impl fmt::Display for WrongIcrcs {
     }
 }
 
-/// The ICRCs from one address to another.
+/// ICRCs from one address to another.
 #[derive(Default)]
 struct Way {
     right: usize,
-    /// Packets by their indices.
+    /// By packet index.
     wrong: Vec<(usize, Icrc)>,
 }
 
-/// The ICRCs of a capture.
 #[derive(Default)]
 pub(super) struct Icrcs(BTreeMap<(Address, Address), Way>);
 
-/// Packets on one way whose ICRCs are wrong and count as right.
+/// Packets of one way whose wrong ICRCs count as right.
 pub(super) struct Excused {
     pub(super) way: (Address, Address),
-    /// By their indices.
+    /// Indices.
     pub(super) packets: Vec<usize>,
     pub(super) fault: WrongIcrcs,
 }
@@ -92,7 +87,6 @@ impl Icrcs {
         }
     }
 
-    /// Packets that are not damaged, although their ICRC is wrong.
     pub(super) fn excused(&self) -> Vec<Excused> {
         let mut excused: Vec<_> = self
             .0
@@ -102,7 +96,7 @@ impl Icrcs {
                 Some(Excused { way, packets, fault })
             })
             .collect();
-        // a few in the other direction have the same fault
+        // a few in the other direction share the fault
         let back: Vec<_> = excused.iter().map(|it| (it.way.1, it.way.0)).collect();
         for way in back {
             let known = excused.iter().any(|it| it.way == way);
@@ -117,7 +111,7 @@ impl Icrcs {
 
 impl Way {
     fn excused(&self) -> Option<(Vec<usize>, WrongIcrcs)> {
-        // of the same packet again the change is the same, whatever it is
+        // retransmissions of one packet share any change
         let mut changes: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
         for Icrc { change, value, .. } in self.wrong.iter().map(|(_, icrc)| icrc) {
             change.map(|change| changes.entry(change).or_default().insert(*value));

@@ -1,4 +1,4 @@
-//! The packet in a frame of InfiniBand itself, from its local route header to its VCRC.
+//! Finds the packet in an InfiniBand frame, LRH to VCRC.
 
 use roce_transport::wire::ICRC_LEN;
 
@@ -8,16 +8,14 @@ use super::{
     network::Network,
 };
 
-/// Bytes of a local route header, and of a global one.
 const LRH: usize = 8;
 const GRH: usize = 40;
-/// "Next header" of the transport, in a local route header: without a global one, and behind it.
+/// The LRH's next header: transport, or GRH first.
 const LOCAL: u8 = 2;
 const GLOBAL: u8 = 3;
-/// The same in a global one.
+/// Next header of the transport in a GRH.
 const IBA: u8 = 27;
 
-/// The packet of a frame of InfiniBand.
 pub(super) fn infiniband(frame: &[u8], missing: usize) -> Result<Captured, NoPacket> {
     let lrh = frame.first_chunk::<LRH>().ok_or(NoPacket::Other)?;
     let before = match lrh[1] & 3 {
@@ -25,7 +23,7 @@ pub(super) fn infiniband(frame: &[u8], missing: usize) -> Result<Captured, NoPac
         GLOBAL if frame.get(LRH + 6) == Some(&IBA) => LRH + GRH,
         _ => return Err(NoPacket::Other),
     };
-    // in words, from here to the ICRC
+    // in 4-byte words, from here to the ICRC
     let length = usize::from(u16_at(frame, 4)? & 0x7FF) * 4;
     let net = Network::InfiniBand { src: u16_at(frame, 6)?, dst: u16_at(frame, 2)? };
     let body = skip(frame, before)?;
@@ -37,8 +35,8 @@ pub(super) fn infiniband(frame: &[u8], missing: usize) -> Result<Captured, NoPac
     Ok(captured)
 }
 
-/// The ICRC covers what no switch changes; a packet with a global route header crosses routers,
-/// which change the local one, too. `bytes`: from the BTH to the ICRC.
+/// The ICRC covers what switches keep; with a GRH, what routers keep: not the LRH. `bytes`: BTH to
+/// ICRC.
 fn is_icrc_right(before: &[u8], bytes: &[u8]) -> bool {
     let Some((body, icrc)) = bytes.split_last_chunk::<ICRC_LEN>() else { return false };
     let mut covered = [before, body].concat();
@@ -48,13 +46,13 @@ fn is_icrc_right(before: &[u8], bytes: &[u8]) -> bool {
         }
     };
     if before.len() == LRH {
-        mask(0, 0xF0); // the virtual lane
+        mask(0, 0xF0); // virtual lane
     } else {
         (0..LRH).for_each(|at| mask(at, 0xFF));
         mask(LRH, 0x0F); // traffic class and flow label
         (LRH + 1..LRH + 4).for_each(|at| mask(at, 0xFF));
         mask(LRH + 7, 0xFF); // hop limit
     }
-    mask(before.len() + 4, 0xFF); // congestion bits of the BTH
+    mask(before.len() + 4, 0xFF); // FECN and BECN
     crc32fast::hash(&covered) == u32::from_le_bytes(*icrc)
 }

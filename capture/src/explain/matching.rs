@@ -1,13 +1,12 @@
-//! Unique matching: each row has one partner among its candidates, and no two rows have the same
-//! one.
+//! Unique bipartite matching of rows to candidates.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 type Rows = BTreeMap<usize, BTreeSet<usize>>;
-/// Rows by their partners.
+/// Row by partner.
 type Partners = BTreeMap<usize, usize>;
 
-/// Rows whose single candidate is no other's single one.
+/// Rows with a single candidate that is no other's single one.
 pub(super) fn only(rows: &Rows) -> Vec<(usize, usize)> {
     let single = |candidates: &BTreeSet<usize>| match candidates.len() {
         1 => candidates.first().copied(),
@@ -26,12 +25,11 @@ pub(super) fn only(rows: &Rows) -> Vec<(usize, usize)> {
     certain.collect()
 }
 
-/// Rows that have the same partner whatever the others have. Nothing is certain where there are
-/// fewer partners than rows.
+/// Rows with the same partner in every matching; none if there are fewer partners than rows.
 pub(super) fn certain(rows: &Rows) -> Vec<(usize, usize)> {
     let certain = only(rows);
     if !certain.is_empty() {
-        return certain; // there may be more without these
+        return certain; // others may follow from these
     }
     let mut partners = Partners::new();
     let mut doubtful = BTreeSet::new();
@@ -58,7 +56,7 @@ pub(super) fn certain(rows: &Rows) -> Vec<(usize, usize)> {
     certain
 }
 
-/// Finds a partner for a row, other than `not`; other rows may change theirs.
+/// Finds a partner other than `not` for a row; may reassign other rows.
 fn find(
     rows: &Rows,
     row: usize,
@@ -93,10 +91,10 @@ mod tests {
     #[test]
     fn what_can_be_no_other() {
         assert_eq!(certain(&rows(&[(1, &[10]), (2, &[20])])), [(1, 10), (2, 20)]);
-        // the first of these makes the second certain
+        // the first makes the second certain
         assert_eq!(certain(&rows(&[(1, &[10]), (2, &[10, 20])])), [(1, 10)]);
         assert_eq!(certain(&rows(&[(1, &[10, 20]), (2, &[10, 20])])), []);
-        // two have two between them, so the third has the one that is left
+        // two rows share two partners; the third takes the rest
         let three = [(1, &[10, 20][..]), (2, &[10, 20]), (3, &[10, 20, 30])];
         assert_eq!(certain(&rows(&three)), [(3, 30)]);
     }

@@ -1,11 +1,10 @@
-//! Analysis of a capture's packets: connections, a reason for each packet, faults, figures.
+//! Analyses a capture's packets: connections, reasons, faults, figures.
 //!
 //! An adapter [records](roce_transport::trace) its decisions; a capture has packets alone. The
-//! analysis follows both ends' state over the packets, and gives a reason only where they prove it.
-//! Where they allow several, it names all.
+//! analysis follows both ends' state and gives only proven reasons; if several are possible, all.
 //!
-//! The capture may be from any point between the two ends. Reasons are best at the end that
-//! retransmits: elsewhere a captured NAK may have been lost behind that point.
+//! Reasons are best in captures at the retransmitting end: elsewhere a captured NAK may be lost
+//! later.
 
 mod analysis;
 mod captured;
@@ -38,10 +37,10 @@ pub use network::{Address, Network};
 pub use reason::{Cause, Causes, Explanation};
 
 impl Explained {
-    /// Explains the content of a pcap or pcapng file.
+    /// Explains a pcap or pcapng file.
     ///
     /// # Errors
-    /// [`CaptureError`], when it is none of these.
+    /// [`CaptureError`], when it is neither.
     pub fn of_file(file: &[u8]) -> Result<Self, CaptureError> {
         let mut analysis = analysis::Analysis::default();
         let complete = file::frames(file, &mut |frame| analysis.take(&frame))?;

@@ -1,15 +1,15 @@
-//! Where a packet is from and to: IP addresses, or the local identifiers of an InfiniBand subnet.
+//! Packet addresses: IP, or LIDs of an InfiniBand subnet.
 
 use std::{fmt, net::IpAddr};
 
 use roce_transport::wire::NetHeader;
 
-/// An address of a port.
+/// Address of a port.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Address {
     /// Of RoCE.
     Ip(IpAddr),
-    /// Of InfiniBand: the port's LID, or that of a multicast group.
+    /// Of InfiniBand: LID of a port or a multicast group.
     Lid(u16),
 }
 
@@ -23,19 +23,19 @@ impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ip(address) => address.fmt(f),
-            // those of multicast groups are rather bits than numbers
+            // multicast LIDs read better in hexadecimal
             Self::Lid(lid @ 0xC000..) => write!(f, "LID {lid:#x}"),
             Self::Lid(lid) => write!(f, "LID {lid}"),
         }
     }
 }
 
-/// Headers before the transport's.
+/// Network headers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Network {
-    /// RoCE, of either version.
+    /// RoCE v1 or v2.
     Roce(NetHeader),
-    /// InfiniBand: the addresses of the local route header.
+    /// InfiniBand: addresses of the LRH.
     InfiniBand {
         /// Sender's LID.
         src: u16,
@@ -45,7 +45,7 @@ pub enum Network {
 }
 
 impl Network {
-    /// Sender's address.
+    /// Returns the sender.
     #[must_use]
     pub const fn src(&self) -> Address {
         match self {
@@ -54,7 +54,7 @@ impl Network {
         }
     }
 
-    /// Receiver's address.
+    /// Returns the receiver.
     #[must_use]
     pub const fn dst(&self) -> Address {
         match self {

@@ -1,6 +1,5 @@
-//! Pairs of flows: the two directions of a connection. A packet names the receiver's queue pair
-//! alone. Messages of connection management, comments of roce, or answers that fit one flow's
-//! requests alone name its sender's.
+//! Pairs flows into connections. Packets name the receiver's queue pair; the sender's follows from
+//! CM messages, roce's comments, or responses that fit one flow only.
 
 use std::{
     cmp::Ordering,
@@ -23,19 +22,17 @@ use super::{
     reason::Explanation,
 };
 
-/// Answers of a flow that are kept until the requests of another begin.
+/// Responses kept until another flow's requests begin.
 const KEPT: usize = 16;
 
-/// The other direction of flows.
 #[derive(Default)]
 pub(super) struct Pairs {
     others: BTreeMap<Flow, Flow>,
-    /// Flows that have another direction, and how many it may be.
+    /// Flows with an undecided other direction, and its number of candidates.
     open: BTreeMap<Flow, usize>,
 }
 
 impl Pairs {
-    /// Those of a capture. `flows`: of each packet.
     pub(super) fn of(packets: &[ExplainedPacket], flows: &[Option<Flow>]) -> Self {
         let mut pairs = Self::default();
         for (one, other) in by_messages(packets).into_iter().chain(by_comments(packets, flows)) {
@@ -49,12 +46,11 @@ impl Pairs {
         pairs
     }
 
-    /// The other direction of a flow.
     pub(super) fn other(&self, flow: &Flow) -> Option<Flow> {
         self.others.get(flow).copied()
     }
 
-    /// Number of flows one of which is the other direction; 0 if none was captured, or it is known.
+    /// Candidates for the other direction; 0 if known or not captured.
     pub(super) fn candidates(&self, flow: &Flow) -> usize {
         self.open.get(flow).copied().unwrap_or_default()
     }
@@ -67,7 +63,6 @@ impl Pairs {
     }
 }
 
-/// Queue pairs that a request and its reply name.
 fn by_messages(packets: &[ExplainedPacket]) -> Vec<(Flow, Flow)> {
     let (mut made, mut requests, mut pairs) = (Made::default(), BTreeMap::new(), Vec::new());
     for packet in packets.iter().filter(|packet| packet.why != Explanation::Damaged) {
@@ -88,7 +83,6 @@ fn by_messages(packets: &[ExplainedPacket]) -> Vec<(Flow, Flow)> {
     pairs
 }
 
-/// Queue pairs that comments of roce name.
 fn by_comments(packets: &[ExplainedPacket], flows: &[Option<Flow>]) -> BTreeSet<(Flow, Flow)> {
     let mut made = Made::default();
     let mut pairs = BTreeSet::new();
@@ -104,23 +98,21 @@ fn by_comments(packets: &[ExplainedPacket], flows: &[Option<Flow>]) -> BTreeSet<
     pairs
 }
 
-/// A flow whose other direction is looked for.
 struct Seen {
     flow: Flow,
     service: Service,
-    /// UDP source port; `None`: there are several, or none.
+    /// UDP source port, if there is exactly one.
     port: Option<u16>,
     requests: Requests,
-    /// The first answers, for requests that begin later.
+    /// First responses, for requests that begin later.
     answers: Vec<Answer>,
-    /// How the answers of others fit its requests.
+    /// How other flows' responses fit its requests.
     fits: BTreeMap<usize, Fit>,
 }
 
-/// Flows whose other direction is looked for, and how they fit each other.
 struct Fits {
     flows: Vec<Seen>,
-    /// For each of them, those whose requests its answers fit.
+    /// Per flow, those whose requests its responses fit.
     candidates: Vec<BTreeSet<usize>>,
 }
 
@@ -199,7 +191,6 @@ impl Fits {
         }
     }
 
-    /// For each flow with answers, those whose requests they fit.
     fn find_candidates(&mut self) {
         let has_gaps = self.flows.iter().any(|seen| seen.requests.has_gaps);
         let mut nearly = vec![BTreeSet::new(); self.flows.len()];
@@ -215,14 +206,14 @@ impl Fits {
             }
         }
         for (right, nearly) in self.candidates.iter_mut().zip(nearly) {
-            // what a capture lacks may speak against the right one
+            // missing packets may speak against the right one
             if has_gaps || right.is_empty() {
                 *right = nearly;
             }
         }
     }
 
-    /// Of several that fit, one by its MSNs, or by the UDP source ports.
+    /// Decides between fitting ones by MSN or UDP source port.
     fn prefer(&mut self) {
         for answerer in 0..self.flows.len() {
             let counts = |asker: usize| self.flows[asker].fits.get(&answerer)?.counts();
@@ -242,8 +233,8 @@ impl Fits {
         }
     }
 
-    /// True if both flows have the source ports of two queue pairs that are connected, as Linux and
-    /// most adapters choose them: by both numbers, or by each one's own.
+    /// True if the source ports are those of connected queue pairs in Linux and most adapters: from
+    /// both numbers, or each one's own.
     fn has_ports_of_a_pair(&self, one: usize, other: usize) -> bool {
         let [one, other] = [one, other].map(|number| &self.flows[number]);
         let (Some(port), Some(others)) = (one.port, other.port) else { return false };
@@ -252,14 +243,12 @@ impl Fits {
         [port, others] == [by_both; 2] || [port, others] == [own(&other.flow), own(&one.flow)]
     }
 
-    /// True if nothing that either has answered speaks against it.
     fn may_be(&self, answerer: usize, asker: usize) -> bool {
         self.candidates[answerer].contains(&asker)
             && (self.candidates[asker].is_empty() || self.candidates[asker].contains(&answerer))
     }
 
-    /// The flows with answers in one order of addresses that are not paired, and what they may
-    /// answer.
+    /// Unpaired flows with responses in one order of addresses, and their candidates.
     fn rows(&self, order: Ordering, pairs: &Pairs) -> BTreeMap<usize, BTreeSet<usize>> {
         let is_free = |number: usize| pairs.other(&self.flows[number].flow).is_none();
         let is_row = |&number: &usize| {
@@ -274,13 +263,13 @@ impl Fits {
         (0..self.flows.len()).filter(is_row).map(row).collect()
     }
 
-    /// Pairs all of whose answers would fit nowhere else.
+    /// Pairs flows whose responses fit nowhere else.
     fn pair_certain(&self, pairs: &mut Pairs) {
         loop {
             let before = pairs.others.len();
             for order in [Ordering::Less, Ordering::Equal, Ordering::Greater] {
                 let rows = self.rows(order, pairs);
-                // from an address to itself, flows of both directions are the same to a matching
+                // with one address, both directions are alike to a matching
                 let certain = match order {
                     Ordering::Equal => matching::only(&rows),
                     _ => matching::certain(&rows),
@@ -295,8 +284,8 @@ impl Fits {
         }
     }
 
-    /// The only two flows between two addresses, one each way, if nothing speaks against it. Of
-    /// more, what is left may be halves of two connections.
+    /// Pairs the only flows between two addresses, one each way, unless contradicted. More may be
+    /// halves of two connections.
     fn pair_single(&self, flows: &[Option<Flow>], pairs: &mut Pairs) {
         let mut ways: BTreeMap<(Address, Address), BTreeSet<Flow>> = BTreeMap::new();
         for flow in flows.iter().flatten() {
@@ -320,14 +309,13 @@ impl Fits {
         }
     }
 
-    /// Numbers of flows one of which is the other direction of one that is not paired.
     fn record_open(&self, pairs: &mut Pairs) {
         let is_free = |number: usize| pairs.other(&self.flows[number].flow).is_none();
         let mut open = BTreeMap::new();
         for (asker, seen) in self.flows.iter().enumerate().filter(|(number, _)| is_free(*number)) {
             for (&answerer, fit) in seen.fits.iter().filter(|(number, _)| is_free(**number)) {
                 let candidates = &self.candidates[answerer];
-                // of a capture that lacks too much, everything is possible that fits at times
+                // if too much is missing, any partial fit is possible
                 if self.may_be(answerer, asker) || candidates.is_empty() && fit.fits_at_times() {
                     for number in [answerer, asker] {
                         *open.entry(self.flows[number].flow).or_default() += 1;

@@ -1,4 +1,4 @@
-//! Packets to their connections, and what a connection's packets say of its path MTU.
+//! Assigns packets to connections, and derives path MTUs.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,6 @@ use super::{
     reason::Explanation,
 };
 
-/// The connection of a packet, a new one if need be, and whether the packet is from its second end.
 pub(super) fn place(
     packet: &ExplainedPacket,
     flow: Option<Flow>,
@@ -45,7 +44,7 @@ pub(super) fn place(
             Ext::Deth(deth) | Ext::DethImm(deth, _) => Some(deth.source_qp),
             _ => None,
         };
-        // both directions of connection management are one
+        // both CM directions are one connection
         let key = match bth.dest_qp == Qpn::GSI && src > dst {
             true => (dst, src, bth.dest_qp),
             false => (src, dst, bth.dest_qp),
@@ -63,12 +62,12 @@ pub(super) fn place(
     if let Some(&place) = by_flow.get(&flow) {
         let service = &mut connections[place.0].service;
         if *service == Service::Cnp {
-            *service = bth.opcode.service(); // until now, nothing has shown it
+            *service = bth.opcode.service(); // first packet to show it
         }
         return Some(place);
     }
     if packet.why == Explanation::Damaged {
-        return None; // its queue pair may be any
+        return None; // any queue pair may have sent it
     }
     let other = pairs.other(&flow);
     let ends = [end(src, other.map(|other| other.qpn)), end(dst, Some(bth.dest_qp))];
@@ -82,7 +81,6 @@ pub(super) fn place(
     Some((index, false))
 }
 
-/// Path MTUs: those of requests for connections, or the longest payloads.
 pub(super) fn set_mtus(packets: &[ExplainedPacket], connections: &mut [Connection]) {
     let mut agreed = BTreeMap::new();
     for packet in packets {
@@ -98,7 +96,7 @@ pub(super) fn set_mtus(packets: &[ExplainedPacket], connections: &mut [Connectio
         connection.mtu = named.copied().next();
         connection.by_messages = connection.mtu.is_some();
     }
-    // the longest payload, and the longest within a message, which has the length of the path MTU
+    // longest payload, and longest middle packet, which has the path MTU
     let mut longest = vec![(0, 0); connections.len()];
     for packet in packets.iter().filter(|packet| packet.why != Explanation::Damaged) {
         let headers = packet.headers.filter(|it| it.bth().opcode.service() != Service::Cnp);

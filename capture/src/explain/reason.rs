@@ -1,20 +1,20 @@
-//! Reasons that packets prove.
+//! Reasons that the packets prove.
 
 use std::{fmt, time::Duration};
 
 use roce_transport::{psn::Psn, wire::Syndrome};
 
-/// Cause for which a requester sends something again.
+/// Why a requester retransmits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum Cause {
     /// A NAK "PSN sequence error".
     Nak = 1,
-    /// An answer to something later, without the data of a READ or an atomic before it.
+    /// A response to a later request while a READ's or atomic's data is missing.
     ImpliedNak = 2,
-    /// No answer in time: the acknowledge timer, or a probe, which is sent earlier.
+    /// No response in time: acknowledge timer, or an earlier probe.
     NoAnswer = 4,
-    /// The receiver was not ready, and the wait that it asked for is over.
+    /// The RNR timer that the receiver asked for has expired.
     NotReady = 8,
     /// Nothing of the other end was captured.
     NotCaptured = 16,
@@ -37,33 +37,32 @@ impl fmt::Display for Cause {
     }
 }
 
-/// Causes that the packets allow: one of them is right.
+/// Possible causes, one of which is right.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Causes(u8);
 
 impl Causes {
-    /// None is known.
+    /// No known cause.
     pub const UNKNOWN: Self = Self(0);
 
-    /// These.
+    /// Returns the set of these.
     #[must_use]
     pub fn of(causes: &[Cause]) -> Self {
         Self(causes.iter().fold(0, |all, &cause| all | cause as u8))
     }
 
-    /// The same and another.
     #[must_use]
     pub(super) const fn or(self, cause: Cause) -> Self {
         Self(self.0 | cause as u8)
     }
 
-    /// True if this cause is among them.
+    /// Returns true if this cause is possible.
     #[must_use]
     pub const fn contains(self, cause: Cause) -> bool {
         self.0 & cause as u8 != 0
     }
 
-    /// Each of them.
+    /// Iterates over the causes.
     pub fn iter(self) -> impl Iterator<Item = Cause> {
         Cause::ALL.into_iter().filter(move |&cause| self.contains(cause))
     }
@@ -81,62 +80,59 @@ impl fmt::Display for Causes {
     }
 }
 
-/// Reason for which a packet was sent, as far as the capture proves it.
+/// Why a packet was sent, as far as the capture proves it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Explanation {
-    /// Begins a message, and is seen for the first time.
+    /// First packet of a new message.
     First,
-    /// Goes on with a message, for the first time.
+    /// Continues a message, seen for the first time.
     Next,
-    /// The first packet of a requester that the capture has: maybe not the first that was sent.
+    /// First captured packet of a requester, perhaps not its first.
     Joined,
-    /// Its PSN is far from those before: much was not captured, or its queue pair was connected
-    /// again.
+    /// Far from the PSNs before: much was not captured, or the queue pair was reconnected.
     Anew,
-    /// Number of PSNs before it that are missing so far.
+    /// Missing PSNs before it.
     AfterGap(u32),
-    /// Behind later ones, and not seen before: it was overtaken, or lost and sent again.
+    /// First seen after later ones: overtaken, or lost and retransmitted.
     Late,
-    /// Was sent before.
+    /// Retransmitted.
     Again(Causes),
-    /// Comes again sooner than anyone would send it again: a copy that the network or the capture
-    /// has made.
+    /// Repeated too soon for a retransmission: a copy by the network or the capture.
     Copy,
-    /// Acknowledges everything up to this PSN: so many packets, and after which time the last of
-    /// them, if it is known.
+    /// Acknowledges everything up to a PSN.
     Acknowledges {
         /// The last PSN.
         up_to: Psn,
-        /// Packets that had no answer before.
+        /// Newly acknowledged packets.
         packets: u32,
-        /// Time since the last of them was sent, if it was sent once.
+        /// Time since the last of them was sent, if sent once.
         after: Option<Duration>,
     },
-    /// An acknowledgement of what was acknowledged before.
+    /// Acknowledges nothing new.
     AcknowledgesAgain(Psn),
-    /// Refuses this PSN, and acknowledges everything before.
+    /// Refuses this PSN and acknowledges everything before.
     Negative(Psn, Syndrome),
-    /// An answer with data, or to a request that is answered as a READ is.
+    /// A READ response or the like.
     Answers {
-        /// True if the same PSN was answered before.
+        /// True if this PSN already had a response.
         again: bool,
     },
-    /// Answers something that the capture does not have.
+    /// Responds to a request that was not captured.
     AnswersUnseen,
-    /// Answers one of so many connections; which, the capture does not show.
+    /// Responds to one of so many connections, undecided by the capture.
     AnswersOneOf(usize),
-    /// A congestion notification.
+    /// A CNP.
     Congestion,
     /// A datagram.
     Datagram,
-    /// A message of connection management, for the first time.
+    /// First transmission of a CM message.
     Message,
-    /// The same message again.
+    /// Retransmitted CM message.
     MessageAgain,
-    /// No packet that parses.
+    /// Does not parse.
     Unreadable,
-    /// Damaged: its fields may be anything.
+    /// Damaged: its fields are unreliable.
     Damaged,
 }
 
@@ -154,7 +150,7 @@ impl fmt::Display for Explanation {
             Self::Late => f.write_str("late: overtaken on the way, or lost and sent again"),
             Self::Again(causes) => write!(f, "again: {causes}"),
             Self::Copy => f.write_str("a copy: too soon to be sent again"),
-            // up to which PSN, the packet itself says
+            // the packet shows the PSN
             Self::Acknowledges { packets: 1, after: Some(after), .. } => {
                 write!(f, "acknowledges 1 packet after {after:.1?}")
             }

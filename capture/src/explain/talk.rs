@@ -1,4 +1,4 @@
-//! A connection under way: what both ends have come to, and what that shows at the end.
+//! A connection in progress, and its findings at the end.
 
 use std::time::Duration;
 
@@ -12,45 +12,40 @@ use super::{
     reason::{Cause, Causes},
 };
 
-/// Part of repeated packets that is a finding, in percent, of so many packets at least.
+/// A finding: this percentage of retransmissions, among at least so many packets.
 const MANY: u64 = 10;
 const ENOUGH: u64 = 20;
-/// A packet that was sent so often is a storm.
 const STORM: u32 = 5;
-/// Marked packets without a notification, and notifications without effect, that are findings.
+/// Marked packets without a notification, and ineffective notifications, that make a finding.
 const MARKS: u64 = 10;
 const NOTIFICATIONS: usize = 10;
-/// Times that an answer may be longer than the median, and the least time that is late.
+/// A late response: this multiple of the median, and at least this time.
 const LATE: u32 = 20;
 const LATE_AT_LEAST: Duration = Duration::from_millis(2);
-/// Silence at the end of a capture that is a finding.
 const SILENCE: Duration = Duration::from_millis(100);
-/// Time before and after a notification in which a sender's data is compared.
+/// A sender's data is compared this long before and after a notification.
 const COMPARED: Duration = Duration::from_millis(1);
 
-/// A connection under way.
 #[derive(Default)]
 pub(super) struct Talk {
     pub(super) ends: [End; 2],
     round_trips: [Vec<(usize, Duration)>; 2],
-    /// The shortest of these.
     least: [Option<Duration>; 2],
-    /// Data that an end has sent, and notifications that it was sent.
+    /// Data sent by an end, and notifications sent to it.
     pub(super) data: [Vec<(Duration, u64)>; 2],
     pub(super) notified: [Vec<(usize, Duration)>; 2],
     pub(super) mismatched: [bool; 2],
-    /// The capture has something that an end has sent.
+    /// The capture has packets from this end.
     heard: [bool; 2],
     pub(super) last_frame: usize,
 }
 
 impl Talk {
-    /// The capture has a packet of one of the ends.
     pub(super) const fn hear(&mut self, from_second: bool) {
         self.heard[from_second as usize] = true;
     }
 
-    /// Of a requester whose other end was not heard, nothing says why it sends again.
+    /// If the other end was not captured, no retransmission has a known cause.
     pub(super) fn begin(&mut self, connection: &Connection) {
         for from in 0..2 {
             if !self.heard[1 - from] {
@@ -62,7 +57,7 @@ impl Talk {
         }
     }
 
-    /// An answer has come. Returns what is wrong with the time of it.
+    /// Takes a response time and returns its findings.
     pub(super) fn measure(
         &mut self,
         packet: &ExplainedPacket,
@@ -78,7 +73,6 @@ impl Talk {
         is_hasty.then_some(FindingKind::TimeoutTooShort(waited, after))
     }
 
-    /// Conclusions at the end of the capture.
     pub(super) fn conclude(
         &self,
         connection: &mut Connection,
@@ -134,7 +128,7 @@ impl Talk {
     }
 }
 
-/// The frame of the first of many notifications after which a sender was no slower.
+/// Frame of the first of many notifications that did not slow the sender.
 fn ignored(data: &[(Duration, u64)], notified: &[(usize, Duration)]) -> Option<usize> {
     let &(frame, first) = notified.first()?;
     let soon = notified.iter().filter(|(_, at)| *at <= first + COMPARED * 2).count();

@@ -1,4 +1,4 @@
-//! Files in every form: links, VLANs, version 1, snapshot lengths, both formats, ends cut off.
+//! Files of all forms: links, VLANs, RoCE v1, snapshot lengths, both formats, truncation.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -174,8 +174,7 @@ fn wrong_icrcs(explained: &Explained) -> Vec<(usize, usize, WrongIcrcs)> {
     wrong.collect()
 }
 
-/// An anonymizer changes both addresses and leaves the ICRC; what was damaged before is found all
-/// the same.
+/// An anonymizer changes both addresses but not the ICRC; earlier damage is still found.
 #[test]
 fn rewritten_addresses_are_said_once() {
     for ipv6 in [false, true] {
@@ -189,7 +188,7 @@ fn rewritten_addresses_are_said_once() {
             (net.src, net.dst) = if net.src == first { (one, other) } else { (other, one) };
         }
         let explained = Explained::of_file(&forms::of_datagrams(&seen)).unwrap();
-        // of a single acknowledgement nothing shows what is wrong with it
+        // a single acknowledgement does not show its fault
         let expected = [(1, 3, WrongIcrcs::Rewritten), (4, 1, WrongIcrcs::Unknown)];
         assert_eq!(wrong_icrcs(&explained), expected);
         assert_eq!(explained.findings.len(), 2, "{:?}", explained.findings);
@@ -204,12 +203,12 @@ fn rewritten_addresses_are_said_once() {
     }
 }
 
-/// An FPGA that computes none, and one whose are of no use; its peer's are right.
+/// An FPGA without ICRCs, and one with useless ones; its peer's are right.
 #[test]
 fn a_sender_without_icrcs_is_said_once() {
     for (wrong, fault) in [(0, WrongIcrcs::Zero), (1, WrongIcrcs::Unknown)] {
         let mut seen = write(false);
-        seen.insert(3, seen[2].clone()); // sent again
+        seen.insert(3, seen[2].clone()); // retransmitted
         for (n, (_, _, bytes)) in seen[..4].iter_mut().enumerate() {
             let icrc = bytes.len() - 4;
             bytes[icrc..].fill(wrong * (n as u8 + 1));

@@ -1,6 +1,6 @@
-//! Captures of stacks that are neither roce nor rxe. An FPGA's requester in Verilog
-//! ([blue-rdma](https://github.com/open-rdma)); connections that all begin at PSN 0, from programs
-//! that exchange no PSNs.
+//! Captures of other stacks: a Verilog requester on an FPGA
+//! ([blue-rdma](https://github.com/open-rdma)); programs without PSN exchange, whose connections
+//! begin at PSN 0.
 
 use std::{fs, path::PathBuf};
 
@@ -16,7 +16,7 @@ fn repeats(explained: &Explained) -> Vec<String> {
     again.map(|packet| packet.why.to_string()).collect()
 }
 
-/// The requester needs milliseconds for each packet, and its timer is not over for 291 of them.
+/// The requester takes milliseconds per packet; its timer does not expire in 291 of them.
 #[test]
 fn a_slow_requester_behind_a_nak() {
     for (name, count) in [("blue-rdma-nak.pcapng", 2), ("blue-rdma-first-lost.pcapng", 3)] {

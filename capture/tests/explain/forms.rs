@@ -1,4 +1,4 @@
-//! Capture files, made by hand.
+//! Hand-made capture files.
 
 use std::net::IpAddr;
 
@@ -15,7 +15,6 @@ pub(crate) const COOKED2: u32 = 276;
 pub(crate) const ERF: u32 = 197;
 pub(crate) const LOOPBACK: u32 = 0;
 
-/// An IP packet with a UDP header and this payload.
 pub(crate) fn ip(net: &NetHeader, payload: &[u8]) -> Vec<u8> {
     let mut udp = Vec::new();
     udp.extend(net.src_port.to_be_bytes());
@@ -47,7 +46,7 @@ pub(crate) fn ip(net: &NetHeader, payload: &[u8]) -> Vec<u8> {
     }
 }
 
-/// A pcap file with times in nanoseconds: frames, each with its time and its length on the wire.
+/// A pcap file with nanoseconds: frames with time and length on the wire.
 pub(crate) fn pcap(link: u32, frames: &[(Instant, Vec<u8>, usize)]) -> Vec<u8> {
     let mut file = Vec::new();
     for word in [0xA1B2_3C4D_u32, 0x0004_0002, 0, 0, 0xFFFF, link] {
@@ -64,7 +63,7 @@ pub(crate) fn pcap(link: u32, frames: &[(Instant, Vec<u8>, usize)]) -> Vec<u8> {
     file
 }
 
-/// Datagrams of a link, as raw IP packets.
+/// A link's datagrams as raw IP packets.
 pub(crate) fn of_datagrams(seen: &[(Instant, NetHeader, Vec<u8>)]) -> Vec<u8> {
     let frames: Vec<_> = seen
         .iter()

@@ -1,22 +1,21 @@
-//! InfiniBand itself: frames from an adapter's port, in records of ERF and without.
+//! InfiniBand frames from an adapter's port, in ERF records and without.
 
 use roce_capture::explain::{Address, Explained, ExplainedPacket, Explanation};
 use roce_transport::time::Instant;
 
 use super::forms::{self, ERF};
 
-/// Its link type.
 const INFINIBAND: u32 = 247;
-/// Bytes of the header of a record.
+/// Bytes of a record header.
 const RECORD: usize = 16;
 
-/// A SEND with an echo request, and its acknowledgement.
+/// A SEND of an echo request, and its acknowledgement.
 const SEND: &str = "c04130aef8412b48150500880000007200020001001c00040440ffff00fc040780d40a550800000045000054 \
      000040004001254e0a0001220a00003a0800857617020001f7412b4800000000722908000000000010111213 \
      1415161718191a1b1c1d1e1f202122232425262728292a2b2c2d2e2f30313233343536370acca5df24a8";
 const ACK: &str = "e0ed30aef8412b48150400300000001e00020004000700011140ffff0087040800d40a551f000001a8035550 \
      3081";
-/// A datagram to a multicast group, behind a global route header.
+/// A multicast datagram with a GRH.
 const MULTICAST: &str = "003d02aef8412b4815050098000000860003c000002100046000000000541b00fe800000000000000002c902 \
      0024f636ff12401bffff000000000000ffffffff6440ffff00ffffff000020af00000b1b0000040508060000 \
      002008001404000180000405fe800000000000000002c9020024f6360a000122000000000000000000000000 \
@@ -72,7 +71,7 @@ fn in_records_and_without() {
     check(&explained(ERF, &records()));
     let frames: Vec<_> = records().iter().map(|record| record[RECORD..].to_vec()).collect();
     check(&explained(INFINIBAND, &frames));
-    // a header of the record more
+    // with an extension header
     let mut longer = records();
     for record in &mut longer {
         record[8] |= 0x80;
@@ -81,8 +80,7 @@ fn in_records_and_without() {
     check(&explained(ERF, &longer));
 }
 
-/// The ICRC leaves out what switches change, and with a global route header what routers change,
-/// too.
+/// The ICRC leaves out fields that switches change, and with a GRH those that routers change.
 #[test]
 fn what_the_icrc_covers() {
     let damaged = |number: usize, at: usize| {
@@ -94,18 +92,18 @@ fn what_the_icrc_covers() {
         assert!(!damaged.iter().enumerate().any(|(other, it)| *it && other != number));
         damaged[number]
     };
-    // the virtual lane, the service level, the sender's LID, the BTH's congestion bits, the payload
+    // virtual lane, service level, sender's LID, FECN and BECN, payload
     for (at, with_grh, without) in
         [(0, false, false), (1, false, true), (7, false, true), (60, true, true)]
     {
         assert_eq!((damaged(0, at), damaged(1, at)), (with_grh, without), "byte {at}");
     }
-    // the hop limit, the group, the congestion bits
+    // hop limit, group, FECN and BECN
     assert_eq!([8 + 7, 8 + 30, 48 + 4].map(|at| damaged(0, at)), [false, true, false]);
     assert!(!damaged(1, 8 + 4));
 }
 
-/// Frames without a transport, records of another kind, and what ends too early hold no packet.
+/// Frames without transport, other records and truncated ones hold no packet.
 #[test]
 fn what_is_none() {
     let mut frames = records();

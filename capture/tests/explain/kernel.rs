@@ -1,4 +1,4 @@
-//! The kernel's captures: two rxe, and connection management.
+//! Kernel captures: two rxe, and CM.
 
 use std::{fs, path::PathBuf, time::Duration};
 
@@ -68,7 +68,7 @@ fn a_request_that_is_refused() {
     );
 }
 
-/// The frames of a capture of IPv4, as packets from the BTH on.
+/// IPv4 frames as packets from the BTH on.
 fn datagrams(name: &str) -> Vec<(Instant, NetHeader, Vec<u8>)> {
     let explained = explained(name);
     let file = fs::read(folder().join(format!("{name}.pcap"))).unwrap();
@@ -88,8 +88,7 @@ fn datagrams(name: &str) -> Vec<(Instant, NetHeader, Vec<u8>)> {
     explained.packets.iter().map(datagram).collect()
 }
 
-/// The same two queue pairs connect once more, and begin at other PSNs, not far from the first
-/// ones.
+/// The same two queue pairs reconnect at other PSNs near the first ones.
 #[test]
 fn queue_pairs_that_connect_again_are_another_connection() {
     let mut seen = datagrams("cm_rping");
@@ -100,7 +99,7 @@ fn queue_pairs_that_connect_again_are_another_connection() {
             let mut bytes = bytes.clone();
             let dest_qp = &bytes[5..8];
             if dest_qp == [0, 0, 1] {
-                // the connection's identifiers, behind the headers of packet, datagram and MAD
+                // communication IDs, after the headers of packet, datagram and MAD
                 for at in [44, 48] {
                     bytes[at] ^= if bytes[at..at + 4] == [0; 4] { 0 } else { 0x55 };
                 }

@@ -1,5 +1,4 @@
-//! Explanations of captures: of the kernel's, of generated runs whose records are the truth, and of
-//! files in every form.
+//! Explained captures: the kernel's, generated runs with records as truth, and files of all forms.
 
 mod files;
 mod foreign;

@@ -1,6 +1,5 @@
-//! Generated runs on rough networks. Both adapters' records are the truth: what an explanation of
-//! the sender's own capture says of a packet must agree. (In a capture elsewhere an answer may be
-//! that was lost behind it.)
+//! Generated runs on lossy networks: the explanation of the sender's capture must agree with both
+//! adapters' records.
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
@@ -32,12 +31,11 @@ const NETWORKS: [&str; 10] = [
     "delay 20us, jitter 10us, drop 1%",
 ];
 
-/// Totals of all runs.
 #[derive(Default, Debug)]
 struct Totals {
     packets: u64,
     repeated: u64,
-    /// Repeats by the number of causes named; 0 is "not known".
+    /// Retransmissions by number of causes named; 0: unknown.
     named: BTreeMap<usize, u64>,
 }
 
@@ -89,7 +87,7 @@ fn run(seed: u64, networks: &[&str]) -> Pair {
     pair
 }
 
-/// Reasons of what an adapter has sent, in its order.
+/// Reasons of an adapter's packets, in order.
 fn reasons(records: &[Record]) -> impl Iterator<Item = Reason> {
     records.iter().filter_map(|record| match record.what {
         What::Sent { why: Why::Queue(reason), .. } => Some(reason),
@@ -134,8 +132,8 @@ const fn cause(loss: Loss) -> Cause {
     }
 }
 
-/// Behind each packet that arrives, the oldest PSN without an answer is that of the record; at the
-/// end, the next one is that of the queue pair. Returns how often an answer was news.
+/// After each arrival the oldest unacknowledged PSN is the record's, and finally the next PSN the
+/// queue pair's. Returns the number of new responses.
 fn check_requesters(
     explained: &Explained,
     (ip, adapter): (IpAddr, &Adapter),
@@ -149,7 +147,7 @@ fn check_requesters(
     for record in records {
         match record.what {
             What::Arrived { .. } => arrived += 1,
-            // an answer with data says two things: of what was before it, and of its own
+            // a response with data acknowledges earlier requests and its own
             What::Acknowledged { before } => _ = acknowledged.insert(arrived - 1, before),
             _ => {}
         }
@@ -219,8 +217,7 @@ fn no_reason_is_wrong() {
     assert!(named(0) * 100 <= totals.repeated * 5, "few are not known: {totals:?}");
 }
 
-/// The peer's packets in a receiver's capture, where requests are lost before it and every answer
-/// arrives.
+/// The peer's packets in a receiver's capture: requests are lost before it, responses all arrive.
 #[test]
 fn nor_is_one_at_the_receiver() {
     const WAY: Duration = Duration::from_micros(5);
@@ -246,7 +243,7 @@ fn nor_is_one_at_the_receiver() {
                 let (_, truth) = truth.expect("the way takes 5 us");
                 let (why, frame) = (packet.why, packet.frame);
                 let agrees = match (why, *truth) {
-                    // whether one was lost before, a capture behind the loss does not show
+                    // a capture after the loss cannot show it
                     (Explanation::First | Explanation::Next | Explanation::AfterGap(_), _)
                     | (Explanation::Late | Explanation::Joined, _) => true,
                     (_, truth) => agrees(why, truth, &mut totals),

@@ -1,4 +1,4 @@
-//! Which flows belong together: never a wrong pair, and where the packets leave several, none.
+//! Pairing of flows: never wrong, and undecided if the packets allow several.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -24,7 +24,7 @@ use crate::common::{End, Options, Pair, Side};
 type Seen = Vec<(Instant, NetHeader, Vec<u8>)>;
 type Truth = BTreeSet<(Qpn, Qpn)>;
 
-/// Connections that begin at one PSN, and their queue pairs.
+/// Connections with the same first PSN, and their queue pairs.
 fn connections(network: &str, seed: u64, count: usize) -> (Pair, Vec<(End, End)>, Truth) {
     let network = Network::with_plan(network.parse().unwrap(), seed);
     let mut pair = Pair::with_network(network).recorded();
@@ -35,7 +35,7 @@ fn connections(network: &str, seed: u64, count: usize) -> (Pair, Vec<(End, End)>
     (pair, ends, truth)
 }
 
-/// Source ports that say nothing.
+/// Uninformative source ports.
 fn without_ports(seen: &mut Seen) {
     for (_, net, bytes) in seen {
         net.src_port = 49152;
@@ -45,7 +45,7 @@ fn without_ports(seen: &mut Seen) {
     }
 }
 
-/// Both ends of a connection, if they are known: of A and of B.
+/// Both ends of a connection, if known: A's and B's.
 fn pair_of(connection: &Connection, pair: &Pair) -> Option<(Qpn, Qpn)> {
     let [one, other] = connection.ends;
     let (one_qpn, other_qpn) = (one.qpn?, other.qpn?);
@@ -56,8 +56,7 @@ fn explained(seen: &Seen) -> Explained {
     Explained::of_file(&forms::of_datagrams(seen)).unwrap()
 }
 
-/// Rounds in which every connection sends a message, as collective operations do: all alike, or
-/// not.
+/// Rounds of one message per connection, as in collectives: all alike, or not.
 fn rounds(pair: &mut Pair, ends: &[(End, End)], dice: &mut ChaCha8Rng, alike: bool) {
     let memory: Vec<_> = ends.iter().map(|_| (pair.a.buffer(4096), pair.b.buffer(4096))).collect();
     let mut pick = |n: u32| dice.next_u32() % n;
@@ -98,7 +97,7 @@ fn no_pair_is_wrong() {
         for side in [Side::A, Side::B] {
             let mut seen = std::mem::take(&mut pair.seen[side as usize]);
             without_ports(&mut seen);
-            // captures that begin later, or that lack some packets
+            // captures that begin later, or lack packets
             match seed % 5 {
                 1 => _ = seen.drain(..seen.len() / 3),
                 2 => seen.retain(|_| !dice.next_u32().is_multiple_of(50)),
@@ -113,7 +112,7 @@ fn no_pair_is_wrong() {
                 found += pairs.len();
             }
             open += explained.connections.iter().filter(|it| it.one_of > 0).count();
-            // a capture of everything has whatever is answered
+            // a complete capture has every request of a response
             let unseen = |why| matches!(why, Explanation::AnswersUnseen);
             let unseen = explained.packets.iter().any(|packet| unseen(packet.why));
             assert!(!unseen || matches!(seed % 5, 1 | 2), "seed {seed}, {side:?}");
@@ -123,8 +122,7 @@ fn no_pair_is_wrong() {
     assert!(open > 500, "{open}: those that are alike");
 }
 
-/// Two connections ask the same at one time, and nothing but their numbers tells their answers
-/// apart.
+/// Two connections send equal requests at once; only their numbers tell the responses apart.
 fn twins() -> (Pair, Truth, Seen) {
     let (mut pair, ends, truth) = connections("delay 5us", 1, 2);
     let (near, far) = (pair.a.buffer(8), pair.b.buffer(8));
@@ -164,7 +162,7 @@ fn source_ports_tell_them_apart() {
     assert_eq!(pairs(&explained(&seen), &pair), truth);
 }
 
-/// As a capture of one's own device has them, in which what arrives names its sender.
+/// Like captures of one's own device, where arrivals name their sender.
 #[test]
 fn comments_tell_them_apart() {
     let (pair, truth, mut seen) = twins();
@@ -181,7 +179,7 @@ fn comments_tell_them_apart() {
     assert_eq!(explained.findings, []);
 }
 
-/// A capture of one direction does not count requests as unanswered.
+/// A capture of one direction reports no missing responses.
 #[test]
 fn one_direction_says_nothing_of_answers() {
     let (mut pair, ends, _) = connections("delay 5us, drop write once", 1, 1);

@@ -1,4 +1,4 @@
-//! Findings of the lint, and correct captures.
+//! Findings, and correct captures.
 
 use std::time::Duration;
 
@@ -69,7 +69,7 @@ fn the_same_from_the_other_side_shows_the_gap() {
     assert_eq!(kinds(&explained(&pair, Side::B)), ["psn_jump"]);
 }
 
-/// Nobody knows whether it is the same connection, so nothing is said to be missing, or late.
+/// It may be another connection, so nothing counts as missing or late.
 #[test]
 fn a_psn_that_is_far_from_the_others() {
     for far in [100_000, 0xFF_FFFF - 100_000] {
@@ -91,7 +91,7 @@ fn a_psn_that_is_far_from_the_others() {
     }
 }
 
-/// The packet that the NAK names has never come as far as the capture.
+/// The packet that the NAK names never reached the capture.
 #[test]
 fn a_nak_is_the_reason_at_the_receiver_too() {
     let (mut pair, a) = recorded("delay 200us, drop write first once", Options::default());
@@ -139,7 +139,7 @@ fn a_peer_that_stays_silent() {
     assert!(found.contains(&"retransmission_storm"), "{found:?}");
 }
 
-/// Without the path MTU a READ has taken nobody knows how many PSNs.
+/// Without the path MTU the PSNs of a READ are unknown.
 #[test]
 fn a_state_that_cannot_be_known_is_not_shown() {
     for (length, known) in [(256, true), (2000, false)] {
@@ -156,7 +156,7 @@ fn a_state_that_cannot_be_known_is_not_shown() {
     }
 }
 
-/// Only a packet inside a message has the length of the path MTU.
+/// Only a middle packet of a message has the path MTU.
 #[test]
 fn the_path_mtu_is_known_by_long_messages() {
     for (length, at_least, mtu) in [(7, true, 256), (1024, true, 1024), (1025, false, 1024)] {
@@ -170,10 +170,10 @@ fn the_path_mtu_is_known_by_long_messages() {
     }
 }
 
-/// Nor is a request behind a READ of so many PSNs said to be behind a gap, or to come again.
+/// A request after a READ of unknown span is neither after a gap nor a retransmission.
 #[test]
 fn what_comes_behind_a_read_of_unknown_span() {
-    // requests alone, or with the last of each answer as well
+    // requests alone, or also each response's last packet
     for kept in [&[0x0C, 0x0A][..], &[0x0C, 0x0A, 0x0F]] {
         let (mut pair, a) = recorded("delay 5us", Options::default());
         let (near, far) = (pair.a.buffer(2000), pair.b.buffer(2000));
@@ -201,7 +201,7 @@ fn many_repeats() {
     assert!(found.contains(&"many_retransmissions"), "{found:?}");
 }
 
-/// As where a capture has a packet of each interface that it passes.
+/// As in a capture of every interface that a packet passes.
 #[test]
 fn copies_are_not_sent_again() {
     let (mut pair, a) = recorded("delay 5us", Options::default());
@@ -239,7 +239,7 @@ fn marks_that_nobody_answers() {
     assert!(found.findings.iter().any(|finding| is_marks(&finding.kind)), "{:?}", found.findings);
 }
 
-/// The answer to the first comes just after the second has left, too soon to be its answer.
+/// The first's response comes just after the retransmission, too soon to be its own.
 #[test]
 fn a_timeout_that_is_shorter_than_the_way() {
     let (mut pair, a) = recorded("delay 5us", Options::default());
@@ -265,7 +265,7 @@ fn another_length_inside_a_message() {
     let (mut pair, a) = recorded("delay 5us", Options::default());
     write(&mut pair, &a, 1, 3000);
     let (at, net, bytes) = pair.seen[0][1].clone();
-    // the middle packet with half of its payload, and an ICRC that fits
+    // the middle packet with half of its payload and a valid ICRC
     let body = [&bytes[..12], &bytes[12..12 + 512]].concat();
     let icrc = roce_transport::wire::icrc(&net, &body).to_le_bytes();
     pair.seen[0][1] = (at, net, [body, icrc.to_vec()].concat());

@@ -1,5 +1,4 @@
-//! Two programs with an event loop each, in two threads: every connection has a message going back
-//! and forth.
+//! Two event loops in two threads, with one message per connection in flight.
 
 use std::{
     error::Error,
@@ -33,11 +32,10 @@ pub(crate) const SHARED_ONE: &str = "roce, shared memory, on one processor";
 pub(crate) const SOCKETS_ONE: &str = "roce, sockets, on one processor";
 pub(crate) const TCP_ONE: &str = "TCP, on one processor";
 
-/// Bytes of a message.
 const SIZE: usize = 64;
-/// Time that is not counted: an adapter learns how its program waits.
+/// Not counted: an adapter learns how its program waits.
 const WARM: Duration = Duration::from_millis(200);
-/// After so long without a message a side looks whether all is over.
+/// Silence after which a side checks for the end.
 const LOOK: Duration = Duration::from_millis(10);
 const RECEIVED: u64 = 0;
 const SENT: u64 = 1;
@@ -78,7 +76,7 @@ fn lane(
     })
 }
 
-/// This thread, and those that it starts, on one processor.
+/// Keeps this thread, and those that it starts, on one processor.
 struct Pinned(CpuSet);
 
 impl Pinned {
@@ -98,18 +96,15 @@ impl Drop for Pinned {
     }
 }
 
-/// One side of a connection.
 trait End: Send {
-    /// Readable when something has come.
     fn descriptor(&self) -> BorrowedFd<'_>;
 
     fn send(&mut self) -> Result<(), Failure>;
 
-    /// Takes what has come; returns the number of messages.
+    /// Takes arrived messages; returns their number.
     fn take(&mut self) -> Result<usize, Failure>;
 }
 
-/// Thousand round trips a second.
 fn turns<E: End>([mut here, mut there]: [Vec<E>; 2], time: Duration) -> Result<f64, Failure> {
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -126,7 +121,7 @@ fn turns<E: End>([mut here, mut there]: [Vec<E>; 2], time: Duration) -> Result<f
     })
 }
 
-/// Answers every message as long as that `goes_on`. Returns the number of messages.
+/// Echoes messages while `goes_on`; returns their number.
 fn serve<E: End>(ends: &mut [E], goes_on: impl Fn() -> bool) -> Result<u64, Failure> {
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     for (index, end) in ends.iter().enumerate() {
@@ -175,7 +170,6 @@ struct Side {
     memory: MemoryRegion,
 }
 
-/// Both sides of connections between two devices.
 fn sides(connections: usize, sockets_only: bool) -> Result<[Vec<Side>; 2], Failure> {
     let device = Device::named("roce_lo")?;
     let open = || device.open(OpenOptions { sockets_only, ..OpenOptions::default() });

@@ -1,39 +1,33 @@
-//! The measurements, and the figures of all rounds.
+//! Measurements and figures of all rounds.
 
 use std::{error::Error, time::Duration};
 
-/// Quantity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
-    /// GB/s by bytes of a message.
+    /// GB/s by message size.
     Throughput,
-    /// Microseconds by bytes of a message.
+    /// Microseconds by message size.
     Latency,
     /// GB/s by number of queue pairs.
     QueuePairs,
-    /// Million messages a second by number of queue pairs.
+    /// Million messages per second by number of queue pairs.
     Messages,
-    /// The same of two threads.
     Shards,
-    /// Thousand round trips a second by number of connections.
+    /// Thousand round trips per second by number of connections.
     EventLoop,
 }
 
 impl Kind {
-    /// True if it is by size, not by number of queue pairs.
     pub(crate) const fn is_by_size(self) -> bool {
         matches!(self, Self::Throughput | Self::Latency)
     }
 }
 
-/// A measurement: a figure from a size and a time.
 pub(crate) type Measure = Box<dyn FnMut(usize, Duration) -> Result<f64, Box<dyn Error>>>;
 
-/// Something that is measured at each size.
 pub(crate) struct Lane {
     pub(crate) kind: Kind,
     pub(crate) name: &'static str,
-    /// Largest size that it takes.
     pub(crate) most: usize,
     pub(crate) measure: Measure,
 }
@@ -52,7 +46,6 @@ impl Lane {
     }
 }
 
-/// Median and quartiles of a cell.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Cell {
     pub(crate) median: f64,
@@ -60,12 +53,10 @@ pub(crate) struct Cell {
     pub(crate) high: f64,
 }
 
-/// All figures of a quantity: a column for each lane, a row for each size.
 pub(crate) struct Table {
     pub(crate) kind: Kind,
     pub(crate) names: Vec<&'static str>,
     pub(crate) sizes: &'static [usize],
-    /// By lane and size.
     figures: Vec<Vec<Vec<f64>>>,
 }
 
@@ -83,7 +74,7 @@ impl Table {
         }
     }
 
-    /// Median and quartiles; `None` where nothing was measured.
+    /// `None` if nothing was measured.
     pub(crate) fn cell(&self, name: &str, size: usize) -> Option<Cell> {
         let lane = self.names.iter().position(|&one| one == name)?;
         let row = self.sizes.iter().position(|&one| one == size)?;

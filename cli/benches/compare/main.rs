@@ -1,14 +1,10 @@
-//! Throughput and latency of roce beside its limits and its alternatives on the same host. The
-//! limits are bare sockets and copies of memory; the alternatives are UCX and libfabric, if
-//! installed.
+//! Throughput and latency of roce beside bare sockets, memory copies, and, if installed, UCX and
+//! libfabric. Rounds measure all in turn, as shared machines change speed; the output is medians,
+//! quartiles and ratios.
 //!
-//! All are measured in turn, in several rounds of one run: machines differ, and the speed of shared
-//! ones changes meanwhile. The output is medians, quartiles and ratios.
-//!
-//! `cargo bench -p roce-cli --bench compare` writes tables into docs/performance.md and draws
-//! docs/performance.svg; `-- --short` measures less, in less than a minute, and writes nothing.
-//! `-- --wire` compares UDP sockets, packet sockets and AF_XDP over a pair of virtual interfaces
-//! instead; it needs root, and writes nothing.
+//! `cargo bench -p roce-cli --bench compare` updates docs/performance.md and docs/performance.svg.
+//! `-- --short` takes under a minute and writes nothing. `-- --wire` compares UDP sockets, packet
+//! sockets and AF_XDP over a veth pair; it needs root and writes nothing.
 
 mod event_loop;
 mod figures;
@@ -35,17 +31,14 @@ use figures::{Kind, Lane, Table};
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
-/// How much is measured.
 struct Scale {
     rounds: usize,
-    /// Time of a figure.
+    /// Per figure.
     time: Duration,
     throughput: &'static [usize],
     latency: &'static [usize],
     qps: &'static [usize],
-    /// Queue pairs of two threads.
     shards: &'static [usize],
-    /// Connections of an event loop.
     connections: &'static [usize],
 }
 
@@ -75,7 +68,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         match argument.as_str() {
             "--short" => short = true,
             "--wire" => wire = true,
-            // what cargo adds
+            // added by cargo
             "--bench" => {}
             other => {
                 return Err(format!("{other} is no option; there are --short and --wire").into());
@@ -122,7 +115,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Measures everything once in each round.
 fn measure(
     scale: &Scale,
     lanes: &mut [Lane],

@@ -1,4 +1,4 @@
-//! UCX and libfabric, where they are installed.
+//! UCX and libfabric, if installed.
 
 use std::{
     error::Error,
@@ -13,14 +13,12 @@ use super::{
     ours::Running,
 };
 
-/// Time for a server to listen.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Larger messages take these programs, which count messages and not time, very long.
+/// These programs count messages, not time: larger ones take very long.
 const LARGEST: usize = 1 << 20;
 
 pub(crate) const UCX_SHARED: &str = "UCX, shared memory";
 
-/// What is installed, and lines about what is not.
 pub(crate) fn lanes() -> (Vec<Lane>, Vec<String>) {
     let (mut lanes, mut absent) = (Vec::new(), Vec::new());
     if runs("ucx_perftest", "-h") {
@@ -45,15 +43,15 @@ pub(crate) fn lanes() -> (Vec<Lane>, Vec<String>) {
     (lanes, absent)
 }
 
-/// True if the program starts; what its help says and returns does not matter.
+/// True if the program starts, whatever it prints and returns.
 fn runs(program: &str, help: &str) -> bool {
     let mut command = Command::new(program);
     command.arg(help).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    // 127: a library of its own is missing
+    // 127: one of its libraries is missing
     command.status().is_ok_and(|status| status.code() != Some(127))
 }
 
-/// Messages that take about the time, at what the host may do.
+/// Messages that take about `time` at a typical host's speed.
 fn count(kind: Kind, size: usize, time: Duration) -> u64 {
     let (fixed, bytes) = if kind == Kind::Latency { (4e-6, 1.5e9) } else { (1e-6, 3e9) };
     ((time.as_secs_f64() / (fixed + size as f64 / bytes)) as u64).max(10)
@@ -77,20 +75,19 @@ fn ucx(
     );
     let row = row(&words)?;
     server.end()?;
-    // iterations; median, average, overall time; average, overall MB/s of 2^20
+    // iterations; median, average, overall µs; average, overall MB/s of 2^20
     let figure = if kind == Kind::Latency { row.get(1) } else { row.get(5) };
     let scale = if kind == Kind::Latency { 1.0 } else { f64::from(1 << 20) / 1e9 };
     Ok(figure.ok_or("ucx_perftest prints other columns than those of UCX 1.13")? * scale)
 }
 
-/// Half a round trip.
 fn fabric(size: usize, time: Duration) -> Result<f64, Box<dyn Error>> {
     let (port, count) = (free_port()?, count(Kind::Latency, size, time));
     let common = format!("-p tcp -e msg -S {size} -I {count}");
     let server = Running::start(&format!("fi_pingpong {common} -B {port}"))?;
     let row = row(&format!("fi_pingpong {common} -P {port} 127.0.0.1"))?;
     server.end()?;
-    // time of a transfer is the last but one, and what is before it has units
+    // time per transfer is last but one; earlier columns have units
     row.iter().rev().nth(1).copied().ok_or("fi_pingpong prints other columns than 1.17".into())
 }
 
@@ -98,7 +95,7 @@ fn free_port() -> std::io::Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
-/// Runs a client until its server is there, and takes the numbers of its last line.
+/// Retries a client until its server listens; returns the numbers of its last line.
 fn row(words: &str) -> Result<Vec<f64>, Box<dyn Error>> {
     let start = Instant::now();
     loop {

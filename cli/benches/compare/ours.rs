@@ -24,7 +24,7 @@ pub(crate) fn lanes() -> Vec<Lane> {
     let (throughput, latency) = (Kind::Throughput, Kind::Latency);
     let pairs = |name, words: &'static str| {
         Lane::new(Kind::QueuePairs, name, move |qps, time| {
-            // as many messages at once, whatever the number of queue pairs
+            // the same total depth for any number of queue pairs
             let depth = (128 / qps).max(2);
             Ok(perf(&format!("{words} -q {qps} -t {depth}"), time, bytes)? / 1e9)
         })
@@ -70,13 +70,12 @@ pub(crate) fn lanes() -> Vec<Lane> {
     ]
 }
 
-/// A figure of a measurement: starts a server, and a client with its port.
 fn perf(words: &str, time: Duration, figure: &str) -> Result<f64, Box<dyn Error>> {
     perf_between([ROCE, ROCE], [words, words], "127.0.0.1", time, figure)
 }
 
-/// A figure of a measurement between two programs, of which the first, which may be `roce` in
-/// another network namespace, is the server and has this address.
+/// Returns a figure between two programs. The first, perhaps `roce` in another network namespace,
+/// is the server at `address`.
 pub(crate) fn perf_between(
     [server, client]: [&str; 2],
     [server_words, client_words]: [&str; 2],
@@ -88,7 +87,7 @@ pub(crate) fn perf_between(
     let mut server = Running::start(&format!("{server} perf {server_words} -D {time} -p 0"))?;
     let mut line = String::new();
     let out = server.0.stdout.take().ok_or("no output")?;
-    // read by nobody from here on, and short enough for the pipe
+    // read by nobody from here on; the rest fits the pipe
     let mut out = BufReader::new(out);
     out.read_line(&mut line)?;
     let port = line.trim().rsplit(' ').next().unwrap_or_default();
@@ -102,7 +101,6 @@ pub(crate) fn perf_between(
     document.pointer(figure).and_then(Value::as_f64).ok_or("nothing was measured".into())
 }
 
-/// The program and the words of a line.
 fn command(line: &str) -> Command {
     let mut words = line.split(' ');
     let mut command = Command::new(words.next().unwrap_or_default());
@@ -110,7 +108,7 @@ fn command(line: &str) -> Command {
     command
 }
 
-/// A program in the background, which ends with this value at the latest.
+/// A program in the background, killed on drop.
 pub(crate) struct Running(Child);
 
 impl Running {
@@ -118,7 +116,6 @@ impl Running {
         Ok(Self(command(line).stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?))
     }
 
-    /// Waits for its end.
     pub(crate) fn end(mut self) -> Result<(), Box<dyn Error>> {
         self.0.wait()?;
         Ok(())
@@ -127,7 +124,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // one that has ended stays ended
+        // no effect on one that has ended
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

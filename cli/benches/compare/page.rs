@@ -9,11 +9,11 @@ use super::{
     yardsticks::{COPY, COPYING_PUMP, COPYING_PUMP_1024, PUMP, PUMP_1024, UDP},
 };
 
-/// Lines between which the tables stand in the page.
+/// Marks around the tables in the page.
 const BEGIN: &str = "<!-- measured -->\n";
 const END: &str = "<!-- end of what was measured -->\n";
 
-/// Ratios: quantity, ours, yardstick.
+/// Quantity, ours, yardstick.
 const RATIOS: [(Kind, &str, &str); 16] = [
     (Kind::Throughput, "roce WRITE, sockets", PUMP),
     (Kind::Throughput, "roce WRITE, sockets, MTU 1024", PUMP_1024),
@@ -33,7 +33,6 @@ const RATIOS: [(Kind, &str, &str); 16] = [
     (Kind::EventLoop, event_loop::SOCKETS_ONE, event_loop::TCP_ONE),
 ];
 
-/// The machine, the tables, the ratios, and what is not installed.
 pub(crate) fn text(tables: &[Table], absent: &[String], rounds: usize, time: Duration) -> String {
     let mut text = format!(
         "{}. Medians of {rounds} interleaved rounds in one run of {:.0} s, quartiles in brackets.\n\n",
@@ -115,14 +114,12 @@ pub(crate) fn text(tables: &[Table], absent: &[String], rounds: usize, time: Dur
     text
 }
 
-/// The heads of a table's columns.
 fn columns(table: &Table) -> String {
     let by_size = table.kind.is_by_size();
     let head = |&size: &usize| if by_size { bytes(size) } else { size.to_string() };
     table.sizes.iter().map(|size| format!(" {} |", head(size))).collect()
 }
 
-/// Puts the text between the page's marks.
 pub(crate) fn write(page: &Path, text: &str) -> Result<(), Box<dyn Error>> {
     let whole = fs::read_to_string(page)?;
     let marked = whole.split_once(BEGIN).and_then(|(before, rest)| {
@@ -136,7 +133,6 @@ pub(crate) fn write(page: &Path, text: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Processor, kernel and version.
 fn machine() -> String {
     let processors = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let of = |name: &str| {
@@ -156,7 +152,6 @@ fn machine() -> String {
     )
 }
 
-/// A size in a few characters.
 pub(crate) fn bytes(size: usize) -> String {
     match size {
         1_048_576.. => format!("{} MiB", size >> 20),

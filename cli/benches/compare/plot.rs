@@ -1,4 +1,4 @@
-//! The figures, drawn.
+//! Charts of the figures.
 
 use std::{error::Error, path::Path};
 
@@ -25,10 +25,8 @@ const COLOURS: [RGBColor; 12] = [
     RGBColor(0xad, 0x49, 0x4a),
 ];
 
-/// Length of a dash and of what follows it.
 const DASH: [u32; 2] = [6, 4];
 
-/// One chart below the other.
 pub(crate) fn draw(file: &Path, tables: &[Table]) -> Result<(), Box<dyn Error>> {
     let root = SVGBackend::new(file, SIZE).into_drawing_area();
     root.fill(&WHITE)?;
@@ -64,7 +62,7 @@ fn chart(table: &Table, place: &DrawingArea<SVGBackend<'_>, Shift>) -> Result<()
         Kind::Shards => ("Messages of two threads", "queue pairs", "million a second"),
         Kind::EventLoop => ("Event loops", "connections", "thousand round trips a second"),
     };
-    // a chart without a power of ten between its ends has no labels otherwise
+    // otherwise a chart without a power of ten in range has no labels
     let base = if high < 10.0 * low { 2.0 } else { 10.0 };
     let mut chart = ChartBuilder::on(place)
         .caption(title, ("sans-serif", 20))
@@ -73,7 +71,6 @@ fn chart(table: &Table, place: &DrawingArea<SVGBackend<'_>, Shift>) -> Result<()
         .x_label_area_size(40)
         .y_label_area_size(64)
         .build_cartesian_2d(
-            // sizes are powers of two
             (first as f64..last as f64).log_scale().base(2.0),
             (low * 0.8..high * 1.25).log_scale().base(base),
         )?;
@@ -86,13 +83,12 @@ fn chart(table: &Table, place: &DrawingArea<SVGBackend<'_>, Shift>) -> Result<()
         .x_desc(x)
         .y_desc(y)
         .x_label_formatter(&size)
-        .y_label_formatter(&|value| format!("{}", (value * 1000.0).round() / 1000.0)) // 4.800000000000001
+        .y_label_formatter(&|value| format!("{}", (value * 1000.0).round() / 1000.0))
         .draw()?;
     for (at, (name, points)) in series.iter().enumerate() {
         let colour = COLOURS[at % COLOURS.len()];
         let style = colour.stroke_width(2);
         let points = || points.iter().copied();
-        // dashes where there are more lines than colours
         let dash = if at < COLOURS.len() { None } else { Some(DASH) };
         match dash {
             None => chart.draw_series(LineSeries::new(points(), style))?,
@@ -101,7 +97,7 @@ fn chart(table: &Table, place: &DrawingArea<SVGBackend<'_>, Shift>) -> Result<()
             }
         };
         chart.draw_series(points().map(|point| Circle::new(point, 3, colour.filled())))?;
-        // beside the chart, where nothing is hidden by it
+        // beside the chart, where it hides nothing
         let (right, line) = (SIZE.0 as i32 - 290, 60 + 22 * at as i32);
         let strokes: &[_] = if dash.is_none() { &[(0, 24)] } else { &[(0, 8), (16, 24)] };
         for (start, end) in strokes {

@@ -8,13 +8,13 @@ use super::{
     ours::{ROCE, perf_between},
 };
 
-/// Time of a figure: what is sent in it has to outweigh the start.
+/// Per figure: long enough to outweigh the start.
 const TIME: Duration = Duration::from_millis(400);
 const LINKS: [&str; 3] = ["udp", "raw", "xdp"];
 const MTUS: [usize; 2] = [1_500, 9_000];
 const BYTES: usize = 64 << 10;
 
-/// Two namespaces with a wire between them, which end with this value.
+/// Two namespaces with a wire between them, removed on drop.
 struct Wire([String; 2]);
 
 impl Wire {
@@ -40,7 +40,6 @@ impl Wire {
         self.0.iter().try_for_each(|end| ip(&format!("-n {end} link set v0 mtu {mtu}")))
     }
 
-    /// A figure between two devices on this link.
     fn perf(&self, link: &str, words: &str, figure: &str) -> Result<f64, Box<dyn Error>> {
         let device = |host: u32| match link {
             "udp" => format!("udp:10.90.0.{host}"),
@@ -66,7 +65,6 @@ fn ip(line: &str) -> Result<(), Box<dyn Error>> {
     if status.success() { Ok(()) } else { Err(format!("ip {line}: this needs root").into()) }
 }
 
-/// Measures all links in turn, and prints medians, quartiles and ratios.
 pub(crate) fn run(scale: &Scale) -> Result<(), Box<dyn Error>> {
     let wire = Wire::new()?;
     let mut tables = [

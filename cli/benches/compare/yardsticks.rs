@@ -1,4 +1,4 @@
-//! The host without RDMA: sockets that spin, and copies.
+//! The host without RDMA: spinning sockets, and copies.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -15,13 +15,11 @@ use super::{
     pump::Pump,
 };
 
-/// Bytes of the ring of a copy in and out, and of the memory that is copied from and to.
+/// Bytes of the ring that a copy passes through, and of its source and destination.
 const RING: usize = 256 << 10;
 const MEMORY: usize = 1 << 20;
-/// Most bytes of a UDP datagram, rounded.
 const DATAGRAM: usize = 64_000;
 
-/// Time for all messages of a ping-pong.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) const PUMP: &str = "bare UDP pump";
@@ -48,7 +46,7 @@ pub(crate) fn lanes() -> Vec<Lane> {
     ]
 }
 
-/// A pump with packets of a path MTU, or of the message if that is smaller.
+/// Packets have the path MTU, or the message's size if smaller.
 fn pump(
     name: &'static str,
     mtu: usize,
@@ -64,7 +62,7 @@ fn pump(
     })
 }
 
-/// Seconds for a message from memory into a ring and out of it to other memory.
+/// Seconds to copy a message into a ring and out to other memory.
 fn copy(size: usize, time: Duration) -> f64 {
     let span = MEMORY.max(size);
     let (from, mut to, mut ring) = (vec![0xA5_u8; span], vec![0_u8; span], vec![0_u8; RING]);
@@ -102,7 +100,7 @@ pub(crate) fn tcp_pair() -> std::io::Result<(TcpStream, TcpStream)> {
     Ok((here, there))
 }
 
-/// Sends or receives the whole of a message, spinning. False if it is over or the peer has gone.
+/// Sends or receives a whole message, spinning. False if it is over or the peer has gone.
 fn whole(
     size: usize,
     over: &dyn Fn() -> bool,
@@ -124,7 +122,7 @@ fn whole(
     Ok(true)
 }
 
-/// Gigabytes per second that arrive in messages of a size.
+/// Gigabytes received per second in messages of `size`.
 fn tcp(size: usize, time: Duration) -> std::io::Result<f64> {
     let (mut here, mut there) = tcp_pair()?;
     let over = AtomicBool::new(false);
@@ -155,13 +153,12 @@ fn tcp(size: usize, time: Duration) -> std::io::Result<f64> {
     })
 }
 
-/// True when a peer has taken longer than it may.
 fn lateness() -> impl Fn() -> bool {
     let start = Instant::now();
     move || start.elapsed() > PATIENCE
 }
 
-/// Median microseconds of half a round trip.
+/// Median of half a round trip in microseconds.
 fn turns(
     time: Duration,
     over: &AtomicBool,

@@ -20,23 +20,20 @@ use super::{
 };
 use crate::{failure::Failure, output::outln};
 
-/// Port where agents listen.
 pub(super) const PORT: u16 = 4792;
-/// The longest line of commands.
 const LINE: usize = 1 << 20;
-/// Time in which a test sends its next line; then it is another's turn.
+/// Silence after which a test loses its turn.
 const SILENCE: Duration = Duration::from_secs(60);
-/// Time in which who connects shows the token, and how many may be about to.
+/// Time for a client to show the token, and clients that may be doing so.
 const GREETING: Duration = Duration::from_secs(2);
 const GREETINGS: usize = 64;
-/// Tests that wait for their turn.
 const WAITING: usize = 8;
 
 /// Open a device, and do with it what `roce conform` says.
 ///
-/// The device is one of this tool. The agent prints a token, or has it from ROCE_AGENT_TOKEN; who
-/// knows it and reaches the agent's port uses the device and the memory that the agent has given
-/// it, and nothing else of the host. It serves one after the other.
+/// The device is one of this tool. The agent prints a token, or has it from ROCE_AGENT_TOKEN. A
+/// client with the token uses the device and the memory that the agent has given it, and nothing
+/// else of the host. It serves one after the other.
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// Device: a name from `roce devinfo`, or udp:ADDRESS
@@ -84,7 +81,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let (tests, turns) = sync_channel(WAITING);
     thread::spawn(move || accept(&listener, token, &tests));
     for test in turns {
-        // a test that has gone is no reason to end
+        // a test that has gone does not end the agent
         let _ = serve(&mut agent, test);
         agent.answer(r#"[{"do": "clear"}]"#, &|| false)?;
         if args.once {
@@ -94,13 +91,11 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// An address, with its port or without.
 fn place(text: &str) -> Result<SocketAddr, String> {
     let with_port = text.parse().or_else(|_| text.parse().map(|ip| SocketAddr::new(ip, PORT)));
     with_port.map_err(|_| "write ADDRESS or ADDRESS:PORT".to_owned())
 }
 
-/// Where only programs of this host reach an agent of a device.
 fn loopback(device: IpAddr) -> IpAddr {
     match device {
         _ if device.is_loopback() => device,
@@ -109,12 +104,12 @@ fn loopback(device: IpAddr) -> IpAddr {
     }
 }
 
-/// Hands on who shows the token. Who does not keeps nobody waiting.
+/// Queues clients that show the token; the others delay nobody.
 fn accept(listener: &TcpListener, token: Token, tests: &SyncSender<Lines>) {
     let greetings = Arc::new(());
     for stream in listener.incoming() {
         let Ok(stream) = stream else {
-            thread::sleep(Duration::from_millis(10)); // descriptors are used up
+            thread::sleep(Duration::from_millis(10)); // out of descriptors
             continue;
         };
         if Arc::strong_count(&greetings) > GREETINGS {
@@ -124,7 +119,7 @@ fn accept(listener: &TcpListener, token: Token, tests: &SyncSender<Lines>) {
         let greet = move || {
             let test = greet(Lines::new(stream), token);
             drop(greeting);
-            // with as many before it, it is told nothing but the end
+            // on a full queue the connection is closed
             let _ = test.map(|test| tests.try_send(test));
         };
         let _ = thread::Builder::new().spawn(greet);

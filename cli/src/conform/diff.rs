@@ -40,7 +40,6 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Failure> {
     Ok(if differences > 0 { ExitCode::from(3) } else { ExitCode::SUCCESS })
 }
 
-/// The device, and the verdict of each case.
 fn read(path: &Path) -> Result<(String, BTreeMap<String, String>), Failure> {
     let text = fs::read_to_string(path)
         .map_err(|error| format!("cannot read {}: {error}", path.display()))?;

@@ -1,4 +1,4 @@
-//! Results as one page, which loads nothing and has no script.
+//! Results as one page without scripts or external resources.
 
 use std::fmt::Write;
 
@@ -8,7 +8,6 @@ use super::{
 };
 use crate::{ladder::Ladder, markup::escaped};
 
-/// The text before the results.
 const HEAD: &str = include_str!("head.html");
 
 pub(super) fn page(results: &Results) -> String {

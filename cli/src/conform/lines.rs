@@ -1,4 +1,4 @@
-//! Lines from a client that need not be a friend: bounded in length and in time.
+//! Lines from an untrusted client, bounded in length and time.
 
 use std::{
     io::{self, Read},
@@ -9,7 +9,6 @@ use std::{
 
 use rustix::net::{RecvFlags, recv};
 
-/// A connection, and what has come of the next line.
 pub(super) struct Lines {
     pub(super) stream: TcpStream,
     pending: Vec<u8>,
@@ -20,7 +19,7 @@ impl Lines {
         Self { stream, pending: Vec::new() }
     }
 
-    /// The next line without its end, if it comes whole within a time, with up to `most` bytes.
+    /// The next whole line of up to `most` bytes, without its end, if it comes within `time`.
     pub(super) fn next(&mut self, most: usize, time: Duration) -> io::Result<Option<String>> {
         let end = Instant::now() + time;
         let mut seen = 0;
@@ -48,7 +47,6 @@ impl Lines {
     }
 }
 
-/// True if the client has closed its connection.
 pub(super) fn is_gone(stream: &TcpStream) -> bool {
     let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
     match recv(stream, &mut [0_u8; 1][..], flags) {

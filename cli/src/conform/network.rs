@@ -1,4 +1,4 @@
-//! The way to the device under test: RoCE packets over UDP.
+//! The network to the device under test: RoCE packets over UDP.
 
 use std::{
     collections::VecDeque,
@@ -22,40 +22,34 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::pauses::{self, LongPause};
 use crate::failure::Failure;
 
-/// Time that a packet, or an answer of the agent, may be late by on a host that has other things to
-/// do.
+/// Delay of a packet or an agent's response on a busy host.
 const TOLERANCE: Duration = Duration::from_millis(200);
 
-/// Speed of an interface that does not tell its own.
+/// Assumed if the interface reports no speed.
 const MBPS: u32 = 10_000;
 
-/// Packets that may be sent at once after a silence.
+/// Burst after a silence, in packets.
 const TOGETHER: u32 = 64;
 
-/// A device that only packets reach: what is at it is a program of its own.
+/// A device reached by packets alone; its program is not ours.
 pub(super) struct Network {
     link: Box<dyn Link>,
-    /// It takes any source port.
+    /// Any source port is possible.
     is_raw: bool,
     own: IpAddr,
     device: IpAddr,
-    /// A program there that listens for connections.
     pub(super) listener: Option<Listener>,
     arrivals: VecDeque<Arrival>,
-    /// Time between two packets, on the average.
     pause: Duration,
-    /// When the next one is due, if none is to be early.
     due: Instant,
-    /// Megabits a second of its wire.
+    /// Link speed.
     mbps: u32,
-    /// What the device is asked not to send.
     held_up: Option<LongPause>,
-    /// It was not asked in time, so that what it sends says nothing.
+    /// The pause was renewed too late, so the device's packets prove nothing.
     has_lapsed: bool,
 }
 
 impl Network {
-    /// Prepares to send to a device, from an address or a raw device of this host.
     pub(super) fn open(
         device: IpAddr,
         from: Option<&str>,
@@ -102,8 +96,7 @@ impl Network {
         })
     }
 
-    /// Waits until this can be read, or the time is over, and answers meanwhile what a raw device
-    /// is asked: which MAC address it has.
+    /// Waits until `other` is readable or time is over; a raw device answers address resolution.
     pub(super) fn attend(&mut self, other: BorrowedFd<'_>, until: Instant) -> Result<(), Trouble> {
         loop {
             self.read_link()?;
@@ -113,7 +106,6 @@ impl Network {
         }
     }
 
-    /// Waits for the link, or another descriptor; true if that can be read.
     fn wait(&self, other: Option<BorrowedFd<'_>>, until: Instant) -> Result<bool, Trouble> {
         let now = self.now();
         let frame = self.held_up.as_ref().map(LongPause::poll_timeout);
@@ -132,7 +124,6 @@ impl Network {
         Ok(is_other.is_some_and(|other| !other.revents().is_empty()))
     }
 
-    /// Sends the pause frame that is due.
     fn keep_up_pause(&mut self) -> Result<(), Trouble> {
         let now = self.now();
         let Some(pause) = &mut self.held_up else { return Ok(()) };
@@ -155,19 +146,18 @@ impl Network {
             return Err(Trouble::Unsupported(text.into()));
         };
         let frame = pauses::frame(own.octets(), priorities, quanta);
-        // one that finds no room is followed by the next
+        // if dropped for lack of room, the next one follows
         let sent = frames.send_frame(link::now(), &frame);
         sent.map(drop).map_err(|error| Trouble::Broken(format!("cannot send: {error}")))
     }
 
-    /// Takes what the link has.
     fn read_link(&mut self) -> Result<(), Trouble> {
         self.keep_up_pause()?;
         let (device, arrivals) = (self.device, &mut self.arrivals);
         let broken = |error: std::io::Error| Trouble::Broken(format!("cannot receive: {error}"));
         let mut sink = |datagram: &link::Datagram<'_>| {
             if datagram.net.src == device {
-                // not before it was read: it would seem to come sooner than it did
+                // after reading: an earlier time would be too early
                 let at = link::now();
                 let (net, bytes) = (*datagram.net, datagram.bytes.to_vec());
                 arrivals.push_back(Arrival { at, net, bytes });
@@ -263,7 +253,6 @@ impl Subject for Network {
     }
 }
 
-/// The link from an own address from which the device can be reached.
 fn udp_link(device: IpAddr, from: Option<IpAddr>) -> Result<Box<dyn Link>, Failure> {
     let options =
         SocketOptions { source_ports: Some(1), segments: Some(1), ..SocketOptions::default() };
@@ -290,7 +279,6 @@ fn udp_link(device: IpAddr, from: Option<IpAddr>) -> Result<Box<dyn Link>, Failu
     }
 }
 
-/// The source address of packets to this address.
 fn route(to: IpAddr) -> std::io::Result<IpAddr> {
     let any: IpAddr = if to.is_ipv4() { [0; 4].into() } else { [0_u16; 8].into() };
     let socket = UdpSocket::bind((any, 0))?;

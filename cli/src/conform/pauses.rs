@@ -1,20 +1,19 @@
-//! Pause frames of priority flow control, which a raw device sends to the next port on its wire.
+//! PFC pause frames that a raw device sends to the next port on its wire.
 
 use std::time::Duration;
 
 use roce::transport::time::Instant;
 
-/// The group that every port takes for itself, and lets no farther.
+/// Group address that no bridge forwards.
 const NEXT_PORT: [u8; 6] = [0x01, 0x80, 0xC2, 0, 0, 0x01];
 const MAC_CONTROL: u16 = 0x8808;
 const PRIORITY_PAUSE: u16 = 0x0101;
-/// Without the frame check sequence.
+/// Without the FCS.
 const SHORTEST_FRAME: usize = 60;
-/// Less than the longest pause takes at 400 Gb/s, 84 us.
+/// Shorter than the longest pause at 400 Gb/s, 84 µs.
 const EVERY: Duration = Duration::from_micros(50);
 
-/// A frame that asks the next port to send nothing with these priorities for so many times 512
-/// bits.
+/// Asks the next port to pause these priorities for `quanta` × 512 bit times.
 pub(super) fn frame(from: [u8; 6], priorities: u8, quanta: u16) -> Vec<u8> {
     let fields = [MAC_CONTROL, PRIORITY_PAUSE, priorities.into()].into_iter().chain([quanta; 8]);
     let mut frame = [NEXT_PORT, from].concat();
@@ -23,24 +22,22 @@ pub(super) fn frame(from: [u8; 6], priorities: u8, quanta: u16) -> Vec<u8> {
     frame
 }
 
-/// A pause that lasts longer than one frame says.
 #[derive(Debug)]
 pub(super) struct LongPause {
     pub(super) priorities: u8,
     until: Instant,
     due: Instant,
-    /// What was asked for last ends then.
+    /// End of the last requested pause.
     lapses: Instant,
-    /// Megabits a second: the unit of a pause is the time that 512 bits take.
+    /// Sets the unit of a pause: 512 bit times.
     mbps: u32,
 }
 
-/// The pause was over too early: this host had other things to do when a frame was due.
+/// The pause ended early: this host was busy when a frame was due.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Lapsed;
 
 impl LongPause {
-    /// For a wire that carries so many megabits a second.
     pub(super) fn new(now: Instant, priorities: u8, time: Duration, mbps: u32) -> Self {
         let mbps = mbps.max(1);
         let mut pause = Self { priorities, until: now.plus(time), due: now, lapses: now, mbps };
@@ -54,14 +51,13 @@ impl LongPause {
         self.lapses = now.plus(Duration::from_nanos(nanos));
     }
 
-    /// When a frame is to be sent.
     pub(super) fn poll_timeout(&self) -> Instant {
         self.due.min(self.until)
     }
 
-    /// What the frame that is to be sent now says; 0, which ends the pause, is the last.
+    /// Quanta of the frame due now; the last is 0, which ends the pause.
     pub(super) fn poll_quanta(&mut self, now: Instant) -> Result<Option<u16>, Lapsed> {
-        // a pause of nothing cannot end too early
+        // an empty pause cannot end early
         if now >= self.lapses && self.lapses < self.until && self.priorities != 0 {
             return Err(Lapsed);
         }
@@ -103,7 +99,7 @@ mod tests {
         }
     }
 
-    /// 65,535 times 51.2 ns.
+    /// 65,535 × 51.2 ns.
     #[test]
     fn a_pause_that_is_not_kept_up_is_noticed() {
         let start = Instant::from_nanos(1_000);

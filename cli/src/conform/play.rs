@@ -1,4 +1,4 @@
-//! Playing all cases.
+//! Plays all cases.
 
 use std::{
     fs::{self, File},
@@ -16,7 +16,6 @@ use crate::{failure::Failure, ladder::Ladder, output::outln};
 
 pub(super) struct Options<'a> {
     pub(super) repeat: u32,
-    /// Directory of the captures.
     pub(super) captures: Option<&'a Path>,
 }
 
@@ -55,8 +54,7 @@ pub(super) fn all<S: Subject>(
     Ok(results)
 }
 
-/// Plays a case so often, or until two verdicts differ. The pauses and bursts are those of every
-/// time.
+/// Repeats a case until two verdicts differ; keeps the pauses and bursts of every time.
 fn often<S: Subject>(runner: &mut Runner<'_, S>, case: &Case, times: u32) -> Outcome {
     let mut outcome = runner.run(case);
     for _ in 1..times {
@@ -76,7 +74,6 @@ fn often<S: Subject>(runner: &mut Runner<'_, S>, case: &Case, times: u32) -> Out
     outcome
 }
 
-/// A bar on a terminal, and nothing elsewhere.
 fn progress_bar(count: u64) -> ProgressBar {
     let target = match io::stderr().is_terminal() {
         true => ProgressDrawTarget::stderr(),
@@ -100,7 +97,6 @@ fn capture(path: &Path, start: Duration, outcome: &Outcome) -> io::Result<()> {
     Ok(())
 }
 
-/// Shows the packets that the instrument sends, and what a device of this tool answers.
 pub(super) fn dry_run(chapters: &[Chapter]) {
     let ladder = Ladder::on(&io::stdout());
     let mut subject = Simulated::default();

@@ -1,4 +1,4 @@
-//! Measured times, drawn as SVG in the page.
+//! SVG plots of measured times.
 
 use std::{fmt::Write, time::Duration};
 
@@ -7,18 +7,17 @@ use roce_conformance::{Burst, Pause, Recovery, Share};
 use super::report::Played;
 use crate::markup::escaped;
 
-/// Side of the square that is drawn in, and what is left of it and below it for the numbers.
+/// Side of the plot, and room left of it and below for numbers.
 const SIDE: f64 = 320.0;
 const LEFT: f64 = 70.0;
 const TOP: f64 = 12.0;
 const BELOW: f64 = 46.0;
-/// Room right of the square for half of the last number.
 const RIGHT: f64 = 24.0;
-/// What is shorter is drawn as this.
+/// Shorter times are drawn as this.
 const SHORTEST: Duration = Duration::from_micros(1);
 
-/// Pauses of a chapter: what was measured over the least that is right. Nothing if the chapter has
-/// not two that ask for different ones.
+/// Plots a chapter's pauses: measured over least allowed. Empty unless two cases require different
+/// ones.
 pub(super) fn pauses(played: &[Played]) -> String {
     let pauses: Vec<_> = played
         .iter()
@@ -51,8 +50,8 @@ pub(super) fn pauses(played: &[Played]) -> String {
     text
 }
 
-/// Bursts of a case: bytes over the time since the first packet, so that the slope is the rate.
-/// Nothing if there are none.
+/// Plots bursts: bytes over time since the first packet; the slope is the rate. Empty without
+/// bursts.
 pub(super) fn bursts(bursts: &[Burst]) -> String {
     let longest = bursts.iter().map(Burst::time).max().unwrap_or_default().max(SHORTEST);
     let total = |burst: &Burst| burst.packets.iter().map(|(_, bytes)| bytes).sum::<usize>();
@@ -103,8 +102,7 @@ pub(super) fn bursts(bursts: &[Burst]) -> String {
     text
 }
 
-/// The time of a burst, and its rate, without the first packet, with which the time begins; and
-/// what became of a packet that was lost.
+/// Duration and rate of a burst without its first packet, and the fate of a lost packet.
 fn rate(burst: &Burst) -> String {
     let bytes: usize = burst.packets.iter().skip(1).map(|(_, bytes)| bytes).sum();
     let time = burst.time();
@@ -128,7 +126,6 @@ fn rate(burst: &Burst) -> String {
     text
 }
 
-/// How many there are, and how they compare with the least that is right.
 fn caption(pauses: &[(&str, &Pause)]) -> String {
     let mut ratios: Vec<_> = pauses
         .iter()
@@ -143,7 +140,6 @@ fn caption(pauses: &[(&str, &Pause)]) -> String {
     )
 }
 
-/// Whole decades of nanoseconds, the same along both axes.
 struct Scale {
     first: u32,
     last: u32,
@@ -160,7 +156,6 @@ impl Scale {
         Self { first, last: last.max(first + 1) }
     }
 
-    /// Where a time lies between the ends: 0 to 1.
     fn part(&self, time: Duration) -> f64 {
         let decade = (time.max(SHORTEST).as_nanos() as f64).log10();
         (decade - f64::from(self.first)) / f64::from(self.last - self.first)

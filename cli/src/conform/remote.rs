@@ -29,25 +29,19 @@ use super::{
 };
 use crate::failure::Failure;
 
-/// Time for an answer of the agent.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A device that an agent drives.
 pub(super) struct Remote {
     network: Network,
     mtu: Mtu,
     agent: BufReader<TcpStream>,
-    /// The agent, or its host, has ended, and what came last of it.
+    /// Last words of an agent that has ended or become unreachable.
     gone: Option<String>,
     regions: BTreeMap<String, Region>,
-    /// Present keys of the windows.
     windows: BTreeMap<String, u32>,
-    /// Queue pairs that there are, and the one that is meant.
     pairs: usize,
     chosen: usize,
-    /// What the queue pairs are, and their queue key.
     kind: Option<(QpType, u32)>,
-    /// It receives from a shared receive queue.
     is_shared: bool,
 }
 
@@ -58,7 +52,6 @@ struct Region {
 }
 
 impl Remote {
-    /// Connects to the agent of a device, and prepares to send to it.
     pub(super) fn reach(
         device: IpAddr,
         agent: Option<&str>,
@@ -114,9 +107,8 @@ impl Remote {
         Ok(remote)
     }
 
-    /// Answers to a list of commands.
     fn ask_all(&mut self, commands: &[Value]) -> Result<Vec<Value>, Trouble> {
-        // each silence would take ten seconds
+        // each timeout would take ten seconds
         let lost = |why: &String| Trouble::Broken(format!("the agent is gone: {why}"));
         if let Some(why) = &self.gone {
             return Err(lost(why));
@@ -158,7 +150,6 @@ impl Remote {
         found.ok_or_else(|| Trouble::Broken(format!("there is no region {region}")))
     }
 
-    /// The agent's name of the queue pair that is meant.
     fn qp(&self) -> String {
         names_of(self.chosen).0
     }
@@ -169,7 +160,6 @@ impl Remote {
     }
 }
 
-/// Shows the token to an agent.
 fn show(agent: &mut BufReader<TcpStream>, given: Option<Token>) -> Result<(), Failure> {
     let token = given.map_or_else(Token::from_environment, |token| Ok(Some(token)))?;
     let wanted = || format!("give the token that it has printed, with --token or {VARIABLE}");
@@ -193,7 +183,6 @@ fn read_answers(agent: &mut BufReader<TcpStream>) -> Result<Vec<Value>, String> 
     serde_json::from_str(&line).map_err(|error| error.to_string())
 }
 
-/// The agent's names of a queue pair, and of its completion queues.
 fn names_of(pair: usize) -> (String, String, String) {
     (format!("qp{pair}"), format!("send{pair}"), format!("receive{pair}"))
 }
@@ -202,7 +191,6 @@ fn text_of(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Names of rights, as verbs have them.
 fn names(rights: Access) -> Vec<&'static str> {
     rights.iter_names().map(|(name, _)| name).collect()
 }

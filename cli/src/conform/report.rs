@@ -1,4 +1,4 @@
-//! Results, as text and as JSON.
+//! Results as text and JSON.
 
 use std::{io, time::Duration};
 
@@ -15,14 +15,11 @@ use crate::{
     output::outln,
 };
 
-/// The results of all cases.
 pub(super) struct Results {
-    /// The device.
     pub(super) device: String,
     pub(super) chapters: Vec<(String, Vec<Played>)>,
 }
 
-/// The result of a case.
 pub(super) struct Played {
     pub(super) case: Case,
     pub(super) outcome: Outcome,
@@ -63,7 +60,7 @@ impl Results {
 }
 
 impl Played {
-    /// What is wrong, in a line.
+    /// One line.
     pub(super) fn finding(&self) -> Option<String> {
         self.outcome.finding.as_ref().map(|(line, text)| match line {
             0 => text.clone(),
@@ -111,7 +108,6 @@ impl Played {
         })
     }
 
-    /// The packets as a ladder.
     pub(super) fn ladder(&self, ladder: Ladder) -> Vec<String> {
         let line = |seen: &Seen| {
             let (us, device) = (End::A, End::B);
@@ -124,8 +120,7 @@ impl Played {
     }
 }
 
-/// What devices are known to do in a case. Of a case that does not come with the tool nothing is
-/// known.
+/// Verdicts of known devices; empty for a case that does not come with the tool.
 fn others(case: &Case) -> Vec<(&'static str, Verdict)> {
     let own = chapters();
     if !own.iter().flat_map(|chapter| &chapter.cases).any(|own| own.text == case.text) {
@@ -135,7 +130,6 @@ fn others(case: &Case) -> Vec<(&'static str, Verdict)> {
     std::iter::once(("roce", Verdict::Conforms)).chain(known).collect()
 }
 
-/// A packet, or pause frames, in a few words.
 fn text(seen: &Seen) -> String {
     let bytes = match &seen.what {
         What::Packet { bytes, .. } => bytes,

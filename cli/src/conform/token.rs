@@ -1,13 +1,12 @@
-//! A client's credential for an agent: a number that only permitted clients know.
+//! A client's credential for an agent: a secret number.
 
 use std::{env, fmt, str::FromStr};
 
 use crate::failure::Failure;
 
-/// The variable that an agent and its clients may have it from.
 pub(super) const VARIABLE: &str = "ROCE_AGENT_TOKEN";
 
-/// 128 bits, written as hexadecimal digits.
+/// 128 bits, written in hexadecimal.
 #[derive(Clone, Copy)]
 pub(super) struct Token([u8; 16]);
 
@@ -18,14 +17,13 @@ impl Token {
         Ok(Self(bytes))
     }
 
-    /// The environment's token, if there is one.
     pub(super) fn from_environment() -> Result<Option<Self>, Failure> {
         let Some(text) = env::var_os(VARIABLE) else { return Ok(None) };
         let token = text.to_string_lossy().parse();
         Ok(Some(token.map_err(|problem| format!("{VARIABLE}: {problem}"))?))
     }
 
-    /// True if a client has said the same. The time does not tell how much of it is right.
+    /// Compares in constant time.
     pub(super) fn is(&self, said: &str) -> bool {
         let Ok(Self(said)) = said.parse() else { return false };
         self.0.iter().zip(said).fold(0, |differ, (own, said)| differ | (own ^ said)) == 0

@@ -1,4 +1,4 @@
-//! Figures of two adapters in one process, over UDP sockets on loopback.
+//! Figures of two adapters in one process, over UDP on loopback.
 
 use std::time::{Duration, Instant};
 
@@ -9,11 +9,9 @@ use roce::{
 
 use crate::{failure::Failure, output::outln};
 
-/// Size and number of the WRITEs that the figures are measured with.
 const BULK: usize = 1 << 20;
 const BULK_TIMES: usize = 256;
 
-/// One adapter with what a program makes on it.
 struct Side {
     context: Context,
     pd: ProtectionDomain,
@@ -23,7 +21,7 @@ struct Side {
 }
 
 impl Side {
-    /// Its packets take the network stack, which is what the figures are said to be of.
+    /// Sockets only: the figures are of the network stack.
     fn open() -> Result<Self, Failure> {
         let options = OpenOptions { sockets_only: true, ..OpenOptions::default() };
         let context = Device::named("roce_lo")?.open(options)?;
@@ -35,7 +33,6 @@ impl Side {
         Ok(Self { context, pd, cq, qp, memory })
     }
 
-    /// Waits for the next completion.
     fn complete(&self) -> Result<Wc, Failure> {
         let start = Instant::now();
         while start.elapsed() < Duration::from_secs(10) {
@@ -49,7 +46,7 @@ impl Side {
     }
 }
 
-/// Bulk writes and small round trips, as this host happens to carry them now.
+/// Bulk WRITEs and small round trips at this host's present speed.
 pub(super) fn run() -> Result<(), Failure> {
     let (a, b) = (Side::open()?, Side::open()?);
     let (Some(end_a), Some(end_b)) = (a.qp.endpoint(0), b.qp.endpoint(0)) else { return Ok(()) };
@@ -86,7 +83,7 @@ pub(super) fn run() -> Result<(), Failure> {
         a.qp.post_send(&[SendWr::send(0, a.memory.sge(64..128))])?;
         b.complete()?;
         b.qp.post_send(&[SendWr::send(0, b.memory.sge(64..128))])?;
-        // the answer and the completions of both sends
+        // the response and both send completions
         a.complete()?;
         a.complete()?;
         b.complete()?;

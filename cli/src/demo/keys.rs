@@ -1,4 +1,4 @@
-//! A key at a time.
+//! Single keys from a terminal.
 
 use std::{io::IsTerminal, process};
 
@@ -10,16 +10,14 @@ use rustix::{
 
 use crate::failure::Failure;
 
-/// Waits for keys on a terminal.
 #[derive(Debug)]
 pub(super) struct Keys(());
 
-/// Ctrl-C and Ctrl-D, which are keys here.
+/// Ctrl-C and Ctrl-D, read as keys.
 const INTERRUPT: u8 = 3;
 const END: u8 = 4;
 
 impl Keys {
-    /// Fails if there is no terminal to wait for keys on.
     pub(super) fn new() -> Result<Self, Failure> {
         if std::io::stdin().is_terminal() {
             Ok(Self(()))
@@ -28,8 +26,7 @@ impl Keys {
         }
     }
 
-    /// Waits for any key; q, Ctrl-C and Ctrl-D end the program. The terminal is as before in
-    /// between.
+    /// Waits for any key; q, Ctrl-C and Ctrl-D end the program. Restores the terminal's mode.
     pub(super) fn wait(&self) -> Result<(), Failure> {
         let before = tcgetattr(stdin())?;
         let mut one_key = before.clone();

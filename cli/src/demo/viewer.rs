@@ -1,4 +1,4 @@
-//! The output of a scenario, on standard output and in a capture.
+//! Output of a scenario: standard output and a capture.
 
 use roce_world::{Line, SentDatagram, Tone, Viewer};
 
@@ -11,7 +11,6 @@ use roce::link::Capture;
 
 use crate::{failure::Failure, ladder::Ladder, output::outln};
 
-/// Prints a ladder, waits for keys, writes a capture.
 pub(super) struct Printer {
     ladder: Ladder,
     keys: Option<Keys>,

@@ -1,4 +1,4 @@
-//! `roce devinfo --counters`: the counters of the devices that this user's programs have open now.
+//! `roce devinfo --counters`: counters of devices that this user's programs have open.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,7 +7,6 @@ use serde_json::{Map, Value, json};
 
 use crate::{failure::Failure, output::outln};
 
-/// Prints the counters of all open devices, or of those named `device`.
 pub(super) fn run(device: Option<&str>, verbose: bool, as_json: bool) -> Result<(), Failure> {
     let mut open = published_counters()?;
     if let Some(name) = device {
@@ -50,7 +49,6 @@ fn print(published: &Published, verbose: bool) {
     outln!("");
 }
 
-/// A leased address, from whom, and for how long.
 pub(super) fn lease(lease: &LeasedAddress) -> String {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let seconds = lease.until.saturating_sub(now).as_secs();

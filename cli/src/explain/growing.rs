@@ -1,4 +1,4 @@
-//! A capture that grows: what is new in it is drawn, as the packets have come.
+//! A growing capture, drawn as packets arrive.
 
 use std::time::Duration;
 
@@ -7,35 +7,30 @@ use roce::explain::Explained;
 use super::report::{self, Filter};
 use crate::ladder::{Ladder, Tone};
 
-/// Time from one look at a capture to the next. An answer that takes longer may be drawn as part of
-/// a connection of its own at first.
+/// Poll interval. A later response may first be drawn as another connection's.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
-/// Part of its time that the drawing may take: one in so many. Each redraw reads the whole capture.
+/// Drawing takes at most 1/10 of the time: each redraw reads the whole capture.
 pub(crate) const SHARE: u32 = 10;
-/// Bytes of a capture that are drawn.
 pub(crate) const MOST: usize = 64 << 20;
 
-/// A capture, and how much of it is drawn.
 #[derive(Default)]
 pub(crate) struct Growing {
     pub(crate) bytes: Vec<u8>,
     explained: Option<Explained>,
     drawn: usize,
-    /// The connection that was drawn last, whose name need not be said again.
     connection: Option<usize>,
 }
 
 impl Growing {
-    /// Something else was drawn.
     #[cfg(target_os = "linux")]
     pub(crate) const fn leave(&mut self) {
         self.connection = None;
     }
 
-    /// Lines of what has come. `name` stands before the title of a connection.
+    /// Lines of new packets. `name` precedes a connection's title.
     pub(crate) fn draw(&mut self, ladder: &Ladder, filter: &Filter, name: &str) -> Vec<String> {
         let mut lines = Vec::new();
-        // what is no capture yet may become one
+        // an incomplete file may become a capture
         let Ok(explained) = Explained::of_file(&self.bytes) else { return lines };
         for packet in explained.packets.iter().skip(self.drawn) {
             let Some(index) = packet.connection else { continue };
@@ -57,7 +52,6 @@ impl Growing {
         lines
     }
 
-    /// Findings and figures; none if it was no capture.
     pub(crate) fn conclusion(&self, ladder: &Ladder, filter: &Filter) -> Option<Vec<String>> {
         let explained = self.explained.as_ref()?;
         Some(report::conclusion(ladder, explained, filter))

@@ -1,4 +1,4 @@
-//! A capture's report as one page, which loads nothing and has no script.
+//! A capture's report as one page without scripts or external resources.
 
 use std::{collections::BTreeSet, fmt::Write};
 
@@ -11,12 +11,10 @@ use crate::{
     output::outln,
 };
 
-/// The text before the report: `{title}` is the name of the capture.
 const HEAD: &str = include_str!("head.html");
-/// A switch for what `--errors` leaves out.
+/// Checkbox that hides what `--errors` leaves out.
 const SWITCH: &str = "<p><label><input type=\"checkbox\" id=\"errors\"> only what was sent again, refused, late or damaged</label></p>\n";
 
-/// The page. `name` is that of the capture.
 pub(super) fn print(name: &str, explained: &Explained, filter: &Filter) {
     outln!("{}", page(name, explained, filter).trim_end());
 }
@@ -110,7 +108,7 @@ fn section(
     *page += "</section>\n";
 }
 
-/// `changed` are ends with their states, which are not those of before.
+/// `changed`: ends with their new states.
 fn row(
     page: &mut String,
     connection: &Connection,
@@ -118,7 +116,7 @@ fn row(
     changed: &[(usize, String)],
 ) {
     let tone = Tone::from(&packet.why).name();
-    // for those who cannot see on which side it stands
+    // for screen readers
     let (side, from) = if packet.from_second { ("second", 1) } else { ("first", 0) };
     let sender = escaped(&connection.ends[from].to_string());
     let at = time(packet.at.saturating_sub(connection.time.0));

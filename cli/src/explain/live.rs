@@ -1,4 +1,4 @@
-//! `roce explain --live`: packets are drawn as they come through a pipe.
+//! `roce explain --live`: draws packets as they come through a pipe.
 
 use std::{
     io::{self, Read},
@@ -17,12 +17,10 @@ use super::{
 };
 use crate::{failure::Failure, ladder::Ladder, output::outln};
 
-/// Exit status of a program that SIGINT has ended.
 const INTERRUPTED: i32 = 130;
 
-/// Draws standard input until its end.
 pub(super) fn run(filter: &Filter) -> Result<(), Failure> {
-    // Ctrl-C ends what writes into the pipe, and there is something to be said of the whole then
+    // the first Ctrl-C ends the pipe's writer; findings about the whole follow
     static IS_ASKED: AtomicBool = AtomicBool::new(false);
     ctrlc::set_handler(|| {
         if IS_ASKED.swap(true, Ordering::Relaxed) {
@@ -51,9 +49,8 @@ pub(super) fn run(filter: &Filter) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The input, piece by piece.
 fn read() -> Receiver<io::Result<Vec<u8>>> {
-    // so many pieces wait, and then the pipe does
+    // beyond 16 chunks the pipe's writer waits
     let (sender, chunks) = mpsc::sync_channel(16);
     thread::spawn(move || {
         let mut input = io::stdin().lock();
@@ -74,7 +71,7 @@ fn read() -> Receiver<io::Result<Vec<u8>>> {
     chunks
 }
 
-/// Takes what comes in this time; false at the end.
+/// Collects input for a while; false at the end.
 fn gather(
     chunks: &Receiver<io::Result<Vec<u8>>>,
     time: Duration,

@@ -1,4 +1,4 @@
-//! A capture's report: ladders, findings, figures.
+//! A capture's ladders, findings and figures.
 
 use std::{collections::BTreeMap, io::stdout};
 
@@ -17,17 +17,15 @@ use crate::{
     output::outln,
 };
 
-/// Findings of one text that are told one by one.
+/// Findings of one text that are printed one by one.
 const ALIKE: usize = 5;
 
-/// What is shown; by default, everything.
 #[derive(Default)]
 pub(crate) struct Filter {
     pub(super) qp: Option<Qpn>,
-    /// First and last PSN; the range may wrap.
+    /// First and last PSN; may wrap.
     pub(super) psns: Option<(u32, u32)>,
     pub(super) errors: bool,
-    /// The state of both ends is shown, too.
     pub(super) state: bool,
 }
 
@@ -99,12 +97,11 @@ pub(super) fn print(explained: &Explained, filter: &Filter) {
     }
 }
 
-/// The requesters of a connection's ends, as they were shown last.
 #[derive(Default)]
 pub(super) struct States([Option<Requester>; 2]);
 
 impl States {
-    /// Those that are not the same any more behind this packet: the end's index, and a text.
+    /// States that this packet changed: the end's index, and a text.
     pub(super) fn changed(&mut self, packet: &ExplainedPacket) -> Vec<(usize, String)> {
         let before = std::mem::replace(&mut self.0, packet.requesters);
         let ends = (0..2).filter(|&end| before[end] != packet.requesters[end]);
@@ -124,7 +121,6 @@ fn state(requester: Option<&Requester>) -> String {
     text
 }
 
-/// Findings and figures.
 pub(crate) fn conclusion(ladder: &Ladder, explained: &Explained, filter: &Filter) -> Vec<String> {
     let mut lines = ladder.prose("findings", Tone::Strong);
     let mut alike: BTreeMap<String, usize> = BTreeMap::new();
@@ -161,7 +157,6 @@ pub(crate) fn conclusion(ladder: &Ladder, explained: &Explained, filter: &Filter
     lines
 }
 
-/// Those of the connections that are shown.
 pub(super) fn findings<'a>(
     explained: &'a Explained,
     filter: &Filter,
@@ -172,7 +167,6 @@ pub(super) fn findings<'a>(
     })
 }
 
-/// What is not in the ladders.
 pub(super) fn notes(explained: &Explained, filter: &Filter) -> Vec<String> {
     let mut notes = Vec::new();
     let unplaced = explained.packets.iter().filter(|packet| packet.connection.is_none());
@@ -208,7 +202,7 @@ pub(crate) fn title(index: usize, connection: &Connection) -> String {
     format!("connection {}: {service}{mtu}", index + 1)
 }
 
-/// Datagrams to this end. Over RoCE the general service interface has connection management alone.
+/// Kind of datagrams to this end. The GSI QP carries only CM over RoCE.
 fn datagrams(to: EndPoint) -> &'static str {
     match (to.qpn, to.address) {
         (Some(Qpn::GSI), Address::Ip(_)) => "connection management",
@@ -218,7 +212,6 @@ fn datagrams(to: EndPoint) -> &'static str {
     }
 }
 
-/// A packet in its connection's ladder.
 pub(crate) fn packet_lines(
     ladder: &Ladder,
     connection: &Connection,
@@ -230,7 +223,6 @@ pub(crate) fn packet_lines(
     ladder.event(at, &Event::Seen(way, what(packet), why(packet)), (&packet.why).into())
 }
 
-/// A packet in a few words.
 pub(super) fn what(packet: &ExplainedPacket) -> String {
     packet.headers.as_ref().map_or_else(
         || "?".into(),
@@ -238,7 +230,6 @@ pub(super) fn what(packet: &ExplainedPacket) -> String {
     )
 }
 
-/// Its reason, and what else is to be said of it.
 pub(super) fn why(packet: &ExplainedPacket) -> String {
     let mut why = packet.why.to_string();
     if packet.is_congested() {
@@ -253,7 +244,7 @@ pub(super) fn why(packet: &ExplainedPacket) -> String {
     why
 }
 
-/// Lines of figures of a connection; what belongs to the line before is indented.
+/// Figures of a connection; an indented line continues the one before.
 pub(super) fn figures(connection: &Connection) -> Vec<String> {
     let mut lines = Vec::new();
     for (from, end) in connection.ends.iter().enumerate() {

@@ -1,29 +1,25 @@
-//! A ladder of three or four ends: their lines close together on the left, texts beside them.
+//! Ladders of three or four ends: lines close together on the left, text beside them.
 
 use roce_world::{End, Event, Way};
 
-/// Columns from one end's line to the next.
+/// Columns between ends' lines.
 const GAP: usize = 6;
-/// Columns of an arrow that comes out of the network, or ends there.
+/// Columns of an arrow from or into the network.
 const STUB: usize = 3;
 
-/// Columns of the lines of so many ends.
 pub(super) const fn width(ends: usize) -> usize {
     (ends - 1) * GAP + 1
 }
 
-/// The letters of the ends, above their lines.
 pub(super) fn heads(ends: usize) -> String {
     let letters = End::ALL.iter().take(ends);
     letters.map(|end| format!("{end:<GAP$}", end = end.letter())).collect::<String>()
 }
 
-/// The lines of the ends, with nothing between them.
 pub(super) fn empty(ends: usize) -> Vec<char> {
     (0..width(ends)).map(|column| if column % GAP == 0 { '│' } else { ' ' }).collect()
 }
 
-/// The lines of the ends, and what the event is between them.
 pub(super) fn drawn(ends: usize, event: &Event) -> String {
     let mut cells = empty(ends);
     match event {
@@ -58,7 +54,7 @@ fn column(end: End) -> usize {
     end as usize * GAP
 }
 
-/// Where the arrows of a packet lead: of one to a group, to the outermost ends.
+/// Where a packet's arrows lead: for a group, to the outermost ends.
 fn targets(ends: usize, way: Way) -> Vec<End> {
     match way.to {
         Some(to) => vec![to],
@@ -69,7 +65,6 @@ fn targets(ends: usize, way: Way) -> Vec<End> {
     }
 }
 
-/// A line from one column to another, with its head in front of the latter.
 fn arrow(cells: &mut [char], from: usize, to: usize) {
     let (first, last) = (from.min(to), from.max(to));
     for cell in &mut cells[first + 1..last] {

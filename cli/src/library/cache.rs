@@ -1,4 +1,4 @@
-//! A directory of the user's that stays from one run to the next.
+//! A directory of the user's that outlives a run.
 
 use std::{
     fs::{self, DirBuilder},
@@ -10,11 +10,10 @@ use roce::environment;
 
 use super::trust::{self, Unfit};
 
-/// The result of `attempt` in the first directory in which it succeeds. The user's cache comes
-/// first. If that cannot be written or executed from, the directory of the user's login is next.
+/// Tries `attempt` on the user's cache, then on the login's runtime directory.
 ///
 /// # Errors
-/// One line that says what to do about the first.
+/// One line: how to fix the first.
 pub(super) fn first<T>(attempt: impl Fn(&Path) -> Result<T, Unfit>) -> Result<T, String> {
     let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
     let places = [cache.map(|cache| (cache, "roce")), runtime()];
@@ -35,16 +34,16 @@ fn absolute(variable: &str) -> Option<PathBuf> {
     environment::value(variable).map(PathBuf::from).filter(|path| path.is_absolute())
 }
 
-/// `XDG_RUNTIME_DIR` is there already, and has `roce` in it for what programs publish.
+/// Must exist; holds `roce` for published files, too.
 fn runtime() -> Option<(PathBuf, &'static str)> {
     absolute("XDG_RUNTIME_DIR").filter(|path| path.is_dir()).map(|path| (path, "roce-library"))
 }
 
-/// The directory `name` in this one, made where it is missing, by a path without links.
+/// Makes the directory `name` in `place` if missing, by a path without links.
 fn own(place: &Path, name: &str) -> Result<PathBuf, Unfit> {
     let there = place.ancestors().find(|path| fs::symlink_metadata(path).is_ok());
     let there = there.unwrap_or(Path::new("/"));
-    // nothing is made where it will not do
+    // check before creating anything
     trust::check(&fs::canonicalize(there).map_err(Unfit::system(there))?)?;
     let own = place.join(name);
     DirBuilder::new().recursive(true).mode(0o700).create(&own).map_err(Unfit::system(place))?;

@@ -1,4 +1,4 @@
-//! The libraries inside the tool, and where they are unpacked: dynamic linkers load files.
+//! The libraries inside the tool, unpacked because dynamic linkers load files.
 
 use std::{
     fs,
@@ -14,15 +14,12 @@ use super::{
     trust::{self, Unfit},
 };
 
-/// The shared object, if the tool was built with one (build.rs).
 pub(super) const CARRIED: Option<&[u8]> = include!(concat!(env!("OUT_DIR"), "/carried.rs"));
 
-/// The one that has TCP go over rsockets, likewise.
 pub(super) const CARRIED_SOCKETS: Option<&[u8]> =
     include!(concat!(env!("OUT_DIR"), "/carried_sockets.rs"));
 
-/// The path of the library in the user's cache, by version and contents, and beside it that for
-/// sockets. They are written once.
+/// Unpacks both libraries once into the user's cache, by version and contents.
 ///
 /// # Errors
 /// One line that says what to do; none if the tool carries no library.
@@ -46,14 +43,14 @@ fn unpack(library: &[u8], directory: &Path, name: &str) -> Result<PathBuf, Unfit
     trust::make(directory)?;
     executable(directory)?;
     let path = directory.join(name);
-    // what has been cut short or changed is written again
+    // a truncated or changed file is rewritten
     if !fs::read(&path).is_ok_and(|found| found == library) {
         links::write(&path, library).map_err(Unfit::system(&path))?;
     }
     Ok(path)
 }
 
-/// Files in this directory may be mapped to be executed.
+/// Checks that files here may be mapped executable.
 fn executable(directory: &Path) -> Result<(), Unfit> {
     let mount = statvfs(directory).map_err(|error| Unfit::system(directory)(error.into()))?;
     if mount.f_flag.contains(StatVfsMountFlags::NOEXEC) {
@@ -68,7 +65,7 @@ mod tests {
 
     use super::*;
 
-    /// A directory that nobody else can change, as the user's home.
+    /// A directory that nobody else can change, like the home.
     fn own() -> tempfile::TempDir {
         let root = rustix::process::geteuid().is_root();
         let place = if root { Path::new("/run") } else { Path::new(env!("CARGO_MANIFEST_DIR")) };
@@ -110,13 +107,13 @@ mod tests {
         let mut looked_at = 0;
         for mount in mounts.lines().filter(|line| !line.contains('\\')) {
             let fields: Vec<_> = mount.split(' ').collect();
-            // another may be mounted over it
+            // another mount may cover it
             let last = mounts.lines().rfind(|line| line.split(' ').nth(1) == Some(fields[1]));
             if last != Some(mount) || !Path::new(fields[1]).is_dir() {
                 continue;
             }
             match executable(Path::new(fields[1])) {
-                Err(Unfit::System(..)) => continue, // one that this user cannot see
+                Err(Unfit::System(..)) => continue, // invisible to this user
                 found => {
                     let noexec = fields[3].split(',').any(|option| option == "noexec");
                     assert_eq!(matches!(found, Err(Unfit::NoExec(_))), noexec, "{mount}");

@@ -1,4 +1,4 @@
-//! Which library it is.
+//! Finds the library.
 
 use std::{
     borrow::Cow,
@@ -17,8 +17,7 @@ use super::{
     trust,
 };
 
-/// The library: the one that is named, or `ROCE_LIBRARY`, or one beside this program or where a
-/// package has it, or the one inside this program, unpacked.
+/// Finds the library: named, `ROCE_LIBRARY`, beside this program, in packages' places, or unpacked.
 pub(crate) fn find(named: Option<&Path>) -> Result<PathBuf, String> {
     match file(named)? {
         Some(path) => Ok(path),
@@ -26,7 +25,6 @@ pub(crate) fn find(named: Option<&Path>) -> Result<PathBuf, String> {
     }
 }
 
-/// The contents of the library that [`find`] finds, without unpacking it.
 pub(crate) fn contents() -> Result<Cow<'static, [u8]>, String> {
     match file(None)? {
         Some(path) => {
@@ -37,7 +35,6 @@ pub(crate) fn contents() -> Result<Cow<'static, [u8]>, String> {
     }
 }
 
-/// What is in the library beside that one that has TCP go over rsockets, if there is one.
 pub(crate) fn sockets_contents() -> Result<Option<Cow<'static, [u8]>>, String> {
     Ok(match file(None)? {
         Some(path) => fs::read(path.with_file_name(SOCKETS)).ok().map(Cow::Owned),
@@ -45,19 +42,18 @@ pub(crate) fn sockets_contents() -> Result<Option<Cow<'static, [u8]>>, String> {
     })
 }
 
-/// The library that is a file.
 fn file(named: Option<&Path>) -> Result<Option<PathBuf>, String> {
     let variable = environment::value("ROCE_LIBRARY").map(PathBuf::from);
     if let Some(path) = named.map(Path::to_owned).or(variable) {
         let problem = |problem| format!("the library {} {problem}; see --library", path.display());
         return check(&path).map(Some).map_err(problem);
     }
-    // without /proc it is not known where this program is
+    // without /proc this program's place is unknown
     let Ok(own) = env::current_exe() else { return Ok(None) };
     let triplet = format!("../lib/{}-linux-gnu/roce", env::consts::ARCH);
     for directory in ["", "../lib/roce", &triplet, "../lib64/roce"] {
         let candidate = own.with_file_name(directory).join(NAME);
-        // beside a file that was downloaded may lie what somebody else has put there
+        // beside a downloaded file anyone may have put one
         let own = || fs::canonicalize(&candidate).is_ok_and(|found| trust::holds(&found));
         if carried::CARRIED.is_some() && !own() {
             continue;
@@ -86,7 +82,6 @@ fn none() -> String {
     )
 }
 
-/// The path without links, if it leads to a shared object.
 pub(super) fn check(path: &Path) -> Result<PathBuf, String> {
     let mut magic = [0; 4];
     let mut read = || -> io::Result<PathBuf> {

@@ -1,5 +1,4 @@
-//! The C library that a program runs with. Ours needs a minimum version of glibc, and the dynamic
-//! linker names only the missing symbol.
+//! Checks a program's glibc version; the dynamic linker would name only a missing symbol.
 
 use std::{
     collections::BTreeSet,
@@ -20,7 +19,7 @@ use object::{
 
 const GLIBC: &str = "libc.so.6";
 
-/// Reason for which a program cannot load the library, as far as its dynamic linker shows it.
+/// Why the program's dynamic linker cannot load the library, if so.
 pub(crate) fn unfit(program: &Path, library: &Path) -> Option<String> {
     let interpreter = interpreter(program)?;
     let name = interpreter.file_name().unwrap_or_default().as_bytes();
@@ -29,7 +28,7 @@ pub(crate) fn unfit(program: &Path, library: &Path) -> Option<String> {
             "is made for musl, and the library needs glibc: run it in a system with that".into(),
         );
     }
-    // glibc's dynamic linker and its library belong together, and lie in one directory
+    // glibc's dynamic linker and library lie in one directory
     let glibc = fs::canonicalize(&interpreter).ok()?.with_file_name(GLIBC);
     let (needed, found) = (read(library, needed)?, read(&glibc, defined)?);
     let missing = needed.difference(&found).last()?;
@@ -41,12 +40,11 @@ pub(crate) fn unfit(program: &Path, library: &Path) -> Option<String> {
     ))
 }
 
-/// Reads an ELF file for 64 bits; none if it is something else, or damaged.
+/// Reads a 64-bit ELF file; none if it is something else or damaged.
 fn read<T>(path: &Path, what: impl FnOnce(&ReadCache<File>) -> Result<T>) -> Option<T> {
     what(&ReadCache::new(File::open(path).ok()?)).ok()
 }
 
-/// The dynamic linker that a program names.
 fn interpreter(program: &Path) -> Option<PathBuf> {
     let read = |data: &ReadCache<File>| {
         let header = FileHeader64::<Endianness>::parse(data)?;
@@ -61,7 +59,6 @@ fn interpreter(program: &Path) -> Option<PathBuf> {
     self::read(program, read).flatten()
 }
 
-/// Number of a version of glibc, by which they are ordered; none of what is no such version.
 fn version(name: &[u8]) -> Option<Version> {
     let text = str::from_utf8(name).ok()?;
     let numbers = text.strip_prefix("GLIBC_")?.split('.').map(|part| part.parse().ok());
@@ -80,7 +77,6 @@ impl std::fmt::Display for Version {
     }
 }
 
-/// The versions that a library needs of glibc.
 fn needed(data: &ReadCache<File>) -> Result<BTreeSet<Version>> {
     let header = FileHeader64::<Endianness>::parse(data)?;
     let endian = header.endian()?;
@@ -99,7 +95,6 @@ fn needed(data: &ReadCache<File>) -> Result<BTreeSet<Version>> {
     Ok(versions)
 }
 
-/// The versions that a glibc has.
 fn defined(data: &ReadCache<File>) -> Result<BTreeSet<Version>> {
     let header = FileHeader64::<Endianness>::parse(data)?;
     let endian = header.endian()?;
@@ -108,7 +103,7 @@ fn defined(data: &ReadCache<File>) -> Result<BTreeSet<Version>> {
     let Some((mut all, link)) = sections.gnu_verdef(endian, data)? else { return Ok(versions) };
     let strings = sections.strings(endian, data, link)?;
     while let Some((_, mut names)) = all.next()? {
-        // the first name is its own, those behind it are of versions that it has as well
+        // the first name is its own; the rest are its parents'
         if let Some(name) = names.next()? {
             versions.extend(version(name.name(endian, strings)?));
         }

@@ -1,4 +1,4 @@
-//! Directories in which the library has the names of those that it stands for.
+//! Directories where the library has the names that it replaces.
 
 use std::{
     collections::BTreeSet,
@@ -18,22 +18,20 @@ use super::{
 };
 
 pub(super) const NAME: &str = "libroce_abi.so";
-/// The library that has TCP go over rsockets, beside that one.
+/// The rsockets library, beside the library.
 pub(super) const SOCKETS: &str = "librspreload.so";
-/// Programs are linked with the first two, or load any of the four by name. All lead to one file,
-/// which the dynamic linker then loads once.
+/// Programs link with the first two, or load any. All are one file, loaded once.
 const LINKS: [&str; 4] = ["libibverbs.so.1", "librdmacm.so.1", "libibverbs.so", "librdmacm.so"];
 
-/// What pkg-config says to who links with the library: nothing but where it is. The headers are
-/// those of rdma-core, whose newest version it has the symbols of.
+/// pkg-config files: only the directory. Headers are rdma-core's, whose newest symbols we have.
 const PKG_CONFIG: [(&str, &str); 2] = [
     ("libibverbs.pc", include_str!("libibverbs.pc")),
     ("librdmacm.pc", include_str!("librdmacm.pc")),
 ];
 
-/// A directory in which the library has these names, and `also` those: beside the library, or in
-/// the user's cache where that cannot be written or others could. It belongs to this library only,
-/// and stays from one run to the next: a program that runs may still load from it.
+/// Returns a directory with these names and `also`: beside the library, or in the user's cache if
+/// that is not writable or not safe. It is this library's alone and stays: running programs may
+/// still load from it.
 pub(crate) fn directory(library: &Path, also: &BTreeSet<String>) -> Result<PathBuf, String> {
     let beside = beside(library);
     if !has_colon(&beside) && named(&beside, library, also).is_ok() {
@@ -57,7 +55,7 @@ pub(crate) fn directory(library: &Path, also: &BTreeSet<String>) -> Result<PathB
     Ok(directory)
 }
 
-/// Writes the library into a directory of any kind, with its names beside it, and that for sockets.
+/// Copies the library with its names, and the rsockets one, into any directory.
 pub(crate) fn copy(library: &[u8], sockets: Option<&[u8]>, directory: &Path) -> io::Result<()> {
     fs::create_dir_all(directory)?;
     sockets.map_or(Ok(()), |sockets| write(&directory.join(SOCKETS), sockets))?;
@@ -65,7 +63,6 @@ pub(crate) fn copy(library: &[u8], sockets: Option<&[u8]>, directory: &Path) -> 
     LINKS.into_iter().try_for_each(|name| link(&directory.join(name), Path::new(NAME)))
 }
 
-/// Writes what pkg-config says of a directory with the names, where it is not there yet.
 pub(crate) fn describe(directory: &Path) -> io::Result<()> {
     let directory = directory.join("pkgconfig");
     fs::create_dir_all(&directory)?;
@@ -76,7 +73,7 @@ pub(crate) fn describe(directory: &Path) -> io::Result<()> {
     })
 }
 
-/// Writes a file as a whole, so that others that look meanwhile find this one or the one before.
+/// Replaces a file atomically.
 pub(super) fn write(path: &Path, contents: &[u8]) -> io::Result<()> {
     let new = temporary(path);
     let _ = fs::remove_file(&new);
@@ -98,7 +95,7 @@ fn has_colon(path: &Path) -> bool {
     path.as_os_str().as_bytes().contains(&b':')
 }
 
-/// Makes the directory, in one that there is, and the links in it, where they are missing.
+/// Makes the directory and its links where missing; the parent must exist.
 fn named(directory: &Path, library: &Path, also: &BTreeSet<String>) -> Result<(), Unfit> {
     trust::check(directory.parent().unwrap_or(directory))?;
     trust::make(directory)?;
@@ -108,7 +105,6 @@ fn named(directory: &Path, library: &Path, also: &BTreeSet<String>) -> Result<()
         .map_err(Unfit::system(directory))
 }
 
-/// Makes `path` a link to the library, unless it is one. It is replaced as a whole.
 fn link(path: &Path, library: &Path) -> io::Result<()> {
     if fs::read_link(path).is_ok_and(|target| target == library) {
         return Ok(());

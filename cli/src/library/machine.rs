@@ -2,12 +2,12 @@
 
 use std::{env, fmt, fs::File, io::Read, path::Path};
 
-/// Class, order of bytes and number of the machine, from the header of an ELF file.
+/// ELF class, byte order and machine number.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Machine([u8; 4]);
 
 impl Machine {
-    /// The one of this file; none if it says nothing about that.
+    /// `None` if the file is not ELF.
     pub(crate) fn of(path: &Path) -> Option<Self> {
         let mut header = [0; 20];
         File::open(path).ok()?.read_exact(&mut header).ok()?;
@@ -15,7 +15,6 @@ impl Machine {
         Some(Self([class, order, header[18], header[19]]))
     }
 
-    /// The one of this file, if it is not the one that this tool, and so its library, is made for.
     pub(crate) fn foreign(path: &Path) -> Option<Self> {
         let own = env::current_exe().ok().and_then(|own| Self::of(&own))?;
         Self::of(path).filter(|found| *found != own)

@@ -1,5 +1,4 @@
-//! The library that takes the place of libibverbs and librdmacm: which one it is, and the names by
-//! which programs find it.
+//! The library that replaces libibverbs and librdmacm, and its names.
 
 mod cache;
 mod carried;

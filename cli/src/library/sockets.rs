@@ -1,4 +1,4 @@
-//! The library that has TCP go over rsockets.
+//! The library that carries TCP over rsockets.
 
 use std::{
     os::unix::ffi::OsStrExt,
@@ -7,7 +7,6 @@ use std::{
 
 use super::{find::check, links::SOCKETS};
 
-/// The one beside the library that takes the place of libibverbs and librdmacm.
 pub(crate) fn sockets(library: &Path) -> Result<PathBuf, String> {
     let path = library.with_file_name(SOCKETS);
     let found = check(&path).map_err(|problem| {
@@ -17,7 +16,7 @@ pub(crate) fn sockets(library: &Path) -> Result<PathBuf, String> {
             path.display()
         )
     })?;
-    // the dynamic linker takes either for the end of a name
+    // both separate names in the dynamic linker's lists
     if found.as_os_str().as_bytes().iter().any(|byte| b": ".contains(byte)) {
         return Err(format!(
             "--sockets: {} has a colon or a space in its name, which no list of libraries can have",

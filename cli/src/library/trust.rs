@@ -1,8 +1,7 @@
 //! Directories and files that nobody else can change.
 //!
-//! The dynamic linker executes what it finds in them, at any time. So nobody but this user and root
-//! may be able to put something there, now or when a directory has been cleaned away: /tmp will
-//! not do.
+//! The dynamic linker executes their contents at any time: only this user and root may be able to
+//! write there, even after a cleanup. /tmp will not do.
 
 use std::{
     fs::{self, DirBuilder, Metadata},
@@ -11,17 +10,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Why a directory does not serve.
 pub(super) enum Unfit {
-    /// Others can change this one, on the way to it.
+    /// Others can change this directory on the path.
     Open(PathBuf),
-    /// Nothing in it can be executed.
+    /// Mounted `noexec`.
     NoExec(PathBuf),
     System(PathBuf, io::Error),
 }
 
 impl Unfit {
-    /// The system's error about this path.
     pub(super) fn system(path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |error| Self::System(path, error)
@@ -47,8 +44,7 @@ impl Unfit {
     }
 }
 
-/// Looks whether this user and root alone can change what a path without links leads to: nobody
-/// else owns or can write any directory on it.
+/// Checks that only this user and root own or can write any directory of a path without links.
 pub(super) fn check(path: &Path) -> Result<(), Unfit> {
     for part in path.ancestors() {
         let metadata = fs::symlink_metadata(part).map_err(Unfit::system(part))?;
@@ -59,7 +55,6 @@ pub(super) fn check(path: &Path) -> Result<(), Unfit> {
     Ok(())
 }
 
-/// Makes the directory, if it is not there, and looks whether it is as [`check`] wants it.
 pub(super) fn make(directory: &Path) -> Result<(), Unfit> {
     match DirBuilder::new().mode(0o755).create(directory) {
         Err(error) if fs::symlink_metadata(directory).is_err() => {
@@ -69,13 +64,13 @@ pub(super) fn make(directory: &Path) -> Result<(), Unfit> {
     }
 }
 
-/// True of a file, by a path without links, that nobody else can change or replace.
+/// True for a file, by a path without links, that nobody else can change or replace.
 pub(super) fn holds(file: &Path) -> bool {
     let own = fs::symlink_metadata(file).and_then(|metadata| is_own(&metadata));
     own.unwrap_or(false) && file.parent().is_some_and(|place| check(place).is_ok())
 }
 
-/// The owner of / is root, whatever number a user namespace shows.
+/// In a user namespace root may have another number: that of the owner of /.
 fn is_own(metadata: &Metadata) -> io::Result<bool> {
     let trusted = [rustix::process::geteuid().as_raw(), 0, fs::metadata("/")?.uid()];
     Ok(trusted.contains(&metadata.uid()) && metadata.mode() & 0o022 == 0)

@@ -1,4 +1,4 @@
-//! Options of a measurement, as perftest has them.
+//! Options of perftest.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Bandwidth: many messages outstanding at once.
+//! Bandwidth: many messages outstanding.
 
 use std::time::{Duration, Instant};
 
@@ -11,12 +11,12 @@ use super::{
 };
 use crate::failure::Failure;
 
-/// Polls without a completion between two looks at the connection to the peer.
+/// Empty polls between checks of the peer's connection.
 const POLLS: u32 = 1 << 12;
-/// Shortest time over which a peak is taken.
+/// Shortest time for a peak.
 const WINDOW: Duration = Duration::from_millis(10);
 
-/// Measures one size; on a side that only answers, there are no figures.
+/// Measures one size; a passive side has no figures.
 pub(super) fn round(
     side: &mut Side,
     number: usize,
@@ -36,7 +36,7 @@ pub(super) fn round(
     let theirs = parse(&side.exchange.learn_text()?)
         .ok_or("the peer is not roce perf; start it on both sides")?;
     if receives {
-        // whatever is complete there is here, but perhaps not taken yet
+        // completed by the peer and arrived here, perhaps not polled yet
         let counts = theirs.counts.clone();
         receive(side, size, |side| side.arrivals.counts == counts)?;
     }
@@ -58,13 +58,11 @@ pub(super) fn round(
     }))
 }
 
-/// What a side has sent in a round.
 struct Sent {
-    /// Messages of each queue pair.
+    /// Per queue pair.
     counts: Vec<u64>,
-    /// From the first post to the last completion.
     time: Duration,
-    /// Most messages in a second, if it took long enough for that.
+    /// Most messages per second, if it took long enough.
     peak: Option<f64>,
 }
 
@@ -89,7 +87,6 @@ fn parse(text: &str) -> Option<Sent> {
     Some(Sent { counts, time: Duration::from_nanos(nanos.parse().ok()?), peak: None })
 }
 
-/// Sends what is to be sent, and waits for it to be complete.
 fn send(
     side: &mut Side,
     layout: Layout,
@@ -119,7 +116,7 @@ fn send(
                     Amount::Time(_) => u64::MAX,
                 };
                 let room = depth as u64 - (posted[qp] - done[qp]);
-                // a list is whole, but for the last one
+                // only the last list is partial
                 let count = (list as u64).min(left);
                 if count == 0 || room < count {
                     break;
@@ -146,12 +143,11 @@ fn send(
         }
     }
     let whole = done_all as f64 / (end - start).as_secs_f64();
-    // the last window may be too short for a look of its own
+    // the last window may be too short
     let peak = window.peak.map(|peak| peak.max(whole));
     Ok(Sent { counts: done, time: end - start, peak })
 }
 
-/// Takes messages until `over`.
 fn receive(side: &mut Side, size: usize, over: impl Fn(&Side) -> bool) -> Result<(), Failure> {
     let mut idle = 0_u32;
     loop {
@@ -172,11 +168,10 @@ fn receive(side: &mut Side, size: usize, over: impl Fn(&Side) -> bool) -> Result
     }
 }
 
-/// Looks for the fastest part of a run.
 struct Window {
     start: Instant,
     count: u64,
-    /// Messages for which completions that come in batches do not matter.
+    /// Messages in a window, so that batched completions do not distort the peak.
     least: u64,
     peak: Option<f64>,
 }

@@ -1,4 +1,4 @@
-//! Figures of a measurement: what was counted and timed, and nothing else.
+//! Counted and timed figures of a measurement.
 
 use std::time::{Duration, Instant};
 
@@ -10,33 +10,29 @@ use super::plan::{Amount, Plan};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Flow {
     pub(super) messages: u64,
-    /// From the first post to the last completion.
     pub(super) time: Duration,
 }
 
 impl Flow {
-    /// Messages in a second; `None` if there were none.
+    /// Messages per second; `None` without messages.
     fn rate(&self) -> Option<f64> {
         (self.messages > 0 && !self.time.is_zero())
             .then(|| self.messages as f64 / self.time.as_secs_f64())
     }
 }
 
-/// Bandwidth at one size.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Bandwidth {
     pub(super) size: usize,
     pub(super) flow: Flow,
-    /// The other way, if both sides have sent.
     pub(super) back: Option<Flow>,
-    /// Most messages in a second of this side, if it took long enough for that.
+    /// This side's most messages per second, if it took long enough.
     pub(super) peak: Option<f64>,
-    /// Time of the first post.
     pub(super) start: Instant,
 }
 
 impl Bandwidth {
-    /// One way, of several threads: from the first post of any to the last completion of any.
+    /// Sum over threads: first post of any to last completion of any.
     pub(super) fn together(parts: &[Self]) -> Option<Self> {
         let [one] = parts else {
             let start = parts.iter().map(|part| part.start).min()?;
@@ -52,7 +48,7 @@ impl Bandwidth {
         self.flow.messages + self.back.map_or(0, |back| back.messages)
     }
 
-    /// Messages in a second, of both ways together. `None` if a way had none.
+    /// Messages per second, both ways together; `None` if a way had none.
     fn rate(&self) -> Option<f64> {
         let back = match &self.back {
             Some(back) => back.rate()?,
@@ -62,12 +58,12 @@ impl Bandwidth {
     }
 }
 
-/// Times of messages, in ascending order.
+/// Message times, ascending.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Latency {
     size: usize,
     nanos: Vec<u64>,
-    /// Messages that one time is of.
+    /// Messages in each time.
     share: u32,
 }
 
@@ -81,8 +77,7 @@ impl Latency {
         nanos / 1e3 / f64::from(self.share)
     }
 
-    /// Time that so many of a thousand messages do not exceed. `None` if there were too few
-    /// messages to tell.
+    /// Time not exceeded by `per_mille`; `None` with too few messages.
     fn percentile(&self, per_mille: usize) -> Option<f64> {
         let count = self.nanos.len();
         let above = count * (1000 - per_mille) / 1000;
@@ -95,7 +90,6 @@ impl Latency {
             .then(|| self.micros(self.nanos.iter().sum::<u64>() as f64 / self.nanos.len() as f64))
     }
 
-    /// Standard deviation of the times that there are.
     fn deviation(&self) -> Option<f64> {
         let average = self.average()?;
         let square = |&nanos: &u64| (self.micros(nanos as f64) - average).powi(2);
@@ -111,7 +105,7 @@ impl Latency {
         [
             self.end(self.nanos.first()),
             self.end(self.nanos.last()),
-            // of one message, too
+            // also with one message
             self.percentile(500).or(self.end(self.nanos.first())),
             self.average(),
             self.deviation(),
@@ -121,7 +115,6 @@ impl Latency {
     }
 }
 
-/// Figures of one size.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Figures {
     Bandwidth(Bandwidth),
@@ -136,7 +129,6 @@ impl Figures {
         }
     }
 
-    /// Heading of the columns.
     pub(super) fn heading(plan: &Plan, gbits: bool) -> String {
         if plan.latency {
             return " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    \
@@ -149,7 +141,7 @@ impl Figures {
         )
     }
 
-    /// A line below the heading; a figure that was not measured is a dash.
+    /// A row; an unmeasured figure is a dash.
     pub(super) fn line(&self, gbits: bool) -> String {
         let number = |value: Option<f64>, digits: usize| {
             value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
@@ -158,7 +150,7 @@ impl Figures {
             Self::Bandwidth(bandwidth) => {
                 let size = bandwidth.size as f64;
                 let scale = if gbits { size * 8.0 / 1e9 } else { size / f64::from(1 << 20) };
-                // one way has a peak, two together have none
+                // a peak is one-way
                 let peak = bandwidth.peak.filter(|_| bandwidth.back.is_none());
                 let (peak, rate) = (peak.map(|peak| peak * scale), bandwidth.rate());
                 format!(
@@ -183,7 +175,7 @@ impl Figures {
         }
     }
 
-    /// Every figure; one that was not measured is null.
+    /// All figures; an unmeasured one is null.
     pub(super) fn json(&self) -> Value {
         match self {
             Self::Bandwidth(bandwidth) => {
@@ -221,7 +213,6 @@ impl Figures {
     }
 }
 
-/// The whole measurement.
 pub(super) fn document(plan: &Plan, device: &str, mtu: u32, results: &[Figures]) -> Value {
     let (iters, seconds) = match plan.amount {
         Amount::Iters(count) => (Some(count), None),

@@ -11,10 +11,10 @@ use super::{
 };
 use crate::failure::Failure;
 
-/// Looks at memory, or polls, between two looks at the connection to the peer and at the time.
+/// Memory reads or polls between checks of the peer's connection and the time.
 const LOOKS: u32 = 1 << 12;
 
-/// Measures one size; on a side that only answers, there are no figures.
+/// Measures one size; a passive side has no figures.
 pub(super) fn round(
     side: &mut Side,
     number: usize,
@@ -45,12 +45,12 @@ pub(super) fn round(
         Test::Atomic => side.check(number, layout, &[theirs]),
     };
     side.conclude(checked)?;
-    // a message there and one back, or a request and its answer
+    // messages each way, or a request and its response
     let share = if matches!(side.plan.test, Test::Write | Test::Send) { 2 } else { 1 };
     Ok(side.is_client.then(|| Latency::new(size, nanos, share)))
 }
 
-/// Messages of one size. A WRITE's last byte is its stamp, for which the other side looks.
+/// Messages of one size. A WRITE's last byte is a stamp that the peer polls for.
 struct Game<'a> {
     side: &'a mut Side,
     size: usize,
@@ -85,7 +85,7 @@ impl Game<'_> {
     }
 
     fn post_message(&mut self) -> Result<(), Failure> {
-        // the place of a message, and the queue, are free when it is complete
+        // completion frees the message's slot and the queue
         self.take_completions(self.layout.slots as u64 - 1)?;
         let slot = self.posted as usize % self.layout.slots;
         self.posted += 1;
@@ -97,7 +97,7 @@ impl Game<'_> {
         self.side.post_to(0, self.layout, slot, 0)
     }
 
-    /// Waits until no more than so many requests are not complete.
+    /// Waits until at most `most` requests are incomplete.
     fn take_completions(&mut self, most: u64) -> Result<(), Failure> {
         let mut idle = 0_u32;
         while self.posted - self.done > most {
@@ -121,7 +121,7 @@ impl Game<'_> {
 
     /// Waits for the peer's next message. False if the peer says over TCP that there is none.
     fn await_message(&mut self, may_end: bool) -> Result<bool, Failure> {
-        // who begins has sent as many as it receives, the other one fewer
+        // the starter has sent as many as it receives, the other one fewer
         let wanted = if self.side.is_client { self.posted } else { self.posted + 1 };
         let mut idle = 0_u32;
         loop {
@@ -156,7 +156,6 @@ const fn stamp(number: u64) -> u8 {
     (number % 255) as u8 + 1
 }
 
-/// Compares the place of the peer's WRITEs with what the last one must have left there.
 fn check_stamped(side: &Side, round: usize, layout: Layout, count: u64) -> Result<(), Failure> {
     if count == 0 {
         return Ok(());

@@ -1,15 +1,13 @@
-//! Places of messages in memory, and what is in them.
+//! Message slots in memory, and their contents.
 
 use std::ops::Range;
 
-/// Memory that all queue pairs of a side use, as long as a message each is less: it stays in the
-/// processor's caches, whatever the number of queue pairs.
+/// Memory of all queue pairs of a side unless one message each needs more: stays in the cache.
 const HOT: usize = 1 << 20;
-/// Distance of the queue pairs' parts: a multiple of it.
+/// Parts are aligned to this.
 const LINE: usize = 64;
 
-/// Parts of a region for each queue pair, and in each of them the places of messages, which are
-/// used in turn.
+/// One part of a region per queue pair, with message slots used in turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Layout {
     size: usize,
@@ -18,27 +16,23 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Places for messages of `size` bytes, when the largest have `largest` and `depth` of them are
-    /// outstanding.
+    /// Slots of `size` bytes; the largest message has `largest`, and `depth` are outstanding.
     pub(super) fn new(size: usize, largest: usize, qps: usize, depth: usize) -> Self {
         let part = (HOT / qps).max(largest).next_multiple_of(LINE);
         Self { size, slots: (part / size).clamp(1, depth), part }
     }
 
-    /// Bytes of a region.
     pub(super) const fn bytes(&self, qps: usize) -> usize {
         self.part * qps
     }
 
-    /// Place of a message.
     pub(super) const fn place(&self, qp: usize, slot: usize) -> Range<usize> {
         let at = qp * self.part + slot * self.size;
         at..at + self.size
     }
 }
 
-/// Bytes of a message. Each depends on its offset; rounds and sides differ, so that what is left
-/// from another one does not pass for it.
+/// A message's bytes, which depend on offset, round and side: leftovers never match.
 pub(super) fn pattern(size: usize, round: usize, by_client: bool) -> Vec<u8> {
     let seed = (round * 2 + usize::from(by_client) + 1) as u8;
     (0..size).map(|at| ((at ^ at >> 8 ^ at >> 16) as u8).wrapping_add(seed)).collect()

@@ -1,4 +1,4 @@
-//! `roce perf`: bandwidth and latency, with the options and the output of perftest.
+//! `roce perf`: bandwidth and latency, with perftest's options and output.
 
 mod args;
 mod bandwidth;
@@ -30,10 +30,10 @@ use side::{Side, options};
 ///
 ///     roce perf send --lat --local
 ///
-/// Options and output are those of perftest (ib_write_bw, ib_send_lat and so on); the other side
-/// must be roce perf, too, since perftest's own exchange is another one in each version. What
-/// arrives is compared with what must arrive, in every byte, after each size and outside of the
-/// time that is measured. A figure that was not measured is a dash, or null in JSON.
+/// Options and output are those of perftest (ib_write_bw, ib_send_lat and so on). The other side
+/// must be roce perf, too, since perftest's own exchange is another one in each version. Every byte
+/// that arrives is compared with the expected one, after each size and outside of the measured
+/// time. A figure that was not measured is a dash, or null in JSON.
 ///
 /// Latency of write and send is half of a round trip, that of read and atomic is the time from the
 /// post to the completion. write --lat waits by looking at memory, as ib_write_lat does.
@@ -70,11 +70,11 @@ fn measure(test: Test, args: &TestArgs) -> Result<(), Failure> {
     if args.json && !args.local && args.server.is_none() {
         return Err("--json is for the client, which has the figures; omit it here".into());
     }
-    options(args)?; // what is wrong in the environment is said before the other side is asked
+    options(args)?; // report a bad environment before contacting the peer
     if args.local {
         return local(&plan, args);
     }
-    // a device named on the command line is opened first, so that what is wrong is said at once
+    // opened first, to report errors at once
     let device = named(args)?;
     match &args.server {
         Some(server) => {
@@ -90,7 +90,6 @@ fn measure(test: Test, args: &TestArgs) -> Result<(), Failure> {
     }
 }
 
-/// Both sides: the server in a thread.
 fn local(plan: &Plan, args: &TestArgs) -> Result<(), Failure> {
     let exchanges = (0..plan.threads).map(|_| Exchange::pair()).collect::<Result<Vec<_>, _>>()?;
     let (clients, servers): (Vec<_>, Vec<_>) = exchanges.into_iter().unzip();
@@ -121,7 +120,6 @@ fn named(args: &TestArgs) -> Result<Option<Context>, Failure> {
     })
 }
 
-/// Measures all sizes, as one side, with a connection to the other for each thread.
 fn play(
     plan: Plan,
     args: &TestArgs,
@@ -181,7 +179,7 @@ fn play(
     }
 }
 
-/// Measures one size in all threads at once, of which this is the first.
+/// Measures one size in all threads; this is the first.
 fn all_rounds(
     side: &mut Side,
     others: &mut [Side],
@@ -202,7 +200,7 @@ fn all_rounds(
     Ok(Bandwidth::together(&parts.into_iter().flatten().collect::<Vec<_>>()))
 }
 
-/// What is measured, in perftest's words.
+/// Prints perftest's heading.
 fn head(side: &Side) {
     let plan = &side.plan;
     let line = "-".repeat(87);

@@ -1,4 +1,4 @@
-//! The plan of a measurement: options, checked and completed, and compared with the other side's.
+//! Options of a measurement, checked, completed and compared with the peer's.
 
 use std::time::Duration;
 
@@ -7,10 +7,8 @@ use roce::Mtu;
 use super::args::TestArgs;
 use crate::failure::Failure;
 
-/// First words of what a side says.
 const GREETING: &str = "roce perf 2";
 
-/// Operation that is measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Test {
     Write,
@@ -20,7 +18,6 @@ pub(crate) enum Test {
 }
 
 impl Test {
-    /// The word of the command line.
     pub(super) const fn word(self) -> &'static str {
         match self {
             Self::Write => "write",
@@ -30,7 +27,6 @@ impl Test {
         }
     }
 
-    /// Name in the heading.
     pub(super) const fn title(self) -> &'static str {
         match self {
             Self::Write => "RDMA_Write",
@@ -41,10 +37,9 @@ impl Test {
     }
 }
 
-/// When a size is measured enough.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Amount {
-    /// Messages of each queue pair.
+    /// Messages per queue pair.
     Iters(u32),
     Time(Duration),
 }
@@ -55,20 +50,19 @@ pub(super) struct Plan {
     pub(super) latency: bool,
     pub(super) sizes: Vec<u32>,
     pub(super) amount: Amount,
-    /// Queue pairs of each thread.
+    /// Per thread.
     pub(super) qps: usize,
     pub(super) threads: usize,
     pub(super) depth: usize,
-    /// Messages of a call.
+    /// Messages per call.
     pub(super) list: usize,
-    /// The most that both ports carry, if there is none.
+    /// `None`: the largest that both ports support.
     pub(super) mtu: Option<Mtu>,
     pub(super) both_ways: bool,
     pub(super) events: bool,
 }
 
 impl Plan {
-    /// Bytes of the largest message.
     pub(super) fn largest(&self) -> usize {
         self.sizes.iter().copied().max().unwrap_or(0) as usize
     }
@@ -123,7 +117,6 @@ impl Plan {
         })
     }
 
-    /// The values that must be equal on both sides, by option.
     fn terms(&self) -> [(&'static str, String); 9] {
         let yes = |yes: bool| if yes { "given" } else { "not given" }.to_owned();
         let sizes = match self.sizes[..] {
@@ -147,12 +140,10 @@ impl Plan {
         ]
     }
 
-    /// What this side says of its options.
     pub(super) fn greeting(&self) -> String {
         self.terms().iter().fold(GREETING.to_owned(), |text, (_, value)| text + ";" + value)
     }
 
-    /// Compares what the other side has said of its options.
     pub(super) fn agree(&self, greeting: &str) -> Result<(), Failure> {
         let mut words = greeting.split(';');
         if words.next() != Some(GREETING) {

@@ -1,4 +1,4 @@
-//! A bar on a terminal, for measurements that take long.
+//! A progress bar for long measurements.
 
 use std::{
     cell::Cell,
@@ -10,23 +10,20 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::plan::Amount;
 
-/// Time after which there is a bar, and between two looks of it.
+/// Time before a bar appears, and between updates.
 const LONG: Duration = Duration::from_secs(1);
 const BETWEEN: Duration = Duration::from_millis(200);
 
-/// Where bars are drawn, if anywhere.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Progress {
     shown: bool,
 }
 
 impl Progress {
-    /// On standard error, if that is a terminal and this is a side that has figures.
     pub(super) fn new(has_figures: bool) -> Self {
         Self { shown: has_figures && stderr().is_terminal() }
     }
 
-    /// A bar for one size.
     pub(super) fn start(self, amount: Amount, qps: u64) -> Bar {
         let length = match amount {
             Amount::Iters(count) => u64::from(count) * qps,
@@ -42,7 +39,6 @@ impl Progress {
     }
 }
 
-/// The bar of one size, which goes when it is done.
 #[derive(Debug)]
 pub(super) struct Bar {
     bar: Option<ProgressBar>,
@@ -52,7 +48,6 @@ pub(super) struct Bar {
 }
 
 impl Bar {
-    /// Draws how far it is, if it is time to.
     pub(super) fn look(&self, now: Instant, messages: u64) {
         let Some(bar) = &self.bar else { return };
         if now < self.next.get() {

@@ -1,5 +1,4 @@
-//! One side of a measurement: its device, queue pairs and memory, and the connection to the other
-//! side.
+//! One side of a measurement: device, queue pairs, memory, and connection to the peer.
 
 use std::{
     collections::VecDeque,
@@ -28,11 +27,10 @@ use crate::{
     failure::Failure,
 };
 
-/// Receive requests of a queue pair (SEND).
 const RX_DEPTH: usize = 512;
-/// Bit of `wr_id` that tells a receive request from others.
+/// Bit of `wr_id` for receive requests.
 const RECEIVE: u64 = 1 << 63;
-/// Time without anything from the peer after which it counts as gone.
+/// Silence after which the peer counts as gone.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(super) struct Side {
@@ -44,27 +42,25 @@ pub(super) struct Side {
     pairs: Vec<QueuePair>,
     cq: CompletionQueue,
     channel: Option<CompletionChannel>,
-    /// What this side sends, and the peer READs.
+    /// Outgoing messages, and target of the peer's READs.
     pub(super) source: MemoryRegion,
-    /// Where messages of the peer, and answers to READs and atomics, arrive.
+    /// Arriving messages, READ data and atomic results.
     pub(super) target: MemoryRegion,
     peer: PeerMemory,
     pub(super) arrivals: Arrivals,
-    /// Completions of this round that nobody has taken yet.
     seen: VecDeque<Done>,
     heard: Instant,
 }
 
-/// Memory of the peer, as it has told.
 struct PeerMemory {
     source: Remote,
     target: Remote,
 }
 
-/// Messages of the peer in the places of receive requests (SEND).
+/// The peer's messages in receive slots (SEND).
 pub(super) struct Arrivals {
     layout: Layout,
-    /// How many a queue pair has received in this round, and the places that they are in.
+    /// Messages received in this round, and their slots, per queue pair.
     pub(super) counts: Vec<u64>,
     touched: Vec<Vec<bool>>,
 }
@@ -75,7 +71,6 @@ impl Arrivals {
         Self { layout, counts: vec![0; qps], touched: vec![vec![false; RX_DEPTH]; qps] }
     }
 
-    /// Forgets those of the round before.
     fn clear(&mut self) {
         self.counts.fill(0);
         self.touched.iter_mut().for_each(|places| places.fill(false));
@@ -86,28 +81,23 @@ impl Arrivals {
         self.touched[qp][at % self.layout.slots] = true;
     }
 
-    /// The place of a receive request.
     fn place(&self, qp: usize, at: usize) -> Range<usize> {
         self.layout.place(qp, at % self.layout.slots)
     }
 
-    /// Where messages of a queue pair have come to.
     fn places(&self, qp: usize) -> impl Iterator<Item = usize> {
         let slots = (0..self.layout.slots).filter(move |&slot| self.touched[qp][slot]);
         slots.map(move |slot| self.layout.place(qp, slot).start)
     }
 }
 
-/// A completion.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Done {
-    /// A request of this queue pair.
     Sent(usize),
     Received,
 }
 
 impl Side {
-    /// Finds the other side's options the same as ours, and connects to it.
     pub(super) fn new(
         plan: Plan,
         args: &TestArgs,
@@ -204,12 +194,10 @@ impl Side {
         Ok(())
     }
 
-    /// Places of this round's messages.
     pub(super) fn layout(&self, size: usize) -> Layout {
         Layout::new(size, self.plan.largest(), self.plan.qps, self.plan.depth)
     }
 
-    /// Fills the memory for a round, and waits until the peer has done so, too.
     pub(super) fn prepare(&mut self, round: usize, layout: Layout) -> Result<(), Failure> {
         let message = pattern(layout.place(0, 0).len(), round, self.is_client);
         for qp in 0..self.plan.qps {
@@ -228,8 +216,7 @@ impl Side {
         Ok(())
     }
 
-    /// Posts messages of a queue pair with one call, each from or to a place, which is the same at
-    /// the peer.
+    /// Posts messages with one call, each from or to the same slot as at the peer.
     pub(super) fn post(
         &self,
         qp: usize,
@@ -241,7 +228,7 @@ impl Side {
         Ok(self.pairs[qp].post_send(&requests)?)
     }
 
-    /// Posts a message from one place to another one of the peer, or the other way for a READ.
+    /// Posts a message between slots here and at the peer; a READ goes the other way.
     pub(super) fn post_to(
         &self,
         qp: usize,
@@ -261,7 +248,7 @@ impl Side {
             Test::Read => SendWr::read(id, far(self.peer.source), self.target.sge(place.clone())),
             Test::Send => SendWr::send(id, self.source.sge(place.clone())),
             Test::Atomic => {
-                // one counter for each queue pair, in the place of the first message
+                // one counter per queue pair, in its first slot
                 let counter = layout.place(qp, 0).start as u64;
                 let remote = self.peer.target;
                 let remote = Remote { address: remote.address + counter, ..remote };
@@ -275,8 +262,7 @@ impl Side {
         RecvWr::new(RECEIVE | (qp as u64) << 32 | at as u64, [sge])
     }
 
-    /// The next completion, if there is one now. The size of messages that arrive is checked, and
-    /// their receive requests are posted again.
+    /// Polls one completion; checks the size of received messages and reposts their requests.
     pub(super) fn poll(&mut self, size: usize) -> Result<Option<Done>, Failure> {
         if let Some(done) = self.seen.pop_front() {
             return Ok(Some(done));
@@ -297,8 +283,8 @@ impl Side {
         Ok(Some(Done::Received))
     }
 
-    /// Sleeps until there may be a completion, or something from the peer, if that is wanted; does
-    /// nothing but to count the time for one that polls.
+    /// Sleeps until a completion or, with `or_peer`, word from the peer; polling only checks the
+    /// time.
     pub(super) fn idle(&mut self, size: usize, or_peer: bool) -> Result<(), Failure> {
         if let Some(channel) = self.channel.clone() {
             self.cq.req_notify(NotifyKind::Next);
@@ -328,19 +314,18 @@ impl Side {
         Ok(())
     }
 
-    /// True if the peer has said something, or has gone.
     pub(super) fn peer_speaks(&self) -> bool {
         let mut one = [PollFd::from_borrowed_fd(self.exchange.as_fd(), PollFlags::IN)];
         matches!(poll(&mut one, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1..))
     }
 
-    /// The peer has shown in another way than by a completion that it is there.
+    /// The peer is alive, as shown by something else than a completion.
     pub(super) fn hear(&mut self) {
         self.heard = Instant::now();
     }
 
-    /// Compares the bytes of the peer's messages with the expected ones. `written` are the messages
-    /// that a peer's WRITE or a READ has placed.
+    /// Compares received bytes with the expected ones; `written` counts those placed by WRITE or
+    /// READ.
     pub(super) fn check(
         &self,
         round: usize,
@@ -374,7 +359,7 @@ impl Side {
         Ok(())
     }
 
-    /// Tells whether what arrived here is right, and learns whether all is at the peer.
+    /// Sends this side's verdict and receives the peer's.
     pub(super) fn conclude(&mut self, checked: Result<(), Failure>) -> Result<(), Failure> {
         let verdict = checked.as_ref().err().map_or("valid".to_owned(), ToString::to_string);
         self.exchange.tell_text(&verdict)?;
@@ -387,7 +372,6 @@ impl Side {
     }
 }
 
-/// Options of the device of a side.
 pub(super) fn options(args: &TestArgs) -> Result<OpenOptions, Failure> {
     let mut options = OpenOptions::from_environment()?;
     options.sockets_only |= args.sockets;
@@ -395,7 +379,6 @@ pub(super) fn options(args: &TestArgs) -> Result<OpenOptions, Failure> {
     Ok(options)
 }
 
-/// Fails at the first byte that is not what it must be.
 pub(super) fn differs(bytes: &[u8], expected: &[u8]) -> Result<(), Failure> {
     match bytes.iter().zip(expected).position(|(got, wanted)| got != wanted) {
         None => Ok(()),
@@ -409,7 +392,6 @@ pub(super) fn differs(bytes: &[u8], expected: &[u8]) -> Result<(), Failure> {
     }
 }
 
-/// Addresses and keys of the memory, and the MTU of the port.
 fn memory(source: &MemoryRegion, target: &MemoryRegion, mtu: Mtu) -> String {
     let (source, target) = (source.remote(0), target.remote(0));
     format!(

@@ -1,5 +1,5 @@
-//! `roce pingpong`: messages back and forth with another `roce pingpong`, or with `ibv_rc_pingpong`
-//! and its like.
+//! `roce pingpong`: messages back and forth with another `roce pingpong`, or `ibv_rc_pingpong` and
+//! its like.
 
 mod plan;
 mod session;
@@ -22,8 +22,6 @@ use crate::{
 use plan::{Plan, QKEY};
 use session::Session;
 
-/// Number of addresses that are exchanged when there are several queue pairs; those that are not
-/// used are zero.
 const MAX_QP: usize = 256;
 
 /// Send messages back and forth with a peer
@@ -162,8 +160,7 @@ impl Args {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let plan = args.plan()?;
     let options = options(args.pcap.as_deref(), &args.fault)?;
-    // A device named on the command line is opened first, so that what is wrong with it is said at
-    // once.
+    // opened first, to report errors at once
     let named = match &args.device {
         Some(spec) => Ok(Device::named(spec)?.open(options)?),
         None => Err(options),
@@ -227,7 +224,6 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Exchanges the messages, and prints the time that it took.
 fn play(session: &mut Session, plan: &Plan) -> Result<(), Failure> {
     let start = Instant::now();
     session.play()?;
@@ -245,7 +241,7 @@ fn play(session: &mut Session, plan: &Plan) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Takes a queue pair to RTS, with the stock tools' attributes.
+/// Takes a queue pair to RTS with the stock tools' attributes.
 fn connect(
     qp: &QueuePair,
     plan: &Plan,
@@ -282,7 +278,7 @@ fn connect(
             qp.to_rtr(Rtr::Ud)?;
             qp.to_rts(Rts::Ud(ours.psn))?;
         }
-        // `xrc::connect` connects these, and the last is none of pingpong's
+        // `xrc::connect` connects the first two; pingpong has no raw one
         QpType::XrcInitiator | QpType::XrcTarget | QpType::RawPacket => {}
     }
     Ok(())

@@ -1,15 +1,15 @@
-//! Arguments of a ping-pong, checked and completed.
+//! Checked and completed arguments.
 
 use roce::{Init, Mtu, QKey, QpType};
 
 use crate::failure::Failure;
 
-/// The queue key that the stock tools use.
+/// The stock tools' queue key.
 pub(super) const QKEY: QKey = QKey(0x1111_1111);
 
 pub(super) struct Plan {
     pub(super) qp_type: QpType,
-    /// Queue pairs; several share a receive queue.
+    /// Several share a receive queue.
     pub(super) num_qp: usize,
     pub(super) shared: bool,
     pub(super) size: usize,
@@ -21,7 +21,6 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Checks that a message fits into a datagram, which is one packet.
     pub(super) fn check_datagram(&self, mtu: Mtu) -> Result<(), Failure> {
         if self.qp_type == QpType::Ud && self.size > mtu.bytes() as usize {
             let (size, mtu) = (self.size, mtu.bytes());
@@ -34,7 +33,6 @@ impl Plan {
         Ok(())
     }
 
-    /// Attributes with which a new queue pair is taken to INIT.
     pub(super) fn init() -> Init {
         Init { qkey: QKEY, ..Init::default() }
     }

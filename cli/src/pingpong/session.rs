@@ -1,4 +1,4 @@
-//! One side of a ping-pong: its buffers, its queue pairs, and the exchange of messages.
+//! One side of a ping-pong: buffers, queue pairs, exchange.
 
 use std::time::{Duration, Instant};
 
@@ -11,17 +11,15 @@ use roce::{
 use super::plan::Plan;
 use crate::failure::Failure;
 
-/// Bytes in front of a received datagram.
 const GRH: usize = 40;
-/// The stock tools look only at the first byte of each page of this size, which has to be zero.
+/// The stock tools check only the first byte of each such page; it must be zero.
 const PAGE: usize = 4096;
-/// Time without anything from the peer after which it counts as gone.
+/// Silence after which the peer counts as gone.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(super) struct Session {
     context: Context,
     pairs: Vec<QueuePair>,
-    /// Receives what the initiator of the other side sends (XRC).
     target: Option<QueuePair>,
     srq: Option<SharedReceiveQueue>,
     cq: CompletionQueue,
@@ -34,15 +32,14 @@ pub(super) struct Session {
     remote_srq: Option<SrqId>,
 }
 
-/// Messages of both ways. The side that does not begin sends back the one that it has received.
+/// Messages of both ways. The side that does not begin echoes.
 struct Buffers {
     outgoing: MemoryRegion,
     incoming: MemoryRegion,
-    /// Offset of the message in `incoming`.
     start: usize,
     size: usize,
     validate: bool,
-    /// Expected content of every message; the side that does not begin learns it from the first.
+    /// Content of every message; the echoing side learns it from the first.
     expected: Option<Vec<u8>>,
 }
 
@@ -50,7 +47,7 @@ impl Session {
     pub(super) fn new(context: &Context, plan: &Plan, is_client: bool) -> Result<Self, Failure> {
         let &Plan { qp_type, num_qp, shared, size, iters, rx_depth, validate, events, .. } = plan;
         let is_xrc = qp_type == QpType::XrcInitiator;
-        // as with the stock tools: in XRC it is the server
+        // like the stock tools: in XRC the server begins
         let begins = is_client != is_xrc;
         let start = if qp_type == QpType::Ud { GRH } else { 0 };
         let pd = context.alloc_pd()?;
@@ -147,8 +144,7 @@ impl Session {
         Ok(self.pairs[index].post_send(&[wr])?)
     }
 
-    /// Sends and receives `iters` messages. The next of a queue pair is sent when the one before
-    /// has both gone and been answered.
+    /// Exchanges `iters` messages; each queue pair waits for its send and the reply.
     pub(super) fn play(&mut self) -> Result<(), Failure> {
         let (mut sent, mut received) = (0, 0);
         let mut posted = self.rx_depth;
@@ -163,7 +159,7 @@ impl Session {
             let ok = wc.result.map_err(|error| {
                 format!("after {sent} messages sent and {received} received: {error}")
             })?;
-            // a target belongs to the one initiator that there is
+            // one target, one initiator
             let of = |qp: &QueuePair| qp.qpn() == wc.qpn;
             let index = if self.target.as_ref().is_some_and(of) {
                 Some(0)
@@ -176,7 +172,7 @@ impl Session {
                 pending[index].answer = false;
                 self.buffers.check(ok.byte_len as usize, received)?;
                 if self.begins && self.pairs.len() == 1 {
-                    // so that the next one is not mistaken for this one
+                    // so that the next message is not mistaken for this one
                     self.buffers.clear()?;
                 }
                 posted -= 1;
@@ -202,8 +198,7 @@ impl Session {
             (None, None) => None,
             (Some(channel), None) => {
                 let left = PATIENCE.saturating_sub(since.elapsed());
-                // arming and then finding a completion all the same leaves an event behind, which
-                // is harmless here
+                // an event left by arming before a completion is found is harmless
                 let _ = channel.wait(Some(left));
                 self.cq.req_notify(NotifyKind::Next);
                 self.cq.poll_one()
@@ -219,7 +214,7 @@ impl Session {
         Ok(wc)
     }
 
-    /// Stays for repeats of the peer's last requests, when packets were lost.
+    /// After losses, waits for retransmissions of the peer's last requests.
     pub(super) fn linger(&self) {
         let lossy = |context: &Context| {
             let counters = context.counters();
@@ -237,7 +232,6 @@ impl Session {
 }
 
 impl Buffers {
-    /// Compares a message with what it has to be, byte by byte.
     fn check(&mut self, length: usize, number: u32) -> Result<(), Failure> {
         if !self.validate {
             return Ok(());
@@ -252,7 +246,7 @@ impl Buffers {
         }
         let message = self.incoming.to_vec(self.start..length)?;
         let expected = self.expected.get_or_insert_with(|| {
-            // one of ours sends our pattern, a stock one its own
+            // our pattern, or a stock tool's
             let stock = STOCK_FILLS
                 .map(|fill| stock_pattern(size, fill))
                 .into_iter()
@@ -274,26 +268,22 @@ impl Buffers {
     }
 }
 
-/// Completions that a queue pair waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 struct Pending {
     send: bool,
     answer: bool,
 }
 
-/// Message of the side that begins: every byte depends on its offset, but the first of each page is
-/// zero, as stock servers want it.
+/// The first message: bytes depend on the offset; pages begin with zero for stock servers.
 fn pattern(size: usize) -> Vec<u8> {
     (0..size)
         .map(|at| if at % PAGE == 0 { 0 } else { (at ^ at >> 8 ^ at >> 16) as u8 | 1 })
         .collect()
 }
 
-/// Fill byte of the stock tools' messages: ibv_srq_pingpong and ibv_xsrq_pingpong with
-/// zeros, the others with this.
+/// Fill bytes of stock tools: zeros in ibv_srq_pingpong and ibv_xsrq_pingpong, else this.
 const STOCK_FILLS: [u8; 2] = [0x7B, 0];
 
-/// Message of a stock tool, most of them with `-c`.
 fn stock_pattern(size: usize, fill: u8) -> Vec<u8> {
     (0..size).map(|at| if at % PAGE == 0 { 0 } else { fill }).collect()
 }

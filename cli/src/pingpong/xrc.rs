@@ -1,5 +1,4 @@
-//! Connecting a ping-pong over XRC: an initiator of each side with a target of the other, as
-//! ibv_xsrq_pingpong does it.
+//! Connects over XRC: each side's initiator with the other's target, as in ibv_xsrq_pingpong.
 
 use roce::{AddressVector, Mtu, PeerAttr, RequesterAttr, ResponderAttr, Rtr, Rts};
 
@@ -10,7 +9,6 @@ use crate::{
     output::outln,
 };
 
-/// Sends this side's address to the peer, receives the peer's, and connects both queue pairs.
 pub(super) fn connect(
     session: &mut Session,
     exchange: &mut Exchange,

@@ -6,12 +6,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Bytes of all files at most: what is larger is another directory than the page's.
+/// Total bytes: more is not the page's directory.
 const MOST: u64 = 32 << 20;
-/// Folders within each other at most.
+/// Depth of folders.
 const DEEPEST: usize = 4;
 
-/// The files of a page by their paths, read once: nothing else of the host can be asked for.
+/// Files by path, read once: requests reach nothing else on the host.
 #[derive(Debug)]
 pub(super) struct Pages {
     files: BTreeMap<String, Vec<u8>>,
@@ -19,7 +19,6 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    /// Reads a directory with an `index.html`.
     pub(super) fn read(directory: &Path) -> io::Result<Self> {
         let mut pages = Self { files: BTreeMap::new(), bytes: 0 };
         pages.add(directory, "", 0)?;
@@ -52,7 +51,6 @@ impl Pages {
         Ok(())
     }
 
-    /// A file and its kind. `path` is that of a request, with or without a query.
     pub(super) fn find(&self, path: &str) -> Option<(&'static str, &[u8])> {
         let path = path.split(['?', '#']).next()?.strip_prefix('/')?;
         let name = if path.is_empty() { "index.html" } else { path };

@@ -1,4 +1,4 @@
-//! HTTP, as much as a page of a few files needs: GET and HEAD, a connection for each request.
+//! Minimal HTTP: GET and HEAD, one request per connection.
 
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
@@ -14,25 +14,23 @@ use std::{
 use super::pages::Pages;
 use crate::failure::Failure;
 
-/// Connections at a time: browsers open some that they do not use.
+/// Concurrent connections: browsers open some without using them.
 const MOST: usize = 64;
-/// Time for a request, and for its answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Bytes of a request.
 const LONGEST: u64 = 16 << 10;
 
-/// The sources that the page may load: its own files, and nothing from elsewhere.
+/// The page may load its own files only.
 const POLICY: &str = "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; \
                       style-src 'self' 'unsafe-inline'; img-src 'self' data:";
 
-/// Answers requests for ever.
+/// Serves forever.
 pub(super) fn serve(listener: &TcpListener, pages: Pages) -> Result<(), Failure> {
     let pages = Arc::new(pages);
     let open = Arc::new(AtomicUsize::new(0));
     loop {
         let stream = match listener.accept() {
             Ok((stream, _)) => stream,
-            // the peer has gone, or descriptors are short for now
+            // peer gone or out of descriptors
             Err(_) => {
                 thread::sleep(Duration::from_millis(10));
                 continue;
@@ -44,7 +42,7 @@ pub(super) fn serve(listener: &TcpListener, pages: Pages) -> Result<(), Failure>
         }
         let (pages, open) = (pages.clone(), open.clone());
         thread::Builder::new().spawn(move || {
-            // a browser that goes away is not the tool's concern
+            // a browser may disconnect
             let _ = answer(stream, &pages);
             open.fetch_sub(1, Ordering::Relaxed);
         })?;
@@ -57,8 +55,7 @@ fn answer(mut stream: TcpStream, pages: &Pages) -> io::Result<()> {
     let mut reader = BufReader::new((&stream).take(LONGEST));
     let mut request = String::new();
     reader.read_line(&mut request)?;
-    // the rest says nothing that matters, but is read, so that closing does not reset the
-    // connection
+    // headers are ignored, but read: closing with unread data resets the connection
     let mut line = String::new();
     while reader.read_line(&mut line)? > 2 {
         line.clear();

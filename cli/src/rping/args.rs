@@ -1,5 +1,3 @@
-//! Options of a ping.
-
 use crate::{common::LinkArgs, output::outln};
 
 /// Connect; the server reads and writes the client's memory
@@ -60,7 +58,6 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Prints a step, if steps are to be printed.
     pub(super) fn debug(&self, text: impl FnOnce() -> String) {
         if self.debug {
             outln!("{}", text());

@@ -1,8 +1,7 @@
-//! Messages and data of a ping, as the stock tool has them.
+//! Messages and data in the stock tool's format.
 
 use roce::{RKey, Remote};
 
-/// Address, key and size of a side's buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Info {
     pub(super) at: Remote,
@@ -29,8 +28,7 @@ impl Info {
     }
 }
 
-/// Content of a client's source buffer: a number, letters that begin at another one each time,
-/// and a zero byte.
+/// Source buffer content: a number, letters starting one later each time, a zero byte.
 pub(super) fn ping_data(number: u32, size: usize) -> Vec<u8> {
     const LETTERS: u32 = (b'z' - b'A') as u32 + 1;
     let mut data = format!("rdma-ping-{number}: ").into_bytes();
@@ -43,7 +41,6 @@ pub(super) fn ping_data(number: u32, size: usize) -> Vec<u8> {
     data
 }
 
-/// The text before the first zero byte.
 pub(super) fn text(data: &[u8]) -> String {
     String::from_utf8_lossy(data.split(|&byte| byte == 0).next().unwrap_or_default()).into_owned()
 }

@@ -1,7 +1,7 @@
-//! `roce rping`: the exchange of the stock `rping`, in either role.
+//! `roce rping`: the stock `rping`'s exchange, in either role.
 //!
-//! The client advertises its source buffer; the server READs it and says "go ahead". The client
-//! advertises its sink buffer; the server WRITEs the data there and says "go ahead" again.
+//! The client advertises its source buffer; the server READs it and says "go ahead". Then its sink
+//! buffer; the server WRITEs there and says "go ahead".
 
 mod args;
 mod message;
@@ -16,7 +16,7 @@ use crate::{common, failure::Failure, output::errln};
 pub(crate) use args::Args;
 use ping::Ping;
 
-/// Room for "rdma-ping-", a number, ": ", and a zero byte.
+/// "rdma-ping-", a number, ": ", and a zero byte must fit.
 const SIZES: std::ops::RangeInclusive<usize> = 23..=65535;
 
 pub(crate) fn run(args: Args) -> Result<(), Failure> {
@@ -35,7 +35,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     }
 }
 
-/// Waits for clients and serves them, one after the other ends it unless there are to be many.
+/// Serves clients; without `-P`, one.
 fn serve(args: Args, channel: &EventChannel, context: Option<&Context>) -> Result<(), Failure> {
     let listener = channel.create_id(PortSpace::Tcp);
     common::use_device(&listener, context)?;

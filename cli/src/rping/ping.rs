@@ -1,4 +1,4 @@
-//! One connection of a ping: the exchange in either role.
+//! One connection, in either role.
 
 use std::{collections::VecDeque, net::SocketAddr};
 
@@ -18,32 +18,28 @@ use crate::{
     output::{errln, outln},
 };
 
-/// Identifiers of requests.
+/// `wr_id`s.
 const RECV: u64 = 1;
 const SEND: u64 = 2;
 const READ: u64 = 3;
 const WRITE: u64 = 4;
 
-/// One connection.
 pub(super) struct Ping<'a> {
     args: &'a Args,
     id: CmId,
     context: Context,
     qp: QueuePair,
     event_loop: EventLoop,
-    /// Buffers of the peer's messages and of our own.
     recv_buffer: MemoryRegion,
     send_buffer: MemoryRegion,
-    /// The client's source, and its sink; the server has one buffer.
+    /// The client's source and sink; the server has one buffer.
     source: MemoryRegion,
     sink: MemoryRegion,
-    /// Messages that came and are not looked at yet.
     inbox: VecDeque<Info>,
     is_over: bool,
 }
 
 impl<'a> Ping<'a> {
-    /// Makes the queue pair and the buffers for an id.
     fn new(args: &'a Args, channel: &EventChannel, id: CmId) -> Result<Self, Failure> {
         let context = id.context().ok_or("the id has no device")?;
         let event_loop = EventLoop::new(&context, 64, channel)?;
@@ -92,7 +88,6 @@ impl<'a> Ping<'a> {
         Ok(ping)
     }
 
-    /// Connects to a server.
     pub(super) fn connect(
         args: &'a Args,
         channel: &EventChannel,
@@ -119,7 +114,6 @@ impl<'a> Ping<'a> {
         Ok(ping)
     }
 
-    /// Accepts a client.
     pub(super) fn accept(
         args: &'a Args,
         channel: &EventChannel,
@@ -129,10 +123,10 @@ impl<'a> Ping<'a> {
         let mut ping = Self::new(args, channel, id)?;
         ping.id.accept(&ping.param())?;
         if args.own_qp {
-            // what the client sends before that, it sends again
+            // earlier client messages are retransmitted
             ping.move_qp()?;
         }
-        // A client's first message may be here before its confirmation.
+        // A client's first message may precede its RTU.
         while ping.id.state() == IdState::Accepted && !ping.is_over {
             ping.step()?;
         }
@@ -150,7 +144,6 @@ impl<'a> Ping<'a> {
         }
     }
 
-    /// Moves a queue pair that the id does not know.
     fn move_qp(&self) -> Result<(), Failure> {
         let setup = self.id.qp_setup().ok_or("the connection is gone")?;
         let path_mtu = setup.path_mtu.ok_or("the peer asks for a path MTU that there is not")?;
@@ -173,7 +166,6 @@ impl<'a> Ping<'a> {
         Ok(())
     }
 
-    /// Runs the client's side.
     pub(super) fn run_client(mut self) -> Result<(), Failure> {
         let size = self.args.size;
         for number in 0..self.args.count.unwrap_or(u32::MAX) {
@@ -222,7 +214,6 @@ impl<'a> Ping<'a> {
         Ok(())
     }
 
-    /// Runs the server's side until the client ends it.
     pub(super) fn run_server(mut self) -> Result<(), Failure> {
         let (args, size) = (self.args, self.args.size);
         loop {
@@ -249,7 +240,7 @@ impl<'a> Ping<'a> {
             self.go_ahead()?;
             let Some(sink) = self.next_info()? else { break };
             args.debug(|| "server received sink adv".into());
-            // as the stock server: with the zero byte, and nothing behind it
+            // like the stock server: up to and with the zero byte
             let length = (text(&data).len() + 1).min(data.len());
             let Some(()) =
                 self.do_one(WRITE, SendWr::write(WRITE, sink.at, self.sink.sge(0..length)))?
@@ -260,7 +251,7 @@ impl<'a> Ping<'a> {
             self.go_ahead()?;
         }
         errln!("server DISCONNECT EVENT...");
-        let _ = self.id.disconnect(); // it may be over altogether
+        let _ = self.id.disconnect(); // may have ended already
         common::linger(&self.context);
         Ok(())
     }
@@ -271,7 +262,7 @@ impl<'a> Ping<'a> {
         Ok(())
     }
 
-    /// Next message of the client; `None` when it has gone.
+    /// The client's next message; `None` when it has gone.
     fn next_info(&mut self) -> Result<Option<Info>, Failure> {
         while self.inbox.is_empty() && !self.is_over {
             self.step()?;
@@ -279,7 +270,7 @@ impl<'a> Ping<'a> {
         Ok(self.inbox.pop_front())
     }
 
-    /// Does something and waits for its end; `None` when the client goes meanwhile.
+    /// Posts and waits for the completion; `None` if the client goes meanwhile.
     fn do_one(&mut self, id: u64, request: SendWr) -> Result<Option<()>, Failure> {
         self.qp.post_send(&[request])?;
         while !self.is_over {
@@ -294,7 +285,7 @@ impl<'a> Ping<'a> {
         Ok(self.qp.post_recv(&[RecvWr::new(RECV, [self.recv_buffer.sge_all()])])?)
     }
 
-    /// Takes the next completion or event; the request that has completed, if one has.
+    /// Takes the next completion or event; returns a completed request's id.
     fn step(&mut self) -> Result<Option<u64>, Failure> {
         match self.event_loop.next()? {
             Ready::Done(wc) => self.complete(&wc),
@@ -303,7 +294,7 @@ impl<'a> Ping<'a> {
                 match event.kind() {
                     EventKind::Disconnected => self.is_over = true,
                     EventKind::Established | EventKind::TimewaitExit | EventKind::AddrChange => {}
-                    // another client of a server that serves one
+                    // a second client of a server for one
                     EventKind::ConnectRequest => event.id().reject(&[])?,
                     _ => return Err(common::unexpected(&event, None)),
                 }
@@ -315,7 +306,7 @@ impl<'a> Ping<'a> {
     fn complete(&mut self, wc: &Wc) -> Result<Option<u64>, Failure> {
         let ok = match wc.result {
             Ok(ok) => ok,
-            // the connection's end, of which an event tells
+            // an event reports the connection's end
             Err(error) if error.status == WcStatus::WrFlushErr => return Ok(None),
             Err(error) => {
                 return Err(

@@ -1,5 +1,5 @@
-//! Names by which a program's own copies of libibverbs and librdmacm are asked for: Python wheels
-//! bring them in a directory `NAME.libs`, as `libibverbs-1de1263b.so.1.14.48.0`.
+//! Names of copies of libibverbs and librdmacm in Python wheels' directories `NAME.libs`, such as
+//! `libibverbs-1de1263b.so.1.14.48.0`.
 
 use std::{
     collections::BTreeSet,
@@ -11,12 +11,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The prefixes of such names.
 const LIBRARIES: [&str; 2] = ["libibverbs", "librdmacm"];
 /// More than any environment has.
 const MOST: usize = 64;
 
-/// The name, if it is one of a copy: only those may lead to roce.
+/// The name, if it is a copy's: no other may lead to roce.
 pub(super) fn check(name: &OsStr) -> Result<String, String> {
     let fits = |name: &&str| {
         let rest = LIBRARIES.iter().find_map(|library| name.strip_prefix(library));
@@ -31,7 +30,6 @@ pub(super) fn check(name: &OsStr) -> Result<String, String> {
     })
 }
 
-/// The names in the Python environment that the program belongs to.
 pub(super) fn names(program: &Path) -> BTreeSet<String> {
     let packages = packages(program);
     let copies = packages
@@ -42,8 +40,8 @@ pub(super) fn names(program: &Path) -> BTreeSet<String> {
     copies.filter_map(|path| check(path.file_name()?).ok()).take(MOST).collect()
 }
 
-/// The directories of packages: those of the environment that is active, of the one that the
-/// program is in, of its interpreter, and those that `PYTHONPATH` names.
+/// Package directories of the active environment, the program's, its interpreter's, and
+/// `PYTHONPATH`.
 fn packages(program: &Path) -> BTreeSet<PathBuf> {
     let mut prefixes = Vec::new();
     for variable in ["VIRTUAL_ENV", "CONDA_PREFIX"] {
@@ -67,7 +65,7 @@ fn packages(program: &Path) -> BTreeSet<PathBuf> {
     found
 }
 
-/// The interpreter in a script's first line; with `env`, the program that it looks for.
+/// The interpreter in a script's first line; with `env`, the program it finds.
 fn interpreter(script: &Path) -> Option<PathBuf> {
     let mut line = Vec::new();
     BufReader::new(File::open(script).ok()?.take(256)).read_until(b'\n', &mut line).ok()?;
@@ -82,15 +80,13 @@ fn interpreter(script: &Path) -> Option<PathBuf> {
     env::split_paths(&path).map(|place| place.join(name)).find(|path| path.is_file())
 }
 
-/// The paths in a directory; none if it cannot be read.
 fn entries(directory: &Path) -> Vec<PathBuf> {
     let found = fs::read_dir(directory).into_iter().flatten().flatten();
     found.map(|entry| entry.path()).collect()
 }
 
-/// A list of libraries to load first with these at its end. Copies are often named with the place
-/// where they are, which comes before `LD_LIBRARY_PATH`: only what is loaded already comes before
-/// that.
+/// Appends these names to a preload list: copies are often named by a path, which only preloaded
+/// libraries precede.
 pub(super) fn preloading(names: &BTreeSet<String>, rest: Option<OsString>) -> OsString {
     let mut list = rest.unwrap_or_default();
     for name in names {

@@ -1,4 +1,4 @@
-//! `--fail-each`: a program that is run once for every call that it makes, with that call failing.
+//! `--fail-each`: runs a program once per call that it makes, with that call failing.
 
 use std::{
     collections::BTreeMap,
@@ -21,9 +21,8 @@ use serde_json::{Value, json};
 use super::refusal::{NOT_EXECUTABLE, Refusal};
 use crate::output::{errln, outln};
 
-/// Exit status of a program that has ended with 0, and of which `--check` has found something.
+/// Exit status if `--check` has found something in a program that ended with 0.
 const FOUND: i32 = 99;
-/// Signals by which a program ends that has a mistake.
 const CRASHES: [(i32, &str); 7] = [
     (libc::SIGSEGV, "SIGSEGV"),
     (libc::SIGABRT, "SIGABRT"),
@@ -33,31 +32,28 @@ const CRASHES: [(i32, &str); 7] = [
     (libc::SIGTRAP, "SIGTRAP"),
     (libc::SIGSYS, "SIGSYS"),
 ];
-/// Most of what a run says that is looked at, in bytes.
+/// Most output bytes examined per run.
 const LONGEST: u64 = 16 << 20;
 
-/// How a program is tried.
 pub(super) struct Plan {
-    /// Of each call, so many.
     pub(super) most: u32,
-    /// Time that a run has.
+    /// Per run.
     pub(super) limit: Duration,
     pub(super) is_json: bool,
 }
 
-/// How a run has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum End {
     Exit(i32),
     Signal(i32),
-    /// It did not.
+    /// Timeout.
     Hang,
 }
 
 impl End {
     fn of(status: ExitStatus) -> Self {
         match status.code() {
-            Some(FOUND) => Self::Exit(0), // what was found stands apart
+            Some(FOUND) => Self::Exit(0), // findings are reported apart
             Some(code) => Self::Exit(code),
             None => Self::Signal(status.signal().unwrap_or(0)),
         }
@@ -79,19 +75,15 @@ impl End {
     }
 }
 
-/// A run.
 struct Run {
     end: End,
-    /// How often each call was made, and how many were made to fail.
     calls: Vec<u32>,
     failed: u32,
-    /// Kinds of findings, with what they say.
     findings: Vec<Found>,
-    /// A line in which `roce` itself says that it has a mistake.
+    /// Line in which `roce` reports its own panic.
     panic: Option<String>,
 }
 
-/// Tries a program, which `command` starts.
 pub(super) fn run(plan: &Plan, command: impl Fn() -> Command) -> Result<ExitCode, Refusal> {
     let refuse = |error: io::Error| Refusal { status: NOT_EXECUTABLE, line: error.to_string() };
     let whole = run_once(plan, command(), None).map_err(refuse)?;
@@ -137,7 +129,7 @@ fn run_once(plan: &Plan, mut command: Command, rule: Option<&str>) -> io::Result
     Ok(Run { end, calls, failed, findings: findings(&said), panic })
 }
 
-/// Waits until the program has ended, or its time has; what it has started ends with it.
+/// Waits for the program's end or the limit; kills its descendants.
 fn wait(child: &mut Child, limit: Duration) -> io::Result<End> {
     let until = Instant::now() + limit;
     let end = loop {
@@ -154,8 +146,7 @@ fn wait(child: &mut Child, limit: Duration) -> io::Result<End> {
     Ok(end)
 }
 
-/// What the processes of a run have counted: of each call the most that one of them has made, and
-/// the number of calls that were made to fail.
+/// Counts of a run's processes: per call the most of any process, and all failed calls.
 fn counts(directory: &Path) -> io::Result<(Vec<u32>, u32)> {
     let (mut calls, mut failed) = (vec![0; CallId::COUNT], 0);
     for entry in fs::read_dir(directory)? {
@@ -172,17 +163,16 @@ fn counts(directory: &Path) -> io::Result<(Vec<u32>, u32)> {
     Ok((calls, failed))
 }
 
-/// A finding of `--check`.
 #[derive(Clone, Debug)]
 struct Found {
     kind: String,
     what: String,
-    /// The callers, the innermost first.
+    /// Callers, innermost first.
     stack: Value,
 }
 
 impl Found {
-    /// True if it is the same mistake: queue pairs have other numbers in each run.
+    /// True for the same mistake: queue pair numbers differ between runs.
     fn is_like(&self, other: &Self) -> bool {
         let is_alive = self.kind == "object_alive";
         self.kind == other.kind
@@ -191,7 +181,6 @@ impl Found {
     }
 }
 
-/// What was found, by the lines that `--check` has written.
 fn findings(said: &str) -> Vec<Found> {
     let text = |value: &Value, key: &str| value[key].as_str().map(str::to_owned);
     said.lines()
@@ -204,13 +193,11 @@ fn findings(said: &str) -> Vec<Found> {
         .collect()
 }
 
-/// The report on the runs.
 struct Report<'a> {
     plan: &'a Plan,
-    /// Findings that also appear if nothing fails.
+    /// Findings without any failure.
     usual: Vec<Found>,
     runs: u32,
-    /// Ends, with their numbers.
     ends: BTreeMap<&'static str, u32>,
     panics: Vec<String>,
 }

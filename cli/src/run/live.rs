@@ -1,4 +1,4 @@
-//! `roce run --ladder`: the packets of the program's devices, drawn while it runs.
+//! `roce run --ladder`: draws the packets of a running program's devices.
 
 use std::{
     collections::BTreeMap,
@@ -23,12 +23,11 @@ use crate::{
     output::errln,
 };
 
-/// Draws on standard error what the devices capture into a directory of its own.
+/// Draws on standard error captures that devices write into a temporary directory.
 pub(super) struct Live {
     directory: TempDir,
 }
 
-/// A drawing under way.
 pub(super) struct Drawing {
     stop: Sender<()>,
     thread: JoinHandle<()>,
@@ -42,7 +41,7 @@ impl Live {
         Ok(Self { directory })
     }
 
-    /// The file that devices capture into, as `ROCE_PCAP` has it.
+    /// Value of `ROCE_PCAP`.
     pub(super) fn pattern(&self) -> OsString {
         self.directory.path().join("%d of process %p").into()
     }
@@ -65,10 +64,9 @@ impl Live {
 }
 
 impl Drawing {
-    /// Draws what is left, and says what is to be said of the whole.
     pub(super) fn finish(self) {
         drop(self.stop);
-        // it has said why on standard error
+        // a panic was reported on standard error
         let _ = self.thread.join();
     }
 }
@@ -77,11 +75,10 @@ struct Canvas {
     directory: PathBuf,
     ladder: Ladder,
     captures: BTreeMap<OsString, Capture>,
-    /// The capture that was drawn last.
+    /// Capture drawn last.
     last: Option<OsString>,
 }
 
-/// Capture of a device.
 struct Capture {
     file: File,
     growing: Growing,
@@ -98,7 +95,7 @@ impl Canvas {
         }
     }
 
-    /// Draws what has come.
+    /// Draws new packets.
     fn look(&mut self) {
         for entry in fs::read_dir(&self.directory).into_iter().flatten().flatten() {
             let name = entry.file_name();
@@ -139,7 +136,6 @@ impl Canvas {
         }
     }
 
-    /// Findings and figures.
     fn conclude(&self) {
         let filter = Filter::default();
         for (name, capture) in &self.captures {
@@ -158,19 +154,19 @@ impl Capture {
         Self { file, growing: Growing::default(), full: false }
     }
 
-    /// Reads what has come, and gives its room on the disk back. False if there is nothing new.
+    /// Reads new bytes and frees their disk space. False if there are none.
     fn read(&mut self) -> bool {
         let before = self.growing.bytes.len();
         if !self.full {
             let left = MOST.saturating_sub(before) as u64;
-            // what cannot be read now is read the next time, or never
+            // a failed read is retried at the next poll
             let _ = (&self.file).take(left).read_to_end(&mut self.growing.bytes);
             self.full = self.growing.bytes.len() >= MOST;
         }
         let length = self.file.metadata().map_or(0, |metadata| metadata.len());
         let done = if self.full { length } else { self.growing.bytes.len() as u64 };
         if done > 0 {
-            // where the file system cannot, the file stays until the program has ended
+            // if unsupported, the file stays until the program has ended
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             let _ = fallocate(&self.file, flags, 0, done);
         }

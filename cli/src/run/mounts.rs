@@ -1,5 +1,4 @@
-//! A mount namespace in which /sys/class and /dev show roce's devices, and everything else as
-//! before. Processes, network and files stay those of the host.
+//! A mount namespace in which /sys/class and /dev show roce's devices; all else is the host's.
 
 use std::{
     fs::{self, DirBuilder},
@@ -21,7 +20,6 @@ use rustix::{
 
 use super::sysfs;
 
-/// Puts this process into such a namespace.
 pub(super) fn enter(devices: &[Device], profile: Option<&Profile>) -> Result<(), String> {
     let refused = |step: &str, error: &dyn std::fmt::Display| {
         format!(
@@ -32,14 +30,13 @@ pub(super) fn enter(devices: &[Device], profile: Option<&Profile>) -> Result<(),
         )
     };
     separate().map_err(|(step, error)| refused(step, &error))?;
-    // nothing that is mounted from here on is seen outside
+    // later mounts are invisible outside
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .map_err(|error| refused("mount", &error))?;
     show(devices, profile).map_err(|error| refused("mount", &error))
 }
 
-/// Leaves the mount namespace. Who may not, may as the owner of a user namespace, in which this
-/// user keeps its number.
+/// Leaves the mount namespace; unprivileged, with a user namespace that keeps the user's number.
 fn separate() -> Result<(), (&'static str, io::Error)> {
     if unshare(UnshareFlags::NEWNS).is_ok() {
         return Ok(());
@@ -81,24 +78,23 @@ fn show(devices: &[Device], profile: Option<&Profile>) -> io::Result<()> {
     let nodes = dev.join("infiniband");
     fs::create_dir_all(&nodes)?;
     for node in sysfs::nodes(devices) {
-        // all that is asked of it is to be a character device that can be opened
+        // it need only be a character device that opens
         bind_file(Path::new("/dev/null"), &nodes.join(node))?;
     }
     cover(Path::new("/dev"), &dev, &["infiniband"])?;
-    // what was shown stays; the place where it was made is seen no more
+    // the mounts stay; the staging directory is hidden
     unmount(&stage, UnmountFlags::DETACH)?;
     Ok(())
 }
 
-/// Shows what stands below `new` by these names in the directory `host`, in the place of what has
-/// the same name there.
+/// Shows `names` below `new` in the directory `host`, in place of entries of the same name.
 fn cover(host: &Path, new: &Path, names: &[&str]) -> io::Result<()> {
     if names.iter().all(|name| host.join(name).is_dir()) {
         return names
             .iter()
             .try_for_each(|name| Ok(mount_bind_recursive(new.join(name), host.join(name))?));
     }
-    // A directory cannot be made there. So it is rebuilt from its entries and the new ones.
+    // A directory cannot be made there, so it is rebuilt from old and new entries.
     for entry in fs::read_dir(host)? {
         let entry = entry?;
         let name = entry.file_name();
@@ -115,14 +111,13 @@ fn cover(host: &Path, new: &Path, names: &[&str]) -> io::Result<()> {
             bind_file(&from, &to)
         };
         match result {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {} // it has gone meanwhile
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {} // removed meanwhile
             other => other?,
         }
     }
     Ok(mount_bind_recursive(new, host)?)
 }
 
-/// The file `from`, to be found by the name `to`, too.
 fn bind_file(from: &Path, to: &Path) -> io::Result<()> {
     fs::write(to, "")?;
     Ok(mount_bind_recursive(from, to)?)

@@ -1,4 +1,4 @@
-//! The program to run: where it is, and whether it can be.
+//! Finds the program and checks that it can run.
 
 use std::{
     env,
@@ -20,7 +20,6 @@ use crate::library::Machine;
 const SETUID: u32 = 0o4000;
 const SETGID: u32 = 0o2000;
 
-/// Path of the program, found as a shell finds it.
 pub(super) fn find(name: &OsStr) -> Result<PathBuf, Refusal> {
     let refuse = |status, line| Err(Refusal { status, line });
     let shown = name.to_string_lossy();
@@ -70,7 +69,7 @@ pub(super) fn find(name: &OsStr) -> Result<PathBuf, Refusal> {
     }
 }
 
-/// Reason for which the dynamic linker ignores `LD_LIBRARY_PATH` when it starts this program.
+/// Why the dynamic linker ignores `LD_LIBRARY_PATH` for this program, if so.
 fn ignores_library_path(path: &Path, metadata: &Metadata) -> Option<&'static str> {
     let mode = metadata.mode();
     if mode & SETUID != 0 && metadata.uid() != geteuid().as_raw() {
@@ -83,7 +82,6 @@ fn ignores_library_path(path: &Path, metadata: &Metadata) -> Option<&'static str
     (capable && !geteuid().is_root()).then_some("has capabilities of its own")
 }
 
-/// Text of the system's error when it does not execute a program that is there.
 pub(super) fn explain(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => {

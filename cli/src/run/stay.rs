@@ -1,5 +1,4 @@
-//! `roce run` with something to do while the program runs: the tool stays, passes on what is sent
-//! to it, and ends as the program has ended.
+//! `roce run` beside the program: passes signals on, and ends with the program's status.
 
 use std::{
     io, mem,
@@ -20,13 +19,12 @@ use rustix::{
 
 use super::live::Live;
 
-/// Signals that are passed on to the program.
 const PASSED_ON: [libc::c_int; 6] =
     [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGUSR1, libc::SIGUSR2];
-/// `ssi_code` of a signal that the kernel has sent itself (`SI_KERNEL`), such as the terminal's.
+/// `ssi_code` of a signal from the kernel (`SI_KERNEL`), such as the terminal's.
 const BY_KERNEL: i32 = 0x80;
 
-/// Runs the program; then tells peers that it has ended, with a reaper, and draws its last packets.
+/// Runs the program; then notifies peers (reaper) and draws the last packets.
 ///
 /// # Errors
 /// When the program cannot be started.
@@ -61,7 +59,6 @@ pub(super) fn run(
     Ok(status.map_or(ExitCode::FAILURE, exit_code))
 }
 
-/// Has signals wait in a descriptor from now on. Returns it, and what the mask was before.
 fn take_signals() -> io::Result<(OwnedFd, libc::sigset_t)> {
     // SAFETY: all zero is an empty set
     let (mut set, mut before): (libc::sigset_t, libc::sigset_t) =
@@ -82,8 +79,7 @@ fn take_signals() -> io::Result<(OwnedFd, libc::sigset_t)> {
     Ok((unsafe { OwnedFd::from_raw_fd(descriptor) }, before))
 }
 
-/// Waits until the program has ended, passes signals on, and has the reaper see to other processes
-/// of the program that end meanwhile.
+/// Waits for the program, passes signals on, and lets the reaper watch its other processes.
 fn wait(
     mut reaper: Option<&mut Reaper>,
     child: &mut Child,
@@ -101,9 +97,9 @@ fn wait(
             }
         }
         while let Some((signal, code)) = next_signal(signals) {
-            // the terminal sends its signals to the program, too
+            // the terminal signals the program, too
             if code != BY_KERNEL {
-                let _ = kill_process(program, signal); // it may have ended just now
+                let _ = kill_process(program, signal); // may have just ended
             }
         }
         if let Some(status) = child.try_wait()? {
@@ -112,7 +108,6 @@ fn wait(
     }
 }
 
-/// The next signal that waits, and by what it was sent.
 fn next_signal(signals: &OwnedFd) -> Option<(Signal, i32)> {
     // struct signalfd_siginfo: number, error, code
     let mut information = [0; 128];
@@ -121,7 +116,6 @@ fn next_signal(signals: &OwnedFd) -> Option<(Signal, i32)> {
     Some((Signal::from_named_raw(word(0))?, word(8)))
 }
 
-/// The exit status by which shells tell of it.
 fn exit_code(status: ExitStatus) -> ExitCode {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from)

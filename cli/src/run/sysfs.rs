@@ -1,7 +1,5 @@
-//! Files of RDMA devices as the kernel shows them in /sys/class and /dev, for programs that look
-//! there instead of asking the library. Names and contents are the kernel's. The library of the
-//! programs keeps the counters up to date; what else would have to change while they run is as it
-//! was at the start.
+//! RDMA device files of /sys/class and /dev, named and filled as by the kernel, for programs that
+//! look there. The library updates the counters; the rest is static.
 
 use std::{
     fs, io,
@@ -15,16 +13,13 @@ use roce::{
     port_counters,
 };
 
-/// Where the classes are shown.
 pub(super) const CLASS: &str = "/sys/class";
 
-/// The classes below /sys/class that `classes` makes.
 pub(super) const CLASSES: [&str; 2] = ["infiniband", "infiniband_verbs"];
 
-/// Milliseconds for which counters are as they were: the library publishes them once a second.
+/// Milliseconds between counter updates: the library publishes once a second.
 const LIFESPAN: &str = "1000";
 
-/// Writes the classes of these devices into a directory that stands for /sys/class.
 pub(super) fn classes(at: &Path, devices: &[Device], profile: Option<&Profile>) -> io::Result<()> {
     let verbs = Tree(at.join("infiniband_verbs"));
     verbs.file("abi_version", "6")?;
@@ -39,12 +34,12 @@ pub(super) fn classes(at: &Path, devices: &[Device], profile: Option<&Profile>) 
     Ok(())
 }
 
-/// The names below /dev/infiniband.
+/// Names below /dev/infiniband.
 pub(super) fn nodes(devices: &[Device]) -> impl Iterator<Item = String> {
     (0..devices.len()).map(|index| format!("uverbs{index}"))
 }
 
-/// A directory, made with the first thing in it.
+/// A directory, made with its first entry.
 struct Tree(PathBuf);
 
 impl Tree {
@@ -62,7 +57,7 @@ impl Tree {
         symlink(target, self.0.join(name))
     }
 
-    /// The same in files of the names `0` to `count - 1`: one file, really.
+    /// Makes files `0` to `count - 1`, all hard links to one.
     fn table(&self, count: u16, content: &str) -> io::Result<()> {
         self.file("0", content)?;
         (1..count)
@@ -125,7 +120,7 @@ fn port(tree: &Tree, device: &Device, profile: Option<&Profile>) -> io::Result<(
         }
     }
 
-    // A GID may get an address later, but its kind and its interface are known now.
+    // A GID may get an address later; its type and interface are known now.
     let (gids, attrs) = (tree.below("gids"), tree.below("gid_attrs"));
     gids.table(port.gid_table_len, &words(Gid::default()))?;
     attrs.below("types").table(port.gid_table_len, "RoCE v2")?;
@@ -135,21 +130,21 @@ fn port(tree: &Tree, device: &Device, profile: Option<&Profile>) -> io::Result<(
     if v1 {
         let types = attrs.below("types");
         for index in (0..port.gid_table_len).step_by(2).map(|index| index.to_string()) {
-            // it is one with all others
+            // a hard link to all others
             fs::remove_file(types.0.join(&index))?;
             types.file(&index, "IB/RoCE v1")?;
         }
     }
     for (index, gid) in own_gids(device, profile).into_iter().enumerate() {
-        // it is one with all that are unused
+        // a hard link to all unused ones
         let _ = fs::remove_file(gids.0.join(index.to_string()));
         gids.file(&index.to_string(), &words(gid))?;
     }
     Ok(())
 }
 
-/// The GID table that a device has when it is opened now. The loopback device takes the first that
-/// is free: if another program is faster, its GID differs from the one that is shown.
+/// GID table of a device opened now. The loopback device takes the first free address, which
+/// another program may take first.
 fn own_gids(device: &Device, profile: Option<&Profile>) -> Vec<Gid> {
     let gids = device.gids_as(profile);
     if device.takes_loopback_address()
@@ -160,7 +155,6 @@ fn own_gids(device: &Device, profile: Option<&Profile>) -> Vec<Gid> {
     gids
 }
 
-/// A GID as the kernel shows it: eight words, none left out.
 fn words(gid: Gid) -> String {
     let words = gid.0.chunks(2).map(|word| format!("{:02x}{:02x}", word[0], word[1]));
     words.collect::<Vec<_>>().join(":")

@@ -1,5 +1,4 @@
-//! READs of the device, which the instrument answers, and some of whose responses it loses
-//! (`answer`).
+//! The device's READs, with lost responses (`answer`).
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -16,37 +15,31 @@ use crate::{
     subject::Subject,
 };
 
-/// Time after the last response in which the device may ask again for what it has.
+/// Time after the last response in which the device may request again data it has.
 const QUIET: Duration = Duration::from_millis(1);
 
-/// A READ as it came first: where its responses begin, and what it asks for.
+/// A READ's first arrival: index of its first response, and range.
 struct Read {
     place: u32,
     count: u32,
     bytes: u32,
 }
 
-/// State of a response that is lost, or comes late.
 struct Missing {
-    /// It comes once behind the next one, and is not lost.
+    /// It is sent once after the next, and not lost.
     is_late: bool,
-    /// It has been left out.
     is_left_out: bool,
-    /// When the device could know of it.
     since: Option<Instant>,
     recovery: Recovery,
 }
 
-/// State of a responder.
 struct Responder<'a> {
     answers: &'a Answers,
     reads: Vec<Read>,
     missing: Vec<Missing>,
-    /// Places of the responses that were sent.
     sent: BTreeSet<u32>,
-    /// Response that is held back until the next one was sent.
+    /// Response held back until the next is sent.
     held: Option<(u32, Packet)>,
-    /// When the first request came.
     first: Option<Instant>,
     burst: Burst,
 }
@@ -75,7 +68,7 @@ impl<'a> Responder<'a> {
         self.sent.len() as u32 == self.answers.packets
     }
 
-    /// The READ that a request belongs to, which begins at this place: its number from 1.
+    /// The READ that a request at this index belongs to, from 1.
     fn read(&mut self, place: u32, reth: &Reth, mtu: u32) -> Result<u32, String> {
         let end = self.reads.last().map_or(0, |last| last.place + last.count);
         if place >= end {
@@ -100,7 +93,6 @@ impl<'a> Responder<'a> {
         Ok(of as u32 + 1)
     }
 
-    /// A request has come for these places.
     fn asked(&mut self, first: u32, count: u32, at: Instant) {
         for Missing { recovery, since, .. } in &mut self.missing {
             if let Some(since) = since
@@ -114,11 +106,11 @@ impl<'a> Responder<'a> {
         }
     }
 
-    /// Notes when the device could see that something is missing before this response.
+    /// Records when the device could notice a loss before this response.
     fn shows(&mut self, place: u32, now: Instant) {
         let last = self.answers.packets - 1;
         for Missing { recovery: Recovery { lost, .. }, since, .. } in &mut self.missing {
-            // behind the last one nothing comes that would show it
+            // no later response shows the loss of the last
             if *lost < place || (*lost == place && place == last) {
                 since.get_or_insert(now);
             }
@@ -132,7 +124,7 @@ impl<S: Subject> Play<'_, S> {
         let until = self.subject.now().plus(PATIENCE).plus(within).plus(self.subject.tolerance());
         let mut quiet = QUIET + self.subject.tolerance() / 4;
         if answers.swaps.is_some() {
-            // a device that drops what comes out of order may wait for its timer
+            // a device that drops out-of-order responses may time out
             let timeout = self.connection.as_ref().map(|connection| connection.requester.timeout);
             quiet += timeout.and_then(ack_timeout).unwrap_or_default() * 4;
         }
@@ -170,7 +162,7 @@ impl<S: Subject> Play<'_, S> {
         Ok(())
     }
 
-    /// Answers a request, but for what is lost.
+    /// Responds to a request, without lost responses.
     fn respond(
         &mut self,
         responder: &mut Responder<'_>,

@@ -1,4 +1,4 @@
-//! Packets of requests that the device sends one behind the other (`burst`).
+//! Consecutive request packets of the device (`burst`).
 
 use std::time::Duration;
 
@@ -15,7 +15,6 @@ use crate::{
     subject::{Arrival, Subject},
 };
 
-/// A packet that the instrument sends again and again.
 struct Repeat {
     net: NetHeader,
     bytes: Vec<u8>,
@@ -23,13 +22,12 @@ struct Repeat {
     due: Instant,
 }
 
-/// A packet that is taken for lost, as a receiver sees it.
+/// A packet taken for lost, as a receiver sees it.
 struct Gap {
-    /// When the device could know of it.
     since: Instant,
-    /// The place of the last packet that has come behind it.
+    /// Index of the last packet received after it.
     farthest: u32,
-    /// The packet that is missing has been named in a NAK.
+    /// A NAK has named the missing packet.
     is_told: bool,
     recovery: Recovery,
 }
@@ -40,7 +38,7 @@ impl Gap {
         Self { since: at, farthest: lost, is_told: false, recovery }
     }
 
-    /// The packet that is missing has come.
+    /// The missing packet has arrived.
     fn close(&mut self, place: u32, at: Instant) {
         let recovery = &mut self.recovery;
         self.is_told = false;
@@ -98,10 +96,10 @@ impl<S: Subject> Play<'_, S> {
                     continue;
                 }
                 (1..0x0080_0000, None) => return Err(mistake("the network has lost a packet")),
-                _ => {} // it comes again
+                _ => {} // a retransmission
             }
             self.pump(Duration::ZERO)?;
-            // one acknowledgement for what has come at once: each takes its time
+            // one acknowledgement per batch: each takes its time
             if self.arrivals.is_empty() || burst.packets.len() == packets as usize {
                 self.acknowledge(Field::Positive)?;
             }
@@ -118,12 +116,11 @@ impl<S: Subject> Play<'_, S> {
         Ok(())
     }
 
-    /// A request of the device, whatever it is.
     pub(super) fn request(&self, arrival: &Arrival) -> Result<Request, Stop> {
         request(arrival).map_err(|why| Stop::Wrong(format!("{why}, in the {}", describe(arrival))))
     }
 
-    /// Acknowledges what has come, or says what is missing behind it.
+    /// Acknowledges received packets, or names the gap.
     pub(super) fn acknowledge(&mut self, kind: Field) -> Result<(), Stop> {
         let &mut Pair { requests, messages, .. } = self.pair()?;
         let behind = i32::from(kind == Field::Positive);
@@ -133,7 +130,7 @@ impl<S: Subject> Play<'_, S> {
         self.send(net, bytes)
     }
 
-    /// The next packet; meanwhile this one is sent whenever it is due.
+    /// Returns the next packet; meanwhile sends the repeat when due.
     fn next_arrival_while(
         &mut self,
         again: Option<&mut Repeat>,

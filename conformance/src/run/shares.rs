@@ -1,4 +1,4 @@
-//! All queue pairs of the device send at once (`share`).
+//! Traffic of all queue pairs of the device at once (`share`).
 
 use std::time::Duration;
 
@@ -12,13 +12,11 @@ use crate::{
     subject::{Arrival, Subject},
 };
 
-/// Packets of one queue pair.
 #[derive(Default)]
 struct Sender {
     burst: Burst,
-    /// Something has come that is not yet acknowledged.
     is_owed: bool,
-    /// The network has lost a packet, which is not the device's fault, and this has been said.
+    /// The network has lost a packet, not by the device's fault, and a NAK was sent.
     is_told: bool,
 }
 
@@ -31,7 +29,7 @@ impl<S: Subject> Play<'_, S> {
         // from here on all have much to send
         let start = self.mark.at;
         let mut first = None;
-        // what each had sent when the first was done
+        // per queue pair when the first is done
         let mut counts = None;
         while senders.iter().any(|sender| count(sender) < packets) {
             let Some((pair, arrival)) = self.arrival_of_any(until)? else {
@@ -53,7 +51,7 @@ impl<S: Subject> Play<'_, S> {
                     sender.is_told = true;
                     self.acknowledge(Field::Syndrome(NAK_SEQUENCE))?;
                 }
-                _ => {} // it comes again, or will
+                _ => {} // a retransmission, now or later
             }
             if counts.is_none() && count(&senders[pair]) == packets {
                 if arrival.at <= start {
@@ -63,7 +61,7 @@ impl<S: Subject> Play<'_, S> {
                 counts = Some(senders.iter().map(count).collect::<Vec<_>>());
             }
             self.pump(Duration::ZERO)?;
-            // one acknowledgement for what has come at once: each takes its time
+            // one acknowledgement per batch: each takes its time
             if self.arrivals.is_empty() {
                 for (pair, sender) in senders.iter_mut().enumerate() {
                     if std::mem::take(&mut sender.is_owed) {
@@ -100,7 +98,6 @@ impl<S: Subject> Play<'_, S> {
         }
     }
 
-    /// The next packet of any queue pair, and which.
     fn arrival_of_any(&mut self, until: Instant) -> Result<Option<(usize, Arrival)>, Stop> {
         loop {
             while let Some(arrival) = self.arrivals.pop_front() {

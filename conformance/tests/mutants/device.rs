@@ -1,5 +1,4 @@
-//! A device that breaks one rule: our adapter behind something that changes what it gets, answers
-//! and completes.
+//! A device that breaks one rule: our adapter with changed input, responses and completions.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -23,35 +22,34 @@ use roce_transport::{
 #[derive(Default)]
 pub(crate) struct Notes {
     pub(crate) qpn: u32,
-    /// The last queue pair that was made.
+    /// Last created queue pair.
     pub(crate) last_qpn: u32,
-    /// Queue pair of the instrument that the second one sends to.
+    /// Instrument's queue pair that the second one sends to.
     pub(crate) second: Option<u32>,
     pub(crate) rq_psn: u32,
     pub(crate) sq_psn: u32,
     pub(crate) regions: BTreeMap<String, RemoteRegion>,
-    /// PSNs of requests that have come, and of packets that have left.
+    /// PSNs of received requests and sent packets.
     pub(crate) come: BTreeSet<u32>,
     pub(crate) left: BTreeSet<u32>,
-    /// NAKs that have left, the latest last.
+    /// Sent NAKs, latest last.
     pub(crate) naks: Vec<Arrival>,
-    /// The PSN behind the latest request that has come.
+    /// PSN after the latest received request.
     pub(crate) next: u32,
 }
 
 impl Notes {
-    /// True for a request that has come before.
+    /// True for a request received before.
     pub(crate) fn again(&self, packet: &[u8]) -> bool {
         self.come.contains(&psn(packet))
     }
 }
 
-/// Changes a packet, and says whether it goes on. Its ICRC is made right.
+/// Changes a packet, whose ICRC is then corrected; false drops it.
 pub(crate) type Change = fn(&mut Notes, &NetHeader, &mut Vec<u8>) -> bool;
 
-/// Fault of a device.
 pub(crate) enum Fault {
-    /// Whatever it gets has a right ICRC.
+    /// Corrects the ICRC of all input.
     Trusting,
     /// Changes received packets.
     In(Change),
@@ -61,29 +59,29 @@ pub(crate) enum Fault {
     Raw(Change),
     /// Changes its memory in addition.
     Memory(fn(&Notes, &[u8], &mut Simulated)),
-    /// It sends for its second queue pair when the others are silent.
+    /// Sends for its second queue pair only while the others are silent.
     Starves,
     /// Sends additional packets.
     Besides(fn(&Notes, &[u8]) -> Option<Arrival>),
     /// Changes pause frames.
     Pause(fn(&mut PauseFrames)),
-    /// How it connects.
+    /// Changes its connection.
     Connect(fn(&mut Connection)),
-    /// Which rights it grants.
+    /// Changes granted rights.
     Register(fn(Access) -> Access),
     /// Changes binds of windows.
     Bind(fn(&mut Bind)),
     /// Changes posted requests.
     Post(fn(&mut Request)),
-    /// How its queue pair of this number joins the first of these groups.
+    /// Changes how a queue pair, by number, joins the first of these groups.
     Join(fn(&mut Simulated, &[IpAddr], usize) -> Result<(), Trouble>),
     /// Changes a word of its memory.
     Word(fn(u32, u64) -> u64),
-    /// It completes invalidations, and does nothing for them.
+    /// Completes invalidations without effect.
     KeepsWindows,
     /// Changes a completion; `false` drops it.
     Complete(fn(&mut Completion) -> bool),
-    /// The state that it shows.
+    /// Reports this state.
     State(&'static str),
 }
 
@@ -92,12 +90,12 @@ pub(crate) struct Mutant<'a> {
     fault: &'a Fault,
     notes: Notes,
     besides: VecDeque<Arrival>,
-    /// Packets of a queue pair that starves, and when the others sent last.
+    /// Packets of a starving queue pair, and when the others last sent.
     held: VecDeque<Arrival>,
     busy: Instant,
-    /// The queue pair that is meant.
+    /// Selected queue pair.
     chosen: usize,
-    /// Requests that complete without having been executed.
+    /// Requests that complete without execution.
     idle: Vec<u64>,
 }
 
@@ -129,7 +127,7 @@ pub(crate) fn syndrome(packet: &[u8]) -> Option<u8> {
     (packet[0] == 0x11).then(|| packet[12])
 }
 
-/// True for a request of a reliable connection.
+/// True for an RC request.
 pub(crate) fn is_request(packet: &[u8]) -> bool {
     !(0x0D..=0x12).contains(&packet[0]) && packet[0] != 0x81
 }
@@ -140,7 +138,7 @@ fn seal(net: &NetHeader, packet: &mut [u8]) {
     packet[body..].copy_from_slice(&check);
 }
 
-/// How long the others are silent before the second queue pair sends.
+/// Silence of the others before the second queue pair sends.
 const SILENCE: Duration = Duration::from_millis(1);
 
 impl Mutant<'_> {

@@ -1,4 +1,4 @@
-//! Faults at the limits, of multicast and of pauses.
+//! Mutants of limits, multicast and pauses.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::{
     has_reth,
 };
 
-/// The limits, and multicast.
+/// Limits and multicast.
 pub(super) fn limits() -> Vec<Row> {
     use Fault::{Complete, Connect, In, Join, Out, Post, Word};
     vec![
@@ -189,7 +189,7 @@ pub(super) fn limits() -> Vec<Row> {
             "multicast/wrong-icrc",
             In(|_, _, p| {
                 if is_for_group(p) {
-                    // changed, so that its ICRC is made right
+                    // changed, so that its ICRC is corrected
                     p[1] ^= 0x40;
                 }
                 true
@@ -208,12 +208,11 @@ pub(super) fn limits() -> Vec<Row> {
     ]
 }
 
-/// True for a datagram to the queue pair of groups.
+/// True for a datagram to the multicast queue pair.
 fn is_for_group(packet: &[u8]) -> bool {
     dest_qp(packet) == 0x00FF_FFFF
 }
 
-/// Pause frames.
 pub(super) fn pauses() -> Vec<Row> {
     use Fault::Pause;
     vec![

@@ -1,4 +1,4 @@
-//! Faults of memory windows, shared receive queues, FLUSH and atomic WRITE.
+//! Mutants of memory windows, SRQs, FLUSH and atomic WRITE.
 
 use roce_conformance::subject::Program;
 use roce_transport::mem::Access;
@@ -9,11 +9,11 @@ use super::{
     has_reth,
 };
 
-/// Memory windows and shared receive queues.
+/// Memory windows and SRQs.
 pub(super) fn windows() -> Vec<Row> {
     use Fault::{Bind, Connect, In, KeepsWindows, Register};
     vec![
-        // as the kernel's rxe does
+        // like rxe
         (
             "checks the region's bounds in a window",
             "window/past-end-type-2-write-only",
@@ -78,14 +78,13 @@ pub(super) fn windows() -> Vec<Row> {
     ]
 }
 
-/// FLUSH and atomic WRITE.
 pub(super) fn placement() -> Vec<Row> {
     use Fault::{In, Memory, Out, Raw, Register};
     vec![
         ("does not know FLUSH", "flush/range", In(|_, _, p| p[0] != 0x1C)),
         ("does not know atomic WRITE", "flush/write", In(|_, _, p| p[0] != 0x1D)),
         (
-            // as the kernel's rxe does
+            // like rxe
             "has another ICRC in a FLUSH",
             "flush/posted",
             Raw(|_, _, p| {
@@ -96,7 +95,7 @@ pub(super) fn placement() -> Vec<Row> {
         ),
         ("answers a FLUSH once", "flush/again", In(|notes, _, p| p[0] != 0x1C || !notes.again(p))),
         (
-            // as the kernel's rxe does
+            // like rxe
             "repeats a FLUSH with another address",
             "flush/posted-again",
             Out(|notes, _, p| {

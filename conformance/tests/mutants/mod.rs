@@ -1,4 +1,4 @@
-//! Wrong devices, each with one rule broken: the case that is for the rule finds it.
+//! Devices with one rule broken each: the rule's case finds it.
 
 mod connecting;
 mod device;
@@ -14,10 +14,10 @@ use roce_conformance::{Case, Runner, Simulated, Subject, Verdict, chapters};
 
 use device::{Fault, Mutant};
 
-/// A mutant: its name, the case that must find it, and what is wrong.
+/// Name, case that must find it, fault.
 type Row = (&'static str, &'static str, Fault);
 
-/// Address, key and length of a packet with a RETH, in this order.
+/// Address and key in a RETH.
 const ADDRESS: std::ops::Range<usize> = 12..20;
 const KEY: std::ops::Range<usize> = 20..24;
 const LENGTH: std::ops::Range<usize> = 24..28;
@@ -42,7 +42,7 @@ fn cases() -> Vec<Case> {
     chapters().into_iter().flat_map(|chapter| chapter.cases).collect()
 }
 
-/// Names of the cases that do not conform.
+/// Names of nonconforming cases.
 fn found<S: Subject>(subject: &mut S, cases: &[Case]) -> BTreeSet<String> {
     let mut runner = Runner::new(subject);
     let wrong = cases.iter().filter(|case| {
@@ -57,7 +57,7 @@ fn found<S: Subject>(subject: &mut S, cases: &[Case]) -> BTreeSet<String> {
 
 #[test]
 fn each_mutant_is_found_by_the_case_that_is_for_it() {
-    // what a mutant knows of its queue pair it knows from an agent, or need not know
+    // a mutant knows its queue pair from an agent, or need not
     let (without_agent, with_agent): (Vec<_>, _) = cases().into_iter().partition(Case::is_by_cm);
     let mut text = String::new();
     for (name, by, fault) in all() {
@@ -78,7 +78,7 @@ fn there_are_sixty() {
     assert!(names.len() >= 60, "{}", names.len());
 }
 
-/// The parts of the mutants break nothing by themselves.
+/// The mutants' parts break nothing by themselves.
 #[test]
 fn a_mutant_without_a_fault_conforms() {
     let fault = Fault::Complete(|_| true);

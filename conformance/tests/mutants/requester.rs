@@ -1,4 +1,4 @@
-//! Faults of the requester.
+//! Mutants of the requester.
 
 use roce_conformance::{case::PEER_ADDRESS, subject::Program};
 
@@ -241,7 +241,7 @@ pub(super) fn requester() -> Vec<Row> {
             "congestion/notification-is-harmless",
             In(|_, _, p| {
                 if p[0] == 0x81 {
-                    // as if it were a refusal
+                    // as if it were a NAK
                     p[0] = 0x11;
                     p.truncate(20);
                     p[12..16].copy_from_slice(&[0x61, 0, 0, 0]);
@@ -253,7 +253,7 @@ pub(super) fn requester() -> Vec<Row> {
     ]
 }
 
-/// READs of which responses are lost, and several queue pairs.
+/// READs with lost responses, and several queue pairs.
 pub(super) fn recovery() -> Vec<Row> {
     use Fault::{Complete, In, Memory, Out, Starves};
     vec![

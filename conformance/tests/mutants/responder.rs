@@ -1,4 +1,4 @@
-//! Faults of the responder.
+//! Mutants of the responder.
 
 use roce_conformance::subject::Program;
 use roce_transport::mem::Access;

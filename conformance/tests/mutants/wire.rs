@@ -1,4 +1,4 @@
-//! Faults of the wire format.
+//! Mutants of the wire format.
 
 use super::{Row, device::Fault};
 

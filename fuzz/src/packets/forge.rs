@@ -1,5 +1,4 @@
-//! Packets from the peers' side, made from bytes: as they are, or mended so far that the adapter
-//! looks deeper into them.
+//! Packets from the peers' side, made from bytes and mended to get past the adapter's first checks.
 
 use std::net::IpAddr;
 
@@ -18,7 +17,7 @@ use roce_transport::{
 use super::world::{MTU, Member, QKEY, REGION, World};
 use crate::input::Input;
 
-/// Fields of a packet that are made valid.
+/// Fields to make valid.
 #[derive(Clone, Copy)]
 struct Mend(u8);
 
@@ -30,8 +29,7 @@ impl Mend {
     const ICRC: u8 = 1 << 4;
     const ALL: u8 = 0x1F;
 
-    /// Half of all bytes ask for everything, because any one thing wrong hides all that comes after
-    /// it.
+    /// Half of all bytes mend everything: any one fault hides all later checks.
     const fn from_control(control: u8) -> Self {
         Self(if control & 0x80 == 0 { Self::ALL } else { control })
     }
@@ -41,12 +39,11 @@ impl Mend {
     }
 }
 
-/// Fields of a BTH's second byte.
 const TVER: u8 = 0x0F;
 const PAD_COUNT: u8 = 0x30;
 
-/// Makes a datagram. The input gives: what to mend, where from, the destination, how far from the
-/// expected PSN, which region; the number of words; and then the words, from the BTH on.
+/// Makes a datagram. Input: fields to mend, origin, destination, PSN distance, region; number of
+/// words; words from the BTH on.
 pub(super) fn forge(world: &World, input: &mut Input<'_>) -> (NetHeader, Vec<u8>) {
     let [control, origin, to, distance, key, words] = input.array();
     let words = if words < 0xF0 { words & 0x3F } else { 64 + (words & 0x0F) };
@@ -54,13 +51,13 @@ pub(super) fn forge(world: &World, input: &mut Input<'_>) -> (NetHeader, Vec<u8>
     let mend = Mend::from_control(control);
     let member = world.members[usize::from(to & 0x7F) % world.members.len()];
     let mut net = network(world, member, mend, origin);
-    // to all datagram queue pairs at once
+    // to all datagram queue pairs
     let to_group = member.qp_type == QpType::Ud && to & 0x80 != 0;
     if to_group {
         net.dst = world.setup.group();
     }
     let mut body = if mend.has(Mend::OPCODE) {
-        // one bit says whether to give it as much payload as its place in a message calls for
+        // one bit gives it the payload that its place in a message needs
         let dest = if to_group { Qpn::MULTICAST } else { member.qpn };
         transport(world, member, dest, mend, [distance, key], raw, control & 0x40 == 0)
     } else {
@@ -107,7 +104,6 @@ fn network(world: &World, member: Member, mend: Mend, origin: u8) -> NetHeader {
     }
 }
 
-/// A BTH and what follows it, up to the padding, for this queue pair.
 fn transport(
     world: &World,
     member: Member,
@@ -165,7 +161,7 @@ fn transport(
     out
 }
 
-/// The opcode of `byte` if the queue pair's service has it, else one that it does have.
+/// The opcode of `byte` if the service has it, else one it has.
 fn known_opcode(member: Member, byte: u8) -> Opcode {
     let service = (member.qp_type.service() as u8) << 5;
     let with_service = |byte: u8| Opcode::from_wire(byte & 0x1F | service);
@@ -176,8 +172,7 @@ fn known_opcode(member: Member, byte: u8) -> Opcode {
         .unwrap_or(Opcode::CNP)
 }
 
-/// A PSN close to the one that the queue pair expects: of a request the next one mostly, of a
-/// response one of the latest.
+/// A PSN near the expected one: mostly the next request, or a recent response.
 fn psn_near(world: &World, member: Member, opcode: Opcode, distance: u8) -> Option<Psn> {
     let info = world.adapter.query_qp(member.qpn)?;
     let near = |psn: Psn| psn.plus(u32::from(distance & 0x3F).wrapping_sub(32));
@@ -189,7 +184,6 @@ fn psn_near(world: &World, member: Member, opcode: Opcode, distance: u8) -> Opti
     })
 }
 
-/// Names a region that exists and, mostly, a range inside it.
 fn mend_keys(ext: &mut Ext, world: &World, opcode: Opcode, key: u8, payload: usize) {
     let region: &Region =
         [&world.open, &world.open, &world.readable, &world.private, &world.foreign]

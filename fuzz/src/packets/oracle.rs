@@ -1,4 +1,4 @@
-//! Invariants: each request completes once and in its order, each packet is accounted for.
+//! Invariants: each request completes once and in order; each packet is accounted for.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -11,17 +11,17 @@ use roce_transport::{
 
 use super::world::{Queues, World};
 
-/// Events that one step may raise: a handful for each queue pair.
+/// Per step: a few per queue pair.
 const EVENTS_MAX: usize = 64;
 
-/// The requests that were posted and have not completed, and what became of every packet.
+/// Outstanding requests, and the fate of every packet.
 pub(super) struct Ledger {
     pub(super) completions: Vec<Wc>,
     last_id: u64,
-    /// Per member of the world, oldest first; for sends with whether a success gives a completion.
+    /// Per member, oldest first; sends with whether success gives a completion.
     sends: Vec<VecDeque<(u64, bool)>>,
     receives: Vec<VecDeque<u64>>,
-    /// In a shared receive queue, or taken from it.
+    /// In, or taken from, a shared receive queue.
     shared: BTreeSet<u64>,
     sent: u64,
     received: u64,
@@ -30,7 +30,6 @@ pub(super) struct Ledger {
     congestion: u64,
     sequence_naks: u64,
     rnr_naks: u64,
-    /// Multicast packets, and copies of them that were refused.
     refused_copies: u64,
 }
 
@@ -53,8 +52,6 @@ impl Ledger {
         }
     }
 
-    // Requests and completions.
-
     pub(super) const fn next_id(&mut self) -> u64 {
         self.last_id += 1;
         self.last_id
@@ -74,7 +71,7 @@ impl Ledger {
         }
     }
 
-    /// RESET drops the posted requests.
+    /// RESET drops posted requests.
     pub(super) fn forget(&mut self, member: usize) {
         self.sends[member].clear();
         self.receives[member].clear();
@@ -107,7 +104,6 @@ impl Ledger {
         }
     }
 
-    /// Takes every completion but those in the tiny queue.
     pub(super) fn take_completions(&mut self, world: &World) {
         let member_of = |wc: &Wc| {
             let member = world.members.iter().position(|member| member.qpn == wc.qpn);
@@ -126,8 +122,8 @@ impl Ledger {
         assert!(!world.send_cq.has_overrun() && !world.recv_cq.has_overrun());
     }
 
-    /// In ERR nothing that was posted is left without a completion, but for unsignaled successes.
-    /// Requests of the shared queue stay there.
+    /// In ERR every request has completed, except unsignaled successes and those in the shared
+    /// queue.
     pub(super) fn check_all_complete(&self, world: &World) {
         for (index, member) in world.members.iter().enumerate() {
             assert!(
@@ -138,8 +134,6 @@ impl Ledger {
             assert!(self.receives[index].is_empty(), "{}: a receive was lost", member.qpn);
         }
     }
-
-    // Packets and events.
 
     pub(super) const fn sent(&mut self) {
         self.sent += 1;
@@ -163,7 +157,6 @@ impl Ledger {
         }
     }
 
-    /// The adapter's counters say the same as its answers.
     pub(super) fn check_counters(&self, world: &World) {
         let counters = world.adapter.counters();
         assert_eq!(counters.sent_packets, self.sent, "packets sent");
@@ -188,14 +181,13 @@ impl Ledger {
         assert_eq!(counters.rnr_naks_sent, self.rnr_naks, "RNR NAKs");
     }
 
-    /// Takes the events of a step; there are only so many.
     pub(super) fn take_events(world: &mut World) {
         let count = std::iter::from_fn(|| world.adapter.poll_event()).take(EVENTS_MAX + 1).count();
         assert!(count <= EVENTS_MAX, "more than {EVENTS_MAX} events in one step");
     }
 }
 
-/// Reasons for refusing a packet that is not known to come from where it says.
+/// Reasons to drop a packet of unproven origin.
 const BEFORE_ICRC: [DropReason; 14] = [
     DropReason::TooShort,
     DropReason::Padding,
@@ -213,7 +205,7 @@ const BEFORE_ICRC: [DropReason; 14] = [
     DropReason::Icrc,
 ];
 
-/// Reasons for refusing one copy of a multicast packet while others are received.
+/// Reasons to drop one copy of a multicast packet.
 const OF_COPIES: [DropReason; 5] = [
     DropReason::QpState,
     DropReason::PKey,
@@ -222,12 +214,11 @@ const OF_COPIES: [DropReason; 5] = [
     DropReason::TooLong,
 ];
 
-/// The packet must have left everything as it was.
+/// The packet must have changed nothing.
 pub(super) fn is_untrusted(disposition: Disposition) -> bool {
     matches!(disposition, Disposition::Dropped(reason) if BEFORE_ICRC.contains(&reason))
 }
 
-/// The attributes and state of every queue pair.
 pub(super) fn snapshot(world: &World) -> Vec<Option<QpInfo>> {
     world.members.iter().map(|member| world.adapter.query_qp(member.qpn)).collect()
 }

@@ -1,4 +1,4 @@
-//! An adapter with queue pairs in every state, and regions with every kind of rights.
+//! An adapter with queue pairs in every state and regions with all kinds of rights.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -17,48 +17,44 @@ use roce_transport::{
     work::{CompletionQueue, RecvWr, SendWr, Sge, SrqAttr, SrqId, UdDestination, XrcdId},
 };
 
-/// Path MTU of every connection: the smallest, so that a short message has many packets.
+/// Smallest path MTU: short messages have many packets.
 pub(super) const MTU: Mtu = Mtu::B256;
-/// Bytes of every region.
 pub(super) const REGION: u64 = 4096;
-/// The rights of a region that a peer may use.
+/// Rights of a region open to peers.
 pub(super) const RIGHTS: Access = Access::LOCAL_WRITE.union(REMOTE);
-/// The rights of a window.
 pub(super) const REMOTE: Access = Access::REMOTE_WRITE
     .union(Access::REMOTE_READ)
     .union(Access::REMOTE_ATOMIC)
     .union(Access::FLUSH_GLOBAL);
-/// The queue key of every datagram queue pair.
 pub(super) const QKEY: QKey = QKey(0x1111_1111);
 
-/// A queue pair and what is needed to bring it up again.
+/// A queue pair with what is needed to bring it up again.
 #[derive(Clone, Copy)]
 pub(super) struct Member {
     pub(super) qpn: Qpn,
     pub(super) qp_type: QpType,
-    /// The source address of its packets, and its peer's number.
+    /// Source address of its packets, and the peer's number.
     pub(super) peer: IpAddr,
     pub(super) peer_qpn: Qpn,
     pub(super) queues: Queues,
 }
 
-/// The queues of a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Queues {
-    /// Its own receive queue. Its completions are seen all the time, in their order.
+    /// Its own receive queue; completions are checked in order.
     Own,
-    /// The shared receive queue; for the rest like [`Own`](Self::Own).
+    /// The shared receive queue; otherwise like [`Own`](Self::Own).
     Shared,
-    /// The XRC SRQ: of a target, which has nothing else.
+    /// The XRC SRQ; of a target, which has no other queue.
     Xrc,
-    /// Its own receive queue, and a completion queue that overflows soon.
+    /// Its own receive queue, and a completion queue that soon overflows.
     Tiny,
 }
 
-/// A transition of a queue pair.
+/// A transition.
 pub(super) type Edge = fn(&mut World, Member) -> Result<(), ModifyError>;
 
-/// The adapter's configuration; one byte of the input.
+/// The adapter's configuration: one input byte.
 #[derive(Clone, Copy)]
 pub(super) struct Setup(pub(super) u8);
 
@@ -67,7 +63,7 @@ impl Setup {
         self.0 & 1 != 0
     }
 
-    /// PSNs start in the middle of the number space, or just before its end.
+    /// Starts in mid-range, or just before the wrap.
     const fn psn(self) -> Psn {
         Psn::new(if self.0 & 2 == 0 { 0x0040_0000 } else { 0x00FF_FFFC })
     }
@@ -86,17 +82,16 @@ impl Setup {
             0 => TransmitBuffer::new(8 * PACKET_MAX, limits),
             1 => TransmitBuffer::new(2 * PACKET_MAX, limits),
             2 => TransmitBuffer::new(8 * PACKET_MAX, TransmitLimits::SINGLE),
-            // room for one packet only
+            // room for one packet
             _ => TransmitBuffer::new(0, limits),
         }
     }
 
-    /// The multicast group that the datagram queue pairs are attached to.
     pub(super) fn group(self) -> IpAddr {
         if self.v6() { [0xFF15, 0, 0, 0, 0, 0, 0, 7].into() } else { [239, 0, 0, 7].into() }
     }
 
-    /// The adapter's own address, in GID table entry 0, and that of a peer.
+    /// The adapter's address, GID index 0, and a peer's.
     pub(super) fn addresses(self) -> [IpAddr; 2] {
         if self.v6() { [V6, PEER_V6].map(IpAddr::from) } else { [V4, PEER_V4].map(IpAddr::from) }
     }
@@ -107,7 +102,6 @@ const PEER_V4: [u8; 4] = [10, 0, 0, 2];
 const V6: [u16; 8] = [0xFD00, 0, 0, 0, 0, 0, 0, 1];
 const PEER_V6: [u16; 8] = [0xFD00, 0, 0, 0, 0, 0, 0, 2];
 
-/// Everything there is.
 pub(super) struct World {
     pub(super) setup: Setup,
     pub(super) adapter: Adapter,
@@ -115,27 +109,26 @@ pub(super) struct World {
     pub(super) now: Instant,
     pub(super) pd: PdId,
     pub(super) members: Vec<Member>,
-    /// Completions of the tracked queue pairs, of sends and of receives, and all those of the
-    /// others.
+    /// Completions of tracked queue pairs, sends and receives apart, and all of the others.
     pub(super) send_cq: Arc<CompletionQueue>,
     pub(super) recv_cq: Arc<CompletionQueue>,
     pub(super) tiny_cq: Arc<CompletionQueue>,
     pub(super) srq: SrqId,
     pub(super) xrcd: XrcdId,
     pub(super) xrc_srq: SrqId,
-    /// Of an XRC domain without targets. Its one request is there to the end.
+    /// Of an XRC domain without targets; its one request never completes.
     pub(super) foreign_srq: SrqId,
     /// All rights.
     pub(super) open: Arc<Region>,
-    /// The peer may only read here.
+    /// Peers may only read.
     pub(super) readable: Arc<Region>,
-    /// The peer may do nothing here, and no request posted here names it.
+    /// Closed to peers; no posted request names it.
     pub(super) private: Arc<Region>,
     /// All rights, in a protection domain without queue pairs.
     pub(super) foreign: Arc<Region>,
-    /// The peer may do what a window allows, which is bound to the first half if at all.
+    /// Peers may use it through a window, bound to the first half if at all.
     pub(super) windowed: Arc<Region>,
-    /// The latest keys of a window of each type. Whether they are bound is another question.
+    /// Latest keys of windows of each type, bound or not.
     pub(super) windows: [RKey; 3],
 }
 
@@ -146,7 +139,7 @@ impl World {
             header_prediction,
             ..AdapterConfig::new([7; 32])
         };
-        // what a record says, and that it can be said, must hold for any packet; it ends prediction
+        // a record must be printable for any packet; tracing turns prediction off
         let trace = Trace { latest: 4, ..Trace::to(|record: Record| drop(record.to_string())) };
         let trace = if header_prediction { Trace::default() } else { trace };
         let mut adapter = Adapter::with_trace(config, trace);
@@ -235,7 +228,6 @@ impl World {
         world
     }
 
-    /// Two connections whose ends are each other: what they send comes back to the adapter.
     fn connect_two(&mut self, [first, second]: [QpType; 2], own: IpAddr, queues: Queues) {
         let first = self.create(first, own, Qpn::default(), queues);
         let second = self.create(second, own, first.qpn, queues);
@@ -278,9 +270,6 @@ impl World {
         member
     }
 
-    // Transitions of a queue pair, with the attributes that it needs.
-
-    /// Brings a queue pair from RESET to `state`.
     pub(super) fn raise(&mut self, member: Member, state: State) {
         let steps: &[Edge] = match state {
             State::Reset => &[],
@@ -299,8 +288,8 @@ impl World {
         assert_eq!(self.adapter.query_qp(member.qpn).map(|info| info.state), Some(state));
     }
 
-    /// A send from memory of another protection domain puts an unreliable queue pair into SQE. Its
-    /// completion is taken away: the oracle does not know of this request.
+    /// A send from a foreign protection domain takes an unreliable queue pair to SQE. Its
+    /// completion is hidden from the oracle.
     fn fail_a_send(&mut self, member: Member) {
         let sge = Sge { lkey: self.foreign.lkey(), address: self.foreign.address(), length: 1 };
         let to = UdDestination::new(self.way_to(member.peer), member.qpn, QKEY);
@@ -366,13 +355,13 @@ impl World {
         AddressVector::new(peer.into(), 0)
     }
 
-    /// Deregisters the open region, under whatever uses it, and makes another with new keys.
+    /// Deregisters the open region while in use, and makes another with new keys.
     pub(super) fn renew_open(&mut self) {
         self.adapter.deregister(&self.open).unwrap();
         self.open = register(&mut self.adapter, self.pd, 1, RIGHTS);
     }
 
-    /// A bind of a window to the first half of its region, or less, with its next key.
+    /// Binds a window to up to the first half of its region with its next key.
     pub(super) fn bind(&mut self, which: usize, length: u8, zero_based: bool) -> WindowBind {
         let rkey = self.windows[which].next();
         self.windows[which] = rkey;
@@ -381,7 +370,7 @@ impl World {
         WindowBind { rkey, region, address, length, access: REMOTE, zero_based }
     }
 
-    /// Memory that no packet may write is as it was.
+    /// Memory closed to packets is unchanged.
     pub(super) fn check_memory(&self) {
         for region in [&self.readable, &self.private, &self.foreign, &self.windowed] {
             let mut bytes = [0; REGION as usize];
@@ -397,7 +386,7 @@ impl World {
     }
 }
 
-/// The first content of every region.
+/// Initial content of regions.
 pub(super) const FILL: u8 = 0xEE;
 
 fn register(adapter: &mut Adapter, pd: PdId, number: u64, access: Access) -> Arc<Region> {

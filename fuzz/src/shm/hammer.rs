@@ -1,4 +1,4 @@
-//! A thread that writes to shared memory all the time.
+//! A thread that keeps writing to shared memory.
 
 use std::{
     fs::File,
@@ -11,7 +11,7 @@ use std::{
 
 use super::hostile::{START, write_word};
 
-/// The thread, until this is dropped.
+/// The thread; drop ends it.
 pub(super) struct Hammer {
     memories: Arc<Mutex<Vec<File>>>,
     is_over: Arc<AtomicBool>,
@@ -34,7 +34,7 @@ impl Hammer {
         Self { memories, is_over, thread: Some(thread) }
     }
 
-    /// Has it write to these from now on.
+    /// Sets its targets.
     pub(super) fn write_to<'a>(&self, memories: impl Iterator<Item = &'a File>) {
         *self.memories.lock().unwrap() = memories.map(|file| file.try_clone().unwrap()).collect();
     }
@@ -47,7 +47,7 @@ impl Drop for Hammer {
     }
 }
 
-/// Writes a word: mostly one that could be.
+/// Writes a word, mostly a plausible one.
 fn strike(memory: &File, random: &mut u64) {
     // xorshift
     for (left, shift) in [(true, 13), (false, 7), (true, 17)] {

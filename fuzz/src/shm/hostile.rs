@@ -1,4 +1,4 @@
-//! A hostile process: sockets, rings, and descriptors of every kind.
+//! A hostile process: sockets, rings, and any descriptors.
 
 use std::{
     fs::File,
@@ -23,7 +23,7 @@ use rustix::{
 
 use crate::input::Input;
 
-/// A ring, as its writer and its reader see it.
+/// A ring's layout.
 const HEAD: u64 = 0;
 pub(super) const START: u64 = 4096;
 const CAPACITY: u64 = 2 << 20;
@@ -37,13 +37,13 @@ const HERE: [u8; 8] = *b"here\0\0\0\x01";
 /// Length of a table of claims.
 const CLAIMS: u64 = 8 * (512 + 62 * 4096) + 4096 + 62 * 4096 * 32;
 const MAX_DESCRIPTORS: usize = 7;
-/// Time that the device has to ask for its address.
+/// For the device to ask for its address.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Memory in which the hostile process writes records.
+/// Memory for the hostile process's records.
 pub(super) struct Ring {
     pub(super) memory: File,
-    /// Where a writer would be.
+    /// A writer's position.
     head: u64,
 }
 
@@ -53,7 +53,6 @@ impl Ring {
     }
 }
 
-/// Shared memory, with the seals that a device asks for or without.
 fn memory(length: u64, sealed: bool) -> File {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let memory = rustix::fs::memfd_create("hostile", flags).unwrap();
@@ -66,15 +65,13 @@ fn memory(length: u64, sealed: bool) -> File {
 }
 
 pub(super) fn write_word(memory: &File, at: u64, value: u64) {
-    // what is no memory is not written to
+    // not every descriptor is memory
     let _ = memory.write_all_at(&value.to_ne_bytes(), at);
 }
 
-/// A connection to the device.
 pub(super) struct Connection {
     socket: OwnedFd,
     pub(super) ring: Option<Ring>,
-    /// Descriptors that came from the device.
     pub(super) granted: Vec<File>,
 }
 
@@ -83,7 +80,6 @@ impl Connection {
         Self { socket, ring: None, granted: Vec::new() }
     }
 
-    /// Sends bytes and descriptors.
     pub(super) fn say(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -94,7 +90,6 @@ impl Connection {
         let _ = rustix::net::sendmsg(&self.socket, &[IoSlice::new(bytes)], &mut ancillary, flags);
     }
 
-    /// A greeting: one that a device sends, or nearly.
     pub(super) fn greet(&mut self, input: &mut Input<'_>) {
         let (kind, damage) = (input.byte(), input.byte());
         let mut bytes = if kind & 1 == 0 {
@@ -127,14 +122,12 @@ impl Connection {
         }
     }
 
-    /// An owner's message to a process that it forwards to, with a ring.
     pub(super) fn offer(&mut self, input: &mut Input<'_>) {
         let (term, ring) = (u128::from(input.byte() % 4), Ring::new());
         self.say(&[&FORWARD[..], &term.to_ne_bytes()].concat(), &[ring.memory.as_fd()]);
         self.ring = Some(ring);
     }
 
-    /// An answer to a request for a ring.
     pub(super) fn answer(&self, input: &mut Input<'_>) {
         let kind = input.byte();
         let descriptors = if kind < 128 { vec![wakeup()] } else { any_descriptors(kind) };
@@ -142,7 +135,6 @@ impl Connection {
         self.say(&[0][..usize::from(input.byte().min(1))], &borrowed);
     }
 
-    /// Descriptors that the device has sent.
     pub(super) fn take(&self) -> Vec<OwnedFd> {
         let mut found = Vec::new();
         while let Some((_, descriptors)) = receive(&self.socket) {
@@ -151,7 +143,6 @@ impl Connection {
         found
     }
 
-    /// Any word of its ring: a position, or something in a record.
     pub(super) fn write_word(&mut self, input: &mut Input<'_>) {
         let (at, value) = (input.byte(), u64::from_le_bytes(input.array()));
         let Some(ring) = &self.ring else { return };
@@ -162,7 +153,7 @@ impl Connection {
         write_word(&ring.memory, at, value);
     }
 
-    /// A record as a device writes it, or nearly: its header is from the input.
+    /// Writes a record, valid or nearly; its header is from the input.
     pub(super) fn push_run(&mut self, input: &mut Input<'_>) {
         let (how, [a, b, c, d]) = (input.byte(), input.array());
         let Some(ring) = &mut self.ring else { return };
@@ -185,17 +176,16 @@ impl Connection {
     }
 }
 
-/// A process's message to the owner of its address, which forwards to it.
+/// A process's message to its address's owner, which forwards to it.
 pub(super) fn here(partition: u8) -> Vec<u8> {
     [&HERE[..], &u128::from(partition).to_ne_bytes()].concat()
 }
 
-/// Descriptor that wakes a process.
+/// Wakes a process.
 fn wakeup() -> OwnedFd {
     eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap()
 }
 
-/// Descriptors that a device does not expect.
 fn any_descriptors(kind: u8) -> Vec<OwnedFd> {
     match kind % 12 {
         0 => vec![],
@@ -215,8 +205,7 @@ fn any_descriptors(kind: u8) -> Vec<OwnedFd> {
     }
 }
 
-/// A socket that takes no more bytes: a write to it waits for ever. Or one whose other end is
-/// closed: a write to it raises SIGPIPE.
+/// A full socket, where writes block; or one with a closed peer, where writes raise SIGPIPE.
 fn full_socket(closed: bool) -> OwnedFd {
     let flags = SocketFlags::CLOEXEC;
     let (full, other) =
@@ -230,14 +219,14 @@ fn full_socket(closed: bool) -> OwnedFd {
     full
 }
 
-/// A counter that is full, and makes writers wait.
+/// A full eventfd, where writes block.
 fn full_wakeup() -> OwnedFd {
     let full = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
     rustix::io::write(&full, &(u64::MAX - 1).to_ne_bytes()).unwrap();
     full
 }
 
-/// `partition`: to the process that has it, not to whichever receives for the address.
+/// `partition`: to its process instead of the address's receiver.
 pub(super) fn connect(address: IpAddr, partition: Option<u8>) -> Option<OwnedFd> {
     let socket = unix_socket();
     rustix::net::connect(&socket, &name(address, partition)).ok()?;
@@ -246,7 +235,7 @@ pub(super) fn connect(address: IpAddr, partition: Option<u8>) -> Option<OwnedFd>
 
 pub(super) fn listen(address: IpAddr, partition: Option<u8>) -> OwnedFd {
     let socket = unix_socket();
-    // a device of the run before may be just closing the name, in a thread
+    // a device of an earlier run may still be closing the name, in a thread
     let until = Instant::now() + PATIENCE;
     while let Err(error) = rustix::net::bind(&socket, &name(address, partition)) {
         assert!(error == rustix::io::Errno::ADDRINUSE && Instant::now() < until, "{error}");
@@ -261,7 +250,7 @@ pub(super) fn accept(socket: &OwnedFd) -> Option<OwnedFd> {
     rustix::net::accept_with(socket, flags).ok()
 }
 
-/// Waits for the device to ask for its address, and grants whatever the script says.
+/// Waits for the device to ask for its address, and grants as scripted.
 pub(super) fn grant(owner: &OwnedFd, script: &[u8], address: IpAddr) -> Option<OwnedFd> {
     let mut input = Input::new(script);
     let until = Instant::now() + PATIENCE;

@@ -1,4 +1,4 @@
-//! Making, changing and destroying objects, with what each call must answer.
+//! Makes, changes and destroys objects, with the required result of each call.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
@@ -18,11 +18,11 @@ use roce_transport::{
 use super::side::{FILL, Known, LIMITS, Memories, Pair, Queue, REGION, Side, Srq, Window, bytes};
 use crate::input::Input;
 
-/// The address of every region.
+/// Of every region.
 const ADDRESS: u64 = 1 << 32;
 const QKEY: QKey = QKey(0x1111_1111);
 const TYPES: [WindowType; 3] = [WindowType::Type1, WindowType::Type2A, WindowType::Type2B];
-/// Completions that no queue of all these requests can be short of.
+/// Enough completions for all requests.
 const CQE: usize = 1024;
 
 const fn too_many(what: ObjectKind, limit: usize) -> Result<(), ObjectError> {
@@ -30,8 +30,6 @@ const fn too_many(what: ObjectKind, limit: usize) -> Result<(), ObjectError> {
 }
 
 impl Side {
-    // Protection domains.
-
     pub(super) fn alloc_pd(&mut self) {
         let before = self.snapshot();
         let full = self.pds.len() == LIMITS.max_pd;
@@ -67,8 +65,6 @@ impl Side {
         self.pds.get(usize::from(argument) % self.pds.len().max(1)).copied()
     }
 
-    // Memory.
-
     pub(super) fn register(&mut self, argument: u8, input: &mut Input<'_>) {
         let Some(pd) = self.pd(argument) else { return };
         let [rights, where_to] = input.array();
@@ -96,7 +92,7 @@ impl Side {
         }
     }
 
-    /// Deregisters a region, revokes it, or registers it again with other rights.
+    /// Deregisters or revokes a region, or registers it again with other rights.
     pub(super) fn unregister(&mut self, argument: u8, input: &mut Input<'_>) {
         let count = self.regions.len().max(1);
         let index = usize::from(argument) % count;
@@ -176,8 +172,6 @@ impl Side {
         }
     }
 
-    // Address handles, XRC domains and targets, multicast groups.
-
     pub(super) fn address_handle(&mut self, argument: u8, other: &Known) {
         if argument & 0x80 != 0 {
             if !self.ahs.is_empty() {
@@ -242,8 +236,8 @@ impl Side {
         }
     }
 
-    /// Attaches a queue pair to a group, or detaches it. What is no group, or no datagram queue
-    /// pair, is refused.
+    /// Attaches a queue pair to a group, or detaches it. A non-multicast address or a non-datagram
+    /// queue pair is refused.
     pub(super) fn multicast(&mut self, argument: u8, input: &mut Input<'_>) {
         let [group, how] = input.array();
         let Some(qpn) = self.nth_qp(argument) else { return };
@@ -259,9 +253,7 @@ impl Side {
         }
     }
 
-    // Completion queues and shared receive queues.
-
-    /// Another size, or another way of waking; sizes that all completions fit are always granted.
+    /// Resizes or rearms; sizes that fit all completions are always granted.
     pub(super) fn change_cq(&mut self, argument: u8, input: &mut Input<'_>) {
         let [which, how] = input.array();
         let Some(queue) = self.cqs.get(usize::from(which)) else { return };
@@ -359,7 +351,6 @@ impl Side {
         }
     }
 
-    /// Resizes a shared receive queue, sets its limit, or destroys it.
     pub(super) fn change_srq(&mut self, argument: u8, input: &mut Input<'_>) {
         let index = usize::from(argument & 3);
         let Some(id) = self.srqs.get(index).map(|srq| srq.id) else { return };
@@ -401,8 +392,6 @@ impl Side {
             }
         }
     }
-
-    // Queue pairs.
 
     pub(super) fn create_qp(&mut self, argument: u8, input: &mut Input<'_>) {
         let [kind, queues, sizes] = input.array();
@@ -470,7 +459,6 @@ impl Side {
         }
     }
 
-    /// One transition, with attributes that may be wrong.
     pub(super) fn modify(
         &mut self,
         argument: u8,
@@ -523,7 +511,7 @@ impl Side {
                 State::Err,
             ];
             let expected = to.get(usize::from(how % 10)).copied().unwrap_or(State::Reset);
-            // what waits in SQD may fail at once
+            // requests queued in SQD may fail at once
             let failed = expected == State::Sqd && matches!(after, Some(State::Err | State::Sqe));
             assert!(
                 after == Some(expected) || failed || how % 10 == 8,
@@ -532,7 +520,6 @@ impl Side {
         }
     }
 
-    /// To RESET, which drops the posted requests.
     fn reset(&mut self, qpn: Qpn) {
         assert_eq!(self.adapter.to_reset(qpn), Ok(()));
         if let Some(qp) = self.qps.iter_mut().find(|qp| qp.qpn == qpn) {
@@ -541,7 +528,7 @@ impl Side {
         }
     }
 
-    /// From RESET to RTS, as far as that goes.
+    /// From RESET towards RTS.
     pub(super) fn bring_up(&mut self, qpn: Qpn, (ip, peer): (IpAddr, Qpn), how: u8, now: Instant) {
         self.reset(qpn);
         let Some(qp_type) = self.qps.iter().find(|qp| qp.qpn == qpn).map(|qp| qp.qp_type) else {
@@ -556,9 +543,7 @@ impl Side {
         self.depth.accepted += 3;
     }
 
-    // The end.
-
-    /// Destroys everything, in an order that must work, and makes objects again up to the limits.
+    /// Destroys everything in a legal order, then makes objects up to the limits.
     pub(super) fn tear_down(&mut self, now: Instant) {
         for qp in std::mem::take(&mut self.qps) {
             assert_eq!(self.adapter.destroy_qp(qp.qpn), Ok(()));
@@ -604,7 +589,7 @@ impl Side {
         self.make_all();
     }
 
-    /// Nothing counts any more towards any limit.
+    /// Nothing counts towards a limit any more.
     fn make_all(&mut self) {
         let pds: Vec<_> = (0..LIMITS.max_pd)
             .map(|_| self.adapter.alloc_pd().expect("a protection domain"))
@@ -651,7 +636,7 @@ impl Side {
     }
 }
 
-/// Mostly everything that there is.
+/// Mostly all rights.
 pub(super) fn access(bits: u8) -> Access {
     if bits & 0x80 == 0 {
         return Access::all() - Access::FLUSH_PERSISTENT;
@@ -688,7 +673,7 @@ fn rts(qp_type: QpType, value: u8) -> Rts {
     Rts::new(qp_type, Psn::new(psn(value)), requester)
 }
 
-/// Far apart for different lives, and some just before the end of the number space.
+/// Far apart between lives, some just before the wrap.
 const fn psn(value: u8) -> u32 {
     ((value as u32) << 18).wrapping_sub(2) & 0xFF_FFFF
 }

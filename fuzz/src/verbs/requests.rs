@@ -1,4 +1,4 @@
-//! Requests: any operation, with any arguments, on any queue pair.
+//! Requests: any operation and arguments on any queue pair.
 
 use roce_transport::{
     addr::{AddressVector, QKey, Qpn},
@@ -65,7 +65,7 @@ impl Side {
         if self.judge(&before, result, None).is_some() {
             let signaled = self.qps[index].sig_all || wr.flags.contains(SendFlags::SIGNALED);
             self.qps[index].sends.push((id, signaled));
-            // those that were flushed at once are not counted yet
+            // excludes those flushed at once
             self.check();
             let waiting = self.qps[index].sends.iter().filter(|(_, signaled)| *signaled).count();
             assert!(waiting <= LIMITS.max_qp_wr as usize, "more than the queue holds");
@@ -87,7 +87,7 @@ impl Side {
                 let peers = other.qps.len().max(1);
                 let qpn = other.qps.get(usize::from(extra) % peers).copied().unwrap_or_default();
                 let av = AddressVector::new(other.ip.into(), u16::from(extra == 0xFF));
-                // by an address handle now and then, of the same protection domain or of another
+                // sometimes by an address handle, of this protection domain or another
                 let pd = if target & 0x20 == 0 {
                     None
                 } else {
@@ -144,7 +144,6 @@ impl Side {
         }
     }
 
-    /// Part of a region, which may be gone, or beyond its end.
     fn sge(&self, which: u8, length: u32) -> Sge {
         let count = self.regions.len().max(1);
         match self.regions.get(usize::from(which & 0x1F) % count) {

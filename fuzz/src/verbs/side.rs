@@ -1,4 +1,4 @@
-//! One adapter, what its program holds of it, and what is known of that: what a call must answer.
+//! One adapter, its program's objects, and the required results of calls.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -40,19 +40,17 @@ pub(super) const LIMITS: Limits = Limits {
     max_mr_size: u64::MAX,
 };
 
-/// Bytes of every region.
 pub(super) const REGION: usize = 2048;
-/// The first content of memory.
+/// Initial content of memory.
 pub(super) const FILL: u8 = 0xEE;
 
-/// Events that one step may raise: a handful for each queue pair.
 const EVENTS_MAX: usize = 64;
 
 pub(super) struct Memories {
     pub(super) region: Arc<Region>,
     pub(super) memory: Arc<HeapMemory>,
     pub(super) pd: PdId,
-    /// Its expected content, if no one may write it.
+    /// Expected content, if nothing may write it.
     pub(super) still: Option<Vec<u8>>,
     pub(super) live: bool,
 }
@@ -79,17 +77,14 @@ pub(super) struct Pair {
     pub(super) cqs: [usize; 2],
     pub(super) srq: Option<SrqId>,
     pub(super) sig_all: bool,
-    /// Numbers of the requests posted, oldest first; of sends with whether a success gives a
-    /// completion.
+    /// Numbers of posted requests, oldest first; sends with whether success gives a completion.
     pub(super) sends: Vec<(u64, bool)>,
     pub(super) receives: Vec<u64>,
 }
 
-/// Addresses, numbers and keys that one side may know of the other.
 pub(super) struct Known {
     pub(super) ip: IpAddr,
     pub(super) qps: Vec<Qpn>,
-    /// Keys with first addresses, some of them of what is gone.
     pub(super) keys: Vec<(RKey, u64)>,
 }
 
@@ -103,12 +98,10 @@ pub(super) struct Side {
     pub(super) cqs: Vec<Queue>,
     pub(super) srqs: Vec<Srq>,
     pub(super) qps: Vec<Pair>,
-    /// Address handles, with their protection domains.
     pub(super) ahs: Vec<(AhId, PdId)>,
     pub(super) xrcds: Vec<XrcdId>,
-    /// XRC targets, with their domains.
     pub(super) targets: Vec<(Qpn, XrcdId)>,
-    /// Requests in shared receive queues, or taken from them.
+    /// In, or taken from, shared receive queues.
     pub(super) shared: Vec<u64>,
     pub(super) last_id: u64,
     pub(super) depth: Depth,
@@ -159,7 +152,6 @@ impl Side {
         self.qps.get(usize::from(n) % self.qps.len().max(1)).map(|qp| qp.qpn)
     }
 
-    /// The adapter's visible state.
     pub(super) fn snapshot(&self) -> Snapshot {
         Snapshot {
             qps: self.qps.iter().map(|qp| self.adapter.query_qp(qp.qpn)).collect(),
@@ -174,8 +166,8 @@ impl Side {
         }
     }
 
-    /// Notes what became of a call; a refused one has changed nothing. `expected` is what it had to
-    /// be, where that is known.
+    /// Records a call's result; a refused one has changed nothing. `expected` is the required
+    /// result, if known.
     #[track_caller]
     pub(super) fn judge<T, E: std::fmt::Debug + PartialEq>(
         &mut self,
@@ -201,8 +193,6 @@ impl Side {
             }
         }
     }
-
-    // Invariants after each step.
 
     pub(super) fn check(&mut self) {
         let count = std::iter::from_fn(|| self.adapter.poll_event()).take(EVENTS_MAX + 1).count();
@@ -261,12 +251,10 @@ impl Side {
     }
 }
 
-/// The visible state of an adapter.
 #[derive(PartialEq, Debug)]
 pub(super) struct Snapshot {
     qps: Vec<Option<QpInfo>>,
     srqs: Vec<Option<SrqInfo>>,
-    /// Their number, and the limit.
     completions: Vec<(usize, usize)>,
     groups: usize,
     windows: Vec<bool>,

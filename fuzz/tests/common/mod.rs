@@ -17,7 +17,6 @@ pub(crate) fn bytes(rng: &mut ChaCha8Rng, lengths: std::ops::Range<u32>) -> Vec<
     bytes
 }
 
-/// Runs `body` on every file of a target's corpus.
 pub(crate) fn replay(target: &str, body: fn(&[u8])) {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
     let mut files: Vec<_> =
@@ -30,14 +29,12 @@ pub(crate) fn replay(target: &str, body: fn(&[u8])) {
     }
 }
 
-/// Runs `body` with so many random number generators, always the same ones.
 pub(crate) fn each_seed(count: u64, mut body: impl FnMut(&mut ChaCha8Rng)) {
     for seed in 0..count {
         run(&format!("seed {seed}"), || body(&mut ChaCha8Rng::seed_from_u64(seed)));
     }
 }
 
-/// Says which input it was if `body` panics.
 fn run(what: &str, body: impl FnOnce()) {
     assert!(catch_unwind(AssertUnwindSafe(body)).is_ok(), "failed on {what}");
 }

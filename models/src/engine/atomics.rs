@@ -1,3 +1,3 @@
-//! Atomics whose orders are explored.
+//! Atomics with explored orders.
 
 pub(super) use crate::atomic::{AtomicBool, AtomicU32, AtomicU64};

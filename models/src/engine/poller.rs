@@ -1,4 +1,4 @@
-//! The thread of a program that polls: it is watched, and is found to have had the processor.
+//! A polling program thread: watched, and found to have had the processor.
 
 use std::time::Duration;
 

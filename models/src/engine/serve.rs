@@ -1,4 +1,4 @@
-//! An engine: the words by which threads tell each other what they do, and a shard under a lock.
+//! An engine: words by which threads coordinate, and a shard under a lock.
 
 use std::sync::{Arc, atomic};
 
@@ -20,7 +20,7 @@ pub(super) enum Progress {
     Manual,
 }
 
-/// A place that one thread has at a time, and that no other waits for.
+/// A lock that is only tried.
 pub(super) struct TryLock<T>(Mutex<T>);
 
 impl<T> TryLock<T> {
@@ -96,7 +96,7 @@ impl Engine {
     /// No model has failures to explain.
     pub(super) fn explain(&self) {}
 
-    /// As the provider's does with the counters.
+    /// Like the provider's with counters.
     pub(super) fn attend(&self) {
         let Some(mut shard) = self.try_lock() else { return };
         if shard.publication.begin(clock::now()) {

@@ -1,4 +1,4 @@
-//! State under an engine's lock: a ring that another process writes, a timer, and counters.
+//! State under an engine's lock: a ring written by another process, a timer, counters.
 
 use roce_transport::{adapter::TransmitLimits, time::Instant};
 
@@ -12,25 +12,22 @@ use crate::ring::runs::Link;
 
 pub(super) struct Shard {
     link: Link,
-    /// Which run is for which thread of the program.
+    /// Runs and the program threads that they are for.
     awaited: Vec<(u64, usize)>,
-    /// Due now and then, and too late for any thread.
+    /// A rare timer, too late for any thread.
     pub(super) rare: Option<Instant>,
-    /// A timer, and the thread of the program that it is for.
     pub(super) timer: Option<(Instant, usize)>,
     pub(super) publication: Publication,
-    /// The thread of the program that reads the counters.
     pub(super) reader: Option<usize>,
     pub(super) cork: SharedCork,
-    /// Posted requests, and the program's thread that waits for them to leave.
+    /// Program thread that waits for posted requests to leave.
     pub(super) posted: Option<usize>,
-    /// The thread of the program that waits for an acknowledgement of what arrives first to leave.
+    /// Program thread that waits for the first arrival's acknowledgement to leave.
     pub(super) acknowledged: Option<usize>,
     system: System,
 }
 
 impl Shard {
-    /// `awaited`: which runs are for which threads.
     pub(super) fn new(link: Link, awaited: Vec<(u64, usize)>, system: System) -> Self {
         let (rare, timer, reader, publication) = (None, None, None, Publication::default());
         let limits = TransmitLimits { segments: 64, bytes: 65_487 };

@@ -1,4 +1,4 @@
-//! Sleeping, and ending a sleep.
+//! Sleeping and waking.
 
 use std::{cell::Cell, io, sync::Arc, time::Duration};
 
@@ -7,36 +7,35 @@ use loom::sync::{Condvar, Mutex};
 use super::serve::Engine;
 use crate::clock;
 
-/// A sleep that may be longer than this must be ended by somebody. A shorter one ends by itself,
-/// and may do so at once: a thread that looks again so soon loses nothing.
+/// A longer sleep must be ended by another thread. A shorter one ends by itself, perhaps at once.
 const LONG: Duration = Duration::from_secs(1);
 
-/// A few more looks would show nothing more.
+/// More checks would show nothing more.
 pub(super) const IDLE_LOOKS: u32 = 0;
 
-/// They would take no time.
+/// Takes no time.
 pub(super) const PAUSE: u32 = 0;
 
-/// A step that is left out.
+/// A step to leave out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Omission {
-    /// The code as it is.
+    /// Unchanged code.
     #[default]
     None,
-    /// The background thread is not woken.
+    /// Waking the background thread.
     Wakeup,
-    /// A thread that sleeps does not have the other side wake it.
+    /// Parking before a sleep, so that the other side wakes it.
     Park,
-    /// It sleeps although something has arrived before it had itself woken.
+    /// Checking for arrivals after parking.
     Look,
 }
 
 thread_local! {
-    // loom runs all threads of a model on the thread of the test
+    // loom runs a model's threads on the test's thread
     static OMISSION: Cell<Omission> = const { Cell::new(Omission::None) };
 }
 
-/// Runs a test with one step left out.
+/// Runs a test without one step.
 pub fn without(omission: Omission, test: impl FnOnce()) {
     OMISSION.set(omission);
     test();
@@ -56,23 +55,20 @@ pub(super) mod thread {
     }
 }
 
-/// Readiness of the descriptors of an engine and of its program.
 #[derive(Debug, Default)]
 struct Readable {
     wakeup: bool,
     timer: bool,
     sockets: bool,
-    /// True if an event loop of the program waits on the sockets.
+    /// A program's event loop waits on the sockets.
     joined: bool,
-    /// Of each thread of the program.
+    /// Per program thread.
     wanted: [bool; 2],
 }
 
-/// The system: descriptors, and threads that sleep until they are readable.
 #[derive(Clone, Debug, Default)]
 pub(super) struct System(Arc<(Mutex<Readable>, Condvar)>);
 
-/// Number of the program's thread that waits.
 pub(super) type Wanted<'a> = &'a usize;
 
 impl System {
@@ -88,27 +84,25 @@ impl System {
         }
     }
 
-    /// The other side of a ring wakes those that sleep on it.
     pub(super) fn ring_wakeup(&self) {
         self.change(|readable| readable.sockets = true);
     }
 
-    /// Takes notice of that.
     pub(super) fn take_ring_wakeup(&self) {
         self.0.0.lock().unwrap().sockets = false;
     }
 
-    /// A thread of the program has what it waits for.
+    /// A program thread's event has come.
     pub(super) fn give(&self, number: usize) {
         self.change(|readable| readable.wanted[number] = true);
     }
 
-    /// Sleeps in the program's own way until a thread has what it waits for.
+    /// Sleeps in the program's own way until a thread's event.
     pub(super) fn wait_for(&self, number: usize) {
         self.wait(|readable| readable.wanted[number]);
     }
 
-    /// The same in an event loop, which something that arrives ends, too.
+    /// The same in an event loop, which an arrival ends, too.
     pub(super) fn wait_in_loop(&self, number: usize) {
         self.wait(|readable| readable.wanted[number] || readable.joined && readable.sockets);
     }
@@ -169,7 +163,7 @@ impl Engine {
         (readable.wakeup, readable.timer) = (false, false);
     }
 
-    /// Its time may have come before anyone looks again.
+    /// It may expire before the next check.
     pub(super) fn set_timer(&self, _after: Duration) {
         self.system.change(|readable| readable.timer = true);
     }

@@ -1,4 +1,4 @@
-//! Threads of a program beside the background thread, and what none of them may sleep through.
+//! Program threads beside the background thread, and events that none may sleep through.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,13 +7,13 @@ use loom::thread;
 use super::{schedule::cork::Load, serve::Engine, shard::Shard, sleep::System};
 use crate::{check, clock, ring::runs};
 
-/// Time after which a timer is due: a sleep of no more ends by itself.
+/// A timer's delay: shorter sleeps end by themselves.
 const SOON: Duration = Duration::from_millis(1);
-/// Time after which a timer is due that no thread waits for.
+/// Delay of a timer that no thread waits for.
 const LATE: Duration = Duration::from_secs(3600);
 
-/// Runs a program beside the background thread and another process that sends so many runs. The
-/// last runs are for the program's threads, in order.
+/// Runs a program beside the background thread and a process that sends `sent` runs. The last ones
+/// are for the program's threads, in order.
 fn run(preemptions: usize, sent: u64, late: bool, program: fn(&Arc<Engine>)) {
     check(preemptions, move || {
         clock::begin();
@@ -22,7 +22,7 @@ fn run(preemptions: usize, sent: u64, late: bool, program: fn(&Arc<Engine>)) {
         let awaited: Vec<_> = (0..sent).rev().zip((0..2).rev()).collect();
         let mut shard = Shard::new(link, awaited, system.clone());
         shard.rare = late.then(|| clock::now().plus(LATE));
-        shard.acknowledged = (sent == 1).then_some(0); // for which no run is
+        shard.acknowledged = (sent == 1).then_some(0); // without a run
         let engine = Arc::new(Engine::new(shard, system.clone()));
         let background = {
             let engine = engine.clone();
@@ -40,7 +40,7 @@ fn run(preemptions: usize, sent: u64, late: bool, program: fn(&Arc<Engine>)) {
     });
 }
 
-/// A program that does nothing more once it has polled: what arrives is served.
+/// After a program's last poll, arrivals are served.
 pub fn requests_are_served_beside_a_program_that_sleeps() {
     run(2, 2, false, |engine| {
         engine.progress();
@@ -48,8 +48,8 @@ pub fn requests_are_served_beside_a_program_that_sleeps() {
     });
 }
 
-/// A thread sets a timer, and sleeps: it fires in time, whether the background thread would sleep
-/// for ever or until a later one.
+/// A thread sets a timer and sleeps: it fires in time, however long the background thread would
+/// sleep.
 pub fn a_timer_fires() {
     for late in [false, true] {
         run(3, 0, late, |engine| {
@@ -59,7 +59,7 @@ pub fn a_timer_fires() {
     }
 }
 
-/// Counters are published, though a thread has polled meanwhile.
+/// Counters are published though a thread has polled meanwhile.
 pub fn counters_are_published() {
     run(2, 0, false, |engine| {
         engine.command_shard(|shard, now| {
@@ -71,12 +71,12 @@ pub fn counters_are_published() {
     });
 }
 
-/// A thread waits on the sockets itself until it has what it waits for.
+/// A thread waits on the sockets until its event.
 pub fn a_thread_that_waits_on_the_sockets_is_woken() {
     run(2, 1, false, |engine| wait(engine, 1));
 }
 
-/// A thread waits on the sockets itself, and then does nothing more: what arrives later is served.
+/// After a thread stops waiting on the sockets, arrivals are served.
 pub fn requests_are_served_after_a_thread_that_waited() {
     run(2, 2, false, |engine| {
         wait(engine, 0);
@@ -84,8 +84,7 @@ pub fn requests_are_served_after_a_thread_that_waited() {
     });
 }
 
-/// Two threads wait on the sockets, each for something of its own: what one takes may be the
-/// other's.
+/// Two threads wait on the sockets for different events: one may take the other's.
 pub fn two_threads_that_wait_on_the_sockets_are_woken() {
     run(1, 2, false, |engine| {
         let other = engine.clone();
@@ -95,13 +94,12 @@ pub fn two_threads_that_wait_on_the_sockets_are_woken() {
     });
 }
 
-/// A thread serves until it has what it waits for, or else sleeps in its own way.
+/// A thread serves until its event, or sleeps in its own way.
 pub fn a_thread_that_serves_is_woken() {
     run(2, 1, false, |engine| serve(engine, 1));
 }
 
-/// A thread serves until it has what it waits for, and then does nothing more: what arrives later
-/// is served.
+/// After a thread stops serving, arrivals are served.
 pub fn requests_are_served_after_a_thread_that_served() {
     run(2, 2, false, |engine| {
         serve(engine, 0);
@@ -109,7 +107,7 @@ pub fn requests_are_served_after_a_thread_that_served() {
     });
 }
 
-/// Two threads wait, of which one serves.
+/// Two threads wait; one serves.
 pub fn two_threads_of_which_one_serves_are_woken() {
     run(1, 2, false, |engine| {
         let other = engine.clone();
@@ -119,7 +117,7 @@ pub fn two_threads_of_which_one_serves_are_woken() {
     });
 }
 
-/// As a completion channel does.
+/// Like a completion channel.
 fn serve(engine: &Engine, number: usize) {
     while !engine.system.has(number) {
         if !engine.serve_until(&number, None, || engine.system.has(number)).unwrap() {
@@ -130,7 +128,7 @@ fn serve(engine: &Engine, number: usize) {
     }
 }
 
-/// As a channel of events of ids does.
+/// Like an event channel of ids.
 fn wait(engine: &Engine, number: usize) {
     loop {
         if engine.system.has(number) {
@@ -144,8 +142,8 @@ fn wait(engine: &Engine, number: usize) {
     }
 }
 
-/// A thread sleeps in its own way, on a descriptor that the background thread makes readable: it
-/// arms its queue, polls once more, and sleeps.
+/// A thread sleeps in its own way on a descriptor that the background thread makes readable: arms,
+/// polls, sleeps.
 pub fn a_thread_with_an_event_loop_is_woken() {
     run(2, 1, false, |engine| {
         engine.progress();
@@ -155,7 +153,7 @@ pub fn a_thread_with_an_event_loop_is_woken() {
     });
 }
 
-/// The same, where the descriptor is readable when something arrives, too.
+/// The same with a descriptor that arrivals make readable, too.
 pub fn a_thread_with_an_event_loop_on_the_sockets_is_woken() {
     run(2, 1, false, |engine| {
         let system = &engine.system;
@@ -166,12 +164,12 @@ pub fn a_thread_with_an_event_loop_on_the_sockets_is_woken() {
             engine.progress();
             system.wait_in_loop(1);
             engine.serve_in_loop(|| system.has(1));
-            thread::yield_now(); // another may have the lock still
+            thread::yield_now(); // the lock may still be taken
         }
     });
 }
 
-/// A program is about to sleep in its event loop, and does not: what arrives is served.
+/// A program about to sleep in its event loop does not: arrivals are served.
 pub fn requests_are_served_beside_an_event_loop_that_is_left() {
     run(2, 2, false, |engine| {
         engine.enter_loop();
@@ -179,7 +177,7 @@ pub fn requests_are_served_beside_an_event_loop_that_is_left() {
     });
 }
 
-/// A program ends its event loop when others may have begun to count on it.
+/// A program ends its event loop when others may already count on it.
 pub fn requests_are_served_after_an_event_loop() {
     run(2, 2, false, |engine| {
         engine.enter_loop();
@@ -189,7 +187,7 @@ pub fn requests_are_served_after_an_event_loop() {
     });
 }
 
-/// A program posts requests one closely behind the other, and sleeps until they have left.
+/// A program posts requests in quick succession, and sleeps until they have left.
 pub fn what_is_corked_leaves() {
     run(2, 0, false, |engine| {
         engine.progress();
@@ -206,22 +204,23 @@ pub fn what_is_corked_leaves() {
     });
 }
 
-/// A program that answers what it finds has found a message, and sleeps until its acknowledgement
-/// has left.
+/// A program that responds to messages has found one, and sleeps until its acknowledgement has
+/// left.
 pub fn what_acknowledges_leaves() {
     run(2, 1, false, |engine| {
         {
             let mut shard = engine.lock();
             let now = clock::now();
             shard.cork.change(|cork| cork.find(now, true));
-            shard.cork.change(|cork| cork.post(now, Load::default(), 0, false)); // it has answered before
+            // it has responded before
+            shard.cork.change(|cork| cork.post(now, Load::default(), 0, false));
         }
         engine.progress();
         engine.system.wait_for(0);
     });
 }
 
-/// The background thread ends, whatever it does when `stop` is set.
+/// The background thread ends wherever it is when `stop` is set.
 pub fn the_background_thread_ends() {
     run(3, 0, true, |engine| _ = engine.progress());
 }

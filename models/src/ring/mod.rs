@@ -1,4 +1,4 @@
-//! The ring of runs in shared memory: the provider's file, in memory of this crate.
+//! The ring of runs in shared memory: the provider's file in this crate's memory.
 
 #[allow(clippy::module_inception, reason = "the file's own name")]
 #[allow(

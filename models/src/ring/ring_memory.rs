@@ -1,4 +1,4 @@
-//! The memory of a ring here: small, so that a few runs go around it.
+//! A ring's memory, so small that a few runs fill it.
 
 use std::{io, sync::Arc};
 
@@ -7,7 +7,7 @@ pub(super) use crate::atomic::{AtomicU64, Ordering, fence};
 pub(super) const CAPACITY: u64 = 64;
 pub(super) const HOT: u64 = 32;
 pub(super) const PAGE: u64 = 16;
-/// Behind the words with the positions.
+/// After the words with positions.
 pub(super) const START: u64 = 24 * 8;
 
 pub(super) type Descriptor = RingMemory;
@@ -41,7 +41,7 @@ impl RingMemory {
         Ok(())
     }
 
-    /// Writes whole words: a model has no others.
+    /// Writes whole words only.
     pub(super) fn write(&self, offset: u64, from: &[u8]) -> Result<(), ()> {
         for (word, bytes) in self.range(offset, from.len()).iter().zip(from.as_chunks::<8>().0) {
             word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Rings of runs in shared memory: one process writes, and threads of another read and sleep.
+//! Rings of runs in shared memory: one process writes, another's threads read and sleep.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use loom::{sync::Mutex, thread};
 use super::ring::{Reader, RunHeader, Writer};
 use crate::{bell::Bell, check};
 
-/// A run of eight bytes takes a quarter of the ring.
+/// A run of 8 bytes fills a quarter of the ring.
 const LENGTH: usize = 8;
 
 fn header() -> RunHeader {
@@ -32,7 +32,6 @@ fn write(writer: &mut Writer, numbers: std::ops::Range<u64>, bell: &Bell) {
     write_and_wake(writer, numbers, || bell.ring());
 }
 
-/// Writes runs with these numbers, and wakes the reader if it sleeps.
 fn write_and_wake(writer: &mut Writer, numbers: std::ops::Range<u64>, wake: impl Fn()) {
     for number in numbers {
         while !writer.push(header(), &(number + 1).to_ne_bytes()).unwrap() {
@@ -44,7 +43,7 @@ fn write_and_wake(writer: &mut Writer, numbers: std::ops::Range<u64>, wake: impl
     }
 }
 
-/// Takes the next run, whose number is known.
+/// Takes the next run and checks its number.
 fn take(found: Option<RunHeader>, buffer: &[u8], next: &mut u64) -> bool {
     let Some(found) = found else { return false };
     assert_eq!(found, header(), "the header is torn");
@@ -53,8 +52,7 @@ fn take(found: Option<RunHeader>, buffer: &[u8], next: &mut u64) -> bool {
     true
 }
 
-/// A reader that sleeps when the ring is empty. `looks_again`: it obeys what [`Reader::park`]
-/// returns.
+/// A reader sleeps on an empty ring. `looks_again`: it obeys [`Reader::park`].
 pub fn a_reader_sleeps(looks_again: bool) {
     check(3, move || {
         const COUNT: u64 = 2;
@@ -80,7 +78,6 @@ pub fn a_reader_sleeps(looks_again: bool) {
     });
 }
 
-/// A ring, for other models.
 pub(crate) fn link() -> (Sender, Link) {
     let (writer, reader) = ring();
     (Sender(writer), Link::new(reader))
@@ -90,13 +87,12 @@ pub(crate) fn link() -> (Sender, Link) {
 pub(crate) struct Sender(Writer);
 
 impl Sender {
-    /// Sends so many runs, and calls `wake` for each that finds the reader asleep.
+    /// Sends `count` runs; calls `wake` for each that finds the reader asleep.
     pub(crate) fn send(mut self, count: u64, wake: impl Fn()) {
         write_and_wake(&mut self.0, 0..count, wake);
     }
 }
 
-/// The reader's side of a link, under its engine's lock.
 pub(crate) struct Link {
     reader: Reader,
     sleepers: u32,
@@ -108,12 +104,11 @@ impl Link {
         Self { reader, sleepers: 0, next: 0 }
     }
 
-    /// Number of runs that were received.
     pub(crate) fn received(&self) -> u64 {
         self.next
     }
 
-    /// As `Sharing::receive` does. `for_sleepers`: it has the other side wake those that sleep.
+    /// Like `Sharing::receive`. `for_sleepers`: parks it for sleepers.
     pub(crate) fn receive(&mut self, for_sleepers: bool) {
         let mut buffer = [0; LENGTH];
         loop {
@@ -128,13 +123,13 @@ impl Link {
         }
     }
 
-    /// As `Sharing::park` does.
+    /// Like `Sharing::park`.
     pub(crate) fn park(&mut self) -> bool {
         self.sleepers += 1;
         self.reader.park()
     }
 
-    /// As `Sharing::unpark` does.
+    /// Like `Sharing::unpark`.
     pub(crate) fn unpark(&mut self) {
         self.sleepers = self.sleepers.saturating_sub(1);
         if self.sleepers == 0 {
@@ -143,9 +138,9 @@ impl Link {
     }
 }
 
-/// One thread sleeps until the last run has come, another takes runs and leaves: what it takes may
-/// be what the sleeper was to be woken for. `for_sleepers`: it leaves the ring as the sleeper needs
-/// it; `clears_first`: it clears what wakes the sleeper before it takes runs, not after.
+/// One thread sleeps until the last run; another takes runs, perhaps that one, and leaves.
+/// `for_sleepers`: it leaves the ring parked; `clears_first`: it clears the sleeper's wakeup before
+/// taking runs, not after.
 pub fn a_thread_takes_what_another_sleeps_for(for_sleepers: bool, clears_first: bool) {
     check(3, move || {
         const COUNT: u64 = 2;
@@ -169,7 +164,7 @@ pub fn a_thread_takes_what_another_sleeps_for(for_sleepers: bool, clears_first: 
                 link.receive(for_sleepers);
                 clear(!clears_first);
                 if link.next == COUNT {
-                    bell.ring(); // what the sleeper waits for, besides
+                    bell.ring(); // also wakes the sleeper
                 }
             })
         };
@@ -192,8 +187,8 @@ pub fn a_thread_takes_what_another_sleeps_for(for_sleepers: bool, clears_first: 
     });
 }
 
-/// The writer starts again at the front where the reader has kept up, and otherwise goes on to the
-/// ring's end and around, or finds no room.
+/// The writer restarts at the front if the reader has kept up; else it goes around, or finds no
+/// room.
 pub fn runs_go_around() {
     check(3, || {
         let (mut writer, mut reader) = ring();

@@ -1,4 +1,4 @@
-//! Completion queues: the transport's files, on parts of this crate.
+//! Completion queues: the transport's files on this crate's parts.
 
 mod completion {
     pub(super) use roce_transport::work::Wc;

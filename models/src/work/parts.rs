@@ -1,4 +1,4 @@
-//! Parts of completion queues in the models.
+//! Parts of completion queues.
 
 use std::sync::{Mutex, OnceLock};
 
@@ -7,9 +7,8 @@ pub(super) use crate::atomic::{
     AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering,
 };
 
-/// The queue of crossbeam, without its speed: positions and stamps, and their orderings, are the
-/// same; the elements themselves lie in mutexes, for which loom need not look. For two elements and
-/// more.
+/// crossbeam's queue with the same positions, stamps and orderings; elements lie in mutexes, which
+/// loom need not explore. For at least two elements.
 #[derive(Debug)]
 pub(super) struct ArrayQueue<T> {
     head: AtomicUsize,
@@ -36,7 +35,7 @@ impl<T> ArrayQueue<T> {
     }
 
     pub(super) fn len(&self) -> usize {
-        // in this order, as nobody but the owner asks
+        // in this order, as only the owner asks
         let tail = self.tail.load(Ordering::Relaxed);
         tail - self.head.load(Ordering::Relaxed).min(tail)
     }
@@ -48,7 +47,7 @@ impl<T> ArrayQueue<T> {
         if slot.stamp.load(Ordering::Acquire) != tail {
             return Err(value);
         }
-        // not sequentially consistent as crossbeam's: nothing says that it is
+        // weaker than crossbeam's sequential consistency, which its documentation does not promise
         let _ = self.tail.compare_exchange(tail, tail + 1, Ordering::AcqRel, Ordering::Relaxed);
         *slot.element.lock().unwrap() = Some(value);
         slot.stamp.store(tail + 1, Ordering::Release);
@@ -79,7 +78,7 @@ impl<T> ArrayQueue<T> {
     }
 }
 
-/// A place that is filled once.
+/// Filled once.
 #[derive(Debug)]
 pub(super) struct OnceBox<T>(OnceLock<Box<T>>);
 

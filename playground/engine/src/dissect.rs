@@ -1,4 +1,4 @@
-//! A packet, taken apart to its bits.
+//! Packets, dissected to bits.
 
 mod layers;
 
@@ -14,7 +14,6 @@ use crate::{
 };
 use layers::Layer;
 
-/// A packet, as it arrives if it does.
 #[derive(Serialize)]
 pub(crate) struct Dissected {
     number: u64,
@@ -22,18 +21,16 @@ pub(crate) struct Dissected {
     /// `None`: a group.
     to: Option<&'static str>,
     lost: bool,
-    /// Byte of the IP packet that was damaged on the way.
     damaged: Option<usize>,
-    /// The IP packet.
+    /// IP packet.
     hex: String,
     layers: Vec<Layer>,
-    /// For each byte of the IP packet, how the invariant CRC sees it: `c` covered, `m` counted as
-    /// ones because routers may change it, `i` the CRC itself.
+    /// Per byte of the IP packet, in the ICRC: `c` covered, `m` masked with ones, since routers may
+    /// change it, `i` the ICRC itself.
     coverage: String,
     icrc: Icrc,
 }
 
-/// The invariant CRC.
 #[derive(Serialize)]
 struct Icrc {
     received: String,
@@ -46,7 +43,6 @@ pub(crate) fn packet(spec: &Spec, number: u64) -> Result<Dissected, String> {
     let mut until = Until::new(usize::MAX, |datagram: &SentDatagram<'_>| {
         if datagram.number == number {
             found = Some(dissect(datagram));
-            // seen enough
             return Err(Failure::from("found"));
         }
         Ok(())
@@ -92,9 +88,9 @@ fn check(net: &NetHeader, bytes: &[u8]) -> Icrc {
     }
 }
 
-/// See annex A17.3.3: what a router may change counts as ones.
+/// Annex A17.3.3: bits that routers may change count as ones.
 fn coverage(packet: &[u8], bth: usize, is_ipv4: bool) -> String {
-    // traffic class, lifetime, checksums; and in the BTH the bits of congestion
+    // traffic class, TTL, checksums, and the BTH's FECN and BECN
     const IPV4: &[usize] = &[1, 8, 10, 11, 26, 27];
     const IPV6: &[usize] = &[0, 1, 2, 3, 7, 46, 47];
     let masked = if is_ipv4 { IPV4 } else { IPV6 };

@@ -7,7 +7,6 @@ use serde::Serialize;
 
 use crate::rows::nanos;
 
-/// A capture.
 #[derive(Serialize)]
 pub(crate) struct CaptureFile {
     connections: Vec<Flow>,
@@ -22,12 +21,11 @@ struct Flow {
     service: &'static str,
     mtu: Option<u32>,
     ends: [String; 2],
-    /// Packets, bytes, and packets sent again of each end.
+    /// Per end: packets, bytes, retransmitted packets.
     figures: [(u64, u64, u64); 2],
     rows: Vec<Seen>,
 }
 
-/// A packet of a flow.
 #[derive(Serialize)]
 struct Seen {
     frame: usize,

@@ -1,9 +1,8 @@
-//! The engine of the playground: scenarios of [`roce_world`], for a page that is not written in
-//! Rust.
+//! Engine of the playground: scenarios of [`roce_world`] for a web page.
 //!
-//! Every function takes the text of a play (`spec.rs`) and a place in it, and plays from the start
-//! to that place. A step back replays one step less; the same text always gives the same bytes.
-//! Results are JSON, which the page's `engine.ts` describes; errors are one line.
+//! Each function plays a play's text (`spec.rs`) from the start to a place in it. A step back
+//! replays one step less; equal texts give equal bytes. Results are JSON, see the page's
+//! `engine.ts`; errors are one line.
 
 mod dissect;
 mod explain;
@@ -22,11 +21,10 @@ use spec::{SCRIPT, Spec};
 struct Title {
     name: &'static str,
     title: &'static str,
-    /// Clauses of the network that are its own.
     network: &'static str,
 }
 
-/// All scenarios: their names, titles and networks.
+/// Returns all scenarios: names, titles, networks.
 #[wasm_bindgen]
 #[must_use]
 pub fn scenarios() -> String {
@@ -39,31 +37,29 @@ pub fn scenarios() -> String {
     json(&titles.chain([script]).collect::<Vec<_>>())
 }
 
-/// A script to begin with.
+/// Returns the example script.
 #[wasm_bindgen]
 #[must_use]
 pub fn example() -> String {
     Script::EXAMPLE.to_owned()
 }
 
-/// A text, read as a script.
+/// A parsed script.
 #[derive(Serialize, Default)]
 struct Reading<'a> {
     mistake: Option<Mistake>,
-    /// Clauses of the network, if it has some.
     network: Option<&'a str>,
 }
 
-/// The first mistake in a script.
 #[derive(Serialize)]
 struct Mistake {
-    /// Counted from 1.
+    /// From 1.
     line: usize,
-    /// The error, and what may stand there.
+    /// The error and the expected input.
     text: String,
 }
 
-/// Reads a script without playing it.
+/// Parses a script without playing it.
 #[wasm_bindgen]
 #[must_use]
 pub fn read_script(script: &str) -> String {
@@ -76,7 +72,7 @@ pub fn read_script(script: &str) -> String {
     }
 }
 
-/// A whole play: its lines and its packets.
+/// Plays to the end; returns lines and packets.
 ///
 /// # Errors
 /// When the text describes no play.
@@ -85,7 +81,7 @@ pub fn play(spec: &str) -> Result<String, String> {
     Ok(json(&rows::play(&Spec::parse(spec)?)?))
 }
 
-/// The state of all ends after so many lines.
+/// Returns the state of all ends after `lines`.
 ///
 /// # Errors
 /// When the text describes no play.
@@ -94,7 +90,7 @@ pub fn state(spec: &str, lines: usize) -> Result<String, String> {
     Ok(json(&state::after(&Spec::parse(spec)?, lines)?))
 }
 
-/// A packet by its number, taken apart.
+/// Dissects a packet by its number.
 ///
 /// # Errors
 /// When the text describes no play, or the play has no such packet.
@@ -103,7 +99,7 @@ pub fn packet(spec: &str, number: u32) -> Result<String, String> {
     Ok(json(&dissect::packet(&Spec::parse(spec)?, u64::from(number))?))
 }
 
-/// The packets of the first so many lines as a pcapng file.
+/// Returns the packets of the first `lines` as a pcapng file.
 ///
 /// # Errors
 /// When the text describes no play.
@@ -112,10 +108,10 @@ pub fn capture(spec: &str, lines: usize) -> Result<Vec<u8>, String> {
     pcap::capture(&Spec::parse(spec)?, lines)
 }
 
-/// A pcap or pcapng file, explained.
+/// Explains a pcap or pcapng file.
 ///
 /// # Errors
-/// When it is none of these.
+/// When it is neither.
 #[wasm_bindgen]
 pub fn explain(file: &[u8]) -> Result<String, String> {
     Ok(json(&explain::file(file)?))

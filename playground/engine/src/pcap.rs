@@ -1,4 +1,4 @@
-//! The packets of a play as a file for Wireshark: that of `roce demo --pcap`, byte for byte.
+//! A play's packets as a capture: byte for byte that of `roce demo --pcap`.
 
 use roce_capture::CaptureWriter;
 use roce_world::SentDatagram;

@@ -1,4 +1,4 @@
-//! A whole play: its lines and its packets.
+//! Lines and packets of a play.
 
 use roce_transport::trace::{Record, What};
 use roce_world::{End, Event, Failure, Line, SentDatagram, Viewer, Way};
@@ -6,29 +6,25 @@ use serde::Serialize;
 
 use crate::spec::Spec;
 
-/// A whole play.
 #[derive(Serialize, Default)]
 pub(crate) struct Play {
-    /// Number of its ends.
     ends: usize,
     rows: Vec<Row>,
-    /// Lines of the ladder among them: rows but for texts.
     steps: usize,
     packets: Vec<PacketRow>,
     rates: Vec<RateRow>,
-    /// Words in which it ended before its end.
     ended: Option<String>,
 }
 
 /// A line, or a text of the scenario.
 #[derive(Serialize)]
 struct Row {
-    /// Number of its line, from 1; of a text, that of the line that follows.
+    /// Line number from 1; for a text, the next line's.
     step: usize,
     kind: &'static str,
     /// Nanoseconds from the start.
     at: Option<u64>,
-    /// Where it stands: of a packet that leaves or is lost, the end that sends it.
+    /// Its end; for a packet that leaves or is lost, the sender.
     end: Option<&'static str>,
     text: String,
     why: String,
@@ -36,7 +32,6 @@ struct Row {
     packet: Option<u64>,
 }
 
-/// A packet that was sent.
 #[derive(Serialize)]
 struct PacketRow {
     number: u64,
@@ -48,11 +43,10 @@ struct PacketRow {
     doubled: bool,
     damaged: bool,
     marked: bool,
-    /// Nanoseconds on the way.
+    /// Nanoseconds.
     delay: u64,
 }
 
-/// A limit of a queue pair's rate that has changed.
 #[derive(Serialize)]
 struct RateRow {
     at: u64,

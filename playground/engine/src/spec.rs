@@ -1,4 +1,4 @@
-//! Text that describes a play.
+//! Descriptions of plays.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -9,28 +9,25 @@ use roce_world::{
 };
 use serde::Deserialize;
 
-/// Name of the scenario that is a script.
 pub(crate) const SCRIPT: &str = "script";
-/// Fates, requests and the like that a play may have: more is no lesson, but a page that hangs.
+/// Most fates, requests and the like: more hangs a page.
 const MOST_CHANGES: usize = 500;
-/// Bytes of a request at most.
+/// Of a request.
 const MOST_BYTES: u32 = 1 << 16;
 
-/// A play, as JSON.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Spec {
     scenario: String,
     #[serde(default = "one")]
     seed: u64,
-    /// `None`: the scenario's own.
     #[serde(default)]
     network: Option<Conditions>,
     #[serde(default)]
     fates: BTreeMap<u64, FateSpec>,
     #[serde(default)]
     posts: Vec<PostSpec>,
-    /// Text of the scenario that is a script; `None`: the example.
+    /// Text of a script scenario; `None`: the example.
     #[serde(default)]
     script: Option<String>,
 }
@@ -39,7 +36,7 @@ const fn one() -> u64 {
     1
 }
 
-/// Conditions of the network. Times in microseconds, shares in percent.
+/// Network conditions. Times in microseconds, shares in percent.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Conditions {
@@ -54,8 +51,7 @@ struct Conditions {
     rate: f64,
     /// Kilobytes; 0: no limit.
     queue: f64,
-    /// Kilobytes in the queue from which packets are marked, up to twice as many, where all are; 0:
-    /// none are.
+    /// Queue length in kilobytes where marking starts; at twice that all are marked; 0: none.
     ecn: f64,
 }
 
@@ -77,7 +73,6 @@ impl Default for Conditions {
 }
 
 impl Conditions {
-    /// The clauses of a plan of faults.
     fn clauses(&self) -> String {
         let mut clauses = vec![format!("delay {}us", self.delay)];
         if self.jitter > 0.0 {
@@ -115,7 +110,7 @@ enum FateSpec {
     /// Microseconds.
     Hold(f64),
     Double,
-    /// Index of a byte of the UDP payload.
+    /// Byte of the UDP payload.
     Damage(usize),
 }
 
@@ -161,7 +156,7 @@ impl Spec {
         Ok(spec)
     }
 
-    /// Plays to the end, or to the viewer's. How it ended is the second of what it returns.
+    /// Plays to the end, or until the viewer stops it; also returns how it ended.
     pub(crate) fn play<'a>(
         &self,
         viewer: &'a mut dyn Viewer,

@@ -1,4 +1,4 @@
-//! The state of all ends at a place of a play.
+//! State of all ends during a play.
 
 use std::{error::Error, fmt};
 
@@ -8,18 +8,16 @@ use serde::Serialize;
 
 use crate::{rows, spec::Spec};
 
-/// The state of all ends.
 #[derive(Serialize)]
 pub(crate) struct State {
     /// Nanoseconds from the start.
     at: u64,
-    /// Datagrams on their way.
+    /// Datagrams in flight.
     in_flight: usize,
     port: Port,
     nodes: Vec<EndState>,
 }
 
-/// Counters of the network's ports.
 #[derive(Serialize)]
 struct Port {
     passed: u64,
@@ -28,14 +26,13 @@ struct Port {
     longest: u64,
 }
 
-/// One end.
 #[derive(Serialize)]
 struct EndState {
     end: &'static str,
     address: String,
     queue_pairs: Vec<QueuePair>,
     memory: Vec<Memory>,
-    /// Those that have counted something.
+    /// Nonzero ones.
     counters: Vec<Counter>,
 }
 
@@ -45,10 +42,9 @@ struct QueuePair {
     name: Option<String>,
     service: String,
     state: String,
-    /// The edges that a call can take from here.
     next: Vec<String>,
     peer: String,
-    /// PSNs: expected next, to be given next, oldest without an answer.
+    /// PSNs: expected next, next to send, oldest unacknowledged.
     expected_psn: u32,
     next_psn: u32,
     unacked_psn: u32,
@@ -83,13 +79,12 @@ struct Counter {
     value: u64,
 }
 
-/// Ends a play after so many lines.
+/// Stops a play after so many lines.
 pub(crate) struct Until<F> {
     left: usize,
     each: F,
 }
 
-/// It has seen enough.
 #[derive(Debug)]
 struct Enough;
 
@@ -102,7 +97,7 @@ impl fmt::Display for Enough {
 impl Error for Enough {}
 
 impl<F: FnMut(&SentDatagram<'_>) -> Result<(), Failure>> Until<F> {
-    /// `each` is called with every datagram.
+    /// Calls `each` with every datagram.
     pub(crate) const fn new(lines: usize, each: F) -> Self {
         Self { left: lines, each }
     }
@@ -122,7 +117,7 @@ impl<F: FnMut(&SentDatagram<'_>) -> Result<(), Failure>> Viewer for Until<F> {
     }
 
     fn line(&mut self, _line: Line) -> Result<(), Failure> {
-        // what follows in the same call of the adapter has happened with it
+        // later lines of the same adapter call belong to it
         self.left = self.left.saturating_sub(1);
         self.check()
     }
@@ -132,13 +127,12 @@ impl<F: FnMut(&SentDatagram<'_>) -> Result<(), Failure>> Viewer for Until<F> {
     }
 }
 
-/// Plays to the end, or to the viewer's.
 pub(crate) fn play_to_end(spec: &Spec, viewer: &mut dyn Viewer) -> Result<(), String> {
-    // how it ended is the viewer's, or stands among the lines
+    // the viewer knows how it ended, or the lines show it
     spec.play(viewer).map(|_| ())
 }
 
-/// The state after so many lines.
+/// State after `lines`.
 pub(crate) fn after(spec: &Spec, lines: usize) -> Result<State, String> {
     let mut until = Until::new(lines, |_: &SentDatagram<'_>| Ok(()));
     let (world, _) = spec.play(&mut until)?;
@@ -213,7 +207,7 @@ fn queue_pair(world: &World<'_>, node: &Node, qpn: Qpn) -> Option<QueuePair> {
     })
 }
 
-/// The specification's name of an operation, as the record has it.
+/// The specification's name of an operation, as in the record.
 fn operation(op: SendOp) -> String {
     let call = Call::PostSend { wr_id: 0, op, length: 0, flags: Default::default() }.to_string();
     let name = call.strip_prefix("post_send 0: ").and_then(|rest| rest.strip_suffix(" of 0 B"));

@@ -1,4 +1,4 @@
-//! The playground's engine, and what the course says of it.
+//! The playground's engine, and the course's claims about it.
 
 mod course;
 mod plays;

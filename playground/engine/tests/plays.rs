@@ -1,5 +1,5 @@
-//! Plays are functions of their text: the same packets as `roce demo` has, the same bytes after a
-//! step back, and whatever is asked for, an end.
+//! Plays are functions of their text: the packets of `roce demo`, equal bytes after a step back,
+//! and always an end.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -24,13 +24,13 @@ fn rows(play: &Value) -> &[Value] {
     play["rows"].as_array().unwrap()
 }
 
-/// Words of a text, however its lines are broken and its arrows drawn.
+/// A text's words without line breaks and arrows.
 fn words(text: &str) -> String {
     let is_drawn = |c: char| "│├┤┼●─▶◀✗".contains(c) || c.is_whitespace();
     text.split(is_drawn).filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-/// Each line and text stands in what the tool prints, in the same order.
+/// Lines and texts appear in the tool's output in the same order.
 #[test]
 fn it_shows_what_the_tool_shows() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cli/tests/scenarios");
@@ -44,7 +44,7 @@ fn it_shows_what_the_tool_shows() {
         let mut rest = &printed[..];
         for row in rows(&play) {
             for text in [&row["text"], &row["why"]] {
-                // a long name of a packet is cut off on a ladder of 80 columns
+                // ladders of 80 columns truncate long names of packets
                 let text: String = words(text.as_str().unwrap()).chars().take(40).collect();
                 let at = rest.find(&text).unwrap_or_else(|| panic!("{name}: {text}\n{rest}"));
                 rest = &rest[at + text.len()..];
@@ -143,10 +143,10 @@ fn four_ends() {
     let nodes = &state_after(&spec, usize::MAX)["nodes"];
     let ends: Vec<_> = nodes.as_array().unwrap().iter().map(|node| &node["end"]).collect();
     assert_eq!(ends, ["a", "b", "c", "d"]);
-    // nothing is left of what D's memory began with
+    // D's initial memory is overwritten
     let written = nodes[3]["memory"][0]["hex"].as_str().unwrap();
     assert!(written.len() == 2 * 8192 && !written.contains("2122"));
-    // a player's request goes to the peer of the queue pair that posts it
+    // a player's request goes to its queue pair's peer
     let posts = [json!({ "after": 0, "end": "c", "qp": 0, "op": "read", "length": 64 })];
     let script = "connect rc A C\nconnect rc B C";
     let play = played(&json!({ "scenario": "script", "script": script, "posts": posts }));
@@ -158,7 +158,7 @@ fn four_ends() {
     assert_eq!(group["packets"][0]["to"], Value::Null);
 }
 
-/// The scenario's port gives way to that of the sliders; what it loses by itself stays.
+/// The sliders' port replaces the scenario's; the scenario's own losses stay.
 #[test]
 fn a_port_of_the_players_own() {
     let port = |network: Value| {
@@ -181,10 +181,10 @@ fn scripts_are_played_and_read() {
     let spec = json!({ "scenario": "script", "script": script });
     let lost = played(&spec);
     assert!(texts(&lost).join("\n").contains("NAK for the gap at 101"));
-    // a choice of the page comes before the script's
+    // the page's choice overrides the script's
     let spec = json!({ "scenario": "script", "script": script, "fates": { "1": "pass" } });
     assert!(!texts(&played(&spec)).join("\n").contains("NAK"));
-    // and the script's network before that of the sliders
+    // and the script's network overrides the sliders'
     let script = format!("network delay 9us, drop write nth 1\n{script}");
     let spec = json!({ "scenario": "script", "script": script, "network": { "loss": 100 } });
     let play = played(&spec);

@@ -1,4 +1,4 @@
-//! Flows that share a port.
+//! Flows sharing a port.
 
 use std::time::Duration;
 
@@ -16,10 +16,9 @@ use crate::{
     world::{Shown, World},
 };
 
-/// Time between two lines of figures.
 const STEP: Duration = Duration::from_micros(500);
 
-/// Queue pairs whose packets may be marked.
+/// For queue pairs with markable packets (ECT).
 fn options() -> Options {
     Options { mtu: Mtu::B1024, traffic_class: 2, depth: 256, ..Options::default() }
 }
@@ -106,7 +105,6 @@ pub(crate) fn incast(world: &mut World) -> Result<(), Failure> {
     world.say(&format!("The port to D has {}", seen(port)))
 }
 
-/// Posts a hundred WRITEs of 8 KiB to another end.
 fn post(world: &mut World, end: End, qpn: Qpn, to: End) -> Result<(), Failure> {
     let (near, far) = (world[end].first_buffer(), world[to].first_buffer());
     for id in 0..100 {
@@ -115,7 +113,6 @@ fn post(world: &mut World, end: End, qpn: Qpn, to: End) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Counters of a port, in words.
 fn seen(port: QueueCounters) -> String {
     format!(
         "forwarded {} packets, marked {} and dropped {}; its queue held {} KB at most, at the start, \

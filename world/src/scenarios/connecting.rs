@@ -1,4 +1,4 @@
-//! A connection by messages of connection management.
+//! A connection made by CM messages.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Datagrams: to a queue pair and to a group.
+//! Datagrams to a queue pair and to a group.
 
 use std::net::IpAddr;
 
@@ -16,7 +16,6 @@ use crate::{
     world::World,
 };
 
-/// Bytes of the GRH area in front of a datagram.
 const GRH: u32 = 40;
 
 fn datagrams(world: &mut World, end: End) -> Result<Qpn, Failure> {

@@ -1,4 +1,4 @@
-//! The scenarios, a file for each subject.
+//! The scenarios by subject.
 
 pub(crate) mod congestion;
 pub(crate) mod connecting;

@@ -1,4 +1,4 @@
-//! Reliable connections on a network that loses nothing.
+//! Reliable connections without loss.
 
 use roce_transport::{
     addr::Mtu,

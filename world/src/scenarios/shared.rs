@@ -1,4 +1,4 @@
-//! Receive requests that several queue pairs share.
+//! Shared receive queues.
 
 use roce_transport::{
     qp::QpType,
@@ -12,7 +12,6 @@ use crate::{
     world::World,
 };
 
-/// A queue of eight requests.
 const ATTR: SrqAttr = SrqAttr { max_wr: 8, max_sge: 1 };
 
 pub(crate) fn srq(world: &mut World) -> Result<(), Failure> {

@@ -1,4 +1,4 @@
-//! The language of scripts: a statement a line, words apart by blanks.
+//! Parser of scripts: a statement a line, words separated by blanks.
 
 use std::{collections::BTreeMap, ops::RangeInclusive, str::FromStr, time::Duration};
 
@@ -16,13 +16,12 @@ use crate::{
     settings::{Fate, PostKind},
 };
 
-/// Queue pairs that a script may make.
+/// Per script.
 const MOST_CONNECTIONS: usize = 8;
-/// Bytes of a request.
+/// Of a request.
 const BYTES: RangeInclusive<u64> = 0..=1 << 16;
-/// A time in a script at most.
 const MOST_TIME: Duration = Duration::from_secs(1000);
-/// An R_Key that nobody has.
+/// An R_Key that no region has.
 const WRONG_KEY: RKey = RKey(0xBAD);
 
 const STATEMENTS: &str =
@@ -53,11 +52,10 @@ impl FromStr for Script {
     }
 }
 
-/// A script, as far as it has been read.
 struct Reader {
     script: Script,
     connections: usize,
-    /// Those of each end.
+    /// Per end.
     queue_pairs: [usize; End::ALL.len()],
 }
 
@@ -113,7 +111,7 @@ impl Reader {
         Ok(())
     }
 
-    /// The script names this end.
+    /// Counts this end in.
     fn there_is(&mut self, end: End) {
         self.script.ends = self.script.ends.max(end as usize + 1);
     }
@@ -151,7 +149,7 @@ impl Reader {
     }
 }
 
-/// Offsets of eight bytes.
+/// Valid offsets of 8 bytes.
 const fn places() -> RangeInclusive<u64> {
     0..=Script::MEMORY as u64 - 8
 }
@@ -225,7 +223,6 @@ fn connect(words: &mut Words<'_>) -> Result<([End; 2], QpType, Options), String>
     Ok((ends, service, options))
 }
 
-/// The end that stands behind the first one.
 fn other_end(first: End, words: &mut Words<'_>) -> Result<End, String> {
     let others = End::ALL.iter().filter(|end| **end != first);
     let possible = others.map(End::to_string).collect::<Vec<_>>().join(", ");
@@ -234,7 +231,7 @@ fn other_end(first: End, words: &mut Words<'_>) -> Result<End, String> {
     end.ok_or_else(|| unknown(&format!("adapter that {first} connects to"), word, &possible))
 }
 
-/// Clauses for [`FaultPlan`], with the usual delay if they have none.
+/// Clauses for [`FaultPlan`], with the default delay if they give none.
 fn network(text: &str) -> Result<String, String> {
     let plan: FaultPlan =
         text.parse().map_err(|error: roce_fabric::FaultSyntaxError| error.to_string())?;
@@ -279,14 +276,13 @@ fn fate(verb: &str, words: &mut Words<'_>) -> Result<(u64, Fate), String> {
     Ok((number, fate))
 }
 
-/// Named fields behind a statement, in any order.
 struct Fields<'a> {
     what: &'a str,
     values: BTreeMap<&'a str, u64>,
 }
 
 impl<'a> Fields<'a> {
-    /// Reads the rest of a line. `possible` are names, with an N behind those that have a number.
+    /// Reads the rest of a line. `possible` are names; a trailing N marks one with a number.
     fn read(words: &mut Words<'a>, what: &'a str, possible: &[&str]) -> Result<Self, String> {
         let mut values = BTreeMap::new();
         while let Some(name) = words.next() {
@@ -313,7 +309,7 @@ impl<'a> Fields<'a> {
         self.values.remove(name).is_some()
     }
 
-    /// Common parts of requests; the first queue pair is 1, as in the names A1 and B1.
+    /// Parses fields common to requests; the first queue pair is 1, as in A1 and B1.
     fn request(
         &mut self,
         wr_id: u64,
@@ -338,7 +334,6 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The number that stands next: decimal, or with `0x`.
 fn whole(words: &mut Words<'_>, behind: &str, what: &str) -> Result<u64, String> {
     let word = words.next().ok_or_else(|| missing(behind, what))?;
     let parsed = match word.strip_prefix("0x") {

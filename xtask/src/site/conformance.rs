@@ -1,11 +1,9 @@
-//! The cases of `roce conform` and what other devices make of them: the part of docs/conformance.md
-//! that only the site has.
+//! The site-only part of docs/conformance.md: cases of `roce conform`, and other devices' verdicts.
 
 use std::fmt::Write;
 
 use roce_conformance::{Reported, Verdict, chapters, known, reported};
 
-/// The tables that follow the page's own text.
 pub(crate) fn tables() -> String {
     let mut text = others();
     text += &published();
@@ -31,7 +29,6 @@ pub(crate) fn tables() -> String {
     text
 }
 
-/// The records of other devices.
 fn others() -> String {
     let known = known();
     let names: Vec<_> =
@@ -64,7 +61,6 @@ fn others() -> String {
     text
 }
 
-/// Published reports about adapters.
 fn published() -> String {
     let mut text = "\n## Reported of adapters\n\nOthers have published these; this project has not measured them.\n\n".to_owned();
     text += "| cases | adapters | report | source |\n|---|---|---|---|\n";
@@ -89,7 +85,7 @@ mod tests {
         }
         assert!(known().iter().all(|it| text.contains(it.device)));
         assert!(reported().iter().all(|it| text.contains(it.source)));
-        // every row has as many cells as the head of its table
+        // rows have as many cells as their table's head
         let cells = |line: &str| line.replace("\\|", "").matches('|').count();
         let mut head = 0;
         for line in text.lines() {

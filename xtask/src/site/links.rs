@@ -1,4 +1,4 @@
-//! Links: what they are on a site, and whether they lead somewhere.
+//! Rewrites and checks links.
 
 use std::{
     collections::BTreeMap,
@@ -8,11 +8,10 @@ use std::{
 
 use crate::{Failure, contents::HOMEPAGE};
 
-/// Where `roce playground` serves the page.
 const PLAYGROUND: &str = "http://127.0.0.1:8791/";
 
-/// The text of a page of docs/ as the site has it: links into the playground lead to the site's
-/// own, those out of docs/ to the repository.
+/// A docs/ page for the site: playground links lead to the site's own, links out of docs/ to the
+/// repository.
 pub(crate) fn for_site(page: &Path, text: &str, playground: bool) -> String {
     let depth = page.components().count() - 1;
     let own = format!("{}playground/index.html", "../".repeat(depth));
@@ -31,7 +30,7 @@ pub(crate) fn for_site(page: &Path, text: &str, playground: bool) -> String {
         } else if let Some(path) = outside(page, target) {
             result += &format!("{HOMEPAGE}/blob/main/{path}");
         } else {
-            // mdBook has the page of this name as the folder's index, and leaves links to it alone
+            // mdBook makes README.md the folder's index but keeps links to it
             result += &target.replace("README.md", "index.md");
         }
         result += ")";
@@ -40,7 +39,7 @@ pub(crate) fn for_site(page: &Path, text: &str, playground: bool) -> String {
     result
 }
 
-/// The path in the repository of what a relative link leads to, if that is not in docs/.
+/// Repository path of a relative link out of docs/.
 fn outside(page: &Path, target: &str) -> Option<String> {
     if target.contains(':') || !target.starts_with("..") {
         return None;
@@ -50,7 +49,7 @@ fn outside(page: &Path, target: &str) -> Option<String> {
     if path.starts_with("docs") { None } else { path.to_str().map(str::to_owned) }
 }
 
-/// The path without `..`; `None` if it leads out of where it began.
+/// The path without `..`; `None` if it leaves its root.
 fn joined(path: &Path) -> Option<PathBuf> {
     let mut result = PathBuf::new();
     for component in path.components() {
@@ -64,7 +63,7 @@ fn joined(path: &Path) -> Option<PathBuf> {
     Some(result)
 }
 
-/// Every relative link of the pages leads to a file, and to a place in it that exists.
+/// Checks that each relative link leads to a file, and to an existing anchor in it.
 pub(crate) fn check(html: &Path) -> Result<(), Failure> {
     let mut pages = BTreeMap::new();
     read(html, html, &mut pages)?;
@@ -93,8 +92,7 @@ pub(crate) fn check(html: &Path) -> Result<(), Failure> {
     Err(format!("links that lead nowhere: {}", broken.join(", ")).into())
 }
 
-/// The pages but for those of the playground, which are its own, and the one to be printed, which
-/// repeats the others.
+/// Reads pages, except the playground's, which has its own, and the printable one, a copy.
 fn read(html: &Path, folder: &Path, pages: &mut BTreeMap<PathBuf, String>) -> Result<(), Failure> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
@@ -111,7 +109,6 @@ fn read(html: &Path, folder: &Path, pages: &mut BTreeMap<PathBuf, String>) -> Re
     Ok(())
 }
 
-/// What the page's links and pictures name, but for other sites.
 fn targets(text: &str) -> impl Iterator<Item = &str> {
     let attributes = ["href=\"", "src=\""].into_iter().flat_map(move |it| text.split(it).skip(1));
     let targets = attributes.filter_map(|rest| rest.split('"').next());

@@ -7,17 +7,15 @@ use std::{
 
 use crate::Failure;
 
-/// A file.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct Page {
-    /// In docs/.
+    /// Below docs/.
     pub(crate) path: PathBuf,
-    /// Of a page; `None` of a picture, a capture and the like.
+    /// `None` if it is not a page.
     pub(crate) text: Option<String>,
 }
 
-/// All files, in the order of their names. Each page has a place in the table of contents: one that
-/// has none would not be on the site.
+/// All files, sorted. Each page must be in the table of contents, or the site would lack it.
 pub(crate) fn all(docs: &Path) -> Result<Vec<Page>, Failure> {
     let mut pages = Vec::new();
     collect(docs, docs, &mut pages)?;

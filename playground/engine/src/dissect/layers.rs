@@ -6,31 +6,27 @@ use roce_transport::{
 };
 use serde::Serialize;
 
-/// A header, or what else a packet consists of.
 #[derive(Serialize)]
 pub(super) struct Layer {
     name: &'static str,
-    /// First byte in the IP packet, and number of bytes.
+    /// First byte in the IP packet, and length.
     start: usize,
     length: usize,
     fields: Vec<Field>,
 }
 
-/// A field.
 #[derive(Serialize)]
 struct Field {
     name: &'static str,
-    /// First bit in the IP packet, and number of bits.
+    /// First bit in the IP packet, and width.
     bit: usize,
     bits: usize,
     value: String,
-    /// Meaning, where it needs words.
     meaning: String,
 }
 
 type Meaning = fn(u64) -> String;
 
-/// Name and bits of a field, and what a value means.
 type Form = (&'static str, usize, Meaning);
 
 const NONE: Meaning = |_| String::new();
@@ -121,7 +117,7 @@ const XRCETH: &[Form] =
     &[("Reserved", 8, NONE), ("XRCSRQ", 24, |_| "the shared receive queue".into())];
 const ICRC: &[Form] = &[("Invariant CRC", 32, NONE)];
 
-/// All layers of an IPv4 packet whose UDP payload starts at `bth`.
+/// All layers of an IPv4 packet; the BTH starts at `bth`.
 pub(super) fn layers(packet: &[u8], bth: usize) -> Vec<Layer> {
     let mut parts = Parts { packet, at: 0, layers: Vec::new() };
     parts.header("IPv4", 20, IPV4);
@@ -170,13 +166,13 @@ const fn extended(extension: Extension) -> &'static [Header] {
 
 struct Parts<'a> {
     packet: &'a [u8],
-    /// Bytes that belong to layers.
+    /// Bytes already in layers.
     at: usize,
     layers: Vec<Layer>,
 }
 
 impl Parts<'_> {
-    /// A header with fields; nothing, if the packet ends before.
+    /// Adds a header; nothing if the packet is too short.
     fn header(&mut self, name: &'static str, length: usize, forms: &[Form]) {
         if self.at + length > self.packet.len() {
             return;
@@ -194,7 +190,7 @@ impl Parts<'_> {
         self.at += length;
     }
 
-    /// Bytes without fields, up to this place.
+    /// Adds bytes without fields, up to `end`.
     fn rest(&mut self, name: &'static str, end: usize) {
         if end > self.at {
             self.layers.push(Layer {
@@ -207,14 +203,14 @@ impl Parts<'_> {
         }
     }
 
-    /// A number of up to 64 bits, the most significant first.
+    /// Reads up to 64 bits, most significant first.
     fn bits(&self, from: usize, count: usize) -> u64 {
         let bit = |at: usize| u64::from(self.packet[at / 8] >> (7 - at % 8) & 1);
         (from..from + count).fold(0, |value, at| value << 1 | bit(at))
     }
 }
 
-/// Small fields in bits, others in hexadecimal digits.
+/// Small fields in binary, others in hexadecimal.
 fn shown(value: u64, bits: usize) -> String {
     if bits < 8 {
         format!("{value:0bits$b}")

@@ -1,4 +1,4 @@
-//! Captures of the last lesson: what a tap at one end sees of a play.
+//! Captures of the last lesson: a tap at one end of a play.
 
 use std::time::Duration;
 
@@ -9,20 +9,18 @@ use roce_world::{
     play,
 };
 
-/// A capture.
 pub(crate) struct Tapped {
     pub(crate) name: &'static str,
     scenario: &'static str,
-    /// The end at which it was taken.
+    /// The end of the tap.
     at: End,
     network: &'static str,
-    /// Requests of A.
+    /// A's requests.
     posts: fn() -> Vec<Post>,
-    /// Packets after which it was ended.
+    /// Number of packets.
     packets: usize,
 }
 
-/// All captures.
 pub(crate) const ALL: &[Tapped] = &[
     // a cable that damages packets
     Tapped {
@@ -33,7 +31,7 @@ pub(crate) const ALL: &[Tapped] = &[
         posts: || (0..12).map(|count| post(End::A, count * 4, PostKind::Write, 4096)).collect(),
         packets: 200,
     },
-    // a way that takes longer than the acknowledge timer
+    // a delay beyond the acknowledge timer
     Tapped {
         name: "second.pcapng",
         scenario: "free",
@@ -42,7 +40,7 @@ pub(crate) const ALL: &[Tapped] = &[
         posts: || (0..8).map(|count| post(End::A, count * 26, PostKind::Write, 64)).collect(),
         packets: 200,
     },
-    // congestion notifications that do not arrive
+    // lost CNPs
     Tapped {
         name: "third.pcapng",
         scenario: "congestion",

@@ -2,15 +2,15 @@
 //!
 //! | name | meaning |
 //! |---|---|
-//! | `play` | a play, as the fragment of a link has it |
+//! | `play` | a play, as a link's fragment |
 //! | `capture` | a file in `docs/course/captures`, instead of a play |
 //! | `end`, `kind` | only lines of this end (a to d), of this kind (sent, arrived, lost, note; finding) |
-//! | `word` | the word behind this text, in the first line that has it; behind nothing: a line's first |
-//! | `last` | the same, in the last line that has it |
-//! | `count` | how many lines have this text |
-//! | `time` | the time of the first line that has this text, in microseconds |
-//! | `state` | what both ends are at the play's place: a JSON pointer |
-//! | `packet`, `field` | the first word of what a field (`BTH.PSN`) of a packet means, or its value |
+//! | `word` | the word after this text in the first line that has it; after nothing: a line's first |
+//! | `last` | the same in the last such line |
+//! | `count` | number of lines with this text |
+//! | `time` | microseconds of the first line with this text |
+//! | `state` | both ends' state at the play's place: a JSON pointer |
+//! | `packet`, `field` | first word of a field's (`BTH.PSN`) meaning in a packet, or its value |
 
 use std::{collections::BTreeMap, fs};
 
@@ -27,7 +27,6 @@ struct Line {
     nanos: u64,
 }
 
-/// The answer.
 pub(crate) fn answer(question: &BTreeMap<String, String>) -> String {
     let of = |name: &str| question.get(name).map(String::as_str);
     let link = of("play").map(Link::of);
@@ -100,7 +99,7 @@ fn rows(rows: &Value) -> Vec<Line> {
     rows.map(line).collect()
 }
 
-/// The first word of what a field means, or its value where it means nothing beyond.
+/// First word of a field's meaning, or its value.
 fn value_of(packet: &Value, path: &str) -> String {
     let (layer, name) = path.split_once('.').unwrap();
     let named = |list: &Value, name: &str| {

@@ -1,18 +1,17 @@
-//! Links into the playground, as the page reads them (`play.ts`).
+//! Links into the playground, parsed like the page (`play.ts`).
 
 use serde_json::{Map, Value, json};
 
-/// Where `roce playground` serves the page.
 pub(crate) const PLAYGROUND: &str = "http://127.0.0.1:8791/#";
 
-/// A play, and a place in it.
+/// A play and a place in it.
 pub(crate) struct Link {
     pub(crate) spec: Value,
     pub(crate) at: Option<usize>,
 }
 
 impl Link {
-    /// Reads a fragment. Where the page leaves out what it cannot read, this panics.
+    /// Parses a fragment; panics where the page would ignore an error.
     pub(crate) fn of(fragment: &str) -> Self {
         let mut link = Self { spec: json!({}), at: None };
         for word in fragment.split('&') {

@@ -1,21 +1,20 @@
-//! Pages of the course: their links, questions and commands.
+//! Pages of the course: links, questions, commands.
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use super::fragment::PLAYGROUND;
 
-/// A page.
 pub(crate) struct Page {
     pub(crate) name: String,
     pub(crate) text: String,
 }
 
-/// A question with an answer that the engine checks.
+/// A question whose answer the engine checks.
 pub(crate) struct Question {
     pub(crate) title: String,
-    /// Where the engine finds the answer: lines `name = "value"` of the comment before the answer.
+    /// Source of the answer: lines `name = "value"` in the comment before it.
     pub(crate) engine: BTreeMap<String, String>,
-    /// The answer's first words, in bold type.
+    /// The answer's first words, in bold.
     pub(crate) answer: String,
 }
 
@@ -23,7 +22,6 @@ pub(crate) fn folder() -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "../../docs/course"].iter().collect()
 }
 
-/// All pages, by name.
 pub(crate) fn pages() -> Vec<Page> {
     let files = fs::read_dir(folder()).unwrap().map(|file| file.unwrap().path());
     let mut pages: Vec<_> = files
@@ -38,12 +36,12 @@ pub(crate) fn pages() -> Vec<Page> {
 }
 
 impl Page {
-    /// The lessons are the pages whose names begin with a number.
+    /// Lessons have names that begin with a number.
     pub(crate) fn is_lesson(&self) -> bool {
         self.name.starts_with(|c: char| c.is_ascii_digit())
     }
 
-    /// Fragments of the links into the playground.
+    /// Fragments of links into the playground.
     pub(crate) fn links(&self) -> Vec<&str> {
         let ends = |c: char| c.is_whitespace() || ")>`\"".contains(c);
         let links = self.text.split(PLAYGROUND).skip(1);

@@ -1,5 +1,5 @@
-//! The course says what the engine does: every answer in `docs/course` is one of a play or of a
-//! capture, and every link leads into a play.
+//! The course matches the engine: every answer in `docs/course` is a play's or a capture's, and
+//! every link leads into a play.
 
 use std::{collections::BTreeSet, env, fs};
 

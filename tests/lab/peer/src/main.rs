@@ -1,7 +1,7 @@
-//! Our side of the interoperability tests: executes with our API the commands that the guest's
-//! agent (`agent.py`) executes with pyverbs, so that a row runs with either of them in either role.
+//! Interoperability peer: executes `agent.py`'s commands with our API instead of pyverbs, so a row
+//! runs with either in either role.
 //!
-//! A line of standard input is executed by [`Agent`], and its answer is a line of standard output.
+//! [`Agent`] executes lines of standard input; responses are lines of standard output.
 
 use std::io::{self, BufRead, Write};
 

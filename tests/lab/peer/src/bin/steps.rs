@@ -1,5 +1,5 @@
-//! Connection management in steps that no tool takes, against the same steps with librdmacm in a
-//! guest (`cm_steps.py`).
+//! CM in steps that no tool takes, against the same steps with librdmacm in a guest
+//! (`cm_steps.py`).
 
 use std::{
     net::{IpAddr, Ipv4Addr},
@@ -16,10 +16,10 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 const PORT: u16 = 7174;
 const RESOLVE: Duration = Duration::from_secs(5);
-/// Time limit of an event or a completion.
+/// For an event or a completion.
 const LIMIT: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_secs(1);
-/// 4.096 µs · 2^14, and few repeats, so that a vanished peer is noticed soon.
+/// 4.096 µs · 2^14 and few retries: a vanished peer is noticed soon.
 const ACK_TIMEOUT: u8 = 14;
 const RETRY_COUNT: u8 = 3;
 
@@ -36,16 +36,16 @@ struct Arguments {
     steps: Vec<Step>,
 }
 
-/// A step. Each works on the id that was made last, and prints what has arrived.
+/// A step, on the last created id; prints arrivals.
 #[derive(Clone)]
 enum Step {
     /// `listen`: waits for requests from now on.
     Listen,
-    /// `request`: waits for one, and makes a queue pair for it, with a receive request.
+    /// `request`: waits for one; makes a queue pair with a receive request.
     Request,
-    /// `to:ADDRESS`: resolves address and route, and makes a queue pair, with a receive request.
+    /// `to:ADDRESS`: resolves address and route; makes a queue pair with a receive request.
     To(IpAddr),
-    /// `connect`, `connect:WORDS`: the words are private data.
+    /// `connect`, `connect:WORDS`: words are private data.
     Connect(Vec<u8>),
     /// `accept`, `accept:WORDS`.
     Accept(Vec<u8>),
@@ -54,16 +54,16 @@ enum Step {
     Disconnect,
     /// `event`: waits for the next one.
     Event,
-    /// `send`: sends a message of no bytes, and waits for its completion.
+    /// `send`: sends an empty message and waits for its completion.
     Send,
-    /// `received`: waits for the completion of the receive request.
+    /// `received`: waits for the receive completion.
     Received,
     DestroyQp,
-    /// `pause`: for a second.
+    /// `pause`: waits 1 s.
     Pause,
-    /// `draw`: draws an unused random number, so that all later ones are others. Only here.
+    /// `draw`: discards a random number, which shifts later ones. Only here.
     Draw,
-    /// `die`: exits without a DREQ. Only here: the kernel sends a DREQ for its programs.
+    /// `die`: exits without a DREQ. Only here: the kernel sends one for its programs.
     Die,
 }
 
@@ -173,7 +173,7 @@ impl Side {
         Ok(qp.post_recv(&[RecvWr::new(0, [])])?)
     }
 
-    /// Waits for the next event, and prints it.
+    /// Prints the next event.
     fn next_event(&self) -> Result<CmEvent> {
         let event = self.channel.wait(Some(LIMIT))?;
         let data = event.private_data();
@@ -188,7 +188,7 @@ fn param(private_data: Vec<u8>) -> ConnParam {
     ConnParam { private_data, retry_count: RETRY_COUNT, ..ConnParam::default() }
 }
 
-/// Waits for a completion, and prints its status.
+/// Prints the status of a completion.
 fn complete(what: &str, cq: Option<CompletionQueue>) -> Result<()> {
     let cq = cq.ok_or("no queue pair")?;
     let end = Instant::now() + LIMIT;
