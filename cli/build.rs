@@ -14,7 +14,7 @@ use std::{
 const VARIABLE: &str = "ROCE_ABI_LIBRARY";
 const LIBRARY: &str = "libroce_abi.so";
 const SOCKETS: &str = "librspreload.so";
-const SOURCES: [&str; 15] = [
+const SOURCES: [&str; 19] = [
     "Cargo.toml",
     "Cargo.lock",
     "transport/Cargo.toml",
@@ -23,8 +23,12 @@ const SOURCES: [&str; 15] = [
     "fabric/src",
     "capture/Cargo.toml",
     "capture/src",
+    "ethernet/Cargo.toml",
+    "ethernet/src",
     "provider/Cargo.toml",
     "provider/src",
+    "rsocket/Cargo.toml",
+    "rsocket/src",
     "abi/Cargo.toml",
     "abi/src",
     "abi/exports.map",

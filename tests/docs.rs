@@ -16,7 +16,11 @@ fn tests() -> Vec<(Vec<String>, String)> {
         "transport",
         "fabric",
         "capture",
+        "ethernet",
+        "rsocket",
         "provider",
+        "abi",
+        "preload",
         "src",
         "cli",
         "fuzz/src",
@@ -164,7 +168,7 @@ fn few_tests_depend_on_a_quiet_machine() {
         assert!(words.next().is_some_and(|reason| reason.trim().len() > 20), "{line}");
     }
     let mut files = Vec::new();
-    for part in ["tests", "transport", "provider", "cli"] {
+    for part in ["tests", "transport", "provider", "abi", "preload", "cli"] {
         collect(&root.join(part), &mut files);
     }
     let reason = ["#[ignore = \"its bounds are those of ", "a quiet machine\"]"].concat();
@@ -177,7 +181,17 @@ fn few_tests_depend_on_a_quiet_machine() {
 #[test]
 fn every_file_of_tests_is_in_a_program() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    for package in [".", "cli", "transport", "fuzz", "models", "conformance", "playground/engine"] {
+    for package in [
+        ".",
+        "cli",
+        "transport",
+        "fuzz",
+        "models",
+        "conformance",
+        "playground/engine",
+        "abi",
+        "preload",
+    ] {
         let folder = root.join(package).join("tests");
         let main = fs::read_to_string(folder.join("main.rs")).unwrap();
         for entry in fs::read_dir(folder).unwrap() {

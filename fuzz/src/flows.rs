@@ -1,10 +1,8 @@
 //! Target: bytes as a flow's attributes (`struct ibv_flow_attr`) and specs.
 
 use roce_abi::read_flow;
-use roce_provider::{
-    FlowAttr, FlowKind, FlowSpec,
-    ethernet::{EthFilter, Ipv4Filter, Ipv6Filter, PortFilter},
-};
+use roce_ethernet::{EthFilter, Ipv4Filter, Ipv6Filter, PortFilter};
+use roce_provider::{FlowAttr, FlowKind, FlowSpec};
 
 /// Covers any read beyond a spec's end.
 const BEHIND: [u8; 128] = [0xA5; 128];

@@ -49,8 +49,6 @@ mod region;
 #[doc(hidden)] // for the C interface
 pub mod report;
 #[doc(hidden)] // for the C interface
-pub mod rsocket;
-#[doc(hidden)] // for the C interface
 pub mod signals;
 #[doc(hidden)] // for the C interface
 pub mod sync;

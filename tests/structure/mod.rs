@@ -101,8 +101,17 @@ const PROVIDER: Crate = Crate {
         &["sysfs"],
         &["device"],
         &["cm", "control", "environment", "reaper"],
-        &["rsocket"],
         &["tokio"],
+    ],
+};
+
+const RSOCKET: Crate = Crate {
+    folder: "rsocket/src",
+    root: "lib.rs",
+    layers: &[
+        &["deadline", "errors", "headers", "settings", "waiters", "wire"],
+        &["incoming", "maps", "outgoing", "peers", "resolve", "udp"],
+        &["*"],
     ],
 };
 
@@ -197,7 +206,7 @@ const PLAYGROUND: Crate = Crate {
     layers: &[&["spec"], &["rows"], &["state"], &["dissect", "explain", "pcap"]],
 };
 
-const CRATES: [&Crate; 12] = [
+const CRATES: [&Crate; 13] = [
     &TRANSPORT,
     &PRELOAD,
     &FABRIC,
@@ -207,6 +216,7 @@ const CRATES: [&Crate; 12] = [
     &AGENT,
     &CONFORMANCE,
     &PROVIDER,
+    &RSOCKET,
     &ABI,
     &CLI,
     &PLAYGROUND,

@@ -5,7 +5,7 @@ use std::{
     sync::atomic::Ordering,
 };
 
-use roce_provider::rsocket::Socket;
+use roce_rsocket::Socket;
 
 use super::table::{self, Entry};
 use crate::{

@@ -2,7 +2,7 @@
 
 use std::{thread, time::Duration};
 
-use roce_provider::rsocket::Deadline;
+use roce_rsocket::Deadline;
 
 use super::table;
 

@@ -3,10 +3,8 @@
 use std::{collections::BTreeMap, ffi::c_int, time::Duration};
 
 use libc::epoll_event;
-use roce_provider::{
-    calls::Call,
-    rsocket::{Deadline, polling_time, wakeup_descriptor},
-};
+use roce_provider::calls::Call;
+use roce_rsocket::{Deadline, polling_time, wakeup_descriptor};
 
 use super::{poll, table};
 use crate::{

@@ -1,4 +1,4 @@
-//! librdmacm's rsockets on [`roce_provider::rsocket`], whose calls never wait. Waits are here,
+//! librdmacm's rsockets on [`roce_rsocket`], whose calls never wait. Waits are here,
 //! where cancellation leaks nothing.
 
 mod connect;

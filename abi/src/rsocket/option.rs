@@ -7,7 +7,7 @@ use std::{
 };
 
 use libc::{linger, socklen_t, timeval};
-use roce_provider::rsocket::Settings;
+use roce_rsocket::Settings;
 
 use super::table::{self, Entry, Limit};
 use crate::{

@@ -7,10 +7,8 @@ use std::{
 };
 
 use libc::pollfd;
-use roce_provider::{
-    calls::Call,
-    rsocket::{Deadline, Readiness, polling_time, wakeup_descriptor},
-};
+use roce_provider::calls::Call;
+use roce_rsocket::{Deadline, Readiness, polling_time, wakeup_descriptor};
 
 use super::table;
 use crate::{

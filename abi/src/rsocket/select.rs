@@ -7,7 +7,7 @@ use std::{
 };
 
 use libc::{fd_set, pollfd, timeval};
-use roce_provider::rsocket::Deadline;
+use roce_rsocket::Deadline;
 
 use super::{poll::poll_all, table};
 use crate::{

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use roce_provider::rsocket::Socket;
+use roce_rsocket::Socket;
 
 use crate::{
     errno::{Errno, Result},

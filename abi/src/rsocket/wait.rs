@@ -6,10 +6,8 @@ use std::{
 };
 
 use libc::pollfd;
-use roce_provider::{
-    calls::Call,
-    rsocket::{Deadline, polling_time, wakeup_descriptor},
-};
+use roce_provider::calls::Call;
+use roce_rsocket::{Deadline, polling_time, wakeup_descriptor};
 
 use super::{
     iovec::Cursor,

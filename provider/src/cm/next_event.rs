@@ -68,8 +68,9 @@ impl EventChannel {
         }
     }
 
-    /// The same without serving anything.
-    pub(crate) fn take(&self) -> Option<CmEvent> {
+    /// Returns the next event that has come, without serving any device.
+    #[doc(hidden)] // for rsockets
+    pub fn take(&self) -> Option<CmEvent> {
         loop {
             // events of an id that is being destroyed wait here for its destroyer
             let (event, owner) =

@@ -24,7 +24,7 @@ use super::{
     waiters::Waiters,
     wire::Hello,
 };
-use crate::{
+use roce_provider::{
     cm::{CmError, CmEvent, CmId, EventChannel, EventKind},
     sync::Mutex,
 };

@@ -28,7 +28,7 @@ use super::{
     stream::{Sink, Source},
     udp::Udp,
 };
-use crate::{clock, cm::EventChannel};
+use roce_provider::{cm::EventChannel, link::now};
 
 /// Most bytes of a datagram's data, whichever way it takes.
 const MOST: usize = 4096;
@@ -210,7 +210,7 @@ impl Datagrams {
         }
         let port = self.bind_anywhere()?.port();
         self.meet(to, None, settings)?;
-        let now = clock::now();
+        let now = now();
         let Self { peers, endpoints, udp, .. } = self;
         let peer = peers.get(to).ok_or(Errno::HOSTUNREACH)?;
         if length > peer.way.as_ref().map_or(MOST - Sender::len(to.ip()), |way| way.most) {
@@ -256,7 +256,7 @@ impl Datagrams {
             let had_room = endpoint.has_room();
             changed |= endpoint.process(|message| {
                 if let Some(peer) = peers.get(message.from.0) {
-                    peer.heard = clock::now();
+                    peer.heard = now();
                 }
                 let is_taken =
                     !*read_shut && connected.is_none_or(|one| is_same(one, message.from.0));
@@ -279,7 +279,7 @@ impl Datagrams {
             Purpose::Data => self.meet(from, Some(told.to), settings).ok(),
         };
         let Some(peer) = peer else { return };
-        (peer.address, peer.qpn, peer.heard) = (from, told.qpn, clock::now());
+        (peer.address, peer.qpn, peer.heard) = (from, told.qpn, now());
         if told.purpose == Purpose::Control {
             return;
         }
@@ -381,7 +381,9 @@ mod tests {
     use std::{net::UdpSocket, thread, time::Duration};
 
     use super::*;
-    use crate::{Context, Device, OpenOptions, rsocket::peers::SILENCE};
+    use roce_provider::{Context, Device, OpenOptions};
+
+    use crate::peers::SILENCE;
 
     /// An address that no other process has.
     fn own_address() -> (Context, IpAddr) {
@@ -420,10 +422,10 @@ mod tests {
     /// Waits for a datagram, and says whether it has come from queue pair to queue pair.
     #[track_caller]
     fn arrives(at: &mut Datagrams, from: SocketAddr, text: &str) -> bool {
-        let end = clock::now().plus(Duration::from_secs(20));
+        let end = now().plus(Duration::from_secs(20));
         while !at.is_readable() {
             at.process(Settings::of_host());
-            assert!(clock::now() < end, "nothing arrives");
+            assert!(now() < end, "nothing arrives");
         }
         let direct = matches!(at.arrived.front(), Some(Arrived::InSlot(..)));
         assert_eq!(at.readable(), text.len());

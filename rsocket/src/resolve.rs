@@ -5,7 +5,7 @@ use std::{net::SocketAddr, time::Duration};
 use rustix::io::Errno;
 
 use super::errors::{of_cm, reason};
-use crate::cm::{CmId, EventChannel, EventKind, Status};
+use roce_provider::cm::{CmId, EventChannel, EventKind, Status};
 
 /// Time to resolve an address and a route, which takes none here.
 const RESOLUTION: Duration = Duration::from_secs(2);

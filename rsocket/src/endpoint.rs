@@ -15,7 +15,7 @@ use roce_transport::{
 use rustix::io::Errno;
 
 use super::{headers::Sender, settings::Settings, stream::Source};
-use crate::{
+use roce_provider::{
     AddressHandle, CompletionChannel, CompletionQueue, MemoryRegion, ProtectionDomain, QueuePair,
     cm::{CmError, CmId, CmQpAttr, UDP_QKEY},
 };

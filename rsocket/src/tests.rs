@@ -14,7 +14,7 @@ use super::{
     stream::Stream,
     wire::{Hello, Message, Span},
 };
-use crate::{
+use roce_provider::{
     OpenOptions,
     cm::{EventChannel, EventKind},
     link::Fabric,

@@ -4,7 +4,7 @@ use std::io;
 
 use rustix::io::Errno;
 
-use crate::cm::{CmError, CmEvent, EventKind, Status};
+use roce_provider::cm::{CmError, CmEvent, EventKind, Status};
 
 pub(super) fn of_cm(error: &CmError) -> Errno {
     Errno::from_raw_os_error(error.errno())

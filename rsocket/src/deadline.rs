@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use roce_transport::time::Instant;
 
-use crate::clock;
+use roce_provider::link::now;
 
 /// The end of a wait, or none.
 #[derive(Clone, Copy, Debug)]
@@ -14,13 +14,13 @@ impl Deadline {
     /// So much later than now.
     #[must_use]
     pub fn after(limit: Option<Duration>) -> Self {
-        Self(limit.map(|limit| clock::now().plus(limit)))
+        Self(limit.map(|limit| now().plus(limit)))
     }
 
     /// The time that is left; `None` for a wait without an end.
     #[must_use]
     pub fn left(&self) -> Option<Duration> {
-        self.0.map(|end| end.since(clock::now()))
+        self.0.map(|end| end.since(now()))
     }
 
     /// True if none is left.

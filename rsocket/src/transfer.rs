@@ -10,7 +10,7 @@ use super::{
     stream::{Sink, Source, Stream},
     wire::{Mapping, Span},
 };
-use crate::{MemoryRegion, ProtectionDomain};
+use roce_provider::{MemoryRegion, ProtectionDomain};
 
 impl Socket {
     /// Does something with the connection.

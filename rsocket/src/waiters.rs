@@ -13,7 +13,7 @@ use std::{
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::sync::Mutex;
+use roce_provider::sync::Mutex;
 
 thread_local! {
     /// This thread's descriptor, and the process for which it was made: a child that is forked must
@@ -74,13 +74,16 @@ impl Waiters {
 mod tests {
     use std::{os::fd::BorrowedFd, thread};
 
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
     use super::*;
-    use crate::readiness::is_readable;
 
     fn is_woken(descriptor: RawFd) -> bool {
         // SAFETY: This thread's own, which lives as long as the thread.
         #[allow(unsafe_code, reason = "a descriptor that a test has got as a number")]
-        is_readable(unsafe { BorrowedFd::borrow_raw(descriptor) })
+        let descriptor = unsafe { BorrowedFd::borrow_raw(descriptor) };
+        let mut polled = [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)];
+        poll(&mut polled, Some(&Timespec::default())).unwrap() > 0
     }
 
     #[test]

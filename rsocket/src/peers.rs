@@ -8,7 +8,7 @@ use std::{
 
 use roce_transport::{addr::Qpn, time::Instant};
 
-use crate::AddressHandle;
+use roce_provider::AddressHandle;
 
 /// Most peers that are known at a time. Of others nothing is lost: they are looked up again.
 const MOST: usize = 4096;

@@ -1,6 +1,6 @@
 //! Memory of the program that it has mapped for the peer.
 
-use crate::MemoryRegion;
+use roce_provider::MemoryRegion;
 
 /// Parts of the program's memory, each at most once in the peer's table.
 #[derive(Debug, Default)]

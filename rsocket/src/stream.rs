@@ -20,7 +20,7 @@ use super::{
     settings::Settings,
     wire::{ByteOrder, Hello, Mapping, Message, Span},
 };
-use crate::{
+use roce_provider::{
     CompletionChannel, CompletionQueue, MemoryRegion, MmapMemory, ProtectionDomain, QueuePair,
     RegionError,
     cm::{CmError, CmId, CmQpAttr, ConnParam},
