@@ -1,4 +1,4 @@
-//! Records of connections, as processes tell them each other.
+//! Connection records exchanged between processes.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -9,11 +9,11 @@ use roce_transport::{
     share::IdPartition,
 };
 
-/// Length of a record in bytes.
+/// Record length in bytes.
 pub(super) const LEN: usize = 32;
 
-/// A record in bytes, of which neither the first nor the last few are zero. The local address is
-/// known to the reader.
+/// Encodes a record: neither its first nor its last bytes are zero. The reader knows the local
+/// address.
 pub(super) fn encode(record: &ConnRecord) -> [u8; LEN] {
     let &ConnRecord { remote, pkey, local_id, remote_id, local_qpn, remote_qpn, .. } = record;
     let mut bytes = [0; LEN];
@@ -26,8 +26,7 @@ pub(super) fn encode(record: &ConnRecord) -> [u8; LEN] {
     bytes
 }
 
-/// The record of a connection between `local` and others that an adapter with this partition can
-/// have.
+/// Decodes a record of `local` that an adapter with this partition can have.
 pub(super) fn decode(
     bytes: &[u8; LEN],
     partition: IdPartition,

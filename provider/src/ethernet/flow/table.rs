@@ -1,4 +1,4 @@
-//! The flows of a device, and what they have become of a frame.
+//! Flows of a device, and a frame's receivers.
 
 use pnet_datalink::MacAddr;
 use roce_transport::ids::Qpn;
@@ -8,7 +8,7 @@ use super::{
     fields::Fields,
 };
 
-/// Names a flow.
+/// Number of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub(crate) struct FlowId(u64);
 
@@ -19,7 +19,7 @@ struct Entry {
     attr: FlowAttr,
 }
 
-/// Receivers of a frame: each queue pair once, with the tag of the flow that comes first.
+/// Receivers of a frame: each queue pair once, with its first flow's tag.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Copies {
     pub(crate) to: Vec<(Qpn, u32)>,
@@ -35,17 +35,16 @@ impl Copies {
     }
 }
 
-/// The flows of a device.
 #[derive(Debug)]
 pub(crate) struct FlowTable {
     own: MacAddr,
     next: u64,
-    /// By priority, and those of a priority by age.
+    /// By priority, then age.
     entries: Vec<Entry>,
 }
 
 impl FlowTable {
-    /// A table without flows, of a device with this MAC address.
+    /// Creates an empty table of a device with this MAC address.
     pub(crate) const fn new(own: MacAddr) -> Self {
         Self { own, next: 0, entries: Vec::new() }
     }
@@ -58,7 +57,7 @@ impl FlowTable {
         self.entries.len()
     }
 
-    /// Adds a flow, which has been [checked](FlowAttr::check).
+    /// Adds a [checked](FlowAttr::check) flow.
     pub(crate) fn add(&mut self, qpn: Qpn, attr: FlowAttr) -> FlowId {
         let id = FlowId(self.next);
         self.next += 1;
@@ -71,9 +70,9 @@ impl FlowTable {
         self.entries.retain(|entry| entry.id != id);
     }
 
-    /// Has `copies` say who gets a frame. `is_taken` is true of what the transport takes: of that
-    /// only flows that see everything get copies. Nobody gets its own: `from` is who sends it, if a
-    /// queue pair of this device does, and flows that see what arrives do not see that.
+    /// Fills `copies` with a frame's receivers. `is_taken`: the transport takes it, and only
+    /// promiscuous flows get copies. `from`: sending queue pair of this device; it gets no copy,
+    /// nor do flows for arriving frames.
     pub(crate) fn steer(
         &self,
         frame: &[u8],
