@@ -289,7 +289,7 @@ impl Client {
             return;
         };
         if mac != self.mac || xid != self.xid {
-            counters.not_for_us += 1; // many are sent to everybody
+            counters.not_for_us += 1; // many are broadcast
             return;
         }
         let Ok(answer) = answer else {

@@ -357,7 +357,7 @@ impl Station {
         };
         match self.neighbors.lookup(now, hop, &mut self.counters) {
             Lookup::Known(mac) => {
-                self.ask(); // whether it is still so
+                self.ask(); // confirm it
                 Hop::Known(mac)
             }
             Lookup::Asked => {
@@ -598,7 +598,7 @@ pub(crate) fn group_mac(address: IpAddr) -> Option<MacAddr> {
 /// MAC addresses to accept besides broadcast.
 pub(crate) fn memberships(config: &StationConfig) -> Vec<MacAddr> {
     if !config.answers {
-        return vec![PAUSE_GROUP]; // the interface takes what is for it
+        return vec![PAUSE_GROUP]; // the interface accepts its frames
     }
     let groups = config.addresses.iter().flat_map(|own| match own.address {
         IpAddr::V4(_) => vec![ALL_SYSTEMS.into()],

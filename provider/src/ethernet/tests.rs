@@ -632,8 +632,8 @@ fn a_report_of_a_narrow_path_is_advice_about_own_packets_only() {
     };
     let to = ip("198.51.100.1");
     for (frame, known) in [
-        (report("10.0.0.9", "198.51.100.1", 1000), None), // of somebody else's packet
-        (report("10.0.0.1", "198.51.100.1", 100), None),  // narrower than any path is
+        (report("10.0.0.9", "198.51.100.1", 1000), None), // about another's packet
+        (report("10.0.0.1", "198.51.100.1", 100), None),  // narrower than any path
         (report("10.0.0.1", "198.51.100.1", 1000), Some(1000)),
     ] {
         station.handle_frame(now, &frame, false);

@@ -31,9 +31,9 @@ impl Failure {
 /// A call that can fail.
 #[derive(Clone, Copy, Debug)]
 pub struct Failing {
-    /// Its name in C.
+    /// Name in C.
     pub name: &'static str,
-    /// What it returns then.
+    /// Failure value.
     pub failure: Failure,
     /// Default error.
     pub errno: c_int,

@@ -17,7 +17,7 @@ pub(super) const LEN: usize = 32;
 pub(super) fn encode(record: &ConnRecord) -> [u8; LEN] {
     let &ConnRecord { remote, pkey, local_id, remote_id, local_qpn, remote_qpn, .. } = record;
     let mut bytes = [0; LEN];
-    bytes[..4].copy_from_slice(&local_id.to_be_bytes()); // of which the first is never 0
+    bytes[..4].copy_from_slice(&local_id.to_be_bytes()); // the first is never 0
     bytes[4..20].copy_from_slice(&Gid::from(remote).0);
     bytes[20..24].copy_from_slice(&remote_id.to_be_bytes());
     bytes[24..27].copy_from_slice(&local_qpn.get().to_be_bytes()[1..]);

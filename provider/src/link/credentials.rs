@@ -74,6 +74,7 @@ fn peer_process(socket: &OwnedFd, number: libc::pid_t) -> io::Result<OwnedFd> {
     }
 }
 
+/// Reads an option of a socket.
 ///
 /// # Safety
 /// `T` is what the kernel gives for the option, and may be all zero.

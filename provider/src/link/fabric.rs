@@ -139,7 +139,7 @@ impl Node {
     fn put(&mut self, datagram: Delivery) {
         if self.inbox.len() < INBOX {
             self.inbox.push_back(datagram);
-            let _ = rustix::io::write(&*self.descriptor, &1u64.to_ne_bytes()); // full means readable already
+            let _ = rustix::io::write(&*self.descriptor, &1u64.to_ne_bytes()); // full: already readable
         }
     }
 }

@@ -199,7 +199,7 @@ impl Link for FaultyLink {
 
     fn deadline(&self) -> Option<Instant> {
         let outward = match &self.held {
-            Some((_, retry)) => Some(*retry), // what is delayed waits behind it
+            Some((_, retry)) => Some(*retry), // delayed datagrams wait behind it
             None => self.outward.poll_timeout(),
         };
         [self.inner.deadline(), outward, self.inward.poll_timeout()].into_iter().flatten().min()

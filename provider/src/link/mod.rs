@@ -337,20 +337,19 @@ pub trait SharingLink {
     /// True if another process listens for the service at this address.
     fn is_claimed(&self, service: ServiceId, address: IpAddr) -> bool;
 
-    /// Gives a service back.
+    /// Releases a service.
     fn release(&mut self, service: ServiceId, address: IpAddr);
 
-    /// Keeps the record of an own connection where others at its address find it when this process
-    /// has ended, however that ends.
+    /// Keeps a connection's record where others at its address find it after this process ended.
     fn keep_record(&mut self, now: Instant, conn: ConnId, record: &ConnRecord);
 
-    /// Erases such a record, and has nothing more to tell of the connection.
+    /// Erases a connection's record; its end is no longer reported.
     fn discard_record(&mut self, conn: ConnId);
 
-    /// The next news of processes that have ended.
+    /// Returns the next report of ended processes.
     fn poll_ended(&mut self) -> Option<Ended>;
 
-    /// What a process has [left](Ended::Here) has been seen to. Another may have its partition.
+    /// Releases an [ended](Ended::Here) process's partition, once its state is handled.
     fn settle(&mut self, address: IpAddr, partition: IdPartition);
 
     /// Traffic to other processes through shared memory.

@@ -175,7 +175,7 @@ impl Unchecked {
         self.into_trusted()
     }
 
-    /// The connection, which is counted no more.
+    /// Returns the connection and uncounts it.
     fn into_trusted(mut self) -> io::Result<OwnedFd> {
         let trusted = self.0.take().ok_or(io::ErrorKind::NotConnected)?;
         STRANGERS.0.lock().count -= 1;

@@ -14,7 +14,7 @@ pub(super) enum Takes {
     Text(usize),
     /// One of these.
     OneOf(&'static [&'static str]),
-    /// A name for devices, with `{}` for the number of each.
+    /// A device name with `{}` for its number.
     Names,
     /// A number in this range.
     Number(u64, u64),

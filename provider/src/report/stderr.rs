@@ -52,7 +52,7 @@ fn write_all(mut bytes: &[u8]) -> rustix::io::Result<()> {
         let mut ready = [PollFd::new(&stderr, PollFlags::OUT)];
         let limit = Timespec::try_from(PATIENCE).map_err(|_| Errno::INVAL)?;
         match poll(&mut ready, Some(&limit)) {
-            Ok(0) => return Ok(()), // as much as is there is all that the reader gets
+            Ok(0) => return Ok(()), // the reader gets no more
             Ok(_) if ready[0].revents().contains(PollFlags::NVAL) => return Err(Errno::BADF),
             Ok(_) => {}
             Err(Errno::INTR) => continue,

@@ -153,7 +153,7 @@ impl Socket {
         self.inner.descriptor.as_raw_fd()
     }
 
-    /// False in a child that was forked.
+    /// Returns false in a forked child.
     #[must_use]
     pub fn is_of_this_process(&self) -> bool {
         self.inner.process == process::id()

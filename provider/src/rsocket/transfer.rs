@@ -13,6 +13,7 @@ use super::{
 use crate::{MemoryRegion, ProtectionDomain};
 
 impl Socket {
+    /// Calls `act` with the connection.
     ///
     /// # Errors
     /// `ENOTCONN`; `EAGAIN` while connecting; `EOPNOTSUPP` for datagrams.

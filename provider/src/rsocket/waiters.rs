@@ -40,7 +40,7 @@ fn own() -> io::Result<Arc<OwnedFd>> {
 /// If the process has no descriptor left (`EMFILE`).
 pub fn wakeup_descriptor() -> io::Result<RawFd> {
     let own = own()?;
-    let _ = rustix::io::read(own.as_fd(), &mut [0; 8]); // fails if it is not readable
+    let _ = rustix::io::read(own.as_fd(), &mut [0; 8]); // fails if not readable
     Ok(own.as_raw_fd())
 }
 

@@ -64,7 +64,7 @@ impl Station {
         let before = self.counters.dhcp_leases;
         dhcp.handle_message(now, udp.payload(), &mut self.counters);
         if dhcp.checking().is_some() || self.counters.dhcp_leases != before {
-            self.server_mac = mac; // that of who grants, or passes it on
+            self.server_mac = mac; // the server or relay
         }
         self.do_for_lease();
         true
@@ -101,7 +101,7 @@ impl Station {
         let before = std::mem::replace(&mut self.lease, lease).map(|lease| lease.address);
         let after = self.lease.as_ref().map(|lease| lease.address);
         if before == after {
-            return; // for longer, or with other routes
+            return; // renewed, or with other routes
         }
         if let Some(before) = before {
             self.config.addresses.retain(|own| *own != before);
@@ -117,8 +117,8 @@ impl Station {
         }
     }
 
-    /// The next hop to an address of another network: what was told for that network, else the
-    /// gateway that was given, else that of the lease.
+    /// Next hop to another network: the lease's route, else the configured gateway, else the
+    /// lease's.
     pub(super) fn gateway(&self, to: IpAddr) -> Option<IpAddr> {
         let leased = self.lease.as_ref().and_then(|lease| lease.route(to));
         let given = self.config.gateways.iter().find(|gateway| gateway.is_ipv4() == to.is_ipv4());

@@ -47,7 +47,7 @@ impl Station {
             return;
         }
         if mac == self.config.mac {
-            return; // its own, which a switch has sent back
+            return; // its own, returned by a switch
         }
         let probe = sender.is_unspecified();
         let claimed = if probe { target } else { sender };

@@ -75,8 +75,8 @@ pub(crate) struct RawLink {
     are_packets_held_up: bool,
     /// Sockets that only make the interface accept groups' frames.
     groups: BTreeMap<IpAddr, Socket>,
-    /// UDP sockets on port 4791 of borrowed addresses, which only keep the kernel from answering
-    /// that nobody is there, and others from taking the port.
+    /// Sockets on port 4791 of borrowed addresses: they keep the kernel from sending "port
+    /// unreachable", and others from the port.
     _guards: Vec<Socket>,
     /// Its process: a forked copy releases nothing.
     process: u32,
@@ -128,7 +128,7 @@ impl RawLink {
             process: std::process::id(),
         };
         link.await_assignment().map_err(wrong)?;
-        link.poll_addresses(); // the device's first ones are no news
+        link.poll_addresses(); // the first ones are no change
         match (link.station.assignment(), link.station.lease_trouble()) {
             (Assignment::Taken { address, mac }, _) => Err(BindError::Duplicate { address, mac }),
             (Assignment::Probing, Some(trouble)) => {
@@ -339,7 +339,7 @@ impl Link for RawLink {
                     self.flush();
                     return Err(error);
                 }
-                Err(_) => break, // the next call, of which it is the first, tells
+                Err(_) => break, // the next call reports it
             }
         }
         self.flush();

@@ -226,7 +226,7 @@ pub(super) fn complete(header: [u8; GSO_HEADER], frame: &mut [u8]) {
         sum = (sum & 0xFFFF) + (sum >> 16);
     }
     let sum = match !(sum as u16) {
-        0 => 0xFFFF, // 0 stands for none in UDP, and both are the same elsewhere
+        0 => 0xFFFF, // 0 means none in UDP; elsewhere both are equal
         sum => sum,
     };
     if let Some(to) = frame.get_mut(at..at + 2) {

@@ -12,8 +12,8 @@ use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 use super::{message, options::SocketOptions};
 use crate::notice::Dispensable;
 
-/// The ports. They are beyond Linux's ephemeral ports (32768 to 60999), so no other program gets
-/// them by chance. They are in the range that RoCEv2 recommends for source ports (0xC000 and up).
+/// Ports beyond Linux's ephemeral ones (32768 to 60999), which programs get by chance, and within
+/// RoCEv2's recommended range (0xC000 and up).
 const FIRST: u16 = 61_000;
 const COUNT: u16 = u16::MAX - FIRST + 1;
 /// Taken ports to skip before settling for fewer.

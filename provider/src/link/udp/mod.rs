@@ -396,7 +396,7 @@ impl Link for UdpLink {
                     }
                 }
                 Err(error) if taken == 0 => return Err(error),
-                Err(_) => break, // the next call, of which it is the first, tells
+                Err(_) => break, // the next call reports it
             }
         }
         Ok(taken)

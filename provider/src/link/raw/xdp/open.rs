@@ -225,7 +225,7 @@ fn rings(socket: &OwnedFd, [arriving, sending]: [u32; 2]) -> io::Result<Rings> {
 
 fn bind_to(socket: &OwnedFd, interface: u32, xdp: XdpOptions, frames: Handover) -> Result<()> {
     let mut flags = match xdp.mode {
-        XdpMode::Fastest => Flags::empty(), // the kernel tries without copies first
+        XdpMode::Fastest => Flags::empty(), // the kernel tries zero copy first
         XdpMode::ZeroCopy => Flags::XDP_ZEROCOPY,
         XdpMode::Copy | XdpMode::Generic => Flags::XDP_COPY,
     };

@@ -171,8 +171,8 @@ pub(super) struct Handover {
     pub(super) longest: usize,
     /// Frames may lie in several parts.
     pub(super) in_parts: bool,
-    /// A frame may be a run that nobody has cut apart, of which nothing tells the program. The
-    /// kernel has the checksum of such a run's datagrams still to complete, so it is not zero.
+    /// Frames may be uncut runs, unmarked. The kernel has yet to complete their UDP checksum: it is
+    /// not zero.
     pub(super) in_runs: bool,
 }
 
