@@ -8,10 +8,8 @@ use roce_transport::{explain::Finding, time::Instant};
 const AT_ONCE: u32 = 20;
 /// Interval of further ones.
 const APART: Duration = Duration::from_millis(500);
-/// Remembered causes.
 const CAUSES: usize = 4096;
 
-/// Explanations of this process.
 #[derive(Debug, Default)]
 pub(super) struct Limit {
     causes: BTreeSet<Cause>,

@@ -30,7 +30,7 @@ use super::{
 /// Backoff of retransmissions: first and longest, plus or minus a quarter by chance. RFC 2131
 /// starts at 4 s, but the opening of a device waits here.
 const AGAIN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(64)];
-/// Requests for an offer before a new discovery.
+/// Requests per offer.
 const REQUESTS: u32 = 4;
 /// Least time before a new discovery after an address in use (section 3.1, point 5).
 const DECLINED: Duration = Duration::from_secs(10);

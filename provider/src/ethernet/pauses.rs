@@ -10,17 +10,14 @@ const PRIORITIES: usize = 8;
 /// Queued frames per paused priority, at most.
 const HELD: usize = 1024;
 
-/// Paused frames, and the ends of pauses.
 #[derive(Debug)]
 pub(super) struct Pauses {
     /// Interface speed in Mbit/s: a quantum is 512 bit times.
     mbps: u64,
-    /// End of each priority's pause.
     until: [Instant; PRIORITIES],
     held: [VecDeque<Vec<u8>>; PRIORITIES],
 }
 
-/// Reason why a MAC control message is ignored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Unread {
     Truncated,
@@ -36,7 +33,6 @@ impl Pauses {
         }
     }
 
-    /// Applies a MAC control message.
     pub(super) fn take(&mut self, now: Instant, message: &[u8]) -> Result<(), Unread> {
         let field = |at: usize| {
             let bytes = message.get(2 * at..).and_then(|rest| rest.first_chunk::<2>());
@@ -82,12 +78,10 @@ impl Pauses {
         has_room
     }
 
-    /// Returns the next frame that may leave.
     pub(super) fn released(&self, now: Instant) -> Option<&[u8]> {
         self.next(now).and_then(|priority| self.held[priority].front()).map(Vec::as_slice)
     }
 
-    /// Removes it once sent.
     pub(super) fn pop_released(&mut self, now: Instant) {
         if let Some(priority) = self.next(now) {
             self.held[priority].pop_front();

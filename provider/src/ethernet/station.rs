@@ -25,9 +25,8 @@ use super::{
     pauses::{Pauses, Unread},
 };
 
-/// Frames of its own in the send queue, at most.
+/// Queued frames of its own, at most.
 const OUTBOX: usize = 512;
-/// Queued news, at most.
 const NEWS: usize = 16;
 /// Least time between two announcements against others' claims (`DEFEND_INTERVAL`, RFC 5227).
 const DEFEND: Duration = Duration::from_secs(10);
@@ -316,7 +315,7 @@ impl Station {
         self.keep(priority, frames)
     }
 
-    /// Queues and counts paused frames of a priority; `false`: the queue is full.
+    /// Queues paused frames; `false`: full.
     fn keep(&mut self, priority: u8, frames: Vec<Vec<u8>>) -> bool {
         let count = frames.len() as u64;
         let held = self.pauses.hold(priority, frames.into_iter());
@@ -495,7 +494,6 @@ impl Station {
         self.put(frame);
     }
 
-    /// Announces an address to all hosts.
     fn announce(&mut self, address: IpAddr) {
         let mac = self.config.mac;
         let frame = match address {
@@ -507,7 +505,6 @@ impl Station {
         self.put(frame);
     }
 
-    /// Sends due neighbour requests.
     fn ask(&mut self) {
         while let Some(Question { target, to }) = self.neighbors.poll_question() {
             let Some(own) = self.source_for(target) else { continue };
@@ -524,7 +521,6 @@ impl Station {
         }
     }
 
-    /// Source address of a neighbour request.
     fn source_for(&self, target: IpAddr) -> Option<IpAddr> {
         let own = &self.config.addresses;
         let near = own.iter().find(|own| own.contains(target));
@@ -579,7 +575,7 @@ const fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
     Ipv6Addr::new(0xFF02, 0, 0, 0, 0, 1, 0xFF00 | (high & 0xFF), low)
 }
 
-/// MAC address of a multicast group or broadcast (RFC 1112, RFC 2464).
+/// RFC 1112, RFC 2464.
 pub(crate) fn group_mac(address: IpAddr) -> Option<MacAddr> {
     match address {
         IpAddr::V4(v4) if v4.is_broadcast() => Some(BROADCAST),

@@ -28,7 +28,6 @@ pub struct CallRule {
 }
 
 impl CallRule {
-    /// True for a call rule's first word.
     pub(super) fn begins_with(word: &str) -> bool {
         ["fail", "slow", "hang"].contains(&word)
     }

@@ -75,7 +75,6 @@ const MESSAGES: [(&str, &str); 8] = [
     ("resolved", "cm-sidr-rep"),
 ];
 
-/// Meaning of a device clause.
 pub(super) enum Parsed {
     Rule(DeviceRule),
     /// An equivalent packet clause.
@@ -83,7 +82,6 @@ pub(super) enum Parsed {
 }
 
 impl DeviceRule {
-    /// First words of device rules.
     pub(super) const WORDS: [&str; 6] = ["complete", "qp", "port", "gid", "device", "cm"];
 
     pub(super) fn parse(mut words: Words<'_>) -> Result<Parsed, String> {

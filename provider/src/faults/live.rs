@@ -41,7 +41,6 @@ impl From<&FaultPlan> for CountedPlan {
 }
 
 impl CountedPlan {
-    /// Returns the plan.
     pub(crate) const fn plan(&self) -> &FaultPlan {
         &self.plan
     }
@@ -51,7 +50,6 @@ impl CountedPlan {
         rules.filter(move |(rule, _)| rule.concerns(direction))
     }
 
-    /// Adds the rules of a direction to a link's faults.
     pub(crate) fn add_to(&self, faults: &mut Faults, direction: Direction) {
         for (rule, tally) in self.rules(direction) {
             faults.add_counted(rule.clone(), tally.clone());
@@ -114,7 +112,6 @@ pub fn list() -> Vec<(u64, String, Option<Counts>)> {
 }
 
 impl Clause {
-    /// The clause alone; empty if meaningless alone.
     fn plan(&self) -> FaultPlan {
         self.text.parse().unwrap_or_default()
     }
@@ -125,7 +122,6 @@ fn plan(clauses: &[Clause]) -> Result<FaultPlan, FaultSyntaxError> {
     texts.join(", ").parse()
 }
 
-/// Applies the clauses to a link's faults in one direction.
 #[derive(Default)]
 pub(crate) struct Follower {
     generation: u64,

@@ -79,7 +79,6 @@ impl Arrival {
         }
     }
 
-    /// Hands over the run behind the header.
     pub(in crate::link) fn hand_over(
         &self,
         dst: IpAddr,

@@ -9,7 +9,6 @@ use roce_transport::{
     share::IdPartition,
 };
 
-/// Record length in bytes.
 pub(super) const LEN: usize = 32;
 
 /// Encodes a record: neither its first nor its last bytes are zero. The reader knows the local

@@ -11,10 +11,8 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags,
 };
 
-/// Most descriptors per message.
 pub(super) const MAX_DESCRIPTORS: usize = 16;
 
-/// Sends bytes with descriptors.
 pub(super) fn send_with(
     socket: &OwnedFd,
     bytes: &[u8],
@@ -29,7 +27,6 @@ pub(super) fn send_with(
     Ok(())
 }
 
-/// Receives bytes with descriptors.
 pub(super) fn receive_with(
     socket: &OwnedFd,
     bytes: &mut [u8],

@@ -30,14 +30,12 @@ impl Kept {
     }
 }
 
-/// Takes a kept descriptor of an address.
 pub(super) fn take(kept: Kept, address: IpAddr, interface: u32) -> Option<OwnedFd> {
     static GIVEN: OnceLock<Mutex<BTreeMap<String, OwnedFd>>> = OnceLock::new();
     let mut given = GIVEN.get_or_init(|| Mutex::new(given())).lock();
     given.remove(&kept.name(address, interface))
 }
 
-/// Kept descriptors by name.
 fn given() -> BTreeMap<String, OwnedFd> {
     let descriptors = sd_notify::listen_fds_with_names().into_iter().flatten();
     // SAFETY: The service manager has opened these descriptors for this process, as it says by its
@@ -53,7 +51,6 @@ pub(super) fn keep(kept: Kept, descriptor: impl AsFd, address: IpAddr, interface
     note(sd_notify::notify_with_fds(&state, &[descriptor.as_fd()]));
 }
 
-/// Makes systemd drop it.
 pub(super) fn discard(kept: Kept, address: IpAddr, interface: u32) {
     let name = kept.name(address, interface);
     note(sd_notify::notify(&[NotifyState::FdStoreRemove, NotifyState::FdName(&name)]));

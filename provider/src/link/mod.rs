@@ -386,12 +386,10 @@ impl dyn Link + '_ {
         self.multicast().ok_or(io::ErrorKind::Unsupported)?.join(group, prepared)
     }
 
-    /// See [`MulticastLink::leave`].
     pub(crate) fn leave(&mut self, group: IpAddr) -> Option<Prepared> {
         self.multicast()?.leave(group)
     }
 
-    /// See [`AddressSetLink::prepare_address`].
     pub(crate) fn prepare_address(
         &mut self,
         address: IpAddr,
@@ -403,7 +401,6 @@ impl dyn Link + '_ {
         }
     }
 
-    /// See [`AddressSetLink::add_address`].
     pub(crate) fn add_address(
         &mut self,
         address: IpAddr,
@@ -413,7 +410,6 @@ impl dyn Link + '_ {
         addresses.add_address(address, prepared)
     }
 
-    /// See [`AddressSetLink::remove_address`].
     pub(crate) fn remove_address(&mut self, address: IpAddr) {
         if let Some(addresses) = self.address_set() {
             addresses.remove_address(address);
@@ -425,7 +421,6 @@ impl dyn Link + '_ {
         self.sharing().map_or(Ok(()), |sharing| sharing.claim(service, address))
     }
 
-    /// See [`SharingLink::prepare_claim`].
     pub(crate) fn prepare_claim(
         &mut self,
         service: ServiceId,
@@ -435,12 +430,10 @@ impl dyn Link + '_ {
         self.sharing()?.prepare_claim(service, address, claim)
     }
 
-    /// See [`SharingLink::is_claimed`].
     pub(crate) fn is_claimed(&mut self, service: ServiceId, address: IpAddr) -> bool {
         self.sharing().is_some_and(|sharing| sharing.is_claimed(service, address))
     }
 
-    /// See [`SharingLink::release`].
     pub(crate) fn release(&mut self, service: ServiceId, address: IpAddr) {
         if let Some(sharing) = self.sharing() {
             sharing.release(service, address);

@@ -19,7 +19,6 @@ use super::stranger::{self, Unchecked, unix_socket};
 pub(super) struct Name {
     /// Set until dropped.
     socket: Option<OwnedFd>,
-    /// Other processes may have it.
     is_shared: AtomicBool,
     /// Its process. A forked child has a copy.
     process: u32,
@@ -35,7 +34,6 @@ impl Name {
         Ok(this)
     }
 
-    /// Wraps another process's socket.
     pub(super) fn join(socket: OwnedFd) -> Self {
         Self::of(socket, true)
     }
@@ -66,7 +64,6 @@ impl Name {
         self.process == process::id()
     }
 
-    /// Marks it shared with other processes.
     pub(super) fn share(&self) {
         self.is_shared.store(true, Ordering::Relaxed);
     }
@@ -76,7 +73,6 @@ impl Name {
         let _ = rustix::net::shutdown(self.socket(), Shutdown::Both);
     }
 
-    /// True if it refuses connections.
     pub(super) fn has_ended(&self) -> bool {
         let mut polled = [PollFd::new(self.socket(), PollFlags::RDHUP)];
         poll(&mut polled, Some(&Timespec::default())).is_ok()

@@ -17,7 +17,6 @@ pub(super) fn is_allowed(length: u64) -> bool {
     getrlimit(Resource::Fsize).current.is_none_or(|limit| length <= limit)
 }
 
-/// True if the system or a sandbox refuses such memory.
 pub(super) fn is_refused() -> bool {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let refusals = [Errno::PERM, Errno::ACCESS, Errno::NOSYS, Errno::INVAL];
@@ -44,7 +43,6 @@ pub(super) fn map(memory: &File, length: u64) -> io::Result<MmapMemory> {
     MmapMemory::shared(memory, length as usize)
 }
 
-/// Checks that it is sealed and long enough.
 pub(super) fn check(memory: &File, length: u64) -> io::Result<()> {
     let is_sealed = rustix::fs::fcntl_get_seals(memory.as_fd())?.contains(SEALS);
     if is_sealed && memory.metadata()?.len() >= length {

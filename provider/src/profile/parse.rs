@@ -166,7 +166,6 @@ fn is_name(text: &str) -> bool {
     })
 }
 
-/// A value in one short line.
 fn said(value: &Toml) -> String {
     match value {
         Toml::String(text) => format!("{:?}", shown(text)),
@@ -179,7 +178,6 @@ fn said(value: &Toml) -> String {
     }
 }
 
-/// The beginning of a text, on one line.
 fn shown(text: &str) -> String {
     let mut line = String::new();
     for char in text.chars().take(60) {

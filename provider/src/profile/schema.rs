@@ -7,7 +7,6 @@ pub(super) enum Value {
     Flag(bool),
 }
 
-/// Permitted values of a key.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Takes {
     /// Non-empty text up to this many bytes.

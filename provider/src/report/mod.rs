@@ -69,7 +69,6 @@ pub fn with_callers(caller: fn() -> Option<String>) {
     let _ = CALLER.set(caller); // it is always the same
 }
 
-/// The place, if known.
 pub(crate) fn caller() -> Option<String> {
     CALLER.get().and_then(|caller| caller())
 }

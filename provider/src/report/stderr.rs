@@ -29,7 +29,6 @@ static WRITING: Mutex<()> = Mutex::new(());
 /// Set once nobody reads.
 static QUIET: AtomicBool = AtomicBool::new(false);
 
-/// True if stderr is a terminal with colours allowed.
 pub(super) fn has_colors() -> bool {
     let is_set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
     io::stderr().is_terminal()
@@ -68,7 +67,6 @@ fn write_all(mut bytes: &[u8]) -> rustix::io::Result<()> {
     Ok(())
 }
 
-/// Runs a function once, at the end of the process.
 pub(crate) fn at_exit(run: extern "C" fn()) {
     static ONCE: Once = Once::new();
     // SAFETY: A function without arguments, which is there as long as this library is.

@@ -14,7 +14,6 @@ pub(super) fn of_system(error: &io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
-/// Reason of a failed attempt to connect.
 pub(super) fn reason(event: &CmEvent) -> Errno {
     match (event.kind(), event.status()) {
         (EventKind::Rejected, _) => Errno::CONNREFUSED,

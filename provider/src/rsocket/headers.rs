@@ -9,10 +9,8 @@ const TAG: u32 = 0x5555_5555;
 const IPV4: u8 = 4;
 const IPV6: u8 = 6;
 
-/// Greatest length of a [`Told`] before data.
 pub(super) const LONGEST: usize = 28;
 
-/// Purpose of a UDP message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Purpose {
     /// Carries data.
@@ -26,13 +24,11 @@ impl Purpose {
     const CONTROL: u8 = 7;
 }
 
-/// Header of a UDP message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Told {
     pub(super) purpose: Purpose,
     /// The sender's queue pair; `None` (0 on the wire): none.
     pub(super) qpn: Option<Qpn>,
-    /// Destination address.
     pub(super) to: IpAddr,
 }
 
@@ -78,7 +74,6 @@ impl Told {
 pub(super) struct Sender(pub(super) SocketAddr);
 
 impl Sender {
-    /// Length with an address of this family.
     pub(super) const fn len(of: IpAddr) -> usize {
         match of {
             IpAddr::V4(_) => 8,
@@ -111,7 +106,6 @@ impl Sender {
     }
 }
 
-/// An address of this length, and the rest.
 fn address(version: u8, length: u8, bytes: &[u8]) -> Option<(IpAddr, &[u8])> {
     match (version, length) {
         (IPV4, 4) => {

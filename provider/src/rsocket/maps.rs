@@ -8,17 +8,14 @@ pub(super) struct Maps(Vec<Mapped>);
 
 #[derive(Debug)]
 pub(super) struct Mapped {
-    /// Address in the program.
     pub(super) address: usize,
     pub(super) length: usize,
     /// Index in the peer's table if the peer may write it.
     pub(super) index: Option<usize>,
-    /// Held while mapped.
     pub(super) _region: MemoryRegion,
 }
 
 impl Maps {
-    /// First free index in a table of this size.
     pub(super) fn free(&self, entries: usize) -> Option<usize> {
         (0..entries).find(|index| self.0.iter().all(|mapped| mapped.index != Some(*index)))
     }
@@ -27,7 +24,6 @@ impl Maps {
         self.0.push(mapped);
     }
 
-    /// The mapping with this address and length.
     pub(super) fn find(&self, address: usize, length: usize) -> Option<&Mapped> {
         self.0.iter().find(|mapped| (mapped.address, mapped.length) == (address, length))
     }

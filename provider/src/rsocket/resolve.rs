@@ -26,7 +26,6 @@ pub(super) fn resolve(
     expect(channel, EventKind::RouteResolved)
 }
 
-/// The event of a call that has just returned.
 fn expect(channel: &EventChannel, kind: EventKind) -> Result<(), Errno> {
     match channel.poll() {
         Some(event) if event.kind() == kind && event.status() == Status::Success => Ok(()),

@@ -56,13 +56,11 @@ pub(super) struct State {
     pub(super) phase: Phase,
     pub(super) settings: Settings,
     options: Options,
-    /// Events of the id.
     events: u64,
     /// Pending error of the last attempt to connect.
     error: Option<Errno>,
 }
 
-/// Options for the id and its successors.
 #[derive(Clone, Copy, Default)]
 struct Options {
     reuse_addr: bool,
@@ -478,7 +476,6 @@ impl Socket {
 }
 
 impl State {
-    /// Handles events; true if there were any.
     fn process(&mut self) -> bool {
         let settings = self.settings;
         if let Phase::Datagrams(datagrams) = &mut self.phase {
@@ -536,7 +533,6 @@ impl State {
         }
     }
 
-    /// Starts connecting.
     fn begin(&mut self, peer: SocketAddr) -> Result<Stream, Errno> {
         resolve(&self.id, &self.channel, None, peer)?;
         let stream = Stream::new(&self.id, self.settings).map_err(|error| of_cm(&error))?;

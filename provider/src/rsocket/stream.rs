@@ -30,10 +30,8 @@ use crate::{
 const CONTROL_RECEIVES: u32 = 16;
 /// Entries of this side's table of peer buffers.
 const ENTRIES: u32 = 2;
-/// Bytes per copy.
 const PIECE: usize = 8192;
 
-/// Work request IDs.
 const SEND: u64 = 0;
 const RECEIVE: u64 = 1;
 
@@ -48,7 +46,6 @@ pub(super) struct Stream {
     cq: CompletionQueue,
     channel: CompletionChannel,
     pub(super) domain: ProtectionDomain,
-    /// Program memory that the peer may write.
     pub(super) maps: Maps,
     send_buffer: MemoryRegion,
     receive_buffer: MemoryRegion,
@@ -56,14 +53,11 @@ pub(super) struct Stream {
     table: MemoryRegion,
     settings: Settings,
     halves: Option<Halves>,
-    /// The peer knows that the connection is established.
     open: bool,
     ending: Ending,
-    /// Number of times that its readiness grew.
     news: u64,
 }
 
-/// Progress of the shutdown.
 #[derive(Default)]
 struct Ending {
     /// Halves that the program shut down.
@@ -98,12 +92,10 @@ struct Halves {
     peer: Hello,
     outgoing: Outgoing,
     incoming: Incoming,
-    /// The peer's mappings.
     mapped: Vec<Mapping>,
 }
 
 impl Stream {
-    /// Allocates resources of an id that connects or accepts.
     pub(super) fn new(id: &CmId, settings: Settings) -> Result<Self, CmError> {
         let context = id.context().ok_or(CmError::NoDevice)?;
         // Keys of one connection do not work on another.
@@ -165,7 +157,6 @@ impl Stream {
         }
     }
 
-    /// Takes the peer's private data.
     pub(super) fn meet(&mut self, peer: Hello) {
         self.halves = Some(Halves {
             peer,
@@ -205,7 +196,6 @@ impl Stream {
         self.end();
     }
 
-    /// Returns the reason of the failure.
     pub(super) const fn failure(&self) -> Option<Errno> {
         self.ending.failed
     }
@@ -218,7 +208,6 @@ impl Stream {
         self.end();
     }
 
-    /// Handles completions; true if there were any.
     pub(super) fn process(&mut self) -> bool {
         if self.halves.is_none() {
             // The peer may send before its reply has arrived here.
@@ -284,7 +273,6 @@ impl Stream {
         }
     }
 
-    /// Drops arrived data, to let the peer go on.
     fn discard(&mut self) {
         if let Some(Halves { incoming, .. }) = &mut self.halves {
             incoming.consume(incoming.readable());
@@ -347,7 +335,6 @@ impl Stream {
         }
     }
 
-    /// Looks for the peer's next buffer once the current one is full.
     fn look_for_room(&mut self) {
         let Some(Halves { outgoing, .. }) = &mut self.halves else { return };
         let Some(index) = outgoing.wanted() else { return };
@@ -404,7 +391,6 @@ impl Stream {
         }
     }
 
-    /// Copies a segment's bytes from the program.
     fn fetch(&self, segment: &Segment, source: Source<'_>) -> Result<Data, Errno> {
         let mut piece = [0; PIECE];
         let Some(at) = segment.at else {
@@ -529,7 +515,6 @@ impl Stream {
         self.halves.as_ref().map_or(0, |halves| halves.incoming.readable())
     }
 
-    /// Returns true if a read would not block.
     pub(super) fn is_readable(&self) -> bool {
         self.readable() > 0
             || self.ending.finished
@@ -537,7 +522,6 @@ impl Stream {
             || self.ending.failed.is_some()
     }
 
-    /// Returns true if a write would not block.
     pub(super) fn is_writable(&mut self) -> bool {
         self.look_for_room();
         match self.may_send() {
@@ -550,7 +534,6 @@ impl Stream {
         self.halves.as_ref().is_some_and(|halves| halves.outgoing.can_send())
     }
 
-    /// Returns how often its readiness grew.
     pub(super) const fn news(&self) -> u64 {
         self.news
     }
@@ -594,7 +577,6 @@ impl AsFd for Stream {
 }
 
 impl Halves {
-    /// The peer's memory from `offset` to the end of its mapping.
     fn place_of(&self, offset: u64) -> Option<Span> {
         self.mapped.iter().find_map(|mapping| {
             let inside = offset.checked_sub(mapping.offset)?;

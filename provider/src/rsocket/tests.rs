@@ -22,7 +22,6 @@ use crate::{
 
 const TABLE: u32 = 2;
 
-/// A one-way byte stream.
 struct OneWay {
     outgoing: Outgoing,
     incoming: Incoming,
@@ -84,7 +83,6 @@ impl OneWay {
         }
     }
 
-    /// Delivers a message, and its acknowledgement.
     fn deliver(&mut self) {
         let Some((span, bytes)) = self.there.pop_front() else { return };
         assert_eq!(span.key, 7);

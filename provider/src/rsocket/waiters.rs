@@ -44,7 +44,6 @@ pub fn wakeup_descriptor() -> io::Result<RawFd> {
     Ok(own.as_raw_fd())
 }
 
-/// Sleepers of a socket.
 #[derive(Debug, Default)]
 pub(super) struct Waiters(Mutex<Vec<Weak<OwnedFd>>>);
 
@@ -57,7 +56,6 @@ impl Waiters {
         Ok(())
     }
 
-    /// Wakes and removes all.
     pub(super) fn wake(&self) {
         for waiter in self.0.lock().drain(..).filter_map(|waiter| waiter.upgrade()) {
             let _ = rustix::io::write(waiter.as_fd(), &1u64.to_ne_bytes()); // counts to 2^64

@@ -13,7 +13,6 @@ const NONE: Ipv4Addr = Ipv4Addr::UNSPECIFIED;
 const SECOND: Duration = Duration::from_secs(1);
 use DhcpMessageType::{Ack, Decline, Discover, Nak, Offer, Release, Request as Ask};
 
-/// A client's message with its destination and source.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Sent {
     kind: DhcpMessageType,
@@ -25,7 +24,6 @@ struct Sent {
     secs: u16,
 }
 
-/// A client, the time, and its outputs.
 struct Host {
     client: Client,
     now: Instant,
@@ -114,7 +112,6 @@ impl Host {
         host
     }
 
-    /// A client with an address.
     fn bound(seconds: u32) -> Self {
         let mut host = Self::new();
         host.hear(&Says { seconds: Some(seconds), ..says(Offer) });
@@ -184,7 +181,6 @@ impl Host {
         self.leases.last().unwrap().as_ref().unwrap()
     }
 
-    /// Seconds until the next message.
     fn next(&mut self) -> f64 {
         let (before, start) = (self.sent.len(), self.now);
         while self.sent.len() == before {

@@ -10,7 +10,6 @@ pub(super) const TCP: u8 = 6;
 pub(super) const UDP: u8 = 17;
 
 const TAGS: [u16; 3] = [0x8100, 0x88A8, 0x9100];
-/// Most tags, and most extension headers.
 const STACK: usize = 8;
 const FRAGMENT: u8 = 44;
 

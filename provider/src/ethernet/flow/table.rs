@@ -8,7 +8,6 @@ use super::{
     fields::Fields,
 };
 
-/// Number of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub(crate) struct FlowId(u64);
 
@@ -23,7 +22,6 @@ struct Entry {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Copies {
     pub(crate) to: Vec<(Qpn, u32)>,
-    /// A flow drops it.
     pub(crate) dropped: bool,
 }
 
@@ -44,7 +42,6 @@ pub(crate) struct FlowTable {
 }
 
 impl FlowTable {
-    /// Creates an empty table of a device with this MAC address.
     pub(crate) const fn new(own: MacAddr) -> Self {
         Self { own, next: 0, entries: Vec::new() }
     }

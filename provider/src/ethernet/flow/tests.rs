@@ -10,7 +10,6 @@ use super::{attr::FLOW_LABEL, fields::Fields, *};
 const OWN: MacAddr = MacAddr(2, 0, 0, 0, 0, 1);
 const PEER: [u8; 6] = [2, 0, 0, 0, 0, 2];
 
-/// Fields of a generated frame.
 #[derive(Clone, Debug)]
 struct Made {
     eth: EthFilter,
@@ -102,7 +101,6 @@ fn table(flows: &[(u32, FlowAttr)]) -> FlowTable {
     table
 }
 
-/// Queue pairs that get it.
 fn steer(table: &FlowTable, frame: &[u8], is_taken: bool) -> Vec<u32> {
     let mut copies = Copies::default();
     table.steer(frame, is_taken, None, &mut copies);
@@ -308,7 +306,6 @@ fn masks() -> impl Strategy<Value = (EthFilter, Ipv4Filter, Ipv6Filter, PortFilt
     (eth(), ipv4(), ipv6(), ports())
 }
 
-/// Flips `bit`, if given.
 fn flip(bytes: &mut [u8], bit: usize) {
     bytes[bit / 8] ^= 0x80 >> (bit % 8);
 }

@@ -35,7 +35,6 @@ impl Station {
         }
     }
 
-    /// Handles due DHCP events.
     pub(super) fn attend_lease(&mut self, now: Instant) {
         if let Some(dhcp) = &mut self.dhcp {
             dhcp.handle_timeout(now, &mut self.counters);
@@ -96,7 +95,6 @@ impl Station {
         }
     }
 
-    /// Switches to a lease, or to none.
     fn set_lease(&mut self, lease: Option<Lease>) {
         let before = std::mem::replace(&mut self.lease, lease).map(|lease| lease.address);
         let after = self.lease.as_ref().map(|lease| lease.address);

@@ -78,7 +78,6 @@ impl Station {
         self.config.answers && self.assignment == Assignment::Assigned
     }
 
-    /// Handles another host's claim to an address of this station.
     fn handle_conflict(&mut self, now: Instant, address: IpAddr, mac: MacAddr) {
         self.counters.conflicts += 1;
         if !self.config.answers {
@@ -155,7 +154,6 @@ impl Station {
         self.receive(packet, RoceVersion::V2, field(0), bytes)
     }
 
-    /// Handles a RoCE v1 packet, without UDP header.
     pub(super) fn handle_roce_v1<'a>(&mut self, packet: &IpPacket<'a>) -> Option<Received<'a>> {
         if !self.is_own(packet.dst) && !self.is_member(packet.dst) {
             self.counters.not_for_us += 1;

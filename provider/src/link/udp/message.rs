@@ -29,7 +29,6 @@ pub(super) const CONTROL: usize = 128;
 #[derive(Clone, Copy)]
 pub(super) struct Control(pub(super) [u8; CONTROL]);
 
-/// Configures a receiving socket of the link.
 pub(super) fn configure(socket: &Socket, v6: bool) -> io::Result<()> {
     configure_sending(socket, v6)?;
     let fd = socket.as_raw_fd();
@@ -85,7 +84,6 @@ static MULTICAST_V6: [Dispensable; 3] = [
 ];
 
 impl Dispensable {
-    /// Notes the result of setting it.
     pub(super) fn ask(&self, result: io::Result<()>) {
         result.unwrap_or_else(|error| self.refused(&error));
     }
@@ -193,7 +191,6 @@ fn connected_to_itself() -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Sends a run to a connected socket's peer.
 pub(super) fn send_run(socket: &Socket, bytes: &[u8], segment: usize) -> io::Result<()> {
     let address = socket.peer_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
     let run = Transmit {
@@ -226,7 +223,6 @@ fn set(fd: RawFd, level: c_int, option: c_int, value: c_int) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Reusable send buffers.
 #[derive(Default)]
 pub(super) struct SendBuffers {
     /// In the kernel's form, rebuilt only for another address.
@@ -365,7 +361,7 @@ fn put(control: &mut Control, used: &mut usize, level: c_int, kind: c_int, value
 mod tests {
     use super::*;
 
-    /// Reads through the pointers of all headers, as the kernel does: Miri finds stale ones.
+    /// Miri finds stale pointers.
     #[test]
     fn the_pointers_of_all_headers_are_good_together() {
         let run = |hop_limit, range| Transmit {

@@ -82,7 +82,6 @@ pub struct UdpLink {
     options: SocketOptions,
     send_buffers: SendBuffers,
     receive_buffers: ReceiveBuffers,
-    /// Datagrams lost at sockets closed since.
     drops_of_closed: u64,
     /// Other devices of this host; `None` for [`Locality::Network`].
     sharing: Option<Sharing>,
@@ -91,7 +90,6 @@ pub struct UdpLink {
     /// Partition of the device's numbers on shared addresses.
     partition: Option<IdPartition>,
     looks: Looks,
-    /// Address and source port of the full socket.
     blocked: Option<(IpAddr, u16)>,
     /// Reasons why addresses in use elsewhere were left out.
     left_out: Vec<BindError>,
@@ -101,7 +99,6 @@ pub struct UdpLink {
 #[derive(Default)]
 struct Looks {
     next: Instant,
-    /// Time of the last arrival.
     last_arrival: Instant,
 }
 
@@ -153,7 +150,6 @@ impl UdpLink {
         Self::bind_first(addresses, but, locality, options)
     }
 
-    /// Does the same for `addresses`.
     pub(super) fn bind_first(
         addresses: impl Iterator<Item = IpAddr>,
         but: Option<IpAddr>,
@@ -297,7 +293,6 @@ impl UdpLink {
             .map_err(|source| BindError::of_socket(address, source))
     }
 
-    /// Reasons for left out addresses, which may become free.
     pub(crate) fn left_out(&self) -> &[BindError] {
         &self.left_out
     }

@@ -39,10 +39,8 @@ pub(super) struct Port {
     pub(super) control: Option<u16>,
 }
 
-/// An opened address.
 pub(super) struct Opened {
     pub(super) port: Port,
-    /// Its sharing with other processes.
     pub(super) acquired: Option<Acquired>,
     /// The service receives there.
     pub(super) client: Option<Client>,
@@ -96,19 +94,16 @@ impl Port {
         Ok(Opened { port, acquired, client })
     }
 
-    /// Adds a socket to read.
     pub(super) fn set_member(&mut self, socket: Socket) {
         let overflow = Overflow::of(&socket);
         self.member = Some((socket, overflow));
     }
 
-    /// Returns the datagrams lost at its sockets for want of room.
     pub(super) fn dropped(&self) -> u64 {
         let member = self.member.as_ref().map_or(0, |(_, overflow)| overflow.dropped);
         self.overflow.dropped + member
     }
 
-    /// The socket that sends from this port.
     pub(super) fn sender(&self, source_port: u16) -> Option<&Socket> {
         if source_port == ROCE_UDP_PORT {
             return Some(&self.socket);
@@ -153,7 +148,6 @@ impl Port {
         Ok(socket)
     }
 
-    /// A peer's socket address.
     pub(super) fn peer(&self, peer: IpAddr) -> SocketAddr {
         message::socket_address(peer, self.interface, ROCE_UDP_PORT)
     }

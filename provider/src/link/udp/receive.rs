@@ -19,7 +19,6 @@ use socket2::Socket;
 use super::message::{CONTROL, Control, HEADER};
 use crate::link::BATCH;
 
-/// Longest merged run in bytes.
 const LONGEST: usize = 65_536;
 /// Distance between message buffers. Not a multiple of a power of two: their beginnings would
 /// compete for the same cache lines.
@@ -35,7 +34,6 @@ const HOT: usize = 256 << 10;
 /// responses of a READ of two requests arrive together.
 const PORTION: usize = 64 << 10;
 
-/// Source and ancillary data of a received message.
 pub(super) struct Meta {
     pub(super) source: SocketAddr,
     /// Length of each datagram but the last.
@@ -59,7 +57,6 @@ pub struct Ancillary {
     pub drops: Option<u32>,
 }
 
-/// Losses at a socket's receive buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Overflow {
     /// The kernel's count when last seen.
@@ -75,7 +72,6 @@ impl Overflow {
         Self { seen, dropped: 0 }
     }
 
-    /// Bytes queued in a socket's receive buffer.
     #[cfg(test)]
     pub(super) fn waiting(socket: &Socket) -> Option<u32> {
         MemInfo::of(socket).map(|info| info.waiting)
@@ -99,14 +95,11 @@ impl Overflow {
 struct MemInfo {
     /// Bytes queued, with the kernel's bookkeeping.
     waiting: u32,
-    /// Size of the receive buffer.
     room: u32,
-    /// Datagrams dropped for want of room.
     drops: u32,
 }
 
 impl MemInfo {
-    /// Reads `SO_MEMINFO`; `None` if the system lacks it.
     fn of(socket: &Socket) -> Option<Self> {
         let mut words = [0u32; 9];
         let mut length = size_of_val(&words) as libc::socklen_t;
@@ -134,7 +127,6 @@ impl MemInfo {
     }
 }
 
-/// Address and ancillary data of a message.
 #[derive(Clone, Copy)]
 struct Slot {
     name: libc::sockaddr_storage,
@@ -149,7 +141,6 @@ pub(super) struct ReceiveBuffers {
     _slots: Vec<Slot>,
     /// As above. Pages that no message reaches are never touched.
     _memory: MmapMut,
-    /// Messages to ask for next.
     ask: usize,
 }
 
@@ -342,7 +333,6 @@ mod tests {
     use super::*;
     use crate::link::udp::message;
 
-    /// A receiver with this receive buffer and a sender to it.
     fn pair(room: usize) -> (Socket, Socket) {
         let [receiver, sender] = [room, 1 << 20].map(|room| {
             let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP)).unwrap();
