@@ -37,14 +37,12 @@ use crate::{
 };
 use limit::Limit;
 
-/// Queued failures, at most.
 const WAITING: usize = 64;
 /// Longest wait for a running report at the end of the process.
 const AT_EXIT: Duration = Duration::from_millis(200);
 
 /// Reports of this process: each is made once.
 static TOLD: LazyLock<Mutex<Limit>> = LazyLock::new(|| Mutex::new(Limit::default()));
-/// Number of reporting threads.
 static TELLING: AtomicU32 = AtomicU32::new(0);
 /// Every device that explains, for the end of the process.
 static DEVICES: Mutex<Vec<Weak<Found>>> = Mutex::new(Vec::new());
@@ -104,7 +102,6 @@ struct Found {
     /// Its process: a forked child reports none of the parent's.
     process: u32,
     state: Mutex<State>,
-    /// The queue is not empty.
     any: AtomicBool,
     /// Form of reports at the end of the process.
     teller: Mutex<Option<(ExplainFormat, String, AboutPeer)>>,
@@ -192,7 +189,6 @@ impl Diagnosis {
         Self { format, device: device.to_owned(), found, about_peer, errnos }
     }
 
-    /// Returns the sink of the device's events.
     pub(crate) fn events(&self) -> FoundEvents {
         FoundEvents(self.found.clone())
     }
@@ -221,7 +217,6 @@ impl Diagnosis {
     }
 }
 
-/// Reports a call without a device.
 pub(crate) fn tell_call(format: ExplainFormat, call: &str, reason: Reason) {
     let _call = Call::begin();
     write(format, None, &Finding::of_call(clock::now(), call.to_owned(), reason), &[]);

@@ -23,7 +23,6 @@ use super::frame::{
 const SHORTEST: usize = 60;
 const UDP_LEN: usize = 8;
 
-/// Ethernet header of a sent frame.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ethernet {
     pub(super) dst: MacAddr,
@@ -31,14 +30,12 @@ pub(super) struct Ethernet {
     pub(super) vlan: Option<Vlan>,
 }
 
-/// IP header fields of a sent packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ip {
     pub(super) src: IpAddr,
     pub(super) dst: IpAddr,
     pub(super) traffic_class: u8,
     pub(super) hop_limit: u8,
-    /// IPv6 flow label.
     pub(super) flow_label: u32,
     /// IPv4 identification; DF is always set.
     pub(super) id: u16,

@@ -94,7 +94,6 @@ impl fmt::Display for LeaseTrouble {
     }
 }
 
-/// Output of the client to its station.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Output {
     /// Send a message: unicast from the leased address, or broadcast from none.
@@ -171,7 +170,6 @@ enum State {
     },
 }
 
-/// A client with or for one address.
 #[derive(Debug)]
 pub(super) struct Client {
     mac: MacAddr,
@@ -200,12 +198,10 @@ impl Client {
         }
     }
 
-    /// Returns why there is no address yet.
     pub(super) const fn trouble(&self) -> LeaseTrouble {
         self.trouble
     }
 
-    /// Returns the address being probed.
     pub(super) const fn checking(&self) -> Option<Ipv4Addr> {
         match &self.state {
             State::Checking { granted, .. } => Some(granted.grant.address),
@@ -230,7 +226,6 @@ impl Client {
         }
     }
 
-    /// Handles the passage of time.
     pub(super) fn handle_timeout(&mut self, now: Instant, counters: &mut FrameCounters) {
         // A late event may be followed by another late one.
         while self.poll_timeout() <= now {
@@ -277,7 +272,6 @@ impl Client {
         };
     }
 
-    /// Handles a server's message to port 68.
     pub(super) fn handle_message(
         &mut self,
         now: Instant,
@@ -437,7 +431,6 @@ impl Client {
         Duration::from_millis(milliseconds * 3 / 4 + chance)
     }
 
-    /// A message without addresses.
     fn message(&self, now: Instant, kind: DhcpMessageType) -> Request {
         let secs = u16::try_from(now.since(self.begun).as_secs()).unwrap_or(u16::MAX);
         let client = Ipv4Addr::UNSPECIFIED;

@@ -10,7 +10,6 @@ use super::counters::FrameCounters;
 
 const ADDRESSES: usize = 12;
 const TAG: usize = 4;
-/// Most IPv6 extension headers that are skipped.
 const EXTENSIONS: usize = 8;
 
 pub(super) const ETHERTYPE_IPV4: u16 = 0x0800;
@@ -75,7 +74,6 @@ pub struct IpPacket<'a> {
 }
 
 impl IpPacket<'_> {
-    /// True for UDP to the RoCEv2 port.
     pub(super) fn is_roce(&self) -> bool {
         self.protocol == UDP && self.payload.get(2..4) == Some(&ROCE_UDP_PORT.to_be_bytes())
     }
@@ -154,7 +152,6 @@ fn ethertype(bytes: &[u8]) -> Option<(u16, &[u8])> {
     Some((u16::from_be_bytes(*kind), rest))
 }
 
-/// Length of the Ethernet header.
 pub(super) const fn header_len(tagged: bool) -> usize {
     ADDRESSES + 2 + if tagged { TAG } else { 0 }
 }

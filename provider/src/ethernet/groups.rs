@@ -33,7 +33,6 @@ pub(super) enum Record {
     Joined = 4,
 }
 
-/// A message to the network.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Message {
     /// A report of IGMPv2 or MLDv1.
@@ -44,14 +43,11 @@ pub(super) enum Message {
     Report(Vec<(Record, IpAddr)>),
 }
 
-/// A query of a router or switch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Query {
-    /// True for IPv6.
     pub(super) v6: bool,
     /// True for IGMPv2 and MLDv1.
     pub(super) older: bool,
-    /// Its group; `None`: all.
     pub(super) group: Option<IpAddr>,
     /// Greatest response delay.
     pub(super) within: Duration,
@@ -158,7 +154,6 @@ impl Groups {
         self.members.values().filter_map(due).min()
     }
 
-    /// Returns the due messages.
     pub(super) fn handle_timeout(&mut self, now: Instant) -> Vec<Message> {
         if self.poll_timeout().is_none_or(|due| now < due) {
             return Vec::new();

@@ -28,7 +28,6 @@ const REACHABLE: Duration = Duration::from_secs(30);
 const WAITING: usize = 256;
 const WAITING_BYTES: usize = 4 << 20;
 
-/// The state of a neighbour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Lookup {
     /// Its MAC address.
@@ -201,7 +200,6 @@ impl Neighbors {
         }
     }
 
-    /// Retries requests, and gives up silent neighbours.
     pub(super) fn handle_timeout(&mut self, now: Instant, counters: &mut FrameCounters) {
         if self.next.is_none_or(|next| now < next) {
             return;
@@ -235,12 +233,10 @@ impl Neighbors {
         });
     }
 
-    /// True if frames are queued.
     pub(super) const fn has_waiting(&self) -> bool {
         self.waiting_bytes > 0
     }
 
-    /// Returns when [`handle_timeout`](Self::handle_timeout) is due.
     pub(super) const fn poll_timeout(&self) -> Option<Instant> {
         self.next
     }

@@ -29,7 +29,6 @@ fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// Headers of a packet.
 fn net(src: &str, dst: &str) -> NetHeader {
     NetHeader {
         src: ip(src),
@@ -119,7 +118,6 @@ impl Wire {
         Self { stations, now, seen: Vec::new(), arrived: Vec::new() }
     }
 
-    /// Stations whose addresses are assigned.
     fn assigned(configs: impl IntoIterator<Item = StationConfig>) -> Self {
         let mut wire = Self::new(configs);
         wire.advance(2 * SECOND);
@@ -167,7 +165,6 @@ impl Wire {
         self.now = end;
     }
 
-    /// Sends a datagram as a link does.
     fn send(&mut self, from: usize, src: &str, dst: &str) -> Hop {
         self.send_with(from, src, dst, FrameFields::default())
     }
@@ -372,7 +369,6 @@ fn another_host_that_claims_the_own_address_is_answered_once_in_ten_seconds() {
     assert_eq!(wire.counters(0).conflicts, 4);
 }
 
-/// Only own requests make entries, a bounded number.
 #[test]
 fn a_flood_fills_no_table() {
     let mut wire = Wire::pair();
@@ -785,7 +781,6 @@ fn captured_frames_are_read_and_built_again() {
 }
 
 proptest! {
-    /// No damaged frame does harm.
     #[test]
     fn damaged_frames_do_no_harm(
         v6: bool,

@@ -128,7 +128,6 @@ calls! {
 
 /// Words for several calls, besides object names.
 const ANY: &str = "any";
-/// Objects and families that name several calls.
 const FAMILIES: &[&str] = &[
     "device", "pd", "mr", "mw", "dm", "ah", "cq", "qp", "srq", "xrcd", "channel", "post", "poll",
     "create", "destroy", "modify", "query", "rdma", "id",
@@ -198,7 +197,6 @@ impl CallId {
         Self::all().filter(concerns).collect()
     }
 
-    /// Suggestions for an unknown word: similar names.
     pub(super) fn similar(word: &str) -> String {
         let short = |name: &'static str| name.strip_prefix("ibv_").unwrap_or(name);
         let mut near: Vec<(usize, &str)> = Self::all()
@@ -240,7 +238,6 @@ const fn same(name: &[u8], from: usize, other: &[u8]) -> bool {
     true
 }
 
-/// Edit distance.
 fn distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.bytes().take(64).enumerate() {

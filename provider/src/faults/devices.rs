@@ -59,7 +59,6 @@ pub fn list() -> Vec<(u64, String, Option<Counts>)> {
     })
 }
 
-/// True if rules concern requests or connections.
 fn asks() -> bool {
     with(|rules| rules.all.iter().any(|(_, _, rule, _)| !matches!(rule, DeviceRule::At { .. })))
 }
@@ -94,7 +93,6 @@ impl RequestFaults for Judge {
     }
 }
 
-/// A due action of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Due {
     /// Start or stop asking the [`Judge`].
@@ -109,7 +107,6 @@ pub(crate) enum Due {
     DeviceFatal,
 }
 
-/// Rules on a device's clock.
 #[derive(Debug, Default)]
 pub(crate) struct Schedule {
     generation: u64,
@@ -143,7 +140,6 @@ impl Schedule {
         Some(due)
     }
 
-    /// Returns the time of the next action.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.waiting.last().map(|(at, ..)| *at)
     }

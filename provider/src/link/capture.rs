@@ -87,7 +87,6 @@ impl Capture {
         Self::to(open_file(path.as_ref(), true)?)
     }
 
-    /// Starts a capture in an empty file.
     pub(super) fn to(file: File) -> io::Result<Self> {
         let writer = CaptureWriter::new(BufWriter::new(file))?;
         Ok(Self { writer })

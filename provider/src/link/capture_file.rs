@@ -41,7 +41,6 @@ enum State {
 /// Names used by this process, or by the one that it was forked from.
 static USED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-/// Names tried at most.
 const MOST: u32 = 10_000;
 
 impl CaptureFile {
@@ -152,7 +151,6 @@ fn expand(pattern: &Path, device: &str, pid: u32) -> PathBuf {
     PathBuf::from(OsString::from_vec(expanded))
 }
 
-/// `name.pcapng`, `name.2.pcapng`, …
 fn numbered(path: &Path, number: u32) -> PathBuf {
     if number == 1 {
         return path.to_owned();
@@ -177,7 +175,6 @@ mod tests {
 
     use super::{super::Direction, *};
 
-    /// A directory removed with the test.
     struct Scratch(PathBuf);
 
     impl Scratch {

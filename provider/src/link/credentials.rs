@@ -47,7 +47,6 @@ pub(super) fn user(socket: &OwnedFd) -> io::Result<u32> {
     Ok(peer(socket)?.uid)
 }
 
-/// Number of the other process.
 pub(super) fn process(socket: &OwnedFd) -> io::Result<u32> {
     number(&peer_process(socket, peer(socket)?.pid)?)
 }
@@ -116,13 +115,11 @@ fn is_traceable(other: &str) -> bool {
         && capabilities(other).is_some_and(|theirs| capabilities("self") == Some(theirs))
 }
 
-/// User and PID namespace of a process.
 fn namespaces(process: &str) -> Option<[PathBuf; 2]> {
     let namespace = |kind| fs::read_link(format!("/proc/{process}/ns/{kind}")).ok();
     Some([namespace("user")?, namespace("pid")?])
 }
 
-/// Permitted capabilities of a process.
 fn capabilities(process: &str) -> Option<String> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     status.lines().find(|line| line.starts_with("CapPrm:")).map(str::to_owned)

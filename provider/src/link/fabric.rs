@@ -48,7 +48,6 @@ struct Shared {
 
 struct Node {
     inbox: VecDeque<Delivery>,
-    /// Its multicast groups.
     groups: BTreeSet<IpAddr>,
     descriptor: Arc<OwnedFd>,
 }
@@ -120,7 +119,6 @@ impl fmt::Debug for Fabric {
 }
 
 impl Shared {
-    /// Delivers datagrams to the inboxes.
     fn deliver(&mut self, now: Instant) {
         while let Some(datagram) = self.network.poll_deliver(now) {
             let to = datagram.net.dst;

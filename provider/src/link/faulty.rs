@@ -31,7 +31,6 @@ pub struct FaultyLink {
     live: Option<[Follower; 2]>,
 }
 
-/// Retry interval without room.
 const RETRY: Duration = Duration::from_millis(1);
 
 impl FaultyLink {
@@ -59,7 +58,6 @@ impl FaultyLink {
         }
     }
 
-    /// Applies switched faults.
     fn follow(&mut self) {
         let Self { outward, inward, plan, live: Some([out, into]), .. } = self else { return };
         out.follow(outward.faults_mut(), plan, Direction::Sent);

@@ -28,9 +28,7 @@ static NAMES: Closer = Closer::new();
 struct Closer(Mutex<Closing>);
 
 struct Closing {
-    /// Sockets not yet closed or checked.
     count: usize,
-    /// The queue.
     sockets: Vec<OwnedFd>,
     is_served: bool,
 }
@@ -76,12 +74,10 @@ pub(super) fn close_name(socket: OwnedFd) {
     NAMES.close(socket);
 }
 
-/// True while such a socket is still open.
 pub(super) fn is_closing_names() -> bool {
     NAMES.0.lock().count > 0
 }
 
-/// The queues, locked by a thread that forks.
 pub(crate) struct StrangersHeld([MutexGuard<'static, Closing>; 2]);
 
 impl StrangersHeld {
@@ -98,7 +94,6 @@ impl StrangersHeld {
     }
 }
 
-/// A connection to a possible stranger.
 pub(super) struct Unchecked(Option<OwnedFd>);
 
 impl Unchecked {
@@ -175,14 +170,12 @@ impl Unchecked {
         self.into_trusted()
     }
 
-    /// Returns the connection and uncounts it.
     fn into_trusted(mut self) -> io::Result<OwnedFd> {
         let trusted = self.0.take().ok_or(io::ErrorKind::NotConnected)?;
         STRANGERS.0.lock().count -= 1;
         Ok(trusted)
     }
 
-    /// Returns the connection unchecked.
     #[cfg(test)]
     pub(super) fn into_inner(mut self) -> OwnedFd {
         STRANGERS.0.lock().count -= 1;

@@ -61,7 +61,6 @@ struct Parsed {
 #[error("{0}")]
 pub struct ProfileError(String);
 
-/// Built-in profiles by name.
 const BUILT_IN: [(&str, &str); 7] = [
     ("connectx-5", include_str!("connectx-5.toml")),
     ("connectx-6dx", include_str!("connectx-6dx.toml")),
@@ -249,7 +248,6 @@ impl Profile {
         })
     }
 
-    /// Its capabilities.
     fn caps(&self) -> Option<DeviceCaps> {
         self.number("device.device_cap_flags").map(DeviceCaps::from_bits_truncate)
     }
@@ -301,7 +299,6 @@ impl Profile {
         }
     }
 
-    /// Returns the port attributes, based on `port`.
     pub(crate) fn port(&self, port: PortAttr) -> PortAttr {
         let number = |key: &str| self.number(&format!("port.{key}"));
         let speed = number("speed").and_then(|mbps| u32::try_from(mbps).ok());
@@ -318,7 +315,6 @@ impl Profile {
         }
     }
 
-    /// Returns size and types of its GID table.
     pub(crate) fn gid_layout(&self) -> GidLayout {
         let default = GidLayout::default();
         let len = self.number("port.gid_tbl_len").and_then(|len| u16::try_from(len).ok());

@@ -133,7 +133,6 @@ proptest! {
         }
     }
 
-    /// The same for nearly right texts.
     #[test]
     fn any_value_of_any_key_is_taken_or_refused(
         section in 0..schema::SECTIONS.len(),

@@ -31,15 +31,11 @@ use crate::{clock, cm::EventChannel};
 
 /// Most data bytes of a datagram, on either channel.
 const MOST: usize = 4096;
-/// UDP messages taken at once.
 const BATCH: usize = 64;
 
-/// See the [module's documentation](self).
 pub(super) struct Datagrams {
     udp: Udp,
-    /// The bound address.
     local: Option<SocketAddr>,
-    /// Descriptor that threads sleep on.
     descriptor: Arc<OwnedFd>,
     channel: EventChannel,
     endpoints: Vec<Endpoint>,
@@ -52,7 +48,6 @@ pub(super) struct Datagrams {
     tos: u8,
     read_shut: bool,
     write_shut: bool,
-    /// Number of times that its readiness grew.
     news: u64,
 }
 
@@ -86,24 +81,20 @@ impl Datagrams {
         })
     }
 
-    /// Returns the UDP socket, for its options.
     pub(super) const fn udp(&self) -> &Udp {
         &self.udp
     }
 
-    /// Sets the TOS towards new peers.
     pub(super) const fn set_tos(&mut self, tos: u8) {
         self.tos = tos;
     }
 
-    /// Binds to a local address and port.
     pub(super) fn bind(&mut self, address: SocketAddr) -> Result<(), Errno> {
         self.udp.bind(address).map_err(|error| of_system(&error))?;
         self.local = self.udp.local_addr();
         Ok(())
     }
 
-    /// Binds to a port if it has none.
     fn bind_anywhere(&mut self) -> Result<SocketAddr, Errno> {
         if self.local.is_none() {
             self.bind(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0))?;
@@ -122,7 +113,6 @@ impl Datagrams {
         self.connected
     }
 
-    /// Connects to the only peer.
     pub(super) fn connect(&mut self, peer: SocketAddr, settings: Settings) -> Result<(), Errno> {
         self.bind_anywhere()?;
         self.meet(peer, None, settings)?;
@@ -130,7 +120,6 @@ impl Datagrams {
         Ok(())
     }
 
-    /// Bound local address; `None`: any.
     fn bound_ip(&self) -> Option<IpAddr> {
         let any = |ip: &IpAddr| *ip == Ipv4Addr::UNSPECIFIED || *ip == Ipv6Addr::UNSPECIFIED;
         self.local.map(|local| local.ip()).filter(|ip| !any(ip))
@@ -270,7 +259,6 @@ impl Datagrams {
         changed
     }
 
-    /// Handles a message from UDP.
     fn hear(&mut self, from: SocketAddr, told: Told, data: &[u8], settings: Settings) {
         let peer = match told.purpose {
             // Believe only known peers.
@@ -331,7 +319,6 @@ impl Datagrams {
         Ok((whole, Some(from)))
     }
 
-    /// Returns the bytes of the first datagram.
     pub(super) fn readable(&self) -> usize {
         self.arrived.front().map_or(0, |first| match first {
             Arrived::InSlot(_, message) => message.length,
@@ -347,7 +334,6 @@ impl Datagrams {
         self.write_shut || self.endpoints.iter().all(|one| one.failed || one.has_room())
     }
 
-    /// Returns true if all sent data has left.
     pub(super) fn is_sent(&self) -> bool {
         self.endpoints.iter().all(Endpoint::is_idle)
     }
@@ -362,7 +348,6 @@ impl Datagrams {
         (self.read_shut, self.read_shut && self.write_shut)
     }
 
-    /// Returns how often its readiness grew.
     pub(super) const fn news(&self) -> u64 {
         self.news
     }
@@ -380,7 +365,6 @@ mod tests {
     use super::*;
     use crate::{Context, Device, OpenOptions, rsocket::peers::SILENCE};
 
-    /// An address that no other process has.
     fn own_address() -> (Context, IpAddr) {
         let opened = (100..250).find_map(|last| {
             let ip = Ipv4Addr::new(127, 0, 0, last).into();
@@ -430,7 +414,6 @@ mod tests {
         direct
     }
 
-    /// Waits for a peer's response.
     fn is_answered(at: &mut Datagrams, by: SocketAddr) {
         while at.peers.get(by).unwrap().qpn.is_none() {
             at.process(Settings::of_host());

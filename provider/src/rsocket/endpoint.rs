@@ -24,19 +24,15 @@ use crate::{
 const SEND: u64 = u64::MAX;
 /// Completions per call.
 const MOST: usize = 1024;
-/// Greatest MTU.
 const MTU: usize = 4096;
 
-/// See the [module's documentation](self).
 pub(super) struct Endpoint {
-    /// Holds the queue pair.
     _id: CmId,
     pub(super) ip: IpAddr,
     qp: QueuePair,
     cq: CompletionQueue,
     channel: CompletionChannel,
     pub(super) domain: ProtectionDomain,
-    /// Bytes of a message.
     mtu: usize,
     /// One slot per send request, used in turn.
     send_buffer: MemoryRegion,
@@ -49,7 +45,6 @@ pub(super) struct Endpoint {
     pub(super) failed: bool,
 }
 
-/// A message in its receive slot until returned.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Message {
     slot: usize,
@@ -150,7 +145,6 @@ impl Endpoint {
         })
     }
 
-    /// Copies bytes of a message.
     pub(super) fn read(
         &self,
         message: &Message,
@@ -163,7 +157,6 @@ impl Endpoint {
         sink(bytes)
     }
 
-    /// Returns a message's slot.
     pub(super) fn give_back(&mut self, message: &Message) {
         self.release(message.slot);
     }
@@ -172,12 +165,10 @@ impl Endpoint {
         self.failed |= self.post_receive(slot).is_err();
     }
 
-    /// True if a message can be sent now.
     pub(super) const fn has_room(&self) -> bool {
         self.used < self.slots
     }
 
-    /// True if all sent messages have left.
     pub(super) const fn is_idle(&self) -> bool {
         self.used == 0 || self.failed
     }

@@ -6,16 +6,13 @@ use std::collections::VecDeque;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Violation;
 
-/// Credits for the peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Grant {
-    /// Last permitted message.
     pub(super) last: u16,
     /// Newly permitted part of the receive buffer.
     pub(super) room: Option<Room>,
 }
 
-/// A part of the receive buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Room {
     /// Index in the peer's table.
@@ -91,7 +88,6 @@ impl Incoming {
         Ok(())
     }
 
-    /// Returns the readable bytes.
     pub(super) const fn readable(&self) -> u32 {
         self.readable
     }
@@ -104,7 +100,6 @@ impl Incoming {
         (at, most.min(here as usize))
     }
 
-    /// Consumes the first bytes, which must be there.
     pub(super) fn consume(&mut self, bytes: u32) {
         self.at = (self.at + bytes) % (2 * self.half);
         self.readable -= bytes;
@@ -128,7 +123,6 @@ impl Incoming {
         self.free >= self.half || self.credits - ahead >= self.credits.div_ceil(2)
     }
 
-    /// Takes the credits to send.
     pub(super) fn grant(&mut self) -> Grant {
         self.last = self.read.wrapping_add(self.credits);
         let room = (self.free >= self.half).then(|| {

@@ -9,7 +9,6 @@ pub(super) const CONTROL_PLACES: u32 = 4;
 /// Most bytes of a message: the peer may read the first while more are under way.
 const MOST: u32 = 1 << 16;
 
-/// The next bytes to send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Segment {
     /// Offset in the send buffer; `None`: inline.
@@ -20,7 +19,6 @@ pub(super) struct Segment {
     pub(super) key: u32,
 }
 
-/// See the [module's documentation](self).
 #[derive(Debug)]
 pub(super) struct Outgoing {
     /// Numbers of the last sent and the last permitted data message.
@@ -34,7 +32,6 @@ pub(super) struct Outgoing {
     buffer: Ring,
     /// Inline limit in bytes.
     inline: u32,
-    /// Free send slots.
     places: u32,
     control: u32,
     /// Posted and incomplete requests, in order.
@@ -84,7 +81,6 @@ impl Outgoing {
         self.next = (self.next + 1) % self.entries;
     }
 
-    /// Takes the last permitted message number.
     pub(super) fn credit(&mut self, last: u16) {
         self.last = last;
     }
@@ -123,7 +119,6 @@ impl Outgoing {
         (length > 0).then_some(Segment { at, length, address, key })
     }
 
-    /// Accounts for a posted segment of [`next`](Self::next).
     pub(super) fn post(&mut self, segment: &Segment) {
         self.sent = self.sent.wrapping_add(1);
         self.target.address = self.target.address.wrapping_add(segment.length.into());
@@ -131,7 +126,6 @@ impl Outgoing {
         self.post_direct(segment);
     }
 
-    /// Accounts for a posted segment of [`direct`](Self::direct).
     pub(super) fn post_direct(&mut self, segment: &Segment) {
         let buffered = if segment.at.is_some() { segment.length } else { 0 };
         self.buffer.take(buffered);
@@ -149,7 +143,6 @@ impl Outgoing {
         true
     }
 
-    /// Completes the oldest request.
     pub(super) fn completed(&mut self) {
         match self.posted.pop_front() {
             Some(Posted::Data(bytes)) => {
@@ -161,7 +154,6 @@ impl Outgoing {
         }
     }
 
-    /// True if all requests have completed.
     pub(super) fn is_idle(&self) -> bool {
         self.posted.is_empty()
     }

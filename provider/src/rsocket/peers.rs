@@ -25,17 +25,14 @@ pub(super) struct Peer {
     pub(super) way: Option<Way>,
     /// The local address that it knows; `None`: the UDP socket's.
     pub(super) own: Option<IpAddr>,
-    /// Its queue pair, once known.
     pub(super) qpn: Option<Qpn>,
     /// Time of its last message, or of the last request for one.
     pub(super) heard: Instant,
     used: u64,
 }
 
-/// A channel from a queue pair of ours.
 #[derive(Debug)]
 pub(super) struct Way {
-    /// Index of the endpoint.
     pub(super) endpoint: usize,
     pub(super) handle: AddressHandle,
     /// Most data bytes.
@@ -43,7 +40,6 @@ pub(super) struct Way {
 }
 
 impl Peer {
-    /// A peer that has not sent yet.
     pub(super) const fn new(address: SocketAddr, way: Option<Way>, own: Option<IpAddr>) -> Self {
         Self { address, way, own, qpn: None, heard: Instant::ZERO, used: 0 }
     }
@@ -55,7 +51,6 @@ impl Peer {
     }
 }
 
-/// Peers by address and port.
 #[derive(Debug, Default)]
 pub(super) struct Peers {
     all: BTreeMap<(IpAddr, u16), Peer>,

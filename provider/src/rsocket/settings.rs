@@ -5,11 +5,8 @@ use std::{fs, path::Path, sync::OnceLock, time::Duration};
 /// The administrator's defaults, one file per number.
 const DIRECTORY: &str = "/etc/rdma/rsocket";
 
-/// Limits of queue sizes.
 const QUEUE: (u32, u32) = (16, 4096);
-/// Limits of buffer sizes.
 const BUFFER: (u32, u32) = (4096, 1 << 28);
-/// Greatest inline size.
 const INLINE: u32 = 512;
 
 /// Sizes of an rsocket's later connections.
@@ -23,7 +20,6 @@ pub struct Settings {
     mappings: u32,
 }
 
-/// Default time of polling before a sleep.
 const POLLING: Duration = Duration::from_micros(10);
 
 impl Settings {
@@ -132,7 +128,6 @@ pub fn polling_time() -> Duration {
     })
 }
 
-/// The number in a file; `None` without one.
 fn number(directory: &Path, name: &str) -> Option<u32> {
     fs::read_to_string(directory.join(name)).ok()?.split_whitespace().next()?.parse().ok()
 }

@@ -31,7 +31,6 @@ impl Udp {
         SockRef::from(&self.socket).set_only_v6(only)
     }
 
-    /// Binds to an address, perhaps unspecified.
     pub(super) fn bind(&self, address: SocketAddr) -> io::Result<()> {
         let any = self.v6 && address.ip().is_unspecified();
         let address = if any {
@@ -47,7 +46,6 @@ impl Udp {
         self.socket.local_addr().ok().map(outside)
     }
 
-    /// Receives the next message, truncated to `room`.
     pub(super) fn receive(&self, room: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         let (length, from) = self.socket.recv_from(room)?;
         Ok((length, outside(from)))
@@ -86,7 +84,6 @@ impl Udp {
         }
     }
 
-    /// Sends a message with one ancillary item.
     #[allow(unsafe_code, reason = "no safe interface carries IP_PKTINFO")]
     fn send_with<T: Copy>(
         &self,

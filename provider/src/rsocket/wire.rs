@@ -7,12 +7,10 @@
 
 /// The only version of the protocol.
 const VERSION: u8 = 1;
-/// The sender is big-endian.
 const BIG_ENDIAN: u8 = 1;
 /// The sender supports mappings: [`Hello::mappings`] is valid.
 const HAS_MAPPINGS: u8 = 1 << 1;
 
-/// Byte order of numbers in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ByteOrder {
     Little,
@@ -24,7 +22,6 @@ impl ByteOrder {
         if cfg!(target_endian = "big") { Self::Big } else { Self::Little };
 }
 
-/// A range of the sender's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Span {
     pub(super) address: u64,
@@ -104,18 +101,15 @@ impl Mapping {
     }
 }
 
-/// Private data of a connection's request or reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Hello {
     /// Byte order of entries in the sender's tables.
     pub(super) order: ByteOrder,
     /// Data messages that it takes before the next update.
     pub(super) credits: u16,
-    /// Entries of its mapping table.
     pub(super) mappings: u8,
     /// Its table of the receiver's buffers.
     pub(super) table: Span,
-    /// Its first receive buffer.
     pub(super) buffer: Span,
 }
 
@@ -133,7 +127,6 @@ impl Hello {
         bytes
     }
 
-    /// Parses private data; `None`: not of this version.
     pub(super) fn parse(private_data: &[u8]) -> Option<Self> {
         let bytes: &[u8; Self::LEN] = private_data.first_chunk()?;
         let [version, flags, high, low, _, _, _, mappings, rest @ ..] = bytes;
@@ -186,7 +179,6 @@ impl Message {
         (kind << 29 | number & NUMBER).to_be_bytes()
     }
 
-    /// Parses a message; `None`: unknown in this version.
     pub(super) fn parse(immediate: [u8; 4]) -> Option<Self> {
         let word = u32::from_be_bytes(immediate);
         let number = word & NUMBER;

@@ -21,7 +21,6 @@ const OPTIONS: usize = 240;
 const PAD: u8 = 0;
 const END: u8 = 255;
 
-/// Requested options.
 const WANTED: [u8; 6] = [MASK, CLASSLESS_ROUTES, ROUTER, LEASE_TIME, T1, T2];
 /// Most routes of a lease; more are dropped.
 const ROUTES: usize = 32;
@@ -35,7 +34,6 @@ pub struct Route {
     pub gateway: Option<Ipv4Addr>,
 }
 
-/// A server's grant.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Grant {
     pub(super) address: Ipv4Addr,
@@ -46,7 +44,6 @@ pub(super) struct Grant {
     pub(super) seconds: [u32; 3],
 }
 
-/// A message of a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Answer {
     Offer(Grant),
@@ -63,7 +60,6 @@ pub(super) struct Reply {
     pub(super) answer: Result<Answer, Malformed>,
 }
 
-/// Parses a server's message to port 68.
 pub(super) fn parse(bytes: &[u8]) -> Result<Reply, Malformed> {
     let packet = DhcpPacket::new_checked(bytes)?;
     let repr = DhcpRepr::parse(&packet)?;
@@ -184,7 +180,6 @@ fn routes(mut bytes: &[u8]) -> Result<Vec<Route>, Malformed> {
     Ok(routes)
 }
 
-/// True for a host address.
 fn is_host(address: Ipv4Addr) -> bool {
     // 0.0.0.0/8, 127.0.0.0/8, multicast and reserved
     !matches!(address.octets()[0], 0 | 127 | 224..)
@@ -207,7 +202,6 @@ fn natural_length(address: Ipv4Addr) -> u32 {
     }
 }
 
-/// A message to a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Request {
     pub(super) kind: DhcpMessageType,

@@ -76,7 +76,6 @@ pub enum FlowSpec {
 }
 
 impl FlowSpec {
-    /// True for an action, false for a match.
     const fn is_action(&self) -> bool {
         matches!(self, Self::Tag(_) | Self::Drop)
     }
@@ -209,7 +208,6 @@ impl FlowAttr {
         }
     }
 
-    /// The tag of its completions.
     pub(super) fn tag(&self) -> u32 {
         let tag = |spec: &FlowSpec| if let FlowSpec::Tag(tag) = spec { Some(*tag) } else { None };
         self.specs.iter().find_map(tag).unwrap_or(0)

@@ -134,7 +134,6 @@ impl Station {
         self.groups.handle_query(now, Query { v6: group.is_ipv6(), older, group: asked, within });
     }
 
-    /// Sends due group messages.
     pub(super) fn tell_of_groups(&mut self, now: Instant) {
         for message in self.groups.handle_timeout(now) {
             let frame = match message {
@@ -150,7 +149,6 @@ impl Station {
         }
     }
 
-    /// A message of IGMPv2 or MLDv1.
     fn older_message(&self, group: IpAddr, to: IpAddr, leave: bool) -> Vec<u8> {
         let mut message = vec![0; 4];
         message[0] = match (group, leave) {
@@ -169,7 +167,6 @@ impl Station {
         self.membership(to, message)
     }
 
-    /// A report of IGMPv3 or MLDv2.
     fn report(&self, records: &[(Record, IpAddr)]) -> Vec<u8> {
         let v4 = records.iter().any(|(_, group)| group.is_ipv4());
         let (kind, to) = match v4 {

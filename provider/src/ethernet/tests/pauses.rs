@@ -12,7 +12,6 @@ fn pause(message: &[u16]) -> Vec<u8> {
     frame
 }
 
-/// A run with a service level.
 fn of(service_level: u8, payload: &[u8]) -> Transmit {
     let frame = FrameFields::new(RoceVersion::V2, service_level, 0);
     Transmit { frame, traffic_class: 0, ..run("10.0.0.1", "10.0.0.2", payload) }
@@ -123,7 +122,6 @@ fn no_more_than_a_thousand_frames_wait() {
     assert!(station.hold(MACS[1], &of(4, b"x"), b"x"), "of another priority");
 }
 
-/// Without a VLAN the DSCP gives the priority.
 #[test]
 fn without_a_vlan_the_dscp_is_the_priority() {
     let now = Instant::ZERO;

@@ -26,7 +26,6 @@ pub(super) fn is_tagged(frame: &[u8]) -> bool {
     frame.get(12..14).is_some_and(|kind| TAGS.iter().any(|tag| tag.to_be_bytes() == kind))
 }
 
-/// Target of a jump.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum To {
     Next,

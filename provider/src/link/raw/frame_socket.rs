@@ -6,7 +6,6 @@ use roce_transport::{adapter::Transmit, time::Instant};
 
 use crate::ethernet::FrameCounters;
 
-/// An arrived frame, from the destination on.
 pub(super) struct Arrived<'a> {
     pub(super) frame: &'a [u8],
     /// Payload length of a run, except the last; `None`: a single datagram.
@@ -32,7 +31,6 @@ pub(super) trait FrameSocket: Send {
     /// If the frame cannot be sent. It is lost.
     fn send_frame(&mut self, frame: &[u8]) -> io::Result<bool>;
 
-    /// Flushes sent frames.
     fn submit(&mut self) {}
 
     /// True while frames are unflushed: call [`submit`](Self::submit) again.
@@ -50,7 +48,6 @@ pub(super) trait FrameSocket: Send {
         counters: &mut FrameCounters,
     ) -> io::Result<Option<Arrived<'_>>>;
 
-    /// Notes that any descriptor may be readable.
     fn wake(&mut self) {}
 
     /// Bytes that the system buffers.
@@ -59,7 +56,6 @@ pub(super) trait FrameSocket: Send {
     /// Frames dropped for want of room.
     fn drops(&self) -> u64;
 
-    /// Adds its own counters.
     fn count(&self, counters: &mut FrameCounters) {
         let _ = counters;
     }

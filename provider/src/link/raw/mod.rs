@@ -45,7 +45,6 @@ pub(crate) use xdp::{XdpMode, XdpOptions};
 
 /// Greatest payload sum of a run: IPv4 and IPv6 both carry it in one piece.
 const MAX_RUN: usize = 65_487;
-/// Messages per receive call.
 const MESSAGES: usize = 64;
 /// Queued datagrams from this device to itself, at most.
 const OWN: usize = 4096;
@@ -67,7 +66,6 @@ pub(crate) struct RawLink {
     station: Station,
     /// Frames to itself: those for its own address leave no interface.
     own: VecDeque<(NetHeader, Vec<u8>)>,
-    /// The leased address known to the device.
     leased: Option<IpAddr>,
     /// The queue of paused frames is full.
     is_held_up: bool,

@@ -38,7 +38,6 @@ pub(super) struct RawPackets {
     socket: Socket,
     interface: u32,
     own: MacAddr,
-    /// Bound to every protocol.
     is_bound: bool,
     buffer: Vec<u8>,
     drops: Cell<u64>,
@@ -169,7 +168,6 @@ struct Read {
     tag: Option<[u8; TAG]>,
 }
 
-/// The tag that the kernel removed.
 fn tag(message: &libc::msghdr) -> Option<[u8; TAG]> {
     // SAFETY: The kernel has written the message's control data, and as much of it as its length
     // says. The structure is plain numbers, and read from where it may lie unaligned.

@@ -100,7 +100,6 @@ fn max_segments(most: usize) -> usize {
     if version >= (6, 2) { most } else { 1 }
 }
 
-/// A packet socket on one interface.
 pub(super) struct PacketSocket {
     socket: Socket,
     buffer: Box<[u8]>,
@@ -135,7 +134,6 @@ impl PacketSocket {
         self.send_with(GsoHeader::NONE, head, rest)
     }
 
-    /// Does the same with a header.
     fn send_with(&self, gso: GsoHeader, head: &[u8], rest: &[u8]) -> io::Result<bool> {
         let parts = [IoSlice::new(&gso.0), IoSlice::new(head), IoSlice::new(rest)];
         let mut none = SendAncillaryBuffer::default();

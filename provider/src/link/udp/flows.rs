@@ -19,7 +19,6 @@ const COUNT: u16 = u16::MAX - FIRST + 1;
 /// Taken ports to skip before settling for fewer.
 const TRIES: usize = 1024;
 
-/// A send-only socket.
 pub(super) struct FlowSocket {
     pub(super) port: u16,
     pub(super) socket: Socket,

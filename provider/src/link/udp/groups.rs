@@ -32,7 +32,6 @@ pub(super) struct Groups {
     epoll: OwnedFd,
 }
 
-/// A group and its socket.
 pub(super) struct Member {
     pub(super) group: IpAddr,
     pub(super) socket: Socket,
@@ -45,7 +44,6 @@ impl Groups {
         Ok(Self { members: BTreeMap::new(), next: 0, drops_of_left: 0, epoll })
     }
 
-    /// Readable when a group has datagrams.
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }
@@ -71,7 +69,6 @@ impl Groups {
         })
     }
 
-    /// Receives from a prepared socket.
     pub(super) fn join(&mut self, group: IpAddr, socket: Socket) -> io::Result<()> {
         if self.members.values().any(|member| member.group == group) {
             return Ok(());
@@ -102,7 +99,6 @@ impl Groups {
         self.drops_of_left + members.sum::<u64>()
     }
 
-    /// Visits groups with datagrams, some at a time.
     pub(super) fn each_ready(
         &mut self,
         mut visit: impl FnMut(&mut Member) -> io::Result<()>,

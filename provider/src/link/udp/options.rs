@@ -6,7 +6,6 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::notice::Dispensable;
 
-/// Default size of socket buffers in bytes.
 const BUFFER: usize = 4 << 20;
 /// Smaller receive buffers get advice: one sender at full speed fills them before a process gets
 /// the processor.
@@ -53,7 +52,6 @@ impl SocketOptions {
         result.unwrap_or_else(|error| SO_SNDBUF.refused(&error));
     }
 
-    /// Source ports besides 4791 for an address.
     pub(super) fn source_ports(&self, address: IpAddr) -> usize {
         let by_default = if address.is_loopback() { 0 } else { SOURCE_PORTS };
         match self.source_ports.unwrap_or(by_default) {

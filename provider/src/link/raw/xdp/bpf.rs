@@ -17,7 +17,6 @@ const LINK_CREATE: c_int = 28;
 
 const MAP_TYPE_XSKMAP: u32 = 17;
 const PROG_TYPE_XDP: u32 = 6;
-/// `BPF_XDP`.
 const ATTACH_TYPE_XDP: u32 = 37;
 /// `BPF_F_XDP_HAS_FRAGS`: the program accepts multi-part frames.
 const IN_PARTS: u32 = 1 << 5;
@@ -26,7 +25,6 @@ const IN_DRIVER: u32 = 1 << 2;
 const IN_STACK: u32 = 1 << 1;
 
 const NAME: [u8; 16] = *b"roce\0\0\0\0\0\0\0\0\0\0\0\0";
-/// Bytes of the verifier's log.
 const LOG: usize = 1 << 16;
 
 #[repr(C)]
@@ -75,7 +73,6 @@ struct LinkCreate {
     flags: u32,
 }
 
-/// Creates a map of AF_XDP sockets by queue.
 pub(super) fn map(entries: u32) -> io::Result<OwnedFd> {
     let request = MapCreate {
         kind: MAP_TYPE_XSKMAP,
@@ -89,7 +86,6 @@ pub(super) fn map(entries: u32) -> io::Result<OwnedFd> {
     unsafe { call(MAP_CREATE, &request) }.map(opened)
 }
 
-/// Puts a socket into a map.
 pub(super) fn insert(map: BorrowedFd<'_>, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
     let value = socket.as_raw_fd();
     let request = MapUpdate {
@@ -165,7 +161,6 @@ fn address<T>(pointer: *const T) -> u64 {
     pointer.expose_provenance() as u64
 }
 
-/// The descriptor that a call opened.
 fn opened(descriptor: c_int) -> OwnedFd {
     // SAFETY: The kernel has opened it for the call whose result it is.
     unsafe { OwnedFd::from_raw_fd(descriptor) }

@@ -17,7 +17,6 @@ impl Chunk {
     }
 }
 
-/// Frame memory, divided into chunks.
 pub(super) struct Memory {
     map: MmapRaw,
     chunk: usize,
@@ -33,7 +32,6 @@ impl Memory {
         Ok((Self { map: map.into(), chunk }, chunks))
     }
 
-    /// Returns its registration with the socket.
     pub(super) fn registration(&self) -> XdpUmemReg {
         XdpUmemReg {
             addr: self.map.as_mut_ptr().expose_provenance() as u64,
@@ -45,7 +43,6 @@ impl Memory {
         }
     }
 
-    /// Returns a chunk's length.
     pub(super) const fn chunk(&self) -> usize {
         self.chunk
     }

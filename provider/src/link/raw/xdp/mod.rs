@@ -49,7 +49,6 @@ pub(super) struct XdpSocket {
     sending: Sending,
     /// The last frame's chunk, returned with the next call.
     held: Option<Chunk>,
-    /// A frame that came in parts.
     whole: Vec<u8>,
     /// Receive chunks.
     room: usize,
@@ -62,7 +61,6 @@ pub(super) struct XdpSocket {
 struct Sending {
     ring: Producer<XdpDesc>,
     sent: Consumer<u64>,
-    /// Free chunks.
     free: Vec<Chunk>,
     in_parts: bool,
     /// Written frames are not yet submitted.
@@ -81,7 +79,6 @@ impl Sending {
         Self { ring, sent, free, in_parts, is_new: false, stalled: None }
     }
 
-    /// Takes back the chunks of sent frames.
     fn reap(&mut self, memory: &mut Memory) {
         while let Some(place) = self.sent.pop() {
             self.free.extend(memory.take(place).map(|(chunk, _)| chunk));
@@ -160,14 +157,12 @@ impl XdpSocket {
         Ok(true)
     }
 
-    /// Gives a receive chunk to the kernel.
     fn refill(&mut self, chunk: Chunk) {
         // there are as many entries as chunks
         self.fill.push(chunk.give());
         self.fill.submit();
     }
 
-    /// Returns the next frame in the ring.
     fn take(&mut self, counters: &mut FrameCounters) -> Option<Arrived<'_>> {
         if let Some(chunk) = self.held.take() {
             self.refill(chunk);

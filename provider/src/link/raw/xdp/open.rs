@@ -31,14 +31,12 @@ use crate::{bind::XdpRefusal, ethernet::StationConfig};
 
 /// Bytes before a frame in its chunk (`XDP_PACKET_HEADROOM`).
 const HEADROOM: usize = 256;
-/// Ethernet headers with two tags.
 const ETHERNET: usize = 22;
 /// Longest frame that drivers keep in one page beside their bookkeeping.
 const ONE_PAGE: usize = 3_400;
 /// Receive chunks: default, least, most.
 const ARRIVING: usize = 4_096;
 const ARRIVING_LIMITS: [usize; 2] = [256, 32_768];
-/// Send chunks.
 const SENDING: usize = 1_024;
 /// Bytes of frames that the kernel may hold unsent.
 const SEND_BUFFER: usize = 16 << 20;
@@ -51,7 +49,6 @@ const GIVEN_BACK: (Duration, u32) = (Duration::from_millis(20), 50);
 /// Packets per round of busy polling.
 const BUDGET: i32 = 64;
 
-/// Transfer of frames between interface and device.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) enum XdpMode {
     /// The fastest that the interface supports.
@@ -65,12 +62,9 @@ pub(crate) enum XdpMode {
     Generic,
 }
 
-/// Options of a device's AF_XDP socket.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct XdpOptions {
-    /// Queue of the interface.
     pub(crate) queue: u32,
-    /// How frames are moved.
     pub(crate) mode: XdpMode,
     /// Time in µs that the kernel polls the interface instead of using interrupts.
     pub(crate) busy: Option<u32>,
@@ -207,7 +201,6 @@ fn register(
 
 type Rings = (Producer<u64>, Consumer<super::XdpDesc>, Producer<super::XdpDesc>, Consumer<u64>);
 
-/// Maps a socket's rings of these sizes.
 fn rings(socket: &OwnedFd, [arriving, sending]: [u32; 2]) -> io::Result<Rings> {
     sockopt::set_xdp_umem_fill_ring_size(socket, arriving)?;
     sockopt::set_xdp_umem_completion_ring_size(socket, sending)?;
@@ -299,7 +292,6 @@ fn put_program(
     }
 }
 
-/// The missing right for BPF programs.
 fn missing_right() -> XdpRefusal {
     let own = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
     // the older capability stands for both

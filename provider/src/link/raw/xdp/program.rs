@@ -9,7 +9,6 @@ use roce_transport::addr::ROCE_UDP_PORT;
 
 use crate::ethernet::{MacAddr, StationConfig};
 
-/// One instruction in the kernel's layout.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Instruction {
@@ -61,7 +60,6 @@ const KEPT_CONTEXT: R = R(6);
 const KEPT_QUEUE: R = R(9);
 const RESULT: R = R(0);
 
-/// Target of jumps.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum To {
     Ipv4,
@@ -159,12 +157,10 @@ impl Assembler {
     }
 }
 
-/// The bytes as a register loads them.
 fn half(bytes: [u8; 2]) -> i32 {
     u16::from_ne_bytes(bytes).into()
 }
 
-/// Form of handed-over frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Handover {
     /// Longest frame; a longer one is a merged or uncut run.

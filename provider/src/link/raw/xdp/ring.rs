@@ -78,7 +78,6 @@ impl<T: Entry> Ring<T> {
     }
 }
 
-/// A ring filled by this process.
 pub(super) struct Producer<T>(pub(super) Ring<T>);
 
 impl<T: Entry> Producer<T> {
@@ -104,7 +103,6 @@ impl<T: Entry> Producer<T> {
         true
     }
 
-    /// Publishes the written entries.
     pub(super) fn submit(&self) {
         self.0.producer().store(self.0.own, Ordering::Release);
     }
@@ -120,7 +118,6 @@ impl<T: Entry> Producer<T> {
     }
 }
 
-/// A ring filled by the kernel.
 pub(super) struct Consumer<T>(pub(super) Ring<T>);
 
 impl<T: Entry> Consumer<T> {

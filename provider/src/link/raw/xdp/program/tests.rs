@@ -15,17 +15,14 @@ use crate::ethernet::{Frame, Packet, Prefix, Vlan, captured};
 const MAC: MacAddr = MacAddr(2, 0, 0, 0, 0, 1);
 const QUEUE_OF_FRAME: u64 = 3;
 const MAP: i32 = 77;
-/// `XDP_REDIRECT`.
 const TAKEN: u64 = 4;
 const WHOLE: Handover = Handover { longest: 1518, in_parts: false, in_runs: false };
 const IN_PARTS: Handover = Handover { longest: 9018, in_parts: true, in_runs: false };
 
 thread_local! {
-    /// Length of the program's frame.
     static LENGTH: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The call of `bpf_redirect_map`.
 fn redirect(map: u64, queue: u64, otherwise: u64, _: u64, _: u64) -> u64 {
     assert_eq!((map, queue, otherwise), (MAP as u64, QUEUE_OF_FRAME, PASS as u64));
     TAKEN
@@ -89,7 +86,6 @@ fn config(addresses: &[&str]) -> StationConfig {
     }
 }
 
-/// A tagged frame with this ethertype.
 fn frame(tags: &[[u8; 4]], ethertype: u16, packet: &[u8]) -> Vec<u8> {
     let mut frame = MAC.octets().to_vec();
     frame.extend([2, 0, 0, 0, 0, 9]);
