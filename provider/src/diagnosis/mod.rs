@@ -2,8 +2,8 @@
 //! and advice.
 //!
 //! A device that explains has a [`Diagnosis`]: a [sink](roce_transport::trace::Sink) in its record
-//! that finds failures under the engine's lock, and a queue. The thread that released the lock
-//! reports them. Other devices keep neither it nor a record.
+//! finds failures under the engine's lock and queues them; the thread that released the lock
+//! reports them. Other devices keep no record.
 
 mod explanation;
 mod limit;

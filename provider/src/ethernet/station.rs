@@ -295,7 +295,7 @@ impl Station {
         }
     }
 
-    /// Returns true if a run waits for the end of a pause or behind others of its priority.
+    /// Returns true if a run is paused or behind others of its priority.
     #[must_use]
     pub fn holds(&self, now: Instant, run: &Transmit) -> bool {
         self.pauses.holds(now, self.priority(&run.net_header(0)))
@@ -323,7 +323,7 @@ impl Station {
         held
     }
 
-    /// Queues a program's frame if its priority is paused; `None`: it is not. `Some(false)`: full.
+    /// Queues a program's frame of a paused priority; `None`: not paused. `Some(false)`: full.
     pub fn hold_frame(&mut self, now: Instant, frame: &[u8]) -> Option<bool> {
         let priority = frame_priority(frame);
         let waits = self.pauses.holds(now, priority);

@@ -23,9 +23,9 @@ use crate::{fabric::Direction, sync::Mutex};
 
 /// A capture whose file is created with the first packet: an unused device leaves none.
 ///
-/// In the name, `%d` is the device's name, `%p` the process number, `%%` a percent sign. Files
-/// written earlier by this process, or being written by a running one, are kept: the next is
-/// `name.2.pcapng`, `name.3.pcapng`, and so on. Files of ended processes are overwritten.
+/// In the name, `%d` is the device's name, `%p` the process number, `%%` a percent sign. Files of
+/// this process, or being written by another, are kept: next is `name.2.pcapng`, and so on. Files
+/// of ended processes are overwritten.
 pub(crate) struct CaptureFile {
     path: PathBuf,
     state: State,

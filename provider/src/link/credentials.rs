@@ -1,8 +1,7 @@
-//! Trust in the process at the other end of a Unix socket: it is trusted if it could read this
-//! one's memory anyway, and learns nothing new.
+//! Trust in the process at the other end of a Unix socket: it could read this one's memory anyway.
 //!
-//! The user ID alone is not enough. Root in a container without capabilities has the ID of the
-//! host's root, and all IDs that a user namespace does not map look the same.
+//! The user ID is not enough: a container's root without capabilities has the host root's ID, and
+//! all IDs unmapped by a user namespace look the same.
 
 #![allow(unsafe_code, reason = "what a socket knows of its peer process has no safe interface")]
 

@@ -54,14 +54,14 @@ pub(crate) use stranger::StrangersHeld;
 pub use udp::{Ancillary, read_ancillary};
 pub use udp::{Locality, SocketOptions, UdpLink};
 
-/// Messages that one call of [`Link::receive`] hands over at least, if so many are there.
+/// Least number of messages per [`Link::receive`], if so many are there.
 pub const BATCH: usize = 16;
 
-/// A carrier of datagrams: UDP payloads of RoCEv2 packets with fields of their IP and UDP headers.
+/// A carrier of datagrams: RoCEv2's UDP payloads with IP and UDP header fields.
 ///
-/// The engine calls every method under the adapter's lock: none may wait. Work that may wait is a
-/// [`Preparation`]. A link must not change payloads or fields that the ICRC covers: addresses,
-/// source port, and the IPv4 identification if known.
+/// All methods run under the adapter's lock: none may wait; work that may is a [`Preparation`].
+/// Payloads and ICRC-covered fields (addresses, source port, a known IPv4 identification) must not
+/// change.
 ///
 /// [`Device::with_link`](crate::Device::with_link) has an example.
 pub trait Link: Send {
@@ -93,8 +93,8 @@ pub trait Link: Send {
         Vec::new()
     }
 
-    /// UDP source port of everything that leaves `address` from no [flow port](Self::flow_ports),
-    /// if not [`source_port`](Self::source_port).
+    /// UDP source port of all that leaves `address` outside [flow ports](Self::flow_ports), if not
+    /// [`source_port`](Self::source_port).
     fn control_port(&self, address: IpAddr) -> Option<u16> {
         let _ = address;
         None
@@ -108,9 +108,9 @@ pub trait Link: Send {
     /// it.
     fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<usize>;
 
-    /// True if a run's datagrams need their ICRC; otherwise it is zero. Omit it only for receivers
-    /// that get the datagrams unchanged from this link, marked
-    /// [verified](DatagramMeta::checksum_verified). Asked right before the run is sent.
+    /// True if a run's datagrams need their ICRC, else zero. Only a link that delivers them
+    /// unchanged itself, as [verified](DatagramMeta::checksum_verified), may omit it. Asked right
+    /// before the run is sent.
     fn needs_icrc(&self, bytes: &[u8], run: &Transmit) -> bool {
         let _ = (bytes, run);
         true
@@ -122,8 +122,8 @@ pub trait Link: Send {
         None
     }
 
-    /// True while it keeps datagrams whose destination is still unknown. Closing a device waits for
-    /// them briefly.
+    /// True while it holds datagrams of unknown destination. Closing a device waits briefly for
+    /// them.
     fn has_waiting(&self) -> bool {
         false
     }
@@ -147,8 +147,8 @@ pub trait Link: Send {
         self.receive(now, &mut |datagram| sink(&(*datagram).into()))
     }
 
-    /// Bytes that the system buffers before they are read, headers and bookkeeping included: the
-    /// bound of outstanding READ data. `None`: no loss for want of room.
+    /// System's receive buffer in bytes, headers and bookkeeping included: it bounds outstanding
+    /// READ data. `None`: nothing is lost for want of room.
     fn receive_buffer(&self) -> Option<usize> {
         None
     }
@@ -257,8 +257,8 @@ pub trait FrameLink {
     /// If the system refuses.
     fn listen(&mut self, on: bool) -> io::Result<()>;
 
-    /// Hands over arrived frames with their VLAN tags, and whether each is also a datagram for the
-    /// device. Returns their number. The device's own frames are left out.
+    /// Hands over arrived frames with VLAN tags, and whether each is also the device's datagram.
+    /// Returns their number. The device's own are left out.
     ///
     /// # Errors
     /// If the link cannot be read.
@@ -340,7 +340,7 @@ pub trait SharingLink {
     /// Releases a service.
     fn release(&mut self, service: ServiceId, address: IpAddr);
 
-    /// Keeps a connection's record where others at its address find it after this process ended.
+    /// Keeps a connection's record for the others at its address, after this process ends.
     fn keep_record(&mut self, now: Instant, conn: ConnId, record: &ConnRecord);
 
     /// Erases a connection's record; its end is no longer reported.

@@ -1,11 +1,10 @@
 //! Connections to processes not known to be trusted.
 //!
-//! A message can carry descriptors whose last close lasts as long as their maker chooses
-//! (`SO_LINGER`). The kernel closes one in the thread that receives the message without taking the
-//! descriptor, or that closes the socket with the queued message. Threads that serve a device or a
-//! reaper therefore neither receive from nor close a stranger's socket. A closing thread, which
-//! runs while there are any, may block: the queue is then bounded, and no more connections are made
-//! or accepted.
+//! A queued descriptor's last close lasts as long as its maker chooses (`SO_LINGER`). The kernel
+//! closes it in the thread that receives its message without taking it, or that closes the socket.
+//! Threads of a device or reaper therefore neither receive from nor close a stranger's socket: a
+//! closing thread does, while there are any. If it blocks, the bounded queue fills, and no
+//! connections are made or accepted.
 //!
 //! A child process made meanwhile has copies. If the parent closes one first, the child's exec may
 //! block instead.

@@ -32,9 +32,9 @@ use crate::{
 /// A stream socket over a connection, or a datagram socket. Cheap to clone; its last handle closes
 /// it.
 ///
-/// No call blocks: each does as much as it can at once, else fails with `EAGAIN` (connecting:
-/// `EINPROGRESS`). To wait, call [`prepare_to_wait`](Self::prepare_to_wait), retry, then sleep on
-/// the socket's descriptor and [the thread's](super::wakeup_descriptor).
+/// No call blocks: without progress it fails with `EAGAIN` (connecting: `EINPROGRESS`). To wait:
+/// [`prepare_to_wait`](Self::prepare_to_wait), retry, sleep on the socket's descriptor and [the
+/// thread's](super::wakeup_descriptor).
 #[derive(Clone)]
 pub struct Socket {
     inner: Arc<Inner>,
@@ -343,8 +343,8 @@ impl Socket {
         })
     }
 
-    /// Makes further events readable at the descriptor and wake this thread. Look for earlier
-    /// events afterwards.
+    /// Makes later events readable at the descriptor and lets them wake this thread. Check for
+    /// earlier ones afterwards.
     ///
     /// # Errors
     /// `EMFILE`; `EBADF` in a forked child.

@@ -1,9 +1,9 @@
 //! The rsocket protocol: private data of request and reply, messages in immediate data, table
 //! entries written to the peer.
 //!
-//! Follows "rsocket Protocol and Design Guide" (rdma-core, librdmacm/docs/rsocket); details that it
-//! leaves open follow librdmacm 44: kinds of control messages, the byte with the number of
-//! mappings. A credit update names the last permitted message, not a count.
+//! Follows "rsocket Protocol and Design Guide" (rdma-core, librdmacm/docs/rsocket), and librdmacm
+//! 44 where it is silent: kinds of control messages, the byte with the number of mappings. A credit
+//! update names the last permitted message, not a count.
 
 /// The only version of the protocol.
 const VERSION: u8 = 1;

@@ -185,9 +185,8 @@ impl Station {
         self.membership(to, message)
     }
 
-    /// A frame with a group message, hop limit 1. MLD is sent from the link-local address; without
-    /// one from the unspecified, which routers ignore and switches do not (RFC 3810, section
-    /// 5.2.13).
+    /// A frame with a group message, hop limit 1. MLD is sent from the link-local address, else
+    /// from the unspecified: routers ignore that, switches do not (RFC 3810, section 5.2.13).
     fn membership(&self, to: IpAddr, message: Vec<u8>) -> Vec<u8> {
         let own = || self.config.addresses.iter().map(|own| own.address);
         let src = match to {

@@ -81,9 +81,9 @@ pub(crate) struct RawLink {
 }
 
 impl RawLink {
-    /// Opens a link on the interface with this name and index. Waits 1 s to probe its own
-    /// addresses, up to 10 s for a lease, up to 1 s for the taken port of a borrowed address. With
-    /// `xdp` and the interface's MTU, traffic bypasses the network stack where possible.
+    /// Opens a link on an interface. Waits 1 s to probe its own addresses, up to 10 s for a lease,
+    /// up to 1 s for a borrowed address's taken port. `xdp`, with the interface's MTU, bypasses the
+    /// network stack where possible.
     ///
     /// # Errors
     /// [`BindError::NoNetRaw`], [`BindError::Duplicate`], [`BindError::NoLease`],

@@ -232,7 +232,7 @@ pub(super) fn complete(header: [u8; GSO_HEADER], frame: &mut [u8]) {
     }
 }
 
-/// True if a DHCP client's datagram lacks its checksum. Nobody checks the UDP checksum of RoCE
+/// True for a datagram to a DHCP client: its checksum must be completed. Nobody checks that of RoCE
 /// packets.
 fn is_for_dhcp(header: [u8; GSO_HEADER], frame: &[u8]) -> bool {
     let udp = usize::from(u16::from_ne_bytes([header[6], header[7]]));

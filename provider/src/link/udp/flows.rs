@@ -1,8 +1,8 @@
 //! Source ports of data, to use all paths of a network.
 //!
-//! Switches and routers choose a path by a hash over addresses and ports, and all RoCEv2 has one
-//! destination port. Each flow thus has one of a few source ports. A UDP socket sends from one
-//! port: each has its own. They receive nothing, since peers send to port 4791.
+//! Routers choose a path by a hash over addresses and ports, and RoCEv2 has one destination port.
+//! Each flow thus has one of a few source ports, with a socket each. They receive nothing, since
+//! peers send to port 4791.
 
 use std::{io, net::IpAddr, os::fd::AsRawFd};
 

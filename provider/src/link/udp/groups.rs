@@ -19,9 +19,9 @@ use crate::link::Preparation;
 /// Sockets per round of epoll.
 const READY: usize = 16;
 
-/// One socket per group, bound to the group's address, thus receiving only the group. The system
-/// copies to every such socket of any program. Restricted to the link's interface: a datagram
-/// arriving by two would come twice.
+/// One socket per group, bound to the group's address to receive nothing else. The system copies to
+/// every such socket of any program. Bound to the link's interface: a datagram arriving by two
+/// would come twice.
 pub(super) struct Groups {
     members: BTreeMap<u64, Member>,
     next: u64,
@@ -48,9 +48,8 @@ impl Groups {
         self.epoll.as_fd()
     }
 
-    /// Opens a socket that joins a group on the interface of the first of `ports` of its family: a
-    /// link's addresses share one interface. Joining blocks while other processes change
-    /// interfaces.
+    /// Opens a socket that joins a group on the link's interface, that of the first of `ports` of
+    /// its family. Joining blocks while other processes change interfaces.
     pub(super) fn prepare(
         group: IpAddr,
         ports: &[Port],

@@ -98,9 +98,9 @@ pub(super) fn named(option: &str, result: io::Result<()>) -> io::Result<()> {
 
 /// Configures any socket of the link.
 ///
-/// `PMTUDISC_PROBE`: never fragment, since the ICRC covers DF and identification; only the
-/// interface limits the size. `PMTUDISC_DO` would believe any ICMP message that quotes addresses
-/// and port, which anybody can guess. Packets of the path MTU would then fail for ten minutes.
+/// `PMTUDISC_PROBE`: never fragment, since the ICRC covers DF and identification; the interface
+/// alone limits the size. `PMTUDISC_DO` would believe forged ICMP with guessable addresses and
+/// port, and fail full-size packets for ten minutes.
 pub(super) fn configure_sending(socket: &Socket, v6: bool) -> io::Result<()> {
     let fd = socket.as_raw_fd();
     if v6 {
@@ -125,9 +125,8 @@ pub(super) fn socket_address(address: IpAddr, interface: u32, port: u16) -> Sock
     }
 }
 
-/// Configures multicast sending: from the interface of `own`, looped back to this host, with
-/// unicast's hop limit by default. An interface without multicast refuses this; sends then fail and
-/// are counted.
+/// Configures multicast sending: from `own`'s interface, looped back to this host, with unicast's
+/// hop limit. Without multicast on the interface, sends fail and are counted.
 pub(super) fn configure_multicast(socket: &Socket, own: IpAddr, interface: u32) {
     let (options, results) = match own {
         IpAddr::V4(own) => (

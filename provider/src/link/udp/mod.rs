@@ -43,8 +43,8 @@ use receive::{Overflow, ReceiveBuffers};
 
 /// Greatest payload sum of one send: IPv4 and IPv6 both carry it in one piece.
 const MAX_RUN: usize = 65_487;
-/// Longest time between two looks at the sockets while packets come through shared memory. Silent
-/// sockets are looked at after an eighth of their silence: a look costs more than such a packet.
+/// Longest interval of looks at silent sockets beside shared memory, an eighth of their silence: a
+/// look costs more than a packet through shared memory.
 const LOOK: Duration = Duration::from_millis(1);
 /// Time after a socket's packet during which every call looks at the sockets.
 const LATELY: Duration = Duration::from_millis(1);
@@ -113,9 +113,9 @@ impl Looks {
 }
 
 impl UdpLink {
-    /// Binds to these addresses; the number is the interface's index, needed for link-local IPv6.
-    /// Of several, it leaves out an address that the interface lacks (duplicate address detection
-    /// included), one of a stopped process, and IPv6 without system support.
+    /// Binds to addresses with their interface index, which link-local IPv6 needs. Of several it
+    /// omits one that the interface lacks (or still probes), one of a stopped process, and
+    /// unsupported IPv6.
     ///
     /// # Errors
     /// See [`BindError`]: the first unusable address, or one left out if none remains.
@@ -135,8 +135,8 @@ impl UdpLink {
         }
     }
 
-    /// Binds to the first free loopback address from 127.0.0.1 to 127.0.0.254 except `but`. If none
-    /// is left and 127.0.0.2 is no address of the host, 127.0.0.1 is shared where allowed.
+    /// Binds to the first free loopback address of 127.0.0.1 to 127.0.0.254 except `but`. If none
+    /// is left and 127.0.0.2 is not local, 127.0.0.1 is shared where allowed.
     ///
     /// # Errors
     /// [`BindError::LoopbackFull`], [`BindError::NoLoopbackLeft`], [`BindError::LoopbackDown`] or

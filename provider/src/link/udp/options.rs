@@ -24,8 +24,8 @@ pub struct SocketOptions {
     /// network. Default 16; none on loopback, which has one path. 0 or 1: all data leaves from port
     /// 4791.
     pub source_ports: Option<usize>,
-    /// Most datagrams per run to the kernel, by default its limit. 1: no runs, for adapters that
-    /// segment themselves and number IPv4 identifications unlike Linux: the peer counts `bad_icrc`.
+    /// Most datagrams per run to the kernel, by default its limit. 1: for adapters that segment
+    /// themselves and number IPv4 identifications unlike Linux: the peer counts `bad_icrc`.
     pub segments: Option<usize>,
     /// Set for the service that receives for all users' programs: it has the addresses itself.
     pub receives_for_users: bool,

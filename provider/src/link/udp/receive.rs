@@ -30,8 +30,8 @@ const FEW: usize = 4;
 const MANY: usize = 64;
 /// Bytes asked for at once, about: they stay in the cache until handed over.
 const HOT: usize = 256 << 10;
-/// Bytes that end a batch. The next request or ACK then leaves while the peer still has work: both
-/// responses of a READ of two requests arrive together.
+/// Bytes that end a batch: the next request or ACK leaves while the peer still has work. Otherwise
+/// both responses of a two-request READ arrive together.
 const PORTION: usize = 64 << 10;
 
 pub(super) struct Meta {
@@ -345,8 +345,8 @@ mod tests {
         (receiver, sender)
     }
 
-    /// Receives everything: first byte, length and flag of each datagram. A call with fewer than a
-    /// batch has left nothing.
+    /// All arrivals: first byte, length, flag. A call with less than a batch has emptied the
+    /// socket.
     fn drain(
         buffers: &mut ReceiveBuffers,
         socket: &Socket,

@@ -1,5 +1,5 @@
-//! AF_XDP: a program at the interface passes RoCE packets for the device around the network stack,
-//! in memory shared with the kernel. All else takes the packet socket.
+//! AF_XDP: a program at the interface passes the device's RoCE packets around the network stack, in
+//! shared memory. All else takes the packet socket.
 
 mod bpf;
 mod memory;

@@ -174,10 +174,10 @@ pub(super) struct Handover {
 
 /// Builds the program of a station with the map of its socket.
 ///
-/// It takes RoCE packets to the station's MAC address, VLAN and IP addresses; with a leased IPv4
-/// address, which may change, to any IPv4 address. A RoCE packet is UDP to port 4791 without
-/// fragmentation, options and extension headers, or RoCE v1 if enabled. All else (ARP, multicast)
-/// goes to the kernel, thus to the packet socket: others on this host need it too.
+/// It takes RoCE packets to the station's MAC address, VLAN and IP addresses; if IPv4 is leased, to
+/// any IPv4 address, since the lease may change. RoCE is UDP to port 4791 without fragmentation,
+/// options and extension headers, or RoCE v1 if enabled. The rest (ARP, multicast) goes to the
+/// kernel, thus to the packet socket: others on this host need it.
 ///
 /// IP lengths are not checked: the station drops packets that exceed them.
 pub(super) fn of(config: &StationConfig, frames: Handover, map: i32) -> Vec<Instruction> {
