@@ -103,7 +103,6 @@ struct Found {
     process: u32,
     state: Mutex<State>,
     any: AtomicBool,
-    /// Form of reports at the end of the process.
     teller: Mutex<Option<(ExplainFormat, String, AboutPeer)>>,
 }
 

@@ -143,14 +143,12 @@ impl Ethernet {
         padded(frame)
     }
 
-    /// A RoCE packet with this payload, BTH to ICRC.
     pub(super) fn roce(&self, net: &NetHeader, payload: &[u8]) -> Vec<u8> {
         let mut frame = self.roce_headers(net, payload.len());
         frame.extend_from_slice(payload);
         padded(frame)
     }
 
-    /// Headers of a RoCE packet with this payload length.
     pub(super) fn roce_headers(&self, net: &NetHeader, payload: usize) -> Vec<u8> {
         let id = match net.ident {
             Ident::Known { id, .. } | Ident::Likely(id) => id,

@@ -22,7 +22,6 @@ const MOST_DELAY: Duration = Duration::from_secs(60);
 const RECORDS: usize = 60;
 const LEFT: usize = 256;
 
-/// Record of a group in an IGMPv3 or MLDv2 report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Record {
     /// The station is a member (`MODE_IS_EXCLUDE`, of no sources).

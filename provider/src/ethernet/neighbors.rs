@@ -87,7 +87,6 @@ pub(super) struct Neighbors {
 }
 
 impl Neighbors {
-    /// Looks up the MAC address and resolves it if unknown.
     pub(super) fn lookup(
         &mut self,
         now: Instant,

@@ -539,7 +539,6 @@ impl Station {
         self.to(mac).icmpv6(own, dst, 255, &repr)
     }
 
-    /// Advertises an address to one solicitor, or to all hosts.
     fn advertise(&self, to: Option<MacAddr>, own: Ipv6Addr, dst: Ipv6Addr) -> Vec<u8> {
         let solicited = match to {
             Some(_) => NdiscNeighborFlags::SOLICITED,

@@ -38,7 +38,6 @@ pub struct Observed<'a> {
 }
 
 impl Observed<'_> {
-    /// Returns the queue pair that sent a received datagram.
     pub(crate) fn sender(
         adapter: &Adapter,
         datagram: &Datagram<'_>,

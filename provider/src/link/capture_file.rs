@@ -71,7 +71,6 @@ impl CaptureFile {
         Ok(Self { path, state })
     }
 
-    /// Returns the capture if its file can be created.
     fn capture(&mut self) -> Option<&mut Capture> {
         if matches!(self.state, State::Waiting) {
             self.open();

@@ -50,7 +50,6 @@ pub(super) fn process(socket: &OwnedFd) -> io::Result<u32> {
     number(&peer_process(socket, peer(socket)?.pid)?)
 }
 
-/// Process and user at the other end, as of connect or listen.
 fn peer(socket: &OwnedFd) -> io::Result<libc::ucred> {
     // SAFETY: `SO_PEERCRED` gives such a structure, and zeros are one, too.
     unsafe { option(socket, libc::SO_PEERCRED) }

@@ -62,7 +62,6 @@ impl Closer {
     }
 }
 
-/// True while no more connections are made or accepted.
 pub(super) fn is_full() -> bool {
     STRANGERS.0.lock().count >= MAX_STRANGERS
 }
@@ -181,7 +180,6 @@ impl Unchecked {
         self.0.take().unwrap()
     }
 
-    /// Process and user at the other end, if visible.
     pub(super) fn peer(&self) -> Option<(Option<u32>, u32)> {
         let socket = self.0.as_ref()?;
         Some((credentials::process(socket).ok(), credentials::user(socket).ok()?))

@@ -235,7 +235,6 @@ impl Profile {
         }
     }
 
-    /// Send queue memory, if the profile has all of it.
     fn send_queue(&self) -> Option<SendQueueMemory> {
         let number = |key: &str| u32::try_from(self.number(&format!("send_queue.{key}"))?).ok();
         Some(SendQueueMemory {

@@ -102,7 +102,6 @@ impl Datagrams {
         self.local.ok_or(Errno::ADDRNOTAVAIL)
     }
 
-    /// Returns the local address, if known: if connected, the one towards the peer.
     pub(super) fn local_addr(&mut self) -> Option<SocketAddr> {
         let local = self.local?;
         let own = self.connected.and_then(|peer| self.peers.get(peer)?.own);
@@ -219,7 +218,6 @@ impl Datagrams {
         Ok(())
     }
 
-    /// Handles arrivals and completed sends; true if there were any.
     pub(super) fn process(&mut self, settings: Settings) -> bool {
         let (mut changed, before) = (false, self.arrived.len());
         let mut room = [0; MOST + LONGEST + 1];

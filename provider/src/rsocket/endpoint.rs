@@ -55,7 +55,6 @@ pub(super) struct Message {
 }
 
 impl Endpoint {
-    /// Creates one for the local address of a resolved id.
     pub(super) fn new(id: CmId, settings: Settings) -> Result<Self, CmError> {
         let context = id.context().ok_or(CmError::NoDevice)?;
         let ip = id.local_addr().ok_or(CmError::NoDevice)?.ip();
@@ -105,7 +104,6 @@ impl Endpoint {
         Ok(self.qp.post_recv(&[RecvWr::new(slot as u64, [room])])?)
     }
 
-    /// Handles completions and arrivals; true if there were any.
     pub(super) fn process(&mut self, mut arrive: impl FnMut(Message) -> bool) -> bool {
         let mut changed = false;
         for _ in 0..MOST {

@@ -26,7 +26,6 @@ pub(super) struct Outgoing {
     last: u16,
     /// Rest of the peer's current buffer.
     target: Span,
-    /// Index of the next table entry, and their number.
     next: u32,
     entries: u32,
     buffer: Ring,
@@ -159,7 +158,6 @@ impl Outgoing {
     }
 }
 
-/// Bytes of the send buffer, taken and returned in order.
 #[derive(Debug)]
 struct Ring {
     size: u32,

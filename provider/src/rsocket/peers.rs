@@ -65,7 +65,6 @@ impl Peers {
         Some(peer)
     }
 
-    /// Adds a peer, replacing the least recently used one if full.
     pub(super) fn add(&mut self, mut peer: Peer) {
         if self.all.len() >= MOST
             && let Some(oldest) = self.all.iter().min_by_key(|(_, peer)| peer.used)
@@ -79,7 +78,6 @@ impl Peers {
     }
 }
 
-/// True for the same port of the same address.
 pub(super) fn is_same(one: SocketAddr, other: SocketAddr) -> bool {
     key(one) == key(other)
 }

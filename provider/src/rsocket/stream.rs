@@ -177,7 +177,6 @@ impl Stream {
         });
     }
 
-    /// Marks the connection established: credits flow from now on.
     pub(super) fn open(&mut self) {
         self.open = true;
         self.say_what_is_due();
@@ -542,13 +541,11 @@ impl Stream {
         self.ending.finished
     }
 
-    /// True if both directions have ended and nothing is left to read.
     pub(super) fn is_over(&self) -> bool {
         (self.ending.gone || self.ending.read_shut && self.ending.write_shut)
             && self.readable() == 0
     }
 
-    /// True if the peer has all sent data, or never will.
     pub(super) fn is_sent(&self) -> bool {
         self.ending.gone
             || self.ending.to_say.is_none()

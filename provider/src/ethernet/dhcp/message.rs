@@ -51,7 +51,6 @@ pub(super) enum Answer {
     Nak { server: Ipv4Addr },
 }
 
-/// A server's message, and the transaction that it belongs to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Reply {
     pub(super) xid: u32,

@@ -99,7 +99,6 @@ impl Station {
         }
     }
 
-    /// Handles an MLD query, or another host's MLDv1 report.
     pub(super) fn handle_mld(&mut self, now: Instant, packet: &IpPacket<'_>) {
         let Some((header, rest)) = packet.payload.split_first_chunk::<24>() else {
             self.counters.bad_arp += 1;

@@ -110,7 +110,6 @@ pub(super) fn of(config: &StationConfig) -> Vec<SockFilter> {
     program.finish()
 }
 
-/// Filter for raw packets: frames from others, or none.
 pub(super) fn of_packets(own: MacAddr, listens: bool) -> Vec<SockFilter> {
     let mut program = Program::default();
     if listens {

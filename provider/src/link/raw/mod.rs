@@ -137,7 +137,6 @@ impl RawLink {
         }
     }
 
-    /// Waits for the probes and the lease, for [`LEASING`] at most.
     fn await_assignment(&mut self) -> io::Result<()> {
         let end = clock::now().plus(LEASING);
         loop {
@@ -217,7 +216,6 @@ impl RawLink {
         }
     }
 
-    /// Sends the station's frames. Frames without room are lost; the station retries.
     fn flush(&mut self) {
         while let Some(frame) = self.station.poll_frame() {
             let _ = self.socket.send_frame(&frame);

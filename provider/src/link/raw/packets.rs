@@ -161,7 +161,6 @@ impl RawPackets {
     }
 }
 
-/// A read message: header, frame length behind the tag's room, and tag.
 struct Read {
     header: [u8; HEADER],
     length: usize,

@@ -129,7 +129,6 @@ impl PacketSocket {
         Ok(Self { socket, buffer: vec![0; MESSAGE].into(), segments, drops: Cell::new(0) })
     }
 
-    /// Sends a frame in two parts without blocking; `false`: full.
     pub(super) fn send(&self, head: &[u8], rest: &[u8]) -> io::Result<bool> {
         self.send_with(GsoHeader::NONE, head, rest)
     }
@@ -279,7 +278,6 @@ pub(super) fn membership(membership: Membership, interface: u32) -> io::Result<S
     Ok(socket)
 }
 
-/// Makes the interface accept frames to this MAC address.
 fn join(socket: &Socket, interface: u32, mac: MacAddr) -> io::Result<()> {
     let kind = if mac.0 & 1 == 1 { libc::PACKET_MR_MULTICAST } else { libc::PACKET_MR_UNICAST };
     add(socket, interface, kind, mac.octets())

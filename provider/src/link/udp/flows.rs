@@ -44,7 +44,6 @@ pub(super) fn open(address: IpAddr, interface: u32, count: usize) -> Vec<FlowSoc
     flows
 }
 
-/// A socket that holds a port and receives nothing.
 pub(super) fn deaf(address: IpAddr, interface: u32, port: u16) -> io::Result<Socket> {
     let socket = unbound(address, interface)?;
     socket.bind(&message::socket_address(address, interface, port).into())?;

@@ -92,7 +92,6 @@ impl Groups {
         Some(member.socket)
     }
 
-    /// Datagrams lost at group sockets for want of room.
     pub(super) fn socket_drops(&self) -> u64 {
         let members = self.members.values().map(|member| member.overflow.dropped);
         self.drops_of_left + members.sum::<u64>()

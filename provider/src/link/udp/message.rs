@@ -344,7 +344,6 @@ fn ancillary(control: &mut Control, run: &Transmit) -> usize {
 
 pub(super) const HEADER: usize = size_of::<libc::cmsghdr>();
 
-/// Appends an item: header, value, padding to the header's alignment.
 fn put(control: &mut Control, used: &mut usize, level: c_int, kind: c_int, value: &[u8]) {
     let length = HEADER + value.len();
     let item = &mut control.0[*used..*used + length.next_multiple_of(8)];

@@ -121,7 +121,6 @@ impl MemInfo {
         })
     }
 
-    /// True if the receive buffer is three quarters full.
     const fn fills(self) -> bool {
         self.waiting > self.room / 4 * 3
     }
@@ -134,7 +133,6 @@ struct Slot {
     vector: libc::iovec,
 }
 
-/// Reusable receive buffers, with headers that point to them.
 pub(super) struct ReceiveBuffers {
     headers: Vec<libc::mmsghdr>,
     /// Reached only through the headers.

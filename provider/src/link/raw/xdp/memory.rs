@@ -65,7 +65,6 @@ impl Memory {
         Some(unsafe { slice::from_raw_parts(self.place(chunk, offset), length) })
     }
 
-    /// Writes bytes into a chunk; `None`: they do not fit.
     pub(super) fn write(&self, chunk: &mut Chunk, offset: usize, bytes: &[u8]) -> Option<()> {
         self.within(offset, bytes.len())?;
         // SAFETY: They fit into the chunk, which is within the mapping. The chunk is this

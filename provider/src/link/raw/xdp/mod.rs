@@ -37,7 +37,6 @@ const PARTS: usize = 17;
 /// system call.
 const LOOK: Duration = Duration::from_micros(50);
 
-/// An AF_XDP socket on one queue, and a packet socket.
 pub(super) struct XdpSocket {
     /// The program, attached while this is open.
     _program: OwnedFd,
@@ -53,7 +52,6 @@ pub(super) struct XdpSocket {
     /// Receive chunks.
     room: usize,
     is_busy_polled: bool,
-    /// Time of the next look at the packet socket.
     look: Instant,
 }
 

@@ -32,7 +32,6 @@ use crate::{bind::XdpRefusal, ethernet::StationConfig};
 /// Bytes before a frame in its chunk (`XDP_PACKET_HEADROOM`).
 const HEADROOM: usize = 256;
 const ETHERNET: usize = 22;
-/// Longest frame that drivers keep in one page beside their bookkeeping.
 const ONE_PAGE: usize = 3_400;
 /// Receive chunks: default, least, most.
 const ARRIVING: usize = 4_096;
@@ -160,7 +159,6 @@ fn new_socket() -> Result<OwnedFd> {
     })
 }
 
-/// Makes the kernel poll the interface on reads instead of waiting for interrupts.
 fn poll_busily(socket: &OwnedFd, time: u32) -> Result<()> {
     let time = time.min(i32::MAX.cast_unsigned()).cast_signed();
     let options = [(SO_PREFER_BUSY_POLL, 1), (SO_BUSY_POLL, time), (SO_BUSY_POLL_BUDGET, BUDGET)];
