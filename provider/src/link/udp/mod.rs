@@ -43,8 +43,8 @@ use receive::{Overflow, ReceiveBuffers};
 
 /// Greatest payload sum of one send: IPv4 and IPv6 both carry it in one piece.
 const MAX_RUN: usize = 65_487;
-/// Longest interval of looks at silent sockets beside shared memory, an eighth of their silence: a
-/// look costs more than a packet through shared memory.
+/// Longest interval between looks at the sockets beside traffic through shared memory. The interval
+/// is an eighth of their silence: a look costs more than a packet through shared memory.
 const LOOK: Duration = Duration::from_millis(1);
 /// Time after a socket's packet during which every call looks at the sockets.
 const LATELY: Duration = Duration::from_millis(1);
