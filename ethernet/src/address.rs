@@ -1,24 +1,23 @@
-//! An address of a host's own, and how often it asks before it uses one whether somebody has it.
+//! An address, and its duplicate detection.
 
 use std::{net::IpAddr, time::Duration};
 
-/// Questions whether somebody has an address, before it is used, and the time between them. RFC
-/// 5227 takes seconds for that, RFC 4862 one question and a second; who opens a device waits for
-/// it.
+/// Probes of an address before use, and their interval. RFC 5227 takes seconds, RFC 4862 one probe
+/// and 1 s; the opening of a device waits here.
 pub(super) const PROBES: u8 = 3;
 pub(super) const PROBE_INTERVAL: Duration = Duration::from_millis(300);
 
-/// An address, and the network that it is of.
+/// An address and its network.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Prefix {
     /// The address.
     pub address: IpAddr,
-    /// Number of its first bits that all addresses of the network have.
+    /// Prefix length in bits.
     pub length: u8,
 }
 
 impl Prefix {
-    /// True if an address is of this network.
+    /// Returns true if an address is in this network.
     #[must_use]
     pub fn contains(&self, other: IpAddr) -> bool {
         let bits = |address: IpAddr| match address {

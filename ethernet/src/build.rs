@@ -1,4 +1,4 @@
-//! Frames as they are sent.
+//! Frames for sending.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -19,11 +19,10 @@ use super::frame::{
     ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_ROCE_V1, TAG_8021Q, Vlan, header_len,
 };
 
-/// Shortest frame, without the frame check sequence (IEEE 802.3).
+/// Shortest frame without frame check sequence (IEEE 802.3).
 const SHORTEST: usize = 60;
 const UDP_LEN: usize = 8;
 
-/// The Ethernet header of what is sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ethernet {
     pub(super) dst: MacAddr,
@@ -31,21 +30,18 @@ pub(super) struct Ethernet {
     pub(super) vlan: Option<Vlan>,
 }
 
-/// The fields of the IP header of what is sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ip {
     pub(super) src: IpAddr,
     pub(super) dst: IpAddr,
     pub(super) traffic_class: u8,
     pub(super) hop_limit: u8,
-    /// IPv6 flow label.
     pub(super) flow_label: u32,
-    /// IPv4 identification; "don't fragment" is always set.
+    /// IPv4 identification; DF is always set.
     pub(super) id: u16,
 }
 
 impl Ethernet {
-    /// Appends the header.
     fn put(&self, to: &mut Vec<u8>, ethertype: u16) {
         to.extend(self.dst.octets());
         to.extend(self.src.octets());
@@ -56,7 +52,6 @@ impl Ethernet {
         to.extend(ethertype.to_be_bytes());
     }
 
-    /// An ARP message.
     pub(super) fn arp(
         &self,
         operation: ArpOperation,
@@ -78,7 +73,6 @@ impl Ethernet {
         padded(frame)
     }
 
-    /// An ICMP message.
     pub(super) fn icmpv4(&self, ip: Ip, message: &Icmpv4Repr<'_>) -> Vec<u8> {
         let (mut frame, start) = self.ip(ip, IpProtocol::Icmp, message.buffer_len());
         message.emit(
@@ -88,7 +82,6 @@ impl Ethernet {
         padded(frame)
     }
 
-    /// An ICMPv6 message.
     pub(super) fn icmpv6(
         &self,
         src: Ipv6Addr,
@@ -110,8 +103,8 @@ impl Ethernet {
         padded(frame)
     }
 
-    /// A message of IGMP or MLD, whose checksum is filled in, behind the option that has routers
-    /// look at it (RFC 2113, RFC 2711).
+    /// An IGMP or MLD message with its checksum, behind the router alert option (RFC 2113, RFC
+    /// 2711).
     pub(super) fn membership(&self, ip: Ip, mut message: Vec<u8>) -> Vec<u8> {
         let length = message.len();
         let v4 = ip.dst.is_ipv4();
@@ -131,7 +124,7 @@ impl Ethernet {
         padded(frame)
     }
 
-    /// A datagram of UDP over IPv4, with its checksum.
+    /// A UDP datagram over IPv4, with checksum.
     pub(super) fn udp(
         &self,
         (src, src_port): (Ipv4Addr, u16),
@@ -150,14 +143,12 @@ impl Ethernet {
         padded(frame)
     }
 
-    /// A RoCE packet with this payload, BTH to ICRC.
     pub(super) fn roce(&self, net: &NetHeader, payload: &[u8]) -> Vec<u8> {
         let mut frame = self.roce_headers(net, payload.len());
         frame.extend_from_slice(payload);
         padded(frame)
     }
 
-    /// The headers of a RoCE packet with a payload of this length.
     pub(super) fn roce_headers(&self, net: &NetHeader, payload: usize) -> Vec<u8> {
         let id = match net.ident {
             Ident::Known { id, .. } | Ident::Likely(id) => id,
@@ -178,8 +169,8 @@ impl Ethernet {
         }
     }
 
-    /// The headers of a RoCEv2 packet with a payload of this length. The UDP checksum is zero, as
-    /// network adapters and rxe have it.
+    /// Headers of a RoCEv2 packet with this payload length. The UDP checksum is zero, as from
+    /// network adapters and rxe.
     fn udp_headers(&self, ip: Ip, src_port: u16, payload: usize) -> Vec<u8> {
         let (mut frame, start) = self.ip(ip, IpProtocol::Udp, UDP_LEN);
         let length = UDP_LEN + payload;
@@ -202,8 +193,7 @@ impl Ethernet {
         frame
     }
 
-    /// The headers of Ethernet and IP with room for a payload of this length behind them, and the
-    /// place of that.
+    /// Ethernet and IP headers with room for the payload, and its offset.
     fn ip(&self, ip: Ip, protocol: IpProtocol, payload: usize) -> (Vec<u8>, usize) {
         let v4 = ip.src.is_ipv4();
         let mut frame = Vec::with_capacity((header_len(true) + 40 + payload).max(SHORTEST));
@@ -245,7 +235,7 @@ impl Ethernet {
     }
 }
 
-/// An address of IPv6; a caller has both of one family.
+/// An IPv6 address; callers pass both of one family.
 fn v6(address: IpAddr) -> Ipv6Addr {
     match address {
         IpAddr::V4(v4) => v4.to_ipv6_mapped(),
@@ -253,8 +243,7 @@ fn v6(address: IpAddr) -> Ipv6Addr {
     }
 }
 
-/// The Internet checksum (RFC 1071) of bytes in parts of even length; 0 if it is in them already,
-/// and right.
+/// Internet checksum (RFC 1071) of parts of even length; 0 if they contain the right one.
 pub(super) fn checksum(parts: &[&[u8]]) -> u16 {
     let words = parts.iter().flat_map(|part| part.chunks(2));
     let mut sum: u32 = words
@@ -266,7 +255,7 @@ pub(super) fn checksum(parts: &[&[u8]]) -> u16 {
     !(sum as u16)
 }
 
-/// The checksum of an ICMPv6 message, or 0, likewise (RFC 4443, section 2.3).
+/// ICMPv6 checksum, or 0 likewise (RFC 4443, section 2.3).
 pub(super) fn icmpv6_checksum(src: IpAddr, dst: IpAddr, message: &[u8]) -> u16 {
     let length = (message.len() as u32).to_be_bytes();
     checksum(&[&v6(src).octets(), &v6(dst).octets(), &length, &[0, 58], message])

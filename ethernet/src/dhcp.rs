@@ -1,7 +1,7 @@
-//! Leasing an IPv4 address (DHCP), the client's side: a function of messages, time and chance.
+//! DHCP client: a function of messages, time and chance.
 //!
-//! What to read first: RFC 2131, section 4.4 with its figure of the states, whose names these are.
-//! What it tells otherwise, and why, is said here.
+//! Read first: RFC 2131, section 4.4 with its state diagram, whose names these are. Deviations are
+//! explained here.
 
 mod message;
 #[cfg(test)]
@@ -27,32 +27,31 @@ use super::{
     counters::FrameCounters,
 };
 
-/// Time before a message is sent again, the first, which doubles, and the longest; a quarter of it
-/// is chance. RFC 2131 begins with 4 s, but who opens a device waits for it.
+/// Backoff of retransmissions: first and longest, plus or minus a quarter by chance. RFC 2131
+/// starts at 4 s, but the opening of a device waits here.
 const AGAIN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(64)];
-/// Requests for an offered address; then others are asked for offers.
+/// Requests per offer.
 const REQUESTS: u32 = 4;
-/// Least time before an address is asked for again after one that was in use (section 3.1, point
-/// 5).
+/// Least time before a new discovery after an address in use (section 3.1, point 5).
 const DECLINED: Duration = Duration::from_secs(10);
-/// Least time between two requests for more time (section 4.4.5), or an eighth of a shorter lease.
+/// Least time between two renewal requests (section 4.4.5), or an eighth of a shorter lease.
 const RENEWALS: Duration = Duration::from_secs(60);
 
-/// An address that a server has leased.
+/// A leased address.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Lease {
-    /// The address and the length of its network.
+    /// Address and prefix length.
     pub address: Prefix,
     /// The server.
     pub server: Ipv4Addr,
-    /// The routers that the server has named.
+    /// Routes from the server.
     pub routes: Vec<Route>,
-    /// Time until which it may be used, unless the server grants more.
+    /// End of the lease unless renewed.
     pub until: Instant,
 }
 
 impl Lease {
-    /// The route to an address, which is the one to the smallest network, and the next hop there.
+    /// Longest-prefix route to an address, and its next hop.
     pub(super) fn route(&self, to: IpAddr) -> Option<(Prefix, IpAddr)> {
         let routes = self.routes.iter().filter(|route| route.to.contains(to));
         let route = routes.max_by_key(|route| route.to.length)?;
@@ -60,19 +59,19 @@ impl Lease {
     }
 }
 
-/// Why there is no address yet.
+/// Reason why there is no address yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum LeaseTrouble {
-    /// No server has answered.
+    /// No server responds.
     #[default]
     Unanswered,
-    /// A server's response cannot be used.
+    /// A server's response is unusable.
     Unusable,
-    /// A server has offered an address, and not confirmed it.
+    /// A server offered an address and did not confirm it.
     Unconfirmed(Ipv4Addr),
-    /// A server has refused the address that it had offered.
+    /// A server refused the address that it had offered.
     Refused(Ipv4Addr),
-    /// Another host has the address that a server has granted.
+    /// Another host has the granted address.
     InUse(Ipv4Addr, MacAddr),
 }
 
@@ -95,18 +94,17 @@ impl fmt::Display for LeaseTrouble {
     }
 }
 
-/// An output of the client, for its station.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Output {
-    /// A message is to be sent to a server from the leased address, or to all from none.
+    /// Send a message: unicast from the leased address, or broadcast from none.
     Send { to: Option<Ipv4Addr>, from: Ipv4Addr, bytes: Vec<u8> },
-    /// It is to be asked whether anybody has this address.
+    /// Probe this address.
     Probe(Ipv4Addr),
-    /// An address may be used from now on, or has to be given up.
+    /// The usable address, or its loss.
     Lease(Option<Lease>),
 }
 
-/// A granted address, and the times until which it is renewed with its server, with any, and used.
+/// A granted address, with the times of renewal, rebinding and end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Granted {
     grant: Grant,
@@ -116,7 +114,7 @@ struct Granted {
 }
 
 impl Granted {
-    /// Time counts from the request on, of which the server knows only when it came.
+    /// Counts from the request: the server knows only its arrival.
     fn new(grant: Grant, asked: Instant) -> Self {
         let [until, renew, rebind] =
             grant.seconds.map(|seconds| asked.plus(Duration::from_secs(seconds.into())));
@@ -129,7 +127,7 @@ impl Granted {
         Lease { address, server, routes: routes.clone(), until: self.until }
     }
 
-    /// Time of the next request, half the time until the end of a state later.
+    /// Time of the next request: halfway to `end`.
     fn again(&self, now: Instant, end: Instant) -> Instant {
         let least = RENEWALS.min(Duration::from_secs(self.grant.seconds[0].into()) / 8);
         now.plus((end.since(now) / 2).max(least))
@@ -138,7 +136,6 @@ impl Granted {
 
 #[derive(Debug)]
 enum State {
-    /// Begins at this time.
     Init {
         at: Instant,
     },
@@ -152,7 +149,7 @@ enum State {
         sent: u32,
         due: Instant,
     },
-    /// It is being asked whether somebody has the address that was granted.
+    /// Probing the granted address.
     Checking {
         granted: Granted,
         probes: u8,
@@ -173,16 +170,15 @@ enum State {
     },
 }
 
-/// A client, which has or wants one address.
 #[derive(Debug)]
 pub(super) struct Client {
     mac: MacAddr,
     chance: ChaCha12Rng,
     xid: u32,
-    /// Beginning of the exchange.
+    /// Start of the exchange.
     begun: Instant,
     state: State,
-    /// Attempts to get an address that have failed, since there last was one.
+    /// Consecutive failed attempts.
     failures: u32,
     trouble: LeaseTrouble,
     outputs: VecDeque<Output>,
@@ -202,12 +198,10 @@ impl Client {
         }
     }
 
-    /// Why there is no address yet.
     pub(super) const fn trouble(&self) -> LeaseTrouble {
         self.trouble
     }
 
-    /// The address of which it is asked whether somebody has it.
     pub(super) const fn checking(&self) -> Option<Ipv4Addr> {
         match &self.state {
             State::Checking { granted, .. } => Some(granted.grant.address),
@@ -215,7 +209,7 @@ impl Client {
         }
     }
 
-    /// The next output. Call it after each other call, until it returns `None`.
+    /// Returns the next output. Drain it after each other call.
     pub(super) fn poll(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
@@ -232,9 +226,8 @@ impl Client {
         }
     }
 
-    /// Time has passed.
     pub(super) fn handle_timeout(&mut self, now: Instant, counters: &mut FrameCounters) {
-        // what is late may have more that is late behind it
+        // A late event may be followed by another late one.
         while self.poll_timeout() <= now {
             self.step(now, counters);
         }
@@ -258,7 +251,7 @@ impl Client {
                 self.outputs.push_back(Output::Probe(granted.grant.address));
                 State::Checking { granted, probes: probes + 1, due: now.plus(PROBE_INTERVAL) }
             }
-            // a process that was stopped may find that the lease has run out meanwhile
+            // A process that was stopped may find its lease expired.
             State::Bound { granted }
             | State::Renewing { granted, .. }
             | State::Rebinding { granted, .. }
@@ -279,7 +272,6 @@ impl Client {
         };
     }
 
-    /// Takes what has come from a server to port 68.
     pub(super) fn handle_message(
         &mut self,
         now: Instant,
@@ -291,7 +283,7 @@ impl Client {
             return;
         };
         if mac != self.mac || xid != self.xid {
-            counters.not_for_us += 1; // many are sent to everybody
+            counters.not_for_us += 1; // many are broadcast
             return;
         }
         let Ok(answer) = answer else {
@@ -344,7 +336,7 @@ impl Client {
         self.handle_timeout(now, counters); // the first probe is due
     }
 
-    /// Another host has the address that is being [checked](Self::checking).
+    /// Declines the address being [probed](Self::checking): another host has it.
     pub(super) fn decline(&mut self, now: Instant, by: MacAddr, counters: &mut FrameCounters) {
         let state = mem::replace(&mut self.state, State::Init { at: now });
         let State::Checking { granted, .. } = state else {
@@ -360,7 +352,7 @@ impl Client {
         self.state = self.later(now, DECLINED);
     }
 
-    /// Gives back what it has. It begins anew if it is not dropped.
+    /// Releases the lease. A client that is kept starts over.
     pub(super) fn release(&mut self, now: Instant, counters: &mut FrameCounters) {
         let state = mem::replace(&mut self.state, State::Init { at: now });
         if let State::Bound { granted }
@@ -376,7 +368,7 @@ impl Client {
         }
     }
 
-    /// Begins an exchange: answers to what was asked before are none any more.
+    /// Starts an exchange: responses to earlier requests are void.
     fn begin(&mut self, now: Instant) {
         (self.xid, self.begun) = (self.chance.next_u32(), now);
     }
@@ -422,14 +414,14 @@ impl Client {
         self.later(now, Duration::ZERO)
     }
 
-    /// Begins anew, later each time, so that no server has it send without end.
+    /// Starts over after a backoff: no server makes it send without end.
     fn later(&mut self, now: Instant, least: Duration) -> State {
         let pause = self.pause(self.failures).max(least);
         self.failures += 1;
         State::Init { at: now.plus(pause) }
     }
 
-    /// The time before something is done again that has been done so often.
+    /// Backoff after `count` attempts.
     fn pause(&mut self, count: u32) -> Duration {
         let [first, most] = AGAIN;
         let pause = (first * 2_u32.saturating_pow(count.min(16))).min(most);
@@ -439,15 +431,13 @@ impl Client {
         Duration::from_millis(milliseconds * 3 / 4 + chance)
     }
 
-    /// A message that says nothing of addresses yet.
     fn message(&self, now: Instant, kind: DhcpMessageType) -> Request {
         let secs = u16::try_from(now.since(self.begun).as_secs()).unwrap_or(u16::MAX);
         let client = Ipv4Addr::UNSPECIFIED;
         Request { kind, xid: self.xid, secs, mac: self.mac, client, requested: None, server: None }
     }
 
-    /// Sends to a server, or to all; from the address that is in use, in renewing and rebinding,
-    /// too.
+    /// Sends unicast or broadcast, from the address in use (also when renewing and rebinding).
     fn send(&mut self, request: Request, to: Option<Ipv4Addr>) {
         self.outputs.push_back(Output::Send { to, from: request.client, bytes: request.bytes() });
     }

@@ -1,7 +1,7 @@
-//! Flows: which queue pairs of raw packets a received frame is for (`ibv_create_flow`).
+//! Flows: which raw packet queue pairs get a received frame (`ibv_create_flow`).
 //!
-//! What to read first: ibv_create_flow(3), and the kernel's `include/rdma/ib_verbs.h`. Functions of
-//! frames and values; who needs what of an interface is told by [`Flow::membership`].
+//! Read first: ibv_create_flow(3), the kernel's `include/rdma/ib_verbs.h`. Pure functions of
+//! frames; [`Flow::membership`] has their needs of the interface.
 
 mod attr;
 mod fields;

@@ -1,4 +1,4 @@
-//! Frames as they are received: Ethernet II, at most one VLAN tag, ARP or IP.
+//! Received frames: Ethernet II, at most one VLAN tag, ARP or IP.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,6 @@ use super::counters::FrameCounters;
 
 const ADDRESSES: usize = 12;
 const TAG: usize = 4;
-/// Most extension headers of an IPv6 packet that are looked through.
 const EXTENSIONS: usize = 8;
 
 pub(super) const ETHERTYPE_IPV4: u16 = 0x0800;
@@ -19,20 +18,20 @@ pub(super) const ETHERTYPE_IPV6: u16 = 0x86DD;
 const ETHERTYPE_MAC_CONTROL: u16 = 0x8808;
 pub(super) const ETHERTYPE_ROCE_V1: u16 = 0x8915;
 const UDP: u8 = 17;
-/// "Next header" of a global route header before a packet of the transport.
+/// "Next header" of a global route header before the BTH.
 const IBA: u8 = 27;
-/// Tags: of 802.1Q, of 802.1ad, and of switches before the latter.
+/// Tags of 802.1Q, of 802.1ad, and of older switches.
 pub(super) const TAG_8021Q: u16 = 0x8100;
 const TAGS: [u16; 3] = [TAG_8021Q, 0x88A8, 0x9100];
 
 /// A received frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Frame<'a> {
-    /// Receiver.
+    /// Destination.
     pub dst: MacAddr,
-    /// Sender.
+    /// Source.
     pub src: MacAddr,
-    /// VLAN ID of its tag, 0 for one that has only a priority. `None`: it has no tag.
+    /// VLAN ID of its tag, 0 for a priority tag. `None`: untagged.
     pub vlan: Option<u16>,
     /// Its payload.
     pub packet: Packet<'a>,
@@ -45,21 +44,20 @@ pub enum Packet<'a> {
     Arp(&'a [u8]),
     /// A whole IP packet.
     Ip(IpPacket<'a>),
-    /// A packet of RoCE v1: the global route header has the place of IPv6's, and IPv4 addresses are
-    /// mapped ones.
+    /// A RoCE v1 packet: a global route header instead of IPv6's, IPv4 addresses mapped.
     RoceV1(IpPacket<'a>),
-    /// A message of MAC control: a pause.
+    /// A MAC control message: a pause.
     MacControl(&'a [u8]),
-    /// Something of another ethertype.
+    /// Another ethertype.
     Other(u16),
 }
 
-/// An IP packet: its header's fields, and what is behind all headers of IP.
+/// An IP packet: its fields, and the payload behind all IP headers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IpPacket<'a> {
-    /// Sender's address.
+    /// Source address.
     pub src: IpAddr,
-    /// Receiver's address, of the same family.
+    /// Destination address, of the same family.
     pub dst: IpAddr,
     /// IPv4 TOS or IPv6 traffic class.
     pub traffic_class: u8,
@@ -67,40 +65,39 @@ pub struct IpPacket<'a> {
     pub hop_limit: u8,
     /// IPv6 flow label; 0 for IPv4.
     pub flow_label: u32,
-    /// IPv4 identification and "don't fragment"; 0 and true for IPv6, which has neither.
+    /// IPv4 identification and DF; 0 and true for IPv6, which lacks both.
     pub ident: Ident,
     /// Protocol of the payload.
     pub protocol: u8,
-    /// The payload, without what pads a short frame.
+    /// Payload without Ethernet padding.
     pub payload: &'a [u8],
 }
 
 impl IpPacket<'_> {
-    /// True if it is of UDP, to the port of RoCEv2.
     pub(super) fn is_roce(&self) -> bool {
         self.protocol == UDP && self.payload.get(2..4) == Some(&ROCE_UDP_PORT.to_be_bytes())
     }
 }
 
-/// A VLAN that frames are of.
+/// A VLAN.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Vlan {
     /// VLAN ID, 1 to 4094.
     pub id: u16,
-    /// Priority of what is sent, 0 to 7.
+    /// Priority of sent frames, 0 to 7.
     pub priority: u8,
 }
 
-/// Reason why a frame cannot be read.
+/// Reason why a frame is unreadable.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FrameError {
-    /// It ends within its Ethernet header or is shorter than its IP header says.
+    /// It ends within its Ethernet header or before its IP length.
     Truncated,
-    /// It has more than one VLAN tag, or half of one.
+    /// More than one VLAN tag, or half of one.
     VlanStack,
-    /// The IP header is impossible.
+    /// The IP header is invalid.
     Ip,
-    /// It is a fragment of an IP packet.
+    /// An IP fragment.
     Fragment,
 }
 
@@ -116,7 +113,7 @@ impl FrameError {
 }
 
 impl<'a> Frame<'a> {
-    /// Reads a frame, from the receiver's address on, without a frame check sequence.
+    /// Parses a frame from the destination on, without frame check sequence.
     ///
     /// # Errors
     /// See [`FrameError`].
@@ -155,7 +152,6 @@ fn ethertype(bytes: &[u8]) -> Option<(u16, &[u8])> {
     Some((u16::from_be_bytes(*kind), rest))
 }
 
-/// Length of the headers of Ethernet with or without a tag.
 pub(super) const fn header_len(tagged: bool) -> usize {
     ADDRESSES + 2 + if tagged { TAG } else { 0 }
 }
@@ -204,7 +200,7 @@ fn roce_v1(bytes: &[u8]) -> Result<IpPacket<'_>, FrameError> {
     Ok(IpPacket { src, dst, ..packet })
 }
 
-/// A packet as its IPv6 header has it, with the extension headers as part of its payload.
+/// A packet by its IPv6 header, with extension headers in the payload.
 fn ipv6_header(bytes: &[u8]) -> Result<IpPacket<'_>, FrameError> {
     if bytes.len() < 40 {
         return Err(FrameError::Truncated);
@@ -227,7 +223,7 @@ fn ipv6_header(bytes: &[u8]) -> Result<IpPacket<'_>, FrameError> {
     })
 }
 
-/// The payload behind the extension headers that may be skipped (RFC 8200, section 4).
+/// The payload behind skippable extension headers (RFC 8200, section 4).
 fn skip_extensions(
     mut next: IpProtocol,
     mut payload: &[u8],

@@ -1,30 +1,27 @@
-//! Multicast groups of a station: what it tells routers and switches about them.
+//! Multicast groups of a station: reports to routers and switches.
 //!
-//! What to read first: RFC 3376 (IGMPv3) and RFC 2236 (IGMPv2); MLD is the same for IPv6 (RFC 3810,
-//! RFC 2710). Here both have one state, of which [`Message`]s come.
+//! Read first: RFC 3376 (IGMPv3), RFC 2236 (IGMPv2); MLD is the same for IPv6 (RFC 3810, RFC 2710).
+//! Both share one state, which yields [`Message`]s.
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use pnet_datalink::MacAddr;
 use roce_transport::time::Instant;
 
-/// A change is told so often (`[Robustness Variable]`), and again within this time (`[Unsolicited
-/// Report Interval]`).
+/// Reports per change (`[Robustness Variable]`), and their interval (`[Unsolicited Report
+/// Interval]`).
 const CHANGES: u8 = 2;
 const REPEAT: Duration = Duration::from_secs(1);
-/// Time for which a query of the older version counts: `[Robustness Variable]` times 125 s, and 10
-/// s.
+/// Time that an older query counts: `[Robustness Variable]` times 125 s, plus 10 s.
 const OLDER: Duration = Duration::from_secs(260);
-/// Bounds of the time within which a query is answered, which its sender chooses: a flood of them
-/// has ten answers a second.
+/// Bounds of the response delay, which the querier chooses: a flood of queries gets ten responses a
+/// second.
 const LEAST_DELAY: Duration = Duration::from_millis(100);
 const MOST_DELAY: Duration = Duration::from_secs(60);
-/// Records of one report, so that it is shorter than any MTU; and groups that were left whose
-/// departure is told a second time.
+/// Records per report, to stay below any MTU; left groups whose departure is reported twice.
 const RECORDS: usize = 60;
 const LEFT: usize = 256;
 
-/// What is said about a group in a report of the newer version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Record {
     /// The station is a member (`MODE_IS_EXCLUDE`, of no sources).
@@ -35,50 +32,46 @@ pub(super) enum Record {
     Joined = 4,
 }
 
-/// Something to be told to the network.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Message {
     /// A report of IGMPv2 or MLDv1.
     OldReport(IpAddr),
-    /// A message of IGMPv2 or MLDv1 that a group was left.
+    /// A leave message of IGMPv2 or MLDv1.
     OldLeave(IpAddr),
     /// A report of IGMPv3 or MLDv2 on groups of one family.
     Report(Vec<(Record, IpAddr)>),
 }
 
-/// A question of a router or switch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Query {
-    /// True for IPv6.
     pub(super) v6: bool,
     /// True for IGMPv2 and MLDv1.
     pub(super) older: bool,
-    /// The group that it is about; `None`: all.
     pub(super) group: Option<IpAddr>,
-    /// Time within which it is to be answered.
+    /// Greatest response delay.
     pub(super) within: Duration,
 }
 
 #[derive(Debug)]
 struct Member {
-    /// False: it was left, which is told once more.
+    /// False: left, with a report outstanding.
     joined: bool,
-    /// How often the change is still to be told, and when next.
+    /// Outstanding reports of the change, and when the next is due.
     changes: u8,
     change_due: Instant,
-    /// Time at which a query is to be answered.
+    /// When a query's response is due.
     answer_due: Option<Instant>,
-    /// True if no other host has reported it since this one has, which only the older version asks.
+    /// No other host has reported the group since; only the older version asks.
     last: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct Groups {
     mac: MacAddr,
-    /// False: another tells the network, and answers it.
+    /// False: another reports and responds.
     tells: bool,
     members: BTreeMap<IpAddr, Member>,
-    /// Time until which the older version is spoken, of IPv4 and of IPv6.
+    /// End of the older version's use, for IPv4 and IPv6.
     older_until: [Option<Instant>; 2],
 }
 
@@ -91,7 +84,7 @@ impl Groups {
         self.members.get(&group).is_some_and(|member| member.joined)
     }
 
-    /// Becomes a member; what is to be told about it is due at once.
+    /// Joins a group; its report is due at once.
     pub(super) fn join(&mut self, now: Instant, group: IpAddr) {
         if !self.contains(group) {
             let changes = if self.is_told(group) { CHANGES } else { 0 };
@@ -120,8 +113,8 @@ impl Groups {
         }
     }
 
-    /// A query has arrived. It is answered later, at a time of this station's own: by chance, says
-    /// the specification, so that not all hosts answer at once; here by MAC address and group.
+    /// Schedules the response to a query. The specification picks the delay by chance to spread
+    /// hosts; here MAC address and group do.
     pub(super) fn handle_query(&mut self, now: Instant, query: Query) {
         if query.older {
             self.older_until[usize::from(query.v6)] = Some(now.plus(OLDER));
@@ -138,7 +131,7 @@ impl Groups {
         }
     }
 
-    /// Another host has reported a group by the older version, which suffices for the network.
+    /// Notes another host's report of the older version, which suffices for the network.
     pub(super) fn handle_report(&mut self, now: Instant, group: IpAddr) {
         let until = self.older_until[usize::from(group.is_ipv6())];
         let older = until.is_some_and(|until| now < until);
@@ -160,7 +153,6 @@ impl Groups {
         self.members.values().filter_map(due).min()
     }
 
-    /// Messages that are due.
     pub(super) fn handle_timeout(&mut self, now: Instant) -> Vec<Message> {
         if self.poll_timeout().is_none_or(|due| now < due) {
             return Vec::new();
@@ -205,8 +197,8 @@ impl Groups {
     }
 }
 
-/// True if a group is reported to the network. The groups of all hosts are not, nor those whose
-/// frames do not leave the host (RFC 3376 section 5, RFC 3810 section 6).
+/// True if a group is reported: not the all-hosts groups, nor groups that stay on the host (RFC
+/// 3376 section 5, RFC 3810 section 6).
 fn is_reported(group: IpAddr) -> bool {
     match group {
         IpAddr::V4(v4) => v4.octets() != [224, 0, 0, 1],
@@ -217,7 +209,7 @@ fn is_reported(group: IpAddr) -> bool {
     }
 }
 
-/// A share of a time that hosts differ in, and groups of a host, too (FNV-1a).
+/// A share of a time that differs among hosts and groups (FNV-1a).
 fn share(mac: MacAddr, group: IpAddr, time: Duration) -> Duration {
     let (v4, v6);
     let octets: &[u8] = match group {

@@ -1,6 +1,5 @@
-//! The link layer of an adapter with a MAC address of its own: frames, the addresses of neighbours,
-//! and what such a host answers. No socket, no clock: a [`Station`] is a function of frames and
-//! time.
+//! Link layer of an adapter with its own MAC address: frames, neighbours, and responses of such a
+//! host. No socket, no clock: a [`Station`] is a function of frames and time.
 //!
 //! Sources: RFC 826 (ARP), RFC 4861 (neighbour discovery), RFC 5227 and RFC 4862 section 5.4
 //! (duplicate addresses), RFC 3376 and RFC 3810 (multicast), RFC 2131 (DHCP), IEEE 802.1Q (VLANs,

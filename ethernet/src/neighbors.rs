@@ -1,7 +1,7 @@
-//! The table of neighbours: which MAC address an IP address of the same network has.
+//! The neighbour table: MAC addresses of IP addresses on the link.
 //!
-//! Only addresses that this host asks for have an entry, so nobody else can fill the table. Their
-//! number is bounded, because a peer may have us send to any address.
+//! Only this host's own requests make entries, so nobody else can fill the table. It is bounded: a
+//! peer may make us send to any address.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -14,51 +14,50 @@ use roce_transport::time::Instant;
 
 use super::counters::FrameCounters;
 
-/// Entries, and those among them whose address is not known yet: they must not push out the others.
+/// Entries, and unresolved ones among them: they must not evict the others.
 const ENTRIES: usize = 1024;
 const UNKNOWN: usize = 256;
-/// Questions that are asked, and the time between them (RFC 4861: `MAX_MULTICAST_SOLICIT`,
-/// `MAX_UNICAST_SOLICIT`, `RetransTimer`; Linux asks as often by ARP).
+/// Requests and their interval (RFC 4861: `MAX_MULTICAST_SOLICIT`, `MAX_UNICAST_SOLICIT`,
+/// `RetransTimer`; Linux uses the same for ARP).
 const QUESTIONS: u8 = 3;
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Time for which an answer counts (`REACHABLE_TIME`).
+/// Lifetime of a response (`REACHABLE_TIME`).
 const REACHABLE: Duration = Duration::from_secs(30);
-/// Frames that wait for one address, and bytes that wait for all of them. Of small ones Linux keeps
-/// as many; an unreliable connection, which may begin with a message of many packets, repeats none.
+/// Queued frames per address, and bytes in all. Linux queues as many small ones; an unreliable
+/// connection may begin with a long message and never retransmits.
 const WAITING: usize = 256;
 const WAITING_BYTES: usize = 4 << 20;
 
-/// The state of a neighbour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Lookup {
     /// Its MAC address.
     Known(MacAddr),
-    /// It is being asked for.
+    /// Resolution is running.
     Asked,
-    /// It is not asked for: there are too many others.
+    /// Too many others are being resolved.
     Refused,
 }
 
-/// A question that is due: broadcast, or to the MAC address that it is to confirm.
+/// A due request: broadcast, or unicast to the MAC address to confirm.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Question {
     pub(super) target: IpAddr,
     pub(super) to: Option<MacAddr>,
 }
 
-/// What a message says about the MAC address of its sender.
+/// Kind of a message that names its sender's MAC address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Claim {
-    /// It answers a question of ours.
+    /// A response to a request of ours.
     Answer,
-    /// It was not asked for: a request, or an announcement.
+    /// Unsolicited: a request or an announcement.
     Told,
-    /// It answers, but does not replace another MAC address (a neighbour advertisement without its
-    /// override flag).
+    /// A response that replaces no other MAC address (neighbour advertisement without override
+    /// flag).
     Humble,
 }
 
-/// A frame that waits for the receiver's address, behind its priority.
+/// Priority, and a frame that lacks its destination.
 pub(super) type Waiting = (u8, Vec<u8>);
 
 #[derive(Debug)]
@@ -69,11 +68,11 @@ struct Entry {
 
 #[derive(Debug)]
 enum State {
-    /// Asked for `asked` times; asked again, or given up, at `due`.
+    /// Requested `asked` times; retried or given up at `due`.
     Unknown { asked: u8, due: Instant, waiting: VecDeque<Waiting> },
-    /// Answered; until then nothing needs to be asked.
+    /// Resolved; fresh until then.
     Known { mac: MacAddr, until: Instant },
-    /// In use, and asked whether it is still so.
+    /// In use while being confirmed.
     Confirming { mac: MacAddr, asked: u8, due: Instant },
 }
 
@@ -83,12 +82,11 @@ pub(super) struct Neighbors {
     unknown: usize,
     waiting_bytes: usize,
     questions: VecDeque<Question>,
-    /// No question is due before this.
+    /// No request is due earlier.
     next: Option<Instant>,
 }
 
 impl Neighbors {
-    /// The MAC address to send to, which is asked for if it is not known.
     pub(super) fn lookup(
         &mut self,
         now: Instant,
@@ -124,8 +122,7 @@ impl Neighbors {
         Lookup::Asked
     }
 
-    /// Forgets the neighbour that has not been used for the longest time, if it has not been for as
-    /// long as an answer counts.
+    /// Evicts the least recently used neighbour if unused for [`REACHABLE`].
     fn forget(&mut self, now: Instant) -> bool {
         let known = self.entries.iter().filter(|(_, entry)| !entry.is_unknown());
         let oldest = known.min_by_key(|(_, entry)| entry.used);
@@ -137,7 +134,7 @@ impl Neighbors {
         forgotten
     }
 
-    /// Keeps a frame until the MAC address is known, whose place in the frame is empty.
+    /// Queues a frame, with an empty destination, until resolution.
     pub(super) fn wait(
         &mut self,
         address: IpAddr,
@@ -158,7 +155,7 @@ impl Neighbors {
         }
     }
 
-    /// Takes a claim, and returns what has waited for it, with the receiver's address filled in.
+    /// Takes a claim and returns the queued frames with the destination filled in.
     pub(super) fn learn(
         &mut self,
         now: Instant,
@@ -172,7 +169,7 @@ impl Neighbors {
         match &mut entry.state {
             State::Unknown { waiting, .. } => {
                 let mut released = std::mem::take(waiting);
-                // what was told without being asked for is used, and asked about with the next use
+                // Unsolicited claims are used, and confirmed with the next use.
                 let until = if claim == Claim::Told { now } else { until };
                 entry.state = State::Known { mac, until };
                 self.unknown -= 1;
@@ -202,7 +199,6 @@ impl Neighbors {
         }
     }
 
-    /// Asks again, and gives up who does not answer.
     pub(super) fn handle_timeout(&mut self, now: Instant, counters: &mut FrameCounters) {
         if self.next.is_none_or(|next| now < next) {
             return;
@@ -236,12 +232,10 @@ impl Neighbors {
         });
     }
 
-    /// True if it keeps frames.
     pub(super) const fn has_waiting(&self) -> bool {
         self.waiting_bytes > 0
     }
 
-    /// Time of the next call of [`handle_timeout`](Self::handle_timeout).
     pub(super) const fn poll_timeout(&self) -> Option<Instant> {
         self.next
     }

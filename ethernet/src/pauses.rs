@@ -1,5 +1,4 @@
-//! Pauses that the neighbour on the wire asks for: of everything (IEEE 802.3, annex 31B), or of
-//! what has a priority (IEEE 802.1Qbb). None are asked for here.
+//! Received pauses, global (IEEE 802.3, annex 31B) or per priority (IEEE 802.1Qbb). None are sent.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -8,20 +7,17 @@ use roce_transport::time::Instant;
 const PAUSE: u16 = 0x0001;
 const PRIORITY_PAUSE: u16 = 0x0101;
 const PRIORITIES: usize = 8;
-/// Frames of a priority that wait for the end of its pause; no more are taken then.
+/// Queued frames per paused priority, at most.
 const HELD: usize = 1024;
 
-/// What waits, and until when.
 #[derive(Debug)]
 pub(super) struct Pauses {
-    /// Megabits a second: the unit of a pause is the time that 512 bits take.
+    /// Interface speed in Mbit/s: a quantum is 512 bit times.
     mbps: u64,
-    /// End of each priority's pause.
     until: [Instant; PRIORITIES],
     held: [VecDeque<Vec<u8>>; PRIORITIES],
 }
 
-/// Reason why a message of MAC control changes nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Unread {
     Truncated,
@@ -29,7 +25,6 @@ pub(super) enum Unread {
 }
 
 impl Pauses {
-    /// For an interface that carries so many megabits a second.
     pub(super) fn new(mbps: u32) -> Self {
         Self {
             mbps: mbps.max(1).into(),
@@ -38,7 +33,6 @@ impl Pauses {
         }
     }
 
-    /// Takes over a message of MAC control.
     pub(super) fn take(&mut self, now: Instant, message: &[u8]) -> Result<(), Unread> {
         let field = |at: usize| {
             let bytes = message.get(2 * at..).and_then(|rest| rest.first_chunk::<2>());
@@ -64,13 +58,13 @@ impl Pauses {
         Ok(())
     }
 
-    /// True if a frame of this priority waits: for the end of a pause, or behind others.
+    /// True if a frame of this priority must wait: paused, or behind others.
     pub(super) fn holds(&self, now: Instant, priority: u8) -> bool {
         let priority = usize::from(priority) % PRIORITIES;
         now < self.until[priority] || !self.held[priority].is_empty()
     }
 
-    /// Keeps frames of a priority until they may leave; `false`: too many wait.
+    /// Queues frames of a priority; `false`: full.
     pub(super) fn hold(
         &mut self,
         priority: u8,
@@ -84,12 +78,10 @@ impl Pauses {
         has_room
     }
 
-    /// The next frame that need not wait any more.
     pub(super) fn released(&self, now: Instant) -> Option<&[u8]> {
         self.next(now).and_then(|priority| self.held[priority].front()).map(Vec::as_slice)
     }
 
-    /// It has been sent.
     pub(super) fn pop_released(&mut self, now: Instant) {
         if let Some(priority) = self.next(now) {
             self.held[priority].pop_front();
@@ -105,7 +97,7 @@ impl Pauses {
         self.held.iter().any(|held| !held.is_empty())
     }
 
-    /// Time at which something need not wait any more.
+    /// Returns when a queued frame may leave.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let waiting = self.until.iter().zip(&self.held).filter(|(_, held)| !held.is_empty());
         waiting.map(|(until, _)| *until).min()

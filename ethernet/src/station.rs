@@ -1,4 +1,4 @@
-//! A host of its own on an Ethernet network: one MAC address, some IP addresses.
+//! A separate host on an Ethernet network: one MAC address, some IP addresses.
 
 mod leasing;
 mod membership;
@@ -25,21 +25,20 @@ use super::{
     pauses::{Pauses, Unread},
 };
 
-/// Frames of its own that wait to be sent; more are not made.
+/// Queued frames of its own, at most.
 const OUTBOX: usize = 512;
-/// News that wait to be told.
 const NEWS: usize = 16;
-/// Least time between two announcements that answer others' claims (`DEFEND_INTERVAL`, RFC 5227).
+/// Least time between two announcements against others' claims (`DEFEND_INTERVAL`, RFC 5227).
 const DEFEND: Duration = Duration::from_secs(10);
-/// Paths that routers have reported as narrow, and the time for which that counts (RFC 8201).
+/// Reported narrow paths, at most, and how long a report counts (RFC 8201).
 const PATHS: usize = 64;
 const PATH_AGE: Duration = Duration::from_secs(600);
-/// Least MTUs of IPv4's and IPv6's paths that a report can be about.
+/// Least reported path MTUs of IPv4 and IPv6.
 const LEAST_MTU: [u32; 2] = [576, 1280];
 
 const NO_MAC: MacAddr = MacAddr(0, 0, 0, 0, 0, 0);
 const BROADCAST: MacAddr = MacAddr(255, 255, 255, 255, 255, 255);
-/// Where pauses are sent to: no switch passes them on.
+/// Destination of pauses: no switch forwards them.
 pub const PAUSE_GROUP: MacAddr = MacAddr(0x01, 0x80, 0xC2, 0, 0, 0x01);
 const ALL_SYSTEMS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xFF02, 0, 0, 0, 0, 0, 0, 1);
@@ -49,29 +48,28 @@ const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xFF02, 0, 0, 0, 0, 0, 0, 1);
 pub struct StationConfig {
     /// Its MAC address.
     pub mac: MacAddr,
-    /// VLAN of its frames; without it they have no tag.
+    /// VLAN of its frames; `None`: untagged.
     pub vlan: Option<Vlan>,
     /// Its IP addresses.
     pub addresses: Vec<Prefix>,
-    /// Gateways to other networks, at most one for each family.
+    /// Gateways, at most one per family.
     pub gateways: Vec<IpAddr>,
-    /// True if the addresses are its own: it makes sure that nobody else has them, and answers for
-    /// them. False: another does both.
+    /// True: it probes and defends its addresses. False: the kernel does both.
     pub answers: bool,
-    /// True if it sends and takes RoCE v1 as well.
+    /// Sends and accepts RoCE v1 as well.
     pub roce_v1: bool,
-    /// It leases an IPv4 address besides (DHCP), and draws its numbers from this.
+    /// Seed of DHCP, which leases one more IPv4 address.
     pub dhcp: Option<[u8; 32]>,
-    /// Speed of its interface in Mbit/s: pauses are counted in the time that 512 bits take.
+    /// Interface speed in Mbit/s: a pause quantum is 512 bit times.
     pub mbps: u32,
 }
 
 /// Whether a station may use its addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Assignment {
-    /// It is asking whether somebody has them, or for one.
+    /// Probing them, or leasing one.
     Probing,
-    /// They are its own.
+    /// All are usable.
     Assigned,
     /// Another host has one of them.
     Taken {
@@ -87,47 +85,46 @@ pub enum Assignment {
 pub enum Hop {
     /// Its MAC address.
     Known(MacAddr),
-    /// The neighbour is being asked: datagrams are to [wait](Station::wait) for it.
+    /// Address resolution is running: datagrams [wait](Station::wait).
     Asked(IpAddr),
     /// This station itself.
     Own,
-    /// There is none: the address is of another network and there is no gateway, or too many other
-    /// neighbours are being asked.
+    /// No route to the address, or too many neighbours are being resolved.
     None,
 }
 
-/// Something that a person may want to know.
+/// An event for the user.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum News {
-    /// Another host claims an own address.
+    /// Another host claims an address of this station.
     Conflict {
         /// The address.
         address: IpAddr,
         /// The MAC address that claims it.
         mac: MacAddr,
     },
-    /// A router reports that packets to this address are too long.
+    /// A router reports packets to this address as too long.
     PathMtu {
         /// The address.
         to: IpAddr,
-        /// Greatest length of an IP packet, as the router says.
+        /// Greatest IP packet length, by the router.
         mtu: u32,
     },
-    /// A server has leased an address to it.
+    /// A server leased an address.
     Leased {
         /// The address.
         address: IpAddr,
         /// The server.
         server: IpAddr,
     },
-    /// An address that was leased must not be used any more.
+    /// A leased address must not be used any more.
     LeaseLost {
         /// The address.
         address: IpAddr,
     },
 }
 
-/// A RoCE packet that has arrived.
+/// An arrived RoCE packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Received<'a> {
     /// Fields of its network headers.
@@ -136,14 +133,13 @@ pub struct Received<'a> {
     pub bytes: &'a [u8],
 }
 
-/// A host of its own on an Ethernet network, without sockets and clock: frames and time go in,
-/// frames and RoCEv2 packets come out. After each call [`poll_frame`](Self::poll_frame) has frames
-/// to be sent, until it has none.
+/// A separate host on an Ethernet network, without sockets and clock. Frames and time go in, frames
+/// and RoCEv2 packets come out. Drain [`poll_frame`](Self::poll_frame) after each call.
 #[derive(Debug)]
 pub struct Station {
     config: StationConfig,
     assignment: Assignment,
-    /// Probes that were sent, and the time of the next one or of the verdict.
+    /// Probes sent; time of the next one or of the verdict.
     probes: (u8, Instant),
     neighbors: Neighbors,
     groups: Groups,
@@ -151,18 +147,18 @@ pub struct Station {
     outbox: VecDeque<Vec<u8>>,
     counters: FrameCounters,
     news: VecDeque<News>,
-    /// Time of the last answer to somebody's claim.
+    /// Time of the last defence.
     defended: Option<Instant>,
-    /// Paths that routers have reported, with the time of the report.
+    /// Reported paths with the time of the report.
     paths: BTreeMap<IpAddr, (u32, Instant)>,
     dhcp: Option<Box<Client>>,
     lease: Option<Lease>,
-    /// Where the last message of a DHCP server came from.
+    /// MAC address behind the last DHCP message.
     server_mac: MacAddr,
 }
 
 impl Station {
-    /// A station, which begins to ask for its addresses.
+    /// Creates a station, which starts probing its addresses.
     #[must_use]
     pub fn new(config: StationConfig, now: Instant) -> Self {
         let assignment = match config.answers && !config.addresses.is_empty() {
@@ -190,13 +186,13 @@ impl Station {
         station
     }
 
-    /// Its configuration.
+    /// Returns its configuration.
     #[must_use]
     pub const fn config(&self) -> &StationConfig {
         &self.config
     }
 
-    /// Whether it may use its addresses.
+    /// Returns whether its addresses are usable.
     #[must_use]
     pub const fn assignment(&self) -> Assignment {
         match self.assignment {
@@ -207,20 +203,19 @@ impl Station {
         }
     }
 
-    /// Counters so far.
+    /// Returns the counters.
     #[must_use]
     pub const fn counters(&self) -> &FrameCounters {
         &self.counters
     }
 
-    /// Counters, for those who move its frames.
+    /// Returns the counters to the mover of its frames.
     pub const fn counters_mut(&mut self) -> &mut FrameCounters {
         &mut self.counters
     }
 
-    /// Takes a frame, from the receiver's address on. `untagged` says that whoever has received it
-    /// has removed its tag, which was of the VLAN that it should be of. Returns the RoCE packet
-    /// that it carries, if it does.
+    /// Handles a frame from the destination address on. `untagged`: the receiver removed a tag of
+    /// the station's VLAN. Returns the RoCE packet in it, if any.
     pub fn handle_frame<'a>(
         &mut self,
         now: Instant,
@@ -270,8 +265,7 @@ impl Station {
         }
     }
 
-    /// True if a frame is a RoCE packet for this station, which it hands over. The frame has its
-    /// tag.
+    /// Returns true if a tagged frame is a RoCE packet for this station, to be handed over.
     #[must_use]
     pub fn takes(&self, bytes: &[u8]) -> bool {
         let Ok(frame) = Frame::parse(bytes) else { return false };
@@ -289,7 +283,7 @@ impl Station {
 
     fn handle_mac_control(&mut self, now: Instant, dst: MacAddr, message: &[u8]) {
         let counters = &mut self.counters;
-        // bridges forward those to a station's own address: any host could send them
+        // Bridges forward pauses to a station's own address: any host could send them.
         if dst != PAUSE_GROUP {
             counters.not_for_us += 1;
             return;
@@ -301,13 +295,13 @@ impl Station {
         }
     }
 
-    /// True if a run has to wait, for the end of a pause or behind others of its priority.
+    /// Returns true if a run is paused or behind others of its priority.
     #[must_use]
     pub fn holds(&self, now: Instant, run: &Transmit) -> bool {
         self.pauses.holds(now, self.priority(&run.net_header(0)))
     }
 
-    /// Keeps the datagrams of a run that has to wait; `false`: too many do.
+    /// Queues a paused run; `false`: the queue is full.
     pub fn hold(&mut self, mac: MacAddr, run: &Transmit, bytes: &[u8]) -> bool {
         let priority = self.priority(&run.net_header(0));
         let payloads = bytes.get(run.range.clone()).unwrap_or_default().chunks(run.segment.max(1));
@@ -321,7 +315,7 @@ impl Station {
         self.keep(priority, frames)
     }
 
-    /// Keeps frames of a priority that have to wait, and counts them; `false`: too many do.
+    /// Queues paused frames; `false`: full.
     fn keep(&mut self, priority: u8, frames: Vec<Vec<u8>>) -> bool {
         let count = frames.len() as u64;
         let held = self.pauses.hold(priority, frames.into_iter());
@@ -329,27 +323,25 @@ impl Station {
         held
     }
 
-    /// Keeps a frame of a program's if it has to wait, as datagrams of its priority do; `None`: it
-    /// need not. `Some(false)`: too many do.
+    /// Queues a program's frame of a paused priority; `None`: not paused. `Some(false)`: full.
     pub fn hold_frame(&mut self, now: Instant, frame: &[u8]) -> Option<bool> {
         let priority = frame_priority(frame);
         let waits = self.pauses.holds(now, priority);
         waits.then(|| self.keep(priority, vec![frame.to_vec()]))
     }
 
-    /// The next datagram, as a frame, that need not wait any more. It is
-    /// [taken](Self::pop_released) when it has been sent.
+    /// Returns the next frame whose pause has ended; [pop](Self::pop_released) it once sent.
     #[must_use]
     pub fn released(&self, now: Instant) -> Option<&[u8]> {
         self.pauses.released(now)
     }
 
-    /// The frame that was [released](Self::released) has been sent.
+    /// Removes the [released](Self::released) frame.
     pub fn pop_released(&mut self, now: Instant) {
         self.pauses.pop_released(now);
     }
 
-    /// The next hop of datagrams to an address.
+    /// Returns the next hop towards an address.
     pub fn route(&mut self, now: Instant, to: IpAddr) -> Hop {
         if self.is_own(to) {
             return Hop::Own;
@@ -364,7 +356,7 @@ impl Station {
         };
         match self.neighbors.lookup(now, hop, &mut self.counters) {
             Lookup::Known(mac) => {
-                self.ask(); // whether it is still so
+                self.ask(); // confirm it
                 Hop::Known(mac)
             }
             Lookup::Asked => {
@@ -375,8 +367,8 @@ impl Station {
         }
     }
 
-    /// Keeps the datagrams of a run until the MAC address of this hop is known; `bytes` is what its
-    /// range is an index into.
+    /// Queues a run's datagrams until the hop's MAC address is known; the run's range indexes
+    /// `bytes`.
     pub fn wait(&mut self, hop: IpAddr, run: &Transmit, bytes: &[u8]) {
         let payloads = bytes.get(run.range.clone()).unwrap_or_default().chunks(run.segment.max(1));
         for (index, payload) in payloads.enumerate() {
@@ -386,31 +378,31 @@ impl Station {
         }
     }
 
-    /// The headers, from the receiver's MAC address on, of a run's datagram with this payload.
+    /// Returns the headers, from the destination MAC address on, of a run's datagram.
     #[must_use]
     pub fn headers(&self, mac: MacAddr, run: &Transmit, index: usize, payload: usize) -> Vec<u8> {
         let net = run.net_header(index);
         self.of_flow(mac, &net).roce_headers(&net, payload)
     }
 
-    /// A frame that is to be sent.
+    /// Returns the next frame to send.
     pub fn poll_frame(&mut self) -> Option<Vec<u8>> {
         self.outbox.pop_front()
     }
 
-    /// Something that a person may want to know.
+    /// Returns the next event for the user.
     pub fn poll_news(&mut self) -> Option<News> {
         self.news.pop_front()
     }
 
-    /// True if datagrams wait for the MAC address of their next hop, or for the end of a pause.
+    /// Returns true if datagrams wait for address resolution or the end of a pause.
     #[must_use]
     pub fn has_waiting(&self) -> bool {
         self.neighbors.has_waiting() || self.pauses.has_held()
     }
 
-    /// Time at which [`handle_timeout`](Self::handle_timeout) is to be called, and what is
-    /// [released](Self::released) sent.
+    /// Returns when to call [`handle_timeout`](Self::handle_timeout) and send
+    /// [released](Self::released) frames.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let probing = (self.assignment == Assignment::Probing).then_some(self.probes.1);
@@ -420,7 +412,7 @@ impl Station {
         Instant::earliest([probing, self.neighbors.poll_timeout(), groups, pauses, dhcp])
     }
 
-    /// Time has passed.
+    /// Handles the passage of time.
     pub fn handle_timeout(&mut self, now: Instant) {
         let (sent, due) = self.probes;
         if self.assignment == Assignment::Probing && due <= now {
@@ -438,14 +430,14 @@ impl Station {
         self.tell_of_groups(now);
     }
 
-    /// Greatest length of an IP packet to this address, if a router has reported one lately.
+    /// Returns the path MTU that a router reported lately.
     #[must_use]
     pub fn path_mtu(&self, now: Instant, to: IpAddr) -> Option<u32> {
         let &(mtu, at) = self.paths.get(&to)?;
         (now.since(at) < PATH_AGE).then_some(mtu)
     }
 
-    /// True if it has this address.
+    /// Returns true if the address is its own.
     #[must_use]
     pub fn is_own(&self, address: IpAddr) -> bool {
         self.config.addresses.iter().any(|own| own.address == address)
@@ -455,8 +447,8 @@ impl Station {
         Ethernet { dst, src: self.config.mac, vlan: self.config.vlan }
     }
 
-    /// The priority of a RoCE packet: the lower three bits of its service level. Without a service
-    /// level it is that of everything else on the VLAN, and without a VLAN the class of its DSCP.
+    /// Priority of a RoCE packet: the low three bits of its service level; else its VLAN's; without
+    /// a VLAN the class of its DSCP.
     fn priority(&self, net: &NetHeader) -> u8 {
         match (net.frame.service_level() & 7, self.config.vlan) {
             (0, Some(vlan)) => vlan.priority,
@@ -465,7 +457,6 @@ impl Station {
         }
     }
 
-    /// The Ethernet header of a RoCE packet.
     fn of_flow(&self, dst: MacAddr, net: &NetHeader) -> Ethernet {
         let priority = self.priority(net);
         let vlan = self.config.vlan.map(|vlan| Vlan { priority, ..vlan });
@@ -489,7 +480,7 @@ impl Station {
         addresses.into_iter().for_each(|address| act(self, address));
     }
 
-    /// Asks whether anybody has this address: from none (RFC 5227, RFC 4862).
+    /// Probes an address, from the unspecified one (RFC 5227, RFC 4862).
     fn probe(&mut self, address: IpAddr) {
         let mac = self.config.mac;
         let frame = match address {
@@ -503,7 +494,6 @@ impl Station {
         self.put(frame);
     }
 
-    /// Tells everybody that it has this address.
     fn announce(&mut self, address: IpAddr) {
         let mac = self.config.mac;
         let frame = match address {
@@ -515,7 +505,6 @@ impl Station {
         self.put(frame);
     }
 
-    /// Sends the questions that are due.
     fn ask(&mut self) {
         while let Some(Question { target, to }) = self.neighbors.poll_question() {
             let Some(own) = self.source_for(target) else { continue };
@@ -532,7 +521,6 @@ impl Station {
         }
     }
 
-    /// The own address to ask for a neighbour from.
     fn source_for(&self, target: IpAddr) -> Option<IpAddr> {
         let own = &self.config.addresses;
         let near = own.iter().find(|own| own.contains(target));
@@ -551,7 +539,6 @@ impl Station {
         self.to(mac).icmpv6(own, dst, 255, &repr)
     }
 
-    /// Tells that it has this address: one host, which has asked, or all of them.
     fn advertise(&self, to: Option<MacAddr>, own: Ipv6Addr, dst: Ipv6Addr) -> Vec<u8> {
         let solicited = match to {
             Some(_) => NdiscNeighborFlags::SOLICITED,
@@ -567,7 +554,7 @@ impl Station {
     }
 }
 
-/// The priority of a frame: that in its tag, or without one the class of an IP packet's DSCP.
+/// Priority of a frame: its tag's, or the class of an IP packet's DSCP.
 const fn frame_priority(frame: &[u8]) -> u8 {
     match frame {
         [_, _, _, _, _, _, _, _, _, _, _, _, 0x81, 0, tag, ..] => *tag >> 5,
@@ -581,13 +568,13 @@ fn raw(mac: MacAddr) -> RawHardwareAddress {
     RawHardwareAddress::from_bytes(&mac.octets())
 }
 
-/// The group that the host with this address is a member of (RFC 4291, section 2.7.1).
+/// Solicited-node group of an address (RFC 4291, section 2.7.1).
 const fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
     let [.., high, low] = address.segments();
     Ipv6Addr::new(0xFF02, 0, 0, 0, 0, 1, 0xFF00 | (high & 0xFF), low)
 }
 
-/// The MAC address of a multicast group or of a broadcast (RFC 1112, RFC 2464).
+/// MAC address of a multicast group or of broadcast (RFC 1112, RFC 2464).
 pub fn group_mac(address: IpAddr) -> Option<MacAddr> {
     match address {
         IpAddr::V4(v4) if v4.is_broadcast() => Some(BROADCAST),
@@ -603,10 +590,10 @@ pub fn group_mac(address: IpAddr) -> Option<MacAddr> {
     }
 }
 
-/// MAC addresses that frames for a station have, besides that for everybody.
+/// MAC addresses to accept besides broadcast.
 pub fn memberships(config: &StationConfig) -> Vec<MacAddr> {
     if !config.answers {
-        return vec![PAUSE_GROUP]; // the interface takes what is for it
+        return vec![PAUSE_GROUP]; // the interface accepts its frames
     }
     let groups = config.addresses.iter().flat_map(|own| match own.address {
         IpAddr::V4(_) => vec![ALL_SYSTEMS.into()],

@@ -1,4 +1,4 @@
-//! Stations on a wire, in virtual time; and frames of the kernel, as they were captured.
+//! Stations on a wire in virtual time, and captured frames of the kernel.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -26,7 +26,6 @@ fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// The headers of a packet from one address to another.
 fn net(src: &str, dst: &str) -> NetHeader {
     NetHeader {
         src: ip(src),
@@ -69,23 +68,22 @@ fn run(src: &str, dst: &str, payload: &[u8]) -> Transmit {
     }
 }
 
-/// The Internet checksum (RFC 1071) of an even number of bytes.
+/// Internet checksum (RFC 1071) of an even number of bytes.
 fn checksum(bytes: &[u8]) -> [u8; 2] {
     let words = bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1]));
     let sum = words.sum::<u32>();
     (!((sum & 0xFFFF) + (sum >> 16)) as u16).to_be_bytes()
 }
 
-/// Frames that a station has to send now.
 fn frames(station: &mut Station) -> Vec<Vec<u8>> {
     std::iter::from_fn(|| station.poll_frame()).collect()
 }
 
-/// Stations on one wire, which carries a frame in no time, and the time.
+/// Stations on a wire without delay, and the time.
 struct Wire {
     stations: Vec<Station>,
     now: Instant,
-    /// Every frame so far, and what has arrived: the station, network header and payload.
+    /// Every frame so far, and arrivals: station, network header and payload.
     seen: Vec<Vec<u8>>,
     arrived: Vec<(usize, NetHeader, Vec<u8>)>,
 }
@@ -97,7 +95,6 @@ impl Wire {
         Self { stations, now, seen: Vec::new(), arrived: Vec::new() }
     }
 
-    /// Stations whose addresses are their own.
     fn assigned(configs: impl IntoIterator<Item = StationConfig>) -> Self {
         let mut wire = Self::new(configs);
         wire.advance(2 * SECOND);
@@ -145,7 +142,6 @@ impl Wire {
         self.now = end;
     }
 
-    /// Sends a datagram, as a link does.
     fn send(&mut self, from: usize, src: &str, dst: &str) -> Hop {
         self.send_with(from, src, dst, FrameFields::default())
     }
@@ -194,7 +190,7 @@ fn what_waits_for_a_neighbour_arrives_with_all_its_fields() {
             frame: FrameFields::default(),
         };
         assert_eq!(wire.arrived, [(1, net, b"payload of a packet".to_vec())]);
-        // now it is known, and its question has told the other one nothing that it must remember
+        // It is known now; its request left no entry at the other.
         assert_eq!(wire.send(0, src, dst), Hop::Known(MACS[1]));
         assert_eq!(wire.arrived.len(), 2);
         assert_eq!((wire.counters(0).resolved, wire.counters(1).answered), (1, 1));
@@ -203,7 +199,7 @@ fn what_waits_for_a_neighbour_arrives_with_all_its_fields() {
     }
 }
 
-/// An unreliable connection may begin with a message of many packets, of which none comes again.
+/// An unreliable connection may begin with a long message, never retransmitted.
 #[test]
 fn a_long_message_waits_whole() {
     let mut wire = Wire::pair();
@@ -233,7 +229,7 @@ fn a_neighbour_is_asked_three_times_a_second_apart() {
         assert_eq!(wire.stations[0].poll_timeout(), None);
         let FrameCounters { unanswered, waiting_lost, .. } = wire.counters(0);
         assert_eq!((unanswered, waiting_lost), (1, 262), "six for want of room, then the others");
-        // the next datagram begins anew
+        // The next datagram starts a new resolution.
         assert_eq!(wire.send(0, src, dst), Hop::Asked(ip(dst)));
         assert_eq!(wire.seen.len(), 4);
     }
@@ -262,7 +258,7 @@ fn a_neighbour_is_asked_again_when_its_answer_is_old() {
     assert_eq!(wire.send(0, "10.0.0.1", "10.0.0.2"), Hop::Known(MACS[1]), "it is used meanwhile");
     assert_eq!(wire.seen.len(), seen + 3, "the datagram, a question to it alone, its answer");
     assert_eq!(wire.seen[seen + 1][..6], MACS[1].octets());
-    // one that has gone is used for as long as it is asked
+    // A neighbour that left stays in use while it is asked.
     wire.advance(40 * SECOND);
     wire.stations.truncate(1);
     for _ in 0..3 {
@@ -273,7 +269,7 @@ fn a_neighbour_is_asked_again_when_its_answer_is_old() {
     assert_eq!(wire.counters(0).unanswered, 1);
 }
 
-/// The other host's address moves to another network adapter, which announces it.
+/// The other host's address moves to another adapter, which announces it.
 #[test]
 fn a_changed_mac_address_is_taken_over() {
     for (src, dst) in [("10.0.0.1", "10.0.0.2"), ("fd00::1", "fd00::2")] {
@@ -300,7 +296,7 @@ fn an_address_that_somebody_has_is_not_taken() {
         let taken = Assignment::Taken { address: ip(address), mac: MACS[1] };
         assert_eq!(wire.stations[2].assignment(), taken);
         assert_eq!(wire.stations[2].poll_timeout(), None);
-        // who has it stays with it, and is known to the others as before
+        // The owner keeps it, and others still reach it.
         assert_eq!(wire.stations[1].assignment(), Assignment::Assigned);
         let src = if address.contains(':') { "fd00::1" } else { "10.0.0.1" };
         wire.send(0, src, address);
@@ -350,7 +346,6 @@ fn another_host_that_claims_the_own_address_is_answered_once_in_ten_seconds() {
     assert_eq!(wire.counters(0).conflicts, 4);
 }
 
-/// Whatever arrives, only own questions make entries; and those are bounded.
 #[test]
 fn a_flood_fills_no_table() {
     let mut wire = Wire::pair();
@@ -370,7 +365,7 @@ fn a_flood_fills_no_table() {
     assert!(frames(station).len() <= 512, "answers are bounded, too");
     assert_eq!(station.route(now, ip("10.0.0.77")), Hop::Asked(ip("10.0.0.77")));
 
-    // a peer can have us send to any address
+    // A peer can make us send to any address.
     let mut counters = FrameCounters::default();
     let mut table = Neighbors::default();
     let known = ip("192.0.2.1");
@@ -388,7 +383,7 @@ fn a_flood_fills_no_table() {
         "what is known stays"
     );
     assert!(counters.waiting_lost >= 5000 - (4 << 20) / 9000 - 1);
-    // those that answer fill it; the one that was used last is forgotten last
+    // Responses fill the table; the least recently used goes first.
     let mut at = now;
     for number in 0..3000_u32 {
         let address = IpAddr::from([172, 16, (number >> 8) as u8, number as u8]);
@@ -440,7 +435,7 @@ fn frames_of_the_vlan_only() {
         assert_eq!(frame[12..16], [0x81, 0, 0xA0, 100], "the tag, priority 5, VLAN 100");
     }
     assert!(wire.counters(2).other_vlan > 0);
-    // a receiver that has removed the tag says so
+    // A receiver reports the tag that it removed.
     let mut untagged = wire.seen.last().unwrap().clone();
     let whole = untagged.clone();
     untagged.drain(12..16);
@@ -449,14 +444,14 @@ fn frames_of_the_vlan_only() {
     assert!(wire.stations[1].handle_frame(now, &untagged, true).is_some());
     assert!(wire.stations[1].handle_frame(now, &whole, true).is_none());
     assert_eq!(wire.counters(1).vlan_stack, 1);
-    // and priority without a VLAN is no VLAN
+    // A priority tag without a VLAN is no VLAN.
     let mut plain = Wire::pair();
     let mut frame = whole.clone();
     frame[14..16].copy_from_slice(&[0xE0, 0]);
     assert!(plain.stations[1].handle_frame(now, &frame, false).is_some());
 }
 
-/// The priority of a tag is that of the service level, and without one that of the device.
+/// The tag's priority is the service level's, else the device's.
 #[test]
 fn a_service_level_has_its_priority() {
     let tagged = |mac, address| StationConfig {
@@ -485,7 +480,7 @@ fn a_flow_label_arrives_over_ipv6() {
     assert_eq!(labels, [0xA_BCDE, 0xA_BCDE, 0], "IPv4 has none");
 }
 
-/// Annex A16: ethertype 0x8915, and a global route header in the place of IP and UDP.
+/// Annex A16: ethertype 0x8915, a global route header instead of IP and UDP.
 #[test]
 fn roce_v1_goes_to_who_speaks_it() {
     let v1 = |mac, address, roce_v1| StationConfig {
@@ -519,7 +514,7 @@ fn roce_v1_goes_to_who_speaks_it() {
         wire.send_with(0, "10.0.0.1", "10.0.0.3", frame);
     }
     assert_eq!((wire.arrived.len(), wire.counters(2).other_protocol - before), (0, 2));
-    // behind the header is something else, or its addresses are of two families
+    // Another header behind, or addresses of two families.
     let whole = wire.seen.iter().find(|frame| frame[12..14] == [0x89, 0x15]).unwrap().clone();
     for (at, value) in [(20, 17), (32, 0)] {
         let mut wrong = whole.clone();
@@ -529,8 +524,8 @@ fn roce_v1_goes_to_who_speaks_it() {
     assert_eq!(Frame::parse(&whole[..50]), Err(FrameError::Truncated));
 }
 
-/// A SEND from 10.0.0.1 to 10.0.0.2, whose ICRC zlib has computed. Its input: 64 ones, then the
-/// header and the packet. Traffic class, flow label, hop limit and congestion bits are ones.
+/// A SEND from 10.0.0.1 to 10.0.0.2 with zlib's ICRC over 64 ones, header and packet. Traffic
+/// class, flow label, hop limit and congestion bits are ones.
 #[test]
 fn a_frame_of_roce_v1_byte_for_byte() {
     let whole: Vec<u8> = include_str!("tests/roce_v1.hex")
@@ -610,8 +605,8 @@ fn a_report_of_a_narrow_path_is_advice_about_own_packets_only() {
     };
     let to = ip("198.51.100.1");
     for (frame, known) in [
-        (report("10.0.0.9", "198.51.100.1", 1000), None), // of somebody else's packet
-        (report("10.0.0.1", "198.51.100.1", 100), None),  // narrower than any path is
+        (report("10.0.0.9", "198.51.100.1", 1000), None), // about another's packet
+        (report("10.0.0.1", "198.51.100.1", 100), None),  // narrower than any path
         (report("10.0.0.1", "198.51.100.1", 1000), Some(1000)),
     ] {
         station.handle_frame(now, &frame, false);
@@ -635,7 +630,7 @@ fn a_station_that_borrows_its_addresses_asks_and_does_not_answer() {
     wire.send(1, "10.0.0.2", "10.0.0.1");
     assert_eq!(wire.arrived.len(), 0, "the kernel would answer");
     wire.send(0, "10.0.0.1", "10.0.0.2");
-    // its question has told the other one, too, what waited there
+    // Its request resolved the other's queue, too.
     assert_eq!(wire.arrived.iter().map(|&(to, ..)| to).collect::<Vec<_>>(), [0, 1]);
     assert_eq!((wire.counters(0).answered, wire.counters(0).resolved), (0, 1));
 }
@@ -656,7 +651,7 @@ fn options_are_skipped_and_fragments_counted() {
         frame
     };
     let plain = sender.roce(&net("10.0.0.2", "10.0.0.1"), &[7; 40]);
-    // an IPv4 header with four bytes of options
+    // IPv4 with four bytes of options
     let mut options = plain.clone();
     options[14] = 0x46;
     options[17] += 4;
@@ -696,7 +691,7 @@ fn options_are_skipped_and_fragments_counted() {
     let mut long_udp = plain.clone();
     long_udp[38..40].copy_from_slice(&[1, 0]);
     station.handle_frame(now, &long_udp, false);
-    // an IPv4 address within IPv6, which is the GID of another host
+    // an IPv4-mapped address: the GID of another host
     let mut mapped = plain6.clone();
     mapped[22..38].copy_from_slice(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 10, 0, 0, 2]);
     station.handle_frame(now, &mapped, false);
@@ -724,8 +719,7 @@ fn a_stack_of_vlan_tags_is_counted() {
     assert_eq!(station.counters().vlan_stack, 5);
 }
 
-/// Frames that the kernel's rxe has sent. Decoding one and encoding it again gives the same bytes,
-/// from the Ethernet header to the ICRC, and the ICRC is right.
+/// Frames of the kernel's rxe decode and encode to the same bytes, with the right ICRC.
 #[test]
 fn captured_frames_are_read_and_built_again() {
     let mut count = [0, 0];
@@ -764,7 +758,6 @@ fn captured_frames_are_read_and_built_again() {
 }
 
 proptest! {
-    /// No frame does harm, whatever happens to it on its way.
     #[test]
     fn damaged_frames_do_no_harm(
         v6: bool,

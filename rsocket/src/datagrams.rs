@@ -1,8 +1,7 @@
-//! Datagrams: which way each takes, and what has arrived.
+//! Datagrams: their channel, and their arrival.
 //!
-//! A UDP socket holds the port. The first datagram to a peer goes through it, with the sender's
-//! queue pair number in front; the peer answers with the number of its own. What follows goes from
-//! queue pair to queue pair.
+//! A UDP socket holds the port. The first datagram to a peer takes it, headed by the sender's queue
+//! pair number; the peer responds with its own. Further datagrams go between the queue pairs.
 
 use std::{
     collections::VecDeque,
@@ -30,30 +29,25 @@ use super::{
 };
 use roce_provider::{cm::EventChannel, link::now};
 
-/// Most bytes of a datagram's data, whichever way it takes.
+/// Most data bytes of a datagram, on either channel.
 const MOST: usize = 4096;
-/// UDP messages that are taken at once.
 const BATCH: usize = 64;
 
-/// See the [module's documentation](self).
 pub(super) struct Datagrams {
     udp: Udp,
-    /// The address that it is bound to.
     local: Option<SocketAddr>,
-    /// What threads sleep on.
     descriptor: Arc<OwnedFd>,
     channel: EventChannel,
     endpoints: Vec<Endpoint>,
     peers: Peers,
-    /// The only peer whose datagrams are taken, and which gets those without an address.
+    /// The connected peer: sole sender and default destination.
     connected: Option<SocketAddr>,
     arrived: VecDeque<Arrived>,
-    /// Bytes of those that have come through UDP.
+    /// Queued bytes that came through UDP.
     copied: usize,
     tos: u8,
     read_shut: bool,
     write_shut: bool,
-    /// Number of times that it has become ready for more.
     news: u64,
 }
 
@@ -87,24 +81,20 @@ impl Datagrams {
         })
     }
 
-    /// The UDP socket, for its options.
     pub(super) const fn udp(&self) -> &Udp {
         &self.udp
     }
 
-    /// Of datagrams to peers that are not known yet.
     pub(super) const fn set_tos(&mut self, tos: u8) {
         self.tos = tos;
     }
 
-    /// Binds it to an own address and port.
     pub(super) fn bind(&mut self, address: SocketAddr) -> Result<(), Errno> {
         self.udp.bind(address).map_err(|error| of_system(&error))?;
         self.local = self.udp.local_addr();
         Ok(())
     }
 
-    /// A port, if it has none.
     fn bind_anywhere(&mut self) -> Result<SocketAddr, Errno> {
         if self.local.is_none() {
             self.bind(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0))?;
@@ -112,7 +102,6 @@ impl Datagrams {
         self.local.ok_or(Errno::ADDRNOTAVAIL)
     }
 
-    /// Its own address, as far as it is known: with one peer, the one towards that.
     pub(super) fn local_addr(&mut self) -> Option<SocketAddr> {
         let local = self.local?;
         let own = self.connected.and_then(|peer| self.peers.get(peer)?.own);
@@ -123,7 +112,6 @@ impl Datagrams {
         self.connected
     }
 
-    /// From now on, this is the only peer.
     pub(super) fn connect(&mut self, peer: SocketAddr, settings: Settings) -> Result<(), Errno> {
         self.bind_anywhere()?;
         self.meet(peer, None, settings)?;
@@ -131,13 +119,12 @@ impl Datagrams {
         Ok(())
     }
 
-    /// The local address to which it is bound, if not to all.
     fn bound_ip(&self) -> Option<IpAddr> {
         let any = |ip: &IpAddr| *ip == Ipv4Addr::UNSPECIFIED || *ip == Ipv6Addr::UNSPECIFIED;
         self.local.map(|local| local.ip()).filter(|ip| !any(ip))
     }
 
-    /// Knows a peer from now on. One that has `addressed` an own address knows this side by that.
+    /// Adds a peer. One that `addressed` a local address knows this side by it.
     fn meet(
         &mut self,
         peer: SocketAddr,
@@ -152,7 +139,7 @@ impl Datagrams {
                 Ok((way, own)) if bound.or(addressed).is_none_or(|known| known == own) => {
                     (Some(way), Some(own))
                 }
-                // the device of that address is another process's
+                // Another process has the device of that address.
                 Ok(_) => (None, bound.or(addressed)),
                 Err(_) if addressed.is_some() => (None, bound),
                 Err(error) => return Err(error),
@@ -162,7 +149,7 @@ impl Datagrams {
         self.peers.get(peer).ok_or(Errno::HOSTUNREACH)
     }
 
-    /// The way to a peer, from an own address if it has to be that one; and the own address.
+    /// The channel to a peer, from a given local address if any; and that address.
     fn way(
         &mut self,
         peer: SocketAddr,
@@ -189,11 +176,11 @@ impl Datagrams {
         Ok((Way { endpoint, handle, most }, own))
     }
 
-    /// Sends a datagram, to its only peer if no other one is named.
+    /// Sends a datagram, by default to the connected peer.
     ///
     /// # Errors
     /// `EAGAIN`; `EDESTADDRREQ`; `EMSGSIZE`; `EINVAL`; `EPIPE` after a shutdown; `EFAULT`; those of
-    /// resolving an address.
+    /// address resolution.
     pub(super) fn send(
         &mut self,
         length: usize,
@@ -231,7 +218,6 @@ impl Datagrams {
         Ok(())
     }
 
-    /// Takes what has arrived, and what was sent; true if there was anything.
     pub(super) fn process(&mut self, settings: Settings) -> bool {
         let (mut changed, before) = (false, self.arrived.len());
         let mut room = [0; MOST + LONGEST + 1];
@@ -239,7 +225,7 @@ impl Datagrams {
             match self.udp.receive(&mut room) {
                 Ok((length, from)) => {
                     changed = true;
-                    // what fills the room was longer
+                    // A message that fills the room was longer.
                     if let Some((told, data)) =
                         room.get(..length).filter(|_| length < room.len()).and_then(Told::parse)
                     {
@@ -247,7 +233,7 @@ impl Datagrams {
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // what the network says of a message that was sent
+                // The network's error about a sent message.
                 Err(_) => changed = true,
             }
         }
@@ -271,10 +257,9 @@ impl Datagrams {
         changed
     }
 
-    /// A message has come through UDP.
     fn hear(&mut self, from: SocketAddr, told: Told, data: &[u8], settings: Settings) {
         let peer = match told.purpose {
-            // only who was spoken to is believed
+            // Believe only known peers.
             Purpose::Control => self.peers.get(from),
             Purpose::Data => self.meet(from, Some(told.to), settings).ok(),
         };
@@ -287,7 +272,7 @@ impl Datagrams {
         if let Some(endpoint) = peer.way.as_ref().map(|way| way.endpoint) {
             let qpn = Some(self.endpoints[endpoint].qpn());
             let answer = Told { purpose: Purpose::Control, qpn, to: from.ip() };
-            // the next message asks again
+            // The next message asks again.
             let _ = self.udp.send(&answer.encode(), from, own);
         }
         let has_room = self.copied + data.len() <= settings.receive_buffer() as usize
@@ -298,11 +283,10 @@ impl Datagrams {
         }
     }
 
-    /// Gives the first datagram that has arrived, as far as is wanted: its bytes and its sender.
-    /// With `peek` it stays.
+    /// Reads the first datagram up to `length` bytes, and its sender. With `peek` it stays.
     ///
     /// # Errors
-    /// `EAGAIN`; `EFAULT`, and it stays.
+    /// `EAGAIN`; `EFAULT`: it stays.
     pub(super) fn receive(
         &mut self,
         length: usize,
@@ -333,7 +317,6 @@ impl Datagrams {
         Ok((whole, Some(from)))
     }
 
-    /// Bytes of the first datagram.
     pub(super) fn readable(&self) -> usize {
         self.arrived.front().map_or(0, |first| match first {
             Arrived::InSlot(_, message) => message.length,
@@ -349,28 +332,25 @@ impl Datagrams {
         self.write_shut || self.endpoints.iter().all(|one| one.failed || one.has_room())
     }
 
-    /// True if all that was sent has left.
     pub(super) fn is_sent(&self) -> bool {
         self.endpoints.iter().all(Endpoint::is_idle)
     }
 
-    /// Shuts down halves.
     pub(super) const fn shut(&mut self, read: bool, write: bool) {
         self.read_shut |= read;
         self.write_shut |= write;
     }
 
-    /// True if the halves are shut down: receiving, and both.
+    /// Returns whether receiving, and whether both halves are shut down.
     pub(super) const fn is_shut(&self) -> (bool, bool) {
         (self.read_shut, self.read_shut && self.write_shut)
     }
 
-    /// Number of times that it has become ready for more than before.
     pub(super) const fn news(&self) -> u64 {
         self.news
     }
 
-    /// The descriptor is readable when something has completed since this call.
+    /// Makes the descriptor readable at the next completion.
     pub(super) fn arm(&self) {
         self.endpoints.iter().for_each(Endpoint::arm);
     }
@@ -385,7 +365,6 @@ mod tests {
 
     use crate::peers::SILENCE;
 
-    /// An address that no other process has.
     fn own_address() -> (Context, IpAddr) {
         let opened = (100..250).find_map(|last| {
             let ip = Ipv4Addr::new(127, 0, 0, last).into();
@@ -419,7 +398,7 @@ mod tests {
         Ok((String::from_utf8(got).unwrap(), from.unwrap()))
     }
 
-    /// Waits for a datagram, and says whether it has come from queue pair to queue pair.
+    /// Waits for a datagram; true if it came between queue pairs.
     #[track_caller]
     fn arrives(at: &mut Datagrams, from: SocketAddr, text: &str) -> bool {
         let end = now().plus(Duration::from_secs(20));
@@ -435,7 +414,6 @@ mod tests {
         direct
     }
 
-    /// Waits for the answer of a peer.
     fn is_answered(at: &mut Datagrams, by: SocketAddr) {
         while at.peers.get(by).unwrap().qpn.is_none() {
             at.process(Settings::of_host());
@@ -452,14 +430,14 @@ mod tests {
         is_answered(&mut here, b);
         send(&mut here, b, "second").unwrap();
         assert!(arrives(&mut there, a, "second"));
-        // it has been told of ours
+        // It knows our number.
         send(&mut there, a, "answer").unwrap();
         assert!(arrives(&mut here, b, "answer"));
         assert_eq!(send(&mut here, b, &"x".repeat(4089)), Err(Errno::MSGSIZE));
         send(&mut here, b, "").unwrap();
         assert!(arrives(&mut there, a, ""));
 
-        // a restarted peer has another queue pair, and is asked after a while
+        // A restarted peer has another queue pair; it is asked after a while.
         drop(there);
         let (mut there, same) = bound(b);
         assert_eq!(same, b);
@@ -501,7 +479,7 @@ mod tests {
         let sender = UdpSocket::bind((ip, 0)).unwrap();
         let head = |purpose| Told { purpose, qpn: None, to: ip }.encode();
         let data = head(Purpose::Data);
-        // an answer to nothing, no head, a cut head, too much data
+        // unexpected response, no head, a cut head, too much data
         for forged in
             [head(Purpose::Control), vec![], data[..15].to_vec(), [&data[..], &[0; 5000]].concat()]
         {

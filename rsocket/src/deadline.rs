@@ -1,4 +1,4 @@
-//! Ends of waits.
+//! Deadlines of waits.
 
 use std::time::Duration;
 
@@ -6,24 +6,24 @@ use roce_transport::time::Instant;
 
 use roce_provider::link::now;
 
-/// The end of a wait, or none.
+/// A deadline, or none.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline(Option<Instant>);
 
 impl Deadline {
-    /// So much later than now.
+    /// Returns the deadline `limit` from now.
     #[must_use]
     pub fn after(limit: Option<Duration>) -> Self {
         Self(limit.map(|limit| now().plus(limit)))
     }
 
-    /// The time that is left; `None` for a wait without an end.
+    /// Returns the remaining time; `None` without a deadline.
     #[must_use]
     pub fn left(&self) -> Option<Duration> {
         self.0.map(|end| end.since(now()))
     }
 
-    /// True if none is left.
+    /// Returns true if it has passed.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.left().is_some_and(|left| left.is_zero())

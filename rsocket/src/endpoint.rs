@@ -1,4 +1,4 @@
-//! A queue pair of a datagram rsocket, for one of the host's addresses.
+//! A datagram rsocket's queue pair for one local address.
 
 use std::{
     net::IpAddr,
@@ -20,47 +20,41 @@ use roce_provider::{
     cm::{CmError, CmId, CmQpAttr, UDP_QKEY},
 };
 
-/// What send requests are told by; that of a receive request is the number of its slot.
+/// Work request ID of sends; receives use their slot's number.
 const SEND: u64 = u64::MAX;
-/// Completions that are taken at once.
+/// Completions per call.
 const MOST: usize = 1024;
-/// The greatest MTU.
 const MTU: usize = 4096;
 
-/// See the [module's documentation](self).
 pub(super) struct Endpoint {
-    /// Holds the queue pair.
     _id: CmId,
     pub(super) ip: IpAddr,
     qp: QueuePair,
     cq: CompletionQueue,
     channel: CompletionChannel,
     pub(super) domain: ProtectionDomain,
-    /// Bytes of a message.
     mtu: usize,
-    /// A slot for each send request, which are used in turn.
+    /// One slot per send request, used in turn.
     send_buffer: MemoryRegion,
     slots: usize,
     next: usize,
     used: usize,
-    /// A slot for each receive request.
+    /// One slot per receive request.
     receive_buffer: MemoryRegion,
-    /// Its queue pair or its device is gone.
+    /// Its queue pair or device is gone.
     pub(super) failed: bool,
 }
 
-/// A message in the slot of a receive request, which stays there until it is given back.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Message {
     slot: usize,
-    /// Where its data begins, and its bytes.
+    /// Offset of its data, and length.
     start: usize,
     pub(super) length: usize,
     pub(super) from: Sender,
 }
 
 impl Endpoint {
-    /// Makes one for the local address of a resolved id.
     pub(super) fn new(id: CmId, settings: Settings) -> Result<Self, CmError> {
         let context = id.context().ok_or(CmError::NoDevice)?;
         let ip = id.local_addr().ok_or(CmError::NoDevice)?.ip();
@@ -110,7 +104,6 @@ impl Endpoint {
         Ok(self.qp.post_recv(&[RecvWr::new(slot as u64, [room])])?)
     }
 
-    /// Takes what has completed and what has arrived; true if there was anything.
     pub(super) fn process(&mut self, mut arrive: impl FnMut(Message) -> bool) -> bool {
         let mut changed = false;
         for _ in 0..MOST {
@@ -131,7 +124,7 @@ impl Endpoint {
         changed
     }
 
-    /// What stands in a slot; `None` if no rsocket has sent it from the address that it names.
+    /// Parses a slot; `None` unless an rsocket sent it from the address that it names.
     fn look(&self, slot: usize, length: usize) -> Option<Message> {
         let start = slot * (GRH_LEN + self.mtu);
         let mut area = [0; GRH_LEN];
@@ -150,7 +143,6 @@ impl Endpoint {
         })
     }
 
-    /// Some bytes of a message.
     pub(super) fn read(
         &self,
         message: &Message,
@@ -163,7 +155,6 @@ impl Endpoint {
         sink(bytes)
     }
 
-    /// A message is not needed any more.
     pub(super) fn give_back(&mut self, message: &Message) {
         self.release(message.slot);
     }
@@ -172,12 +163,10 @@ impl Endpoint {
         self.failed |= self.post_receive(slot).is_err();
     }
 
-    /// True if a message can be sent now.
     pub(super) const fn has_room(&self) -> bool {
         self.used < self.slots
     }
 
-    /// True if all that was sent has left.
     pub(super) const fn is_idle(&self) -> bool {
         self.used == 0 || self.failed
     }
@@ -217,7 +206,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// The descriptor is readable when something has completed since this call.
+    /// Makes the descriptor readable at the next completion.
     pub(super) fn arm(&self) {
         while self.channel.poll().is_some() {}
         self.cq.req_notify(NotifyKind::Next);

@@ -1,4 +1,4 @@
-//! Numbers of errors of ids and of the system.
+//! Error numbers of ids and of the system.
 
 use std::io;
 
@@ -14,7 +14,6 @@ pub(super) fn of_system(error: &io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
-/// Why an attempt to connect has failed.
 pub(super) fn reason(event: &CmEvent) -> Errno {
     match (event.kind(), event.status()) {
         (EventKind::Rejected, _) => Errno::CONNREFUSED,

@@ -1,7 +1,5 @@
-//! What stands in front of the data of datagrams: on the way through UDP, where peers tell each
-//! other of their queue pairs, and in messages between those.
-//!
-//! As in "rsocket Protocol and Design Guide" (rdma-core, librdmacm/docs/rsocket).
+//! Headers before datagram data: in UDP, where peers exchange queue pair numbers, and between queue
+//! pairs. As in "rsocket Protocol and Design Guide" (rdma-core, librdmacm/docs/rsocket).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -11,15 +9,13 @@ const TAG: u32 = 0x5555_5555;
 const IPV4: u8 = 4;
 const IPV6: u8 = 6;
 
-/// Greatest length of a [`Told`] in front of data.
 pub(super) const LONGEST: usize = 28;
 
-/// What a UDP message is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Purpose {
-    /// It brings data.
+    /// Carries data.
     Data,
-    /// It answers one with data.
+    /// Responds to one with data.
     Control,
 }
 
@@ -28,14 +24,11 @@ impl Purpose {
     const CONTROL: u8 = 7;
 }
 
-/// The head of a UDP message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Told {
     pub(super) purpose: Purpose,
-    /// The sender's queue pair for the addresses of this message. `None`, which is 0 on the wire:
-    /// it has none.
+    /// The sender's queue pair; `None` (0 on the wire): none.
     pub(super) qpn: Option<Qpn>,
-    /// Where the message is sent to.
     pub(super) to: IpAddr,
 }
 
@@ -60,7 +53,7 @@ impl Told {
         bytes
     }
 
-    /// And the data behind it. `None` for what no rsocket says.
+    /// Parses header and data; `None`: not of an rsocket.
     pub(super) fn parse(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (head, rest) = bytes.split_first_chunk::<12>()?;
         let [t0, t1, t2, t3, version, op, length, _, q0, q1, q2, _] = *head;
@@ -76,12 +69,11 @@ impl Told {
     }
 }
 
-/// The head of a message between queue pairs: the sender's address and port.
+/// Header of a message between queue pairs: the sender's address and port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Sender(pub(super) SocketAddr);
 
 impl Sender {
-    /// Bytes of one with an address of this family.
     pub(super) const fn len(of: IpAddr) -> usize {
         match of {
             IpAddr::V4(_) => 8,
@@ -103,7 +95,7 @@ impl Sender {
         bytes
     }
 
-    /// And its length. `None` for what no rsocket says.
+    /// Parses it with its length; `None`: not of an rsocket.
     pub(super) fn parse(bytes: &[u8]) -> Option<(Self, usize)> {
         let (&[version, length, p0, p1], rest) = bytes.split_first_chunk::<4>()?;
         let flow_label = if version == IPV6 { 4 } else { 0 };
@@ -114,7 +106,6 @@ impl Sender {
     }
 }
 
-/// An address of this length, and what follows.
 fn address(version: u8, length: u8, bytes: &[u8]) -> Option<(IpAddr, &[u8])> {
     match (version, length) {
         (IPV4, 4) => {

@@ -1,21 +1,18 @@
-//! The receiving half of a connection: arrived data, and the room advertised to the peer.
+//! The receiving half of a connection: arrived data, and credits.
 
 use std::collections::VecDeque;
 
-/// The peer has sent what it was not allowed to.
+/// The peer exceeded its credits or buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Violation;
 
-/// What the peer is to be told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Grant {
-    /// The last message that it may send.
     pub(super) last: u16,
-    /// A part of the receive buffer that it may fill.
+    /// Newly permitted part of the receive buffer.
     pub(super) room: Option<Room>,
 }
 
-/// A part of the receive buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Room {
     /// Index in the peer's table.
@@ -24,36 +21,35 @@ pub(super) struct Room {
     pub(super) length: u32,
 }
 
-/// See the [module's documentation](self). The buffer is advertised to the peer in halves: a half
-/// that was read whole is advertised again while the other is filled.
+/// See the [module's documentation](self). The buffer is advertised in halves: a half that was read
+/// is advertised again while the other fills.
 #[derive(Debug)]
 pub(super) struct Incoming {
     half: u32,
-    /// Bytes of each message that has not been read whole.
+    /// Bytes of each unread message.
     messages: VecDeque<u32>,
     readable: u32,
-    /// Where the next byte to be read lies.
+    /// Offset of the next unread byte.
     at: u32,
     /// Bytes that the peer may still write.
     open: u32,
-    /// Bytes that were read and that it may not write yet.
+    /// Bytes read and not yet advertised.
     free: u32,
-    /// The half that is advertised next, and the index in the peer's table.
+    /// The half to advertise next, and its index in the peer's table.
     next: u32,
     index: u32,
     entries: u32,
-    /// Numbers of the last message that has arrived, of the last that was read whole, and of the
-    /// last that the peer may send.
+    /// Numbers of the last message that arrived, that was read, and that is permitted.
     arrived: u16,
     read: u16,
     last: u16,
-    /// Messages that it may send ahead.
+    /// Messages permitted ahead.
     credits: u16,
 }
 
 impl Incoming {
-    /// The half of a connection with a peer that was told of `credits` and of the first half of a
-    /// buffer of `size` bytes, and has a table of so many `entries`.
+    /// Creates the half whose peer has `credits`, the first half of a buffer of `size` bytes, and a
+    /// table of `entries`.
     pub(super) fn new(credits: u16, size: u32, entries: u32) -> Self {
         let half = size / 2;
         Self {
@@ -73,10 +69,10 @@ impl Incoming {
         }
     }
 
-    /// A message with data has arrived.
+    /// Accounts for an arrived data message.
     ///
     /// # Errors
-    /// [`Violation`] for one too many, or more bytes than there was room for.
+    /// [`Violation`] for a message beyond the credits, or bytes beyond the buffer.
     pub(super) fn arrive(&mut self, length: u32) -> Result<(), Violation> {
         if self.arrived == self.last || length > self.open {
             return Err(Violation);
@@ -92,13 +88,11 @@ impl Incoming {
         Ok(())
     }
 
-    /// Bytes that can be read.
     pub(super) const fn readable(&self) -> u32 {
         self.readable
     }
 
-    /// Up to `most` readable bytes, `skip` bytes behind the first, as far as they lie together:
-    /// offset and number.
+    /// Offset and length of up to `most` contiguous readable bytes, after `skip`.
     pub(super) fn piece(&self, skip: u32, most: usize) -> (u32, usize) {
         let size = 2 * self.half;
         let at = (self.at + skip) % size;
@@ -106,7 +100,6 @@ impl Incoming {
         (at, most.min(here as usize))
     }
 
-    /// The first bytes, of which there are as many, have been read.
     pub(super) fn consume(&mut self, bytes: u32) {
         self.at = (self.at + bytes) % (2 * self.half);
         self.readable -= bytes;
@@ -123,14 +116,13 @@ impl Incoming {
         }
     }
 
-    /// True if the peer should be told of more room.
+    /// True if the peer should get credits.
     pub(super) fn is_due(&self) -> bool {
-        // half of the messages is enough for one update each time
+        // one update per half of the messages
         let ahead = self.last.wrapping_sub(self.read);
         self.free >= self.half || self.credits - ahead >= self.credits.div_ceil(2)
     }
 
-    /// What the peer is told, from then on.
     pub(super) fn grant(&mut self) -> Grant {
         self.last = self.read.wrapping_add(self.credits);
         let room = (self.free >= self.half).then(|| {

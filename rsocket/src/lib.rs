@@ -1,12 +1,9 @@
-//! rsockets: byte streams over RC connections, and datagrams, as librdmacm has them, for its C
-//! interface.
+//! rsockets for the C interface, as in librdmacm: byte streams over RC connections, and datagrams.
 //!
-//! Both sides expose a receive buffer, and data goes there by WRITEs with immediate data, which say
-//! how much came. `incoming` and `outgoing` are the two halves of the protocol, functions of what
-//! is sent and of what arrives; `wire` is what stands in messages and tables. `stream` puts both on
-//! a queue pair, `socket` adds addresses and states. `datagrams` has a queue pair (`endpoint`) for
-//! each own address, and a UDP socket by which peers find each other; `headers` is what stands in
-//! front of data.
+//! Each side exposes a receive buffer; the peer WRITEs data into it, with the length in immediate
+//! data. `incoming` and `outgoing` are the pure protocol halves, `wire` the formats. `stream`
+//! drives a queue pair, `socket` adds addresses and states. `datagrams` has a queue pair
+//! (`endpoint`) per local address, and a UDP socket for discovery; `headers` precede data.
 
 mod datagrams;
 mod deadline;

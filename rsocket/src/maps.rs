@@ -1,24 +1,21 @@
-//! Memory of the program that it has mapped for the peer.
+//! Program memory mapped for the peer.
 
 use roce_provider::MemoryRegion;
 
-/// Parts of the program's memory, each at most once in the peer's table.
+/// Mappings, each at most once in the peer's table.
 #[derive(Debug, Default)]
 pub(super) struct Maps(Vec<Mapped>);
 
 #[derive(Debug)]
 pub(super) struct Mapped {
-    /// Where the program has it.
     pub(super) address: usize,
     pub(super) length: usize,
-    /// Index in the peer's table, if the peer may write it.
+    /// Index in the peer's table if the peer may write it.
     pub(super) index: Option<usize>,
-    /// Held as long as it is mapped.
     pub(super) _region: MemoryRegion,
 }
 
 impl Maps {
-    /// The first index that is free in a table of so many entries.
     pub(super) fn free(&self, entries: usize) -> Option<usize> {
         (0..entries).find(|index| self.0.iter().all(|mapped| mapped.index != Some(*index)))
     }
@@ -27,7 +24,6 @@ impl Maps {
         self.0.push(mapped);
     }
 
-    /// The one with this place and length.
     pub(super) fn find(&self, address: usize, length: usize) -> Option<&Mapped> {
         self.0.iter().find(|mapped| (mapped.address, mapped.length) == (address, length))
     }

@@ -1,4 +1,4 @@
-//! What a datagram rsocket knows of its peers.
+//! Peers of a datagram rsocket.
 
 use std::{
     collections::BTreeMap,
@@ -10,53 +10,47 @@ use roce_transport::{addr::Qpn, time::Instant};
 
 use roce_provider::AddressHandle;
 
-/// Most peers that are known at a time. Of others nothing is lost: they are looked up again.
+/// Most known peers. Others are resolved again, without loss.
 const MOST: usize = 4096;
-/// Time without a word of a peer after which a datagram takes the way through UDP again, where a
-/// restarted peer can give its queue pair number.
+/// Silence of a peer after which datagrams go through UDP again, to learn a restarted peer's queue
+/// pair number.
 pub(super) const SILENCE: Duration = Duration::from_secs(1);
 
-/// A peer.
 #[derive(Debug)]
 pub(super) struct Peer {
-    /// Its address, with the scope of a link-local one.
+    /// Its address, with a link-local scope.
     pub(super) address: SocketAddr,
-    /// The way from a queue pair of ours; `None` where another process has the device of the own
-    /// address.
+    /// The channel from a queue pair of ours; `None` if another process has the local address's
+    /// device.
     pub(super) way: Option<Way>,
-    /// The own address that it knows; `None`: the one to which the UDP socket is bound.
+    /// The local address that it knows; `None`: the UDP socket's.
     pub(super) own: Option<IpAddr>,
-    /// Its queue pair, once it has told.
     pub(super) qpn: Option<Qpn>,
-    /// When it has spoken, or was asked to.
+    /// Time of its last message, or of the last request for one.
     pub(super) heard: Instant,
     used: u64,
 }
 
-/// A way from a queue pair of ours.
 #[derive(Debug)]
 pub(super) struct Way {
-    /// Index of the endpoint.
     pub(super) endpoint: usize,
     pub(super) handle: AddressHandle,
-    /// Most bytes of data.
+    /// Most data bytes.
     pub(super) most: usize,
 }
 
 impl Peer {
-    /// One that has not spoken yet.
     pub(super) const fn new(address: SocketAddr, way: Option<Way>, own: Option<IpAddr>) -> Self {
         Self { address, way, own, qpn: None, heard: Instant::ZERO, used: 0 }
     }
 
-    /// The way to its queue pair, if both are known and it was not silent for long.
+    /// The channel to its queue pair, if known and not silent for [`SILENCE`].
     pub(super) fn direct(&self, now: Instant) -> Option<(&Way, Qpn)> {
         let is_known = now.since(self.heard) < SILENCE;
         self.way.as_ref().zip(self.qpn).filter(|_| is_known)
     }
 }
 
-/// Peers by address and port.
 #[derive(Debug, Default)]
 pub(super) struct Peers {
     all: BTreeMap<(IpAddr, u16), Peer>,
@@ -71,8 +65,6 @@ impl Peers {
         Some(peer)
     }
 
-    /// Adds one, in the place of the one that was not needed for the longest time if there are too
-    /// many.
     pub(super) fn add(&mut self, mut peer: Peer) {
         if self.all.len() >= MOST
             && let Some(oldest) = self.all.iter().min_by_key(|(_, peer)| peer.used)
@@ -86,7 +78,6 @@ impl Peers {
     }
 }
 
-/// True if both are the same port of the same address.
 pub(super) fn is_same(one: SocketAddr, other: SocketAddr) -> bool {
     key(one) == key(other)
 }

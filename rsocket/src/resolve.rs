@@ -1,4 +1,4 @@
-//! The way to a peer.
+//! Resolution of a peer's address.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -7,14 +7,13 @@ use rustix::io::Errno;
 use super::errors::{of_cm, reason};
 use roce_provider::cm::{CmId, EventChannel, EventKind, Status};
 
-/// Time to resolve an address and a route, which takes none here.
+/// Time limit of resolution, which is immediate here.
 const RESOLUTION: Duration = Duration::from_secs(2);
 
-/// Finds the device and the local address towards a peer for an id of this channel. Nothing is
-/// sent.
+/// Finds device and local address towards a peer for an id of this channel, without sending.
 ///
 /// # Errors
-/// Those of [`CmId::resolve_addr`]; `EHOSTUNREACH` and others where no way leads.
+/// Those of [`CmId::resolve_addr`]; `EHOSTUNREACH` and others without a route.
 pub(super) fn resolve(
     id: &CmId,
     channel: &EventChannel,
@@ -27,7 +26,6 @@ pub(super) fn resolve(
     expect(channel, EventKind::RouteResolved)
 }
 
-/// The event of a call that has just returned.
 fn expect(channel: &EventChannel, kind: EventKind) -> Result<(), Errno> {
     match channel.poll() {
         Some(event) if event.kind() == kind && event.status() == Status::Success => Ok(()),

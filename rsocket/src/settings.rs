@@ -1,18 +1,15 @@
-//! Sizes of an rsocket, and where they come from.
+//! Sizes of an rsocket, and their defaults.
 
 use std::{fs, path::Path, sync::OnceLock, time::Duration};
 
-/// Where the administrator's defaults lie, each a file with a number.
+/// The administrator's defaults, one file per number.
 const DIRECTORY: &str = "/etc/rdma/rsocket";
 
-/// Least and greatest number of places of a queue.
 const QUEUE: (u32, u32) = (16, 4096);
-/// Least and greatest size of a buffer.
 const BUFFER: (u32, u32) = (4096, 1 << 28);
-/// Most bytes that go with a request.
 const INLINE: u32 = 512;
 
-/// Sizes of an rsocket, for connections that it makes from then on.
+/// Sizes of an rsocket's later connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
     send_buffer: u32,
@@ -23,7 +20,6 @@ pub struct Settings {
     mappings: u32,
 }
 
-/// Time for which a call polls before it sleeps, unless the administrator says otherwise.
 const POLLING: Duration = Duration::from_micros(10);
 
 impl Settings {
@@ -36,7 +32,7 @@ impl Settings {
         mappings: 0,
     };
 
-    /// The administrator's defaults, or else those of librdmacm.
+    /// Reads the administrator's defaults, or takes librdmacm's.
     pub(super) fn of_host() -> Self {
         static SETTINGS: OnceLock<Settings> = OnceLock::new();
         *SETTINGS.get_or_init(|| Self::read(Path::new(DIRECTORY)))
@@ -54,18 +50,18 @@ impl Settings {
         settings
     }
 
-    /// Bytes that may be sent and not yet acknowledged (`SO_SNDBUF`).
+    /// Returns the bytes that may be unacknowledged (`SO_SNDBUF`).
     #[must_use]
     pub const fn send_buffer(&self) -> u32 {
         self.send_buffer
     }
 
-    /// Sets them, within limits, as the following do.
+    /// Sets them, clamped like the following.
     pub fn set_send_buffer(&mut self, bytes: u32) {
         self.send_buffer = bytes.clamp(BUFFER.0, BUFFER.1);
     }
 
-    /// Bytes that the peer may send ahead (`SO_RCVBUF`).
+    /// Returns the bytes that the peer may send ahead (`SO_RCVBUF`).
     #[must_use]
     pub const fn receive_buffer(&self) -> u32 {
         self.receive_buffer
@@ -77,7 +73,7 @@ impl Settings {
         self.receive_buffer = bytes.clamp(BUFFER.0, BUFFER.1).next_multiple_of(2);
     }
 
-    /// Messages with data that may be under way (`RDMA_SQSIZE`).
+    /// Returns the data messages in flight (`RDMA_SQSIZE`).
     #[must_use]
     pub const fn send_queue(&self) -> u32 {
         self.send_queue
@@ -88,7 +84,7 @@ impl Settings {
         self.send_queue = places.clamp(QUEUE.0, QUEUE.1);
     }
 
-    /// Messages with data that the peer may send ahead (`RDMA_RQSIZE`).
+    /// Returns the data messages that the peer may send ahead (`RDMA_RQSIZE`).
     #[must_use]
     pub const fn receive_queue(&self) -> u32 {
         self.receive_queue
@@ -99,7 +95,7 @@ impl Settings {
         self.receive_queue = places.clamp(QUEUE.0, QUEUE.1);
     }
 
-    /// Bytes that go with a request, without the send buffer (`RDMA_INLINE`).
+    /// Returns the inline bytes (`RDMA_INLINE`).
     #[must_use]
     pub const fn inline(&self) -> u32 {
         self.inline
@@ -110,7 +106,7 @@ impl Settings {
         self.inline = bytes.min(INLINE);
     }
 
-    /// Parts of the peer's memory that it can map at once for `riowrite` (`RDMA_IOMAPSIZE`).
+    /// Returns the peer memory mappings at once for `riowrite` (`RDMA_IOMAPSIZE`).
     #[must_use]
     pub const fn mappings(&self) -> u32 {
         self.mappings
@@ -122,7 +118,7 @@ impl Settings {
     }
 }
 
-/// Time for which a call polls before it sleeps.
+/// Returns the time of polling before a sleep.
 #[must_use]
 pub fn polling_time() -> Duration {
     static TIME: OnceLock<Duration> = OnceLock::new();
@@ -132,7 +128,6 @@ pub fn polling_time() -> Duration {
     })
 }
 
-/// The number in a file; `None` where there is none.
 fn number(directory: &Path, name: &str) -> Option<u32> {
     fs::read_to_string(directory.join(name)).ok()?.split_whitespace().next()?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! Sockets: what they are, and how they connect.
+//! Sockets and their connecting.
 
 use std::{
     collections::VecDeque,
@@ -29,40 +29,38 @@ use roce_provider::{
     sync::Mutex,
 };
 
-/// A stream socket over a connection, or a datagram socket. Cheap to clone; its last handle ends
+/// A stream socket over a connection, or a datagram socket. Cheap to clone; its last handle closes
 /// it.
 ///
-/// No call waits: each does what can be done now, and says `EAGAIN` (connecting: `EINPROGRESS`) if
-/// that is nothing. To wait, a thread calls [`prepare_to_wait`](Self::prepare_to_wait), tries once
-/// more, and then sleeps on the socket's descriptor and [its own](super::wakeup_descriptor).
+/// No call blocks: without progress it fails with `EAGAIN` (connecting: `EINPROGRESS`). To wait:
+/// [`prepare_to_wait`](Self::prepare_to_wait), retry, sleep on the socket's descriptor and [the
+/// thread's](super::wakeup_descriptor).
 #[derive(Clone)]
 pub struct Socket {
     inner: Arc<Inner>,
 }
 
 struct Inner {
-    /// Readable when something may have happened; also the socket's number.
+    /// Readable after events; also the socket's number.
     descriptor: Arc<OwnedFd>,
     process: u32,
     waiters: Waiters,
     state: Mutex<State>,
 }
 
-/// What a socket is at a time, under its lock, which is taken before all others.
+/// State of a socket; its lock comes before all others.
 pub(super) struct State {
-    /// Of a datagram socket one that has no part in anything.
+    /// Unused by datagram sockets.
     pub(super) id: CmId,
     channel: EventChannel,
     pub(super) phase: Phase,
     pub(super) settings: Settings,
     options: Options,
-    /// Number of events of the id.
     events: u64,
-    /// Why the last attempt to connect has failed, until it is asked for.
+    /// Pending error of the last attempt to connect.
     error: Option<Errno>,
 }
 
-/// Options of the id, to be set again on the next one.
 #[derive(Clone, Copy, Default)]
 struct Options {
     reuse_addr: bool,
@@ -71,7 +69,7 @@ struct Options {
 }
 
 pub(super) enum Phase {
-    /// Not connected, nor listening.
+    /// Neither connected nor listening.
     Idle,
     Listening(VecDeque<(CmId, Hello)>),
     Connecting(Box<Stream>),
@@ -79,7 +77,7 @@ pub(super) enum Phase {
     Datagrams(Box<Datagrams>),
 }
 
-/// What a socket is ready for, as `poll` says it.
+/// Readiness as `poll` reports it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Readiness {
     /// `POLLIN`
@@ -90,12 +88,12 @@ pub struct Readiness {
     pub failed: bool,
     /// `POLLHUP`
     pub hung_up: bool,
-    /// `POLLRDHUP`: the peer sends nothing more.
+    /// `POLLRDHUP`: the peer sends no more.
     pub finished: bool,
 }
 
 impl Socket {
-    /// Makes a stream socket that is not connected (`rsocket`).
+    /// Creates an unconnected stream socket (`rsocket`).
     ///
     /// # Errors
     /// `EMFILE`.
@@ -105,7 +103,7 @@ impl Socket {
         Self::with(new_descriptor()?, id, channel, Settings::of_host(), Phase::Idle)
     }
 
-    /// Makes a datagram socket, for IPv4 or, with `v6`, for both.
+    /// Creates a datagram socket for IPv4, with `v6` for both families.
     ///
     /// # Errors
     /// `EMFILE`.
@@ -147,22 +145,22 @@ impl Socket {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Its number.
+    /// Returns its number.
     #[must_use]
     pub fn number(&self) -> RawFd {
         self.inner.descriptor.as_raw_fd()
     }
 
-    /// False in a child that was forked.
+    /// Returns false in a forked child.
     #[must_use]
     pub fn is_of_this_process(&self) -> bool {
         self.inner.process == process::id()
     }
 
-    /// What it is now, with all that has happened.
+    /// Locks its state after handling all events.
     ///
     /// # Errors
-    /// `EBADF` in a child that was forked.
+    /// `EBADF` in a forked child.
     pub(super) fn served(&self) -> Result<MutexGuard<'_, State>, Errno> {
         if !self.is_of_this_process() {
             return Err(Errno::BADF);
@@ -174,10 +172,10 @@ impl Socket {
         Ok(state)
     }
 
-    /// Binds it to an own address (`rbind`).
+    /// Binds to a local address (`rbind`).
     ///
     /// # Errors
-    /// Those of [`CmId::bind_addr`]; of a datagram socket those of the system.
+    /// Those of [`CmId::bind_addr`]; for datagrams the system's.
     pub fn bind(&self, address: SocketAddr) -> Result<(), Errno> {
         let mut state = self.served()?;
         match &mut state.phase {
@@ -186,10 +184,10 @@ impl Socket {
         }
     }
 
-    /// Waits for peers (`rlisten`).
+    /// Listens for peers (`rlisten`).
     ///
     /// # Errors
-    /// `EINVAL` when it is connected; `EOPNOTSUPP` for datagrams; those of [`CmId::listen`].
+    /// `EINVAL` if connected; `EOPNOTSUPP` for datagrams; those of [`CmId::listen`].
     pub fn listen(&self, backlog: usize) -> Result<(), Errno> {
         let mut state = self.served()?;
         match state.phase {
@@ -204,11 +202,11 @@ impl Socket {
         }
     }
 
-    /// The next peer's socket (`raccept`).
+    /// Returns the next peer's socket (`raccept`).
     ///
     /// # Errors
-    /// `EAGAIN`; `EINVAL` when it does not listen; `EOPNOTSUPP` for datagrams; `EMFILE`, `ENOMEM`:
-    /// the peer is refused.
+    /// `EAGAIN`; `EINVAL` if not listening; `EOPNOTSUPP` for datagrams; `EMFILE`, `ENOMEM`: the
+    /// peer is refused.
     pub fn accept(&self) -> Result<Self, Errno> {
         let mut state = self.served()?;
         let settings = state.settings;
@@ -219,7 +217,7 @@ impl Socket {
         };
         while let Some((id, hello)) = waiting.pop_front() {
             match Self::answer(&id, hello, settings) {
-                // its peer is gone
+                // The peer is gone.
                 Err(CmError::Protocol(_) | CmError::State(_) | CmError::NoDevice) => {}
                 Err(error) => return Err(of_cm(&error)),
                 Ok(socket) => return Ok(socket),
@@ -242,12 +240,11 @@ impl Socket {
         Ok(socket)
     }
 
-    /// Connects it (`rconnect`), or says how far that is. A datagram socket has this peer alone
-    /// from then on.
+    /// Connects (`rconnect`) or reports the progress. A datagram socket then has this peer alone.
     ///
     /// # Errors
-    /// `EINPROGRESS` when it has begun; `EALREADY` while it goes on; `EISCONN`; `ECONNREFUSED`,
-    /// `ETIMEDOUT` and others of the attempt; `EINVAL` when it listens.
+    /// `EINPROGRESS` once begun; `EALREADY` meanwhile; `EISCONN`; `ECONNREFUSED`, `ETIMEDOUT` and
+    /// others of the attempt; `EINVAL` if listening.
     pub fn connect(&self, peer: SocketAddr) -> Result<(), Errno> {
         let mut state = self.served()?;
         let settings = state.settings;
@@ -272,10 +269,10 @@ impl Socket {
             .map_err(|error| if error == Errno::ALREADY { Errno::INPROGRESS } else { error })
     }
 
-    /// How the attempt to connect has ended.
+    /// Returns the result of the attempt to connect.
     ///
     /// # Errors
-    /// `EALREADY` while it goes on; the reason of a failure, once; `ENOTCONN`.
+    /// `EALREADY` while it runs; a failure's reason, once; `ENOTCONN`.
     pub fn connected(&self) -> Result<(), Errno> {
         let mut state = self.served()?;
         match &state.phase {
@@ -285,7 +282,7 @@ impl Socket {
         }
     }
 
-    /// Its own address (`rgetsockname`), as far as it is known.
+    /// Returns the local address (`rgetsockname`), if known.
     #[must_use]
     pub fn local_addr(&self) -> Option<SocketAddr> {
         let mut state = self.inner.state.lock();
@@ -295,7 +292,7 @@ impl Socket {
         }
     }
 
-    /// The peer's address (`rgetpeername`).
+    /// Returns the peer's address (`rgetpeername`).
     ///
     /// # Errors
     /// `ENOTCONN`.
@@ -309,10 +306,10 @@ impl Socket {
         .ok_or(Errno::NOTCONN)
     }
 
-    /// What it is ready for now (`rpoll`).
+    /// Returns its readiness (`rpoll`).
     ///
     /// # Errors
-    /// `EBADF` in a child that was forked.
+    /// `EBADF` in a forked child.
     pub fn readiness(&self) -> Result<Readiness, Errno> {
         let mut state = self.served()?;
         let failed = state.error.is_some();
@@ -346,11 +343,11 @@ impl Socket {
         })
     }
 
-    /// From now on the descriptor becomes readable when something happens, and whoever notices it
-    /// wakes this thread. What has happened before is to be looked for once more.
+    /// Makes later events readable at the descriptor and lets them wake this thread. Check for
+    /// earlier ones afterwards.
     ///
     /// # Errors
-    /// `EMFILE`; `EBADF` in a child that was forked.
+    /// `EMFILE`; `EBADF` in a forked child.
     pub fn prepare_to_wait(&self) -> Result<(), Errno> {
         if !self.is_of_this_process() {
             return Err(Errno::BADF);
@@ -365,7 +362,7 @@ impl Socket {
         Ok(())
     }
 
-    /// A number that changes when it becomes ready for more than before.
+    /// Returns a number that changes when its readiness grows.
     #[must_use]
     pub fn news(&self) -> u64 {
         let state = self.inner.state.lock();
@@ -376,10 +373,10 @@ impl Socket {
         }
     }
 
-    /// The error that the program has not been told of (`SO_ERROR`), which it is now.
+    /// Takes the pending error (`SO_ERROR`).
     ///
     /// # Errors
-    /// `EBADF` in a child that was forked.
+    /// `EBADF` in a forked child.
     pub fn take_error(&self) -> Result<Option<Errno>, Errno> {
         let mut state = self.served()?;
         Ok(match &state.phase {
@@ -388,24 +385,24 @@ impl Socket {
         })
     }
 
-    /// Sizes for the next connection.
+    /// Returns the sizes for the next connection.
     #[must_use]
     pub fn settings(&self) -> Settings {
         self.inner.state.lock().settings
     }
 
-    /// Changes them; of no effect on a connection that there is.
+    /// Changes them; an existing connection keeps its sizes.
     pub fn change_settings(&self, change: impl FnOnce(&mut Settings)) {
         change(&mut self.inner.state.lock().settings);
     }
 
-    /// The bytes that one packet carries (`TCP_MAXSEG`).
+    /// Returns the bytes per packet (`TCP_MAXSEG`).
     #[must_use]
     pub fn path_mtu(&self) -> u32 {
         self.inner.state.lock().id.path_mtu().bytes()
     }
 
-    /// `SO_REUSEADDR`
+    /// Sets `SO_REUSEADDR`.
     ///
     /// # Errors
     /// Those of [`CmId::set_reuse_addr`].
@@ -421,13 +418,13 @@ impl Socket {
         Ok(())
     }
 
-    /// The option as it is set.
+    /// Returns the option.
     #[must_use]
     pub fn reuse_addr(&self) -> bool {
         self.inner.state.lock().options.reuse_addr
     }
 
-    /// `IPV6_V6ONLY`
+    /// Sets `IPV6_V6ONLY`.
     ///
     /// # Errors
     /// Those of [`CmId::set_afonly`].
@@ -443,13 +440,13 @@ impl Socket {
         Ok(())
     }
 
-    /// The option as it is set.
+    /// Returns the option.
     #[must_use]
     pub fn v6_only(&self) -> bool {
         self.inner.state.lock().options.afonly.unwrap_or_default()
     }
 
-    /// `IP_TOS`, `IPV6_TCLASS`
+    /// Sets `IP_TOS`, `IPV6_TCLASS`.
     pub fn set_tos(&self, tos: u8) {
         let mut state = self.inner.state.lock();
         match &mut state.phase {
@@ -459,19 +456,19 @@ impl Socket {
         state.options.tos = tos;
     }
 
-    /// The option as it is set.
+    /// Returns the option.
     #[must_use]
     pub fn tos(&self) -> u8 {
         self.inner.state.lock().options.tos
     }
 
-    /// True if it sends and receives datagrams.
+    /// Returns true for a datagram socket.
     #[must_use]
     pub fn is_datagram(&self) -> bool {
         matches!(self.inner.state.lock().phase, Phase::Datagrams(_))
     }
 
-    /// True once it listens (`SO_ACCEPTCONN`).
+    /// Returns true while listening (`SO_ACCEPTCONN`).
     #[must_use]
     pub fn is_listening(&self) -> bool {
         matches!(self.inner.state.lock().phase, Phase::Listening(_))
@@ -479,14 +476,13 @@ impl Socket {
 }
 
 impl State {
-    /// Takes what has happened; true if there was anything.
     fn process(&mut self) -> bool {
         let settings = self.settings;
         if let Phase::Datagrams(datagrams) = &mut self.phase {
             return datagrams.process(settings);
         }
         let mut changed = false;
-        // while connected, polling for completions serves the device
+        // While connected, polling for completions serves the device.
         let is_connected = matches!(self.phase, Phase::Connected(_));
         while let Some(event) = if is_connected { self.channel.take() } else { self.channel.poll() }
         {
@@ -494,7 +490,7 @@ impl State {
             self.events += 1;
             self.follow(&event);
         }
-        // behind the end of the connection, so that all that came before it is there
+        // After the end of the connection: all data before it is then there.
         if let Phase::Connecting(stream) | Phase::Connected(stream) = &mut self.phase {
             changed |= stream.process();
         }
@@ -511,7 +507,7 @@ impl State {
                         let _ = event.id().reject(&[]); // its peer may be gone
                     }
                 },
-                // a peer does not wait any longer
+                // A peer gave up.
                 _ => waiting.retain(|(id, _)| id != event.id()),
             },
             Phase::Connecting(_) => self.follow_attempt(event),
@@ -537,7 +533,6 @@ impl State {
         }
     }
 
-    /// Begins to connect.
     fn begin(&mut self, peer: SocketAddr) -> Result<Stream, Errno> {
         resolve(&self.id, &self.channel, None, peer)?;
         let stream = Stream::new(&self.id, self.settings).map_err(|error| of_cm(&error))?;
@@ -545,12 +540,12 @@ impl State {
         Ok(stream)
     }
 
-    /// Makes it as it was before an attempt to connect, but for its own address.
+    /// Resets a failed attempt; the local address stays.
     fn start_over(&mut self, error: Option<Errno>) {
         let id = self.channel.create_id(PortSpace::Tcp);
         let Options { reuse_addr, afonly, tos } = self.options;
         id.set_tos(tos);
-        // an id that is new takes them
+        // a new id accepts them
         let _ = id.set_reuse_addr(reuse_addr);
         let _ = afonly.map(|only| id.set_afonly(only));
         (self.id, self.phase, self.error) = (id, Phase::Idle, error);

@@ -1,4 +1,4 @@
-//! A connection's queue pair and memory, with both halves of the protocol.
+//! A connection's queue pair, memory and protocol halves.
 
 use std::{
     os::fd::{AsFd, BorrowedFd},
@@ -26,18 +26,16 @@ use roce_provider::{
     cm::{CmError, CmId, CmQpAttr, ConnParam},
 };
 
-/// Receive requests beside those for messages with data.
+/// Receive requests beside those for data.
 const CONTROL_RECEIVES: u32 = 16;
-/// Entries of this side's table of the peer's buffers.
+/// Entries of this side's table of peer buffers.
 const ENTRIES: u32 = 2;
-/// Bytes that are copied at once.
 const PIECE: usize = 8192;
 
-/// What requests are told from each other by.
 const SEND: u64 = 0;
 const RECEIVE: u64 = 1;
 
-/// Copies the program's next bytes to a place.
+/// Copies the program's next bytes into a slice.
 pub type Source<'a> = &'a mut dyn FnMut(&mut [u8]) -> Result<(), MemoryFault>;
 /// Copies bytes to the program's next ones.
 pub type Sink<'a> = &'a mut dyn FnMut(&[u8]) -> Result<(), MemoryFault>;
@@ -48,39 +46,34 @@ pub(super) struct Stream {
     cq: CompletionQueue,
     channel: CompletionChannel,
     pub(super) domain: ProtectionDomain,
-    /// Memory of the program that the peer may write.
     pub(super) maps: Maps,
     send_buffer: MemoryRegion,
     receive_buffer: MemoryRegion,
-    /// [`ENTRIES`] buffers of the peer, and behind them what it has mapped. The peer writes it.
+    /// [`ENTRIES`] peer buffers, then the peer's mappings. The peer writes it.
     table: MemoryRegion,
     settings: Settings,
     halves: Option<Halves>,
-    /// True once the peer knows that the connection is there.
     open: bool,
     ending: Ending,
-    /// Number of times that it has become ready for more.
     news: u64,
 }
 
-/// How far the connection has ended.
 #[derive(Default)]
 struct Ending {
-    /// The program has shut down its halves.
+    /// Halves that the program shut down.
     read_shut: bool,
     write_shut: bool,
-    /// The message that tells the peer of that, and the same while it waits for a place.
+    /// The message about it: sent, or waiting for a send slot.
     said: Option<Message>,
     to_say: Option<Message>,
-    /// The peer sends nothing more.
+    /// The peer sends no more.
     finished: bool,
-    /// The peer takes nothing more.
+    /// The peer takes no more.
     gone: bool,
     failed: Option<Errno>,
 }
 
 impl Ending {
-    /// The program shuts down halves.
     fn shut(&mut self, read: bool, write: bool) {
         self.read_shut |= read;
         self.write_shut |= write;
@@ -99,15 +92,13 @@ struct Halves {
     peer: Hello,
     outgoing: Outgoing,
     incoming: Incoming,
-    /// What the peer has mapped.
     mapped: Vec<Mapping>,
 }
 
 impl Stream {
-    /// Makes what an id needs to connect, or to accept.
     pub(super) fn new(id: &CmId, settings: Settings) -> Result<Self, CmError> {
         let context = id.context().ok_or(CmError::NoDevice)?;
-        // keys of one connection are of no use on another one
+        // Keys of one connection do not work on another.
         let domain = context.alloc_pd()?;
         let channel = context.create_channel()?;
         let (sends, receives) =
@@ -144,7 +135,7 @@ impl Stream {
         Ok(stream)
     }
 
-    /// What is said in the connection's request or answer.
+    /// Private data of the connection's request or reply.
     pub(super) fn conn_param(&self) -> ConnParam {
         let span = |region: &MemoryRegion, length| Span {
             address: region.address(),
@@ -166,7 +157,6 @@ impl Stream {
         }
     }
 
-    /// The peer's part of that.
     pub(super) fn meet(&mut self, peer: Hello) {
         self.halves = Some(Halves {
             peer,
@@ -187,27 +177,24 @@ impl Stream {
         });
     }
 
-    /// The connection is there: from now on room is advertised to the peer.
     pub(super) fn open(&mut self) {
         self.open = true;
         self.say_what_is_due();
     }
 
-    /// The peer has ended the connection: nothing is sent any more, and what has arrived can be
-    /// read.
+    /// Ends the connection on the peer's request: nothing is sent any more; arrived data stays
+    /// readable.
     pub(super) fn end(&mut self) {
         self.news += 1;
         (self.ending.finished, self.ending.gone) = (true, true);
     }
 
-    /// The connection has ended, without the message that says so: what has completed meanwhile
-    /// came before.
+    /// Ends the connection without the peer's message, after handling all completions.
     pub(super) fn hang_up(&mut self) {
         self.process();
         self.end();
     }
 
-    /// The connection has failed, for this reason.
     pub(super) const fn failure(&self) -> Option<Errno> {
         self.ending.failed
     }
@@ -220,10 +207,9 @@ impl Stream {
         self.end();
     }
 
-    /// Takes what has completed and what has arrived; true if there was anything.
     pub(super) fn process(&mut self) -> bool {
         if self.halves.is_none() {
-            // the peer may speak before its answer has been heard here
+            // The peer may send before its reply has arrived here.
             return false;
         }
         let (mut changed, mut received) = (false, 0);
@@ -286,7 +272,6 @@ impl Stream {
         }
     }
 
-    /// Drops what has arrived, so that the peer can go on.
     fn discard(&mut self) {
         if let Some(Halves { incoming, .. }) = &mut self.halves {
             incoming.consume(incoming.readable());
@@ -298,7 +283,7 @@ impl Stream {
         Ok(self.qp.post_recv(&requests)?)
     }
 
-    /// Tells the peer of room, and says what waits for a place.
+    /// Sends credits, and the messages that wait for a slot.
     fn say_what_is_due(&mut self) {
         if !self.open || self.ending.gone {
             return;
@@ -349,7 +334,6 @@ impl Stream {
         }
     }
 
-    /// Looks for the peer's next buffer when the one before it is full.
     fn look_for_room(&mut self) {
         let Some(Halves { outgoing, .. }) = &mut self.halves else { return };
         let Some(index) = outgoing.wanted() else { return };
@@ -358,7 +342,7 @@ impl Stream {
         if self.table.load_u64(place + 8).unwrap_or_default() == 0 {
             return;
         }
-        // The peer may be in the middle of writing it, which happens under the engine's lock.
+        // The peer may be half through the write, which holds the engine's lock.
         let _ = self.qp.query();
         let mut bytes = [0; Span::LEN];
         if self.table.read_at(place, &mut bytes).is_ok()
@@ -368,11 +352,11 @@ impl Stream {
         }
     }
 
-    /// Sends as many of `length` bytes as is possible now.
+    /// Sends as many of `length` bytes as possible now.
     ///
     /// # Errors
-    /// `EPIPE` after a shutdown; the reason of a failure, or `ECONNRESET` when the peer takes
-    /// nothing more; `EAGAIN`; `EFAULT`.
+    /// `EPIPE` after a shutdown; a failure's reason; `ECONNRESET` if the peer takes no more;
+    /// `EAGAIN`; `EFAULT`.
     pub(super) fn send(&mut self, length: usize, source: Source<'_>) -> Result<usize, Errno> {
         self.may_send()?;
         let mut sent = 0;
@@ -406,7 +390,6 @@ impl Stream {
         }
     }
 
-    /// The bytes of a segment, which are copied from the program now.
     fn fetch(&self, segment: &Segment, source: Source<'_>) -> Result<Data, Errno> {
         let mut piece = [0; PIECE];
         let Some(at) = segment.at else {
@@ -423,10 +406,10 @@ impl Stream {
         Ok(self.send_buffer.sge(start..start + length).into())
     }
 
-    /// Writes as many bytes as is possible now to what the peer has mapped at `offset`.
+    /// Writes as many bytes as possible now to the peer's mapping at `offset`.
     ///
     /// # Errors
-    /// As for [`send`](Self::send); `EINVAL` when nothing is mapped there.
+    /// As for [`send`](Self::send); `EINVAL` if nothing is mapped there.
     pub(super) fn write_mapped(
         &mut self,
         length: usize,
@@ -455,15 +438,15 @@ impl Stream {
         if written == 0 && length > 0 { Err(Errno::AGAIN) } else { Ok(written) }
     }
 
-    /// Number of parts of our memory that the peer can map at once.
+    /// Returns how many parts of our memory the peer can map at once.
     pub(super) fn peers_mappings(&self) -> usize {
         self.halves.as_ref().map_or(0, |halves| halves.peer.mappings.into())
     }
 
-    /// Tells the peer what is mapped at an index, or that nothing is any more.
+    /// Announces a mapping, or its removal, to the peer.
     ///
     /// # Errors
-    /// `EAGAIN` while there is no place for a message; as for [`send`](Self::send).
+    /// `EAGAIN` without a send slot; as for [`send`](Self::send).
     pub(super) fn announce(&mut self, index: usize, mapping: Mapping) -> Result<(), Errno> {
         self.may_send()?;
         let Some(halves) = &mut self.halves else { return Err(Errno::AGAIN) };
@@ -477,7 +460,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Asks whether the peer is there, by a message that does nothing, unless one is under way.
+    /// Probes the peer with an empty message unless one is under way.
     pub(super) fn probe(&mut self) {
         if self.open
             && !self.ending.gone
@@ -489,11 +472,10 @@ impl Stream {
         }
     }
 
-    /// Gives as many of the bytes that have arrived as are wanted; 0 at the end. With `peek` they
-    /// stay.
+    /// Reads up to `length` arrived bytes; 0 at the end. With `peek` they stay.
     ///
     /// # Errors
-    /// `EAGAIN`; `EFAULT`; the reason of a failure.
+    /// `EAGAIN`; `EFAULT`; a failure's reason.
     pub(super) fn receive(
         &mut self,
         length: usize,
@@ -532,7 +514,6 @@ impl Stream {
         self.halves.as_ref().map_or(0, |halves| halves.incoming.readable())
     }
 
-    /// True if a read would not have to wait.
     pub(super) fn is_readable(&self) -> bool {
         self.readable() > 0
             || self.ending.finished
@@ -540,7 +521,6 @@ impl Stream {
             || self.ending.failed.is_some()
     }
 
-    /// True if a write would not have to wait.
     pub(super) fn is_writable(&mut self) -> bool {
         self.look_for_room();
         match self.may_send() {
@@ -553,30 +533,25 @@ impl Stream {
         self.halves.as_ref().is_some_and(|halves| halves.outgoing.can_send())
     }
 
-    /// Number of times that it has become ready for more than before.
     pub(super) const fn news(&self) -> u64 {
         self.news
     }
 
-    /// True if the peer sends nothing more.
     pub(super) const fn is_finished(&self) -> bool {
         self.ending.finished
     }
 
-    /// True if nothing goes any more, and nothing is left to be read.
     pub(super) fn is_over(&self) -> bool {
         (self.ending.gone || self.ending.read_shut && self.ending.write_shut)
             && self.readable() == 0
     }
 
-    /// True if all that the program has sent is with the peer, or never will be.
     pub(super) fn is_sent(&self) -> bool {
         self.ending.gone
             || self.ending.to_say.is_none()
                 && self.halves.as_ref().is_none_or(|halves| halves.outgoing.is_idle())
     }
 
-    /// Shuts down halves.
     pub(super) fn shut(&mut self, read: bool, write: bool) {
         self.ending.shut(read, write);
         if read {
@@ -585,7 +560,7 @@ impl Stream {
         self.say_what_is_due();
     }
 
-    /// The descriptor is readable when something has completed since this call.
+    /// Makes the descriptor readable at the next completion.
     pub(super) fn arm(&self) {
         while self.channel.poll().is_some() {}
         self.cq.req_notify(NotifyKind::Next);
@@ -599,7 +574,6 @@ impl AsFd for Stream {
 }
 
 impl Halves {
-    /// The peer's memory from `offset` on, to the end of its part.
     fn place_of(&self, offset: u64) -> Option<Span> {
         self.mapped.iter().find_map(|mapping| {
             let inside = offset.checked_sub(mapping.offset)?;
@@ -611,7 +585,7 @@ impl Halves {
     }
 }
 
-/// Memory whose place in this process the peer does not learn.
+/// Memory whose address the peer does not learn.
 fn allocate(
     domain: &ProtectionDomain,
     length: usize,

@@ -1,5 +1,5 @@
-//! Both halves against each other, without a network: messages and tables arrive when chance says
-//! so, in order. And a connection on a network of this process, where the order is forced.
+//! Both halves without a network: messages and tables arrive at random times, in order. And a
+//! connection on an in-process network with a forced order.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -22,18 +22,17 @@ use roce_provider::{
 
 const TABLE: u32 = 2;
 
-/// A byte stream from one side to the other.
 struct OneWay {
     outgoing: Outgoing,
     incoming: Incoming,
     size: u32,
-    /// The receiver's memory, and the sender's table.
+    /// Receiver's memory, and sender's table.
     buffer: Vec<u8>,
     table: [Span; TABLE as usize],
-    /// On the way to the receiver, and back.
+    /// In flight to the receiver, and back.
     there: VecDeque<(Span, Vec<u8>)>,
     back: VecDeque<(Message, Option<(u32, Span)>)>,
-    /// Number of the next byte that is sent, and that is read.
+    /// Numbers of the next byte sent and read.
     sent: u64,
     read: u64,
     rng: ChaCha8Rng,
@@ -69,7 +68,6 @@ impl OneWay {
         }
     }
 
-    /// The program sends up to `most` bytes.
     fn send(&mut self, most: usize) {
         let mut left = most;
         while left > 0 {
@@ -85,7 +83,6 @@ impl OneWay {
         }
     }
 
-    /// A message arrives, and is acknowledged.
     fn deliver(&mut self) {
         let Some((span, bytes)) = self.there.pop_front() else { return };
         assert_eq!(span.key, 7);
@@ -95,7 +92,6 @@ impl OneWay {
         self.outgoing.completed();
     }
 
-    /// The program reads up to `most` bytes.
     fn read(&mut self, most: usize) {
         let mut got = 0;
         loop {
@@ -170,7 +166,7 @@ fn every_byte_arrives_in_order_and_nothing_is_overrun() {
         let bytes = u64::from(size * 20).min(100 * u64::from(send.max(inline)));
         OneWay::new(seed, credits, size, places, inline, send).run(bytes);
     }
-    // more messages than their numbers have values
+    // More messages than their numbers have values.
     OneWay::new(99, 16, 32, 16, 1, 1).run(70_000);
 }
 
@@ -278,7 +274,7 @@ fn what_is_said_before_the_answer_has_been_heard_is_kept() {
         peer.process();
     }
 
-    // it is here, and the answer has not been taken from the channel
+    // The reply has arrived, still in the channel.
     assert!(!stream.process());
     let answer = channel.wait(limit).unwrap();
     assert_eq!(answer.kind(), EventKind::Established);

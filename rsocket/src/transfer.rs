@@ -1,4 +1,4 @@
-//! Sockets: moving data, mapping memory, and the end.
+//! Sockets: data transfer, mappings, and shutdown.
 
 use std::net::SocketAddr;
 
@@ -13,10 +13,10 @@ use super::{
 use roce_provider::{MemoryRegion, ProtectionDomain};
 
 impl Socket {
-    /// Does something with the connection.
+    /// Calls `act` with the connection.
     ///
     /// # Errors
-    /// `ENOTCONN`; `EAGAIN` while it is made; `EOPNOTSUPP` for datagrams.
+    /// `ENOTCONN`; `EAGAIN` while connecting; `EOPNOTSUPP` for datagrams.
     fn with_stream<R>(
         &self,
         act: impl FnOnce(&mut Stream) -> Result<R, Errno>,
@@ -29,17 +29,16 @@ impl Socket {
         }
     }
 
-    /// Sends as many of `length` bytes as is possible now (`rsend`).
+    /// Sends as many of `length` bytes as possible now (`rsend`).
     ///
     /// # Errors
-    /// `EAGAIN`; `ENOTCONN`; `EPIPE` after a shutdown; `ECONNRESET`, `ETIMEDOUT` when the peer is
+    /// `EAGAIN`; `ENOTCONN`; `EPIPE` after a shutdown; `ECONNRESET`, `ETIMEDOUT` if the peer is
     /// gone; `EFAULT`.
     pub fn send(&self, length: usize, source: Source<'_>) -> Result<usize, Errno> {
         self.with_stream(|stream| stream.send(length, source))
     }
 
-    /// Gives as many of the bytes that have arrived as are wanted, 0 at the end (`rrecv`). With
-    /// `peek` they stay.
+    /// Reads up to `length` arrived bytes, 0 at the end (`rrecv`). With `peek` they stay.
     ///
     /// # Errors
     /// As for [`send`](Self::send).
@@ -47,13 +46,12 @@ impl Socket {
         self.with_stream(|stream| stream.receive(length, peek, sink))
     }
 
-    /// Sends a datagram (`rsendto`), to the peer to which it is connected if no other one is named.
-    /// The first ones to a peer take the way through UDP. At most the path MTU, less 8 bytes (24
-    /// for IPv6), fits.
+    /// Sends a datagram (`rsendto`), by default to the connected peer. The first ones to a peer go
+    /// through UDP. At most the path MTU less 8 bytes (24 for IPv6) fits.
     ///
     /// # Errors
     /// `EAGAIN`; `EDESTADDRREQ`; `EMSGSIZE`; `EINVAL` for port 0; `EPIPE` after a shutdown;
-    /// `EFAULT`; `ENETDOWN`; `EOPNOTSUPP` for a stream; those of resolving an address.
+    /// `EFAULT`; `ENETDOWN`; `EOPNOTSUPP` for a stream; those of address resolution.
     pub fn send_to(
         &self,
         length: usize,
@@ -68,11 +66,11 @@ impl Socket {
         }
     }
 
-    /// Gives the first datagram that has arrived, as far as is wanted (`rrecvfrom`): the bytes that
-    /// it has, and its sender; after a shutdown none. With `peek` it stays.
+    /// Reads the first datagram up to `length` bytes (`rrecvfrom`); returns its size and sender,
+    /// after a shutdown none. With `peek` it stays.
     ///
     /// # Errors
-    /// `EAGAIN`; `EFAULT`, and it stays; `EOPNOTSUPP` for a stream.
+    /// `EAGAIN`; `EFAULT`: it stays; `EOPNOTSUPP` for a stream.
     pub fn receive_from(
         &self,
         length: usize,
@@ -85,11 +83,11 @@ impl Socket {
         }
     }
 
-    /// Writes as many of `length` bytes as is possible now to what the peer has mapped at `offset`
+    /// Writes as many of `length` bytes as possible now to the peer's mapping at `offset`
     /// (`riowrite`).
     ///
     /// # Errors
-    /// As for [`send`](Self::send); `EINVAL` when nothing is mapped there.
+    /// As for [`send`](Self::send); `EINVAL` if nothing is mapped there.
     pub fn write_mapped(
         &self,
         length: usize,
@@ -99,7 +97,7 @@ impl Socket {
         self.with_stream(|stream| stream.write_mapped(length, offset, source))
     }
 
-    /// The protection domain of memory to be [mapped](Self::map).
+    /// Returns the protection domain for [mapped](Self::map) memory.
     ///
     /// # Errors
     /// `ENOTCONN`.
@@ -107,12 +105,11 @@ impl Socket {
         self.with_stream(|stream| Ok(stream.domain.clone()))
     }
 
-    /// Maps memory that the program has at `address` (`riomap`). If it is `remote`, the peer may
-    /// write it from `offset` on.
+    /// Maps program memory at `address` (`riomap`). If `remote`, the peer may write it from
+    /// `offset` on.
     ///
     /// # Errors
-    /// `EAGAIN`; `EEXIST` when it is mapped; `ENOBUFS` when the peer's table is full, or it has
-    /// none.
+    /// `EAGAIN`; `EEXIST` if already mapped; `ENOBUFS` if the peer has no table or a full one.
     pub fn map(
         &self,
         region: &MemoryRegion,
@@ -140,15 +137,15 @@ impl Socket {
         })
     }
 
-    /// Unmaps it (`riounmap`): what the peer writes there from now on ends the connection.
+    /// Unmaps it (`riounmap`): a later write by the peer ends the connection.
     ///
     /// # Errors
-    /// `EAGAIN`; `EINVAL` when it is not mapped.
+    /// `EAGAIN`; `EINVAL` if not mapped.
     pub fn unmap(&self, address: usize, length: usize) -> Result<(), Errno> {
         self.with_stream(|stream| {
             let mapped = stream.maps.find(address, length).ok_or(Errno::INVAL)?;
             if let Some(index) = mapped.index {
-                // if it fails otherwise, the peer will not write any more
+                // After another error the peer writes no more.
                 if stream.announce(index, Mapping::default()) == Err(Errno::AGAIN) {
                     return Err(Errno::AGAIN);
                 }
@@ -158,7 +155,7 @@ impl Socket {
         })
     }
 
-    /// Number of bytes that can be read (`FIONREAD`): of datagrams, those of the first.
+    /// Returns the readable bytes (`FIONREAD`), of the first datagram if any.
     ///
     /// # Errors
     /// `ENOTCONN`.
@@ -169,7 +166,7 @@ impl Socket {
         self.with_stream(|stream| Ok(stream.readable()))
     }
 
-    /// Shuts down the receiving half, the sending half, or both (`rshutdown`).
+    /// Shuts down receiving, sending, or both (`rshutdown`).
     ///
     /// # Errors
     /// `ENOTCONN`.
@@ -185,7 +182,7 @@ impl Socket {
         })
     }
 
-    /// True if all that was sent is with the peer, or never will be.
+    /// Returns true if the peer has all sent data, or never will.
     #[must_use]
     pub fn is_sent(&self) -> bool {
         if let Ok(Phase::Datagrams(datagrams)) = self.served().as_deref().map(|state| &state.phase)
@@ -195,7 +192,7 @@ impl Socket {
         self.with_stream(|stream| Ok(stream.is_sent())).unwrap_or(true)
     }
 
-    /// Asks whether the peer is there; if it is not, the connection fails after a while.
+    /// Probes the peer; if it is gone, the connection fails later.
     pub fn probe(&self) {
         let _ = self.with_stream(|stream| {
             stream.probe();

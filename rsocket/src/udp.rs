@@ -1,5 +1,5 @@
-//! UDP sockets of datagram rsockets: they hold the port, and carry what peers tell each other
-//! before their queue pairs know of one another.
+//! UDP sockets of datagram rsockets: they hold the port, and carry messages before the queue pairs
+//! know each other.
 
 use std::{
     io, mem,
@@ -9,8 +9,8 @@ use std::{
 
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
-/// See the [module's documentation](self). Addresses of IPv4 are those, also with a socket for
-/// IPv6.
+/// See the [module's documentation](self). IPv4 addresses are never mapped, even with an IPv6
+/// socket.
 pub(super) struct Udp {
     socket: UdpSocket,
     v6: bool,
@@ -31,7 +31,6 @@ impl Udp {
         SockRef::from(&self.socket).set_only_v6(only)
     }
 
-    /// Binds it to an address, which may be that of all.
     pub(super) fn bind(&self, address: SocketAddr) -> io::Result<()> {
         let any = self.v6 && address.ip().is_unspecified();
         let address = if any {
@@ -42,18 +41,17 @@ impl Udp {
         SockRef::from(&self.socket).bind(&address.into())
     }
 
-    /// Its address; without a port while it is not bound.
+    /// Returns its address; port 0 while unbound.
     pub(super) fn local_addr(&self) -> Option<SocketAddr> {
         self.socket.local_addr().ok().map(outside)
     }
 
-    /// The next message, as far as it fits.
     pub(super) fn receive(&self, room: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         let (length, from) = self.socket.recv_from(room)?;
         Ok((length, outside(from)))
     }
 
-    /// Sends a message from this own address, or from the one that the system takes.
+    /// Sends a message from this local address, or from the system's choice.
     pub(super) fn send(
         &self,
         bytes: &[u8],
@@ -86,7 +84,6 @@ impl Udp {
         }
     }
 
-    /// Sends a message with one piece of ancillary data.
     #[allow(unsafe_code, reason = "no safe interface carries IP_PKTINFO")]
     fn send_with<T: Copy>(
         &self,
@@ -124,7 +121,7 @@ impl Udp {
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// An address as the socket has it.
+    /// The socket's form of an address.
     fn inside(&self, address: SocketAddr) -> SocketAddr {
         match address {
             SocketAddr::V4(v4) if self.v6 => {
@@ -135,7 +132,7 @@ impl Udp {
     }
 }
 
-/// An address as others have it. The scope of a link-local one is kept.
+/// An address without mapping; a link-local scope is kept.
 fn outside(address: SocketAddr) -> SocketAddr {
     match (address.ip().to_canonical(), address) {
         (IpAddr::V6(ip), SocketAddr::V6(v6)) => {

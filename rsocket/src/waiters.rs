@@ -1,7 +1,5 @@
-//! Threads that sleep until something happens to a socket. What happens is noticed by whichever
-//! thread serves the socket first, which may be another one: it wakes them by their descriptors.
-//!
-//! A thread that is cancelled while it sleeps leaves nothing behind: its descriptor goes with it.
+//! Threads asleep until a socket's event. The thread that serves the socket first sees it and wakes
+//! them by their descriptors. A cancelled sleeper leaves nothing: its descriptor goes with it.
 
 use std::{
     cell::RefCell,
@@ -16,12 +14,10 @@ use rustix::event::{EventfdFlags, eventfd};
 use roce_provider::sync::Mutex;
 
 thread_local! {
-    /// This thread's descriptor, and the process for which it was made: a child that is forked must
-    /// not wake its parent.
+    /// This thread's descriptor and its process: a forked child must not wake the parent.
     static OWN: RefCell<Option<(u32, Arc<OwnedFd>)>> = const { RefCell::new(None) };
 }
 
-/// This thread's descriptor.
 fn own() -> io::Result<Arc<OwnedFd>> {
     OWN.with_borrow_mut(|own| {
         let process = process::id();
@@ -37,23 +33,21 @@ fn own() -> io::Result<Arc<OwnedFd>> {
     })
 }
 
-/// The descriptor to sleep on besides those of sockets; it is not readable before the thread is
-/// woken from then on. It lives as long as the thread.
+/// Returns this thread's wakeup descriptor, to poll besides the sockets', and clears it. It lives
+/// as long as the thread.
 ///
 /// # Errors
-/// When the process may not open more descriptors (`EMFILE`).
+/// If the process has no descriptor left (`EMFILE`).
 pub fn wakeup_descriptor() -> io::Result<RawFd> {
     let own = own()?;
-    let _ = rustix::io::read(own.as_fd(), &mut [0; 8]); // fails if it is not readable
+    let _ = rustix::io::read(own.as_fd(), &mut [0; 8]); // fails if not readable
     Ok(own.as_raw_fd())
 }
 
-/// The sleepers of one socket.
 #[derive(Debug, Default)]
 pub(super) struct Waiters(Mutex<Vec<Weak<OwnedFd>>>);
 
 impl Waiters {
-    /// Adds this thread.
     pub(super) fn add(&self) -> io::Result<()> {
         let own = Arc::downgrade(&own()?);
         let mut all = self.0.lock();
@@ -62,7 +56,6 @@ impl Waiters {
         Ok(())
     }
 
-    /// Wakes all, who add themselves again before they sleep again.
     pub(super) fn wake(&self) {
         for waiter in self.0.lock().drain(..).filter_map(|waiter| waiter.upgrade()) {
             let _ = rustix::io::write(waiter.as_fd(), &1u64.to_ne_bytes()); // counts to 2^64

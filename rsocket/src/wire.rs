@@ -1,19 +1,16 @@
-//! The protocol of rsockets: private data of a connection's request and reply, messages in
-//! immediate data, and entries that one side writes into the other's table.
+//! The rsocket protocol: private data of request and reply, messages in immediate data, table
+//! entries written to the peer.
 //!
-//! As in "rsocket Protocol and Design Guide" (rdma-core, librdmacm/docs/rsocket). The guide leaves
-//! details open; these are as librdmacm 44 sends them. They are the kinds of control messages, and
-//! the byte with the number of mappings. A credit update names the last message that may be sent,
-//! not how many more.
+//! Follows "rsocket Protocol and Design Guide" (rdma-core, librdmacm/docs/rsocket), and librdmacm
+//! 44 where it is silent: kinds of control messages, the byte with the number of mappings. A credit
+//! update names the last permitted message, not a count.
 
-/// The version of the protocol, the only one there is.
+/// The only version of the protocol.
 const VERSION: u8 = 1;
-/// The sender stores numbers with the highest byte first.
 const BIG_ENDIAN: u8 = 1;
-/// The sender knows of mappings, and [`Hello::mappings`] means something.
+/// The sender supports mappings: [`Hello::mappings`] is valid.
 const HAS_MAPPINGS: u8 = 1 << 1;
 
-/// Order of the bytes of a number in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ByteOrder {
     Little,
@@ -21,22 +18,20 @@ pub(super) enum ByteOrder {
 }
 
 impl ByteOrder {
-    /// This host's.
     pub(super) const NATIVE: Self =
         if cfg!(target_endian = "big") { Self::Big } else { Self::Little };
 }
 
-/// A part of the sender's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Span {
     pub(super) address: u64,
     pub(super) key: u32,
-    /// Bytes; of a table its entries.
+    /// Bytes; of a table, entries.
     pub(super) length: u32,
 }
 
 impl Span {
-    /// Bytes of one in a table.
+    /// Bytes of a table entry.
     pub(super) const LEN: usize = 16;
 
     pub(super) fn encode(self, order: ByteOrder) -> [u8; Self::LEN] {
@@ -71,17 +66,17 @@ impl Span {
     }
 }
 
-/// Memory that the peer may write by `riowrite`: an entry of the table of mappings, which follows
-/// that of receive buffers.
+/// Memory that the peer may write by `riowrite`: an entry of the mapping table, behind the receive
+/// buffers'.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Mapping {
-    /// What the programs call its first byte.
+    /// The programs' offset of its first byte.
     pub(super) offset: u64,
     pub(super) span: Span,
 }
 
 impl Mapping {
-    /// Bytes of one in a table.
+    /// Bytes of a table entry.
     pub(super) const LEN: usize = 8 + Span::LEN;
 
     pub(super) fn encode(self, order: ByteOrder) -> [u8; Self::LEN] {
@@ -106,18 +101,15 @@ impl Mapping {
     }
 }
 
-/// The private data of a connection's request and of the answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Hello {
-    /// In which the sender wants entries of its tables to be written.
+    /// Byte order of entries in the sender's tables.
     pub(super) order: ByteOrder,
-    /// Messages with data that it takes before it says more.
+    /// Data messages that it takes before the next update.
     pub(super) credits: u16,
-    /// Entries of its table of mappings.
     pub(super) mappings: u8,
     /// Its table of the receiver's buffers.
     pub(super) table: Span,
-    /// Its first receive buffer.
     pub(super) buffer: Span,
 }
 
@@ -129,13 +121,12 @@ impl Hello {
         let order = if self.order == ByteOrder::Big { BIG_ENDIAN } else { 0 };
         (bytes[0], bytes[1], bytes[7]) = (VERSION, order | HAS_MAPPINGS, self.mappings);
         bytes[2..4].copy_from_slice(&self.credits.to_be_bytes());
-        // these are in network byte order, whatever the hosts' is
+        // in network byte order on any host
         bytes[8..24].copy_from_slice(&self.table.encode(ByteOrder::Big));
         bytes[24..].copy_from_slice(&self.buffer.encode(ByteOrder::Big));
         bytes
     }
 
-    /// `None` for what no rsocket of this version says.
     pub(super) fn parse(private_data: &[u8]) -> Option<Self> {
         let bytes: &[u8; Self::LEN] = private_data.first_chunk()?;
         let [version, flags, high, low, _, _, _, mappings, rest @ ..] = bytes;
@@ -147,24 +138,24 @@ impl Hello {
             table: Span::parse(table.first_chunk()?, ByteOrder::Big),
             buffer: Span::parse(buffer.first_chunk()?, ByteOrder::Big),
         };
-        // an entry is written while the one before it is in use
+        // The peer writes the next entry while one is in use.
         (*version == VERSION && hello.table.length >= 2).then_some(hello)
     }
 }
 
-/// A message in immediate data: its kind in the upper three bits, a number below.
+/// A message in immediate data: kind in the upper three bits, number below.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Message {
-    /// So many bytes were written behind those before.
+    /// Bytes written behind the earlier ones.
     Data(u32),
-    /// Messages with data may be sent up to this one, counted from the first of the connection
-    /// modulo 2^16; and there may be a new entry in the table of buffers.
+    /// The last permitted data message, modulo 2^16 from the connection's first; the buffer table
+    /// may have a new entry.
     Credits(u16),
-    /// The entry of this index in the table of mappings has changed.
+    /// Changed entry of the mapping table.
     Mapped(u32),
-    /// The sender neither sends nor takes anything more.
+    /// The sender neither sends nor takes more.
     Disconnect,
-    /// The sender sends nothing more.
+    /// The sender sends no more.
     Shutdown,
 }
 
@@ -188,7 +179,6 @@ impl Message {
         (kind << 29 | number & NUMBER).to_be_bytes()
     }
 
-    /// `None` for one that means nothing in this version.
     pub(super) fn parse(immediate: [u8; 4]) -> Option<Self> {
         let word = u32::from_be_bytes(immediate);
         let number = word & NUMBER;
@@ -214,7 +204,7 @@ mod tests {
             .collect()
     }
 
-    /// What the `riostream` of librdmacm 44 has put on the wire, on rxe.
+    /// Traffic of `riostream` of librdmacm 44 over rxe.
     #[test]
     fn a_stock_librdmacm_is_understood_and_would_say_the_same() {
         let wire = bytes(

@@ -1,4 +1,4 @@
-//! Messages of DHCP, and what a server grants.
+//! DHCP messages, and a server's grant.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -16,37 +16,34 @@ const SERVER: u8 = 54;
 const T1: u8 = 58;
 const T2: u8 = 59;
 const CLASSLESS_ROUTES: u8 = 121;
-/// Where the options begin, and those that stand for nothing and for the end.
+/// Offset of the options; pad and end option.
 const OPTIONS: usize = 240;
 const PAD: u8 = 0;
 const END: u8 = 255;
 
-/// The options that a server is asked for.
 const WANTED: [u8; 6] = [MASK, CLASSLESS_ROUTES, ROUTER, LEASE_TIME, T1, T2];
-/// Routes of a lease; what a server has more of is left out.
+/// Most routes of a lease; more are dropped.
 const ROUTES: usize = 32;
 
-/// A route that a server has told.
+/// A route from the server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Route {
-    /// The network that it leads to.
+    /// Its network.
     pub to: Prefix,
-    /// The router; `None`: hosts of that network are on the link.
+    /// The router; `None`: on-link.
     pub gateway: Option<Ipv4Addr>,
 }
 
-/// A server's grant.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Grant {
     pub(super) address: Ipv4Addr,
     pub(super) prefix_length: u8,
     pub(super) server: Ipv4Addr,
     pub(super) routes: Vec<Route>,
-    /// Seconds for which it counts, until it is to be renewed with this server, and with any.
+    /// Seconds of lease, renewal (T1) and rebinding (T2).
     pub(super) seconds: [u32; 3],
 }
 
-/// A message of a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Answer {
     Offer(Grant),
@@ -54,16 +51,14 @@ pub(super) enum Answer {
     Nak { server: Ipv4Addr },
 }
 
-/// A message of a server, and whose request it answers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Reply {
     pub(super) xid: u32,
     pub(super) mac: MacAddr,
-    /// `Err`: the message breaks a rule, or what it grants cannot be used.
+    /// `Err`: a malformed message or an unusable grant.
     pub(super) answer: Result<Answer, Malformed>,
 }
 
-/// Reads a message that a server has sent to port 68.
 pub(super) fn parse(bytes: &[u8]) -> Result<Reply, Malformed> {
     let packet = DhcpPacket::new_checked(bytes)?;
     let repr = DhcpRepr::parse(&packet)?;
@@ -75,7 +70,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Reply, Malformed> {
     Ok(Reply { xid: repr.transaction_id, mac, answer })
 }
 
-/// False for a truncated option, which smoltcp would take for the end.
+/// False for a truncated option, which smoltcp takes for the end.
 fn options_are_whole(mut options: &[u8]) -> bool {
     loop {
         match options {
@@ -108,7 +103,7 @@ fn answer(packet: &DhcpPacket<&[u8]>, kind: DhcpMessageType) -> Result<Answer, M
                 }
                 router = Some(Ipv4Addr::from(*first)); // the most preferred
             }
-            // a long one is cut into several (RFC 3396)
+            // A long option is split (RFC 3396).
             CLASSLESS_ROUTES => {
                 classless.get_or_insert_with(Vec::new).extend_from_slice(option.data);
             }
@@ -123,7 +118,7 @@ fn answer(packet: &DhcpPacket<&[u8]>, kind: DhcpMessageType) -> Result<Answer, M
             Some(_) => return Err(Malformed),
             None => natural_length(address),
         } as u8;
-        // RFC 3442: who has the one option does not look at the other
+        // RFC 3442: this option overrides the router option.
         let routes = match classless {
             Some(bytes) => routes(&bytes)?,
             None => {
@@ -146,12 +141,11 @@ fn answer(packet: &DhcpPacket<&[u8]>, kind: DhcpMessageType) -> Result<Answer, M
     }
 }
 
-/// The least time of a lease in seconds. A server that grants less would have us do nothing but
-/// ask.
+/// Least lease in seconds: a shorter one would mean nothing but requests.
 pub(super) const LEAST: u32 = 10;
 
-/// The times of a lease. Where the server tells none that can be, the others are half and seven
-/// eighths of the first (RFC 2131, section 4.4.5).
+/// Times of a lease. Invalid or missing T1 and T2 become half and seven eighths of it (RFC 2131,
+/// section 4.4.5).
 fn times([lease, t1, t2]: [Option<u32>; 3]) -> Option<[u32; 3]> {
     let lease = lease.filter(|lease| *lease >= LEAST)?;
     let told = t1.zip(t2).filter(|&(t1, t2)| LEAST / 2 <= t1 && t1 < t2 && t2 < lease);
@@ -159,7 +153,7 @@ fn times([lease, t1, t2]: [Option<u32>; 3]) -> Option<[u32; 3]> {
     Some([lease, t1, t2])
 }
 
-/// Pairs of a network, of which only the bytes that count are there, and its router.
+/// Routes: a prefix with only its significant bytes, then the router.
 fn routes(mut bytes: &[u8]) -> Result<Vec<Route>, Malformed> {
     let mut routes = Vec::new();
     while let Some((&length, rest)) = bytes.split_first() {
@@ -185,21 +179,20 @@ fn routes(mut bytes: &[u8]) -> Result<Vec<Route>, Malformed> {
     Ok(routes)
 }
 
-/// True if a host can have the address.
 fn is_host(address: Ipv4Addr) -> bool {
-    // 0.0.0.0/8, 127.0.0.0/8, groups, and what is reserved
+    // 0.0.0.0/8, 127.0.0.0/8, multicast and reserved
     !matches!(address.octets()[0], 0 | 127 | 224..)
 }
 
-/// True if a host can have the address in a network of this length. The first and the last
-/// (broadcast) are excluded, except in a network of two addresses (RFC 3021).
+/// True for a host address in a network of this length: neither the first nor the broadcast, except
+/// in a network of two (RFC 3021).
 fn is_host_of(address: Ipv4Addr, length: u8) -> bool {
     let hosts = u32::MAX.checked_shr(length.into()).unwrap_or(0);
     let host = address.to_bits() & hosts;
     is_host(address) && length > 0 && (length >= 31 || host != 0 && host != hosts)
 }
 
-/// Length of the network of an address without a mask (RFC 791).
+/// Classful prefix length of an address (RFC 791).
 fn natural_length(address: Ipv4Addr) -> u32 {
     match address.octets()[0] {
         0..128 => 8,
@@ -208,7 +201,6 @@ fn natural_length(address: Ipv4Addr) -> u32 {
     }
 }
 
-/// A message to a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Request {
     pub(super) kind: DhcpMessageType,
@@ -237,7 +229,7 @@ impl Request {
             router: None,
             subnet_mask: None,
             relay_agent_ip: none,
-            // frames to its MAC address reach it before it has an IP address
+            // Frames to its MAC address reach it without an IP address.
             broadcast: false,
             requested_ip: self.requested,
             client_identifier: Some(mac),
@@ -250,7 +242,7 @@ impl Request {
             rebind_duration: None,
             additional_options: &[],
         };
-        // servers and relays of BOOTP take nothing shorter (RFC 1542, section 2.1)
+        // BOOTP servers and relays require 300 bytes (RFC 1542, section 2.1).
         let mut bytes = vec![0; repr.buffer_len().max(300)];
         let emitted = repr.emit(&mut DhcpPacket::new_unchecked(&mut bytes[..]));
         debug_assert_eq!(emitted, Ok(()), "it has as much room as it needs");

@@ -13,7 +13,6 @@ const NONE: Ipv4Addr = Ipv4Addr::UNSPECIFIED;
 const SECOND: Duration = Duration::from_secs(1);
 use DhcpMessageType::{Ack, Decline, Discover, Nak, Offer, Release, Request as Ask};
 
-/// A message that a client has sent, and to whom and from where.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Sent {
     kind: DhcpMessageType,
@@ -25,7 +24,6 @@ struct Sent {
     secs: u16,
 }
 
-/// A client, the time, and what it has had done.
 struct Host {
     client: Client,
     now: Instant,
@@ -36,7 +34,6 @@ struct Host {
     leases: Vec<Option<Lease>>,
 }
 
-/// A server's message.
 #[derive(Clone)]
 struct Says {
     kind: DhcpMessageType,
@@ -115,7 +112,6 @@ impl Host {
         host
     }
 
-    /// One that has the address.
     fn bound(seconds: u32) -> Self {
         let mut host = Self::new();
         host.hear(&Says { seconds: Some(seconds), ..says(Offer) });
@@ -185,7 +181,6 @@ impl Host {
         self.leases.last().unwrap().as_ref().unwrap()
     }
 
-    /// Seconds until something is sent.
     fn next(&mut self) -> f64 {
         let (before, start) = (self.sent.len(), self.now);
         while self.sent.len() == before {
@@ -296,7 +291,7 @@ fn an_address_that_somebody_has_is_declined_and_asked_for_again_after_ten_second
     assert!((10. ..11.).contains(&waited), "{waited}");
     assert_eq!(host.kinds(), [Discover, Ask, Decline, Discover]);
     assert_eq!((host.leases.len(), host.counters.dhcp_declined), (0, 1));
-    // later claims are none of a client's business
+    // Later claims do not concern the client.
     let mut host = Host::bound(3600);
     host.client.decline(host.now, OTHER, &mut host.counters);
     assert_eq!((host.client.poll(), host.counters.dhcp_declined), (None, 0));
@@ -309,7 +304,7 @@ fn at_half_the_time_the_server_is_asked_and_at_seven_eighths_everybody() {
     assert!((1798. ..1800.).contains(&host.next()));
     let to_server = Sent { to: Some(SERVER), from: ADDRESS, client: ADDRESS, ..broadcast(Ask) };
     assert_eq!(host.sent, std::slice::from_ref(&to_server), "from the address that it has");
-    // half of what is left each time, but not more often than every minute
+    // half of the rest each time, at least 1 min apart
     let times: Vec<_> = (0..5).map(|_| host.next().round()).collect();
     assert_eq!(times, [675., 338., 169., 84., 60.]);
     assert!(host.sent.iter().all(|sent| sent.to == Some(SERVER)));
@@ -378,8 +373,8 @@ fn a_refusal_ends_the_lease_at_once() {
     }
 }
 
-/// A server that offers and refuses gets a question a minute in the end, and one that grants for
-/// the shortest time one in five seconds.
+/// A server that offers and refuses ends at one request a minute; one with the shortest lease at
+/// one per 5 s.
 #[test]
 fn no_server_has_it_send_without_end() {
     let mut host = Host::new();
@@ -405,7 +400,7 @@ fn no_server_has_it_send_without_end() {
     assert!(host.now.since(Instant::ZERO) >= 490 * SECOND);
 }
 
-/// A process that was stopped, or a machine that slept.
+/// A stopped process, or a machine that slept.
 #[test]
 fn a_lease_that_has_run_out_meanwhile_is_not_used_any_more() {
     let mut host = Host::bound(120);
@@ -414,7 +409,7 @@ fn a_lease_that_has_run_out_meanwhile_is_not_used_any_more() {
     host.now = late;
     host.attend();
     assert_eq!((&host.leases[..], host.sent.len()), (&[None][..], 0));
-    // or the time in which its server would have been asked
+    // or the renewal time has passed
     let mut host = Host::bound(120);
     let late = host.now.plus(110 * SECOND);
     host.client.handle_timeout(late, &mut host.counters);
@@ -436,7 +431,7 @@ fn what_is_closed_gives_its_address_back() {
         ..broadcast(Release)
     };
     assert_eq!((&host.sent[..], &host.leases[..]), (&[released][..], &[None][..]));
-    // there is nothing to give back before
+    // nothing to release before
     let mut host = Host::new();
     host.client.release(host.now, &mut host.counters);
     host.attend();
@@ -487,7 +482,7 @@ fn what_a_server_must_not_say_is_counted_and_dropped() {
         assert_eq!((host.counters.dhcp_bad, host.sent.len()), (1, 1), "{index}");
         assert_eq!(host.client.trouble(), LeaseTrouble::Unusable);
     }
-    // cut off anywhere it is read, or counted, or says what it would say whole
+    // Cut anywhere, it is read, counted, or reads as if whole.
     let host = Host::new();
     let whole = says(Offer).bytes(host.xid);
     for length in 0..whole.len() {
@@ -536,7 +531,7 @@ fn classless_routes_take_the_place_of_routers() {
         &[24, 192, 0, 2, 0, 0, 0, 0],
     ]
     .concat();
-    // in two parts, as long ones come
+    // split, as long options are
     let (first, second) = routes.split_at(9);
     let more = vec![(3, vec![10, 0, 0, 254]), (121, first.to_vec()), (121, second.to_vec())];
     host.hear(&Says { more, ..says(Ack) });
@@ -546,7 +541,7 @@ fn classless_routes_take_the_place_of_routers() {
     assert_eq!(hop([172, 1, 0, 1]), Some([10, 0, 0, 3].into()));
     assert_eq!(hop([172, 16, 3, 1]), Some([10, 0, 0, 4].into()));
     assert_eq!(hop([192, 0, 2, 7]), Some([192, 0, 2, 7].into()), "on the link");
-    // a number that a device keeps
+    // the number of routes kept
     let mut host = Host::new();
     host.hear(&says(Offer));
     let many = (0..50).map(|_| (121, vec![0, 10, 0, 0, 2]));
@@ -565,7 +560,7 @@ fn without_a_mask_the_network_is_that_of_its_class() {
         host.advance(SECOND);
         assert_eq!(host.lease().address.length, length);
     }
-    // of two addresses, and of one, both are hosts'
+    // in networks of two addresses and of one all are hosts
     for mask in [[255, 255, 255, 254], [255; 4]] {
         let mut host = Host::new();
         let address = Ipv4Addr::new(10, 0, 0, 0);

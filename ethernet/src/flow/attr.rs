@@ -1,4 +1,4 @@
-//! Flows: which frames they are about, and whether there can be such frames.
+//! Flows: their frames, and their validity.
 
 use pnet_datalink::MacAddr;
 use thiserror::Error;
@@ -8,9 +8,9 @@ use super::{
     filter::{EthFilter, Ipv4Filter, Ipv6Filter, PortFilter},
 };
 
-/// The most specs of a flow, as in the kernel.
+/// Most specs of a flow, as in the kernel.
 const SPECS: usize = 10;
-/// A flow label has 20 bits.
+/// 20 bits.
 pub(super) const FLOW_LABEL: u32 = 0xF_FFFF;
 
 /// Kind of a flow (`ibv_flow_attr_type`).
@@ -19,64 +19,63 @@ pub enum FlowKind {
     /// Frames that match its specs (`IBV_FLOW_ATTR_NORMAL`).
     #[default]
     Normal,
-    /// Every frame that no other flow takes (`IBV_FLOW_ATTR_ALL_DEFAULT`), whatever its address:
-    /// the interface receives everything meanwhile.
+    /// Every frame that no other flow takes (`IBV_FLOW_ATTR_ALL_DEFAULT`), to any address: the
+    /// interface is promiscuous meanwhile.
     AllDefault,
-    /// Every frame to a group that no [`Normal`](Self::Normal) flow takes
+    /// Every multicast frame that no [`Normal`](Self::Normal) flow takes
     /// (`IBV_FLOW_ATTR_MC_DEFAULT`).
     McDefault,
-    /// A copy of every frame that arrives (`IBV_FLOW_ATTR_SNIFFER`), whatever its address, and of
-    /// those that the transport takes, too.
+    /// A copy of every arriving frame (`IBV_FLOW_ATTR_SNIFFER`), to any address, including the
+    /// transport's.
     Sniffer,
 }
 
-/// What frames of a flow have, or what becomes of them (`ibv_flow_spec`): of a value the bits count
-/// that its mask has. A frame without the header that a spec is about does not match.
+/// A match or action of a flow (`ibv_flow_spec`). Only a value's masked bits count. A frame without
+/// the spec's header does not match.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FlowSpec {
     /// Ethernet (`IBV_FLOW_SPEC_ETH`).
     Eth {
         /// The value.
         value: EthFilter,
-        /// Its bits that count.
+        /// The mask.
         mask: EthFilter,
     },
     /// IPv4 (`IBV_FLOW_SPEC_IPV4`, `IBV_FLOW_SPEC_IPV4_EXT`).
     Ipv4 {
         /// The value.
         value: Ipv4Filter,
-        /// Its bits that count.
+        /// The mask.
         mask: Ipv4Filter,
     },
     /// IPv6 (`IBV_FLOW_SPEC_IPV6`).
     Ipv6 {
         /// The value.
         value: Ipv6Filter,
-        /// Its bits that count.
+        /// The mask.
         mask: Ipv6Filter,
     },
     /// TCP (`IBV_FLOW_SPEC_TCP`).
     Tcp {
         /// The value.
         value: PortFilter,
-        /// Its bits that count.
+        /// The mask.
         mask: PortFilter,
     },
     /// UDP (`IBV_FLOW_SPEC_UDP`).
     Udp {
         /// The value.
         value: PortFilter,
-        /// Its bits that count.
+        /// The mask.
         mask: PortFilter,
     },
-    /// Completions of these frames have this tag (`IBV_FLOW_SPEC_ACTION_TAG`).
+    /// Completions carry this tag (`IBV_FLOW_SPEC_ACTION_TAG`).
     Tag(u32),
-    /// These frames are dropped, and counted (`IBV_FLOW_SPEC_ACTION_DROP`).
+    /// Frames are dropped and counted (`IBV_FLOW_SPEC_ACTION_DROP`).
     Drop,
 }
 
 impl FlowSpec {
-    /// True if it says what becomes of a frame, and not which one it is.
     const fn is_action(&self) -> bool {
         matches!(self, Self::Tag(_) | Self::Drop)
     }
@@ -93,22 +92,22 @@ impl FlowSpec {
     }
 }
 
-/// A flow (`ibv_flow_attr`): which frames a queue pair of raw packets receives.
+/// A flow (`ibv_flow_attr`): frames that a raw packet queue pair receives.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct FlowAttr {
     /// Its kind.
     pub kind: FlowKind,
-    /// Of several flows that a frame matches, the one with the least number takes it, and of those
-    /// the oldest. Flows with the same priority and the same specs each get a copy.
+    /// The matching flow with the least number takes a frame, the oldest first. Flows with equal
+    /// priority and specs each get a copy.
     pub priority: u16,
-    /// What its frames have, all of it; at most ten. None: every frame to the device's MAC address,
-    /// to everybody or to a group. Flows of other kinds have none.
+    /// All that its frames match; at most ten. Empty: every frame to the device's MAC address, to
+    /// everybody or to a group. Only normal flows have specs.
     pub specs: Vec<FlowSpec>,
-    /// Flows of lower priority get a copy, too (`IBV_FLOW_ATTR_FLAGS_DONT_TRAP`).
+    /// Lower-priority flows get a copy, too (`IBV_FLOW_ATTR_FLAGS_DONT_TRAP`).
     pub dont_trap: bool,
 }
 
-/// Reason why there can be no such flow (`EINVAL`).
+/// Reason why a flow is invalid (`EINVAL`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[non_exhaustive]
 pub enum FlowSpecError {
@@ -118,22 +117,22 @@ pub enum FlowSpecError {
     /// A flow other than a normal one, with specs.
     #[error("only a normal flow has specs")]
     OnlyNormal,
-    /// No frame has all that is asked for.
+    /// No frame matches all specs.
     #[error("no frame matches: {0}")]
     Impossible(&'static str),
-    /// A flow that gets what others leave, and leaves it.
+    /// A default flow that leaves frames to lower ones.
     #[error("a default flow has no lower ones that could get a copy")]
     DefaultThatPasses,
     /// A flow that drops frames and leaves them to others.
     #[error("what a flow drops no other gets")]
     DropThatPasses,
-    /// Bits of a mask that the field does not have.
+    /// A mask with bits beyond the field.
     #[error("the mask has bits that the field does not have")]
     Mask,
 }
 
 impl FlowAttr {
-    /// Checks that there can be such a flow.
+    /// Checks that the flow is valid.
     ///
     /// # Errors
     /// See [`FlowSpecError`].
@@ -184,7 +183,7 @@ impl FlowAttr {
         Ok(())
     }
 
-    /// Receivers' MAC address that its specs name, if they do: with how many bits.
+    /// Destination MAC address of its specs, with the mask.
     fn dst(&self) -> Option<([u8; 6], [u8; 6])> {
         self.specs.iter().find_map(|spec| match spec {
             FlowSpec::Eth { value, mask } if mask.dst != [0; 6] => Some((value.dst, mask.dst)),
@@ -192,7 +191,7 @@ impl FlowAttr {
         })
     }
 
-    /// Frames that the interface of a device with this MAC address is asked to take for this flow.
+    /// Frames that the interface of a device with this MAC address must accept for this flow.
     pub fn membership(&self, own: MacAddr) -> Option<Membership> {
         match self.kind {
             FlowKind::AllDefault | FlowKind::Sniffer => Some(Membership::Everything),
@@ -209,13 +208,12 @@ impl FlowAttr {
         }
     }
 
-    /// The tag of its frames' completions.
     pub(super) fn tag(&self) -> u32 {
         let tag = |spec: &FlowSpec| if let FlowSpec::Tag(tag) = spec { Some(*tag) } else { None };
         self.specs.iter().find_map(tag).unwrap_or(0)
     }
 
-    /// True if frames of one are frames of the other.
+    /// True if both match the same frames.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         fn which(attr: &FlowAttr) -> impl Iterator<Item = &FlowSpec> {
             attr.specs.iter().filter(|spec| !spec.is_action())
@@ -223,9 +221,8 @@ impl FlowAttr {
         self.priority == other.priority && which(self).eq(which(other))
     }
 
-    /// True if a frame is of this flow. A frame from the wire must have the device's address,
-    /// unless the flow names another. Frames of the device's own queue pairs have passed no
-    /// interface.
+    /// True if a frame matches. From the wire it must have the device's address unless the flow
+    /// names another; frames of the device's own queue pairs have passed no interface.
     pub(super) fn matches(&self, frame: &Fields, own: MacAddr, is_from_wire: bool) -> bool {
         match self.kind {
             FlowKind::AllDefault | FlowKind::Sniffer => true,
@@ -239,14 +236,14 @@ impl FlowAttr {
     }
 }
 
-/// Frames that an interface takes besides those to its own MAC address and to everybody, for as
-/// long as somebody asks for it.
+/// Frames that an interface accepts besides those to its MAC address and to everybody, while
+/// requested.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Membership {
-    /// Those to this address, of a host or of a group.
+    /// Frames to this address, of a host or of a group.
     Address(MacAddr),
-    /// Those to any group.
+    /// Frames to any group.
     Groups,
-    /// All (promiscuous mode).
+    /// All frames (promiscuous mode).
     Everything,
 }

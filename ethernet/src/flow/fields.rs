@@ -1,4 +1,4 @@
-//! The fields of a frame that flows are about. What cannot be read is not there.
+//! Frame fields that flows match. Unreadable ones are absent.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -10,23 +10,21 @@ pub(super) const TCP: u8 = 6;
 pub(super) const UDP: u8 = 17;
 
 const TAGS: [u16; 3] = [0x8100, 0x88A8, 0x9100];
-/// Most tags, and most extension headers, that are looked through.
 const STACK: usize = 8;
 const FRAGMENT: u8 = 44;
 
-/// Fields of a frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Fields {
     eth: EthFilter,
     tagged: bool,
     ipv4: Option<Ipv4Filter>,
     ipv6: Option<Ipv6Filter>,
-    /// Protocol of the transport, and its ports, unless the packet is a later fragment.
+    /// Transport protocol and ports, absent in later fragments.
     ports: Option<(u8, PortFilter)>,
 }
 
 impl Fields {
-    /// `None`: it is no frame.
+    /// Parses a frame; `None`: too short.
     pub(super) fn of(frame: &[u8]) -> Option<Self> {
         let (dst, rest) = frame.split_first_chunk::<6>()?;
         let (src, rest) = rest.split_first_chunk::<6>()?;
@@ -121,7 +119,7 @@ impl Fields {
         self.eth.dst
     }
 
-    /// To everybody included.
+    /// Broadcast included.
     pub(super) const fn is_to_group(&self) -> bool {
         self.eth.dst[0] & 1 == 1
     }

@@ -1,26 +1,26 @@
-//! Fields of frames that flows look at, as values and as masks.
+//! Frame fields of flows, as values and masks.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// Fields of Ethernet (`ibv_flow_eth_filter`), in the host's byte order.
+/// Ethernet fields (`ibv_flow_eth_filter`), in host byte order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct EthFilter {
-    /// Receiver's MAC address.
+    /// Destination MAC address.
     pub dst: [u8; 6],
-    /// Sender's MAC address.
+    /// Source MAC address.
     pub src: [u8; 6],
-    /// Type of the payload, behind VLAN tags.
+    /// Ethertype behind VLAN tags.
     pub ether_type: u16,
-    /// The first VLAN tag: priority and ID. With a mask of 0, frames without a tag match, too.
+    /// First VLAN tag: priority and ID. A zero mask matches untagged frames, too.
     pub vlan_tag: u16,
 }
 
-/// Fields of IPv4 (`ibv_flow_ipv4_filter`, `ibv_flow_ipv4_ext_filter`).
+/// IPv4 fields (`ibv_flow_ipv4_filter`, `ibv_flow_ipv4_ext_filter`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Ipv4Filter {
-    /// Sender.
+    /// Source.
     pub src: Ipv4Addr,
-    /// Receiver.
+    /// Destination.
     pub dst: Ipv4Addr,
     /// Protocol of the payload.
     pub protocol: u8,
@@ -31,7 +31,7 @@ pub struct Ipv4Filter {
 }
 
 impl Ipv4Filter {
-    /// All zero: as a mask, one that everything matches.
+    /// All zero: a mask that everything matches.
     pub const ZERO: Self = Self {
         src: Ipv4Addr::UNSPECIFIED,
         dst: Ipv4Addr::UNSPECIFIED,
@@ -47,16 +47,16 @@ impl Default for Ipv4Filter {
     }
 }
 
-/// Fields of IPv6 (`ibv_flow_ipv6_filter`).
+/// IPv6 fields (`ibv_flow_ipv6_filter`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Ipv6Filter {
-    /// Sender.
+    /// Source.
     pub src: Ipv6Addr,
-    /// Receiver.
+    /// Destination.
     pub dst: Ipv6Addr,
     /// Flow label, 20 bits.
     pub flow_label: u32,
-    /// Type of the next header.
+    /// Next header.
     pub next_header: u8,
     /// Traffic class.
     pub traffic_class: u8,
@@ -65,7 +65,7 @@ pub struct Ipv6Filter {
 }
 
 impl Ipv6Filter {
-    /// All zero: as a mask, one that everything matches.
+    /// All zero: a mask that everything matches.
     pub const ZERO: Self = Self {
         src: Ipv6Addr::UNSPECIFIED,
         dst: Ipv6Addr::UNSPECIFIED,
@@ -82,11 +82,11 @@ impl Default for Ipv6Filter {
     }
 }
 
-/// Ports of TCP or UDP (`ibv_flow_tcp_udp_filter`), in the host's byte order.
+/// TCP or UDP ports (`ibv_flow_tcp_udp_filter`), in host byte order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct PortFilter {
-    /// Receiver's port.
+    /// Destination port.
     pub dst: u16,
-    /// Sender's port.
+    /// Source port.
     pub src: u16,
 }

@@ -1,4 +1,4 @@
-//! The flows of a device, and what they have become of a frame.
+//! Flows of a device, and a frame's receivers.
 
 use pnet_datalink::MacAddr;
 use roce_transport::ids::Qpn;
@@ -8,7 +8,6 @@ use super::{
     fields::Fields,
 };
 
-/// Names a flow.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct FlowId(u64);
 
@@ -19,7 +18,7 @@ struct Entry {
     attr: FlowAttr,
 }
 
-/// Receivers of a frame: each queue pair once, with the tag of the flow that comes first.
+/// Receivers of a frame: each queue pair once, with its first flow's tag.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Copies {
     /// The queue pairs, and the tags.
@@ -36,12 +35,11 @@ impl Copies {
     }
 }
 
-/// The flows of a device.
 #[derive(Debug)]
 pub struct FlowTable {
     own: MacAddr,
     next: u64,
-    /// By priority, and those of a priority by age.
+    /// By priority, then age.
     entries: Vec<Entry>,
 }
 
@@ -61,7 +59,7 @@ impl FlowTable {
         self.entries.len()
     }
 
-    /// Adds a flow, which has been [checked](FlowAttr::check).
+    /// Adds a [checked](FlowAttr::check) flow.
     pub fn add(&mut self, qpn: Qpn, attr: FlowAttr) -> FlowId {
         let id = FlowId(self.next);
         self.next += 1;
@@ -75,9 +73,9 @@ impl FlowTable {
         self.entries.retain(|entry| entry.id != id);
     }
 
-    /// Has `copies` say who gets a frame. `is_taken` is true of what the transport takes: of that
-    /// only flows that see everything get copies. Nobody gets its own: `from` is who sends it, if a
-    /// queue pair of this device does, and flows that see what arrives do not see that.
+    /// Fills `copies` with a frame's receivers. `is_taken`: the transport takes it, and only
+    /// promiscuous flows get copies. `from`: sending queue pair of this device; it gets no copy,
+    /// nor do flows for arriving frames.
     pub fn steer(&self, frame: &[u8], is_taken: bool, from: Option<Qpn>, copies: &mut Copies) {
         copies.to.clear();
         copies.dropped = false;

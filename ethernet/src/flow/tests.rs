@@ -1,4 +1,4 @@
-//! Flows against frames whose fields are known.
+//! Flows against known frames.
 
 use proptest::prelude::*;
 use roce_transport::ids::Qpn;
@@ -10,7 +10,6 @@ use super::{attr::FLOW_LABEL, fields::Fields, *};
 const OWN: MacAddr = MacAddr(2, 0, 0, 0, 0, 1);
 const PEER: [u8; 6] = [2, 0, 0, 0, 0, 2];
 
-/// What a frame is built of, and should be found in it.
 #[derive(Clone, Debug)]
 struct Made {
     eth: EthFilter,
@@ -102,7 +101,6 @@ fn table(flows: &[(u32, FlowAttr)]) -> FlowTable {
     table
 }
 
-/// Numbers of those that get it.
 fn steer(table: &FlowTable, frame: &[u8], is_taken: bool) -> Vec<u32> {
     let mut copies = Copies::default();
     table.steer(frame, is_taken, None, &mut copies);
@@ -163,7 +161,7 @@ fn a_queue_pair_gets_one_copy_and_none_of_its_own() {
     let mut copies = Copies::default();
     flows.steer(&Made::udp().frame(), false, Some(Qpn::new(2)), &mut copies);
     assert_eq!(copies.to, [(Qpn::new(1), 0)]);
-    // what has passed no interface is for flows that name no receiver, whatever its address
+    // A frame that passed no interface suits flows without receiver, to any address.
     let flows = table(&[(1, normal(0, [to_port(5000)]))]);
     flows.steer(&Made::to(PEER).frame(), false, Some(Qpn::new(2)), &mut copies);
     assert_eq!(copies.to, [(Qpn::new(1), 0)]);
@@ -303,19 +301,18 @@ fn made() -> impl Strategy<Value = Made> {
     )
 }
 
-/// Masks, of which every other bit or so is set, or few, or none.
+/// Masks with about half, few or no bits.
 fn masks() -> impl Strategy<Value = (EthFilter, Ipv4Filter, Ipv6Filter, PortFilter)> {
     (eth(), ipv4(), ipv6(), ports())
 }
 
-/// The spec is one of a frame that differs in `bit` of its fields, if that is given.
 fn flip(bytes: &mut [u8], bit: usize) {
     bytes[bit / 8] ^= 0x80 >> (bit % 8);
 }
 
 proptest! {
-    /// A spec with the frame's own values matches, whatever its mask; and if one bit of the value
-    /// differs, it matches just if the mask does not have that bit.
+    /// A spec with the frame's values matches with any mask; with one bit flipped, only outside the
+    /// mask.
     #[test]
     fn bits_count_that_the_mask_has(
         made in made(),
@@ -365,7 +362,7 @@ proptest! {
         prop_assert_eq!(matched, !counts);
     }
 
-    /// Whatever a frame has, it is read without a panic, and nobody gets it twice.
+    /// Any frame is read without a panic, and each receiver gets it once.
     #[test]
     fn anything_is_steered(frame in proptest::collection::vec(any::<u8>(), 0..120), cut: usize, made in made()) {
         let flows = table(&[

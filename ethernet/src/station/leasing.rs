@@ -1,4 +1,4 @@
-//! The address of a station that a DHCP server leases to it.
+//! A station's DHCP lease.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -15,19 +15,19 @@ use super::{
 };
 
 impl Station {
-    /// The address that is leased to it.
+    /// Returns the lease.
     #[must_use]
     pub const fn lease(&self) -> Option<&Lease> {
         self.lease.as_ref()
     }
 
-    /// Why no address is leased to it yet, if one is to be.
+    /// Returns why a wanted lease is missing.
     #[must_use]
     pub fn lease_trouble(&self) -> Option<LeaseTrouble> {
         self.dhcp.as_ref().map(|dhcp| dhcp.trouble())
     }
 
-    /// Gives its leased address back: nobody will use it any more.
+    /// Releases the lease.
     pub fn release(&mut self, now: Instant) {
         if let Some(dhcp) = &mut self.dhcp {
             dhcp.release(now, &mut self.counters);
@@ -35,7 +35,6 @@ impl Station {
         }
     }
 
-    /// Does what is due about the lease.
     pub(super) fn attend_lease(&mut self, now: Instant) {
         if let Some(dhcp) = &mut self.dhcp {
             dhcp.handle_timeout(now, &mut self.counters);
@@ -43,7 +42,7 @@ impl Station {
         }
     }
 
-    /// Takes a message of a DHCP server; `false`: it is none.
+    /// Handles a DHCP server's message; `false`: it is none.
     pub(super) fn handle_dhcp(
         &mut self,
         now: Instant,
@@ -55,7 +54,7 @@ impl Station {
         if !packet.dst.is_ipv4() || udp.dst_port() != DHCP_CLIENT_PORT {
             return false;
         }
-        // a checksum of zero is none
+        // zero: no checksum
         let is_right = udp.verify_checksum(&packet.src.into(), &packet.dst.into());
         if !is_right || udp.src_port() != DHCP_SERVER_PORT || mac.0 & 1 == 1 {
             self.counters.dhcp_bad += 1;
@@ -64,13 +63,13 @@ impl Station {
         let before = self.counters.dhcp_leases;
         dhcp.handle_message(now, udp.payload(), &mut self.counters);
         if dhcp.checking().is_some() || self.counters.dhcp_leases != before {
-            self.server_mac = mac; // that of who grants, or passes it on
+            self.server_mac = mac; // the server or relay
         }
         self.do_for_lease();
         true
     }
 
-    /// Declines the address that is being leased if this claims it for another host.
+    /// Declines the address being leased if another host claims it.
     pub(super) fn declines(&mut self, now: Instant, claimed: Ipv4Addr, by: MacAddr) -> bool {
         let Some(dhcp) = &mut self.dhcp else { return false };
         let declines = dhcp.checking() == Some(claimed);
@@ -96,12 +95,11 @@ impl Station {
         }
     }
 
-    /// Uses an address from now on, or none.
     fn set_lease(&mut self, lease: Option<Lease>) {
         let before = std::mem::replace(&mut self.lease, lease).map(|lease| lease.address);
         let after = self.lease.as_ref().map(|lease| lease.address);
         if before == after {
-            return; // for longer, or with other routes
+            return; // renewed, or with other routes
         }
         if let Some(before) = before {
             self.config.addresses.retain(|own| *own != before);
@@ -117,8 +115,8 @@ impl Station {
         }
     }
 
-    /// The next hop to an address of another network: what was told for that network, else the
-    /// gateway that was given, else that of the lease.
+    /// Next hop to another network: the lease's route, else the configured gateway, else the
+    /// lease's.
     pub(super) fn gateway(&self, to: IpAddr) -> Option<IpAddr> {
         let leased = self.lease.as_ref().and_then(|lease| lease.route(to));
         let given = self.config.gateways.iter().find(|gateway| gateway.is_ipv4() == to.is_ipv4());

@@ -1,4 +1,4 @@
-//! Multicast groups: the messages of IGMP and MLD, received and sent.
+//! IGMP and MLD messages.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
@@ -20,7 +20,7 @@ const IGMP_QUERY: u8 = 0x11;
 const IGMPV2_REPORT: u8 = 0x16;
 const IGMPV2_LEAVE: u8 = 0x17;
 const IGMPV3_REPORT: u8 = 0x22;
-/// Where reports of the newer version and messages of a leave go.
+/// Destinations of IGMPv3 reports and of leaves.
 const IGMPV3_ROUTERS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 22);
 const ROUTERS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 2);
 
@@ -32,13 +32,13 @@ const MLDV2_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xFF02, 0, 0, 0, 0, 0, 0, 0x16);
 const ROUTERS_V6: Ipv6Addr = Ipv6Addr::new(0xFF02, 0, 0, 0, 0, 0, 0, 2);
 
 impl Station {
-    /// Receives what is sent to a group from now on.
+    /// Joins a group.
     pub fn join(&mut self, now: Instant, group: IpAddr) {
         self.groups.join(now, group);
         self.handle_timeout(now);
     }
 
-    /// Receives nothing more for a group, unless it is one by which others ask for its addresses.
+    /// Leaves a group, unless it is a solicited-node group of its own.
     pub fn leave(&mut self, now: Instant, group: IpAddr) {
         if !self.own_groups().any(|own| own == group) {
             self.groups.leave(now, group);
@@ -46,20 +46,20 @@ impl Station {
         }
     }
 
-    /// True if it receives what is sent to a group.
+    /// Returns true for a member.
     #[must_use]
     pub fn is_member(&self, group: IpAddr) -> bool {
         self.groups.contains(group)
     }
 
-    /// Joins the groups by which others ask for its addresses: switches hold back what nobody has
-    /// joined (RFC 4862, section 5.4.2).
+    /// Joins its solicited-node groups: switches hold back unjoined groups (RFC 4862, section
+    /// 5.4.2).
     pub(super) fn join_own_groups(&mut self, now: Instant) {
         let groups: Vec<_> = self.own_groups().collect();
         groups.into_iter().for_each(|group| self.groups.join(now, group));
     }
 
-    /// The groups by which others ask for its addresses, if it answers.
+    /// Solicited-node groups of its addresses, if it responds for them.
     fn own_groups(&self) -> impl Iterator<Item = IpAddr> {
         let addresses = self.config.addresses.iter().filter(|_| self.config.answers);
         addresses.filter_map(|own| match own.address {
@@ -85,7 +85,7 @@ impl Station {
         match kind {
             IGMP_QUERY => {
                 let older = rest.is_empty();
-                // version 1 has no time, and means 10 s
+                // Version 1 has no time; it means 10 s.
                 let tenths = match (older, code) {
                     (true, 0) => 100,
                     (true, _) => u32::from(code),
@@ -99,7 +99,6 @@ impl Station {
         }
     }
 
-    /// Takes a query of MLD, or another host's report of its first version.
     pub(super) fn handle_mld(&mut self, now: Instant, packet: &IpPacket<'_>) {
         let Some((header, rest)) = packet.payload.split_first_chunk::<24>() else {
             self.counters.bad_arp += 1;
@@ -134,7 +133,6 @@ impl Station {
         self.groups.handle_query(now, Query { v6: group.is_ipv6(), older, group: asked, within });
     }
 
-    /// Sends what is due about groups.
     pub(super) fn tell_of_groups(&mut self, now: Instant) {
         for message in self.groups.handle_timeout(now) {
             let frame = match message {
@@ -150,7 +148,6 @@ impl Station {
         }
     }
 
-    /// A message of IGMPv2 or MLDv1.
     fn older_message(&self, group: IpAddr, to: IpAddr, leave: bool) -> Vec<u8> {
         let mut message = vec![0; 4];
         message[0] = match (group, leave) {
@@ -169,7 +166,6 @@ impl Station {
         self.membership(to, message)
     }
 
-    /// A report of IGMPv3 or MLDv2.
     fn report(&self, records: &[(Record, IpAddr)]) -> Vec<u8> {
         let v4 = records.iter().any(|(_, group)| group.is_ipv4());
         let (kind, to) = match v4 {
@@ -188,9 +184,8 @@ impl Station {
         self.membership(to, message)
     }
 
-    /// A frame with a message about groups, which has hop limit 1. Those of MLD come from the own
-    /// address of the link; without one, from none, which routers ignore and switches do not (RFC
-    /// 3810, section 5.2.13).
+    /// A frame with a group message, hop limit 1. MLD is sent from the link-local address, else
+    /// from the unspecified: routers ignore that, switches do not (RFC 3810, section 5.2.13).
     fn membership(&self, to: IpAddr, message: Vec<u8>) -> Vec<u8> {
         let own = || self.config.addresses.iter().map(|own| own.address);
         let src = match to {
@@ -199,15 +194,15 @@ impl Station {
                 .find(|own| own.is_ipv6() && is_link_local(*own))
                 .unwrap_or(Ipv6Addr::UNSPECIFIED.into()),
         };
-        // internetwork control, as Linux has it for IGMP
+        // Internetwork control, as Linux sets for IGMP.
         let traffic_class = if to.is_ipv4() { 0xC0 } else { 0 };
         let ip = Ip { src, dst: to, traffic_class, hop_limit: 1, flow_label: 0, id: 0 };
         self.to(group_mac(to).unwrap_or(super::BROADCAST)).membership(ip, message)
     }
 }
 
-/// A time in a query: a number, or for a large one a mantissa and three bits of exponent (RFC 3376
-/// section 4.1.1, RFC 3810 section 5.1.3).
+/// A query's time: a number, or if large a mantissa with a three-bit exponent (RFC 3376 section
+/// 4.1.1, RFC 3810 section 5.1.3).
 fn floating(code: u16, mantissa_bits: u32) -> u32 {
     let code = u32::from(code);
     if code >> (mantissa_bits + 3) == 0 {

@@ -1,4 +1,4 @@
-//! The receive side of a station: ARP, IP and ICMP.
+//! Receive side of a station: ARP, IP and ICMP.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -47,7 +47,7 @@ impl Station {
             return;
         }
         if mac == self.config.mac {
-            return; // its own, which a switch has sent back
+            return; // its own, returned by a switch
         }
         let probe = sender.is_unspecified();
         let claimed = if probe { target } else { sender };
@@ -78,7 +78,6 @@ impl Station {
         self.config.answers && self.assignment == Assignment::Assigned
     }
 
-    /// Another host has an own address, or says so.
     fn handle_conflict(&mut self, now: Instant, address: IpAddr, mac: MacAddr) {
         self.counters.conflicts += 1;
         if !self.config.answers {
@@ -150,12 +149,11 @@ impl Station {
             return None;
         }
         let bytes = packet.payload.get(8..usize::from(field(4)));
-        // an IPv4 address in IPv6 would be the GID of another host
+        // An IPv4-mapped address would be another host's GID.
         let bytes = bytes.filter(|_| packet.src.to_canonical() == packet.src);
         self.receive(packet, RoceVersion::V2, field(0), bytes)
     }
 
-    /// A packet of RoCE v1, which has no UDP header.
     pub(super) fn handle_roce_v1<'a>(&mut self, packet: &IpPacket<'a>) -> Option<Received<'a>> {
         if !self.is_own(packet.dst) && !self.is_member(packet.dst) {
             self.counters.not_for_us += 1;
@@ -214,11 +212,11 @@ impl Station {
                 self.counters.answered += 1;
                 self.put(frame);
             }
-            // destination unreachable: fragmentation needed (RFC 1191), with the MTU and the packet
+            // Fragmentation needed (RFC 1191), with the MTU and the packet.
             (Icmpv4Message::DstUnreachable, 4) => {
                 let mtu = packet.payload.get(6..8).and_then(|bytes| bytes.first_chunk::<2>());
                 let mtu = mtu.map_or(0, |bytes| u16::from_be_bytes(*bytes));
-                // the quoted packet may be cut off, so its lengths are not looked at
+                // The quoted packet may be cut: ignore its lengths.
                 let quoted = packet.payload.get(8..).unwrap_or_default();
                 let header = usize::from(quoted.first().map_or(0, |byte| byte & 15)) * 4;
                 let address =
@@ -243,7 +241,7 @@ impl Station {
             self.counters.not_for_us += 1;
             return;
         }
-        // before smoltcp, which knows the second version of MLD only
+        // Before smoltcp, which knows MLDv2 only.
         if matches!(packet.payload.first(), Some(&(MLD_QUERY | MLDV1_REPORT))) {
             self.handle_mld(now, packet);
             return;
@@ -257,7 +255,7 @@ impl Station {
         let caps = ChecksumCapabilities::ignored();
         match message.msg_type() {
             Icmpv6Message::NeighborSolicit | Icmpv6Message::NeighborAdvert => {
-                // RFC 4861, sections 7.1.1 and 7.1.2: never from beyond a router
+                // RFC 4861, sections 7.1.1 and 7.1.2: never from beyond a router.
                 let parsed = (packet.hop_limit == 255 && message.msg_code() == 0)
                     .then(|| Icmpv6Repr::parse(&src, &dst, &message, &caps));
                 match parsed {
@@ -353,8 +351,8 @@ impl Station {
         }
     }
 
-    /// Takes a router's report about a packet of ours. It is advice: nothing is sent otherwise for
-    /// it, because a queue pair's path MTU is its program's choice.
+    /// Notes a router's report about our packet. It is advice only: the program chooses a queue
+    /// pair's path MTU.
     fn advise(
         &mut self,
         now: Instant,

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The frames of the captures of the kernel's rxe, with the file of each.
+/// Captured frames of the kernel's rxe, with their files.
 pub(super) fn captured() -> Vec<(PathBuf, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../transport/tests/captures");
     let mut frames = Vec::new();

@@ -1,4 +1,4 @@
-//! Multicast groups of stations: who hears them, and what the network is told.
+//! Multicast groups of stations: members and reports.
 
 use super::{super::build::Ip, *};
 
@@ -10,7 +10,7 @@ fn hex(text: &str) -> Vec<u8> {
     digits.chunks(2).map(byte).collect()
 }
 
-/// A message about groups, as a router or another host sends it.
+/// A group message of a router or another host.
 fn group_message(group: Option<&str>, v6: bool, kind: u8, time: u16, rest: usize) -> Vec<u8> {
     let group = group.map(ip);
     let all = ip(if v6 { "ff02::1" } else { "224.0.0.1" });
@@ -32,14 +32,14 @@ fn group_message(group: Option<&str>, v6: bool, kind: u8, time: u16, rest: usize
     Ethernet { dst, src: MacAddr(2, 0, 0, 0, 0, 0x99), vlan: None }.membership(ip, message)
 }
 
-/// A query of the newer version, or of the older one.
+/// A query of the newer or the older version.
 fn query(v6: bool, group: Option<&str>, older: bool) -> Vec<u8> {
-    // within a second: tenths, or milliseconds
+    // within 1 s: tenths, or milliseconds
     let (kind, time) = if v6 { (130, 1000) } else { (0x11, 10) };
     group_message(group, v6, kind, time, if older { 0 } else { 4 })
 }
 
-/// What a frame of IGMP or MLD says: its kind, and of a report the records.
+/// Kind of an IGMP or MLD message, and a report's records.
 fn told(frame: &[u8]) -> (u8, Vec<(u8, IpAddr)>) {
     let Packet::Ip(packet) = Frame::parse(frame).unwrap().packet else { panic!("{frame:?}") };
     assert_eq!(packet.hop_limit, 1);
@@ -58,7 +58,7 @@ fn told(frame: &[u8]) -> (u8, Vec<(u8, IpAddr)>) {
 }
 
 impl Wire {
-    /// Messages about groups that a station sends within this time.
+    /// Group messages that a station sends within this time.
     fn told_within(&mut self, time: Duration) -> Vec<(u8, Vec<(u8, IpAddr)>)> {
         self.seen.clear();
         self.advance(time);
@@ -98,7 +98,7 @@ fn members_receive_and_others_do_not() {
         wire.leave(1, group);
         wire.send(0, src, group);
         assert_eq!(wire.arrived.len(), 3);
-        // who borrows its addresses says nothing: the kernel does
+        // With borrowed addresses the kernel reports.
         wire.advance(2 * SECOND);
         assert_eq!(wire.counters(2).group_reports, 0);
         wire.leave(2, group);
@@ -106,7 +106,7 @@ fn members_receive_and_others_do_not() {
     }
 }
 
-/// By RFC 3376 section 4.2 and RFC 3810 section 5.2; checksums computed by hand.
+/// RFC 3376 section 4.2, RFC 3810 section 5.2; checksums computed by hand.
 #[test]
 fn reports_as_hand_computed() {
     let golden = [
@@ -134,7 +134,7 @@ fn a_change_is_told_twice_within_a_second() {
         wire.leave(0, group);
         assert_eq!(wire.told_within(2 * SECOND), vec![(report, vec![(3, ip(group))]); 2]);
         assert_eq!(wire.stations[0].poll_timeout(), None);
-        // who changes its mind at once tells the last of it only
+        // Quick changes report only the last.
         wire.join(0, group);
         wire.leave(0, group);
         wire.join(0, group);
@@ -151,7 +151,7 @@ fn the_groups_of_own_addresses_are_told_before_these_are_asked_for() {
     let reports: Vec<_> =
         first.iter().filter(|frame| frame[5] == 0x16).map(|frame| told(frame)).collect();
     assert_eq!(reports, [(143, vec![(4, mine)])]);
-    // and stay, whatever a program joins and leaves
+    // They stay whatever a program joins and leaves.
     wire.advance(2 * SECOND);
     wire.join(0, "ff02::1:ffab:cdef");
     wire.leave(0, "ff02::1:ffab:cdef");
@@ -165,7 +165,7 @@ fn queries_are_answered_in_their_time() {
         let v6 = index == 1;
         let report = [0x22, 143][index];
         let mut wire = Wire::pair();
-        // those of all hosts are no news
+        // all-hosts groups are not reported
         for group in [group, "224.0.0.1", "ff02::1"] {
             wire.join(0, group);
         }
@@ -179,13 +179,13 @@ fn queries_are_answered_in_their_time() {
             assert!(answers.iter().all(|(kind, _)| *kind == report));
             let records: Vec<_> = answers.into_iter().flat_map(|(_, records)| records).collect();
             assert!(records.contains(&(2, ip(group))), "{records:?}");
-            // and the group by which its own address is asked for
+            // and the solicited-node group
             assert_eq!(records.len(), if v6 && asked.is_none() { 2 } else { 1 }, "{records:?}");
         }
-        // of a group that it is not in, and of the other family
+        // another group, and the other family
         wire.hear(0, &query(v6, Some(if v6 { "ff15::9" } else { "239.9.9.9" }), false));
         assert_eq!(wire.told_within(2 * SECOND), []);
-        // a flood has ten answers a second
+        // a flood gets ten responses a second
         let before = wire.counters(0).group_reports;
         for _ in 0..1000 {
             wire.hear(0, &group_message(Some(group), v6, if v6 { 130 } else { 0x11 }, 0, 4));
@@ -205,18 +205,18 @@ fn routers_of_the_older_version_are_understood() {
         wire.advance(2 * SECOND);
         wire.hear(0, &query(v6, Some(group), true));
         assert_eq!(wire.told_within(SECOND), [(report, vec![(0, ip(group))])]);
-        // another host's report suffices
+        // Another host's report suffices.
         wire.hear(0, &query(v6, Some(group), true));
         wire.hear(0, &group_message(Some(group), v6, report, 0, 0));
         assert_eq!(wire.told_within(SECOND), []);
-        // and it is that one that has to say when it goes
+        // The last reporter sends the leave.
         wire.leave(0, group);
         assert_eq!(wire.told_within(2 * SECOND), []);
         wire.join(0, group);
         assert_eq!(wire.told_within(2 * SECOND), vec![(report, vec![(0, ip(group))]); 2]);
         wire.leave(0, group);
         assert_eq!(wire.told_within(2 * SECOND), [(leave, vec![(0, ip(group))])]);
-        // the older router is forgotten
+        // the older router times out
         wire.advance(Duration::from_secs(260));
         wire.join(0, group);
         let [(kind, _), _] = &wire.told_within(2 * SECOND)[..] else { panic!() };
@@ -232,7 +232,7 @@ fn questions_for_groups_that_break_a_rule_are_counted() {
         wire.join(0, group);
         wire.advance(2 * SECOND);
         let kind = if v6 { 130 } else { 0x11 };
-        // of a length between the versions, and with a wrong checksum
+        // a length between the versions, and a wrong checksum
         wire.hear(0, &group_message(None, v6, kind, 10, 2));
         let mut broken = query(v6, None, false);
         let last = if v6 { broken.len() } else { 14 + 24 + 12 };

@@ -1,4 +1,4 @@
-//! Stations whose address a DHCP server leases them, frame by frame.
+//! Stations with DHCP leases, frame by frame.
 
 use std::net::Ipv4Addr;
 
@@ -13,7 +13,7 @@ fn leasing(vlan: Option<Vlan>) -> StationConfig {
     StationConfig { dhcp: Some([3; 32]), vlan, ..config(MACS[0], &[]) }
 }
 
-/// The message of a server's to what a station has asked, as a frame, if it has asked.
+/// The server's reply to a station's request, if any.
 fn answer(frame: &[u8], vlan: Option<Vlan>, to: IpAddr, router: Ipv4Addr) -> Option<Vec<u8>> {
     let Packet::Ip(packet) = Frame::parse(frame).unwrap().packet else { return None };
     if packet.protocol != 17 {
@@ -50,8 +50,7 @@ fn answer(frame: &[u8], vlan: Option<Vlan>, to: IpAddr, router: Ipv4Addr) -> Opt
     Some(ethernet.udp((SERVER, 67), (to, 68), &bytes))
 }
 
-/// Lets time pass for a station and a server that answers it to this address. Returns what else the
-/// station has sent.
+/// Runs a station against a server that grants this address. Returns the station's other frames.
 fn serve(
     station: &mut Station,
     now: &mut Instant,
@@ -96,7 +95,7 @@ fn a_leased_address_is_used_like_a_given_one() {
             assert_eq!((station.poll_news(), station.poll_news()), (Some(news), None));
             let hop = station.route(now, ip("192.0.2.1"));
             assert_eq!(hop, Hop::Asked(router.into()), "by the router that was told");
-            // it is renewed, with the server alone, and stays as it is
+            // renewed with the server alone, unchanged
             frames(&mut station);
             serve(&mut station, &mut now, 300 * SECOND, to, router);
             assert_eq!(station.config().addresses, [own]);
@@ -143,7 +142,7 @@ fn an_address_that_answers_a_probe_is_declined() {
         assert_eq!((station.assignment(), station.lease()), (Assignment::Probing, None));
         let declined = frames(&mut station);
         assert_eq!(declined.len(), 1, "to the server, and no answer to who asks");
-        // then there is another round, in which nobody has it
+        // another round, with a free address
         serve(&mut station, &mut now, 13 * SECOND, ADDRESS.into(), SERVER);
         assert_eq!(station.assignment(), Assignment::Assigned);
         assert_eq!((station.counters().dhcp_declined, station.counters().conflicts), (1, 0));
@@ -193,7 +192,7 @@ fn messages_that_are_not_as_sent_are_counted() {
     unchecked[40..42].fill(0);
     station.handle_frame(now, &unchecked, false);
     assert_eq!(frames(&mut station).len(), 1, "a checksum of zero is none");
-    // who leases nothing has no port for it
+    // A station without DHCP has no port for it.
     let mut other = Station::new(config(MACS[0], &["10.0.0.57/24"]), now);
     now = now.plus(2 * SECOND);
     other.handle_timeout(now);

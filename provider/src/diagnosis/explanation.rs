@@ -1,21 +1,21 @@
-//! Explanations as text for people and as JSON for programs.
+//! Explanations as text and as JSON.
 
 use roce_transport::{explain::Finding, time::Instant};
 use serde_json::json;
 
 use crate::report::Report;
 
-/// Form in which a device explains failures on stderr.
+/// Form of a device's explanations on stderr.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ExplainFormat {
-    /// A few lines for each, in colours where stderr is a terminal (unless `NO_COLOR` is set).
+    /// A few lines each, coloured on a terminal (unless `NO_COLOR` is set).
     Text,
-    /// One object on a line of its own for each, for programs.
+    /// One JSON line each.
     Json,
 }
 
-/// The explanation of a failure, with what else is known about the peer, the place of the call, and
-/// the number of failures before it that were not told.
+/// Explains a failure, with facts about the peer, the call's place, and the number of omitted
+/// failures.
 pub(super) fn report(
     device: Option<&str>,
     finding: &Finding,
@@ -62,7 +62,7 @@ pub(super) fn report(
     }
 }
 
-/// What happened before, and how long; what is the same several times in a row is one line.
+/// Earlier events with their age; repetitions are one line.
 fn before(finding: &Finding) -> Vec<String> {
     let mut lines: Vec<(Instant, String, u32)> = Vec::new();
     for record in &finding.latest {

@@ -1,21 +1,19 @@
-//! Each cause once, and not too many at a time.
+//! Rate limit: each cause once.
 
 use std::{collections::BTreeSet, time::Duration};
 
 use roce_transport::{explain::Finding, time::Instant};
 
-/// Number of explanations at a time.
+/// Burst of explanations.
 const AT_ONCE: u32 = 20;
-/// Time after which there may be one more.
+/// Interval of further ones.
 const APART: Duration = Duration::from_millis(500);
-/// Number of causes that are remembered.
 const CAUSES: usize = 4096;
 
-/// Explanations that this process has given.
 #[derive(Debug, Default)]
 pub(super) struct Limit {
     causes: BTreeSet<Cause>,
-    /// Number given, less one for each [`APART`] that has passed since `since`.
+    /// Number given, less one per [`APART`] since `since`.
     given: u32,
     since: Instant,
     left_out: u32,
@@ -25,12 +23,12 @@ pub(super) struct Limit {
 struct Cause {
     device: Option<String>,
     cause: &'static str,
-    /// The call's name; for a queue pair that has failed, its number.
+    /// The call's name, or a failed queue pair's number.
     subject: String,
 }
 
 impl Limit {
-    /// Whether this failure is to be told, and how many were left out before it.
+    /// Returns whether to report a failure, and how many were omitted before.
     pub(super) fn admit(
         &mut self,
         device: Option<&str>,

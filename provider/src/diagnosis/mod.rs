@@ -1,10 +1,9 @@
-//! Explanations of failures, written to stderr: what failed, by which rule, what the peer said,
-//! what happened before, and what to look at.
+//! Explanations of failures on stderr: the failure, its rule, the peer's message, earlier events,
+//! and advice.
 //!
-//! A device that explains has a [`Diagnosis`]: a [sink](roce_transport::trace::Sink) in its record,
-//! which finds failures under the engine's lock, and a list of those not yet reported. The thread
-//! that released the lock reports them. A device that does not explain has none, and no record is
-//! kept for it.
+//! A device that explains has a [`Diagnosis`]: a [sink](roce_transport::trace::Sink) in its record
+//! finds failures under the engine's lock and queues them; the thread that released the lock
+//! reports them. Other devices keep no record.
 
 mod explanation;
 mod limit;
@@ -38,19 +37,17 @@ use crate::{
 };
 use limit::Limit;
 
-/// Number of failures that wait to be told.
 const WAITING: usize = 64;
-/// Longest time that the process waits at its end for what is being told.
+/// Longest wait for a running report at the end of the process.
 const AT_EXIT: Duration = Duration::from_millis(200);
 
-/// Reports made in this process, so that each is made once.
+/// Reports of this process: each is made once.
 static TOLD: LazyLock<Mutex<Limit>> = LazyLock::new(|| Mutex::new(Limit::default()));
-/// Number of threads that are telling something.
 static TELLING: AtomicU32 = AtomicU32::new(0);
 /// Every device that explains, for the end of the process.
 static DEVICES: Mutex<Vec<Weak<Found>>> = Mutex::new(Vec::new());
 
-/// Form in which the environment asks for explanations. It is asked once.
+/// Returns the form that the environment asks for, read once.
 pub(crate) fn format() -> Option<ExplainFormat> {
     static FORMAT: LazyLock<Option<ExplainFormat>> = LazyLock::new(|| {
         let value = variables::value(variables::EXPLAIN).filter(|value| value != "0")?;
@@ -59,26 +56,25 @@ pub(crate) fn format() -> Option<ExplainFormat> {
     *FORMAT
 }
 
-/// Explains a call of the C interface that no device was asked for, if the environment asks for
-/// that.
+/// Explains a failed call of the C interface without a device, if the environment asks for
+/// explanations.
 pub fn explain_call(call: &str, reason: impl FnOnce() -> Reason) {
     if let Some(format) = format() {
         tell_call(format, call, reason());
     }
 }
 
-/// What else is known about a peer that does not answer; `None`: nobody has the address.
+/// Facts about a silent peer; `None`: nobody has the address.
 pub(crate) type AboutPeer = fn(IpAddr) -> Option<Vec<String>>;
 
-/// Names of the errors that the adapter gives as which a device shows itself, where they are
-/// others.
+/// Names of error numbers where a profile's adapter has others.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Errnos {
-    /// For an object beyond the number that may exist.
+    /// An object beyond its limit.
     pub(crate) objects: Option<&'static str>,
-    /// For one of those of which the adapter has none.
+    /// An object that the adapter lacks.
     pub(crate) missing: Option<&'static str>,
-    /// For a size beyond its limit.
+    /// A size beyond its limit.
     pub(crate) sizes: Option<&'static str>,
 }
 
@@ -93,7 +89,6 @@ impl Errnos {
     }
 }
 
-/// Explanations of a device.
 pub(crate) struct Diagnosis {
     format: ExplainFormat,
     device: String,
@@ -102,18 +97,16 @@ pub(crate) struct Diagnosis {
     errnos: Errnos,
 }
 
-/// Failures that were found, and what is needed to find them.
+/// The found failures and the means to find them.
 struct Found {
-    /// Process that found them: a forked child tells nothing of its parent's.
+    /// Its process: a forked child reports none of the parent's.
     process: u32,
     state: Mutex<State>,
-    /// True if there are some.
     any: AtomicBool,
-    /// The form of reports at the end of the process.
     teller: Mutex<Option<(ExplainFormat, String, AboutPeer)>>,
 }
 
-/// Receiver of events that report failures of a device; called under the engine's lock.
+/// Sink of failure events, called under the engine's lock.
 pub(crate) struct FoundEvents(Arc<Found>);
 
 impl FoundEvents {
@@ -129,7 +122,7 @@ struct State {
     waiting: VecDeque<Finding>,
 }
 
-/// The part in the device's record: runs under the lock of the engine.
+/// Sink in the device's record, under the engine's lock.
 struct Finder {
     found: Arc<Found>,
     other: Option<Box<dyn Sink>>,
@@ -176,8 +169,7 @@ impl Found {
 }
 
 impl Diagnosis {
-    /// Explanations of this device, whose record, which others may read besides, has to be `trace`
-    /// from now on.
+    /// Creates a device's explanations. Its record becomes `trace`; others may read it as well.
     pub(crate) fn new(
         format: ExplainFormat,
         device: &str,
@@ -196,20 +188,19 @@ impl Diagnosis {
         Self { format, device: device.to_owned(), found, about_peer, errnos }
     }
 
-    /// Receiver of the device's events.
     pub(crate) fn events(&self) -> FoundEvents {
         FoundEvents(self.found.clone())
     }
 
-    /// Tells what has been found. Called without any lock that others wait for; costs a load while
-    /// there is nothing. `link_error`: the latest error of sending.
+    /// Reports the found failures. Call it without a contended lock; an empty queue costs one load.
+    /// `link_error`: the latest send error.
     pub(crate) fn tell(&self, link_error: impl Fn() -> Option<String>) {
         if self.found.any.load(Ordering::Relaxed) {
             tell(&self.found, self.format, &self.device, self.about_peer, &link_error);
         }
     }
 
-    /// Tells of a call that failed before it reached the adapter.
+    /// Reports a call that failed before the adapter.
     pub(crate) fn tell_call(&self, qpn: Option<Qpn>, call: &str, reason: Reason) {
         let reason = match self.errnos.of(reason.cause) {
             Some(errno) => reason.with_errno(errno),
@@ -225,7 +216,6 @@ impl Diagnosis {
     }
 }
 
-/// Tells of a call that belongs to no device.
 pub(crate) fn tell_call(format: ExplainFormat, call: &str, reason: Reason) {
     let _call = Call::begin();
     write(format, None, &Finding::of_call(clock::now(), call.to_owned(), reason), &[]);
@@ -262,7 +252,7 @@ fn tell(
 
 fn write(format: ExplainFormat, device: Option<&str>, finding: &Finding, others: &[String]) {
     let Some(left_out) = TOLD.lock().admit(device, finding, clock::now()) else { return };
-    // what has no status is a call, which its own thread tells of
+    // A finding without status is a call: its own thread reports it.
     let caller = finding.status.is_none().then(report::caller).flatten();
     let report = explanation::report(device, finding, others, caller, left_out);
     report::write(&report.in_form(format == ExplainFormat::Json));

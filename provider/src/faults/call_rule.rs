@@ -1,4 +1,4 @@
-//! Rules for calls: which calls, how often, and what becomes of them.
+//! Call rules: which calls, how often, to what effect.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use crate::{
 /// The effect on a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CallEffect {
-    /// It fails, with this error or the usual one, and does nothing.
+    /// Fails with this error or the default, without effect.
     Fail(Option<c_int>),
-    /// It begins so much later; `None`: not before the rule is taken away.
+    /// Delayed; `None`: until the rule is removed.
     Wait(Option<Duration>),
 }
 
-/// A rule for calls. Of several the first that hits decides.
+/// A call rule. The first that hits decides.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CallRule {
     calls: Vec<CallId>,
@@ -28,7 +28,6 @@ pub struct CallRule {
 }
 
 impl CallRule {
-    /// True for the first word of such a rule.
     pub(super) fn begins_with(word: &str) -> bool {
         ["fail", "slow", "hang"].contains(&word)
     }
@@ -88,7 +87,7 @@ impl CallRule {
     }
 }
 
-/// Rules for calls, their counters, and the chance that they are left to.
+/// Call rules with counters and their random source.
 #[derive(Debug)]
 pub struct CallFaults {
     rules: Vec<(u64, CallRule, Counts)>,
@@ -96,34 +95,34 @@ pub struct CallFaults {
 }
 
 impl CallFaults {
-    /// No rules yet.
+    /// Creates an empty set.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self { rules: Vec::new(), chance: Chance::new(!seed.rotate_left(32)) }
     }
 
-    /// Adds a rule behind the others, under this number.
+    /// Appends a rule under this number.
     pub fn add(&mut self, number: u64, rule: CallRule) {
         self.rules.push((number, rule, Counts::default()));
     }
 
-    /// Takes away all but those that `keep` says.
+    /// Removes rules that `keep` rejects.
     pub fn retain(&mut self, keep: impl Fn(u64) -> bool) {
         self.rules.retain(|(number, ..)| keep(*number));
     }
 
-    /// True if there are none.
+    /// Returns true without rules.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// Counters of each rule, with its number.
+    /// Returns each rule's number and counters.
     pub fn counts(&self) -> impl Iterator<Item = (u64, Counts)> {
         self.rules.iter().map(|(number, _, counts)| (*number, *counts))
     }
 
-    /// What becomes of a call that is made now, and by which rule.
+    /// Decides a call: the effect and its rule.
     pub fn decide(&mut self, call: CallId) -> Option<(u64, CallEffect)> {
         let Self { rules, chance } = self;
         rules.iter_mut().filter(|(_, rule, _)| rule.calls.contains(&call)).find_map(
@@ -134,7 +133,7 @@ impl CallFaults {
     }
 }
 
-/// The error with which a call fails: its number, and its name.
+/// Returns a failing call's error number and name.
 #[must_use]
 pub fn error_of(call: CallId, errno: Option<c_int>) -> (c_int, &'static str) {
     let number = errno.unwrap_or(call.failing().errno);
@@ -145,7 +144,7 @@ pub fn error_of(call: CallId, errno: Option<c_int>) -> (c_int, &'static str) {
 mod tests {
     use super::*;
 
-    /// What becomes of so many calls, one after the other.
+    /// Effects on `number` calls in turn.
     fn play(rules: &[&str], call: &str, number: usize) -> String {
         let mut faults = CallFaults::new(1);
         for (number, rule) in rules.iter().enumerate() {

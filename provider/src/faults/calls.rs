@@ -1,22 +1,22 @@
-//! Calls of the C interface that can fail, by their names, and what they return then.
+//! Calls of the C interface that can fail, and their failure values.
 
 use libc::c_int;
 
-/// What a call returns when it fails; `errno` is set in any case.
+/// Return value of a failed call; `errno` is always set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Failure {
     /// Null.
     Null,
-    /// The number of the error.
+    /// The error number.
     Number,
-    /// The number of the error, negative.
+    /// The negated error number.
     Negative,
-    /// A value of the call's own, mostly -1.
+    /// A value of the call, mostly -1.
     Value(c_int),
 }
 
 impl Failure {
-    /// The value for an error.
+    /// Returns the value for an error.
     #[must_use]
     pub const fn value(self, errno: c_int) -> isize {
         match self {
@@ -31,11 +31,11 @@ impl Failure {
 /// A call that can fail.
 #[derive(Clone, Copy, Debug)]
 pub struct Failing {
-    /// Its name in C.
+    /// Name in C.
     pub name: &'static str,
-    /// What it returns then.
+    /// Failure value.
     pub failure: Failure,
-    /// The error that a rule without one stands for.
+    /// Default error.
     pub errno: c_int,
 }
 
@@ -49,10 +49,9 @@ macro_rules! calls {
             $($($name,)*)*
         }
 
-        /// All of them, as in the table below.
+        /// All calls in the table's order.
         const ALL: &[CallId] = &[$($(CallId::$name,)*)*];
 
-        /// What is known of each.
         const CALLS: &[Failing] = &[$($(
             Failing { name: stringify!($name), failure: $failure, errno: libc::$errno },
         )*)*];
@@ -127,16 +126,15 @@ calls! {
     MINUS_ONE, EIO: rclose;
 }
 
-/// Words that stand for several calls, besides the objects that names have in them.
+/// Words for several calls, besides object names.
 const ANY: &str = "any";
-/// Objects and families by which calls can be named together.
 const FAMILIES: &[&str] = &[
     "device", "pd", "mr", "mw", "dm", "ah", "cq", "qp", "srq", "xrcd", "channel", "post", "poll",
     "create", "destroy", "modify", "query", "rdma", "id",
 ];
 
 impl CallId {
-    /// Every one.
+    /// Returns every call.
     pub fn all() -> impl Iterator<Item = Self> {
         ALL.iter().copied()
     }
@@ -144,10 +142,10 @@ impl CallId {
     /// Number of calls that can fail.
     pub const COUNT: usize = CALLS.len();
 
-    /// The call with this name in C.
+    /// Returns the call with this name in C.
     #[must_use]
     pub const fn of(name: &str) -> Option<Self> {
-        // `_ibv_query_gid_ex` and others are what functions of the headers call
+        // header functions call `_ibv_query_gid_ex` and others
         let name = name.as_bytes();
         let mut index = 0;
         while index < CALLS.len() {
@@ -160,32 +158,32 @@ impl CallId {
         None
     }
 
-    /// Its place in the table of all.
+    /// Returns its index in the table.
     #[must_use]
     pub const fn number(self) -> usize {
         self as usize
     }
 
-    /// Its name in C.
+    /// Returns its name in C.
     #[must_use]
     pub const fn name(self) -> &'static str {
         self.failing().name
     }
 
-    /// What is known of it.
+    /// Returns its table entry.
     #[must_use]
     pub const fn failing(self) -> &'static Failing {
         &CALLS[self.number()]
     }
 
-    /// The calls that a word of a rule stands for: one by its name, with or without `ibv_` or
-    /// `rdma_`, or those of a family. None: it is no such word.
+    /// Calls for a word of a rule: a name with or without `ibv_` or `rdma_`, or a family. Empty:
+    /// unknown.
     pub(super) fn named(word: &str) -> Vec<Self> {
         let prefixed =
             ["", "ibv_", "rdma_"].iter().find_map(|prefix| Self::of(&format!("{prefix}{word}")));
         if let Some(call) = prefixed.filter(|_| !word.starts_with('_')) {
             let name = call.failing().name;
-            // with its prefix it is that function and no other
+            // A prefixed name means that function alone.
             let others = MEANT.iter().filter(|(of, _)| *of == name && *of != word);
             return std::iter::once(call)
                 .chain(others.filter_map(|(_, other)| Self::of(other)))
@@ -199,7 +197,6 @@ impl CallId {
         Self::all().filter(concerns).collect()
     }
 
-    /// What could stand in the place of a word that names no call: those that look like it.
     pub(super) fn similar(word: &str) -> String {
         let short = |name: &'static str| name.strip_prefix("ibv_").unwrap_or(name);
         let mut near: Vec<(usize, &str)> = Self::all()
@@ -214,8 +211,8 @@ impl CallId {
     }
 }
 
-/// Functions that the headers of libibverbs call in the place of others, or others in theirs: a
-/// name stands for all that a program's source may have meant by it.
+/// Functions that libibverbs' headers call instead of others: a name covers all that a program's
+/// source may mean.
 const MEANT: &[(&str, &str)] = &[
     ("ibv_reg_mr", "ibv_reg_mr_iova2"),
     ("ibv_reg_mr_iova", "ibv_reg_mr_iova2"),
@@ -241,7 +238,6 @@ const fn same(name: &[u8], from: usize, other: &[u8]) -> bool {
     true
 }
 
-/// Number of letters to add, take away or change.
 fn distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.bytes().take(64).enumerate() {

@@ -1,4 +1,4 @@
-//! Rules for devices: requests that complete with an error, and events.
+//! Device rules: requests that fail, and events.
 
 use std::time::Duration;
 
@@ -10,20 +10,20 @@ use roce_transport::{
 
 use crate::fabric::clause::{Often, Words, number, set, time};
 
-/// What happens to a device at some time.
+/// A timed event of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Incident {
-    /// A queue pair, or each, goes into ERR.
+    /// A queue pair, or each, goes to ERR.
     QpFatal(Option<Qpn>),
-    /// The port is down for so long; `None`: for good.
+    /// The port is down for this time; `None`: for good.
     PortDown(Option<Duration>),
-    /// The GID table is said to have changed.
+    /// A change of the GID table is reported.
     GidChange,
     /// The device is lost.
     DeviceFatal,
 }
 
-/// A rule for devices.
+/// A device rule.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum DeviceRule {
     /// Requests complete with this status.
@@ -37,14 +37,14 @@ pub enum DeviceRule {
         /// Their status.
         status: WcStatus,
     },
-    /// Something happens so long after the rule is given, or the device is opened.
+    /// An event after the rule is given or the device is opened.
     At {
-        /// The time.
+        /// The delay.
         after: Duration,
-        /// What happens.
+        /// The event.
         incident: Incident,
     },
-    /// Requests for connections are rejected.
+    /// Connection requests are rejected.
     Reject(Often),
 }
 
@@ -63,7 +63,7 @@ const STATUSES: [(&str, WcStatus); 12] = [
     ("RNR_RETRY_EXC_ERR", WcStatus::RnrRetryExcErr),
 ];
 
-/// Messages of connection management that can be lost, as a program names them.
+/// Connection management messages that can be lost, by the program's names.
 const MESSAGES: [(&str, &str); 8] = [
     ("connect", "cm-req"),
     ("accept", "cm-rep"),
@@ -75,15 +75,13 @@ const MESSAGES: [(&str, &str); 8] = [
     ("resolved", "cm-sidr-rep"),
 ];
 
-/// What a clause of this kind is.
 pub(super) enum Parsed {
     Rule(DeviceRule),
-    /// A clause for packets that says the same.
+    /// An equivalent packet clause.
     Packets(String),
 }
 
 impl DeviceRule {
-    /// The first words of such rules.
     pub(super) const WORDS: [&str; 6] = ["complete", "qp", "port", "gid", "device", "cm"];
 
     pub(super) fn parse(mut words: Words<'_>) -> Result<Parsed, String> {
@@ -117,7 +115,7 @@ impl DeviceRule {
         Ok(Parsed::Rule(rule))
     }
 
-    /// True if the rule is about this request.
+    /// Returns true if the rule concerns this request.
     #[must_use]
     pub fn concerns(&self, completing: &Completing) -> bool {
         let Self::Complete { queue, qpn, status, .. } = self else { return false };
@@ -192,7 +190,7 @@ fn status_of(name: &str, queue: Queue) -> Result<WcStatus, String> {
     }
 }
 
-/// Something at a time, which may be left out: now.
+/// An event with an optional delay, by default none.
 fn at(mut words: Words<'_>, incident: Incident, example: &str) -> Result<DeviceRule, String> {
     let (mut after, mut length) = (None, None);
     while let Some(word) = words.next() {

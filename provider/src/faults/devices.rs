@@ -1,4 +1,4 @@
-//! Rules for devices, of this process: given, counted, and followed by each device.
+//! Device rules of this process: storage, counters, schedules.
 
 use std::{
     collections::BTreeSet,
@@ -19,7 +19,7 @@ use crate::{
     sync::Mutex,
 };
 
-/// Changes with every change of the rules.
+/// Incremented with every change of the rules.
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 static RULES: Mutex<Option<Rules>> = Mutex::new(None);
 
@@ -33,7 +33,7 @@ fn with<R>(act: impl FnOnce(&mut Rules) -> R) -> R {
     act(rules.get_or_insert_with(|| Rules { all: Vec::new(), chance: Chance::new(0) }))
 }
 
-/// Sets the seed of what is left to chance.
+/// Seeds probabilistic rules.
 pub fn set_seed(seed: u64) {
     with(|rules| rules.chance = Chance::new(seed.rotate_left(16)));
 }
@@ -44,13 +44,13 @@ pub fn add(number: u64, text: String, rule: DeviceRule) {
     GENERATION.fetch_add(1, Ordering::SeqCst);
 }
 
-/// Takes away all but those that `keep` says.
+/// Removes rules that `keep` rejects.
 pub fn retain(keep: impl Fn(u64) -> bool) {
     with(|rules| rules.all.retain(|(number, ..)| keep(*number)));
     GENERATION.fetch_add(1, Ordering::SeqCst);
 }
 
-/// Each rule with its number and its counters.
+/// Returns each rule with number and counters.
 #[must_use]
 pub fn list() -> Vec<(u64, String, Option<Counts>)> {
     with(|rules| {
@@ -59,12 +59,11 @@ pub fn list() -> Vec<(u64, String, Option<Counts>)> {
     })
 }
 
-/// True if there are rules for requests, or for connections.
 fn asks() -> bool {
     with(|rules| rules.all.iter().any(|(_, _, rule, _)| !matches!(rule, DeviceRule::At { .. })))
 }
 
-/// Who is asked by adapters.
+/// Judge asked by adapters.
 #[derive(Debug)]
 pub(crate) struct Judge;
 
@@ -94,33 +93,31 @@ impl RequestFaults for Judge {
     }
 }
 
-/// What a device has to do for rules.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Due {
-    /// Ask the [`Judge`], or not any more.
+    /// Start or stop asking the [`Judge`].
     Ask(bool),
-    /// A queue pair, or each, goes into ERR.
+    /// Move a queue pair, or each, to ERR.
     QpFatal(Option<Qpn>),
-    /// The port goes down, or comes back.
+    /// Take the port down, or up.
     Port(bool),
-    /// The GID table is said to have changed.
+    /// Report a change of the GID table.
     GidChange,
-    /// The device is lost.
+    /// Lose the device.
     DeviceFatal,
 }
 
-/// The rules as a device follows them, by its clock.
 #[derive(Debug, Default)]
 pub(crate) struct Schedule {
     generation: u64,
     known: BTreeSet<u64>,
-    /// What is to happen, with the number of its rule, the earliest last.
+    /// Pending actions with their rule's number, the earliest last.
     waiting: Vec<(Instant, u64, Due)>,
     asks: bool,
 }
 
 impl Schedule {
-    /// Takes over rules that have come or gone, and returns what is due.
+    /// Follows changed rules, and returns the due action.
     pub(crate) fn poll(&mut self, now: Instant) -> Option<Due> {
         let generation = GENERATION.load(Ordering::Relaxed);
         if self.generation != generation {
@@ -143,7 +140,6 @@ impl Schedule {
         Some(due)
     }
 
-    /// Time of the next incident.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.waiting.last().map(|(at, ..)| *at)
     }
@@ -152,7 +148,7 @@ impl Schedule {
         let rules: Vec<(u64, DeviceRule)> =
             with(|rules| rules.all.iter().map(|(number, _, rule, _)| (*number, *rule)).collect());
         let numbers: BTreeSet<u64> = rules.iter().map(|(number, _)| *number).collect();
-        // a port that is down for a rule comes back without it
+        // A removed rule's port comes back up.
         for (at, number, due) in &mut self.waiting {
             if *due == Due::Port(true) && !numbers.contains(number) {
                 *at = now;
@@ -168,7 +164,7 @@ impl Schedule {
             let due = match incident {
                 Incident::QpFatal(qpn) => Due::QpFatal(qpn),
                 Incident::PortDown(length) => {
-                    // for good: until the rule is taken away
+                    // down until the rule is removed
                     let back =
                         length.map_or(Instant::from_nanos(u64::MAX), |length| at.plus(length));
                     self.waiting.push((back, number, Due::Port(true)));
@@ -179,7 +175,7 @@ impl Schedule {
             };
             self.waiting.push((at, number, due));
         }
-        // of what is due at one time, the rule that stands first
+        // at equal times, the first rule first
         self.waiting.sort_by_key(|(at, number, due)| {
             std::cmp::Reverse((*at, *number, *due == Due::Port(true)))
         });
@@ -201,7 +197,7 @@ mod tests {
         rules.devices[0].1
     }
 
-    /// One test, since the rules are the process's.
+    /// One test: rules are process-wide.
     #[test]
     fn incidents_come_at_their_times() {
         add(1, String::new(), rule("qp 0x12 fatal after 2s"));
@@ -214,13 +210,13 @@ mod tests {
         assert_eq!([poll(1000), poll(1499)], [Some(Due::Port(false)), None]);
         assert_eq!([poll(1500), poll(1999)], [Some(Due::Port(true)), None]);
         assert_eq!([poll(2000), poll(9999)], [Some(Due::QpFatal(Some(Qpn::new(0x12)))), None]);
-        // a port that is down for good comes back when the rule goes
+        // A port down for good comes back when the rule is removed.
         add(4, String::new(), rule("port down"));
         assert_eq!([poll(10_000), poll(90_000)], [Some(Due::Port(false)), None]);
         assert_eq!(list().iter().map(|(.., counts)| counts.unwrap().hits).sum::<u64>(), 4);
         retain(|number| number != 4);
         assert_eq!([poll(90_001), poll(90_001)], [Some(Due::Port(true)), None]);
-        // what others do with the time before is no matter of theirs
+        // Earlier time on other devices has no effect.
         add(5, String::new(), rule("complete send nth 2 with RETRY_EXC_ERR"));
         add(6, String::new(), rule("device fatal at 3s"));
         assert_eq!([poll(100_000), poll(102_999)], [Some(Due::Ask(true)), None]);

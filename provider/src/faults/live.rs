@@ -1,4 +1,4 @@
-//! Faults of packets that are switched while devices are open.
+//! Packet faults switched while devices are open.
 
 use std::sync::{
     MutexGuard,
@@ -14,7 +14,7 @@ use crate::{
 };
 
 static ON: AtomicBool = AtomicBool::new(false);
-/// Changes with every change of the clauses.
+/// Incremented with every change.
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 static CLAUSES: Mutex<Vec<Clause>> = Mutex::new(Vec::new());
 
@@ -22,12 +22,11 @@ static CLAUSES: Mutex<Vec<Clause>> = Mutex::new(Vec::new());
 struct Clause {
     number: u64,
     text: String,
-    /// Of all links.
+    /// Shared by all links.
     tally: Tally,
 }
 
-/// A plan, and the counters of its rules, which all links of a device have together in both
-/// directions.
+/// A plan with its rules' counters, shared by all links of a device in both directions.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct CountedPlan {
     plan: FaultPlan,
@@ -42,18 +41,15 @@ impl From<&FaultPlan> for CountedPlan {
 }
 
 impl CountedPlan {
-    /// The plan.
     pub(crate) const fn plan(&self) -> &FaultPlan {
         &self.plan
     }
 
-    /// The rules for one direction.
     fn rules(&self, direction: Direction) -> impl Iterator<Item = (&Rule, &Tally)> {
         let rules = self.plan.rules.iter().zip(&self.tallies);
         rules.filter(move |(rule, _)| rule.concerns(direction))
     }
 
-    /// Adds the rules for one direction to the faults of a link.
     pub(crate) fn add_to(&self, faults: &mut Faults, direction: Direction) {
         for (rule, tally) in self.rules(direction) {
             faults.add_counted(rule.clone(), tally.clone());
@@ -61,12 +57,12 @@ impl CountedPlan {
     }
 }
 
-/// From now on devices are opened so that faults can be switched on later.
+/// Lets devices opened from now on follow later faults.
 pub fn enable() {
     ON.store(true, Ordering::SeqCst);
 }
 
-/// True if faults can be switched.
+/// Returns true if faults can be switched.
 #[must_use]
 pub fn is_on() -> bool {
     ON.load(Ordering::Relaxed)
@@ -75,7 +71,7 @@ pub fn is_on() -> bool {
 /// Adds clauses, each under its number.
 ///
 /// # Errors
-/// When they do not go together with those that there are; then nothing has changed.
+/// If they conflict with existing clauses; then nothing changes.
 pub fn add(added: impl IntoIterator<Item = (u64, String)>) -> Result<(), FaultSyntaxError> {
     let mut clauses = CLAUSES.lock();
     let mut all = clauses.clone();
@@ -86,7 +82,7 @@ pub fn add(added: impl IntoIterator<Item = (u64, String)>) -> Result<(), FaultSy
     Ok(())
 }
 
-/// Takes away all but those that `keep` says. A clause that needs another one goes with it.
+/// Removes clauses that `keep` rejects, and those that need a removed one.
 pub fn retain(keep: impl Fn(u64) -> bool) {
     let mut clauses = CLAUSES.lock();
     let mut left: Vec<Clause> =
@@ -102,7 +98,7 @@ fn replace(clauses: &mut MutexGuard<'_, Vec<Clause>>, by: Vec<Clause>) {
     GENERATION.fetch_add(1, Ordering::SeqCst);
 }
 
-/// Each clause with its number, and its counters if it is one for single packets.
+/// Returns each clause with its number, and counters of those for single packets.
 #[must_use]
 pub fn list() -> Vec<(u64, String, Option<Counts>)> {
     let clauses = CLAUSES.lock();
@@ -116,7 +112,6 @@ pub fn list() -> Vec<(u64, String, Option<Counts>)> {
 }
 
 impl Clause {
-    /// The clause alone; nothing if it means nothing alone.
     fn plan(&self) -> FaultPlan {
         self.text.parse().unwrap_or_default()
     }
@@ -127,14 +122,13 @@ fn plan(clauses: &[Clause]) -> Result<FaultPlan, FaultSyntaxError> {
     texts.join(", ").parse()
 }
 
-/// What gives the clauses to the faults of a link in one direction.
 #[derive(Default)]
 pub(crate) struct Follower {
     generation: u64,
 }
 
 impl Follower {
-    /// Sets what has changed since the last time, behind what the link has by itself.
+    /// Applies changes, behind the link's own rules.
     pub(crate) fn follow(&mut self, faults: &mut Faults, own: &CountedPlan, direction: Direction) {
         let generation = GENERATION.load(Ordering::Relaxed);
         if self.generation == generation {

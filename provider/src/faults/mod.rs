@@ -1,5 +1,5 @@
-//! What goes wrong on request, as text: faults of packets, and failures of calls. The guide's
-//! chapter on faults has the grammar.
+//! Injected faults as text: of packets, calls and devices. The guide's chapter on faults has the
+//! grammar.
 
 mod call_rule;
 mod calls;
@@ -25,9 +25,9 @@ use crate::fabric::{
 pub struct FaultRules {
     /// For packets.
     pub packets: FaultPlan,
-    /// The same as text, clause by clause.
+    /// The same as text, one per clause.
     pub packet_clauses: Vec<String>,
-    /// For calls of the C interface, in the order in which they are tried.
+    /// For calls of the C interface, in order of trial.
     pub calls: Vec<(String, CallRule)>,
     /// For devices.
     pub devices: Vec<(String, DeviceRule)>,

@@ -1,5 +1,4 @@
-//! Header before a run of datagrams that one process has received and hands to another, by
-//! whichever way.
+//! Header of a received run handed to another process.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -8,7 +7,7 @@ use roce_transport::{
     wire::{DatagramMeta, DatagramRun, FrameFields, Ident, NetHeader},
 };
 
-/// What the receiver of a run knows of it but for its destination.
+/// A run's metadata, except its destination.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::link) struct Arrival {
     src: IpAddr,
@@ -24,7 +23,7 @@ pub(in crate::link) struct Arrival {
 impl Arrival {
     pub(in crate::link) const LEN: usize = 28;
 
-    /// `None`: no datagram is so long. `congested`: something was lost before.
+    /// `None`: too long. `congested`: losses came before.
     pub(in crate::link) fn of(run: &DatagramRun<'_>, congested: bool) -> Option<Self> {
         let &NetHeader { src, src_port, ident, traffic_class, hop_limit, .. } = run.net;
         Some(Self {
@@ -80,7 +79,6 @@ impl Arrival {
         }
     }
 
-    /// Hands over the run that is behind the header.
     pub(in crate::link) fn hand_over(
         &self,
         dst: IpAddr,

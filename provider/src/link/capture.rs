@@ -1,4 +1,4 @@
-//! Captures of a device, in files.
+//! Captures of a device in files.
 
 use std::{
     fmt,
@@ -20,12 +20,12 @@ use rustix::{fs::OFlags, io::Errno};
 
 use crate::fabric::Direction;
 
-/// A datagram on its way between adapter and link.
+/// A datagram between adapter and link.
 #[derive(Clone, Copy, Debug)]
 pub struct Observed<'a> {
     /// Time of day, since the Unix epoch.
     pub at: Duration,
-    /// Direction, seen from the device.
+    /// Direction, from the device.
     pub direction: Direction,
     /// Network header.
     pub net: &'a NetHeader,
@@ -33,12 +33,11 @@ pub struct Observed<'a> {
     pub bytes: &'a [u8],
     /// Disposition of a received datagram.
     pub disposition: Option<Disposition>,
-    /// Queue pair that has sent a received datagram: the one that its receiver is connected to.
+    /// Queue pair that sent a received datagram: the receiver's peer.
     pub sender_qp: Option<Qpn>,
 }
 
 impl Observed<'_> {
-    /// The queue pair that has sent a received datagram.
     pub(crate) fn sender(
         adapter: &Adapter,
         datagram: &Datagram<'_>,
@@ -52,14 +51,14 @@ impl Observed<'_> {
     }
 }
 
-/// Sees every datagram of a device, and every frame of its queue pairs of raw packets. Called under
-/// the device's lock: it must be quick and must not use the device.
+/// Observer of a device's datagrams and raw packets. Called under the device's lock: be quick, and
+/// do not use the device.
 pub trait Observer: Send {
-    /// A datagram passed.
+    /// Observes a datagram.
     fn observe(&mut self, observed: &Observed<'_>);
 
-    /// An Ethernet frame passed, at this time of day since the Unix epoch: it was sent by a queue
-    /// pair of raw packets, or a flow takes or drops it.
+    /// Observes a raw packet at this Unix time: sent by a queue pair, or taken or dropped by a
+    /// flow.
     fn observe_frame(&mut self, at: Duration, direction: Direction, frame: &[u8]) {
         let _ = (at, direction, frame);
     }
@@ -71,33 +70,31 @@ impl fmt::Debug for dyn Observer {
     }
 }
 
-/// A [`CaptureWriter`] into a file. What became of a received packet is its comment, with the queue
-/// pair that has sent it.
+/// A [`CaptureWriter`] into a file. A received packet's comment has its disposition and the sending
+/// queue pair.
 pub struct Capture {
     writer: CaptureWriter<BufWriter<File>>,
 }
 
 impl Capture {
-    /// Starts a capture in a new file, which its user alone can read, or in one that is
-    /// overwritten.
+    /// Starts a capture in a new file, readable by its user alone, or overwrites one.
     ///
     /// # Errors
-    /// When the file cannot be written, or is a link: who made that says what is overwritten. Links
-    /// in /dev and /proc, such as /dev/stdout, are the system's, and followed.
+    /// If the file cannot be written, or is a link: its maker would choose the overwritten file.
+    /// Links in /dev and /proc, such as /dev/stdout, are followed.
     pub fn create(path: impl AsRef<Path>) -> io::Result<Self> {
         Self::to(open_file(path.as_ref(), true)?)
     }
 
-    /// Starts a capture in an empty file.
     pub(super) fn to(file: File) -> io::Result<Self> {
         let writer = CaptureWriter::new(BufWriter::new(file))?;
         Ok(Self { writer })
     }
 
-    /// Adds a datagram, as [`CaptureWriter::write`] says.
+    /// Adds a datagram as [`CaptureWriter::write`].
     ///
     /// # Errors
-    /// The same.
+    /// As [`CaptureWriter::write`].
     pub fn write(
         &mut self,
         at: Duration,
@@ -121,7 +118,7 @@ impl Observer for Capture {
             let text = disposition.to_string();
             observed.sender_qp.map_or_else(|| text.clone(), |qpn| with_sender(&text, qpn))
         });
-        // A full disk must not stop the adapter; the file ends where it was full.
+        // A full disk must not stop the adapter; the file ends there.
         let _ = self.write(observed.at, observed.net, observed.bytes, comment);
     }
 
@@ -130,8 +127,8 @@ impl Observer for Capture {
     }
 }
 
-/// Opens a capture's file, which is made for its user alone if there is none: packets have keys and
-/// contents of memory in them. A link is refused with one line.
+/// Opens a capture's file, created for its user alone: packets have keys and memory contents. A
+/// link is refused.
 pub(super) fn open_file(path: &Path, truncate: bool) -> io::Result<File> {
     let flags = if is_the_systems(path) { OFlags::empty() } else { OFlags::NOFOLLOW };
     let mut options = File::options();
@@ -143,14 +140,13 @@ pub(super) fn open_file(path: &Path, truncate: bool) -> io::Result<File> {
     })
 }
 
-/// What is said of a link: others may have made it, and it would choose what is overwritten.
+/// The refusal of a link, whose maker would choose the overwritten file.
 pub(super) fn link_refused() -> io::Error {
     let message = "it is a link, and what that leads to is not overwritten; name the file itself";
     io::Error::new(io::ErrorKind::InvalidInput, message)
 }
 
-/// Whether a link by this path would be one of the system's own, such as /dev/stdout or
-/// /proc/self/fd/3.
+/// True for the system's own links, such as /dev/stdout or /proc/self/fd/3.
 pub(super) fn is_the_systems(path: &Path) -> bool {
     let place = path.parent().and_then(|place| fs::canonicalize(place).ok());
     place.is_some_and(|place| place == Path::new("/dev") || place.starts_with("/proc"))

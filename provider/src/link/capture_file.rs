@@ -1,4 +1,4 @@
-//! File of a device's capture: its name, and its making with the first packet.
+//! A device's capture file, created with the first packet.
 
 use std::{
     collections::BTreeSet,
@@ -21,40 +21,35 @@ use super::{
 };
 use crate::{fabric::Direction, sync::Mutex};
 
-/// A capture that becomes a file with its first packet, so that a device that is not used leaves
-/// none behind.
+/// A capture whose file is created with the first packet: an unused device leaves none.
 ///
-/// In the name, `%d` is the device's name, `%p` the number of the process, `%%` a percent sign. A
-/// file that this process has written before, or that another that still runs is writing, is left
-/// alone: then it is `name.2.pcapng`, `name.3.pcapng`, and so on. So several devices, and several
-/// processes at a time, need no names of their own. A file of a process that has ended is
-/// overwritten.
+/// In the name, `%d` is the device's name, `%p` the process number, `%%` a percent sign. Files of
+/// this process, or being written by another, are kept: next is `name.2.pcapng`, and so on. Files
+/// of ended processes are overwritten.
 pub(crate) struct CaptureFile {
     path: PathBuf,
     state: State,
 }
 
 enum State {
-    /// No packet yet.
     Waiting,
     Open(Box<Capture>),
-    /// The file could not be made.
+    /// The file could not be created.
     Failed,
 }
 
-/// Names that this process has used, or the one that it was forked from.
+/// Names used by this process, or by the one that it was forked from.
 static USED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-/// Greatest number of names that are tried.
 const MOST: u32 = 10_000;
 
 impl CaptureFile {
-    /// A capture for the device of this name. Checks at once that the file can be written.
+    /// Creates the capture of a device. Checks that the file is writable.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// If the file cannot be written.
     pub(crate) fn new(pattern: &Path, device: &str) -> io::Result<Self> {
-        // the program may go to another directory before the first packet
+        // The program may change directory before the first packet.
         let path = std::path::absolute(expand(pattern, device, std::process::id()))?;
         let is_link = fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_symlink());
         if is_link && !is_the_systems(&path) {
@@ -65,7 +60,7 @@ impl CaptureFile {
                 access(&path, Access::WRITE_OK)?;
                 State::Waiting
             }
-            // a pipe, a terminal: there is only one, and its reader waits for the start
+            // A pipe or terminal: there is only one, and its reader waits for the start.
             Ok(_) => State::Open(Box::new(Capture::create(&path)?)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 access(path.parent().unwrap_or(&path), Access::WRITE_OK | Access::EXEC_OK)?;
@@ -76,7 +71,6 @@ impl CaptureFile {
         Ok(Self { path, state })
     }
 
-    /// The capture, if its file can be made.
     fn capture(&mut self) -> Option<&mut Capture> {
         if matches!(self.state, State::Waiting) {
             self.open();
@@ -123,10 +117,10 @@ impl Observer for CaptureFile {
     }
 }
 
-/// The file, empty and locked for as long as it is open; `None` when a process that lives has it.
+/// The file, empty and locked while open; `None` if a running process has it.
 fn claim(path: &Path) -> io::Result<Option<File>> {
     let file = open_file(path, false)?;
-    // any other error is that of a file system without locks
+    // other errors: a file system without locks
     if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
         return Ok(None);
     }
@@ -140,7 +134,7 @@ fn expand(pattern: &Path, device: &str, pid: u32) -> PathBuf {
     while let Some(byte) = bytes.next() {
         let next = if byte == b'%' { bytes.clone().next() } else { None };
         match next {
-            // the name of a device in the process may be anything
+            // An in-process device may have any name.
             Some(b'd') => {
                 expanded.extend(device.bytes().map(|byte| if byte == b'/' { b'_' } else { byte }));
             }
@@ -156,7 +150,6 @@ fn expand(pattern: &Path, device: &str, pid: u32) -> PathBuf {
     PathBuf::from(OsString::from_vec(expanded))
 }
 
-/// `name.pcapng`, `name.2.pcapng`, …
 fn numbered(path: &Path, number: u32) -> PathBuf {
     if number == 1 {
         return path.to_owned();
@@ -181,7 +174,6 @@ mod tests {
 
     use super::{super::Direction, *};
 
-    /// A directory that goes with the test.
     struct Scratch(PathBuf);
 
     impl Scratch {
@@ -239,7 +231,7 @@ mod tests {
         packet(&mut captures[2]);
         packet(&mut captures[0]);
         assert_eq!(scratch.files(), ["x.2.pcapng", "x.pcapng"]);
-        // nor is one overwritten that is finished, as long as this process lives
+        // Finished files of this process are kept, too.
         drop(captures);
         let before = fs::read(scratch.0.join("x.pcapng")).unwrap();
         packet(&mut CaptureFile::new(&scratch.0.join("x.pcapng"), "roce_lo").unwrap());
@@ -290,7 +282,7 @@ mod tests {
         }
     }
 
-    /// In a directory that others can write they may have made the link.
+    /// In a directory writable to others they may have made the link.
     #[test]
     fn a_link_is_not_followed() {
         let scratch = Scratch::new("link");
@@ -306,11 +298,11 @@ mod tests {
             let said = result.unwrap_err().to_string();
             assert!(said.contains("is a link") && said.lines().count() == 1, "{said}");
         }
-        // one that comes between the look and the first packet
+        // a link made between the check and the first packet
         let mut capture = CaptureFile::new(&scratch.0.join("late"), "roce_lo").unwrap();
         symlink(&file, scratch.0.join("late")).unwrap();
         packet(&mut capture);
-        // and one that leads to nothing
+        // a dangling link
         fs::remove_file(&link).unwrap();
         symlink(scratch.0.join("new"), &link).unwrap();
         CaptureFile::new(&link, "roce_lo").map(|_| ()).unwrap_err();

@@ -1,4 +1,4 @@
-//! Records of connections, as processes tell them each other.
+//! Connection records exchanged between processes.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -9,15 +9,14 @@ use roce_transport::{
     share::IdPartition,
 };
 
-/// Length of a record in bytes.
 pub(super) const LEN: usize = 32;
 
-/// A record in bytes, of which neither the first nor the last few are zero. The local address is
-/// known to the reader.
+/// Encodes a record: neither its first nor its last bytes are zero. The reader knows the local
+/// address.
 pub(super) fn encode(record: &ConnRecord) -> [u8; LEN] {
     let &ConnRecord { remote, pkey, local_id, remote_id, local_qpn, remote_qpn, .. } = record;
     let mut bytes = [0; LEN];
-    bytes[..4].copy_from_slice(&local_id.to_be_bytes()); // of which the first is never 0
+    bytes[..4].copy_from_slice(&local_id.to_be_bytes()); // the first is never 0
     bytes[4..20].copy_from_slice(&Gid::from(remote).0);
     bytes[20..24].copy_from_slice(&remote_id.to_be_bytes());
     bytes[24..27].copy_from_slice(&local_qpn.get().to_be_bytes()[1..]);
@@ -26,8 +25,7 @@ pub(super) fn encode(record: &ConnRecord) -> [u8; LEN] {
     bytes
 }
 
-/// The record of a connection between `local` and others that an adapter with this partition can
-/// have.
+/// Decodes a record of `local` that an adapter with this partition can have.
 pub(super) fn decode(
     bytes: &[u8; LEN],
     partition: IdPartition,

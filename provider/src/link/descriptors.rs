@@ -1,4 +1,4 @@
-//! Messages of Unix sockets, with descriptors.
+//! Unix socket messages with descriptors.
 
 use std::{
     io::{self, IoSlice, IoSliceMut},
@@ -11,10 +11,8 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags,
 };
 
-/// Number of descriptors that come with one message.
 pub(super) const MAX_DESCRIPTORS: usize = 16;
 
-/// Sends bytes, and descriptors with them.
 pub(super) fn send_with(
     socket: &OwnedFd,
     bytes: &[u8],
@@ -29,7 +27,6 @@ pub(super) fn send_with(
     Ok(())
 }
 
-/// Receives bytes, and the descriptors that came with them.
 pub(super) fn receive_with(
     socket: &OwnedFd,
     bytes: &mut [u8],
@@ -37,10 +34,10 @@ pub(super) fn receive_with(
     receive_by(socket, bytes, RecvFlags::empty())
 }
 
-/// The same; `None`: nothing has come yet.
+/// Does the same; `None`: nothing has arrived.
 ///
 /// # Errors
-/// [`io::ErrorKind::ConnectionRefused`] when the other process has closed the connection.
+/// [`io::ErrorKind::ConnectionRefused`] if the other process closed the connection.
 pub(super) fn poll_with(
     socket: &OwnedFd,
     bytes: &mut [u8],
@@ -52,7 +49,7 @@ pub(super) fn poll_with(
     }
 }
 
-/// The same as [`receive_with`], but leaves the message, and its descriptors, to be received again.
+/// Does as [`receive_with`], but leaves the message and its descriptors queued.
 pub(super) fn peek_with(socket: &OwnedFd, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
     receive_by(socket, bytes, RecvFlags::PEEK | RecvFlags::DONTWAIT)
 }

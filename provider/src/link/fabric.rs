@@ -1,4 +1,4 @@
-//! A network inside the process, whose faults the program chooses. Devices on it need no sockets.
+//! An in-process network with chosen faults. Its devices need no sockets.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -21,10 +21,10 @@ use crate::{
     sync::Mutex,
 };
 
-/// Datagrams that wait for a device; what comes beyond is lost.
+/// Queued datagrams per device; more are lost.
 const INBOX: usize = 65_536;
 
-/// A network that any number of devices of this process can be opened on.
+/// A network for any number of devices of this process.
 ///
 /// ```
 /// use roce_provider::{OpenOptions, link::Fabric};
@@ -48,14 +48,13 @@ struct Shared {
 
 struct Node {
     inbox: VecDeque<Delivery>,
-    /// The multicast groups that it has joined.
     groups: BTreeSet<IpAddr>,
     descriptor: Arc<OwnedFd>,
 }
 
 impl Fabric {
-    /// A network with these faults; `FaultPlan::default()` has none. The same seed and the same
-    /// datagrams give the same faults.
+    /// Creates a network with these faults; `FaultPlan::default()` has none. Equal seeds and
+    /// datagrams give equal faults.
     #[must_use]
     pub fn new(plan: FaultPlan, seed: u64) -> Self {
         Self {
@@ -66,10 +65,10 @@ impl Fabric {
         }
     }
 
-    /// A link with this address.
+    /// Creates a link with this address.
     ///
     /// # Errors
-    /// [`BindError::Taken`]; [`BindError::System`] when the process may not open more descriptors.
+    /// [`BindError::Taken`]; [`BindError::System`] without descriptors.
     pub fn link(&self, address: IpAddr) -> Result<FabricLink, BindError> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let descriptor = eventfd(0, flags)
@@ -91,19 +90,18 @@ impl Fabric {
         Ok(FabricLink { fabric: self.clone(), address, descriptor })
     }
 
-    /// Looks at, or changes, the faults of the network.
+    /// Reads or changes the network's faults.
     pub fn with_faults<R>(&self, act: impl FnOnce(&mut Faults) -> R) -> R {
         act(self.lock().network.faults_mut())
     }
 
-    /// Counters of the port toward this address, as the plan's `rate` has it; `None`: of all ports.
+    /// Returns the counters of the port toward this address (the plan's `rate`); `None`: of all.
     #[must_use]
     pub fn port(&self, to: Option<IpAddr>) -> QueueCounters {
         self.lock().network.port(to)
     }
 
-    /// Counters of the receive buffer at this address, as the plan's `receiver` has it; `None`: of
-    /// all of them.
+    /// Returns the counters of the receive buffer there (the plan's `receiver`); `None`: of all.
     #[must_use]
     pub fn receive_buffer(&self, at: Option<IpAddr>) -> QueueCounters {
         self.lock().network.receive_buffer(at)
@@ -121,7 +119,6 @@ impl fmt::Debug for Fabric {
 }
 
 impl Shared {
-    /// Puts what has arrived into the inboxes.
     fn deliver(&mut self, now: Instant) {
         while let Some(datagram) = self.network.poll_deliver(now) {
             let to = datagram.net.dst;
@@ -140,7 +137,7 @@ impl Node {
     fn put(&mut self, datagram: Delivery) {
         if self.inbox.len() < INBOX {
             self.inbox.push_back(datagram);
-            let _ = rustix::io::write(&*self.descriptor, &1u64.to_ne_bytes()); // full means readable already
+            let _ = rustix::io::write(&*self.descriptor, &1u64.to_ne_bytes()); // full: already readable
         }
     }
 }

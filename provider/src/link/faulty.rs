@@ -1,4 +1,4 @@
-//! A link that loses, doubles, delays and damages datagrams on purpose.
+//! A link with faults: loss, duplication, delay, damage.
 
 use std::{fmt, io, net::IpAddr, os::fd::BorrowedFd, time::Duration};
 
@@ -17,34 +17,30 @@ use crate::{
     faults::live::{self, CountedPlan, Follower},
 };
 
-/// Puts faults between an adapter and its link, in both directions. What a rule without a direction
-/// hits in one of them counts in the other.
+/// A link that injects faults in both directions. A rule without direction counts both together.
 pub struct FaultyLink {
     inner: Box<dyn Link>,
     outward: Network,
     inward: Network,
-    /// A datagram that `inner` had no room for, and the time at which it is offered again although
-    /// nothing else is sent.
+    /// A datagram without room in `inner`, and the time of its retry.
     held: Option<(Delivery, Instant)>,
-    /// Error of something that was delayed, for the next call that can tell it.
+    /// Error of a delayed datagram, for the next call that can report it.
     error: Option<io::Error>,
-    /// What it was made with, and what is switched later, outward and inward.
+    /// Initial faults; faults switched later, outward and inward.
     plan: CountedPlan,
     live: Option<[Follower; 2]>,
 }
 
-/// Time between two attempts to send what found no room.
 const RETRY: Duration = Duration::from_millis(1);
 
 impl FaultyLink {
-    /// The link `inner` with these faults; the same seed gives the same faults to the same
-    /// datagrams.
+    /// Wraps `inner`; the same seed gives the same faults to the same datagrams.
     #[must_use]
     pub fn new(inner: Box<dyn Link>, plan: &FaultPlan, seed: u64) -> Self {
         Self::counted(inner, plan.into(), seed)
     }
 
-    /// The same, with counters that other links of the device have as well.
+    /// Does the same with counters shared with the device's other links.
     pub(crate) fn counted(inner: Box<dyn Link>, plan: CountedPlan, seed: u64) -> Self {
         let network = |direction, seed| {
             let mut network = Network::new(plan.plan().toward(direction).conditions, seed);
@@ -62,14 +58,13 @@ impl FaultyLink {
         }
     }
 
-    /// Takes over what has been switched.
     fn follow(&mut self) {
         let Self { outward, inward, plan, live: Some([out, into]), .. } = self else { return };
         out.follow(outward.faults_mut(), plan, Direction::Sent);
         into.follow(inward.faults_mut(), plan, Direction::Received);
     }
 
-    /// Sends what has been delayed long enough, until `inner` has no room.
+    /// Sends datagrams whose delay is over, while `inner` has room.
     fn forward(&mut self, now: Instant) {
         loop {
             let held = self.held.take().map(|(datagram, _)| datagram);
@@ -114,7 +109,7 @@ impl Link for FaultyLink {
     }
 
     fn limits(&self) -> TransmitLimits {
-        // a datagram missing from a run would change the identification of those behind it
+        // A lost datagram would shift the identifications behind it in a run.
         TransmitLimits::SINGLE
     }
 
@@ -147,7 +142,7 @@ impl Link for FaultyLink {
         self.inner.has_waiting()
     }
 
-    /// Takes one run a call, so that an error is that run's, or of what was delayed before it.
+    /// Takes one run per call: an error is that run's or of earlier delayed datagrams.
     fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<usize> {
         self.forward(now);
         if self.held.is_some() {
@@ -169,7 +164,7 @@ impl Link for FaultyLink {
         self.forward(now);
         self.follow();
         let inward = &mut self.inward;
-        // of the socket at this moment, whichever datagrams the faults let through now
+        // The socket's state, whichever datagrams the faults pass.
         let mut congested = false;
         let mut room = Vec::new();
         let mut count = self.inner.receive(now, &mut |datagram| {
@@ -202,7 +197,7 @@ impl Link for FaultyLink {
 
     fn deadline(&self) -> Option<Instant> {
         let outward = match &self.held {
-            Some((_, retry)) => Some(*retry), // what is delayed waits behind it
+            Some((_, retry)) => Some(*retry), // delayed datagrams wait behind it
             None => self.outward.poll_timeout(),
         };
         [self.inner.deadline(), outward, self.inward.poll_timeout()].into_iter().flatten().min()
@@ -238,8 +233,7 @@ mod tests {
     use super::*;
     use crate::link::DatagramMeta;
 
-    /// Has one SEND Only of a reliable connection to hand over whenever it is asked, and notes what
-    /// it is given.
+    /// Delivers a SEND Only of a reliable connection per call, and counts sent ones.
     struct Wire(Arc<Mutex<usize>>);
 
     const SEND_ONLY: [u8; 16] = [4, 0x40, 0xFF, 0xFF, 0, 0, 0, 0x12, 0x80, 0, 0, 7, 0, 0, 0, 0];
@@ -289,8 +283,8 @@ mod tests {
         }
     }
 
-    /// Of four datagrams each way: how many were sent, and of each that was received whether its
-    /// receiver is to be ready.
+    /// Four datagrams each way: the number sent, and whether each received one's receiver must be
+    /// ready.
     fn pass(plan: &str) -> (usize, Vec<bool>) {
         let sent = Arc::new(Mutex::new(0));
         let mut link = FaultyLink::new(Box::new(Wire(sent.clone())), &plan.parse().unwrap(), 1);
@@ -321,7 +315,7 @@ mod tests {
 
     #[test]
     fn a_rule_is_for_both_directions_or_for_one() {
-        // of one and the other in turn
+        // each direction in turn
         assert_eq!(pass("drop nth 2"), (4, vec![true; 3]));
         assert_eq!(pass("drop every 3"), (3, vec![true; 3]));
         assert_eq!(pass("drop psn 7..7 once"), (3, vec![true; 4]));
@@ -340,7 +334,7 @@ mod tests {
         assert_eq!((buffer("drop 1%"), buffer("receiver 1us 64kb")), (None, Some(65_536)));
     }
 
-    /// A rate is one each way, a receive buffer only for what is received.
+    /// A rate applies each way, a receive buffer only inward.
     #[test]
     fn ports_and_receivers_have_a_direction() {
         let wire = |plan: &str| {
@@ -375,7 +369,7 @@ mod tests {
         assert_eq!(pass("rnr send twice rx"), (4, vec![false, false, true, true]));
     }
 
-    /// Has room only now and then, and notes the first byte of what it is given.
+    /// Has room only now and then; records the first byte of each datagram.
     struct Narrow {
         room: Arc<Mutex<usize>>,
         sent: Arc<Mutex<Vec<u8>>>,

@@ -1,5 +1,5 @@
-//! Descriptors that systemd keeps while the service restarts (`FDSTORE` in sd_notify(3)). They are
-//! the UDP sockets, so that no other process gets their port, and the file of assigned numbers.
+//! Descriptors that systemd keeps while the service restarts (`FDSTORE` in sd_notify(3)): the UDP
+//! sockets, which keep the port from others, and the file of assigned numbers.
 
 #![allow(unsafe_code, reason = "descriptors that a process is started with are numbers")]
 
@@ -16,7 +16,6 @@ use tracing::debug;
 
 use crate::sync::Mutex;
 
-/// A descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kept {
     Socket,
@@ -24,21 +23,19 @@ pub(super) enum Kept {
 }
 
 impl Kept {
-    /// Names of descriptors have no colons.
+    /// Descriptor names have no colons.
     fn name(self, address: IpAddr, interface: u32) -> String {
         let kind = if self == Self::Socket { "socket" } else { "state" };
         format!("{kind} {address}%{interface}").replace(':', "_")
     }
 }
 
-/// A descriptor of an address that this process was started with.
 pub(super) fn take(kept: Kept, address: IpAddr, interface: u32) -> Option<OwnedFd> {
     static GIVEN: OnceLock<Mutex<BTreeMap<String, OwnedFd>>> = OnceLock::new();
     let mut given = GIVEN.get_or_init(|| Mutex::new(given())).lock();
     given.remove(&kept.name(address, interface))
 }
 
-/// The descriptors that this process was started with, by their names.
 fn given() -> BTreeMap<String, OwnedFd> {
     let descriptors = sd_notify::listen_fds_with_names().into_iter().flatten();
     // SAFETY: The service manager has opened these descriptors for this process, as it says by its
@@ -47,14 +44,13 @@ fn given() -> BTreeMap<String, OwnedFd> {
     descriptors.map(|(number, name)| (name, owned(number))).collect()
 }
 
-/// Has systemd keep a descriptor of an address, if this process is a service that may.
+/// Makes systemd keep a descriptor, if this process is such a service.
 pub(super) fn keep(kept: Kept, descriptor: impl AsFd, address: IpAddr, interface: u32) {
     let name = kept.name(address, interface);
     let state = [NotifyState::FdStore, NotifyState::FdName(&name)];
     note(sd_notify::notify_with_fds(&state, &[descriptor.as_fd()]));
 }
 
-/// Has it keep that no more.
 pub(super) fn discard(kept: Kept, address: IpAddr, interface: u32) {
     let name = kept.name(address, interface);
     note(sd_notify::notify(&[NotifyState::FdStoreRemove, NotifyState::FdName(&name)]));

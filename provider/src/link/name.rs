@@ -1,4 +1,4 @@
-//! Sockets with names, at which other processes find this one.
+//! Named sockets, where other processes find this one.
 
 use std::{
     io,
@@ -14,19 +14,18 @@ use rustix::{
 
 use super::stranger::{self, Unchecked, unix_socket};
 
-/// A listening socket. Strangers that nobody has accepted may have sent something, so that its last
-/// close [may wait](stranger).
+/// A listening socket. Unaccepted strangers may have sent descriptors: its last close [may
+/// block](stranger).
 pub(super) struct Name {
-    /// There until this is dropped.
+    /// Set until dropped.
     socket: Option<OwnedFd>,
-    /// Other processes may have it, too.
     is_shared: AtomicBool,
-    /// The process that has opened it. A forked child has a copy.
+    /// Its process. A forked child has a copy.
     process: u32,
 }
 
 impl Name {
-    /// One of this name; [`io::ErrorKind::AddrInUse`] if there is one already.
+    /// Listens at a name; [`io::ErrorKind::AddrInUse`] if taken.
     pub(super) fn listen(name: &[u8]) -> io::Result<Self> {
         let name = SocketAddrUnix::new_abstract_name(name)?;
         let this = Self::of(unix_socket()?, false);
@@ -35,7 +34,6 @@ impl Name {
         Ok(this)
     }
 
-    /// One that another process has, too.
     pub(super) fn join(socket: OwnedFd) -> Self {
         Self::of(socket, true)
     }
@@ -48,36 +46,33 @@ impl Name {
         self.socket.as_ref().expect("it is there until this is dropped")
     }
 
-    /// Has those who connect from now on see that it is this process that listens.
+    /// Makes later connectors see this process as the listener.
     pub(super) fn accept_here(&self) -> io::Result<()> {
         Ok(rustix::net::listen(self.socket(), 128)?)
     }
 
-    /// The next process that has come.
+    /// Accepts the next process.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`], or [`io::ErrorKind::InvalidInput`] once it has ended, if none
-    /// has.
+    /// [`io::ErrorKind::WouldBlock`] if none waits, [`io::ErrorKind::InvalidInput`] once ended.
     pub(super) fn accept(&self) -> io::Result<Unchecked> {
         Unchecked::accept(self.socket())
     }
 
-    /// True in the process that has opened it.
+    /// True in the process that opened it.
     pub(super) fn is_own(&self) -> bool {
         self.process == process::id()
     }
 
-    /// Other processes may have it from now on.
     pub(super) fn share(&self) {
         self.is_shared.store(true, Ordering::Relaxed);
     }
 
-    /// Nobody comes to it any more.
+    /// Refuses further connections.
     pub(super) fn end(&self) {
         let _ = rustix::net::shutdown(self.socket(), Shutdown::Both);
     }
 
-    /// True if nobody comes to it any more.
     pub(super) fn has_ended(&self) -> bool {
         let mut polled = [PollFd::new(self.socket(), PollFlags::RDHUP)];
         poll(&mut polled, Some(&Timespec::default())).is_ok()
@@ -100,7 +95,7 @@ impl Drop for Name {
         if !self.is_shared.load(Ordering::Relaxed) {
             self.end();
         }
-        // of one that has ended, nothing is left to be closed with it then
+        // An ended one has nothing left to be closed with it.
         let is_empty = self.has_ended()
             && loop {
                 match self.accept() {

@@ -1,4 +1,4 @@
-//! No network at all.
+//! No network.
 
 use std::{io, net::IpAddr, os::fd::BorrowedFd};
 
@@ -9,7 +9,7 @@ use roce_transport::{
 
 use super::{Datagram, Link};
 
-/// A link without addresses: nothing goes out and nothing comes in.
+/// A link without addresses and traffic.
 pub(crate) struct NullLink;
 
 impl Link for NullLink {

@@ -1,5 +1,4 @@
-//! Memory that processes share. Its length is sealed: memory that can be cut short would kill the
-//! process that uses it.
+//! Shared memory with sealed length: truncation would kill its users.
 
 use std::{fs::File, io, os::fd::AsFd};
 
@@ -13,20 +12,18 @@ use crate::region::MmapMemory;
 
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
-/// True if this process may make files of this length. Who tries although the limit says otherwise
-/// (RLIMIT_FSIZE) is killed (SIGXFSZ).
+/// True if RLIMIT_FSIZE permits files of this length: exceeding it kills the process (SIGXFSZ).
 pub(super) fn is_allowed(length: u64) -> bool {
     getrlimit(Resource::Fsize).current.is_none_or(|limit| length <= limit)
 }
 
-/// True if the system, or a sandbox, gives no process such memory.
 pub(super) fn is_refused() -> bool {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let refusals = [Errno::PERM, Errno::ACCESS, Errno::NOSYS, Errno::INVAL];
     rustix::fs::memfd_create("roce", flags).is_err_and(|error| refusals.contains(&error))
 }
 
-/// New memory of this length, all zero. The name is for people who look for it.
+/// Creates zeroed memory of this length. The name is for people.
 pub(super) fn create(name: &str, length: u64) -> io::Result<File> {
     if !is_allowed(length) {
         return Err(io::ErrorKind::FileTooLarge.into());
@@ -37,16 +34,15 @@ pub(super) fn create(name: &str, length: u64) -> io::Result<File> {
     Ok(memory.into())
 }
 
-/// Maps the first bytes of memory that this process or another has made.
+/// Maps the first bytes of such memory.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidData`] if it has fewer, or a length that may change.
+/// [`io::ErrorKind::InvalidData`] if it is shorter or unsealed.
 pub(super) fn map(memory: &File, length: u64) -> io::Result<MmapMemory> {
     check(memory, length)?;
     MmapMemory::shared(memory, length as usize)
 }
 
-/// Checks that it is such memory, and has so many bytes.
 pub(super) fn check(memory: &File, length: u64) -> io::Result<()> {
     let is_sealed = rustix::fs::fcntl_get_seals(memory.as_fd())?.contains(SEALS);
     if is_sealed && memory.metadata()?.len() >= length {

@@ -1,14 +1,13 @@
-//! Connections to processes that are not known to be trusted.
+//! Connections to processes not known to be trusted.
 //!
-//! A message can carry descriptors, and who made one chooses how long its last close takes
-//! (`SO_LINGER`). The kernel closes it in the thread that receives the message without taking the
-//! descriptor, or that closes the socket where the message waits. So a stranger's socket is neither
-//! received from nor closed by a thread that serves a device or a reaper. A thread closes them,
-//! which runs while there are any, and may wait: then a bounded number of sockets waits for it, and
-//! no more connections are made or accepted.
+//! A queued descriptor's last close lasts as long as its maker chooses (`SO_LINGER`). The kernel
+//! closes it in the thread that receives its message without taking it, or that closes the socket.
+//! Threads of a device or reaper therefore neither receive from nor close a stranger's socket: a
+//! closing thread does, while there are any. If it blocks, the bounded queue fills, and no
+//! connections are made or accepted.
 //!
-//! A child process that is made meanwhile has copies of them. If the parent closes one before the
-//! child executes another program, that waits in the child.
+//! A child process made meanwhile has copies. If the parent closes one first, the child's exec may
+//! block instead.
 
 use std::{io, mem, os::fd::OwnedFd, sync::MutexGuard, thread};
 
@@ -17,23 +16,19 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use super::credentials::{self, check_trust};
 use crate::{signals, sync::Mutex};
 
-/// Number of connections that are not checked, or wait to be closed.
+/// Connections unchecked or waiting to be closed, at most.
 pub(super) const MAX_STRANGERS: usize = 64;
 
-/// Connections that are not checked yet, and what is closed of them.
+/// Unchecked connections and their sockets to close.
 static STRANGERS: Closer = Closer::new();
-/// Listening sockets, where strangers may be that nobody has accepted. They wait for no others.
+/// Listening sockets, where unaccepted strangers may wait, have their own thread.
 static NAMES: Closer = Closer::new();
 
-/// A thread that closes sockets.
 struct Closer(Mutex<Closing>);
 
 struct Closing {
-    /// Number of sockets that are not closed, or not checked, yet.
     count: usize,
-    /// Those that wait.
     sockets: Vec<OwnedFd>,
-    /// The thread runs.
     is_served: bool,
 }
 
@@ -42,7 +37,7 @@ impl Closer {
         Self(Mutex::new(Closing { count: 0, sockets: Vec::new(), is_served: false }))
     }
 
-    /// Has the thread close a counted socket. If there can be none, it stays open until there is.
+    /// Queues a counted socket for the thread. If none can start, it stays open until one can.
     fn close(&'static self, socket: OwnedFd) {
         let mut closing = self.0.lock();
         closing.sockets.push(socket);
@@ -52,7 +47,6 @@ impl Closer {
         }
     }
 
-    /// The thread.
     fn serve(&self) {
         while let Some(socket) = self.next() {
             drop(socket);
@@ -68,23 +62,20 @@ impl Closer {
     }
 }
 
-/// True if no more connections are made or accepted for now.
 pub(super) fn is_full() -> bool {
     STRANGERS.0.lock().count >= MAX_STRANGERS
 }
 
-/// Has a listening socket closed where strangers may be.
+/// Queues a listening socket, where strangers may wait, for closing.
 pub(super) fn close_name(socket: OwnedFd) {
     NAMES.0.lock().count += 1;
     NAMES.close(socket);
 }
 
-/// True if such a socket is not closed yet.
 pub(super) fn is_closing_names() -> bool {
     NAMES.0.lock().count > 0
 }
 
-/// What is closed, as a thread has it that forks the process.
 pub(crate) struct StrangersHeld([MutexGuard<'static, Closing>; 2]);
 
 impl StrangersHeld {
@@ -92,7 +83,7 @@ impl StrangersHeld {
         Self([&STRANGERS, &NAMES].map(|closer| closer.0.lock()))
     }
 
-    /// This is the child. The threads are the parent's, and close them there.
+    /// Forgets the sockets in a child: the parent's threads close them.
     pub(crate) fn forget(&mut self) {
         for closing in &mut self.0 {
             mem::forget(mem::take(&mut closing.sockets)); // the child's close could be the last
@@ -101,14 +92,13 @@ impl StrangersHeld {
     }
 }
 
-/// A connection to a process that may be a stranger.
 pub(super) struct Unchecked(Option<OwnedFd>);
 
 impl Unchecked {
-    /// One to whoever has this name.
+    /// Connects to a name.
     ///
     /// # Errors
-    /// [`io::ErrorKind::PermissionDenied`], too, while as many strangers wait to be closed as may.
+    /// [`io::ErrorKind::PermissionDenied`], also while the queue is full.
     pub(super) fn connect(name: &[u8]) -> io::Result<Self> {
         Self::make(io::ErrorKind::PermissionDenied, || {
             let socket = unix_socket()?;
@@ -117,10 +107,10 @@ impl Unchecked {
         })
     }
 
-    /// The next that has come to a listening socket.
+    /// Accepts the next connection.
     ///
     /// # Errors
-    /// [`io::ErrorKind::ResourceBusy`] while as many strangers wait to be closed as may.
+    /// [`io::ErrorKind::ResourceBusy`] while the queue is full.
     pub(super) fn accept(name: &OwnedFd) -> io::Result<Self> {
         Self::make(io::ErrorKind::ResourceBusy, || {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -128,7 +118,7 @@ impl Unchecked {
         })
     }
 
-    /// Makes one, if there is room for it among those that wait to be closed.
+    /// Makes one if the queue has room.
     fn make(full: io::ErrorKind, make: impl FnOnce() -> io::Result<OwnedFd>) -> io::Result<Self> {
         {
             let mut closing = STRANGERS.0.lock();
@@ -144,7 +134,7 @@ impl Unchecked {
         Ok(Self(Some(made?)))
     }
 
-    /// The connection, if the other process is [to be trusted](check_trust).
+    /// Returns the connection if the other process is [trusted](check_trust).
     ///
     /// # Errors
     /// Those of [`check_trust`].
@@ -152,8 +142,8 @@ impl Unchecked {
         self.check_or(|_| false)
     }
 
-    /// The same. Of a process of the same user that has ended, `is_known` says whether it is
-    /// trusted. It may look at what has come, and must take nothing.
+    /// Does the same; if a process of this user has ended, `is_known` decides. It may peek, but
+    /// must take nothing.
     ///
     /// # Errors
     /// Those of [`check_trust`].
@@ -166,7 +156,7 @@ impl Unchecked {
         self.into_trusted()
     }
 
-    /// The connection, if a process of this user is there, which is trusted with what comes by it.
+    /// Returns the connection if its process is of this user, whose messages are trusted.
     ///
     /// # Errors
     /// [`io::ErrorKind::PermissionDenied`] if it is another's.
@@ -178,21 +168,18 @@ impl Unchecked {
         self.into_trusted()
     }
 
-    /// The connection, which is counted no more.
     fn into_trusted(mut self) -> io::Result<OwnedFd> {
         let trusted = self.0.take().ok_or(io::ErrorKind::NotConnected)?;
         STRANGERS.0.lock().count -= 1;
         Ok(trusted)
     }
 
-    /// The connection, whoever is there.
     #[cfg(test)]
     pub(super) fn into_inner(mut self) -> OwnedFd {
         STRANGERS.0.lock().count -= 1;
         self.0.take().unwrap()
     }
 
-    /// Process and user at the other end, as far as they can be seen.
     pub(super) fn peer(&self) -> Option<(Option<u32>, u32)> {
         let socket = self.0.as_ref()?;
         Some((credentials::process(socket).ok(), credentials::user(socket).ok()?))
@@ -207,7 +194,7 @@ impl Drop for Unchecked {
     }
 }
 
-/// A socket that lets nobody wait.
+/// A non-blocking socket.
 pub(super) fn unix_socket() -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     Ok(rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)

@@ -1,4 +1,4 @@
-//! Profiles: the names, numbers and limits of a given adapter, which a device can be opened with.
+//! Profiles: names, numbers and limits of a real adapter for a device.
 
 mod parse;
 mod schema;
@@ -23,9 +23,9 @@ use crate::{
 };
 use schema::Value;
 
-/// The adapter that a device shows itself as: its names, attributes and limits, from a TOML file in
-/// which every number names its source. Limits are enforced; none is beyond what this software can
-/// do, so that some are [less](Self::limits) than the adapter's own.
+/// The adapter that a device presents: names, attributes and limits from a TOML file that cites a
+/// source for every number. Limits are enforced; those beyond this software are
+/// [lowered](Self::limits).
 ///
 /// ```
 /// use roce_provider::{
@@ -56,12 +56,11 @@ struct Parsed {
     sources: BTreeSet<String>,
 }
 
-/// A profile that cannot be used: one line that names the wrong key and what could stand there.
+/// An unusable profile: one line with the wrong key and valid values.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("{0}")]
 pub struct ProfileError(String);
 
-/// Profiles that are always there, by name.
 const BUILT_IN: [(&str, &str); 7] = [
     ("connectx-5", include_str!("connectx-5.toml")),
     ("connectx-6dx", include_str!("connectx-6dx.toml")),
@@ -72,8 +71,8 @@ const BUILT_IN: [(&str, &str); 7] = [
     ("rxe", include_str!("rxe.toml")),
 ];
 
-/// The most that this software can do; queue pairs, memory windows and shared receive queues are
-/// limited by the adapter.
+/// Limits of this software; the adapter limits queue pairs, memory windows and shared receive
+/// queues.
 const MOST: Limits = Limits {
     max_pd: 1 << 24,
     max_mr: 1 << 24,
@@ -102,11 +101,10 @@ const MOST: Limits = Limits {
 };
 
 impl Profile {
-    /// The profile of this name, or in the file of this path: a text with a slash, or one that ends
-    /// with `.toml`, is a path.
+    /// Loads a profile by name, or from a path: a text with a slash or that ends with `.toml`.
     ///
     /// # Errors
-    /// [`ProfileError`] when there is none, or something in it is wrong.
+    /// [`ProfileError`] if there is none, or it is invalid.
     pub fn named(spec: &str) -> Result<Self, ProfileError> {
         if let Some((_, text)) = BUILT_IN.iter().find(|(name, _)| *name == spec) {
             return text.parse();
@@ -126,30 +124,29 @@ impl Profile {
         text.parse().map_err(|error| about(&error))
     }
 
-    /// Names of the profiles that are always there.
+    /// Returns the names of the built-in profiles.
     pub fn built_in() -> impl Iterator<Item = &'static str> {
         BUILT_IN.iter().map(|(name, _)| *name)
     }
 
-    /// Its name.
+    /// Returns its name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// The adapter in words.
+    /// Returns the adapter's name in words.
     #[must_use]
     pub fn title(&self) -> &str {
         &self.0.title
     }
 
-    /// Addresses of the pages and files that its numbers are from.
+    /// Returns the addresses of its sources.
     pub fn sources(&self) -> impl Iterator<Item = &str> {
         self.0.sources.iter().map(String::as_str)
     }
 
-    /// The number that the profile gives for a key, such as `limits.max_sge`, whatever this
-    /// software can do.
+    /// Returns the profile's number for a key, such as `limits.max_sge`, unlowered.
     #[must_use]
     pub fn number(&self, key: &str) -> Option<u64> {
         let (section, key) = key.split_once('.')?;
@@ -159,8 +156,8 @@ impl Profile {
         })
     }
 
-    /// The text that the profile gives for a key, such as `device.board_id`. It stays for as long
-    /// as the process does: attributes of devices are copied.
+    /// Returns the text for a key, such as `device.board_id`. It is static: device attributes are
+    /// copied.
     #[must_use]
     pub fn text(&self, key: &str) -> Option<&'static str> {
         let (section, key) = key.split_once('.')?;
@@ -177,8 +174,8 @@ impl Profile {
             .any(|((s, k), value)| (*s, *k) == (section, key) && *value == Value::Flag(true))
     }
 
-    /// The limits of a device with this profile: the profile's, none beyond what this software can
-    /// do, and `otherwise` where it says nothing. What the adapter lacks, it has none of.
+    /// Returns the limits of a device: the profile's, lowered to this software's, and `otherwise`
+    /// where it is silent. Missing features have limit 0.
     #[must_use]
     pub fn limits(&self, otherwise: Limits) -> Limits {
         let number = |key: &str| self.number(&format!("limits.{key}"));
@@ -227,7 +224,7 @@ impl Profile {
         }
     }
 
-    /// How the adapter keeps acknowledge timeouts.
+    /// Returns how the adapter rounds acknowledge timeouts.
     pub(crate) fn ack_timer(&self) -> AckTimer {
         let number = |key| self.number(key).and_then(|number| u32::try_from(number).ok());
         let usual = AckTimer::default();
@@ -238,7 +235,6 @@ impl Profile {
         }
     }
 
-    /// Memory of a send queue, if the profile says all of it.
     fn send_queue(&self) -> Option<SendQueueMemory> {
         let number = |key: &str| u32::try_from(self.number(&format!("send_queue.{key}"))?).ok();
         Some(SendQueueMemory {
@@ -251,12 +247,11 @@ impl Profile {
         })
     }
 
-    /// Its capabilities, without those that are not there.
     fn caps(&self) -> Option<DeviceCaps> {
         self.number("device.device_cap_flags").map(DeviceCaps::from_bits_truncate)
     }
 
-    /// Has attributes, whose limits are the profile's already, say what the adapter's say.
+    /// Applies the adapter's attributes; the limits are already applied.
     pub(crate) fn apply(&self, attr: &mut DeviceAttr) {
         fn set<T: TryFrom<u64> + Ord + Copy>(to: &mut T, number: Option<u64>) {
             if let Some(number) = number.and_then(|number| T::try_from(number).ok()) {
@@ -303,7 +298,6 @@ impl Profile {
         }
     }
 
-    /// The port of a device that has `port` by itself.
     pub(crate) fn port(&self, port: PortAttr) -> PortAttr {
         let number = |key: &str| self.number(&format!("port.{key}"));
         let speed = number("speed").and_then(|mbps| u32::try_from(mbps).ok());
@@ -320,7 +314,6 @@ impl Profile {
         }
     }
 
-    /// Size and kinds of its GID table.
     pub(crate) fn gid_layout(&self) -> GidLayout {
         let default = GidLayout::default();
         let len = self.number("port.gid_tbl_len").and_then(|len| u16::try_from(len).ok());
@@ -331,7 +324,7 @@ impl Profile {
     }
 }
 
-/// The same text, once for the life of the process.
+/// Interns the text for the life of the process.
 fn lasting(text: &str) -> &'static str {
     static TEXTS: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut texts = TEXTS.lock();

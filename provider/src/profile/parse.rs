@@ -1,4 +1,4 @@
-//! Reading a profile.
+//! Profile parser.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,9 +14,9 @@ use super::{
     schema::{SECTIONS, Takes, Value},
 };
 
-/// Longest name of a device (`IBV_SYSFS_NAME_MAX`), with its end and a number.
+/// Longest device name (`IBV_SYSFS_NAME_MAX`) with terminator and number.
 const LONGEST_NAME: usize = 56;
-/// What stands beside the sections.
+/// Keys outside the sections.
 const TOP: [&str; 2] = ["name", "title"];
 
 impl FromStr for Profile {
@@ -147,7 +147,7 @@ fn read(value: &Toml, takes: Takes) -> Option<Value> {
     }
 }
 
-/// A number; one that TOML has no room for, which ends at 2^63 - 1, is written as a text.
+/// A number; above TOML's 2^63 - 1 it is written as text.
 fn number(value: &Toml) -> Option<u64> {
     match value {
         Toml::Integer(number) => u64::try_from(*number).ok(),
@@ -166,7 +166,6 @@ fn is_name(text: &str) -> bool {
     })
 }
 
-/// A value in one short line.
 fn said(value: &Toml) -> String {
     match value {
         Toml::String(text) => format!("{:?}", shown(text)),
@@ -179,7 +178,6 @@ fn said(value: &Toml) -> String {
     }
 }
 
-/// The beginning of a text, on one line.
 fn shown(text: &str) -> String {
     let mut line = String::new();
     for char in text.chars().take(60) {

@@ -1,6 +1,5 @@
-//! What a profile may say: its sections and keys, and what stands at each.
+//! Schema of profiles: sections, keys, values.
 
-/// A value of a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Value {
     Text(String),
@@ -8,16 +7,15 @@ pub(super) enum Value {
     Flag(bool),
 }
 
-/// What may stand at a key.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Takes {
-    /// Any text that is not empty, of so many bytes at most.
+    /// Non-empty text up to this many bytes.
     Text(usize),
     /// One of these.
     OneOf(&'static [&'static str]),
-    /// A name for devices, with `{}` for the number of each.
+    /// A device name with `{}` for its number.
     Names,
-    /// A number of this range.
+    /// A number in this range.
     Number(u64, u64),
     Flag,
 }
@@ -28,7 +26,6 @@ const BITS_63: Takes = Takes::Number(0, u64::MAX);
 const ERRNO: Takes =
     Takes::OneOf(&["EINVAL", "ENOMEM", "ENOSPC", "EOPNOTSUPP", "EOVERFLOW", "EBUSY", "E2BIG"]);
 
-/// Sections, and their keys.
 pub(super) const SECTIONS: [(&str, &[(&str, Takes)]); 9] = [
     (
         "device",

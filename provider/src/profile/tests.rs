@@ -109,7 +109,7 @@ fn no_limit_is_beyond_what_can_be_done() {
         (MOST.max_sge, MOST.max_recv_sge, MOST.max_qp_wr, MOST.max_cqe)
     );
     assert_eq!(limits.max_mcast_qp_attach, MOST.max_mcast_qp_attach);
-    // what is not said is as without a profile
+    // silent keys are as without a profile
     assert_eq!(limits.max_mr, Limits::default().max_mr);
 }
 
@@ -125,7 +125,7 @@ fn devices_have_the_adapters_names() {
 }
 
 proptest! {
-    /// No text makes it do anything but give a profile or an error of one line.
+    /// Any text gives a profile or a one-line error.
     #[test]
     fn any_text_is_a_profile_or_an_error_of_one_line(text in "(?s).{0,400}") {
         if let Err(error) = parse(&text) {
@@ -133,7 +133,6 @@ proptest! {
         }
     }
 
-    /// The same of texts that are nearly right.
     #[test]
     fn any_value_of_any_key_is_taken_or_refused(
         section in 0..schema::SECTIONS.len(),

@@ -1,4 +1,4 @@
-//! Reports to a user on stderr: one value, with a form for people and one for programs.
+//! Reports on stderr: one value, as text or JSON.
 
 mod stderr;
 
@@ -12,28 +12,27 @@ use serde_json::Value;
 pub(crate) use stderr::at_exit;
 pub use stderr::write;
 
-/// Something to be told.
+/// A report.
 #[derive(Debug)]
 pub struct Report {
-    /// Who says it, and what it is about.
+    /// Reporter and subject.
     pub about: String,
-    /// What has happened.
+    /// The event.
     pub what: String,
-    /// True if nothing has failed.
+    /// True for advice, false for a failure.
     pub is_advice: bool,
-    /// What is said of it, each under a name.
+    /// Named facts.
     pub said: Vec<(&'static str, String)>,
-    /// What belongs to it, line by line, under names.
+    /// Named lists of lines.
     pub lists: Vec<(&'static str, Vec<String>)>,
-    /// A last line.
+    /// Last line.
     pub end: Option<String>,
-    /// The same for programs.
+    /// The JSON form.
     pub object: Value,
 }
 
 impl Report {
-    /// In the form that is asked for: a line of JSON, or a few lines of text, in colours where
-    /// stderr has them.
+    /// Formats it as a line of JSON, or as text, coloured if stderr is.
     #[must_use]
     pub fn in_form(&self, is_json: bool) -> String {
         if is_json { line_of(&self.object) } else { self.text(stderr::has_colors()) }
@@ -62,26 +61,25 @@ impl Report {
     }
 }
 
-/// Tells where the program has made the call that this thread is in.
+/// Locates the program's call that this thread is in.
 static CALLER: OnceLock<fn() -> Option<String>> = OnceLock::new();
 
-/// Has failing calls told with their place in the program: a function, its source and line.
+/// Adds their place in the program (function, source, line) to reported calls.
 pub fn with_callers(caller: fn() -> Option<String>) {
     let _ = CALLER.set(caller); // it is always the same
 }
 
-/// The place, where that is known.
 pub(crate) fn caller() -> Option<String> {
     CALLER.get().and_then(|caller| caller())
 }
 
-/// A line for programs.
+/// Returns a JSON line.
 #[must_use]
 pub fn line_of(object: &Value) -> String {
     format!("{object}\n")
 }
 
-/// Writes a line that says all there is to say.
+/// Writes a line.
 pub fn line(text: impl Display) {
     write(&format!("roce: {text}\n"));
 }

@@ -1,4 +1,4 @@
-//! Standard error, which may be closed, a pipe that nobody reads, or a terminal.
+//! Standard error: perhaps closed, a stuck pipe, or a terminal.
 
 #![allow(unsafe_code, reason = "atexit has no safe interface")]
 
@@ -19,17 +19,16 @@ use rustix::{
 
 use crate::{signals::without_sigpipe, sync::Mutex};
 
-/// Time that is waited for a reader.
+/// Longest wait for a reader.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// Bytes that a pipe that can be written to takes without waiting (`PIPE_BUF`).
+/// Bytes that a writable pipe takes without blocking (`PIPE_BUF`).
 const PART: usize = 4096;
 
-/// Held by the thread that writes, so that texts do not mix.
+/// Held while writing: texts do not mix.
 static WRITING: Mutex<()> = Mutex::new(());
-/// Set when nobody reads any more.
+/// Set once nobody reads.
 static QUIET: AtomicBool = AtomicBool::new(false);
 
-/// True if stderr is a terminal that may be written to in colours.
 pub(super) fn has_colors() -> bool {
     let is_set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
     io::stderr().is_terminal()
@@ -37,7 +36,7 @@ pub(super) fn has_colors() -> bool {
         && env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// Writes a text, unless nobody takes it for a while, or ever.
+/// Writes a text, unless the reader is stuck or gone.
 pub fn write(text: &str) {
     let _writing = WRITING.lock();
     if !QUIET.load(Ordering::Relaxed) && without_sigpipe(|| write_all(text.as_bytes())).is_err() {
@@ -45,14 +44,14 @@ pub fn write(text: &str) {
     }
 }
 
-/// Fails when nothing can be written any more. What is not taken in time is lost.
+/// Fails once nothing can be written. Text not taken in time is lost.
 fn write_all(mut bytes: &[u8]) -> rustix::io::Result<()> {
     let stderr = rustix::stdio::stderr();
     while !bytes.is_empty() {
         let mut ready = [PollFd::new(&stderr, PollFlags::OUT)];
         let limit = Timespec::try_from(PATIENCE).map_err(|_| Errno::INVAL)?;
         match poll(&mut ready, Some(&limit)) {
-            Ok(0) => return Ok(()), // as much as is there is all that the reader gets
+            Ok(0) => return Ok(()), // the reader gets no more
             Ok(_) if ready[0].revents().contains(PollFlags::NVAL) => return Err(Errno::BADF),
             Ok(_) => {}
             Err(Errno::INTR) => continue,
@@ -68,7 +67,6 @@ fn write_all(mut bytes: &[u8]) -> rustix::io::Result<()> {
     Ok(())
 }
 
-/// Has this run at the end of the process, once.
 pub(crate) fn at_exit(run: extern "C" fn()) {
     static ONCE: Once = Once::new();
     // SAFETY: A function without arguments, which is there as long as this library is.

@@ -1,4 +1,4 @@
-//! The packet filter of the socket (classic BPF): the kernel hands over only what the device needs.
+//! Classic BPF filter of the packet socket: only frames that the device needs.
 
 use socket2::SockFilter;
 
@@ -7,7 +7,7 @@ use roce_ethernet::{MacAddr, PAUSE_GROUP, StationConfig};
 const LOAD_WORD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
 const LOAD_HALF: u16 = (libc::BPF_LD | libc::BPF_H | libc::BPF_ABS) as u16;
 const LOAD_BYTE: u16 = (libc::BPF_LD | libc::BPF_B | libc::BPF_ABS) as u16;
-/// X becomes the length of the IPv4 header, four times the low half of a byte.
+/// X becomes the IPv4 header length, four times a byte's low half.
 const LOAD_HEADER_LENGTH: u16 = (libc::BPF_LDX | libc::BPF_B | libc::BPF_MSH) as u16;
 const LOAD_HALF_BEHIND: u16 = (libc::BPF_LD | libc::BPF_H | libc::BPF_IND) as u16;
 const AND: u16 = (libc::BPF_ALU | libc::BPF_AND | libc::BPF_K) as u16;
@@ -15,24 +15,23 @@ const EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
 const HAS_BIT: u16 = (libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K) as u16;
 const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
 
-/// What the kernel knows of a tag that it has removed.
+/// Metadata of a tag that the kernel removed.
 const TAG: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_VLAN_TAG) as u32;
 const HAS_TAG: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_VLAN_TAG_PRESENT) as u32;
 const TAGS: [u16; 2] = [0x8100, 0x88A8];
 
-/// True if a tag is in the frame itself. Of what is received from a network the kernel has removed
-/// it; of what other programs of this host send it has not.
+/// True for a tag in the frame itself: the kernel removes tags of received frames, not of those
+/// from programs of this host.
 pub(super) fn is_tagged(frame: &[u8]) -> bool {
     frame.get(12..14).is_some_and(|kind| TAGS.iter().any(|tag| tag.to_be_bytes() == kind))
 }
 
-/// Where a jump goes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum To {
     Next,
     Drop,
     Accept,
-    /// Instruction `n` behind the next one.
+    /// `n` instructions behind the next one.
     Skip(u8),
 }
 
@@ -64,13 +63,13 @@ impl Program {
     }
 }
 
-/// The filter of a station: frames of others, of its VLAN, to its MAC address or to a group. If it
-/// borrows its addresses, only RoCEv2, and frames that find neighbours.
+/// The filter of a station: frames from others, on its VLAN, to its MAC address or a group. With
+/// borrowed addresses only RoCEv2 and neighbour discovery.
 pub(super) fn of(config: &StationConfig) -> Vec<SockFilter> {
     let MacAddr(a, b, c, d, e, f) = config.mac;
     let (high, low) = (u32::from(u16::from_be_bytes([a, b])), u32::from_be_bytes([c, d, e, f]));
     let mut program = Program::default();
-    // not from itself: the socket sees what is sent, too, so that devices on one interface meet
+    // Not from itself: the socket sees sent frames, too, so that devices on one interface meet.
     program.load(LOAD_WORD, 8);
     program.jump(EQUAL, low, To::Next, To::Skip(2));
     program.load(LOAD_HALF, 6);
@@ -81,7 +80,7 @@ pub(super) fn of(config: &StationConfig) -> Vec<SockFilter> {
     program.jump(EQUAL, low, To::Next, To::Drop);
     program.load(LOAD_HALF, 0);
     program.jump(EQUAL, high, To::Next, To::Drop);
-    // pauses have no tag, whatever VLAN the device is of
+    // pauses are untagged on any VLAN
     program.load(LOAD_HALF, 12);
     program.jump(EQUAL, 0x8808, To::Next, To::Skip(4));
     let MacAddr(a, b, c, d, e, f) = PAUSE_GROUP;
@@ -89,7 +88,7 @@ pub(super) fn of(config: &StationConfig) -> Vec<SockFilter> {
     program.jump(EQUAL, u32::from_be_bytes([a, b, c, d]), To::Next, To::Drop);
     program.load(LOAD_HALF, 4);
     program.jump(EQUAL, u16::from_be_bytes([e, f]).into(), To::Accept, To::Drop);
-    // the tag that was removed; and not another one below it
+    // the removed tag, and no other below it
     program.load(LOAD_WORD, HAS_TAG);
     program.jump(EQUAL, 0, To::Skip(6), To::Next);
     program.load(LOAD_WORD, TAG);
@@ -111,7 +110,6 @@ pub(super) fn of(config: &StationConfig) -> Vec<SockFilter> {
     program.finish()
 }
 
-/// The filter for raw packets: frames of others, or none.
 pub(super) fn of_packets(own: MacAddr, listens: bool) -> Vec<SockFilter> {
     let mut program = Program::default();
     if listens {
@@ -124,7 +122,7 @@ pub(super) fn of_packets(own: MacAddr, listens: bool) -> Vec<SockFilter> {
     program.finish()
 }
 
-/// ARP, RoCE, neighbour advertisements and reports of too long packets.
+/// ARP, RoCE, neighbour advertisements and "packet too big".
 fn only_roce(program: &mut Program, v1: bool) {
     program.load(LOAD_HALF, 12);
     if v1 {
@@ -159,7 +157,7 @@ mod tests {
 
     const MAC: MacAddr = MacAddr(2, 0, 0, 0, 0, 1);
 
-    /// True if the kernel hands a frame over, by the filter at a socket that has no privilege.
+    /// True if the filter passes a frame, tried on an unprivileged socket.
     fn passes(config: &StationConfig, frame: &[u8]) -> bool {
         let (sender, receiver) = UnixDatagram::pair().unwrap();
         SockRef::from(&receiver).attach_filter(&of(config)).unwrap();

@@ -40,56 +40,52 @@ use socket::PacketSocket;
 use xdp::XdpSocket;
 pub(crate) use xdp::{XdpMode, XdpOptions};
 
-/// Greatest sum of the payloads of a run: as much as both IPv4 and IPv6 carry in one piece.
+/// Greatest payload sum of a run: IPv4 and IPv6 both carry it in one piece.
 const MAX_RUN: usize = 65_487;
-/// Messages that are received with one call.
 const MESSAGES: usize = 64;
-/// Datagrams from this device to itself that wait.
+/// Queued datagrams from this device to itself, at most.
 const OWN: usize = 4096;
-/// Time for which who opens a device waits for a DHCP server: until its question was asked four
-/// times, and the address that is granted was probed.
+/// Longest wait for a DHCP server: four requests and the probes of the granted address.
 const LEASING: Duration = Duration::from_secs(10);
-/// Time for which the opening of a device waits for a port. A killed process gives up its packet
-/// socket first, which the kernel does not hurry about, and its guards after that.
+/// Longest wait for a port. The kernel closes a killed process's packet socket first, slowly, then
+/// its guards.
 const GUARDING: Duration = Duration::from_secs(1);
 
-/// A link that builds its frames itself.
+/// A link that builds its own frames.
 ///
-/// With addresses of its own it is a separate host on the interface's network. Otherwise it borrows
-/// the interface's addresses from the kernel, which goes on using them.
+/// With its own addresses it is a separate host on the interface's network. Otherwise it borrows
+/// the interface's addresses, which the kernel keeps using.
 pub(crate) struct RawLink {
     interface: String,
     index: u32,
     socket: Box<dyn FrameSocket>,
     packets: RawPackets,
     station: Station,
-    /// Frames that it has sent to itself: those for its own address leave no interface.
+    /// Frames to itself: those for its own address leave no interface.
     own: VecDeque<(NetHeader, Vec<u8>)>,
-    /// The address of the lease that the device knows of.
     leased: Option<IpAddr>,
-    /// Too much waits for the end of a pause.
+    /// The queue of paused frames is full.
     is_held_up: bool,
-    /// The same of raw packets.
+    /// The queue of paused raw packets is full.
     are_packets_held_up: bool,
-    /// Sockets that have the interface take the frames of groups, and hear nothing.
+    /// Sockets that only make the interface accept groups' frames.
     groups: BTreeMap<IpAddr, Socket>,
-    /// UDP sockets on port 4791 of borrowed addresses, which only keep the kernel from answering
-    /// that nobody is there, and others from taking the port.
+    /// Sockets on port 4791 of borrowed addresses: they keep the kernel from sending "port
+    /// unreachable", and others from the port.
     _guards: Vec<Socket>,
-    /// Process that it works in: a copy in a child gives nothing back.
+    /// Its process: a forked copy releases nothing.
     process: u32,
 }
 
 impl RawLink {
-    /// A link on the interface with this name and index. With addresses of its own this waits for a
-    /// second, since somebody may have them already; and for an address that is to be leased, ten
-    /// at most. For the port of a borrowed address that is taken it waits for a second. With `xdp`,
-    /// and the MTU of the interface beside it, what it can goes past the network stack.
+    /// Opens a link on an interface. Waits 1 s to probe its own addresses, up to 10 s for a lease,
+    /// up to 1 s for a borrowed address's taken port. `xdp`, with the interface's MTU, bypasses the
+    /// network stack where possible.
     ///
     /// # Errors
     /// [`BindError::NoNetRaw`], [`BindError::Duplicate`], [`BindError::NoLease`],
-    /// [`BindError::Interface`], [`BindError::Xdp`]; for borrowed addresses also
-    /// [`BindError::Taken`] when another program has their port.
+    /// [`BindError::Interface`], [`BindError::Xdp`]; for borrowed addresses [`BindError::Taken`] if
+    /// another program has their port.
     pub(crate) fn open(
         interface: &str,
         index: u32,
@@ -127,7 +123,7 @@ impl RawLink {
             process: std::process::id(),
         };
         link.await_assignment().map_err(wrong)?;
-        link.poll_addresses(); // the device's first ones are no news
+        link.poll_addresses(); // the first ones are no change
         match (link.station.assignment(), link.station.lease_trouble()) {
             (Assignment::Taken { address, mac }, _) => Err(BindError::Duplicate { address, mac }),
             (Assignment::Probing, Some(trouble)) => {
@@ -138,8 +134,6 @@ impl RawLink {
         }
     }
 
-    /// Waits until it is known whether the addresses may be used, and until one is leased, but not
-    /// long.
     fn await_assignment(&mut self) -> io::Result<()> {
         let end = clock::now().plus(LEASING);
         loop {
@@ -161,8 +155,8 @@ impl RawLink {
         }
     }
 
-    /// Sends a run whose next hop is known; `false`: the socket is full, or too much waits for the
-    /// end of a pause.
+    /// Sends a run with a known next hop; `false`: the socket or the queue of paused frames is
+    /// full.
     fn send_run(
         &mut self,
         now: Instant,
@@ -180,7 +174,7 @@ impl RawLink {
         self.socket.send_run(run, &mut headers, payload)
     }
 
-    /// Hands a run to this link's receiver; `false`: too much waits there.
+    /// Loops a run back to this link; `false`: full.
     fn send_own(&mut self, run: &Transmit, bytes: &[u8]) -> bool {
         if !self.own_room(run) {
             return false;
@@ -192,7 +186,7 @@ impl RawLink {
         true
     }
 
-    /// Sends a run to a group that it is a member of itself: the wire has no copy for its sender.
+    /// Sends a run to a group of its own: the wire returns no copy.
     fn send_to_own_group(
         &mut self,
         now: Instant,
@@ -208,18 +202,17 @@ impl RawLink {
         self.own.len() + run.count() <= OWN
     }
 
-    /// Sends what had to wait for the end of a pause, as far as there is room.
+    /// Sends frames whose pause has ended, while there is room.
     fn release(&mut self, now: Instant) {
         while let Some(frame) = self.station.released(now) {
             if matches!(self.socket.send_frame(frame), Ok(false)) {
                 break;
             }
-            // what cannot be sent is lost, as on a wire
+            // A frame that cannot be sent is lost, as on a wire.
             self.station.pop_released(now);
         }
     }
 
-    /// Sends what the station has to say. What finds no room is lost: it is asked again.
     fn flush(&mut self) {
         while let Some(frame) = self.station.poll_frame() {
             let _ = self.socket.send_frame(&frame);
@@ -245,9 +238,8 @@ impl RawLink {
     }
 }
 
-/// Sockets that take the port on each borrowed address, and hear nothing. An address that the
-/// interface does not have (any more, or not yet, while duplicate address detection runs) is left
-/// out.
+/// Sockets that hold the port on each borrowed address. An address that the interface lacks
+/// (duplicate address detection included) is left out.
 fn guards(config: &mut StationConfig, interface: u32) -> Result<Vec<Socket>, BindError> {
     let (mut guards, mut missing) = (Vec::new(), None);
     let end = clock::now().plus(GUARDING);
@@ -340,7 +332,7 @@ impl Link for RawLink {
                     self.flush();
                     return Err(error);
                 }
-                Err(_) => break, // the next call, of which it is the first, tells
+                Err(_) => break, // the next call reports it
             }
         }
         self.flush();
@@ -487,7 +479,7 @@ impl MulticastLink for RawLink {
                     "the device has no address of the group's family",
                 ));
             }
-            // with borrowed addresses it is the kernel that tells the network
+            // The kernel reports the membership of borrowed addresses.
             let member =
                 if own { socket::member(group, index) } else { kernel_member(group, index) };
             Ok(Box::new(member?))
@@ -511,7 +503,7 @@ impl MulticastLink for RawLink {
     }
 }
 
-/// A socket by which the kernel is a member of a group. It has no port, so nothing arrives there.
+/// A socket that makes the kernel join a group. Without a port it receives nothing.
 fn kernel_member(group: IpAddr, interface: u32) -> io::Result<Socket> {
     let domain = Domain::for_address(SocketAddr::new(group, 0));
     let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;

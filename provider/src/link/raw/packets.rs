@@ -1,6 +1,5 @@
-//! Raw packets: a packet socket of their own beside the one that the device itself uses, so that a
-//! flood of the former costs nothing of the latter's buffer. It hears nothing as long as there is
-//! no flow.
+//! Raw packets: their own packet socket, so that their flood costs nothing of the device's receive
+//! buffer. Without flows it receives nothing.
 
 #![allow(unsafe_code, reason = "what the kernel tells beside a frame has no safe interface")]
 
@@ -25,21 +24,20 @@ use super::{
 };
 use roce_ethernet::{FrameCounters, MacAddr};
 
-/// `struct virtio_net_hdr`: flags, kind of a run, and where a checksum is to be completed.
+/// `struct virtio_net_hdr`: flags, kind of a run, place of an incomplete checksum.
 const HEADER: usize = 10;
-/// A VLAN tag, which the kernel removes; the frame is read behind room for it.
+/// The VLAN tag, which the kernel removes; frames are read behind room for it.
 const TAG: usize = 4;
 const ADDRESSES: usize = 12;
 const FRAME: usize = 18 + 40 + 65_535;
 const TAG_8021Q: u16 = 0x8100;
-/// Messages that are no frames, one after the other, before others have their turn.
+/// Consecutive messages without frame before others get their turn.
 const LOST: usize = 64;
 
 pub(super) struct RawPackets {
     socket: Socket,
     interface: u32,
     own: MacAddr,
-    /// Has been bound to every protocol.
     is_bound: bool,
     buffer: Vec<u8>,
     drops: Cell<u64>,
@@ -59,7 +57,7 @@ impl RawPackets {
         Ok(Self { socket, interface, own, is_bound: false, buffer, drops })
     }
 
-    /// That of the interface, or the least of IPv6 if nobody knows.
+    /// The interface's MTU, or IPv6's least if unknown.
     pub(super) fn mtu(&self) -> u32 {
         let name = rustix::net::netdevice::index_to_name_inlined(&self.socket, self.interface);
         let text = name.ok().and_then(|name| {
@@ -70,7 +68,7 @@ impl RawPackets {
 
     pub(super) fn listen(&mut self, on: bool) -> io::Result<()> {
         self.socket.attach_filter(&filter::of_packets(self.own, on))?;
-        // to stop that waits for others, so that it is the filter that does
+        // Unbinding waits for other processors: the filter stops reception instead.
         if on && !self.is_bound {
             self.buffer.resize(TAG + FRAME, 0);
             bind(&self.socket, self.interface, libc::ETH_P_ALL)?;
@@ -79,7 +77,7 @@ impl RawPackets {
         Ok(())
     }
 
-    /// Sends a frame without waiting; `false`: the socket is full.
+    /// Sends a frame without blocking; `false`: full.
     pub(super) fn send(&self, frame: &[u8]) -> io::Result<bool> {
         let header = [0; HEADER];
         let parts = [io::IoSlice::new(&header), io::IoSlice::new(frame)];
@@ -91,7 +89,7 @@ impl RawPackets {
         }
     }
 
-    /// The next frame as it was on the wire, with its tag and checksums.
+    /// Returns the next frame as on the wire, with tag and checksums.
     pub(super) fn receive(&mut self, counters: &mut FrameCounters) -> io::Result<Option<&[u8]>> {
         if !self.is_bound {
             return Ok(None);
@@ -114,7 +112,7 @@ impl RawPackets {
                     return Ok(Some(&self.buffer[..TAG + length]));
                 }
                 Err(error) => match error.raw_os_error() {
-                    // a run of a kind that the kernel cannot describe
+                    // a run that the kernel cannot describe
                     Some(libc::EINVAL) => counters.merged += 1,
                     Some(libc::EINTR | libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => {}
                     _ => return Err(error),
@@ -163,14 +161,12 @@ impl RawPackets {
     }
 }
 
-/// What was read: a header, the length of the frame behind the room for its tag, and the tag.
 struct Read {
     header: [u8; HEADER],
     length: usize,
     tag: Option<[u8; TAG]>,
 }
 
-/// The tag that the kernel has removed.
 fn tag(message: &libc::msghdr) -> Option<[u8; TAG]> {
     // SAFETY: The kernel has written the message's control data, and as much of it as its length
     // says. The structure is plain numbers, and read from where it may lie unaligned.

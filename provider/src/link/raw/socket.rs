@@ -1,5 +1,5 @@
-//! The packet socket, and the header before each of its frames (`PACKET_VNET_HDR`). The header says
-//! how a run is segmented: by the kernel on sending, by us on receiving.
+//! The packet socket. A header before each frame (`PACKET_VNET_HDR`) tells how to segment a run:
+//! the kernel does so on sending, this link on receiving.
 
 #![allow(
     unsafe_code,
@@ -32,11 +32,10 @@ use super::{
 use roce_ethernet::{FrameCounters, MacAddr, Membership, StationConfig, group_mac, memberships};
 
 const GSO_HEADER: usize = 10;
-/// A frame with the longest IP packet, and the header before it.
+/// Longest IP packet in a frame, with the header.
 const MESSAGE: usize = GSO_HEADER + 18 + 40 + 65_535;
 const UDP: usize = 8;
-/// Datagrams of a run, as many as the kernel cuts apart at once (`UDP_MAX_SEGMENTS` before Linux
-/// 6.9).
+/// Datagrams per run, as many as the kernel cuts at once (`UDP_MAX_SEGMENTS` before Linux 6.9).
 const SEGMENTS: usize = 64;
 
 /// `struct virtio_net_hdr`.
@@ -46,14 +45,14 @@ struct GsoHeader([u8; GSO_HEADER]);
 /// `VIRTIO_NET_HDR_F_NEEDS_CSUM` and `VIRTIO_NET_HDR_GSO_UDP_L4`.
 const NEEDS_CHECKSUM: u8 = 1;
 const UDP_RUN: u8 = 5;
-/// Bit of the kind that says nothing about the length (`VIRTIO_NET_HDR_GSO_ECN`).
+/// Bit of the kind unrelated to length (`VIRTIO_NET_HDR_GSO_ECN`).
 const ECN: u8 = 0x80;
 
 impl GsoHeader {
     const NONE: Self = Self([0; GSO_HEADER]);
 
-    /// The header of a run with these headers, whose checksum begins with that of the pseudo
-    /// header: the kernel completes it in each datagram.
+    /// The header of a run, whose UDP checksum is the pseudo header's sum: the kernel completes
+    /// each datagram's.
     fn of_run(run: &Transmit, headers: &mut [u8], payload: usize) -> Self {
         let udp = headers.len() - UDP;
         let sum = pseudo_sum(run.src, run.dst, UDP + payload);
@@ -68,15 +67,14 @@ impl GsoHeader {
         Self(header)
     }
 
-    /// Length of each payload but the last of a run; `None`: it is a single datagram.
+    /// Payload length of a run, except the last; `None`: a single datagram.
     fn segment(self) -> Option<usize> {
         let size = u16::from_ne_bytes([self.0[4], self.0[5]]);
         (self.0[1] & !ECN == UDP_RUN && size > 0).then_some(size.into())
     }
 }
 
-/// The sum of the pseudo header of UDP (RFC 768, RFC 8200 section 8.1), folded and not
-/// complemented.
+/// Sum of UDP's pseudo header (RFC 768, RFC 8200 section 8.1), folded, not complemented.
 fn pseudo_sum(src: IpAddr, dst: IpAddr, length: usize) -> u16 {
     let words = |address: IpAddr| match address {
         IpAddr::V4(v4) => v4.octets().chunks(2).map(word).sum::<u32>(),
@@ -93,8 +91,8 @@ fn word(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0, |word, &byte| word << 8 | u32::from(byte))
 }
 
-/// The most datagrams that the kernel takes as one run, at most this many: 1 before Linux 6.2,
-/// whose packet sockets know of no runs of UDP.
+/// Datagrams that the kernel takes as one run, at most `most`: 1 before Linux 6.2, whose packet
+/// sockets lack UDP runs.
 fn max_segments(most: usize) -> usize {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut numbers = release.split(['.', '-']).map_while(|part| part.trim().parse::<u32>().ok());
@@ -102,12 +100,11 @@ fn max_segments(most: usize) -> usize {
     if version >= (6, 2) { most } else { 1 }
 }
 
-/// A packet socket on one interface.
 pub(super) struct PacketSocket {
     socket: Socket,
     buffer: Box<[u8]>,
     segments: usize,
-    /// Frames that found no room so far: the kernel forgets them when it tells.
+    /// Drops so far: reading the kernel's counter resets it.
     drops: Cell<u64>,
 }
 
@@ -117,7 +114,7 @@ impl PacketSocket {
         config: &StationConfig,
         options: &SocketOptions,
     ) -> io::Result<Self> {
-        // with protocol 0 it receives nothing until it is bound, when it has its filter
+        // With protocol 0 it receives nothing until bound, after its filter is set.
         let socket = Socket::new(Domain::PACKET, Type::RAW, Some(Protocol::from(0)))?;
         socket.set_nonblocking(true)?;
         options.set_receive_buffer(&socket);
@@ -132,12 +129,10 @@ impl PacketSocket {
         Ok(Self { socket, buffer: vec![0; MESSAGE].into(), segments, drops: Cell::new(0) })
     }
 
-    /// Sends a frame in two parts without waiting; `false`: the socket is full.
     pub(super) fn send(&self, head: &[u8], rest: &[u8]) -> io::Result<bool> {
         self.send_with(GsoHeader::NONE, head, rest)
     }
 
-    /// The same with a header before it.
     fn send_with(&self, gso: GsoHeader, head: &[u8], rest: &[u8]) -> io::Result<bool> {
         let parts = [IoSlice::new(&gso.0), IoSlice::new(head), IoSlice::new(rest)];
         let mut none = SendAncillaryBuffer::default();
@@ -172,7 +167,7 @@ impl FrameSocket for PacketSocket {
         _: Instant,
         counters: &mut FrameCounters,
     ) -> io::Result<Option<Arrived<'_>>> {
-        // of each error there is one, so that this ends
+        // One of each error at most: this ends.
         for _ in 0..4 {
             match recv(&self.socket, &mut self.buffer[..], RecvFlags::DONTWAIT) {
                 Ok((length, _)) => {
@@ -186,7 +181,7 @@ impl FrameSocket for PacketSocket {
                     return Ok(Some(Arrived { frame, segment, untagged }));
                 }
                 Err(Errno::AGAIN) => break,
-                // a run of a kind that the kernel cannot describe: before Linux 6.2, those of UDP
+                // A run that the kernel cannot describe: before Linux 6.2, of UDP.
                 Err(Errno::INVAL) => counters.unread += 1,
                 Err(Errno::INTR | Errno::NETDOWN | Errno::NXIO | Errno::NODEV) => {}
                 Err(error) => return Err(error.into()),
@@ -212,7 +207,7 @@ impl FrameSocket for PacketSocket {
     }
 }
 
-/// Completes the checksum that a sender on this host has left to its interface.
+/// Completes a checksum that a sender on this host left to its interface.
 pub(super) fn complete(header: [u8; GSO_HEADER], frame: &mut [u8]) {
     if header[0] & NEEDS_CHECKSUM == 0 {
         return;
@@ -228,7 +223,7 @@ pub(super) fn complete(header: [u8; GSO_HEADER], frame: &mut [u8]) {
         sum = (sum & 0xFFFF) + (sum >> 16);
     }
     let sum = match !(sum as u16) {
-        0 => 0xFFFF, // 0 stands for none in UDP, and both are the same elsewhere
+        0 => 0xFFFF, // 0 means none in UDP; elsewhere both are equal
         sum => sum,
     };
     if let Some(to) = frame.get_mut(at..at + 2) {
@@ -236,14 +231,14 @@ pub(super) fn complete(header: [u8; GSO_HEADER], frame: &mut [u8]) {
     }
 }
 
-/// True if a checksum of a datagram to a DHCP client is to be completed. In RoCE packets nobody
-/// looks at that of UDP.
+/// True for a datagram to a DHCP client: its checksum must be completed. Nobody checks that of RoCE
+/// packets.
 fn is_for_dhcp(header: [u8; GSO_HEADER], frame: &[u8]) -> bool {
     let udp = usize::from(u16::from_ne_bytes([header[6], header[7]]));
     frame.get(udp + 2..udp + 4) == Some(&DHCP_CLIENT_PORT.to_be_bytes())
 }
 
-/// Frames that found no room; `so_far` keeps what the kernel forgets when it tells.
+/// Dropped frames; `so_far` keeps the sum, since reading resets the kernel's counter.
 pub(super) fn drops_of(socket: &Socket, so_far: &Cell<u64>) -> u64 {
     // SAFETY: The structure is plain numbers, all zero is a valid value, and the kernel writes at
     // most as many bytes as it has.
@@ -264,8 +259,7 @@ pub(super) fn drops_of(socket: &Socket, so_far: &Cell<u64>) -> u64 {
     so_far.get()
 }
 
-/// A socket that has the interface take the frames of a group for as long as it is open. It
-/// receives nothing itself.
+/// A socket that makes the interface accept a group's frames while open. It receives nothing.
 pub(super) fn member(group: IpAddr, interface: u32) -> io::Result<Socket> {
     let socket = Socket::new(Domain::PACKET, Type::RAW, Some(Protocol::from(0)))?;
     let mac = group_mac(group).ok_or(io::ErrorKind::InvalidInput)?;
@@ -273,8 +267,7 @@ pub(super) fn member(group: IpAddr, interface: u32) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// A socket that has the interface take more frames for as long as it is open. It receives nothing
-/// itself.
+/// A socket that makes the interface accept more frames while open. It receives nothing.
 pub(super) fn membership(membership: Membership, interface: u32) -> io::Result<Socket> {
     let socket = Socket::new(Domain::PACKET, Type::RAW, Some(Protocol::from(0)))?;
     match membership {
@@ -285,7 +278,6 @@ pub(super) fn membership(membership: Membership, interface: u32) -> io::Result<S
     Ok(socket)
 }
 
-/// Has the interface take frames to this MAC address, too.
 fn join(socket: &Socket, interface: u32, mac: MacAddr) -> io::Result<()> {
     let kind = if mac.0 & 1 == 1 { libc::PACKET_MR_MULTICAST } else { libc::PACKET_MR_UNICAST };
     add(socket, interface, kind, mac.octets())
@@ -307,7 +299,6 @@ pub(super) fn set<T>(socket: &Socket, option: c_int, value: &T) -> io::Result<()
     set_at(socket.as_raw_fd(), libc::SOL_PACKET, option, value)
 }
 
-/// Sets an option of a socket, at a level.
 pub(super) fn set_at<T>(socket: RawFd, level: c_int, option: c_int, value: &T) -> io::Result<()> {
     // SAFETY: The kernel reads as many bytes as the value has.
     let result = unsafe {
@@ -322,8 +313,7 @@ pub(super) fn set_at<T>(socket: RawFd, level: c_int, option: c_int, value: &T) -
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Sends through the interface, and begins to receive what passes it, of this protocol: `ETH_P_ALL`
-/// stands for every one, and 0 for none.
+/// Binds to the interface; `protocol` selects received frames: `ETH_P_ALL` all, 0 none.
 pub(super) fn bind(socket: &Socket, interface: u32, protocol: c_int) -> io::Result<()> {
     // SAFETY: The structure is plain numbers, and all zero is a valid value; the kernel reads as
     // many bytes as it has.
@@ -347,8 +337,7 @@ mod tests {
 
     #[test]
     fn a_checksum_is_completed() {
-        // a UDP datagram of one byte from 10.0.0.1 to 10.0.0.2, whose field has the pseudo header's
-        // sum
+        // A 1-byte UDP datagram from 10.0.0.1 to 10.0.0.2 with the pseudo header's sum as checksum.
         let pseudo: u16 = 0x0A00 + 1 + 0x0A00 + 2 + 17 + 9;
         let [high, low] = pseudo.to_be_bytes();
         let mut frame = vec![0xEE; 34];

@@ -1,9 +1,8 @@
-//! Sockets that data leaves from, so that a network with several paths uses all of them.
+//! Source ports of data, to use all paths of a network.
 //!
-//! Switches and routers choose one of several paths by a hash over addresses and ports, and all
-//! RoCEv2 has the same destination port. So each flow has one of a few source ports, each with a
-//! socket of its own: a UDP socket sends from one port only. Nothing arrives at them, since
-//! everything that a peer sends goes to port 4791.
+//! Routers choose a path by a hash over addresses and ports, and RoCEv2 has one destination port.
+//! Each flow thus has one of a few source ports, with a socket each. They receive nothing, since
+//! peers send to port 4791.
 
 use std::{io, net::IpAddr, os::fd::AsRawFd};
 
@@ -13,23 +12,22 @@ use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 use super::{message, options::SocketOptions};
 use crate::notice::Dispensable;
 
-/// The ports. They are beyond Linux's ephemeral ports (32768 to 60999), so no other program gets
-/// them by chance. They are in the range that RoCEv2 recommends for source ports (0xC000 and up).
+/// Ports beyond Linux's ephemeral ones (32768 to 60999), which programs get by chance, and within
+/// RoCEv2's recommended range (0xC000 and up).
 const FIRST: u16 = 61_000;
 const COUNT: u16 = u16::MAX - FIRST + 1;
-/// Ports that are bound by others and passed over, before it is enough with those that there are.
+/// Taken ports to skip before settling for fewer.
 const TRIES: usize = 1024;
 
-/// A socket that only sends.
 pub(super) struct FlowSocket {
     pub(super) port: u16,
     pub(super) socket: Socket,
 }
 
-/// Up to `count` sockets for an address. What is missing, for want of descriptors or of ports, is
-/// none that anything depends on: with none at all, everything leaves from port 4791.
+/// Opens up to `count` sockets for an address. Missing ones (no descriptors or ports) do no harm:
+/// without any, all leaves from port 4791.
 pub(super) fn open(address: IpAddr, interface: u32, count: usize) -> Vec<FlowSocket> {
-    // processes that share an address begin at different ones
+    // Processes that share an address start at different ports.
     let begin = std::process::id().wrapping_mul(64);
     let mut candidates = (0..COUNT.into())
         .map(|index: u32| FIRST + (begin.wrapping_add(index) % u32::from(COUNT)) as u16)
@@ -46,7 +44,6 @@ pub(super) fn open(address: IpAddr, interface: u32, count: usize) -> Vec<FlowSoc
     flows
 }
 
-/// A socket of a port that hears nothing.
 pub(super) fn deaf(address: IpAddr, interface: u32, port: u16) -> io::Result<Socket> {
     let socket = unbound(address, interface)?;
     socket.bind(&message::socket_address(address, interface, port).into())?;
@@ -56,12 +53,12 @@ pub(super) fn deaf(address: IpAddr, interface: u32, port: u16) -> io::Result<Soc
 fn unbound(address: IpAddr, interface: u32) -> io::Result<Socket> {
     let socket =
         Socket::new(Domain::for_address((address, 0).into()), Type::DGRAM, Some(Protocol::UDP))?;
-    // the program needs descriptors, too: half of what it may have is not touched
+    // Half of the descriptors stay for the program.
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     if u64::from(socket.as_raw_fd().unsigned_abs()) >= limit / 2 {
         return Err(io::Error::from_raw_os_error(libc::EMFILE));
     }
-    // what somebody sends to it all the same costs no memory
+    // Packets sent to it all the same cost no memory.
     static SO_ATTACH_FILTER: Dispensable = Dispensable::new(
         "SO_ATTACH_FILTER",
         "what somebody sends to source ports takes memory until it is dropped",
@@ -75,7 +72,7 @@ fn unbound(address: IpAddr, interface: u32) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Instruction of a packet filter: the result is a constant, the bytes of the packet to keep.
+/// Filter instruction: keep a constant number of bytes.
 const DROP: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
 
 #[cfg(test)]
@@ -106,7 +103,7 @@ mod tests {
         }
     }
 
-    /// Done in a process of its own, since the limit is the process's.
+    /// In a process of its own: the limit is per process.
     #[test]
     fn half_of_the_descriptors_are_left_alone() {
         const INSIDE: &str = "ROCE_TEST_FEW_DESCRIPTORS";

@@ -1,5 +1,5 @@
-//! Sockets for multicast groups. The link's other sockets are bound to its own addresses and hear
-//! nothing that is sent to a group.
+//! Sockets of multicast groups. The link's other sockets are bound to its addresses and receive no
+//! multicast.
 
 use std::{
     collections::BTreeMap,
@@ -16,24 +16,22 @@ use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
 use super::{message, options::SocketOptions, port::Port, receive::Overflow};
 use crate::link::Preparation;
 
-/// Sockets that are looked at in one go.
+/// Sockets per round of epoll.
 const READY: usize = 16;
 
-/// One socket per group. It is bound to the group's address, so that what it receives was sent
-/// there; the system gives a copy to every socket that is bound so, of whatever program. It hears
-/// one interface only, that of the link: a datagram that reaches the host by two would else come
-/// twice.
+/// One socket per group, bound to the group's address to receive nothing else. The system copies to
+/// every such socket of any program. Bound to the link's interface: a datagram arriving by two
+/// would come twice.
 pub(super) struct Groups {
     members: BTreeMap<u64, Member>,
     next: u64,
-    /// Datagrams that the sockets of groups which were left have lost for want of room.
+    /// Datagrams lost at sockets of left groups for want of room.
     drops_of_left: u64,
-    /// Lists the sockets that have something, so that a receiver need not try each. Its descriptor
-    /// never changes, so the link can hand it out to threads that wait.
+    /// Readable sockets: a receiver need not try each. Its descriptor is constant, for waiting
+    /// threads.
     epoll: OwnedFd,
 }
 
-/// A group, and the socket that hears it.
 pub(super) struct Member {
     pub(super) group: IpAddr,
     pub(super) socket: Socket,
@@ -46,14 +44,12 @@ impl Groups {
         Ok(Self { members: BTreeMap::new(), next: 0, drops_of_left: 0, epoll })
     }
 
-    /// Readable when something has arrived for one of the groups.
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }
 
-    /// Opens a socket that has joined a group, on the interface of the first of `ports` that is of
-    /// its address family: a link's addresses are all on one. The system makes whoever joins wait
-    /// while others change interfaces.
+    /// Opens a socket that joins a group on the link's interface, that of the first of `ports` of
+    /// its family. Joining blocks while other processes change interfaces.
     pub(super) fn prepare(
         group: IpAddr,
         ports: &[Port],
@@ -72,7 +68,6 @@ impl Groups {
         })
     }
 
-    /// Receives from a socket that has joined a group.
     pub(super) fn join(&mut self, group: IpAddr, socket: Socket) -> io::Result<()> {
         if self.members.values().any(|member| member.group == group) {
             return Ok(());
@@ -89,8 +84,7 @@ impl Groups {
         Ok(())
     }
 
-    /// Receives no more for a group; what has arrived and is not taken is lost. Closing the socket
-    /// leaves the group.
+    /// Leaves a group; queued datagrams are lost. Closing the socket leaves the group.
     pub(super) fn leave(&mut self, group: IpAddr) -> Option<Socket> {
         let key = *self.members.iter().find(|(_, member)| member.group == group)?.0;
         let member = self.members.remove(&key)?;
@@ -98,13 +92,11 @@ impl Groups {
         Some(member.socket)
     }
 
-    /// Datagrams that their sockets have lost for want of room.
     pub(super) fn socket_drops(&self) -> u64 {
         let members = self.members.values().map(|member| member.overflow.dropped);
         self.drops_of_left + members.sum::<u64>()
     }
 
-    /// Visits the groups that something has arrived for, some at a time.
     pub(super) fn each_ready(
         &mut self,
         mut visit: impl FnMut(&mut Member) -> io::Result<()>,
@@ -123,9 +115,8 @@ impl Groups {
     }
 }
 
-/// A socket that hears a group on the interface of the address `own`. To join tells the system, and
-/// it the
-/// network (IGMP, MLD), that this interface wants the group's packets.
+/// Opens a socket that joins a group on the interface of `own`. The system reports the membership
+/// to the network (IGMP, MLD).
 fn open(group: IpAddr, own: IpAddr, interface: u32, options: &SocketOptions) -> io::Result<Socket> {
     let socket = Socket::new(
         Domain::for_address(SocketAddr::new(group, 0)),
@@ -133,12 +124,12 @@ fn open(group: IpAddr, own: IpAddr, interface: u32, options: &SocketOptions) -> 
         Some(Protocol::UDP),
     )?;
     options.set_receive_buffer(&socket);
-    // several programs on this host can be members
+    // Several programs of this host can be members.
     message::named("SO_REUSEADDR", socket.set_reuse_address(true))?;
     message::configure(&socket, group.is_ipv6())?;
     match (group, own) {
         (IpAddr::V4(group), IpAddr::V4(own)) => {
-            // IPv4 decides by memberships, if it is asked to
+            // IPv4 then filters by memberships.
             message::named("IP_MULTICAST_ALL", socket.set_multicast_all_v4(false))?;
             socket.bind(&SocketAddr::from(SocketAddrV4::new(group, ROCE_UDP_PORT)).into())?;
             let interface = match interface {
@@ -148,8 +139,7 @@ fn open(group: IpAddr, own: IpAddr, interface: u32, options: &SocketOptions) -> 
             socket.join_multicast_v4_n(&group, &interface)?;
         }
         (IpAddr::V6(group), _) => {
-            // IPv6 has the same option, but compares groups only, whatever interface they were
-            // joined on
+            // IPv6 has the same option, but it compares groups only, on any interface.
             message::named("IPV6_MULTICAST_ALL", socket.set_multicast_all_v6(false))?;
             message::bind_to_interface(&socket, interface)?;
             socket.bind(

@@ -1,5 +1,5 @@
-//! Socket calls that the standard library lacks: options of UDP, and sending many datagrams with
-//! their ancillary data at once.
+//! Socket calls that the standard library lacks: UDP options, and batched sending with ancillary
+//! data.
 
 #![allow(
     unsafe_code,
@@ -20,8 +20,8 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::notice::{Dispensable, is_refusal};
 
-/// Room for the ancillary data of one message: a segment size, a traffic class and a hop limit
-/// take 72 bytes, a count of what was lost 24.
+/// Ancillary data of one message in bytes: segment size, traffic class and hop limit take 72, a
+/// drop count 24.
 pub(super) const CONTROL: usize = 128;
 
 // Ancillary data must be aligned like its header.
@@ -29,14 +29,13 @@ pub(super) const CONTROL: usize = 128;
 #[derive(Clone, Copy)]
 pub(super) struct Control(pub(super) [u8; CONTROL]);
 
-/// Sets what every socket of the link needs that receives.
 pub(super) fn configure(socket: &Socket, v6: bool) -> io::Result<()> {
     configure_sending(socket, v6)?;
     let fd = socket.as_raw_fd();
     if v6 {
         IPV6_RECVTCLASS.ask(set(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1));
         IPV6_RECVHOPLIMIT.ask(set(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT, 1));
-        // peers send a zero checksum, which IPv6 forbids unless the receiver agrees
+        // Peers send a zero checksum, which IPv6 forbids unless the receiver agrees.
         UDP_NO_CHECK6_RX.ask(set(fd, libc::SOL_UDP, libc::UDP_NO_CHECK6_RX, 1));
     } else {
         IP_RECVTOS.ask(set(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, 1));
@@ -47,8 +46,8 @@ pub(super) fn configure(socket: &Socket, v6: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// What a system may lack that has UDP sockets: gVisor has neither `UDP_SEGMENT`, nor `UDP_GRO`,
-/// nor a `IP_MTU_DISCOVER` that forbids fragmentation.
+/// Options that a system with UDP sockets may lack. gVisor lacks `UDP_SEGMENT`, `UDP_GRO` and an
+/// `IP_MTU_DISCOVER` that forbids fragmentation.
 static IPV6_RECVTCLASS: Dispensable =
     Dispensable::new("IPV6_RECVTCLASS", "marks of congestion are not seen on IPv6");
 static IPV6_RECVHOPLIMIT: Dispensable =
@@ -85,25 +84,23 @@ static MULTICAST_V6: [Dispensable; 3] = [
 ];
 
 impl Dispensable {
-    /// Takes the result of setting it.
     pub(super) fn ask(&self, result: io::Result<()>) {
         result.unwrap_or_else(|error| self.refused(&error));
     }
 }
 
-/// The error of an option that there is no doing without, with its name.
+/// Names the indispensable option in its error.
 pub(super) fn named(option: &str, result: io::Result<()>) -> io::Result<()> {
     result.map_err(|error| {
         io::Error::new(error.kind(), format!("the system refuses {option}: {error}"))
     })
 }
 
-/// Sets what every socket of the link needs.
+/// Configures any socket of the link.
 ///
-/// `PMTUDISC_PROBE`: never fragment, as the ICRC covers "don't fragment" and the identification,
-/// and ask the interface alone how large a datagram may be. `PMTUDISC_DO` would believe any ICMP
-/// message that quotes addresses and port, which everybody can guess, and refuse for ten minutes
-/// what a queue pair sends with its path MTU.
+/// `PMTUDISC_PROBE`: never fragment, since the ICRC covers DF and identification; the interface
+/// alone limits the size. `PMTUDISC_DO` would believe forged ICMP with guessable addresses and
+/// port, and fail full-size packets for ten minutes.
 pub(super) fn configure_sending(socket: &Socket, v6: bool) -> io::Result<()> {
     let fd = socket.as_raw_fd();
     if v6 {
@@ -117,7 +114,7 @@ pub(super) fn configure_sending(socket: &Socket, v6: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// A port of an address. A link-local address means something only together with an interface.
+/// A port of an address. A link-local address needs the interface.
 pub(super) fn socket_address(address: IpAddr, interface: u32, port: u16) -> SocketAddr {
     match address {
         IpAddr::V4(v4) => SocketAddrV4::new(v4, port).into(),
@@ -128,9 +125,8 @@ pub(super) fn socket_address(address: IpAddr, interface: u32, port: u16) -> Sock
     }
 }
 
-/// Sets how a socket with the address `own` sends to groups: from that address's interface, to
-/// members on this host, too, and as far as unicast unless a packet says otherwise. An interface
-/// without multicast refuses this; sends then fail and are counted.
+/// Configures multicast sending: from `own`'s interface, looped back to this host, with unicast's
+/// hop limit. Without multicast on the interface, sends fail and are counted.
 pub(super) fn configure_multicast(socket: &Socket, own: IpAddr, interface: u32) {
     let (options, results) = match own {
         IpAddr::V4(own) => (
@@ -151,7 +147,7 @@ pub(super) fn configure_multicast(socket: &Socket, own: IpAddr, interface: u32) 
         ),
     };
     for (option, result) in options.iter().zip(results) {
-        // an interface without multicast is something else
+        // An interface without multicast gives another error.
         if let Err(error) = result
             && is_refusal(&error)
         {
@@ -160,21 +156,20 @@ pub(super) fn configure_multicast(socket: &Socket, own: IpAddr, interface: u32) 
     }
 }
 
-/// Lets a socket hear this interface only. Needs no privilege since Linux 5.7; interface 0 is every
-/// interface.
+/// Restricts reception to one interface; 0 is every interface. Unprivileged since Linux 5.7.
 pub(super) fn bind_to_interface(socket: &Socket, interface: u32) -> io::Result<()> {
     let index = interface.cast_signed();
     let result = set(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_BINDTOIFINDEX, index);
     named("SO_BINDTOIFINDEX", result)
 }
 
-/// Number of datagrams that the kernel cuts one buffer into: 1 where it does not, 64 in older
-/// kernels, 128 in newer ones. Found out by trying, once, on a socket that sends to itself.
+/// Datagrams that the kernel cuts one buffer into: 1 without segmentation, 64 in older kernels, 128
+/// in newer ones. Tried once, on a socket that sends to itself.
 pub(super) fn max_segments() -> usize {
     static SEGMENTS: OnceLock<usize> = OnceLock::new();
     *SEGMENTS.get_or_init(|| {
         let Ok(socket) = connected_to_itself() else { return 1 };
-        // asked for first: what knows nothing of ancillary data of UDP may take and ignore it
+        // Asked first: a system without UDP ancillary data may ignore it.
         let is_known = set(socket.as_raw_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, 0);
         let mut result = Ok(());
         for count in [128, 64].into_iter().filter(|_| is_known.is_ok()) {
@@ -195,7 +190,6 @@ fn connected_to_itself() -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Sends a run to the peer of a connected socket.
 pub(super) fn send_run(socket: &Socket, bytes: &[u8], segment: usize) -> io::Result<()> {
     let address = socket.peer_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
     let run = Transmit {
@@ -228,12 +222,11 @@ fn set(fd: RawFd, level: c_int, option: c_int, value: c_int) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Buffers for sending, kept between calls.
 #[derive(Default)]
 pub(super) struct SendBuffers {
-    /// As the kernel takes them, remade only for another address.
+    /// In the kernel's form, rebuilt only for another address.
     addresses: Vec<(SocketAddr, SockAddr)>,
-    /// Only what was written last is read.
+    /// Only the last write is read.
     controls: Vec<Control>,
     vectors: Vec<libc::iovec>,
     headers: Vec<libc::mmsghdr>,
@@ -244,11 +237,10 @@ pub(super) struct SendBuffers {
 unsafe impl Send for SendBuffers {}
 
 impl SendBuffers {
-    /// Sends runs from `socket` without waiting, from the first on, and returns how many; 0 if the
-    /// socket is full.
+    /// Sends the first runs without blocking and returns their number; 0: the socket is full.
     ///
     /// # Errors
-    /// When the first cannot be sent.
+    /// If the first cannot be sent.
     pub(super) fn send(
         &mut self,
         socket: &Socket,
@@ -279,8 +271,8 @@ impl SendBuffers {
         })
     }
 
-    /// Fills the headers, each of which points to an address, a vector with the bytes of its run,
-    /// and ancillary data.
+    /// Fills the headers: each points to an address, a vector with its run's bytes, and ancillary
+    /// data.
     fn fill(&mut self, bytes: &[u8], runs: &[Transmit], to: impl Fn(&Transmit) -> SocketAddr) {
         for (index, run) in runs.iter().enumerate() {
             let address = to(run);
@@ -302,7 +294,7 @@ impl SendBuffers {
                 iov_len: payload.len(),
             });
         }
-        // Each is borrowed once for all its pointers: another borrow would end those before it.
+        // Borrow each once for all its pointers: another borrow would invalidate them.
         let buffers = self.controls.iter_mut().zip(&mut self.vectors);
         for ((run, (_, address)), (control, vector)) in
             runs.iter().zip(&self.addresses).zip(buffers)
@@ -323,8 +315,8 @@ impl SendBuffers {
     }
 }
 
-/// Writes a run's ancillary data and returns its length: the segment size of a run of several, and
-/// what differs from the socket's defaults in its IP header.
+/// Writes a run's ancillary data and returns its length: the segment size of several datagrams, and
+/// IP fields that differ from the socket's defaults.
 fn ancillary(control: &mut Control, run: &Transmit) -> usize {
     let mut used = 0;
     if run.count() > 1 {
@@ -352,7 +344,6 @@ fn ancillary(control: &mut Control, run: &Transmit) -> usize {
 
 pub(super) const HEADER: usize = size_of::<libc::cmsghdr>();
 
-/// Appends one item of ancillary data: header, value, padding to the header's alignment.
 fn put(control: &mut Control, used: &mut usize, level: c_int, kind: c_int, value: &[u8]) {
     let length = HEADER + value.len();
     let item = &mut control.0[*used..*used + length.next_multiple_of(8)];
@@ -368,7 +359,7 @@ fn put(control: &mut Control, used: &mut usize, level: c_int, kind: c_int, value
 mod tests {
     use super::*;
 
-    /// Reads what the kernel reads, by the pointers of all headers: Miri sees which are stale.
+    /// Miri finds stale pointers.
     #[test]
     fn the_pointers_of_all_headers_are_good_together() {
         let run = |hop_limit, range| Transmit {

@@ -41,47 +41,40 @@ use port::{Opened, Port};
 pub use receive::{Ancillary, read_ancillary};
 use receive::{Overflow, ReceiveBuffers};
 
-/// Greatest sum of the payloads of one call: as much as both IPv4 and IPv6 carry in one piece to
-/// the receiver.
+/// Greatest payload sum of one send: IPv4 and IPv6 both carry it in one piece.
 const MAX_RUN: usize = 65_487;
-/// Longest time between two looks at the sockets while packets come through shared memory. If the
-/// sockets are silent, the next look is after an eighth of the silence: a look costs more than a
-/// packet through shared memory.
+/// Longest interval between looks at the sockets beside traffic through shared memory. The interval
+/// is an eighth of their silence: a look costs more than a packet through shared memory.
 const LOOK: Duration = Duration::from_millis(1);
-/// Time after a packet by the sockets for which they are looked at in every call.
+/// Time after a socket's packet during which every call looks at the sockets.
 const LATELY: Duration = Duration::from_millis(1);
 
-/// Treatment of other processes of the same user on the same host, in the same namespaces.
+/// Treatment of other processes of the same user, host and namespaces.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Locality {
-    /// As any other host: all packets take the network stack.
+    /// As any other host: packets take the network stack.
     Network,
-    /// Packets to and from them go through memory that the two processes share. They are the same
-    /// packets, but nothing on the host sees them pass, neither a packet filter nor tcpdump.
+    /// Through shared memory. Packet filters and tcpdump on the host do not see these packets.
     SharedMemory,
-    /// As `SharedMemory`, and they can have the same addresses at the same time. Each then has a
+    /// As `SharedMemory`, and processes may share addresses. Each has a
     /// [partition](super::SharingLink::partition) of the numbers. The first receives for all, so it
-    /// must [receive](Link::receive) whether or not it expects something itself; from one that does
-    /// not, another takes over.
+    /// must always [receive](Link::receive); another takes over from one that does not.
     SharedAddress {
-        /// Partition to take if it is free, modulo the number of partitions; else the next one that
-        /// is.
+        /// Preferred partition, modulo their number; the next free one is taken.
         partition: u8,
     },
-    /// As `Network`, but other links of this process, and they alone, can have the same addresses
-    /// at the same time.
+    /// As `Network`, and other links of this process alone may share addresses.
     SharedInProcess {
         /// As above.
         partition: u8,
     },
 }
 
-/// The link that needs no privilege: one UDP socket per local address, and some more to send from.
+/// The unprivileged link: one UDP socket per local address, and more to send from.
 ///
-/// The ICRC covers the IPv4 identification, which a UDP socket neither sets nor shows. An
-/// unconnected socket that forbids fragmentation sends identification 0, and with `UDP_SEGMENT` 0,
-/// 1, 2, … within one call: the transport counts on that. On receiving, the transport solves for it
-/// (see `roce_transport::wire`).
+/// The ICRC covers the IPv4 identification, which UDP sockets neither set nor show. An unconnected
+/// socket that forbids fragmentation sends 0, and with `UDP_SEGMENT` 0, 1, 2, … per call; the
+/// transport counts on it. On receiving it solves for the value (see `roce_transport::wire`).
 pub struct UdpLink {
     ports: Vec<Port>,
     groups: Groups,
@@ -89,26 +82,23 @@ pub struct UdpLink {
     options: SocketOptions,
     send_buffers: SendBuffers,
     receive_buffers: ReceiveBuffers,
-    /// Datagrams that sockets which are closed have lost for want of room.
     drops_of_closed: u64,
-    /// Other devices of this host, unless everything is to take the network stack.
+    /// Other devices of this host; `None` for [`Locality::Network`].
     sharing: Option<Sharing>,
-    /// Addresses at which the service receives.
+    /// Addresses where the service receives.
     clients: Clients,
-    /// Partition of the numbers that the device has, if others have the addresses as well.
+    /// Partition of the device's numbers on shared addresses.
     partition: Option<IdPartition>,
     looks: Looks,
-    /// Address and source port whose socket was full.
     blocked: Option<(IpAddr, u16)>,
-    /// Why addresses were left out that others than this process have.
+    /// Reasons why addresses in use elsewhere were left out.
     left_out: Vec<BindError>,
 }
 
-/// Looks at the sockets of a link that has `sharing`: the longer they are silent, the rarer.
+/// Polling of sockets beside `sharing`: the longer they are silent, the rarer.
 #[derive(Default)]
 struct Looks {
     next: Instant,
-    /// Time at which something last came.
     last_arrival: Instant,
 }
 
@@ -123,14 +113,12 @@ impl Looks {
 }
 
 impl UdpLink {
-    /// A link on these addresses; the number is the interface's index, which a link-local IPv6
-    /// address needs. Of several, some addresses are left out: one that the interface does not have
-    /// (any more, or yet, while duplicate address detection runs), one of a stopped process, and an
-    /// IPv6 address if the system has no IPv6 sockets.
+    /// Binds to addresses with their interface index, which link-local IPv6 needs. Of several it
+    /// omits one that the interface lacks (or still probes), one of a stopped process, and
+    /// unsupported IPv6.
     ///
     /// # Errors
-    /// See [`BindError`]: the first address that cannot be used, but for those that are left out,
-    /// or one of those when none is left.
+    /// See [`BindError`]: the first unusable address, or one left out if none remains.
     pub fn bind(
         addresses: &[(IpAddr, u32)],
         locality: Locality,
@@ -139,17 +127,16 @@ impl UdpLink {
         Self::on(addresses, locality, false, options)
     }
 
-    /// Declares that all datagrams from now on are exactly as an adapter built them. Receivers
-    /// through shared memory need not check the ICRC then.
+    /// Declares that all further datagrams are as an adapter built them: receivers through shared
+    /// memory skip the ICRC.
     pub fn set_trusted(&mut self) {
         if let Some(sharing) = &mut self.sharing {
             sharing.set_trusted();
         }
     }
 
-    /// A link on the first loopback address that is free, from 127.0.0.1 to 127.0.0.254, but for
-    /// `but`. Where none is left, and 127.0.0.2 is no address of the host, 127.0.0.1 is shared, if
-    /// that may be.
+    /// Binds to the first free loopback address of 127.0.0.1 to 127.0.0.254 except `but`. If none
+    /// is left and 127.0.0.2 is not local, 127.0.0.1 is shared where allowed.
     ///
     /// # Errors
     /// [`BindError::LoopbackFull`], [`BindError::NoLoopbackLeft`], [`BindError::LoopbackDown`] or
@@ -163,7 +150,6 @@ impl UdpLink {
         Self::bind_first(addresses, but, locality, options)
     }
 
-    /// The same of these addresses.
     pub(super) fn bind_first(
         addresses: impl Iterator<Item = IpAddr>,
         but: Option<IpAddr>,
@@ -178,8 +164,8 @@ impl UdpLink {
                 Err(BindError::NotLocal(missing)) if missing == first => {
                     return Err(BindError::LoopbackDown);
                 }
-                // on Linux all of 127.0.0.0/8 is the host's, in some sandboxes the first alone: it
-                // is shared then, as the address of any other interface is
+                // Linux has all of 127.0.0.0/8, some sandboxes only the first: share it, as on any
+                // interface.
                 Err(BindError::NotLocal(missing)) => {
                     return match Self::on(&[(first, 0)], locality, false, options) {
                         Err(BindError::Taken(_) | BindError::OtherUser { .. }) => {
@@ -247,7 +233,7 @@ impl UdpLink {
                 }
                 Err(error @ BindError::NotLocal(_)) => missing = Some(error),
                 Err(error @ BindError::Stopped { .. }) => left_out.push(error),
-                // off, or not for what runs in here
+                // IPv6 is off, or denied to this process.
                 Err(BindError::System { source, .. })
                     if address.is_ipv6() && notice::is_refusal(&source) =>
                 {
@@ -298,7 +284,7 @@ impl UdpLink {
         })
     }
 
-    /// A socket that takes the port of an address and hears nothing.
+    /// Opens a socket that holds the port of an address and receives nothing.
     ///
     /// # Errors
     /// See [`BindError`].
@@ -307,13 +293,12 @@ impl UdpLink {
             .map_err(|source| BindError::of_socket(address, source))
     }
 
-    /// Why it has not all addresses that it was to have, for those that it may get later.
     pub(crate) fn left_out(&self) -> &[BindError] {
         &self.left_out
     }
 
-    /// Sends the first of the runs, and those behind it that go out with the same call, as
-    /// [`Link::send`] does. Returns how many it took, and whether others may follow at once.
+    /// Sends the first run and those that fit into the same call, as [`Link::send`]. Returns their
+    /// number, and whether others may follow at once.
     fn send_first(
         &mut self,
         now: Instant,
@@ -335,7 +320,7 @@ impl UdpLink {
         if let Some(sharing) = sharing {
             let same = runs[..count].iter().take_while(|run| run.dst == first.dst).count();
             if let Some(sent) = sharing.send(now, bytes, &runs[..same]) {
-                // a channel that has broken is none for those behind, which may have no ICRC
+                // A broken channel carries none behind: they may lack the ICRC.
                 return sent.map(|sent| (sent, sent == same));
             }
             let far = |run: &&Transmit| !sharing.reaches(now, bytes, run, port.interface);
@@ -369,8 +354,8 @@ impl Link for UdpLink {
     }
 
     fn source_port(&self) -> SourcePort {
-        // One socket both receives and sends: a peer's answers must find it, and no receiver looks
-        // at the source port.
+        // One socket sends and receives: a peer's responses must find it, and no receiver looks at
+        // the source port.
         SourcePort::Fixed(ROCE_UDP_PORT)
     }
 
@@ -406,7 +391,7 @@ impl Link for UdpLink {
                     }
                 }
                 Err(error) if taken == 0 => return Err(error),
-                Err(_) => break, // the next call, of which it is the first, tells
+                Err(_) => break, // the next call reports it
             }
         }
         Ok(taken)
@@ -467,7 +452,8 @@ impl Link for UdpLink {
             }
             sharing.is_settled()
         });
-        // before the first that comes through shared memory: what was sent before it is here
+        // Look at the sockets before the first packet from shared memory: older datagrams are
+        // there.
         if !settled || looks.next <= now {
             for port in ports {
                 if port.is_read_here(sharing.as_ref()) {
@@ -516,7 +502,7 @@ impl Link for UdpLink {
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        // `sharing` watches those that other processes may read
+        // `sharing` watches sockets that other processes may read.
         let is_watched = |port: &&Port| {
             self.sharing.as_ref().is_some_and(|sharing| sharing.addresses.contains(port.address))
         };
@@ -685,7 +671,7 @@ mod tests {
         assert_ne!(bind(Some(free[0])), free);
     }
 
-    /// An address that comes later has ports of its own, and none when it is gone.
+    /// A later address has flow ports until it is removed.
     #[test]
     fn every_address_has_its_ports() {
         let [first, second]: [IpAddr; 2] = [[127, 79, 1, 1].into(), [127, 79, 1, 2].into()];
@@ -698,7 +684,7 @@ mod tests {
         link.ports[1].overflow.dropped = 3;
         link.remove_address(second);
         assert_eq!((link.flow_ports(second).len(), link.socket_drops()), (0, 3));
-        // a run from a port that is gone is lost, not sent from another: its ICRC would be wrong
+        // A run from a closed port is lost: its ICRC would be wrong from another.
         let run = Transmit {
             src: first,
             dst: first,

@@ -1,4 +1,4 @@
-//! Options of the sockets, and what the system grants of them.
+//! Socket options, and the sizes that the system grants.
 
 use std::{io, net::IpAddr};
 
@@ -6,40 +6,38 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::notice::Dispensable;
 
-/// Size of a socket's buffers that is asked for by default.
 const BUFFER: usize = 4 << 20;
-/// Receive buffers below this are small: a single sender at full speed fills one in less time than
-/// a process may have to wait for the processor.
+/// Smaller receive buffers get advice: one sender at full speed fills them before a process gets
+/// the processor.
 const SMALL: usize = 1 << 20;
-/// Source ports of an address by default, and at most.
+/// Source ports per address: default and maximum.
 const SOURCE_PORTS: usize = 16;
 const MAX_SOURCE_PORTS: usize = 64;
 
 /// Options of the sockets of a [`UdpLink`](super::UdpLink).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct SocketOptions {
-    /// Size of each receive buffer in bytes, 4 MiB by default. The kernel grants at most
-    /// `net.core.rmem_max`, and takes it twice, since its own bookkeeping counts, too.
+    /// Size of each receive buffer in bytes, default 4 MiB. The kernel grants up to
+    /// `net.core.rmem_max`, doubled for its bookkeeping.
     pub receive_buffer: Option<usize>,
-    /// Number of UDP source ports of each address, up to 64, that flows are spread over, so that a
-    /// network with several paths uses all of them. By default 16; on loopback, which has one path,
-    /// none. 0 or 1: everything leaves from port 4791.
+    /// UDP source ports per address, up to 64: flows spread over them to use all paths of a
+    /// network. Default 16; none on loopback, which has one path. 0 or 1: all data leaves from port
+    /// 4791.
     pub source_ports: Option<usize>,
-    /// The most datagrams that are handed to the kernel as one run; by default as many as it takes.
-    /// 1: each by itself. That is for network cards that cut runs themselves and number the IPv4
-    /// identifications otherwise than Linux does: the peer counts a wrong ICRC (`bad_icrc`).
+    /// Most datagrams per run to the kernel, by default its limit. 1: for adapters that segment
+    /// themselves and number IPv4 identifications unlike Linux: the peer counts `bad_icrc`.
     pub segments: Option<usize>,
-    /// True for the service that receives for programs of all users: it has the addresses itself.
+    /// Set for the service that receives for all users' programs: it has the addresses itself.
     pub receives_for_users: bool,
 }
 
 impl SocketOptions {
     fn wanted(&self) -> usize {
-        // the kernel takes an int, and cuts it to its limit
+        // The kernel takes an int, and clamps it.
         self.receive_buffer.unwrap_or(BUFFER).min(i32::MAX as usize)
     }
 
-    /// Asks for the receive buffer; a smaller one only means that less may be under way at once.
+    /// Requests the receive buffer; a smaller one only reduces data in flight.
     pub(in crate::link) fn set_receive_buffer(&self, socket: &Socket) {
         static SO_RCVBUF: Dispensable =
             Dispensable::new("SO_RCVBUF", "receive buffers have the size that they have");
@@ -47,7 +45,6 @@ impl SocketOptions {
         result.unwrap_or_else(|error| SO_RCVBUF.refused(&error));
     }
 
-    /// Asks for the send buffer.
     pub(in crate::link) fn set_send_buffer(socket: &Socket) {
         static SO_SNDBUF: Dispensable =
             Dispensable::new("SO_SNDBUF", "send buffers have the size that they have");
@@ -55,7 +52,6 @@ impl SocketOptions {
         result.unwrap_or_else(|error| SO_SNDBUF.refused(&error));
     }
 
-    /// Number of source ports besides 4791 for an address.
     pub(super) fn source_ports(&self, address: IpAddr) -> usize {
         let by_default = if address.is_loopback() { 0 } else { SOURCE_PORTS };
         match self.source_ports.unwrap_or(by_default) {
@@ -64,18 +60,18 @@ impl SocketOptions {
         }
     }
 
-    /// Size in bytes that the system grants such a socket's receive buffer now.
+    /// Returns the receive buffer that the system grants now, in bytes.
     ///
     /// # Errors
-    /// When no socket can be made.
+    /// If no socket can be created.
     pub fn granted_receive_buffer(&self) -> io::Result<usize> {
         let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
         self.set_receive_buffer(&socket);
         socket.recv_buffer_size()
     }
 
-    /// What to do about a receive buffer of this size that was granted; `None`: nothing, because it
-    /// is large enough, or as small as was asked for.
+    /// Returns advice about a granted receive buffer; `None`: large enough, or as small as
+    /// requested.
     #[must_use]
     pub fn advice(&self, granted: usize) -> Option<String> {
         (granted < SMALL && granted / 2 < self.wanted()).then(|| {

@@ -28,29 +28,26 @@ use crate::{
 pub(super) struct Port {
     pub(super) socket: Socket,
     pub(super) address: IpAddr,
-    /// Index of its interface; 0 where the address alone determines it.
+    /// Interface index; 0 if the address suffices.
     pub(super) interface: u32,
     pub(super) overflow: Overflow,
-    /// One more socket that this process reads, of an address that it shares.
+    /// Another process's socket of a shared address, read here.
     pub(super) member: Option<(Socket, Overflow)>,
-    /// Sockets for data, each with a source port of its own.
+    /// Data sockets with their own source ports.
     pub(super) flows: Vec<FlowSocket>,
-    /// Source port of all else, if that is not 4791, which the service has.
+    /// Source port of all else if the service has 4791.
     pub(super) control: Option<u16>,
 }
 
-/// An address that was opened.
 pub(super) struct Opened {
     pub(super) port: Port,
-    /// What other processes have to do with it.
     pub(super) acquired: Option<Acquired>,
     /// The service receives there.
     pub(super) client: Option<Client>,
 }
 
 impl Port {
-    /// Opens an address. `scope`: of those who may have it besides this link, or `None` if it has
-    /// nothing to do with other processes.
+    /// Opens an address. `scope`: possible sharers, `None` without sharing.
     pub(super) fn open(
         address: IpAddr,
         interface: u32,
@@ -97,19 +94,16 @@ impl Port {
         Ok(Opened { port, acquired, client })
     }
 
-    /// Reads one more socket from now on.
     pub(super) fn set_member(&mut self, socket: Socket) {
         let overflow = Overflow::of(&socket);
         self.member = Some((socket, overflow));
     }
 
-    /// Number of datagrams that found no room in its sockets.
     pub(super) fn dropped(&self) -> u64 {
         let member = self.member.as_ref().map_or(0, |(_, overflow)| overflow.dropped);
         self.overflow.dropped + member
     }
 
-    /// The socket that sends from this port.
     pub(super) fn sender(&self, source_port: u16) -> Option<&Socket> {
         if source_port == ROCE_UDP_PORT {
             return Some(&self.socket);
@@ -123,7 +117,7 @@ impl Port {
             && !sharing.is_some_and(|sharing| sharing.addresses.is_peer(self.address))
     }
 
-    /// A socket with this address and port. `beside`: others may have them, too.
+    /// Binds a socket. `beside`: others may share address and port.
     fn bound(
         address: IpAddr,
         interface: u32,
@@ -154,7 +148,6 @@ impl Port {
         Ok(socket)
     }
 
-    /// Where a peer of this address is reached.
     pub(super) fn peer(&self, peer: IpAddr) -> SocketAddr {
         message::socket_address(peer, self.interface, ROCE_UDP_PORT)
     }

@@ -1,5 +1,4 @@
-//! Receiving: many datagrams with their ancillary data at once, and what the socket says of its own
-//! buffer.
+//! Batched receiving with ancillary data, and drops of the receive buffer.
 
 #![allow(
     unsafe_code,
@@ -20,72 +19,67 @@ use socket2::Socket;
 use super::message::{CONTROL, Control, HEADER};
 use crate::link::BATCH;
 
-/// The most that a merged run of datagrams can hold.
 const LONGEST: usize = 65_536;
-/// Distance between the places of two messages. It is no multiple of a power of two, or the
-/// beginnings of all would compete for the same lines of the caches.
+/// Distance between message buffers. Not a multiple of a power of two: their beginnings would
+/// compete for the same cache lines.
 const STRIDE: usize = LONGEST + 4096 + 64;
-/// Messages that are asked for at once at least: runs are as long as [`LONGEST`].
+/// Least number of messages asked for at once: each may have [`LONGEST`] bytes.
 const FEW: usize = 4;
-/// Messages that are asked for at once at most. The kernel merges none whose UDP checksum is zero,
-/// which is what rxe and network adapters send.
+/// Most messages asked for at once. The kernel merges no datagrams with zero UDP checksums, which
+/// rxe and network adapters send.
 const MANY: usize = 64;
-/// Bytes that are asked for at once, about: they are still in the cache when they are handed over.
+/// Bytes asked for at once, about: they stay in the cache until handed over.
 const HOT: usize = 256 << 10;
-/// Bytes after which a batch ends. The next request or the acknowledgement leaves while the peer
-/// still has work: a READ is two requests, and their responses arrive together.
+/// Bytes that end a batch: the next request or ACK leaves while the peer still has work. Otherwise
+/// both responses of a two-request READ arrive together.
 const PORTION: usize = 64 << 10;
 
-/// Source and ancillary data of a received message.
 pub(super) struct Meta {
     pub(super) source: SocketAddr,
-    /// Length of every datagram in it but the last.
+    /// Length of each datagram but the last.
     pub(super) segment: usize,
     pub(super) traffic_class: u8,
     pub(super) hop_limit: u8,
-    /// True if it has met a receive buffer that fills.
+    /// True if the receive buffer was filling.
     pub(super) congested: bool,
 }
 
-/// What the ancillary data of a message says.
+/// Ancillary data of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Ancillary {
-    /// Length of every datagram in it but the last.
+    /// Length of each datagram but the last.
     pub segment: usize,
     /// Traffic class of its IP header.
     pub traffic_class: u8,
     /// Hop limit of its IP header.
     pub hop_limit: u8,
-    /// The kernel's count of what the socket had no room for when it arrived, if it was not zero.
+    /// The kernel's drop count at arrival, if not zero.
     pub drops: Option<u32>,
 }
 
-/// Receive buffer of a socket: what it has lost for want of room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Overflow {
-    /// The kernel's count when it was last seen.
+    /// The kernel's count when last seen.
     seen: u32,
-    /// Of these, datagrams that this process has been told of.
+    /// Datagrams counted as lost by this process.
     pub(super) dropped: u64,
 }
 
 impl Overflow {
-    /// That of a socket which may have been another process's before: what it lost then does not
-    /// count.
+    /// Starts at the kernel's count: losses of a previous owner process do not count.
     pub(super) fn of(socket: &Socket) -> Self {
         let seen = MemInfo::of(socket).map_or(0, |info| info.drops);
         Self { seen, dropped: 0 }
     }
 
-    /// Bytes that wait in a socket's receive buffer.
     #[cfg(test)]
     pub(super) fn waiting(socket: &Socket) -> Option<u32> {
         MemInfo::of(socket).map(|info| info.waiting)
     }
 
-    /// Takes the kernel's count; returns whether it has grown.
+    /// Takes the kernel's count; returns whether it grew.
     const fn note(&mut self, count: u32) -> bool {
-        // a count that is behind came with a datagram that was queued before
+        // An older count came with a datagram that was queued earlier.
         let grown = count.wrapping_sub(self.seen).cast_signed();
         if grown <= 0 {
             return false;
@@ -96,19 +90,16 @@ impl Overflow {
     }
 }
 
-/// What a socket says of its memory (`SO_MEMINFO`).
+/// Memory of a socket (`SO_MEMINFO`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct MemInfo {
-    /// Bytes that wait in the receive buffer, with the kernel's bookkeeping.
+    /// Bytes queued, with the kernel's bookkeeping.
     waiting: u32,
-    /// Size of the receive buffer.
     room: u32,
-    /// Datagrams that found no room.
     drops: u32,
 }
 
 impl MemInfo {
-    /// `None` where the system does not say.
     fn of(socket: &Socket) -> Option<Self> {
         let mut words = [0u32; 9];
         let mut length = size_of_val(&words) as libc::socklen_t;
@@ -130,13 +121,11 @@ impl MemInfo {
         })
     }
 
-    /// True if three quarters of the receive buffer are taken.
     const fn fills(self) -> bool {
         self.waiting > self.room / 4 * 3
     }
 }
 
-/// Place of a message's address and ancillary data.
 #[derive(Clone, Copy)]
 struct Slot {
     name: libc::sockaddr_storage,
@@ -144,14 +133,12 @@ struct Slot {
     vector: libc::iovec,
 }
 
-/// Buffers for receiving, kept between calls, with headers that point to them.
 pub(super) struct ReceiveBuffers {
     headers: Vec<libc::mmsghdr>,
-    /// Reached through the headers only.
+    /// Reached only through the headers.
     _slots: Vec<Slot>,
-    /// The same. Pages of it that no message has been as long as to reach are never touched.
+    /// As above. Pages that no message reaches are never touched.
     _memory: MmapMut,
-    /// Messages to ask for next.
     ask: usize,
 }
 
@@ -162,7 +149,7 @@ unsafe impl Send for ReceiveBuffers {}
 impl ReceiveBuffers {
     pub(super) fn new() -> io::Result<Self> {
         let mut memory = MmapMut::map_anon(MANY * STRIDE)?;
-        // of a huge page most would never be used
+        // Most of a huge page would stay unused.
         let _ = memory.advise(Advice::NoHugePage);
         // SAFETY: All zero is a valid value of each of its parts.
         let mut slots: Vec<Slot> = vec![unsafe { mem::zeroed() }; MANY];
@@ -174,7 +161,7 @@ impl ReceiveBuffers {
                 let slot = first.add(index);
                 (*slot).vector =
                     libc::iovec { iov_base: bytes.add(index * STRIDE).cast(), iov_len: LONGEST };
-                // all zero is a valid message header
+                // All zero is a valid message header.
                 let mut header: libc::mmsghdr = mem::zeroed();
                 header.msg_hdr.msg_name = (&raw mut (*slot).name).cast();
                 header.msg_hdr.msg_iov = &raw mut (*slot).vector;
@@ -187,8 +174,8 @@ impl ReceiveBuffers {
         Ok(Self { headers, _slots: slots, _memory: memory, ask: FEW })
     }
 
-    /// Takes a batch of messages and hands over each; returns how many there were, and [`BATCH`] at
-    /// least unless there are no more for now.
+    /// Hands over a batch of messages; returns their number, at least [`BATCH`] unless no more are
+    /// there.
     pub(super) fn receive(
         &mut self,
         socket: &Socket,
@@ -213,8 +200,7 @@ impl ReceiveBuffers {
         }
     }
 
-    /// Receives with one call. `fills`: whether the receive buffer does, if the socket has been
-    /// asked.
+    /// Receives with one call. `fills`: whether the receive buffer does, if asked.
     fn take(
         &mut self,
         socket: &Socket,
@@ -224,7 +210,7 @@ impl ReceiveBuffers {
     ) -> io::Result<usize> {
         let asked = self.ask;
         for header in &mut self.headers[..asked] {
-            // what the kernel has written over
+            // Reset the lengths that the kernel overwrote.
             header.msg_hdr.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
             header.msg_hdr.msg_controllen = CONTROL as _;
         }
@@ -303,7 +289,7 @@ fn source_address(name: &libc::sockaddr_storage) -> Option<SocketAddr> {
     }
 }
 
-/// Reads the items of ancillary data of a message of so many bytes; unknown ones are passed over.
+/// Reads a message's ancillary data and skips unknown items.
 #[must_use]
 pub fn read_ancillary(mut rest: &[u8], length: usize) -> Ancillary {
     let mut said = Ancillary { segment: length, ..Ancillary::default() };
@@ -345,7 +331,6 @@ mod tests {
     use super::*;
     use crate::link::udp::message;
 
-    /// A socket as a link has it, with room for so many bytes, and one that sends to it.
     fn pair(room: usize) -> (Socket, Socket) {
         let [receiver, sender] = [room, 1 << 20].map(|room| {
             let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP)).unwrap();
@@ -358,8 +343,8 @@ mod tests {
         (receiver, sender)
     }
 
-    /// Everything that has arrived: of each datagram its first byte, its length, and whether it was
-    /// flagged. A call that returns fewer than a batch has left nothing.
+    /// All arrivals: first byte, length, flag. A call with less than a batch has emptied the
+    /// socket.
     fn drain(
         buffers: &mut ReceiveBuffers,
         socket: &Socket,
@@ -397,8 +382,7 @@ mod tests {
         assert_eq!(overflow.dropped, 0);
     }
 
-    /// The kernel merges what was sent with one call; however many messages were asked for, all of
-    /// a run is taken.
+    /// Runs merged by the kernel are received whole, however many messages are asked for.
     #[test]
     fn runs_among_single_datagrams_come_whole() {
         let (receiver, sender) = pair(4 << 20);
@@ -423,8 +407,7 @@ mod tests {
         assert!(segment == 1 || buffers.ask == FEW, "few, since they were long");
     }
 
-    /// Who asks for two portions of 64 KiB hands on what the first has room for before it takes the
-    /// second, though both are here.
+    /// A batch ends after a portion, though a second 64 KiB portion has arrived.
     #[test]
     fn a_batch_ends_after_a_portion() {
         let (receiver, sender) = pair(4 << 20);
@@ -446,8 +429,7 @@ mod tests {
         assert!(batches.len() >= 4, "{batches:?}");
     }
 
-    /// While less than three quarters are taken nothing is flagged; what finds more is, until it is
-    /// taken; what finds no room at all is counted.
+    /// Datagrams are flagged from three quarters full on; dropped ones are counted.
     #[test]
     fn a_buffer_that_fills_is_seen_and_its_losses_are_counted() {
         let (receiver, sender) = pair(200_000);
@@ -471,14 +453,14 @@ mod tests {
         send(sent);
         let kept = drain(&mut buffers, &receiver, &mut overflow).len();
         assert!(kept < sent, "not all of {sent} fit");
-        // the kernel says with a datagram what was lost before it
+        // The kernel reports a loss with the next datagram.
         send(1);
         let after = drain(&mut buffers, &receiver, &mut overflow);
         assert_eq!((after, overflow.dropped), (vec![(7, 1024, true)], (sent - kept) as u64));
         send(1);
         let after = drain(&mut buffers, &receiver, &mut overflow);
         assert_eq!((after, overflow.dropped), (vec![(7, 1024, false)], (sent - kept) as u64));
-        // who takes the socket over counts from there
+        // A new owner counts from there.
         let mut later = Overflow::of(&receiver);
         send(sent);
         let kept = drain(&mut buffers, &receiver, &mut later).len();

@@ -1,4 +1,4 @@
-//! bpf(2): the map that has the socket, the program, and what keeps it at the interface.
+//! bpf(2): the socket map, the program, and its attachment.
 
 #![allow(unsafe_code, reason = "bpf(2) has no safe interface")]
 
@@ -17,17 +17,14 @@ const LINK_CREATE: c_int = 28;
 
 const MAP_TYPE_XSKMAP: u32 = 17;
 const PROG_TYPE_XDP: u32 = 6;
-/// `BPF_XDP`.
 const ATTACH_TYPE_XDP: u32 = 37;
-/// `BPF_F_XDP_HAS_FRAGS`: the program takes frames in several parts.
+/// `BPF_F_XDP_HAS_FRAGS`: the program accepts multi-part frames.
 const IN_PARTS: u32 = 1 << 5;
-/// Where a program is: in the driver, or in front of the network stack, for interfaces whose driver
-/// has no place for it.
+/// Attachment: in the driver, or in front of the network stack where the driver lacks support.
 const IN_DRIVER: u32 = 1 << 2;
 const IN_STACK: u32 = 1 << 1;
 
 const NAME: [u8; 16] = *b"roce\0\0\0\0\0\0\0\0\0\0\0\0";
-/// Bytes that the kernel's verifier has to say why it refuses a program.
 const LOG: usize = 1 << 16;
 
 #[repr(C)]
@@ -76,7 +73,6 @@ struct LinkCreate {
     flags: u32,
 }
 
-/// A map of AF_XDP sockets, by the queue of each.
 pub(super) fn map(entries: u32) -> io::Result<OwnedFd> {
     let request = MapCreate {
         kind: MAP_TYPE_XSKMAP,
@@ -90,7 +86,6 @@ pub(super) fn map(entries: u32) -> io::Result<OwnedFd> {
     unsafe { call(MAP_CREATE, &request) }.map(opened)
 }
 
-/// Puts a socket into a map.
 pub(super) fn insert(map: BorrowedFd<'_>, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
     let value = socket.as_raw_fd();
     let request = MapUpdate {
@@ -104,8 +99,7 @@ pub(super) fn insert(map: BorrowedFd<'_>, queue: u32, socket: BorrowedFd<'_>) ->
     unsafe { call(MAP_UPDATE_ELEM, &request) }.map(drop)
 }
 
-/// Loads a program for frames at an interface. The error has the last line of the verifier's log,
-/// if the verifier refuses the program.
+/// Loads an XDP program. A verifier's refusal has the last line of its log.
 pub(super) fn load(instructions: &[Instruction], in_parts: bool) -> io::Result<OwnedFd> {
     match try_load(instructions, in_parts, &mut []) {
         Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EACCES)) => {
@@ -114,7 +108,7 @@ pub(super) fn load(instructions: &[Instruction], in_parts: bool) -> io::Result<O
                 let text = String::from_utf8_lossy(&log);
                 let mut lines =
                     text.split(['\n', '\0']).map(str::trim).filter(|line| !line.is_empty());
-                // behind the reason there is what it has cost
+                // statistics follow the reason
                 match lines.rfind(|line| !line.starts_with("processed ")) {
                     Some(line) => io::Error::new(error.kind(), format!("{error}: {line}")),
                     None => error,
@@ -130,7 +124,7 @@ fn try_load(instructions: &[Instruction], in_parts: bool, log: &mut [u8]) -> io:
         kind: PROG_TYPE_XDP,
         count: instructions.len() as u32,
         instructions: address(instructions.as_ptr()),
-        // nothing that it calls asks for another one
+        // it calls nothing that needs another license
         license: address(c"Dual MIT/GPL".as_ptr()),
         log_level: u32::from(!log.is_empty()),
         log_size: log.len() as u32,
@@ -146,7 +140,7 @@ fn try_load(instructions: &[Instruction], in_parts: bool, log: &mut [u8]) -> io:
     unsafe { call(PROG_LOAD, &request) }.map(opened)
 }
 
-/// Puts a program at an interface, for as long as the descriptor is open.
+/// Attaches a program to an interface while the descriptor is open.
 pub(super) fn attach(
     program: BorrowedFd<'_>,
     interface: u32,
@@ -167,7 +161,6 @@ fn address<T>(pointer: *const T) -> u64 {
     pointer.expose_provenance() as u64
 }
 
-/// The descriptor that a call has opened.
 fn opened(descriptor: c_int) -> OwnedFd {
     // SAFETY: The kernel has opened it for the call whose result it is.
     unsafe { OwnedFd::from_raw_fd(descriptor) }

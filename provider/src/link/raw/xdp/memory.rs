@@ -1,4 +1,4 @@
-//! The memory of the frames (UMEM): chunks that belong to the kernel or to this process.
+//! Frame memory (UMEM): chunks of the kernel or of this process.
 
 #![allow(unsafe_code, reason = "the kernel writes to chunks that it has")]
 
@@ -7,33 +7,31 @@ use std::{io, slice};
 use memmap2::{Advice, MmapOptions, MmapRaw};
 use rustix::net::xdp::{XdpUmemReg, XdpUmemRegFlags};
 
-/// A chunk that belongs to this process: it is in no ring. There is one value for each chunk.
+/// A chunk that belongs to this process, in no ring. Each chunk has one value.
 pub(super) struct Chunk(u64);
 
 impl Chunk {
-    /// Its place, for a ring of the kernel, which has the chunk from now on.
+    /// Gives the chunk to a kernel's ring; returns its offset.
     pub(super) const fn give(self) -> u64 {
         self.0
     }
 }
 
-/// Memory for frames, divided into chunks.
 pub(super) struct Memory {
     map: MmapRaw,
     chunk: usize,
 }
 
 impl Memory {
-    /// Memory of this many chunks of this length, a power of two, and its chunks.
+    /// Allocates `count` chunks of a power-of-two length.
     pub(super) fn new(count: usize, chunk: usize) -> io::Result<(Self, Vec<Chunk>)> {
         let map = MmapOptions::new().len(count * chunk).populate().map_anon()?;
-        // a forked child has no use for it, and must not make it copied
+        // A forked child does not need it, and must not cause copies.
         map.advise(Advice::DontFork)?;
         let chunks = (0..count).map(|index| Chunk((index * chunk) as u64)).collect();
         Ok((Self { map: map.into(), chunk }, chunks))
     }
 
-    /// Its registration with the socket.
     pub(super) fn registration(&self) -> XdpUmemReg {
         XdpUmemReg {
             addr: self.map.as_mut_ptr().expose_provenance() as u64,
@@ -45,19 +43,16 @@ impl Memory {
         }
     }
 
-    /// Length of a chunk.
     pub(super) const fn chunk(&self) -> usize {
         self.chunk
     }
 
-    /// Takes back the chunk that a ring of the kernel has had this place in, and says where in it
-    /// the place is.
+    /// Takes back the chunk at an offset from a kernel's ring, and returns the offset within it.
     pub(super) fn take(&self, place: u64) -> Option<(Chunk, usize)> {
         let offset = place % self.chunk as u64;
         (place < self.map.len() as u64).then_some((Chunk(place - offset), offset as usize))
     }
 
-    /// Bytes of a chunk.
     pub(super) fn bytes<'a>(
         &'a self,
         chunk: &'a Chunk,
@@ -70,7 +65,6 @@ impl Memory {
         Some(unsafe { slice::from_raw_parts(self.place(chunk, offset), length) })
     }
 
-    /// Writes bytes into a chunk; `None`: they do not fit.
     pub(super) fn write(&self, chunk: &mut Chunk, offset: usize, bytes: &[u8]) -> Option<()> {
         self.within(offset, bytes.len())?;
         // SAFETY: They fit into the chunk, which is within the mapping. The chunk is this

@@ -1,5 +1,5 @@
-//! AF_XDP: RoCE packets for the device bypass the network stack, between memory that the kernel
-//! shares and a program at the interface. Everything else takes the packet socket.
+//! AF_XDP: a program at the interface passes the device's RoCE packets around the network stack, in
+//! shared memory. All else takes the packet socket.
 
 mod bpf;
 mod memory;
@@ -31,15 +31,14 @@ pub(crate) use open::{XdpMode, XdpOptions};
 use ring::{Consumer, Producer};
 use roce_ethernet::FrameCounters;
 
-/// Parts of the longest frame.
+/// Most parts of a frame.
 const PARTS: usize = 17;
-/// Time between two looks at the packet socket by who does not sleep: what comes there is not
-/// urgent, and each look is a system call.
+/// Interval of looks at the packet socket while polling: its frames are not urgent, and a look is a
+/// system call.
 const LOOK: Duration = Duration::from_micros(50);
 
-/// An AF_XDP socket on one queue of an interface, and a packet socket.
 pub(super) struct XdpSocket {
-    /// The program, which is at the interface as long as this is open.
+    /// The program, attached while this is open.
     _program: OwnedFd,
     socket: OwnedFd,
     packet: PacketSocket,
@@ -47,27 +46,24 @@ pub(super) struct XdpSocket {
     fill: Producer<u64>,
     arrived: Consumer<XdpDesc>,
     sending: Sending,
-    /// What the last frame came in, which goes back with the next call.
+    /// The last frame's chunk, returned with the next call.
     held: Option<Chunk>,
-    /// A frame that came in parts.
     whole: Vec<u8>,
-    /// Number of chunks that frames arrive in.
+    /// Receive chunks.
     room: usize,
     is_busy_polled: bool,
-    /// Time of the next look at the packet socket.
     look: Instant,
 }
 
-/// Frames to be sent: each chunk is free, or in the ring, or with the kernel.
+/// Send queue: each chunk is free, in the ring, or with the kernel.
 struct Sending {
     ring: Producer<XdpDesc>,
     sent: Consumer<u64>,
-    /// Chunks for more frames.
     free: Vec<Chunk>,
     in_parts: bool,
-    /// Frames were written that the kernel has not been shown.
+    /// Written frames are not yet submitted.
     is_new: bool,
-    /// Error with which the kernel did not send.
+    /// Last send error of the kernel.
     stalled: Option<Errno>,
 }
 
@@ -81,14 +77,13 @@ impl Sending {
         Self { ring, sent, free, in_parts, is_new: false, stalled: None }
     }
 
-    /// Takes back the chunks whose frames have been sent.
     fn reap(&mut self, memory: &mut Memory) {
         while let Some(place) = self.sent.pop() {
             self.free.extend(memory.take(place).map(|(chunk, _)| chunk));
         }
     }
 
-    /// Has the kernel send what is in the ring, as far as it does.
+    /// Makes the kernel send from the ring while it can.
     fn submit(&mut self, socket: &OwnedFd) {
         if self.is_new {
             self.ring.submit();
@@ -116,7 +111,7 @@ impl Sending {
 }
 
 impl XdpSocket {
-    /// Writes a frame in two parts into the ring; `false`: it is full.
+    /// Writes a frame in two parts into the ring; `false`: full.
     fn put(&mut self, head: &[u8], rest: &[u8]) -> io::Result<bool> {
         let Self { sending, memory, socket, .. } = self;
         let (length, chunk) = (head.len() + rest.len(), memory.chunk());
@@ -160,14 +155,12 @@ impl XdpSocket {
         Ok(true)
     }
 
-    /// Gives a chunk to the kernel, for a frame that arrives.
     fn refill(&mut self, chunk: Chunk) {
         // there are as many entries as chunks
         self.fill.push(chunk.give());
         self.fill.submit();
     }
 
-    /// The next frame in the ring.
     fn take(&mut self, counters: &mut FrameCounters) -> Option<Arrived<'_>> {
         if let Some(chunk) = self.held.take() {
             self.refill(chunk);
@@ -201,10 +194,10 @@ impl XdpSocket {
         }
     }
 
-    /// Has the kernel look at the ring of free chunks, or at the interface.
+    /// Makes the kernel look at the fill ring, or at the interface.
     fn poll(&self) {
         if self.is_busy_polled || self.fill.needs_wakeup() {
-            // it has nothing to return, and says only that the interface is down
+            // It returns no data; an error only means that the interface is down.
             let _ = recv(&self.socket, &mut [0_u8; 0], RecvFlags::DONTWAIT);
         }
     }
@@ -281,7 +274,7 @@ impl FrameSocket for XdpSocket {
     }
 
     fn writable(&self) -> Option<BorrowedFd<'_>> {
-        // the socket is writable although all chunks are under way
+        // the socket is writable although all chunks are in flight
         None
     }
 }

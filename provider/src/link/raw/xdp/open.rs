@@ -1,4 +1,4 @@
-//! Opening an AF_XDP socket: what the interface, the kernel and the process's rights allow.
+//! Opening an AF_XDP socket within the limits of interface, kernel and rights.
 
 use std::{
     fs, io,
@@ -32,34 +32,29 @@ use roce_ethernet::StationConfig;
 
 /// Bytes before a frame in its chunk (`XDP_PACKET_HEADROOM`).
 const HEADROOM: usize = 256;
-/// Headers of Ethernet with two tags.
 const ETHERNET: usize = 22;
-/// The longest frame that drivers keep in one page of memory, beside their own bookkeeping.
 const ONE_PAGE: usize = 3_400;
-/// Chunks for frames that arrive: by default, and at least and at most.
+/// Receive chunks: default, least, most.
 const ARRIVING: usize = 4_096;
 const ARRIVING_LIMITS: [usize; 2] = [256, 32_768];
-/// Chunks for frames to be sent.
 const SENDING: usize = 1_024;
-/// Bytes of frames that the kernel may have taken and not sent.
+/// Bytes of frames that the kernel may hold unsent.
 const SEND_BUFFER: usize = 16 << 20;
-/// Options of sockets that libc does not have, as all processors but two have them.
+/// Socket options missing in libc, as on all processors but two.
 const SO_BUSY_POLL: i32 = 46;
 const SO_PREFER_BUSY_POLL: i32 = 69;
 const SO_BUSY_POLL_BUDGET: i32 = 70;
-/// The kernel gives a queue back a moment after its socket was closed: it is tried again after this
-/// time, so many times.
+/// Retry interval and count: the kernel releases a queue a moment after its socket's close.
 const GIVEN_BACK: (Duration, u32) = (Duration::from_millis(20), 50);
-/// Packets of one round of busy polling.
+/// Packets per round of busy polling.
 const BUDGET: i32 = 64;
 
-/// How frames are moved between the interface and the device.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) enum XdpMode {
-    /// As fast as the interface allows.
+    /// The fastest that the interface supports.
     #[default]
     Fastest,
-    /// The interface reads and writes the device's memory, or the device is refused.
+    /// The interface accesses the device's memory; otherwise opening fails.
     ZeroCopy,
     /// The kernel copies, behind a program in the driver.
     Copy,
@@ -67,22 +62,19 @@ pub(crate) enum XdpMode {
     Generic,
 }
 
-/// The options of a device's AF_XDP socket.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct XdpOptions {
-    /// Queue of the interface.
     pub(crate) queue: u32,
-    /// How frames are moved.
     pub(crate) mode: XdpMode,
-    /// Time in µs for which the kernel polls the interface in the place of interrupts.
+    /// Time in µs that the kernel polls the interface instead of using interrupts.
     pub(crate) busy: Option<u32>,
 }
 
 type Result<T> = std::result::Result<T, XdpRefusal>;
 
 impl XdpSocket {
-    /// A socket on a queue of the interface with this name and index, whose IP packets have `mtu`
-    /// bytes at most, beside a packet socket on it.
+    /// Opens a socket on a queue of the interface with this name and index, with IP packets up to
+    /// `mtu` bytes, beside a packet socket.
     pub(in super::super) fn open(
         (name, interface): (&str, u32),
         mtu: u32,
@@ -93,7 +85,7 @@ impl XdpSocket {
     ) -> Result<Self> {
         check_queue(name, xdp.queue)?;
         let longest = mtu as usize + ETHERNET;
-        // a driver cuts runs apart, but for that of a tap, which gets them from a virtual machine
+        // Drivers cut runs; only a tap's passes those of a virtual machine.
         let in_runs = fs::exists(format!("/sys/class/net/{name}/tun_flags")).unwrap_or(false);
         let frames = Handover { longest, in_parts: longest > ONE_PAGE, in_runs };
         let chunk = if longest + HEADROOM <= 2_048 { 2_048 } else { 4_096 };
@@ -112,7 +104,7 @@ impl XdpSocket {
             fill.push(chunk.give());
         }
         fill.submit();
-        // the kernel counts frames until they are received; without the right to more, by its limit
+        // Frames count until received; without the right to more, up to the kernel's limit.
         let forced = sockopt::set_socket_send_buffer_size_force(&socket, SEND_BUFFER);
         let _ = forced.or_else(|_| sockopt::set_socket_send_buffer_size(&socket, SEND_BUFFER));
         bind_to(&socket, interface, xdp, frames)?;
@@ -137,7 +129,7 @@ impl XdpSocket {
     }
 }
 
-/// The queues of an interface are shown as directories; where they are not, binding tells.
+/// Checks the queue by the interface's sysfs directories; without those, binding reports it.
 fn check_queue(interface: &str, queue: u32) -> Result<()> {
     let Ok(entries) = fs::read_dir(format!("/sys/class/net/{interface}/queues")) else {
         return Ok(());
@@ -168,7 +160,6 @@ fn new_socket() -> Result<OwnedFd> {
     })
 }
 
-/// Has the kernel poll the interface when the socket is read, instead of waiting for interrupts.
 fn poll_busily(socket: &OwnedFd, time: u32) -> Result<()> {
     let time = time.min(i32::MAX.cast_unsigned()).cast_signed();
     let options = [(SO_PREFER_BUSY_POLL, 1), (SO_BUSY_POLL, time), (SO_BUSY_POLL_BUDGET, BUDGET)];
@@ -183,9 +174,8 @@ fn poll_busily(socket: &OwnedFd, time: u32) -> Result<()> {
     Ok(())
 }
 
-/// Shares memory for frames with the kernel: with as many chunks for arriving ones as are asked
-/// for, or as many as the process may lock. The memory of a device that was closed counts a little
-/// longer.
+/// Registers frame memory with as many receive chunks as asked for, or as the process may lock. A
+/// closed device's memory counts a little longer.
 fn register(
     socket: &OwnedFd,
     asked: usize,
@@ -210,7 +200,6 @@ fn register(
 
 type Rings = (Producer<u64>, Consumer<super::XdpDesc>, Producer<super::XdpDesc>, Consumer<u64>);
 
-/// The rings of a socket for so many frames that arrive and that are sent.
 fn rings(socket: &OwnedFd, [arriving, sending]: [u32; 2]) -> io::Result<Rings> {
     sockopt::set_xdp_umem_fill_ring_size(socket, arriving)?;
     sockopt::set_xdp_umem_completion_ring_size(socket, sending)?;
@@ -228,7 +217,7 @@ fn rings(socket: &OwnedFd, [arriving, sending]: [u32; 2]) -> io::Result<Rings> {
 
 fn bind_to(socket: &OwnedFd, interface: u32, xdp: XdpOptions, frames: Handover) -> Result<()> {
     let mut flags = match xdp.mode {
-        XdpMode::Fastest => Flags::empty(), // the kernel tries without copies first
+        XdpMode::Fastest => Flags::empty(), // the kernel tries zero copy first
         XdpMode::ZeroCopy => Flags::XDP_ZEROCOPY,
         XdpMode::Copy | XdpMode::Generic => Flags::XDP_COPY,
     };
@@ -254,7 +243,7 @@ fn bind_to(socket: &OwnedFd, interface: u32, xdp: XdpOptions, frames: Handover) 
     })
 }
 
-/// Puts the program at the interface; returns what keeps it there, and whether it is in the driver.
+/// Attaches the program to the interface; returns its guard, and whether it is in the driver.
 fn put_program(
     socket: &OwnedFd,
     interface: u32,
@@ -271,7 +260,7 @@ fn put_program(
     bpf::insert(map.as_fd(), xdp.queue, socket.as_fd())
         .map_err(|source| denied("a BPF map", source))?;
     let attach = |in_driver: bool| {
-        // in front of the stack runs arrive as they were sent
+        // In front of the stack runs arrive uncut.
         let frames = Handover { in_runs: frames.in_runs || !in_driver, ..frames };
         let instructions = program::of(config, frames, map.as_raw_fd());
         let program = bpf::load(&instructions, frames.in_parts).map_err(|source| {
@@ -282,7 +271,7 @@ fn put_program(
         })?;
         bpf::attach(program.as_fd(), interface, in_driver).map_err(|source| {
             match source.raw_os_error() {
-                // another program is there, in the driver or in front of the stack
+                // Another program is attached.
                 Some(libc::EBUSY | libc::EEXIST) => XdpRefusal::Attached,
                 Some(libc::EOPNOTSUPP) if in_driver => XdpRefusal::NoDriver,
                 _ => denied("the BPF program", source),
@@ -302,7 +291,6 @@ fn put_program(
     }
 }
 
-/// What the process needs for programs of BPF and does not have.
 fn missing_right() -> XdpRefusal {
     let own = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
     // the older capability stands for both

@@ -1,8 +1,7 @@
-//! The program at the interface (BPF): it hands RoCE packets for the device to its socket, and
-//! everything else to the kernel.
+//! The BPF program at the interface: RoCE packets for the device go to its socket, everything else
+//! to the kernel.
 //!
-//! What to read first: RFC 9669 (the instructions). The functions of the kernel that it calls, and
-//! the fields of what it is given (`struct xdp_md`), are those of `linux/bpf.h`.
+//! Read first: RFC 9669 (instructions), `linux/bpf.h` (functions, `struct xdp_md`).
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -10,7 +9,6 @@ use roce_transport::addr::ROCE_UDP_PORT;
 
 use roce_ethernet::{MacAddr, StationConfig};
 
-/// One instruction, as the kernel takes it.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Instruction {
@@ -20,13 +18,13 @@ pub(super) struct Instruction {
     value: i32,
 }
 
-/// What the program says of a frame: the kernel is to have it (`XDP_PASS`).
+/// `XDP_PASS`: the kernel gets the frame.
 const PASS: i32 = 2;
 
 const LOAD_BYTE: u8 = 0x71;
 const LOAD_HALF: u8 = 0x69;
 const LOAD_WORD: u8 = 0x61;
-/// A 64-bit value in two instructions; with 1 as the source it is a map, by its descriptor.
+/// A 64-bit value in two instructions; source 1: a map, by its descriptor.
 const LOAD_VALUE: u8 = 0x18;
 const IS_MAP: u8 = 1;
 const COPY: u8 = 0xBF;
@@ -42,17 +40,15 @@ const JUMP_EQUAL: u8 = 0x16;
 const JUMP_UNEQUAL: u8 = 0x56;
 const JUMP_GREATER: u8 = 0x26;
 
-/// `bpf_redirect_map`, and `bpf_xdp_get_buff_len`.
+/// `bpf_redirect_map`, `bpf_xdp_get_buff_len`.
 const REDIRECT: i32 = 51;
 const FRAME_LENGTH: i32 = 188;
 
-/// Offsets in `struct xdp_md`: where the frame begins, where it ends (its first part, if it has
-/// several), and the queue on which it has arrived.
+/// Offsets in `struct xdp_md`: start and end of the frame (of its first part), receive queue.
 const DATA: i16 = 0;
 const DATA_END: i16 = 4;
 const QUEUE: i16 = 16;
 
-/// A register.
 #[derive(Clone, Copy)]
 struct R(u8);
 
@@ -64,14 +60,13 @@ const KEPT_CONTEXT: R = R(6);
 const KEPT_QUEUE: R = R(9);
 const RESULT: R = R(0);
 
-/// A place in the program that jumps lead to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum To {
     Ipv4,
     Ipv4Own,
     Ipv6,
     RoceV1,
-    /// The own addresses of version 6, one after the other, for IPv6 or for RoCE v1.
+    /// The device's IPv6 addresses in turn, for IPv6 or RoCE v1.
     Next(u8, usize),
     Own(u8),
     Pass,
@@ -87,7 +82,7 @@ struct Assembler {
 
 impl Assembler {
     fn put(&mut self, code: u8, to: R, from: R, offset: i16, value: i32) {
-        // C's bit fields: the order is that of the processor
+        // C bit fields follow the processor's byte order.
         let registers =
             if cfg!(target_endian = "little") { to.0 | from.0 << 4 } else { to.0 << 4 | from.0 };
         self.code.push(Instruction { code, registers, offset, value });
@@ -114,7 +109,7 @@ impl Assembler {
         self.places.push((place, self.code.len()));
     }
 
-    /// Goes on only if the frame, from its register on, has this many bytes.
+    /// Passes frames with fewer bytes from the register on.
     fn need(&mut self, length: usize) {
         self.combine(COPY, VALUE, FRAME);
         self.compute(ADD, VALUE, length as i32);
@@ -122,19 +117,19 @@ impl Assembler {
         self.combine(JUMP_GREATER_REGISTER, VALUE, END);
     }
 
-    /// Goes on only if two bytes of the frame are these.
+    /// Passes frames whose two bytes at `at` differ.
     fn need_half(&mut self, at: usize, bytes: [u8; 2]) {
         self.load(LOAD_HALF, VALUE, FRAME, at);
         self.jump(JUMP_UNEQUAL, VALUE, half(bytes), To::Pass);
     }
 
-    /// Goes on only if a byte of the frame is this one.
+    /// Passes frames whose byte at `at` differs.
     fn need_byte(&mut self, at: usize, byte: u8) {
         self.load(LOAD_BYTE, VALUE, FRAME, at);
         self.jump(JUMP_UNEQUAL, VALUE, byte.into(), To::Pass);
     }
 
-    /// Goes on only if an address of 16 bytes in the frame is one of these.
+    /// Passes frames whose 16-byte address is none of these.
     fn need_address(&mut self, at: usize, addresses: &[Ipv6Addr], kind: u8) {
         for (index, address) in addresses.iter().enumerate() {
             self.place(To::Next(kind, index));
@@ -154,8 +149,7 @@ impl Assembler {
     fn finish(mut self) -> Vec<Instruction> {
         for (at, to) in self.jumps {
             let place = self.places.iter().find(|(place, _)| *place == to).map(|place| place.1);
-            // a jump without a place would be the program's last instruction, which the kernel
-            // refuses
+            // A jump without target would be the last instruction, which the kernel refuses.
             let place = place.unwrap_or(self.code.len());
             self.code[at].offset = (place as isize - at as isize - 1) as i16;
         }
@@ -163,33 +157,29 @@ impl Assembler {
     }
 }
 
-/// The bytes as a processor loads them into a register.
 fn half(bytes: [u8; 2]) -> i32 {
     u16::from_ne_bytes(bytes).into()
 }
 
-/// How frames are handed over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Handover {
-    /// The longest one; what is longer is a run that the kernel has merged, or has not cut apart.
+    /// Longest frame; a longer one is a merged or uncut run.
     pub(super) longest: usize,
-    /// A frame may lie in several parts.
+    /// Frames may lie in several parts.
     pub(super) in_parts: bool,
-    /// A frame may be a run that nobody has cut apart, of which nothing tells the program. The
-    /// kernel has the checksum of such a run's datagrams still to complete, so it is not zero.
+    /// Frames may be uncut runs, unmarked. The kernel has yet to complete their UDP checksum: it is
+    /// not zero.
     pub(super) in_runs: bool,
 }
 
-/// The program for a station, with the map of its socket.
+/// Builds the program of a station with the map of its socket.
 ///
-/// It takes a frame to the station's MAC address, on its VLAN, that is a RoCE packet to one of its
-/// addresses. If the station's IPv4 address is leased, it takes any IPv4 address: the address may
-/// change. A RoCE packet is UDP to port 4791 without fragmentation, options and extension headers;
-/// or RoCE v1, if the station has it. Everything else, as ARP and multicast, goes to the kernel,
-/// and with that to the packet socket: others on this host need it as well.
+/// It takes RoCE packets to the station's MAC address, VLAN and IP addresses; if IPv4 is leased, to
+/// any IPv4 address, since the lease may change. RoCE is UDP to port 4791 without fragmentation,
+/// options and extension headers, or RoCE v1 if enabled. The rest (ARP, multicast) goes to the
+/// kernel, thus to the packet socket: others on this host need it.
 ///
-/// It does not look at the lengths in IP headers: the station drops packets that they leave no room
-/// for.
+/// IP lengths are not checked: the station drops packets that exceed them.
 pub(super) fn of(config: &StationConfig, frames: Handover, map: i32) -> Vec<Instruction> {
     let (mut v4, mut v6, mut gids) = (Vec::new(), Vec::new(), Vec::new());
     for own in &config.addresses {
@@ -256,7 +246,7 @@ pub(super) fn of(config: &StationConfig, frames: Handover, map: i32) -> Vec<Inst
     program.finish()
 }
 
-/// Loads where the frame is, and passes on one that is too long.
+/// Loads the frame's bounds and passes long frames.
 fn begin(program: &mut Assembler, frames: Handover) {
     program.put(LOAD_WORD, KEPT_QUEUE, CONTEXT, QUEUE, 0);
     if frames.in_parts {
@@ -268,7 +258,7 @@ fn begin(program: &mut Assembler, frames: Handover) {
     program.put(LOAD_WORD, FRAME, CONTEXT, DATA, 0);
     program.put(LOAD_WORD, END, CONTEXT, DATA_END, 0);
     if !frames.in_parts {
-        // by comparing, since only who has CAP_PERFMON may subtract addresses
+        // Compare: only CAP_PERFMON may subtract addresses.
         program.combine(COPY, VALUE, FRAME);
         program.compute(ADD, VALUE, frames.longest as i32);
         program.jumps.push((program.code.len(), To::Pass));
@@ -276,8 +266,7 @@ fn begin(program: &mut Assembler, frames: Handover) {
     }
 }
 
-/// An unfragmented UDP datagram to one of these addresses, or to any, and to the port, without
-/// options.
+/// An unfragmented UDP datagram without options to one of these addresses, or to any.
 fn ipv4(program: &mut Assembler, ip: usize, addresses: Option<&Vec<[u8; 4]>>, frames: Handover) {
     program.need_byte(ip + 9, 17);
     program.load(LOAD_HALF, VALUE, FRAME, ip + 6);
@@ -291,13 +280,13 @@ fn ipv4(program: &mut Assembler, ip: usize, addresses: Option<&Vec<[u8; 4]>>, fr
         program.jump(JUMP, RESULT, 0, To::Pass);
         program.place(To::Ipv4Own);
     }
-    // options would need an address that is computed, which only who has CAP_PERFMON may use
+    // Options would need a computed address, which requires CAP_PERFMON.
     program.need_byte(ip, 0x45);
     program.need(ip + 28);
     udp(program, ip + 20, frames);
 }
 
-/// A datagram to the port, and no run of them.
+/// A single datagram to the port.
 fn udp(program: &mut Assembler, udp: usize, frames: Handover) {
     program.need_half(udp + 2, ROCE_UDP_PORT.to_be_bytes());
     if frames.in_runs {
@@ -310,7 +299,7 @@ fn end(program: &mut Assembler, map: i32) {
     program.put(LOAD_VALUE, CONTEXT, R(IS_MAP), 0, map);
     program.put(0, RESULT, RESULT, 0, 0);
     program.combine(COPY, FRAME, KEPT_QUEUE);
-    // where the map has no socket, as for other queues, the kernel gets the frame
+    // Without a socket in the map, as on other queues, the kernel gets the frame.
     program.compute(SET, END, PASS);
     program.compute(CALL, RESULT, REDIRECT);
     program.put(EXIT, RESULT, RESULT, 0, 0);

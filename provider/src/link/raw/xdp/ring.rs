@@ -1,5 +1,5 @@
-//! The rings of an AF_XDP socket: memory that it shares with the kernel. One side writes entries
-//! and moves the producer's index on, the other reads them and moves the consumer's.
+//! Rings of an AF_XDP socket, shared with the kernel. The producer writes entries and advances its
+//! index; the consumer reads them and advances its own.
 
 #![allow(unsafe_code, reason = "the kernel writes to the rings' memory")]
 
@@ -13,26 +13,26 @@ use std::{
 use memmap2::{MmapOptions, MmapRaw};
 use rustix::net::xdp::{XdpDesc, XdpRingFlags, XdpRingOffset};
 
-/// What rings hold: numbers, of which any bytes are some.
+/// A ring's entry: numbers, valid with any bytes.
 pub(super) trait Entry: Copy {}
 
-/// Place of a chunk in the shared memory.
+/// Offset of a chunk.
 impl Entry for u64 {}
 impl Entry for XdpDesc {}
 
-/// A ring of entries, of which this process is the producer, or the consumer.
+/// A ring with this process as producer or consumer.
 pub(super) struct Ring<T> {
     memory: MmapRaw,
     offsets: XdpRingOffset,
     size: u32,
-    /// Index of the next entry of the own side, and of the other one as far as it is known.
+    /// Own next index, and the other side's as last seen.
     own: u32,
     other: u32,
     entries: PhantomData<T>,
 }
 
 impl<T: Entry> Ring<T> {
-    /// The ring of a socket that is at this place of its file.
+    /// Maps the socket's ring at this offset of its file.
     pub(super) fn new(
         socket: BorrowedFd<'_>,
         place: u64,
@@ -68,7 +68,7 @@ impl<T: Entry> Ring<T> {
 
     fn entry(&self, index: u32) -> *mut T {
         let at = self.offsets.desc as usize + (index & (self.size - 1)) as usize * size_of::<T>();
-        // the mapping is as long as its last entry needs
+        // the mapping covers the last entry
         self.memory.as_mut_ptr().wrapping_add(at).cast()
     }
 
@@ -78,11 +78,10 @@ impl<T: Entry> Ring<T> {
     }
 }
 
-/// A ring that this process fills.
 pub(super) struct Producer<T>(pub(super) Ring<T>);
 
 impl<T: Entry> Producer<T> {
-    /// Number of entries that there is room for, looked up only if `wanted` are not known to be.
+    /// Returns the free entries, looked up only if fewer than `wanted` are known.
     pub(super) fn room(&mut self, wanted: u32) -> u32 {
         let ring = &mut self.0;
         if ring.size - ring.own.wrapping_sub(ring.other) < wanted {
@@ -91,8 +90,7 @@ impl<T: Entry> Producer<T> {
         ring.size.saturating_sub(ring.own.wrapping_sub(ring.other))
     }
 
-    /// Writes an entry; `false`: there is no room. The kernel sees it when it is
-    /// [submitted](Self::submit).
+    /// Writes an entry; `false`: full. The kernel sees it after [`submit`](Self::submit).
     pub(super) fn push(&mut self, entry: T) -> bool {
         if self.room(1) == 0 {
             return false;
@@ -105,27 +103,24 @@ impl<T: Entry> Producer<T> {
         true
     }
 
-    /// Lets the kernel have what was written.
     pub(super) fn submit(&self) {
         self.0.producer().store(self.0.own, Ordering::Release);
     }
 
-    /// True if the kernel has not taken all entries yet.
+    /// True while the kernel has entries to take.
     pub(super) fn is_pending(&self) -> bool {
         self.0.consumer().load(Ordering::Acquire) != self.0.own
     }
 
-    /// True if the kernel wants to be called before it goes on with the ring.
+    /// True if the kernel needs a call to proceed.
     pub(super) fn needs_wakeup(&self) -> bool {
         self.0.needs_wakeup()
     }
 }
 
-/// A ring that the kernel fills.
 pub(super) struct Consumer<T>(pub(super) Ring<T>);
 
 impl<T: Entry> Consumer<T> {
-    /// Takes the next entry.
     pub(super) fn pop(&mut self) -> Option<T> {
         let ring = &mut self.0;
         if ring.own == ring.other {
@@ -142,7 +137,6 @@ impl<T: Entry> Consumer<T> {
         Some(entry)
     }
 
-    /// True if there is an entry.
     pub(super) fn is_ready(&self) -> bool {
         self.0.own != self.0.producer().load(Ordering::Acquire)
     }

@@ -1,5 +1,5 @@
-//! The program in an interpreter, beside the reader of frames; what the kernel's verifier says of
-//! it is in `tests/live/xdp.rs`.
+//! The program in an interpreter, against the frame parser; `tests/live/xdp.rs` has the kernel's
+//! verifier.
 
 use std::{
     cell::Cell,
@@ -20,17 +20,14 @@ mod captured;
 const MAC: MacAddr = MacAddr(2, 0, 0, 0, 0, 1);
 const QUEUE_OF_FRAME: u64 = 3;
 const MAP: i32 = 77;
-/// `XDP_REDIRECT`.
 const TAKEN: u64 = 4;
 const WHOLE: Handover = Handover { longest: 1518, in_parts: false, in_runs: false };
 const IN_PARTS: Handover = Handover { longest: 9018, in_parts: true, in_runs: false };
 
 thread_local! {
-    /// Length of the frame that the program is given.
     static LENGTH: Cell<u64> = const { Cell::new(0) };
 }
 
-/// What `bpf_redirect_map` is called with.
 fn redirect(map: u64, queue: u64, otherwise: u64, _: u64, _: u64) -> u64 {
     assert_eq!((map, queue, otherwise), (MAP as u64, QUEUE_OF_FRAME, PASS as u64));
     TAKEN
@@ -40,8 +37,8 @@ fn frame_length(_: u64, _: u64, _: u64, _: u64, _: u64) -> u64 {
     LENGTH.get()
 }
 
-/// The bytes of a program for the interpreter, whose registers have 64 bits: the kernel rewrites
-/// loads of what a program is given to such, too.
+/// Bytes of a program for the interpreter with 64-bit registers: the kernel also rewrites context
+/// loads to such.
 fn bytes(program: &[Instruction]) -> Vec<u8> {
     const LOAD_LONG: u8 = 0x79;
     let loads = [(DATA, LOAD_LONG, 0), (DATA_END, LOAD_LONG, 8), (QUEUE, LOAD_LONG, 16)];
@@ -62,7 +59,7 @@ fn bytes(program: &[Instruction]) -> Vec<u8> {
     instructions.collect()
 }
 
-/// True if the program takes the frame. The interpreter ends with an error when it reads outside.
+/// True if the program takes the frame. A read outside ends in an error.
 fn takes(config: &StationConfig, frames: Handover, frame: &[u8]) -> bool {
     let program = bytes(&of(config, frames, MAP));
     let mut machine = EbpfVmMbuff::new(Some(&program)).unwrap();
@@ -94,7 +91,6 @@ fn config(addresses: &[&str]) -> StationConfig {
     }
 }
 
-/// A frame with this ethertype, behind tags.
 fn frame(tags: &[[u8; 4]], ethertype: u16, packet: &[u8]) -> Vec<u8> {
     let mut frame = MAC.octets().to_vec();
     frame.extend([2, 0, 0, 0, 0, 9]);
@@ -108,7 +104,7 @@ fn udp(port: u16) -> Vec<u8> {
     [&[0xC0, 1][..], &port.to_be_bytes(), &[0, 24, 0, 0], &[0x55; 16]].concat()
 }
 
-/// A packet with `options` words behind the header, and these flags and offset.
+/// A packet with `options` words of options, and these flags and offset.
 fn ipv4(dst: Ipv4Addr, options: u8, fragment: u16, protocol: u8, payload: &[u8]) -> Vec<u8> {
     let length = 20 + u16::from(options) * 4 + payload.len() as u16;
     let mut packet = vec![0x45 + options, 0];
@@ -312,7 +308,7 @@ fn what_is_cut_short_or_too_long_is_left_to_the_kernel() {
         (frame(&[], 0x8915, &ipv6(V6, 27, &[0; 24])), 54),
     ] {
         for length in 0..=whole.len() {
-            // in memory of its own, where nothing is behind it
+            // in memory of its own, with nothing behind it
             let cut = whole[..length].to_vec();
             for frames in [WHOLE, IN_PARTS] {
                 assert_eq!(takes(&config, frames, &cut), length >= needed, "{length}");
@@ -328,7 +324,7 @@ fn what_is_cut_short_or_too_long_is_left_to_the_kernel() {
     }
 }
 
-/// Frames of the kernel: each RoCE packet is taken by the host that it is for, and by no other.
+/// Captured frames: each RoCE packet is taken by its destination alone.
 #[test]
 fn captured_frames_are_taken_by_whom_they_are_for() {
     let mut count = [0, 0];
@@ -354,8 +350,8 @@ fn captured_frames_are_taken_by_whom_they_are_for() {
 }
 
 proptest! {
-    /// Whatever the bytes are, the program reads nothing outside, and what it takes is what the
-    /// reader of frames takes for RoCE to the device; and the other way round.
+    /// With any bytes the program reads nothing outside, and takes exactly the parser's RoCE
+    /// packets for the device.
     #[test]
     fn it_agrees_with_the_reader_of_frames(
         kind in 0_usize..3,
@@ -381,7 +377,7 @@ proptest! {
         bytes.truncate(length.max(1));
         let bytes = bytes.into_boxed_slice();
         let taken = takes(&config, WHOLE, &bytes);
-        // the header's checksum is for the reader alone
+        // only the parser checks the header checksum
         let mut sealed = bytes.to_vec();
         let ip = if tag { 18 } else { 14 };
         if sealed.len() >= ip + 20 && sealed[ip - 2..ip] == [8, 0] {
@@ -391,7 +387,7 @@ proptest! {
             }
         }
         let Ok(frame) = Frame::parse(&sealed) else { return Ok(()) };
-        // lengths in headers are for the reader alone, too
+        // only the parser checks lengths
         if matches!(&frame.packet, Packet::Ip(packet) if packet.payload.len() < 8) {
             return Ok(());
         }
@@ -413,7 +409,7 @@ proptest! {
     }
 }
 
-/// True for a packet with options, or of IPv6 whose header says something else than UDP.
+/// True for IPv4 with options, or IPv6 whose next header is not UDP.
 fn frame_has_extensions(frame: &[u8], ip: usize) -> bool {
     match frame[ip - 2..ip] {
         [0x86, 0xDD] => frame[ip + 6] != 17,
