@@ -95,8 +95,9 @@ impl PortAttr {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub struct GidEntry {
-    /// The GID: an address of the device.
+    /// Address of the device.
     pub gid: Gid,
+    /// Index for work requests and connections.
     pub index: u16,
     /// The port, always 1.
     pub port: u8,

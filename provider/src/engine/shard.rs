@@ -357,7 +357,7 @@ impl Shard {
         }
     }
 
-    /// Gives the link up, because nobody serves the adapter any more.
+    /// Gives up the link: no thread serves the adapter any more.
     pub(super) fn lose(&mut self, now: Instant) {
         error!(device = self.name, "the background thread has ended by a bug: the device is lost");
         self.port.failures.lose();
@@ -365,7 +365,7 @@ impl Shard {
         self.tell();
     }
 
-    /// The port is as its interface is now. Returns the work that new addresses need.
+    /// Applies the interface's state to the port; returns the preparation of new addresses.
     pub(super) fn follow(
         &mut self,
         state: &InterfaceState,
@@ -381,8 +381,7 @@ impl Shard {
         change.new.into_iter().map(prepare).collect()
     }
 
-    /// Replaces the link and forgets its observer without a drop.
-    /// has other descriptors than before.
+    /// Applies the interface's addresses; true if the link's descriptors changed.
     pub(super) fn change_addresses(
         &mut self,
         state: &InterfaceState,
@@ -419,8 +418,7 @@ impl Shard {
         }
         self.publication.counted |= added || !gone.is_empty();
         self.adapter.set_gids(table);
-        // after the table: connections that had one of the new addresses before have its ports
-        // again
+        // after the table: connections on a returning address get its ports back
         for address in if added { self.port.link.addresses() } else { Vec::new() } {
             self.adapter.set_flow_ports(address, self.port.link.flow_ports(address));
             self.adapter.set_control_port(address, self.port.link.control_port(address));
@@ -428,7 +426,7 @@ impl Shard {
         added
     }
 
-    /// The link's addresses have changed by themselves.
+    /// Follows the link's address changes.
     fn follow_link(&mut self) {
         let mut table = self.adapter.gids().entries().to_vec();
         let TableChange { gone, new } = Follows::All.compare(&table, &self.port.link.addresses());
@@ -453,20 +451,19 @@ impl Shard {
         self.cork.change(|cork| *cork = Cork::default());
     }
 
-    /// Replaces the link, and forgets its observer without dropping it.
+    /// Replaces the link and forgets its observer without a drop.
     pub(super) fn lose_link(&mut self, instead: Box<dyn Link>) {
         self.replace_link(instead);
         mem::forget(self.port.observer.take()); // what it has not written yet, the other copy writes
         self.publication.stop();
     }
 
-    /// Someone is about to sleep until the link's descriptors are readable. Returns whether there
-    /// is nothing to receive.
+    /// Prepares to sleep on the link's descriptors; true if nothing is to be received.
     pub(super) fn park(&mut self) -> bool {
         self.port.link.park()
     }
 
-    /// A thread that slept is awake again.
+    /// A sleeping thread is awake.
     pub(super) fn unpark(&mut self) {
         self.port.link.unpark();
     }
@@ -480,7 +477,7 @@ impl Shard {
         &*self.port.link
     }
 
-    /// Sends one buffer of what is due, and tells what has happened.
+    /// Sends one buffer and delivers events.
     pub(super) fn transmit(&mut self, now: Instant) {
         self.cork.change(Cork::leave);
         // before sending: refusals leave at once

@@ -56,7 +56,7 @@ pub(in crate::engine) struct Seen {
 #[derive(Debug)]
 pub(in crate::engine) struct Duties {
     activity: u64,
-    /// The program has served since the last look.
+    /// The program has served since the previous check.
     program_serves: bool,
     /// Consecutive checks of a polling program or event loop.
     looks: u32,
