@@ -1,4 +1,3 @@
-
 use std::{fs, io, net::IpAddr};
 
 use pnet_datalink::MacAddr;

@@ -42,8 +42,7 @@ impl Call {
     }
 }
 
-/// Number of threads inside a call. It and the next are words that the kernel waits on, without a
-/// lock, which the child would inherit, and without `errno`, which a call has set.
+/// Threads inside a call. Futex words leave no lock to the child and keep the call's `errno`.
 static INSIDE: AtomicU32 = AtomicU32::new(0);
 /// Threads about to fork, which block new calls.
 static FORKING: AtomicU32 = AtomicU32::new(0);

@@ -52,7 +52,7 @@ struct Attached {
 #[derive(Default)]
 pub(super) struct Listened {
     pub(super) on: Vec<IpAddr>,
-    /// Addresses in use by other listeners.
+    /// Addresses with other listeners.
     pub(super) in_use: Vec<IpAddr>,
 }
 
