@@ -21,7 +21,9 @@ pub enum BindError {
     OtherUser {
         /// The address.
         address: IpAddr,
+        /// Number of the process, if it can be seen.
         process: Option<u32>,
+        /// Number of the user.
         user: u32,
     },
     /// The maximum number of programs share the address.
@@ -38,6 +40,7 @@ pub enum BindError {
     Service {
         /// The address.
         address: IpAddr,
+        /// The system's error.
         source: io::Error,
     },
     /// Other users' programs cannot be let in.
@@ -48,6 +51,7 @@ pub enum BindError {
     NoDoor {
         /// The address.
         address: IpAddr,
+        /// Error of the system.
         source: io::Error,
     },
     /// A stopped process has the port alone and cannot share it.
@@ -58,6 +62,7 @@ pub enum BindError {
     Stopped {
         /// The address.
         address: IpAddr,
+        /// Number of the process.
         process: u32,
     },
     /// The address is not local, or not yet.
@@ -81,6 +86,7 @@ pub enum BindError {
         /// First missing address.
         missing: IpAddr,
     },
+    /// The loopback interface has no address.
     #[error(
         "127.0.0.1 is not an address of this host: the interface lo is down; `ip link set lo up` starts it"
     )]
@@ -176,6 +182,7 @@ pub enum XdpRefusal {
         "needs AF_XDP, which this kernel does not have (CONFIG_XDP_SOCKETS); raw: does without"
     )]
     NoKernel,
+    /// The process lacks a capability.
     #[error(
         "needs the capability {0}, which the process does not have: give the program all three \
          (setcap cap_net_raw,cap_net_admin,cap_bpf+ep FILE), or run it as root"

@@ -10,7 +10,6 @@
 //! Data calls are not counted: they take the engine's lock, which the forking thread holds. A call
 //! that waits for the program ([`pause`]) is not counted either: the program might wait for the
 //! fork.
-//! fork.
 
 use std::{
     cell::Cell,
@@ -52,7 +51,7 @@ thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Waits while the word has this value, or less.
+/// Waits while the word has this value; may return early.
 fn wait(word: &AtomicU32, value: u32) {
     let _ = futex::wait(word, futex::Flags::PRIVATE, value, None);
 }

@@ -2,11 +2,11 @@
 //!
 //! | word | meaning |
 //! |---|---|
-//! | `text` (or `1`), `json`, `sarif` | form of what is told; text by default |
+//! | `text` (or `1`), `json`, `sarif` | form of findings; text by default |
 //! | `reorder` | bytes are placed in any order and late, see [`LateConfig::place`] |
 //! | `delay` | completions and events come late, see [`LateConfig::tell`] |
 //! | `seed=NUMBER` | seed of both, up to 2^64 - 1, decimal or hexadecimal after `0x`; by default another one each time |
-//! | `file=NAME` | where it is told, instead of stderr; `%p` is the number of the process |
+//! | `file=NAME` | file of findings, instead of stderr; `%p` is the process number |
 
 use std::{fmt, path::PathBuf, str::FromStr, sync::LazyLock, time::Duration};
 
@@ -15,6 +15,7 @@ use thiserror::Error;
 
 use crate::variables::parse_seed;
 
+/// Checks of a program.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Checks {
     /// Form of findings.

@@ -293,7 +293,6 @@ fn since_epoch() -> Duration {
 ///
 /// # Errors
 /// If creation fails, or the one in `$XDG_RUNTIME_DIR` belongs to, or is open to, another user.
-/// enter it.
 pub fn runtime_directory() -> io::Result<PathBuf> {
     match own_runtime() {
         Some(runtime) => make(runtime.join("roce")),

@@ -88,12 +88,14 @@ pub(super) struct IdInner {
     /// First PSN that the passive side expects, once drawn.
     pub(super) psn: Option<Psn>,
     pub(super) listener: Listener,
+    /// Multicast groups; true if the queue pair is attached.
     pub(super) groups: BTreeMap<IpAddr, bool>,
 }
 
 /// Destination of results: the channel, or waiting calls.
 pub(super) struct Results {
     pub(super) channel: EventChannel,
+    /// True if calls wait.
     pub(super) sync: bool,
     /// Latest event of an id without a channel.
     pub(super) last: Option<(EventKind, Status, Param)>,
@@ -201,7 +203,7 @@ impl CmId {
         &self.handle.shared
     }
 
-    /// Refuses a call that is not possible in the id's state.
+    /// Refuses a call in the wrong state.
     pub(super) fn check(&self, allowed: &[IdState]) -> Result<IdState, CmError> {
         let state = self.shared().state().state;
         if allowed.contains(&state) { Ok(state) } else { Err(CmError::State(state)) }

@@ -67,16 +67,16 @@ impl EventChannel {
         }
     }
 
-    /// The same without serving anything.
+    /// Takes the next event without service.
     pub(crate) fn take(&self) -> Option<CmEvent> {
         loop {
-            // events of an id that is being destroyed wait here for its destroyer
+            // a destroyed id's events wait here for its destroyer
             let (event, owner) =
                 self.inner.queue.take_first(|event| CmId::of(event.recipient()))?;
             let QueuedEvent { id, request, kind, status, param } = event;
             let (id, listen_id) = match request {
                 None => (owner, None),
-                // a listener that is being destroyed answers by itself what it has not handed out
+                // a destroyed listener rejects its untaken requests itself
                 Some(request) => match owner.adopt(id, &request) {
                     Some(id) => (id, Some(owner)),
                     None => continue,

@@ -92,6 +92,7 @@ enum Choice {
 /// Address of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct DeviceAddress {
+    /// The address.
     pub ip: IpAddr,
     /// Index of the interface.
     pub interface: u32,

@@ -22,7 +22,7 @@ impl Engine {
         }
     }
 
-    /// Brings the port in line with its interface.
+    /// Applies the interface's state to the port.
     pub(super) fn follow(&self) {
         let Some(watch) = &self.interface.watch else { return };
         let state = watch.state();
@@ -39,11 +39,10 @@ impl Engine {
         self.after_service(&mut shard);
     }
 
-    /// Has the adapter take a queue pair into a multicast group, and the link join it if `change`
     /// Attaches a queue pair to a group; the link joins if `change` returns true.
+    ///
     /// # Errors
-    /// The outer one is that of `change`. The inner one says that the link cannot join the group;
-    /// then `undo` has been called.
+    /// The outer error is that of `change`; the inner one is the link's, after `undo`.
     pub(crate) fn join_group<E>(
         &self,
         group: IpAddr,
@@ -68,7 +67,7 @@ impl Engine {
     /// Detaches a queue pair from groups; the link leaves those that `change` returns.
     ///
     /// # Errors
-    /// That of `change`.
+    /// The error of `change`.
     pub(crate) fn leave_groups<E>(
         &self,
         change: impl FnOnce(&mut Adapter) -> Result<Vec<IpAddr>, E>,

@@ -111,6 +111,7 @@ pub fn end_devices() {
     engines().iter().for_each(|engine| engine.leave());
 }
 
+/// True if there may be a device.
 pub fn any_devices() -> bool {
     ENGINES.try_lock().is_none_or(|engines| engines.iter().any(|engine| engine.strong_count() > 0))
 }

@@ -65,7 +65,7 @@ impl SteeredFrames {
         totals.flow_unmatched += self.unmatched;
     }
 
-    /// Forgets what has not been sent, in the child of a fork.
+    /// Drops unsent frames in a forked child.
     pub(super) fn abandon(&mut self) {
         self.waits = false;
         self.room.abandon();

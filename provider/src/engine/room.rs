@@ -18,7 +18,7 @@ const RETRY: Duration = Duration::from_millis(1);
 pub(super) struct Room {
     /// Set while the link is full.
     blocked: Option<Blocked>,
-    /// Epoll descriptor of those who sleep until there is something to do.
+    /// Epoll descriptor of sleeping threads.
     sockets: Arc<OwnedFd>,
 }
 

@@ -4,8 +4,6 @@
 //! A [`Section`] unblocks them on its thread, by one system call; so the engine opens one per hold
 //! of its lock. As the call costs as much as a small message, unblocked threads are trusted for
 //! [`BELIEVED`].
-//! blocked is assumed to leave them so for a moment, because that call takes as long as a small
-//! message.
 
 #![allow(unsafe_code, reason = "calling the routines, and signal masks")]
 

@@ -122,7 +122,7 @@ impl CompletionChannel {
     /// avoids.
     ///
     /// Returns true if an event exists. Does not serve beside other threads. If false, the thread
-    /// counts as asleep until it takes an event or calls this again.
+    /// counts as asleep until it takes an event or makes the next call of this.
     ///
     /// # Errors
     /// `EINTR` after a signal, or if the system cannot wait.

@@ -11,11 +11,13 @@ use super::queue_pair::QueuePair;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum AttachError {
+    /// The adapter refuses.
     #[error(transparent)]
     Adapter(#[from] McastError),
     /// The link cannot join the group.
     #[error("cannot join {group}: {source}")]
     Join {
+        /// The group.
         group: Gid,
         /// Error of the system.
         source: io::Error,
