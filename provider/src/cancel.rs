@@ -1,8 +1,8 @@
 //! Thread cancellation (`pthread_cancel`). The C library ends a thread inside cancellation points,
 //! `close` and `write` among them, and would unwind frames that hold locks.
 //!
-//! C calls therefore disable cancellation, except in their waits. Data calls have no cancellation points
-//! and pay nothing: they use raw system calls. Their rare other work disables it.
+//! C calls therefore disable cancellation, except in their waits. Data calls have no cancellation
+//! points and pay nothing: they use raw system calls. Their rare other work disables it.
 
 #![allow(unsafe_code, reason = "pthread_setcancelstate has no safe interface")]
 

@@ -120,7 +120,7 @@ impl Cork {
         Self { run: (limits.segments > 1).then_some(limits), ..Self::default() }
     }
 
-    /// True if corking is on.
+    /// True if the link allows corking.
     pub(in crate::engine) const fn is_possible(&self) -> bool {
         self.run.is_some()
     }
@@ -279,7 +279,7 @@ impl Cork {
     }
 
     /// The timer flushed while an event-driven program sleeps: another thread takes events, or
-    /// polling stops early. Returns how long events justify no corking.
+    /// polling stops early. Returns the end of the time without corking for events.
     pub(in crate::engine) fn part(&mut self, now: Instant) -> Instant {
         self.apart.renew(APART, now);
         self.apart.end()
