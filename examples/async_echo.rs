@@ -1,4 +1,4 @@
-//! An echo server and a client as tasks of tokio, on one thread.
+//! Echo server and client as tokio tasks on one thread.
 //!
 //! ```sh
 //! cargo run --example async_echo --features tokio
@@ -37,7 +37,7 @@ fn main() -> Result<(), Failure> {
     })
 }
 
-/// Sends back whatever comes over one connection.
+/// Echoes the messages of one connection.
 async fn echo(events: &AsyncEventChannel) -> Result<(), Failure> {
     let request = expect(events, EventKind::ConnectRequest).await?;
     let id = request.id();
@@ -50,8 +50,7 @@ async fn echo(events: &AsyncEventChannel) -> Result<(), Failure> {
         let length = queues.received().await?.result?.byte_len as usize;
         id.post_send(1, inbox.sge(0..length), SendFlags::SIGNALED)?;
         queues.sent().await?.result?;
-        // the client sends again only when it has the echo, and by then this is posted or the peer
-        // waits for it
+        // the client sends after the echo; by then this is posted, or the peer waits
         id.post_recv(0, [inbox.sge_all()])?;
     }
     expect(events, EventKind::Disconnected).await?;
@@ -93,7 +92,7 @@ async fn expect(events: &AsyncEventChannel, kind: EventKind) -> Result<CmEvent, 
     }
 }
 
-/// Both completion queues of an id, and the channels that tell of them.
+/// Completion queues of an id, with channels.
 struct Queues {
     send: (CompletionQueue, AsyncCompletionChannel),
     recv: (CompletionQueue, AsyncCompletionChannel),
@@ -123,7 +122,7 @@ impl Queues {
     }
 }
 
-/// The next completion: poll, arm, poll once more, wait.
+/// Polls, arms, polls, then waits for the next completion.
 async fn next((cq, channel): &(CompletionQueue, AsyncCompletionChannel)) -> Result<Wc, Failure> {
     loop {
         if let Some(wc) = cq.poll_one() {

@@ -1,4 +1,4 @@
-//! The client that goes with `cm_server`; see there.
+//! Client of `cm_server`; see there.
 //!
 //! ```sh
 //! cargo run --example cm_client [ADDRESS] [--udp]
@@ -22,20 +22,20 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let server = SocketAddr::new(address.parse()?, PORT);
 
-    // 1. rdma_create_event_channel: where events come
+    // 1. rdma_create_event_channel
     let channel = EventChannel::new()?;
     // 2. rdma_create_id: like a socket
     let id = channel.create_id(if udp { PortSpace::Udp } else { PortSpace::Tcp });
-    // 3. rdma_resolve_addr: finds the device that leads there
+    // 3. rdma_resolve_addr: finds the device
     id.resolve_addr(None, server, TIMEOUT)?;
-    // 4. rdma_get_cm_event: wait for RDMA_CM_EVENT_ADDR_RESOLVED
+    // 4. rdma_get_cm_event: RDMA_CM_EVENT_ADDR_RESOLVED
     expect(&channel, EventKind::AddrResolved)?;
     println!("from {} to {server}", id.local_addr().unwrap());
-    // 5. ibv_alloc_pd: an id brings a protection domain of its own (id.pd())
-    // 6. ibv_create_comp_channel, 7. ibv_create_cq: create_qp makes both, for either direction
+    // 5. ibv_alloc_pd: the id has a protection domain (id.pd())
+    // 6. ibv_create_comp_channel, 7. ibv_create_cq: create_qp makes both
     // 8. rdma_create_qp
     id.create_qp(None, &CmQpAttr::default())?;
-    // 9. ibv_reg_mr; a datagram has 40 bytes for a network header in front
+    // 9. ibv_reg_mr; 40 bytes for a datagram's network header
     let inbox = id.reg_msgs(40 + 64)?;
     let outbox = id.reg_msgs(64)?;
     let header = if udp { 40 } else { 0 };
@@ -43,14 +43,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     id.post_recv(1, [inbox.sge_all()])?;
     // 11. rdma_resolve_route: finds the path MTU
     id.resolve_route(TIMEOUT)?;
-    // 12. rdma_get_cm_event: wait for RDMA_CM_EVENT_ROUTE_RESOLVED
+    // 12. rdma_get_cm_event: RDMA_CM_EVENT_ROUTE_RESOLVED
     expect(&channel, EventKind::RouteResolved)?;
     // 13. rdma_connect
     id.connect(&ConnParam { private_data: b"may I?".to_vec(), ..ConnParam::default() })?;
-    // 14. rdma_get_cm_event: wait for RDMA_CM_EVENT_ESTABLISHED
+    // 14. rdma_get_cm_event: RDMA_CM_EVENT_ESTABLISHED
     let established = expect(&channel, EventKind::Established)?;
     println!("the server says {:?}", text(established.private_data()));
-    // 15. transfers, and their completions
+    // 15. transfers and completions
     outbox.write_at(0, b"hello, server")?;
     match established.ud() {
         Some(ud) => id.post_ud_send(2, outbox.sge(0..13), SendFlags::SIGNALED, ud.destination())?,
@@ -62,12 +62,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     if !udp {
         // 16. rdma_disconnect
         id.disconnect()?;
-        // 17. rdma_get_cm_event: wait for RDMA_CM_EVENT_DISCONNECTED
+        // 17. rdma_get_cm_event: RDMA_CM_EVENT_DISCONNECTED
         expect(&channel, EventKind::Disconnected)?;
     }
-    // 18. rdma_destroy_qp, ibv_destroy_cq, ibv_dereg_mr, ibv_dealloc_pd, rdma_destroy_id: what is
-    //     dropped is destroyed
-    // 19. rdma_destroy_event_channel: likewise
+    // 18. rdma_destroy_qp, ibv_destroy_cq, ibv_dereg_mr, ibv_dealloc_pd, rdma_destroy_id: by drop
+    // 19. rdma_destroy_event_channel: by drop
     println!("done");
     Ok(())
 }
@@ -81,7 +80,6 @@ fn expect(channel: &EventChannel, kind: EventKind) -> Result<CmEvent, Box<dyn Er
     }
 }
 
-/// Text in front of the zeros.
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).trim_end_matches('\0').to_owned()
 }

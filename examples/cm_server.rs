@@ -1,16 +1,14 @@
-//! The server of a client and a server that connect with `roce::cm`, as the overview of librdmacm
-//! has them.
+//! Server of the `roce::cm` pair, in the order of librdmacm's overview.
 //!
-//! In two terminals, on one host, without privilege:
+//! In two terminals on one host, unprivileged:
 //!
 //! ```sh
 //! cargo run --example cm_server
 //! cargo run --example cm_client
 //! ```
 //!
-//! The server listens on port 7471 of every address that the host has, prints which, answers one
-//! client, and ends. If the client is on another host, or the server does not have 127.0.0.1:
-//! `cargo run --example cm_client ADDRESS`. With `--udp` both talk in datagrams.
+//! Listens on port 7471 of every address, prints them, serves one client, and ends. For another
+//! host, or without 127.0.0.1: `cargo run --example cm_client ADDRESS`. `--udp`: datagrams.
 
 use std::{error::Error, net::SocketAddr};
 
@@ -24,44 +22,44 @@ const PORT: u16 = 7471;
 fn main() -> Result<(), Box<dyn Error>> {
     let udp = std::env::args().any(|argument| argument == "--udp");
 
-    // 1. rdma_create_event_channel: where events come
+    // 1. rdma_create_event_channel
     let channel = EventChannel::new()?;
     // 2. rdma_create_id: like a socket
     let listener = channel.create_id(if udp { PortSpace::Udp } else { PortSpace::Tcp });
-    // 3. rdma_bind_addr: the port to listen on, on every address
+    // 3. rdma_bind_addr: the port, on every address
     listener.bind_addr(SocketAddr::new([0, 0, 0, 0].into(), PORT))?;
     // 4. rdma_listen
     listener.listen(1)?;
     for address in listener.listening_addrs() {
         println!("listening on {address}");
     }
-    // 5. rdma_get_cm_event: wait for RDMA_CM_EVENT_CONNECT_REQUEST; the event has a new id
+    // 5. rdma_get_cm_event: RDMA_CM_EVENT_CONNECT_REQUEST, with a new id
     let request = expect(&channel, EventKind::ConnectRequest)?;
     let id = request.id();
     println!("request from {}: {:?}", id.peer_addr().unwrap(), text(request.private_data()));
-    // 6. ibv_alloc_pd: an id brings a protection domain of its own (id.pd())
-    // 7. ibv_create_comp_channel, ibv_create_cq: create_qp makes both, for either direction
+    // 6. ibv_alloc_pd: the id has a protection domain (id.pd())
+    // 7. ibv_create_comp_channel, ibv_create_cq: create_qp makes both
     // 8. rdma_create_qp
     id.create_qp(None, &CmQpAttr::default())?;
-    // 9. ibv_reg_mr; a datagram has 40 bytes for a network header in front
+    // 9. ibv_reg_mr; 40 bytes for a datagram's network header
     let inbox = id.reg_msgs(40 + 64)?;
     let outbox = id.reg_msgs(64)?;
     let header = if udp { 40 } else { 0 };
     // 10. ibv_post_recv, before the client can send
     id.post_recv(1, [inbox.sge_all()])?;
-    // 11. rdma_accept; datagrams: tells the client the queue pair, and that was all
+    // 11. rdma_accept; for datagrams, only reports the queue pair
     id.accept(&ConnParam { private_data: b"come in".to_vec(), ..ConnParam::default() })?;
-    // 12. rdma_get_cm_event: wait for RDMA_CM_EVENT_ESTABLISHED
+    // 12. rdma_get_cm_event: RDMA_CM_EVENT_ESTABLISHED
     if !udp {
         expect(&channel, EventKind::Established)?;
     }
-    // 13. transfers, and their completions
+    // 13. transfers and completions
     let completion = id.get_recv_comp()?;
     let received = completion.result?;
     println!("received {:?}", text(&inbox.to_vec(header..received.byte_len as usize)?));
     outbox.write_at(0, b"hello, client")?;
     if udp {
-        // the sender's address stands in front of the datagram
+        // the sender's address precedes the datagram
         let area = inbox.to_vec(0..40)?;
         let back = id.pd()?.create_ah_from_wc(&completion, area[..].try_into()?)?;
         let to = back.to(received.src_qp.ok_or("no datagram")?, roce::cm::UDP_QKEY);
@@ -71,14 +69,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     id.get_send_comp()?.result?;
     if !udp {
-        // 14. rdma_get_cm_event: wait for RDMA_CM_EVENT_DISCONNECTED
+        // 14. rdma_get_cm_event: RDMA_CM_EVENT_DISCONNECTED
         expect(&channel, EventKind::Disconnected)?;
-        // 15. rdma_disconnect: the answer to it
+        // 15. rdma_disconnect: the response
         id.disconnect()?;
     }
-    // 16. rdma_destroy_qp, ibv_destroy_cq, ibv_dereg_mr, ibv_dealloc_pd, rdma_destroy_id: what is
-    //     dropped is destroyed
-    // 17. rdma_destroy_event_channel: likewise
+    // 16. rdma_destroy_qp, ibv_destroy_cq, ibv_dereg_mr, ibv_dealloc_pd, rdma_destroy_id: by drop
+    // 17. rdma_destroy_event_channel: by drop
     println!("done");
     Ok(())
 }
@@ -92,7 +89,6 @@ fn expect(channel: &EventChannel, kind: EventKind) -> Result<CmEvent, Box<dyn Er
     }
 }
 
-/// Text in front of the zeros.
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).trim_end_matches('\0').to_owned()
 }

@@ -1,16 +1,13 @@
-//! A RoCEv2 adapter in software: RDMA verbs over UDP port 4791, in user space, without a kernel
-//! module.
+//! RoCEv2 adapter in software: RDMA verbs over UDP port 4791, in user space.
 //!
-//! A program opens a [`Device`]. The [`Context`] that it gets makes every other object:
-//! [`ProtectionDomain`], [`MemoryRegion`], [`CompletionQueue`], [`QueuePair`] and their kin.
-//! Objects, states, attributes and errors have the names of
-//! [libibverbs](https://github.com/linux-rdma/rdma-core), and each item names its counterpart in C.
+//! A program opens a [`Device`]; its [`Context`] makes all other objects: [`ProtectionDomain`],
+//! [`MemoryRegion`], [`CompletionQueue`], [`QueuePair`]. Names follow
+//! [libibverbs](https://github.com/linux-rdma/rdma-core), and each item names its C counterpart.
 //! [`cm`] connects queue pairs by address and port, as librdmacm does.
 //!
-//! The packets are those of the InfiniBand transport (RC, UC, UD, XRC): a peer may be another
-//! `roce` or the Linux kernel's rxe. Network adapters speak the same protocol; none has been tried
-//! yet. No privilege is needed. Devices need Linux; on other systems there are
-//! [`transport`], [`fabric`] and [`explain`], which need no system.
+//! Packets are those of the InfiniBand transport (RC, UC, UD, XRC); peers are `roce` or the
+//! kernel's rxe. Network adapters speak the protocol too, but none has been tried. No privilege is
+//! needed. Devices need Linux; other systems have [`transport`], [`fabric`] and [`explain`].
 //!
 //! # Example
 //!
@@ -53,23 +50,22 @@
 //! # Layers
 //!
 //! 1. [`transport`], the crate `roce-transport`: the protocol as a deterministic function of
-//!    datagrams, commands and time. `no_std`, without `unsafe`, sockets, clocks, threads or locks.
-//! 2. The crate [`roce-provider`](https://docs.rs/roce-provider): devices, [links](link), the
-//!    engine that moves packets between the two, memory behind regions, verbs and [`cm`].
-//! 3. `roce`: this face, what programs use of both.
+//! datagrams, commands and time; `no_std`, no `unsafe`, no I/O, threads or locks.
+//! 2. The crate [`roce-provider`](https://docs.rs/roce-provider): devices, [links](link), engine,
+//! memory, verbs and [`cm`].
+//! 3. `roce`: the public face of both.
 //!
-//! The [guide](https://github.com/roce-rs/roce/tree/main/docs/guide) shows how to connect, how to
-//! run existing programs, how to inject faults, and what to do when it is slow or loses packets.
+//! The [guide](https://github.com/roce-rs/roce/tree/main/docs/guide) covers connecting, existing
+//! programs, fault injection and diagnosis.
 //!
 //! # Memory
 //!
-//! A peer with the right key writes a region at any time. So no reference points into one:
-//! [`MemoryRegion`] copies in and out, and its words can be read and written atomically.
+//! A peer with the key writes a region at any time, so no reference points into it.
+//! [`MemoryRegion`] copies in and out, and accesses words atomically.
 //!
 //! # Features
 //!
-//! `tokio` adds the module `tokio`: completion and event channels that tasks wait for. Off by
-//! default.
+//! `tokio`: completion and event channels for tasks (module `tokio`). Off by default.
 
 pub use roce_capture::explain;
 pub use roce_fabric as fabric;
@@ -118,12 +114,12 @@ pub use roce_transport::{
     },
 };
 
-/// The examples of the README run as tests.
+/// Runs the README's examples as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}
 
-/// The examples of the guide run as tests.
+/// Runs the guide's examples as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/guide/connecting.md")]
 mod connecting {}

@@ -1,5 +1,3 @@
-//! Errors of taking an address.
-
 use std::{fs, io, net::IpAddr};
 
 use pnet_datalink::MacAddr;
@@ -7,7 +5,7 @@ use thiserror::Error;
 
 use roce_ethernet::LeaseTrouble;
 
-/// Reason why an address cannot be used.
+/// Reason that an address cannot be used.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum BindError {
@@ -28,13 +26,13 @@ pub enum BindError {
         /// Number of the user.
         user: u32,
     },
-    /// As many programs have the address as can.
+    /// The maximum number of programs share the address.
     #[error(
         "no more programs can share {0}: 62 of one user, or of several 20 of each by `roce share`; close \
          some, or choose another address (udp:ADDRESS) or device, such as roce_lo"
     )]
     Full(IpAddr),
-    /// `roce share` has the port, and does not answer.
+    /// `roce share` has the port and does not respond.
     #[error(
         "`roce share` has port 4791 on {address} and does not answer ({source}); restart it, or choose \
          another address (udp:ADDRESS) or device, such as roce_lo"
@@ -45,7 +43,7 @@ pub enum BindError {
         /// The system's error.
         source: io::Error,
     },
-    /// Programs of other users cannot be let in.
+    /// Other users' programs cannot be let in.
     #[error(
         "programs find {address} by a file in /run/roce-share, which cannot be made ({source}); run this \
          as root"
@@ -56,7 +54,7 @@ pub enum BindError {
         /// Error of the system.
         source: io::Error,
     },
-    /// A process has the port that is stopped, and alone there: nobody can let others in.
+    /// A stopped process has the port alone and cannot share it.
     #[error(
         "process {process} has port 4791 on {address} and is stopped; have it go on (kill -CONT \
          {process}) or end it, or choose another address (udp:ADDRESS) or device, such as roce_lo"
@@ -67,7 +65,7 @@ pub enum BindError {
         /// Number of the process.
         process: u32,
     },
-    /// The address is not (or not yet) one of this host's.
+    /// The address is not local, or not yet.
     #[error("{0} is not an address of this host; `roce devinfo` lists those that can be used")]
     NotLocal(IpAddr),
     /// Every address of 127.0.0.0/24 is in use.
@@ -76,16 +74,16 @@ pub enum BindError {
          programs that use them"
     )]
     LoopbackFull,
-    /// Every address of 127.0.0.0/24 that this host has is in use: all are its own on Linux, but
-    /// not in every sandbox.
+    /// All of the host's addresses in 127.0.0.0/24 are in use; Linux has all of them, some
+    /// sandboxes do not.
     #[error(
         "port 4791 on {taken} is taken, by rdma_rxe or another roce device, and {missing} is not an \
          address of this host; close the other, or add one (ip address add {missing}/8 dev lo)"
     )]
     NoLoopbackLeft {
-        /// The last of those that the host has.
+        /// Last address of the host.
         taken: IpAddr,
-        /// The first that it has not.
+        /// First missing address.
         missing: IpAddr,
     },
     /// The loopback interface has no address.
@@ -93,7 +91,7 @@ pub enum BindError {
         "127.0.0.1 is not an address of this host: the interface lo is down; `ip link set lo up` starts it"
     )]
     LoopbackDown,
-    /// The system gives no sockets for IPv6.
+    /// The system refuses IPv6 sockets.
     #[error("the system refuses sockets for IPv6 ({source}): {address} cannot be used")]
     NoIpv6 {
         /// The address.
@@ -101,7 +99,7 @@ pub enum BindError {
         /// Error of the system.
         source: io::Error,
     },
-    /// A raw device needs a capability that the process does not have.
+    /// A raw device needs a missing capability.
     #[error(
         "a raw device needs the capability CAP_NET_RAW for {0}: give it to the program (setcap \
          cap_net_raw+ep FILE), or run it as root"
@@ -112,7 +110,7 @@ pub enum BindError {
     Duplicate {
         /// The address.
         address: IpAddr,
-        /// The MAC address of the host that has it.
+        /// The MAC address of that host.
         mac: MacAddr,
     },
     /// No server leases an address.
@@ -123,12 +121,12 @@ pub enum BindError {
     NoLease {
         /// The interface.
         interface: String,
-        /// Time for which it was tried.
+        /// Seconds tried.
         seconds: u64,
         /// The reason.
         trouble: LeaseTrouble,
     },
-    /// An interface cannot be used for frames.
+    /// The interface refuses packet sockets.
     #[error("cannot open a packet socket on {interface}: {source}")]
     Interface {
         /// The interface.
@@ -136,7 +134,7 @@ pub enum BindError {
         /// Error of the system.
         source: io::Error,
     },
-    /// An interface cannot be used with AF_XDP.
+    /// The interface refuses AF_XDP.
     #[error("xdp:{interface} {why}")]
     Xdp {
         /// The interface.
@@ -155,7 +153,7 @@ pub enum BindError {
 }
 
 impl BindError {
-    /// The meaning of a failed bind to an address's port.
+    /// Classifies a failed bind.
     pub(crate) fn of_socket(address: IpAddr, source: io::Error) -> Self {
         match source.kind() {
             io::ErrorKind::AddrInUse => Self::Taken(address),
@@ -175,11 +173,11 @@ fn other_user(address: IpAddr, process: Option<u32>, user: u32) -> String {
     )
 }
 
-/// Reason why an interface cannot be used with AF_XDP.
+/// Reason that an interface cannot use AF_XDP.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum XdpRefusal {
-    /// The kernel does not have it.
+    /// The kernel lacks it.
     #[error(
         "needs AF_XDP, which this kernel does not have (CONFIG_XDP_SOCKETS); raw: does without"
     )]
@@ -190,7 +188,7 @@ pub enum XdpRefusal {
          (setcap cap_net_raw,cap_net_admin,cap_bpf+ep FILE), or run it as root"
     )]
     Capability(&'static str),
-    /// The process has the capabilities in a user namespace only.
+    /// The capabilities are in a user namespace only.
     #[error(
         "needs the capabilities CAP_NET_ADMIN and CAP_BPF of the host itself, not of a user namespace \
          (a container): the kernel loads BPF programs for those only; raw: does without"
@@ -207,42 +205,42 @@ pub enum XdpRefusal {
     NoQueue {
         /// The queue.
         queue: u32,
-        /// Number of the queues that there are.
+        /// Number of queues.
         count: u32,
     },
-    /// There is another program at the interface.
+    /// The interface has an XDP program.
     #[error(
         "has an XDP program already (`ip link` shows it as prog/xdp), perhaps that of another roce device"
     )]
     Attached,
-    /// The driver has no place for a program.
+    /// The driver lacks XDP.
     #[error("has a driver without XDP; mode=generic does without")]
     NoDriver,
-    /// The interface cannot read and write the memory of programs.
+    /// The interface cannot access program memory.
     #[error("cannot do without copies (mode=zero-copy) on this queue; leave mode= out")]
     NoZeroCopy,
-    /// Frames are longer than one page of memory.
+    /// Frames are longer than a page.
     #[error(
         "has too great an MTU for AF_XDP before Linux 6.6; `ip link set DEV mtu 3300` makes it smaller"
     )]
     LongFrames,
-    /// The process may not lock memory enough.
+    /// The limit of locked memory is too low.
     #[error("needs more locked memory than the process may have; `ulimit -l 8192` is enough")]
     LockedMemory,
     /// Any other error of the system.
     #[error("cannot be used with AF_XDP: {what}: {source}")]
     System {
-        /// What was refused.
+        /// The refused operation.
         what: &'static str,
         /// Error of the system.
         source: io::Error,
     },
 }
 
-/// True if a process is stopped, by a signal or by who traces it.
+/// True if a process is stopped, by a signal or a tracer.
 pub(crate) fn is_stopped(process: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    // behind the name, which may hold anything
+    // after the name, which may hold anything
     let state = stat.rsplit_once(") ").and_then(|(_, fields)| fields.chars().next());
     matches!(state, Some('T' | 't'))
 }

@@ -1,15 +1,14 @@
-//! Calls of the C interface, as `fork` and `pthread_cancel` find them.
+//! Calls of the C interface during `fork` and `pthread_cancel`.
 //!
-//! A fork copies one thread. Whatever another one is in the middle of stays so in the child for
-//! ever: a lock that is held, a table that is half written. So the thread that forks waits until no
-//! other is inside a call, and lets none in until it has forked. That holds for all that calls
-//! lock, and all that they make only once, without a list of it.
+//! A fork copies one thread; locks held and tables half written by others stay so in the child. So
+//! the forking thread waits until no other thread is inside a call, and blocks new ones. This
+//! covers every lock and one-time initialisation of calls without a list.
 //!
-//! What the whole process shares, and calls of the Rust interface lock, too, is a
-//! `ProcessMutex`: a thread that holds it counts as inside a call.
+//! Process-wide state that the Rust interface locks too is in a `ProcessMutex`, whose holder counts
+//! as inside a call.
 //!
-//! Calls that move data are not counted: what they lock is the engine's lock, which the forking
-//! thread holds. Nor is a call while it waits for the program ([`pause`]), which might wait for the
+//! Data calls are not counted: they take the engine's lock, which the forking thread holds. A call
+//! that waits for the program ([`pause`]) is not counted either: the program might wait for the
 //! fork.
 
 use std::{
@@ -25,17 +24,16 @@ use rustix::thread::futex;
 
 use crate::{cancel::Uncancelled, sync::Mutex};
 
-/// A call, from its beginning until it is dropped: no other thread forks, and this one is not
-/// cancelled.
+/// Scope of a call: delays forks by other threads and cancellation of this one.
 #[derive(Debug)]
 pub struct Call {
     _inside: Inside,
-    // behind it: fields are dropped in this order
+    // last: fields drop in order
     _uncancelled: Uncancelled,
 }
 
 impl Call {
-    /// Waits for a fork that another thread is about to do.
+    /// Waits for a fork in progress.
     #[must_use]
     pub fn begin() -> Self {
         let uncancelled = Uncancelled::begin();
@@ -43,18 +41,17 @@ impl Call {
     }
 }
 
-/// Number of threads inside a call. It and the next are words that the kernel waits on, without a
-/// lock, which the child would inherit, and without `errno`, which a call has set.
+/// Threads inside a call. Futex words leave no lock to the child and keep the call's `errno`.
 static INSIDE: AtomicU32 = AtomicU32::new(0);
-/// Number of threads that are about to fork. No thread gets in meanwhile.
+/// Threads about to fork, which block new calls.
 static FORKING: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
-    /// Number of calls that this thread is in, one inside the other.
+    /// Nesting depth of this thread's calls.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Waits while the word has this value; it may return early.
+/// Waits while the word has this value; may return early.
 fn wait(word: &AtomicU32, value: u32) {
     let _ = futex::wait(word, futex::Flags::PRIVATE, value, None);
 }
@@ -87,7 +84,7 @@ fn leave() {
     }
 }
 
-/// True if this thread is in a call: one that it makes now is the library's own.
+/// True inside a call: calls made now are the library's.
 pub fn is_inside() -> bool {
     DEPTH.get() > 0
 }
@@ -116,8 +113,7 @@ impl Drop for Inside {
     }
 }
 
-/// Waits for something that the program will do, outside of the call that this thread is in. The
-/// caller holds no lock.
+/// Waits for the program, outside this thread's call. The caller holds no lock.
 pub fn pause<R>(wait: impl FnOnce() -> R) -> R {
     let depth = DEPTH.replace(0);
     if depth > 0 {
@@ -131,17 +127,17 @@ pub fn pause<R>(wait: impl FnOnce() -> R) -> R {
     result
 }
 
-/// A mutex that all of the process shares, of which a child finds its copy free. No engine's lock
-/// is held by a thread that takes it: the forking thread takes those when all others are out of
-/// calls.
+/// Process-wide mutex, free in a forked child.
+///
+/// Take it without an engine's lock: the forking thread takes those after all calls end.
 #[derive(Debug)]
 pub(crate) struct ProcessMutex<T>(Mutex<T>);
 
-/// A [`ProcessMutex`], locked.
+/// Guard of a [`ProcessMutex`].
 #[must_use]
 pub(crate) struct ProcessGuard<'a, T> {
     value: MutexGuard<'a, T>,
-    // behind it: fields are dropped in this order
+    // last: fields drop in order
     _inside: Inside,
 }
 
@@ -150,7 +146,7 @@ impl<T> ProcessMutex<T> {
         Self(Mutex::new(value))
     }
 
-    /// The lock, as soon as no other thread holds it, nor is about to fork.
+    /// Locks when no thread holds it or is about to fork.
     pub(crate) fn lock(&self) -> ProcessGuard<'_, T> {
         let inside = Inside::enter();
         ProcessGuard { value: self.0.lock(), _inside: inside }
@@ -171,15 +167,15 @@ impl<T> DerefMut for ProcessGuard<'_, T> {
     }
 }
 
-/// As long as it lives, no other thread is inside a call. It is to be dropped in both processes.
+/// Guard that keeps other threads out of calls; drop it in both processes.
 #[derive(Debug)]
 pub(crate) struct NoOther {
-    /// 1 if this thread is inside a call itself: a program's allocator that forks, for example.
+    /// 1 inside a call, such as by a program's forking allocator.
     own: u32,
 }
 
 impl NoOther {
-    /// Waits until all others have left.
+    /// Waits until all other calls end.
     pub(crate) fn begin() -> Self {
         FORKING.fetch_add(1, Ordering::SeqCst);
         let own = u32::from(DEPTH.get() > 0);
@@ -191,7 +187,7 @@ impl NoOther {
         }
     }
 
-    /// This thread is the only one: in the child.
+    /// Resets the counts in the child, which has one thread.
     pub(crate) fn is_alone(&mut self) {
         INSIDE.store(self.own, Ordering::SeqCst);
         FORKING.store(1, Ordering::SeqCst);
@@ -212,7 +208,7 @@ mod tests {
     use super::*;
     use crate::own_test;
 
-    /// One test, in a process of its own: the words are the process's, and other tests make calls.
+    /// Runs in a process of its own: the counts are process-wide.
     #[test]
     fn a_fork_waits_for_calls_and_calls_wait_for_a_fork() {
         const ALONE: &str = "ROCE_TEST_ALONE";
@@ -242,13 +238,13 @@ mod tests {
             });
             thread::sleep(Duration::from_millis(20));
             assert!(!fork.is_finished() && !other.is_finished());
-            // one that waits for the program keeps nobody from forking
+            // a call that waits for the program allows forks
             pause(|| fork.join().unwrap());
             assert!(other.join().unwrap(), "a new one has waited");
         });
         drop(call);
 
-        // what the other threads were about to do when the child was made
+        // state of other threads at the fork
         let call = Inside::enter();
         let mut others = NoOther::begin();
         INSIDE.fetch_add(1, Ordering::SeqCst);

@@ -1,24 +1,21 @@
-//! Cancellation of threads (`pthread_cancel`). The C library ends a thread in the middle of a call
-//! that may wait (`close` and `write` among them). It unwinds the stack through frames that hold
-//! locks and must not be unwound.
+//! Thread cancellation (`pthread_cancel`). The C library ends a thread inside cancellation points,
+//! `close` and `write` among them, and would unwind frames that hold locks.
 //!
-//! So a call of the C interface runs with cancellation disabled, but for its waits. Calls that move
-//! data make none at which a thread could be cancelled, and pay nothing: sockets, rings and
-//! descriptors are used by system calls without the C library. What they do besides, now and then,
-//! is done with cancellation disabled.
+//! C calls therefore disable cancellation, except in their waits. Data calls have no cancellation
+//! points and pay nothing: they use raw system calls. Their rare other work disables it.
 
 #![allow(unsafe_code, reason = "pthread_setcancelstate has no safe interface")]
 
 use std::{ffi::c_int, marker::PhantomData};
 
-/// As long as it lives, this thread is not cancelled; inside another one it has no effect.
+/// Disables cancellation of this thread while alive; nesting has no effect.
 #[derive(Debug)]
 pub struct Uncancelled {
     before: c_int,
     of_this_thread: PhantomData<*const ()>,
 }
 
-/// `PTHREAD_CANCEL_DISABLE`, the same in glibc and musl.
+/// `PTHREAD_CANCEL_DISABLE` of glibc and musl.
 const DISABLE: c_int = 1;
 
 unsafe extern "C" {
@@ -49,7 +46,7 @@ impl Drop for Uncancelled {
 mod tests {
     use super::*;
 
-    /// True if cancellation is disabled. The state does not change.
+    /// True if cancellation is disabled.
     fn is_disabled() -> bool {
         Uncancelled::begin().before == DISABLE
     }

@@ -2,11 +2,11 @@
 //!
 //! | word | meaning |
 //! |---|---|
-//! | `text` (or `1`), `json`, `sarif` | form of what is told; text by default |
+//! | `text` (or `1`), `json`, `sarif` | form of findings; text by default |
 //! | `reorder` | bytes are placed in any order and late, see [`LateConfig::place`] |
 //! | `delay` | completions and events come late, see [`LateConfig::tell`] |
 //! | `seed=NUMBER` | seed of both, up to 2^64 - 1, decimal or hexadecimal after `0x`; by default another one each time |
-//! | `file=NAME` | where it is told, instead of stderr; `%p` is the number of the process |
+//! | `file=NAME` | file of findings, instead of stderr; `%p` is the process number |
 
 use std::{fmt, path::PathBuf, str::FromStr, sync::LazyLock, time::Duration};
 
@@ -18,31 +18,31 @@ use crate::variables::parse_seed;
 /// Checks of a program.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Checks {
-    /// Form of reports.
+    /// Form of findings.
     pub form: CheckForm,
-    /// Bytes are placed in any order, and as late as they may be.
+    /// Places bytes late and in any order.
     pub reorder: bool,
-    /// Completions and events come late.
+    /// Delays completions and events.
     pub delay: bool,
-    /// Seed of both; by default another one each time.
+    /// Seed of both; random by default.
     pub seed: Option<u64>,
-    /// File for reports, instead of stderr.
+    /// File of findings, instead of stderr.
     pub file: Option<PathBuf>,
 }
 
 /// Form of findings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum CheckForm {
-    /// Lines for people.
+    /// Lines of text.
     #[default]
     Text,
-    /// An object on a line for each.
+    /// One JSON object per line.
     Json,
-    /// One document at the end, SARIF 2.1.0.
+    /// One SARIF 2.1.0 document at the end.
     Sarif,
 }
 
-/// A word that is none of those.
+/// Invalid word.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum CheckSyntaxError {
@@ -52,18 +52,18 @@ pub enum CheckSyntaxError {
          commas between them"
     )]
     Word(String),
-    /// A seed that is no number.
+    /// Invalid seed.
     #[error("seed={0} is not a number from 0 to 2^64 - 1; write for example seed=42 or seed=0x2a")]
     Seed(String),
-    /// A seed for nothing.
+    /// Seed without a use.
     #[error("a seed goes with reorder or delay")]
     SeedOfNothing,
-    /// `file=` and nothing.
+    /// `file=` without a name.
     #[error("file= needs a name")]
     NoName,
 }
 
-/// The seed of this process, if none is given.
+/// Seed of this process by default.
 static CHOSEN: LazyLock<u64> = LazyLock::new(|| {
     let mut bytes = [0; 4]; // short enough to be typed
     let _ = getrandom::fill(&mut bytes);
@@ -71,19 +71,19 @@ static CHOSEN: LazyLock<u64> = LazyLock::new(|| {
 });
 
 impl Checks {
-    /// True if something comes late, and chance decides what.
+    /// True if anything is randomly late.
     #[must_use]
     pub const fn are_late(&self) -> bool {
         self.reorder || self.delay
     }
 
-    /// The seed: the one that is given, or one of this process.
+    /// Returns the given seed, or this process's.
     #[must_use]
     pub fn seed(&self) -> u64 {
         self.seed.unwrap_or_else(|| *CHOSEN)
     }
 
-    /// The late placement and reporting of an adapter.
+    /// Returns the adapter's late placement and reporting.
     #[must_use]
     pub fn late(&self) -> LateConfig {
         let at_most = |is_late, time| if is_late { time } else { Duration::ZERO };
@@ -124,7 +124,6 @@ impl FromStr for Checks {
     }
 }
 
-/// As it is written.
 impl fmt::Display for Checks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.form {

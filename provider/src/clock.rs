@@ -1,4 +1,4 @@
-//! The only place where the time is read.
+//! The only reader of the time.
 
 use std::{
     sync::OnceLock,
@@ -9,32 +9,31 @@ use roce_transport::time::Instant;
 use rustix::time::{ClockId, clock_gettime};
 
 struct Origin {
-    /// Nanoseconds of the system's clock.
+    /// System clock in nanoseconds.
     monotonic: u64,
     wall: SystemTime,
 }
 
-/// Nanoseconds of the clock that [`std::time::Instant`] reads, which is asked about so often that
-/// its detours show.
+/// Nanoseconds of [`std::time::Instant`]'s clock, read directly: its overhead shows.
 fn monotonic() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// The same for every device of the process, so that devices on one fabric agree about the time.
+/// Common to all devices of the process, so fabrics agree on the time.
 fn origin() -> &'static Origin {
     static ORIGIN: OnceLock<Origin> = OnceLock::new();
     ORIGIN.get_or_init(|| Origin { monotonic: monotonic(), wall: SystemTime::now() })
 }
 
-/// The present time: since the process first asked for it.
+/// Returns the time since the process's first reading.
 #[must_use]
 pub fn now() -> Instant {
     let origin = origin().monotonic;
     Instant::from_nanos(monotonic().saturating_sub(origin))
 }
 
-/// An instant and the time of day, at once: of a few readings the one that was interrupted least.
+/// Reads instant and time of day together: the least interrupted of a few readings.
 pub(crate) fn both() -> (Instant, SystemTime) {
     let read = || {
         let (before, wall, after) = (now(), SystemTime::now(), now());
@@ -47,7 +46,7 @@ pub(crate) fn both() -> (Instant, SystemTime) {
     (raw, wall)
 }
 
-/// The time of day of an instant, since the Unix epoch.
+/// Returns an instant's time of day, since the Unix epoch.
 pub(crate) fn wall(at: Instant) -> Duration {
     origin().wall.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
         + at.since(Instant::ZERO)

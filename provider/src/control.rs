@@ -1,8 +1,8 @@
-//! The control socket: a place where a program takes commands while it runs, as lines of text, from
-//! processes that could read its memory in any case.
+//! Control socket: takes commands as lines of text from processes that could read this one's memory
+//! anyway.
 //!
-//! `ROCE_CONTROL` says where. A client sends a command in a line and gets lines back, of which the
-//! last one is `ok` or begins with `error: `.
+//! `ROCE_CONTROL` names it. Each command line gets response lines; the last is `ok` or begins with
+//! `error: `.
 
 use std::{
     fs,
@@ -28,18 +28,18 @@ use rustix::{
 
 use crate::{link::check_trust, publish::runtime_directory, signals, variables};
 
-/// Longest line of a command, in bytes.
+/// Maximum bytes of a command.
 const LONGEST: u64 = 64 << 10;
-/// Time that a client has between two commands, and to take an answer.
+/// Time limit between commands, and to take a response.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Clients at once. More are sent away.
+/// Maximum clients; more are refused.
 const CLIENTS: usize = 8;
 const PREFIX: &str = "control-";
 
-/// Answers a command: lines, or what is wrong.
+/// Handler of a command: response lines, or an error.
 pub type Answer = fn(&str) -> Result<Vec<String>, String>;
 
-/// True if the environment asks for a socket.
+/// True if the environment requests a socket.
 #[must_use]
 pub fn is_wanted() -> bool {
     wanted().is_some()
@@ -50,7 +50,7 @@ fn wanted() -> Option<String> {
     (value != "0").then_some(value)
 }
 
-/// Where the environment has the socket of this process be.
+/// Returns the configured socket path.
 fn place() -> io::Result<PathBuf> {
     match wanted().as_deref() {
         None | Some("1") => of_process(process::id()),
@@ -58,19 +58,18 @@ fn place() -> io::Result<PathBuf> {
     }
 }
 
-/// The socket that `roce fault --pid` speaks with.
+/// Returns the socket path for `roce fault --pid`.
 ///
 /// # Errors
-/// When there is no runtime directory.
+/// If there is no runtime directory.
 pub fn of_process(number: u32) -> io::Result<PathBuf> {
     Ok(runtime_directory()?.join(format!("{PREFIX}{number}")))
 }
 
-/// Takes commands from now on, on a thread of its own.
+/// Takes commands on a new thread.
 ///
 /// # Errors
-/// When the socket cannot be made; another process that listens there is
-/// [`io::ErrorKind::AddrInUse`].
+/// If the socket cannot be made; [`io::ErrorKind::AddrInUse`] if another process listens.
 pub fn start(answer: Answer) -> io::Result<Listening> {
     let path = place()?;
     let listener = listen_at(&path)?;
@@ -84,7 +83,7 @@ pub fn start(answer: Answer) -> io::Result<Listening> {
     Ok(Listening { path, process: process::id(), _listener: listener })
 }
 
-/// A socket that takes commands; it goes with this.
+/// Listening control socket, removed on drop.
 #[derive(Debug)]
 pub struct Listening {
     path: PathBuf,
@@ -94,18 +93,18 @@ pub struct Listening {
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        // a copy in a child: the name is still its parent's
+        // a forked child's copy: the name belongs to the parent
         if self.process == process::id() && is_socket(&self.path).is_ok_and(|is| is) {
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// A listener that only this user can connect to, from the moment that it has its name.
+/// Listens with access for this user only, from the start.
 fn listen_at(path: &Path) -> io::Result<UnixListener> {
     let flags = SocketFlags::CLOEXEC;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    // the kernel gives a name the mode that the socket has
+    // the name inherits the socket's mode
     rustix::fs::fchmod(&socket, rustix::fs::Mode::from_raw_mode(0o600))?;
     let address = SocketAddrUnix::new(path)?;
     match bind(&socket, &address) {
@@ -126,7 +125,7 @@ fn is_socket(path: &Path) -> io::Result<bool> {
     fs::symlink_metadata(path).map(|metadata| metadata.file_type().is_socket())
 }
 
-/// Removes a socket that an ended process has left, and nothing else.
+/// Removes a dead process's socket, and nothing else.
 fn remove_left(path: &Path) -> io::Result<()> {
     if !is_socket(path)? {
         let problem = format!("{} exists and is not a socket: choose another name", path.display());
@@ -139,7 +138,7 @@ fn remove_left(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes the sockets that ended processes have left.
+/// Removes sockets of dead processes.
 fn remove_ended(directory: &Path) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         if entry.file_name().to_string_lossy().starts_with(PREFIX) {
@@ -160,7 +159,7 @@ fn serve(listener: &UnixListener, answer: Answer) {
             continue;
         }
         let counted = clients.clone();
-        // signals are blocked: threads have the mask of the one that starts them
+        // signals are blocked: threads inherit the mask
         let _ = thread::Builder::new().name("roce control".into()).spawn(move || {
             let _ = speak(&client.into(), answer);
             drop(counted);
@@ -168,7 +167,7 @@ fn serve(listener: &UnixListener, answer: Answer) {
     }
 }
 
-/// Answers commands until the client goes, or says nothing for long.
+/// Serves commands until the client leaves or times out.
 fn speak(client: &UnixStream, answer: Answer) -> io::Result<()> {
     client.set_read_timeout(Some(PATIENCE))?;
     client.set_write_timeout(Some(PATIENCE))?;
@@ -193,10 +192,10 @@ fn speak(client: &UnixStream, answer: Answer) -> io::Result<()> {
     }
 }
 
-/// Sends a command to the process that listens there: the lines of its answer, or what is wrong.
+/// Sends a command to a listening process; returns its response lines or error.
 ///
 /// # Errors
-/// When nobody listens, or does not answer.
+/// If no process listens or responds.
 pub fn ask(path: &Path, command: &str) -> io::Result<Result<Vec<String>, String>> {
     let socket = UnixStream::connect_addr(&SocketAddr::from_pathname(path)?)?;
     socket.set_read_timeout(Some(PATIENCE))?;
@@ -216,7 +215,7 @@ pub fn ask(path: &Path, command: &str) -> io::Result<Result<Vec<String>, String>
     Err(io::ErrorKind::UnexpectedEof.into())
 }
 
-/// Processes of this user that take commands now.
+/// Lists this user's processes with control sockets.
 #[must_use]
 pub fn processes() -> Vec<u32> {
     let Ok(directory) = runtime_directory() else { return Vec::new() };
@@ -265,7 +264,6 @@ mod tests {
         let mode = fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "{mode:o}");
         assert_eq!(listen_at(&path).unwrap_err().kind(), io::ErrorKind::AddrInUse);
-        // one connection, several commands
         let socket = UnixStream::connect(&path).unwrap();
         (&socket).write_all(b"one\ntwo\n").unwrap();
         let lines: Vec<_> =

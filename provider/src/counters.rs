@@ -15,18 +15,18 @@ macro_rules! link_counters {
         #[non_exhaustive]
         pub struct LinkCounters {
             $(#[doc = $doc] pub $field: u64,)*
-            /// Message of the last of `send_errors`.
+            /// Message of the latest of `send_errors`.
             pub last_send_error: Option<String>,
-            /// Message of the last of `bind_errors`.
+            /// Message of the latest of `bind_errors`.
             pub last_bind_error: Option<String>,
-            /// Those of frames.
+            /// Counters of frames.
             pub frames: FrameCounters,
-            /// The address that a server has leased to the device.
+            /// Leased address of the device.
             pub lease: Option<LeasedAddress>,
         }
 
         impl AddAssign for LinkCounters {
-            /// The counters of two links of one device.
+            /// Adds the counters of a device's other link.
             fn add_assign(&mut self, other: Self) {
                 let longest_hold = self.longest_hold.max(other.longest_hold);
                 $(self.$field += other.$field;)*
@@ -39,7 +39,7 @@ macro_rules! link_counters {
         }
 
         impl LinkCounters {
-            /// Every counter, in a fixed order.
+            /// Returns all counters in a fixed order.
             pub fn named(&self) -> impl Iterator<Item = Counter> + use<> {
                 [$(Counter { name: $name, explanation: $doc, value: self.$field },)*]
                     .into_iter()
@@ -74,17 +74,17 @@ link_counters! {
         "Frames that no flow of a raw packet queue pair takes, while there are flows.";
 }
 
-/// An address that a DHCP server has leased to a device.
+/// Address leased by a DHCP server.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LeasedAddress {
     /// The address.
     pub address: IpAddr,
-    /// Length of its network.
+    /// Prefix length.
     pub length: u8,
-    /// The server.
+    /// DHCP server.
     pub server: IpAddr,
-    /// Time until which it may be used, unless the server grants more, since the Unix epoch.
+    /// End of the lease, unless extended, since the Unix epoch.
     pub until: Duration,
 }
 

@@ -1,15 +1,12 @@
-//! Variables of the environment that configure a process's devices. They are for programs that
-//! cannot be configured otherwise: those that use the C library, which reads them, and those that
-//! `roce run` starts.
+//! Environment variables that configure devices, for users of the C library and children of `roce
+//! run`.
 //!
 //! [`VARIABLES`] lists them.
 //!
-//! [`Device::open`](crate::Device::open) reads `ROCE_REAPER` alone. A program in Rust says itself
-//! which devices it uses, and how, or asks for [`devices`](devices()) and
-//! [`OpenOptions::from_environment`].
+//! [`Device::open`](crate::Device::open) reads only `ROCE_REAPER`. Rust programs choose devices and
+//! options themselves, or call [`devices`](devices()) and [`OpenOptions::from_environment`].
 //!
-//! A program that has more rights than the user who started it (setuid, setgid, file capabilities)
-//! obeys none of them: [`value`].
+//! Privileged programs (setuid, setgid, file capabilities) ignore all variables: [`value`].
 
 use std::{collections::BTreeSet, path::PathBuf, sync::Once};
 
@@ -35,45 +32,43 @@ use crate::{
     profile::{Profile, ProfileError},
 };
 
-/// Error in a variable of the environment: one line that says what to do. The C library prints it
-/// and has no device then.
+/// Error in a variable: one line with the remedy. The C library prints it and offers no device.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum EnvironmentError {
-    /// A device that there is not.
+    /// Unknown device.
     #[error("{DEVICES}: {0}")]
     Device(#[source] OpenError),
-    /// Rules that cannot be understood.
+    /// Invalid rules.
     #[error("{FAULT}: {0}")]
     Fault(#[from] FaultSyntaxError),
-    /// Checks that there are not.
+    /// Unknown check.
     #[error("{CHECK}: {0}")]
     Check(#[from] CheckSyntaxError),
-    /// A profile that there is not, or with something wrong in it.
+    /// Unknown or invalid profile.
     #[error("{AS}: {0}")]
     Profile(#[from] ProfileError),
-    /// A seed that is no number.
+    /// Seed that is not a number.
     #[error("{FAULT_SEED}: {0:?} is not a number from 0 to 2^64 - 1; write for example 42 or 0x2a")]
     Seed(String),
-    /// A level of the log that does not exist.
+    /// Unknown log level.
     #[error("{LOG}: {0:?} is not a level; write error, warn, info, debug or trace")]
     Log(String),
-    /// A number that is none.
+    /// Invalid number.
     #[error("{0}: {1:?} is not a number from 0 to 2^63 - 1; write for example 16")]
     Number(&'static str, String),
-    /// A value that is not UTF-8 text.
+    /// Value that is not UTF-8.
     #[error("{0} is not UTF-8 text; set it to text, or unset it")]
     NotText(&'static str),
 }
 
-/// The devices that `ROCE_DEVICES` names, in that order, each once; all of
-/// [`devices`](crate::devices) if it names none. With `ROCE_AS` they have the names of that
-/// adapter. Launchers of parallel programs pass the variable to all hosts. So names that only other
-/// hosts have are left out, with one line about it, if this host has at least one.
+/// Returns the devices of `ROCE_DEVICES` in order, or all [`devices`](crate::devices).
+///
+/// `ROCE_AS` renames them. Launchers pass the variable to all hosts: names of other hosts are
+/// skipped with one line, if one device is here.
 ///
 /// # Errors
-/// [`EnvironmentError::Device`] when none of them exists, or one is wrong;
-/// [`EnvironmentError::Profile`].
+/// [`EnvironmentError::Device`] if none exists or one is invalid; [`EnvironmentError::Profile`].
 pub fn devices() -> Result<Vec<Device>, EnvironmentError> {
     static SAID: Once = Once::new();
     let (devices, lacking) = devices_here(profile()?.as_ref())?;
@@ -86,10 +81,10 @@ pub fn devices() -> Result<Vec<Device>, EnvironmentError> {
     Ok(devices)
 }
 
-/// The same with this profile, and the names that were left out.
+/// Returns the devices with this profile, and the skipped names.
 ///
 /// # Errors
-/// As those of [`devices`].
+/// As for [`devices`].
 pub fn devices_here(
     profile: Option<&Profile>,
 ) -> Result<(Vec<Device>, Vec<String>), EnvironmentError> {
@@ -122,20 +117,22 @@ fn those_here(
     }
 }
 
-/// The profile that `ROCE_AS` names.
+/// Returns the profile of `ROCE_AS`.
 ///
 /// # Errors
-/// [`EnvironmentError::Profile`] when there is none of that name, or something in it is wrong.
+/// [`EnvironmentError::Profile`] if it is unknown or invalid.
 pub fn profile() -> Result<Option<Profile>, EnvironmentError> {
     let name = text(AS)?;
     Ok(if name.is_empty() { None } else { Some(Profile::named(&name)?) })
 }
 
-/// The devices that a text names, as those of this adapter: by its names, or else by their own, and
-/// then they get its names in that order. An empty text names all, and as many as the adapter has.
+/// Returns the devices that a text names, with the profile's names.
+///
+/// Original names are accepted and get profile names in order. An empty text selects all that the
+/// profile has.
 ///
 /// # Errors
-/// [`EnvironmentError::Device`] when one of them does not exist.
+/// [`EnvironmentError::Device`] if one does not exist.
 pub fn devices_as(specs: &str, profile: Option<&Profile>) -> Result<Vec<Device>, EnvironmentError> {
     let Some(profile) = profile else { return devices_named(specs) };
     let all = profile.shown(device::devices(), true);
@@ -153,8 +150,7 @@ pub fn devices_as(specs: &str, profile: Option<&Profile>) -> Result<Vec<Device>,
     }
 }
 
-/// The devices of a text, with commas or spaces between them. The commas within a raw device are
-/// part of it.
+/// Splits at commas or spaces, except commas within a raw device.
 fn split(specs: &str) -> Vec<String> {
     let words =
         specs.split(|c: char| c == ',' || c.is_whitespace()).filter(|word| !word.is_empty());
@@ -167,10 +163,10 @@ fn split(specs: &str) -> Vec<String> {
     })
 }
 
-/// The same for a text that stands elsewhere, such as on a command line.
+/// Returns the devices that a text names, as on a command line.
 ///
 /// # Errors
-/// [`EnvironmentError::Device`] when one of them does not exist.
+/// [`EnvironmentError::Device`] if one does not exist.
 pub fn devices_named(specs: &str) -> Result<Vec<Device>, EnvironmentError> {
     let named = split(specs)
         .iter()
@@ -184,10 +180,10 @@ pub fn devices_named(specs: &str) -> Result<Vec<Device>, EnvironmentError> {
     Ok(named.into_iter().filter(|device| names.insert(device.name().to_owned())).collect())
 }
 
-/// The checks that `ROCE_CHECK` asks for, if it asks for any.
+/// Returns the checks of `ROCE_CHECK`, if any.
 ///
 /// # Errors
-/// [`EnvironmentError::Check`], when it asks for something else.
+/// [`EnvironmentError::Check`] for anything else.
 pub fn checks() -> Result<Option<Checks>, EnvironmentError> {
     match text(CHECK)?.as_str() {
         "" | "0" => Ok(None),
@@ -196,13 +192,13 @@ pub fn checks() -> Result<Option<Checks>, EnvironmentError> {
 }
 
 impl OpenOptions {
-    /// The default, but with what the environment asks for; see the [module](self).
+    /// Returns the default options with the environment's changes; see the [module](self).
     ///
     /// # Errors
-    /// [`EnvironmentError`], when it asks for something that cannot be understood.
+    /// [`EnvironmentError`] for an invalid value.
     pub fn from_environment() -> Result<Self, EnvironmentError> {
         let FaultRules { packets, .. } = text(FAULT)?.parse()?;
-        // those that can be switched are given to links otherwise
+        // switchable faults reach links another way
         let faults = if live::is_on() { FaultPlan::default() } else { packets };
         let seed = text(FAULT_SEED)?;
         let fault_seed = parse_seed(seed.trim()).ok_or(EnvironmentError::Seed(seed))?;
@@ -237,7 +233,7 @@ impl OpenOptions {
     }
 }
 
-/// Congestion control, less what is turned off.
+/// Returns congestion control without the parts turned off.
 fn congestion_without(off: impl Fn(&str) -> bool) -> CongestionConfig {
     let default = CongestionConfig::default();
     CongestionConfig {
@@ -247,17 +243,16 @@ fn congestion_without(off: impl Fn(&str) -> bool) -> CongestionConfig {
     }
 }
 
-/// Logs to stderr at the level of `ROCE_LOG`. Without it, each refusal of the system is a line on
-/// stderr that says what is missing. `debug` shows devices and queue pairs with their numbers,
-/// retries and refused packets. This is for programs: a library leaves the `tracing` subscriber to
-/// them. Only the first call counts, and a call after a program has set a subscriber of its own
-/// does nothing.
+/// Logs to stderr at the level of `ROCE_LOG`; without it, only the system's refusals, one line
+/// each.
 ///
-/// Lines are written by the thread that has something to log, some under a device's lock, so a
-/// terminal or pipe that takes nothing stops the device.
+/// `debug` shows devices, queue pairs, retries and refused packets. For programs: libraries leave
+/// the `tracing` subscriber to them. Only the first call counts, and an existing subscriber stays.
+///
+/// Threads log under a device's lock, so a blocked terminal or pipe stops the device.
 ///
 /// # Errors
-/// [`EnvironmentError::Log`] for a level that does not exist.
+/// [`EnvironmentError::Log`] for an unknown level.
 #[cfg(feature = "log")]
 pub fn init_log() -> Result<(), EnvironmentError> {
     let level = text(LOG)?;
@@ -271,14 +266,14 @@ pub fn init_log() -> Result<(), EnvironmentError> {
         .with_writer(|| LogWriter(Uncancelled::begin(), std::io::stderr()))
         .with_target(false)
         .with_ansi(false)
-        // it would panic where nobody reads
+        // it would panic without a reader
         .log_internal_errors(false)
         .finish();
     let _ = tracing::subscriber::set_global_default(subscriber); // the program has one already
     Ok(())
 }
 
-/// Standard error, to which a thread writes a line that it finishes.
+/// Standard error, without cancellation during a line.
 #[cfg(feature = "log")]
 struct LogWriter(#[allow(dead_code, reason = "only held")] Uncancelled, std::io::Stderr);
 
@@ -293,7 +288,7 @@ impl std::io::Write for LogWriter {
     }
 }
 
-/// A variable's value; empty if there is none.
+/// Returns a variable's value, or an empty text.
 fn text(variable: &'static str) -> Result<String, EnvironmentError> {
     let value = value(variable).unwrap_or_default();
     value.into_string().map_err(|_| EnvironmentError::NotText(variable))

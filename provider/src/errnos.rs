@@ -1,4 +1,4 @@
-//! Numbers of `errno.h` by their names, and by the errors that they stand for.
+//! Values of `errno.h`, by name and error.
 
 use libc::c_int;
 use roce_transport::explain::Explain;
@@ -18,19 +18,19 @@ numbers! {
     ETIME ETIMEDOUT EWOULDBLOCK EXDEV
 }
 
-/// The number of a name.
+/// Returns the number of a name.
 #[must_use]
 pub fn number(name: &str) -> Option<c_int> {
     NUMBERS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, number)| *number)
 }
 
-/// The number that the explanation of an error names.
+/// Returns the errno in an error's explanation.
 #[must_use]
 pub fn of(error: &impl Explain) -> c_int {
     error.explain().errno.and_then(number).unwrap_or(libc::EINVAL)
 }
 
-/// A number as messages show it.
+/// Returns the name of a number, for messages.
 #[must_use]
 pub fn name(number: c_int) -> &'static str {
     NUMBERS.iter().find(|(_, known)| *known == number).map_or("errno", |(name, _)| name)

@@ -1,4 +1,4 @@
-//! A simulated network. It drops, duplicates, delays, reorders, corrupts and marks datagrams by
-//! rules, the same way for the same seed. A package of its own, `roce-fabric`, has it.
+//! Simulated network (`roce-fabric`): drops, duplicates, delays, reorders, corrupts and marks
+//! datagrams by rules and seed.
 
 pub use roce_fabric::*;

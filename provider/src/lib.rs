@@ -1,16 +1,15 @@
 //! Devices, links and verbs of a RoCEv2 adapter in user space, over the protocol of [`transport`].
 //!
-//! Programs depend on the crate [`roce`](https://docs.rs/roce), which re-exports what they need.
+//! Programs use the crate [`roce`](https://docs.rs/roce), which re-exports this one.
 //!
-//! [`devices`] lists what can be opened on this host; [`Device::open`] gives a [`Context`], from
-//! which everything else is made: [`ProtectionDomain`], [`MemoryRegion`], [`CompletionQueue`],
-//! [`QueuePair`]. Each object's documentation names its counterpart in the C API. Handles are cheap
-//! to clone; the object goes when its last handle does.
+//! [`devices`] lists the host's devices; [`Device::open`] returns a [`Context`], which makes
+//! [`ProtectionDomain`], [`MemoryRegion`], [`CompletionQueue`] and [`QueuePair`]. Objects name
+//! their C counterparts. Handles are cheap to clone; the last one destroys the object.
 //!
-//! From below: [`fabric`] simulates a network and its faults. A [`link`] carries datagrams; the
-//! engine moves them between a link and an [`Adapter`](transport::adapter::Adapter) under one lock.
-//! The objects of verbs are handles on the adapter. [`Device`] puts all of that together; [`cm`]
-//! connects queue pairs by address and port.
+//! Layers: [`fabric`] simulates networks and faults; a [`link`] carries datagrams; the engine moves
+//! them between link and [`Adapter`](transport::adapter::Adapter) under one lock; verbs objects are
+//! handles on the adapter. [`Device`] assembles them; [`cm`] connects queue pairs by address and
+//! port.
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
@@ -92,8 +91,8 @@ pub use verbs::{
     XrcDomain,
 };
 
-/// What the packets of a capture say.
+/// Explanation of captured packets.
 pub use roce_capture::explain;
 
-/// The protocol and its vocabulary.
+/// Protocol and its vocabulary.
 pub use roce_transport as transport;

@@ -1,7 +1,7 @@
-//! Messages to a user without a log: refusals of the system, and what is missing for each.
+//! Refusals of the system, reported to users without a log.
 //!
-//! Libraries print nothing, so these are events of `tracing` with a target of their own. Programs
-//! that load the C library, and the tool, show them as lines (`environment::init_log`).
+//! Libraries print nothing: these are `tracing` events with their own target. C library programs
+//! and the tool print them (`environment::init_log`).
 
 use std::{
     io,
@@ -10,14 +10,13 @@ use std::{
 
 use tracing::warn;
 
-/// Target of these events.
 pub(crate) const TARGET: &str = "roce::missing";
 
-/// Something that the system may refuse, and that a device can do without.
+/// System feature that a device can do without.
 pub(crate) struct Dispensable {
-    /// Its name, as it is written in C.
+    /// C name.
     name: &'static str,
-    /// What is missing without it.
+    /// Consequence of its absence.
     without: &'static str,
     said: AtomicBool,
 }
@@ -27,7 +26,7 @@ impl Dispensable {
         Self { name, without, said: AtomicBool::new(false) }
     }
 
-    /// Tells that the system refuses it, once in a process.
+    /// Reports a refusal, once per process.
     pub(crate) fn refused(&self, error: &io::Error) {
         if !self.said.swap(true, Ordering::Relaxed) {
             let Self { name, without, .. } = self;
@@ -36,7 +35,7 @@ impl Dispensable {
     }
 }
 
-/// True if a system or a sandbox does not have what it was asked for.
+/// True if a system or sandbox lacks the feature.
 pub(crate) fn is_refusal(error: &io::Error) -> bool {
     const REFUSALS: [i32; 6] = [
         libc::EPERM,
@@ -66,7 +65,7 @@ mod lines {
     use super::TARGET;
     use crate::{cancel::Uncancelled, report};
 
-    /// Prints them to stderr, each in one line, and nothing else.
+    /// Prints these events to stderr, one per line.
     pub(crate) struct Lines;
 
     impl Subscriber for Lines {
@@ -85,7 +84,6 @@ mod lines {
             report::line(line.0);
         }
 
-        // there are no spans
         fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
             span::Id::from_u64(1)
         }
@@ -99,7 +97,6 @@ mod lines {
         fn exit(&self, _: &span::Id) {}
     }
 
-    /// The message of an event.
     struct Line(String);
 
     impl Visit for Line {

@@ -10,10 +10,10 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::sync::Mutex;
 
-/// Greatest number of values that are kept; more displace the oldest.
+/// Maximum values; more displace the oldest.
 const MAX_VALUES: usize = 4096;
 
-/// A queue with a descriptor that is readable while it holds values.
+/// Queue with a descriptor, readable while it holds values.
 #[derive(Debug)]
 pub(crate) struct Notifier<T> {
     queue: Mutex<VecDeque<T>>,
@@ -26,13 +26,12 @@ impl<T> Notifier<T> {
         Ok(Self { queue: Mutex::default(), descriptor: eventfd(0, flags)? })
     }
 
-    /// Adds a value. Returns true if there is one more than before.
+    /// Adds a value; true if the number grew.
     pub(crate) fn push(&self, value: T) -> bool {
         self.push_if(value, |_| true)
     }
 
-    /// The same, unless the value is not to be kept. No [`retain`](Self::retain) comes between the
-    /// question and the answer.
+    /// Adds a value if `keep` holds, atomically with [`retain`](Self::retain).
     pub(crate) fn push_if(&self, value: T, keep: impl FnOnce(&T) -> bool) -> bool {
         let mut queue = self.queue.lock();
         if !keep(&value) {
@@ -55,7 +54,7 @@ impl<T> Notifier<T> {
         Some(value)
     }
 
-    /// Leaves out the values that are not to be kept. Returns their number.
+    /// Drops values not to keep; returns their number.
     pub(crate) fn retain(&self, keep: impl FnMut(&T) -> bool) -> usize {
         let mut queue = self.queue.lock();
         let before = queue.len();

@@ -1,4 +1,4 @@
-//! The port of a device: its attributes, its GID table, and how it follows its network interface.
+//! Port of a device: attributes, GID table, changes of its network interface.
 
 use std::{
     fs, io,
@@ -25,41 +25,40 @@ use crate::{
     sync::Mutex,
 };
 
-/// Time between two looks at processes that are stopped.
+/// Interval between checks of stopped processes.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Greatest number of entries of a GID table.
+/// Maximum entries of a GID table.
 pub(crate) const GID_TABLE_LEN: u16 = 256;
 
-/// A device's port (`ibv_port_attr`); every device has one, number 1.
+/// Attributes of a port (`ibv_port_attr`); every device has one port, number 1.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub struct PortAttr {
-    /// True if its interface is up and has a carrier: `IBV_PORT_ACTIVE`, else `IBV_PORT_DOWN`.
+    /// True if the interface is up with a carrier: `IBV_PORT_ACTIVE`, else `IBV_PORT_DOWN`.
     pub active: bool,
-    /// The most payload per packet that its interface carries (`active_mtu`).
+    /// Largest payload per packet (`active_mtu`).
     pub active_mtu: Mtu,
-    /// The most that any port carries: 4,096 bytes (`max_mtu`).
+    /// Largest payload of any port: 4,096 bytes (`max_mtu`).
     pub max_mtu: Mtu,
-    /// The longest message in bytes (`max_msg_sz`).
+    /// Longest message in bytes (`max_msg_sz`).
     pub max_message: u32,
-    /// Entries that the GID table can have (`gid_tbl_len`).
+    /// Maximum entries of the GID table (`gid_tbl_len`).
     pub gid_table_len: u16,
     /// Entries of the P_Key table (`pkey_tbl_len`).
     pub pkey_table_len: u16,
-    /// Packets with a P_Key that did not match (`bad_pkey_cntr`).
+    /// Packets with a mismatched P_Key (`bad_pkey_cntr`).
     pub bad_pkeys: u64,
-    /// Datagrams with a Q_Key that did not match (`qkey_viol_cntr`).
+    /// Datagrams with a mismatched Q_Key (`qkey_viol_cntr`).
     pub qkey_violations: u64,
-    /// Even entries of the GID table are for RoCE v1: of a raw device that sends it, and shown, as
-    /// with a [profile](crate::Profile) of an adapter that has them.
+    /// Even GID entries are for RoCE v1: on raw devices that send it, or shown by a
+    /// [profile](crate::Profile).
     pub roce_v1: bool,
     /// `port_cap_flags` of a [profile](crate::Profile).
     pub cap_flags: Option<u32>,
     /// Code of the number of virtual lanes (`max_vl_num`): 1, or that of a profile.
     pub max_vl_num: u8,
-    /// Speed of its interface in Mbit/s (`active_speed`, `active_width`). `None`: an interface that
-    /// has no speed.
+    /// Speed in Mbit/s (`active_speed`, `active_width`); `None`: unknown.
     pub speed: Option<u32>,
 }
 
@@ -81,13 +80,12 @@ impl PortAttr {
         }
     }
 
-    /// The kind of packets that an entry of its GID table is for (`ibv_query_gid_type`).
+    /// Returns the packet type of a GID entry (`ibv_query_gid_type`).
     #[must_use]
     pub const fn gid_type(&self, index: u16) -> GidType {
         if self.roce_v1 && index.is_multiple_of(2) { GidType::RoceV1 } else { GidType::RoceV2 }
     }
 
-    /// The port that a device has on an interface in this state.
     pub(crate) fn of(state: &InterfaceState) -> Self {
         Self { speed: state.speed, ..Self::new(state.up, state.active_mtu()) }
     }
@@ -97,26 +95,26 @@ impl PortAttr {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub struct GidEntry {
-    /// The GID: an address of the device.
+    /// Address of the device.
     pub gid: Gid,
-    /// Its index, which work requests and connections name.
+    /// Index for work requests and connections.
     pub index: u16,
     /// The port, always 1.
     pub port: u8,
-    /// The kind of packets that it is for.
+    /// Packet type.
     pub gid_type: GidType,
     /// Index of the network interface; 0: none.
     pub interface: u32,
 }
 
-/// The kind of packets that a GID is for (`ibv_gid_type`).
+/// Packet type of a GID (`ibv_gid_type`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum GidType {
-    /// Over Ethernet (`IBV_GID_TYPE_ROCE_V1`): shown by devices with a [profile](crate::Profile) of
-    /// an adapter that has such entries, and refused where one is used.
+    /// Ethernet (`IBV_GID_TYPE_ROCE_V1`): shown by [profiles](crate::Profile) with such entries,
+    /// refused in use.
     RoceV1,
-    /// Over UDP (`IBV_GID_TYPE_ROCE_V2`).
+    /// UDP (`IBV_GID_TYPE_ROCE_V2`).
     RoceV2,
 }
 
@@ -129,29 +127,28 @@ impl std::fmt::Display for GidType {
     }
 }
 
-/// State of an interface at one moment, as the system reports it.
+/// State of an interface, as the system reports it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct InterfaceState {
     pub(crate) up: bool,
     pub(crate) link_mtu: u32,
     pub(crate) speed: Option<u32>,
-    /// Addresses in the order of a GID table.
+    /// Addresses in GID table order.
     pub(crate) addresses: Vec<IpAddr>,
 }
 
 impl InterfaceState {
-    /// An interface that does not exist (any more).
+    /// A missing interface.
     const GONE: Self = Self { up: false, link_mtu: 0, speed: None, addresses: Vec::new() };
 
-    /// The loopback interface, where the system does not list it.
+    /// Loopback, if the system does not list it.
     pub(crate) const fn loopback() -> Self {
         Self { up: true, link_mtu: 65_536, speed: None, addresses: Vec::new() }
     }
 
     pub(crate) fn of(interface: &NetworkInterface) -> Self {
         let mut addresses: Vec<IpAddr> = interface.ips.iter().map(|network| network.ip()).collect();
-        // as the kernel orders a GID table: the link-local address first, then IPv4, then the rest
-        // of IPv6
+        // the kernel's GID order: link-local, IPv4, other IPv6
         addresses.sort_by_key(|address| match address {
             IpAddr::V6(v6) if v6.is_unicast_link_local() => 0,
             IpAddr::V4(_) => 1,
@@ -163,9 +160,9 @@ impl InterfaceState {
         let number = |name: &str| attribute(name)?.trim().parse::<u32>().ok();
         Self {
             up: interface.is_up() && interface.is_running(),
-            // what Ethernet has, where the system does not tell
+            // Ethernet's MTU if unknown
             link_mtu: number("mtu").unwrap_or(1500),
-            // virtual interfaces say -1, or what no interface can do
+            // virtual interfaces report -1 or impossible speeds
             speed: number("speed").filter(|&speed| speed > 0 && speed < 100_000_000),
             addresses,
         }
@@ -176,19 +173,17 @@ impl InterfaceState {
     }
 }
 
-/// Selection of the interface's addresses that a device has.
+/// Addresses of the interface that a device follows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Follows {
-    /// All addresses, as they come and go.
     All,
-    /// This address only, while the interface has it.
+    /// This address, while the interface has it.
     Only(IpAddr),
-    /// The addresses that it was opened with, whatever the interface has: any address of
-    /// 127.0.0.0/8 can be used without being listed.
+    /// None: keeps the opening addresses; 127.0.0.0/8 works unlisted.
     State,
 }
 
-/// Changes by which a GID table fits the interface's addresses again.
+/// Difference between a GID table and the interface's addresses.
 #[derive(PartialEq, Eq, Debug, Default)]
 pub(crate) struct TableChange {
     pub(crate) gone: Vec<IpAddr>,
@@ -196,7 +191,6 @@ pub(crate) struct TableChange {
 }
 
 impl Follows {
-    /// Compares a table with the addresses that its interface has now.
     pub(crate) fn compare(self, table: &[Gid], addresses: &[IpAddr]) -> TableChange {
         let wanted = |address: &IpAddr| match self {
             Self::All => true,
@@ -218,9 +212,8 @@ impl Follows {
 /// Size of a GID table, and kinds of its entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct GidLayout {
-    /// Greatest number of entries.
     pub(crate) len: u16,
-    /// Entries for RoCE v1: every address has one, before the other.
+    /// RoCE v1 entries: one per address, before the v2 entry.
     pub(crate) v1: RoceV1,
 }
 
@@ -231,7 +224,7 @@ impl Default for GidLayout {
 }
 
 impl GidLayout {
-    /// The table of a device that is opened with these addresses.
+    /// Builds the table for these addresses.
     pub(crate) fn table(self, addresses: impl IntoIterator<Item = IpAddr>) -> Vec<Gid> {
         let mut table = Vec::new();
         for address in addresses {
@@ -240,12 +233,10 @@ impl GidLayout {
         table
     }
 
-    /// Puts an address into a table: at its first unused place, so that all others keep their
-    /// index. `false`: the table is full.
+    /// Puts an address into the first unused slot; `false`: the table is full.
     ///
-    /// In the kernel's tables a link-local address is the first, and the IPv4 address the second,
-    /// where programs that were made for them look. Where there is no link-local address, the IPv4
-    /// address has both places.
+    /// Other indexes stay. Kernel tables begin with link-local, then IPv4, where older programs
+    /// look. Without link-local, the IPv4 address takes both slots.
     pub(crate) fn insert(self, table: &mut Vec<Gid>, address: IpAddr) -> bool {
         let width = if self.v1 == RoceV1::Absent { 1 } else { 2 };
         let enter = |table: &mut Vec<Gid>, place: usize| {
@@ -268,13 +259,12 @@ impl GidLayout {
     }
 }
 
-/// Takes an address out of a table and leaves its entry unused.
+/// Removes an address and leaves its entry unused.
 fn remove(table: &mut [Gid], address: IpAddr) {
     table.iter_mut().filter(|gid| **gid == address.into()).for_each(|gid| *gid = Gid::default());
 }
 
-/// The places of addresses in the GID table of a device. Shards of one device have them in common,
-/// so that an index means the same address in each, in whatever order they hear of addresses.
+/// GID indexes common to a device's shards, whatever the order of their address changes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GidPlaces {
     layout: GidLayout,
@@ -282,12 +272,11 @@ pub(crate) struct GidPlaces {
 }
 
 impl GidPlaces {
-    /// Those of a table that has been laid out so.
     pub(crate) fn new(layout: GidLayout, table: Vec<Gid>) -> Self {
         Self { layout, taken: Arc::new(Mutex::new(table)) }
     }
 
-    /// The table of a further shard with these addresses.
+    /// Builds a further shard's table.
     pub(crate) fn table(&self, addresses: impl IntoIterator<Item = IpAddr>) -> Vec<Gid> {
         let mut table = Vec::new();
         for address in addresses {
@@ -296,8 +285,8 @@ impl GidPlaces {
         table
     }
 
-    /// Puts an address into the table of a shard, where others have it, or else where the
-    /// [layout](GidLayout::insert) does. `false`: the table is full.
+    /// Puts an address into a shard's table, at the common index or by [layout](GidLayout::insert);
+    /// `false`: full.
     pub(crate) fn insert(&self, table: &mut Vec<Gid>, address: IpAddr) -> bool {
         let gid = Gid::from(address);
         let mut taken = self.taken.lock();
@@ -310,33 +299,32 @@ impl GidPlaces {
         true
     }
 
-    /// Takes an address out of the table of a shard; it has gone for the others, too.
+    /// Removes an address from a shard's table and from the common indexes.
     pub(crate) fn remove(&self, table: &mut [Gid], address: IpAddr) {
         remove(table, address);
         remove(&mut self.taken.lock(), address);
     }
 }
 
-/// Notices that interfaces have changed. A routing socket only tells *that* something has changed.
-/// The state is read again, so a lost message, or a future format, does no harm.
+/// Watch on interface changes. The routing socket only triggers a reread, so lost messages and new
+/// formats do no harm.
 pub(crate) struct Watch {
     socket: OwnedFd,
     interface: u32,
     pub(crate) follows: Follows,
-    /// Processes that are stopped and have addresses of the interface, and the time of the next
-    /// look at them.
+    /// Stopped processes with addresses of the interface, and the time of the next check.
     stopped: Mutex<Option<(Vec<u32>, Instant)>>,
 }
 
-/// The protocol has number 0, which is the default.
+/// Protocol number 0, the default.
 const NETLINK_ROUTE: Option<rustix::net::Protocol> = None;
 
-/// Groups of messages: links, and addresses of both families (`RTMGRP_LINK`, `RTMGRP_IPV4_IFADDR`,
+/// Links and addresses of both families (`RTMGRP_LINK`, `RTMGRP_IPV4_IFADDR`,
 /// `RTMGRP_IPV6_IFADDR`).
 const GROUPS: u32 = 0x1 | 0x10 | 0x100;
 
 impl Watch {
-    /// Watches the interface with this index. Needs no privilege.
+    /// Watches an interface by index, without privilege.
     pub(crate) fn new(interface: u32, follows: Follows) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, NETLINK_ROUTE)?;
@@ -344,21 +332,20 @@ impl Watch {
         Ok(Self { socket, interface, follows, stopped: Mutex::default() })
     }
 
-    /// An address cannot be used. If a process has it that is stopped, there is news when that goes
-    /// on, or ends.
+    /// If a stopped process holds the address, reports news when it resumes or ends.
     pub(crate) fn await_end_of(&self, error: &BindError) {
         let &BindError::Stopped { process, .. } = error else { return };
         let mut stopped = self.stopped.lock();
         stopped.get_or_insert_with(|| (Vec::new(), clock::now().plus(LOOK))).0.push(process);
     }
 
-    /// Time after which there may be news although its descriptor is not readable.
+    /// Returns the delay until news may exist without a readable descriptor.
     pub(crate) fn looks_after(&self) -> Option<Duration> {
         let stopped = self.stopped.lock();
         stopped.as_ref().map(|(_, look_at)| look_at.since(clock::now()))
     }
 
-    /// True if one of those that were stopped is not any more.
+    /// True if a stopped process resumed or ended.
     fn goes_on(&self) -> bool {
         let mut stopped = self.stopped.lock();
         let Some((processes, look_at)) = &mut *stopped else { return false };
@@ -373,10 +360,10 @@ impl Watch {
         goes_on
     }
 
-    /// True if any interface has changed since the last call, or addresses may be free now.
+    /// True if an interface changed, or addresses may be free.
     pub(crate) fn has_news(&self) -> bool {
         let mut news = self.goes_on();
-        // bounded, so that a flood of messages does not keep its reader for ever
+        // bounded against a flood of messages
         for _ in 0..1024 {
             let mut ignored = [0_u8; 64];
             match recv(&self.socket, &mut ignored, RecvFlags::TRUNC) {
@@ -388,7 +375,6 @@ impl Watch {
         news
     }
 
-    /// Present state of the interface.
     pub(crate) fn state(&self) -> InterfaceState {
         let interfaces = pnet_datalink::interfaces();
         let interface = interfaces.iter().find(|interface| interface.index == self.interface);
@@ -465,7 +451,6 @@ mod tests {
         assert_eq!(open(&["fd00::1"]), table(&["fd00::1"]));
         let mut gids = open(&["10.0.0.1", "10.0.0.2", "fd00::1"]);
         assert_eq!(gids, table(&["10.0.0.1", "10.0.0.1", "10.0.0.2", "fd00::1"]));
-        // both entries come and go together
         let now = ips(&["10.0.0.2", "fd00::1"]);
         let change = Follows::All.compare(&gids, &now);
         assert_eq!(change, TableChange { gone: ips(&["10.0.0.1"]), new: vec![] });

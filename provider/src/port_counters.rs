@@ -1,36 +1,32 @@
-//! Counters by the names that drivers of the kernel give them: files of a port below
-//! `/sys/class/infiniband`, where scripts and agents of monitoring systems look.
+//! Counters named as in `/sys/class/infiniband`, for scripts and monitoring agents.
 //!
-//! The names are those of the kernel's documentation of `/sys/class/infiniband` (InfiniBand volume
-//! 1, 16.1.3.5, `PortCounters`), of NVIDIA's description of the counters of `mlx5`, and of `rxe`'s
-//! list of counters. What cannot happen here, such as an error of a cable, is 0 for ever.
+//! Sources: the kernel's documentation (InfiniBand volume 1, 16.1.3.5, `PortCounters`), NVIDIA's
+//! `mlx5` counters and `rxe`'s list. Impossible events, such as cable errors, stay 0.
 
 use roce_transport::event::{Counters, DropReason};
 
 use crate::{LinkCounters, Profile};
 
-/// A counter of a port, as the kernel shows it.
+/// Counter of a port, as the kernel shows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct PortCounter {
-    /// Directory of its file, below that of the port: `counters` or `hw_counters`.
+    /// Directory below the port: `counters` or `hw_counters`.
     pub directory: &'static str,
-    /// Name of its file.
+    /// File name.
     pub name: &'static str,
     /// Value.
     pub value: u64,
 }
 
-/// The two directories.
 const STANDARD: &str = "counters";
 const HARDWARE: &str = "hw_counters";
 
-/// How a counter is computed.
 type Value = fn(&Counters, &LinkCounters) -> u64;
 
 const NOTHING: Value = |_, _| 0;
 
-/// Counters of every port: packets, and data in units of 4 octets.
+/// Common counters: packets, and data in units of 4 octets.
 const PORT: [(&str, Value); 21] = [
     ("port_xmit_data", |all, _| all.sent_bytes / 4),
     ("port_xmit_packets", |all, _| all.sent_packets),
@@ -55,7 +51,6 @@ const PORT: [(&str, Value); 21] = [
     ("symbol_error", NOTHING),
 ];
 
-/// Those of `mlx5`.
 const MLX5: [(&str, Value); 30] = [
     ("duplicate_request", |all, _| all.duplicate_requests),
     ("implied_nak_seq_err", |all, _| all.implied_naks),
@@ -89,7 +84,6 @@ const MLX5: [(&str, Value); 30] = [
     ("rx_write_requests", |all, _| all.received_writes),
 ];
 
-/// Those of `rxe`.
 const RXE: [(&str, Value); 15] = [
     ("ack_deferred", NOTHING),
     ("completer_retry_err", |all, _| all.sequence_naks_received + all.implied_naks + all.timeouts),
@@ -110,7 +104,7 @@ const RXE: [(&str, Value); 15] = [
     ("sent_pkts", |all, _| all.sent_packets),
 ];
 
-/// Packets that are none, or not whole.
+/// Counts invalid or incomplete packets.
 fn malformed(all: &Counters) -> u64 {
     use DropReason as Reason;
     [Reason::TooShort, Reason::Padding, Reason::UnknownOpcode, Reason::TransportVersion]
@@ -120,8 +114,8 @@ fn malformed(all: &Counters) -> u64 {
         .sum()
 }
 
-/// A device's counters as the driver of an adapter shows them: those of `mlx5` or `rxe`, or none,
-/// as the profile says. A device that is itself has all.
+/// Returns a device's counters as the profile's driver shows them (`mlx5`, `rxe` or none); without
+/// a profile, all.
 #[must_use]
 pub fn port_counters(
     profile: Option<&Profile>,

@@ -1,16 +1,12 @@
-//! The counters of open devices, published for other processes of the same user.
+//! Counters of open devices, published to other processes of the user.
 //!
-//! Every open device has a small file (JSON) in a directory that only its user can enter:
-//! `$XDG_RUNTIME_DIR/roce`, or `/tmp/roce-UID` where that variable names no directory of the user's
-//! own, or `/tmp/roce-UID.NUMBER` where somebody else was first to make that. It is replaced as a
-//! whole, at most once a second and only when a counter has changed, and goes when the device is
-//! closed. Its owner holds a lock on it (`flock`), which the kernel releases when the process ends,
-//! however it ends. A file that no process holds is stale, and the next process that finds it
-//! removes it. So neither process numbers that are used again nor those of other containers confuse
-//! it.
+//! Each open device has a JSON file in a private directory: `$XDG_RUNTIME_DIR/roce`, or
+//! `/tmp/roce-UID` if that variable names no directory of the user. `/tmp/roce-UID.NUMBER` is next
+//! if another user took that. A changed file is replaced whole, at most once a second, and removed
+//! at close. Its owner holds a `flock`, which the kernel releases at process end; readers remove
+//! unlocked files. So reused process numbers and other containers cannot confuse it.
 //!
-//! A device that cannot publish, because there is no such directory or the disk is full, works all
-//! the same.
+//! Without a directory or disk space, the device works unpublished.
 
 use std::{
     env,
@@ -33,55 +29,55 @@ use crate::{
     variables,
 };
 
-/// Version of a file's contents.
+/// Version of the file format.
 const VERSION: u32 = 3;
 const SUFFIX: &str = "counters";
-/// A file that will take the place of the one before when it is whole.
+/// Suffix of an incomplete file, before it replaces the old one.
 const UNFINISHED: &str = "new";
 
-/// The counters of a device that is open now, in this process or in another.
+/// Counters of an open device, of this or another process.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Published {
-    /// The device's name.
+    /// Name of the device.
     pub device: String,
-    /// The process that has it open, as that process sees itself.
+    /// Its process, as numbered in that process's namespace.
     pub pid: u32,
-    /// The program that it runs.
+    /// Program of the process.
     pub program: String,
-    /// The network namespace that it is in, by its number (`/proc/PID/ns/net`); 0: unknown. The
-    /// same address in another one is another.
+    /// Network namespace (inode of `/proc/PID/ns/net`); 0: unknown. Equal addresses in different
+    /// ones differ.
     pub network: u64,
-    /// The device's GIDs, `::` for unused entries.
+    /// GIDs; `::` for unused entries.
     pub gids: Vec<String>,
-    /// The address that a server has leased to the device.
+    /// Leased address.
     pub lease: Option<LeasedAddress>,
-    /// Time of opening, since the Unix epoch.
+    /// Opening time since the Unix epoch.
     pub opened: Duration,
-    /// Time at which the values were read, since the Unix epoch.
+    /// Time of the values since the Unix epoch.
     pub updated: Duration,
-    /// Every counter, those of the transport first, then those of the link.
+    /// Counters of the transport, then of the link.
     pub counters: Vec<PublishedCounter>,
 }
 
-/// A counter of a device that is open now.
+/// Counter of an open device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct PublishedCounter {
-    /// Its name.
+    /// Name of the counter.
     pub name: String,
-    /// Explanation of what it counts; empty if the device is of another version of this software
-    /// and this one does not know the counter.
+    /// Explanation; empty if another version's counter is unknown here.
     pub explanation: &'static str,
     /// Value.
     pub value: u64,
 }
 
-/// The counters of every device that this user has open now (`roce devinfo --counters`), at most a
-/// second or so old. Files that dead processes have left are removed.
+/// Reads the counters of the user's open devices, about 1 s old (`roce devinfo --counters`).
+///
+/// Removes files of dead processes.
 ///
 /// # Errors
-/// When the directory is there but cannot be read, or belongs to someone else.
+/// If the directory cannot be read or belongs to another user.
 pub fn published_counters() -> io::Result<Vec<Published>> {
     let mut found = match own_runtime() {
         Some(runtime) => {
@@ -101,14 +97,13 @@ pub fn published_counters() -> io::Result<Vec<Published>> {
 }
 
 impl Published {
-    /// True if it is in the network namespace of this process, as far as both are known.
+    /// True if the device is in this network namespace, or neither is known.
     #[must_use]
     pub fn shares_network(&self) -> bool {
         self.network == network()
     }
 }
 
-/// This process's network namespace.
 fn network() -> u64 {
     fs::metadata("/proc/self/ns/net").map_or(0, |metadata| metadata.ino())
 }
@@ -130,19 +125,18 @@ fn read_all(directory: &Path) -> io::Result<Vec<Published>> {
             }
             _ => continue,
         }
-        // one that cannot be read has gone meanwhile, or is no file of ours
+        // an unreadable file has gone or is foreign
         found.extend(read(&path).ok().flatten().as_deref().and_then(parse));
     }
     Ok(found)
 }
 
-/// The contents of a file, if its owner lives.
+/// Returns a file's contents if its owner lives.
 fn read(path: &Path) -> io::Result<Option<String>> {
     loop {
         let mut file = File::open(path)?;
         if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
-            // No process holds it. But its owner may just have replaced it by a new one, which it
-            // does hold.
+            // unlocked, unless its owner just replaced it by a locked one
             if fs::metadata(path)?.ino() != file.metadata()?.ino() {
                 continue;
             }
@@ -155,10 +149,8 @@ fn read(path: &Path) -> io::Result<Option<String>> {
     }
 }
 
-/// Contents of a file.
 #[derive(Serialize, Deserialize)]
 struct Record {
-    /// Version of what follows.
     version: u32,
     device: String,
     pid: u32,
@@ -170,7 +162,7 @@ struct Record {
     /// Milliseconds since the Unix epoch.
     opened: u64,
     updated: u64,
-    /// Name and value, in order.
+    /// Name and value.
     counters: Vec<(String, u64)>,
 }
 
@@ -185,7 +177,7 @@ impl Record {
         Self { version, device, pid, program, network, gids, lease, opened, updated, counters }
     }
 
-    /// The device that the record describes, if the record is of this version.
+    /// Returns the device if the version matches.
     fn read(self) -> Option<Published> {
         let Self { version, device, pid, program, network, gids, lease, opened, updated, counters } =
             self;
@@ -208,16 +200,15 @@ fn parse(text: &str) -> Option<Published> {
     serde_json::from_str::<Record>(text).ok()?.read()
 }
 
-/// The file of an open device.
 pub(crate) struct Publisher {
     path: PathBuf,
-    /// The file that is there now, locked.
+    /// Locked current file.
     held: Option<File>,
     published: Published,
 }
 
 impl Publisher {
-    /// Publishes a device with every counter at zero. `None`: no file can be made.
+    /// Publishes a device with zero counters; `None`: no file possible.
     pub(crate) fn new(device: &str, gids: Vec<String>) -> Option<Self> {
         let directory = runtime_directory().ok()?;
         let _ = read_all(&directory); // removes what dead processes have left
@@ -228,7 +219,7 @@ impl Publisher {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let (pid, number) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let started = since_epoch();
-        // a process of another container may have the same number
+        // process numbers repeat across containers
         let path = directory.join(format!("{pid}-{number}-{}.{SUFFIX}", started.as_nanos()));
         let program = env::current_exe().unwrap_or_default();
         let program = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -295,15 +286,13 @@ fn since_epoch() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
-/// This user's directory for what outlives no login and others must not touch:
-/// `$XDG_RUNTIME_DIR/roce`, or `/tmp/roce-UID`, or, where somebody else has made that, one that is
-/// called `/tmp/roce-UID.NUMBER`. It is made if it is missing, with rights for its user only.
+/// Returns the user's private directory and creates it if missing.
 ///
-/// Nothing may be executed from it: when /tmp has been cleaned, others can make it again.
+/// `$XDG_RUNTIME_DIR/roce`, `/tmp/roce-UID`, or `/tmp/roce-UID.NUMBER` if others took that name.
+/// Never execute from it: after a cleanup of /tmp, others can create it.
 ///
 /// # Errors
-/// When it cannot be made, or the one in `$XDG_RUNTIME_DIR` belongs to someone else, or others can
-/// enter it.
+/// If creation fails, or the one in `$XDG_RUNTIME_DIR` belongs to, or is open to, another user.
 pub fn runtime_directory() -> io::Result<PathBuf> {
     match own_runtime() {
         Some(runtime) => make(runtime.join("roce")),
@@ -311,11 +300,10 @@ pub fn runtime_directory() -> io::Result<PathBuf> {
     }
 }
 
-/// Where everybody can make a directory.
+/// World-writable directory.
 const SHARED: &str = "/tmp";
 
-/// `$XDG_RUNTIME_DIR`, if it is this user's: one that becomes another user may still have the
-/// variable of the first.
+/// Returns `$XDG_RUNTIME_DIR` if this user owns it; after setuid it may be another user's.
 fn own_runtime() -> Option<PathBuf> {
     let user = rustix::process::geteuid().as_raw();
     let own = |path: &PathBuf| fs::metadata(path).is_ok_and(|metadata| metadata.uid() == user);
@@ -335,8 +323,7 @@ fn make(directory: PathBuf) -> io::Result<PathBuf> {
     Ok(directory)
 }
 
-/// The user's directory in a place where everybody may have taken its first name, or all that can
-/// be guessed.
+/// Creates the directory under the first name, or a suffixed one if that is taken.
 fn make_below(shared: &Path) -> io::Result<PathBuf> {
     let name = name_below();
     let error = match make(shared.join(&name)) {
@@ -352,7 +339,7 @@ fn make_below(shared: &Path) -> io::Result<PathBuf> {
     make(other).map_err(|_| error)
 }
 
-/// All directories of this user's in such a place.
+/// Lists the user's directories below `shared`.
 fn own_below(shared: &Path) -> io::Result<Vec<PathBuf>> {
     let name = name_below();
     let mut found = Vec::new();
@@ -369,8 +356,7 @@ fn own_below(shared: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Everybody can write to /tmp: only a directory of this user's own, which no one else can enter,
-/// will do.
+/// Accepts only a private directory of this user: /tmp is world-writable.
 fn check(directory: &Path) -> io::Result<()> {
     let metadata = fs::symlink_metadata(directory)?;
     let own = metadata.is_dir()
@@ -387,8 +373,8 @@ mod tests {
 
     use super::*;
 
-    /// Of two names the first is taken by somebody who got there before; a link, a file or a
-    /// directory that others can enter are as good as another user's, which only root can make.
+    /// Links, files and open directories stand in for another user's directory, which only root can
+    /// create.
     #[test]
     fn who_takes_the_first_name_locks_nobody_out() {
         let shared = env::temp_dir().join(format!("roce-publish-{}", std::process::id()));
@@ -408,7 +394,6 @@ mod tests {
         fs::create_dir(&first).unwrap();
         fs::set_permissions(&first, PermissionsExt::from_mode(0o777)).unwrap();
         assert_eq!(make_below(&shared).unwrap(), second);
-        // what is published in either is read
         fs::set_permissions(&first, PermissionsExt::from_mode(0o700)).unwrap();
         assert_eq!(own_below(&shared).unwrap(), [first, second]);
         if rustix::process::geteuid().is_root() {

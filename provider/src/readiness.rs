@@ -4,7 +4,7 @@ use std::{io, os::fd::BorrowedFd, time::Duration};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// Waits until one of the descriptors is readable or the time is over. A signal ends it, too.
+/// Waits for a readable descriptor, the timeout or a signal.
 pub(crate) fn wait(descriptors: &[BorrowedFd<'_>], timeout: Option<Duration>) -> io::Result<()> {
     match wait_or_signal(descriptors, timeout) {
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
@@ -12,7 +12,7 @@ pub(crate) fn wait(descriptors: &[BorrowedFd<'_>], timeout: Option<Duration>) ->
     }
 }
 
-/// The same, but a signal is an error (`EINTR`).
+/// Waits likewise; a signal returns `EINTR`.
 pub(crate) fn wait_or_signal(
     descriptors: &[BorrowedFd<'_>],
     timeout: Option<Duration>,

@@ -1,4 +1,4 @@
-//! The reaper of a program: a process that stays when the program ends.
+//! Reaper: a process that outlives programs.
 
 use std::{
     fmt, io,
@@ -18,43 +18,41 @@ use crate::{
     verbs::Context,
 };
 
-/// Longest time that the peers of a process have to answer.
+/// Time limit for peers' responses.
 const LIMIT: Duration = Duration::from_secs(2);
-/// Time between two looks whether they have.
+/// Poll interval for them.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// A reaper, which outlives programs and tells the peers of their connections, as a kernel does,
-/// when they end without doing so themselves.
+/// Reaper: ends dead programs' connections with their peers, as a kernel does.
 ///
-/// It is for processes with its [`variable`](Self::variable) in their environment that are alone at
-/// an address. If another process has the address, that process tells the peers. The reaper takes
-/// no part in what they send and receive. It does its work in [`wait`](Self::wait) and
-/// [`finish`](Self::finish).
+/// For processes with its [`variable`](Self::variable) that are alone at an address; another
+/// process at the address would end the connections instead. The reaper handles none of their
+/// traffic. It works in [`wait`](Self::wait) and [`finish`](Self::finish).
 pub struct Reaper {
     members: Members,
-    /// Devices at the addresses of processes that have ended, and until when they wait for answers.
+    /// Devices at dead processes' addresses, with their deadlines.
     ending: Vec<(Instant, Context)>,
 }
 
 impl Reaper {
-    /// A reaper that no process knows yet.
+    /// Creates a reaper without processes.
     ///
     /// # Errors
-    /// When the system has no socket for it.
+    /// If the system has no socket.
     pub fn new() -> io::Result<Self> {
         Ok(Self { members: Members::new()?, ending: Vec::new() })
     }
 
-    /// Name and value of the variable of the environment by which processes know it.
+    /// Returns name and value of the environment variable for processes.
     #[must_use]
     pub fn variable(&self) -> (&'static str, &str) {
         (REAPER, self.members.variable())
     }
 
-    /// Waits until one of the descriptors is readable, and sees to what processes leave meanwhile.
+    /// Waits for a readable descriptor and ends dead processes' connections meanwhile.
     ///
     /// # Errors
-    /// When the system cannot wait.
+    /// If the system cannot wait.
     pub fn wait(&mut self, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         while !descriptors.iter().any(|descriptor| is_readable(descriptor.as_fd())) {
             self.attend();
@@ -65,8 +63,8 @@ impl Reaper {
         Ok(())
     }
 
-    /// Sees to what is left by processes that have ended, but waits for answers only for two
-    /// seconds. Others go on without the reaper.
+    /// Ends dead processes' connections, waiting up to 2 s for responses. Live processes continue
+    /// without the reaper.
     pub fn finish(mut self) {
         let end = clock::now().plus(LIMIT);
         self.attend();
@@ -101,15 +99,15 @@ impl fmt::Debug for Reaper {
     }
 }
 
-/// Tells the peers of connections at an address where nobody is left, by a device that is there as
-/// long as they have not answered.
+/// Opens a device at an abandoned address and ends its connections; keep it until the peers
+/// respond.
 fn tell_peers(left: &Left) -> Result<Context, OpenError> {
     let Left { address, partitions, records } = left;
     info!(%address, connections = records.len(), "processes have ended");
-    // repeated soon: it must not take long
+    // short timeout: retries follow soon
     let cm = CmConfig { response_timeout: 15, ..CmConfig::default() };
     let options = OpenOptions { cm, ..OpenOptions::default() };
-    // a partition that none of them had: answers are for those that they had
+    // a partition that none had: responses address theirs
     let own = IdPartition::all().find(|partition| !partitions.contains(partition));
     let context = Device::at(*address)?.open_unpublished(own, options)?;
     for record in records {

@@ -1,5 +1,5 @@
-//! Signals are the program's. A thread of ours takes none. Otherwise a handler would run where the
-//! program does not expect it, or a call that the program wants interrupted would go on.
+//! Signals belong to the program's threads: on ours a handler would run unexpectedly, or a call to
+//! interrupt would go on.
 
 #![allow(unsafe_code, reason = "signal masks")]
 
@@ -7,7 +7,7 @@ use std::{mem, ptr};
 
 use rustix::io::Errno;
 
-/// Signals of a thread's own faults. They stay as they are.
+/// Fault signals, left unblocked.
 const FAULTS: [libc::c_int; 7] = [
     libc::SIGSEGV,
     libc::SIGBUS,
@@ -18,7 +18,7 @@ const FAULTS: [libc::c_int; 7] = [
     libc::SIGABRT,
 ];
 
-/// Runs `start` with signals blocked on this thread; threads that it starts keep them blocked.
+/// Runs `start` with signals blocked, which its threads inherit.
 pub fn blocked<R>(start: impl FnOnce() -> R) -> R {
     // SAFETY: all zero is an empty set
     let (mut set, mut before): (libc::sigset_t, libc::sigset_t) =
@@ -40,7 +40,7 @@ pub fn blocked<R>(start: impl FnOnce() -> R) -> R {
     started
 }
 
-/// Writes without the signal that would end the program when nobody reads a pipe.
+/// Writes without a SIGPIPE from a closed pipe.
 pub(crate) fn without_sigpipe<T: PartialEq>(
     write: impl FnOnce() -> rustix::io::Result<T>,
 ) -> rustix::io::Result<T> {

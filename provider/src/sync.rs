@@ -1,33 +1,30 @@
-//! A mutex without poisoning.
+//! Mutex without poisoning.
 //!
-//! It is the standard library's, not `parking_lot`'s. The state of the former lies in the mutex
-//! alone, so the child of a `fork` can release what the forking thread held, and take locks
-//! afterwards. `parking_lot` keeps the waiting threads of all mutexes in one table of the process,
-//! whose own locks another thread may hold at the moment of the `fork`: in the child no thread
-//! releases them, and a later `lock` or `unlock` hangs (Amanieu/parking_lot#515). Programs that
-//! load the C library fork, and open devices in the child.
+//! The standard library's mutex holds all its state, so a forked child can release and take it.
+//! `parking_lot` keeps waiters in a process-wide table whose locks another thread may hold at
+//! `fork`: later calls in the child hang (Amanieu/parking_lot#515). Programs with the C library
+//! fork and open devices in the child.
 
 use std::sync::{self, MutexGuard, PoisonError, TryLockError};
 
-/// A mutex whose `lock` cannot fail. A panic under the lock is a bug of ours; the state behind it
-/// is as good as it was.
+/// Mutex whose `lock` cannot fail: a panic under the lock is our bug and leaves the state usable.
 #[derive(Debug, Default)]
 pub struct Mutex<T: ?Sized>(sync::Mutex<T>);
 
 impl<T> Mutex<T> {
-    /// A mutex around this value.
+    /// Creates a mutex.
     pub const fn new(value: T) -> Self {
         Self(sync::Mutex::new(value))
     }
 }
 
 impl<T: ?Sized> Mutex<T> {
-    /// The lock, as soon as no other thread holds it.
+    /// Locks the mutex.
     pub fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The lock, unless a thread holds it.
+    /// Locks the mutex if it is free.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         match self.0.try_lock() {
             Ok(guard) => Some(guard),

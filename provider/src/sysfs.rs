@@ -1,10 +1,8 @@
-//! The counters of open devices in the files that `roce run --sysfs` shows in the place of
-//! `/sys/class/infiniband`.
+//! Counters of open devices in the files of `roce run --sysfs`, for `/sys/class/infiniband`.
 //!
-//! A file is the sum over all processes that have had the device open since the file was made, as
-//! in the kernel. Each adds its counts since its last visit, while it holds a lock (`flock`) on the
-//! port's directory. A process that finds it locked comes again with the next change. Numbers only
-//! grow, so a file is written in place, and a reader finds the old number or the new one.
+//! A file sums all processes that had the device open since its creation, as in the kernel. Each
+//! adds its increments under a `flock` on the port's directory; if locked, at the next change.
+//! Numbers only grow, so files are written in place and readers see the old or new number.
 
 use std::{
     fs::{self, File},
@@ -25,22 +23,21 @@ use crate::{
     variables,
 };
 
-/// Attempts to have the lock, which others hold for microseconds, and the time between two.
+/// Attempts to lock, held for microseconds, and their interval.
 const ATTEMPTS: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// A device's files.
 pub(crate) struct CounterFiles {
-    /// The directory of its port.
+    /// Directory of the port.
     port: PathBuf,
     profile: Option<Profile>,
-    /// What it has added so far.
+    /// Counts added so far.
     added: Vec<PortCounter>,
     process: u32,
 }
 
 impl CounterFiles {
-    /// The files of a device, if there are any.
+    /// Returns the device's files, if configured.
     pub(crate) fn of(device: &str, profile: Option<&Profile>) -> Option<Self> {
         let classes = variables::value(variables::SYSFS).map(PathBuf::from)?;
         Self::below(&classes, device, profile)
@@ -132,7 +129,7 @@ mod tests {
         assert_eq!(read(&classes, "hw_counters/local_ack_timeout_err"), "3\n");
         assert_eq!(read(&classes, "hw_counters/out_of_sequence"), "0\n");
 
-        // what a process cannot add now, it adds later
+        // a process adds later what it cannot add now
         let held = File::open(&port).unwrap();
         flock(&held, FlockOperation::NonBlockingLockExclusive).unwrap();
         other.publish(&counted(800, 0), &link, &[]);

@@ -1,5 +1,4 @@
-//! Channels to wait on in tasks of tokio. Everything else stays as it is: posting, polling and
-//! accepting never wait, so they are called as anywhere.
+//! Channels to await in tokio tasks. Posting, polling and accepting never wait and need no wrapper.
 
 use std::{
     io,
@@ -13,7 +12,6 @@ use crate::{
     cm::{CmEvent, EventChannel},
 };
 
-/// A channel, by its descriptor.
 #[derive(Debug)]
 struct Descriptor<T>(T);
 
@@ -30,7 +28,7 @@ fn register<T: AsFd>(channel: T) -> io::Result<AsyncFd<Descriptor<T>>> {
     Ok(unsafe { AsyncFd::register_with_interest(Descriptor(channel), Interest::READABLE) }?)
 }
 
-/// Waits for what `take` finds, whenever the descriptor is readable.
+/// Awaits a result of `take` on a readable descriptor.
 async fn next<T: AsFd, R>(
     channel: &AsyncFd<Descriptor<T>>,
     take: impl Fn(&T) -> Option<R>,
@@ -47,64 +45,65 @@ async fn next<T: AsFd, R>(
     }
 }
 
-/// An [`EventChannel`] whose events tasks wait for.
+/// An [`EventChannel`] for tasks.
 #[derive(Debug)]
 pub struct AsyncEventChannel(AsyncFd<Descriptor<EventChannel>>);
 
 impl AsyncEventChannel {
-    /// Registers the channel with the runtime that this is called in.
+    /// Registers the channel with the current runtime.
     ///
     /// # Errors
-    /// When the runtime cannot watch another descriptor.
+    /// If the runtime cannot watch another descriptor.
     ///
     /// # Panics
-    /// Outside of a runtime with I/O.
+    /// Outside a runtime with I/O.
     pub fn new(channel: EventChannel) -> io::Result<Self> {
         Ok(Self(register(channel)?))
     }
 
-    /// The channel, to make ids with.
+    /// Returns the channel.
     #[must_use]
     pub fn channel(&self) -> &EventChannel {
         &self.0.get_ref().0
     }
 
-    /// The next event (`rdma_get_cm_event`). Dropping the future loses no event.
+    /// Awaits the next event (`rdma_get_cm_event`); cancel-safe.
     ///
     /// # Errors
-    /// When the runtime is shutting down.
+    /// If the runtime is shutting down.
     pub async fn next(&self) -> io::Result<CmEvent> {
         next(&self.0, EventChannel::poll).await
     }
 }
 
-/// A [`CompletionChannel`] whose events tasks wait for.
+/// A [`CompletionChannel`] for tasks.
 #[derive(Debug)]
 pub struct AsyncCompletionChannel(AsyncFd<Descriptor<CompletionChannel>>);
 
 impl AsyncCompletionChannel {
-    /// Registers the channel with the runtime that this is called in.
+    /// Registers the channel with the current runtime.
     ///
     /// # Errors
-    /// When the runtime cannot watch another descriptor.
+    /// If the runtime cannot watch another descriptor.
     ///
     /// # Panics
-    /// Outside of a runtime with I/O.
+    /// Outside a runtime with I/O.
     pub fn new(channel: CompletionChannel) -> io::Result<Self> {
         Ok(Self(register(channel)?))
     }
 
-    /// The channel.
+    /// Returns the channel.
     #[must_use]
     pub fn channel(&self) -> &CompletionChannel {
         &self.0.get_ref().0
     }
 
-    /// The next queue that has an event (`ibv_get_cq_event`). Arm the queue, and poll it once more,
-    /// before waiting. Dropping the future loses no event.
+    /// Awaits the next queue with an event (`ibv_get_cq_event`); cancel-safe.
+    ///
+    /// First arm the queue, then poll it.
     ///
     /// # Errors
-    /// When the runtime is shutting down.
+    /// If the runtime is shutting down.
     pub async fn next(&self) -> io::Result<CompletionQueue> {
         next(&self.0, CompletionChannel::poll).await
     }

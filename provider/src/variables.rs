@@ -1,4 +1,4 @@
-//! Variables of the environment. All that this software reads is read here.
+//! Environment variables, all read here.
 
 #![allow(unsafe_code, reason = "getauxval has no safe interface")]
 
@@ -7,16 +7,16 @@ use std::{
     ffi::{OsStr, OsString},
 };
 
-/// A variable, and the option of `roce run` that sets it.
+/// Environment variable and its option of `roce run`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Variable {
-    /// Its name.
+    /// Name of the variable.
     pub name: &'static str,
-    /// The option; empty if there is none.
+    /// Option; empty if none.
     pub option: &'static str,
-    /// Meaning of its absence.
+    /// Meaning if unset.
     pub default: &'static str,
-    /// Meaning of its values.
+    /// Meaning of the values.
     pub help: &'static str,
 }
 
@@ -24,7 +24,7 @@ macro_rules! variables {
     ($($(#[doc = $help:literal])+ $constant:ident = $name:literal, $option:literal, $default:literal;)*) => {
         $($(#[doc = $help])+ pub const $constant: &str = $name;)*
 
-        /// All of them.
+        /// All variables.
         pub const VARIABLES: &[Variable] = &[$(Variable {
             name: $name,
             option: $option,
@@ -95,14 +95,15 @@ variables! {
     LOG = "ROCE_LOG", "", "nothing";
 }
 
-/// The value of a variable; `None` if it is not set or empty, and always in a program that has more
-/// rights than the user who started it (setuid, setgid, file capabilities: `AT_SECURE`). Who starts
-/// such a program says what stands in its environment, but must not say which files it writes.
+/// Returns a variable's value; `None` if unset or empty, or in a privileged program (`AT_SECURE`).
+///
+/// The caller of a setuid, setgid or file-capability program sets its environment, but must not
+/// choose the files that it writes.
 pub fn value(name: impl AsRef<OsStr>) -> Option<OsString> {
     obeyed(env::var_os(name), is_privileged())
 }
 
-/// A seed as text; nothing is 0.
+/// Parses a seed; an empty text is 0.
 #[must_use]
 pub fn parse_seed(text: &str) -> Option<u64> {
     match text.strip_prefix("0x") {
@@ -121,7 +122,7 @@ fn obeyed(value: Option<OsString>, privileged: bool) -> Option<OsString> {
     value.filter(|value| !privileged && !value.is_empty())
 }
 
-/// True if a variable is set, to anything but 0.
+/// True if a variable is set to anything but 0.
 #[must_use]
 pub fn is_on(variable: &str) -> bool {
     value(variable).is_some_and(|value| value != "0")

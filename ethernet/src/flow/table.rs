@@ -8,6 +8,7 @@ use super::{
     fields::Fields,
 };
 
+/// Identifies a flow of a table.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct FlowId(u64);
 
@@ -35,6 +36,7 @@ impl Copies {
     }
 }
 
+/// Flows of a device.
 #[derive(Debug)]
 pub struct FlowTable {
     own: MacAddr,

@@ -1,4 +1,4 @@
-//! Names to addresses.
+//! Name resolution.
 
 use std::{
     io,
@@ -7,43 +7,41 @@ use std::{
 
 use roce_transport::{cm::PortSpace, qp::QpType};
 
-/// Kind of address that is wanted (the hints of `rdma_getaddrinfo`).
+/// Wanted kind of address (hints of `rdma_getaddrinfo`).
 #[derive(Clone, Debug, Default)]
 pub struct AddrInfoHints {
-    /// True for an address to listen on, rather than to connect to (`RAI_PASSIVE`).
+    /// True to listen, false to connect (`RAI_PASSIVE`).
     pub passive: bool,
-    /// The port space. [`PortSpace::Tcp`] if `None`, or [`PortSpace::Udp`] for datagram queue
-    /// pairs.
+    /// Port space; by default [`PortSpace::Tcp`], or [`PortSpace::Udp`] for UD.
     pub port_space: Option<PortSpace>,
-    /// The type of queue pair. That of the port space if `None`.
+    /// Queue pair type; by default the port space's.
     pub qp_type: Option<QpType>,
-    /// The own address of the active side.
+    /// Local address of the active side.
     pub src: Option<SocketAddr>,
-    /// True if only addresses are accepted and no names are looked up (`RAI_NUMERICHOST`).
+    /// Refuses names (`RAI_NUMERICHOST`).
     pub numeric_host: bool,
 }
 
-/// An address with what it takes to use it (`rdma_addrinfo`).
+/// Address and its use (`rdma_addrinfo`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct AddrInfo {
-    /// True to listen on `src`, rather than to connect to `dst`.
+    /// True to listen on `src`, false to connect to `dst`.
     pub passive: bool,
-    /// The port space.
+    /// Port space.
     pub port_space: PortSpace,
-    /// The type of queue pair.
+    /// Queue pair type.
     pub qp_type: QpType,
-    /// The own address. Given for the passive side.
+    /// Local address; set for the passive side.
     pub src: Option<SocketAddr>,
-    /// The peer's address. Given for the active side.
+    /// Peer's address; set for the active side.
     pub dst: Option<SocketAddr>,
 }
 
-/// The addresses of a host's name, or of none, and of a service, a port number
-/// (`rdma_getaddrinfo`). Without a name these are the addresses that stand for all on the passive
-/// side, and those of loopback on the active one.
+/// Resolves host name and port number (`rdma_getaddrinfo`); without a name, the wildcards (passive)
+/// or loopback (active).
 ///
 /// # Errors
-/// When there is no such name (as the system says), or `service` is no port number
+/// If the name does not exist (system's error), or `service` is no port number
 /// ([`InvalidInput`](io::ErrorKind::InvalidInput)).
 pub fn getaddrinfo(
     node: Option<&str>,

@@ -16,11 +16,10 @@ use crate::{
     verbs::{WeakContext, WeakDomain},
 };
 
-/// Channel of the events of ids (`rdma_event_channel`), for a thread that waits or by a descriptor.
-/// Events of one id come in the order in which they happened. Cheap to clone; ids hold their
-/// channel.
+/// Event channel (`rdma_event_channel`), for a waiting thread or by descriptor; cheap to clone.
 ///
-/// Devices that ids have opened by themselves stay open as long as the channel.
+/// Events of an id keep their order. Ids hold their channel; devices that ids opened stay open with
+/// it.
 ///
 /// ```no_run
 /// # use roce_provider::cm::{EventChannel, PortSpace};
@@ -37,23 +36,23 @@ pub struct EventChannel {
 pub(super) struct ChannelInner {
     pub(super) queue: Arc<Queue<QueuedEvent>>,
     known: Mutex<Known>,
-    /// True once the program has taken the descriptor, to sleep on it in its own ways.
+    /// True once the program took the descriptor.
     pub(super) exposed: AtomicBool,
 }
 
 #[derive(Default)]
 struct Known {
-    /// Devices of ids of this channel, each with the protection domain that ids use by default.
+    /// Devices of the channel's ids, with default domains.
     devices: Vec<(WeakContext, Option<WeakDomain>)>,
-    /// Devices that ids have opened.
+    /// Devices opened by ids.
     kept: Vec<Context>,
 }
 
 impl EventChannel {
-    /// Makes a channel (`rdma_create_event_channel`).
+    /// Creates a channel (`rdma_create_event_channel`).
     ///
     /// # Errors
-    /// When the process may not open more descriptors (`EMFILE`).
+    /// If the process has no free descriptor (`EMFILE`).
     pub fn new() -> io::Result<Self> {
         let inner = ChannelInner {
             queue: Arc::new(Queue::new()?),
@@ -63,7 +62,7 @@ impl EventChannel {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Devices of ids of this channel that are open.
+    /// Returns open devices of the channel's ids.
     pub(super) fn contexts(&self) -> Vec<Context> {
         let mut known = self.known();
         known.devices.retain(|(context, _)| context.is_open());
@@ -74,7 +73,7 @@ impl EventChannel {
         self.inner.known.lock()
     }
 
-    /// An id uses a device; `opened`: has opened it.
+    /// Records a device of an id; `opened`: by the id.
     pub(super) fn attach(&self, context: &Context, opened: bool) {
         let mut known = self.known();
         if !known.devices.iter().any(|(other, _)| other.is(context)) {
@@ -89,7 +88,7 @@ impl EventChannel {
         }
     }
 
-    /// The protection domain that all ids on this channel and device use that were not given one.
+    /// Returns the default domain of the channel's ids on a device.
     pub(super) fn default_domain(&self, context: &Context) -> Result<ProtectionDomain, CmError> {
         self.attach(context, false);
         let mut known = self.known();
@@ -107,8 +106,8 @@ impl EventChannel {
 }
 
 impl AsFd for EventChannel {
-    /// Readable while there are events (`rdma_event_channel.fd`). Take all of them before sleeping
-    /// on it again.
+    /// Readable while events exist (`rdma_event_channel.fd`). Take all events before the next
+    /// sleep.
     fn as_fd(&self) -> BorrowedFd<'_> {
         if !self.inner.exposed.swap(true, Ordering::Relaxed) {
             self.contexts().iter().for_each(|context| context.inner.engine.hand_over());

@@ -1,4 +1,4 @@
-//! Connecting, accepting, and the end of connections.
+//! Connecting, accepting, disconnecting.
 
 use roce_transport::{
     adapter::Adapter,
@@ -16,29 +16,29 @@ use super::{
 };
 use crate::Context;
 
-/// Maximum number of READs and atomics that a queue pair has outstanding, in either direction.
+/// Maximum READs and atomics outstanding per queue pair, each way.
 const MOST: u8 = 128;
-/// "As many as possible."
+/// Requests the maximum.
 const ALL: u8 = u8::MAX;
 
-/// Bytes of private data that programs have in a REQ, and in a SIDR_REQ.
+/// Private data bytes of a REQ and a SIDR_REQ.
 const REQ_DATA: usize = Req::PRIVATE_DATA - IpHeader::LEN;
 const SIDR_REQ_DATA: usize = SidrReq::PRIVATE_DATA - IpHeader::LEN;
 
 impl CmId {
-    /// Requests a connection (`rdma_connect`), or, with a datagram queue pair, the peer's datagram
-    /// service (SIDR). An event reports the result: [`Established`](EventKind::Established),
-    /// [`Rejected`](EventKind::Rejected), [`Unreachable`](EventKind::Unreachable) or
-    /// [`ConnectError`](EventKind::ConnectError). The adapter itself moves the id's queue pair when
-    /// the peer accepts. While nobody has the address of a peer on loopback, this call waits for
-    /// somebody as long as the device's `CmConfig::listen_grace` says, and then the peer refuses.
-    /// Without a queue pair, the parameters name a queue pair that the program moves after
+    /// Requests a connection (`rdma_connect`), or with a UD queue pair a datagram service (SIDR).
+    ///
+    /// An event reports [`Established`](EventKind::Established), [`Rejected`](EventKind::Rejected),
+    /// [`Unreachable`](EventKind::Unreachable) or [`ConnectError`](EventKind::ConnectError). On
+    /// acceptance the adapter moves the id's queue pair. If a loopback peer's address is free, the
+    /// call waits for `CmConfig::listen_grace`, then counts as refused. Without a queue pair, the
+    /// parameters name one that the program moves after
     /// [`ConnectResponse`](EventKind::ConnectResponse).
     ///
     /// # Errors
     /// [`CmError::State`], [`CmError::NoQueuePair`], [`CmError::PrivateData`], [`CmError::Range`],
-    /// [`CmError::NotOfDevice`], [`CmError::Protocol`]; without a channel, [`CmError::Failed`]. The
-    /// id can be used again unless it is the last.
+    /// [`CmError::NotOfDevice`], [`CmError::Protocol`]; without a channel, [`CmError::Failed`].
+    /// Only the last spoils the id.
     pub fn connect(&self, param: &ConnParam) -> Result<(), CmError> {
         let inner = self.inner();
         self.check(&[IdState::RouteResolved])?;
@@ -115,7 +115,7 @@ impl CmId {
         self.finish(&[EventKind::Established, EventKind::ConnectResponse])
     }
 
-    /// Ends the attempt to connect as a peer would at which no program listens.
+    /// Ends the attempt like a peer without a listener.
     fn refuse(&self, context: &Context, is_ud: bool) {
         context.inner.engine.command_shard(|shard, now| {
             let mut state = self.shared().state();
@@ -132,16 +132,16 @@ impl CmId {
         self.shared().emit(kind, status, Param::None);
     }
 
-    /// Accepts a request (`rdma_accept`): the adapter moves the id's queue pair to RTS, and
-    /// answers; once the peer has confirmed, [`Established`](EventKind::Established) tells. A
-    /// datagram service is answered with the id's queue pair, and that was all. On the active side,
-    /// after [`ConnectResponse`](EventKind::ConnectResponse), it does what
-    /// [`establish`](Self::establish) does.
+    /// Accepts a request (`rdma_accept`): moves the queue pair to RTS and sends the response.
+    ///
+    /// [`Established`](EventKind::Established) reports the peer's confirmation. A datagram service
+    /// only gets the queue pair's number. On the active side, after
+    /// [`ConnectResponse`](EventKind::ConnectResponse), it equals [`establish`](Self::establish).
     ///
     /// # Errors
     /// [`CmError::State`]; [`CmError::NoQueuePair`]; [`CmError::PrivateData`], [`CmError::Range`],
-    /// [`CmError::Modify`], with which the request still waits; [`CmError::Protocol`] when it is
-    /// gone; without a channel, [`CmError::Failed`].
+    /// [`CmError::Modify`], which keep the request; [`CmError::Protocol`] if it is gone; without a
+    /// channel, [`CmError::Failed`].
     pub fn accept(&self, param: &ConnParam) -> Result<(), CmError> {
         let mut inner = self.inner();
         if self.check(&[IdState::RequestReceived, IdState::ResponseReceived])?
@@ -194,8 +194,10 @@ impl CmId {
         if is_ud { Ok(()) } else { self.finish(&[EventKind::Established]) }
     }
 
-    /// Refuses a request, or a reply after [`ConnectResponse`](EventKind::ConnectResponse)
-    /// (`rdma_reject`), with up to 148 bytes for the peer's program; 136 for a datagram service.
+    /// Rejects a request, or a reply after [`ConnectResponse`](EventKind::ConnectResponse)
+    /// (`rdma_reject`).
+    ///
+    /// Up to 148 bytes of private data; 136 for a datagram service.
     ///
     /// # Errors
     /// [`CmError::State`], [`CmError::PrivateData`], [`CmError::Protocol`].
@@ -203,11 +205,11 @@ impl CmId {
         self.reject_for(RejectReason::CONSUMER, private_data)
     }
 
-    /// The same, because of the vendor's options that the peer wants to use (`rdma_reject_ece`). A
-    /// datagram service is refused without a reason.
+    /// Rejects because of the peer's vendor options (`rdma_reject_ece`); a datagram service gives
+    /// no reason.
     ///
     /// # Errors
-    /// As above.
+    /// As for [`reject`](Self::reject).
     pub fn reject_ece(&self, private_data: &[u8]) -> Result<(), CmError> {
         self.reject_for(RejectReason::VENDOR_OPTION, private_data)
     }
@@ -226,7 +228,7 @@ impl CmId {
         })
     }
 
-    /// Confirms that the program has moved its queue pair, after
+    /// Confirms that the program moved its queue pair after
     /// [`ConnectResponse`](EventKind::ConnectResponse) (`rdma_establish`). No event follows.
     ///
     /// # Errors
@@ -244,8 +246,8 @@ impl CmId {
         })
     }
 
-    /// Reports that a packet of the peer's queue pair came before its confirmation (`rdma_notify`
-    /// with `IBV_EVENT_COMM_EST`).
+    /// Reports a packet that came before the peer's confirmation (`rdma_notify` with
+    /// `IBV_EVENT_COMM_EST`).
     ///
     /// # Errors
     /// [`CmError::State`], [`CmError::Protocol`].
@@ -258,12 +260,13 @@ impl CmId {
         })
     }
 
-    /// Ends a connection, or confirms the end by the peer (`rdma_disconnect`): the queue pair goes
-    /// to ERR, so that everything posted completes, and [`Disconnected`](EventKind::Disconnected)
-    /// reports the peer's confirmation.
+    /// Disconnects, or confirms the peer's disconnect (`rdma_disconnect`).
+    ///
+    /// The queue pair moves to ERR, which flushes its requests;
+    /// [`Disconnected`](EventKind::Disconnected) reports the peer's confirmation.
     ///
     /// # Errors
-    /// [`CmError::State`] when there is no connection; without a channel, [`CmError::Failed`].
+    /// [`CmError::State`] without a connection; without a channel, [`CmError::Failed`].
     pub fn disconnect(&self) -> Result<(), CmError> {
         let inner = self.inner();
         let state =
@@ -287,8 +290,7 @@ impl CmId {
         }
     }
 
-    /// Does something with the id's connection, which is in the state that `act` says from then on,
-    /// unless the world has moved it meanwhile.
+    /// Runs a command on the connection; the id takes the state of `act`, unless an event moved it.
     fn command(
         &self,
         inner: &IdInner,
@@ -316,8 +318,7 @@ impl CmId {
 }
 
 impl IdInner {
-    /// Own queue pair's number; true if it has a shared receive queue; true if the adapter is to
-    /// move it.
+    /// Returns the queue pair's number, whether it has an SRQ, and whether the adapter moves it.
     fn end(&self, param: &ConnParam) -> Result<(Qpn, bool, bool), CmError> {
         match (&self.queues, self.adopted, param.qpn) {
             (Some(queues), ..) => Ok((queues.qp.qpn(), queues.srq, true)),

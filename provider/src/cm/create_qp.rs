@@ -1,4 +1,4 @@
-//! The queue pair of an id: created, adopted, destroyed.
+//! Queue pair of an id: created, adopted, destroyed.
 
 use std::sync::Arc;
 
@@ -18,10 +18,10 @@ use super::{
 use crate::{CompletionChannel, CompletionQueue, Context, ProtectionDomain, QpInitAttr, QueuePair};
 
 impl CmId {
-    /// Makes its queue pair (`rdma_create_qp`), in the protection domain `pd` or in one that the
-    /// ids of the channel share on each device. It is in INIT at once, so receive requests can be
-    /// posted before anything arrives; a datagram queue pair is in RTS. The peer may read, write
-    /// and do atomics where regions allow it.
+    /// Creates the queue pair (`rdma_create_qp`) in `pd`, or in the channel's domain of the device.
+    ///
+    /// It is in INIT, ready for receive requests; a UD queue pair is in RTS. The peer has READ,
+    /// WRITE and atomic access where regions allow it.
     ///
     /// # Errors
     /// [`CmError::NoDevice`], [`CmError::HasQueuePair`], [`CmError::Object`], [`CmError::Modify`];
@@ -58,16 +58,15 @@ impl CmId {
         Ok(())
     }
 
-    /// Takes a queue pair in RESET that the program has made, as if [`create_qp`](Self::create_qp)
-    /// had made it. It is in INIT at once, a datagram queue pair in RTS, and the adapter moves it
-    /// from then on. The id holds no handle, so it is the program's to destroy, before the id or
-    /// after, and to attach to multicast groups.
+    /// Adopts a program's queue pair in RESET, like one of [`create_qp`](Self::create_qp).
+    ///
+    /// It moves to INIT, a UD queue pair to RTS; then the adapter moves it. The program keeps the
+    /// handle: it destroys the queue pair and attaches multicast groups.
     ///
     /// # Errors
-    /// [`CmError::NoDevice`]; [`CmError::HasQueuePair`]; [`CmError::Object`] for one of another
-    /// device, or of another of its [shards](crate::OpenOptions::shards) than the first;
-    /// [`CmError::WrongService`] for one of another type than the id's;
-    /// [`CmError::Modify`].
+    /// [`CmError::NoDevice`]; [`CmError::HasQueuePair`]; [`CmError::Object`] for another device or
+    /// not the first [shard](crate::OpenOptions::shards); [`CmError::WrongService`] for another
+    /// type than the id's; [`CmError::Modify`].
     pub fn adopt_qp(&self, qp: &QueuePair) -> Result<(), CmError> {
         let mut inner = self.inner();
         if inner.has_qp() {
@@ -80,7 +79,7 @@ impl CmId {
             return Err(ObjectError::from(ObjectMismatch::Shards).into());
         }
         let qp_type = qp.query().qp_type;
-        // one id stands for both ends of an extended reliable connection
+        // one id serves both ends of XRC
         if qp_type != inner.options.qp_type && !(is_xrc(qp_type) && is_xrc(inner.options.qp_type)) {
             return Err(CmError::WrongService(qp_type));
         }
@@ -90,8 +89,8 @@ impl CmId {
         Ok(())
     }
 
-    /// Lets go of its queue pair (`rdma_destroy_qp`), which is destroyed unless the program holds
-    /// another handle.
+    /// Releases the queue pair (`rdma_destroy_qp`) and destroys it, unless the program holds a
+    /// handle.
     pub fn destroy_qp(&self) {
         let queues = {
             let mut inner = self.inner();
@@ -103,14 +102,13 @@ impl CmId {
         drop(queues);
     }
 
-    /// Its queue pair (`id->qp`).
+    /// Returns the queue pair (`id->qp`).
     #[must_use]
     pub fn qp(&self) -> Option<QueuePair> {
         self.inner().queues.as_ref().map(|queues| queues.qp.clone())
     }
 
-    /// The protection domain of its queue pair (`id->pd`); without a queue pair, the one that it
-    /// would be made in.
+    /// Returns the queue pair's domain (`id->pd`), or the one that a new queue pair would get.
     ///
     /// # Errors
     /// [`CmError::NoDevice`]; [`CmError::Object`] (`ENOMEM`).
@@ -122,35 +120,35 @@ impl CmId {
         }
     }
 
-    /// Completion queue of its send requests (`id->send_cq`).
+    /// Returns the send completion queue (`id->send_cq`).
     #[must_use]
     pub fn send_cq(&self) -> Option<CompletionQueue> {
         self.inner().queues.as_ref().map(|queues| queues.send.cq.clone())
     }
 
-    /// Completion queue of its receive requests (`id->recv_cq`).
+    /// Returns the receive completion queue (`id->recv_cq`).
     #[must_use]
     pub fn recv_cq(&self) -> Option<CompletionQueue> {
         self.inner().queues.as_ref().map(|queues| queues.recv.cq.clone())
     }
 
-    /// The channel of a send completion queue that the id has made (`id->send_cq_channel`).
+    /// Returns the channel of the id's send completion queue (`id->send_cq_channel`).
     #[must_use]
     pub fn send_cq_channel(&self) -> Option<CompletionChannel> {
         self.inner().queues.as_ref().and_then(|queues| queues.send.channel.clone())
     }
 
-    /// The channel of a receive completion queue that the id has made (`id->recv_cq_channel`).
+    /// Returns the channel of the id's receive completion queue (`id->recv_cq_channel`).
     #[must_use]
     pub fn recv_cq_channel(&self) -> Option<CompletionChannel> {
         self.inner().queues.as_ref().and_then(|queues| queues.recv.channel.clone())
     }
 
-    /// Attributes for a queue pair that the program moves by itself (`rdma_init_qp_attr`). They
-    /// exist from the request, or from the peer's response, until the connection is established. On
-    /// the accepting side they exist until it ends, since the peer's confirmation may be faster
-    /// than the program. Before a request is accepted, with as many READs and atomics in each
-    /// direction as the peer requests.
+    /// Returns attributes for a queue pair that the program moves (`rdma_init_qp_attr`).
+    ///
+    /// Available from the request or response until established; on the accepting side until the
+    /// end, as the confirmation may overtake the program. Before acceptance, the READ and atomic
+    /// limits are the peer's.
     #[must_use]
     pub fn qp_setup(&self) -> Option<QpSetup> {
         let mut inner = self.inner();
@@ -179,7 +177,7 @@ impl IdInner {
         self.queues.is_some() || self.adopted.is_some()
     }
 
-    /// First PSN that a passive side expects, drawn at the first call.
+    /// Returns the first PSN expected by the passive side, drawn once.
     pub(super) fn first_psn(&mut self, context: &Context) -> Psn {
         *self.psn.get_or_insert_with(|| context.random_psn())
     }

@@ -1,5 +1,4 @@
-//! Choice of an id's device. The library opens devices by itself, and finds those that the program
-//! has open by their addresses.
+//! Choice of an id's device, among open devices and those that the library opens.
 
 use std::{
     io,
@@ -18,8 +17,7 @@ use crate::{
     devices,
 };
 
-/// Lock of the thread that looks for a device and opens it, so that two threads do not open the
-/// same.
+/// Lock of search and opening, against opening a device twice.
 static OPENING: ProcessMutex<()> = ProcessMutex::new(());
 
 fn opening() -> ProcessGuard<'static, ()> {
@@ -28,13 +26,13 @@ fn opening() -> ProcessGuard<'static, ()> {
 
 /// Source of devices for ids.
 ///
-/// By default ids choose among [`devices`] and open them by themselves. A program that keeps its
-/// own table of open devices implements this trait instead; see [`set_device_source`].
+/// Ids choose among [`devices`] by default; a program with a device table implements this trait and
+/// calls [`set_device_source`].
 pub trait DeviceSource: Send + Sync {
-    /// The devices that ids may use.
+    /// Lists the devices for ids.
     fn devices(&self) -> Vec<Device>;
 
-    /// Opens one of these, or one with just one address that none of these has.
+    /// Opens one of them, or one with a single further address.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -43,13 +41,11 @@ pub trait DeviceSource: Send + Sync {
 
 static SOURCE: OnceLock<&'static dyn DeviceSource> = OnceLock::new();
 
-/// Has all ids of the process find devices in `source`. The first call counts; `false` for any
-/// other.
+/// Sets the source for all ids of the process; false after the first call.
 pub fn set_device_source(source: &'static dyn DeviceSource) -> bool {
     SOURCE.set(source).is_ok()
 }
 
-/// The devices to choose from.
 fn listed() -> Vec<Device> {
     SOURCE.get().map_or_else(devices, |source| source.devices())
 }
@@ -61,8 +57,7 @@ fn open(device: &Device) -> Result<Context, OpenError> {
     }
 }
 
-/// The device to open for an address: with a source, the one of its devices that has it, whose
-/// other addresses come along.
+/// Returns the device to open for an address; a source's device brings its other addresses.
 fn with_address(ip: IpAddr) -> Result<Device, OpenError> {
     let of_source = SOURCE.get().and_then(|source| {
         source
@@ -73,17 +68,16 @@ fn with_address(ip: IpAddr) -> Result<Device, OpenError> {
     of_source.map_or_else(|| Device::at(ip), Ok)
 }
 
-/// An id's device and own address.
+/// Device and local address of an id.
 #[derive(Clone)]
 pub(super) struct DeviceAddr {
     pub(super) context: Context,
     pub(super) ip: IpAddr,
-    /// Was opened for this.
+    /// Opened for this id.
     pub(super) opened: bool,
 }
 
 impl DeviceAddr {
-    /// The address's index in the device's GID table.
     pub(super) fn sgid_index(&self) -> Option<u16> {
         index_of(&self.context, self.ip)
     }
@@ -93,7 +87,7 @@ fn index_of(context: &Context, ip: IpAddr) -> Option<u16> {
     context.find_gid(|own| own == Gid::from(ip))
 }
 
-/// The device that has this address: one that is open, or else one that is opened.
+/// Returns the device with this address, opened if necessary.
 pub(super) fn at(ip: IpAddr) -> Result<DeviceAddr, OpenError> {
     let _one_at_a_time = opening();
     if let Some(context) =
@@ -103,13 +97,13 @@ pub(super) fn at(ip: IpAddr) -> Result<DeviceAddr, OpenError> {
     }
     let mut context = open(&with_address(ip)?.preferring(ip))?;
     if index_of(&context, ip).is_none() {
-        // it is open with another address
+        // open with another address
         context = open(&Device::at(ip)?)?;
     }
     Ok(DeviceAddr { context, ip, opened: true })
 }
 
-/// An address of `context`: `ip`, or one of the same family and scope as `peer`.
+/// Returns an address of `context`: `ip`, or one of `peer`'s family and scope.
 pub(super) fn of(
     context: &Context,
     ip: Option<IpAddr>,
@@ -130,7 +124,7 @@ fn is_link_local(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local())
 }
 
-/// The device and address from which this host reaches `peer`.
+/// Returns device and address for `peer`, by the route.
 pub(super) fn towards(peer: SocketAddr) -> Result<DeviceAddr, Unroutable> {
     let local = route(peer).map_err(Unroutable::NoRoute)?;
     if local.is_loopback() && local.is_ipv4() {
@@ -139,16 +133,16 @@ pub(super) fn towards(peer: SocketAddr) -> Result<DeviceAddr, Unroutable> {
     from(local, peer.ip()).map_err(Unroutable::NoDevice)
 }
 
-/// The device from which to reach `peer` with the local address `local`.
+/// Returns the device to reach `peer` from `local`.
 pub(super) fn from(local: IpAddr, peer: IpAddr) -> Result<DeviceAddr, OpenError> {
     let is_open = || open_contexts().iter().any(|context| index_of(context, local).is_some());
-    // A listener on an address of this host that is not open here is in another program. The path
-    // from loopback is shorter than from an address that both would share.
+    // local peer address not open here: another program listens there, and loopback is a shorter
+    // path than a shared address
     if local.is_ipv4() && local == peer && !is_open() {
         return loopback(peer);
     }
     match at(local) {
-        // another program of this host has the address, and the peer is on this host, too
+        // another program has the address, and the peer is on this host
         Err(OpenError::Bind(
             BindError::Taken(_)
             | BindError::OtherUser { .. }
@@ -159,16 +153,13 @@ pub(super) fn from(local: IpAddr, peer: IpAddr) -> Result<DeviceAddr, OpenError>
     }
 }
 
-/// Reason for which no device reaches a peer.
+/// Reason that a peer is unreachable.
 pub(super) enum Unroutable {
-    /// The system has no route.
     NoRoute(io::Error),
-    /// The device cannot be opened.
     NoDevice(OpenError),
 }
 
-/// The loopback device: one that is open, or else a new one, which leaves the peer's address to the
-/// peer, who may come later.
+/// Returns an open loopback device, or a new one that avoids the peer's address.
 fn loopback(peer: IpAddr) -> Result<DeviceAddr, OpenError> {
     let _one_at_a_time = opening();
     let own = |context: &Context| {
@@ -189,8 +180,8 @@ fn loopback(peer: IpAddr) -> Result<DeviceAddr, OpenError> {
     Ok(DeviceAddr { context, ip, opened: true })
 }
 
-/// Every device of this host that is open or can be opened; true if it was opened here. Those
-/// whose port is taken are left out; if none is left, the last error tells why.
+/// Returns all devices that are open or can be opened; true if opened here. Skips taken ports; if
+/// none is left, returns the last error.
 pub(super) fn all() -> Result<Vec<(Context, bool)>, CmError> {
     let mut found: Vec<(Context, bool)> = Vec::new();
     let mut last = None;
@@ -212,7 +203,7 @@ pub(super) fn all() -> Result<Vec<(Context, bool)>, CmError> {
         };
         let same: Vec<Context> = open_contexts().into_iter().filter(has).collect();
         if !same.is_empty() {
-            // several of the program's may share an interface, each with addresses of its own
+            // an interface may have several open devices
             found.extend(same.into_iter().map(|context| (context, false)));
             continue;
         }
@@ -229,7 +220,7 @@ pub(super) fn all() -> Result<Vec<(Context, bool)>, CmError> {
     Ok(found)
 }
 
-/// The local address that the system would send to `peer` from. Nothing is sent.
+/// Returns the system's source address for `peer`, without sending.
 fn route(peer: SocketAddr) -> io::Result<IpAddr> {
     let any: IpAddr = if peer.is_ipv4() {
         Ipv4Addr::UNSPECIFIED.into()
@@ -237,28 +228,25 @@ fn route(peer: SocketAddr) -> io::Result<IpAddr> {
         std::net::Ipv6Addr::UNSPECIFIED.into()
     };
     let socket = UdpSocket::bind((any, 0))?;
-    // port 0 is no destination
     let mut peer = peer;
     peer.set_port(peer.port().max(1));
     socket.connect(peer)?;
     Ok(socket.local_addr()?.ip())
 }
 
-/// True if this host has the address.
 fn is_own(ip: IpAddr) -> bool {
     ip.is_loopback() || interface_mtu(ip).is_some()
 }
 
-/// The MTU of the interface that has this address.
+/// Returns the MTU of the address's interface.
 fn interface_mtu(ip: IpAddr) -> Option<u32> {
     let device =
         devices().into_iter().find(|device| device.addresses().iter().any(|own| own.ip == ip))?;
     Some(device.link_mtu())
 }
 
-/// The path MTU from an address of a device: what its port carries, and, as the kernel counts, what
-/// fits the interface with 96 bytes of headers. A peer on the same host may have an interface that
-/// carries less.
+/// Returns the path MTU: the port's limit and, as the kernel counts, the interface MTU less 96
+/// header bytes. A peer on the same host may have a smaller interface.
 pub(super) fn path_mtu(own: &DeviceAddr, peer: IpAddr) -> Mtu {
     let port = own.context.active_mtu();
     if own.ip.is_loopback() && peer.is_loopback() {

@@ -1,18 +1,19 @@
-//! Ids without a channel: calls that wait for what comes of them.
+//! Ids without a channel: their calls wait.
 
 use std::time::Duration;
 
 use super::{AddrInfo, CmError, CmEvent, CmId, CmQpAttr, EventKind, IdState, Status, param::Param};
 use crate::ProtectionDomain;
 
-/// Timeout of address and route resolution, which take no time here.
+/// Timeout of resolution, which is immediate.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 impl CmId {
-    /// Makes an id without a channel for an address (`rdma_create_ep`). For the active side it is
-    /// ready to connect, with a queue pair if `attr` is given. For the passive side it is bound;
-    /// call [`listen`](Self::listen) and [`get_request`](Self::get_request), and each request's id
-    /// has a queue pair if `attr` is given.
+    /// Creates an id without a channel (`rdma_create_ep`).
+    ///
+    /// Active: ready to connect. Passive: bound, for [`listen`](Self::listen) and
+    /// [`get_request`](Self::get_request). With `attr`, the id or each request's id has a queue
+    /// pair.
     ///
     /// # Errors
     /// Those of [`bind_addr`](Self::bind_addr), [`resolve_addr`](Self::resolve_addr),
@@ -43,12 +44,12 @@ impl CmId {
         Ok(id)
     }
 
-    /// Waits for the next request to a listener without a channel (`rdma_get_request`). Its id has
-    /// no channel, either; [`event`](Self::event) has what came with the request.
+    /// Waits for a listener's next request (`rdma_get_request`), an id without a channel;
+    /// [`event`](Self::event) has its data.
     ///
     /// # Errors
-    /// [`CmError::State`] when it does not listen, or has a channel; those of
-    /// [`create_qp`](Self::create_qp); [`CmError::Failed`] when the device is lost.
+    /// [`CmError::State`] if not listening or with a channel; those of
+    /// [`create_qp`](Self::create_qp); [`CmError::Failed`] if the device is lost.
     pub fn get_request(&self) -> Result<Self, CmError> {
         let state = self.check(&[IdState::Listening])?;
         let channel = {
@@ -78,15 +79,14 @@ impl CmId {
         Ok(id)
     }
 
-    /// Last event of an id without a channel (`id->event`).
+    /// Returns the latest event of an id without a channel (`id->event`).
     #[must_use]
     pub fn event(&self) -> Option<CmEvent> {
         let (kind, status, param) = self.inner().events.last.clone()?;
         Some(CmEvent { id: self.clone(), listen_id: None, kind, status, param })
     }
 
-    /// Finishes what a call has started: at once if events report the rest, else when one of the
-    /// `wanted` has come.
+    /// Finishes a started call: at once with a channel, else at a `wanted` event.
     pub(super) fn finish(&self, wanted: &[EventKind]) -> Result<(), CmError> {
         let channel = {
             let inner = self.inner();
@@ -97,7 +97,7 @@ impl CmId {
         };
         loop {
             let CmEvent { kind, status, param, .. } = channel.wait(None)?;
-            // of what was before
+            // of the previous connection
             if matches!(kind, EventKind::TimewaitExit | EventKind::AddrChange) {
                 continue;
             }

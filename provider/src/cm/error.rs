@@ -1,4 +1,4 @@
-//! Errors of calls, and, for ids without a channel, failures of what they started.
+//! Errors of calls, and failed operations of ids without a channel.
 
 use std::{io, net::IpAddr};
 
@@ -17,35 +17,33 @@ use crate::{
     AttachError, BadWorkRequest, ChannelError, OpenError, RegionError, errnos, link::BindError,
 };
 
-/// Reason for which a call of connection management is refused. Nothing has changed, unless it is
-/// [`Failed`](Self::Failed).
+/// Reason that a call is refused. Only [`Failed`](Self::Failed) changes state.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum CmError {
-    /// Not in this state (`EINVAL`).
+    /// Wrong state (`EINVAL`).
     #[error("not possible in state {0:?}")]
     State(IdState),
-    /// The id belongs to no device: bind or resolve first (`EINVAL`).
+    /// No device: bind or resolve first (`EINVAL`).
     #[error("the id has no device yet: bind_addr or resolve_addr gives it one")]
     NoDevice,
-    /// The id has no queue pair, and the call names none (`EINVAL`).
+    /// No queue pair, and none named (`EINVAL`).
     #[error("the id has no queue pair")]
     NoQueuePair,
     /// The id has a queue pair already (`EINVAL`).
     #[error("the id has a queue pair already")]
     HasQueuePair,
-    /// Not with this transport service (`EINVAL`).
+    /// Wrong transport service (`EINVAL`).
     #[error("not possible for {0} queue pairs")]
     WrongService(QpType),
-    /// Another id has the port at this address, in this process or, if it listens, in another one
-    /// that has the address, too (`EADDRINUSE`).
+    /// Another id has the port, in this process, or as a listener in one that shares the address
+    /// (`EADDRINUSE`).
     #[error("port {0} is in use")]
     PortInUse(u16),
-    /// The port is in use, and one of the two ids is bound to all addresses (`EADDRNOTAVAIL`).
+    /// The port is in use, and one id is bound to all addresses (`EADDRNOTAVAIL`).
     #[error("port {0} is in use at one of all addresses")]
     PortOverlap(u16),
-    /// Ports below `net.ipv4.ip_unprivileged_port_start` are for processes with the capability
-    /// `CAP_NET_BIND_SERVICE` (`EACCES`).
+    /// Ports below `net.ipv4.ip_unprivileged_port_start` need `CAP_NET_BIND_SERVICE` (`EACCES`).
     #[error("port {0} needs the capability CAP_NET_BIND_SERVICE")]
     PortPrivileged(u16),
     /// Every ephemeral port is in use (`EADDRNOTAVAIL`).
@@ -54,20 +52,20 @@ pub enum CmError {
     /// The addresses are of different families (`EAFNOSUPPORT`).
     #[error("{0} is of another address family than the id's own address")]
     Family(IpAddr),
-    /// The address cannot be used for this (`EINVAL`).
+    /// The address is unsuitable (`EINVAL`).
     #[error("{0} is not an address for this")]
     Address(IpAddr),
-    /// The device that was given does not have the address (`EADDRNOTAVAIL`).
+    /// The chosen device lacks the address (`EADDRNOTAVAIL`).
     #[error("the device has no address {0}")]
     NotOfDevice(IpAddr),
-    /// No device can be listened on (`ENODEV`).
+    /// No device can listen (`ENODEV`).
     #[error("no device can be opened to listen on: {0}")]
     NoListenDevice(String),
-    /// The device cannot be opened (`EADDRINUSE` when another program has the address, else
+    /// The device cannot be opened (`EADDRINUSE` if another program has the address, else
     /// `ENODEV`).
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// More private data than the message has room for (`EINVAL`).
+    /// Too much private data (`EINVAL`).
     #[error("more than {0} bytes of private data")]
     PrivateData(usize),
     /// A number too large (`EINVAL`).
@@ -94,7 +92,7 @@ pub enum CmError {
     /// A member of this multicast group already (`EADDRINUSE`).
     #[error("a member of {0} already")]
     Joined(IpAddr),
-    /// An id without a channel: the call has ended so.
+    /// Failed operation of an id without a channel.
     #[error("{event}: {status}")]
     Failed {
         /// The event that reported the failure.
@@ -102,7 +100,7 @@ pub enum CmError {
         /// The reason.
         status: Status,
     },
-    /// A name cannot be resolved, or the system refuses something else.
+    /// Failed name resolution, or another system error.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
@@ -136,7 +134,7 @@ impl From<ChannelError> for CmError {
 }
 
 impl CmError {
-    /// The number that the C API gives in `errno`.
+    /// Returns the C API's `errno`.
     #[must_use]
     pub fn errno(&self) -> i32 {
         match self {
@@ -153,7 +151,7 @@ impl CmError {
     }
 }
 
-/// The number for a device that cannot be opened.
+/// Returns the errno of a failed opening.
 pub(super) fn open_errno(error: &OpenError) -> i32 {
     match error {
         OpenError::Bind(BindError::System { source, .. } | BindError::NoDoor { source, .. })
@@ -167,7 +165,7 @@ pub(super) fn open_errno(error: &OpenError) -> i32 {
     }
 }
 
-/// The number for a group that cannot be joined.
+/// Returns the errno of a failed join.
 pub(super) fn attach_errno(error: &AttachError) -> i32 {
     match error {
         AttachError::Adapter(error) => errnos::of(error),

@@ -11,8 +11,7 @@ use super::{
     reasons::tell_event,
 };
 
-/// An event (`rdma_cm_event`). It needs no acknowledgement: dropping it does what
-/// `rdma_ack_cm_event` does.
+/// Event (`rdma_cm_event`); dropping it does what `rdma_ack_cm_event` does.
 #[derive(Clone)]
 pub struct CmEvent {
     pub(super) id: CmId,
@@ -23,13 +22,13 @@ pub struct CmEvent {
 }
 
 impl CmEvent {
-    /// The id that the event is about. For [`ConnectRequest`](EventKind::ConnectRequest) a new one.
+    /// Returns the id concerned; a new one for [`ConnectRequest`](EventKind::ConnectRequest).
     #[must_use]
     pub const fn id(&self) -> &CmId {
         &self.id
     }
 
-    /// For [`ConnectRequest`](EventKind::ConnectRequest): the listening id.
+    /// Returns the listening id of a [`ConnectRequest`](EventKind::ConnectRequest).
     #[must_use]
     pub const fn listen_id(&self) -> Option<&CmId> {
         self.listen_id.as_ref()
@@ -52,7 +51,7 @@ impl CmEvent {
         let of_kind = self.kind.explain();
         match (self.kind, self.status) {
             (_, Status::Success | Status::User(_)) => of_kind,
-            // the kind says more than the number
+            // the kind says more than the errno
             (
                 EventKind::DeviceRemoval | EventKind::AddrChange | EventKind::RouteError,
                 status @ Status::Errno(_),
@@ -61,19 +60,19 @@ impl CmEvent {
         }
     }
 
-    /// Kind of the event.
+    /// Returns the kind.
     #[must_use]
     pub const fn kind(&self) -> EventKind {
         self.kind
     }
 
-    /// Success, or the reason of the failure.
+    /// Returns success or the cause of failure.
     #[must_use]
     pub const fn status(&self) -> Status {
         self.status
     }
 
-    /// The values of a connection: of a request, and of the answer to one.
+    /// Returns the connection values of a request or response.
     #[must_use]
     pub const fn conn(&self) -> Option<&ConnParam> {
         match &self.param {
@@ -82,8 +81,7 @@ impl CmEvent {
         }
     }
 
-    /// The values of a datagram service: of a request, of the answer to one, and of a multicast
-    /// group.
+    /// Returns the values of a datagram service's request or response, or of a multicast group.
     #[must_use]
     pub const fn ud(&self) -> Option<&UdParam> {
         match &self.param {
@@ -92,7 +90,7 @@ impl CmEvent {
         }
     }
 
-    /// For [`User`](EventKind::User): the value that the program has given.
+    /// Returns the program's value of a [`User`](EventKind::User) event.
     #[must_use]
     pub const fn user_value(&self) -> Option<u64> {
         match self.param {
@@ -101,8 +99,7 @@ impl CmEvent {
         }
     }
 
-    /// Private data from the peer's program: as many bytes as the message has room for, zeros after
-    /// what the program gave. Empty where no message came.
+    /// Returns the peer's private data: the full field, zero-padded; empty without a message.
     #[must_use]
     pub fn private_data(&self) -> &[u8] {
         match &self.param {

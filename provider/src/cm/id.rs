@@ -1,4 +1,4 @@
-//! Ids: what they are, and their end.
+//! Communication ids and their end.
 
 use std::{
     collections::BTreeMap,
@@ -33,20 +33,21 @@ use super::{
 };
 use crate::{Context, ProtectionDomain, sync::Mutex};
 
-/// A communication id (`rdma_cm_id`): a socket for RDMA. Cheap to clone; its last handle destroys
-/// it (`rdma_destroy_id`), which ends its connection, answers what still waits for an answer, and
-/// drops its events. Its queue pair goes with it, unless the program holds another handle of that.
+/// Communication id (`rdma_cm_id`): a socket for RDMA, cheap to clone.
 ///
-/// The calls on one id, in their order:
+/// The last handle destroys it (`rdma_destroy_id`): ends its connection, rejects pending requests,
+/// drops its events. Its queue pair goes too, unless the program holds a handle.
+///
+/// Calls on an id, in order:
 ///
 /// * to connect: [`resolve_addr`](Self::resolve_addr), [`resolve_route`](Self::resolve_route),
 ///   [`create_qp`](Self::create_qp), [`connect`](Self::connect), [`disconnect`](Self::disconnect);
-/// * to be connected to: [`bind_addr`](Self::bind_addr), [`listen`](Self::listen), and on the new
+/// * to listen: [`bind_addr`](Self::bind_addr), [`listen`](Self::listen), and on the new
 ///   id that comes with each [`ConnectRequest`](EventKind::ConnectRequest):
 ///   [`create_qp`](Self::create_qp), [`accept`](Self::accept).
 ///
-/// On an id with an [`EventChannel`], each call starts something, and an event reports the result.
-/// On one [without](Self::new_sync), each call waits for the result.
+/// With an [`EventChannel`], calls start operations and events report results;
+/// [without](Self::new_sync), calls wait.
 ///
 /// ```no_run
 /// # use roce_provider::cm::{CmId, CmQpAttr, ConnParam, PortSpace};
@@ -63,7 +64,7 @@ pub struct CmId {
     pub(super) handle: Arc<IdHandle>,
 }
 
-/// The handles' side of an id. Its lock is taken before the engine's lock.
+/// Handle side of an id; its lock precedes the engine's lock.
 pub(super) struct IdHandle {
     pub(super) shared: Arc<Shared>,
     pub(super) port_space: PortSpace,
@@ -74,7 +75,7 @@ pub(super) struct IdHandle {
 pub(super) struct IdInner {
     pub(super) events: Results,
     pub(super) options: Options,
-    /// Device that the program has set.
+    /// Device set by the program.
     pub(super) context: Option<Context>,
     pub(super) device_addr: Option<DeviceAddr>,
     pub(super) lease: Option<PortLease>,
@@ -82,30 +83,29 @@ pub(super) struct IdInner {
     pub(super) peer: Option<SocketAddr>,
     pub(super) path_mtu: Mtu,
     pub(super) queues: Option<Queues>,
-    /// A queue pair that the program has made and the adapter moves; true if it has a shared
-    /// receive queue.
+    /// Queue pair of the program that the adapter moves; true if it has an SRQ.
     pub(super) adopted: Option<(Qpn, bool)>,
-    /// First PSN that a passive side expects, once it is drawn.
+    /// First PSN that the passive side expects, once drawn.
     pub(super) psn: Option<Psn>,
     pub(super) listener: Listener,
     /// Multicast groups; true if the queue pair is attached.
     pub(super) groups: BTreeMap<IpAddr, bool>,
 }
 
-/// Where the results of calls go: to the channel, or to the calls, which then wait for them.
+/// Destination of results: the channel, or waiting calls.
 pub(super) struct Results {
     pub(super) channel: EventChannel,
     /// True if calls wait.
     pub(super) sync: bool,
-    /// Last event, of an id without a channel.
+    /// Latest event of an id without a channel.
     pub(super) last: Option<(EventKind, Status, Param)>,
 }
 
-/// Parts of an id that listens.
+/// State of a listening id.
 #[derive(Default)]
 pub(super) struct Listener {
     pub(super) devices: Vec<Context>,
-    /// Protection domain and attributes of the queue pairs of an endpoint's requests.
+    /// Domain and queue pair attributes for an endpoint's requests.
     pub(super) template: Option<(Option<ProtectionDomain>, CmQpAttr)>,
 }
 
@@ -128,12 +128,11 @@ impl IdInner {
         }
     }
 
-    /// Its device and own address.
     pub(super) fn device_addr(&self) -> Result<&DeviceAddr, CmError> {
         self.device_addr.as_ref().ok_or(CmError::NoDevice)
     }
 
-    /// Makes the id belong to a device.
+    /// Attaches the id to a device.
     pub(super) fn attach(&mut self, shared: &Arc<Shared>, device_addr: DeviceAddr) {
         self.events.channel.attach(&device_addr.context, device_addr.opened);
         let ip = Some(device_addr.ip);
@@ -147,7 +146,7 @@ impl IdInner {
 }
 
 impl CmId {
-    /// A handle of the id with this state, as long as there is one.
+    /// Returns a handle of this state's id, while one exists.
     pub(super) fn of(shared: &Shared) -> Option<Self> {
         Some(Self { handle: shared.handle()?.downcast().ok()? })
     }
@@ -172,16 +171,15 @@ impl CmId {
         Self { handle }
     }
 
-    /// Makes an id without a channel (`rdma_create_id` with none): its calls wait for their
-    /// results.
+    /// Creates an id without a channel (`rdma_create_id`): its calls wait.
     ///
     /// # Errors
-    /// When the process may not open more descriptors (`EMFILE`).
+    /// If the process has no free descriptor (`EMFILE`).
     pub fn new_sync(port_space: PortSpace) -> io::Result<Self> {
         Ok(Self::create(&EventChannel::new()?, port_space, true))
     }
 
-    /// The id of a request that this listener's program takes.
+    /// Creates the id of a request taken from this listener.
     pub(super) fn adopt(&self, shared: Arc<Shared>, request: &PendingRequest) -> Option<Self> {
         let listener = self.inner();
         let context = listener.listener.devices.get(request.device)?;
@@ -205,105 +203,101 @@ impl CmId {
         &self.handle.shared
     }
 
-    /// Refuses a call that is not possible in the id's state.
+    /// Refuses a call in the wrong state.
     pub(super) fn check(&self, allowed: &[IdState]) -> Result<IdState, CmError> {
         let state = self.shared().state().state;
         if allowed.contains(&state) { Ok(state) } else { Err(CmError::State(state)) }
     }
 
-    /// State of the id.
+    /// Returns the state.
     #[must_use]
     pub fn state(&self) -> IdState {
         self.shared().state().state
     }
 
-    /// Its port space.
+    /// Returns the port space.
     #[must_use]
     pub fn port_space(&self) -> PortSpace {
         self.handle.port_space
     }
 
-    /// A number of the program's own (`id->context`); 0 until it is set, and of every new request.
+    /// Returns the program's number (`id->context`); initially 0.
     #[must_use]
     pub fn user_data(&self) -> u64 {
         self.handle.user_data.load(Ordering::Acquire)
     }
 
-    /// Sets this number.
+    /// Sets the program's number.
     pub fn set_user_data(&self, number: u64) {
         self.handle.user_data.store(number, Ordering::Release);
     }
 
-    /// The type of its queue pair.
+    /// Returns the queue pair type.
     #[must_use]
     pub fn qp_type(&self) -> QpType {
         self.inner().options.qp_type
     }
 
-    /// The device that it belongs to (`id->verbs`), from the call on that bound it to an address or
-    /// resolved one.
+    /// Returns the device (`id->verbs`), after an address is bound or resolved.
     #[must_use]
     pub fn context(&self) -> Option<Context> {
         self.inner().device_addr.as_ref().map(|own| own.context.clone())
     }
 
-    /// The channel of its events.
+    /// Returns the event channel.
     #[must_use]
     pub fn channel(&self) -> EventChannel {
         self.inner().events.channel.clone()
     }
 
-    /// Its own address and port (`rdma_get_local_addr`), as far as known.
+    /// Returns the local address and port (`rdma_get_local_addr`), as far as known.
     #[must_use]
     pub fn local_addr(&self) -> Option<SocketAddr> {
         self.inner().local
     }
 
-    /// The peer's address and port (`rdma_get_peer_addr`).
+    /// Returns the peer's address and port (`rdma_get_peer_addr`).
     #[must_use]
     pub fn peer_addr(&self) -> Option<SocketAddr> {
         self.inner().peer
     }
 
-    /// The path to the peer, once it is resolved (`id->route`); a request's is in its
-    /// [`qp_setup`](Self::qp_setup).
+    /// Returns the resolved path (`id->route`); [`qp_setup`](Self::qp_setup) has a request's.
     #[must_use]
     pub fn address_vector(&self) -> Option<AddressVector> {
         self.inner().address_vector().ok()
     }
 
-    /// Path MTU, once the route is resolved.
+    /// Returns the path MTU, after route resolution.
     #[must_use]
     pub fn path_mtu(&self) -> Mtu {
         self.inner().path_mtu
     }
 
-    /// Its own port (`rdma_get_src_port`); 0 while it has none.
+    /// Returns the local port (`rdma_get_src_port`), or 0.
     #[must_use]
     pub fn src_port(&self) -> u16 {
         self.local_addr().map_or(0, |address| address.port())
     }
 
-    /// The peer's port (`rdma_get_dst_port`); 0 while there is none.
+    /// Returns the peer's port (`rdma_get_dst_port`), or 0.
     #[must_use]
     pub fn dst_port(&self) -> u16 {
         self.peer_addr().map_or(0, |address| address.port())
     }
 
-    /// Puts an [event](EventKind::User) of the program's own behind those that its channel holds,
-    /// to wake who waits there (`rdma_write_cm_event`).
+    /// Queues an [event](EventKind::User) of the program, to wake a waiter (`rdma_write_cm_event`).
     pub fn write_event(&self, status: i32, value: u64) {
         self.shared().emit(EventKind::User, Status::User(status), Param::User(value));
     }
 
-    /// Reports that a name has been looked up.
+    /// Reports a completed name lookup.
     #[doc(hidden)] // for the C interface
     pub fn report_addrinfo(&self) {
         self.shared().emit(EventKind::AddrinfoResolved, Status::Success, Param::None);
     }
 
-    /// Moves its events to another channel from now on (`rdma_migrate_id`), also those that were
-    /// not taken.
+    /// Moves future and queued events to another channel (`rdma_migrate_id`).
     pub fn migrate_id(&self, channel: &EventChannel) {
         let mut inner = self.inner();
         if let Some(own) = &inner.device_addr {
@@ -317,11 +311,10 @@ impl CmId {
         inner.events.sync = false;
     }
 
-    /// The same, with calls that wait from now on, on a channel of its own (`rdma_migrate_id` to
-    /// none).
+    /// Makes calls wait from now on, on a private channel (`rdma_migrate_id` to none).
     ///
     /// # Errors
-    /// When the process may not open more descriptors (`EMFILE`).
+    /// If the process has no free descriptor (`EMFILE`).
     pub fn make_sync(&self) -> io::Result<()> {
         self.migrate_id(&EventChannel::new()?);
         self.inner().events.sync = true;
@@ -356,7 +349,7 @@ impl Drop for IdHandle {
                 routes.detach(shared);
             });
         }
-        // requests that were not taken will not be answered
+        // requests not taken get no reply
         for raw in shared.extract() {
             let Some(request) = raw.request else { continue };
             let Some(context) = inner.listener.devices.get(request.device) else { continue };
@@ -380,7 +373,6 @@ impl fmt::Debug for CmId {
 }
 
 impl PartialEq for CmId {
-    /// True if both are handles of one id.
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.handle, &other.handle)
     }

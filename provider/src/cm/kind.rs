@@ -1,4 +1,4 @@
-//! Kinds of events, and how what they report has ended.
+//! Kinds and results of events.
 
 use std::fmt;
 
@@ -12,10 +12,10 @@ macro_rules! event_kinds {
         pub enum EventKind { $($(#[doc = $doc])* $variant,)* }
 
         impl EventKind {
-            /// Every kind, in the order of the C API's numbers, which start at 0.
+            /// Every kind, numbered from 0 as in C.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
-            /// The name in the C API (`rdma_event_str`).
+            /// Returns the C name (`rdma_event_str`).
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
@@ -25,44 +25,44 @@ macro_rules! event_kinds {
 }
 
 event_kinds! {
-    /// The peer's address is resolved, and the id belongs to a device.
+    /// The peer's address is resolved to a device.
     AddrResolved "RDMA_CM_EVENT_ADDR_RESOLVED";
     /// No device leads to the address.
     AddrError "RDMA_CM_EVENT_ADDR_ERROR";
-    /// The route is resolved: the path MTU is known.
+    /// The path MTU is known.
     RouteResolved "RDMA_CM_EVENT_ROUTE_RESOLVED";
-    /// The device has lost the id's own address.
+    /// The device lost the local address.
     RouteError "RDMA_CM_EVENT_ROUTE_ERROR";
-    /// A peer requests a connection, or a datagram service, from a listener; the event's id is new.
+    /// A request for a connection or datagram service; the event has a new id.
     ConnectRequest "RDMA_CM_EVENT_CONNECT_REQUEST";
-    /// The peer has accepted; the program moves its queue pair itself and calls
+    /// The peer accepted; the program moves its queue pair and calls
     /// [`establish`](super::CmId::establish).
     ConnectResponse "RDMA_CM_EVENT_CONNECT_RESPONSE";
-    /// The peer has accepted, but the local queue pair could not change its state.
+    /// The peer accepted, but the local queue pair failed to move.
     ConnectError "RDMA_CM_EVENT_CONNECT_ERROR";
-    /// The peer does not answer, or offers no such datagram service.
+    /// The peer does not respond, or lacks the datagram service.
     Unreachable "RDMA_CM_EVENT_UNREACHABLE";
     /// The peer refuses.
     Rejected "RDMA_CM_EVENT_REJECTED";
-    /// Both sides may use the connection; or the datagram service is known.
+    /// The connection is usable, or the datagram service known.
     Established "RDMA_CM_EVENT_ESTABLISHED";
-    /// The connection is over.
+    /// The connection ended.
     Disconnected "RDMA_CM_EVENT_DISCONNECTED";
     /// The device is lost.
     DeviceRemoval "RDMA_CM_EVENT_DEVICE_REMOVAL";
     /// A multicast group is joined.
     MulticastJoin "RDMA_CM_EVENT_MULTICAST_JOIN";
-    /// A multicast group could not be joined.
+    /// A multicast join failed.
     MulticastError "RDMA_CM_EVENT_MULTICAST_ERROR";
-    /// The device has lost the id's own address.
+    /// The device lost the local address.
     AddrChange "RDMA_CM_EVENT_ADDR_CHANGE";
-    /// No packet of a connection that is over can be under way any more.
+    /// No packet of the ended connection can be in flight.
     TimewaitExit "RDMA_CM_EVENT_TIMEWAIT_EXIT";
-    /// The C interface has looked up a name.
+    /// A name is resolved (C interface).
     AddrinfoResolved "RDMA_CM_EVENT_ADDRINFO_RESOLVED";
-    /// The same in vain.
+    /// Name resolution failed.
     AddrinfoError "RDMA_CM_EVENT_ADDRINFO_ERROR";
-    /// The program has [written](super::CmId::write_event) it.
+    /// [Written](super::CmId::write_event) by the program.
     User "RDMA_CM_EVENT_USER";
 }
 
@@ -72,24 +72,24 @@ impl fmt::Display for EventKind {
     }
 }
 
-/// Success, or the reason of a failure.
+/// Success, or the cause of failure.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Status {
     /// Success.
     Success,
-    /// Failure on this side: a number of `errno.h`.
+    /// Local failure: an errno.
     Errno(i32),
-    /// Rejection by the peer, with its reason.
+    /// Rejection by the peer.
     Rejected(RejectReason),
-    /// The peer has no such datagram service, or refuses: the status of its SIDR_REP, 1 to 5.
+    /// Refused datagram service: SIDR_REP status, 1 to 5.
     Sidr(u8),
-    /// What the program has [written](super::CmId::write_event).
+    /// [Written](super::CmId::write_event) by the program.
     User(i32),
 }
 
 impl Status {
-    /// The number in the C API: 0, a negative errno, or what the peer said.
+    /// Returns the C number: 0, a negative errno, or the peer's code.
     #[must_use]
     pub const fn code(self) -> i32 {
         match self {

@@ -11,23 +11,23 @@ use super::{
 };
 use crate::Context;
 
-/// Number of requests that may wait by default.
+/// Default backlog.
 const BACKLOG: usize = 1024;
 
 impl CmId {
-    /// Waits for requests (`rdma_listen`): each comes as an
-    /// [`EventKind::ConnectRequest`](super::EventKind::ConnectRequest) with an id of its own. At
-    /// most `backlog` wait on each address for the program, 0 for 1,024; more are dropped, and
-    /// their senders retry.
+    /// Listens (`rdma_listen`): each request is a
+    /// [`EventKind::ConnectRequest`](super::EventKind::ConnectRequest) with a new id.
     ///
-    /// An id that is bound to no device listens on every device of this host that is open or can be
-    /// opened, loopback included, and on the addresses that these get later; it need not have any
-    /// yet. An id that is not bound at all gets a free port.
+    /// Up to `backlog` requests wait per address (0: 1,024); further ones are dropped and retried
+    /// by the sender.
+    ///
+    /// An id without a device listens on every device, loopback included, and on later addresses.
+    /// An unbound id gets a free port.
     ///
     /// # Errors
-    /// [`CmError::State`]; [`CmError::PortInUse`] when another id of the process, or a process at
-    /// the same address, has the port; [`CmError::PortOverlap`] when that is so at one of all
-    /// addresses; [`CmError::NoListenDevice`]; those of [`bind_addr`](Self::bind_addr).
+    /// [`CmError::State`]; [`CmError::PortInUse`] if an id, or a process at the address, has the
+    /// port; [`CmError::PortOverlap`] if so at one of all addresses; [`CmError::NoListenDevice`];
+    /// those of [`bind_addr`](Self::bind_addr).
     pub fn listen(&self, backlog: usize) -> Result<(), CmError> {
         let mut inner = self.inner();
         self.check(&[IdState::Idle, IdState::Bound])?;
@@ -54,7 +54,7 @@ impl CmId {
         let own = (!local.ip().is_unspecified()).then_some(local.ip());
         let mut result = Ok(());
         for (context, opened) in devices {
-            // one without such an address may get it later
+            // a device may get such an address later
             inner.events.channel.attach(&context, opened);
             let index = contexts.len();
             let refused = route::claim(&context.inner.engine, listening);
@@ -75,8 +75,7 @@ impl CmId {
                 }
             }
         }
-        // another process that has the address listens, or a listener of this process that is not
-        // in the table of ports
+        // another process at the address listens, or a listener here that is not in the port table
         if taken.iter().any(|ip| !heard.contains(ip)) {
             let port = local.port();
             result = Err(own.map_or(CmError::PortOverlap(port), |_| CmError::PortInUse(port)));
@@ -90,8 +89,7 @@ impl CmId {
         Ok(())
     }
 
-    /// The addresses that it listens on, each with its port: those of every device, loopback's
-    /// among them.
+    /// Returns the listening addresses with ports, of all devices.
     #[must_use]
     pub fn listening_addrs(&self) -> Vec<SocketAddr> {
         let inner = self.inner();
@@ -109,7 +107,7 @@ impl CmId {
         own.into_iter().map(|ip| SocketAddr::new(ip, listening.service_id.0 as u16)).collect()
     }
 
-    /// `keep`: it belongs to the device all the same.
+    /// `keep`: the id stays attached to the device.
     fn unlisten(&self, contexts: &[Context], keep: bool) {
         self.shared().state().listening = None;
         for context in contexts {

@@ -1,9 +1,8 @@
-//! Connecting as with librdmacm: ids, event channels, and the calls on them.
+//! Connection management as in librdmacm: ids, event channels and their calls.
 //!
-//! Each call's documentation names its counterpart in the C API. Three things differ. Handles clean
-//! up after themselves, so no call destroys or acknowledges anything. Addresses are
-//! [`SocketAddr`](std::net::SocketAddr)s. The adapter moves an id's queue pair when the peer
-//! accepts, so nothing waits for the program.
+//! Each call names its C counterpart. Differences: handles clean up, without destroy or acknowledge
+//! calls; addresses are [`SocketAddr`](std::net::SocketAddr)s; the adapter moves an id's queue pair
+//! on acceptance, without the program.
 //!
 //! ```
 //! use roce_provider::cm::{CmQpAttr, ConnParam, EventChannel, EventKind, PortSpace};

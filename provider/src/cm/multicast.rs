@@ -14,31 +14,32 @@ use super::{
 /// Kind of membership (`RDMA_MC_JOIN_FLAG_…`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum JoinFlags {
-    /// To send and to receive.
+    /// Send and receive.
     #[default]
     FullMember,
-    /// To send only.
+    /// Send only.
     SendOnlyFullMember,
 }
 
 impl CmId {
-    /// Joins a multicast group (`rdma_join_multicast`), with the id's queue pair if it has one:
-    /// [`MulticastJoin`](EventKind::MulticastJoin) tells how to send there,
-    /// [`MulticastError`](EventKind::MulticastError) that it could not be joined. The system
-    /// announces the membership to the network (IGMP, MLD).
+    /// Joins a multicast group (`rdma_join_multicast`), with the queue pair if any; the system
+    /// reports it by IGMP or MLD.
+    ///
+    /// [`MulticastJoin`](EventKind::MulticastJoin) has the destination;
+    /// [`MulticastError`](EventKind::MulticastError) reports failure.
     ///
     /// # Errors
-    /// [`CmError::State`] before it belongs to a device; [`CmError::WrongService`] unless its queue
-    /// pair is a datagram one; [`CmError::Address`] for no multicast address; [`CmError::Family`];
-    /// [`CmError::Joined`]; without a channel, [`CmError::Failed`].
+    /// [`CmError::State`] without a device; [`CmError::WrongService`] unless UD;
+    /// [`CmError::Address`] if not multicast; [`CmError::Family`]; [`CmError::Joined`]; without a
+    /// channel, [`CmError::Failed`].
     pub fn join_multicast(&self, group: IpAddr) -> Result<(), CmError> {
         self.join_multicast_ex(group, JoinFlags::FullMember)
     }
 
-    /// The same with a choice, to send only or also to receive (`rdma_join_multicast_ex`).
+    /// Joins with a kind of membership (`rdma_join_multicast_ex`).
     ///
     /// # Errors
-    /// As above.
+    /// As for [`join_multicast`](Self::join_multicast).
     pub fn join_multicast_ex(&self, group: IpAddr, flags: JoinFlags) -> Result<(), CmError> {
         let mut inner = self.inner();
         self.check(&[
@@ -88,7 +89,7 @@ impl CmId {
         self.finish(&[EventKind::MulticastJoin])
     }
 
-    /// True if it has joined a multicast group.
+    /// True if the id has joined the group.
     #[must_use]
     pub fn is_member(&self, group: IpAddr) -> bool {
         self.inner().groups.contains_key(&group)

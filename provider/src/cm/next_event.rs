@@ -1,4 +1,4 @@
-//! Making ids, and taking their events from a channel.
+//! Creation of ids, and their events.
 
 use std::{os::fd::AsFd, sync::atomic::Ordering, time::Duration};
 
@@ -10,19 +10,18 @@ use super::{
 use crate::{ChannelError, clock, readiness};
 
 impl EventChannel {
-    /// Makes an id whose events come here (`rdma_create_id`). Ids for [`PortSpace::Tcp`] have RC
-    /// queue pairs, those for [`PortSpace::Udp`] and [`PortSpace::Ipoib`] UD ones; those for
-    /// [`PortSpace::Ib`] RC ones, unless told otherwise.
+    /// Creates an id (`rdma_create_id`): RC for [`PortSpace::Tcp`], UD for [`PortSpace::Udp`] and
+    /// [`PortSpace::Ipoib`], by default RC for [`PortSpace::Ib`].
     #[must_use]
     pub fn create_id(&self, port_space: PortSpace) -> CmId {
         CmId::create(self, port_space, false)
     }
 
-    /// The next event, if there is one (`rdma_get_cm_event` on a non-blocking descriptor). If there
-    /// is none, first serves the devices on this thread.
+    /// Takes the next event, if any (non-blocking `rdma_get_cm_event`); serves the devices first if
+    /// there is none.
     ///
-    /// If only this call has found a connection's end, it is the next call's event. Completions may
-    /// have come with it, and a program that ends its side now would lose them.
+    /// A connection's end found only by this call is left to the next: completions came with it,
+    /// which a program that disconnects now would lose.
     #[must_use]
     pub fn poll(&self) -> Option<CmEvent> {
         self.take().or_else(|| {
@@ -41,10 +40,10 @@ impl EventChannel {
         })
     }
 
-    /// Sleeps until there is an event (`rdma_get_cm_event`), at most for `limit`.
+    /// Sleeps until an event (`rdma_get_cm_event`), up to `limit`.
     ///
     /// # Errors
-    /// [`ChannelError::TimedOut`]; [`ChannelError::Io`] when the system cannot wait.
+    /// [`ChannelError::TimedOut`]; [`ChannelError::Io`] if the system cannot wait.
     pub fn wait(&self, limit: Option<Duration>) -> Result<CmEvent, ChannelError> {
         let end = limit.map(|limit| clock::now().plus(limit));
         loop {
@@ -58,7 +57,7 @@ impl EventChannel {
             let contexts = self.contexts();
             let descriptor = self.inner.queue.as_fd();
             if let [only] = &contexts[..] {
-                // this thread waits on the sockets itself, which saves a change of threads
+                // waiting on the sockets saves a thread switch
                 only.inner.engine.drive(descriptor, left)?;
             } else {
                 contexts.iter().for_each(|context| context.inner.engine.hand_over());
@@ -72,13 +71,13 @@ impl EventChannel {
     #[doc(hidden)] // for rsockets
     pub fn take(&self) -> Option<CmEvent> {
         loop {
-            // events of an id that is being destroyed wait here for its destroyer
+            // a destroyed id's events wait here for its destroyer
             let (event, owner) =
                 self.inner.queue.take_first(|event| CmId::of(event.recipient()))?;
             let QueuedEvent { id, request, kind, status, param } = event;
             let (id, listen_id) = match request {
                 None => (owner, None),
-                // a listener that is being destroyed answers by itself what it has not handed out
+                // a destroyed listener rejects its untaken requests itself
                 Some(request) => match owner.adopt(id, &request) {
                     Some(id) => (id, Some(owner)),
                     None => continue,

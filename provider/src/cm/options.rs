@@ -1,8 +1,8 @@
-//! Options of an id; their setters stand in `set_option`.
+//! Options of an id; `set_option` has the setters.
 
 use roce_transport::qp::QpType;
 
-/// Acknowledge timeout's code of ids without one of their own.
+/// Default code of the acknowledge timeout.
 pub(super) const ACK_TIMEOUT: u8 = 16;
 
 /// See the setters.
@@ -10,11 +10,10 @@ pub(super) const ACK_TIMEOUT: u8 = 16;
 pub(super) struct Options {
     pub(super) qp_type: QpType,
     pub(super) tos: u8,
-    /// If the program has set it.
     pub(super) ack_timeout: Option<u8>,
     pub(super) min_rnr_timer: u8,
     pub(super) reuse_addr: bool,
-    /// If the program has said so; else it is settled by the address that the id is bound to.
+    /// Set by the program; else the bound address decides.
     pub(super) afonly: Option<bool>,
 }
 

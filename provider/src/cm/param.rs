@@ -1,4 +1,4 @@
-//! Values that come with events, and that connections are made with.
+//! Parameters of connections and events.
 
 use std::fmt;
 
@@ -9,38 +9,33 @@ use roce_transport::{
     work::UdDestination,
 };
 
-/// The queue key of datagram queue pairs that ids make, and of multicast groups (`RDMA_UDP_QKEY`).
+/// Q_Key of ids' UD queue pairs and multicast groups (`RDMA_UDP_QKEY`).
 pub const UDP_QKEY: QKey = QKey(0x0123_4567);
 
-/// Values of a connection (`rdma_conn_param`): those that a program requests, and, in an
-/// event, those of the peer, seen from this side.
+/// Connection parameters (`rdma_conn_param`): the program's request, or in an event the peer's,
+/// seen from this side.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ConnParam {
-    /// For the peer's program. At most 56 bytes to connect, 196 to accept; for datagrams 180 and
-    /// 136. In an event all bytes that the message has room for, zeros after what the peer gave.
+    /// Private data: up to 56 bytes to connect, 196 to accept; datagrams 180 and 136. Events have
+    /// the full field, zero-padded.
     pub private_data: Vec<u8>,
-    /// READs and atomics that this side answers at once, 0..=128; 255 for as many as it can. 16 by
-    /// default. What is more than the peer wants to have outstanding is cut in
-    /// [`accept`](super::CmId::accept).
+    /// READs and atomics that this side serves at once: 0..=128, 255 for the maximum; default 16.
+    /// [`accept`](super::CmId::accept) limits it to the peer's depth.
     pub responder_resources: u8,
-    /// READs and atomics that this side has outstanding at once, 0..=128; 255 for as many as it
-    /// can. 16 by default. What is more than the peer answers is cut in
-    /// [`accept`](super::CmId::accept).
+    /// READs and atomics that this side has outstanding: 0..=128, 255 for the maximum; default 16.
+    /// [`accept`](super::CmId::accept) limits it to the peer's resources.
     pub initiator_depth: u8,
-    /// True if the peer obeys credits: only in events. The value given is not sent, since RoCE has
-    /// no such flow control.
+    /// True if the peer obeys credits; set in events only, never sent: RoCE has no such flow
+    /// control.
     pub flow_control: bool,
-    /// Number of times that both sides send a request again without progress, 0..=7. Only for
-    /// [`connect`](super::CmId::connect). 7 by default.
+    /// Retries without progress on both sides, 0..=7, default 7; for
+    /// [`connect`](super::CmId::connect) only.
     pub retry_count: u8,
-    /// Number of times that the peer sends again when this side is not ready to receive, 0..=7; 7
-    /// means without limit. 7 by default.
+    /// Peer's RNR retries, 0..=7; 7, the default, is unlimited.
     pub rnr_retry_count: u8,
-    /// True if the queue pair receives from a shared receive queue. Only for queue pairs that the
-    /// id does not know.
+    /// True with a shared receive queue; for queue pairs that the id does not know.
     pub srq: bool,
-    /// The queue pair, for ids that have none of their own: the program then moves it itself. In an
-    /// event the peer's.
+    /// Queue pair that the program moves, for ids without one; in events the peer's.
     pub qpn: Option<Qpn>,
 }
 
@@ -59,21 +54,21 @@ impl Default for ConnParam {
     }
 }
 
-/// Values of a datagram service or of a multicast group (`rdma_ud_param`).
+/// Parameters of a datagram service or multicast group (`rdma_ud_param`).
 #[derive(Clone, PartialEq, Eq)]
 pub struct UdParam {
-    /// From the peer's program, zeros after what it gave.
+    /// Peer's private data, zero-padded.
     pub private_data: Vec<u8>,
     /// Path to the peer (`ah_attr`).
     pub av: AddressVector,
-    /// The peer's queue pair; 0 in a request, which does not name it.
+    /// Peer's queue pair; 0 in a request.
     pub qpn: Qpn,
-    /// Queue key of that queue pair; 0 in a request.
+    /// Its Q_Key; 0 in a request.
     pub qkey: QKey,
 }
 
 impl UdParam {
-    /// Destination of datagrams, for [`SendWr::send_to`](roce_transport::work::SendWr::send_to) and
+    /// Returns the destination for [`SendWr::send_to`](roce_transport::work::SendWr::send_to) and
     /// [`post_ud_send`](super::CmId::post_ud_send).
     #[must_use]
     pub const fn destination(&self) -> UdDestination {
@@ -107,7 +102,7 @@ impl fmt::Debug for UdParam {
     }
 }
 
-/// Private data without the zeros that fill the message.
+/// Private data without padding.
 struct Used<'a>(&'a [u8]);
 
 impl fmt::Debug for Used<'_> {
@@ -116,7 +111,7 @@ impl fmt::Debug for Used<'_> {
     }
 }
 
-/// Values that come with an event.
+/// Values of an event.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Param {
     #[default]

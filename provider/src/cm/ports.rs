@@ -1,6 +1,5 @@
-//! Port numbers of this process. Another process has other addresses, so its ports are its own; if
-//! it has the same ones, a listener claims the port on the link besides. Who may share a port is as
-//! with the kernel's connection management.
+//! Port numbers of this process. Processes that share an address also claim a listener's port on
+//! the link. Sharing follows the kernel's connection management.
 
 use std::{
     collections::BTreeMap,
@@ -14,13 +13,13 @@ use rustix::thread::CapabilitySet;
 use super::error::CmError;
 use crate::calls::{ProcessGuard, ProcessMutex};
 
-/// Range of ephemeral ports.
+/// Ephemeral ports.
 const EPHEMERAL: std::ops::RangeInclusive<u16> = 32_768..=60_999;
 
-/// First port that needs no capability, where the system does not say.
+/// First unprivileged port, if the system reports none.
 const UNPRIVILEGED: u16 = 1024;
 
-/// Looks whether this thread may take `port`; 0 is a free one.
+/// Checks the thread's right to `port`; 0 is any free one.
 pub(super) fn check_right(port: u16) -> Result<(), CmError> {
     let start = fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
     let start = start.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(UNPRIVILEGED);
@@ -35,21 +34,20 @@ fn may_take(port: u16, start: u16, is_capable: impl FnOnce() -> bool) -> bool {
     port == 0 || port >= start || is_capable()
 }
 
-/// What an id has of its port.
+/// An id's binding to its port.
 #[derive(Clone, Copy)]
 pub(super) struct Binding {
-    /// Its own address, or one that stands for all.
+    /// Local address, or a wildcard.
     pub(super) address: IpAddr,
-    /// "All" are those of the address's family only.
+    /// True if a wildcard covers its own family only.
     pub(super) afonly: bool,
-    /// It shares the port with others that do so.
+    /// True if it shares the port with others of this option.
     pub(super) reuse: bool,
-    /// Its peer, once it has one.
     pub(super) peer: Option<SocketAddr>,
 }
 
 impl Binding {
-    /// Looks whether it may have `port` beside `other`.
+    /// Checks whether `port` can be shared with `other`.
     fn check(&self, other: &Self, port: u16) -> Result<(), CmError> {
         let one_family = self.address.is_ipv4() == other.address.is_ipv4();
         if self.reuse && other.reuse || self.afonly && other.afonly && !one_family {
@@ -61,7 +59,7 @@ impl Binding {
         if self.address == other.address { Err(CmError::PortInUse(port)) } else { Ok(()) }
     }
 
-    /// True if the two cannot have the same connection, though they have one port.
+    /// True if no connection can belong to both bindings.
     fn is_apart_from(&self, other: &Self) -> bool {
         let differ = |one: IpAddr, other: IpAddr| {
             !one.is_unspecified() && !other.is_unspecified() && one != other
@@ -73,7 +71,7 @@ impl Binding {
     }
 }
 
-/// True if `::` stands for the addresses of IPv6 only, unless a program says otherwise.
+/// True if `::` covers IPv6 only by default.
 pub(super) fn bindv6only() -> bool {
     fs::read("/proc/sys/net/ipv6/bindv6only").is_ok_and(|text| text.starts_with(b"1"))
 }
@@ -81,10 +79,9 @@ pub(super) fn bindv6only() -> bool {
 #[derive(Default)]
 struct Table {
     next: u64,
-    /// Start of the search for the next ephemeral port. Random at first, since processes may share
-    /// an address.
+    /// Start of the next ephemeral search; random at first, as processes may share an address.
     hint: Option<u16>,
-    /// Each with a serial number.
+    /// Bindings with serial numbers.
     uses: BTreeMap<(PortSpace, u16), Vec<(u64, Binding)>>,
 }
 
@@ -95,7 +92,7 @@ fn table() -> ProcessGuard<'static, Table> {
     TABLE.lock()
 }
 
-/// A port in use, until it is dropped.
+/// A port in use, released on drop.
 pub(super) struct PortLease {
     space: PortSpace,
     port: u16,
@@ -103,13 +100,13 @@ pub(super) struct PortLease {
 }
 
 impl PortLease {
-    /// Takes `port`, or with 0 a free one.
+    /// Takes `port`; 0 takes a free one.
     pub(super) fn take(space: PortSpace, port: u16, binding: Binding) -> Result<Self, CmError> {
         let mut table = table();
         let port = if port == 0 {
             table.free(space, &binding)?
         } else {
-            // that of the last one to come tells the reason, as in the kernel
+            // the latest binding decides the error, as in the kernel
             let mut others = table.of(space, port).iter().rev();
             others.try_for_each(|(_, other)| binding.check(other, port))?;
             port
@@ -124,7 +121,7 @@ impl PortLease {
         self.port
     }
 
-    /// Makes the port one that is not shared, for a listener.
+    /// Makes the port exclusive, for a listener.
     pub(super) fn listen(&self) -> Result<(), CmError> {
         let mut table = table();
         let uses = table.of(self.space, self.port);
@@ -137,7 +134,7 @@ impl PortLease {
         Ok(())
     }
 
-    /// Notes what has become known of the id, or what its program has chosen.
+    /// Updates the binding.
     pub(super) fn change(&self, change: impl FnOnce(&mut Binding)) {
         table().change(self, change);
     }
@@ -168,7 +165,7 @@ impl Table {
         }
     }
 
-    /// An ephemeral port that no other has, or only others that are apart.
+    /// Finds an ephemeral port without conflicting bindings.
     fn free(&mut self, space: PortSpace, binding: &Binding) -> Result<u16, CmError> {
         let (first, last) = (*EPHEMERAL.start(), *EPHEMERAL.end());
         let count = last - first + 1;
@@ -191,7 +188,7 @@ mod tests {
 
     const TWO: &str = "10.0.0.2";
 
-    /// An address, `4` or `6` for all of a family, with `only` and `reuse` behind it.
+    /// Parses an address, or `4` or `6` for a wildcard, then `only` and `reuse`.
     fn binding(text: &str) -> Binding {
         let mut words = text.split(' ');
         let address = match words.next().unwrap() {
@@ -213,7 +210,7 @@ mod tests {
         PortLease::take(PortSpace::Ipoib, port, binding(text))
     }
 
-    /// The kernel's result when the second is bound beside the first.
+    /// The kernel's result of binding the second beside the first.
     #[test]
     fn two_at_a_port() {
         const IN_USE: i32 = libc::EADDRINUSE;
@@ -229,7 +226,7 @@ mod tests {
             ("4", "6", OVERLAP),
             ("4", "6 only", 0),
             ("4", "fd00::1 only", 0),
-            // without the option, the address of IPv6 is not known to be apart from all of IPv4
+            // without the option, an IPv6 address may overlap all of IPv4
             ("4", "fd00::1", OVERLAP),
             ("fd00::1", "fd00::1", IN_USE),
             ("fd00::1", "fd00::2", 0),
@@ -297,7 +294,7 @@ mod tests {
         PortLease::take(PortSpace::Ib, 7, binding("4")).unwrap();
     }
 
-    /// More connections than ports, as long as they lead to different places.
+    /// More connections than ports, to different peers.
     #[test]
     fn ephemeral_ports_run_out_for_one_peer_only() {
         let to = |peer: &str| Binding { peer: Some(peer.parse().unwrap()), ..binding("10.0.0.1") };

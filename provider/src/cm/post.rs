@@ -1,4 +1,4 @@
-//! Memory for an id, and posting to its queue pair in one call (`rdma_verbs.h`).
+//! Registration and posting in one call (`rdma_verbs.h`).
 
 use roce_transport::{
     mem::Access,
@@ -9,8 +9,7 @@ use super::{error::CmError, id::CmId};
 use crate::{MemoryRegion, QueuePair};
 
 impl CmId {
-    /// Memory for messages, registered in the id's protection domain (`rdma_reg_msgs`): `length`
-    /// bytes of zeros.
+    /// Allocates and registers `length` zero bytes for messages (`rdma_reg_msgs`).
     ///
     /// # Errors
     /// [`CmError::NoDevice`], [`CmError::Object`], [`CmError::Region`].
@@ -18,24 +17,24 @@ impl CmId {
         Ok(self.pd()?.allocate(length, Access::LOCAL_WRITE)?)
     }
 
-    /// Memory that the peer may read (`rdma_reg_read`).
+    /// Allocates memory that the peer may read (`rdma_reg_read`).
     ///
     /// # Errors
-    /// As above.
+    /// As for [`reg_msgs`](Self::reg_msgs).
     pub fn reg_read(&self, length: usize) -> Result<MemoryRegion, CmError> {
         Ok(self.pd()?.allocate(length, Access::LOCAL_WRITE | Access::REMOTE_READ)?)
     }
 
-    /// Memory that the peer may write (`rdma_reg_write`).
+    /// Allocates memory that the peer may write (`rdma_reg_write`).
     ///
     /// # Errors
-    /// As above.
+    /// As for [`reg_msgs`](Self::reg_msgs).
     pub fn reg_write(&self, length: usize) -> Result<MemoryRegion, CmError> {
         Ok(self.pd()?.allocate(length, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?)
     }
 
-    /// Posts a receive request (`rdma_post_recv`, `rdma_post_recvv`). `id` comes back in the
-    /// completion.
+    /// Posts a receive request (`rdma_post_recv`, `rdma_post_recvv`); its completion returns
+    /// `wr_id`.
     ///
     /// # Errors
     /// [`CmError::NoQueuePair`], [`CmError::Post`].
@@ -47,8 +46,8 @@ impl CmId {
         Ok(self.queue_pair()?.post_recv(&[RecvWr::new(wr_id, sges)])?)
     }
 
-    /// Posts a SEND (`rdma_post_send`, `rdma_post_sendv`): of pieces of regions, or of
-    /// [`Data::inline`] bytes.
+    /// Posts a SEND of region pieces or [`Data::inline`] bytes (`rdma_post_send`,
+    /// `rdma_post_sendv`).
     ///
     /// # Errors
     /// [`CmError::NoQueuePair`], [`CmError::Post`].
@@ -103,20 +102,19 @@ impl CmId {
         self.post(wr_id, SendOp::SendTo { to, immediate: None }, data.into(), flags)
     }
 
-    /// Waits for the next completion of a send request (`rdma_get_send_comp`). If the id has not
-    /// made the completion queue itself, this polls.
+    /// Waits for the next send completion (`rdma_get_send_comp`); polls a queue of the program's.
     ///
     /// # Errors
-    /// [`CmError::NoQueuePair`]; [`CmError::Io`] when the system cannot wait.
+    /// [`CmError::NoQueuePair`]; [`CmError::Io`] if the system cannot wait.
     pub fn get_send_comp(&self) -> Result<Wc, CmError> {
         let completions = self.inner().queues.as_ref().map(|queues| queues.send.clone());
         completions.ok_or(CmError::NoQueuePair)?.next()
     }
 
-    /// Waits for the next completion of a receive request (`rdma_get_recv_comp`), likewise.
+    /// Waits for the next receive completion (`rdma_get_recv_comp`), likewise.
     ///
     /// # Errors
-    /// As above.
+    /// As for [`get_send_comp`](Self::get_send_comp).
     pub fn get_recv_comp(&self) -> Result<Wc, CmError> {
         let completions = self.inner().queues.as_ref().map(|queues| queues.recv.clone());
         completions.ok_or(CmError::NoQueuePair)?.next()

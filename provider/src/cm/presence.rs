@@ -1,5 +1,5 @@
-//! Whether a peer on loopback is there. A request to an address that nobody has is not answered,
-//! not even refused, as the kernel would for all its addresses.
+//! Presence of a loopback peer. An unused address gives no response, whereas the kernel would
+//! refuse.
 
 use std::{
     fs,
@@ -12,16 +12,15 @@ use roce_transport::{addr::ROCE_UDP_PORT, time::Instant};
 
 use crate::{calls::ProcessMutex, clock, device::open_contexts};
 
-/// Time between two looks.
+/// Interval between checks.
 const PAUSE: Duration = Duration::from_millis(2);
-/// Time for which a peer that was there is believed to be, since a look may take a millisecond.
+/// Time for which a seen peer counts as present; a check can take 1 ms.
 const BELIEVED: Duration = Duration::from_secs(1);
 
-/// The peer that was there last.
+/// Latest peer seen.
 static SEEN: ProcessMutex<Option<(Ipv4Addr, Instant)>> = ProcessMutex::new(None);
 
-/// Waits until somebody has a loopback address, no longer than `grace`. True for any other address,
-/// and where it cannot be told.
+/// Waits up to `grace` for a peer at a loopback address. True for other addresses, or if unknown.
 pub(super) fn wait_for(peer: IpAddr, grace: Duration) -> bool {
     let IpAddr::V4(peer) = peer else { return true };
     let is_open_here =
@@ -47,10 +46,9 @@ pub(super) fn wait_for(peer: IpAddr, grace: Duration) -> bool {
     true
 }
 
-/// Looks for a socket of RoCE with this address in `/proc/net/udp`. A kernel's rxe has one for all
-/// addresses.
+/// True if `/proc/net/udp` has a RoCE socket at this address; the kernel's rxe has one for all.
 fn has_socket(sockets: &str, ip: Ipv4Addr) -> bool {
-    // the bytes of the address as they lie in memory, read as a number
+    // address bytes in memory order, as a number
     let shown =
         |ip: Ipv4Addr| format!("{:08X}:{ROCE_UDP_PORT:04X}", u32::from_ne_bytes(ip.octets()));
     let wanted = [shown(ip), shown(Ipv4Addr::UNSPECIFIED)];

@@ -1,4 +1,4 @@
-//! A queue with a descriptor that is readable while there is something in it.
+//! Queue with a descriptor, readable while it holds items.
 
 use std::{
     collections::VecDeque,
@@ -14,7 +14,6 @@ use crate::sync::Mutex;
 /// See the [module's documentation](self).
 pub(super) struct Queue<T> {
     items: Mutex<VecDeque<T>>,
-    /// Readable while there are items.
     descriptor: OwnedFd,
 }
 
@@ -36,7 +35,7 @@ impl<T> Queue<T> {
         items.push_back(item);
     }
 
-    /// Takes out the items that are `wanted`, in order.
+    /// Removes `wanted` items, in order.
     pub(super) fn extract(&self, wanted: impl Fn(&T) -> bool) -> Vec<T> {
         let mut items = self.lock();
         let had_some = !items.is_empty();
@@ -54,7 +53,7 @@ impl<T> Queue<T> {
         self.lock().front().is_some_and(is)
     }
 
-    /// Takes out the oldest item for which `find` has an answer.
+    /// Removes the oldest item with a result of `find`.
     pub(super) fn take_first<R>(&self, find: impl Fn(&T) -> Option<R>) -> Option<(T, R)> {
         let mut items = self.lock();
         let (index, found) =

@@ -1,4 +1,4 @@
-//! The queue pair of an id with its completion queues.
+//! Queue pair and completion queues of an id.
 
 use roce_transport::{
     mem::Access,
@@ -11,7 +11,7 @@ use crate::{
     CompletionChannel, CompletionQueue, Context, ProtectionDomain, QueuePair, SharedReceiveQueue,
 };
 
-/// Attributes of an id's queue pair (`ibv_qp_init_attr`); its type is that of the id.
+/// Attributes of an id's queue pair (`ibv_qp_init_attr`), of the id's type.
 ///
 /// ```
 /// # use roce_provider::{cm::CmQpAttr, transport::qp::QpCaps};
@@ -20,23 +20,21 @@ use crate::{
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct CmQpAttr {
-    /// Completion queue of its send requests. Without one the id makes one, as large as the send
-    /// queue, with a channel.
+    /// Send completion queue; by default created with a channel, as large as the send queue.
     pub send_cq: Option<CompletionQueue>,
-    /// Completion queue of its receive requests. Without one the id makes one, as large as the
-    /// receive queue, with a channel.
+    /// Receive completion queue; by default created with a channel, as large as the receive queue.
     pub recv_cq: Option<CompletionQueue>,
-    /// A shared receive queue that it receives from, instead of a queue of its own.
+    /// Shared receive queue, instead of a private one.
     pub srq: Option<SharedReceiveQueue>,
-    /// Its sizes.
+    /// Queue sizes.
     pub caps: QpCaps,
-    /// True if every send request is signaled, whatever its flags say. False by default.
+    /// Signals every send request. False by default.
     pub sq_sig_all: bool,
-    /// Deviations of its peer from the specification. None by default.
+    /// Peer's deviations from the specification. None by default.
     pub quirks: Quirks,
 }
 
-/// A queue pair with what belongs to it.
+/// Queue pair and its objects.
 pub(super) struct Queues {
     pub(super) qp: QueuePair,
     pub(super) pd: ProtectionDomain,
@@ -45,7 +43,7 @@ pub(super) struct Queues {
     pub(super) srq: bool,
 }
 
-/// A completion queue, and its channel if the id has made both.
+/// Completion queue, with its channel if the id created both.
 #[derive(Clone)]
 pub(super) struct Completions {
     pub(super) cq: CompletionQueue,
@@ -66,7 +64,7 @@ impl Completions {
         Ok(Self { cq, channel: Some(channel) })
     }
 
-    /// The next completion, however long it takes.
+    /// Waits for the next completion, without limit.
     pub(super) fn next(&self) -> Result<Wc, CmError> {
         loop {
             if let Some(wc) = self.cq.poll_one() {
@@ -82,7 +80,7 @@ impl Completions {
     }
 }
 
-/// Moves a queue pair from RESET to the state in which requests can be posted.
+/// Moves a queue pair from RESET to a postable state.
 pub(super) fn prepare(qp: &QueuePair) -> Result<(), ModifyError> {
     if qp.query().qp_type == QpType::Ud {
         qp.to_init(Init { qkey: UDP_QKEY, ..Init::default() })?;

@@ -1,4 +1,4 @@
-//! Explanations of connection management: errors of calls, and how what events report has ended.
+//! Explanations of connection management: errors and event results.
 
 use std::io;
 
@@ -13,8 +13,7 @@ use super::{
 };
 use crate::{Context, diagnosis, errnos};
 
-/// Explains what an event reports, if the device of its id does, or, without one, the environment
-/// asks for it.
+/// Explains an event, if its device does or, without a device, the environment asks.
 pub(super) fn tell_event(
     context: Option<&Context>,
     subject: &str,
@@ -87,7 +86,6 @@ reasons! {
     }
 }
 
-/// A refusal of the system.
 struct Refused<'a>(&'a io::Error);
 
 impl Explain for Refused<'_> {
@@ -104,7 +102,7 @@ impl Explain for Refused<'_> {
     }
 }
 
-/// Failures of this side; those of the peer are explained by what it said.
+/// Explains local failures; peers' failures by their reasons.
 impl Explain for Status {
     fn explain(&self) -> Reason {
         let advice = match *self {
@@ -144,7 +142,7 @@ impl Explain for Status {
     }
 }
 
-/// What the kind alone says.
+/// Explains by kind alone.
 impl Explain for EventKind {
     fn explain(&self) -> Reason {
         let advice = match self {

@@ -1,4 +1,4 @@
-//! Addresses: binding to an own one, resolving a peer's.
+//! Address binding and resolution.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -18,16 +18,15 @@ use super::{
 };
 
 impl CmId {
-    /// Binds it to an own address and port (`rdma_bind_addr`), and to the device that has the
-    /// address: one that the program has open, or else one that this opens. Port 0 takes a free one
-    /// of 32768 to 60999. The address 0.0.0.0, or ::, stands for all.
+    /// Binds to a local address and port (`rdma_bind_addr`), on its device, opened if necessary.
+    ///
+    /// Port 0 takes a free one of 32768 to 60999. 0.0.0.0 or :: binds to all addresses.
     ///
     /// # Errors
-    /// [`CmError::State`]; [`CmError::PortInUse`], also when another process that has the address
-    /// listens there; [`CmError::PortOverlap`]; [`CmError::PortPrivileged`]; [`CmError::NoPort`];
-    /// [`CmError::NotOfDevice`];
-    /// [`CmError::Open`], also for an address that is not this host's; [`CmError::Address`] for a
-    /// multicast address.
+    /// [`CmError::State`]; [`CmError::PortInUse`], also for a listener in a process that shares the
+    /// address; [`CmError::PortOverlap`]; [`CmError::PortPrivileged`]; [`CmError::NoPort`];
+    /// [`CmError::NotOfDevice`]; [`CmError::Open`], also if the address is not local;
+    /// [`CmError::Address`] for multicast.
     pub fn bind_addr(&self, address: SocketAddr) -> Result<(), CmError> {
         let mut inner = self.inner();
         self.check(&[IdState::Idle])?;
@@ -94,8 +93,7 @@ impl CmId {
         Ok(())
     }
 
-    /// Binds to all addresses of the peer's family, without one to those of IPv4, if it is not
-    /// bound to any.
+    /// Binds an unbound id to all addresses of the peer's family, by default IPv4.
     pub(super) fn bind_any(
         &self,
         inner: &mut IdInner,
@@ -111,19 +109,18 @@ impl CmId {
         self.bind(inner, SocketAddr::new(any, 0), None, peer)
     }
 
-    /// Resolves `dst` to the device that leads there (`rdma_resolve_addr`):
-    /// [`EventKind::AddrResolved`] or [`EventKind::AddrError`] reports the result. `src`, if given,
-    /// is bound to first. Nothing is sent, so the result is there when the call returns, whatever
-    /// `timeout` says.
+    /// Resolves `dst` to a device (`rdma_resolve_addr`), after binding to `src` if given.
     ///
-    /// The device is the one of `src`, or else of the address that the system would send from. For
-    /// a loopback address that is the loopback device, with whichever address it has. Where another
-    /// program of this host has that address, and `dst` is on this host, too, it is the loopback
-    /// device as well, and the id's own address is that device's.
+    /// [`EventKind::AddrResolved`] or [`EventKind::AddrError`] reports the result at once, whatever
+    /// `timeout` says: nothing is sent.
+    ///
+    /// The device is that of `src`, or of the system's source address. Loopback addresses use the
+    /// loopback device, at any address. If another program has the source address and `dst` is
+    /// local, the loopback device and its address serve too.
     ///
     /// # Errors
-    /// [`CmError::State`], [`CmError::Family`]; [`CmError::Address`] when `dst` stands for all
-    /// addresses; those of [`bind_addr`](Self::bind_addr); without a channel, [`CmError::Failed`].
+    /// [`CmError::State`], [`CmError::Family`]; [`CmError::Address`] for a wildcard `dst`; those of
+    /// [`bind_addr`](Self::bind_addr); without a channel, [`CmError::Failed`].
     pub fn resolve_addr(
         &self,
         src: Option<SocketAddr>,
@@ -165,8 +162,7 @@ impl CmId {
         self.finish(&[EventKind::AddrResolved])
     }
 
-    /// Finds the device and own address that lead to `dst`, unless the id has them; the inner error
-    /// is the errno of a failure that an event tells of.
+    /// Finds device and address towards `dst`, unless known; the inner errno is for an event.
     fn find_route(&self, inner: &mut IdInner, dst: SocketAddr) -> Result<Result<(), i32>, CmError> {
         if inner.device_addr.is_none() {
             let device_addr = match &inner.context {
@@ -195,9 +191,10 @@ impl CmId {
         Ok(Ok(()))
     }
 
-    /// Determines the path MTU (`rdma_resolve_route`): [`EventKind::RouteResolved`] reports it, or
-    /// [`EventKind::RouteError`] when the device has lost the id's own address meanwhile. Nothing
-    /// is sent.
+    /// Determines the path MTU (`rdma_resolve_route`), without sending.
+    ///
+    /// Reported by [`EventKind::RouteResolved`], or [`EventKind::RouteError`] if the device lost
+    /// the local address.
     ///
     /// # Errors
     /// [`CmError::State`]; without a channel, [`CmError::Failed`].
@@ -222,7 +219,7 @@ impl CmId {
 }
 
 impl IdInner {
-    /// The path to the peer, as the kernel fills it in.
+    /// Returns the path to the peer, filled in as the kernel does.
     pub(super) fn address_vector(&self) -> Result<AddressVector, CmError> {
         let device_addr = self.device_addr()?;
         let sgid_index = device_addr.sgid_index().ok_or(CmError::NotOfDevice(device_addr.ip))?;

@@ -1,5 +1,5 @@
-//! Delivery of the adapter's events to ids. Everything here runs under the engine's lock and calls
-//! nothing that could take it again: handles are not touched, only what they share with the engine.
+//! Delivery of adapter events to ids. Runs under the engine's lock, so it touches the shared state
+//! of ids, never their handles.
 
 use std::{
     collections::BTreeMap,
@@ -31,41 +31,41 @@ use crate::{
     link::{Link, Preparation},
 };
 
-/// The ids that events of one device are for.
+/// Ids of a device.
 #[derive(Default)]
 pub(crate) struct Routes {
     listeners: BTreeMap<ListenerId, Listener>,
     conns: BTreeMap<ConnId, Arc<Shared>>,
-    /// Ids that belong to this device.
+    /// Attached ids.
     ids: BTreeMap<usize, Attached>,
 }
 
 struct Attached {
     id: Arc<Shared>,
-    /// Its own address here.
+    /// Local address.
     ip: Option<IpAddr>,
-    /// Index of this device among those of a listener.
+    /// Index of this device in a listener.
     device: usize,
 }
 
-/// What has become of the addresses that a listener wants of a device.
+/// Result of listening on a device.
 #[derive(Default)]
 pub(super) struct Listened {
     pub(super) on: Vec<IpAddr>,
-    /// Others listen for the same there.
+    /// Addresses with other listeners.
     pub(super) in_use: Vec<IpAddr>,
 }
 
-/// An id that listens on one address of this device.
+/// Listening id at one address.
 struct Listener {
     id: Arc<Shared>,
-    /// Index of this device among the id's.
+    /// Index of this device in the id.
     device: usize,
     address: IpAddr,
     service_id: ServiceId,
 }
 
-/// A request on its way to a listener.
+/// Incoming request.
 struct IncomingRequest {
     listener: ListenerId,
     conn: ConnId,
@@ -88,7 +88,7 @@ impl RequestMessage {
         IpHeader::parse(bytes.first_chunk()?)
     }
 
-    /// Type of queue pair that the request is for, if there is one.
+    /// Returns the requested queue pair type, if known.
     const fn qp_type(&self) -> Option<QpType> {
         match self {
             Self::SidrReq(_) => Some(QpType::Ud),
@@ -101,7 +101,7 @@ impl RequestMessage {
         }
     }
 
-    /// Refuses the request, which is gone then, so that this cannot fail.
+    /// Refuses and consumes the request, which cannot fail.
     fn refuse(&self, adapter: &mut Adapter, now: Instant, conn: ConnId, reason: RejectReason) {
         let _ = match (self, reason) {
             (Self::Req(_), _) => adapter.cm_reject(now, conn, reason, &[]),
@@ -112,7 +112,7 @@ impl RequestMessage {
         };
     }
 
-    /// Values for the program.
+    /// Returns the values of the event.
     fn param(&self, adapter: &Adapter, remote: IpAddr, local: IpAddr) -> Param {
         match self {
             Self::Req(req) => Param::Conn(of_request(req)),
@@ -136,23 +136,21 @@ impl Routes {
         self.listeners.is_empty() && self.conns.is_empty() && self.ids.is_empty()
     }
 
-    /// Adds an id that belongs to this device from now on; `device` is the device's index among
-    /// those of a listener.
+    /// Attaches an id; `device` is this device's index in a listener.
     pub(super) fn attach(&mut self, id: &Arc<Shared>, ip: Option<IpAddr>, device: usize) {
         self.ids.insert(Arc::as_ptr(id).addr(), Attached { id: id.clone(), ip, device });
     }
 
-    /// Removes an id: no more events go to it.
+    /// Detaches an id: it gets no further events.
     pub(super) fn detach(&mut self, id: &Arc<Shared>) {
         self.ids.remove(&Arc::as_ptr(id).addr());
     }
 
-    /// Has the adapter listen for `id` on every address of its own that the id wants and does not
-    /// listen on yet. Addresses on which another id listens for the same are left out; `refused`:
-    /// those on which a program of another user does.
+    /// Listens on each wanted address of the adapter. Skips addresses with another listener, and
+    /// `refused` ones of another user's program.
     ///
     /// # Errors
-    /// Those of [`Adapter::cm_listen`].
+    /// As [`Adapter::cm_listen`].
     pub(super) fn listen(
         &mut self,
         id: &Arc<Shared>,
@@ -226,7 +224,7 @@ impl Routes {
             Some((id.clone(), *device, id.state().listening?))
         });
         let Some((listener, device, Listening { qp_type, service_id, .. })) = found else {
-            // the listener is just being destroyed
+            // the listener is being destroyed
             return message.refuse(adapter, now, conn, RejectReason::CONSUMER);
         };
         let serves = |requested: QpType| {
@@ -236,7 +234,7 @@ impl Routes {
         if !message.qp_type().is_some_and(serves) {
             return message.refuse(adapter, now, conn, RejectReason::INVALID_TRANSPORT);
         }
-        // the addresses that the request names have to be those of its packet
+        // the request's addresses must match its packet
         let header = message.header().filter(|header| header.dst == local && header.src == remote);
         let Some(header) =
             header.filter(|header| !header.src.is_multicast() && !header.src.is_unspecified())
@@ -257,7 +255,7 @@ impl Routes {
         listener.push_request(QueuedEvent { id, request, kind, status, param });
     }
 
-    /// Takes the answer to a service ID resolution request to its id.
+    /// Delivers the response of a service ID resolution to its id.
     fn deliver_sidr_reply(&mut self, conn: ConnId, rep: &SidrRep) {
         let Some(id) = self.conns.get(&conn) else { return };
         let av = id.state().av;
@@ -290,8 +288,8 @@ impl Routes {
         if id.has_had_handle() {
             id.push(QueuedEvent { id: id.clone(), request: None, kind, status, param });
         } else {
-            // The peer has taken the request back before the program has taken it: the program need
-            // not see it. Else a peer could fill the channel with requests that it takes back.
+            // The peer withdrew the request before the program took it: hide it, so a peer cannot
+            // fill the channel.
             id.withdraw();
             self.forget(conn);
         }
@@ -303,7 +301,7 @@ impl Routes {
         }
     }
 
-    /// Moves the queue pair to ERR, so that what was posted early completes as flushed.
+    /// Moves the queue pair to ERR, which flushes early posts.
     fn fail_qp(&self, conn: ConnId, adapter: &mut Adapter, now: Instant) {
         if let Some(qpn) = self.conns.get(&conn).and_then(|id| id.state().qpn) {
             let _ = adapter.to_error(now, qpn); // it may be gone, or in ERR
@@ -311,14 +309,14 @@ impl Routes {
     }
 }
 
-/// The adapter's addresses that an id listens on.
+/// Returns the addresses that an id listens on.
 fn addresses(adapter: &Adapter, listening: Listening) -> Vec<IpAddr> {
     let own = adapter.gids().entries().iter().filter(|gid| !gid.is_zero());
     own.map(|gid| gid.to_ip()).filter(|&ip| listening.takes(ip)).collect()
 }
 
-/// Asks, for the addresses at which that may wait, whether a program of another user listens for
-/// the service, and else has requests for it come here. Returns those at which one does.
+/// Claims the service for addresses whose claim may wait. Returns those claimed by another user's
+/// program.
 pub(super) fn claim(engine: &Engine, listening: Listening) -> Vec<IpAddr> {
     let claims: Vec<_> = engine.command_shard(|shard, _| {
         let (adapter, link, _) = shard.parts::<Routes>();
@@ -332,13 +330,13 @@ pub(super) fn claim(engine: &Engine, listening: Listening) -> Vec<IpAddr> {
     claims.into_iter().filter_map(refused).collect()
 }
 
-/// True if another process has what is asked for. One that does not answer has nothing.
+/// True if another process holds the claim; a silent one does not.
 pub(super) fn is_refused(claim: Preparation<io::Error>) -> bool {
     claim().is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse)
 }
 
 impl EventSink for Routes {
-    /// Takes an asynchronous event of the device to the ids that it concerns.
+    /// Delivers an asynchronous event to the ids concerned.
     fn on_event(&mut self, event: Event, adapter: &mut Adapter, link: &mut dyn Link) {
         match event {
             Event::DeviceFatal => {
@@ -352,7 +350,7 @@ impl EventSink for Routes {
                 {
                     id.emit(EventKind::AddrChange, Status::Errno(libc::EADDRNOTAVAIL), Param::None);
                 }
-                // those that listen on all addresses listen on the new ones, too
+                // wildcard listeners extend to new addresses
                 let ids: Vec<_> = self.ids.values().map(|one| one.id.clone()).collect();
                 for id in ids {
                     let _ = self.listen(&id, adapter, link, &[]); // another listener may be there already
@@ -362,7 +360,7 @@ impl EventSink for Routes {
         }
     }
 
-    /// Takes an event of the adapter to its id.
+    /// Delivers a connection event to its id.
     fn on_cm_event(
         &mut self,
         event: ConnEvent,
@@ -467,8 +465,7 @@ impl EventSink for Routes {
     }
 }
 
-/// A request, as its receiver sees it: what one side answers at once is what the other may have
-/// outstanding.
+/// Converts a request to the receiver's view: each side's depth limits the other.
 fn of_request(req: &Req) -> ConnParam {
     ConnParam {
         private_data: req.private_data.0[IpHeader::LEN..].into(),

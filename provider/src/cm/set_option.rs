@@ -1,4 +1,4 @@
-//! Options of an id (`rdma_set_option`), each with a setter of its own.
+//! Options of an id (`rdma_set_option`).
 
 use roce_transport::{
     cm::{ConnAttribute, PortSpace},
@@ -9,8 +9,7 @@ use super::{error::CmError, id::CmId, state::IdState};
 use crate::Context;
 
 impl CmId {
-    /// Sets the device to use, instead of the one that fits its addresses. Before it belongs to
-    /// any.
+    /// Sets the device, instead of the address's, on an unbound id.
     ///
     /// # Errors
     /// [`CmError::State`].
@@ -21,11 +20,10 @@ impl CmId {
         Ok(())
     }
 
-    /// The type of its queue pair, for [`PortSpace::Ib`] (`rdma_addrinfo.ai_qp_type`).
+    /// Sets the queue pair type, for [`PortSpace::Ib`] (`rdma_addrinfo.ai_qp_type`).
     ///
     /// # Errors
-    /// [`CmError::State`]; [`CmError::WrongService`] when the port space has queue pairs of one
-    /// type only.
+    /// [`CmError::State`]; [`CmError::WrongService`] in a port space of another type.
     pub fn set_qp_type(&self, qp_type: QpType) -> Result<(), CmError> {
         let mut inner = self.inner();
         self.check(&[IdState::Idle])?;
@@ -36,15 +34,15 @@ impl CmId {
         Ok(())
     }
 
-    /// Type of service of its packets (`RDMA_OPTION_ID_TOS`): IPv4 TOS or IPv6 traffic class. 0 by
-    /// default. Before it connects.
+    /// Sets IPv4 TOS or IPv6 traffic class (`RDMA_OPTION_ID_TOS`), before connecting; default 0.
     pub fn set_tos(&self, tos: u8) {
         self.inner().options.tos = tos;
     }
 
-    /// The acknowledge timeout of both sides' queue pairs (`RDMA_OPTION_ID_ACK_TIMEOUT`): the code
-    /// of 4.096 µs · 2^code, 0..=31; 0 means for ever. By default 16 (268 ms), and on this side
-    /// more if the peer says that it takes its time to acknowledge. Before it connects.
+    /// Sets both sides' acknowledge timeout (`RDMA_OPTION_ID_ACK_TIMEOUT`), before connecting.
+    ///
+    /// A code of 4.096 µs · 2^code, 0..=31; 0: none. Default 16 (268 ms), locally more for a slow
+    /// peer.
     ///
     /// # Errors
     /// [`CmError::Range`].
@@ -56,10 +54,9 @@ impl CmId {
         Ok(())
     }
 
-    /// Time that its queue pair has the peer wait when no receive request is posted
-    /// (`rdma_set_min_rnr_timer`): a code, 0..=31; see
-    /// [`rnr_timer`](roce_transport::time::rnr_timer). 12 (0.64 ms) by default. Before it connects
-    /// or accepts.
+    /// Sets the peer's RNR delay (`rdma_set_min_rnr_timer`), before connecting or accepting.
+    ///
+    /// A code, 0..=31, of [`rnr_timer`](roce_transport::time::rnr_timer); default 12 (0.64 ms).
     ///
     /// # Errors
     /// [`CmError::Range`].
@@ -71,11 +68,11 @@ impl CmId {
         Ok(())
     }
 
-    /// True if others with this option may bind to the same address and port
-    /// (`RDMA_OPTION_ID_REUSEADDR`), unless one listens. False by default.
+    /// Shares address and port with ids of this option (`RDMA_OPTION_ID_REUSEADDR`), unless one
+    /// listens; default false.
     ///
     /// # Errors
-    /// [`CmError::State`] once it listens; `false` is possible only before it is bound.
+    /// [`CmError::State`] once listening; `false` only before binding.
     pub fn set_reuse_addr(&self, reuse: bool) -> Result<(), CmError> {
         let mut inner = self.inner();
         let state = self.state();
@@ -89,12 +86,13 @@ impl CmId {
         Ok(())
     }
 
-    /// True if an id that is bound to all addresses is bound to those of its own family only
-    /// (`RDMA_OPTION_ID_AFONLY`). By default `0.0.0.0` stands for the addresses of IPv4, and `::`
-    /// for those of both families, unless the system's `net.ipv6.bindv6only` says otherwise.
+    /// Limits a wildcard binding to its family (`RDMA_OPTION_ID_AFONLY`).
+    ///
+    /// By default `0.0.0.0` covers IPv4, and `::` both families, unless `net.ipv6.bindv6only` is
+    /// set.
     ///
     /// # Errors
-    /// [`CmError::State`] once it listens or is resolved.
+    /// [`CmError::State`] once listening or resolved.
     pub fn set_afonly(&self, afonly: bool) -> Result<(), CmError> {
         let mut inner = self.inner();
         self.check(&[IdState::Idle, IdState::Bound])?;

@@ -1,5 +1,4 @@
-//! State of an id that the engine and the id's handles share, and events from the one to the
-//! others.
+//! State of an id between engine and handles, and events from engine to handles.
 
 use std::{
     any::Any,
@@ -22,10 +21,8 @@ use super::{
 };
 use crate::sync::Mutex;
 
-/// State of an id that the engine and the id's handles share.
 pub(super) struct Shared {
-    /// The handles' side, whose type is not known here. Not set for a request that the program has
-    /// not taken yet.
+    /// Handle side, of a type unknown here; unset for a request not yet taken.
     handle: OnceLock<Weak<dyn Any + Send + Sync>>,
     queue: Mutex<Arc<Queue<QueuedEvent>>>,
     state: Mutex<State>,
@@ -34,28 +31,26 @@ pub(super) struct Shared {
 pub(super) struct State {
     pub(super) state: IdState,
     pub(super) conn: Option<ConnId>,
-    /// Own queue pair.
     pub(super) qpn: Option<Qpn>,
-    /// Path to the peer, of an active side.
+    /// Path to the peer (active side).
     pub(super) av: Option<AddressVector>,
-    /// Requests wanted, of a listener.
+    /// Wanted requests (listener).
     pub(super) listening: Option<Listening>,
-    /// Request that a passive side has got.
+    /// Received request (passive side).
     pub(super) request: Option<RequestInfo>,
 }
 
-/// Requests that a listener wants.
 #[derive(Clone, Copy)]
 pub(super) struct Listening {
     pub(super) qp_type: QpType,
     pub(super) service_id: ServiceId,
-    /// Address that the id is bound to.
+    /// Bound address.
     pub(super) address: IpAddr,
     pub(super) afonly: bool,
     pub(super) backlog: usize,
 }
 
-/// Addresses and values of a request that has come.
+/// Addresses and values of a received request.
 #[derive(Clone)]
 pub(super) struct RequestInfo {
     pub(super) qp_type: QpType,
@@ -65,20 +60,20 @@ pub(super) struct RequestInfo {
     pub(super) conn: Option<ConnParam>,
 }
 
-/// An event in a channel. It holds no handle, so that to drop it does nothing to an id.
+/// Event in a channel. It holds no handle, so dropping it leaves the id alone.
 pub(super) struct QueuedEvent {
     pub(super) id: Arc<Shared>,
-    /// The request that it reports, if the program has not taken it yet.
+    /// Reported request, until taken.
     pub(super) request: Option<PendingRequest>,
     pub(super) kind: EventKind,
     pub(super) status: Status,
     pub(super) param: Param,
 }
 
-/// A request that the program has not taken yet.
+/// Request not yet taken.
 pub(super) struct PendingRequest {
     pub(super) listener: Arc<Shared>,
-    /// Index of its device among the listener's.
+    /// Index of its device in the listener.
     pub(super) device: usize,
     pub(super) conn: ConnId,
 }
@@ -95,7 +90,7 @@ impl Listening {
 }
 
 impl QueuedEvent {
-    /// The id that gets the event: for a request, the listener.
+    /// Returns the id that gets the event; for a request, the listener.
     pub(super) fn recipient(&self) -> &Arc<Shared> {
         self.request.as_ref().map_or(&self.id, |request| &request.listener)
     }
@@ -106,12 +101,12 @@ impl Shared {
         Self { handle: OnceLock::new(), queue: Mutex::new(queue), state: Mutex::new(state) }
     }
 
-    /// State of a new id.
+    /// Creates the state of a new id.
     pub(super) fn idle(queue: Arc<Queue<QueuedEvent>>) -> Self {
         Self::new(queue, State::new(IdState::Idle))
     }
 
-    /// State of a request to `listener` that the program has not taken yet.
+    /// Creates the state of a request to `listener`.
     pub(super) fn of_request(listener: &Self, conn: ConnId, request: RequestInfo) -> Self {
         let state = State {
             conn: Some(conn),
@@ -129,18 +124,18 @@ impl Shared {
         self.queue.lock()
     }
 
-    /// The handles' side, as long as there is a handle.
+    /// Returns the handle side while a handle exists.
     pub(super) fn handle(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         self.handle.get()?.upgrade()
     }
 
-    /// Sets the handles' side: there is a handle from now on. To be called once.
+    /// Sets the handle side; call once.
     pub(super) fn set_handle<H: Send + Sync + 'static>(&self, handle: &Arc<H>) {
         let handle: Weak<H> = Arc::downgrade(handle);
         let _ = self.handle.set(handle);
     }
 
-    /// True if there is, or was, a handle.
+    /// True if a handle exists or existed.
     pub(super) fn has_had_handle(&self) -> bool {
         self.handle.get().is_some()
     }
@@ -149,7 +144,7 @@ impl Shared {
         self.queue().push(event);
     }
 
-    /// Reports a request to this listener.
+    /// Queues a request for this listener.
     pub(super) fn push_request(&self, event: QueuedEvent) {
         let queue = self.queue();
         *event.id.queue() = queue.clone();
@@ -160,12 +155,12 @@ impl Shared {
         self.push(QueuedEvent { id: self.clone(), request: None, kind, status, param });
     }
 
-    /// Takes the request that this is out of its listener's channel.
+    /// Removes this request from its listener's channel.
     pub(super) fn withdraw(&self) {
         self.queue().extract(|event| std::ptr::eq(&*event.id, self));
     }
 
-    /// Takes out all its events, and requests to it, that the program has not taken.
+    /// Removes its untaken events, and requests to it.
     pub(super) fn extract(&self) -> Vec<QueuedEvent> {
         self.queue().extract(|event| self.owns(event))
     }
@@ -175,7 +170,7 @@ impl Shared {
         is_self(&event.id) || is_self(event.recipient())
     }
 
-    /// Moves its events to another queue, those that come and those that were not taken.
+    /// Moves its queued and future events to another queue.
     pub(super) fn migrate(&self, to: &Arc<Queue<QueuedEvent>>) {
         let mut queue = self.queue();
         for event in queue.extract(|event| self.owns(event)) {

@@ -5,7 +5,7 @@
 pub enum IdState {
     /// New.
     Idle,
-    /// Bound to an own address and port.
+    /// Bound to a local address and port.
     Bound,
     /// The peer's address is resolved to a device.
     AddrResolved,
@@ -15,16 +15,16 @@ pub enum IdState {
     Listening,
     /// The request is sent.
     Connecting,
-    /// A request that waits for an answer.
+    /// Request received, response pending.
     RequestReceived,
-    /// The peer has accepted; the program is to move its queue pair.
+    /// The peer accepted; the program moves its queue pair.
     ResponseReceived,
-    /// Accepted; the peer has not confirmed yet.
+    /// Accepted; the peer's confirmation is pending.
     Accepted,
-    /// Connected; or, for datagrams, the peer's queue pair is known, or told.
+    /// Connected; for datagrams, the peer's queue pair is known.
     Established,
-    /// The connection is over.
+    /// Disconnected.
     Disconnected,
-    /// Final: nothing more happens to the id.
+    /// Final state.
     Closed,
 }

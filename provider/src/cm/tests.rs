@@ -1,5 +1,5 @@
-//! Cases that need access to the inside: devices that lose an address or their link, requests that
-//! no program of ours sends.
+//! Tests of internals: devices that lose an address or link, and requests that our programs never
+//! send.
 
 use std::{
     io,
@@ -67,7 +67,7 @@ impl World {
         event
     }
 
-    /// Sends a request with these bytes of private data, in the name of `id`.
+    /// Sends a request with this private data on behalf of `id`.
     fn send(&self, id: &CmId, private_data: &[u8]) -> ConnId {
         let request = Connect {
             service_id: self.listener.port_space().service(self.to().port()),
@@ -134,8 +134,7 @@ fn a_false_header_is_refused() {
     world.expect(EventKind::Rejected);
 }
 
-/// The device's table of addresses changes under ids that are bound, resolved, listening,
-/// connected.
+/// Changes the GID table under bound, resolved, listening and connected ids.
 #[test]
 fn an_address_comes_and_goes() {
     let world = World::new(PortSpace::Tcp);
@@ -156,7 +155,7 @@ fn an_address_comes_and_goes() {
     set(&world.a, &["10.9.0.1"]);
     client.resolve_route(Duration::ZERO).unwrap();
     world.expect(EventKind::RouteResolved);
-    // a listener on all addresses listens on the new one, too, and not twice on the old ones
+    // a wildcard listener adds the new address, and the old ones only once
     set(&world.b, &["10.9.0.2", "10.9.0.22", "fd00::1"]);
     let addresses = world.listener.listening_addrs();
     assert_eq!(
@@ -173,7 +172,7 @@ fn an_address_comes_and_goes() {
     assert!(listens(&world.b, service_id, "10.9.0.2"));
     assert!(listens(&world.b, service_id, "10.9.0.22"));
     assert!(!listens(&world.b, service_id, "fd00::1"));
-    // so does one that had no address of its family
+    // the same without an initial address of its family
     let waiting = world.channel.create_id(PortSpace::Tcp);
     waiting.set_context(&world.a).unwrap();
     waiting.set_afonly(true).unwrap();
@@ -187,8 +186,7 @@ fn an_address_comes_and_goes() {
     drop(other);
 }
 
-/// A link that always says that there is something to read, fails when it is told to, and knows no
-/// multicast.
+/// A permanently readable link that fails on demand and has no multicast.
 struct Failing {
     descriptor: OwnedFd,
     fails: Arc<AtomicBool>,
@@ -258,7 +256,7 @@ fn a_device_is_lost() {
     assert!(lost.contains(&listener) && lost.contains(&client));
 }
 
-/// The engine forgets ids that are gone.
+/// The engine forgets destroyed ids.
 #[test]
 fn nothing_is_left_behind() {
     let world = World::new(PortSpace::Tcp);
@@ -288,7 +286,7 @@ fn nothing_is_left_behind() {
     }
 }
 
-/// The numbers of the C API's event types.
+/// Event types are numbered as in C.
 #[test]
 fn events_are_numbered_as_in_c() {
     assert_eq!(EventKind::ALL.len(), 19);

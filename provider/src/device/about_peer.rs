@@ -1,5 +1,4 @@
-//! This host's knowledge about a peer that does not answer: the devices at its address, and their
-//! drops.
+//! Local knowledge of an unresponsive peer: devices at its address, and their drops.
 
 use std::net::IpAddr;
 
@@ -11,8 +10,7 @@ use roce_transport::{
 use super::contexts::open_contexts;
 use crate::publish::published_counters;
 
-/// Sentences about the devices at this address, of this process and of others of the user; `None`
-/// for an address of this host that none of them has.
+/// Describes this user's devices at the address; `None` for a local address without one.
 pub(super) fn about_peer(address: IpAddr) -> Option<Vec<String>> {
     let gid = Gid::from(address);
     let own = open_contexts().into_iter().filter(|context| context.gids().contains(&gid));

@@ -15,20 +15,20 @@ pub enum OpenError {
         "there is no device {0}; `roce devinfo` lists the devices, and udp:ADDRESS names one by its address"
     )]
     NoSuchDevice(String),
-    /// The text after `udp:` is no IP address.
+    /// The text after `udp:` is not an IP address.
     #[error("{0} is no IP address; a device is named like udp:192.0.2.1 or udp:2001:db8::1")]
     NoAddress(String),
-    /// The text of a device that builds its frames itself has a word that cannot stand there.
+    /// A raw device's name has an invalid word.
     #[error("{text}: {word:?} is wrong: {hint}")]
     RawSpec {
-        /// The text, from `raw:` or `xdp:` on.
+        /// Text from `raw:` or `xdp:` on.
         text: String,
         /// The word.
         word: String,
-        /// What could stand there.
+        /// Valid words.
         hint: String,
     },
-    /// The interface of such a device cannot have one.
+    /// The interface cannot have a raw device.
     #[error("the interface {interface} {why}")]
     NoInterface {
         /// The interface.
@@ -39,14 +39,14 @@ pub enum OpenError {
     /// An address cannot be used.
     #[error(transparent)]
     Bind(#[from] BindError),
-    /// The interface's MTU is too small for the smallest path MTU.
+    /// The MTU is below the smallest path MTU's need.
     #[error(
         "the MTU {link_mtu} of {device} is too small: 336 bytes are needed for packets of 256 bytes"
     )]
     MtuTooSmall {
         /// The device.
         device: String,
-        /// Its interface's MTU.
+        /// MTU of its interface.
         link_mtu: u32,
     },
     /// The device cannot have several shards.
@@ -65,7 +65,7 @@ pub enum OpenError {
         /// Error that the system returned.
         source: io::Error,
     },
-    /// The system refuses something else: descriptors, threads, random numbers.
+    /// The system refuses descriptors, threads or random numbers.
     #[error("cannot start the device: {0}")]
     System(#[from] io::Error),
 }

@@ -8,10 +8,10 @@ use super::{Device, OpenError, OpenOptions};
 use crate::{link::Fabric, verbs::Context};
 
 impl Fabric {
-    /// Opens a device with this address on the network; its port carries 4,096 bytes of payload.
+    /// Opens a device with this address; its port carries 4,096 bytes of payload.
     ///
     /// # Errors
-    /// [`OpenError::Bind`] when another device has the address; [`OpenError::System`] and
+    /// [`OpenError::Bind`] if another device has the address; [`OpenError::System`],
     /// [`OpenError::Capture`].
     pub fn open(&self, address: IpAddr, options: OpenOptions) -> Result<Context, OpenError> {
         let link = self.link(address)?;

@@ -1,11 +1,11 @@
-//! Asynchronous events that report a failure of the port or of the device, for explanations. Those
-//! of queue pairs are explained from their record.
+//! Failure events of port and device, for explanations. Queue pairs are explained from their
+//! record.
 
 use roce_transport::{adapter::Adapter, event::Event};
 
 use crate::{diagnosis::FoundEvents, engine::EventSink, link::Link};
 
-/// Hands them on, if the device explains.
+/// Forwards them, if the device explains.
 #[derive(Default)]
 pub(super) struct FailureEvents(pub(super) Option<FoundEvents>);
 

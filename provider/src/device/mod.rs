@@ -1,4 +1,4 @@
-//! Devices: what can be opened on this host, and opening it.
+//! Devices of this host, and opening them.
 
 mod about_peer;
 mod contexts;
@@ -65,13 +65,12 @@ pub struct Device {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Kind {
-    /// Takes an address of 127.0.0.0/24 when it is opened.
+    /// Takes an address of 127.0.0.0/24 at opening.
     Loopback(Choice),
-    /// Uses one address.
     Address,
-    /// Uses every address of its interface, as they come and go.
+    /// Follows the addresses of its interface.
     Interface,
-    /// Builds its frames itself.
+    /// Builds Ethernet frames itself.
     Raw(StationConfig, Option<XdpOptions>),
 }
 
@@ -85,22 +84,22 @@ static NO_NETLINK: Dispensable = Dispensable::new(
 /// Choice of a loopback address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Choice {
-    /// The first that is free, but for this one, which another program is to have.
+    /// The first free address except this one, which another program will take.
     Free(Option<IpAddr>),
     This(IpAddr),
 }
 
-/// An address of a device.
+/// Address of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct DeviceAddress {
     /// The address.
     pub ip: IpAddr,
-    /// Index of its interface.
+    /// Index of the interface.
     pub interface: u32,
 }
 
-/// The devices of this host (`ibv_get_device_list`): one for loopback, then one per interface that
-/// has an address.
+/// Lists the devices of this host (`ibv_get_device_list`): loopback, then each interface with an
+/// address.
 #[must_use]
 pub fn devices() -> Vec<Device> {
     let interfaces = pnet_datalink::interfaces();
@@ -123,7 +122,7 @@ impl Device {
             .map(|mac| mac.octets())
             .filter(|mac| *mac != [0; 6]);
         let mac = mac.unwrap_or([0, 0, 0, 0, 0, 1]); // the loopback interface: programs take zeros for no device
-        // a host without any loopback interface that is listed
+        // no loopback interface is listed
         let state = interface.map_or_else(InterfaceState::loopback, InterfaceState::of);
         Self {
             name,
@@ -154,18 +153,18 @@ impl Device {
         device
     }
 
-    /// The device that `spec` names: one of [`devices`], by its name or by that of its network
-    /// interface, or `udp:ADDRESS` for one with just that address. `raw:INTERFACE` builds its
-    /// Ethernet frames itself, with the interface's addresses; it needs the capability CAP_NET_RAW.
-    /// `raw:INTERFACE,ip=ADDRESS/LENGTH` has addresses of its own, and
-    /// `raw:INTERFACE,ip=dhcp,mac=MAC` leases one. Both take more of `ip=`, `mac=MAC`, `vlan=ID`,
-    /// `prio=PRIORITY` and `gw=ADDRESS`. `xdp:` instead of `raw:` moves RoCE packets past the
-    /// network stack by AF_XDP. It needs CAP_NET_ADMIN and CAP_BPF as well, and takes
-    /// `queue=NUMBER`, `mode=MODE` and `busy=MICROSECONDS`.
+    /// Finds a device by its name or its interface's name.
+    ///
+    /// `udp:ADDRESS` is a device with that address alone. `raw:INTERFACE` builds Ethernet frames
+    /// itself, with the interface's addresses (CAP_NET_RAW). `raw:INTERFACE,ip=ADDRESS/LENGTH` has
+    /// its own addresses; `raw:INTERFACE,ip=dhcp,mac=MAC` leases one. Both take further `ip=`,
+    /// `mac=MAC`, `vlan=ID`, `prio=PRIORITY` and `gw=ADDRESS`. `xdp:` instead of `raw:` uses
+    /// AF_XDP, needs CAP_NET_ADMIN and CAP_BPF as well, and takes `queue=NUMBER`, `mode=MODE` and
+    /// `busy=MICROSECONDS`.
     ///
     /// # Errors
     /// [`OpenError::NoSuchDevice`], [`OpenError::NoAddress`], [`OpenError::RawSpec`],
-    /// [`OpenError::NoInterface`]; [`OpenError::Bind`] for an address that is not this host's.
+    /// [`OpenError::NoInterface`]; [`OpenError::Bind`] if the address is not local.
     pub fn named(spec: &str) -> Result<Self, OpenError> {
         if raw::is_raw(spec) {
             return Self::raw(&RawSpec::parse(spec)?);
@@ -207,10 +206,10 @@ impl Device {
         Ok(device)
     }
 
-    /// A device with just this address.
+    /// Returns a device with this address alone.
     ///
     /// # Errors
-    /// [`OpenError::Bind`] when the address is not this host's.
+    /// [`OpenError::Bind`] if the address is not local.
     pub fn at(ip: IpAddr) -> Result<Self, OpenError> {
         let interfaces = pnet_datalink::interfaces();
         let has = |interface: &&NetworkInterface| {
@@ -221,11 +220,11 @@ impl Device {
         Ok(Self::on(Some(interface), format!("udp:{ip}"), Kind::Address, &[ip]))
     }
 
-    /// The device to use for a connection that this host has as `local`: the loopback device for a
-    /// loopback address, else the one with that address alone.
+    /// Returns the device for connections from `local`: the loopback device, or one with that
+    /// address.
     ///
     /// # Errors
-    /// [`OpenError::Bind`] when the address is not this host's.
+    /// [`OpenError::Bind`] if the address is not local.
     pub fn for_local(local: IpAddr) -> Result<Self, OpenError> {
         if local.is_loopback() && local.is_ipv4() {
             let interfaces = pnet_datalink::interfaces();
@@ -234,7 +233,7 @@ impl Device {
         Self::at(local)
     }
 
-    /// The same device, which will have this address if it has a choice.
+    /// Prefers this address where the kind has a choice.
     pub(crate) fn preferring(self, ip: IpAddr) -> Self {
         match self.kind {
             Kind::Loopback(_) if ip.is_ipv4() && ip.is_loopback() => {
@@ -245,7 +244,7 @@ impl Device {
         }
     }
 
-    /// The same device, which leaves this address to others if it has a choice.
+    /// Leaves this address to others where the kind has a choice.
     pub(crate) fn avoiding(self, ip: IpAddr) -> Self {
         match self.kind {
             Kind::Loopback(Choice::Free(_)) => {
@@ -255,75 +254,73 @@ impl Device {
         }
     }
 
-    /// Its name.
+    /// Returns the name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The MTU of its interface.
     pub(crate) const fn link_mtu(&self) -> u32 {
         self.state.link_mtu
     }
 
-    /// The interface that it uses.
+    /// Returns the name of the interface.
     #[must_use]
     pub fn interface(&self) -> Option<&str> {
         self.interface.as_deref()
     }
 
-    /// The addresses that it will have. The loopback device takes the first free one of
-    /// 127.0.0.0/24 when it is opened.
+    /// Returns the addresses; the loopback device takes a free one of 127.0.0.0/24 at opening.
     #[must_use]
     pub fn addresses(&self) -> &[DeviceAddress] {
         &self.addresses
     }
 
-    /// The GID table that it will have (`ibv_query_gid`): a link-local address, if it has one, then
-    /// the IPv4 addresses, then the other IPv6 ones. An IPv4 address that would be the first has
-    /// the second entry, too.
+    /// Returns the future GID table (`ibv_query_gid`).
+    ///
+    /// Order: link-local, IPv4, other IPv6. If an IPv4 address comes first, it has the second entry
+    /// too.
     #[must_use]
     pub fn gids(&self) -> Vec<Gid> {
         self.gids_as(None)
     }
 
-    /// True if a server leases this device an address when it is opened (DHCP): until then it is
-    /// not among [`addresses`](Self::addresses).
+    /// True if a DHCP server leases the address at opening; [`addresses`](Self::addresses) lacks it
+    /// until then.
     #[must_use]
     pub const fn leases_address(&self) -> bool {
         matches!(self.kind, Kind::Raw(StationConfig { dhcp: Some(_), .. }, _))
     }
 
-    /// True if this device takes an address of 127.0.0.0/24 of its own when it is opened.
+    /// True if the device takes an address of 127.0.0.0/24 at opening.
     #[must_use]
     pub const fn takes_loopback_address(&self) -> bool {
         matches!(self.kind, Kind::Loopback(_))
     }
 
-    /// Its port as it was when the device was listed (`ibv_query_port`); [`Context::query_port`]
-    /// tells how it is now.
+    /// Returns the port as listed (`ibv_query_port`); [`Context::query_port`] has the present
+    /// state.
     #[must_use]
     pub fn port(&self) -> PortAttr {
         PortAttr { roce_v1: self.speaks_roce_v1(), ..PortAttr::of(&self.state) }
     }
 
-    /// Attributes that the device has when it is opened with these limits (`ibv_query_device_ex`).
-    /// Its node GUID is zero: each opening gets its own.
+    /// Returns the attributes with these limits (`ibv_query_device_ex`); the node GUID is zero
+    /// until opening.
     #[must_use]
     pub fn attributes(&self, limits: Limits) -> DeviceAttr {
         DeviceAttr::new(limits, Guid::default(), self.sys_image_guid)
     }
 
-    /// Opens it (`ibv_open_device`) on the `udp` link, which needs no privilege.
+    /// Opens the device (`ibv_open_device`) on the `udp` link, without privilege.
     ///
-    /// The port follows its network interface from then on: its state, its MTU, and, for a device
-    /// of a whole interface, the addresses that come and go. The device's counters are published
-    /// for [`published_counters`](crate::published_counters), where there is a place for them.
+    /// The port follows its interface's state and MTU, and an interface device also the addresses.
+    /// Counters are published for [`published_counters`](crate::published_counters) where a
+    /// directory allows.
     ///
-    /// Up to 62 processes of one user can have the same address, unless one of them wants only
-    /// sockets ([`OpenOptions::sockets_only`]) or is moved by hand ([`Progress::Manual`]). The
-    /// first receives for all. This call waits for its answer, at most a second. The device for
-    /// loopback does not share: it takes an address that no other process has.
+    /// Up to 62 processes of one user share an address, except with [`OpenOptions::sockets_only`]
+    /// or [`Progress::Manual`]. The first process receives for all; this call waits up to 1 s for
+    /// its response. The loopback device takes an address of its own.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -374,7 +371,7 @@ impl Device {
         Ok(opening.finish())
     }
 
-    /// Whether it can have so many shards, which share its addresses.
+    /// Checks the number of shards.
     fn can_have(&self, shards: usize, shares: bool, progress: Progress) -> Result<(), OpenError> {
         let why = match progress {
             _ if shards == 1 => return Ok(()),
@@ -387,8 +384,7 @@ impl Device {
         Err(OpenError::Shards { device: self.name.clone(), why })
     }
 
-    /// The link of another of its shards, which shares the addresses of the first, and what watches
-    /// its interface.
+    /// Opens a further shard's link at the first one's addresses, with its interface watch.
     fn open_beside(
         &self,
         addresses: &[IpAddr],
@@ -407,8 +403,9 @@ impl Device {
         )
     }
 
-    /// Opens its link alone, for programs that build and read packets themselves. Such a link is to
-    /// be called with the times of [`link::now`](crate::link::now).
+    /// Opens the link alone, for programs that build and parse packets.
+    ///
+    /// Pass it times of [`link::now`](crate::link::now).
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -416,7 +413,7 @@ impl Device {
         self.open_watched(options).map(|(link, _)| link)
     }
 
-    /// Its link, and what watches its interface.
+    /// Opens the link and its interface watch.
     fn open_watched(
         &self,
         options: &OpenOptions,
@@ -427,8 +424,7 @@ impl Device {
         }
     }
 
-    /// The link of a raw device, and what watches its interface, with which its addresses have
-    /// nothing to do.
+    /// Opens a raw link and a watch that ignores addresses.
     fn open_raw(
         &self,
         station: &StationConfig,
@@ -445,9 +441,7 @@ impl Device {
         Ok((Box::new(link), Some(watch)))
     }
 
-    /// The `udp` link, and what watches its interface.
     fn open_udp(&self, options: &OpenOptions) -> Result<(Box<dyn Link>, Option<Watch>), OpenError> {
-        // as unpredictable as all other numbers
         let locality = options.locality(options.random_seed()?[0]);
         let sockets = options.sockets();
         let link = match self.kind {
@@ -462,7 +456,7 @@ impl Device {
         self.watched(link, self.follows(), options)
     }
 
-    /// What of its interface it follows.
+    /// Selects the interface state to follow.
     fn follows(&self) -> Follows {
         let first = self.addresses.first().map(|address| address.ip);
         match (&self.kind, first) {
@@ -473,7 +467,6 @@ impl Device {
         }
     }
 
-    /// The link, and what watches its interface.
     fn watched(
         &self,
         mut link: UdpLink,
@@ -501,7 +494,7 @@ impl Device {
         Ok((Box::new(link), watch))
     }
 
-    /// What watches its interface, unless the system says nothing of interfaces.
+    /// Watches the interface; `None` if the system refuses netlink.
     fn watch(&self, follows: Follows) -> io::Result<Option<Watch>> {
         match Watch::new(self.index, follows) {
             Ok(watch) => Ok(Some(watch)),
@@ -513,8 +506,8 @@ impl Device {
         }
     }
 
-    /// Opens it for a process that sees to what others have left at its address, with this
-    /// partition if that is free. Its counters are not published, and its port stays as it is.
+    /// Opens the device to clean up an address, with this partition if free; unpublished, port
+    /// fixed.
     pub(crate) fn open_unpublished(
         &self,
         partition: Option<IdPartition>,
@@ -530,10 +523,10 @@ impl Device {
         open_link(self.name.clone(), self.port(), Box::new(link), surroundings, options)
     }
 
-    /// Opens a device with this name on a link of the program's own: a tunnel, a raw socket, a
-    /// simulation. Its port is active and carries packets with up to `mtu` bytes of payload; its
-    /// GID table has the link's addresses. Faults, captures and observers of `options` work as with
-    /// any other device.
+    /// Opens a device on the program's own link: a tunnel, a raw socket, a simulation.
+    ///
+    /// The port is active with payloads up to `mtu`; the GID table has the link's addresses.
+    /// Faults, captures and observers work as usual.
     ///
     /// ```
     /// use std::{
@@ -652,8 +645,9 @@ impl Device {
         open_link(name.into(), port, Box::new(link), Surroundings::default(), options)
     }
 
-    /// Opens it as one that has no network: its port is down and stays so, and it has no GIDs. For
-    /// those who only want to look at it while another program has its addresses.
+    /// Opens the device without a network: port down, no GIDs.
+    ///
+    /// For inspection while another program has its addresses.
     ///
     /// # Errors
     /// [`OpenError::System`].

@@ -1,4 +1,4 @@
-//! Opening a device on a link, or on one for each of its shards.
+//! Opening a device on a link per shard.
 
 use std::{
     mem,
@@ -29,18 +29,17 @@ use crate::{
     },
 };
 
-/// Parts of a shard besides its adapter and link; none by default, as on a network inside the
-/// process.
+/// Optional parts of a shard; none on an in-process network.
 #[derive(Default)]
 pub(super) struct Surroundings {
     pub(super) watch: Option<Watch>,
     pub(super) publishers: Vec<Box<dyn CounterSink>>,
     pub(super) sys_image_guid: Guid,
-    /// Size and kinds of the GID table; without it, those of the profile.
+    /// Layout of the GID table; by default the profile's.
     pub(super) layout: Option<GidLayout>,
 }
 
-/// Opens a device with one shard on a link of the caller's choice.
+/// Opens a device with one shard on this link.
 pub(super) fn open_link(
     name: String,
     port: PortAttr,
@@ -53,8 +52,7 @@ pub(super) fn open_link(
     Ok(opening.finish())
 }
 
-/// A device that is being opened: its shards are started one after the other, each on a link of its
-/// own.
+/// Device being opened: starts its shards in turn, each on a link.
 pub(super) struct Opening {
     name: String,
     port: PortAttr,
@@ -66,11 +64,11 @@ pub(super) struct Opening {
     first: Option<First>,
 }
 
-/// What the first shard says of the device.
+/// Device values fixed by the first shard.
 struct First {
     attr: DeviceAttr,
     host_grace: Option<Duration>,
-    /// Of addresses in the GID table, for the others, too.
+    /// GID indexes, common to all shards.
     places: GidPlaces,
 }
 
@@ -108,7 +106,6 @@ impl Opening {
         &self.options
     }
 
-    /// Starts the next shard.
     pub(super) fn start(
         &mut self,
         link: Box<dyn Link>,
@@ -160,7 +157,7 @@ impl Opening {
             .map(|format| Diagnosis::new(format, name, about_peer::about_peer, errnos, &mut trace));
         let mut adapter = Adapter::with_trace(config, trace);
         adapter.set_port(port.active, port.active_mtu);
-        // the place where programs look for an IPv4 address is one of a device's table alone
+        // only a device's own table has the IPv4 slot that programs expect
         let is_device = layout.is_some();
         let layout = layout.unwrap_or_else(|| {
             profile.as_ref().map_or_else(GidLayout::default, Profile::gid_layout)
@@ -225,7 +222,7 @@ impl Opening {
         Ok(())
     }
 
-    /// The device.
+    /// Returns the device.
     pub(super) fn finish(mut self) -> Context {
         let mut engines = mem::take(&mut self.started).into_iter();
         let (Some(engine), Some(first)) = (engines.next(), self.first.take()) else {

@@ -1,5 +1,5 @@
-//! The text that names a device which builds its frames itself: `raw:eth0`,
-//! `raw:eth0,ip=10.0.0.9/24,vlan=100,gw=10.0.0.1`, `xdp:eth0,queue=1`.
+//! Names of raw devices: `raw:eth0`, `raw:eth0,ip=10.0.0.9/24,vlan=100,gw=10.0.0.1`,
+//! `xdp:eth0,queue=1`.
 
 use std::{fs, net::IpAddr};
 
@@ -7,28 +7,28 @@ use super::OpenError;
 use crate::link::{XdpMode, XdpOptions};
 use roce_ethernet::{MacAddr, Prefix, StationConfig, Vlan};
 
-/// The configuration of a raw device, as its text says.
+/// Configuration in a raw device's name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct RawSpec {
     pub(super) interface: String,
-    /// Own addresses; without any, those of the interface are borrowed.
+    /// Own addresses; if empty, the interface's.
     addresses: Vec<Prefix>,
-    /// An IPv4 address is leased besides.
+    /// Leases a further IPv4 address.
     dhcp: bool,
     mac: Option<MacAddr>,
     vlan: Option<u16>,
     priority: Option<u8>,
     gateways: Vec<IpAddr>,
     roce_v1: bool,
-    /// The options of AF_XDP; `None`: the device uses the packet socket.
+    /// AF_XDP options; `None`: packet socket.
     pub(super) xdp: Option<XdpOptions>,
 }
 
-/// More queues than any interface has: the map of sockets has an entry for each.
+/// Above any interface's queue count; the socket map has an entry for each.
 const QUEUE_MAX: u32 = 4_095;
-/// Speed of an interface that does not tell its own.
+/// Speed of an interface that reports none, in Mbit/s.
 pub(super) const MBPS: u32 = 10_000;
-/// The seed until the device is opened.
+/// Placeholder until opening.
 const SEED: [u8; 32] = [0; 32];
 const DHCP: &str = "ip=dhcp";
 
@@ -37,21 +37,21 @@ const OPTIONS: &str = "write ip=ADDRESS/LENGTH, ip=dhcp, mac=MAC, vlan=1..4094, 
 const XDP_OPTIONS: &str = "write queue=NUMBER, mode=zero-copy, mode=copy, mode=generic, busy=MICROSECONDS, ip=ADDRESS/LENGTH, ip=dhcp, mac=MAC, vlan=1..4094, prio=0..7, gw=ADDRESS or roce=v1, with commas between them";
 const XDP_KEYS: [&str; 3] = ["queue", "mode", "busy"];
 const XDP: &str = "xdp:";
-/// Words that only a device with addresses of its own has.
+/// Keys that need own addresses.
 const OF_STATION: [&str; 4] = ["mac=", "vlan=", "prio=", "gw="];
 
-/// True if a word goes on with the raw device before it, instead of naming another device.
+/// True if a word continues the raw device before it.
 pub(crate) fn continues(before: &str, word: &str) -> bool {
     is_raw(before) && word.contains('=')
 }
 
-/// True for the text of a device that builds its frames itself.
+/// True for a raw device's name.
 pub(super) fn is_raw(text: &str) -> bool {
     text.starts_with("raw:") || text.starts_with(XDP)
 }
 
 impl RawSpec {
-    /// Reads a text that [is of such a device](is_raw).
+    /// Parses a [raw](is_raw) name.
     pub(super) fn parse(text: &str) -> Result<Self, OpenError> {
         let mut words = text.split(',').map(str::trim);
         let interface = words.next().unwrap_or_default();
@@ -108,7 +108,7 @@ impl RawSpec {
         Ok(spec)
     }
 
-    /// Takes over a word, or tells what could stand there.
+    /// Applies a word, or returns the valid ones.
     fn set(&mut self, word: &str) -> Result<(), &'static str> {
         let options = if self.xdp.is_some() { XDP_OPTIONS } else { OPTIONS };
         let (key, value) = word.split_once('=').ok_or(options)?;
@@ -167,13 +167,12 @@ impl RawSpec {
         Ok(())
     }
 
-    /// True if it has addresses of its own.
+    /// True if it has its own addresses.
     const fn is_own(&self) -> bool {
         self.dhcp || !self.addresses.is_empty()
     }
 
-    /// The name of the device: by its first address, or what it has that no other on the network
-    /// has.
+    /// Returns the device name: its first address, or its most distinctive option.
     pub(super) fn name(&self) -> String {
         let scheme = if self.xdp.is_some() { "xdp" } else { "raw" };
         match (self.addresses.first(), self.mac) {
@@ -183,7 +182,7 @@ impl RawSpec {
         }
     }
 
-    /// The station that it is on an interface with this MAC address and these addresses.
+    /// Returns the station on an interface with this MAC address and addresses.
     pub(super) fn station(&self, mac: MacAddr, addresses: Vec<Prefix>) -> StationConfig {
         if !self.is_own() {
             return StationConfig {
@@ -210,8 +209,8 @@ impl RawSpec {
         }
     }
 
-    /// The MAC address of a device that is given none: locally administered, and always the same
-    /// for the same address, so that peers need not learn another one.
+    /// Derives a locally administered MAC address from the first address: peers never learn a new
+    /// one.
     fn derived_mac(&self) -> MacAddr {
         let last = self.addresses.first().map_or([0; 4], |own| match own.address {
             IpAddr::V4(v4) => v4.octets(),
@@ -222,7 +221,7 @@ impl RawSpec {
     }
 }
 
-/// Takes over a word of AF_XDP's, or tells what could stand there.
+/// Applies an AF_XDP word, or returns the valid ones.
 fn set_xdp(xdp: &mut XdpOptions, key: &str, value: &str) -> Result<(), &'static str> {
     match key {
         "queue" => {
@@ -271,7 +270,7 @@ fn prefix(text: &str) -> Option<Prefix> {
         .then_some(Prefix { address, length })
 }
 
-/// The default gateways of an interface, as the kernel has them.
+/// Reads an interface's default gateways from the kernel.
 fn gateways(interface: &str) -> Vec<IpAddr> {
     let table = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let v4 = ipv4_gateway(&table("/proc/net/route"), interface);
@@ -279,7 +278,7 @@ fn gateways(interface: &str) -> Vec<IpAddr> {
     v4.into_iter().chain(v6).collect()
 }
 
-/// Interface, destination and gateway; the addresses are hexadecimal, as they lie in memory.
+/// Columns: interface, destination, gateway; hexadecimal in memory order.
 fn ipv4_gateway(table: &str, interface: &str) -> Option<IpAddr> {
     table.lines().find_map(|line| {
         let fields: Vec<_> = line.split_whitespace().collect();
@@ -289,7 +288,7 @@ fn ipv4_gateway(table: &str, interface: &str) -> Option<IpAddr> {
     })
 }
 
-/// Destination, its length, source, its length, gateway, and at last the interface.
+/// Columns: destination, length, source, length, gateway, …, interface.
 fn ipv6_gateway(table: &str, interface: &str) -> Option<IpAddr> {
     table.lines().find_map(|line| {
         let fields: Vec<_> = line.split_whitespace().collect();

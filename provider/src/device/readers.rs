@@ -1,5 +1,4 @@
-//! Readers of what a device sends, receives and decides: its capture, and those of the program. The
-//! shards of a device have them in common.
+//! Capture, observer and trace sink, common to a device's shards.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -12,14 +11,14 @@ use crate::{
     sync::Mutex,
 };
 
-/// Those of a device; of each kind there may be none.
+/// Optional readers of a device.
 pub(super) struct Readers {
     observer: Option<Shared<dyn Observer>>,
     sink: Option<Shared<dyn Sink>>,
     latest: usize,
 }
 
-/// A reader that is used by several threads.
+/// Reader used by several threads.
 struct Shared<T: ?Sized>(Arc<Mutex<Box<T>>>);
 
 impl<T: ?Sized> Shared<T> {
@@ -35,7 +34,7 @@ impl<T: ?Sized> Clone for Shared<T> {
 }
 
 impl Readers {
-    /// A capture, if there is to be one, and the program's readers.
+    /// Opens the capture, if any, and adds the program's readers.
     pub(super) fn new(
         device: &str,
         pcap: Option<PathBuf>,
@@ -54,12 +53,12 @@ impl Readers {
         Ok(Self { observer: observer.map(Shared::new), sink: sink.map(Shared::new), latest })
     }
 
-    /// The observer of one shard's packets.
+    /// Returns the observer of a shard's packets.
     pub(super) fn observer(&self) -> Option<Box<dyn Observer>> {
         self.observer.clone().map(|observer| Box::new(observer) as _)
     }
 
-    /// The receiver of one shard's record.
+    /// Returns the receiver of a shard's record.
     pub(super) fn trace(&self) -> Trace {
         let sink = self.sink.clone().map(|sink| Box::new(sink) as _);
         Trace { sink, latest: self.latest }
@@ -82,7 +81,6 @@ impl Sink for Shared<dyn Sink> {
     }
 }
 
-/// A capture and the program's own observer.
 struct Both {
     capture: CaptureFile,
     other: Option<Box<dyn Observer>>,

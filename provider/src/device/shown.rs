@@ -1,4 +1,4 @@
-//! Devices by the names of a given adapter, and what they say as that.
+//! Devices under a profile's names, with its attributes.
 
 use roce_transport::{
     adapter::{Limits, RoceV1},
@@ -14,8 +14,7 @@ use crate::{
 use roce_ethernet::StationConfig;
 
 impl Profile {
-    /// These devices by the adapter's names. `fill` adds devices for loopback until there are as
-    /// many as the adapter has.
+    /// Renames devices as the profile's; `fill` adds loopback devices up to its number.
     #[must_use]
     pub fn shown(&self, devices: Vec<Device>, fill: bool) -> Vec<Device> {
         let least = self.number("device.devices").filter(|_| fill).unwrap_or(0) as usize;
@@ -42,19 +41,19 @@ impl Device {
         matches!(self.kind, Kind::Raw(StationConfig { roce_v1: true, .. }, _))
     }
 
-    /// The [GID table](Self::gids) that it has when it is opened with this profile.
+    /// Returns the [GID table](Self::gids) under this profile.
     #[must_use]
     pub fn gids_as(&self, profile: Option<&Profile>) -> Vec<Gid> {
         self.gid_layout(profile).table(self.addresses.iter().map(|address| address.ip))
     }
 
-    /// Its [port](Self::port) when it is opened with this profile.
+    /// Returns the [port](Self::port) under this profile.
     #[must_use]
     pub fn port_as(&self, profile: Option<&Profile>) -> PortAttr {
         profile.map_or(self.port(), |profile| profile.port(self.port()))
     }
 
-    /// Its [attributes](Self::attributes) when it is opened with this profile.
+    /// Returns the [attributes](Self::attributes) under this profile.
     #[must_use]
     pub fn attributes_as(&self, profile: Option<&Profile>) -> DeviceAttr {
         let limits = Limits::default();

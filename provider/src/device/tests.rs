@@ -25,7 +25,7 @@ use crate::{
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A link that cannot be read any more, and always says that there is something to read.
+/// An unreadable link that always claims data.
 struct Dead(OwnedFd);
 
 impl Link for Dead {
@@ -82,7 +82,7 @@ fn a_link_that_cannot_be_read_is_given_up() {
     assert_eq!(context.link_counters().receive_errors, errors);
 }
 
-/// Waits until the device says that it is lost.
+/// Waits for the device's loss.
 fn wait_until_lost(context: &Context) {
     let start = StdInstant::now();
     while context.poll_async_event() != Some(Event::DeviceFatal) {
@@ -100,7 +100,7 @@ fn nobody_looks_at_a_lost_link_again_and_again() {
     assert_eq!(context.link_counters().receive_errors, errors);
 }
 
-/// A link that has a bug, which shows when it is woken.
+/// A link that panics when woken.
 struct Panicking(Dead);
 
 impl Link for Panicking {

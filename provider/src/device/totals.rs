@@ -1,4 +1,4 @@
-//! The counters of a device with several shards, published as one device's.
+//! Counters of all shards, published as one device's.
 
 use std::sync::Arc;
 
@@ -6,19 +6,19 @@ use roce_transport::event::Counters;
 
 use crate::{counters::LinkCounters, engine::CounterSink, sync::Mutex};
 
-/// Who publishes for all shards, and what each shard has counted.
+/// Publishers, and each shard's counters.
 struct Totals {
     publishers: Vec<Box<dyn CounterSink>>,
     parts: Vec<(Counters, LinkCounters)>,
 }
 
-/// Takes the counters of one shard.
+/// Receives one shard's counters.
 struct Part {
     totals: Arc<Mutex<Totals>>,
     index: usize,
 }
 
-/// For each of so many shards a sink; together they publish by these.
+/// Creates a sink per shard, publishing together.
 pub(super) fn parts(
     publishers: Vec<Box<dyn CounterSink>>,
     shards: usize,

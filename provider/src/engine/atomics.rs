@@ -1,3 +1,3 @@
-//! Atomics. The models of concurrency (`models/`) have another file in the place of this one.
+//! Atomics; `models/` replaces this file.
 
 pub(super) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};

@@ -1,4 +1,4 @@
-//! The background thread of an engine.
+//! Background thread of an engine.
 
 use std::{
     hint, io,
@@ -23,24 +23,23 @@ use super::{
 use crate::clock;
 
 impl Engine {
-    /// The background thread's work. If it panics, which is a bug of ours, nobody else hears what
-    /// arrives: the device is lost, and says so.
+    /// Runs the background thread. A panic, our bug, leaves arrivals unserved: the device is lost,
+    /// with a log line.
     pub(super) fn run(&self) {
         if panic::catch_unwind(AssertUnwindSafe(|| self.serve_until_stopped())).is_err() {
-            // what is broken may have even this panic
+            // the broken state may panic too
             let _ = panic::catch_unwind(AssertUnwindSafe(|| self.lock().lose(clock::now())));
         }
     }
 
-    /// Serves the adapter whenever the program does not, until the engine is stopped.
+    /// Serves whenever the program does not, until the engine stops.
     pub(super) fn serve_until_stopped(&self) {
         let mut duties = Duties::new(self.calls.activity.load(Ordering::Relaxed));
         let mut spin = SpinPolicy::new(SWITCH);
         let mut answer = None;
         loop {
             self.clear_wakeup();
-            // looked at after the wake-up: the thread that stops the engine sets it before, and
-            // wakes once
+            // after clearing the wakeup: the stopping thread sets it first and wakes once
             if self.background.stop.load(Ordering::SeqCst) {
                 return;
             }
@@ -94,7 +93,7 @@ impl Engine {
         }
     }
 
-    /// What is seen of the program, whose calls have served so often.
+    /// Observes the program; `activity`: its serving calls.
     fn seen(&self, activity: u64) -> Seen {
         Seen {
             activity,
@@ -104,8 +103,8 @@ impl Engine {
         }
     }
 
-    /// True if work waits and no thread of the program takes it. `None` if no work waits, or if the
-    /// polling thread would take it but has no processor: this thread would take yet more of it.
+    /// True if work waits untaken. `None` without work, or if the polling thread lacks a processor,
+    /// which this thread would take too.
     fn is_absent(&self, answer: &mut Option<Watched>) -> Option<bool> {
         let before = self.calls.served();
         let watched = self.poller.watch();
@@ -126,16 +125,16 @@ impl Engine {
         is_absent.then_some(true)
     }
 
-    /// The [same](Self::serve_and_sleep), whatever the system says.
+    /// Calls [`serve_and_sleep`](Self::serve_and_sleep); on error it pauses.
     fn serve_or_wait(&self, duty: Duty, stands_aside: bool) {
         if self.serve_and_sleep(duty, stands_aside).is_err() {
             thread::sleep(LOOK); // nothing that waiting can fail with goes away at once
         }
     }
 
-    /// Serves timers, then sleeps until the next one, or until something arrives if no other thread
-    /// waits for that; beside an event loop, for one look. `stands_aside`: the program polls faster
-    /// than this thread wakes, so that the adapter is left to it until it hands over again.
+    /// Serves timers, then sleeps until the next timer, or arrivals that no other thread awaits;
+    /// beside an event loop for one check. `stands_aside`: leaves the adapter to a fast-polling
+    /// program until it hands over.
     fn serve_and_sleep(&self, duty: Duty, stands_aside: bool) -> io::Result<()> {
         let (deadline, for_packets, quiet) = {
             let mut shard = self.lock();
@@ -158,7 +157,7 @@ impl Engine {
             shard.publication.know();
             let publish_at = shard.publication.due();
             let deadline = if duty == Duty::EventLoop {
-                // the program serves earlier timers whenever it comes: nobody wakes for them
+                // the program serves earlier timers itself, without a wakeup
                 Some(now.plus(LOOK))
             } else {
                 let deadline = [shard.deadline(), publish_at].into_iter().flatten().min();
@@ -173,7 +172,7 @@ impl Engine {
         let timeout = deadline.map(|deadline| deadline.since(clock::now()));
         let result = if duty == Duty::Timers {
             self.waits.leaves_sockets.store(true, Ordering::SeqCst);
-            // the last of them may have left before it could find this, or it is an event loop
+            // the last driver may have left before, or it is an event loop
             let is_alone = self.waits.drivers.load(Ordering::SeqCst) == 0 || self.is_in_loop();
             let result = if is_alone { Ok(()) } else { self.sleep(false, timeout) };
             self.waits.leaves_sockets.store(false, Ordering::SeqCst);
@@ -190,9 +189,9 @@ impl Engine {
         result
     }
 
-    /// Serves while packets arrive or are left to send, and a little longer, unless others want the
-    /// processor. A sleep and a wake-up take longer than the time between most packets. Ends when
-    /// the program serves by itself, which changes its `activity`. Returns whether anything came.
+    /// Serves while packets move and shortly after, unless others want the processor: sleep and
+    /// wakeup exceed most gaps. Ends when the program serves (`activity` changes). True if anything
+    /// arrived.
     fn linger(&self, activity: u64, spin: &mut SpinPolicy) -> bool {
         let start = clock::now();
         let mut last = start;
@@ -220,9 +219,8 @@ impl Engine {
         last != start
     }
 
-    /// The same beside a program that looks at its memory, whenever it makes no call. What
-    /// acknowledges the peer's WRITEs may wait for its answer, as when it polls: then the peer
-    /// still polls for that when the answer comes, and needs nobody beside it.
+    /// Serves between calls of a memory-polling program. Acknowledgements of WRITEs may wait for
+    /// its reply, so the peer still polls when the reply comes.
     fn linger_beside(&self, spin: &mut SpinPolicy) -> bool {
         let start = clock::now();
         let mut last = start;

@@ -1,7 +1,5 @@
-//! An engine's [corked](super::schedule::cork) requests and acknowledgements.
-//!
-//! The models of concurrency (`models/`) run this file: what waits leaves in time, whatever the
-//! program does next.
+//! [Corked](super::schedule::cork) requests and acknowledgements of an engine. `models/` checks
+//! that they leave in time, whatever the program does.
 
 use std::sync::atomic::Ordering;
 
@@ -17,14 +15,13 @@ use super::{
 use crate::clock;
 
 impl Engine {
-    /// What the program has posted leaves, or waits for more. If nobody has looked for long at what
-    /// has arrived, this does.
+    /// Corks or sends a post; serves if arrivals went long unserved.
     pub(super) fn cork_or_send(&self, shard: &mut Shard, now: Instant, load: Load) {
         let waited = shard.is_corked();
         if !shard.corks(now, load, self.calls.polls(), self.has_untaken()) {
             shard.transmit(now);
         } else if !waited {
-            // after what it is for is noted: who hears it finds that
+            // arm the timer last: the woken thread must see the corked requests
             self.wake_later(shard, now);
         }
         if shard.cork.is_unserved(now) {
@@ -33,15 +30,14 @@ impl Engine {
         }
     }
 
-    /// Has the background thread look at what waits, if nobody has it leave.
+    /// Arms the timer for corked packets.
     pub(super) fn wake_later(&self, shard: &mut Shard, now: Instant) {
         if let Some(after) = shard.cork.noting().set_timer(now) {
             self.set_timer(after);
         }
     }
 
-    /// Serves for a program that polls. What acknowledges the messages that it finds may wait for
-    /// its answer.
+    /// Serves a polling program; acknowledgements of its messages may wait for its reply.
     pub(super) fn serve_polling(&self, shard: &mut Shard) -> usize {
         shard.cork.noting().count_poll();
         let received = self.serve(shard, true);
@@ -51,8 +47,7 @@ impl Engine {
         received
     }
 
-    /// A program polls and finds something, and does not serve the adapter then. Sends what has
-    /// waited long enough.
+    /// Counts a poll that finds completions without service; sends corked packets when due.
     #[inline]
     pub(crate) fn count_find(&self) {
         grow(&self.calls.finds);
@@ -66,7 +61,7 @@ impl Engine {
         }
     }
 
-    /// Sends what waits: the program is about to do something else.
+    /// Sends corked packets before other work.
     pub(crate) fn uncork(&self) {
         if self.corked_until.load(Ordering::Relaxed) != 0 {
             let mut shard = self.lock();
@@ -75,8 +70,8 @@ impl Engine {
         }
     }
 
-    /// Sends what has waited until the timer. Acknowledgements wait on as long as others keep the
-    /// program from the processor, whose `answer` they wait for: it is given as soon as it is back.
+    /// Sends packets corked until the timer. Acknowledgements wait on while the program lacks a
+    /// processor: its `answer` follows once it runs.
     pub(super) fn attend_timer(&self, answer: &mut Option<Watched>) {
         if self.corked_until.load(Ordering::SeqCst) == 0 {
             *answer = None;

@@ -1,15 +1,14 @@
-//! The state of this process's engines, for the watchdog of tests to print when they hang.
+//! State of engines, printed by the tests' watchdog on a hang.
 
 use std::{fmt::Write, sync::atomic::Ordering, thread, time::Duration};
 
 use super::{fork, serve::Engine};
 use crate::clock;
 
-/// Number of attempts to get an engine's lock, a millisecond apart: its holder may be what hangs.
+/// Attempts to lock, 1 ms apart: the holder may be hanging.
 const ATTEMPTS: u32 = 100;
 
-/// Every engine of this process: who waits for whom, its counters, and the states of its queue
-/// pairs.
+/// Describes every engine: waits, counters, queue pair states.
 #[must_use]
 pub fn describe_engines() -> String {
     let mut text = String::new();

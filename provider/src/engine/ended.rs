@@ -1,5 +1,5 @@
-//! Processes that have ended, and left connections: those at an own address, whose peers this one
-//! tells, and those that were peers of its own connections.
+//! Connections of dead processes: those at local addresses, ended by this process, and peers of its
+//! own connections.
 
 use std::net::IpAddr;
 
@@ -16,21 +16,21 @@ use crate::{
     link::{Ended, Link, SharingLink},
 };
 
-/// Processes at own addresses whose peers are being told.
+/// Dead processes at local addresses.
 #[derive(Default)]
 pub(super) struct EndedProcesses(Vec<EndedProcess>);
 
 struct EndedProcess {
     address: IpAddr,
     partition: IdPartition,
-    /// Connections whose peers are still to be told.
+    /// Connections still to end.
     records: Vec<ConnRecord>,
-    /// Connections whose peers have not answered yet.
+    /// Connections without the peer's response.
     ending: Vec<ConnId>,
 }
 
 impl EndedProcesses {
-    /// Hears of processes that have ended, and goes on with those that it has heard of.
+    /// Takes reports of dead processes and continues ending their connections.
     pub(super) fn attend(&mut self, now: Instant, adapter: &mut Adapter, link: &mut dyn Link) {
         let Some(sharing) = link.sharing() else { return };
         while let Some(ended) = sharing.poll_ended() {
@@ -54,8 +54,7 @@ impl EndedProcesses {
 }
 
 impl EndedProcess {
-    /// Tells peers, as many at once as the adapter can. Returns true when all have answered, or do
-    /// not answer any more.
+    /// Ends connections, as many at once as possible; true once all peers responded or timed out.
     fn end(&mut self, now: Instant, adapter: &mut Adapter, sharing: &mut dyn SharingLink) -> bool {
         while let Some(record) = self.records.pop() {
             match adapter.cm_end_for_another(now, &record) {
@@ -92,7 +91,7 @@ mod tests {
 
     const OWN: [u8; 4] = [10, 0, 0, 1];
 
-    /// A link that tells of processes that have ended.
+    /// A link that reports dead processes.
     #[derive(Default)]
     struct Telling {
         ended: VecDeque<Ended>,
@@ -165,7 +164,7 @@ mod tests {
         }
     }
 
-    /// However many there are, and whether or not anybody answers.
+    /// Any number of connections, with or without responses.
     #[test]
     fn every_peer_is_told_and_then_all_is_settled() {
         let [one, other] = [5, 6].map(|number| IdPartition::new(number).unwrap());
@@ -191,7 +190,7 @@ mod tests {
             partition,
             records: (0..count).map(|number| record(partition, number)).collect(),
         };
-        // one of them twice, and one at an address that this process has not
+        // a duplicate, and one at a foreign address
         let Ended::Here { mut records, .. } = here(other, 1) else { unreachable!() };
         records.push(records[0]);
         records.push(ConnRecord { local: [10, 0, 0, 9].into(), ..record(other, 1) });

@@ -1,14 +1,12 @@
-//! Programs with an event loop of their own.
+//! Programs with event loops.
 //!
-//! Such a program sleeps on a descriptor (epoll) that includes a channel's, and takes the channel's
-//! events without waiting. While it does so often, the channel's descriptor is also readable when
-//! packets arrive, and the program serves. Otherwise the background thread would have to be woken
-//! first, and would then wake the program. So the program counts as a thread that
-//! [drives](Engine::drive), and the link is parked. Meanwhile the background thread serves timers
-//! and looks for work that waits. It takes over if work waits, if the program has not come for a
-//! while, or if wake-ups find nothing repeatedly.
+//! Such a program sleeps in epoll on a channel's descriptor and takes events without waiting. If it
+//! does so often, packets make the descriptor readable and the program serves, which saves waking
+//! the background thread first. The program then counts as a thread that [drives](Engine::drive),
+//! and the link is parked; the background thread serves timers and checks for waiting work. It
+//! takes over if work waits, the program stays away, or wakeups repeatedly find nothing.
 //!
-//! The models of concurrency (`models/`) run this file.
+//! `models/` checks this file's concurrency.
 
 use std::sync::atomic::Ordering;
 
@@ -21,9 +19,8 @@ impl Engine {
         self.event_loop.place.compare_exchange(from as u32, to as u32, success, failure)
     }
 
-    /// The program is about to sleep in its event loop. Returns true if what arrives wakes it: if
-    /// not, others must serve. Not where other threads sleep on descriptors that only others make
-    /// readable.
+    /// Enters the event loop; true if packets wake the program, else others must serve. False while
+    /// threads sleep on descriptors that only others make readable.
     pub(crate) fn enter_loop(&self) -> bool {
         if let Err(place) = self.change_place(LoopWait::Out, LoopWait::Between) {
             return place == LoopWait::In as u32;
@@ -50,7 +47,7 @@ impl Engine {
         true
     }
 
-    /// Arriving packets do not wake the program any more: other threads serve.
+    /// Ends wakeups by packets: other threads serve.
     pub(crate) fn leave_loop(&self) {
         if self.change_place(LoopWait::In, LoopWait::Between).is_err() {
             return;
@@ -65,8 +62,7 @@ impl Engine {
         self.event_loop.place.store(LoopWait::Out as u32, Ordering::SeqCst);
     }
 
-    /// The program is about to destroy something, after which it could get no event for what
-    /// arrives: for a while that does not wake it.
+    /// Suspends wakeups before an object goes, after which arrivals might have no event.
     pub(crate) fn pause_loop(&self) {
         if self.is_in_loop() {
             let end = clock::now().plus(LOOP_PAUSE);
@@ -75,26 +71,24 @@ impl Engine {
         }
     }
 
-    /// In a child that was forked: the descriptor is its parent's, too, and stays as it is.
+    /// Leaves the descriptor as it is in a forked child: the parent shares it.
     pub(super) fn lose_loop(&self) {
         self.event_loop.place.store(LoopWait::Out as u32, Ordering::SeqCst);
     }
 
-    /// True if what arrives wakes a program in its event loop.
+    /// True if packets wake an event loop.
     pub(crate) fn is_in_loop(&self) -> bool {
         self.event_loop.place.load(Ordering::SeqCst) == LoopWait::In as u32
     }
 
-    /// Something was received that may have woken the program in its event loop. Called under the
-    /// lock.
+    /// Records a receipt that may have woken the event loop, under the lock.
     pub(super) fn record_stir(&self) {
         if self.event_loop.place.load(Ordering::SeqCst) != LoopWait::Out as u32 {
             self.event_loop.stirred.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Serves a program that does not wait until `is_there`, or until nothing more has arrived.
-    /// Returns true if the program may have been woken by what has.
+    /// Serves until `is_there` or nothing arrives; true if arrivals may have woken the program.
     pub(crate) fn serve_in_loop(&self, is_there: impl Fn() -> bool) -> bool {
         let mut is_woken = self.is_in_loop() && self.are_sockets_readable();
         if is_woken {
@@ -109,28 +103,25 @@ impl Engine {
         is_woken | self.event_loop.stirred.swap(false, Ordering::Relaxed)
     }
 
-    /// The program in the event loop has taken an event, which is why it was woken.
+    /// Records that the wakeup had an event.
     pub(crate) fn record_taken(&self) {
         self.event_loop.stirred.store(false, Ordering::Relaxed);
     }
 
-    /// A channel has one event more.
     pub(crate) fn add_event(&self) {
         self.event_loop.untaken.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Channels have so many events less.
     pub(crate) fn remove_events(&self, count: usize) {
         self.event_loop.untaken.fetch_sub(count as u64, Ordering::Relaxed);
     }
 
-    /// The program has taken an event.
     pub(crate) fn take_event(&self) {
         self.remove_events(1);
         self.event_loop.takes.store(true, Ordering::Relaxed);
     }
 
-    /// True if the program takes events, and has more of them: it serves with the last one.
+    /// True if an event-taking program has more events: it serves with the last.
     pub(crate) fn has_untaken(&self) -> bool {
         let not_before = || self.event_loop.untaken_not_before.load(Ordering::Relaxed);
         self.event_loop.takes.load(Ordering::Relaxed)
@@ -139,12 +130,12 @@ impl Engine {
             && (not_before() == 0 || not_before() <= clock::now().as_nanos())
     }
 
-    /// A channel has got an event for which the program is woken.
+    /// Records an event for the woken program.
     pub(crate) fn record_event(&self) {
         self.event_loop.in_vain.store(0, Ordering::Relaxed);
     }
 
-    /// The program in the event loop was woken, and has got no event.
+    /// Counts a wakeup without an event.
     pub(crate) fn count_in_vain(&self) {
         grow(&self.event_loop.in_vain);
     }
@@ -158,7 +149,7 @@ mod tests {
 
     use crate::{Device, OpenOptions};
 
-    /// It has the descriptor in common with its parent.
+    /// The child shares the descriptor with its parent.
     #[test]
     fn a_child_leaves_the_descriptor_as_it_is() {
         let context = Device::named("roce_lo").unwrap().open(OpenOptions::default()).unwrap();

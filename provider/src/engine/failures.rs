@@ -1,21 +1,20 @@
-//! Failed calls of a link, and when they mean that it is lost.
+//! Failed calls of a link, and its loss.
 
 use std::time::Duration;
 
 use roce_transport::time::Instant;
 
-/// Number of failed calls in a row after which the link can count as lost.
+/// Consecutive failures after which the link can count as lost.
 pub(crate) const LOST_AFTER: u32 = 64;
-/// Time for which nothing must have succeeded until then: a link that is looked at all the time
-/// fails 64 times in a moment. Failures that are further apart are none in a row: in between nobody
-/// has looked.
+/// Time without success that it also takes: a busy link fails 64 times in a moment. Failures
+/// further apart do not count as consecutive.
 pub(crate) const LOST_TIME: Duration = Duration::from_secs(1);
 
-/// Failed calls in a row.
+/// Consecutive failures.
 #[derive(Debug, Default)]
 pub(super) struct Failures {
     count: u32,
-    /// Times of the first and of the last.
+    /// Times of the first and the latest.
     first: Instant,
     last: Instant,
     is_lost: bool,
@@ -31,7 +30,7 @@ impl Failures {
         self.count = 0;
     }
 
-    /// Notes that a call has failed. Returns true if it is the first in a row.
+    /// Counts a failure; true if it is the first in a row.
     pub(super) fn count_failure(&mut self, now: Instant) -> bool {
         if self.count == 0 || now.since(self.last) > LOST_TIME {
             (self.count, self.first) = (0, now);
@@ -42,7 +41,7 @@ impl Failures {
         self.count == 1
     }
 
-    /// Gives the link up.
+    /// Marks the link as lost.
     pub(super) const fn lose(&mut self) {
         self.is_lost = true;
     }
@@ -52,7 +51,7 @@ impl Failures {
 mod tests {
     use super::*;
 
-    /// The number of failures, so far apart, until the link is lost, or nothing if it never is.
+    /// Returns the failures at this interval until the link is lost, if ever.
     fn until_lost(apart: Duration) -> Option<u32> {
         let mut failures = Failures::default();
         (1..=100_000).find(|&number| {

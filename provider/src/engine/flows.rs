@@ -1,5 +1,4 @@
-//! Making and destroying flows. Requests to an interface are made without the lock, because the
-//! system may make the caller wait.
+//! Creation and destruction of flows. Interface requests may block, so they run without the lock.
 
 use std::io;
 
@@ -9,22 +8,22 @@ use super::serve::Engine;
 use crate::link::Prepared;
 use roce_ethernet::{FlowAttr, FlowId, MacAddr};
 
-/// The most flows of a device.
+/// Maximum flows of a device.
 const FLOWS: usize = 65_536;
 
-/// Reason why a flow cannot be made.
+/// Reason that a flow cannot be made.
 #[derive(Debug)]
 pub(crate) enum FlowRefused {
     /// The link carries no frames.
     NoFrames,
-    /// As many exist as may.
+    /// The maximum exists.
     TooMany(usize),
     /// The system refuses.
     System(io::Error),
 }
 
 impl Engine {
-    /// Makes a flow, which has been checked, and what is to be kept as long as it is there.
+    /// Adds a checked flow; returns the interface's filter to keep with it.
     pub(crate) fn add_flow(
         &self,
         qpn: Qpn,

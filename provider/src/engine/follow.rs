@@ -1,6 +1,5 @@
-//! Changes of a link's sockets while the engine runs: addresses come and go with the interface, and
-//! multicast groups are joined and left. These calls may wait in the system, so sockets are opened
-//! and closed without the lock.
+//! Socket changes of a running link: interface addresses and multicast groups. These calls may
+//! block, so they run without the lock.
 
 use std::{io, net::IpAddr, os::fd::OwnedFd, sync::MutexGuard};
 
@@ -14,8 +13,7 @@ use crate::{
 };
 
 impl Engine {
-    /// Brings the port in line with its interface if that has changed, unless another thread is at
-    /// it.
+    /// Follows interface changes, unless another thread does.
     pub(super) fn follow_news(&self) {
         let Some(watch) = &self.interface.watch else { return };
         let Some(_turn) = self.interface.following.try_lock() else { return };
@@ -24,7 +22,7 @@ impl Engine {
         }
     }
 
-    /// Brings the port in line with its interface.
+    /// Applies the interface's state to the port.
     pub(super) fn follow(&self) {
         let Some(watch) = &self.interface.watch else { return };
         let state = watch.state();
@@ -41,12 +39,10 @@ impl Engine {
         self.after_service(&mut shard);
     }
 
-    /// Has the adapter take a queue pair into a multicast group, and the link join it if `change`
-    /// returns true.
+    /// Attaches a queue pair to a group; the link joins if `change` returns true.
     ///
     /// # Errors
-    /// The outer one is that of `change`. The inner one says that the link cannot join the group;
-    /// then `undo` has been called.
+    /// The outer error is that of `change`; the inner one is the link's, after `undo`.
     pub(crate) fn join_group<E>(
         &self,
         group: IpAddr,
@@ -68,11 +64,10 @@ impl Engine {
         Ok(joined)
     }
 
-    /// Has the adapter take a queue pair out of multicast groups, and the link leave those that
-    /// `change` returns.
+    /// Detaches a queue pair from groups; the link leaves those that `change` returns.
     ///
     /// # Errors
-    /// That of `change`.
+    /// The error of `change`.
     pub(crate) fn leave_groups<E>(
         &self,
         change: impl FnOnce(&mut Adapter) -> Result<Vec<IpAddr>, E>,
@@ -87,14 +82,13 @@ impl Engine {
         Ok(())
     }
 
-    /// The turn of a thread that joins or leaves groups; in the child of a fork there are none,
-    /// because another thread's turn would never end.
+    /// Serialises joining and leaving; none in a forked child, where another thread's turn would
+    /// never end.
     fn grouping_turn(&self) -> Option<MutexGuard<'_, ()>> {
         self.is_of_this_process().then(|| self.interface.grouping.lock())
     }
 }
 
-/// Adds the link's descriptors to `sockets`.
 pub(super) fn add_descriptors(sockets: &OwnedFd, link: &dyn Link) -> io::Result<()> {
     for descriptor in link.descriptors() {
         match epoll::add(sockets, descriptor, epoll::EventData::new_u64(0), epoll::EventFlags::IN) {

@@ -1,14 +1,12 @@
-//! Engines when the process forks.
+//! Engines across a fork.
 //!
-//! The parent's go on. In the child there are only copies: of the adapter, without the thread that
-//! served it, on the parent's sockets. If the child touched those, it would take the parent's
-//! packets and answer for it. So its copies lose their links at once: they can still be looked at
-//! and destroyed, but nothing goes out, and nothing comes in any more. Devices that the child opens
-//! are its own.
+//! The parent's engines go on. The child's copies have no thread, and share the parent's sockets:
+//! they would take its packets and respond for it. So they lose their links at once and can only be
+//! queried and destroyed; devices opened by the child work.
 //!
-//! The forking thread waits until no other is inside a [call](crate::calls) of the C interface, and
-//! holds every engine's lock, so that the copies are whole. The child releases both by the guards
-//! that it inherits. That is sound with the mutexes of [`sync`], whose state is all in themselves.
+//! The forking thread waits for other [calls](crate::calls) and takes every engine's lock, so the
+//! copies are consistent. The child releases the inherited guards, which the mutexes of [`sync`]
+//! allow: their state is inside.
 //!
 //! [`sync`]: crate::sync
 
@@ -31,13 +29,12 @@ use crate::{
 
 static ENGINES: Mutex<Vec<Weak<Engine>>> = Mutex::new(Vec::new());
 
-/// An engine, and its locks, which the forking thread holds. It stays in a list until its end: if
-/// it was passed to a function that drops it, the guards' borrow would last as long as that
-/// function.
+/// Engine with its guards. It stays in a list: as an argument, its guards would be borrowed for the
+/// whole function.
 struct Held {
     publishers: MutexGuard<'static, Vec<Box<dyn CounterSink>>>,
     shard: MutexGuard<'static, Shard>,
-    // behind its guards: fields are dropped in this order
+    // after its guards: fields drop in order
     engine: Arc<Engine>,
 }
 
@@ -46,13 +43,13 @@ impl Held {
         // SAFETY: The guards borrow from the engine, which this value keeps where it is until after
         // they are gone: a value with a `Drop` cannot be taken apart.
         let borrowed = unsafe { &*Arc::as_ptr(&engine) };
-        // in the same order as a thread that publishes
+        // lock order of publishing threads
         let publishers = borrowed.publishers.lock();
         let shard = borrowed.lock_shard();
         Self { publishers, shard, engine }
     }
 
-    /// The copy in the child is one of its own, which touches nothing of the parent's.
+    /// Detaches the child's copy from the parent.
     fn lose_parent(&mut self) {
         self.engine.lose_loop();
         self.shard.lose_link(Box::new(NullLink));
@@ -65,16 +62,15 @@ impl Held {
 }
 
 impl Drop for Held {
-    /// The fields are dropped after this, in their order.
+    /// Fields drop afterwards, in order.
     fn drop(&mut self) {}
 }
 
-/// What the forking thread holds, taken from the last to the first: calls have engines' locks, and
-/// the list's.
+/// Guards of the forking thread, in reverse order of locking: calls take engine and list locks.
 struct AllHeld {
     strangers: StrangersHeld,
     engines: Vec<Held>,
-    /// The child will add to it.
+    /// for the child's additions
     _list: MutexGuard<'static, Vec<Weak<Engine>>>,
     others: NoOther,
 }
@@ -83,7 +79,7 @@ thread_local! {
     static HELD: RefCell<Option<AllHeld>> = const { RefCell::new(None) };
 }
 
-/// Has engines, and calls of the C interface, survive forks; to be called before the first.
+/// Installs fork handlers; call before the first fork.
 pub fn survive_forks() {
     static DONE: AtomicBool = AtomicBool::new(false);
     if DONE.swap(true, Ordering::SeqCst) || cfg!(miri) {
@@ -95,7 +91,7 @@ pub fn survive_forks() {
     unsafe { libc::pthread_atfork(Some(prepare), Some(in_parent), Some(in_child)) };
 }
 
-/// Has this engine survive forks.
+/// Adds an engine to those that survive forks.
 pub(super) fn watch(engine: &Arc<Engine>) {
     survive_forks();
     let mut engines = ENGINES.lock();
@@ -103,15 +99,14 @@ pub(super) fn watch(engine: &Arc<Engine>) {
     engines.push(Arc::downgrade(engine));
 }
 
-/// The engines of this process, unless the list is in use.
+/// Lists this process's engines; empty if the list is locked.
 pub(super) fn engines() -> Vec<Arc<Engine>> {
     let list = ENGINES.try_lock();
     list.iter().flat_map(|list| list.iter().filter_map(Weak::upgrade)).collect()
 }
 
-/// Ends every device that the program has not closed, as far as others see it: the process is about
-/// to end. Their addresses are left to other processes, and their counters are published as they
-/// are now, if they are published.
+/// Ends open devices before process exit: releases their addresses and publishes their final
+/// counters.
 pub fn end_devices() {
     engines().iter().for_each(|engine| engine.leave());
 }
@@ -129,7 +124,7 @@ fn hold() -> AllHeld {
 }
 
 unsafe extern "C" fn prepare() {
-    // a thread that is ending has lost the place already, and has nothing of its own to protect
+    // an ending thread has lost its slot and needs no protection
     let _ = HELD.try_with(|held| *held.borrow_mut() = Some(hold()));
 }
 
@@ -156,8 +151,7 @@ mod tests {
     use super::*;
     use crate::engine::{EngineParts, Progress, Sinks};
 
-    /// The last handle of an engine may be the one that the forking thread has: it must not go
-    /// before its guards do.
+    /// The forking thread may hold the last handle: the engine must outlive its guards.
     #[test]
     fn an_engine_goes_after_its_guards() {
         let parts = EngineParts {

@@ -1,4 +1,4 @@
-//! Raw packets on their way between the adapter and the link, steered by the flows.
+//! Raw packets between adapter and link, steered by flows.
 
 use std::{io, os::fd::OwnedFd, sync::Arc};
 
@@ -8,29 +8,29 @@ use super::room::Room;
 use crate::{counters::LinkCounters, link::Link};
 use roce_ethernet::{Copies, FlowTable, MacAddr};
 
-/// Number of frames that are sent in a turn.
+/// Frames sent per turn.
 const PORTION: usize = 32;
 
-/// Flows, and the frame that the link has not taken yet.
+/// Flows, and the frame not yet taken.
 pub(super) struct SteeredFrames {
     pub(super) flows: FlowTable,
     copies: Copies,
     frame: Vec<u8>,
-    /// The frame waits for room.
+    /// True if the frame waits for room.
     waits: bool,
     room: Room,
     dropped: u64,
     unmatched: u64,
 }
 
-/// What has become of a turn to send.
+/// Result of a send turn.
 #[derive(Default)]
 pub(super) struct Sent {
-    /// Something has been counted.
+    /// A counter changed.
     pub(super) counted: bool,
-    /// The link has become full.
+    /// The link is full.
     pub(super) full: bool,
-    /// A frame is lost.
+    /// A frame was lost.
     pub(super) error: Option<io::Error>,
 }
 
@@ -47,12 +47,12 @@ impl SteeredFrames {
         }
     }
 
-    /// True if there is something to send and the link is not known to be full.
+    /// True if frames wait and the link is not known to be full.
     pub(super) fn is_due(&self, adapter: &Adapter) -> bool {
         !self.room.is_blocked() && (self.waits || adapter.has_frames())
     }
 
-    /// Time at which it is to be sent although no descriptor says so.
+    /// Time to send without a readable descriptor.
     pub(super) fn deadline(&self, adapter: &Adapter) -> Option<Instant> {
         self.room.deadline(self.is_due(adapter))
     }
@@ -62,13 +62,13 @@ impl SteeredFrames {
         totals.flow_unmatched += self.unmatched;
     }
 
-    /// Forgets what has not been sent, in the child of a fork.
+    /// Drops unsent frames in a forked child.
     pub(super) fn abandon(&mut self) {
         self.waits = false;
         self.room.abandon();
     }
 
-    /// Sends frames that are due, as far as there is room. With the cable out they are lost.
+    /// Sends due frames as room allows; with the link down they are lost.
     pub(super) fn send(
         &mut self,
         now: Instant,
@@ -111,8 +111,7 @@ impl SteeredFrames {
         sent
     }
 
-    /// Hands the frame that is to be sent to other queue pairs of the device whose flows take it:
-    /// no wire has a copy for its sender.
+    /// Delivers the frame to matching flows of other queue pairs: the wire returns no copy.
     fn hand_to_others(&mut self, now: Instant, adapter: &mut Adapter, from: Qpn) {
         if self.flows.is_empty() {
             return;
@@ -124,7 +123,7 @@ impl SteeredFrames {
         }
     }
 
-    /// Receives what has arrived. Returns the number of frames.
+    /// Receives frames; returns their number.
     pub(super) fn receive(
         &mut self,
         now: Instant,

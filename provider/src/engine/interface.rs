@@ -1,15 +1,12 @@
-//! The network interface of a device.
-
 use crate::{port::Watch, sync::Mutex};
 
-/// The network interface of a device, and whose turn it is to change what the link has there.
+/// Network interface of a device, and turns to change the link there.
 pub(super) struct Interface {
-    /// Notices changes of the interface.
     pub(super) watch: Option<Watch>,
     /// Held by the thread that follows the interface.
     pub(super) following: Mutex<()>,
-    /// Held by a thread that joins or leaves a multicast group, which may wait, so that each finds
-    /// what the one before has done.
+    /// Held by a thread that joins or leaves groups, possibly blocking: each sees the previous
+    /// change.
     pub(super) grouping: Mutex<()>,
 }
 

@@ -1,4 +1,4 @@
-//! The lock of an engine. Its holder releases it soon, because waiting threads are counted.
+//! Lock of an engine; its holder releases it soon if threads wait.
 
 use std::{
     hint,
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{clock, region::Section, sync::Mutex};
 
-/// A shard, and the number of threads that wait for it.
+/// Shard, and the number of waiting threads.
 pub(crate) struct ShardLock {
     shard: Mutex<Shard>,
     waiting: AtomicU32,
@@ -27,8 +27,8 @@ impl ShardLock {
         Self { shard: Mutex::new(shard), waiting: AtomicU32::new(0) }
     }
 
-    /// The lock. Whoever waits for it is counted, so that a thread that serves gives it back soon,
-    /// and does not take it again at once.
+    /// Locks the shard; waiting threads are counted, so the serving one releases soon and stays
+    /// away.
     pub(super) fn lock(&self) -> MutexGuard<'_, Shard> {
         self.shard.try_lock().unwrap_or_else(|| {
             self.waiting.fetch_add(1, Ordering::SeqCst);
@@ -46,18 +46,16 @@ impl ShardLock {
         self.waiting.load(Ordering::SeqCst)
     }
 
-    /// After a fork, those threads are the parent's.
+    /// Resets the count in a forked child.
     pub(super) fn forget_waiting(&self) {
         self.waiting.store(0, Ordering::SeqCst);
     }
 
-    /// True if other threads wait for the lock.
     pub(super) fn is_wanted(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) > 0
     }
 
-    /// Leaves the lock to those that wait for it: a thread that is woken takes longer to get it
-    /// than one that has just given it back.
+    /// Yields to waiting threads: a woken thread takes longer to lock than the releasing one.
     pub(super) fn let_others_in(&self) {
         if !self.is_wanted() {
             return;
@@ -76,10 +74,9 @@ impl ShardLock {
     }
 }
 
-/// The shard, locked.
 pub(crate) struct Locked<'a> {
     shard: MutexGuard<'a, Shard>,
-    /// Whatever is copied under the lock is copied in one section.
+    /// One section for all copies under the lock.
     _section: Section,
 }
 

@@ -1,9 +1,9 @@
-//! Log of what the counters of an adapter show to go wrong.
+//! Log of adapter counters that indicate faults.
 
 use roce_transport::event::Counters;
 use tracing::{Level, debug, enabled};
 
-/// Counters of what is in order.
+/// Counters of normal operation.
 const ORDINARY: [&str; 8] = [
     "sent_packets",
     "received_packets",
@@ -15,13 +15,12 @@ const ORDINARY: [&str; 8] = [
     "cnp_received",
 ];
 
-/// The counters as they were logged last.
+/// Counters at the latest log.
 #[derive(Default)]
 pub(super) struct CounterLog(Counters);
 
 impl CounterLog {
-    /// Logs the retries, NAKs and refused packets that have been counted since the last call.
-    /// Costs a comparison while nothing is logged.
+    /// Logs new retries, NAKs and refused packets; without logging, costs a comparison.
     pub(super) fn update(&mut self, device: &str, counters: &Counters) {
         if !enabled!(Level::DEBUG) {
             return;

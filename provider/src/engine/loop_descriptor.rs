@@ -1,4 +1,4 @@
-//! The descriptor that a program waits for [in its event loop](super::event_loop).
+//! Descriptor of a program's [event loop](super::event_loop).
 
 use std::{
     io,
@@ -10,20 +10,20 @@ use rustix::event::epoll;
 
 use crate::sync::Mutex;
 
-/// A descriptor of `epoll` that a program may wait for in an event loop.
+/// Epoll descriptor for an event loop.
 pub(crate) trait LoopDescriptor: Send + Sync {
     fn epoll(&self) -> BorrowedFd<'_>;
 
-    /// True if the program waits for it, or is about to.
+    /// True if the program waits for it, or soon will.
     fn is_awaited(&self) -> bool;
 }
 
-/// The one of a device, if there is one.
+/// Event loop descriptor of a device, if any.
 #[derive(Default)]
 pub(super) struct LoopSlot(Mutex<Option<Weak<dyn LoopDescriptor>>>);
 
 impl LoopSlot {
-    /// Makes the descriptor of the device, unless it has one.
+    /// Makes the device's descriptor, unless it exists.
     pub(super) fn fill<T: LoopDescriptor + 'static>(
         &self,
         make: impl FnOnce() -> io::Result<T>,
@@ -42,14 +42,13 @@ impl LoopSlot {
         self.0.lock().as_ref()?.upgrade()
     }
 
-    /// Has it be readable when these sockets are. False if the program does not wait for it.
+    /// Joins the sockets to it; false if the program does not wait.
     pub(super) fn join(&self, sockets: BorrowedFd<'_>) -> bool {
         let Some(descriptor) = self.get().filter(|it| it.is_awaited()) else { return false };
         let (data, flags) = (epoll::EventData::new_u64(0), epoll::EventFlags::IN);
         epoll::add(descriptor.epoll(), sockets, data, flags).is_ok()
     }
 
-    /// Ends that.
     pub(super) fn part(&self, sockets: BorrowedFd<'_>) {
         if let Some(descriptor) = self.get() {
             let _ = epoll::delete(descriptor.epoll(), sockets);

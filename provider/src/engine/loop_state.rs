@@ -1,24 +1,21 @@
-//! The engine's state of a program's [event loop](super::event_loop).
-//!
-//! The models of concurrency (`models/`) run this file.
+//! State of a program's [event loop](super::event_loop); `models/` checks it.
 
 use super::atomics::{AtomicBool, AtomicU32, AtomicU64};
 
-/// The engine's state of a program's event loop, and of the events that the program takes there.
 pub(super) struct LoopState {
     /// A [`LoopWait`].
     pub(super) place: AtomicU32,
-    /// The program may have been woken by something that was received.
+    /// True if arrivals may have woken the program.
     pub(super) stirred: AtomicBool,
-    /// Number of times in a row that it was woken for nothing.
+    /// Consecutive needless wakeups.
     pub(super) in_vain: AtomicU64,
-    /// Until when it does not wait on the sockets, in nanoseconds of the clock.
+    /// End of its pause, in clock nanoseconds.
     pub(super) not_before: AtomicU64,
-    /// Number of events of channels that it has not taken.
+    /// Untaken events of channels.
     pub(super) untaken: AtomicU64,
-    /// It has taken one, and has not served since.
+    /// True after taking an event, until service.
     pub(super) takes: AtomicBool,
-    /// Until when nothing waits for those, in nanoseconds of the clock.
+    /// Time before which packets do not wait for events, in clock nanoseconds.
     pub(super) untaken_not_before: AtomicU64,
 }
 
@@ -36,14 +33,13 @@ impl LoopState {
     }
 }
 
-/// Where the program waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub(super) enum LoopWait {
-    /// The program does not wait on the sockets.
+    /// Not on the sockets.
     Out,
-    /// A thread is about to change that.
+    /// Changing, by a thread.
     Between,
-    /// It does.
+    /// On the sockets.
     In,
 }

@@ -1,9 +1,8 @@
-//! The engine: one adapter, its link, and the threads that move packets between them.
+//! Engine: an adapter, its link, and the threads that move packets.
 //!
-//! The thread that has the lock serves the adapter. A program that posts or polls serves on its own
-//! thread. A background thread serves when the program does neither: a peer's READ or WRITE must be
-//! served while its target sleeps. While a program polls, the background thread does not wait on
-//! the sockets. It checks every few milliseconds whether polling has stopped, and then takes over.
+//! The lock's holder serves. A program serves when it posts or polls, else a background thread, so
+//! peers' READs and WRITEs proceed while the target sleeps. While a program polls, that thread
+//! leaves the sockets, checks every few milliseconds, and takes over when polling stops.
 
 mod atomics;
 mod background;

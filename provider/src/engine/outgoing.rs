@@ -1,4 +1,4 @@
-//! Runs on their way from the adapter to the link.
+//! Runs between adapter and link.
 
 use std::{io, os::fd::OwnedFd, sync::Arc};
 
@@ -11,36 +11,33 @@ use roce_transport::{
 use super::room::Room;
 use crate::link::Link;
 
-/// Bytes of a full run of the largest packets. A packet more would be a run of its own.
+/// Bytes of a full run of the largest packets; one more packet would be a second run.
 const RUN: usize = 15 * PACKET_MAX;
-/// Bytes built before they are sent with a call of the system: little enough to stay in the cache
-/// of a processor, and to be sent soon.
+/// Bytes built per send call: few enough for the processor's cache, and for an early send.
 const BY_CALL: usize = 64 * PACKET_MAX;
-/// The same where they go through memory: so that the reader has some while more is built.
+/// Bytes built through memory: the reader works while more is built.
 const BY_MEMORY: usize = RUN;
-/// Number of runs that the link is offered at once, so that many small ones do not take long.
+/// Runs offered to the link at once, so that many small ones do not take long.
 const PORTION: usize = 16;
 
-/// One transmit buffer: what the link has not taken of it stays, in order, and nothing is built
-/// behind it.
+/// Transmit buffer; the link's untaken runs stay in order, and nothing is built behind them.
 pub(super) struct Outgoing {
     buffer: TransmitBuffer,
-    /// Number of its runs that the link has taken.
+    /// Runs taken by the link.
     taken: usize,
-    /// True if the adapter may have packets that found no room in the buffer.
+    /// True if packets may remain that did not fit.
     has_more: bool,
     room: Room,
 }
 
-/// Result of offering runs to a link.
 pub(super) enum Offer {
-    /// It took so many.
+    /// Number of runs taken.
     Taken(usize),
-    /// It has no room.
+    /// The link is full.
     Full,
-    /// The first is lost.
+    /// The first run is lost.
     Lost(io::Error),
-    /// There are none.
+    /// No run was offered.
     Nothing,
 }
 
@@ -54,23 +51,21 @@ impl Outgoing {
         }
     }
 
-    /// True if there is something to send and the link is not known to be full.
+    /// True if runs remain and the link is not known to be full.
     pub(super) fn is_due(&self) -> bool {
         !self.room.is_blocked() && (self.has_more || !self.rest().is_empty())
     }
 
-    /// True if the link is full.
     pub(super) const fn is_blocked(&self) -> bool {
         self.room.is_blocked()
     }
 
-    /// Time at which it is to be sent although no descriptor says so.
+    /// Time to send without a readable descriptor.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.room.deadline(self.is_due())
     }
 
-    /// Has the adapter build what is due. Returns false if there is nothing new: a buffer that the
-    /// link has not taken yet comes first, and has its own turn.
+    /// Builds due packets; false if nothing new: untaken runs go first, in their turn.
     pub(super) fn build(&mut self, now: Instant, adapter: &mut Adapter) -> bool {
         if !self.rest().is_empty() {
             self.has_more = true;
@@ -83,18 +78,17 @@ impl Outgoing {
         !self.buffer.is_empty()
     }
 
-    /// The link has taken runs with a call of the system, or without.
+    /// Adapts the buffer's bound to sends by system call or memory.
     pub(super) fn record_sent(&mut self, by_call: bool) {
         self.buffer.set_bound(if by_call { BY_CALL } else { BY_MEMORY });
     }
 
-    /// The built datagrams, with all ICRCs.
+    /// Returns the built datagrams with all ICRCs.
     pub(super) fn sealed(&mut self) -> &TransmitBuffer {
         self.buffer.seal_all();
         &self.buffer
     }
 
-    /// Offers the next runs to the link.
     pub(super) fn offer(&mut self, now: Instant, link: &mut dyn Link) -> Offer {
         let end = self.buffer.runs().len().min(self.taken + PORTION);
         for index in self.taken..end {
@@ -123,15 +117,14 @@ impl Outgoing {
         }
     }
 
-    /// Forgets what has not been sent, without touching the epoll descriptor, which the child of a
-    /// fork shares with its parent.
+    /// Drops unsent runs in a forked child, without its parent's epoll descriptor.
     pub(super) fn abandon(&mut self) {
         self.buffer.clear();
         self.taken = 0;
         self.room.abandon();
     }
 
-    /// Loses what has not been sent, as a port does that is down.
+    /// Drops unsent runs, as a port that is down.
     pub(super) fn lose(&mut self) {
         self.taken = self.buffer.runs().len();
     }

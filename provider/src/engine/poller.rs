@@ -1,5 +1,4 @@
-//! The thread of a program that polls, as the system sees it. A thread that makes no call may be at
-//! other work, or may wait for the processor.
+//! Polling thread, as the system sees it: without calls it works elsewhere or lacks a processor.
 
 #![allow(unsafe_code, reason = "the clock of another thread has no safe interface")]
 
@@ -18,17 +17,16 @@ use super::schedule::spin::PollYields;
 use crate::clock;
 
 thread_local! {
-    /// Number of this thread in the system; 0: it is not known yet.
+    /// System number of this thread; 0: unknown yet.
     static ID: Cell<u32> = const { Cell::new(0) };
     static YIELDS: Cell<PollYields> = const { Cell::new(PollYields::new()) };
 }
 
-/// The thread that has polled last; 0: none has.
+/// Thread of the latest poll; 0: none.
 #[derive(Debug, Default)]
 pub(super) struct Poller(AtomicU32);
 
-/// The calling thread has polled, and has received something or not. One that polls in vain may
-/// keep those from the processor that it waits for: it yields now and then.
+/// Counts a poll of this thread. Empty polls yield now and then, to the threads awaited.
 pub(super) fn count_poll(received: bool) {
     let mut yields = YIELDS.get();
     if yields.count_poll(received) {
@@ -39,7 +37,7 @@ pub(super) fn count_poll(received: bool) {
     YIELDS.set(yields);
 }
 
-/// What it had run at a time.
+/// Run time at the start of a watch.
 pub(super) struct Watched {
     thread: u32,
     at: Instant,
@@ -47,7 +45,6 @@ pub(super) struct Watched {
 }
 
 impl Poller {
-    /// The calling thread polls.
     pub(super) fn note(&self) {
         let id = ID.get();
         let id = if id == 0 { learn() } else { id };
@@ -56,12 +53,12 @@ impl Poller {
         }
     }
 
-    /// True if it waits for something else than the processor.
+    /// True if the thread waits for something other than a processor.
     pub(super) fn sleeps(&self) -> bool {
         !is_ready(self.0.load(Ordering::Relaxed))
     }
 
-    /// Has it watched from now on, if it is there.
+    /// Starts a watch, if the thread exists.
     pub(super) fn watch(&self) -> Option<Watched> {
         let thread = self.0.load(Ordering::Relaxed);
         Some(Watched { thread, at: clock::now(), run: run_time(thread)? })
@@ -69,12 +66,11 @@ impl Poller {
 }
 
 impl Watched {
-    /// Time for which it has been watched.
     pub(super) fn since(&self, now: Instant) -> Duration {
         now.since(self.at)
     }
 
-    /// True if others have the processor that it waits for.
+    /// True if the thread waits for a processor.
     pub(super) fn lacks_processor(&self) -> bool {
         let passed = clock::now().since(self.at);
         let ran = run_time(self.thread).map(|run| run.saturating_sub(self.run));
@@ -82,7 +78,7 @@ impl Watched {
     }
 }
 
-/// A thread that has run for less than half of the time, and would run now.
+/// True for a ready thread that ran less than half of the time.
 fn waits_for_processor(ran: Duration, passed: Duration, is_ready: impl Fn() -> bool) -> bool {
     ran < passed / 2 && is_ready()
 }
@@ -94,14 +90,14 @@ fn learn() -> u32 {
     id
 }
 
-/// The thread is that of a child that was forked, where it has another number.
+/// Forgets the number in a forked child, where it differs.
 pub(super) fn forget() {
     let _ = ID.try_with(|id| id.set(0));
 }
 
-/// Time for which a thread of this process has had a processor.
+/// Returns a thread's processor time.
 fn run_time(thread: u32) -> Option<Duration> {
-    // as the kernel numbers the clocks of threads: CPUCLOCK_PERTHREAD_MASK, CPUCLOCK_SCHED
+    // the kernel's clock numbers: CPUCLOCK_PERTHREAD_MASK, CPUCLOCK_SCHED
     let clock = !thread.cast_signed() << 3 | 4 | 2;
     // SAFETY: all of its members are numbers
     let mut time: libc::timespec = unsafe { mem::zeroed() };
@@ -111,10 +107,10 @@ fn run_time(thread: u32) -> Option<Duration> {
     is_known.then(|| Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec as u32))
 }
 
-/// True if a thread of this process runs, or would if it had a processor.
+/// True if a thread runs or is ready.
 fn is_ready(thread: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap_or_default();
-    // behind its name, which may be any text in parentheses
+    // after its name, any text in parentheses
     stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('R'))
 }
 

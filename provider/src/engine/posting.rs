@@ -1,7 +1,5 @@
-//! Requests that the program posts, one after the other, as a list.
-//!
-//! A list may be as long as the queue. The lock is given back between its portions, and what was
-//! posted leaves, so that neither others nor the peer wait for its end.
+//! Lists of posted requests. Between portions of a long list the lock is released and packets
+//! leave, so neither other threads nor the peer wait for its end.
 
 use std::mem;
 
@@ -16,32 +14,30 @@ use roce_transport::{
 use super::{lock::Locked, program::grow, schedule::cork::Load, serve::Engine, shard::Shard};
 use crate::clock;
 
-/// Requests and elements of their lists that are posted under one hold of the lock.
+/// Requests plus elements posted per hold of the lock.
 const PORTION: usize = 256;
 
-/// What follows from a request.
+/// Effect of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Posted {
-    /// It is sent.
     Send,
-    /// It waits for what arrives, or completes at once.
+    /// It waits for arrivals or completes at once.
     Receive,
 }
 
-/// A list that is being posted.
 pub(crate) struct Posting<'a> {
     engine: &'a Engine,
     kind: Posted,
-    /// The lock, with the time at which it was taken.
+    /// Lock, and the time of taking it.
     held: Option<(Locked<'a>, Instant)>,
-    /// The rest of the portion.
+    /// Rest of the portion.
     left: usize,
-    /// The part of it that was posted to send queues.
+    /// Send requests of the portion.
     load: Load,
 }
 
 impl Engine {
-    /// Posts a list, whose requests `requests` hands over one by one.
+    /// Posts a list; `requests` supplies its requests.
     pub(crate) fn post<R>(&self, kind: Posted, requests: impl FnOnce(&mut Posting<'_>) -> R) -> R {
         if kind == Posted::Send {
             grow(&self.calls.commands);
@@ -55,7 +51,7 @@ impl Engine {
         result
     }
 
-    /// Posts these requests under one hold of the lock, as `post` does it.
+    /// Posts these requests under one hold of the lock.
     pub(crate) fn post_at_once<R>(
         &self,
         wrs: &[SendWr],
@@ -92,24 +88,21 @@ impl Engine {
 }
 
 impl Posting<'_> {
-    /// Posts a request to the send queue of a queue pair.
     pub(crate) fn send(&mut self, qpn: Qpn, wr: &SendWr) -> Result<(), PostError> {
         let (elements, bytes) = elements_and_bytes(wr);
         self.load.add(bytes);
         self.one(elements, |adapter, now| adapter.post_send(now, qpn, wr))
     }
 
-    /// Posts a request to the receive queue of a queue pair.
     pub(crate) fn receive(&mut self, qpn: Qpn, wr: &RecvWr) -> Result<(), PostError> {
         self.one(wr.sges.len(), |adapter, now| adapter.post_recv(now, qpn, wr))
     }
 
-    /// Posts a request to a shared receive queue.
     pub(crate) fn receive_shared(&mut self, id: SrqId, wr: &RecvWr) -> Result<(), PostError> {
         self.one(wr.sges.len(), |adapter, _| adapter.post_srq_recv(id, wr))
     }
 
-    /// Posts one request with a list of so many elements.
+    /// Posts one request with this number of elements.
     fn one<R>(&mut self, elements: usize, post: impl FnOnce(&mut Adapter, Instant) -> R) -> R {
         if self.left == 0 {
             self.end_portion();
@@ -121,7 +114,7 @@ impl Posting<'_> {
         post(shard.adapter(), *now)
     }
 
-    /// Sends what was posted, and gives the lock back.
+    /// Sends posted requests and releases the lock.
     fn end_portion(&mut self) {
         let Some((mut shard, now)) = self.held.take() else { return };
         let load = mem::take(&mut self.load);
@@ -139,7 +132,7 @@ impl Posting<'_> {
     }
 }
 
-/// Number of elements of a request's list, and their bytes.
+/// Returns the number of elements and their bytes.
 fn elements_and_bytes(wr: &SendWr) -> (usize, usize) {
     match &wr.data {
         Data::Sges(sges) => (sges.len(), sges.iter().map(|sge| sge.length as usize).sum()),

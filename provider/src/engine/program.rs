@@ -1,12 +1,11 @@
-//! The calls of the program: each serves the adapter on its thread, and wakes the background thread
-//! for what it leaves. The other half is the [background thread](super::background).
+//! Program calls: each serves on its thread and wakes the background thread for the rest; see
+//! [background thread](super::background).
 //!
-//! A thread says that it is about to sleep, and until when, while it has the lock, and looks for
-//! the last time after that. So whoever has the lock later, and sets a timer or leaves something to
-//! send, sees who would oversleep that. What arrives wakes by itself those for whom the link is
-//! [parked](crate::link::Link::park).
+//! A thread announces its sleep and deadline under the lock, then checks for the last time. So
+//! later lock holders see who would oversleep a new timer or unsent packets. Arrivals wake threads
+//! for which the link is [parked](crate::link::Link::park).
 //!
-//! The models of concurrency (`models/`) run this file, and that of the background thread.
+//! `models/` checks this file and the background thread's.
 
 use std::{io, sync::atomic::Ordering, time::Duration};
 
@@ -22,7 +21,7 @@ use super::{
 use crate::clock;
 
 impl Engine {
-    /// Runs a command of the program and sends what follows from it.
+    /// Runs a command and sends its packets.
     pub(crate) fn command_shard<R>(&self, command: impl FnOnce(&mut Shard, Instant) -> R) -> R {
         grow(&self.calls.commands);
         let mut shard = self.lock();
@@ -39,8 +38,7 @@ impl Engine {
         result
     }
 
-    /// Serves the adapter on the caller's thread, unless another thread is at it. Returns how many
-    /// messages of the link were received.
+    /// Serves on this thread unless another does; returns the number of messages received.
     pub(crate) fn progress(&self) -> usize {
         self.count_activity();
         self.let_others_in();
@@ -60,14 +58,13 @@ impl Engine {
         received
     }
 
-    /// A call of the program serves the adapter, on this thread.
+    /// Counts a call that serves on this thread.
     pub(super) fn count_activity(&self) {
         grow(&self.calls.activity);
         self.poller.note();
     }
 
-    /// Wakes the background thread if it would oversleep a timer that was just set, or has to send
-    /// what is left of this turn.
+    /// Wakes the background thread if it would oversleep a new timer, or must send the turn's rest.
     pub(super) fn after_service(&self, shard: &mut Shard) {
         let sleeps_until = self.background.sleeps_until.load(Ordering::SeqCst);
         if sleeps_until == 0 {
@@ -78,22 +75,21 @@ impl Engine {
             || shard.deadline().is_some_and(|deadline| deadline.as_nanos() < sleeps_until)
         {
             shard.publication.know();
-            // once: it looks at everything when it wakes, and until then nobody else has to wake it
+            // once: it checks everything when it wakes
             self.background.sleeps_until.store(0, Ordering::SeqCst);
             self.wake_background();
         }
     }
 
-    /// Has the background thread serve, because a thread of the program goes to sleep on a
-    /// descriptor that must become readable.
+    /// Hands service to the background thread: a program thread sleeps on a descriptor that must
+    /// become readable.
     pub(crate) fn hand_over(&self) {
         if !self.waits.handed_over.swap(true, Ordering::SeqCst) {
             self.wake_background();
         }
     }
 
-    /// Sleeps on the caller's thread until `wanted` is readable, something arrives, a timer fires,
-    /// a signal comes or `limit` has passed.
+    /// Sleeps until `wanted` is readable, an arrival, a timer, a signal, or `limit`.
     pub(crate) fn drive(&self, wanted: Wanted<'_>, limit: Option<Duration>) -> io::Result<()> {
         match self.drive_or_signal(wanted, limit) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
@@ -101,7 +97,7 @@ impl Engine {
         }
     }
 
-    /// The same, but a signal is an error (`EINTR`).
+    /// Sleeps as [`drive`](Self::drive); a signal returns `EINTR`.
     pub(super) fn drive_or_signal(
         &self,
         wanted: Wanted<'_>,
@@ -124,7 +120,7 @@ impl Engine {
         result
     }
 
-    /// A thread that waited on the sockets leaves them.
+    /// Leaves the sockets after a wait.
     pub(super) fn leave_sockets(&self) {
         self.waits.drivers.fetch_sub(1, Ordering::SeqCst);
         if self.waits.leaves_sockets.swap(false, Ordering::SeqCst) {
@@ -132,15 +128,14 @@ impl Engine {
         }
     }
 
-    /// Ends the background thread.
     pub(super) fn stop_background(&self) {
         self.background.stop.store(true, Ordering::SeqCst);
         self.wake_background();
     }
 }
 
-/// Adds one to a count and returns the sum. Threads that do so at the same moment may count as one,
-/// which costs less than to count each.
+/// Adds one and returns the sum. Simultaneous threads may count as one, which is cheaper than an
+/// atomic add.
 pub(super) fn grow(count: &AtomicU64) -> u64 {
     let grown = count.load(Ordering::Relaxed).wrapping_add(1);
     count.store(grown, Ordering::Relaxed);
@@ -155,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_sleeps_is_woken_once() {
-        // no thread of its own reads what wakes it
+        // no background thread reads the wakeup
         let options = OpenOptions { progress: Progress::Manual, ..OpenOptions::default() };
         let context = Device::named("roce_lo").unwrap().open(options).unwrap();
         let engine = &context.inner.engine;

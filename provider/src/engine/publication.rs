@@ -1,25 +1,24 @@
-//! When the counters of a shard are published.
+//! Publication times of a shard's counters.
 
 use std::time::Duration;
 
 use roce_transport::time::Instant;
 
-/// Least time between two publications.
+/// Minimum interval of publications.
 pub(super) const PUBLISH: Duration = Duration::from_secs(1);
 
-/// The counters to be published, and the time of that.
 #[derive(Default)]
 pub(super) struct Publication {
-    /// Something may have been counted since the last time.
+    /// A counter may have changed since the latest.
     pub(super) counted: bool,
-    /// Earliest time of the next; `None`: nothing is published.
+    /// Earliest next publication; `None`: off.
     not_before: Option<Instant>,
     /// The background thread knows the time.
     is_known: bool,
 }
 
 impl Publication {
-    /// Publishes from this time on.
+    /// Starts publication at this time.
     pub(super) const fn start(&mut self, at: Instant) {
         self.not_before = Some(at);
     }
@@ -28,12 +27,12 @@ impl Publication {
         self.not_before = None;
     }
 
-    /// Time at which the counters are to be published.
+    /// Returns the time of the next publication.
     pub(super) fn due(&self) -> Option<Instant> {
         self.not_before.filter(|_| self.counted)
     }
 
-    /// True if they are, and will not be for the next second.
+    /// True if due now; then not for the next second.
     pub(super) fn begin(&mut self, now: Instant) -> bool {
         let begins = self.due().is_some_and(|due| due <= now);
         if begins {
@@ -42,12 +41,12 @@ impl Publication {
         begins
     }
 
-    /// True if the background thread has to be woken for it, once.
+    /// True if the background thread must be woken for it, once.
     pub(super) fn wakes(&self) -> bool {
         !self.is_known && self.due().is_some()
     }
 
-    /// The background thread has seen the time, or is woken for it.
+    /// Records that the background thread knows the time, or is woken.
     pub(super) fn know(&mut self) {
         self.is_known = self.due().is_some();
     }

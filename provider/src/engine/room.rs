@@ -1,4 +1,4 @@
-//! Waiting for a link that is full.
+//! Waits for room in a full link.
 
 use std::{
     os::fd::{BorrowedFd, OwnedFd},
@@ -11,23 +11,23 @@ use rustix::event::epoll;
 
 use crate::cancel::Uncancelled;
 
-/// Time between two attempts to send to a link that does not show when it has room.
+/// Retry interval of a link that does not signal room.
 const RETRY: Duration = Duration::from_millis(1);
 
-/// Whether a link is full, and what is waited for then.
+/// State of a full link.
 pub(super) struct Room {
     /// Set while the link is full.
     blocked: Option<Blocked>,
-    /// Epoll descriptor of those who sleep until there is something to do.
+    /// Epoll descriptor of sleeping threads.
     sockets: Arc<OwnedFd>,
 }
 
-/// What a full link is waited for by.
+/// Condition of the retry.
 enum Blocked {
-    /// A copy of its descriptor, in the epoll descriptor until it is writable. A copy, because the
-    /// original may be there to be read, and may be closed.
+    /// A copy of the link's descriptor in epoll until writable: the original may be read there, or
+    /// be closed.
     Writable(OwnedFd),
-    /// It is tried again at this time.
+    /// Retry time.
     Until(Instant),
 }
 
@@ -36,13 +36,11 @@ impl Room {
         Self { blocked: None, sockets }
     }
 
-    /// True if the link is full.
     pub(super) const fn is_blocked(&self) -> bool {
         self.blocked.is_some()
     }
 
-    /// Time at which it is to be sent although no descriptor says so; `is_due` says whether there
-    /// is anything to send.
+    /// Time to send without a readable descriptor; `is_due`: packets exist.
     pub(super) fn deadline(&self, is_due: bool) -> Option<Instant> {
         match self.blocked {
             Some(Blocked::Until(due)) => Some(due),
@@ -51,7 +49,7 @@ impl Room {
         }
     }
 
-    /// The link has taken something.
+    /// The link has taken runs.
     pub(super) fn found(&mut self) {
         if let Some(Blocked::Writable(descriptor)) = self.blocked.take() {
             let _uncancelled = Uncancelled::begin(); // which closes it
@@ -59,7 +57,7 @@ impl Room {
         }
     }
 
-    /// The link is full until this descriptor is writable; `None`: for some time.
+    /// Waits for the descriptor to be writable; `None`: for some time.
     pub(super) fn wait(&mut self, now: Instant, descriptor: Option<BorrowedFd<'_>>) {
         if matches!(self.blocked, Some(Blocked::Writable(_))) {
             return;
@@ -73,8 +71,7 @@ impl Room {
         self.blocked = Some(watched.unwrap_or(Blocked::Until(now.plus(RETRY))));
     }
 
-    /// Waits no more, without touching the epoll descriptor, which the child of a fork shares with
-    /// its parent.
+    /// Ends the wait in a forked child, without its parent's epoll descriptor.
     pub(super) fn abandon(&mut self) {
         self.blocked = None;
     }

@@ -1,4 +1,4 @@
-//! An engine: the shard under its lock, and the calls of the program.
+//! Engine: the locked shard and the program's calls.
 
 use std::{
     os::fd::{AsFd, BorrowedFd},
@@ -23,11 +23,11 @@ use crate::{LinkCounters, clock, diagnosis::Diagnosis, link::BATCH, port::Watch,
 /// Mover of a device's packets.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Progress {
-    /// The program's own calls, and a background thread when there are none.
+    /// The program's calls, else a background thread.
     #[default]
     Automatic,
-    /// Only [`Context::progress`](crate::Context::progress), and the calls that post and poll. For
-    /// programs with an event loop of their own, and for tests.
+    /// [`Context::progress`](crate::Context::progress), posts and polls only; for event loops and
+    /// tests.
     Manual,
 }
 
@@ -37,26 +37,25 @@ pub(crate) struct Engine {
     /// Descriptors that threads sleep on.
     pub(super) system: System,
     pub(super) calls: Calls,
-    /// The thread of the last call.
+    /// Thread of the latest call.
     pub(super) poller: Poller,
     pub(super) waits: Waits,
-    /// Held by the thread of the program that serves while it waits.
+    /// Held by a program thread that serves while it waits.
     pub(super) waiter: Mutex<Waiter>,
     pub(super) background: Background,
     pub(super) event_loop: LoopState,
-    /// Until when something is corked, in nanoseconds of the clock; 0: nothing is.
+    /// End of corking in clock nanoseconds; 0: nothing is corked.
     pub(super) corked_until: Arc<AtomicU64>,
     pub(super) interface: Interface,
-    /// Receivers of the counters.
     pub(super) publishers: Mutex<Vec<Box<dyn CounterSink>>>,
-    /// Explanations of failures, if there are to be any.
+    /// Explanation of failures, if enabled.
     pub(crate) diagnosis: Option<Diagnosis>,
     pub(super) progress: Progress,
-    /// Process that the engine works in; the copy in a child does nothing.
+    /// Process of the engine; a child's copy does nothing.
     pub(super) process: u32,
 }
 
-/// What is published.
+/// Published values.
 struct Report {
     counters: Counters,
     link: LinkCounters,
@@ -77,22 +76,22 @@ impl Report {
 }
 
 impl Engine {
-    /// True if the engine works: after a fork, the child has only a copy that does nothing.
+    /// False in a forked child, whose copy does nothing.
     pub(crate) fn is_of_this_process(&self) -> bool {
         self.process == std::process::id()
     }
 
-    /// True if a thread of its own serves what the program does not.
+    /// True if a background thread serves between calls.
     pub(crate) fn has_background(&self) -> bool {
         self.progress == Progress::Automatic
     }
 
-    /// Index of the network interface that the device uses; 0: none.
+    /// Returns the network interface's index; 0: none.
     pub(crate) fn interface(&self) -> u32 {
         self.interface.watch.as_ref().map_or(0, Watch::interface)
     }
 
-    /// Does what has time: follows the interface, publishes the counters.
+    /// Does deferrable work: follows the interface, publishes counters.
     pub(super) fn attend(&self) {
         self.follow_news();
         let mut publishers = self.publishers.lock();
@@ -100,7 +99,7 @@ impl Engine {
             return;
         }
         let report = {
-            // a thread that is busy with the adapter is not to wait for this
+            // threads busy with the adapter must not wait for this
             let Some(mut shard) = self.shard.try_lock() else { return };
             if !shard.publication.begin(clock::now()) {
                 return;
@@ -110,8 +109,7 @@ impl Engine {
         report.tell(&mut publishers);
     }
 
-    /// Publishes the counters as they are now: the device is about to be closed, or the process to
-    /// end.
+    /// Publishes the final counters, before close or exit.
     pub(super) fn publish(&self) {
         let mut publishers = self.publishers.lock();
         if !publishers.is_empty() {
@@ -120,17 +118,15 @@ impl Engine {
         }
     }
 
-    /// The lock.
     pub(crate) fn lock(&self) -> Locked<'_> {
         Locked::new(self.shard.lock())
     }
 
-    /// The lock, unless another thread has it.
     pub(super) fn try_lock(&self) -> Option<Locked<'_>> {
         self.shard.try_lock().map(Locked::new)
     }
 
-    /// The lock without a section.
+    /// Locks without a section.
     pub(super) fn lock_shard(&self) -> MutexGuard<'_, Shard> {
         self.shard.lock()
     }
@@ -140,8 +136,8 @@ impl Engine {
         self.shard.let_others_in();
     }
 
-    /// Serves the adapter. Returns how many messages of the link were received. `polls`: for a
-    /// program that polls, whose answer acknowledgements may wait for.
+    /// Serves the adapter; returns the number of messages received. `polls`: acknowledgements may
+    /// wait for the program's reply.
     pub(super) fn serve(&self, shard: &mut Shard, polls: bool) -> usize {
         let start = clock::now();
         shard.cork.noting().record_service(start);
@@ -162,12 +158,12 @@ impl Engine {
         received
     }
 
-    /// Runs a command of the program and sends what follows from it.
+    /// Runs a command and sends its packets.
     pub(crate) fn command<R>(&self, command: impl FnOnce(&mut Adapter, Instant) -> R) -> R {
         self.command_shard(|shard, now| command(shard.adapter(), now))
     }
 
-    /// Makes, changes or destroys something for the program, which leads to no packet.
+    /// Runs a change that causes no packets.
     pub(crate) fn alter<R>(&self, change: impl FnOnce(&mut Adapter) -> R) -> R {
         let mut shard = self.lock();
         let start = clock::now();
@@ -179,7 +175,7 @@ impl Engine {
         result
     }
 
-    /// Explains what has failed. Called without the lock: what it writes to may be slow.
+    /// Explains failures, without the lock: output may be slow.
     #[inline]
     pub(crate) fn explain(&self) {
         if let Some(diagnosis) = &self.diagnosis {
@@ -187,12 +183,12 @@ impl Engine {
         }
     }
 
-    /// Time at which the adapter is to be served although nothing has arrived.
+    /// Returns the time of the next service without arrivals.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.lock().deadline()
     }
 
-    /// Descriptor that is readable when something has arrived.
+    /// Returns a descriptor, readable after arrivals.
     pub(crate) fn sockets(&self) -> BorrowedFd<'_> {
         self.system.sockets.as_fd()
     }

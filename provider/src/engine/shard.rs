@@ -1,4 +1,4 @@
-//! State under the engine's lock: the adapter, its link, and the sinks of events.
+//! State under the engine's lock: adapter, link and event sinks.
 
 use std::{io, mem, net::IpAddr, os::fd::OwnedFd, sync::Arc};
 
@@ -34,41 +34,40 @@ use crate::{
     port::{Follows, GidPlaces, InterfaceState, TableChange, Watch},
 };
 
-/// What a program finds that polls, or looks at its memory.
+/// Completions or WRITEs that a program finds.
 #[derive(Clone, Copy)]
 struct Found {
-    /// Nothing but memory that the peer has written: no receive request has completed.
+    /// True if only a peer's WRITEs to memory were found.
     written: bool,
 }
 
 pub(crate) struct Shard {
-    /// The device's name, for the log.
+    /// Device name, for the log.
     name: String,
     adapter: Adapter,
     port: LinkPort,
     sinks: Sinks,
-    /// Of its GID table.
+    /// Indexes in the GID table.
     pub(super) places: GidPlaces,
     pub(crate) link_counters: LinkCounters,
     log: CounterLog,
     outgoing: Outgoing,
     frames: SteeredFrames,
     pub(super) cork: SharedCork,
-    /// Something was received or sent since the time of the lock was last noted.
+    /// Packets moved since the latest measured hold of the lock.
     moved: bool,
     ended: EndedProcesses,
     pub(super) publication: Publication,
-    /// Rules that it follows, if there may be any.
+    /// Scheduled fault rules.
     rules: Option<Box<Schedule>>,
 }
 
-/// The link, and what becomes of what passes it.
+/// Link, observer and link state.
 struct LinkPort {
     link: Box<dyn Link>,
-    /// Sees it.
     observer: Option<Box<dyn Observer>>,
     failures: Failures,
-    /// Nothing passes: a rule has taken the cable out.
+    /// Link down by a rule.
     is_cut: bool,
 }
 
@@ -106,27 +105,24 @@ impl Shard {
         &mut self.adapter
     }
 
-    /// The flows, and the link that frames come by, if it carries any.
+    /// Returns the flows, and the frame link if any.
     pub(super) fn frames_and_link(&mut self) -> (&mut SteeredFrames, Option<&mut dyn FrameLink>) {
         (&mut self.frames, self.port.link.frames())
     }
 
-    /// The adapter and its link, for what concerns both.
     pub(crate) fn adapter_and_link(&mut self) -> (&mut Adapter, &mut dyn Link) {
         (&mut self.adapter, &mut *self.port.link)
     }
 
-    /// The sink of this type.
     pub(crate) fn sink<S: EventSink + Default>(&mut self) -> &mut S {
         self.sinks.of()
     }
 
-    /// The adapter, and the sink of this type.
     pub(crate) fn adapter_and_sink<S: EventSink + Default>(&mut self) -> (&mut Adapter, &mut S) {
         (&mut self.adapter, self.sinks.of())
     }
 
-    /// The link's totals, those that it keeps itself among them.
+    /// Returns the link's totals, including those that the link keeps.
     pub(crate) fn link_counters(&mut self) -> LinkCounters {
         let mut totals = self.link_counters.clone();
         totals.socket_drops += self.port.link.socket_drops();
@@ -140,17 +136,16 @@ impl Shard {
         totals
     }
 
-    /// The adapter, its link, and the sink of this type.
     pub(crate) fn parts<S: EventSink + Default>(
         &mut self,
     ) -> (&mut Adapter, &mut dyn Link, &mut S) {
         (&mut self.adapter, &mut *self.port.link, self.sinks.of())
     }
 
-    /// Serves in turns: receive a batch, handle it, send one buffer, notify. Ends when no work is
-    /// left, the time is used up, or other threads wait for the lock. Returns the number of
-    /// messages received from the link. With `polls`, for a program that polls, acknowledgements
-    /// may be left to wait for its answer.
+    /// Serves in turns: receive a batch, handle it, send one buffer, notify.
+    ///
+    /// Ends without work, at the time limit, or when threads wait for the lock. Returns the number
+    /// of messages received. With `polls`, acknowledgements may wait for the program's reply.
     pub(super) fn serve(
         &mut self,
         start: Instant,
@@ -179,7 +174,7 @@ impl Shard {
         received
     }
 
-    /// True if a turn may do anything at this time although nothing has arrived.
+    /// True if a turn has work without arrivals.
     fn has_work(&mut self, now: Instant) -> bool {
         self.rules.is_some()
             || self.is_due()
@@ -188,45 +183,42 @@ impl Shard {
             || self.frames.deadline(&self.adapter).is_some_and(|due| due <= now)
     }
 
-    /// True if there is something to send at once.
+    /// True if something can be sent at once.
     pub(super) fn is_due(&self) -> bool {
         self.outgoing.is_due() || self.frames.is_due(&self.adapter) || self.is_corked()
     }
 
-    /// True if something is corked.
     pub(super) fn is_corked(&self) -> bool {
         self.cork.is_corked()
     }
 
-    /// A program, which has polled so often until now, has posted something. Returns true if that
-    /// waits for more.
+    /// Records a post after this many polls; true if it is corked.
     pub(super) fn corks(&mut self, now: Instant, load: Load, polls: u64, more: bool) -> bool {
         let waits = self.cork.change(|cork| cork.post(now, load, polls, more));
         self.link_counters.corked += if waits { load.requests() } else { 0 };
         waits
     }
 
-    /// True if requests have waited for more until the timer.
+    /// True if corked requests reached the timer.
     pub(super) fn is_late(&mut self, now: Instant) -> bool {
         self.cork.noting().is_late(now)
     }
 
-    /// True if the link is full, and something waits for room.
+    /// True if packets wait for room in the link.
     pub(super) const fn is_blocked(&self) -> bool {
         self.outgoing.is_blocked()
     }
 
-    /// True if the link keeps something of which it does not know where to send it.
+    /// True if the link holds datagrams without a known destination.
     pub(super) fn is_waiting(&self) -> bool {
         self.port.link.has_waiting()
     }
 
-    /// True if something was received or sent since the time of the lock was last noted.
     pub(super) const fn has_moved(&self) -> bool {
         self.moved
     }
 
-    /// Notes for how long the lock was held, from `start` on. Returns the present time.
+    /// Counts the lock's hold time since `start`; returns the present time.
     pub(super) fn count_hold(&mut self, start: Instant) -> Instant {
         self.moved = false;
         let now = clock::now();
@@ -238,9 +230,8 @@ impl Shard {
         now
     }
 
-    /// The same for a post, or a poll that has found fewer messages than a batch. Where packets go
-    /// through memory most of these take hardly longer than to read the clock: they are not
-    /// measured, and the time of their start is returned.
+    /// Counts a short hold: a post, or a poll below a batch. Through memory most are as short as a
+    /// clock read, so they are not measured; returns their start.
     pub(super) fn count_short_hold(&mut self, start: Instant) -> Instant {
         if self.cork.sent() == Sent::Call {
             return self.count_hold(start);
@@ -249,12 +240,12 @@ impl Shard {
         start
     }
 
-    /// Does what is due without looking at the link.
+    /// Serves timers without receiving.
     pub(super) fn serve_timers(&mut self, now: Instant) {
         self.take_turn(now, None);
     }
 
-    /// Returns true if acknowledgements wait, as they may where a program has `found` something.
+    /// Runs one turn; true if acknowledgements wait after the program `found` something.
     fn take_turn(&mut self, now: Instant, found: Option<Found>) -> bool {
         self.attend_rules(now);
         self.adapter.handle_timeout(now);
@@ -268,8 +259,7 @@ impl Shard {
         keeps
     }
 
-    /// A program finds something. Returns true if acknowledgements are all that is to be sent, and
-    /// wait.
+    /// True if only acknowledgements are to be sent, and they wait.
     fn find(&mut self, now: Instant, Found { written }: Found) -> bool {
         (written || self.cork.sent() != Sent::Memory)
             && !self.outgoing.is_due()
@@ -277,7 +267,7 @@ impl Shard {
             && self.cork.change(|cork| cork.find(now, written))
     }
 
-    /// Does what rules have happen now.
+    /// Carries out due rules.
     pub(crate) fn attend_rules(&mut self, now: Instant) {
         while let Some(due) = self.rules.as_mut().and_then(|rules| rules.poll(now)) {
             let _uncancelled = Uncancelled::begin();
@@ -303,7 +293,7 @@ impl Shard {
         }
     }
 
-    /// Time at which it must be served although nothing has arrived.
+    /// Time of the next service without arrivals.
     pub(super) fn deadline(&mut self) -> Option<Instant> {
         let rules = self.rules.as_deref().and_then(Schedule::deadline);
         let adapter = self.adapter.poll_timeout();
@@ -367,7 +357,7 @@ impl Shard {
         }
     }
 
-    /// Gives the link up, because nobody serves the adapter any more.
+    /// Gives up the link: no thread serves the adapter any more.
     pub(super) fn lose(&mut self, now: Instant) {
         error!(device = self.name, "the background thread has ended by a bug: the device is lost");
         self.port.failures.lose();
@@ -375,7 +365,7 @@ impl Shard {
         self.tell();
     }
 
-    /// The port is as its interface is now. Returns the work that new addresses need.
+    /// Applies the interface's state to the port; returns the preparation of new addresses.
     pub(super) fn follow(
         &mut self,
         state: &InterfaceState,
@@ -391,8 +381,7 @@ impl Shard {
         change.new.into_iter().map(prepare).collect()
     }
 
-    /// The addresses are those of the interface, `new` ones among them. Returns whether the link
-    /// has other descriptors than before.
+    /// Applies the interface's addresses; true if the link's descriptors changed.
     pub(super) fn change_addresses(
         &mut self,
         state: &InterfaceState,
@@ -429,8 +418,7 @@ impl Shard {
         }
         self.publication.counted |= added || !gone.is_empty();
         self.adapter.set_gids(table);
-        // after the table: connections that had one of the new addresses before have its ports
-        // again
+        // after the table: connections on a returning address get its ports back
         for address in if added { self.port.link.addresses() } else { Vec::new() } {
             self.adapter.set_flow_ports(address, self.port.link.flow_ports(address));
             self.adapter.set_control_port(address, self.port.link.control_port(address));
@@ -438,7 +426,7 @@ impl Shard {
         added
     }
 
-    /// The link's addresses have changed by themselves.
+    /// Follows the link's address changes.
     fn follow_link(&mut self) {
         let mut table = self.adapter.gids().entries().to_vec();
         let TableChange { gone, new } = Follows::All.compare(&table, &self.port.link.addresses());
@@ -463,20 +451,19 @@ impl Shard {
         self.cork.change(|cork| *cork = Cork::default());
     }
 
-    /// Replaces the link, and forgets its observer without dropping it.
+    /// Replaces the link and forgets its observer without a drop.
     pub(super) fn lose_link(&mut self, instead: Box<dyn Link>) {
         self.replace_link(instead);
         mem::forget(self.port.observer.take()); // what it has not written yet, the other copy writes
         self.publication.stop();
     }
 
-    /// Someone is about to sleep until the link's descriptors are readable. Returns whether there
-    /// is nothing to receive.
+    /// Prepares to sleep on the link's descriptors; true if nothing is to be received.
     pub(super) fn park(&mut self) -> bool {
         self.port.link.park()
     }
 
-    /// A thread that slept is awake again.
+    /// A sleeping thread is awake.
     pub(super) fn unpark(&mut self) {
         self.port.link.unpark();
     }
@@ -490,10 +477,10 @@ impl Shard {
         &*self.port.link
     }
 
-    /// Sends one buffer of what is due, and tells what has happened.
+    /// Sends one buffer and delivers events.
     pub(super) fn transmit(&mut self, now: Instant) {
         self.cork.change(Cork::leave);
-        // what cannot be accepted is refused at once, so this comes before sending
+        // before sending: refusals leave at once
         while let Some(event) = self.adapter.poll_cm_event() {
             let _uncancelled = Uncancelled::begin();
             self.sinks.on_cm_event(event, &mut self.adapter, now);
@@ -525,7 +512,7 @@ impl Shard {
         self.tell();
     }
 
-    /// Receives frames for queue pairs of raw packets. Returns how many.
+    /// Receives frames for raw packet queue pairs; returns their number.
     fn receive_frames(&mut self, now: Instant) -> usize {
         if self.is_lost() {
             return 0;
@@ -551,7 +538,7 @@ impl Shard {
         }
     }
 
-    /// Sends frames of queue pairs of raw packets.
+    /// Sends frames of raw packet queue pairs.
     fn send_frames(&mut self, now: Instant) {
         let Self { frames, adapter, port, .. } = self;
         let LinkPort { link, observer, is_cut, .. } = port;
@@ -567,7 +554,7 @@ impl Shard {
         }
     }
 
-    /// Has the link keep the records of connections, should this process end.
+    /// Passes connection records to the link, for the case that this process ends.
     fn keep_records(&mut self, now: Instant) {
         while let Some((conn, record)) = self.adapter.cm_mut().poll_record() {
             let Some(sharing) = self.port.link.sharing() else { continue };
@@ -579,7 +566,7 @@ impl Shard {
         }
     }
 
-    /// Tells what has happened.
+    /// Delivers events.
     fn tell(&mut self) {
         while let Some(event) = self.adapter.poll_event() {
             let rare = !matches!(event, Event::Completion(_));
@@ -591,7 +578,7 @@ impl Shard {
         }
     }
 
-    /// Sends what is built, as far as the link has room and the turn has time.
+    /// Sends built packets, within the link's room and the turn's time.
     fn send(&mut self, now: Instant) {
         let mut before = self.shared_runs();
         loop {
@@ -637,7 +624,6 @@ impl Shard {
     }
 }
 
-/// Shows frames to an observer, if there is one.
 fn frame_observer(
     observer: &mut Option<Box<dyn Observer>>,
     now: Instant,

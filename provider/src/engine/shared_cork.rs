@@ -1,6 +1,4 @@
-//! The cork of a shard, for those who do not have its lock.
-//!
-//! The models of concurrency (`models/`) run this file.
+//! Cork of a shard, visible without its lock; `models/` checks it.
 
 use std::{
     ops::Deref,
@@ -14,11 +12,11 @@ use roce_transport::time::Instant;
 
 use super::schedule::cork::Cork;
 
-/// The cork, under the engine's lock; until when something waits is read without.
+/// Cork under the lock; its end is read without.
 #[derive(Debug, Default)]
 pub(super) struct SharedCork {
     cork: Cork,
-    /// In nanoseconds of the clock; 0: nothing does.
+    /// End in clock nanoseconds; 0: nothing is corked.
     until: Arc<AtomicU64>,
 }
 
@@ -35,17 +33,17 @@ impl SharedCork {
         Self { cork, until: Arc::default() }
     }
 
-    /// Until when something waits, for those who do not have the lock.
+    /// Returns the end of corking, shared.
     pub(super) fn until_shared(&self) -> Arc<AtomicU64> {
         self.until.clone()
     }
 
-    /// Notes something that lets nothing wait that did not, and nothing leave.
+    /// Records an observation that neither corks nor flushes.
     pub(super) const fn noting(&mut self) -> &mut Cork {
         &mut self.cork
     }
 
-    /// Changes what waits, or until when.
+    /// Changes the corked packets or their end.
     pub(super) fn change<R>(&mut self, change: impl FnOnce(&mut Cork) -> R) -> R {
         let before = self.cork.until();
         let result = change(&mut self.cork);

@@ -1,5 +1,4 @@
-//! Receivers of what an adapter reports, and of its counters. The layers above the engine implement
-//! these traits.
+//! Receivers of an adapter's events and counters, implemented by the layers above.
 
 use std::any::Any;
 
@@ -14,13 +13,12 @@ use crate::{counters::LinkCounters, link::Link};
 
 /// Receiver of a device's events.
 ///
-/// Called under the engine's lock. So it must not call the engine, and must not drop the last
-/// handle of an object, which does.
+/// Runs under the engine's lock: it must not call the engine or drop an object's last handle.
 pub(crate) trait EventSink: Any + Send {
-    /// Takes an asynchronous event, or the event of a completion queue.
+    /// Receives an asynchronous or completion queue event.
     fn on_event(&mut self, event: Event, adapter: &mut Adapter, link: &mut dyn Link);
 
-    /// Takes an event of connection management, and returns it if it is not for this sink.
+    /// Receives a connection event; returns foreign ones.
     fn on_cm_event(
         &mut self,
         event: ConnEvent,
@@ -32,19 +30,18 @@ pub(crate) trait EventSink: Any + Send {
     }
 }
 
-/// Receiver of a device's counters, at most once a second, and at its end.
+/// Receiver of a device's counters, at most once a second and at the end.
 pub(crate) trait CounterSink: Send {
-    /// Takes the counters and the GID table as they are now. What fails is tried again with the
-    /// next change.
+    /// Receives present counters and GIDs; failures wait for the next change.
     fn publish(&mut self, counters: &Counters, link: &LinkCounters, gids: &[String]);
 }
 
-/// The sinks of a device, one of each type.
+/// Sinks of a device, one per type.
 #[derive(Default)]
 pub(crate) struct Sinks(Vec<Box<dyn EventSink>>);
 
 impl Sinks {
-    /// The sink of this type, which is added if there is none yet.
+    /// Returns the sink of a type, added if missing.
     pub(crate) fn of<S: EventSink + Default>(&mut self) -> &mut S {
         let is_wanted = |sink: &dyn Any| sink.is::<S>();
         let index = self.0.iter().position(|sink| is_wanted(&**sink)).unwrap_or_else(|| {
@@ -55,12 +52,12 @@ impl Sinks {
         sink.downcast_mut().unwrap_or_else(|| unreachable!("its type was compared"))
     }
 
-    /// Takes an event to all sinks, the latest first: a layer adds its own after those below it.
+    /// Passes an event to all sinks, upper layers first.
     pub(super) fn on_event(&mut self, event: Event, adapter: &mut Adapter, link: &mut dyn Link) {
         self.0.iter_mut().rev().for_each(|sink| sink.on_event(event, adapter, link));
     }
 
-    /// Takes an event of connection management to the sink that it is for.
+    /// Passes a connection event to its sink.
     pub(super) fn on_cm_event(&mut self, event: ConnEvent, adapter: &mut Adapter, now: Instant) {
         self.0.iter_mut().try_fold(event, |event, sink| sink.on_cm_event(event, adapter, now));
     }
@@ -73,7 +70,6 @@ mod tests {
     use super::*;
     use crate::link::NullLink;
 
-    /// Counts events.
     #[derive(Default)]
     struct Count<const N: u8>(u32);
 

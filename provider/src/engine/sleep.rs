@@ -1,5 +1,4 @@
-//! Sleeping, and ending a sleep: what the system does for the threads of an engine. The models of
-//! concurrency (`models/`) have another file in the place of this one.
+//! System calls to sleep and to wake an engine's threads. `models/` replaces this file.
 
 pub(super) use std::thread;
 use std::{
@@ -20,25 +19,23 @@ use crate::{
     readiness::{is_readable, wait, wait_or_signal},
 };
 
-/// Number of looks at a program's event loop without anything, after which the background thread
-/// serves, and may sleep for longer.
+/// Idle checks of an event loop after which the background thread serves and may sleep longer.
 pub(super) const IDLE_LOOKS: u32 = 64;
 
-/// Number of turns of a loop that take longer than a program's poll, some microseconds.
+/// Spin iterations longer than a program's poll: some microseconds.
 pub(super) const PAUSE: u32 = 256;
 
-/// Descriptor that becomes readable with what a thread of the program waits for.
+/// Descriptor that wakes a waiting program thread.
 pub(crate) type Wanted<'a> = BorrowedFd<'a>;
 
-/// A timer that ends sleeps, if the system has such.
+/// Creates the sleep timer, if the system has one.
 pub(super) fn timer() -> Option<OwnedFd> {
     let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
     timerfd_create(TimerfdClockId::Monotonic, flags).ok()
 }
 
 impl Engine {
-    /// Sleeps until someone wakes the background thread, the interface changes, something arrives
-    /// (if that matters) or the time is over.
+    /// Sleeps until a wakeup, an interface change, an arrival (if `for_packets`) or the timeout.
     pub(super) fn sleep(&self, for_packets: bool, timeout: Option<Duration>) -> io::Result<()> {
         let looks_after = self.interface.watch.as_ref().and_then(Watch::looks_after);
         let timeout = [timeout, looks_after].into_iter().flatten().min();
@@ -49,8 +46,7 @@ impl Engine {
         wait(&descriptors.into_iter().flatten().collect::<Vec<_>>(), timeout)
     }
 
-    /// Sleeps on a thread of the program until it has what it waits for, something arrives or the
-    /// time is over.
+    /// Sleeps on a program thread until `wanted`, an arrival or the timeout.
     pub(super) fn sleep_driving(
         &self,
         wanted: Wanted<'_>,
@@ -59,8 +55,8 @@ impl Engine {
         wait_or_signal(&[wanted, self.system.sockets.as_fd()], timeout)
     }
 
-    /// Sets the descriptor of a channel that the program may wait for in an event loop, unless the
-    /// device has one. One wakes the program for all its channels.
+    /// Fills the device's only event loop descriptor, unless set; it wakes the program for all
+    /// channels.
     pub(crate) fn make_loop_descriptor<T: LoopDescriptor + 'static>(
         &self,
         make: impl FnOnce() -> io::Result<T>,
@@ -68,12 +64,11 @@ impl Engine {
         if self.has_background() { self.system.loop_slot.fill(make) } else { Ok(None) }
     }
 
-    /// Has it be readable when the sockets are. False if the program does not wait for it.
+    /// Joins the sockets to the descriptor; false if the program does not wait for it.
     pub(super) fn join_loop(&self) -> bool {
         self.system.loop_slot.join(self.system.sockets.as_fd())
     }
 
-    /// Ends that.
     pub(super) fn part_loop(&self) {
         self.system.loop_slot.part(self.system.sockets.as_fd());
     }
@@ -82,13 +77,13 @@ impl Engine {
         is_readable(self.system.sockets.as_fd())
     }
 
-    /// Ends the sleep of the background thread, or the next one.
+    /// Ends the background thread's present or next sleep.
     pub(super) fn wake_background(&self) {
-        // full means that it is awake already
+        // full: already awake
         let _ = rustix::io::write(&self.system.wake, &1u64.to_ne_bytes());
     }
 
-    /// The background thread has heard that it was woken.
+    /// Clears the wakeup of the background thread.
     pub(super) fn clear_wakeup(&self) {
         for descriptor in
             [Some(&self.system.wake), self.system.timer.as_ref()].into_iter().flatten()
@@ -97,7 +92,7 @@ impl Engine {
         }
     }
 
-    /// Ends the sleep of the background thread so much later, or the next one.
+    /// Ends the background thread's present or next sleep after this time.
     pub(super) fn set_timer(&self, after: Duration) {
         let (Some(timer), Ok(it_value)) = (&self.system.timer, Timespec::try_from(after)) else {
             return;
@@ -106,7 +101,7 @@ impl Engine {
         let _ = timerfd_settime(timer, TimerfdTimerFlags::empty(), &once);
     }
 
-    /// Sleeps for this time, or until the timer's.
+    /// Sleeps for this time, or until the timer.
     pub(super) fn sleep_beside_timer(&self, time: Duration) {
         match &self.system.timer {
             Some(timer) => drop(wait(&[timer.as_fd()], Some(time))),

@@ -4,13 +4,12 @@
 
 use std::{io, mem};
 
-/// Length in nanoseconds: the shortest that Linux gives, from 6.12 on.
+/// Shortest slice of Linux 6.12 and later, in ns.
 const SLICE: u64 = 100_000;
 
-/// Asks for short time slices for the calling thread (`sched_setattr`). A thread that wakes with
-/// shorter slices than the running one gets the processor at once, not after some milliseconds. Its
-/// share of the processor stays the same. Older kernels and other scheduling policies ignore
-/// slices.
+/// Requests short time slices for this thread (`sched_setattr`). A waking thread with a shorter
+/// slice preempts at once, instead of after milliseconds; its share stays equal. Older kernels and
+/// other policies ignore slices.
 pub(super) fn shorten() {
     if let Ok(mut attributes) = attributes()
         && [libc::SCHED_OTHER, libc::SCHED_BATCH].contains(&attributes.sched_policy.cast_signed())
@@ -21,7 +20,7 @@ pub(super) fn shorten() {
     }
 }
 
-/// Scheduling attributes of the calling thread.
+/// Returns this thread's scheduling attributes.
 fn attributes() -> io::Result<libc::sched_attr> {
     let size = size_of::<libc::sched_attr>();
     // SAFETY: All of its members are numbers.

@@ -1,4 +1,4 @@
-//! Starting and stopping an engine.
+//! Start and stop of an engine.
 
 use std::{io, os::fd::AsFd, sync::Arc, thread, time::Duration};
 
@@ -32,12 +32,11 @@ use crate::{
     sync::Mutex,
 };
 
-/// Longest time that an engine goes on sending when it is stopped.
+/// Longest send time while stopping.
 const STOPPING: Duration = Duration::from_millis(100);
-/// Time between two looks at a link that is full meanwhile, and does not show when it has room.
+/// Retry interval of a full link that does not signal room.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Parts of an engine.
 pub(crate) struct EngineParts {
     pub(crate) name: String,
     pub(crate) adapter: Adapter,
@@ -51,8 +50,7 @@ pub(crate) struct EngineParts {
 }
 
 impl Engine {
-    /// An engine, and its background thread unless progress is manual. The thread ends when the
-    /// engine is [stopped](Self::stop).
+    /// Starts an engine and, unless manual, its background thread, until [`stop`](Self::stop).
     pub(crate) fn start(parts: EngineParts, progress: Progress) -> io::Result<Arc<Self>> {
         let EngineParts {
             name,
@@ -118,8 +116,7 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Sends what is still due, and ends the background thread, so that the addresses are free
-    /// afterwards.
+    /// Sends the rest and ends the background thread, which frees the addresses.
     pub(crate) fn stop(&self) {
         self.send_rest();
         self.stop_background();
@@ -134,8 +131,7 @@ impl Engine {
         self.publishers.lock().clear();
     }
 
-    /// Sends what is still due. Waits for a link that is full, or that does not know yet where to
-    /// send what it has, but not long.
+    /// Sends the rest; waits briefly for a full link or unknown destinations.
     fn send_rest(&self) {
         let end = clock::now().plus(STOPPING);
         loop {
@@ -154,8 +150,8 @@ impl Engine {
         }
     }
 
-    /// The process is about to end: what is left is sent, and nothing is taken any more that is for
-    /// another process at one of the addresses.
+    /// Leaves before process exit: sends the rest, and takes no packets of other processes at its
+    /// addresses.
     pub(super) fn leave(&self) {
         self.send_rest();
         self.lock().replace_link(Box::new(NullLink));
@@ -179,7 +175,7 @@ mod tests {
     use super::*;
     use crate::link::Datagram;
 
-    /// A link that learns where to send what it has when it has been looked at so often.
+    /// A link that learns destinations after this many checks.
     struct Learning {
         looks: Arc<AtomicU32>,
         needed: u32,
@@ -242,7 +238,7 @@ mod tests {
         }
     }
 
-    /// Packets that arrive then are for the next process at the address.
+    /// Later packets are for the next process at the address.
     #[test]
     fn nothing_is_received_after_the_end_of_the_process() {
         let looks = Arc::new(AtomicU32::new(0));

@@ -7,15 +7,15 @@ use rustix::event::{EventfdFlags, eventfd};
 use super::loop_descriptor::LoopSlot;
 use crate::sync::Mutex;
 
-/// The background thread, and the descriptors that threads of an engine sleep on.
+/// Background thread, and descriptors for sleeping threads.
 pub(super) struct System {
-    /// Readable when any of the link's descriptors is, or when a link that was full has room.
+    /// Readable with a link's descriptor, or with room after a full link.
     pub(super) sockets: Arc<OwnedFd>,
-    /// Ends a sleep of the background thread.
+    /// Wakes the background thread.
     pub(super) wake: OwnedFd,
-    /// Wakes the background thread when what is corked is to leave, if anything ever is.
+    /// Wakes the background thread to flush the cork, if corking is on.
     pub(super) timer: Option<OwnedFd>,
-    /// The descriptor that a program in an event loop waits for.
+    /// Event loop descriptor.
     pub(super) loop_slot: LoopSlot,
     pub(super) thread: Mutex<Option<JoinHandle<()>>>,
 }

@@ -1,11 +1,10 @@
-//! Threads of the program that wait for something of their own.
+//! Program threads that wait.
 //!
-//! Such a thread serves the adapter itself: the background thread would have to be woken first, and
-//! would then wake it. Only one does so at a time. It spins for a short time, then sleeps on the
-//! sockets too. After some milliseconds without work it leaves the sockets to the background
-//! thread, which is then in no hurry.
+//! One waiting thread serves itself, which saves waking the background thread to wake it. It spins
+//! briefly, then sleeps on the sockets too. After some milliseconds without work the background
+//! thread takes the sockets, without hurry.
 //!
-//! The models of concurrency (`models/`) run this file.
+//! `models/` checks this file's concurrency.
 
 use std::{io, sync::atomic::Ordering, time::Duration};
 
@@ -22,12 +21,11 @@ use super::{
 use crate::clock;
 
 impl Engine {
-    /// Serves the adapter on the caller's thread until it has what it waits for, at most for some
-    /// milliseconds or for `limit`. Does nothing if other threads of the program wait or poll.
-    /// Returns true if the caller has it; if not, the thread may sleep until `wanted` is readable.
+    /// Serves until `is_there`, for some milliseconds or `limit`; nothing if other threads wait or
+    /// poll. True if found; else the thread may sleep on `wanted`.
     ///
     /// # Errors
-    /// `EINTR` after a signal, and when the system cannot wait.
+    /// `EINTR` after a signal, or if the system cannot wait.
     pub(crate) fn serve_until(
         &self,
         wanted: Wanted<'_>,
@@ -62,7 +60,7 @@ impl Engine {
         }
     }
 
-    /// Looks for packets until `is_there`, which is returned, or as long as it spins.
+    /// Spins for packets until `is_there`; returns that.
     fn linger_until(&self, spin: &mut SpinPolicy, is_there: impl Fn() -> bool) -> bool {
         let start = clock::now();
         let mut last = start;
@@ -82,32 +80,29 @@ impl Engine {
         }
     }
 
-    /// True if a thread [serves](Self::serve_until) while it waits, or has begun to just now, and
-    /// soon will again.
+    /// True if a thread [serves](Self::serve_until) while it waits, or is expected to soon.
     pub(super) fn is_awaited(&self, now: Instant) -> bool {
         let began = Instant::from_nanos(self.waits.waited_at.load(Ordering::Relaxed));
         now < began.plus(AGAIN) || self.waiter.try_lock().is_none()
     }
 
-    /// A thread of the program is about to sleep on a descriptor that only others make readable,
-    /// until it [has slept](Self::has_slept).
+    /// Begins a sleep on a descriptor that others make readable, until
+    /// [`has_slept`](Self::has_slept).
     pub(crate) fn sleeps(&self) {
         self.waits.sleepers.fetch_add(1, Ordering::SeqCst);
         self.hand_over();
     }
 
-    /// The thread is awake again.
     pub(crate) fn has_slept(&self) {
         self.waits.sleepers.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Number of times that the background thread has found something.
     pub(crate) fn found(&self) -> u64 {
         self.background.found.load(Ordering::Relaxed)
     }
 }
 
-/// Leaves the processor to others between two looks, if they want it, and notes for how long.
+/// Yields the processor and records for how long.
 pub(super) fn yield_to_others(spin: &mut SpinPolicy) {
     let before = clock::now();
     thread::yield_now();
@@ -122,7 +117,6 @@ mod tests {
     use super::*;
     use crate::{Device, OpenOptions, notify::Notifier, verbs::Context};
 
-    /// A device, and something that is there or not.
     fn open() -> (Context, Notifier<()>) {
         let context = Device::named("roce_lo").unwrap().open(OpenOptions::default()).unwrap();
         (context, Notifier::new().unwrap())
@@ -145,7 +139,7 @@ mod tests {
             self.background.found.fetch_add(1, Ordering::Relaxed);
         }
 
-        /// Whether a thread has it in the end, and whether the thread has served.
+        /// Returns whether a thread has it, and whether the thread served.
         fn try_until(&self, wanted: &Notifier<()>) -> (bool, bool) {
             let before = self.calls.activity.load(Ordering::Relaxed);
             let found = self.serve_until(wanted.descriptor(), None, || !wanted.is_empty()).unwrap();
@@ -176,7 +170,7 @@ mod tests {
     fn a_thread_leaves_serving_to_those_that_poll() {
         let (context, wanted) = open();
         let engine = &context.inner.engine;
-        // as if another thread polled meanwhile
+        // another thread polls meanwhile
         let polled = || {
             engine.calls.activity.fetch_add(2, Ordering::Relaxed);
             false

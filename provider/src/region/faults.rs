@@ -1,11 +1,9 @@
-//! The handlers of SIGSEGV and SIGBUS that let the [`routines`](super::routines) survive.
+//! SIGSEGV and SIGBUS handlers that let the [`routines`](super::routines) survive faults.
 //!
-//! They are put in front of whatever handlers the program has when the first foreign memory is
-//! registered. A fault elsewhere is passed on to those, or, where there are none, kills the process
-//! as it would have without us. A program may install its own in front of ours later; a check from
-//! time to time puts ours in front again, and the new one behind it. The new handler may pass on
-//! unknown faults to ours, which would be an endless loop. So each delivery is marked with the
-//! number of earlier handlers that are left.
+//! The first registration of foreign memory puts them in front of the program's handlers. Other
+//! faults go to those, or to the default action, which kills. A periodic check moves ours back in
+//! front of later handlers. Such a handler may pass unknown faults back to ours: each delivery
+//! carries the number of earlier handlers left, which ends the loop.
 
 #![allow(unsafe_code, reason = "signal handlers")]
 
@@ -21,11 +19,10 @@ use std::{
 use super::routines;
 use crate::clock;
 
-/// Time for which handlers count as in front after they have been seen there.
+/// Time for which handlers seen in front count as in front.
 const TRUSTED: Duration = Duration::from_millis(10);
 
-/// Greatest number of handlers that are remembered as having been in front of ours. A program that
-/// installs more wants to be in front.
+/// Maximum replaced handlers remembered; a program that installs more stays in front.
 const MOST: usize = 8;
 
 pub(super) const SIGNALS: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
@@ -33,17 +30,16 @@ pub(super) const SIGNALS: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
 /// Handlers behind ours, for each signal.
 static BEHIND: [Row; 2] = [const { Row::new() }; 2];
 
-/// True if our handlers were in front when last looked at.
+/// True if our handlers were in front at the latest check.
 static IN_FRONT: AtomicBool = AtomicBool::new(false);
 
-/// True if our handlers are not put in front any more.
+/// True once our handlers no longer move to the front.
 static GIVEN_UP: AtomicBool = AtomicBool::new(false);
 
-/// Time of the last look, in nanoseconds of the clock.
+/// Time of the latest check, in clock nanoseconds.
 static LOOKED: AtomicU64 = AtomicU64::new(0);
 
-/// Handlers that were in front, the latest last. They are never freed: a signal may be on its way
-/// to one.
+/// Replaced handlers, latest last; never freed, as a signal may be on its way to one.
 struct Row {
     count: AtomicUsize,
     actions: [AtomicPtr<libc::sigaction>; MOST],
@@ -58,7 +54,7 @@ impl Row {
         &BEHIND[usize::from(signal != libc::SIGSEGV)]
     }
 
-    /// Appends a handler. Returns false if there is no room.
+    /// Appends a handler; false if the row is full.
     fn push(&self, action: libc::sigaction) -> bool {
         let count = self.count.load(Ordering::Relaxed);
         let Some(slot) = self.actions.get(count) else { return false };
@@ -78,8 +74,8 @@ impl Row {
     }
 }
 
-/// True if a fault in the routines is survived. Puts the handlers in front if they are not; `now`:
-/// looks again in any case.
+/// True if faults in the routines are survived; moves the handlers in front if needed. `now` forces
+/// a check.
 pub(super) fn are_in_front(now: bool) -> bool {
     if !routines::EXIST {
         return false;
@@ -103,8 +99,7 @@ pub(super) fn are_in_front(now: bool) -> bool {
     in_front
 }
 
-/// Lock of the thread that looks at the handlers. It contains the number of the process, so that a
-/// fork at the wrong moment does not leave it taken in the child for ever.
+/// Lock of the handler check: holds the process number, so a fork's child does not inherit it.
 struct CheckLock;
 
 static CHECKER: AtomicU32 = AtomicU32::new(0);
@@ -142,7 +137,7 @@ fn put_in_front(signal: c_int) -> bool {
     action.sa_sigaction = own;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
     match swap_action(signal, Some(&action)) {
-        // another thread has been faster than this one
+        // another thread was faster
         Some(replaced)
             if replaced.sa_sigaction != present.sa_sigaction && replaced.sa_sigaction != own =>
         {
@@ -152,7 +147,7 @@ fn put_in_front(signal: c_int) -> bool {
     }
 }
 
-/// Sets the action of a signal, if one is given, and returns what it was.
+/// Sets an action if given, and returns the old one.
 fn swap_action(signal: c_int, action: Option<&libc::sigaction>) -> Option<libc::sigaction> {
     // SAFETY: all zero is a valid value
     let mut before = unsafe { mem::zeroed() };
@@ -163,15 +158,14 @@ fn swap_action(signal: c_int, action: Option<&libc::sigaction>) -> Option<libc::
     (result == 0).then_some(before)
 }
 
-/// The handler. It uses nothing but its arguments, atomics, and calls that are allowed in handlers.
+/// Handler; async-signal-safe: arguments, atomics and permitted calls only.
 extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     if info.is_null() || context.is_null() {
         return set_default(signal); // called by one who forgot what handlers are given
     }
     // SAFETY: the kernel, or who passes on what the kernel gave, points to a whole `siginfo_t`
     let code = unsafe { (*info).si_code };
-    // what another process sent, and news of memory that has gone bad somewhere, are no faults of
-    // this thread
+    // signals sent by processes, and BUS_MCEERR_AO, are no faults of this thread
     let is_fault = code > 0 && !(signal == libc::SIGBUS && code == libc::BUS_MCEERR_AO);
     // SAFETY: as above
     if is_fault && unsafe { routines::recover(context) } {
@@ -185,10 +179,10 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// Mark of a delivery that has been passed on; the lower half is the number of handlers left.
+/// Mark of a passed-on delivery; the lower half counts the handlers left.
 const MARK: u64 = 0x726f_6365_0000_0000;
 
-/// Calls the next handler behind ours.
+/// Calls the next replaced handler.
 ///
 /// # Safety
 /// The arguments are those of a handler.
@@ -236,15 +230,14 @@ unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_voi
     handler(signal, info, context);
 }
 
-/// The default action, as if there had never been a handler. A fault happens again when its
-/// instruction is tried again, and then kills; any other signal is sent again with all that it
-/// said.
+/// Takes the default action. A fault repeats with its instruction and kills; any other signal is
+/// sent again with its full `siginfo_t`.
 fn end(signal: c_int, info: *mut libc::siginfo_t, is_fault: bool) {
     set_default(signal);
     if !is_fault {
         // SAFETY: numbers, and a `siginfo_t` that the kernel reads
         unsafe {
-            // glibc before 2.30 has no function for the thread's number
+            // glibc before 2.30 has no gettid
             let thread = libc::syscall(libc::SYS_gettid);
             libc::syscall(libc::SYS_rt_tgsigqueueinfo, libc::getpid(), thread, signal, info)
         };
@@ -257,7 +250,7 @@ fn set_default(signal: c_int) {
     swap_action(signal, Some(&action));
 }
 
-/// `sigaction` holds a pointer (`sa_restorer`), which is none here.
+/// `sigaction` has a pointer (`sa_restorer`), null here.
 struct Shareable(#[allow(dead_code, reason = "read through pointers in a row")] libc::sigaction);
 
 // SAFETY: it is never written

@@ -1,12 +1,13 @@
-//! A file as memory.
+//! Files as memory.
 
 use std::{fs::File, io, os::unix::fs::FileExt};
 
 use roce_transport::mem::{Memory, MemoryFault};
 
-/// A file's bytes, read and written as files are: whatever becomes of the file, an access fails at
-/// worst. Writes can be made to last ([`Memory::persist`]), so peers may be granted
-/// `FLUSH_PERSISTENT`. Atomic operations fail: the file is not accessible as words.
+/// File as memory: whatever happens to the file, an access at worst fails.
+///
+/// [`Memory::persist`] makes writes durable, so peers may have `FLUSH_PERSISTENT`. Atomics fail:
+/// the file has no words.
 #[derive(Debug)]
 pub struct FileMemory {
     file: File,
@@ -14,8 +15,7 @@ pub struct FileMemory {
 }
 
 impl FileMemory {
-    /// The first `len` bytes of `file`, which must be open for reading and writing and is made so
-    /// long if it is shorter.
+    /// Uses the first `len` bytes of a readable and writable file, extended if shorter.
     ///
     /// # Errors
     /// Errors of the system.

@@ -1,4 +1,4 @@
-//! Memory that the program owns, and may take away at any time.
+//! Program memory that may go away at any time.
 
 #![allow(
     unsafe_code,
@@ -10,24 +10,22 @@ use thiserror::Error;
 
 use super::{faults, guard, reach};
 
-/// Part of memory that was to be registered is not there, or cannot be read or written.
+/// Memory to register is missing or lacks access.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[error("the memory at {address:#x} cannot be {}", if *.write { "read and written" } else { "read" })]
 pub struct Unreachable {
-    /// Address of the fault, as far as it is known.
+    /// Address of the fault, as far as known.
     pub address: u64,
-    /// True if the memory was to be writable, too.
+    /// True if write access was needed too.
     pub write: bool,
 }
 
-/// Memory that the program owns: of any kind, at any address, reached through its address and never
-/// through a reference.
+/// Program memory of any kind, reached by address, never by reference.
 ///
-/// The memory may be unmapped, protected or cut short (a file) while it is registered: then
-/// accesses fail with [`MemoryFault`]. What is mapped there later belongs to the region again,
-/// because an address is all that there is to it. So take the region away before the memory.
+/// If it is unmapped, protected or truncated (a file), accesses fail with [`MemoryFault`]. A later
+/// mapping at the address belongs to the region: deregister before unmapping.
 ///
-/// Eight-byte operations work where the address of the byte is a multiple of eight.
+/// Eight-byte operations need addresses divisible by 8.
 #[derive(Debug)]
 pub struct ForeignMemory {
     address: usize,
@@ -35,8 +33,9 @@ pub struct ForeignMemory {
 }
 
 impl ForeignMemory {
-    /// The `length` bytes from `pointer` on, which must all be there and readable, and writable if
-    /// `access` has any right to write. They are brought in if they are few; no byte changes.
+    /// Covers `length` readable bytes at `pointer`, writable if `access` has a write right.
+    ///
+    /// A short range is paged in; no byte changes.
     ///
     /// # Errors
     /// [`Unreachable`] (`EFAULT`).
@@ -61,7 +60,7 @@ impl ForeignMemory {
         Ok(unsafe { Self::on_demand(pointer, length) })
     }
 
-    /// The same without a look at the memory: what is missing shows when it is used.
+    /// Covers the memory unchecked; missing pages show in use.
     ///
     /// # Safety
     /// As for [`new`](Self::new).
@@ -71,7 +70,7 @@ impl ForeignMemory {
         Self { address: pointer.expose_provenance(), len: length }
     }
 
-    /// The address of a byte, if `length` bytes from there on are inside.
+    /// Returns a byte's address, if `length` bytes from it are inside.
     fn at(&self, offset: u64, length: usize) -> Result<usize, MemoryFault> {
         self.check(offset, length)?;
         let address = self.address.checked_add(offset as usize).ok_or(MemoryFault)?;
@@ -132,7 +131,7 @@ mod tests {
     use super::*;
     use crate::region::{MmapMemory, kernel, pipe};
 
-    /// Ways to read and to write, and the memory that they work on.
+    /// Copy functions under test, and their memory.
     struct Ways {
         name: &'static str,
         read: fn(usize, &mut [u8]) -> Result<(), MemoryFault>,
@@ -147,8 +146,7 @@ mod tests {
         (0..length).map(|at| (at * 7 + at / 251) as u8 | 1).collect()
     }
 
-    /// Asserts that a copy of `length` bytes at `offset` moves exactly these, into memory and out
-    /// of it.
+    /// Asserts that a copy of `length` bytes at `offset` moves exactly these, both ways.
     fn is_exact(ways: &Ways, memory: &MmapMemory, offset: usize, skew: usize, length: usize) {
         let size = memory.len() as usize;
         let address = memory.address() as usize + offset;
@@ -171,7 +169,7 @@ mod tests {
         );
     }
 
-    /// Every offset and so many lengths, and then long copies by chance.
+    /// Tests every offset with several lengths, then long copies at random.
     fn are_exact(ways: &Ways, step: usize) {
         let (small, large) = (MmapMemory::new(400).unwrap(), MmapMemory::new(70_000).unwrap());
         let mut state = 1_u32;
@@ -229,7 +227,7 @@ mod tests {
         }
     }
 
-    /// The bytes before the missing page are copied up to the last; no access is made behind it.
+    /// Bytes before the missing page are copied up to the last; none after it.
     #[test]
     fn across_a_page_that_is_missing() {
         let page = rustix::param::page_size();
@@ -260,7 +258,7 @@ mod tests {
                     foreign.read_at(offset as u64, &mut vec![0; before + inside]),
                     Err(MemoryFault)
                 );
-                // from the end of it into the page behind
+                // from its end into the next page
                 let offset = 2 * page - inside;
                 assert_eq!(foreign.write_at(offset as u64, &data), Err(MemoryFault));
                 assert_eq!(

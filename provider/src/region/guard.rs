@@ -1,12 +1,9 @@
-//! Reaching foreign memory: by the [`routines`] where a fault in them is survived, through the
-//! [`kernel`] where it would not be.
+//! Access to foreign memory: [`routines`] where faults are survived, else the [`kernel`].
 //!
-//! A fault is survived if our handlers are in front and the thread does not block their signals: a
-//! fault whose signal is blocked kills the process at once. The signals are unblocked on the thread
-//! for the time of a [`Section`] in which foreign memory is reached. That is one system call each,
-//! so the engine has one section as long as it holds its lock. A thread on which they were not
-//! blocked is assumed to leave them so for a moment, because that call takes as long as a small
-//! message.
+//! Survival needs our handlers in front and their signals unblocked: a blocked fault kills at once.
+//! A [`Section`] unblocks them on its thread, by one system call; so the engine opens one per hold
+//! of its lock. As the call costs as much as a small message, unblocked threads are trusted for
+//! [`BELIEVED`].
 
 #![allow(unsafe_code, reason = "calling the routines, and signal masks")]
 
@@ -22,34 +19,33 @@ use roce_transport::mem::MemoryFault;
 
 use super::{faults, kernel, routines};
 
-/// A time in which this thread runs nothing but our own code, so that its signal mask stays as it
-/// is. Inside another one it has no effect.
+/// Period in which the thread runs only our code, with a stable signal mask. Nested sections have
+/// no effect.
 pub(crate) struct Section {
     outermost: bool,
     of_this_thread: PhantomData<*const ()>,
 }
 
-/// Time for which a thread is assumed not to have blocked the signals meanwhile.
+/// Time for which unblocked signals are assumed to stay so.
 const BELIEVED: Duration = Duration::from_micros(100);
 
-/// State of the thread.
 #[derive(Clone, Copy)]
 enum State {
     /// In no section.
     Outside,
-    /// In a section, without an access to foreign memory so far.
+    /// In a section, before any foreign access.
     Untried,
-    /// In a section, and a fault is survived.
+    /// In a section that survives faults.
     Safe,
-    /// As `Safe`, but these signals must be blocked again at the end of the section.
+    /// As `Safe`, but the end of the section blocks these signals.
     Unblocked(libc::sigset_t),
-    /// In a section, and a fault would kill the process.
+    /// In a section where a fault would kill the process.
     Unsafe,
 }
 
 thread_local! {
     static STATE: Cell<State> = const { Cell::new(State::Outside) };
-    /// Time at which the signals were last found not to be blocked.
+    /// Time at which the signals were last found unblocked.
     static FOUND_FREE: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
@@ -62,7 +58,7 @@ impl Section {
         Self { outermost, of_this_thread: PhantomData }
     }
 
-    /// True if a fault in the routines is survived as long as this value lives.
+    /// True if routine faults are survived while this value lives.
     fn is_safe(&self) -> bool {
         match STATE.get() {
             State::Safe | State::Unblocked(_) => true,
@@ -88,7 +84,7 @@ impl Drop for Section {
     }
 }
 
-/// Sees to it that the signals of faults are not blocked.
+/// Unblocks the fault signals.
 fn unblock() -> State {
     let now = Instant::now();
     if FOUND_FREE.get().is_some_and(|found| now.duration_since(found) < BELIEVED) {
@@ -121,7 +117,7 @@ fn set_of(signals: impl IntoIterator<Item = c_int>) -> libc::sigset_t {
     set
 }
 
-/// Copies what is at `address` into `to`.
+/// Copies foreign bytes into `to`.
 pub(super) fn read(address: usize, to: &mut [u8]) -> Result<(), MemoryFault> {
     let section = Section::enter();
     if !section.is_safe() {
@@ -146,7 +142,7 @@ pub(super) unsafe fn write(address: usize, from: &[u8]) -> Result<(), MemoryFaul
     done(unsafe { routines::copy_out(address, from.as_ptr(), from.len()) })
 }
 
-/// The word at `address`.
+/// Loads the word at `address`.
 pub(super) fn load(address: usize) -> Result<u64, MemoryFault> {
     // SAFETY: it reads memory that may be there or not
     word(address, |found| unsafe { routines::load(address, found) })
@@ -161,7 +157,7 @@ pub(super) unsafe fn store(address: usize, value: u64) -> Result<(), MemoryFault
     word(address, |_| unsafe { routines::store(address, value) }).map(|_| ())
 }
 
-/// Sets the word at `address` to `swap` if it is `compare`; what it was.
+/// Sets the word to `swap` if it is `compare`; returns the old value.
 ///
 /// # Safety
 /// As for [`write`].
@@ -174,7 +170,7 @@ pub(super) unsafe fn compare_swap(
     word(address, |found| unsafe { routines::compare_swap(address, compare, swap, found) })
 }
 
-/// Adds to the word at `address`; what it was.
+/// Adds to the word; returns the old value.
 ///
 /// # Safety
 /// As for [`write`].
@@ -183,8 +179,8 @@ pub(super) unsafe fn fetch_add(address: usize, add: u64) -> Result<u64, MemoryFa
     word(address, |found| unsafe { routines::fetch_add(address, add, found) })
 }
 
-/// Does something at once with the word at `address`. The kernel has nothing of that kind, so where
-/// the routines cannot be used it is refused.
+/// Operates on the word atomically; refused without the routines, as the kernel offers no such
+/// call.
 fn word(address: usize, operation: impl FnOnce(&mut u64) -> usize) -> Result<u64, MemoryFault> {
     let section = Section::enter();
     if !address.is_multiple_of(8) || !section.is_safe() {
@@ -194,7 +190,6 @@ fn word(address: usize, operation: impl FnOnce(&mut u64) -> usize) -> Result<u64
     done(operation(&mut found)).map(|()| found)
 }
 
-/// Result of a routine.
 pub(super) const fn done(answer: usize) -> Result<(), MemoryFault> {
     if answer == 0 { Ok(()) } else { Err(MemoryFault) }
 }

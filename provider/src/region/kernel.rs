@@ -1,5 +1,4 @@
-//! This process's memory through the kernel: slow, and an access to memory that does not exist is
-//! only an error.
+//! Foreign memory through the kernel: slow, but missing memory is only an error.
 
 #![allow(unsafe_code, reason = "there is no safe interface to process_vm_readv")]
 
@@ -13,10 +12,10 @@ use roce_transport::mem::MemoryFault;
 
 use super::pipe;
 
-/// A sandbox, or a kernel that only looks like Linux, has refused the calls.
+/// A sandbox or a Linux emulation refused the calls.
 static ARE_REFUSED: AtomicBool = AtomicBool::new(false);
 
-/// Copies what is at `address` into `to`.
+/// Copies foreign bytes into `to`.
 pub(super) fn read(address: usize, to: &mut [u8]) -> Result<(), MemoryFault> {
     let (own, there) = (vector(to.as_mut_ptr() as usize, to.len()), vector(address, to.len()));
     // SAFETY: the kernel writes `to`, which is borrowed for that, and reads elsewhere only what it
@@ -43,7 +42,7 @@ pub(super) unsafe fn write(address: usize, from: &[u8]) -> Result<(), MemoryFaul
     }
 }
 
-/// What becomes of a copy of so many bytes; `None`: there is no such call.
+/// Returns the result of a copy; `None`: the call is refused.
 fn copied(call: impl FnOnce() -> isize, length: usize) -> Option<Result<(), MemoryFault>> {
     if ARE_REFUSED.load(Ordering::Relaxed) {
         return None;

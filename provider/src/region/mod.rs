@@ -1,5 +1,4 @@
-//! Memory for regions: pages of our own, files, buffers behind descriptors, and what the program
-//! owns.
+//! Memory for regions: pages, files, shared buffers, program memory.
 
 mod faults;
 mod file;

@@ -1,5 +1,5 @@
-//! In place of [`routines`](super::routines) on architectures for which there are none: foreign
-//! memory is reached through the kernel there, and has no eight-byte operations.
+//! Replaces [`routines`](super::routines) on other architectures: the kernel accesses foreign
+//! memory, without eight-byte operations.
 
 #![allow(unsafe_code, reason = "the same interface")]
 #![allow(clippy::missing_const_for_fn, reason = "the same interface")]

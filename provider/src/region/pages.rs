@@ -1,6 +1,4 @@
-//! Pages straight from the kernel.
-//!
-//! Bytes are copied by the [routines], where there are any: they move more than a word at a time.
+//! Pages from the kernel. The [routines] copy them where available, by more than a word at a time.
 
 #![allow(unsafe_code, reason = "a mapping becomes atomic words, or the other side of a copy")]
 
@@ -11,7 +9,7 @@ use roce_transport::mem::{Memory, MemoryFault, read_words, write_words};
 
 use super::{guard::done, routines};
 
-/// Zeroed pages, never behind a reference to their bytes.
+/// Zeroed pages, whose bytes no reference covers.
 #[derive(Debug)]
 pub struct MmapMemory {
     map: MmapRaw,
@@ -19,25 +17,23 @@ pub struct MmapMemory {
 }
 
 impl MmapMemory {
-    /// `len` bytes of zeros, already backed by pages, so that the first packet does not wait for
-    /// the kernel.
+    /// Maps and populates `len` zero bytes, so the first packet does not wait.
     ///
     /// # Errors
-    /// Errors of the kernel: usually that there is not so much memory.
+    /// Errors of the kernel, usually out of memory.
     pub fn new(len: usize) -> io::Result<Self> {
         Self::map(MmapOptions::new().populate(), len)
     }
 
-    /// The same, but each page comes when it is first used.
+    /// Maps pages on first use.
     ///
     /// # Errors
-    /// As above.
+    /// As for [`new`](Self::new).
     pub fn on_demand(len: usize) -> io::Result<Self> {
         Self::map(MmapOptions::new().no_reserve_swap(), len)
     }
 
-    /// The first `len` bytes of memory that other processes may have, too; it must be so long, and
-    /// stay so.
+    /// Maps the first `len` bytes of a file, which must never be shorter.
     pub(crate) fn shared(memory: &File, len: usize) -> io::Result<Self> {
         Ok(Self { map: MmapOptions::new().len(len).map_raw(memory)?, len })
     }
@@ -47,7 +43,7 @@ impl MmapMemory {
         Ok(Self { map: options.len(whole_words).map_anon()?.into(), len })
     }
 
-    /// The address of the first byte, for use as a number.
+    /// Returns the first byte's address, as a number.
     #[must_use]
     pub fn address(&self) -> u64 {
         self.map.as_ptr() as u64
@@ -116,7 +112,7 @@ impl Memory for MmapMemory {
 mod tests {
     use super::*;
 
-    /// Wherever a copy begins and ends, it moves these bytes and no other.
+    /// Copies move exactly their bytes at every offset.
     #[test]
     fn copies_at_every_place() {
         const SPACE: usize = 160;

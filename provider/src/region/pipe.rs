@@ -1,5 +1,5 @@
-//! This process's memory through a pipe, for where sandboxes refuse the calls of
-//! [`kernel`](super::kernel): slower still, and what does not exist is only an error, too.
+//! Process memory through a pipe, where sandboxes refuse the calls of [`kernel`](super::kernel):
+//! slower; missing memory is an error too.
 
 #![allow(unsafe_code, reason = "memory that may not be there is no slice")]
 
@@ -11,10 +11,10 @@ use std::{
 
 use roce_transport::mem::MemoryFault;
 
-/// Bytes at a time: the smallest pipe takes so many without waiting.
+/// Bytes at a time: the capacity of the smallest pipe.
 const PART: usize = 4096;
 
-/// Copies what is at `address` into `to`.
+/// Copies foreign bytes into `to`.
 pub(super) fn read(address: usize, to: &mut [u8]) -> Result<(), MemoryFault> {
     let pipe = Pipe::new()?;
     for (part, from) in to.chunks_mut(PART).zip((address..).step_by(PART)) {
@@ -39,7 +39,7 @@ pub(super) unsafe fn write(address: usize, from: &[u8]) -> Result<(), MemoryFaul
     Ok(())
 }
 
-/// One for each copy, so that a process that was forked shares none that is used again.
+/// One per copy, so a forked process shares none.
 struct Pipe {
     reader: PipeReader,
     writer: PipeWriter,
@@ -51,7 +51,7 @@ impl Pipe {
         Ok(Self { reader, writer })
     }
 
-    /// Has it hold the bytes at `address`.
+    /// Fills the pipe from `address`.
     fn fill(&self, address: usize, length: usize) -> Result<(), MemoryFault> {
         // SAFETY: the kernel reads only what it can
         let done =
@@ -59,7 +59,7 @@ impl Pipe {
         whole(done, length)
     }
 
-    /// Writes what it holds to `address`.
+    /// Empties the pipe to `address`.
     ///
     /// # Safety
     /// If the memory there exists, it may be written.

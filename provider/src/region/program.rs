@@ -1,5 +1,5 @@
-//! Buffers that a program gives for one call. They may lie in registered memory, which a peer may
-//! write at any time, so they are copied as that is: no reference of the language goes there.
+//! Program buffers of one call. They may be registered memory, so they are copied without
+//! references.
 
 #![allow(unsafe_code, reason = "calling the routines")]
 
@@ -7,10 +7,10 @@ use roce_transport::mem::MemoryFault;
 
 use super::{kernel, routines};
 
-/// Copies `length` bytes at `address` to `to`, which need not hold anything yet.
+/// Copies `length` bytes at `address` to `to`, which may be uninitialised.
 ///
 /// # Errors
-/// The memory is not there, and that was noticed: elsewhere it is a fault of the program's.
+/// The memory is missing and this was noticed; elsewhere it faults in the program.
 ///
 /// # Safety
 /// The memory may be read. `to` is for writing, of this length, and nobody else's.

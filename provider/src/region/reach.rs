@@ -1,25 +1,25 @@
-//! Tests that memory exists, without a change to it.
+//! Checks that memory exists, unchanged.
 
 #![allow(unsafe_code, reason = "madvise of memory that is not ours")]
 
 use std::{fs, io, ops::Range};
 
-/// Greatest length of a range that is brought in and thereby tested, as pinning would. Of a longer
-/// one only the mappings are looked at, since to bring in gigabytes takes seconds.
+/// Maximum length to populate, as pinning would. For longer ranges only mappings are checked:
+/// populating gigabytes takes seconds.
 const BROUGHT_IN: usize = 4 << 20;
 
-/// Checks that all of a range can be read, and written if `write`.
+/// Checks that a range is readable, and writable if `write`.
 ///
 /// # Errors
-/// The first address that cannot, as far as it is known.
+/// The first bad address, as far as known.
 pub(super) fn check(range: Range<usize>, write: bool) -> Result<(), usize> {
     if range.len() <= BROUGHT_IN { bring_in(range, write) } else { look_up(range, write) }
 }
 
-/// The same, and has the pages brought in where the system can do that.
+/// Checks and populates a range where possible.
 ///
 /// # Errors
-/// As above.
+/// As for [`check`].
 pub(super) fn bring_in(range: Range<usize>, write: bool) -> Result<(), usize> {
     if range.is_empty() {
         return Ok(());
@@ -31,7 +31,7 @@ fn look_up(range: Range<usize>, write: bool) -> Result<(), usize> {
     match fs::read_to_string("/proc/self/maps") {
         Ok(maps) => check_maps(&maps, range, write),
         Err(_) => match populate(&range, write) {
-            // an old system without /proc: requests will tell
+            // an old system without /proc: requests will fail
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
             Err(_) => Err(range.start),
             Ok(()) => Ok(()),
@@ -39,7 +39,7 @@ fn look_up(range: Range<usize>, write: bool) -> Result<(), usize> {
     }
 }
 
-/// Brings a range in, for writing if `write`. What the bytes are does not change.
+/// Populates a range, for writing if `write`, unchanged.
 fn populate(range: &Range<usize>, write: bool) -> io::Result<()> {
     let start = range.start - range.start % page_size();
     let advice = if write { libc::MADV_POPULATE_WRITE } else { libc::MADV_POPULATE_READ };
@@ -48,7 +48,7 @@ fn populate(range: &Range<usize>, write: bool) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Checks a range against the lines of `/proc/self/maps`, which are in order.
+/// Checks a range against `/proc/self/maps`, which is sorted.
 fn check_maps(maps: &str, range: Range<usize>, write: bool) -> Result<(), usize> {
     let mut at = range.start;
     for Mapping { area, readable, writable, of_file } in maps.lines().filter_map(Mapping::parse) {
@@ -59,7 +59,7 @@ fn check_maps(maps: &str, range: Range<usize>, write: bool) -> Result<(), usize>
             return Err(at);
         }
         let end = area.end.min(range.end);
-        // The file may be shorter than the mapping. Then its end is missing for certain.
+        // a file shorter than the mapping lacks its end
         if of_file
             && populate(&(end - 1..end), false)
                 .is_err_and(|error| error.raw_os_error() == Some(libc::EFAULT))
@@ -82,7 +82,7 @@ struct Mapping {
 }
 
 impl Mapping {
-    /// A line: `start-end rwxp offset device inode path`.
+    /// Parses `start-end rwxp offset device inode path`.
     fn parse(line: &str) -> Option<Self> {
         let mut fields = line.split_ascii_whitespace();
         let (start, end) = fields.next()?.split_once('-')?;

@@ -1,13 +1,11 @@
-//! Copies and eight-byte operations on memory that may not be there. They are in assembly, so that
-//! a fault in them can be recognised and survived. Each consists of instructions between two
-//! labels, keeps nothing on the stack, and returns 0. A signal handler that finds the program
-//! counter between the labels sets it to a third, from where the routine returns 1 ([`recover`]).
+//! Copies and 8-byte operations on memory that may be missing, in survivable assembly.
 //!
-//! A copy goes upwards, in aligned pieces on the foreign side: whole 8-byte words are read and
-//! written whole, as in our own regions. On x86-64 pieces of 16 bytes are used, which processors
-//! with AVX read and write at once, and those without at least each half. What lies a page further
-//! is prefetched: processors that see a stream by themselves end it with the page, and the next
-//! packet goes on there. A prefetch does not fault.
+//! Each routine lies between two labels, keeps nothing on the stack and returns 0. A handler that
+//! finds the program counter between the labels moves it to a third, which returns 1 ([`recover`]).
+//!
+//! Copies go upwards, aligned on the foreign side: 8-byte words move whole, as in our regions.
+//! x86-64 moves 16 bytes, whole with AVX, else by halves. Data one page ahead is prefetched,
+//! without faults: hardware streams end at the page, where the next packet continues.
 
 #![allow(unsafe_code, reason = "memory that can fault is beyond what the language knows")]
 
@@ -15,8 +13,7 @@ use std::ffi::c_void;
 
 #[cfg(target_arch = "x86_64")]
 macro_rules! copy {
-    // The register whose address is aligned, the moves of 16 bytes for either side, and the
-    // prefetch of what the next packet's copy reads or writes.
+    // Aligned register, 16-byte moves of either side, and the next packet's prefetch.
     ($name:literal, $foreign:literal, $load:literal, $store:literal, $prefetch:literal) => {
         concat!(
             ".hidden ",
@@ -28,7 +25,7 @@ macro_rules! copy {
             ", @function\n.p2align 4\n",
             $name,
             ":\n",
-            // up to an address that is a multiple of 16, by pieces that are aligned
+            // up to a multiple of 16, by aligned pieces
             "test ",
             $foreign,
             ", 15\njz 25f\n",
@@ -75,7 +72,7 @@ macro_rules! copy {
             $store,
             " [rdi + 48], xmm3\n",
             "add rsi, 64\nadd rdi, 64\nsub rdx, 64\njae 26b\n",
-            // what is left, by the bits of its length
+            // the rest, by the bits of its length
             "27: test dl, 32\njz 28f\n",
             $load,
             " xmm0, [rsi]\n",
@@ -131,13 +128,13 @@ std::arch::global_asm!(
     // rdi: to, rsi: from, rdx: bytes
     copy!("roce_foreign_copy_in", "sil", "movaps", "movups", "prefetcht0 [rsi + 4096]"),
     copy!("roce_foreign_copy_out", "dil", "movups", "movaps", "prefetchw [rdi + 4096]"),
-    // rdi: word, rsi: where the answer goes
+    // rdi: word, rsi: result
     word!("roce_foreign_load", "mov rax, [rdi]", "mov [rsi], rax"),
     // rdi: word, rsi: value
     word!("roce_foreign_store", "mov [rdi], rsi"),
-    // rdi: word, rsi: compare, rdx: swap, rcx: where the answer goes
+    // rdi: word, rsi: compare, rdx: swap, rcx: result
     word!("roce_foreign_compare_swap", "mov rax, rsi", "lock cmpxchg [rdi], rdx", "mov [rcx], rax"),
-    // rdi: word, rsi: what to add, rdx: where the answer goes
+    // rdi: word, rsi: addend, rdx: result
     word!("roce_foreign_fetch_add", "lock xadd [rdi], rsi", "mov [rdx], rsi"),
     ".hidden roce_foreign_end",
     ".globl roce_foreign_end",
@@ -152,8 +149,7 @@ std::arch::global_asm!(
 
 #[cfg(target_arch = "aarch64")]
 macro_rules! copy {
-    // The register whose address is aligned, and the prefetch of what the next packet's copy reads
-    // or writes.
+    // Aligned register, and the next packet's prefetch.
     ($name:literal, $foreign:literal, $prefetch:literal) => {
         concat!(
             ".hidden ",
@@ -165,7 +161,7 @@ macro_rules! copy {
             ", %function\n.p2align 4\n",
             $name,
             ":\n",
-            // up to an address that is a multiple of 8, by pieces that are aligned
+            // up to a multiple of 8, by aligned pieces
             "tbz ",
             $foreign,
             ", #0, 21f\n",
@@ -188,7 +184,7 @@ macro_rules! copy {
             "\nldp x3, x4, [x1]\nldp x5, x6, [x1, #16]\nldp x7, x8, [x1, #32]\nldp x9, x10, [x1, #48]\n",
             "stp x3, x4, [x0]\nstp x5, x6, [x0, #16]\nstp x7, x8, [x0, #32]\nstp x9, x10, [x0, #48]\n",
             "add x1, x1, #64\nadd x0, x0, #64\nsubs x2, x2, #64\nb.hs 26b\n",
-            // what is left, by the bits of its length
+            // the rest, by the bits of its length
             "27: tbz x2, #5, 28f\n",
             "ldp x3, x4, [x1]\nldp x5, x6, [x1, #16]\nstp x3, x4, [x0]\nstp x5, x6, [x0, #16]\n",
             "add x1, x1, #32\nadd x0, x0, #32\n",
@@ -229,11 +225,11 @@ std::arch::global_asm!(
     // x0: to, x1: from, x2: bytes
     copy!("roce_foreign_copy_in", "x1", "prfm pldl1keep, [x1, #4096]"),
     copy!("roce_foreign_copy_out", "x0", "prfm pstl1keep, [x0, #4096]"),
-    // x0: word, x1: where the answer goes
+    // x0: word, x1: result
     word!("roce_foreign_load", "ldar x2, [x0]", "str x2, [x1]"),
     // x0: word, x1: value
     word!("roce_foreign_store", "stlr x1, [x0]"),
-    // x0: word, x1: compare, x2: swap, x3: where the answer goes
+    // x0: word, x1: compare, x2: swap, x3: result
     word!(
         "roce_foreign_compare_swap",
         "41: ldaxr x4, [x0]",
@@ -244,7 +240,7 @@ std::arch::global_asm!(
         "42: clrex",
         "str x4, [x3]"
     ),
-    // x0: word, x1: what to add, x2: where the answer goes
+    // x0: word, x1: addend, x2: result
     word!(
         "roce_foreign_fetch_add",
         "41: ldaxr x4, [x0]",
@@ -264,12 +260,11 @@ std::arch::global_asm!(
     ".popsection",
 );
 
-/// True if this architecture has them.
+/// True if this architecture has the routines.
 pub(super) const EXIST: bool = true;
 
-// Each answers 0 when it is done, and 1 when the memory could not be reached: then part of it may
-// be done. Addresses of foreign memory are plain numbers here. All of them need the handler of
-// `faults` to be in place.
+// Returns 0, or 1 on a fault, possibly after partial work. Foreign addresses are numbers. The
+// handler of `faults` must be installed.
 unsafe extern "C" {
     #[link_name = "roce_foreign_copy_in"]
     pub(super) fn copy_in(to: *mut u8, from: usize, length: usize) -> usize;
@@ -292,7 +287,7 @@ unsafe extern "C" {
     static FAULT: u8;
 }
 
-/// If a fault happened in a routine, has the thread go on where that answers 1, and says so.
+/// Resumes a faulting routine where it returns 1; true if the fault was in one.
 ///
 /// # Safety
 /// `context` is the third argument of a handler of a fault of this thread.

@@ -1,4 +1,4 @@
-//! Memory behind a descriptor, which others have, too.
+//! Shared memory behind a descriptor.
 
 #![allow(unsafe_code, reason = "what is mapped is used through its address alone")]
 
@@ -13,30 +13,27 @@ use rustix::{
 
 use super::{ForeignMemory, Unreachable};
 
-/// Number of the file system of dma-bufs (`DMA_BUF_MAGIC`).
+/// Magic number of dma-bufs (`DMA_BUF_MAGIC`).
 const DMA_BUF: FsWord = 0x444d_4142;
 
-/// Part of a buffer that a descriptor stands for: a dma-buf, as `/dev/udmabuf` and GPUs make them,
-/// or memory of `memfd_create`. It is mapped, shared, for as long as this value lives; the
-/// descriptor can be closed.
+/// Shared mapping of a dma-buf (`/dev/udmabuf`, GPUs) or a `memfd_create` file; the descriptor may
+/// be closed.
 ///
-/// The buffer may be cut short meanwhile: then accesses fail with [`MemoryFault`]. What other
-/// processes, or devices, write is seen at once.
+/// If the buffer shrinks, accesses fail with [`MemoryFault`]. Writes of other processes and devices
+/// are visible at once.
 #[derive(Debug)]
 pub struct SharedMemory {
     memory: ForeignMemory,
-    /// Behind the addresses that `memory` has.
+    /// Mapping of `memory`.
     _map: MmapRaw,
 }
 
 impl SharedMemory {
-    /// The `length` bytes from `offset` on, which must all be inside; they are mapped writable if
-    /// `access` has any right to write.
+    /// Maps `length` bytes at `offset`, writable if `access` has a write right.
     ///
     /// # Errors
-    /// `EINVAL` for a descriptor of something else, for no bytes, or for more than there are;
-    /// `EBADF` for one that is not open; errors of `mmap`, as `EACCES` where the descriptor does
-    /// not allow to write; `EFAULT` for pages that cannot be had.
+    /// `EINVAL` for another kind of descriptor, zero bytes or too many; `EBADF` if closed; errors
+    /// of `mmap`, such as `EACCES`; `EFAULT` for unavailable pages.
     pub fn new(
         descriptor: impl AsFd,
         offset: u64,
@@ -64,13 +61,12 @@ impl SharedMemory {
     }
 }
 
-/// Length of a buffer.
 fn size(descriptor: impl AsFd) -> Result<u64, Errno> {
     if rustix::fs::fstatfs(&descriptor)?.f_type == DMA_BUF {
-        // says its size, and has no position that would move
+        // seeking reports the size, without a position
         return rustix::fs::seek(&descriptor, SeekFrom::End(0));
     }
-    // `EINVAL` for what is no memory
+    // `EINVAL` if it is no memory
     rustix::fs::fcntl_get_seals(&descriptor)?;
     u64::try_from(rustix::fs::fstat(&descriptor)?.st_size).map_err(|_| Errno::INVAL)
 }
@@ -185,7 +181,7 @@ mod tests {
         assert!(SharedMemory::new(&read_only, 0, 1, Access::REMOTE_READ).is_ok());
     }
 
-    /// Where the system has `/dev/udmabuf`, and lets this user open it.
+    /// Needs `/dev/udmabuf` and the right to open it.
     #[test]
     fn a_dma_buf_of_the_kernels_memory() {
         let page = rustix::param::page_size() as u64;
@@ -203,7 +199,7 @@ mod tests {
         assert_eq!(&words, b"words");
     }
 
-    /// A buffer that cannot be cut short, as dma-bufs are made of.
+    /// An unshrinkable buffer, as dma-bufs need.
     fn buffer_that_stays(length: u64) -> File {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = File::from(rustix::fs::memfd_create("buffer", flags).unwrap());

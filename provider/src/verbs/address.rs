@@ -15,9 +15,9 @@ use super::{
     domain::{DomainInner, ProtectionDomain},
 };
 
-/// Address handle (`ibv_ah`): the path to a peer for datagrams, checked when the handle is made and
-/// used with queue pairs of its protection domain. Destroyed with its last handle
-/// (`ibv_destroy_ah`); requests that were posted with it are carried out all the same.
+/// Address handle (`ibv_ah`): a checked path for datagrams of its protection domain.
+///
+/// The last handle destroys it (`ibv_destroy_ah`); posted requests still execute.
 ///
 /// ```
 /// # use roce_provider::transport::{addr::{AddressVector, QKey, Qpn}, work::{Data, SendWr}};
@@ -45,17 +45,17 @@ impl Drop for AhInner {
     }
 }
 
-/// Error of making an address handle from a completion.
+/// Error of an address handle from a completion.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[non_exhaustive]
 pub enum AhFromWcError {
-    /// The completion is not of a datagram, or a failure.
+    /// The completion failed or is not of a datagram.
     #[error("only the completion of a received datagram tells where it came from")]
     NotDatagram,
-    /// The area is neither an IPv6 nor an IPv4 header.
+    /// The area holds no IP header.
     #[error("the 40 bytes in front of the datagram are not a network header")]
     NoHeader,
-    /// The datagram was sent to an address that the device does not have (any more).
+    /// The device no longer has the destination address.
     #[error("the datagram was sent to an address that the device does not have")]
     NoAddress,
     /// The address handle cannot be made.
@@ -64,8 +64,8 @@ pub enum AhFromWcError {
 }
 
 impl Context {
-    /// Address vector of the sender of a received datagram (`ibv_init_ah_from_wc`). `area` is the
-    /// first 40 bytes of the receive buffer, in front of the datagram.
+    /// Returns the path to a datagram's sender (`ibv_init_ah_from_wc`); `area`: the first 40 bytes
+    /// of its buffer.
     ///
     /// # Errors
     /// [`AhFromWcError::NoHeader`], [`AhFromWcError::NoAddress`] (both `EINVAL`).
@@ -80,11 +80,11 @@ impl Context {
 }
 
 impl ProtectionDomain {
-    /// Makes an address handle (`ibv_create_ah`).
+    /// Creates an address handle (`ibv_create_ah`).
     ///
     /// # Errors
-    /// [`ObjectError::GidIndex`] when the source is not a GID of the device, or of another address
-    /// family than the destination (`EINVAL`); [`ObjectError::TooMany`] (`ENOMEM`).
+    /// [`ObjectError::GidIndex`] (`EINVAL`) if the source is not a GID of the device or differs in
+    /// address family; [`ObjectError::TooMany`] (`ENOMEM`).
     pub fn create_ah(&self, av: AddressVector) -> Result<AddressHandle, ObjectError> {
         let domain = self.inner.clone();
         let made = domain.context.inner.engine.alter(|adapter| adapter.create_ah(domain.id, &av));
@@ -92,8 +92,8 @@ impl ProtectionDomain {
         Ok(AddressHandle { inner: Arc::new(AhInner { domain, id, av }) })
     }
 
-    /// Makes an address handle for the sender of a received datagram (`ibv_create_ah_from_wc`).
-    /// `area` is the first 40 bytes of the receive buffer, in front of the datagram.
+    /// Creates a handle to a datagram's sender (`ibv_create_ah_from_wc`); `area`: the first 40
+    /// bytes of its buffer.
     ///
     /// # Errors
     /// See [`AhFromWcError`] (`EINVAL`, `ENOMEM`).
@@ -111,15 +111,15 @@ impl ProtectionDomain {
 }
 
 impl AddressHandle {
-    /// Address vector that the handle was made from.
+    /// Returns the address vector.
     #[must_use]
     pub fn address_vector(&self) -> AddressVector {
         self.inner.av
     }
 
-    /// Destination of a datagram: a queue pair of that peer, for
-    /// [`SendWr::send_to`](roce_transport::work::SendWr::send_to). Posting it to a queue pair of
-    /// another protection domain is refused.
+    /// Returns a queue pair of the peer as destination, for
+    /// [`SendWr::send_to`](roce_transport::work::SendWr::send_to). Other protection domains refuse
+    /// it.
     #[must_use]
     pub fn to(&self, qpn: Qpn, qkey: QKey) -> UdDestination {
         UdDestination { av: self.inner.av, qpn, qkey, pd: Some(self.inner.domain.id) }

@@ -17,8 +17,8 @@ use super::{
 };
 use crate::{clock, readiness::wait};
 
-/// Completion channel (`ibv_comp_channel`): reports completions in queues that were armed, by its
-/// descriptor or to a thread that waits.
+/// Completion channel (`ibv_comp_channel`): reports completions of armed queues by descriptor or to
+/// a waiting thread.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -36,11 +36,11 @@ pub struct CompletionChannel {
     pub(super) inner: Arc<ChannelInner>,
 }
 
-/// Error of waiting for an event.
+/// Error of waiting.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ChannelError {
-    /// The time has passed.
+    /// The time limit passed.
     #[error("no completion in the given time")]
     TimedOut,
     /// The system cannot wait.
@@ -49,19 +49,19 @@ pub enum ChannelError {
 }
 
 impl Context {
-    /// Makes a completion channel (`ibv_create_comp_channel`).
+    /// Creates a completion channel (`ibv_create_comp_channel`).
     ///
     /// # Errors
-    /// When the process may not open more descriptors (`EMFILE`).
+    /// If the process has no free descriptor (`EMFILE`).
     pub fn create_channel(&self) -> io::Result<CompletionChannel> {
         Ok(CompletionChannel { inner: Arc::new(ChannelInner::new(self)?) })
     }
 
-    /// Makes a completion queue for at least `capacity` completions (`ibv_create_cq`), with its
-    /// events on `channel`.
+    /// Creates a queue for at least `capacity` completions (`ibv_create_cq`), with events on
+    /// `channel`.
     ///
     /// # Errors
-    /// [`ObjectError::Size`] (`EINVAL`) for no capacity or too much; [`ObjectError::TooMany`]
+    /// [`ObjectError::Size`] (`EINVAL`) for zero or excess capacity; [`ObjectError::TooMany`]
     /// (`ENOMEM`).
     pub fn create_cq(
         &self,
@@ -74,8 +74,8 @@ impl Context {
 }
 
 impl CompletionChannel {
-    /// Takes the next event: its queue, if there is one (`ibv_get_cq_event` on a non-blocking
-    /// descriptor). Events need no acknowledgement.
+    /// Takes the next event's queue, if any (non-blocking `ibv_get_cq_event`). Events need no
+    /// acknowledgement.
     #[must_use]
     pub fn poll(&self) -> Option<CompletionQueue> {
         let inner = self.inner.take()?;
@@ -84,11 +84,10 @@ impl CompletionChannel {
         Some(CompletionQueue { inner })
     }
 
-    /// Sleeps until a queue has an event (`ibv_get_cq_event`), at most for `limit`.
+    /// Sleeps until a queue has an event (`ibv_get_cq_event`), up to `limit`.
     ///
     /// # Errors
-    /// [`ChannelError::TimedOut`] (`ETIMEDOUT`); [`ChannelError::Io`] when the system cannot wait
-    /// (the system's error).
+    /// [`ChannelError::TimedOut`] (`ETIMEDOUT`); [`ChannelError::Io`] with the system's error.
     pub fn wait(&self, limit: Option<Duration>) -> Result<CompletionQueue, ChannelError> {
         let engine = &self.inner.context.inner.engine;
         let end = limit.map(|limit| clock::now().plus(limit));
@@ -119,33 +118,32 @@ impl CompletionChannel {
         }
     }
 
-    /// Serves the device on this thread until a queue has an event, but not for long, and not
-    /// beside others that do; for a thread that is about to sleep until the
-    /// [descriptor](Self::as_fd) is readable, which this spares it mostly. Returns true if there is
-    /// an event. If not, the thread counts as asleep until an event is taken, or until the next
-    /// call of this.
+    /// Serves briefly before the caller sleeps on the [descriptor](Self::as_fd), which it mostly
+    /// avoids.
+    ///
+    /// Returns true if an event exists. Does not serve beside other threads. If false, the thread
+    /// counts as asleep until it takes an event or makes the next call of this.
     ///
     /// # Errors
-    /// `EINTR` when a signal has come meanwhile, and when the system cannot wait.
+    /// `EINTR` after a signal, or if the system cannot wait.
     pub fn prepare_to_wait(&self) -> io::Result<bool> {
         self.inner.prepare_to_wait(None)
     }
 
-    /// Tells that the program takes an event, and perhaps `never_waits` for one, but sleeps in an
-    /// event loop and [serves](Self::serve) then. To be called with each event: after 64 it is
-    /// known that it has a loop.
+    /// Reports that the program takes an event; `never_waits`: it [serves](Self::serve) from an
+    /// event loop instead of waiting.
+    ///
+    /// Call it per event: after 64 the loop counts as known.
     pub fn count_use(&self, never_waits: impl FnOnce() -> bool) {
         self.inner.count_use(never_waits);
     }
 
-    /// Serves the device, for a program that sleeps in an event loop until the
-    /// [descriptor](Self::as_fd) is readable, and has found no event then. Returns true if there is
-    /// one now.
+    /// Serves for an event loop that woke on the [descriptor](Self::as_fd) without an event; true
+    /// if one exists now.
     ///
-    /// From then on that descriptor may be readable when packets have arrived, so no second thread
-    /// needs to wake the program. So call this whenever the descriptor was readable and there is no
-    /// event. If what has arrived completes nothing, a queue that is armed has an event without a
-    /// completion, until this has once returned false.
+    /// From then on packets can make the descriptor readable, without a second thread. Call this
+    /// whenever the descriptor is readable without an event. If packets complete nothing, an armed
+    /// queue may have an empty event, until this returns false once.
     #[must_use]
     pub fn serve(&self) -> bool {
         self.inner.serve()

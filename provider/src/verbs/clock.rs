@@ -1,10 +1,10 @@
-//! The clock of completion timestamps.
+//! Clock of completion timestamps.
 
 use std::time::SystemTime;
 
 use roce_transport::time::Instant;
 
-/// Adapter's clock and time of day, read at once (`ibv_values_ex` with
+/// Timestamp clock and time of day, read at once (`ibv_values_ex` with
 /// `IBV_VALUES_MASK_RAW_CLOCK`).
 ///
 /// ```
@@ -16,16 +16,16 @@ use roce_transport::time::Instant;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub struct ClockValues {
-    /// Clock of completion timestamps: nanoseconds, monotonic, the same for every device of the
-    /// process.
+    /// Timestamp clock: monotonic nanoseconds, common to the process.
     pub raw: Instant,
     /// Time of day at that instant.
     pub wall: SystemTime,
 }
 
 impl ClockValues {
-    /// Time of day of a timestamp, by the system's clock when these values were read. The two
-    /// clocks drift apart: read the values again now and then.
+    /// Returns a timestamp's time of day by the system clock at this reading.
+    ///
+    /// The clocks drift: read again at intervals.
     #[must_use]
     pub fn wall_time(&self, timestamp: Instant) -> SystemTime {
         let (before, after) = (self.raw.since(timestamp), timestamp.since(self.raw));

@@ -1,4 +1,4 @@
-//! State of completion queues and of completion channels, which refer to each other.
+//! State of completion queues and channels, which refer to each other.
 
 use std::{
     io,
@@ -31,7 +31,7 @@ pub(super) struct CqInner {
     pub(super) ring: Arc<work::CompletionQueue>,
     pub(super) place: HomeShard,
     channel: Option<Arc<ChannelInner>>,
-    /// An event of it was taken, and it has not been found empty since.
+    /// An event was taken, and the queue not found empty since.
     taken: AtomicBool,
 }
 
@@ -62,26 +62,24 @@ impl CqInner {
         Ok(inner)
     }
 
-    /// The engine that serves it.
     #[inline]
     pub(super) fn engine(&self) -> &Arc<Engine> {
         self.context.inner.shards.engine(self.place.shard())
     }
 
-    /// Gives the program the event for which the queue was armed.
+    /// Delivers the event of an armed queue.
     pub(super) fn wake(self: &Arc<Self>) {
         if let Some(channel) = &self.channel {
             channel.push(Arc::downgrade(self));
         }
     }
 
-    /// An event of it was taken.
     pub(super) fn record_taken(&self) {
         self.taken.store(true, Ordering::Relaxed);
     }
 
-    /// The program has found it empty. Serves on the caller's thread, unless the program has
-    /// further events to take: it comes back for those, and one service is enough for all.
+    /// Serves an empty queue on this thread, unless the program has more events to take: one
+    /// service is enough for all.
     #[inline]
     pub(super) fn serve_empty(&self) {
         if self.taken.load(Ordering::Relaxed) {
@@ -93,9 +91,8 @@ impl CqInner {
         self.engine().progress();
     }
 
-    /// The queue was armed: the program is about to sleep. What waits for more requests leaves, and
-    /// if the program sleeps on the descriptor of its channel in its own ways, others have to make
-    /// that readable.
+    /// Handles arming before the program sleeps: flushes corked packets, and hands the descriptor
+    /// to other threads if the program sleeps on it.
     pub(super) fn is_armed(self: &Arc<Self>) {
         let engine = self.engine();
         let channel = self.channel.as_ref();
@@ -121,11 +118,11 @@ impl Drop for CqInner {
             for engine in shards.engines() {
                 let mut shard = engine.lock();
                 shard.sink::<ObjectEvents>().remove_cq(self.ring.id());
-                // every queue pair that completes here held it
+                // its queue pairs kept it alive
                 let _ = shard.adapter().destroy_cq(self.ring.id());
             }
         }
-        // Its own event, or the descriptor would be readable with nothing to take.
+        // Removes its event, which would leave the descriptor readable with nothing to take.
         if let Some(channel) = &self.channel {
             let gone = channel.notifier.retain(|cq| cq.strong_count() > 0);
             channel.context.inner.engine.remove_events(gone);
@@ -140,15 +137,14 @@ pub(super) struct ChannelInner {
     pub(super) context: Context,
     pub(super) notifier: Notifier<Weak<CqInner>>,
     pub(super) spread: Arc<SharedSpread>,
-    /// If it can be waited for in an event loop: what the program sleeps on there.
+    /// Descriptor for event loops, if any.
     event_loop: Option<Arc<ChannelLoop<CqInner>>>,
-    /// The program has taken the descriptor and sleeps on it in its own ways.
+    /// The program has taken the descriptor.
     exposed: AtomicBool,
-    /// A thread of the program sleeps on the descriptor, while others serve.
+    /// Sleep of a thread on the descriptor, while others serve.
     sleep: Sleep,
-    /// What the engine's background thread had [found](crate::engine::Engine::found) when the last
-    /// wait for an event served until it had one; if none did, more than it ever finds. As long as
-    /// it finds nothing more, a program that arms a queue is taken to wait in that way again.
+    /// Background thread's [finds](crate::engine::Engine::found) when the last wait served to its
+    /// event; else above any value. While equal, an arming program is expected to wait that way.
     served: AtomicU64,
 }
 
@@ -156,7 +152,7 @@ impl ChannelInner {
     pub(super) fn new(context: &Context) -> io::Result<Self> {
         let (context, notifier) = (context.clone(), Notifier::new()?);
         let make = || ChannelLoop::new(notifier.descriptor());
-        // what arrives at one shard cannot wake a program for all
+        // one shard's packets cannot wake a program for all
         let event_loop = match context.inner.shards.are_several() {
             false => context.inner.engine.make_loop_descriptor(make)?,
             true => None,
@@ -166,7 +162,7 @@ impl ChannelInner {
         Ok(Self { context, notifier, spread, event_loop, exposed, sleep, served })
     }
 
-    /// What the program may wait on in its own ways.
+    /// Returns the descriptor for the program.
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
         self.event_loop.as_ref().map_or(self.notifier.descriptor(), |it| it.epoll())
     }
@@ -182,7 +178,7 @@ impl ChannelInner {
         }
     }
 
-    /// The next event of a queue. Those of queues that are gone are left out.
+    /// Takes the next event; skips destroyed queues.
     pub(super) fn take(&self) -> Option<Arc<CqInner>> {
         loop {
             let cq = self.notifier.pop()?;
@@ -194,20 +190,18 @@ impl ChannelInner {
         }
     }
 
-    /// True if a thread that waits serves this engine, and nobody else has had to since it last
-    /// did.
+    /// True while waiting threads drive this engine.
     fn serves(&self, engine: &Engine) -> bool {
         self.context.inner.shards.only(self.spread.now()).is_some()
             && self.served.load(Ordering::Relaxed) == engine.found()
     }
 
-    /// Serves on the caller's thread.
+    /// Serves on this thread.
     pub(super) fn progress(&self) {
         self.context.inner.shards.among(self.spread.now()).for_each(|engine| _ = engine.progress());
     }
 
-    /// The program is about to sleep in its own ways, after it has armed a queue of the channel.
-    /// True if what arrives wakes it.
+    /// Enters the event loop after arming; true if packets wake the program.
     fn sleeps_in_loop(&self, cq: &Arc<CqInner>) -> bool {
         if let Some(event_loop) = &self.event_loop {
             event_loop.record_armed(&cq.ring, cq, &self.context.inner.engine);
@@ -215,7 +209,6 @@ impl ChannelInner {
         self.context.inner.engine.enter_loop()
     }
 
-    /// The program has taken an event.
     pub(super) fn has_taken(&self) {
         if let Some(event_loop) = &self.event_loop {
             let engine = &self.context.inner.engine;
@@ -276,14 +269,14 @@ impl ChannelInner {
         Ok(found)
     }
 
-    /// No thread sleeps on the descriptor any more.
+    /// Ends the sleep on the descriptor.
     pub(super) fn has_slept(&self) {
         if let Some(spread) = self.sleep.end() {
             self.context.inner.shards.among(spread).for_each(|engine| engine.has_slept());
         }
     }
 
-    /// The program takes the descriptor.
+    /// Marks the descriptor as taken.
     pub(super) fn expose(&self) {
         if !self.exposed.swap(true, Ordering::Relaxed) {
             let shards = &self.context.inner.shards;
@@ -396,7 +389,7 @@ mod tests {
         assert!(serves(0), "once for each event");
         assert!(channels[1].poll().is_some());
         assert!(serves(1), "it was the last");
-        // events that go with their queue, or with their channel, are none to take
+        // events that go with their queue or channel do not count
         let [first, second] = channels;
         let add_to_both = || {
             first.inner.add(Arc::downgrade(&cqs[0].inner));

@@ -12,14 +12,14 @@ use thiserror::Error;
 
 use super::queue_pair::QueuePair;
 
-/// End of a connection, as its peer must know it.
+/// End of a connection, as known to its peer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Endpoint {
-    /// Address of the device.
+    /// Device address.
     pub gid: Gid,
-    /// Number of the queue pair.
+    /// Queue pair number.
     pub qpn: Qpn,
-    /// First PSN that the queue pair sends.
+    /// First PSN sent.
     pub psn: Psn,
 }
 
@@ -27,7 +27,7 @@ pub struct Endpoint {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The device has no GID of the peer's address family.
+    /// The device has no GID of the peer's family.
     #[error("this device has no address of the same family as the peer's {0}")]
     NoAddress(Gid),
     /// A transition was refused.
@@ -36,30 +36,30 @@ pub enum ConnectError {
 }
 
 impl QueuePair {
-    /// This end of a connection, with the device's address at `gid_index`. `None` if there is no
-    /// such address.
+    /// Returns this end, with the address at `gid_index`; `None` without one.
     #[must_use]
     pub fn endpoint(&self, gid_index: u16) -> Option<Endpoint> {
         let gid = self.context().gids().get(usize::from(gid_index)).copied()?;
         Some(Endpoint { gid, qpn: self.qpn(), psn: self.inner.psn })
     }
 
-    /// Moves a new queue pair, RC or XRC, to RTS: path MTU of the port, all remote rights, 16 READs
-    /// each way, acknowledge timeout 14 (67 ms), 7 retries, no limit on "receiver not ready" (timer
-    /// 12, 0.64 ms). The peer must do the same with this side's [`endpoint`](Self::endpoint). The
-    /// peer of an XRC initiator is a target, and vice versa.
+    /// Moves a new RC or XRC queue pair to RTS; the peer does the same with this
+    /// [`endpoint`](Self::endpoint).
+    ///
+    /// The port's path MTU, all remote rights, 16 READs each way, timeout 14 (67 ms), 7 retries,
+    /// unlimited RNR retries (timer 12, 0.64 ms). An XRC initiator's peer is a target.
     ///
     /// # Errors
-    /// [`ConnectError::NoAddress`]; [`ConnectError::Modify`] if the queue pair is not in RESET or
-    /// of another service (all `EINVAL`). A queue pair that was in RESET still is.
+    /// [`ConnectError::NoAddress`]; [`ConnectError::Modify`] outside RESET or for another service
+    /// (all `EINVAL`). A queue pair in RESET stays there.
     pub fn connect_to(&self, peer: Endpoint) -> Result<(), ConnectError> {
         self.connect_with_mtu(peer, self.context().active_mtu())
     }
 
-    /// [`connect_to`](Self::connect_to) with a path MTU, which must be the same at both ends.
+    /// Calls [`connect_to`](Self::connect_to) with a path MTU, equal at both ends.
     ///
     /// # Errors
-    /// As above.
+    /// As for [`connect_to`](Self::connect_to).
     pub fn connect_with_mtu(&self, peer: Endpoint, path_mtu: Mtu) -> Result<(), ConnectError> {
         let context = self.context();
         let wants_v4 = peer.gid.to_ip().is_ipv4();

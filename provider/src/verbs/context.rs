@@ -1,4 +1,4 @@
-//! An open device.
+//! Open devices.
 
 use std::{
     fmt,
@@ -24,8 +24,9 @@ use crate::{
     port::{GidEntry, GidType, PortAttr},
 };
 
-/// Open device (`ibv_context`): an adapter of its own, with its own addresses. Every object that is
-/// made from it holds a handle; the device closes with the last one.
+/// Open device (`ibv_context`): an adapter with its addresses.
+///
+/// Its objects hold handles; the last handle closes it.
 ///
 /// ```
 /// # use roce_provider::{Device, OpenOptions};
@@ -39,18 +40,17 @@ pub struct Context {
     pub(crate) inner: Arc<ContextInner>,
 }
 
-/// Handle of a device that does not keep it open.
+/// Weak handle of a device.
 #[derive(Clone)]
 pub struct WeakContext(Weak<ContextInner>);
 
 impl WeakContext {
-    /// The device, if it is open still.
+    /// Returns the device if it is open.
     #[must_use]
     pub fn upgrade(&self) -> Option<Context> {
         self.0.upgrade().map(|inner| Context { inner })
     }
 
-    /// True for a handle of this device.
     pub(crate) fn is(&self, context: &Context) -> bool {
         std::ptr::eq(self.0.as_ptr(), Arc::as_ptr(&context.inner))
     }
@@ -61,18 +61,17 @@ impl WeakContext {
 }
 
 pub(crate) struct ContextInner {
-    /// The first shard's.
+    /// Engine of the first shard.
     pub(crate) engine: Arc<Engine>,
     pub(crate) shards: Shards,
     pub(crate) events: Arc<AsyncQueue>,
     pub(crate) name: String,
-    /// Attributes of the port; those that change are those of its start.
+    /// Port attributes, as at opening.
     pub(crate) port: PortAttr,
     pub(crate) attr: DeviceAttr,
     /// Bytes of device memory in use.
     pub(crate) device_memory: AtomicUsize,
-    /// Of a device on an interface: the time that a peer on this host has to come
-    /// (`CmConfig::listen_grace`).
+    /// Grace for late peers on this host (`CmConfig::listen_grace`), on an interface.
     pub(crate) host_grace: Option<Duration>,
 }
 
@@ -84,8 +83,7 @@ impl Drop for ContextInner {
 }
 
 impl Context {
-    /// The result of a verb, explained if it is an error and the device explains. Called without
-    /// the engine's lock.
+    /// Explains an error of a verb, if the device explains. Call without the engine's lock.
     pub(crate) fn explained<T, E: Explain>(
         &self,
         call: &str,
@@ -97,33 +95,34 @@ impl Context {
         result
     }
 
-    /// Name of the device (`ibv_get_device_name`).
+    /// Returns the device's name (`ibv_get_device_name`).
     #[must_use]
     pub fn name(&self) -> &str {
         &self.inner.name
     }
 
-    /// A handle that does not keep the device open.
+    /// Returns a weak handle.
     #[must_use]
     pub fn downgrade(&self) -> WeakContext {
         WeakContext(Arc::downgrade(&self.inner))
     }
 
-    /// True if this process opened the device. After a fork, the child's copies of its parent's
-    /// devices can be queried and dropped, but send and receive nothing; devices that the child
-    /// opens itself work.
+    /// True if this process opened the device.
+    ///
+    /// A forked child can query and drop inherited devices, but they move no packets; devices that
+    /// it opens work.
     #[must_use]
     pub fn is_of_this_process(&self) -> bool {
         self.inner.engine.is_of_this_process()
     }
 
-    /// Attributes of the device (`ibv_query_device_ex`).
+    /// Returns the device's attributes (`ibv_query_device_ex`).
     #[must_use]
     pub fn query_device(&self) -> DeviceAttr {
         self.inner.attr
     }
 
-    /// Attributes of the port now (`ibv_query_port`); it follows its network interface.
+    /// Returns the port's present attributes (`ibv_query_port`).
     #[must_use]
     pub fn query_port(&self) -> PortAttr {
         let counters = self.counters();
@@ -139,28 +138,27 @@ impl Context {
         }
     }
 
-    /// Limits of the device; part of [`query_device`](Self::query_device).
+    /// Returns the limits of [`query_device`](Self::query_device).
     #[must_use]
     pub fn limits(&self) -> Limits {
         self.inner.attr.limits
     }
 
-    /// GID table: the addresses of the device; unused entries are zero. The table follows the
-    /// interface's addresses; an entry keeps its index as long as its address is there.
+    /// Returns the GID table; unused entries are zero. Entries keep their index while the interface
+    /// has the address.
     #[must_use]
     pub fn gids(&self) -> Vec<Gid> {
         self.inner.engine.lock().adapter().gids().entries().to_vec()
     }
 
-    /// Entry of the GID table, zero if unused (`ibv_query_gid`). `None` beyond the end of the table
-    /// (`EINVAL`).
+    /// Returns a GID entry, zero if unused (`ibv_query_gid`); `None` beyond the table (`EINVAL`).
     #[must_use]
     pub fn query_gid(&self, index: u16) -> Option<Gid> {
         let entry = self.gids().get(usize::from(index)).copied();
         entry.or_else(|| (index < self.inner.port.gid_table_len).then(Gid::default))
     }
 
-    /// Entries of the GID table that are in use (`ibv_query_gid_table`).
+    /// Returns the used GID entries (`ibv_query_gid_table`).
     #[must_use]
     pub fn query_gid_table(&self) -> Vec<GidEntry> {
         let interface = self.inner.engine.interface();
@@ -174,7 +172,7 @@ impl Context {
         (0..).zip(self.gids()).filter(|(_, gid)| !gid.is_zero()).map(entry).collect()
     }
 
-    /// The kind of packets that this entry of the GID table is for (`ibv_query_gid_type`).
+    /// Returns a GID entry's packet type (`ibv_query_gid_type`).
     #[must_use]
     pub fn gid_type(&self, index: u16) -> GidType {
         match self.inner.engine.lock().adapter().gids().version(index) {
@@ -183,31 +181,28 @@ impl Context {
         }
     }
 
-    /// Index of the first entry of the GID table with this property that can be used.
+    /// Returns the index of the first usable GID with a property.
     pub(crate) fn find_gid(&self, is_it: impl FnMut(Gid) -> bool) -> Option<u16> {
         self.inner.engine.lock().adapter().gids().position(is_it)
     }
 
-    /// P_Key at `index` of the port's table (`ibv_query_pkey`); `None` if there is no such entry.
-    /// An unused entry is 0 or 0x8000.
+    /// Returns a P_Key by index (`ibv_query_pkey`); `None` beyond the table. Unused: 0 or 0x8000.
     #[must_use]
     pub fn query_pkey(&self, index: u16) -> Option<PKey> {
         self.inner.engine.lock().adapter().pkeys().entries().get(usize::from(index)).copied()
     }
 
-    /// Index of the first entry of the P_Key table that matches this key
-    /// (`ibv_get_pkey_index`).
+    /// Returns the index of the first matching P_Key (`ibv_get_pkey_index`).
     #[must_use]
     pub fn find_pkey(&self, pkey: PKey) -> Option<u16> {
         self.inner.engine.lock().adapter().pkeys().find(pkey)
     }
 
-    /// Replaces the P_Key table, as a subnet manager would; an asynchronous event reports it.
-    /// Queue pairs keep their index.
+    /// Replaces the P_Key table, as a subnet manager would, with an event. Queue pairs keep their
+    /// index.
     ///
     /// # Errors
-    /// [`ObjectError::InUse`] (`EBUSY`) if a queue pair uses an entry that would be gone; nothing
-    /// has changed then.
+    /// [`ObjectError::InUse`] (`EBUSY`) if a queue pair uses a removed entry; nothing changes.
     pub fn set_pkeys(&self, pkeys: PKeyTable) -> Result<(), ObjectError> {
         let held = self.inner.shards.hold();
         let before = self.inner.engine.lock().adapter().pkeys().clone();
@@ -220,21 +215,20 @@ impl Context {
         self.explained("set_pkeys", result)
     }
 
-    /// Greatest payload of a packet that the port carries now.
+    /// Returns the port's present payload limit.
     #[must_use]
     pub fn active_mtu(&self) -> Mtu {
         self.inner.engine.lock().adapter().gids().port_mtu()
     }
 
-    /// Clock of completion timestamps and time of day, read at once
-    /// (`ibv_query_rt_values_ex`).
+    /// Reads the timestamp clock and the time of day at once (`ibv_query_rt_values_ex`).
     #[must_use]
     pub fn query_clock(&self) -> ClockValues {
         let (raw, wall) = clock::both();
         ClockValues { raw, wall }
     }
 
-    /// Totals of the transport since the device was opened.
+    /// Returns the transport's totals since opening.
     #[must_use]
     pub fn counters(&self) -> Counters {
         let mut totals = Counters::default();
@@ -244,7 +238,7 @@ impl Context {
         totals
     }
 
-    /// Totals of the link since the device was opened.
+    /// Returns the link's totals since opening.
     #[must_use]
     pub fn link_counters(&self) -> LinkCounters {
         let mut totals = LinkCounters::default();
@@ -254,27 +248,26 @@ impl Context {
         totals
     }
 
-    /// Random PSN to start a connection with.
+    /// Returns a random first PSN.
     #[must_use]
     pub fn random_psn(&self) -> Psn {
         self.inner.engine.lock().adapter().random_psn()
     }
 
-    /// Number of connections and of SIDR requests of connection management, those in TIMEWAIT
-    /// included.
+    /// Returns the number of connections and SIDR requests, including TIMEWAIT.
     #[must_use]
     pub fn cm_count(&self) -> usize {
         self.inner.engine.lock().adapter().cm().count()
     }
 
-    /// Receives, handles and sends on the caller's thread. Needed only with
+    /// Receives, handles and sends on this thread, for
     /// [`Progress::Manual`](crate::Progress::Manual).
     pub fn progress(&self) {
         self.inner.shards.engines().for_each(|engine| _ = engine.progress());
     }
 
-    /// Time until [`progress`](Self::progress) is due although [`progress_fd`](Self::progress_fd)
-    /// is not readable, for an event loop with [`Progress::Manual`](crate::Progress::Manual).
+    /// Returns the time until [`progress`](Self::progress) is due without
+    /// [`progress_fd`](Self::progress_fd), for [`Progress::Manual`](crate::Progress::Manual).
     /// `None`: no timer runs.
     #[must_use]
     pub fn progress_timeout(&self) -> Option<Duration> {
@@ -282,7 +275,7 @@ impl Context {
         deadline.map(|deadline| deadline.since(clock::now()))
     }
 
-    /// Descriptor that is readable when [`progress`](Self::progress) has something to do.
+    /// Returns a descriptor, readable when [`progress`](Self::progress) has work.
     #[must_use]
     pub fn progress_fd(&self) -> BorrowedFd<'_> {
         self.inner.engine.sockets()

@@ -11,8 +11,8 @@ use roce_transport::{
 use super::{context::Context, queue_pair::QueuePair};
 use crate::sync::Mutex;
 
-/// Counters object (`ibv_counters`): reads the counters of the device or of single queue pairs,
-/// each from the moment it was attached. Its queue pairs stay alive with it.
+/// Counters object (`ibv_counters`) of the device or queue pairs, from their attachment on; it
+/// keeps the queue pairs.
 ///
 /// ```
 /// # let context = roce_provider::Device::named("roce_lo")?.open(Default::default())?;
@@ -32,22 +32,22 @@ pub struct CounterSet {
 struct Source {
     /// `None`: the device.
     qp: Option<QueuePair>,
-    /// Values when the source was attached.
+    /// Values at attachment.
     before: Counters,
 }
 
-/// Counter of the device or of a queue pair.
+/// Counter of the device or a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub struct CounterValue {
     /// Queue pair; `None`: the device.
     pub qpn: Option<Qpn>,
-    /// Name, explanation, and count since the source was attached.
+    /// Name, explanation, and count since attachment.
     pub counter: Counter,
 }
 
 impl Context {
-    /// Makes a counters object (`ibv_create_counters`). Attach the device or queue pairs to it.
+    /// Creates an empty counters object (`ibv_create_counters`).
     #[must_use]
     pub fn create_counters(&self) -> CounterSet {
         CounterSet { context: self.clone(), sources: Arc::default() }
@@ -55,17 +55,16 @@ impl Context {
 }
 
 impl CounterSet {
-    /// Attaches the device: its counters are read from now on.
+    /// Attaches the device.
     pub fn attach_device(&self) {
         self.attach(Source { qp: None, before: self.context.counters() });
     }
 
-    /// Attaches a queue pair: its counters are read from now on (as
-    /// `ibv_attach_counters_point_flow` does for a flow). Counting for a single queue pair costs
-    /// some time with each of its packets until it is destroyed.
+    /// Attaches a queue pair (as `ibv_attach_counters_point_flow` a flow); costs time per packet
+    /// until it is destroyed.
     ///
     /// # Errors
-    /// [`ObjectError::Unknown`] for a queue pair of another device (`EINVAL`).
+    /// [`ObjectError::Unknown`] for another device's queue pair (`EINVAL`).
     pub fn attach_qp(&self, qp: &QueuePair) -> Result<(), ObjectError> {
         if !Arc::ptr_eq(&qp.context().inner, &self.context.inner) {
             let refused = Err(ObjectError::Unknown);
@@ -87,7 +86,7 @@ impl CounterSet {
         shard.adapter().qp_counters(qp.qpn()).cloned().unwrap_or_default()
     }
 
-    /// Values now, in the order of attaching (`ibv_read_counters`).
+    /// Reads the values, in order of attachment (`ibv_read_counters`).
     #[must_use]
     pub fn read(&self) -> Vec<CounterValue> {
         let sources = self.sources.lock();

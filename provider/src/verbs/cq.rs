@@ -26,21 +26,22 @@ pub struct CompletionQueue {
 }
 
 impl CompletionQueue {
-    /// Identifier of the queue in asynchronous events.
+    /// Returns the queue's identifier in events.
     #[must_use]
     pub fn id(&self) -> CqId {
         self.inner.ring.id()
     }
 
-    /// Number of completions that the queue can hold. With one more the queue and all its queue
-    /// pairs fail.
+    /// Returns the capacity in completions; overflow fails the queue and its queue pairs.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.inner.ring.capacity()
     }
 
-    /// Takes completions, the oldest first, as many as there are and `to` holds; returns their
-    /// number (`ibv_poll_cq`). If there are none, serves the device on this thread first.
+    /// Takes completions, oldest first, up to the length of `to`; returns their number
+    /// (`ibv_poll_cq`).
+    ///
+    /// Serves the device first if there are none.
     pub fn poll(&self, to: &mut [Wc]) -> usize {
         match self.inner.ring.poll(to) {
             0 => {
@@ -54,7 +55,7 @@ impl CompletionQueue {
         }
     }
 
-    /// Takes up to `limit` completions as [`poll`](Self::poll) does, and passes each to `take`.
+    /// Passes up to `limit` completions to `take`, as [`poll`](Self::poll) takes them.
     pub fn poll_each(&self, limit: usize, mut take: impl FnMut(Wc)) -> usize {
         if limit == 0 {
             return 0;
@@ -85,17 +86,17 @@ impl CompletionQueue {
         }
     }
 
-    /// Requests one event on the channel, at the next completion of this kind
-    /// (`ibv_req_notify_cq`). Completions that are there already cause none: poll once more after
-    /// arming.
+    /// Requests an event at the next completion of this kind (`ibv_req_notify_cq`).
+    ///
+    /// Earlier completions cause none: poll after arming.
     pub fn req_notify(&self, kind: NotifyKind) {
         self.inner.ring.req_notify(kind);
         self.inner.is_armed();
     }
 
-    /// The same as network adapters do it, for programs that do not poll again. A completion that
-    /// came before this call, and after a poll that found too few, causes the event at once. For
-    /// the C interface.
+    /// Arms as network adapters do, for programs that do not poll after arming.
+    ///
+    /// A completion after the last incomplete poll causes the event at once. For the C interface.
     #[doc(hidden)]
     pub fn req_notify_unpolled(&self, kind: NotifyKind) {
         if self.inner.ring.req_notify_unpolled(kind) {
@@ -104,13 +105,13 @@ impl CompletionQueue {
         self.inner.is_armed();
     }
 
-    /// Changes the number of completions that the queue can hold (`ibv_resize_cq`). Completions in
-    /// it stay, in order, and other threads may poll meanwhile.
+    /// Changes the capacity (`ibv_resize_cq`).
+    ///
+    /// Completions stay in order; other threads may poll meanwhile.
     ///
     /// # Errors
-    /// [`ObjectError::Size`] for no capacity or too much, [`ObjectError::Held`] if the queue holds
-    /// more than would fit, [`ObjectError::Overrun`] if it has overflowed (all `EINVAL`). Nothing
-    /// has changed then.
+    /// [`ObjectError::Size`] for zero or excess capacity, [`ObjectError::Held`] if the content does
+    /// not fit, [`ObjectError::Overrun`] after overflow (all `EINVAL`). Nothing changes.
     pub fn resize(&self, capacity: usize) -> Result<(), ObjectError> {
         let (context, id) = (&self.inner.context, self.inner.ring.id());
         let fits = context.inner.engine.lock().adapter().fits_cq(capacity);
@@ -121,12 +122,13 @@ impl CompletionQueue {
         context.explained("ibv_resize_cq", resized)
     }
 
-    /// Sets the moderation of events: the number of completions, and the time, that an armed queue
-    /// waits before its event (`ibv_modify_cq` with `IBV_CQ_ATTR_MODERATE`). An event that is being
-    /// held back is delivered now.
+    /// Sets event moderation: a count and a time that an armed queue waits (`ibv_modify_cq`,
+    /// `IBV_CQ_ATTR_MODERATE`).
+    ///
+    /// A delayed event is delivered now.
     ///
     /// # Errors
-    /// [`ObjectError::Size`] (`EINVAL`) for a period of more than 65,535 µs.
+    /// [`ObjectError::Size`] (`EINVAL`) above 65,535 µs.
     pub fn moderate(&self, moderation: CqModeration) -> Result<(), ObjectError> {
         let (context, id) = (&self.inner.context, self.inner.ring.id());
         let moderate = |engine: &Engine| engine.command(|it, _| it.moderate_cq(id, moderation));
@@ -134,35 +136,35 @@ impl CompletionQueue {
         context.explained("ibv_modify_cq", moderated)
     }
 
-    /// Moderation of events.
+    /// Returns the event moderation.
     #[must_use]
     pub fn moderation(&self) -> CqModeration {
         self.inner.ring.moderation()
     }
 
-    /// Has queue pairs complete here that are in the first [shard](crate::OpenOptions::shards), as
-    /// those of `rdma_cm` are, unless others do already. For the C interface.
+    /// Places the queue in the first [shard](crate::OpenOptions::shards), as for `rdma_cm`, unless
+    /// it has one. For the C interface.
     #[doc(hidden)]
     pub fn prefer_first_shard(&self) {
         let first = HomeShard::of(0);
         let _ = self.inner.context.inner.shards.place(&[&first, &self.inner.place], None);
     }
 
-    /// Number of completions that can be taken without serving the device. For the C interface.
+    /// Returns the number of completions, without service. For the C interface.
     #[doc(hidden)]
     #[must_use]
     pub fn len(&self) -> usize {
         self.inner.ring.len()
     }
 
-    /// True if there are none.
+    /// True if the queue is empty.
     #[doc(hidden)]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// True if a completion was lost for lack of room; such a queue takes nothing more.
+    /// True if a completion was lost by overflow; the queue then takes no more.
     #[must_use]
     pub fn has_overrun(&self) -> bool {
         self.inner.ring.has_overrun()

@@ -14,14 +14,14 @@ use roce_transport::{
 pub struct Guid(pub [u8; 8]);
 
 impl Guid {
-    /// GUID of a MAC address: extended to 64 bits (EUI-64).
+    /// Returns the EUI-64 of a MAC address.
     pub(crate) const fn of_mac([a, b, c, d, e, f]: [u8; 6]) -> Self {
         Self([a ^ 2, b, c, 0xFF, 0xFE, d, e, f])
     }
 }
 
 impl fmt::Display for Guid {
-    /// The format of verbs tools: `0211:22ff:fe33:4455`.
+    /// Format of verbs tools: `0211:22ff:fe33:4455`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [a, b, c, d, e, f_, g, h] = self.0;
         write!(f, "{a:02x}{b:02x}:{c:02x}{d:02x}:{e:02x}{f_:02x}:{g:02x}{h:02x}")
@@ -29,20 +29,20 @@ impl fmt::Display for Guid {
 }
 
 bitflags! {
-    /// Capabilities of a device (`ibv_device_cap_flags`); the numbers are those of the C API.
+    /// Capabilities of a device (`ibv_device_cap_flags`), numbered as in C.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
     pub struct DeviceCaps: u64 {
-        /// Packets with a wrong P_Key are counted.
+        /// Counts packets with a wrong P_Key.
         const BAD_PKEY_CNTR = 1 << 1;
-        /// Packets with a wrong Q_Key are counted.
+        /// Counts packets with a wrong Q_Key.
         const BAD_QKEY_CNTR = 1 << 2;
-        /// A port that becomes active is an asynchronous event.
+        /// Event when a port becomes active.
         const PORT_ACTIVE_EVENT = 1 << 10;
-        /// There is a system image GUID.
+        /// System image GUID.
         const SYS_IMAGE_GUID = 1 << 11;
-        /// A receiver that is not ready answers with an RNR NAK.
+        /// RNR NAK responses.
         const RC_RNR_NAK_GEN = 1 << 12;
-        /// Shared receive queues can be resized.
+        /// Resizable shared receive queues.
         const SRQ_RESIZE = 1 << 13;
         /// Memory windows of type 1.
         const MEM_WINDOW = 1 << 17;
@@ -54,22 +54,22 @@ bitflags! {
         const MEM_WINDOW_TYPE_2A = 1 << 23;
         /// Memory windows of type 2B.
         const MEM_WINDOW_TYPE_2B = 1 << 24;
-        /// Queue pairs of raw packets, and flows: of raw devices.
+        /// Raw packet queue pairs and flows, on raw devices.
         const MANAGED_FLOW_STEERING = 1 << 29;
     }
 }
 
-/// Reach of the atomicity of atomic operations (`ibv_atomic_cap`).
+/// Scope of atomic operations (`ibv_atomic_cap`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum AtomicCap {
-    /// There are no atomic operations (`IBV_ATOMIC_NONE`): said by a device with a
-    /// [profile](crate::Profile) of such an adapter, which carries them out nevertheless.
+    /// No atomics (`IBV_ATOMIC_NONE`): shown by such a [profile](crate::Profile), which still
+    /// executes them.
     None,
-    /// Against other operations of the adapter only (`IBV_ATOMIC_HCA`).
+    /// Atomic among this adapter's operations (`IBV_ATOMIC_HCA`).
     Hca,
-    /// Against everything, this host's processors included (`IBV_ATOMIC_GLOB`): peers' operations
-    /// are the processor's own on the same words, as long as the program also uses atomic accesses.
+    /// Atomic with the host's processors too (`IBV_ATOMIC_GLOB`), if the program uses atomic
+    /// accesses.
     Global,
 }
 
@@ -83,11 +83,10 @@ impl fmt::Display for AtomicCap {
     }
 }
 
-/// What regions that fetch their pages on demand can be used for (`ibv_odp_caps`); the bits are
-/// those of the C API.
+/// On-demand paging capabilities (`ibv_odp_caps`), bits as in C.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct OdpCaps {
-    /// `general_caps`: 1, they are there; 2, also for the whole address space.
+    /// `general_caps`: 1 supported, 2 implicit regions.
     pub general: u32,
     /// `rc_odp_caps`: 1 SEND, 2 receive, 4 WRITE, 8 READ, 16 atomics, 32 shared receive queue.
     pub rc: u32,
@@ -100,25 +99,22 @@ pub struct OdpCaps {
 }
 
 impl OdpCaps {
-    /// All that there is: READs and atomics on reliable services, WRITEs on connected ones.
     const ALL: Self = Self { general: 0b11, rc: 0x3F, uc: 0x27, ud: 0x23, xrc: 0x3F };
 }
 
-/// Attributes of a device (`ibv_device_attr_ex`). Beyond [`limits`](Self::limits) objects are
+/// Attributes of a device (`ibv_device_attr_ex`); objects beyond [`limits`](Self::limits) are
 /// refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-// The fields are those of `ibv_device_attr_ex`, with the names that programs know.
+// fields and names of `ibv_device_attr_ex`
 pub struct DeviceAttr {
-    /// Version of this software, or that of a [profile](crate::Profile).
+    /// Version of this software or a [profile](crate::Profile).
     pub fw_ver: &'static str,
-    /// GUID of the open device, different each time, also on one interface: random, but for the
-    /// bit of local assignment.
+    /// GUID of the open device: random at each opening, except the local bit.
     pub node_guid: Guid,
-    /// GUID of the network interface, the same for all devices on it: its MAC address, extended to
-    /// 64 bits.
+    /// GUID of the interface: its MAC address as EUI-64, common to its devices.
     pub sys_image_guid: Guid,
-    /// 0xFFFFFF: no vendor has been registered; or that of a profile.
+    /// 0xFFFFFF, unregistered, or a profile's.
     pub vendor_id: u32,
     /// 0.
     pub vendor_part_id: u32,
@@ -126,43 +122,43 @@ pub struct DeviceAttr {
     pub hw_ver: u32,
     /// Capabilities.
     pub device_cap_flags: DeviceCaps,
-    /// Bytes of a memory region: bounded by the address space alone.
+    /// Maximum bytes of a memory region: the address space.
     pub max_mr_size: u64,
-    /// Sizes of pages, one bit each: 4 KiB and every larger one.
+    /// Page size bits: 4 KiB and larger.
     pub page_size_cap: u64,
     /// Limits of objects and sizes.
     pub limits: Limits,
-    /// Elements in the list of a READ.
+    /// Elements of a READ.
     pub max_sge_rd: u32,
-    /// Requests in one shared receive queue.
+    /// Requests of a shared receive queue.
     pub max_srq_wr: u32,
-    /// Elements in the list of a shared receive queue's request.
+    /// Elements of a shared receive request.
     pub max_srq_sge: u32,
-    /// READs and atomics that a queue pair serves at a time.
+    /// READs and atomics served at a time per queue pair.
     pub max_qp_rd_atom: u8,
-    /// READs and atomics that a queue pair may have outstanding.
+    /// READs and atomics outstanding per queue pair.
     pub max_qp_init_rd_atom: u8,
-    /// READs and atomics that all queue pairs serve at a time.
+    /// READs and atomics served at a time in all.
     pub max_res_rd_atom: u64,
-    /// Reach of atomicity.
+    /// Scope of atomics.
     pub atomic_cap: AtomicCap,
-    /// Entries that a P_Key table can have.
+    /// Maximum entries of a P_Key table.
     pub max_pkeys: u16,
     /// Longest delay of an acknowledgement, as a code: 4.096 µs · 2^code.
     pub local_ca_ack_delay: u8,
     /// 1.
     pub phys_port_cnt: u8,
-    /// Completion vectors (`num_comp_vectors`): 1, or what a profile says; it is one, really.
+    /// Completion vectors (`num_comp_vectors`): 1, or a profile's number, though only one exists.
     pub num_comp_vectors: u16,
-    /// Uses of regions that fetch their pages on demand.
+    /// On-demand paging.
     pub odp: OdpCaps,
-    /// Bits of completion timestamps that are valid.
+    /// Valid bits of completion timestamps.
     pub completion_timestamp_mask: u64,
-    /// Frequency of the clock of completion timestamps in kHz: the clock counts nanoseconds.
+    /// Frequency of the timestamp clock in kHz; it counts nanoseconds.
     pub hca_core_clock: u64,
-    /// Greatest number of completions that the event of a completion queue can wait for.
+    /// Maximum completions per event.
     pub max_cq_count: u16,
-    /// Longest time that the event of a completion queue can wait, in µs.
+    /// Maximum delay of an event in µs.
     pub max_cq_period: u16,
 }
 
@@ -187,7 +183,7 @@ impl DeviceAttr {
             max_res_rd_atom: limits.max_qp as u64 * u64::from(MAX_RD_ATOMIC),
             atomic_cap: if limits.atomics { AtomicCap::Global } else { AtomicCap::None },
             max_pkeys: PKeyTable::MAX as u16,
-            // 134 ms: the thread that answers may have to wait for a processor
+            // 134 ms: the responding thread may wait for a processor
             local_ca_ack_delay: 15,
             phys_port_cnt: 1,
             num_comp_vectors: 1,

@@ -19,9 +19,10 @@ use super::{
 };
 use crate::region::MmapMemory;
 
-/// Device memory (`ibv_dm`): a program copies in and out, peers reach it through a region. A
-/// software device has no memory on a bus; this is ordinary memory, limited as that of hardware is.
-/// Freed with the last handle and region (`ibv_free_dm`).
+/// Device memory (`ibv_dm`), copied by programs and reached by peers through regions.
+///
+/// Ordinary memory with a hardware-like limit; freed with its last handle and region
+/// (`ibv_free_dm`).
 ///
 /// ```
 /// # use roce_provider::transport::mem::Access;
@@ -52,40 +53,39 @@ impl Drop for DmInner {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum DeviceMemoryError {
-    /// The length is zero, or more than is left.
+    /// The length is zero or exceeds the rest.
     #[error(
         "{length} bytes are not to be had: the device has {limit} bytes of memory, of which {used} \
          are in use"
     )]
     Size {
-        /// Bytes asked for.
+        /// Bytes requested.
         length: usize,
         /// Bytes of the device.
         limit: usize,
-        /// Bytes given out already.
+        /// Bytes in use.
         used: usize,
     },
-    /// The range is not inside the memory.
+    /// The range is outside the memory.
     #[error("bytes {0:?} are not inside the device memory")]
     Range(Range<usize>),
-    /// The memory belongs to another device than the protection domain.
+    /// Memory and protection domain belong to different devices.
     #[error("the device memory belongs to another device than the protection domain")]
     OtherDevice,
-    /// The system has no memory to give.
+    /// The system is out of memory.
     #[error("cannot allocate the memory: {0}")]
     Memory(io::Error),
-    /// The region is not valid.
+    /// The region is invalid.
     #[error(transparent)]
     Region(#[from] RegionError),
 }
 
 impl Context {
-    /// Allocates `length` bytes of device memory, all zero (`ibv_alloc_dm`). The first byte lies at
-    /// the start of a page.
+    /// Allocates `length` zero bytes, page-aligned (`ibv_alloc_dm`).
     ///
     /// # Errors
-    /// [`DeviceMemoryError::Size`] for zero bytes, or more than is left of `max_dm_size` (`EINVAL`,
-    /// `ENOMEM`); [`DeviceMemoryError::Memory`] (`ENOMEM`).
+    /// [`DeviceMemoryError::Size`] for zero bytes (`EINVAL`), or above the rest of `max_dm_size`
+    /// (`ENOMEM`); [`DeviceMemoryError::Memory`] (`ENOMEM`).
     pub fn alloc_dm(&self, length: usize) -> Result<DeviceMemory, DeviceMemoryError> {
         let limit = self.limits().max_dm_size;
         let reserve =
@@ -106,13 +106,12 @@ impl Context {
 }
 
 impl ProtectionDomain {
-    /// Registers a part of device memory (`ibv_reg_dm_mr`). Its first byte has the address 0 in
-    /// work requests and for peers, as with `IBV_ACCESS_ZERO_BASED`. For atomics the range must
-    /// start at a multiple of eight.
+    /// Registers a part (`ibv_reg_dm_mr`) as a zero-based region.
+    ///
+    /// Atomics need a start divisible by 8.
     ///
     /// # Errors
-    /// See [`DeviceMemoryError`]: a range that is not inside, memory of another device (`EINVAL`),
-    /// too many regions (`ENOMEM`).
+    /// [`DeviceMemoryError`]: range outside, other device (`EINVAL`), too many regions (`ENOMEM`).
     pub fn register_dm(
         &self,
         memory: &DeviceMemory,
@@ -135,13 +134,13 @@ impl ProtectionDomain {
 }
 
 impl DeviceMemory {
-    /// Number of bytes.
+    /// Returns the number of bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.inner.memory.len() as usize
     }
 
-    /// True if there are no bytes; never so.
+    /// Never true.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -150,15 +149,15 @@ impl DeviceMemory {
     /// Copies `from` to `offset` (`ibv_memcpy_to_dm`).
     ///
     /// # Errors
-    /// [`MemoryFault`] when they are not inside (`EFAULT`).
+    /// [`MemoryFault`] outside the memory (`EFAULT`).
     pub fn write_at(&self, offset: usize, from: &[u8]) -> Result<(), MemoryFault> {
         self.inner.memory.write_at(offset as u64, from)
     }
 
-    /// Copies the bytes from `offset` on into `to` (`ibv_memcpy_from_dm`).
+    /// Copies bytes at `offset` into `to` (`ibv_memcpy_from_dm`).
     ///
     /// # Errors
-    /// [`MemoryFault`] when they are not inside (`EFAULT`).
+    /// [`MemoryFault`] outside the memory (`EFAULT`).
     pub fn read_at(&self, offset: usize, to: &mut [u8]) -> Result<(), MemoryFault> {
         self.inner.memory.read_at(offset as u64, to)
     }
@@ -173,7 +172,7 @@ impl fmt::Debug for DeviceMemory {
     }
 }
 
-/// Part of the memory that a region shows.
+/// Part of the memory in a region.
 struct Window {
     memory: Arc<DmInner>,
     start: u64,

@@ -9,7 +9,7 @@ use roce_transport::adapter::{Adapter, ObjectError, PdId};
 
 use super::context::Context;
 
-/// Protection domain (`ibv_pd`): objects of one domain can be used together, and with no others.
+/// Protection domain (`ibv_pd`): its objects work together, and with no others.
 ///
 /// ```
 /// # use roce_provider::{QpInitAttr, transport::{mem::Access, qp::QpType}};
@@ -21,8 +21,7 @@ use super::context::Context;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// A parent domain (`ibv_alloc_parent_domain`) is one too: see
-/// [`parent_domain`](Self::parent_domain).
+/// See [`parent_domain`](Self::parent_domain) for `ibv_alloc_parent_domain`.
 #[derive(Clone)]
 pub struct ProtectionDomain {
     pub(super) inner: Arc<DomainInner>,
@@ -31,13 +30,14 @@ pub struct ProtectionDomain {
 pub(super) struct DomainInner {
     pub(super) context: Context,
     pub(super) id: PdId,
-    /// Of a parent domain: the domain that it stands for, and its thread domain.
+    /// Parent domain only: its domain and thread domain.
     parent_of: Option<(Arc<DomainInner>, Option<ThreadDomain>)>,
 }
 
-/// Thread domain (`ibv_td`): the program's promise that its objects are used by one thread at a
-/// time. It is part of a [parent domain](ProtectionDomain::parent_domain). Nothing depends on the
-/// promise: posting takes the device's lock anyway, which costs little without contention.
+/// Thread domain (`ibv_td`): a promise of use by one thread at a time, for a [parent
+/// domain](ProtectionDomain::parent_domain).
+///
+/// It has no effect: posting always locks the device, cheaply without contention.
 ///
 /// ```
 /// # let context = roce_provider::Device::named("roce_lo")?.open(Default::default())?;
@@ -65,13 +65,13 @@ impl Drop for DomainInner {
         if self.parent_of.is_some() {
             return; // the domain itself goes with its own last handle
         }
-        // every object in the domain held it, so nothing uses it any more
+        // its objects kept it alive
         self.context.inner.shards.alter(|adapter| _ = adapter.dealloc_pd(self.id));
     }
 }
 
 impl Context {
-    /// Makes a protection domain (`ibv_alloc_pd`).
+    /// Creates a protection domain (`ibv_alloc_pd`).
     ///
     /// # Errors
     /// [`ObjectError::TooMany`] (`ENOMEM`).
@@ -83,7 +83,7 @@ impl Context {
         Ok(ProtectionDomain { inner: Arc::new(inner) })
     }
 
-    /// Makes a thread domain (`ibv_alloc_td`).
+    /// Creates a thread domain (`ibv_alloc_td`).
     #[must_use]
     pub fn alloc_td(&self) -> ThreadDomain {
         ThreadDomain { inner: self.clone() }
@@ -91,7 +91,7 @@ impl Context {
 }
 
 impl ProtectionDomain {
-    /// Device that the domain belongs to.
+    /// Returns the device.
     #[must_use]
     pub fn context(&self) -> &Context {
         &self.inner.context
@@ -101,9 +101,9 @@ impl ProtectionDomain {
         WeakDomain(Arc::downgrade(&self.inner))
     }
 
-    /// Makes a parent domain (`ibv_alloc_parent_domain`): the same protection domain under another
-    /// handle, for objects that one thread at a time will use. Objects of both can be used
-    /// together, and keep both alive.
+    /// Creates a parent domain (`ibv_alloc_parent_domain`): the same domain under another handle.
+    ///
+    /// Objects of both work together and keep both alive.
     ///
     /// # Errors
     /// [`ObjectError::Unknown`] for a thread domain of another device (`EINVAL`).
@@ -118,7 +118,7 @@ impl ProtectionDomain {
         })
     }
 
-    /// Thread domain of a parent domain.
+    /// Returns the parent domain's thread domain.
     #[must_use]
     pub fn thread_domain(&self) -> Option<ThreadDomain> {
         self.inner.parent_of.as_ref()?.1.clone()

@@ -13,11 +13,11 @@ use super::{
     sink::{AsyncQueue, ObjectEvents},
 };
 
-/// Asynchronous event (`ibv_async_event`): what happened to an object outside of any completion.
+/// Asynchronous event (`ibv_async_event`) of an object, outside completions.
 pub type AsyncEvent = Event;
 
-/// Reader of a device's asynchronous events besides the [`Context`] itself. Each reader gets all
-/// events, for libraries that share one open device between several users.
+/// Further reader of a device's asynchronous events; each reader gets all, for devices with several
+/// users.
 ///
 /// ```
 /// # use roce_provider::transport::adapter::PKeyTable;
@@ -34,26 +34,26 @@ pub struct AsyncEvents {
 }
 
 impl Context {
-    /// Takes the next asynchronous event, if there is one (`ibv_get_async_event` on a non-blocking
-    /// descriptor).
+    /// Takes the next asynchronous event, if any (non-blocking `ibv_get_async_event`).
     #[must_use]
     pub fn poll_async_event(&self) -> Option<AsyncEvent> {
         self.inner.events.pop()
     }
 
-    /// Makes a further reader of the asynchronous events, from now on.
+    /// Creates a further reader of future events.
     ///
     /// # Errors
-    /// When the process may not open more descriptors (`EMFILE`).
+    /// If the process has no free descriptor (`EMFILE`).
     pub fn read_async_events(&self) -> io::Result<AsyncEvents> {
         self.read_async_events_if(|_| true)
     }
 
-    /// The same of the events that are `wanted`. The others do not make the descriptor readable.
-    /// `wanted` is asked as each comes, under the device's lock: it calls nothing of the device.
+    /// Creates a reader of `wanted` events only.
+    ///
+    /// `wanted` runs under the device's lock: it must not call the device.
     ///
     /// # Errors
-    /// When the process may not open more descriptors (`EMFILE`).
+    /// If the process has no free descriptor (`EMFILE`).
     pub fn read_async_events_if(
         &self,
         wanted: impl Fn(AsyncEvent) -> bool + Send + Sync + 'static,
@@ -65,7 +65,7 @@ impl Context {
         Ok(AsyncEvents { queue })
     }
 
-    /// Descriptor that is readable while there are asynchronous events.
+    /// Returns a descriptor, readable while events exist.
     #[must_use]
     pub fn async_fd(&self) -> BorrowedFd<'_> {
         self.inner.events.descriptor()
@@ -73,21 +73,21 @@ impl Context {
 }
 
 impl AsFd for Context {
-    /// The same as [`async_fd`](Context::async_fd).
+    /// Same as [`async_fd`](Context::async_fd).
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.async_fd()
     }
 }
 
 impl AsyncEvents {
-    /// Takes the next event, if there is one.
+    /// Takes the next event, if any.
     #[must_use]
     pub fn poll(&self) -> Option<AsyncEvent> {
         self.queue.pop()
     }
 
-    /// Leaves out the events that are not [wanted](Context::read_async_events_if) any more: those
-    /// of objects that the reader has given up.
+    /// Drops events that are no longer [wanted](Context::read_async_events_if), such as those of
+    /// released objects.
     pub fn leave_out_unwanted(&self) {
         self.queue.leave_out();
     }
@@ -102,7 +102,6 @@ impl fmt::Debug for AsyncEvents {
 }
 
 impl AsFd for AsyncEvents {
-    /// Readable while there are events.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.queue.descriptor()
     }

@@ -1,4 +1,4 @@
-//! Channels that a program waits for in an event loop.
+//! Channels in a program's event loop.
 
 use std::{
     collections::BTreeMap,
@@ -18,34 +18,30 @@ use crate::{
     sync::Mutex,
 };
 
-/// Number of events after which a program that takes them without waiting is taken to have an event
-/// loop.
+/// Events taken without waiting after which a program counts as having an event loop.
 pub(super) const USES: u32 = 64;
 
-/// Of so many events of a program that waits for them, one is looked at: that costs a call of the
-/// system.
+/// Interval, in events, of the check whether a program waits: it costs a system call.
 const RARELY: u32 = 64;
 
-/// A descriptor that is readable when a channel has an event and, while the program waits for it in
-/// its event loop, when something has arrived.
+/// Descriptor that is readable with an event and, during a wait in an event loop, after arrivals.
 pub(super) struct ChannelLoop<Q> {
     epoll: OwnedFd,
-    /// Number of times that the program has taken an event without waiting, up to [`USES`].
+    /// Events taken without waiting, up to [`USES`].
     uses: AtomicU32,
-    /// Number of events after which it was asked whether it waits.
+    /// Events at the latest check for waiting.
     asked: AtomicU32,
-    /// It has found none, and went on: to be woken without an event is no error for it.
+    /// The program accepts wakeups without an event.
     finds_none: AtomicBool,
-    /// The last event without a completion was given though it was not seen why the program was
-    /// woken.
+    /// The latest empty event was given without a seen wakeup.
     is_guessed: AtomicBool,
     queues: Mutex<Queues<Q>>,
 }
 
-/// The queues of a channel that have been armed.
+/// Armed queues of a channel.
 struct Queues<Q> {
     known: BTreeMap<CqId, (Weak<CompletionQueue>, Weak<Q>)>,
-    /// What arrives does not wake the program, for no queue waits for an event.
+    /// Arrivals do not wake the program: no queue is armed.
     is_muted: bool,
 }
 
@@ -58,7 +54,7 @@ impl<Q> Queues<Q> {
 }
 
 impl<Q> ChannelLoop<Q> {
-    /// `events` is readable when the channel has some.
+    /// Joins `events`, which is readable with events.
     pub(super) fn new(events: BorrowedFd<'_>) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, events, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
@@ -68,12 +64,11 @@ impl<Q> ChannelLoop<Q> {
         Ok(Self { epoll, uses, asked, finds_none, is_guessed, queues: Mutex::new(queues) })
     }
 
-    /// The program finds no event.
     pub(super) fn record_none(&self) {
         self.finds_none.store(true, Ordering::Relaxed);
     }
 
-    /// The program takes an event, and perhaps `never_waits` for one.
+    /// Counts an event taken; `never_waits`: the program does not block for events.
     pub(super) fn count_use(&self, never_waits: impl FnOnce() -> bool) {
         let uses = self.uses.load(Ordering::Relaxed);
         if uses == USES {
@@ -85,13 +80,12 @@ impl<Q> ChannelLoop<Q> {
         }
     }
 
-    /// Has what arrives wake the program, or not. False if it does not wait for that.
+    /// Turns wakeups by arrivals on or off; false on failure.
     fn listen(&self, engine: &Engine, flags: epoll::EventFlags) -> bool {
         let data = epoll::EventData::new_u64(0);
         epoll::modify(&self.epoll, engine.sockets(), data, flags).is_ok()
     }
 
-    /// A queue of the channel was armed.
     pub(super) fn record_armed(
         &self,
         ring: &Arc<CompletionQueue>,
@@ -106,13 +100,13 @@ impl<Q> ChannelLoop<Q> {
         }
     }
 
-    /// A queue of the channel is gone.
+    /// Removes a destroyed queue.
     pub(super) fn forget(&self, id: CqId, engine: &Engine) {
         self.queues.lock().known.remove(&id);
         self.mute_unless_armed(engine);
     }
 
-    /// Lets the program sleep if it could get no event for what arrives.
+    /// Ends wakeups while no queue is armed.
     pub(super) fn mute_unless_armed(&self, engine: &Engine) {
         if self.finds_none.load(Ordering::Relaxed) || !engine.is_in_loop() {
             return;
@@ -123,9 +117,9 @@ impl<Q> ChannelLoop<Q> {
         }
     }
 
-    /// A queue that was armed, which now is not, for a program that may take it for an error when
-    /// it is woken and there is no event. That it `is_woken` is not always seen, as when another
-    /// thread takes notice of a peer's wakeup; but it is hardly ever twice in a row.
+    /// Disarms a queue for a program that may treat a wakeup without an event as an error.
+    /// `is_woken` misses some wakeups, as when another thread consumes a peer's, but hardly two in
+    /// a row.
     pub(super) fn disarm_one(&self, is_woken: bool) -> Option<Weak<Q>> {
         let was_guessed = self.is_guessed.swap(!is_woken, Ordering::Relaxed);
         if self.finds_none.load(Ordering::Relaxed) || !is_woken && was_guessed {

@@ -1,4 +1,4 @@
-//! Flows: which frames a queue pair of raw packets receives.
+//! Flows: frames that raw packet queue pairs receive.
 
 use std::{fmt, io};
 
@@ -9,11 +9,11 @@ use super::queue_pair::QueuePair;
 use crate::{engine::FlowRefused, link::Prepared, sync::Mutex};
 use roce_ethernet::{FlowAttr, FlowId, FlowSpecError};
 
-/// Error of making a flow.
+/// Error of creating a flow.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum FlowError {
-    /// There can be no such flow (`EINVAL`).
+    /// The flow is invalid (`EINVAL`).
     #[error(transparent)]
     Spec(#[from] FlowSpecError),
     /// The queue pair receives no raw packets (`EINVAL`).
@@ -22,35 +22,34 @@ pub enum FlowError {
     /// The device's link carries no raw packets (`EOPNOTSUPP`).
     #[error("the device's link carries no raw packets: a raw device does")]
     NoFrames,
-    /// As many exist as may (`ENOMEM`).
+    /// The maximum exists (`ENOMEM`).
     #[error("no more than {0} flows can exist")]
     TooMany(usize),
-    /// The interface cannot be asked for these frames (the error of the system).
+    /// The interface refuses the filter (system's error).
     #[error("the interface cannot be asked for these frames: {0}")]
     Interface(io::Error),
 }
 
-/// Flow (`ibv_flow`): frames that match it come to its queue pair. Destroyed when it is dropped; it
-/// keeps the queue pair.
+/// Flow (`ibv_flow`): steers matching frames to its queue pair, which it keeps; dropping destroys
+/// it.
 pub struct Flow {
     qp: QueuePair,
     id: FlowId,
-    /// What has the interface take these frames, as long as it is there.
+    /// Filter of the interface.
     kept: Mutex<Option<Prepared>>,
 }
 
 impl QueuePair {
-    /// Has frames that match come to this queue pair of raw packets (`ibv_create_flow`), whatever
-    /// state it is in: from RTR on it receives them.
+    /// Steers matching frames to this raw packet queue pair (`ibv_create_flow`), in any state; it
+    /// receives from RTR on.
     ///
-    /// RoCE packets for the device's own addresses go to its transport; only a
-    /// [`Sniffer`](crate::FlowKind::Sniffer) gets a copy. ARP and neighbour discovery go to the
-    /// device, and a flow gets a copy. What other queue pairs of the device send matches, too, but
-    /// for sniffers; and nobody hears itself.
+    /// RoCE packets for the device go to its transport; only a
+    /// [`Sniffer`](crate::FlowKind::Sniffer) gets copies. ARP and neighbour discovery go to the
+    /// device, with copies for flows. Flows, not sniffers, also match frames of the device's other
+    /// queue pairs; no queue pair receives its own.
     ///
     /// # Errors
-    /// [`FlowError`], which names each `errno`: `EINVAL`, `EOPNOTSUPP`, `ENOMEM`, or that of the
-    /// system.
+    /// [`FlowError`] with its `errno`: `EINVAL`, `EOPNOTSUPP`, `ENOMEM`, or the system's.
     pub fn create_flow(&self, attr: &FlowAttr) -> Result<Flow, FlowError> {
         let result = self.make_flow(attr);
         self.context().explained("ibv_create_flow", result)
@@ -73,7 +72,7 @@ impl QueuePair {
 }
 
 impl Flow {
-    /// Its queue pair.
+    /// Returns the queue pair.
     #[must_use]
     pub const fn qp(&self) -> &QueuePair {
         &self.qp

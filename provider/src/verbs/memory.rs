@@ -12,8 +12,10 @@ use thiserror::Error;
 use super::domain::{DomainInner, ProtectionDomain};
 use crate::region::{ForeignMemory, MmapMemory, Unreachable};
 
-/// Memory region (`ibv_mr`): bytes that the adapter, and with the right access a peer, may read and
-/// write at any time. So no references point into it; programs copy in and out.
+/// Memory region (`ibv_mr`): bytes that the adapter, and a peer with rights, may access at any
+/// time.
+///
+/// No references point into it; programs copy in and out.
 ///
 /// ```
 /// # use roce_provider::transport::mem::Access;
@@ -25,8 +27,8 @@ use crate::region::{ForeignMemory, MmapMemory, Unreachable};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Dropping the last handle deregisters the region; memory windows that are bound to it become
-/// invalid. The memory itself stays until the last request that uses it is complete.
+/// Dropping the last handle deregisters the region and invalidates its memory windows. The memory
+/// lives until its last request completes.
 #[derive(Clone)]
 pub struct MemoryRegion {
     inner: Arc<RegionInner>,
@@ -47,34 +49,33 @@ impl Drop for RegionInner {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RegionError {
-    /// The system has no memory left.
+    /// The system is out of memory.
     #[error("cannot allocate the memory: {0}")]
     Memory(io::Error),
-    /// A part of the program's own memory does not exist, or does not allow what the rights grant.
+    /// Program memory is missing, or lacks the rights granted.
     #[error(transparent)]
     Unreachable(#[from] Unreachable),
-    /// The region is not valid, or cannot be changed so.
+    /// The region is invalid, or the change is not allowed.
     #[error(transparent)]
     Register(#[from] RegisterError),
 }
 
 impl ProtectionDomain {
-    /// Allocates `length` bytes of zeros and registers them (`ibv_reg_mr`).
+    /// Allocates and registers `length` zero bytes (`ibv_reg_mr`).
     ///
     /// # Errors
-    /// [`RegionError::Memory`] if there is not enough memory (`ENOMEM`); [`RegionError::Register`]
-    /// for rights that do not go together (`EINVAL`) or too many regions (`ENOMEM`).
+    /// [`RegionError::Memory`] without memory (`ENOMEM`); [`RegionError::Register`] for
+    /// incompatible rights (`EINVAL`) or too many regions (`ENOMEM`).
     pub fn allocate(&self, length: usize, access: Access) -> Result<MemoryRegion, RegionError> {
         let memory = self.explain_region(MmapMemory::new(length).map_err(RegionError::Memory))?;
         let address = memory.address();
         self.register(Arc::new(memory), address, access)
     }
 
-    /// Allocates and registers memory whose pages are allocated on first use
-    /// (`IBV_ACCESS_ON_DEMAND`).
+    /// Allocates and registers memory with pages on first use (`IBV_ACCESS_ON_DEMAND`).
     ///
     /// # Errors
-    /// As above.
+    /// As for [`allocate`](Self::allocate).
     pub fn allocate_on_demand(
         &self,
         length: usize,
@@ -86,12 +87,12 @@ impl ProtectionDomain {
         self.register(Arc::new(memory), address, access)
     }
 
-    /// Registers any [`Memory`] (`ibv_reg_mr_iova`). Its first byte has the address `address` in
-    /// work requests and for peers; with 0 the region is zero-based (`IBV_ACCESS_ZERO_BASED`).
+    /// Registers any [`Memory`] (`ibv_reg_mr_iova`) whose first byte has `address` in requests; 0:
+    /// `IBV_ACCESS_ZERO_BASED`.
     ///
     /// # Errors
-    /// [`RegionError::Register`] as above, and if the region would wrap past the end of the address
-    /// space (`EINVAL`).
+    /// [`RegionError::Register`] as above, or if the region wraps past the address space
+    /// (`EINVAL`).
     pub fn register(
         &self,
         memory: Arc<dyn Memory>,
@@ -107,12 +108,13 @@ impl ProtectionDomain {
         Ok(MemoryRegion { inner: Arc::new(RegionInner { domain, region }) })
     }
 
-    /// Registers memory that the program owns (`ibv_reg_mr`, `ibv_reg_mr_iova`): `length` bytes
-    /// from `pointer` on, whose first byte has the address `address` in work requests and for
-    /// peers. Every page must exist now. If a page goes later, requests that need it fail.
+    /// Registers `length` bytes of program memory at `pointer` (`ibv_reg_mr`, `ibv_reg_mr_iova`).
     ///
-    /// To change such a region, set [`ReregMr::memory`] to a new [`ForeignMemory`], also if only
-    /// the rights grow: making it checks that the memory can be written.
+    /// Requests and peers address the first byte as `address`. Every page must exist now; requests
+    /// fail on pages that go later.
+    ///
+    /// To change the region, even to add rights, set [`ReregMr::memory`] to a new
+    /// [`ForeignMemory`], whose constructor checks that the memory is writable.
     ///
     /// # Errors
     /// [`RegionError::Unreachable`] (`EFAULT`); [`RegionError::Register`], as above.
@@ -127,7 +129,7 @@ impl ProtectionDomain {
         address: u64,
         access: Access,
     ) -> Result<MemoryRegion, RegionError> {
-        // before the memory is looked at, as with adapters
+        // before the memory, as adapters do
         let fits = self.context().inner.engine.lock().adapter().fits_region(length as u64);
         self.explain_region(fits.map_err(RegionError::from))?;
         // SAFETY: the caller promises the same
@@ -136,9 +138,10 @@ impl ProtectionDomain {
         self.register(Arc::new(memory), address, access)
     }
 
-    /// Registers memory that the program owns without checking it (`IBV_ACCESS_ON_DEMAND`): pages
-    /// may come and go, and a request fails if a page that it needs is missing at that moment. A
-    /// null pointer with [`usize::MAX`] bytes is the whole address space (an implicit region).
+    /// Registers program memory unchecked (`IBV_ACCESS_ON_DEMAND`).
+    ///
+    /// Pages may come and go; a request fails on a missing page. A null pointer with [`usize::MAX`]
+    /// bytes is the whole address space (implicit region).
     ///
     /// # Errors
     /// [`RegionError::Register`], as above.
@@ -164,72 +167,72 @@ impl ProtectionDomain {
 }
 
 impl MemoryRegion {
-    /// Protection domain that the region belongs to.
+    /// Returns the protection domain.
     #[must_use]
     pub fn domain(&self) -> ProtectionDomain {
         ProtectionDomain { inner: self.inner.domain.clone() }
     }
 
-    /// Number of bytes.
+    /// Returns the number of bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.inner.region.length() as usize
     }
 
-    /// True if there are no bytes.
+    /// True if the length is 0.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Address of the first byte in work requests and for peers.
+    /// Returns the first byte's address in requests.
     #[must_use]
     pub fn address(&self) -> u64 {
         self.inner.region.address()
     }
 
-    /// Access rights.
+    /// Returns the access rights.
     #[must_use]
     pub fn access(&self) -> Access {
         self.inner.region.access()
     }
 
-    /// Key for work requests.
+    /// Returns the key for local work requests.
     #[must_use]
     pub fn lkey(&self) -> LKey {
         self.inner.region.lkey()
     }
 
-    /// Key for peers.
+    /// Returns the key for peers.
     #[must_use]
     pub fn rkey(&self) -> RKey {
         self.inner.region.rkey()
     }
 
-    /// Scatter/gather element for a part of the region. The range is checked when the request is
-    /// carried out; a length beyond 2^32−1 becomes that.
+    /// Returns a scatter/gather element; execution checks the range, and lengths saturate at
+    /// 2^32−1.
     #[must_use]
     pub fn sge(&self, range: Range<usize>) -> Sge {
         let length = u32::try_from(range.len()).unwrap_or(u32::MAX);
         Sge { lkey: self.lkey(), address: self.address().wrapping_add(range.start as u64), length }
     }
 
-    /// Scatter/gather element for the whole region.
+    /// Returns a scatter/gather element of the whole region.
     #[must_use]
     pub fn sge_all(&self) -> Sge {
         self.sge(0..self.len())
     }
 
-    /// Address and R_Key of a byte, for a peer.
+    /// Returns a byte's address and R_Key, for a peer.
     #[must_use]
     pub fn remote(&self, offset: usize) -> Remote {
         Remote { address: self.address().wrapping_add(offset as u64), rkey: self.rkey() }
     }
 
-    /// Copies the bytes from `offset` on into `to`.
+    /// Copies bytes at `offset` into `to`.
     ///
     /// # Errors
-    /// [`MemoryFault`] (`EFAULT`) if they are not inside, or the memory is gone.
+    /// [`MemoryFault`] (`EFAULT`) outside the region, or if the memory is gone.
     pub fn read_at(&self, offset: usize, to: &mut [u8]) -> Result<(), MemoryFault> {
         self.inner.region.memory().read_at(offset as u64, to)
     }
@@ -237,15 +240,15 @@ impl MemoryRegion {
     /// Copies `from` to `offset`.
     ///
     /// # Errors
-    /// [`MemoryFault`] (`EFAULT`) if they are not inside, or the memory is gone.
+    /// [`MemoryFault`] (`EFAULT`) outside the region, or if the memory is gone.
     pub fn write_at(&self, offset: usize, from: &[u8]) -> Result<(), MemoryFault> {
         self.inner.region.memory().write_at(offset as u64, from)
     }
 
-    /// Copy of the bytes in `range`.
+    /// Copies the bytes of `range`.
     ///
     /// # Errors
-    /// [`MemoryFault`] (`EFAULT`) if they are not inside, or the memory is gone.
+    /// [`MemoryFault`] (`EFAULT`) outside the region, or if the memory is gone.
     pub fn to_vec(&self, range: Range<usize>) -> Result<Vec<u8>, MemoryFault> {
         if range.end > self.len() {
             return Err(MemoryFault);
@@ -258,7 +261,7 @@ impl MemoryRegion {
     /// Sets every byte.
     ///
     /// # Errors
-    /// [`MemoryFault`] (`EFAULT`) when the memory is gone.
+    /// [`MemoryFault`] (`EFAULT`) if the memory is gone.
     pub fn fill(&self, value: u8) -> Result<(), MemoryFault> {
         let piece = [value; 4096];
         (0..self.len())
@@ -266,30 +269,31 @@ impl MemoryRegion {
             .try_for_each(|at| self.write_at(at, &piece[..piece.len().min(self.len() - at)]))
     }
 
-    /// 8-byte word at `offset`, a multiple of eight, read atomically: a peer's write is seen whole
-    /// or not at all. For polling on memory: everything that the same peer wrote before is seen,
-    /// too.
+    /// Reads an 8-byte word atomically at `offset`, a multiple of 8.
+    ///
+    /// For polling: the peer's earlier writes are visible too.
     ///
     /// # Errors
-    /// [`MemoryFault`] (`EFAULT`) when there is no whole word at `offset`.
+    /// [`MemoryFault`] (`EFAULT`) if no whole word is at `offset`.
     pub fn load_u64(&self, offset: usize) -> Result<u64, MemoryFault> {
         self.inner.region.memory().load_u64(offset as u64)
     }
 
-    /// Sets the 8-byte word at `offset`, a multiple of eight, atomically.
+    /// Sets an 8-byte word atomically at `offset`, a multiple of 8.
     ///
     /// # Errors
-    /// [`MemoryFault`] (`EFAULT`) when there is no whole word at `offset`.
+    /// [`MemoryFault`] (`EFAULT`) if no whole word is at `offset`.
     pub fn store_u64(&self, offset: usize, value: u64) -> Result<(), MemoryFault> {
         self.inner.region.memory().store_u64(offset as u64, value)
     }
 
-    /// Deregisters the region now (`ibv_dereg_mr`), also if requests use it: those in flight fail
-    /// with a protection error, those of peers with an access error. The memory can still be read
-    /// and written through this handle.
+    /// Deregisters the region now (`ibv_dereg_mr`).
+    ///
+    /// Requests in flight fail with a protection error, peers' with an access error. This handle
+    /// can still access the memory.
     ///
     /// # Errors
-    /// [`RegisterError::InUse`] (`EBUSY`) while a memory window is bound to it.
+    /// [`RegisterError::InUse`] (`EBUSY`) while a memory window is bound.
     pub fn deregister(&self) -> Result<(), RegisterError> {
         let context = &self.inner.domain.context;
         let result = context.inner.shards.make(
@@ -302,15 +306,15 @@ impl MemoryRegion {
         context.explained("ibv_dereg_mr", result)
     }
 
-    /// Changes rights, memory or protection domain (`ibv_rereg_mr`). Returns the new region, which
-    /// has the same keys. This one is invalid, as if deregistered, and requests in flight that use
-    /// it fail.
+    /// Changes rights, memory or domain (`ibv_rereg_mr`) and returns the new region with the same
+    /// keys.
+    ///
+    /// The old region is deregistered; its requests in flight fail.
     ///
     /// # Errors
-    /// [`RegisterError::InUse`] (`EBUSY`) while a memory window is bound to it,
-    /// [`RegisterError::Deregistered`] if it is invalid already, [`RegisterError::UnknownPd`] for a
-    /// protection domain of another device, and as when registering (all `EINVAL`). Nothing
-    /// has changed then.
+    /// [`RegisterError::InUse`] (`EBUSY`) with a bound memory window,
+    /// [`RegisterError::Deregistered`] for an invalid region, [`RegisterError::UnknownPd`] for
+    /// another device's domain. Else as for registration (all `EINVAL`). Nothing changes on error.
     pub fn reregister(&self, change: ReregMr) -> Result<Self, RegisterError> {
         let ReregMr { pd, memory, access } = change;
         let domain = pd.map_or_else(|| self.inner.domain.clone(), |pd| pd.inner);
@@ -330,12 +334,12 @@ impl MemoryRegion {
         Ok(Self { inner: Arc::new(RegionInner { domain, region }) })
     }
 
-    /// Fetches a part of the region, so that the first access does not wait (`ibv_advise_mr` with
-    /// `IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE`). Only regions made by
-    /// [`allocate_on_demand`](ProtectionDomain::allocate_on_demand) have anything to fetch.
+    /// Prefetches a part of the region (`IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE`).
+    ///
+    /// Only affects regions of [`allocate_on_demand`](ProtectionDomain::allocate_on_demand).
     ///
     /// # Errors
-    /// [`MemoryFault`] (`EFAULT`) when the part is not inside, or the memory is gone.
+    /// [`MemoryFault`] (`EFAULT`) outside the region, or if the memory is gone.
     pub fn prefetch(&self, range: Range<usize>) -> Result<(), MemoryFault> {
         let memory = self.inner.region.memory();
         memory.check(range.start as u64, range.len())?;
@@ -349,12 +353,12 @@ impl fmt::Debug for MemoryRegion {
     }
 }
 
-/// Change of a region (`ibv_rereg_mr`); `None` leaves a part as it is.
+/// Change of a region (`ibv_rereg_mr`); `None` keeps a part.
 #[derive(Clone, Debug, Default)]
 pub struct ReregMr {
     /// Another protection domain of the same device (`IBV_REREG_MR_CHANGE_PD`).
     pub pd: Option<ProtectionDomain>,
-    /// Other memory, with the address of its first byte (`IBV_REREG_MR_CHANGE_TRANSLATION`).
+    /// Other memory and its first address (`IBV_REREG_MR_CHANGE_TRANSLATION`).
     pub memory: Option<(Arc<dyn Memory>, u64)>,
     /// Other access rights (`IBV_REREG_MR_CHANGE_ACCESS`).
     pub access: Option<Access>,

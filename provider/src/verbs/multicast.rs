@@ -1,4 +1,4 @@
-//! Queue pairs in multicast groups.
+//! Multicast groups of queue pairs.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use super::queue_pair::QueuePair;
 
-/// Error of attaching a queue pair to a multicast group. Nothing has changed.
+/// Error of attaching to a multicast group; nothing changed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum AttachError {
@@ -25,17 +25,16 @@ pub enum AttachError {
 }
 
 impl QueuePair {
-    /// Attaches a datagram queue pair to a multicast group (`ibv_attach_mcast`; there is no LID
-    /// here): an IPv6 multicast address, or an IPv4 one, mapped. From now on it receives datagrams
-    /// to the group with the destination queue pair
-    /// [`Qpn::MULTICAST`](roce_transport::addr::Qpn::MULTICAST) and its own Q_Key, its own
-    /// datagrams included. The device leaves the group with the last queue pair that is detached or
-    /// dropped.
+    /// Attaches a UD queue pair to a multicast group, IPv6 or mapped IPv4 (`ibv_attach_mcast`,
+    /// without LID).
+    ///
+    /// It receives datagrams to the group with
+    /// [`Qpn::MULTICAST`](roce_transport::addr::Qpn::MULTICAST) and its Q_Key, its own included.
+    /// The device leaves the group with the last queue pair.
     ///
     /// # Errors
-    /// [`AttachError::Adapter`] for another service, or an address that is no group (`EINVAL`), and
-    /// for too many groups or members (`ENOMEM`); [`AttachError::Join`] if the link cannot join
-    /// (the error of the system).
+    /// [`AttachError::Adapter`] for another service or no group (`EINVAL`), or too many groups or
+    /// members (`ENOMEM`); [`AttachError::Join`] if the link cannot join (system's error).
     pub fn attach_mcast(&self, group: Gid) -> Result<(), AttachError> {
         let attached = self.inner.engine().join_group(
             group.to_ip(),
@@ -50,7 +49,7 @@ impl QueuePair {
         self.context().explained("ibv_attach_mcast", joined)
     }
 
-    /// Detaches a queue pair from a multicast group (`ibv_detach_mcast`).
+    /// Detaches from a multicast group (`ibv_detach_mcast`).
     ///
     /// # Errors
     /// [`McastError::NotAttached`], [`McastError::WrongService`] (both `EINVAL`).

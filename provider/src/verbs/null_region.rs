@@ -12,8 +12,9 @@ use super::{
     memory::{MemoryRegion, RegionError},
 };
 
-/// Region without memory (`ibv_alloc_null_mr`), for parts of messages that are not wanted: data
-/// written there is dropped, data read is zero. Peers cannot use it.
+/// Region without memory (`ibv_alloc_null_mr`), for unwanted parts of messages.
+///
+/// Writes are dropped and reads are zero. Peers cannot use it.
 ///
 /// ```
 /// # use roce_provider::transport::{mem::Access, work::RecvWr};
@@ -31,10 +32,10 @@ pub struct NullRegion {
 }
 
 impl ProtectionDomain {
-    /// Makes a region without memory (`ibv_alloc_null_mr`).
+    /// Creates a region without memory (`ibv_alloc_null_mr`).
     ///
     /// # Errors
-    /// [`RegionError::Register`] if there are too many regions (`ENOMEM`).
+    /// [`RegionError::Register`] for too many regions (`ENOMEM`).
     pub fn null_region(&self) -> Result<NullRegion, RegionError> {
         let region = self.register(Arc::new(Nothing), 0, Access::LOCAL_WRITE)?;
         Ok(NullRegion { region })
@@ -42,13 +43,13 @@ impl ProtectionDomain {
 }
 
 impl NullRegion {
-    /// Key for work requests; any address is valid with it.
+    /// Returns the key; any address is valid with it.
     #[must_use]
     pub fn lkey(&self) -> LKey {
         self.region.lkey()
     }
 
-    /// Scatter/gather element of `length` bytes without memory.
+    /// Returns an element of `length` bytes without memory.
     #[must_use]
     pub fn sge(&self, length: u32) -> Sge {
         Sge { lkey: self.lkey(), address: 0, length }
@@ -61,7 +62,6 @@ impl fmt::Debug for NullRegion {
     }
 }
 
-/// Memory that reads as zeros and drops what is written.
 struct Nothing;
 
 impl Memory for Nothing {

@@ -3,11 +3,11 @@
 use roce_transport::qp::PostError;
 use thiserror::Error;
 
-/// Error of posting a list of requests. Those before `index` are posted.
+/// Error of posting a list; requests before `index` are posted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[error("request {index}: {error}")]
 pub struct BadWorkRequest {
-    /// Index of the first request that is not posted.
+    /// Index of the first request not posted.
     pub index: usize,
     /// Error of that request.
     pub error: PostError,

@@ -35,18 +35,18 @@ pub struct QpInitAttr {
     pub send_cq: CompletionQueue,
     /// Completion queue of receive requests; an XRC initiator has none.
     pub recv_cq: CompletionQueue,
-    /// Shared receive queue, instead of a receive queue of its own.
+    /// Shared receive queue instead of a private one.
     pub srq: Option<SharedReceiveQueue>,
-    /// Sizes of the queues; with a shared receive queue, those of the receive queue are ignored.
+    /// Queue sizes; an SRQ overrides the receive part.
     pub caps: QpCaps,
-    /// True if every send request is signaled, regardless of its flags. Off by default.
+    /// True if every send request is signaled. Off by default.
     pub sq_sig_all: bool,
-    /// Deviations of the peer from the specification. None by default.
+    /// Peer's deviations from the specification. None by default.
     pub quirks: Quirks,
 }
 
 impl QpInitAttr {
-    /// Attributes of a queue pair with one completion queue and default sizes.
+    /// Returns attributes with one completion queue and default sizes.
     #[must_use]
     pub fn new(qp_type: QpType, cq: &CompletionQueue) -> Self {
         Self {
@@ -61,8 +61,8 @@ impl QpInitAttr {
     }
 }
 
-/// Queue pair (`ibv_qp`). Destroyed with its last handle; requests that are still posted then do
-/// not complete.
+/// Queue pair (`ibv_qp`). Dropping its last handle destroys it; outstanding requests do not
+/// complete.
 ///
 /// ```
 /// # use roce_provider::{QpInitAttr, transport::{qp::QpType, work::{Data, RecvWr, SendWr}}};
@@ -86,11 +86,10 @@ pub(super) struct QpInner {
     shard: u32,
     qpn: Qpn,
     pub(super) psn: Psn,
-    /// Held so that they outlive the queue pair.
     resources: QpResources,
 }
 
-/// Objects that a queue pair is made from.
+/// Objects that outlive the queue pair.
 enum QpResources {
     Queues { _pd: ProtectionDomain, _cqs: [CompletionQueue; 2], srq: Option<SharedReceiveQueue> },
     XrcTarget(#[allow(dead_code, reason = "only held")] XrcDomain),
@@ -126,17 +125,16 @@ impl Drop for QpInner {
 }
 
 impl ProtectionDomain {
-    /// Makes a queue pair in RESET (`ibv_create_qp`).
+    /// Creates a queue pair in RESET (`ibv_create_qp`).
     ///
     /// # Errors
     /// [`ObjectError::Size`] (`EINVAL`); [`ObjectError::TooMany`] (`ENOMEM`);
-    /// [`ObjectError::Unknown`] when a completion queue or the shared receive queue is of another
-    /// device (`EINVAL`); [`ObjectError::Mismatch`] (`EINVAL`) for an XRC SRQ, for an XRC initiator
-    /// with a shared receive queue, for an XRC target, which [`XrcDomain::create_target`] makes,
-    /// and for queues of different [shards](crate::OpenOptions::shards).
+    /// [`ObjectError::Unknown`] (`EINVAL`) for a queue of another device.
+    /// [`ObjectError::Mismatch`] (`EINVAL`) for an XRC SRQ, an XRC initiator with an SRQ, or an XRC
+    /// target ([`XrcDomain::create_target`]); also for queues of different
+    /// [shards](crate::OpenOptions::shards).
     pub fn create_qp(&self, attr: &QpInitAttr) -> Result<QueuePair, ObjectError> {
-        // the adapter knows its completion queues themselves, but of a shared receive queue only
-        // the number
+        // the adapter checks completion queues by identity, an SRQ only by number
         if attr.srq.as_ref().is_some_and(|srq| !srq.is_of(self.context())) {
             return self.context().explained("ibv_create_qp", Err(ObjectError::Unknown));
         }
@@ -161,10 +159,10 @@ impl ProtectionDomain {
 }
 
 impl XrcDomain {
-    /// Makes the receiving end of an extended reliable connection, in RESET (`ibv_create_qp_ex`
-    /// with `IBV_QPT_XRC_RECV`). It has no queues and no protection domain; those of the XRC SRQ
-    /// that a request names serve instead. The sending end is a queue pair of type
-    /// [`XrcInitiator`](roce_transport::qp::QpType::XrcInitiator) on the other side.
+    /// Creates an XRC target in RESET (`ibv_create_qp_ex`, `IBV_QPT_XRC_RECV`).
+    ///
+    /// Requests use the queues and domain of the XRC SRQ that they name. The peer is an
+    /// [`XrcInitiator`](roce_transport::qp::QpType::XrcInitiator).
     ///
     /// # Errors
     /// [`ObjectError::TooMany`] (`ENOMEM`).
@@ -194,24 +192,23 @@ impl QueuePair {
         })
     }
 
-    /// Device that the queue pair belongs to.
+    /// Returns the device.
     #[must_use]
     pub fn context(&self) -> &Context {
         &self.inner.context
     }
 
-    /// Queue pair number.
+    /// Returns the queue pair number.
     #[must_use]
     pub fn qpn(&self) -> Qpn {
         self.inner.qpn
     }
 
-    /// True if it is in the first [shard](crate::OpenOptions::shards).
     pub(crate) fn is_in_first_shard(&self) -> bool {
         self.inner.shard == 0
     }
 
-    /// True if the queue pair receives from a shared receive queue; an XRC target does.
+    /// True with a shared receive queue; an XRC target has one.
     pub(crate) fn has_srq(&self) -> bool {
         matches!(
             &self.inner.resources,
@@ -219,10 +216,10 @@ impl QueuePair {
         )
     }
 
-    /// Attributes of the queue pair (`ibv_query_qp`).
+    /// Returns the attributes (`ibv_query_qp`).
     ///
     /// # Panics
-    /// Never: the handle keeps the queue pair alive.
+    /// Never: the handle keeps the object alive.
     #[must_use]
     pub fn query(&self) -> QpInfo {
         let mut shard = self.inner.engine().lock();
@@ -230,15 +227,15 @@ impl QueuePair {
         info.expect("a handle keeps its queue pair alive")
     }
 
-    /// RESET→INIT, and INIT→INIT (`ibv_modify_qp`).
+    /// Moves RESET→INIT or INIT→INIT (`ibv_modify_qp`).
     ///
     /// # Errors
-    /// See [`ModifyError`] (`EINVAL`). Nothing has changed then, as with every transition.
+    /// See [`ModifyError`] (`EINVAL`). No transition changes anything on error.
     pub fn to_init(&self, init: Init) -> Result<(), ModifyError> {
         self.moved(State::Init, self.engine_command(|adapter, _, qpn| adapter.to_init(qpn, &init)))
     }
 
-    /// INIT→RTR.
+    /// Moves INIT→RTR.
     ///
     /// # Errors
     /// See [`ModifyError`] (`EINVAL`).
@@ -246,7 +243,7 @@ impl QueuePair {
         self.moved(State::Rtr, self.engine_command(|adapter, _, qpn| adapter.to_rtr(qpn, &rtr)))
     }
 
-    /// RTR→RTS; with [`Rts::Resume`] SQD→RTS and SQE→RTS.
+    /// Moves RTR→RTS; with [`Rts::Resume`] SQD→RTS and SQE→RTS.
     ///
     /// # Errors
     /// See [`ModifyError`] (`EINVAL`).
@@ -257,8 +254,8 @@ impl QueuePair {
         )
     }
 
-    /// RTS→SQD: no further request is started. With `notify` an asynchronous event reports when
-    /// those that were have completed.
+    /// Moves RTS→SQD: no new request starts; with `notify` an event reports when started ones
+    /// complete.
     ///
     /// # Errors
     /// See [`ModifyError`] (`EINVAL`).
@@ -269,7 +266,7 @@ impl QueuePair {
         )
     }
 
-    /// Any state but RESET→ERR: posted requests complete as flushed.
+    /// Moves any state but RESET to ERR: requests complete as flushed.
     ///
     /// # Errors
     /// See [`ModifyError`] (`EINVAL`).
@@ -277,7 +274,7 @@ impl QueuePair {
         self.moved(State::Err, self.engine_command(|adapter, now, qpn| adapter.to_error(now, qpn)))
     }
 
-    /// Any state→RESET: posted requests are dropped without completions.
+    /// Moves any state to RESET: requests are dropped without completions.
     ///
     /// # Errors
     /// See [`ModifyError`] (`EINVAL`).
@@ -290,7 +287,7 @@ impl QueuePair {
         self.moved(State::Reset, reset)
     }
 
-    /// [`to_rtr`](Self::to_rtr) with optional attributes.
+    /// Calls [`to_rtr`](Self::to_rtr) with optional attributes.
     ///
     /// # Errors
     /// See [`ModifyError`] (`EINVAL`).
@@ -301,8 +298,7 @@ impl QueuePair {
         )
     }
 
-    /// [`to_rts`](Self::to_rts) with optional attributes; with
-    /// [`Rts::Resume`] also RTS→RTS.
+    /// Calls [`to_rts`](Self::to_rts) with optional attributes; with [`Rts::Resume`] also RTS→RTS.
     ///
     /// # Errors
     /// See [`ModifyError`] (`EINVAL`).
@@ -313,8 +309,7 @@ impl QueuePair {
         )
     }
 
-    /// Changes attributes in INIT, RTS or SQD without a transition (`ibv_modify_qp` without a new
-    /// state).
+    /// Changes attributes in INIT, RTS or SQD, without a new state (`ibv_modify_qp`).
     ///
     /// # Errors
     /// See [`ModifyError`] (`EINVAL`); [`ModifyError::NotSupported`] is `EOPNOTSUPP`.
@@ -322,31 +317,31 @@ impl QueuePair {
         self.engine_command(|adapter, now, qpn| adapter.update(now, qpn, &changes))
     }
 
-    /// Posts send requests, in order, and sends what can be sent (`ibv_post_send`). Between
-    /// requests of a long list others may use the device, and post, too.
+    /// Posts send requests in order and starts them (`ibv_post_send`).
+    ///
+    /// Others may use the device between requests of a long list.
     ///
     /// # Errors
-    /// [`BadWorkRequest`] with the first request that is not posted (`ENOMEM` if the queue is full,
-    /// else `EINVAL`); those before it are.
+    /// [`BadWorkRequest`] with the first request not posted (`ENOMEM` if full, else `EINVAL`).
     pub fn post_send(&self, wrs: &[SendWr]) -> Result<(), BadWorkRequest> {
         self.post_send_with(|one| post(wrs, one))
     }
 
-    /// Posts receive requests, in order (`ibv_post_recv`).
+    /// Posts receive requests in order (`ibv_post_recv`).
     ///
     /// # Errors
-    /// [`BadWorkRequest`] with the first request that is not posted (`ENOMEM` if the queue is full,
-    /// else `EINVAL`); those before it are.
+    /// [`BadWorkRequest`] with the first request not posted (`ENOMEM` if full, else `EINVAL`).
     pub fn post_recv(&self, wrs: &[RecvWr]) -> Result<(), BadWorkRequest> {
         self.post_recv_with(|one| post(wrs, one))
     }
 
-    /// Has a counter count what completes of these operations, signaled or not
-    /// (`ibv_qp_attach_comp_cntr`). The queue pair is in RESET or INIT, and keeps the counter.
+    /// Attaches a counter of completions of these operations, signaled or not
+    /// (`ibv_qp_attach_comp_cntr`).
+    ///
+    /// Allowed in RESET and INIT; the queue pair keeps the counter.
     ///
     /// # Errors
-    /// [`CountError::Counted`] (`EBUSY`) when another counter counts one of the operations; else
-    /// `EINVAL`.
+    /// [`CountError::Counted`] (`EBUSY`) if an operation has another counter; else `EINVAL`.
     pub fn count_completions(
         &self,
         ops: CountedOps,
@@ -360,17 +355,17 @@ impl QueuePair {
         context.explained("ibv_qp_attach_comp_cntr", result)
     }
 
-    /// Removes the completions of this queue pair that were not polled yet. Drivers of network
-    /// cards do so on the way to RESET and when a queue pair is destroyed; here, only this call
-    /// does.
+    /// Removes this queue pair's unpolled completions.
+    ///
+    /// Network card drivers do this on RESET and destruction; here only this call does.
     pub fn discard_completions(&self) {
         self.inner.engine().alter(|adapter| adapter.discard_completions(self.inner.qpn));
     }
 
-    /// Posts send requests that are made one by one: `requests` gets a function that posts one. For
-    /// programs that translate lists of their own. Packets leave at the end, and now and then on
-    /// the way, as with [`post_send`](Self::post_send). Any other call of the same device in
-    /// `requests` is a deadlock.
+    /// Posts send requests one by one: `requests` gets a function that posts one.
+    ///
+    /// Packets leave as with [`post_send`](Self::post_send). Other calls of the device inside
+    /// `requests` deadlock.
     pub fn post_send_with<R>(
         &self,
         requests: impl FnOnce(&mut dyn FnMut(&SendWr) -> Result<(), PostError>) -> R,
@@ -380,8 +375,7 @@ impl QueuePair {
             .post(Posted::Send, |posting| requests(&mut |wr| posting.send(self.inner.qpn, wr)))
     }
 
-    /// Posts receive requests that are made one by one, as [`post_send_with`](Self::post_send_with)
-    /// does with send requests.
+    /// Posts receive requests one by one, as [`post_send_with`](Self::post_send_with) does.
     pub fn post_recv_with<R>(
         &self,
         requests: impl FnOnce(&mut dyn FnMut(&RecvWr) -> Result<(), PostError>) -> R,
@@ -391,11 +385,11 @@ impl QueuePair {
         })
     }
 
-    /// Posts all of these requests or none (`ibv_wr_complete`).
+    /// Posts all requests or none (`ibv_wr_complete`).
     ///
     /// # Errors
-    /// [`BadWorkRequest`] with the first request that cannot be posted (`ENOMEM` if they do not all
-    /// fit, else `EINVAL`); none is posted then.
+    /// [`BadWorkRequest`] with the first bad request (`ENOMEM` if the list does not fit, else
+    /// `EINVAL`).
     pub fn post_send_all(&self, wrs: &[SendWr]) -> Result<(), BadWorkRequest> {
         let mut checked = true;
         let qpn = self.inner.qpn;
@@ -414,8 +408,7 @@ impl QueuePair {
         posted
     }
 
-    /// Explains a call on this queue pair that failed before the device was asked, if the device
-    /// explains. For the C interface.
+    /// Explains a call that failed before the device saw it. For the C interface.
     #[doc(hidden)]
     pub fn explain_call(&self, call: &str, reason: impl FnOnce() -> Reason) {
         if let Some(diagnosis) = &self.inner.engine().diagnosis {
@@ -423,7 +416,7 @@ impl QueuePair {
         }
     }
 
-    /// Logs a transition to this state, or its refusal.
+    /// Logs a transition or its refusal.
     fn moved(&self, to: State, result: Result<(), ModifyError>) -> Result<(), ModifyError> {
         let (device, qpn) = (self.inner.context.name(), self.inner.qpn);
         match &result {

@@ -1,11 +1,9 @@
-//! The shards of a device: engines, each with queue pairs of its own, a lock, a socket and a
-//! thread.
+//! Shards of a device: engines with separate queue pairs, locks, sockets and threads.
 //!
-//! Protection domains, regions, windows and completion queues are in all of them, with the same
-//! numbers and keys; address handles, XRC, and what `rdma_cm` moves, are in the first. A queue pair
-//! is where its completion queues and its shared receive queue are, so that who polls a queue
-//! serves one shard. A queue without queue pairs is nowhere in particular yet; its state is in the
-//! first.
+//! Protection domains, regions, windows and completion queues exist in all, with equal numbers and
+//! keys. Address handles, XRC and `rdma_cm` use the first. A queue pair is in the shard of its
+//! completion queues and SRQ, so polling serves one shard. A queue without queue pairs has no shard
+//! yet; its state is in the first.
 
 use std::sync::{
     Arc,
@@ -22,12 +20,12 @@ use crate::{
     engine::Engine,
 };
 
-/// The engines of a device; one, unless the program asks for more.
+/// Engines of a device; by default one.
 pub(crate) struct Shards {
     first: Arc<Engine>,
     further: Box<[Arc<Engine>]>,
-    /// Held while objects that all shards have come and go, and while a queue gets its place: the
-    /// number of queue pairs that could be anywhere.
+    /// Number of queue pairs without a fixed shard. Locked while common objects come and go, and
+    /// while a queue gets its shard.
     placed: ProcessMutex<u32>,
 }
 
@@ -36,29 +34,28 @@ impl Shards {
         Self { first, further: further.into(), placed: ProcessMutex::new(0) }
     }
 
-    /// The engines, the first shard's first.
+    /// Returns the engines, first shard first.
     pub(crate) fn engines(&self) -> impl DoubleEndedIterator<Item = &Arc<Engine>> {
         [&self.first].into_iter().chain(&self.further)
     }
 
-    /// The engine of a shard; of the first, if there is no such.
+    /// Returns a shard's engine, else the first's.
     #[inline]
     pub(super) fn engine(&self, shard: u32) -> &Arc<Engine> {
         let further = (shard as usize).checked_sub(1).and_then(|index| self.further.get(index));
         further.unwrap_or(&self.first)
     }
 
-    /// True if there are several.
     pub(crate) const fn are_several(&self) -> bool {
         !self.further.is_empty()
     }
 
-    /// Keeps objects of all shards from coming and going.
+    /// Locks creation and destruction of common objects.
     pub(super) fn hold(&self) -> Option<ProcessGuard<'_, u32>> {
         self.are_several().then(|| self.placed.lock())
     }
 
-    /// Makes something in the first shard that the others adopt.
+    /// Makes an object in the first shard; the others adopt it.
     pub(super) fn make<T, E>(
         &self,
         make: impl FnOnce(&mut Adapter) -> Result<T, E>,
@@ -72,14 +69,13 @@ impl Shards {
         Ok(made)
     }
 
-    /// Changes or destroys something that all shards have.
+    /// Changes or destroys a common object.
     pub(super) fn alter(&self, change: impl Fn(&mut Adapter)) {
         let _held = self.hold();
         self.engines().for_each(|engine| engine.alter(&change));
     }
 
-    /// The shard of a new queue pair with these queues, which are there from now on: where they are
-    /// already, or each shard in turn.
+    /// Selects the shard of a new queue pair: that of its queues, else the next in turn.
     pub(super) fn place(
         &self,
         cqs: &[&HomeShard],
@@ -106,7 +102,7 @@ impl Shards {
         Ok(shard)
     }
 
-    /// The engine that serves all of the queues of a channel, if one does.
+    /// Returns the only engine of a channel's queues, if one serves all.
     pub(super) fn only(&self, spread: Spread) -> Option<&Arc<Engine>> {
         match spread {
             Spread::One(shard) => Some(self.engine(shard)),
@@ -114,31 +110,30 @@ impl Shards {
         }
     }
 
-    /// The engines that serve the queues of a channel; all, where none is anywhere yet.
+    /// Returns the engines of a channel's queues; all while none has a shard.
     pub(super) fn among(&self, spread: Spread) -> impl Iterator<Item = &Arc<Engine>> {
         let only = self.only(spread);
         self.engines().filter(move |engine| only.is_none_or(|only| Arc::ptr_eq(only, engine)))
     }
 
-    /// Does something in the shard where a queue is, which stays there meanwhile.
+    /// Acts in the shard of a queue, which stays there meanwhile.
     pub(super) fn at<R>(&self, place: &HomeShard, act: impl FnOnce(&Engine) -> R) -> R {
         let _held = place.known().map_or_else(|| self.hold(), |_| None);
         act(self.engine(place.shard()))
     }
 }
 
-/// The shard where a queue is, which it does not leave.
+/// Final shard of a queue.
 pub(super) struct HomeShard {
     shard: AtomicU32,
-    /// Where the queues of its channel are.
+    /// Shards of its channel's queues.
     among: Option<Arc<SharedSpread>>,
 }
 
-/// No shard: a device has few.
+/// No shard.
 const NOWHERE: u32 = u32::MAX;
 
 impl HomeShard {
-    /// Nowhere in particular yet.
     pub(super) const fn nowhere(among: Option<Arc<SharedSpread>>) -> Self {
         Self { shard: AtomicU32::new(NOWHERE), among }
     }
@@ -151,7 +146,7 @@ impl HomeShard {
         Some(self.shard()).filter(|&shard| shard != NOWHERE)
     }
 
-    /// The shard; while it is nowhere, one that there is not.
+    /// Returns the shard, or a nonexistent one.
     #[inline]
     pub(super) fn shard(&self) -> u32 {
         self.shard.load(Ordering::Relaxed)
@@ -165,10 +160,9 @@ impl HomeShard {
     }
 }
 
-/// The shards where the queues of a channel are.
+/// Shards of a channel's queues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Spread {
-    /// None has a shard yet.
     Nowhere,
     One(u32),
     Several,
@@ -194,7 +188,7 @@ impl Spread {
     }
 }
 
-/// What they are now.
+/// Present shards of a channel's queues.
 pub(super) struct SharedSpread(AtomicU32);
 
 impl SharedSpread {
@@ -216,7 +210,7 @@ impl SharedSpread {
     }
 }
 
-/// Where the queues of a channel were when a thread began to sleep for them, if one does.
+/// Shards of a channel's queues when a thread began to sleep, if any.
 pub(super) struct Sleep(AtomicU32);
 
 impl Sleep {
@@ -226,13 +220,13 @@ impl Sleep {
         Self(AtomicU32::new(Self::AWAKE))
     }
 
-    /// A thread is about to sleep. False if another one does.
+    /// Begins a sleep; false if another thread sleeps.
     pub(super) fn begin(&self, spread: Spread) -> bool {
         let (success, failure) = (Ordering::SeqCst, Ordering::Relaxed);
         self.0.compare_exchange(Self::AWAKE, spread.encode(), success, failure).is_ok()
     }
 
-    /// No thread sleeps any more. Returns where the queues were, if one did.
+    /// Ends the sleep; returns its shards, if any.
     pub(super) fn end(&self) -> Option<Spread> {
         let slept = self.0.load(Ordering::Relaxed) != Self::AWAKE;
         let code = slept.then(|| self.0.swap(Self::AWAKE, Ordering::SeqCst));

@@ -1,4 +1,4 @@
-//! Distribution of the events of a device's objects.
+//! Distribution of object events.
 
 use std::{
     collections::BTreeMap,
@@ -11,14 +11,14 @@ use roce_transport::{adapter::Adapter, event::Event, work::CqId};
 
 use crate::{engine::EventSink, link::Link, notify::Notifier};
 
-/// Queue of the asynchronous events that its reader wants.
+/// Asynchronous events that a reader wants.
 pub(crate) struct AsyncQueue {
     events: Notifier<Event>,
     wanted: Box<dyn Fn(Event) -> bool + Send + Sync>,
 }
 
 impl AsyncQueue {
-    /// `wanted` is asked under the engine's lock and the queue's own.
+    /// `wanted` runs under the locks of engine and queue.
     pub(crate) fn new(wanted: impl Fn(Event) -> bool + Send + Sync + 'static) -> io::Result<Self> {
         Ok(Self { events: Notifier::new()?, wanted: Box::new(wanted) })
     }
@@ -31,7 +31,7 @@ impl AsyncQueue {
         self.events.pop()
     }
 
-    /// Leaves out the events that are not wanted any more.
+    /// Drops unwanted events.
     pub(super) fn leave_out(&self) {
         self.events.retain(|event| (self.wanted)(*event));
     }
@@ -41,22 +41,22 @@ impl AsyncQueue {
     }
 }
 
-/// Completion queues by their identifier, and the readers of asynchronous events.
+/// Completion queues by identifier, and readers of asynchronous events.
 #[derive(Default)]
 pub(crate) struct ObjectEvents {
     completions: BTreeMap<CqId, Box<dyn Fn() + Send>>,
     readers: Vec<Weak<AsyncQueue>>,
-    /// What happens to the whole device is told by another shard.
+    /// Another shard reports device events.
     tells_objects_only: bool,
 }
 
 impl ObjectEvents {
-    /// Calls `wake` with every event of a completion queue.
+    /// Calls `wake` at each event of a completion queue.
     pub(super) fn insert_cq(&mut self, id: CqId, wake: impl Fn() + Send + 'static) {
         self.completions.insert(id, Box::new(wake));
     }
 
-    /// Leaves what happens to the port to the sink of another shard of the device.
+    /// Leaves port events to another shard's sink.
     pub(crate) const fn tell_objects_only(&mut self) {
         self.tells_objects_only = true;
     }
@@ -65,7 +65,7 @@ impl ObjectEvents {
         self.completions.remove(&id);
     }
 
-    /// Adds a reader, which gets all events from now on.
+    /// Adds a reader of future events.
     pub(crate) fn add_reader(&mut self, reader: &Arc<AsyncQueue>) {
         self.readers.retain(|reader| reader.strong_count() > 0);
         self.readers.push(Arc::downgrade(reader));
@@ -84,7 +84,7 @@ impl EventSink for ObjectEvents {
     }
 }
 
-/// True if all shards of a device have such an event, and their program one.
+/// True if all shards have such an event but the program gets one.
 const fn is_of_port(event: Event) -> bool {
     matches!(event, Event::PKeyChange | Event::PortActive | Event::PortError | Event::GidChange)
 }

@@ -18,8 +18,7 @@ use super::{
 };
 use crate::engine::{Engine, Posted};
 
-/// Shared receive queue (`ibv_srq`): receive requests for any of its queue pairs, in the order of
-/// arriving messages.
+/// Shared receive queue (`ibv_srq`): its requests serve arriving messages in order.
 ///
 /// ```
 /// # use roce_provider::{QpInitAttr, transport::{qp::QpType, work::{RecvWr, SrqAttr}}};
@@ -41,12 +40,12 @@ pub(super) struct SrqInner {
     domain: Arc<DomainInner>,
     pub(super) place: HomeShard,
     pub(super) id: SrqId,
-    /// Of an XRC SRQ; held so that they outlive it.
+    /// Domain and queue of an XRC SRQ, kept alive.
     xrc: Option<(XrcDomain, CompletionQueue)>,
 }
 
 impl SrqInner {
-    /// Does something in the shard where it is.
+    /// Acts in the queue's shard.
     fn at_engine<R>(&self, act: impl FnOnce(&Engine) -> R) -> R {
         self.domain.context.inner.shards.at(&self.place, act)
     }
@@ -57,7 +56,7 @@ impl Drop for SrqInner {
         let requests = self.at_engine(|engine| {
             let mut shard = engine.lock();
             let requests = shard.adapter().abandon_srq_requests(self.id);
-            // every queue pair that receives from it held it
+            // its queue pairs kept it alive
             let _ = shard.adapter().destroy_srq(self.id);
             requests
         });
@@ -66,7 +65,7 @@ impl Drop for SrqInner {
 }
 
 impl ProtectionDomain {
-    /// Makes a shared receive queue (`ibv_create_srq`).
+    /// Creates a shared receive queue (`ibv_create_srq`).
     ///
     /// # Errors
     /// [`ObjectError::Size`] (`EINVAL`); [`ObjectError::TooMany`] (`ENOMEM`).
@@ -78,15 +77,15 @@ impl ProtectionDomain {
         Ok(SharedReceiveQueue { inner: Arc::new(SrqInner { domain, place, id, xrc: None }) })
     }
 
-    /// Makes an XRC SRQ (`ibv_create_srq_ex` with `IBV_SRQT_XRC`): the targets of `xrcd` receive
-    /// into it when a request names its [`number`](SharedReceiveQueue::number), and what they
-    /// receive completes in `cq`.
+    /// Creates an XRC SRQ (`ibv_create_srq_ex` with `IBV_SRQT_XRC`).
+    ///
+    /// Targets of `xrcd` receive into it if a request names its
+    /// [`number`](SharedReceiveQueue::number), and complete in `cq`.
     ///
     /// # Errors
     /// [`ObjectError::Size`] (`EINVAL`); [`ObjectError::TooMany`] (`ENOMEM`);
-    /// [`ObjectError::Unknown`] if the XRC domain or the completion queue is of another device
-    /// (`EINVAL`); [`ObjectError::Mismatch`] (`EINVAL`) if the completion queue serves another
-    /// [shard](crate::OpenOptions::shards) than the first.
+    /// [`ObjectError::Unknown`] (`EINVAL`) for another device's object; [`ObjectError::Mismatch`]
+    /// (`EINVAL`) for a completion queue outside the first [shard](crate::OpenOptions::shards).
     pub fn create_xrc_srq(
         &self,
         attr: SrqAttr,
@@ -114,20 +113,19 @@ impl SharedReceiveQueue {
         Arc::ptr_eq(&self.inner.domain.context.inner, &context.inner)
     }
 
-    /// Identifier of the queue in asynchronous events.
+    /// Returns the queue's identifier in events.
     #[must_use]
     pub fn id(&self) -> SrqId {
         self.inner.id
     }
 
-    /// Number of an XRC SRQ in requests of peers (`ibv_get_srq_num`); `None` for a queue of another
-    /// kind.
+    /// Returns an XRC SRQ's number for peers (`ibv_get_srq_num`), else `None`.
     #[must_use]
     pub fn number(&self) -> Option<SrqId> {
         self.inner.xrc.is_some().then_some(self.inner.id)
     }
 
-    /// Attributes of the queue (`ibv_query_srq`).
+    /// Returns the attributes (`ibv_query_srq`).
     ///
     /// # Panics
     /// Never: the handle keeps the queue alive.
@@ -138,17 +136,16 @@ impl SharedReceiveQueue {
             .expect("a handle keeps its shared receive queue alive")
     }
 
-    /// Posts receive requests, in order (`ibv_post_srq_recv`).
+    /// Posts receive requests in order (`ibv_post_srq_recv`).
     ///
     /// # Errors
-    /// [`BadWorkRequest`] with the first request that is not posted (`ENOMEM` if the queue is full,
-    /// else `EINVAL`); those before it are.
+    /// [`BadWorkRequest`] with the first request not posted (`ENOMEM` if full, else `EINVAL`).
     pub fn post_recv(&self, wrs: &[RecvWr]) -> Result<(), BadWorkRequest> {
         self.post_recv_with(|one| post(wrs, one))
     }
 
-    /// Posts requests that are made one by one, as
-    /// [`QueuePair::post_recv_with`](super::QueuePair::post_recv_with) does.
+    /// Posts requests one by one, as
+    /// [`QueuePair::post_recv_with`](super::QueuePair::post_recv_with).
     pub fn post_recv_with<R>(
         &self,
         requests: impl FnOnce(&mut dyn FnMut(&RecvWr) -> Result<(), PostError>) -> R,
@@ -160,11 +157,10 @@ impl SharedReceiveQueue {
         })
     }
 
-    /// Sets the limit below which an asynchronous event is raised, once (`ibv_modify_srq` with
-    /// `IBV_SRQ_LIMIT`).
+    /// Arms one event below this number of requests (`ibv_modify_srq` with `IBV_SRQ_LIMIT`).
     ///
     /// # Errors
-    /// [`SrqError::Limit`] (`EINVAL`) beyond the queue's size.
+    /// [`SrqError::Limit`] (`EINVAL`) above the queue's size.
     pub fn set_limit(&self, limit: u32) -> Result<(), SrqError> {
         let context = &self.inner.domain.context;
         let set = |engine: &Engine| engine.alter(|it| it.set_srq_limit(self.inner.id, limit));
@@ -172,12 +168,11 @@ impl SharedReceiveQueue {
         context.explained("ibv_modify_srq", set)
     }
 
-    /// Changes the number of requests that the queue can hold (`ibv_modify_srq` with
-    /// `IBV_SRQ_MAX_WR`).
+    /// Changes the capacity (`ibv_modify_srq` with `IBV_SRQ_MAX_WR`).
     ///
     /// # Errors
     /// [`SrqError::Size`], [`SrqError::Posted`], [`SrqError::Limit`] (all `EINVAL`). Nothing
-    /// has changed then.
+    /// changes.
     pub fn resize(&self, max_wr: u32) -> Result<(), SrqError> {
         let context = &self.inner.domain.context;
         let resize = |engine: &Engine| engine.alter(|it| it.resize_srq(self.inner.id, max_wr));

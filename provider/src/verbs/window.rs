@@ -18,8 +18,9 @@ use super::{
     memory::MemoryRegion,
 };
 
-/// Memory window (`ibv_mw`): a key for a part of a region, given and taken back by work requests.
-/// The window does not keep the region alive: without it, the key is invalid.
+/// Memory window (`ibv_mw`): a key for a part of a region, granted and revoked by work requests.
+///
+/// The window does not keep the region; without it the key is invalid.
 ///
 /// ```
 /// # use roce_provider::{QpInitAttr, transport::{mem::{Access, WindowType}, qp::QpType}};
@@ -56,11 +57,11 @@ impl Drop for WindowInner {
 }
 
 impl ProtectionDomain {
-    /// Makes a memory window that is bound to nothing (`ibv_alloc_mw`).
+    /// Creates an unbound memory window (`ibv_alloc_mw`).
     ///
     /// # Errors
-    /// [`ObjectError::TooMany`] (`ENOMEM`); [`ObjectError::Mismatch`] (`EINVAL`) for type 1 on a
-    /// device with [several shards](crate::OpenOptions::shards).
+    /// [`ObjectError::TooMany`] (`ENOMEM`); [`ObjectError::Mismatch`] (`EINVAL`) for type 1 with
+    /// [several shards](crate::OpenOptions::shards).
     pub fn alloc_window(&self, window_type: WindowType) -> Result<MemoryWindow, ObjectError> {
         let domain = self.inner.clone();
         let shards = &domain.context.inner.shards;
@@ -79,24 +80,23 @@ impl ProtectionDomain {
 }
 
 impl MemoryWindow {
-    /// Type of the window.
+    /// Returns the type.
     #[must_use]
     pub fn window_type(&self) -> WindowType {
         self.inner.window_type
     }
 
-    /// Latest key of the window, from [`bind_to`](Self::bind_to) or from its making. Peers can use
-    /// it once the bind is complete.
+    /// Returns the latest key, usable by peers once its bind completes.
     #[must_use]
     pub fn rkey(&self) -> RKey {
         RKey(self.inner.rkey.load(Ordering::Relaxed))
     }
 
-    /// Argument of a bind request
-    /// ([`SendWr::bind_window`](roce_transport::work::SendWr::bind_window)) for `length` bytes of
-    /// `region` from `offset` on, with the window's next key (`ibv_bind_mw`; for type 2
-    /// `ibv_inc_rkey` and `IBV_WR_BIND_MW`). It is checked when the request is carried out. A
-    /// length of 0 unbinds a window of type 1.
+    /// Returns a bind request for `length` bytes of `region` at `offset`, with the next key
+    /// (`ibv_bind_mw`, `IBV_WR_BIND_MW`).
+    ///
+    /// For [`SendWr::bind_window`](roce_transport::work::SendWr::bind_window); type 2 includes
+    /// `ibv_inc_rkey`. Execution checks the range. Length 0 unbinds type 1.
     #[must_use]
     pub fn bind_to(
         &self,

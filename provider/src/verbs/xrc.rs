@@ -6,8 +6,7 @@ use roce_transport::{adapter::ObjectError, work::XrcdId};
 
 use super::context::Context;
 
-/// XRC domain (`ibv_xrcd`): its targets receive into the XRC SRQ of the domain that a request
-/// names, and into no others.
+/// XRC domain (`ibv_xrcd`): its targets receive only into its XRC SRQs, as requests name them.
 ///
 /// ```
 /// # use roce_provider::transport::work::SrqAttr;
@@ -22,8 +21,7 @@ use super::context::Context;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// In C a domain can belong to a file, through which processes share it. Here it belongs to one
-/// open device, and so to one process.
+/// Belongs to one open device and process; C domains can be shared through a file.
 #[derive(Clone)]
 pub struct XrcDomain {
     inner: Arc<XrcdInner>,
@@ -36,13 +34,13 @@ struct XrcdInner {
 
 impl Drop for XrcdInner {
     fn drop(&mut self) {
-        // every target and every XRC SRQ of the domain held it
+        // its targets and XRC SRQs kept it alive
         let _ = self.context.inner.engine.alter(|adapter| adapter.close_xrcd(self.id));
     }
 }
 
 impl Context {
-    /// Makes an XRC domain (`ibv_open_xrcd`).
+    /// Creates an XRC domain (`ibv_open_xrcd`).
     ///
     /// # Errors
     /// [`ObjectError::TooMany`] (`ENOMEM`).
@@ -58,7 +56,7 @@ impl XrcDomain {
         self.inner.id
     }
 
-    /// Device that the domain belongs to.
+    /// Returns the device.
     #[must_use]
     pub fn context(&self) -> &Context {
         &self.inner.context

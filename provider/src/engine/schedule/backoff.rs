@@ -4,13 +4,12 @@ use std::time::Duration;
 
 use roce_transport::time::Instant;
 
-/// Exponential backoff: a time that doubles with each [renewal](Self::renew), and begins anew after
-/// a number of looks that found no reason for it.
+/// Exponential backoff: doubles on [`renew`](Self::renew), resets after a number of misses.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Backoff {
     until: Instant,
     length: Duration,
-    /// Looks since that have not found it.
+    /// Misses since.
     without: u32,
 }
 
@@ -23,24 +22,24 @@ impl Backoff {
         self.until
     }
 
-    /// True if it is over, and its length is not forgotten yet.
+    /// True if it is over but its length is kept.
     pub(in crate::engine) fn is_remembered(&self, now: Instant) -> bool {
         !self.length.is_zero() && !self.lasts(now)
     }
 
-    /// The reason was found.
+    /// Renews: doubles the length.
     pub(in crate::engine) fn renew(&mut self, [least, most]: [Duration; 2], now: Instant) {
         self.length = (self.length * 2).clamp(least, most);
         self.until = now.plus(self.length);
         self.without = 0;
     }
 
-    /// It has ended before its time.
+    /// Ends it early.
     pub(in crate::engine) fn end_now(&mut self, now: Instant) {
         self.until = self.until.min(now);
     }
 
-    /// It was not; after so many looks its length is forgotten.
+    /// Counts a miss; the length resets after `looks` of them.
     pub(in crate::engine) fn miss(&mut self, looks: u32) {
         self.without = self.without.saturating_add(1);
         if self.without == looks {

@@ -1,22 +1,18 @@
-//! Corking: requests wait for those behind them, so that they leave with one call of the system.
+//! Corking: requests wait for later ones, to leave with one system call.
 //!
-//! A call costs as much for one small datagram as for a run of them. So small requests in close
-//! succession are corked, as in TCP (autocorking). The first one leaves at once; those that follow
-//! it closely wait for
-//! - the next look of the program at an empty completion queue, and any other call of it but a
-//!   post,
+//! A call costs as much for one small datagram as for a run. As in TCP autocorking, the first small
+//! request leaves at once; close successors wait for
+//! - the next poll of an empty completion queue, or any call but a post,
 //! - a full run,
-//! - or, if the program does nothing of that, [`CORK`], after which its next post or poll has it
-//!   leave. If there is none, a timer of the system wakes the background thread after
-//!   [`CORK_TIMER`]. Nothing is corked for a while for a program with which that happens.
+//! - or the first post or poll after [`CORK`]; without one, a timer wakes the background thread
+//!   after [`CORK_TIMER`] and corking pauses.
 //!
-//! In ping-pong traffic a message's acknowledgement waits in the same way, and leaves with the
-//! answer. The condition: the program answered the previous message within [`CLOSELY`] of finding
-//! it, by a post with nothing but receives in between. The answer itself never waits.
+//! In ping-pong traffic acknowledgements wait too, and leave with the program's reply. Condition:
+//! it replied to the previous message within [`CLOSELY`], with only receives posted in between. The
+//! reply itself never waits.
 //!
-//! Only what goes through sockets is corked, of programs that poll. Through memory acknowledgements
-//! wait where the peer sleeps and would be woken for them, and those of WRITEs for programs that
-//! look at their memory.
+//! Only socket traffic of polling programs is corked. Through memory, acknowledgements wait if the
+//! peer sleeps and would be woken, or for WRITEs to programs that poll memory.
 
 use std::{mem, time::Duration};
 
@@ -30,7 +26,7 @@ use super::{
     },
 };
 
-/// The requests of one post call.
+/// Requests of one post call.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::engine) struct Load {
     requests: usize,
@@ -40,125 +36,116 @@ pub(in crate::engine) struct Load {
 }
 
 impl Load {
-    /// Adds a request.
     pub(in crate::engine) fn add(&mut self, bytes: usize) {
         self.requests += 1;
         self.bytes += bytes + HEADERS;
         self.largest = self.largest.max(bytes);
     }
 
-    /// Number of requests.
     pub(in crate::engine) const fn requests(&self) -> u64 {
         self.requests as u64
     }
 }
 
-/// How runs were sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(in crate::engine) enum Sent {
-    /// Through memory, to a process that is awake.
+    /// Through memory, peer awake.
     #[default]
     Memory,
-    /// Through memory, to a process that slept: a call of the system has woken it.
+    /// Through memory, with a system call to wake the peer.
     Wakeup,
-    /// By a call of the system.
+    /// By a system call.
     Call,
 }
 
 /// See the [module's documentation](self).
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Cork {
-    /// Most that a run of the link can hold; `None`: nothing is corked.
+    /// Largest run of the link; `None`: corking is off.
     run: Option<TransmitLimits>,
     waiting: Waiting,
-    /// Time for which the timer was set last.
+    /// Latest expiry of the timer.
     timer_at: Instant,
     posts: Posts,
     answers: Answers,
-    /// Last time at which anybody served the adapter.
+    /// Time of the latest service, by any thread.
     served_at: Instant,
-    /// The last send.
     sent: Sent,
-    /// The timer had to send what was corked.
+    /// Backoff after the timer had to flush.
     uncorked: Backoff,
-    /// It had to, of a program with events to take.
+    /// The same, for a program with events to take.
     apart: Backoff,
 }
 
-/// What is corked.
+/// Corked packets.
 #[derive(Debug, Default)]
 struct Waiting {
     requests: usize,
     bytes: usize,
     acknowledgements: bool,
-    /// Until when.
     until: Instant,
 }
 
-/// How the program posts.
+/// Posting pattern of the program.
 #[derive(Debug, Default)]
 struct Posts {
-    /// End of the last one.
+    /// End of the latest post.
     ended_at: Instant,
-    /// Number of the program's polls, and when another one was seen, or it went on posting after
-    /// one.
+    /// Polls of the program, and the time of the latest poll, or of a post in the series after it.
     polls: u64,
     polled_at: Instant,
-    /// Number of posts that have followed each other closely.
+    /// Number of posts in close succession.
     series: usize,
-    /// They go on, and the program polls, or they are many.
+    /// The series goes on, and the program polls or the series is long.
     in_series: bool,
 }
 
-/// How the program answers what it finds.
+/// How the program replies to completions.
 #[derive(Debug, Default)]
 struct Answers {
-    /// Time at which it found messages that are only to be acknowledged, if it has not called
-    /// since.
+    /// Time of finding messages that need only acknowledgements; `None` after the program's next
+    /// call.
     found_at: Option<Instant>,
-    /// Those were nothing but memory that the peer has written.
+    /// Only WRITEs to memory were found.
     written: bool,
-    /// It answered the last ones.
+    /// The program replied to the latest ones.
     expected: bool,
-    /// It has been kept from the processor since.
+    /// The program has lost the processor since.
     excused: bool,
 }
 
 impl Cork {
-    /// For a link with these limits, and a background thread. By default nothing is corked.
+    /// Corks for a link with these limits and a background thread; the default never corks.
     pub(in crate::engine) fn new(limits: TransmitLimits) -> Self {
         Self { run: (limits.segments > 1).then_some(limits), ..Self::default() }
     }
 
-    /// True if anything may ever be corked.
+    /// True if the link allows corking.
     pub(in crate::engine) const fn is_possible(&self) -> bool {
         self.run.is_some()
     }
 
-    /// How the last runs were sent.
     pub(in crate::engine) const fn sent(&self) -> Sent {
         self.sent
     }
 
-    /// Time until which something is corked.
     pub(in crate::engine) fn until(&self) -> Option<Instant> {
         self.is_corked().then_some(self.waiting.until)
     }
 
-    /// True if something is corked.
     pub(in crate::engine) const fn is_corked(&self) -> bool {
         self.waiting.requests > 0 || self.waiting.acknowledgements
     }
 
-    /// The program polls, and has not posted since it found something: it does not answer that.
+    /// The program polls without a reply to its latest completion.
     pub(in crate::engine) fn count_poll(&mut self) {
         if self.answers.found_at.take().is_some() {
             self.answers.expected = false;
         }
     }
 
-    /// The program finds messages that are only to be acknowledged, or, if `written`, only memory
-    /// that the peer has written. Returns true if the acknowledgements wait.
+    /// The program finds messages to acknowledge, or if `written` only WRITEs; true if
+    /// acknowledgements wait.
     pub(in crate::engine) fn find(&mut self, now: Instant, written: bool) -> bool {
         if !self.is_possible() {
             return false;
@@ -173,15 +160,14 @@ impl Cork {
         self.waiting.acknowledgements
     }
 
-    /// The program hears now of what it found.
+    /// Sets the time at which the program learns of its messages.
     pub(in crate::engine) fn record_found(&mut self, now: Instant) {
         if let Some(at) = &mut self.answers.found_at {
             *at = now;
         }
     }
 
-    /// Time after which the timer is to wake the background thread for what begins to wait; `None`:
-    /// it is set already.
+    /// Returns the delay of the timer for newly corked packets; `None`: it is set already.
     pub(in crate::engine) fn set_timer(&mut self, now: Instant) -> Option<Duration> {
         let after = match self.waiting.acknowledgements {
             true if self.timer_at >= now.plus(CORK_TIMER) => return None,
@@ -192,9 +178,8 @@ impl Cork {
         Some(after)
     }
 
-    /// A program, which has polled so often until now, has posted something. `more`: it has events
-    /// to take, after which it polls and perhaps posts. Returns true if that waits; else everything
-    /// is to leave.
+    /// Records a post after this many polls. `more`: the program has events to take, and may post.
+    /// True if the load waits; else everything leaves.
     pub(in crate::engine) fn post(
         &mut self,
         now: Instant,
@@ -205,8 +190,7 @@ impl Cork {
         let Some(run) = self.run else { return false };
         self.posts.note(now, polls, run.segments);
         if let Some(found_at) = self.answers.found_at.take() {
-            // who is known to answer, or to look at memory, may have been kept from the processor
-            // for a moment
+            // a program known to reply, or to poll memory, may have lost the processor briefly
             let is_known = self.answers.expected || self.answers.written;
             let closely = if is_known { CORK_TIMER } else { CLOSELY };
             self.answers.expected = self.answers.excused || now.since(found_at) <= closely;
@@ -231,33 +215,31 @@ impl Cork {
         true
     }
 
-    /// The program has waited so long for the engine's lock, which does not count.
+    /// Excludes time spent waiting for the engine's lock.
     pub(in crate::engine) fn record_wait(&mut self, time: Duration) {
         self.posts.ended_at = self.posts.ended_at.plus(time);
     }
 
-    /// Somebody serves the adapter.
     pub(in crate::engine) fn record_service(&mut self, now: Instant) {
         self.served_at = now;
     }
 
-    /// True if the program, which has just posted, has been posting for so long that it is to
-    /// serve.
+    /// True if the posting program must serve: its series has gone unserved too long.
     pub(in crate::engine) fn is_unserved(&self, now: Instant) -> bool {
         self.posts.in_series && now.since(self.served_at) > UNSERVED
     }
 
-    /// The post has ended, perhaps with a call of the system.
+    /// Ends a post, including its system call.
     pub(in crate::engine) fn record_end(&mut self, now: Instant) {
         self.posts.ended_at = now;
     }
 
-    /// True if what waits has waited long enough.
+    /// True if the cork time is over.
     fn is_over(&self, now: Instant) -> bool {
         self.until().is_some_and(|until| now >= until)
     }
 
-    /// True if the program lets it wait for so long that the timer has to send it.
+    /// True if the timer has to flush.
     pub(in crate::engine) fn is_late(&mut self, now: Instant) -> bool {
         let is_late = self.is_corked() && now >= self.late_at();
         if is_late {
@@ -267,13 +249,13 @@ impl Cork {
         is_late
     }
 
-    /// True if acknowledgements wait for a program that has not answered in time.
+    /// True if acknowledgements waited too long for the program's reply.
     pub(in crate::engine) fn is_answer_late(&self, now: Instant) -> bool {
         self.waiting.acknowledgements && now >= self.late_at()
     }
 
-    /// They wait on, because others keep the program from the processor, perhaps. Returns the time
-    /// after which that is to be looked at again.
+    /// Extends the wait of acknowledgements: the program may lack a processor. Returns the next
+    /// check's delay.
     pub(in crate::engine) fn excuse(&mut self, now: Instant) -> Duration {
         let was_excused = mem::replace(&mut self.answers.excused, true);
         let after = if was_excused { ACK_TIMER } else { CORK_TIMER };
@@ -282,12 +264,12 @@ impl Cork {
         after
     }
 
-    /// Time at which the timer has what waits leave.
+    /// Time at which the timer flushes.
     fn late_at(&self) -> Instant {
         self.waiting.until.plus(CORK_TIMER - CORK)
     }
 
-    /// The corked requests are being sent.
+    /// Resets the cork: its packets leave.
     pub(in crate::engine) fn leave(&mut self) {
         if self.is_corked() {
             self.waiting = Waiting::default();
@@ -296,22 +278,20 @@ impl Cork {
         }
     }
 
-    /// What is corked is late, and the program, which takes events, sleeps: another thread takes
-    /// them, or the program does not poll until its queues are empty. Returns the time until which
-    /// events are no reason to wait.
+    /// The timer flushed while an event-driven program sleeps: another thread takes events, or
+    /// polling stops early. Returns the end of the time without corking for events.
     pub(in crate::engine) fn part(&mut self, now: Instant) -> Instant {
         self.apart.renew(APART, now);
         self.apart.end()
     }
 
-    /// Runs were sent.
     pub(in crate::engine) const fn record_sent(&mut self, sent: Sent) {
         self.sent = sent;
     }
 }
 
 impl Posts {
-    /// The program, which has polled so often until now, posts. A run has so many datagrams.
+    /// Records a post after this many polls; a run holds `segments` datagrams.
     fn note(&mut self, now: Instant, polls: u64, segments: usize) {
         if polls != self.polls {
             (self.polls, self.polled_at) = (polls, now);
@@ -331,17 +311,16 @@ mod tests {
 
     const LIMITS: TransmitLimits = TransmitLimits { segments: 64, bytes: 65_487 };
 
-    /// A program that polls and posts by turns, on a virtual clock.
+    /// A polling and posting program in virtual time.
     struct Program {
         cork: Cork,
         now: Instant,
         activity: u64,
-        /// It has events to take.
         has_events: bool,
     }
 
     impl Program {
-        /// Its last message took a call.
+        /// The latest message took a system call.
         fn new() -> Self {
             let now = Instant::ZERO.plus(Duration::from_secs(1));
             let mut cork = Cork::new(LIMITS);
@@ -349,7 +328,7 @@ mod tests {
             Self { cork, now, activity: 0, has_events: false }
         }
 
-        /// Posts a request so long after the last one; true if it waits.
+        /// Posts a request after this delay; true if it waits.
         fn post(&mut self, bytes: usize, after: Duration) -> bool {
             self.now = self.now.plus(after);
             let mut load = Load::default();
@@ -369,7 +348,7 @@ mod tests {
         }
     }
 
-    /// Of the system.
+    /// Cost of a system call.
     const CALL: Duration = Duration::from_micros(15);
     const AT_ONCE: Duration = Duration::from_nanos(100);
 
@@ -397,7 +376,7 @@ mod tests {
         }
     }
 
-    /// A program that finds a message with each poll, and answers it so long after.
+    /// A program that replies to one message per poll.
     impl Program {
         /// True if the acknowledgement waits.
         fn find(&mut self) -> bool {
@@ -419,12 +398,11 @@ mod tests {
             assert!(!program.post(64, AT_ONCE), "an answer leaves at once, and takes it along");
             assert!(!program.cork.is_corked());
         }
-        // further requests wait as others do
         assert!(program.post(64, AT_ONCE));
         assert!(program.find());
         assert!(program.cork.is_over(program.now.plus(CORK)));
 
-        // it polls once more instead of answering
+        // polls instead of replying
         assert!(!program.find());
         program.post(64, CLOSELY + AT_ONCE);
         assert!(!program.find(), "it answered late");
@@ -447,7 +425,7 @@ mod tests {
         }
     }
 
-    /// The answers of a program with an event loop leave together, with the acknowledgements.
+    /// Replies to several events leave together, with the acknowledgements.
     #[test]
     fn answers_wait_for_those_of_further_events() {
         let mut program = Program::new();
@@ -460,7 +438,7 @@ mod tests {
             program.has_events = false;
             assert!(!program.post(64, AT_ONCE), "the last one leaves, and takes all along");
             assert!(!program.cork.is_corked());
-            // or it has nothing to post for the last event, and polls
+            // nothing to post for the last event: polls
             assert!(program.find());
             program.has_events = true;
             assert!(program.post(64, AT_ONCE));
@@ -482,7 +460,7 @@ mod tests {
         assert_eq!(program.cork.part(now).since(now), APART[0]);
     }
 
-    /// A program that looks at its memory answers what the background thread finds.
+    /// A memory-polling program replies to WRITEs found by the background thread.
     #[test]
     fn what_acknowledges_a_write_waits_through_memory_too() {
         let mut program = Program::new();
@@ -621,7 +599,7 @@ mod tests {
         assert!(program.post(64, AT_ONCE));
     }
 
-    /// One with thousands of requests outstanding, which has as many to post at a time.
+    /// A program that posts thousands of requests per poll.
     #[test]
     fn a_long_series_of_posts_waits_after_one_poll_and_is_served() {
         let mut program = Program::new();
@@ -644,7 +622,7 @@ mod tests {
         program.post(64, CLOSELY + AT_ONCE);
         assert!(!program.cork.is_unserved(program.now), "it has done something else");
 
-        // who does not poll is served by others, unless it posts that many
+        // a program that does not poll is served by others, unless its series is long
         program.post(64, POLLS);
         for number in 1..LIMITS.segments * 2 {
             program.cork.leave();
@@ -697,7 +675,7 @@ mod tests {
                 assert!(!program.post(64, AT_ONCE));
             }
         }
-        // it is there again
+        // the program is back
         for _ in 0..IN_TIME {
             program.poll();
             assert!(program.post(64, AT_ONCE));

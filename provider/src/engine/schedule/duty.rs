@@ -20,60 +20,58 @@ use super::{
 /// See the [module's documentation](self).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::engine) enum Duty {
-    /// The program polls. The thread looks now and then whether it still does.
+    /// Checks periodically that the program still polls.
     Standby,
-    /// The program polls, but not always: it looks at its memory between, say, for what a peer
-    /// writes there. The thread serves whenever the program makes no call.
+    /// Serves whenever the program makes no call: it polls memory between its calls.
     Assist,
-    /// Arriving packets wake the program. The thread serves timers, and checks periodically whether
-    /// the program takes them.
+    /// Serves timers, and checks periodically that the event loop takes packets.
     EventLoop,
-    /// Threads of the program sleep on the sockets themselves. This one serves timers.
+    /// Serves timers; program threads sleep on the sockets.
     Timers,
     /// No other thread serves.
     Serve,
 }
 
 impl Duty {
-    /// True if what arrives wakes the thread.
+    /// True if arriving packets wake the thread.
     pub(in crate::engine) const fn is_for_packets(self) -> bool {
         !matches!(self, Self::Timers | Self::EventLoop)
     }
 }
 
-/// The thread's observation of the program at a look.
+/// Observation of the program at a check.
 #[derive(Clone, Copy, Default, Debug)]
 pub(in crate::engine) struct Seen {
-    /// Number of its calls that have served.
+    /// Number of calls that served.
     pub(in crate::engine) activity: u64,
-    /// It waits in an event loop, on the sockets, too.
+    /// The event loop waits, on the sockets too.
     pub(in crate::engine) is_in_loop: bool,
-    /// Threads of it sleep on the sockets.
+    /// Threads of the program sleep on the sockets.
     pub(in crate::engine) drives: bool,
-    /// One sleeps on a descriptor that only the background thread makes readable.
+    /// A thread sleeps on a descriptor that only the background thread makes readable.
     pub(in crate::engine) has_handed_over: bool,
 }
 
-/// The thread's state from one look to the next.
+/// State between checks.
 #[derive(Debug)]
 pub(in crate::engine) struct Duties {
     activity: u64,
-    /// The program has served since the last look.
+    /// The program has served since the previous check.
     program_serves: bool,
-    /// Looks at a program that polls or comes in its event loop, in a row.
+    /// Consecutive checks of a polling program or event loop.
     looks: u32,
-    /// The program was absent while something waited.
+    /// Backoff after an absence that delayed work.
     absence: Backoff,
-    /// Looks in a row at which its event loop was absent.
+    /// Consecutive checks with the event loop absent.
     loop_absences: u32,
-    /// Looks in a row between which its event loop has not served.
+    /// Consecutive checks without service by the event loop.
     loop_pauses: u32,
-    /// Its event loop is not to be woken.
+    /// Backoff during which the event loop is not woken.
     apart: Backoff,
 }
 
 impl Duties {
-    /// After so many calls of the program that have served.
+    /// Starts at this number of serving calls.
     pub(in crate::engine) fn new(activity: u64) -> Self {
         Self {
             activity,
@@ -86,17 +84,17 @@ impl Duties {
         }
     }
 
-    /// The duty until the next look.
+    /// Decides the duty until the next check.
     pub(in crate::engine) fn decide(&mut self, seen: Seen, now: Instant) -> Duty {
         let serves = seen.activity != self.activity;
         (self.activity, self.program_serves) = (seen.activity, serves);
         let polls = serves && !seen.has_handed_over;
         let duty = match seen {
             Seen { is_in_loop: true, .. } => Duty::EventLoop,
-            // one that has what it waits for soon comes back as soon
+            // a quick waiter soon waits again
             Seen { drives: true, .. } if polls => Duty::Standby,
             Seen { drives: true, .. } => Duty::Timers,
-            // though it finds all done, and has no need to serve
+            // even if the program finds nothing left to serve
             Seen { has_handed_over: false, .. } if self.absence.lasts(now) => Duty::Assist,
             _ if polls => Duty::Standby,
             _ => Duty::Serve,
@@ -108,27 +106,25 @@ impl Duties {
         duty
     }
 
-    /// True if the program has served since the look before.
     pub(in crate::engine) const fn program_serves(&self) -> bool {
         self.program_serves
     }
 
-    /// On standby: time until the thread looks whether the program comes for what waits. `None`: at
-    /// once, because it was absent, and a few looks have not yet told whether it is back.
+    /// Returns the time to the next check on standby; `None`: at once, until a few checks show that
+    /// an absent program is back.
     pub(in crate::engine) fn look_after(&self, now: Instant) -> Option<Duration> {
         let after = if self.looks > STEADY { LOOK_LESS } else { LOOK };
         (!self.absence.is_remembered(now)).then_some(after)
     }
 
-    /// Beside an event loop, whose timers the thread has just served: true if it looks whether the
-    /// program comes for what waits. It does so each time at first, and less often later.
+    /// True if this service of an event loop's timers also checks for its absence: at first always,
+    /// later rarely.
     pub(in crate::engine) const fn looks_now(&self) -> bool {
         const RARELY: u32 = (LOOK_LESS.as_micros() / LOOK.as_micros()) as u32;
         self.looks <= STEADY || self.looks.is_multiple_of(RARELY)
     }
 
-    /// On standby: the program was looked at, and was absent while something waited, or was not;
-    /// `None`: nobody knows.
+    /// Records a check on standby: absent while work waited, present, or `None`: unknown.
     pub(in crate::engine) fn record_look(&mut self, is_absent: Option<bool>, now: Instant) {
         match is_absent {
             Some(true) => self.absence.renew(ASSISTS, now),
@@ -137,14 +133,14 @@ impl Duties {
         }
     }
 
-    /// The program that was assisted polls again, and needs nobody.
+    /// An assisted program polls again.
     pub(in crate::engine) fn record_return(&mut self, now: Instant) {
         self.absence.end_now(now);
     }
 
-    /// An event loop was looked at, and was absent while something waited, or was not. It was woken
-    /// `in_vain` so many times in a row; `idle` looks without a call are enough. Returns whether it
-    /// stays one that what arrives wakes, and if it was found unfit, until when it is none.
+    /// Records a check of an event loop, with its consecutive needless wakeups. `idle` checks
+    /// without a call are enough. Returns whether packets wake it, and the end of its pause if it
+    /// is unfit.
     pub(in crate::engine) fn record_loop(
         &mut self,
         is_absent: bool,
@@ -167,9 +163,8 @@ impl Duties {
         (stays, is_unfit.then(|| self.apart.end()))
     }
 
-    /// True if the thread, which may have `received` something, leaves the adapter to the program
-    /// until the program hands it over. The program polls faster than the thread wakes, or is
-    /// `awaited` to.
+    /// True if the thread leaves the adapter to a program that polls faster than the thread wakes,
+    /// or is `awaited` to.
     pub(in crate::engine) const fn stands_aside(
         &self,
         duty: Duty,
@@ -184,7 +179,7 @@ impl Duties {
 mod tests {
     use super::*;
 
-    /// A background thread on a virtual clock.
+    /// A background thread in virtual time.
     struct Thread {
         duties: Duties,
         now: Instant,
@@ -203,8 +198,7 @@ mod tests {
             self.duties.decide(self.seen, self.now)
         }
 
-        /// Looks as long as it is on standby, for a time at most, beside a program that serves so
-        /// often, and is absent or not.
+        /// Checks while on standby, up to `time`, beside a program that serves this often.
         fn stands_by(&mut self, time: Duration, serves_after: Duration, is_absent: bool) -> Duty {
             let end = self.now.plus(time);
             loop {
@@ -222,7 +216,7 @@ mod tests {
 
     const OFTEN: Duration = Duration::from_micros(1);
 
-    /// Every row of the table, and every combination of what can be seen.
+    /// Covers every row of the table and every combination.
     #[test]
     fn the_duty_follows_from_what_is_seen() {
         let now = Instant::ZERO.plus(Duration::from_secs(1));
@@ -276,7 +270,7 @@ mod tests {
         assert!(thread.now.since(stopped) <= LOOK_LESS);
     }
 
-    /// A program that looks at its memory and polls now and then.
+    /// A program that polls memory, and sometimes its queue.
     #[test]
     fn an_absent_program_is_assisted_longer_each_time_until_it_is_back() {
         let mut thread = Thread::new();
@@ -332,7 +326,7 @@ mod tests {
     fn an_event_loop_that_comes_is_looked_at_seldom_until_it_does_not() {
         let mut thread = Thread::new();
         thread.seen.is_in_loop = true;
-        // the number of times that it is looked at, of so many times that its timers are served
+        // counts checks among timer services
         let mut looks = |turns: u32, is_absent| {
             let looks_in = |_: &u32| {
                 thread.seen.activity += 1;

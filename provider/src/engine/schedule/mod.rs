@@ -1,15 +1,15 @@
-//! The schedule: which thread receives and sends, what may wait and until when, and whether a
-//! thread spins or sleeps.
+//! Schedule: which thread serves, how long packets are corked, and whether a thread spins or
+//! sleeps.
 //!
-//! Everything here is a plain value: no clock, no atomics, no system calls. Callers pass
-//! observations with their times, and act on the results. The engine's other files do that; tests
-//! do it in virtual time, and the models of concurrency (`models/`) with threads in every order.
+//! Plain values without clock, atomics or system calls: callers pass observations with times and
+//! act on results. The engine does so live, tests in virtual time, `models/` with threads in every
+//! order.
 //!
-//! * [`duty`]: what the background thread does until its next look;
-//! * [`cork`]: requests, and acknowledgements of messages that the program finds, wait for more;
-//! * [`spin`]: a thread that finds nothing looks again, or sleeps (adaptive spinning);
-//! * [`backoff`]: times that double;
-//! * [`times`]: every time and count, with its reason.
+//! * [`duty`]: duty of the background thread until its next check;
+//! * [`cork`]: corking of requests and acknowledgements;
+//! * [`spin`]: adaptive spinning;
+//! * [`backoff`]: exponential backoff;
+//! * [`times`]: times and counts, with reasons.
 
 pub(super) mod backoff;
 pub(super) mod cork;

@@ -1,4 +1,4 @@
-//! Adaptive spinning: whether a thread looks for the next packet or sleeps until it comes.
+//! Adaptive spinning: poll for the next packet, or sleep.
 
 use std::time::Duration;
 
@@ -12,26 +12,26 @@ use super::{
 /// See the [module's documentation](self).
 #[derive(Debug)]
 pub(in crate::engine) struct SpinPolicy {
-    /// A yield that takes longer has let somebody run who wants the processor.
+    /// Yield time above which another thread ran.
     switch: Duration,
-    /// Others want the processor.
+    /// Backoff while others want the processor.
     crowd: Backoff,
-    /// Number of yields to nobody since the last one to others.
+    /// Idle yields since the latest busy one.
     vain: u32,
 }
 
 impl SpinPolicy {
-    /// `switch`: time of a yield above which others want the processor.
+    /// `switch`: yield time above which another thread ran.
     pub(in crate::engine) fn new(switch: Duration) -> Self {
         Self { switch, crowd: Backoff::default(), vain: 0 }
     }
 
-    /// True if it looks once more, so long after the last packet.
+    /// True if the thread spins on, this long after the last packet.
     pub(in crate::engine) fn lasts(&self, idle: Duration, now: Instant) -> bool {
         idle <= LINGER && !self.crowd.lasts(now)
     }
 
-    /// It has left the processor to others, if there were any, for so long.
+    /// Records the time of a yield.
     pub(in crate::engine) fn record_yield(&mut self, took: Duration, now: Instant) {
         if took <= self.switch {
             self.vain = self.vain.saturating_add(1);
@@ -45,12 +45,12 @@ impl SpinPolicy {
     }
 }
 
-/// When a thread of the program that polls in vain yields.
+/// Yield policy of empty polls.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::engine) struct PollYields {
-    /// Number of its polls in a row that received nothing.
+    /// Consecutive empty polls.
     vain: u32,
-    /// It yields after so many.
+    /// Empty polls before a yield.
     after: u32,
 }
 
@@ -59,13 +59,13 @@ impl PollYields {
         Self { vain: 0, after: YIELD_AFTER[1] }
     }
 
-    /// It has polled, and received something or not. Returns true if it yields.
+    /// Counts a poll; true if the thread yields.
     pub(in crate::engine) const fn count_poll(&mut self, received: bool) -> bool {
         self.vain = if received { 0 } else { self.vain + 1 };
         self.vain == self.after
     }
 
-    /// It has left the processor to others, if there were any, for so long.
+    /// Records the time of a yield.
     pub(in crate::engine) fn record_yield(&mut self, took: Duration) {
         let [soon, late] = YIELD_AFTER;
         self.vain = 0;
@@ -73,11 +73,10 @@ impl PollYields {
     }
 }
 
-/// A waiting thread's knowledge of other threads.
 #[derive(Debug)]
 pub(in crate::engine) struct Waiter {
     pub(in crate::engine) spin: SpinPolicy,
-    /// Other threads of the program poll.
+    /// Backoff while other threads poll.
     pub(in crate::engine) polled: Backoff,
 }
 
@@ -91,7 +90,7 @@ impl Default for Waiter {
 mod tests {
     use super::*;
 
-    /// The numbers of polls in vain before each of so many yields, which take so long.
+    /// Returns the empty polls before each of `count` yields of this length.
     fn polls_before_yields(yields: &mut PollYields, took: Duration, count: usize) -> Vec<u32> {
         let next = |_| {
             let polls = (1..1000).find(|_| yields.count_poll(false));

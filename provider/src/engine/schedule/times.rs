@@ -1,5 +1,4 @@
-//! Every time and count that the schedule decides by, with its reason. Where a reason is a
-//! measurement, docs/performance.md has it.
+//! Times and counts of the schedule; docs/performance.md has the measurements.
 
 use std::time::Duration;
 
@@ -13,108 +12,97 @@ const fn ms(time: u64) -> Duration {
 
 // Corking.
 
-/// After so long what is corked leaves with the next call of the program.
+/// Corked packets leave with the next call after this.
 pub(in crate::engine) const CORK: Duration = us(20);
-/// After so long it leaves without a call: a program that goes on posting is there before.
+/// They leave by the timer after this; a program that goes on posting comes earlier.
 pub(in crate::engine) const CORK_TIMER: Duration = us(60);
-/// After so long acknowledgements leave without a call. To set a timer costs a virtual machine some
-/// microseconds; while messages go back and forth it is set again that long before it wakes
-/// anybody.
+/// Delay of the acknowledgement timer. Setting a timer costs a virtual machine some microseconds;
+/// ping-pong traffic resets it before it fires.
 pub(in crate::engine) const ACK_TIMER: Duration = us(500);
-/// The longest that acknowledgements wait for a program that others keep from the processor. Peers
-/// ask again after some milliseconds.
+/// Longest wait of acknowledgements for a preempted program; peers retry after some milliseconds.
 pub(in crate::engine) const ACK_LONGEST: Duration = ms(5);
-/// A post so soon after the last one follows it closely: a few times what a call that sends takes.
+/// Maximum gap between close posts: a few times the cost of a send call.
 pub(in crate::engine) const CLOSELY: Duration = us(10);
-/// A program that polls does so within this time.
+/// Poll interval below which a program counts as polling.
 pub(in crate::engine) const POLLS: Duration = ms(1);
-/// After so long without service a program that posts one request after the other serves with a
-/// post: it may have thousands of them to post before it polls again.
+/// Unserved time after which a posting program serves: thousands of posts may come before its next
+/// poll.
 pub(in crate::engine) const UNSERVED: Duration = us(500);
-/// Bytes of the largest request that is corked: what a packet has at the largest path MTU. A
-/// request of several packets ends with a shorter one, with which a run ends, too.
+/// Largest corked request in bytes: one packet at the largest path MTU. Longer requests end a run
+/// with a shorter packet.
 pub(in crate::engine) const LARGEST: usize = 4 * 1024;
-/// Bytes of headers, about, for each request.
+/// Approximate header bytes per request.
 pub(in crate::engine) const HEADERS: usize = 64;
-/// Corking is off for this long after the timer had to flush: at first, and at most. Such a program
-/// loses a hundredth of its time. A program that only paused is soon corked again.
+/// Corking pause after a timer flush, first and longest: costs such a program 1 %; a program that
+/// only paused recovers soon.
 pub(in crate::engine) const UNCORKED: [Duration; 2] = [us(500), ms(10)];
-/// Events to take are no reason to wait for this long after the timer had to flush: at first, and
-/// at most. One such wait in that time costs little.
+/// Time without corking for events after a timer flush, first and longest; one such wait costs
+/// little.
 pub(in crate::engine) const APART: [Duration; 2] = [ms(100), Duration::from_secs(10)];
-/// Number of times that the program was there before the timer, after which that is forgotten.
+/// Timely flushes after which a late one is forgotten.
 pub(in crate::engine) const IN_TIME: u32 = 8;
 
 // Spinning.
 
-/// A thread looks for so long after the last packet before it sleeps: to sleep and to be woken
-/// takes longer than most packets are apart.
+/// Spin time after the last packet: sleep and wakeup take longer than most gaps.
 pub(in crate::engine) const LINGER: Duration = us(50);
-/// The longest that the background thread does so without attending to anything else.
+/// Longest spin of the background thread without other work.
 pub(in crate::engine) const LINGER_MOST: Duration = ms(10);
-/// A yield of the background thread that takes longer has let somebody else run: it may be the
-/// program itself.
+/// A longer yield of the background thread ran another thread, perhaps the program's.
 pub(in crate::engine) const SWITCH: Duration = us(5);
-/// A yield that takes longer was to somebody who has enough to do. The peer's program, which may be
-/// on the same processor, takes less to answer.
+/// A longer yield ran a busy thread; a peer's program on the same processor responds sooner.
 pub(in crate::engine) const SLICE: Duration = us(500);
-/// A thread that has yielded to others sleeps at once for so long, at first and at most: they may
-/// take milliseconds before it has the processor again.
+/// Time without spinning after a yield to others, first and longest: they may keep the processor
+/// for milliseconds.
 pub(in crate::engine) const CROWDED: [Duration; 2] = [ms(10), Duration::from_secs(1)];
-/// Number of yields to nobody between two to others, at most, if others want the processor:
-/// somebody now and then, for a moment, is whoever shares the machine.
+/// Maximum idle yields between two busy ones under contention; rarer ones are background load.
 pub(in crate::engine) const RARE_YIELDS: u32 = 4;
-/// Number of yields to nobody after which nobody else wants the processor any more.
+/// Idle yields after which contention is over.
 pub(in crate::engine) const ALONE_YIELDS: u32 = 16;
-/// Number of polls in vain after which a program's thread yields: as few as the first where others
-/// want the processor, as many as the second where nobody does. With 256 threads on two processors
-/// the first is worth 2 to 3 times the throughput, with four threads nothing.
+/// Empty polls before a program's thread yields, with and without contention. With 256 threads on
+/// two processors 8 gives 2 to 3 times the throughput; with four threads no difference.
 pub(in crate::engine) const YIELD_AFTER: [u32; 2] = [8, 64];
 
 // Duties of the background thread.
 
-/// Time between two looks whether a program still polls.
+/// Interval of checks that a program still polls.
 pub(in crate::engine) const LOOK: Duration = ms(1);
-/// Number of looks at a program that polls after which they become rarer: each costs the program
-/// time.
+/// Checks of a polling program before they become rarer; each costs it time.
 pub(in crate::engine) const STEADY: u32 = 16;
-/// Time between two of the rarer looks.
+/// Interval of the rarer checks.
 pub(in crate::engine) const LOOK_LESS: Duration = ms(4);
-/// A program that polls serves within this time, else it is absent.
+/// A polling program that has not served for this long is absent.
 pub(in crate::engine) const ABSENT: Duration = us(250);
-/// The thread assists a program that was absent while something waited for so long, at first and at
-/// most.
+/// Time that the thread assists after an absence delayed work, first and longest.
 pub(in crate::engine) const ASSISTS: [Duration; 2] = [ms(20), Duration::from_secs(1)];
-/// Number of looks in a row at which a program's event loop is absent, after which the thread
-/// serves. Once or twice it has perhaps been woken, and waits for a processor.
+/// Consecutive absences of an event loop before the thread serves; after one or two it may await a
+/// processor.
 pub(in crate::engine) const ABSENCES: u32 = 4;
-/// Number of times in a row that an event loop is woken without anything for it, after which it no
-/// longer is.
+/// Consecutive needless wakeups after which an event loop is not woken.
 pub(in crate::engine) const IN_VAIN: u64 = 16;
-/// Time for which an event loop is not woken where queue pairs are destroyed.
+/// Pause of an event loop's wakeups while queue pairs are destroyed.
 pub(in crate::engine) const LOOP_PAUSE: Duration = ms(20);
 
 // Threads of the program that wait.
 
-/// The longest that such a thread serves without having what it waits for.
+/// Longest service of a waiting thread without its result.
 pub(in crate::engine) const SERVES: Duration = ms(10);
-/// None serves for so long, at first and at most, while other threads of the program poll: they
-/// serve, and it would only be woken for nothing.
+/// Time without serving while other threads poll, first and longest; a wakeup would be needless.
 pub(in crate::engine) const POLLED: [Duration; 2] = [ms(10), Duration::from_secs(1)];
-/// Number of waits beside nobody after which no other thread polls any more.
+/// Waits without other threads after which none counts as polling.
 pub(in crate::engine) const UNPOLLED: u32 = 16;
-/// The next wait is to be expected within this time from the beginning of one.
+/// Time in which the next wait is expected after the start of one.
 pub(in crate::engine) const AGAIN: Duration = ms(1);
 
 // The lock.
 
-/// The longest that a thread leaves the lock to others that wait for it.
+/// Longest that a thread leaves the lock to others.
 pub(in crate::engine) const GIVE_WAY: Duration = us(100);
-/// It does so without leaving the processor for so long.
+/// It spins for this part.
 pub(in crate::engine) const GIVE_WAY_SPIN: Duration = us(20);
-/// No further turn is begun after so long before others can have the lock.
+/// No new turn starts after this while others want the lock.
 pub(in crate::engine) const BUDGET: Duration = us(50);
-/// No further runs are sent in a turn after so long.
+/// No new runs are sent in a turn after this.
 pub(in crate::engine) const SENDING: Duration = us(100);
-/// The lock should not be held for longer.
+/// Lock holds above this are too long.
 pub(in crate::engine) const LONG_HOLD: Duration = us(200);
