@@ -50,9 +50,9 @@
 //! # Layers
 //!
 //! 1. [`transport`], the crate `roce-transport`: the protocol as a deterministic function of
-//! datagrams, commands and time; `no_std`, no `unsafe`, no I/O, threads or locks.
+//!    datagrams, commands and time; `no_std`, no `unsafe`, no I/O, threads or locks.
 //! 2. The crate [`roce-provider`](https://docs.rs/roce-provider): devices, [links](link), engine,
-//! memory, verbs and [`cm`].
+//!    memory, verbs and [`cm`].
 //! 3. `roce`: the public face of both.
 //!
 //! The [guide](https://github.com/roce-rs/roce/tree/main/docs/guide) covers connecting, existing

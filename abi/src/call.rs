@@ -115,7 +115,7 @@ impl Moving {
     /// As for [`Object::trust`].
     pub(crate) unsafe fn object<'a, T: Object>(self, pointer: *const T::C) -> Result<&'a T> {
         if self.is_checked && check::records::used(pointer.addr(), self.id.name()) {
-            return Err(Errno::told(libc::EINVAL));
+            return Err(Errno::plain(libc::EINVAL));
         }
         T::trust(pointer)
     }

@@ -27,7 +27,7 @@ pub(crate) struct Errno {
 #[derive(Clone, Debug)]
 enum Why {
     /// No failure (`EAGAIN`), or explained.
-    Told,
+    Plain,
     System,
     Rule(Rule),
     Reason(Box<Reason>),
@@ -39,8 +39,8 @@ impl Errno {
     }
 
     /// For no failure, or an explained one.
-    pub(crate) const fn told(number: c_int) -> Self {
-        Self { number, why: Why::Told }
+    pub(crate) const fn plain(number: c_int) -> Self {
+        Self { number, why: Why::Plain }
     }
 
     pub(crate) fn because(number: c_int, reason: Reason) -> Self {
@@ -57,20 +57,20 @@ impl Errno {
 
     /// Explains it with the queue pair's events.
     pub(crate) fn on(self, qp: &QueuePair, call: &str) -> Self {
-        if !matches!(self.why, Why::Told) {
+        if !matches!(self.why, Why::Plain) {
             qp.explain_call(call, || self.reason());
         }
-        Self::told(self.number)
+        Self::plain(self.number)
     }
 
     /// `errno` of an explained error.
     pub(crate) fn explained(error: &impl Explain) -> Self {
-        Self::told(errnos::of(error))
+        Self::plain(errnos::of(error))
     }
 
     fn reason(&self) -> Reason {
         match &self.why {
-            Why::Told | Why::System => of_system(self.number),
+            Why::Plain | Why::System => of_system(self.number),
             Why::Rule(rule) => rule.explain(),
             Why::Reason(reason) => (**reason).clone(),
         }
@@ -84,7 +84,7 @@ impl Errno {
     #[cold]
     pub(crate) fn explain(&self, call: &str) {
         let is_failure = match self.why {
-            Why::Told => false,
+            Why::Plain => false,
             Why::System => !NO_FAILURES.contains(&self.number),
             Why::Rule(_) | Why::Reason(_) => true,
         };
@@ -144,8 +144,8 @@ impl From<rustix::io::Errno> for Errno {
 impl From<ObjectError> for Errno {
     fn from(error: ObjectError) -> Self {
         match error {
-            ObjectError::TooMany { limit, .. } => Self::told(adapter::too_many(limit)),
-            ObjectError::Size { .. } => Self::told(adapter::size()),
+            ObjectError::TooMany { limit, .. } => Self::plain(adapter::too_many(limit)),
+            ObjectError::Size { .. } => Self::plain(adapter::size()),
             error => Self::explained(&error),
         }
     }
@@ -154,8 +154,8 @@ impl From<ObjectError> for Errno {
 impl From<OpenError> for Errno {
     fn from(error: OpenError) -> Self {
         match error {
-            OpenError::NoSuchDevice(_) => Self::told(libc::ENODEV),
-            OpenError::NoAddress(_) | OpenError::MtuTooSmall { .. } => Self::told(libc::EINVAL),
+            OpenError::NoSuchDevice(_) => Self::plain(libc::ENODEV),
+            OpenError::NoAddress(_) | OpenError::MtuTooSmall { .. } => Self::plain(libc::EINVAL),
             OpenError::Bind(
                 BindError::Taken(_)
                 | BindError::OtherUser { .. }
@@ -164,17 +164,17 @@ impl From<OpenError> for Errno {
                 | BindError::Service { .. }
                 | BindError::LoopbackFull
                 | BindError::NoLoopbackLeft { .. },
-            ) => Self::told(libc::EADDRINUSE),
+            ) => Self::plain(libc::EADDRINUSE),
             OpenError::Bind(BindError::NotLocal(_) | BindError::LoopbackDown) => {
-                Self::told(libc::EADDRNOTAVAIL)
+                Self::plain(libc::EADDRNOTAVAIL)
             }
-            OpenError::Bind(BindError::NoIpv6 { .. }) => Self::told(libc::EAFNOSUPPORT),
+            OpenError::Bind(BindError::NoIpv6 { .. }) => Self::plain(libc::EAFNOSUPPORT),
             OpenError::Bind(
                 BindError::System { source, .. } | BindError::NoDoor { source, .. },
             )
             | OpenError::Capture { source, .. }
-            | OpenError::System(source) => Self::told(Self::from(source).number),
-            _ => Self::told(libc::EIO),
+            | OpenError::System(source) => Self::plain(Self::from(source).number),
+            _ => Self::plain(libc::EIO),
         }
     }
 }
@@ -182,7 +182,7 @@ impl From<OpenError> for Errno {
 impl From<RegisterError> for Errno {
     fn from(error: RegisterError) -> Self {
         match error {
-            RegisterError::TooMany(limit) => Self::told(adapter::too_many(limit)),
+            RegisterError::TooMany(limit) => Self::plain(adapter::too_many(limit)),
             error => Self::explained(&error),
         }
     }
@@ -191,7 +191,7 @@ impl From<RegisterError> for Errno {
 impl From<RegionError> for Errno {
     fn from(error: RegionError) -> Self {
         match error {
-            RegionError::Memory(source) => Self::told(Self::from(source).number),
+            RegionError::Memory(source) => Self::plain(Self::from(source).number),
             RegionError::Register(error) => error.into(),
             error => Self::explained(&error),
         }
@@ -220,9 +220,9 @@ impl From<ModifyError> for Errno {
 impl From<PostError> for Errno {
     fn from(error: PostError) -> Self {
         if matches!(error, PostError::QueueFull | PostError::QueueOfZero) {
-            Self::told(libc::ENOMEM)
+            Self::plain(libc::ENOMEM)
         } else {
-            Self::told(libc::EINVAL)
+            Self::plain(libc::EINVAL)
         }
     }
 }
@@ -233,7 +233,7 @@ impl From<CmError> for Errno {
         let number = error.errno();
         match error {
             Object(_) | Modify(_) | Region(_) | Post(_) | CmError::Failed { .. } => {
-                Self::told(number) // by the device
+                Self::plain(number) // by the device
             }
             error => Self::because(number, error.explain()),
         }
@@ -378,7 +378,7 @@ mod tests {
     fn what_goes_on_is_no_failure() {
         for number in NO_FAILURES {
             let error = Errno::from(std::io::Error::from_raw_os_error(number));
-            assert_eq!((error.number(), Errno::told(number) == error), (number, true));
+            assert_eq!((error.number(), Errno::plain(number) == error), (number, true));
         }
         assert_eq!(of_system(libc::EMFILE).errno, Some("EMFILE"));
     }

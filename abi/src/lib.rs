@@ -44,7 +44,7 @@ mod wait;
 #[doc(hidden)] // for the fuzz targets
 pub fn read_flow(bytes: &[u8]) -> Result<roce_provider::FlowAttr, std::ffi::c_int> {
     let copy = |at: usize, to: &mut [u8]| {
-        let from = bytes.get(at..at + to.len()).ok_or(errno::Errno::told(libc::EFAULT))?;
+        let from = bytes.get(at..at + to.len()).ok_or(errno::Errno::plain(libc::EFAULT))?;
         to.copy_from_slice(from);
         Ok(())
     };

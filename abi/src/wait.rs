@@ -68,8 +68,8 @@ unsafe fn borrow<'a>(descriptor: c_int) -> Option<BorrowedFd<'a>> {
 }
 
 unsafe fn flags_of(descriptor: c_int) -> Result<OFlags> {
-    let descriptor = borrow(descriptor).ok_or(Errno::told(libc::EBADF))?;
-    fcntl_getfl(descriptor).map_err(|error| Errno::told(error.raw_os_error()))
+    let descriptor = borrow(descriptor).ok_or(Errno::plain(libc::EBADF))?;
+    fcntl_getfl(descriptor).map_err(|error| Errno::plain(error.raw_os_error()))
 }
 
 pub(crate) unsafe fn is_blocking(descriptor: c_int) -> bool {
@@ -78,7 +78,7 @@ pub(crate) unsafe fn is_blocking(descriptor: c_int) -> bool {
 
 /// `EINTR` unless restarted.
 pub(crate) fn interrupted() -> Result<()> {
-    if signals_restart() { Ok(()) } else { Err(Errno::told(libc::EINTR)) }
+    if signals_restart() { Ok(()) } else { Err(Errno::plain(libc::EINTR)) }
 }
 
 /// Ends a cancelled thread in a call that does not wait. Cancellation point.
@@ -90,14 +90,14 @@ pub(crate) extern "C-unwind" fn may_end_here() {
 /// `SA_RESTART`. Cancellation point.
 pub(crate) unsafe fn wait_readable(descriptor: c_int) -> Result<()> {
     if flags_of(descriptor)?.contains(OFlags::NONBLOCK) {
-        return Err(Errno::told(libc::EAGAIN));
+        return Err(Errno::plain(libc::EAGAIN));
     }
     let mut wanted = libc::pollfd { fd: descriptor, events: libc::POLLIN as c_short, revents: 0 };
     let done = cancellable::poll(&raw mut wanted, 1, -1);
     match *libc::__errno_location() {
         _ if done != -1 => Ok(()),
         libc::EINTR => interrupted(),
-        errno => Err(Errno::told(errno)),
+        errno => Err(Errno::plain(errno)),
     }
 }
 
@@ -136,7 +136,7 @@ pub(crate) unsafe fn wait_checked(
         if done != 0 || began.elapsed() < waits::SOON {
             let error = Errno::last();
             waits::left();
-            return if done < 0 { Err(Errno::told(error.number())) } else { Ok(()) };
+            return if done < 0 { Err(Errno::plain(error.number())) } else { Ok(()) };
         }
         waits::look(&endless, &mut is_told);
     }

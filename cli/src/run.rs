@@ -1,12 +1,12 @@
 //! `roce run`: starts a program linked with libibverbs or librdmacm on this adapter instead.
 
 mod bundled;
+mod child;
 mod fail_each;
 mod live;
 mod mounts;
 mod program;
 mod refusal;
-mod stay;
 mod sysfs;
 
 use std::{
@@ -276,7 +276,7 @@ fn start(args: &Args) -> Result<ExitCode, Refusal> {
     let mut command = configured.command(&path, name, arguments);
     let result = if args.reaper || live.is_some() {
         let reaper = args.reaper.then(Reaper::new).transpose();
-        reaper.and_then(|reaper| stay::run(command, reaper, live))
+        reaper.and_then(|reaper| child::run(command, reaper, live))
     } else {
         Err(command.exec())
     };

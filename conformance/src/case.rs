@@ -84,7 +84,7 @@ pub struct Shares {
 
 /// READs of the device, to which the instrument responds.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Answers {
+pub struct Responses {
     /// Responses in all without loss.
     pub packets: u32,
     /// Responses lost once, by index from 0.
@@ -194,7 +194,7 @@ pub enum Step {
     /// All queue pairs of the device send at once.
     Share(Shares),
     /// The device READs.
-    Answer(Answers),
+    Response(Responses),
     /// The device sends nothing for this time.
     Silence {
         /// Duration.
@@ -671,7 +671,7 @@ impl Step {
         match self {
             Self::At { step, .. } => step.needs_life(),
             Self::Expect { .. } | Self::Completes(_) => true,
-            Self::Burst(_) | Self::Share(_) | Self::Answer(_) => true,
+            Self::Burst(_) | Self::Share(_) | Self::Response(_) => true,
             _ => false,
         }
     }

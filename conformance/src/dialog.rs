@@ -307,7 +307,7 @@ impl Dialog {
         if self.id_of(body) != Some(id) {
             return Err(format!("its communication ID of the peer is {:#x}", own_id(body)));
         }
-        let is_answer = match body {
+        let is_a_response = match body {
             Body::Rep(_) | Body::Drep(_) | Body::SidrRep(_) | Body::Apr(_) => true,
             Body::Rej(rej) => rej.about == About::Req,
             Body::Mra(mra) => mra.about == About::Req,
@@ -320,7 +320,7 @@ impl Dialog {
             _ => Message::Req,
         };
         let right = self.transaction(asked, id);
-        if is_answer && mad.transaction != right {
+        if is_a_response && mad.transaction != right {
             return Err(format!(
                 "its transaction is {:#x} where {right:#x} is right",
                 mad.transaction

@@ -12,9 +12,9 @@ use thiserror::Error;
 
 use crate::{
     case::{
-        Answers, Bind, Case, Chapter, Completes, Connection, Field, Key, MemoryLocation, Message,
+        Bind, Case, Chapter, Completes, Connection, Field, Key, MemoryLocation, Message,
         MessageField, NAK_SEQUENCE, Packet, PacketKind, Pattern, PauseFrames, Queue, Request,
-        RequestKind, Severity, Shares, Step, Train,
+        RequestKind, Responses, Severity, Shares, Step, Train,
     },
     run::PATIENCE,
 };
@@ -328,7 +328,7 @@ fn step(verb: &str, words: &mut Words<'_>) -> Result<Step, String> {
             least: words.or("least", 1)?,
             within: words.named("within")?.map_or(Ok(LONGEST), duration)?,
         }),
-        "answer" => Step::Answer(answers(words)?),
+        "answer" => Step::Response(responses(words)?),
         "burst" => {
             let time = |word: Option<&str>, default| word.map_or(Ok(default), duration);
             let loses = words.named("loses")?.map(|word| number(word, "loses")).transpose()?;
@@ -406,23 +406,23 @@ fn inner(words: &mut Words<'_>) -> Result<Step, String> {
     }
 }
 
-fn answers(words: &mut Words<'_>) -> Result<Answers, String> {
+fn responses(words: &mut Words<'_>) -> Result<Responses, String> {
     let places = |word: &str| word.split(',').map(|word| number(word, "loses")).collect();
-    let answers = Answers {
+    let responses = Responses {
         loses: words.named("loses")?.map_or(Ok(Vec::new()), places)?,
         swaps: words.named("swaps")?.map(|word| number(word, "swaps")).transpose()?,
         seed: words.or("seed", 1)?,
         within: words.named("within")?.map_or(Ok(LONGEST), duration)?,
         packets: words.number("how many responses")?,
     };
-    let packets = answers.packets;
-    if answers.loses.iter().chain(&answers.swaps).any(|&place| place >= packets) {
+    let packets = responses.packets;
+    if responses.loses.iter().chain(&responses.swaps).any(|&place| place >= packets) {
         return Err(format!("loses and swaps have places of the {packets} responses, from 0"));
     }
-    if answers.swaps.is_some_and(|place| place + 1 == packets) {
+    if responses.swaps.is_some_and(|place| place + 1 == packets) {
         return Err("behind the last response comes none that it could be swapped with".into());
     }
-    Ok(answers)
+    Ok(responses)
 }
 
 fn connection(words: &mut Words<'_>) -> Result<Connection, String> {

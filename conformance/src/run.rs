@@ -1,7 +1,7 @@
 //! Plays a case.
 
-mod answers;
 mod bursts;
+mod responses;
 mod shares;
 
 use std::{
@@ -325,7 +325,7 @@ impl<S: Subject> Play<'_, S> {
             }
             Step::Burst(train) => return self.burst(train),
             Step::Share(shares) => return self.share(shares),
-            Step::Answer(answers) => return self.answer(answers),
+            Step::Response(responses) => return self.response(responses),
             Step::Expect { packet, after, within } => {
                 let until = self.mark.at.plus(*within).plus(self.subject.tolerance());
                 let mut arrival = self.next_arrival_but(packet, until)?;
@@ -637,8 +637,8 @@ impl<S: Subject> Play<'_, S> {
     ) -> Result<Option<T>, Stop> {
         let end = self.subject.now().plus(within).plus(self.subject.tolerance());
         loop {
-            if let Some(answer) = ask(self)? {
-                return Ok(Some(answer));
+            if let Some(response) = ask(self)? {
+                return Ok(Some(response));
             }
             let now = self.subject.now();
             if now >= end {

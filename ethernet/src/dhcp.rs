@@ -29,7 +29,7 @@ use super::{
 
 /// Backoff of retransmissions: first and longest, plus or minus a quarter by chance. RFC 2131
 /// starts at 4 s, but the opening of a device waits here.
-const AGAIN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(64)];
+const RETRANSMIT: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(64)];
 /// Requests per offer.
 const REQUESTS: u32 = 4;
 /// Least time before a new discovery after an address in use (section 3.1, point 5).
@@ -423,7 +423,7 @@ impl Client {
 
     /// Backoff after `count` attempts.
     fn pause(&mut self, count: u32) -> Duration {
-        let [first, most] = AGAIN;
+        let [first, most] = RETRANSMIT;
         let pause = (first * 2_u32.saturating_pow(count.min(16))).min(most);
         // between three and five quarters
         let milliseconds = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);

@@ -384,7 +384,7 @@ pub(crate) unsafe fn settle(fd: c_int, by: Use, flags: c_int) -> bool {
 }
 
 /// Keeps a connection with TCP: one direction is shut down.
-pub(crate) unsafe fn stay(fd: c_int) {
+pub(crate) unsafe fn stay_on_tcp(fd: c_int) {
     match table::pending(fd) {
         Some((number, State::Expects)) => move_on(fd, Some((number, State::Late))),
         Some((_, State::Accepted)) => move_on(fd, None),

@@ -68,7 +68,7 @@ calls! {
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
-    fork::stay(fd);
+    fork::stay_on_tcp(fd);
     match table::connected(fd) {
         Some(rsocket) => rdma::rshutdown(rsocket, how),
         None => next::shutdown(fd, how),

@@ -170,12 +170,12 @@ fn a_capture_has_raw_packets() {
         let frames = [0x88B7, 0x88B6, 0x88B5].map(|kind| frame(MAC_B, MAC_A, kind, &[7; 60]));
         frames.iter().for_each(|frame| assert!(sender.send(frame).result.is_ok()));
         assert_eq!(receiver.receive(), frames[2]);
-        let answer = frame(MAC_A, MAC_B, 0x88B5, &[9; 60]);
-        assert!(receiver.send(&answer).result.is_ok());
+        let response = frame(MAC_A, MAC_B, 0x88B5, &[9; 60]);
+        assert!(receiver.send(&response).result.is_ok());
         drop((receiver, _taken, _dropped, b));
         let bytes = std::fs::read(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
-        let places: Vec<_> = [&frames[1], &frames[2], &answer]
+        let places: Vec<_> = [&frames[1], &frames[2], &response]
             .map(|frame| bytes.windows(frame.len()).position(|window| window == frame))
             .into();
         assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?}");

@@ -149,7 +149,7 @@ fn sleeping_threads_are_woken_over_shared_memory() {
         |side: &Side| side.qp.post_recv(&[RecvWr::new(0, [side.memory.sge(0..64)])]).unwrap();
     let send =
         |side: &Side| side.qp.post_send(&[SendWr::send(0, side.memory.sge(64..128))]).unwrap();
-    let answer = |side: &Side| {
+    let response = |side: &Side| {
         let (mut sent, mut received) = (0, 0);
         while sent < MESSAGES || received < MESSAGES {
             side.cq.req_notify(NotifyKind::Next);
@@ -177,7 +177,7 @@ fn sleeping_threads_are_woken_over_shared_memory() {
     }
     send(&a);
     std::thread::scope(|scope| {
-        scope.spawn(|| answer(&a));
-        answer(&b);
+        scope.spawn(|| response(&a));
+        response(&b);
     });
 }

@@ -1,4 +1,4 @@
-/* explained: unknown_qp, no_answer
+/* explained: unknown_qp, no_response
    says: no such queue pair
 
    Another queue pair than the peer has. */

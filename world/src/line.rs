@@ -93,7 +93,7 @@ impl From<&Explanation> for Tone {
         match why {
             Explanation::Negative(..) | Explanation::Unreadable | Explanation::Damaged => Self::Bad,
             Explanation::Again(causes)
-                if causes.contains(Cause::NoAnswer) || causes.contains(Cause::NotCaptured) =>
+                if causes.contains(Cause::NoResponse) || causes.contains(Cause::NotCaptured) =>
             {
                 Self::Bad
             }
@@ -104,7 +104,7 @@ impl From<&Explanation> for Tone {
             | Explanation::MessageAgain
             | Explanation::Copy
             | Explanation::Congestion
-            | Explanation::Answers { again: true } => Self::Warned,
+            | Explanation::Responses { again: true } => Self::Warned,
             _ => Self::Plain,
         }
     }

@@ -103,11 +103,11 @@ mod tests {
         for family in [libc::AF_UNSPEC, libc::AF_UNIX, 27] {
             other.ss_family = family as u16;
             // SAFETY: A whole address.
-            assert_eq!(unsafe { read((&raw const other).cast()) }, Err(Errno::told(libc::EINVAL)));
+            assert_eq!(unsafe { read((&raw const other).cast()) }, Err(Errno::plain(libc::EINVAL)));
         }
         // SAFETY: Null is looked at first.
         unsafe {
-            assert_eq!(read(std::ptr::null()), Err(Errno::told(libc::EINVAL)));
+            assert_eq!(read(std::ptr::null()), Err(Errno::plain(libc::EINVAL)));
             assert_eq!(optional(std::ptr::null()), Ok(None));
         }
     }

@@ -126,7 +126,7 @@ unsafe fn take_request(listener: *mut rdma_cm_id) -> Result<*mut rdma_cm_id> {
     let _call = Call::begin();
     let event = *(*listener).event;
     if event.status != 0 {
-        return Err(Errno::told(event.status.saturating_abs()));
+        return Err(Errno::plain(event.status.saturating_abs()));
     }
     if event.event != EventKind::ConnectRequest as c_uint {
         return Err(Errno::of(Rule::Event));

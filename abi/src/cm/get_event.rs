@@ -151,7 +151,7 @@ pub(super) unsafe fn attach(qp: *mut ibv_qp, group: Gid) -> Result<()> {
     }
     match ibv_attach_mcast(qp, &ibv_gid { raw: group.0 }, 0) {
         0 => Ok(()),
-        errno => Err(Errno::told(errno)),
+        errno => Err(Errno::plain(errno)),
     }
 }
 
@@ -223,8 +223,8 @@ pub(super) unsafe fn complete(id: *mut rdma_cm_id) -> Result<()> {
     let event = *(*id).event;
     match event.status {
         0 => Ok(()),
-        _ if event.event == EventKind::Rejected as c_uint => Err(Errno::told(libc::ECONNREFUSED)),
-        status => Err(Errno::told(status.saturating_abs())),
+        _ if event.event == EventKind::Rejected as c_uint => Err(Errno::plain(libc::ECONNREFUSED)),
+        status => Err(Errno::plain(status.saturating_abs())),
     }
 }
 

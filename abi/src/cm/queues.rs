@@ -33,7 +33,7 @@ use crate::{
 };
 
 fn last_errno() -> Errno {
-    Errno::told(Errno::last().number())
+    Errno::plain(Errno::last().number())
 }
 
 fn check<T>(pointer: *mut T) -> Result<*mut T> {

@@ -90,7 +90,7 @@ unsafe fn reply_path(
     let mut area = [0; size_of::<ibv_grh>()];
     copy_from_program(grh.cast(), area.as_mut_ptr(), area.len())?;
     let mut attr = address::to_c(
-        &ctx.inner.context.init_ah_from_wc(&area).map_err(|_| Errno::told(libc::EINVAL))?,
+        &ctx.inner.context.init_ah_from_wc(&area).map_err(|_| Errno::plain(libc::EINVAL))?,
     );
     attr.grh.hop_limit = HOP_LIMIT;
     // on Ethernet wc.sl is the packet type

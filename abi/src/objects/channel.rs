@@ -167,7 +167,7 @@ unsafe fn sleep_checked(channel: *mut ibv_comp_channel, descriptor: c_int) -> Re
     let began = Instant::now();
     let done = wait_for(&raw mut wanted, 1, A_WHILE.as_millis() as c_int);
     if done < 0 {
-        return Err(Errno::told(Errno::last().number()));
+        return Err(Errno::plain(Errno::last().number()));
     }
     // a signal may end it early
     if done == 0 && began.elapsed() >= A_WHILE {

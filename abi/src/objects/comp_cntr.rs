@@ -105,8 +105,8 @@ unsafe extern "C" fn ibv_qp_attach_comp_cntr(
         }
         let ops = CountedOps::from_bits(attr.op_mask).ok_or(Errno::of(Rule::NotSupported))?;
         qp.qp.count_completions(ops, &counter.counter).map_err(|error| match error {
-            CountError::Counted => Errno::told(libc::EBUSY),
-            _ => Errno::told(libc::EINVAL),
+            CountError::Counted => Errno::plain(libc::EBUSY),
+            _ => Errno::plain(libc::EINVAL),
         })?;
         requests::count_pair(qp.key());
         Ok(())

@@ -53,7 +53,7 @@ unsafe impl Object for FlowObject {
 impl From<FlowError> for Errno {
     fn from(error: FlowError) -> Self {
         match error {
-            FlowError::Interface(source) => Self::told(Self::from(source).number()),
+            FlowError::Interface(source) => Self::plain(Self::from(source).number()),
             error => Self::explained(&error),
         }
     }

@@ -191,7 +191,7 @@ unsafe fn checked<W: Listed, R>(
     let stopped = each(&mut at, true, make, |c, wr| {
         noted.push(note(c, &wr));
         made.push(wr);
-        if made.len() < LONGEST { Ok(()) } else { Err(Errno::told(libc::EINVAL)) }
+        if made.len() < LONGEST { Ok(()) } else { Err(Errno::plain(libc::EINVAL)) }
     });
     if stopped.is_err() && read(at).is_err() {
         let number = noted.len() + 1;
@@ -206,7 +206,7 @@ unsafe fn checked<W: Listed, R>(
         let result = post(place, &mut |_| {
             asked += 1;
             // the list has grown meanwhile
-            made.next().unwrap_or(Err(Errno::told(libc::EINVAL)))
+            made.next().unwrap_or(Err(Errno::plain(libc::EINVAL)))
         });
         (asked - usize::from(result.is_err()), result)
     })

@@ -9,7 +9,7 @@ use libc::{AF_INET6, sockaddr, socklen_t};
 
 use super::{
     table::{self, Entry},
-    wait::{AGAIN, Patience, until},
+    wait::{Blocking, WOULD_BLOCK, until},
 };
 use crate::{
     call::{self, CallId},
@@ -85,7 +85,7 @@ unsafe extern "C-unwind" fn raccept(
     length: *mut socklen_t,
 ) -> c_int {
     call::waiting(CallId::raccept, || {
-        until(number, Patience::Receiving, |entry| {
+        until(number, Blocking::Receiving, |entry| {
             let accepted = entry.accepted(entry.socket.accept()?);
             if let Ok(peer) = accepted.socket.peer_addr() {
                 give(&accepted, peer, address, length);
@@ -102,7 +102,7 @@ unsafe extern "C-unwind" fn rconnect(
 ) -> c_int {
     call::waiting(CallId::rconnect, || {
         let mut begun = false;
-        let connected = until(number, Patience::Sending, |entry| {
+        let connected = until(number, Blocking::Sending, |entry| {
             let result = if begun {
                 entry.socket.connected()
             } else {
@@ -110,19 +110,19 @@ unsafe extern "C-unwind" fn rconnect(
             };
             match result {
                 Err(rustix::io::Errno::INPROGRESS) if !entry.waits() => {
-                    Err(Errno::told(libc::EINPROGRESS))
+                    Err(Errno::plain(libc::EINPROGRESS))
                 }
                 Err(rustix::io::Errno::INPROGRESS) => {
                     begun = true;
-                    Err(AGAIN)
+                    Err(WOULD_BLOCK)
                 }
-                Err(rustix::io::Errno::ALREADY) if begun => Err(AGAIN),
+                Err(rustix::io::Errno::ALREADY) if begun => Err(WOULD_BLOCK),
                 other => Ok(other?),
             }
         });
         // connecting continues after this call
-        let late = begun && connected == Err(AGAIN);
-        if late { Err(Errno::told(libc::EINPROGRESS)) } else { connected }
+        let late = begun && connected == Err(WOULD_BLOCK);
+        if late { Err(Errno::plain(libc::EINPROGRESS)) } else { connected }
     })
 }
 

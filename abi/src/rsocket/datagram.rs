@@ -9,7 +9,7 @@ use super::{
     connect::{give, given},
     iovec::Cursor,
     table,
-    wait::{Patience, until},
+    wait::{Blocking, until},
 };
 use crate::errno::Result;
 
@@ -28,7 +28,7 @@ pub(super) unsafe fn send(
 ) -> Result<isize> {
     let (cursor, bytes) = Cursor::new(pieces, count)?;
     let to = if to.is_null() { None } else { Some(given(to, size)?) };
-    until(number, Patience::Sending.with(flags), |entry| {
+    until(number, Blocking::Sending.with(flags), |entry| {
         let mut next = cursor;
         entry.socket.send_to(bytes, to, &mut |to| next.read(to))?;
         Ok(bytes.cast_signed())
@@ -43,7 +43,7 @@ pub(super) struct Received {
 
 impl Received {
     /// True if truncated.
-    pub(super) const fn is_cut(self) -> bool {
+    pub(super) const fn is_truncated(self) -> bool {
         self.fit < self.whole
     }
 
@@ -64,7 +64,7 @@ pub(super) unsafe fn receive(
 ) -> Result<Received> {
     let (cursor, room) = Cursor::new(pieces, count)?;
     let peek = flags & libc::MSG_PEEK != 0;
-    until(number, Patience::Receiving.with(flags), |entry| {
+    until(number, Blocking::Receiving.with(flags), |entry| {
         let mut next = cursor;
         let (whole, sender) =
             entry.socket.receive_from(room, peek, &mut |from| next.write(from))?;

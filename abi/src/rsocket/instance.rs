@@ -220,9 +220,9 @@ mod tests {
             assert_eq!(repoll_wait(epoll, found.as_mut_ptr(), 2, -1), 1);
             assert_eq!({ found[0].u64 }, 77);
 
-            assert_eq!(close(reader.as_raw_fd()), Err(Errno::told(libc::EBADF)));
+            assert_eq!(close(reader.as_raw_fd()), Err(Errno::plain(libc::EBADF)));
             assert_eq!(close(epoll), Ok(()));
-            assert_eq!(close(epoll), Err(Errno::told(libc::EBADF)));
+            assert_eq!(close(epoll), Err(Errno::plain(libc::EBADF)));
         }
     }
 }

@@ -7,7 +7,7 @@ use roce_provider::transport::mem::Access;
 
 use super::{
     iovec::Cursor,
-    wait::{Patience, transfer, until},
+    wait::{Blocking, transfer, until},
 };
 use crate::{
     call::{self, CallId},
@@ -31,7 +31,7 @@ unsafe fn map(
     let is_remote = prot & libc::PROT_WRITE != 0;
     let rights =
         if is_remote { Access::LOCAL_WRITE | Access::REMOTE_WRITE } else { Access::empty() };
-    until(number, Patience::AtMost(None), |entry| {
+    until(number, Blocking::AtMost(None), |entry| {
         let domain = entry.socket.domain()?;
         let region = domain.register_raw(at.cast(), length, at.addr() as u64, rights)?;
         entry.socket.map(&region, at.addr(), is_remote.then_some(offset.cast_unsigned()))?;
@@ -52,7 +52,7 @@ unsafe extern "C-unwind" fn riomap(
 
 unsafe extern "C-unwind" fn riounmap(number: c_int, at: *mut c_void, length: usize) -> c_int {
     call::waiting(CallId::riounmap, || {
-        until(number, Patience::AtMost(None), |entry| Ok(entry.socket.unmap(at.addr(), length)?))
+        until(number, Blocking::AtMost(None), |entry| Ok(entry.socket.unmap(at.addr(), length)?))
     })
 }
 
@@ -66,7 +66,7 @@ unsafe fn write(
     let piece = iovec { iov_base: at.cast_mut(), iov_len: length };
     let all = Cursor::new(&raw const piece, 1)?;
     let start = u64::try_from(offset).map_err(|_| Errno::of(Rule::SocketArgument))?;
-    transfer(number, Patience::Sending.with(flags), all, false, |entry, next, written| {
+    transfer(number, Blocking::Sending.with(flags), all, false, |entry, next, written| {
         let to = start.wrapping_add(written as u64);
         Ok(entry.socket.write_mapped(all.1 - written, to, &mut |to| next.read(to))?)
     })

@@ -8,7 +8,7 @@ use roce_provider::calls::Call;
 use super::{
     connect, datagram,
     iovec::Cursor,
-    wait::{Patience, transfer},
+    wait::{Blocking, transfer},
 };
 use crate::{
     call::{self, CallId},
@@ -30,7 +30,7 @@ unsafe fn receive(
     let room = Cursor::new(pieces, count)?;
     let peek = flags & libc::MSG_PEEK != 0;
     let some = flags & libc::MSG_WAITALL == 0 || peek;
-    transfer(number, Patience::Receiving.with(flags), room, some, |entry, next, received| {
+    transfer(number, Blocking::Receiving.with(flags), room, some, |entry, next, received| {
         Ok(entry.socket.receive(room.1 - received, peek, &mut |from| next.write(from))?)
     })
 }
@@ -82,7 +82,7 @@ unsafe fn receive_from(
     }
     if datagram::is_one(number)? {
         let received = datagram::receive(number, pieces, count, flags, (from, size))?;
-        return Ok((received.length(flags), received.is_cut()));
+        return Ok((received.length(flags), received.is_truncated()));
     }
     let received = receive(number, pieces, count, flags)?;
     if !from.is_null() {
@@ -106,8 +106,8 @@ unsafe extern "C-unwind" fn rrecvmsg(number: c_int, message: *mut msghdr, flags:
         } else {
             NOBODY
         };
-        let (length, is_cut) = receive_from(number, msg_iov, msg_iovlen, flags, name)?;
-        (*message).msg_flags = if is_cut { libc::MSG_TRUNC } else { 0 };
+        let (length, is_truncated) = receive_from(number, msg_iov, msg_iovlen, flags, name)?;
+        (*message).msg_flags = if is_truncated { libc::MSG_TRUNC } else { 0 };
         ((*message).msg_controllen, (*message).msg_namelen) = (0, size);
         Ok(length)
     })

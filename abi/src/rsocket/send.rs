@@ -7,7 +7,7 @@ use libc::{iovec, msghdr, sockaddr, socklen_t};
 use super::{
     datagram,
     iovec::Cursor,
-    wait::{Patience, transfer},
+    wait::{Blocking, transfer},
 };
 use crate::{
     call::{self, CallId},
@@ -34,7 +34,7 @@ unsafe fn send(
         return datagram::send(number, pieces, count, flags, to);
     }
     let all = Cursor::new(pieces, count)?;
-    transfer(number, Patience::Sending.with(flags), all, false, |entry, next, sent| {
+    transfer(number, Blocking::Sending.with(flags), all, false, |entry, next, sent| {
         Ok(entry.socket.send(all.1 - sent, &mut |to| next.read(to))?)
     })
 }

@@ -6,7 +6,7 @@ use roce_provider::calls::Call;
 
 use super::{
     instance, table,
-    wait::{AGAIN, Patience, until},
+    wait::{Blocking, WOULD_BLOCK, until},
 };
 use crate::{
     call::{self, CallId},
@@ -54,8 +54,8 @@ unsafe extern "C-unwind" fn rclose(number: c_int) -> c_int {
     call::waiting(CallId::rclose, || {
         let Ok(limit) = begin(number) else { return instance::close(number) };
         // unsent data is lost after the limit
-        let _ = until(number, Patience::AtMost(limit), |entry| {
-            if entry.socket.is_sent() { Ok(()) } else { Err(AGAIN) }
+        let _ = until(number, Blocking::AtMost(limit), |entry| {
+            if entry.socket.is_sent() { Ok(()) } else { Err(WOULD_BLOCK) }
         });
         end(number);
         Ok(())

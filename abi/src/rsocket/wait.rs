@@ -18,10 +18,10 @@ use crate::{
     wait::{may_end_here, milliseconds, wait_for},
 };
 
-pub(super) const AGAIN: Errno = Errno::told(libc::EAGAIN);
+pub(super) const WOULD_BLOCK: Errno = Errno::plain(libc::EAGAIN);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Patience {
+pub(super) enum Blocking {
     /// `O_NONBLOCK` and `SO_RCVTIMEO` decide.
     Receiving,
     /// `O_NONBLOCK` and `SO_SNDTIMEO` decide.
@@ -32,7 +32,7 @@ pub(super) enum Patience {
     AtMost(Option<Duration>),
 }
 
-impl Patience {
+impl Blocking {
     pub(super) const fn with(self, flags: c_int) -> Self {
         if flags & libc::MSG_DONTWAIT != 0 { Self::None } else { self }
     }
@@ -43,7 +43,7 @@ impl Patience {
             Self::AtMost(limit) => Ok(limit),
             Self::Receiving if entry.waits() => Ok(entry.receive_limit.get()),
             Self::Sending if entry.waits() => Ok(entry.send_limit.get()),
-            _ => Err(AGAIN),
+            _ => Err(WOULD_BLOCK),
         }
     }
 }
@@ -58,11 +58,11 @@ struct Wait {
 
 impl Wait {
     /// Returns the longest sleep, or none to poll.
-    fn next(&mut self, entry: &Entry, patience: Patience) -> Result<Option<Option<Duration>>> {
-        let limit = patience.limit(entry)?;
+    fn next(&mut self, entry: &Entry, blocking: Blocking) -> Result<Option<Option<Duration>>> {
+        let limit = blocking.limit(entry)?;
         let end = *self.end.get_or_insert_with(|| Deadline::after(limit));
         if end.is_over() {
-            return Err(AGAIN);
+            return Err(WOULD_BLOCK);
         }
         if !self.polling.is_over() {
             return Ok(None);
@@ -82,7 +82,7 @@ impl Wait {
 /// Retries on `EAGAIN`. Cancellation point: `attempt` may hold nothing to drop either.
 pub(super) fn until<R: Copy>(
     number: c_int,
-    patience: Patience,
+    blocking: Blocking,
     mut attempt: impl FnMut(&Entry) -> Result<R>,
 ) -> Result<R> {
     may_end_here();
@@ -93,7 +93,7 @@ pub(super) fn until<R: Copy>(
             let _call = Call::begin();
             let entry = table::find(number)?;
             match attempt(&entry) {
-                Err(error) if error == AGAIN => wait.next(&entry, patience)?,
+                Err(error) if error == WOULD_BLOCK => wait.next(&entry, blocking)?,
                 other => return other,
             }
         };
@@ -118,17 +118,17 @@ pub(super) fn until<R: Copy>(
 /// The pieces are as they were when the cursor was made.
 pub(super) unsafe fn transfer(
     number: c_int,
-    patience: Patience,
+    blocking: Blocking,
     (mut cursor, bytes): (Cursor, usize),
     some: bool,
     mut attempt: impl FnMut(&Entry, &mut Cursor, usize) -> Result<usize>,
 ) -> Result<isize> {
     let mut moved = 0;
-    let result = until(number, patience, |entry| {
+    let result = until(number, blocking, |entry| {
         let done = attempt(entry, &mut cursor.clone(), moved)?;
         cursor.skip(done);
         moved += done;
-        if moved == bytes || some || done == 0 { Ok(()) } else { Err(AGAIN) }
+        if moved == bytes || some || done == 0 { Ok(()) } else { Err(WOULD_BLOCK) }
     });
     match result {
         Err(error) if moved == 0 => Err(error),

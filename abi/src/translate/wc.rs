@@ -93,7 +93,7 @@ pub(crate) fn vendor_error(error: &WcError) -> u32 {
         Cause::Flushed => 0,
         Cause::Access(_) => 1,
         Cause::Responder(syndrome) => 2 | u32::from(syndrome.to_wire()) << 8,
-        Cause::NoAnswer { .. } => 3,
+        Cause::NoResponse { .. } => 3,
         Cause::TooLong { .. } => 4,
         Cause::Bind(_) => 5,
         Cause::NotAWord { .. } => 6,
@@ -207,8 +207,10 @@ mod tests {
         assert_eq!((wc.opcode, wc.byte_len, wc.wc_flags, wc.imm_data), (0, 0, 0, 0));
         let wc = c(Err(WcError { status: WcStatus::WrFlushErr, cause: Cause::Flushed }));
         assert_eq!((wc.status, wc.vendor_err), (5, 0));
-        let wc =
-            c(Err(WcError { status: WcStatus::RetryExcErr, cause: Cause::NoAnswer { tries: 7 } }));
+        let wc = c(Err(WcError {
+            status: WcStatus::RetryExcErr,
+            cause: Cause::NoResponse { tries: 7 },
+        }));
         assert_eq!((wc.status, wc.vendor_err), (12, 3));
     }
 }

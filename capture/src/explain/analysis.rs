@@ -139,8 +139,8 @@ impl Analysis {
             self.explain(packet, talk, &mut connections[index]);
             let service = connections[index].service;
             if service != Service::Ud {
-                let has_answers = service != Service::Uc;
-                packet.requesters = talk.ends.each_ref().map(|end| end.requester(has_answers));
+                let has_responses = service != Service::Uc;
+                packet.requesters = talk.ends.each_ref().map(|end| end.requester(has_responses));
             }
         }
         let end = packets.iter().map(|packet| packet.at).max().unwrap_or_default();
@@ -220,7 +220,7 @@ impl Analysis {
         }
         self.check_length(packet, &headers, talk, connection);
         if bth.opcode.operation().is_response() {
-            self.answer(packet, &headers, talk, connection);
+            self.response(packet, &headers, talk, connection);
         } else {
             self.request(packet, &headers, talk, connection);
         }
@@ -269,7 +269,7 @@ impl Analysis {
         }
     }
 
-    fn answer(
+    fn response(
         &mut self,
         packet: &mut ExplainedPacket,
         headers: &Headers,
@@ -278,9 +278,9 @@ impl Analysis {
     ) {
         let from = usize::from(packet.from_second);
         let psn = headers.bth().psn;
-        let is_answer = headers.bth().opcode.operation() != Operation::Acknowledge;
+        let is_a_response = headers.bth().opcode.operation() != Operation::Acknowledge;
         // a response with data has an implied acknowledgement only
-        let syndrome = headers.ext().aeth().map(|aeth| aeth.syndrome).filter(|_| !is_answer);
+        let syndrome = headers.ext().aeth().map(|aeth| aeth.syndrome).filter(|_| !is_a_response);
         let summary = &mut connection.summaries[from];
         match syndrome {
             Some(Syndrome::Nak(NakCode::PsnSequenceError)) => summary.sequence_naks += 1,
@@ -307,17 +307,17 @@ impl Analysis {
         }
         if !end.has(psn) {
             packet.why = match connection.one_of {
-                0 => Explanation::AnswersUnseen,
-                count => Explanation::AnswersOneOf(count),
+                0 => Explanation::RespondsToUnseen,
+                count => Explanation::RespondsToOneOf(count),
             };
             return;
         }
         end.msn = headers.ext().aeth().map(|aeth| aeth.msn).or(end.msn);
         let at = packet.at;
         let answered = match syndrome {
-            _ if is_answer => {
+            _ if is_a_response => {
                 let (answered, again) = end.data(at, psn);
-                packet.why = Explanation::Answers { again };
+                packet.why = Explanation::Responses { again };
                 answered
             }
             Some(Syndrome::Ack { .. }) => {

@@ -211,7 +211,7 @@ impl End {
         let Some(mut causes) = self.pass(at, span) else { return Causes::UNKNOWN };
         let is_last = at + span >= self.end;
         if is_last && self.naks.may_have_crossed(now) && causes.contains(Cause::Nak) {
-            causes = causes.or(Cause::NoAnswer);
+            causes = causes.or(Cause::NoResponse);
         }
         let by_itself = at <= self.oldest || is_last;
         if by_itself && silent && !is_asked {
@@ -220,12 +220,12 @@ impl End {
                 causes = before;
             }
             // if it is a probe, the due packets are still to come
-            for cause in causes.iter().filter(|cause| *cause != Cause::NoAnswer) {
+            for cause in causes.iter().filter(|cause| *cause != Cause::NoResponse) {
                 self.go_back(at, Some(cause));
             }
-            causes = causes.or(Cause::NoAnswer);
+            causes = causes.or(Cause::NoResponse);
             // it may have been the very first
-            self.go_back(at + span, Some(Cause::NoAnswer));
+            self.go_back(at + span, Some(Cause::NoResponse));
         } else if causes == Causes::UNKNOWN {
             // a timer during other packets, or a copy by the network
             self.go_back(at + span, None);
@@ -363,7 +363,7 @@ impl End {
             if last.times == 1 {
                 // packets captured in one batch have one time
                 answered.after = Some(after).filter(|after| !after.is_zero());
-            } else if last.causes == Causes::of(&[Cause::NoAnswer]) {
+            } else if last.causes == Causes::of(&[Cause::NoResponse]) {
                 let waited = last.last.saturating_sub(last.at);
                 answered.hasty = Some((waited, now.saturating_sub(last.last), after));
             }
@@ -377,11 +377,11 @@ impl End {
         answered
     }
 
-    /// Its progress. `has_answers`: its service has responses.
-    pub(super) fn requester(&self, has_answers: bool) -> Option<Requester> {
+    /// Its progress. `has_responses`: its service has responses.
+    pub(super) fn requester(&self, has_responses: bool) -> Option<Requester> {
         let first = self.captured.first.filter(|_| !self.is_unsure)?;
         let psn = |at: i64| first.plus((at & 0xFF_FFFF) as u32);
-        let is_open = has_answers && self.oldest < self.end;
+        let is_open = has_responses && self.oldest < self.end;
         Some(Requester {
             next_psn: psn(self.end),
             oldest_unacked: is_open.then(|| psn(self.oldest)),

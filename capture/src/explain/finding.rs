@@ -39,9 +39,9 @@ pub enum FindingKind {
     /// A NAK that ends the connection.
     FatalNak(String),
     /// Packets without the requested response for this time, to the capture's end.
-    NoAnswer(Duration),
+    NoResponse(Duration),
     /// A response's time, and the usual one.
-    LateAnswer(Duration, Duration),
+    LateResponse(Duration, Duration),
     /// Transmissions of one packet.
     Storm(u32),
     /// Percentage of retransmitted packets.
@@ -77,8 +77,8 @@ impl FindingKind {
             Self::Unreadable(_) => "unreadable",
             Self::PsnJump(_) => "psn_jump",
             Self::FatalNak(_) => "fatal_nak",
-            Self::NoAnswer(_) => "no_answer",
-            Self::LateAnswer(..) => "late_answer",
+            Self::NoResponse(_) => "no_response",
+            Self::LateResponse(..) => "late_response",
             Self::Storm(_) => "retransmission_storm",
             Self::ManyRepeats(_) => "many_retransmissions",
             Self::MarksWithoutNotification(_) => "marks_without_cnp",
@@ -118,10 +118,10 @@ impl fmt::Display for FindingKind {
                 )
             }
             Self::FatalNak(syndrome) => write!(f, "{syndrome}: the connection is over"),
-            Self::NoAnswer(time) => {
+            Self::NoResponse(time) => {
                 write!(f, "no answer, and the capture goes on for {time:.1?}")
             }
-            Self::LateAnswer(time, usual) => {
+            Self::LateResponse(time, usual) => {
                 write!(f, "the answer took {time:.1?}; {usual:.1?} is usual")
             }
             Self::Storm(times) => write!(f, "sent {times} times"),

@@ -18,7 +18,7 @@ const KEPT: usize = 16;
 const ANSWERED_WITH_DATA: usize = 1 << 10;
 
 #[derive(Clone, Copy)]
-pub(super) struct Answer {
+pub(super) struct Response {
     at: Duration,
     psn: Psn,
     /// Kind of the request, unless any fits.
@@ -50,7 +50,7 @@ impl Kind {
     }
 }
 
-impl Answer {
+impl Response {
     pub(super) fn of(at: Duration, headers: &Headers) -> Self {
         let bth = headers.bth();
         let positive = |syndrome| matches!(syndrome, Syndrome::Ack { .. });
@@ -175,20 +175,20 @@ enum Msns {
 }
 
 impl Fit {
-    pub(super) fn before(&mut self, requests: &Requests, answer: &Answer) {
-        let at = requests.index(answer.psn);
+    pub(super) fn before(&mut self, requests: &Requests, response: &Response) {
+        let at = requests.index(response.psn);
         if at >= 0 {
-            self.record_ahead(at, answer.at);
+            self.record_ahead(at, response.at);
         }
     }
 
-    pub(super) fn take(&mut self, requests: &Requests, answer: &Answer) {
-        let at = requests.index(answer.psn);
+    pub(super) fn take(&mut self, requests: &Requests, response: &Response) {
+        let at = requests.index(response.psn);
         if at >= requests.limit {
             if at >= requests.limit + WINDOW {
                 self.misses += 1;
             } else {
-                self.record_ahead(at, answer.at);
+                self.record_ahead(at, response.at);
             }
             return;
         }
@@ -197,12 +197,12 @@ impl Fit {
             self.misses += u64::from(at < -WINDOW);
             return;
         }
-        if answer.kind.is_some_and(|kind| !requests.has(at, kind)) {
+        if response.kind.is_some_and(|kind| !requests.has(at, kind)) {
             self.misses += 1;
             return;
         }
         self.hits += 1;
-        if let (Some(msn), Some(messages)) = (answer.msn, requests.messages(at)) {
+        if let (Some(msn), Some(messages)) = (response.msn, requests.messages(at)) {
             self.msns.take(msn.get().wrapping_sub(messages) & 0xFF_FFFF, messages);
         }
     }

@@ -15,7 +15,7 @@ use roce_transport::{
 
 use super::{
     explained::ExplainedPacket,
-    fit::{Answer, Fit, Requests},
+    fit::{Fit, Requests, Response},
     flow::{Flow, Made},
     matching,
     network::{Address, Network},
@@ -105,7 +105,7 @@ struct Seen {
     port: Option<u16>,
     requests: Requests,
     /// First responses, for requests that begin later.
-    answers: Vec<Answer>,
+    responses: Vec<Response>,
     /// How other flows' responses fit its requests.
     fits: BTreeMap<usize, Fit>,
 }
@@ -140,7 +140,7 @@ impl Fits {
                     service: bth.opcode.service(),
                     port,
                     requests: Requests::default(),
-                    answers: Vec::new(),
+                    responses: Vec::new(),
                     fits: BTreeMap::new(),
                 });
                 fits.flows.len() - 1
@@ -149,7 +149,7 @@ impl Fits {
             seen.port = seen.port.filter(|its| Some(*its) == port);
             let back = ways.get(&(flow.dst, flow.src)).map(Vec::as_slice).unwrap_or_default();
             if bth.opcode.operation().is_response() {
-                fits.answer(number, back, Answer::of(packet.at, &headers));
+                fits.response(number, back, Response::of(packet.at, &headers));
             } else if bth.opcode.service() != Service::Uc {
                 fits.request(number, back, packet.at, &headers);
             }
@@ -162,16 +162,16 @@ impl Fits {
         fits
     }
 
-    fn answer(&mut self, number: usize, back: &[usize], answer: Answer) {
+    fn response(&mut self, number: usize, back: &[usize], response: Response) {
         for &asker in back.iter().filter(|asker| **asker != number) {
             let Seen { requests, fits, .. } = &mut self.flows[asker];
             if !requests.is_empty() {
-                fits.entry(number).or_default().take(requests, &answer);
+                fits.entry(number).or_default().take(requests, &response);
             }
         }
-        let answers = &mut self.flows[number].answers;
-        if answers.len() < KEPT {
-            answers.push(answer);
+        let responses = &mut self.flows[number].responses;
+        if responses.len() < KEPT {
+            responses.push(response);
         }
     }
 
@@ -183,11 +183,11 @@ impl Fits {
         }
         let Some(psn) = requests.take(headers) else { return };
         fits.values_mut().for_each(|fit| fit.ask(psn, at));
-        for &answerer in back.iter().filter(|answerer| begins && **answerer != number) {
-            let answers = self.flows[answerer].answers.clone();
+        for &responder in back.iter().filter(|responder| begins && **responder != number) {
+            let responses = self.flows[responder].responses.clone();
             let Seen { requests, fits, .. } = &mut self.flows[number];
-            let fit = fits.entry(answerer).or_default();
-            answers.iter().for_each(|answer| fit.before(requests, answer));
+            let fit = fits.entry(responder).or_default();
+            responses.iter().for_each(|response| fit.before(requests, response));
         }
     }
 
@@ -196,12 +196,12 @@ impl Fits {
         let mut nearly = vec![BTreeSet::new(); self.flows.len()];
         self.candidates = nearly.clone();
         for (asker, seen) in self.flows.iter().enumerate() {
-            for (&answerer, fit) in &seen.fits {
+            for (&responder, fit) in &seen.fits {
                 if fit.is_right(has_gaps) {
-                    self.candidates[answerer].insert(asker);
+                    self.candidates[responder].insert(asker);
                 }
                 if fit.is_mostly_right() {
-                    nearly[answerer].insert(asker);
+                    nearly[responder].insert(asker);
                 }
             }
         }
@@ -215,20 +215,20 @@ impl Fits {
 
     /// Decides between fitting ones by MSN or UDP source port.
     fn prefer(&mut self) {
-        for answerer in 0..self.flows.len() {
-            let counts = |asker: usize| self.flows[asker].fits.get(&answerer)?.counts();
-            let candidates = &self.candidates[answerer];
+        for responder in 0..self.flows.len() {
+            let counts = |asker: usize| self.flows[asker].fits.get(&responder)?.counts();
+            let candidates = &self.candidates[responder];
             let only = |is_it: &dyn Fn(usize) -> bool| {
                 let mut those = candidates.iter().copied().filter(|&asker| is_it(asker));
                 those.next().filter(|_| those.next().is_none())
             };
             let by_msn = only(&|asker| counts(asker) != Some(false))
                 .filter(|&asker| counts(asker) == Some(true));
-            let by_port = || only(&|asker| self.has_ports_of_a_pair(asker, answerer));
+            let by_port = || only(&|asker| self.has_ports_of_a_pair(asker, responder));
             if candidates.len() > 1
                 && let Some(preferred) = by_msn.or_else(by_port)
             {
-                self.candidates[answerer] = BTreeSet::from([preferred]);
+                self.candidates[responder] = BTreeSet::from([preferred]);
             }
         }
     }
@@ -243,9 +243,9 @@ impl Fits {
         [port, others] == [by_both; 2] || [port, others] == [own(&other.flow), own(&one.flow)]
     }
 
-    fn may_be(&self, answerer: usize, asker: usize) -> bool {
-        self.candidates[answerer].contains(&asker)
-            && (self.candidates[asker].is_empty() || self.candidates[asker].contains(&answerer))
+    fn may_be(&self, responder: usize, asker: usize) -> bool {
+        self.candidates[responder].contains(&asker)
+            && (self.candidates[asker].is_empty() || self.candidates[asker].contains(&responder))
     }
 
     /// Unpaired flows with responses in one order of addresses, and their candidates.
@@ -255,10 +255,10 @@ impl Fits {
             let Flow { src, dst, .. } = self.flows[number].flow;
             src.cmp(&dst) == order && is_free(number) && !self.candidates[number].is_empty()
         };
-        let row = |answerer: usize| {
-            let askers = self.candidates[answerer].iter().copied();
-            let askers = askers.filter(|&asker| is_free(asker) && self.may_be(answerer, asker));
-            (answerer, askers.collect())
+        let row = |responder: usize| {
+            let askers = self.candidates[responder].iter().copied();
+            let askers = askers.filter(|&asker| is_free(asker) && self.may_be(responder, asker));
+            (responder, askers.collect())
         };
         (0..self.flows.len()).filter(is_row).map(row).collect()
     }
@@ -274,8 +274,8 @@ impl Fits {
                     Ordering::Equal => matching::only(&rows),
                     _ => matching::certain(&rows),
                 };
-                for (answerer, asker) in certain {
-                    pairs.pair(self.flows[answerer].flow, self.flows[asker].flow);
+                for (responder, asker) in certain {
+                    pairs.pair(self.flows[responder].flow, self.flows[asker].flow);
                 }
             }
             if pairs.others.len() == before {
@@ -295,8 +295,8 @@ impl Fits {
             let flow = ways.get(&way).filter(|flows| flows.len() == 1)?.first()?;
             self.flows.iter().position(|seen| seen.flow == *flow)
         };
-        let is_wrong = |asker: usize, answerer: usize| {
-            self.flows[asker].fits.get(&answerer).is_some_and(Fit::is_wrong)
+        let is_wrong = |asker: usize, responder: usize| {
+            self.flows[asker].fits.get(&responder).is_some_and(Fit::is_wrong)
         };
         for &(src, dst) in ways.keys() {
             if let (Some(one), Some(other)) = (only((src, dst)), only((dst, src)))
@@ -313,11 +313,11 @@ impl Fits {
         let is_free = |number: usize| pairs.other(&self.flows[number].flow).is_none();
         let mut open = BTreeMap::new();
         for (asker, seen) in self.flows.iter().enumerate().filter(|(number, _)| is_free(*number)) {
-            for (&answerer, fit) in seen.fits.iter().filter(|(number, _)| is_free(**number)) {
-                let candidates = &self.candidates[answerer];
+            for (&responder, fit) in seen.fits.iter().filter(|(number, _)| is_free(**number)) {
+                let candidates = &self.candidates[responder];
                 // if too much is missing, any partial fit is possible
-                if self.may_be(answerer, asker) || candidates.is_empty() && fit.fits_at_times() {
-                    for number in [answerer, asker] {
+                if self.may_be(responder, asker) || candidates.is_empty() && fit.fits_at_times() {
+                    for number in [responder, asker] {
                         *open.entry(self.flows[number].flow).or_default() += 1;
                     }
                 }

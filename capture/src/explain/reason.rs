@@ -13,7 +13,7 @@ pub enum Cause {
     /// A response to a later request while a READ's or atomic's data is missing.
     ImpliedNak = 2,
     /// No response in time: acknowledge timer, or an earlier probe.
-    NoAnswer = 4,
+    NoResponse = 4,
     /// The RNR timer that the receiver asked for has expired.
     NotReady = 8,
     /// Nothing of the other end was captured.
@@ -22,7 +22,7 @@ pub enum Cause {
 
 impl Cause {
     const ALL: [Self; 5] =
-        [Self::Nak, Self::ImpliedNak, Self::NoAnswer, Self::NotReady, Self::NotCaptured];
+        [Self::Nak, Self::ImpliedNak, Self::NoResponse, Self::NotReady, Self::NotCaptured];
 }
 
 impl fmt::Display for Cause {
@@ -30,7 +30,7 @@ impl fmt::Display for Cause {
         f.write_str(match self {
             Self::Nak => "NAK",
             Self::ImpliedNak => "implied NAK",
-            Self::NoAnswer => "no answer in time",
+            Self::NoResponse => "no answer in time",
             Self::NotReady => "RNR",
             Self::NotCaptured => "no answer was captured",
         })
@@ -114,14 +114,14 @@ pub enum Explanation {
     /// Refuses this PSN and acknowledges everything before.
     Negative(Psn, Syndrome),
     /// A READ response or the like.
-    Answers {
+    Responses {
         /// True if this PSN already had a response.
         again: bool,
     },
     /// Responds to a request that was not captured.
-    AnswersUnseen,
+    RespondsToUnseen,
     /// Responds to one of so many connections, undecided by the capture.
-    AnswersOneOf(usize),
+    RespondsToOneOf(usize),
     /// A CNP.
     Congestion,
     /// A datagram.
@@ -170,13 +170,13 @@ impl fmt::Display for Explanation {
                 write!(f, "NAK for the gap at {}", psn.get())
             }
             Self::Negative(psn, _) => write!(f, "refuses {}", psn.get()),
-            Self::Answers { again: false } => f.write_str("answer"),
-            Self::Answers { again: true } => f.write_str("answer, again"),
-            Self::AnswersUnseen => f.write_str("answers what was not captured"),
-            Self::AnswersOneOf(1) => {
+            Self::Responses { again: false } => f.write_str("answer"),
+            Self::Responses { again: true } => f.write_str("answer, again"),
+            Self::RespondsToUnseen => f.write_str("answers what was not captured"),
+            Self::RespondsToOneOf(1) => {
                 f.write_str("answers another connection, or what was not captured")
             }
-            Self::AnswersOneOf(count) => {
+            Self::RespondsToOneOf(count) => {
                 write!(f, "answers one of {count} connections: the capture does not show which")
             }
             Self::Congestion => f.write_str("its packets meet congestion"),

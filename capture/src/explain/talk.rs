@@ -94,7 +94,7 @@ impl Talk {
                     *time > usual.median * LATE && *time > LATE_AT_LEAST
                 };
                 for (frame, time) in self.round_trips[from].iter().filter(late) {
-                    add(*frame, FindingKind::LateAnswer(*time, usual.median));
+                    add(*frame, FindingKind::LateResponse(*time, usual.median));
                 }
             }
             if requester.repeats.most_times >= STORM {
@@ -103,14 +103,15 @@ impl Talk {
             if requests >= ENOUGH && repeated * 100 > requests * MANY {
                 add(last, FindingKind::ManyRepeats((repeated * 100 / requests) as u32));
             }
-            let answers = connection.summaries[1 - from].packets > 0;
-            if let (Some(since), true, true) = (requester.waits_since(), reliable, answers) {
+            let responses = connection.summaries[1 - from].packets > 0;
+            if let (Some(since), true, true) = (requester.waits_since(), reliable, responses) {
                 let silent = end.saturating_sub(since);
                 if silent > SILENCE {
-                    add(last, FindingKind::NoAnswer(silent));
+                    add(last, FindingKind::NoResponse(silent));
                 }
             }
-            if marked >= MARKS && connection.summaries[1 - from].cnps == 0 && reliable && answers {
+            if marked >= MARKS && connection.summaries[1 - from].cnps == 0 && reliable && responses
+            {
                 add(last, FindingKind::MarksWithoutNotification(marked as u32));
             }
             if let Some(ignored) = ignored(&self.data[from], &self.notified[from]) {

@@ -28,7 +28,7 @@ fn every_packet_has_a_reason() {
         for packet in &explained.packets {
             let unknown = matches!(
                 packet.why,
-                Explanation::Unreadable | Explanation::Damaged | Explanation::AnswersUnseen
+                Explanation::Unreadable | Explanation::Damaged | Explanation::RespondsToUnseen
             );
             assert!(!unknown && packet.connection.is_some(), "{path:?}: {packet:?}");
         }

@@ -108,7 +108,7 @@ fn agrees(why: Explanation, truth: Reason, totals: &mut Totals) -> bool {
             check_causes(causes, cause(loss), totals)
         }
         (Explanation::Again(causes), Reason::Probe { .. }) => {
-            check_causes(causes, Cause::NoAnswer, totals)
+            check_causes(causes, Cause::NoResponse, totals)
         }
         (
             Explanation::Acknowledges { up_to: psn, .. } | Explanation::AcknowledgesAgain(psn),
@@ -117,7 +117,7 @@ fn agrees(why: Explanation, truth: Reason, totals: &mut Totals) -> bool {
         (Explanation::Negative(psn, syndrome), Reason::Negative(truth, its)) => {
             (psn, syndrome) == (truth, its)
         }
-        (Explanation::Answers { .. }, Reason::Answer { .. })
+        (Explanation::Responses { .. }, Reason::Response { .. })
         | (Explanation::Congestion, Reason::Congestion) => true,
         _ => false,
     }
@@ -127,7 +127,7 @@ const fn cause(loss: Loss) -> Cause {
     match loss {
         Loss::Nak => Cause::Nak,
         Loss::ImpliedNak => Cause::ImpliedNak,
-        Loss::Timeout | Loss::Probe => Cause::NoAnswer,
+        Loss::Timeout | Loss::Probe => Cause::NoResponse,
         Loss::NotReady => Cause::NotReady,
     }
 }

@@ -113,7 +113,7 @@ fn no_pair_is_wrong() {
             }
             open += explained.connections.iter().filter(|it| it.one_of > 0).count();
             // a complete capture has every request of a response
-            let unseen = |why| matches!(why, Explanation::AnswersUnseen);
+            let unseen = |why| matches!(why, Explanation::RespondsToUnseen);
             let unseen = explained.packets.iter().any(|packet| unseen(packet.why));
             assert!(!unseen || matches!(seed % 5, 1 | 2), "seed {seed}, {side:?}");
         }
@@ -149,11 +149,11 @@ fn what_can_be_two_stays_open() {
     let kinds: Vec<_> = explained.findings.iter().map(|finding| &finding.kind).collect();
     assert_eq!(kinds, [&FindingKind::OneOf(2); 4]);
     let whys: Vec<_> = explained.packets.iter().map(|packet| packet.why.to_string()).collect();
-    let (request, answer) = (
+    let (request, response) = (
         "the first that was captured",
         "answers one of 2 connections: the capture does not show which",
     );
-    assert_eq!(whys, [request, request, answer, answer]);
+    assert_eq!(whys, [request, request, response, response]);
 }
 
 #[test]

@@ -247,17 +247,17 @@ fn a_timeout_that_is_shorter_than_the_way() {
         write(&mut pair, &a, 1, 8);
     }
     let seen = &mut pair.seen[0];
-    let answer = seen.len() - 1;
-    let (at, net, request) = seen[answer - 1].clone();
+    let response = seen.len() - 1;
+    let (at, net, request) = seen[response - 1].clone();
     let again = at.plus(Duration::from_millis(1));
-    seen[answer].0 = again.plus(Duration::from_micros(2));
-    seen.insert(answer, (again, net, request));
+    seen[response].0 = again.plus(Duration::from_micros(2));
+    seen.insert(response, (again, net, request));
     let explained = explained(&pair, Side::A);
     let waited = Duration::from_millis(1);
     let too_short = FindingKind::TimeoutTooShort(waited, waited + Duration::from_micros(2));
     let found: Vec<_> = explained.findings.iter().map(|finding| &finding.kind).collect();
     assert_eq!(found, [&too_short]);
-    assert_eq!(explained.packets[answer].why.to_string(), "again: no answer in time");
+    assert_eq!(explained.packets[response].why.to_string(), "again: no answer in time");
 }
 
 #[test]

@@ -32,7 +32,7 @@ fn local_id(p: &[u8]) -> u32 {
     word(p, MESSAGE)
 }
 
-pub(super) fn answers() -> Vec<Row> {
+pub(super) fn responses() -> Vec<Row> {
     use Fault::{In, Out};
     vec![
         ("does not reply", "cm/request", Out(|_, _, p| attribute(p) != REP)),

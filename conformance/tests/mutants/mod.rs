@@ -31,7 +31,7 @@ fn address(packet: &[u8]) -> u64 {
 }
 
 fn all() -> impl Iterator<Item = Row> {
-    let connecting = [connecting::answers(), connecting::checks(), connecting::packets()];
+    let connecting = [connecting::responses(), connecting::checks(), connecting::packets()];
     let packets = [wire::wire(), responder::responder()];
     let requests = [requester::requester(), requester::recovery()];
     let others = [limits::limits(), limits::pauses(), memory::windows(), memory::placement()];

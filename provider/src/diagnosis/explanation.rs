@@ -169,7 +169,7 @@ mod tests {
         assert_eq!(value["status"], "IBV_WC_RETRY_EXC_ERR");
         assert_eq!(
             (value["cause"].as_str(), value["qp"].as_u64()),
-            (Some("no_answer"), Some(0x12))
+            (Some("no_response"), Some(0x12))
         );
         assert_eq!(value["latest"][0]["ago_ns"], 5_000_000);
         assert_eq!(value["peer"].as_array().unwrap().len(), 2);

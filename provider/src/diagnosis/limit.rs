@@ -72,7 +72,7 @@ mod tests {
     }
 
     fn failure(qpn: u32) -> Finding {
-        let reason = Reason::new("no_answer", &"a rule", "advice");
+        let reason = Reason::new("no_response", &"a rule", "advice");
         Finding {
             qpn: Some(Qpn::new(qpn)),
             status: Some(WcStatus::RetryExcErr),

@@ -36,7 +36,7 @@ impl Engine {
     pub(super) fn serve_until_stopped(&self) {
         let mut duties = Duties::new(self.calls.activity.load(Ordering::Relaxed));
         let mut spin = SpinPolicy::new(SWITCH);
-        let mut answer = None;
+        let mut response = None;
         loop {
             self.clear_wakeup();
             // after clearing the wakeup: the stopping thread sets it first and wakes once
@@ -44,7 +44,7 @@ impl Engine {
                 return;
             }
             let activity = self.calls.activity.load(Ordering::Relaxed);
-            self.attend_timer(&mut answer);
+            self.attend_timer(&mut response);
             self.attend();
             let now = clock::now();
             let duty = duties.decide(self.seen(activity), now);
@@ -52,7 +52,7 @@ impl Engine {
                 if let Some(after) = duties.look_after(now) {
                     let _ = self.sleep(false, Some(after));
                 }
-                let is_absent = self.is_absent(&mut answer);
+                let is_absent = self.is_absent(&mut response);
                 duties.record_look(is_absent, clock::now());
                 continue;
             }
@@ -61,7 +61,7 @@ impl Engine {
                 if !duties.looks_now() {
                     continue;
                 }
-                let is_absent = self.is_absent(&mut answer) == Some(true);
+                let is_absent = self.is_absent(&mut response) == Some(true);
                 let in_vain = self.event_loop.in_vain.load(Ordering::Relaxed);
                 let (stays, not_before) =
                     duties.record_loop(is_absent, in_vain, IDLE_LOOKS, clock::now());
@@ -105,11 +105,11 @@ impl Engine {
 
     /// True if work waits untaken. `None` without work, or if the polling thread lacks a processor,
     /// which this thread would take too.
-    fn is_absent(&self, answer: &mut Option<Watched>) -> Option<bool> {
+    fn is_absent(&self, response: &mut Option<Watched>) -> Option<bool> {
         let before = self.calls.served();
         let watched = self.poller.watch();
         self.sleep_beside_timer(ABSENT);
-        self.attend_timer(answer);
+        self.attend_timer(response);
         if self.is_awaited(clock::now()) {
             return None; // it comes for it without a call
         }

@@ -71,23 +71,23 @@ impl Engine {
     }
 
     /// Sends packets corked until the timer. Acknowledgements wait on while the program lacks a
-    /// processor: its `answer` follows once it runs.
-    pub(super) fn attend_timer(&self, answer: &mut Option<Watched>) {
+    /// processor: its `response` follows once it runs.
+    pub(super) fn attend_timer(&self, response: &mut Option<Watched>) {
         if self.corked_until.load(Ordering::SeqCst) == 0 {
-            *answer = None;
+            *response = None;
             return;
         }
-        let is_kept = answer.as_ref().is_some_and(|watched| {
+        let is_kept = response.as_ref().is_some_and(|watched| {
             watched.since(clock::now()) < ACK_LONGEST && watched.lacks_processor()
         });
         let mut shard = self.lock();
         let now = clock::now();
-        if shard.cork.is_answer_late(now) {
-            *answer = match answer.take() {
+        if shard.cork.is_response_late(now) {
+            *response = match response.take() {
                 None => self.poller.watch(),
                 watched => watched.filter(|_| is_kept),
             };
-            if answer.is_some() {
+            if response.is_some() {
                 let after = shard.cork.change(|cork| cork.excuse(now));
                 self.set_timer(after);
                 return;

@@ -74,7 +74,7 @@ impl SteeredFrames {
         now: Instant,
         adapter: &mut Adapter,
         link: &mut dyn Link,
-        is_cut: bool,
+        is_down: bool,
         observe: &mut dyn FnMut(&[u8]),
     ) -> Sent {
         let mut sent = Sent::default();
@@ -92,7 +92,7 @@ impl SteeredFrames {
                 observe(&self.frame);
                 self.hand_to_others(now, adapter, from);
             }
-            let Some(link) = link.frames().filter(|_| !is_cut) else {
+            let Some(link) = link.frames().filter(|_| !is_down) else {
                 self.waits = false;
                 continue;
             };
@@ -129,7 +129,7 @@ impl SteeredFrames {
         now: Instant,
         adapter: &mut Adapter,
         link: &mut dyn Link,
-        is_cut: bool,
+        is_down: bool,
         observe: &mut dyn FnMut(&[u8]),
     ) -> io::Result<usize> {
         if self.flows.is_empty() {
@@ -138,7 +138,7 @@ impl SteeredFrames {
         let Some(link) = link.frames() else { return Ok(0) };
         let Self { flows, copies, dropped, unmatched, .. } = self;
         link.receive_frames(now, &mut |frame, is_taken| {
-            if is_cut {
+            if is_down {
                 return;
             }
             flows.steer(frame, is_taken, None, copies);

@@ -12,7 +12,7 @@ use super::{
     lock::{Locked, ShardLock},
     loop_state::LoopState,
     poller::Poller,
-    schedule::spin::Waiter,
+    schedule::spin::WaitPolicy,
     shard::Shard,
     sink::CounterSink,
     system::System,
@@ -41,7 +41,7 @@ pub(crate) struct Engine {
     pub(super) poller: Poller,
     pub(super) waits: Waits,
     /// Held by a program thread that serves while it waits.
-    pub(super) waiter: Mutex<Waiter>,
+    pub(super) waiter: Mutex<WaitPolicy>,
     pub(super) background: Background,
     pub(super) event_loop: LoopState,
     /// End of corking in clock nanoseconds; 0: nothing is corked.

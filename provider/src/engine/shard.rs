@@ -68,7 +68,7 @@ struct LinkPort {
     observer: Option<Box<dyn Observer>>,
     failures: Failures,
     /// Link down by a rule.
-    is_cut: bool,
+    is_down: bool,
 }
 
 impl Shard {
@@ -86,7 +86,7 @@ impl Shard {
         Self {
             name,
             adapter,
-            port: LinkPort { link, observer, failures: Failures::default(), is_cut: false },
+            port: LinkPort { link, observer, failures: Failures::default(), is_down: false },
             sinks,
             places: GidPlaces::default(),
             link_counters,
@@ -280,7 +280,7 @@ impl Shard {
                 }
                 Due::QpFatal(qpn) => drop(self.adapter.fail_qp(now, qpn)),
                 Due::Port(up) => {
-                    self.port.is_cut = !up;
+                    self.port.is_down = !up;
                     let mtu = self.adapter.gids().port_mtu();
                     self.adapter.set_port(up, mtu);
                 }
@@ -311,11 +311,11 @@ impl Shard {
         if self.is_lost() {
             return 0;
         }
-        let Self { adapter, port: LinkPort { link, observer, is_cut, .. }, .. } = self;
+        let Self { adapter, port: LinkPort { link, observer, is_down, .. }, .. } = self;
         let _uncancelled = observer.as_ref().map(|_| Uncancelled::begin()); // it writes files
         let mut room = Vec::new();
         let result = link.receive_runs(now, &mut |run| {
-            if *is_cut {
+            if *is_down {
                 return; // the cable is out
             }
             let Some(observer) = observer else { return adapter.handle_run(now, run) };
@@ -371,7 +371,7 @@ impl Shard {
         state: &InterfaceState,
         watch: &Watch,
     ) -> Vec<(IpAddr, Preparation<BindError>)> {
-        self.adapter.set_port(state.up && !self.port.is_cut, state.active_mtu());
+        self.adapter.set_port(state.up && !self.port.is_down, state.active_mtu());
         if state.link_mtu > 0 && self.port.link.frames().is_some() {
             self.adapter.carry_frames(Some(state.link_mtu));
         }
@@ -504,7 +504,7 @@ impl Shard {
             self.publication.counted = true;
             self.link_counters.send_calls += 1;
         }
-        if self.port.is_cut {
+        if self.port.is_down {
             self.outgoing.lose();
         }
         self.send(now);
@@ -518,10 +518,10 @@ impl Shard {
             return 0;
         }
         let Self { frames, adapter, port, .. } = self;
-        let LinkPort { link, observer, is_cut, .. } = port;
+        let LinkPort { link, observer, is_down, .. } = port;
         let received = {
             let observe = &mut frame_observer(observer, now, Direction::Received);
-            frames.receive(now, adapter, &mut **link, *is_cut, observe)
+            frames.receive(now, adapter, &mut **link, *is_down, observe)
         };
         match received {
             Ok(received) => {
@@ -541,10 +541,10 @@ impl Shard {
     /// Sends frames of raw packet queue pairs.
     fn send_frames(&mut self, now: Instant) {
         let Self { frames, adapter, port, .. } = self;
-        let LinkPort { link, observer, is_cut, .. } = port;
+        let LinkPort { link, observer, is_down, .. } = port;
         let sent = {
             let observe = &mut frame_observer(observer, now, Direction::Sent);
-            frames.send(now, adapter, &mut **link, *is_cut, observe)
+            frames.send(now, adapter, &mut **link, *is_down, observe)
         };
         self.publication.counted |= sent.counted;
         self.moved |= sent.counted;

@@ -13,7 +13,7 @@ use roce_transport::time::Instant;
 use super::{
     schedule::{
         spin::SpinPolicy,
-        times::{AGAIN, POLLED, SERVES, UNPOLLED},
+        times::{POLLED, RETURNS, SERVES, UNPOLLED},
     },
     serve::Engine,
     sleep::{Wanted, thread},
@@ -83,7 +83,7 @@ impl Engine {
     /// True if a thread [serves](Self::serve_until) while it waits, or is expected to soon.
     pub(super) fn is_awaited(&self, now: Instant) -> bool {
         let began = Instant::from_nanos(self.waits.waited_at.load(Ordering::Relaxed));
-        now < began.plus(AGAIN) || self.waiter.try_lock().is_none()
+        now < began.plus(RETURNS) || self.waiter.try_lock().is_none()
     }
 
     /// Begins a sleep on a descriptor that others make readable, until
@@ -162,8 +162,8 @@ mod tests {
         wanted.push(());
         assert_eq!(engine.try_until(&wanted), (true, true));
         let began = Instant::from_nanos(engine.waits.waited_at.load(Ordering::Relaxed));
-        assert!(engine.is_awaited(began.plus(AGAIN / 2)), "it may come again at once");
-        assert!(!engine.is_awaited(began.plus(AGAIN)));
+        assert!(engine.is_awaited(began.plus(RETURNS / 2)), "it may come again at once");
+        assert!(!engine.is_awaited(began.plus(RETURNS)));
     }
 
     #[test]

@@ -127,7 +127,7 @@ impl Adapter {
 
     /// Times delayed events, and fails queue pairs of an overflowed queue (11.6.3.2).
     #[inline]
-    pub(super) fn attend_cqs(&mut self, now: Instant) {
+    pub(super) fn check_cqs(&mut self, now: Instant) {
         if !self.reports.cqs.are_none() {
             self.attend_affected_cqs(now);
         }
@@ -175,7 +175,7 @@ impl Adapter {
                 }
             }
         }
-        self.attend_cqs(now);
+        self.check_cqs(now);
         for qpn in placed {
             if let Some(index) = self.qps.place(qpn) {
                 self.make_ready(index); // its responses have waited

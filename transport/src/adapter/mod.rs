@@ -305,7 +305,7 @@ impl Adapter {
             let result = qp.post_send(wr, &mut env);
             adapter.record_notes(now, index);
             adapter.make_ready(index);
-            adapter.attend_cqs(now);
+            adapter.check_cqs(now);
             result
         })
     }
@@ -332,7 +332,7 @@ impl Adapter {
             let (qp, mut env) = adapter.split(index, now);
             let result = qp.post_recv(wr, &mut env);
             adapter.record_notes(now, index);
-            adapter.attend_cqs(now);
+            adapter.check_cqs(now);
             result
         })
     }
@@ -457,9 +457,9 @@ impl Adapter {
                 self.sending.end(turn, bytes, has_more);
             }
             self.qps.set_timer(index);
-            self.record_rooms(index, now);
+            self.record_headroom(index, now);
             self.count_since(counted);
-            self.attend_cqs(now);
+            self.check_cqs(now);
             if full {
                 return;
             }
@@ -501,7 +501,7 @@ impl Adapter {
                 if requests {
                     let deadline = qp.deadline();
                     self.qps.set_deadline(turn.index, deadline);
-                    self.record_rooms(turn.index, now);
+                    self.record_headroom(turn.index, now);
                 }
                 return (part, part < turn.bytes);
             }
@@ -579,10 +579,10 @@ impl Adapter {
     /// As `split`, with credits for sending.
     fn split_to_send(&mut self, index: usize, now: Instant) -> (&mut Qp, Env<'_>) {
         let qp = &self.qps[index];
-        let rooms =
-            qp.has_requests().then(|| self.sending.rooms(index, qp.reads().0, qp.flight().0));
+        let headroom =
+            qp.has_requests().then(|| self.sending.headroom(index, qp.reads().0, qp.flight().0));
         let (qp, mut env) = self.split(index, now);
-        (env.read_room, env.send_room) = rooms.unwrap_or((Room::NONE, Room::NONE));
+        (env.read_room, env.send_room) = headroom.unwrap_or((Room::NONE, Room::NONE));
         (qp, env)
     }
 
@@ -602,7 +602,7 @@ impl Adapter {
     }
 
     /// Records bytes in flight and outstanding; readies queue pairs that waited for credits.
-    pub(super) fn record_rooms(&mut self, index: usize, now: Instant) {
+    pub(super) fn record_headroom(&mut self, index: usize, now: Instant) {
         let idle = (0, false);
         let (reads, flight, lost) = self
             .qps
@@ -611,7 +611,7 @@ impl Adapter {
         if lost {
             self.sending.destinations.on_loss(index, now);
         }
-        let next = self.sending.record_rooms(index, reads, flight, now);
+        let next = self.sending.record_headroom(index, reads, flight, now);
         next.into_iter().flatten().for_each(|next| self.make_ready(next));
     }
 
@@ -628,8 +628,8 @@ impl Adapter {
         self.record_notes(now, index);
         self.qps.set_deadline(index, deadline);
         self.make_ready(index);
-        self.record_rooms(index, now);
-        self.attend_cqs(now);
+        self.record_headroom(index, now);
+        self.check_cqs(now);
         result
     }
 }

@@ -39,7 +39,7 @@ impl Adapter {
             self.sending.frames.add(index);
         }
         self.record_notes(now, index);
-        self.attend_cqs(now);
+        self.check_cqs(now);
         built.then_some(qpn)
     }
 

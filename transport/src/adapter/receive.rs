@@ -61,7 +61,7 @@ impl Adapter {
             let datagram = Datagram { net: &net, bytes, meta: run.meta };
             let (receipt, middle) = self.handle(now, &datagram);
             let middle = match payloads.peek() {
-                Some(_) => middle.or_else(|| self.continued_answer(&receipt, &datagram)),
+                Some(_) => middle.or_else(|| self.continued_response(&receipt, &datagram)),
                 None => None,
             };
             net.ident = net.ident.next();
@@ -76,7 +76,7 @@ impl Adapter {
                 taken = true;
             }
             if taken && middle.operation.is_response() {
-                self.with_qp(middle.index, now, |qp, env| qp.record_answered(env));
+                self.with_qp(middle.index, now, |qp, env| qp.record_responses(env));
             }
         }
     }
@@ -136,7 +136,7 @@ impl Adapter {
         if !qp.expects(net, &single) {
             return None;
         }
-        let icrc = Self::look_at_icrc(Some(&mut qp.common), datagram);
+        let icrc = Self::check_icrc(Some(&mut qp.common), datagram);
         if matches!(icrc, IcrcCheck::Wrong | IcrcCheck::Skipped) {
             return None;
         }
@@ -148,9 +148,9 @@ impl Adapter {
         self.qps.set_deadline(index, deadline);
         self.make_ready(index);
         if !is_request {
-            self.record_rooms(index, now);
+            self.record_headroom(index, now);
         }
-        self.attend_cqs(now);
+        self.check_cqs(now);
         self.count_arrival(bytes);
         self.count_icrc(icrc);
         self.reports.counters.received_writes +=
@@ -159,7 +159,7 @@ impl Adapter {
     }
 
     /// Continues a run after a middle packet of a READ response.
-    fn continued_answer(&self, receipt: &Receipt, datagram: &Datagram<'_>) -> Option<Middle> {
+    fn continued_response(&self, receipt: &Receipt, datagram: &Datagram<'_>) -> Option<Middle> {
         let is_part = matches!(receipt.disposition, Disposition::Acknowledged { completed: 0 });
         if !is_part || !self.takes_middles(datagram) {
             return None;
@@ -221,7 +221,7 @@ impl Adapter {
         if !qp.awaits_middle(operation, psn, payload) {
             return None;
         }
-        let icrc = Self::look_at_icrc(Some(&mut qp.common), datagram);
+        let icrc = Self::check_icrc(Some(&mut qp.common), datagram);
         if matches!(icrc, IcrcCheck::Wrong | IcrcCheck::Skipped)
             || !qp.take_middle(operation, payload)
         {
@@ -241,7 +241,7 @@ impl Adapter {
             Destination::QueuePair(index) => self.qps.get_mut(index).map(|qp| &mut qp.common),
             _ => None,
         };
-        let icrc = Self::look_at_icrc(common, datagram);
+        let icrc = Self::check_icrc(common, datagram);
         self.count_icrc(icrc);
         let solved;
         let net = match icrc {
@@ -333,7 +333,7 @@ impl Adapter {
         Err(DropReason::PKey)
     }
 
-    fn look_at_icrc(common: Option<&mut Common>, datagram: &Datagram<'_>) -> IcrcCheck {
+    fn check_icrc(common: Option<&mut Common>, datagram: &Datagram<'_>) -> IcrcCheck {
         let Datagram { net, bytes, meta } = *datagram;
         if meta.checksum_verified {
             debug_assert!(

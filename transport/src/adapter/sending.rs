@@ -80,14 +80,14 @@ impl Sending {
 
     /// Credits for READs and for the destination.
     #[inline]
-    pub(super) fn rooms(&self, index: usize, asked: u64, in_flight: u64) -> (Room, Room) {
+    pub(super) fn headroom(&self, index: usize, asked: u64, in_flight: u64) -> (Room, Room) {
         let (budget, shares) = &self.reads;
         (budget.room(shares, index, asked), self.destinations.room(index, in_flight))
     }
 
     /// Returns the queue pairs that may continue.
     #[inline]
-    pub(super) fn record_rooms(
+    pub(super) fn record_headroom(
         &mut self,
         index: usize,
         reads: (u64, bool),

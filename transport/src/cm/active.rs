@@ -54,7 +54,7 @@ impl Connections {
             }),
             managed: connect.managed,
             fits_ack_delay: connect.fits_ack_delay,
-            resend: self.common.send_until_answered(now, local_id, path, mad, true),
+            resend: self.common.send_until_response(now, local_id, path, mad, true),
         };
         let conn = Connection {
             state: ConnState::ReqSent(requested),
@@ -84,7 +84,7 @@ impl Connections {
             Err(DropReason::CmUnknownConnection) if is_own => {
                 let reason = RejectReason::INVALID_COMM_ID;
                 let rej = Rej::new(id, rep.local_id, About::Rep, reason);
-                self.common.answer(arrival, Message::Rej(Box::new(rej)));
+                self.common.response(arrival, Message::Rej(Box::new(rej)));
                 return Ok(ReplyOutcome::Handled);
             }
             Err(reason) => return Err(reason),
@@ -143,7 +143,7 @@ impl Connections {
     fn refuse_rep(&mut self, rep: &Rep, other: u32, arrival: &mut Arrival<'_>) {
         let id = rep.remote_id;
         let rej = Rej::new(id, rep.local_id, About::Rep, RejectReason::STALE_CONNECTION);
-        self.common.answer(arrival, Message::Rej(Box::new(rej)));
+        self.common.response(arrival, Message::Rej(Box::new(rej)));
         self.probe(arrival, other);
         self.emit(id, |conn| ConnEvent::Rejected { conn, rej: Box::new(rej) });
         self.remove(Trigger::Rep, id);

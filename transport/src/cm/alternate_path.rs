@@ -21,7 +21,7 @@ impl Connections {
         };
         let (local_id, remote_id) = (lap.remote_id, lap.local_id);
         let apr = Apr { local_id, remote_id, status, ..Apr::default() };
-        self.common.answer(arrival, Message::Apr(Box::new(apr)));
+        self.common.response(arrival, Message::Apr(Box::new(apr)));
         Ok(())
     }
 

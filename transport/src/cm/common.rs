@@ -192,8 +192,8 @@ impl Common {
         self.enqueue(path, Box::new(CmMad::new(transaction, message)), reason);
     }
 
-    pub(super) fn answer(&mut self, arrival: &Arrival<'_>, message: Message) {
-        self.send_for(MadReason::Answer, arrival.path, arrival.transaction, message);
+    pub(super) fn response(&mut self, arrival: &Arrival<'_>, message: Message) {
+        self.send_for(MadReason::Response, arrival.path, arrival.transaction, message);
     }
 
     pub(super) fn enqueue(&mut self, path: CmPath, mad: Box<CmMad>, reason: MadReason) {
@@ -202,7 +202,7 @@ impl Common {
         }
     }
 
-    pub(super) fn send_until_answered(
+    pub(super) fn send_until_response(
         &mut self,
         now: Instant,
         id: u32,
@@ -214,7 +214,7 @@ impl Common {
         if may_send {
             self.enqueue(path, mad.clone(), MadReason::First);
         }
-        self.await_answer(now, id);
+        self.await_response(now, id);
         Resend::new(mad, self.config.max_retries)
     }
 
@@ -231,7 +231,7 @@ impl Common {
         if may_send() {
             self.enqueue(path, mad, reason);
         }
-        self.await_answer(now, id);
+        self.await_response(now, id);
         true
     }
 
@@ -244,7 +244,7 @@ impl Common {
         retries
     }
 
-    fn await_answer(&mut self, now: Instant, id: u32) {
+    fn await_response(&mut self, now: Instant, id: u32) {
         self.deadlines.set(id, now.plus(timeout(self.config.response_timeout)));
     }
 

@@ -164,7 +164,7 @@ impl Connections {
         self.common.listeners.leave_backlog(*listener);
         let mad = conn.mad(Message::Rep(rep.clone()));
         let may_send = conn.credit.take();
-        let resend = self.common.send_until_answered(now, id.0, conn.path, mad, may_send);
+        let resend = self.common.send_until_response(now, id.0, conn.path, mad, may_send);
         conn.advance(Trigger::Accept, |state| match state {
             ConnState::ReqRcvd(Received { remote, terms, rep, .. }) => {
                 ConnState::RepSent(Accepted { remote, terms, rep, managed, resend })
@@ -242,5 +242,5 @@ fn rejection(req: &Req, reason: RejectReason, info: &[u8]) -> Box<Rej> {
 }
 
 fn refuse(common: &mut Common, arrival: &Arrival<'_>, rej: Box<Rej>) {
-    common.answer(arrival, Message::Rej(rej));
+    common.response(arrival, Message::Rej(rej));
 }

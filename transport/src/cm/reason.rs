@@ -12,7 +12,7 @@ pub enum MadReason {
     /// The peer retransmitted: the response may be lost.
     Repeated,
     /// Response to an unacceptable message.
-    Answer,
+    Response,
     /// This side stopped waiting for the response.
     GivenUp,
     /// Probe of a connection that seems stale.
@@ -26,7 +26,7 @@ impl fmt::Display for MadReason {
             Self::Unanswered => "again: no answer came in time",
             Self::NoListener => "again: nobody listened",
             Self::Repeated => "again: the peer has sent its message again",
-            Self::Answer => "an answer without a connection",
+            Self::Response => "an answer without a connection",
             Self::GivenUp => "its answer is not waited for any more",
             Self::Stale => "does the peer still have this connection?",
         })

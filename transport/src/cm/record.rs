@@ -84,7 +84,7 @@ impl Connections {
         let private_data = PrivateData::default();
         let dreq = Message::Dreq(Dreq { local_id, remote_id, remote_qpn, private_data });
         let mad = CmMad::new(transaction, dreq);
-        let resend = self.common.send_until_answered(now, local_id, path, mad, true);
+        let resend = self.common.send_until_response(now, local_id, path, mad, true);
         let remote = Remote { id: remote_id, guid: 0, qpn: remote_qpn };
         let conn = Connection {
             state: ConnState::DreqSent(remote, resend),

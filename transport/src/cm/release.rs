@@ -102,7 +102,7 @@ impl Connections {
                     private_data,
                 }));
                 let may_send = conn.credit.take_last();
-                let resend = self.common.send_until_answered(now, id.0, conn.path, mad, may_send);
+                let resend = self.common.send_until_response(now, id.0, conn.path, mad, may_send);
                 conn.advance(Trigger::Disconnect, |_| ConnState::DreqSent(remote, resend));
                 self.common.record_changed(id.0);
             }
@@ -124,7 +124,7 @@ impl Connections {
             Ok(conn) => conn,
             // unknown connection, but the peer still waits
             Err(DropReason::CmUnknownConnection) => {
-                answer_dreq(&mut self.common, dreq, arrival);
+                respond_to_dreq(&mut self.common, dreq, arrival);
                 return Ok(());
             }
             Err(reason) => return Err(reason),
@@ -138,7 +138,7 @@ impl Connections {
             }
             // both sent a DREQ
             ConnState::DreqSent(..) | ConnState::TimeWait(_) => {
-                answer_dreq(&mut self.common, dreq, arrival);
+                respond_to_dreq(&mut self.common, dreq, arrival);
             }
             _ => return Err(DropReason::CmWrongState),
         }
@@ -207,8 +207,8 @@ impl Connections {
 }
 
 /// Sends a DREP for an ended or unknown connection.
-fn answer_dreq(common: &mut Common, dreq: &Dreq, arrival: &Arrival<'_>) {
+fn respond_to_dreq(common: &mut Common, dreq: &Dreq, arrival: &Arrival<'_>) {
     let (local_id, remote_id) = (dreq.remote_id, dreq.local_id);
     let drep = Drep { local_id, remote_id, private_data: PrivateData::default() };
-    common.answer(arrival, Message::Drep(drep));
+    common.response(arrival, Message::Drep(drep));
 }

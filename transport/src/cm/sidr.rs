@@ -67,7 +67,7 @@ impl Sidr {
         let request_id = common.take_id(rng)?;
         let req = SidrReq { request_id, pkey: path.pkey, service_id, private_data };
         let mad = CmMad::new(rng.next_u64(), Message::SidrReq(req));
-        let resend = common.send_until_answered(now, request_id, path, mad, true);
+        let resend = common.send_until_response(now, request_id, path, mad, true);
         let state = SidrState::ReqSent(resend);
         self.resolutions.insert(request_id, Resolution { state, path });
         Ok(ConnId(request_id))
@@ -123,7 +123,7 @@ impl Sidr {
         let Some(listener) = common.listeners.find(service_id, arrival.own()) else {
             let status = SidrRep::NO_SERVICE;
             let rep = SidrRep { request_id, status, service_id, ..SidrRep::default() };
-            common.answer(arrival, Message::SidrRep(rep));
+            common.response(arrival, Message::SidrRep(rep));
             return Ok(());
         };
         // retransmitted

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_spread() {
+    fn responses_are_spread() {
         let mut pace = sent(300_000);
         pace.on_repeat(1000, at(176));
         assert_eq!(pace.limit(), Some(133_333_333));

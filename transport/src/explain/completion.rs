@@ -67,7 +67,7 @@ reasons! {
         Self::RemOpErr => "remote_operation"
             "the peer could not carry it out: the region or the lkey of its own receive buffer, \
              or its completion queue";
-        Self::RetryExcErr => "no_answer"
+        Self::RetryExcErr => "no_response"
             "dest_qp_num, ah_attr.grh.dgid and sgid_index at both ends; the peer's queue pair \
              must be in RTR before this one sends; UDP port 4791 through firewalls; timeout and \
              retry_cnt long enough for the network";
@@ -82,7 +82,7 @@ impl Explain for WcError {
         let Self { status, cause } = self;
         let general = status.explain();
         let advice = match cause {
-            Cause::Flushed | Cause::NoAnswer { .. } | Cause::Responder(_) => {
+            Cause::Flushed | Cause::NoResponse { .. } | Cause::Responder(_) => {
                 return Reason { rule: alloc::format!("{cause}"), ..of_responder(general, *cause) };
             }
             Cause::Access(error) => return error.explain(),

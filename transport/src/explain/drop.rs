@@ -33,7 +33,7 @@ impl DropReason {
         advice != LOSSES && advice != OVER
     }
 
-    pub(super) fn advice_for_answers(self) -> Cow<'static, str> {
+    pub(super) fn advice_for_responses(self) -> Cow<'static, str> {
         match self {
             Self::TooShort | Self::Padding | Self::UnknownOpcode | Self::TransportVersion => {
                 PEER_ADAPTER.into()

@@ -287,8 +287,8 @@ fn of_request(at: Instant, history: &History, what: String, error: WcError) -> F
     let mut reason = error.explain();
     let (mut peer, mut silent) = (None, None);
     match error.cause {
-        Cause::NoAnswer { tries } => {
-            peer = Some(history.answers(at));
+        Cause::NoResponse { tries } => {
+            peer = Some(history.responses(at));
             let is_silent = error.status == WcStatus::RetryExcErr;
             silent = history.peer.filter(|_| is_silent).map(|(address, _)| address);
             let tries_of_it = if tries == 1 { "1 try".into() } else { format!("{tries} tries") };
@@ -329,7 +329,7 @@ fn explain_silence(reason: &mut Reason, history: &History, tries: u8) {
         reason.advice = DropReason::ResponseOutsideWindow.explain().advice;
     } else if let Some(obstacle) = history.obstacle() {
         reason.rule += ": what the peer has answered was dropped";
-        reason.advice = obstacle.advice_for_answers();
+        reason.advice = obstacle.advice_for_responses();
     } else if tries == 1 {
         reason.advice = format!(
             "retry_cnt (retry_count of rdma_connect) is 0, so that one lost packet ends the \

@@ -211,7 +211,7 @@ impl History {
     }
 
     /// Describes the peer's responses to a request that ran out of retries.
-    pub(super) fn answers(&self, at: Instant) -> String {
+    pub(super) fn responses(&self, at: Instant) -> String {
         let Silence { timeouts, not_ready, dropped, astray } = &self.silence;
         let mut parts = Vec::new();
         if !timeouts.is_empty() {

@@ -40,12 +40,12 @@ const fn bounds(address: u64, start: u64, size: u64) -> &'static str {
     const fn is_inside(address: u64, start: u64, size: u64) -> bool {
         address >= start && address - start < size
     }
-    let is_cut = address <= LOWER || address >= !(LOWER >> 1);
+    let is_truncated = address <= LOWER || address >= !(LOWER >> 1);
     let whole = (start & !LOWER) | (address & LOWER);
     if is_inside(address.swap_bytes(), start, size) {
         "the address is in the other byte order: it is in the region with its bytes turned around; \
          be64toh or htobe64 on one side, and not on the other"
-    } else if is_cut && start > LOWER && is_inside(whole, start, size) {
+    } else if is_truncated && start > LOWER && is_inside(whole, start, size) {
         "the upper 32 bits of the address are lost: it is in the region with those of its start; \
          pass it in a uint64_t, not in an int or unsigned"
     } else {

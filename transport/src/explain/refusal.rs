@@ -7,7 +7,7 @@ reasons! {
         Self::MissingPacket => "missing_packet"
             "the network loses packets, or rq_psn here is not the peer's sq_psn; the peer sends \
              them again";
-        Self::UnansweredRead => "unanswered_read" "nothing: the peer asks for it again";
+        Self::PendingRead => "unanswered_read" "nothing: the peer asks for it again";
         Self::NoReceiveRequest => "no_receive_request"
             "post receives before the peer sends (ibv_post_recv from INIT on), and as many as it \
              may send until the program has reposted; rnr_retry 7 at the sender waits for ever";

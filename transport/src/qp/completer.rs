@@ -80,7 +80,8 @@ impl Requester {
             self.retry.on_sign_of_life(env.now);
             return self.on_gap(Disposition::Dropped(DropReason::ReadResponseGap), env);
         }
-        let Some(wqe) = self.queue.oldest().filter(|wqe| wqe.started && wqe.awaits_answer()) else {
+        let Some(wqe) = self.queue.oldest().filter(|wqe| wqe.started && wqe.awaits_response())
+        else {
             return Disposition::Dropped(DropReason::UnexpectedResponse);
         };
         let Some(index) = psn.after(wqe.first_psn) else {
@@ -138,7 +139,7 @@ impl Requester {
     }
 
     /// Records READ data up to `oldest_unacked`.
-    pub(super) fn record_answered(&mut self, env: &mut Env<'_>) {
+    pub(super) fn record_responses(&mut self, env: &mut Env<'_>) {
         self.reads -= self.portions.on_data(self.oldest_unacked);
         self.on_progress(env);
     }
@@ -268,7 +269,7 @@ impl Requester {
             Verdict::GiveUp { tries } => {
                 let recovery = Recovery::GiveUp { tries };
                 env.note(|| Note::Recovery { psn, loss: Loss::NotReady, recovery });
-                self.fail_oldest(WcStatus::RnrRetryExcErr, Cause::NoAnswer { tries });
+                self.fail_oldest(WcStatus::RnrRetryExcErr, Cause::NoResponse { tries });
             }
         }
         env.reports.counters.rnr_naks_received += 1;

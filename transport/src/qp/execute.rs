@@ -107,7 +107,7 @@ impl Responder {
             Ext::Ieth(InvalidateEth(key)) => Some(*key),
             _ => None,
         };
-        if invalidated.is_some_and(|key| self.answers.is_being_read(key)) {
+        if invalidated.is_some_and(|key| self.responses.is_being_read(key)) {
             return Err(Refused::BehindRead);
         }
         if place.starts() {
@@ -125,9 +125,9 @@ impl Responder {
             return Err(Refused::invalid(Refusal::BufferTooSmall));
         }
         let (mut looked, mut kept) = (Ok(()), true);
-        if !self.answers.behind.is_empty() {
+        if !self.responses.after_read.is_empty() {
             looked = wqe.visit(*received, packet.payload.len(), |region, address, length| {
-                kept &= self.answers.keep(Some(region), address, length as u64, common);
+                kept &= self.responses.keep(Some(region), address, length as u64, common);
                 Ok(())
             });
         }
@@ -157,7 +157,7 @@ impl Responder {
             }
             let immediate = packet.headers.ext().immediate();
             let ok = WcOk { immediate, invalidated, ..WcOk::new(WcOpcode::Recv, end as u32) };
-            self.answers.behind.complete(id, ok, packet.headers.bth().solicited, common, env);
+            self.responses.after_read.complete(id, ok, packet.headers.bth().solicited, common, env);
             self.message = Message::None;
         }
         Ok(())
@@ -201,7 +201,7 @@ impl Responder {
             return Err(Refused::invalid(Refusal::Length));
         }
         let address = address.wrapping_add(u64::from(*done));
-        if !self.answers.keep(region.as_deref(), address, payload.len() as u64, common) {
+        if !self.responses.keep(region.as_deref(), address, payload.len() as u64, common) {
             if place.starts() {
                 self.message = Message::None;
             }
@@ -233,7 +233,7 @@ impl Responder {
         match (stored, receive) {
             (Ok(()), Some(wqe)) => {
                 let ok = WcOk { immediate, ..WcOk::new(WcOpcode::RecvRdmaWithImm, byte_len) };
-                self.answers.behind.complete(
+                self.responses.after_read.complete(
                     wqe.id,
                     ok,
                     packet.headers.bth().solicited,
@@ -272,14 +272,14 @@ impl Responder {
         common: &Common,
         env: &Env<'_>,
     ) -> Result<(), Refused> {
-        self.check_answerable(payload)?;
+        self.check_response(payload)?;
         let region = Self::target(reth, Access::REMOTE_READ, common, env)?;
         let packets = common.mtu.packets(reth.dma_length);
         self.msn = self.msn.next();
         let (msn, op) = (self.msn, RememberedOp::Read(*reth));
         self.replay.remember(Remembered { first_psn: psn, packets, msn, op });
         self.expected = self.expected.plus(packets);
-        self.answers.push_read(ReadReply::new(psn, reth, packets, region, msn, Attempt::First));
+        self.responses.push_read(ReadReply::new(psn, reth, packets, region, msn, Attempt::First));
         Ok(())
     }
 
@@ -291,7 +291,7 @@ impl Responder {
         env: &Env<'_>,
     ) -> Result<(), Refused> {
         let bth = packet.headers.bth();
-        self.check_answerable(packet.payload)?;
+        self.check_response(packet.payload)?;
         if !common.admission.access.contains(Access::REMOTE_ATOMIC) {
             return Err(Refused::invalid(Refusal::NotEnabled));
         }
@@ -305,7 +305,7 @@ impl Responder {
             8,
             Access::REMOTE_ATOMIC,
         );
-        if !self.answers.keep(region.ok().map(Arc::as_ref), eth.virtual_address, 8, common) {
+        if !self.responses.keep(region.ok().map(Arc::as_ref), eth.virtual_address, 8, common) {
             return Err(Refused::BehindRead);
         }
         let operation = bth.opcode.operation();
@@ -322,7 +322,7 @@ impl Responder {
         let msn = self.msn;
         self.replay.remember(Remembered { first_psn: bth.psn, packets: 1, msn, op });
         self.expected = self.expected.plus(1);
-        self.answers.push_atomic(bth.psn, msn, found, Attempt::First);
+        self.responses.push_atomic(bth.psn, msn, found, Attempt::First);
         Ok(())
     }
 
@@ -334,8 +334,8 @@ impl Responder {
         common: &Common,
         env: &Env<'_>,
     ) -> Result<(), Refused> {
-        self.check_answerable(&[])?;
-        if !self.answers.has_room_for_placed() {
+        self.check_response(&[])?;
+        if !self.responses.has_room_for_placed() {
             return Err(Refused::Busy);
         }
         let value = <&[u8; 8]>::try_from(payload).ok().filter(|_| reth.dma_length == 8);
@@ -347,7 +347,7 @@ impl Responder {
         }
         let region = Self::target(reth, Access::REMOTE_WRITE, common, env)?;
         let value = u64::from_ne_bytes(*value);
-        if !self.answers.keep(region.as_deref(), reth.virtual_address, 8, common) {
+        if !self.responses.keep(region.as_deref(), reth.virtual_address, 8, common) {
             return Err(Refused::BehindRead);
         }
         let stored = region.map_or(Ok(()), |region| region.store(reth.virtual_address, value));
@@ -366,7 +366,7 @@ impl Responder {
         env: &Env<'_>,
     ) -> Result<(), Refused> {
         self.check_between_messages(packet.payload)?;
-        if !self.answers.has_room_for_placed() {
+        if !self.responses.has_room_for_placed() {
             return Err(Refused::Busy);
         }
         let placement =
@@ -397,7 +397,7 @@ impl Responder {
         self.msn = self.msn.next();
         self.expected = self.expected.plus(1);
         self.placements.remember(psn, self.msn);
-        self.answers.push_placed(psn, self.msn);
+        self.responses.push_placed(psn, self.msn);
     }
 
     fn check_between_messages(&self, payload: &[u8]) -> Result<(), Refused> {
@@ -408,7 +408,7 @@ impl Responder {
     }
 
     /// Checks a request with a data response: between messages, within the READ limit.
-    fn check_answerable(&self, payload: &[u8]) -> Result<(), Refused> {
+    fn check_response(&self, payload: &[u8]) -> Result<(), Refused> {
         self.check_between_messages(payload)?;
         if !self.has_room(Attempt::First) {
             return Err(Refused::invalid(Refusal::TooManyReads));

@@ -7,7 +7,6 @@ use alloc::sync::Arc;
 
 use super::{
     Kind, Qp, QpType,
-    answers::Answers,
     attr::MAX_MESSAGE,
     common::{Common, Env},
     flight,
@@ -15,6 +14,7 @@ use super::{
     reply::{self, Reply},
     requester::{Attempt, Contents, Cursor, Requester, WINDOW, leaves_as_writes},
     responder::{Message, Responder},
+    responses::Responses,
     state::State,
 };
 use crate::{
@@ -51,9 +51,9 @@ impl Qp {
     /// Returns the length without ICRC of a possible next [middle packet](Middles).
     pub(crate) fn middle_length(&self) -> Option<usize> {
         let continues =
-            self.requester.is_within_request() || self.responder.answers.is_within_read();
+            self.requester.is_within_request() || self.responder.responses.is_within_read();
         let Common { qp_type, mtu, .. } = self.common;
-        let is_request = self.responder.answers.is_empty();
+        let is_request = self.responder.responses.is_empty();
         let xrceth = if is_request && qp_type == QpType::XrcInitiator { XrcEth::LEN } else { 0 };
         continues.then_some(Bth::LEN + xrceth + mtu.bytes() as usize)
     }
@@ -68,18 +68,18 @@ impl Qp {
         if self.is_flushing() || self.congestion.is_due() || self.rate.limit().is_some() {
             return None;
         }
-        let middles = if self.responder.answers.is_empty() {
+        let middles = if self.responder.responses.is_empty() {
             self.requester.take_middles(most, &self.common, env)?
         } else if self.requester.may_send() || env.has_unplaced(self.common.flow(Half::Responder)) {
             return None; // requests and responses take turns
         } else {
-            self.responder.answers.take_middles(most, &self.common)?
+            self.responder.responses.take_middles(most, &self.common)?
         };
-        let kind = if middles.request.is_some() { Kind::Request } else { Kind::Answer };
+        let kind = if middles.request.is_some() { Kind::Request } else { Kind::Response };
         let bytes = u64::from(middles.count) * length as u64;
         self.count_data(kind, middles.count, bytes, env);
-        if kind == Kind::Answer {
-            self.responder.answers.pace.on_sent(bytes, env.now);
+        if kind == Kind::Response {
+            self.responder.responses.pace.on_sent(bytes, env.now);
         }
         Some(middles)
     }
@@ -96,7 +96,7 @@ impl Qp {
         match (written, middles.request) {
             (Ok(()), _) => notes.take(|| Note::Packet(middles.reason(index, &self.requester))),
             (Err(error), Some(number)) => self.requester.fail(number, error),
-            (Err(_), None) => self.responder.answers.put_back_middles(middles, index),
+            (Err(_), None) => self.responder.responses.put_back_middles(middles, index),
         }
         written.is_ok()
     }
@@ -112,7 +112,7 @@ impl Qp {
     }
 
     /// Places the payload; a failed packet counts as not received. Call
-    /// [`record_answered`](Self::record_answered) after a run of response packets.
+    /// [`record_responses`](Self::record_answered) after a run of response packets.
     pub(crate) fn take_middle(&mut self, operation: Operation, payload: &[u8]) -> bool {
         let taken = match operation {
             Operation::ReadResponseMiddle => {
@@ -123,8 +123,8 @@ impl Qp {
         taken.is_ok()
     }
 
-    pub(crate) fn record_answered(&mut self, env: &mut Env<'_>) {
-        self.requester.record_answered(env);
+    pub(crate) fn record_responses(&mut self, env: &mut Env<'_>) {
+        self.requester.record_responses(env);
     }
 }
 
@@ -132,7 +132,7 @@ impl Middles {
     pub(super) fn reason(&self, index: u32, requester: &Requester) -> Reason {
         match self.request {
             Some(number) => Reason::First(requester.part(number, self.first.plus(index))),
-            None => Reason::Answer { again: self.repeats },
+            None => Reason::Response { again: self.repeats },
         }
     }
 
@@ -225,7 +225,7 @@ impl Requester {
             })
     }
 
-    /// Places the payload; [`record_answered`](Self::record_answered) follows the run.
+    /// Places the payload; [`record_responses`](Self::record_answered) follows the run.
     pub(super) fn take_middle(&mut self, payload: &[u8], mtu: u32) -> Result<(), AccessError> {
         if let Some(wqe) = self.queue.oldest()
             && let Some(index) = self.oldest_unacked.after(wqe.first_psn)
@@ -239,13 +239,13 @@ impl Requester {
     }
 }
 
-impl Answers {
+impl Responses {
     pub(super) fn is_within_read(&self) -> bool {
         matches!(self.replies.front(), Some(Reply::Read(read)) if read.next > 0)
     }
 
     pub(super) fn take_middles(&mut self, most: u32, common: &Common) -> Option<Middles> {
-        if self.behind.keeps() || self.pace.limit().is_some() {
+        if self.after_read.keeps() || self.pace.limit().is_some() {
             return None;
         }
         let Some(Reply::Read(read)) = self.replies.front_mut() else { return None };
@@ -294,7 +294,7 @@ impl Responder {
             _ => false,
         };
         // no earlier READ still sends memory that it changes
-        continues && psn == self.expected && !self.has_gap() && self.answers.behind.is_empty()
+        continues && psn == self.expected && !self.has_gap() && self.responses.after_read.is_empty()
     }
 
     pub(super) fn take_middle(&mut self, payload: &[u8]) -> Result<(), AccessError> {

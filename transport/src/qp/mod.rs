@@ -2,12 +2,11 @@
 //!
 //! Read first: InfiniBand volume 1, 9.7 (reliable service), 9.8.3 (unreliable datagram), 10.3
 //! (states), A14 (XRC). `requester` sends requests, `completer` takes responses, `responder`
-//! executes the peer's requests, `answers` holds its responses. They yield packet values;
+//! executes the peer's requests, `responses` holds its responses. They yield packet values;
 //! `Qp::build` writes bytes. `raw` handles the program's frames.
 
-mod answers;
+mod after_read;
 mod attr;
-mod behind;
 mod common;
 mod completer;
 mod congestion;
@@ -29,6 +28,7 @@ mod replay;
 mod reply;
 mod requester;
 mod responder;
+mod responses;
 mod retry;
 mod state;
 mod uc;
@@ -323,13 +323,13 @@ impl Qp {
 
     pub(crate) fn handle_timeout(&mut self, env: &mut Env<'_>) {
         self.rate.handle_timeout(env.now);
-        self.responder.answers.pace.handle_timeout(env.now);
+        self.responder.responses.pace.handle_timeout(env.now);
         self.requester.handle_timeout(env);
         self.settle(env);
     }
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        let rates = [self.rate.deadline(), self.responder.answers.pace.deadline()];
+        let rates = [self.rate.deadline(), self.responder.responses.pace.deadline()];
         Instant::earliest([self.requester.deadline(), rates[0], rates[1]])
     }
 
@@ -347,7 +347,7 @@ impl Qp {
 
     /// Returns the window in bytes and any rate.
     pub(crate) fn pace(&self) -> (u64, Option<u64>) {
-        let rates = [self.rate.limit(), self.responder.answers.pace.limit()];
+        let rates = [self.rate.limit(), self.responder.responses.pace.limit()];
         (self.requester.flight.window(), rates.into_iter().flatten().min())
     }
 
@@ -376,13 +376,13 @@ impl Qp {
         }
         // a lone request first: the acknowledgement, usually shorter, ends the run
         let passes = || {
-            self.responder.answers.is_acknowledgement()
+            self.responder.responses.is_acknowledgement()
                 && self.requester.has_one_packet(self.common.mtu.bytes())
         };
         if self.turn.requests_first || passes() {
-            self.build_request(slot, env).or_else(|| self.build_answer(slot, env))
+            self.build_request(slot, env).or_else(|| self.build_response(slot, env))
         } else {
-            self.build_answer(slot, env).or_else(|| self.build_request(slot, env))
+            self.build_response(slot, env).or_else(|| self.build_request(slot, env))
         }
     }
 
@@ -396,7 +396,7 @@ impl Qp {
     /// False if there is nothing to send or do; cheap.
     pub(crate) fn may_send(&self) -> bool {
         self.requester.may_send() // first: the case of a long message
-            || !self.responder.answers.is_empty()
+            || !self.responder.responses.is_empty()
             || self.common.state != State::Rts
             || !self.common.qp_type.is_reliable()
             || self.congestion.is_due()
@@ -408,7 +408,7 @@ impl Qp {
     }
 
     pub(crate) fn only_acknowledges(&self) -> bool {
-        self.responder.answers.is_acknowledgement()
+        self.responder.responses.is_acknowledgement()
             && self.requester.has_sent_all()
             && !self.congestion.is_due()
             && !self.is_flushing()
@@ -442,35 +442,35 @@ impl Qp {
     /// True if a long READ's last packet may wait one transmit buffer, to share a run with the next
     /// response.
     pub(crate) fn hold_back(&mut self) -> bool {
-        self.responder.answers.hold_back()
+        self.responder.responses.hold_back()
     }
 
-    fn build_answer(&mut self, slot: &mut [u8], env: &mut Env<'_>) -> Option<Built> {
+    fn build_response(&mut self, slot: &mut [u8], env: &mut Env<'_>) -> Option<Built> {
         if env.has_unplaced(self.common.flow(Half::Responder)) {
             return None;
         }
         loop {
-            let answers = &mut self.responder.answers;
+            let responses = &mut self.responder.responses;
             if let Some(length) =
-                answers.write_acknowledgement(&self.common, slot, &mut env.reports.notes)
+                responses.write_acknowledgement(&self.common, slot, &mut env.reports.notes)
             {
                 return Some(Built::new(length));
             }
-            let has_data = self.responder.answers.next_has_data();
+            let has_data = self.responder.responses.next_has_data();
             if has_data
                 && !(self.rate.allows(env.now, env.resources.congestion.dcqcn.as_ref())
-                    && self.responder.answers.pace.allows(env.now))
+                    && self.responder.responses.pace.allows(env.now))
             {
                 return None;
             }
-            let response = self.responder.answers.next(&self.common)?;
+            let response = self.responder.responses.next(&self.common)?;
             match response.write(slot) {
                 Ok(length) => {
                     env.note(|| Note::Packet(response.reason()));
                     if has_data {
-                        self.count_data(Kind::Answer, 1, length as u64, env);
-                        self.responder.answers.pace.on_sent(length as u64, env.now);
-                        self.responder.answers.behind.complete_answered(&self.common, env);
+                        self.count_data(Kind::Response, 1, length as u64, env);
+                        self.responder.responses.pace.on_sent(length as u64, env.now);
+                        self.responder.responses.after_read.complete_responses(&self.common, env);
                     }
                     if let Some(bytes) = response.ends_read {
                         let counters = &self.common.completions.counters;
@@ -481,7 +481,7 @@ impl Qp {
                 Err(error) => {
                     let msn = self.responder.msn;
                     if let Some(event) =
-                        self.responder.answers.fail(&response, error, msn, &self.common)
+                        self.responder.responses.fail(&response, error, msn, &self.common)
                     {
                         self.common.completions.counters.count(CountedOps::REMOTE_READ, None);
                         if matches!(event, Event::QpAccessError(..)) {
@@ -490,7 +490,7 @@ impl Qp {
                         env.reports.events.push_back(event);
                         self.enter_error(response.failure(error), env);
                     } else {
-                        self.responder.answers.behind.complete_answered(&self.common, env);
+                        self.responder.responses.after_read.complete_responses(&self.common, env);
                     }
                 }
             }
@@ -577,7 +577,7 @@ impl Qp {
 
     /// Enters ERR without further responses.
     pub(crate) fn fail(&mut self, failure: Failure, env: &mut Env<'_>) {
-        self.responder.answers.forget();
+        self.responder.responses.forget();
         self.enter_error(failure, env);
     }
 
@@ -608,7 +608,7 @@ impl Qp {
                 self.common.complete_send(&wqe, Err(WcError::FLUSHED), env);
                 continue;
             }
-            self.responder.answers.behind.flush(&self.common, env);
+            self.responder.responses.after_read.flush(&self.common, env);
             let Some(id) = self.responder.flush() else {
                 self.flushing = None;
                 if last_wqe {
@@ -637,7 +637,7 @@ const ALTERNATE: u32 = 16;
 /// Data packets, or requests for data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
-    Answer,
+    Response,
     Request,
 }
 

@@ -78,7 +78,7 @@ pub enum Reason {
     /// Refuses this PSN, acknowledging everything before.
     Negative(Psn, Syndrome),
     /// Part of a response to a READ, atomic, ATOMIC WRITE or FLUSH.
-    Answer {
+    Response {
         /// True for a duplicate request.
         again: bool,
     },
@@ -251,8 +251,8 @@ impl fmt::Display for Reason {
                 write!(f, "NAK for the gap at {}", psn.get())
             }
             Self::Negative(psn, syndrome) => write!(f, "{syndrome} for {}", psn.get()),
-            Self::Answer { again: false } => f.write_str("answer"),
-            Self::Answer { again: true } => f.write_str("answer to a duplicate"),
+            Self::Response { again: false } => f.write_str("answer"),
+            Self::Response { again: true } => f.write_str("answer to a duplicate"),
             Self::Congestion => f.write_str("its packets meet congestion"),
         }
     }

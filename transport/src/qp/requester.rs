@@ -508,7 +508,7 @@ impl Requester {
             }
             Verdict::UnderWay => {}
             Verdict::GiveUp { tries } => {
-                self.fail_oldest(WcStatus::RetryExcErr, Cause::NoAnswer { tries });
+                self.fail_oldest(WcStatus::RetryExcErr, Cause::NoResponse { tries });
             }
         }
     }

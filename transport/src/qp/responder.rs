@@ -5,12 +5,12 @@
 use alloc::{collections::VecDeque, sync::Arc};
 
 use super::{
-    answers::{Answers, SEQUENCE_ERROR, code_of, event_of},
     attr::ResponderAttr,
     common::{Common, Env},
     error::PostError,
     replay::{Placements, Remembered, RememberedOp, ReplayRing},
     reply::{Attempt, ReadReply},
+    responses::{Responses, SEQUENCE_ERROR, code_of, event_of},
 };
 use crate::{
     event::{Disposition, DropReason, Event, Refusal},
@@ -54,7 +54,7 @@ pub(crate) struct Responder {
     pub(super) message: Message,
     pub(super) replay: ReplayRing,
     pub(super) placements: Placements,
-    pub(super) answers: Answers,
+    pub(super) responses: Responses,
     pub(super) min_rnr_timer: u8,
 }
 
@@ -102,7 +102,7 @@ impl Responder {
             message: Message::None,
             replay: ReplayRing::default(),
             placements: Placements::default(),
-            answers: Answers::default(),
+            responses: Responses::default(),
             min_rnr_timer: 0,
         }
     }
@@ -126,7 +126,7 @@ impl Responder {
         self.message = Message::None;
         self.nak_sent = false;
         self.ahead = None;
-        self.answers = Answers::default();
+        self.responses = Responses::default();
     }
 
     pub(super) fn give_up(&mut self) -> VecDeque<RecvWqe> {
@@ -199,7 +199,7 @@ impl Responder {
         match packet.headers.bth().psn.after(self.expected) {
             None => Outcome::Done(self.repeat(packet, common, env)),
             Some(0) => {
-                let waiting = self.answers.take_waiting_nak(self.expected);
+                let waiting = self.responses.take_waiting_nak(self.expected);
                 self.nak_sent = false;
                 match self.execute(packet, common, env) {
                     Ok(()) => {
@@ -213,12 +213,12 @@ impl Responder {
                     }
                     Err(Refused::Busy) => {
                         self.nak_sent = waiting.is_some();
-                        self.answers.put_back(waiting);
+                        self.responses.put_back(waiting);
                         Outcome::Done(Disposition::Dropped(DropReason::ResponderBusy))
                     }
                     Err(Refused::BehindRead) => {
                         env.reports.counters.sequence_naks_sent += 1;
-                        Outcome::Done(self.nak(SEQUENCE_ERROR, Refusal::UnansweredRead))
+                        Outcome::Done(self.nak(SEQUENCE_ERROR, Refusal::PendingRead))
                     }
                     Err(Refused::Invalidate(error)) => {
                         self.fail_invalidation(packet, error, common, env)
@@ -259,7 +259,7 @@ impl Responder {
         self.ahead = self.ahead.filter(|&ahead| self.expected.is_before(ahead));
         if unsent && self.ahead.is_some() {
             self.nak_sent = true;
-            self.answers.push_nak(self.expected, SEQUENCE_ERROR, self.msn);
+            self.responses.push_nak(self.expected, SEQUENCE_ERROR, self.msn);
         }
     }
 
@@ -275,7 +275,7 @@ impl Responder {
         let bth = packet.headers.bth();
         self.advance(bth.psn, true, bth.ack_req);
         let refusal = Refusal::Invalidate(error);
-        self.answers.behind.complete_all(common, env);
+        self.responses.after_read.complete_all(common, env);
         self.fail_receive(NakCode::InvalidRequest, refusal, common, env);
         Outcome::Fatal { disposition: Disposition::Refused(Syndrome::ACK, refusal), event: None }
     }
@@ -293,17 +293,17 @@ impl Responder {
                 match self.placements.find(bth.psn) {
                     None => Disposition::Dropped(DropReason::ReplayMissing),
                     // executed the first time; only the response is missing
-                    Some(_) if !self.answers.has_room_for_placed() => {
+                    Some(_) if !self.responses.has_room_for_placed() => {
                         Disposition::Dropped(DropReason::ResponderBusy)
                     }
                     Some(msn) => {
-                        self.answers.push_placed(bth.psn, msn);
+                        self.responses.push_placed(bth.psn, msn);
                         Disposition::Duplicate
                     }
                 }
             }
             _ => {
-                self.answers.acknowledge(self.acknowledged.previous(), self.acknowledged_msn);
+                self.responses.acknowledge(self.acknowledged.previous(), self.acknowledged_msn);
                 Disposition::Duplicate
             }
         };
@@ -337,14 +337,14 @@ impl Responder {
         let Ok(region) = Self::target(reth, Access::REMOTE_READ, common, env) else {
             return missing;
         };
-        self.answers.record_repeat(psn, common, env.now);
+        self.responses.record_repeat(psn, common, env.now);
         let packets = common.mtu.packets(reth.dma_length);
         let again = |attempt| ReadReply::new(psn, reth, packets, region, msn, attempt);
-        if let Some(under_way) = self.answers.read_at(psn) {
+        if let Some(under_way) = self.responses.read_at(psn) {
             // restart instead of sending twice
             *under_way = again(under_way.attempt);
         } else if self.has_room(Attempt::Repeat) {
-            self.answers.push_read(again(Attempt::Repeat));
+            self.responses.push_read(again(Attempt::Repeat));
         } else {
             return Disposition::Dropped(DropReason::ResponderBusy);
         }
@@ -363,12 +363,12 @@ impl Responder {
                 op: RememberedOp::Atomic { operation: first, eth: first_eth, found },
                 ..
             }) if first == operation && used(&first_eth) == used(eth) => {
-                let waits = self.answers.has_atomic(psn);
+                let waits = self.responses.has_atomic(psn);
                 if !waits && !self.has_room(Attempt::Repeat) {
                     return Disposition::Dropped(DropReason::ResponderBusy);
                 }
                 if !waits {
-                    self.answers.push_atomic(psn, msn, found, Attempt::Repeat);
+                    self.responses.push_atomic(psn, msn, found, Attempt::Repeat);
                 }
                 Disposition::Duplicate
             }
@@ -377,7 +377,7 @@ impl Responder {
     }
 
     pub(super) fn has_room(&self, attempt: Attempt) -> bool {
-        self.answers.with_data(attempt) < self.replay.capacity()
+        self.responses.with_data(attempt) < self.replay.capacity()
     }
 
     pub(super) const fn record_acknowledged(&mut self) {
@@ -392,13 +392,13 @@ impl Responder {
         }
         self.record_acknowledged();
         if ack_req {
-            self.answers.acknowledge(psn, self.msn);
+            self.responses.acknowledge(psn, self.msn);
         }
     }
 
     fn nak(&mut self, syndrome: Syndrome, refusal: Refusal) -> Disposition {
         self.nak_sent = true;
-        self.answers.push_nak(self.expected, syndrome, self.msn);
+        self.responses.push_nak(self.expected, syndrome, self.msn);
         Disposition::Refused(syndrome, refusal)
     }
 
@@ -410,7 +410,7 @@ impl Responder {
         env: &mut Env<'_>,
     ) -> Outcome {
         let disposition = self.nak(Syndrome::Nak(code), refusal);
-        self.answers.behind.complete_all(common, env);
+        self.responses.after_read.complete_all(common, env);
         let told = self.fail_receive(code, refusal, common, env);
         let event = (!told).then(|| event_of(code, common.qpn, refusal));
         Outcome::Fatal { disposition, event }

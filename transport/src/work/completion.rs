@@ -182,7 +182,7 @@ pub enum Cause {
     /// The responder's NAK, without a reason.
     Responder(Syndrome),
     /// No response.
-    NoAnswer {
+    NoResponse {
         /// Transmissions.
         tries: u8,
     },
@@ -230,7 +230,7 @@ impl fmt::Display for Cause {
             Self::Access(error) => error.fmt(f),
             Self::Bind(error) => error.fmt(f),
             Self::Responder(syndrome) => write!(f, "the responder answered {syndrome}"),
-            Self::NoAnswer { tries } => write!(f, "no answer after {tries} tries"),
+            Self::NoResponse { tries } => write!(f, "no answer after {tries} tries"),
             Self::TooLong { length, limit } => {
                 write!(f, "{length} bytes where {limit} are allowed")
             }

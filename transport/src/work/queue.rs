@@ -164,7 +164,7 @@ impl SendWqe {
     }
 
     /// True if the response is more than an acknowledgement.
-    pub(crate) const fn awaits_answer(&self) -> bool {
+    pub(crate) const fn awaits_response(&self) -> bool {
         self.op.awaits_data() || self.op.awaits_placement()
     }
 

@@ -10,7 +10,7 @@ pub enum Refusal {
     /// An earlier packet is missing.
     MissingPacket,
     /// An unfinished READ uses the memory; the peer retransmits.
-    UnansweredRead,
+    PendingRead,
     /// No receive request.
     NoReceiveRequest,
     /// The packet does not continue the message.
@@ -45,7 +45,7 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::MissingPacket => f.write_str("an earlier packet is missing"),
-            Self::UnansweredRead => f.write_str("a READ of that memory is not answered yet"),
+            Self::PendingRead => f.write_str("a READ of that memory is not answered yet"),
             Self::NoReceiveRequest => f.write_str("no receive request is posted"),
             Self::OpcodeOrder => f.write_str("the packet does not continue the message under way"),
             Self::Length => f.write_str("the payload's length is wrong for the packet"),

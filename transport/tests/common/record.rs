@@ -203,7 +203,7 @@ impl Known {
             }
             Reason::Probe { .. } => assert!(is_old, "{record}, but it is new"),
             Reason::Acknowledge(psn) | Reason::Negative(psn, _) => assert_eq!(psn, bth.psn),
-            Reason::Datagram { .. } | Reason::Answer { .. } | Reason::Congestion => {}
+            Reason::Datagram { .. } | Reason::Response { .. } | Reason::Congestion => {}
         }
     }
 }

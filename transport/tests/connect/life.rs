@@ -308,7 +308,7 @@ fn the_closest_listener() {
 
 /// Sent 16 times, then a REJ notifies the peer.
 #[test]
-fn no_answer() {
+fn no_response() {
     let mut talk = Talk::new();
     talk.pair.fault_from(Side::A, "drop qp 1");
     let start = talk.pair.now;

@@ -119,7 +119,7 @@ fn a_request_that_nobody_takes_yet() {
     assert!(on_a.len() > 1, "a peer at which nobody listens is asked for a while");
     assert!(matches!(talk.take(Side::A)[..], [ConnEvent::Rejected { .. }]));
     let on_b = sent(&mut talk, Side::B);
-    assert!(on_b.iter().all(|sent| *sent == ("REJ", MadReason::Answer)), "{on_b:?}");
+    assert!(on_b.iter().all(|sent| *sent == ("REJ", MadReason::Response)), "{on_b:?}");
     assert_eq!(on_a.len(), on_b.len());
 }
 

@@ -103,7 +103,7 @@ fn lost_and_repeated() {
 }
 
 #[test]
-fn no_answer() {
+fn no_response() {
     let mut talk = talk();
     talk.pair.fault_from(Side::A, "drop qp 1");
     let a = request(&mut talk, SERVICE, b"");

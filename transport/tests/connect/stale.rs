@@ -44,7 +44,7 @@ impl Connected {
     }
 
     /// B's rejection, and its probe if any.
-    fn answer(&mut self) -> (CmMad, Option<CmMad>) {
+    fn response(&mut self) -> (CmMad, Option<CmMad>) {
         let mut sent = hand::sent(&mut self.talk.pair, Side::B).into_iter();
         let rej = sent.next().unwrap();
         let Message::Rej(reason) = &rej.message else { panic!("{rej:?}") };
@@ -83,7 +83,7 @@ fn a_forged_request_ends_no_connection() {
     for n in 1..=50 {
         let forged = world.another(n);
         assert_eq!(hand::deliver(&mut world.talk.pair, Side::B, &forged), Disposition::Executed);
-        let (rej, question) = world.answer();
+        let (rej, question) = world.response();
         // one probe per second, ignored by the peer
         assert_eq!(question.is_some(), n % 10 == 1, "{n}");
         for mad in [Some(rej), question].into_iter().flatten() {
@@ -115,7 +115,7 @@ fn a_forged_answer_ends_no_connection() {
     assert_eq!(hand::deliver(&mut world.talk.pair, Side::B, &unasked), unexpected);
     let another = world.another(1);
     hand::deliver(&mut world.talk.pair, Side::B, &another);
-    let question = world.answer().1.unwrap();
+    let question = world.response().1.unwrap();
     let guessed = CmMad::new(question.transaction ^ 1, drep.clone());
     assert_eq!(hand::deliver(&mut world.talk.pair, Side::B, &guessed), unexpected);
     world.assert_alive();
@@ -131,7 +131,7 @@ fn a_peer_that_starts_anew() {
     world.restart();
     let again = world.another(1);
     hand::deliver(&mut world.talk.pair, Side::B, &again);
-    let (_, question) = world.answer();
+    let (_, question) = world.response();
     let question = question.unwrap();
     let Message::Dreq(dreq) = &question.message else { panic!("{question:?}") };
     assert_ne!(dreq.remote_qpn, world.a_qp.qpn);

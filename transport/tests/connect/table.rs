@@ -317,9 +317,9 @@ fn by_circumstances() -> Vec<Edge> {
     req.local_id ^= 1;
     assert_eq!(subject.deliver(Message::Req(req)), Disposition::Executed);
     let question = hand::sent(&mut subject.talk.pair, Side::B).remove(1);
-    let answer = CmMad { message: subject.message("DREP"), ..question };
+    let response = CmMad { message: subject.message("DREP"), ..question };
     let before = subject.state();
-    let disposition = hand::deliver(&mut subject.talk.pair, Side::B, &answer);
+    let disposition = hand::deliver(&mut subject.talk.pair, Side::B, &response);
     assert_eq!(disposition, Disposition::Executed);
     let disowned = (before, Trigger::Disowned, subject.state());
     for waits in [false, true] {

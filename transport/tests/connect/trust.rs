@@ -162,8 +162,8 @@ fn a_flood_of_requests() {
     assert_eq!(talk.requests().len(), 16, "the backlog");
     assert_eq!(talk.pair.b.adapter.cm().count(), 16);
     assert_eq!(talk.pair.dropped(DropReason::CmBacklog), 5_000 - 16);
-    let answers: usize =
+    let responses: usize =
         std::iter::from_fn(|| Some(hand::sent(&mut talk.pair, Side::B).len()).filter(|&n| n > 0))
             .sum();
-    assert_eq!(answers, 4096, "rejections that wait to be sent");
+    assert_eq!(responses, 4096, "rejections that wait to be sent");
 }

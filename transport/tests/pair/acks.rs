@@ -236,9 +236,9 @@ fn answers_keep_the_order_of_requests() {
 fn credits_are_not_used() {
     let mut half = Half::new(Options::default());
     half.send(&pkt(Op::WriteOnly, 0x200).reth(half_remote(), 0).ask());
-    let answers = half.take();
-    let Ext::Aeth(Aeth { syndrome: Syndrome::Ack { credits }, .. }) = answers[0].ext else {
-        panic!("{answers:?}")
+    let responses = half.take();
+    let Ext::Aeth(Aeth { syndrome: Syndrome::Ack { credits }, .. }) = responses[0].ext else {
+        panic!("{responses:?}")
     };
     assert_eq!(credits, 31, "31 says that there is no end-to-end flow control");
     // the peer's credits are ignored

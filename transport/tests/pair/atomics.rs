@@ -81,14 +81,14 @@ fn a_repeat_is_answered_and_not_carried_out() {
     let swap = pkt(Op::CmpSwap, 0x201).atomic(far.remote(0), 9, 5);
     half.send(&add);
     half.send(&swap);
-    let answers = half.take();
+    let responses = half.take();
     for _ in 0..3 {
         assert_eq!(half.send(&add), Disposition::Duplicate);
         assert_eq!(half.send(&swap), Disposition::Duplicate);
         // only the message sequence number is current
         assert_eq!(half.take().iter().map(|packet| packet.psn).collect::<Vec<_>>(), [0x200, 0x201]);
     }
-    assert_eq!((word(&far, 0), answers.len()), (9, 2));
+    assert_eq!((word(&far, 0), responses.len()), (9, 2));
 }
 
 /// rxe sends buffer garbage there.
@@ -180,7 +180,7 @@ fn slots_and_fence() {
 
 #[test]
 fn the_wrong_kind_of_answer() {
-    for answer in [
+    for response in [
         pkt(Op::ReadResponseOnly, 0x100).aeth(Syndrome::ACK, 1).payload(&[0; 8]),
         pkt(Op::ReadResponseMiddle, 0x100).payload(&[0; 8]),
     ] {
@@ -188,7 +188,7 @@ fn the_wrong_kind_of_answer() {
         let near = half.buffer(8);
         half.post_send(&SendWr::fetch_add(1, FAR, 1, near.all()));
         half.take();
-        half.send(&answer);
+        half.send(&response);
         assert_eq!(half.qp.send_outcomes(), [(1, Err(WcStatus::BadRespErr))]);
     }
     let mut half = Half::new(Options::default());
@@ -201,7 +201,7 @@ fn the_wrong_kind_of_answer() {
 
 /// An acknowledgement has no value.
 #[test]
-fn an_acknowledgement_is_no_answer() {
+fn an_acknowledgement_is_no_response() {
     let mut half = Half::new(Options::default());
     let near = half.buffer(8);
     half.post_send(&SendWr::fetch_add(1, FAR, 1, near.all()));

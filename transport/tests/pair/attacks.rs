@@ -245,8 +245,8 @@ fn psns_far_outside() {
         for packet in requests(psn & 0xFF_FFFF, memory.remote(0)) {
             assert!(!matches!(half.send(&packet), Disposition::Executed), "{packet:?}");
         }
-        let answer = pkt(Op::Acknowledge, psn & 0xFF_FFFF).aeth(Syndrome::ACK, 0);
-        let disposition = half.send(&answer);
+        let response = pkt(Op::Acknowledge, psn & 0xFF_FFFF).aeth(Syndrome::ACK, 0);
+        let disposition = half.send(&response);
         assert!(matches!(disposition, Disposition::Dropped(_)), "{disposition}");
     }
     assert_eq!(memory.bytes(), [0; 8]);
@@ -318,8 +318,8 @@ fn a_flood_of_reads() {
         accepted += usize::from(half.send(&read(0x200 + n * 1024)) == Disposition::Executed);
     }
     assert_eq!((accepted, half.state()), (4, State::Err));
-    let answers = half.take();
-    assert_eq!(answers.len(), 4 * 1024 + 1, "the four that were agreed on, and the NAK");
+    let responses = half.take();
+    assert_eq!(responses.len(), 4 * 1024 + 1, "the four that were agreed on, and the NAK");
 }
 
 /// Every resource is limited and reusable.

@@ -21,7 +21,7 @@ fn half() -> Half {
 }
 
 /// Returns the response to a READ, the first request.
-fn answer(bytes: &[u8]) -> Vec<Pkt> {
+fn response(bytes: &[u8]) -> Vec<Pkt> {
     let last = bytes.len().div_ceil(MTU).saturating_sub(1);
     let packet = |(at, bytes): (usize, &[u8])| {
         let (operation, has_aeth) = match (at, at == last) {
@@ -67,7 +67,7 @@ fn a_write_does_not_show_in_it() {
         }
         changed[offset..offset + length].fill(0xEE);
         assert_eq!(memory.bytes(), changed);
-        half.expect(&[answer(&pattern(1, 600)), vec![ack(psn - 1, 2)]].concat());
+        half.expect(&[response(&pattern(1, 600)), vec![ack(psn - 1, 2)]].concat());
     }
 }
 
@@ -96,7 +96,7 @@ fn a_message_does_not_show_in_it() {
     half.send(&read(memory.remote(0), 600));
     half.send(&pkt(Op::SendOnly, READ + 3).payload(&[0xEE; 8]));
     assert_eq!((memory.part(500, 4), memory.part(0, 4)), (vec![0xEE; 4], vec![0xEE; 4]));
-    half.expect(&answer(&pattern(1, 600)));
+    half.expect(&response(&pattern(1, 600)));
 }
 
 /// Regions, windows and addresses.
@@ -152,12 +152,12 @@ fn what_is_too_much_waits_for_the_answer() {
     for index in 0..256 {
         assert_eq!(half.send(&write(index)), Disposition::Executed);
     }
-    assert_eq!(half.send(&write(256)), Disposition::Refused(refused, Refusal::UnansweredRead));
+    assert_eq!(half.send(&write(256)), Disposition::Refused(refused, Refusal::PendingRead));
     half.send(&write(257));
     psn += 256;
     assert_eq!(
         half.take(),
-        [answer(&before), vec![nak(NakCode::PsnSequenceError, psn, 257)]].concat()
+        [response(&before), vec![nak(NakCode::PsnSequenceError, psn, 257)]].concat()
     );
     for index in 256..PACKETS {
         assert_eq!(half.send(&write(index)), Disposition::Executed);
@@ -180,7 +180,7 @@ fn a_message_that_waits_begins_anew() {
     }
     let psn = READ + PACKETS as u32 + 256;
     let refused =
-        Disposition::Refused(Syndrome::Nak(NakCode::PsnSequenceError), Refusal::UnansweredRead);
+        Disposition::Refused(Syndrome::Nak(NakCode::PsnSequenceError), Refusal::PendingRead);
     let write = pkt(Op::WriteFirst, psn).reth(memory.remote(256 * MTU), 300).payload(&[2; MTU]);
     let send = pkt(Op::SendFirst, psn).payload(&[3; MTU]);
     assert_eq!([half.send(&write), half.send(&send)], [refused; 2]);
@@ -244,7 +244,7 @@ fn a_receive_before_a_request_that_is_refused_completes() {
         [(1, Ok(0)), (2, Err(WcStatus::LocLenErr)), (3, Err(WcStatus::WrFlushErr))]
     );
     let last = nak(NakCode::InvalidRequest, READ + 4, 2);
-    half.expect(&[answer(&pattern(1, 600)), vec![last]].concat());
+    half.expect(&[response(&pattern(1, 600)), vec![last]].concat());
 }
 
 /// ERR by the program.
@@ -283,7 +283,7 @@ fn an_invalidation_waits_for_the_answer() {
     let send = pkt(Op::SendOnlyInvalidate, READ + 3).invalidate(key).ask();
     half.send(&send);
     let missing = nak(NakCode::PsnSequenceError, READ + 3, 1);
-    half.expect(&[answer(&pattern(1, 600)), vec![missing]].concat());
+    half.expect(&[response(&pattern(1, 600)), vec![missing]].concat());
     half.send(&send);
     half.expect(&[ack(READ + 3, 2)]);
     assert_eq!(half.qp.received()[0].result.unwrap().invalidated, Some(key));
@@ -305,7 +305,7 @@ fn an_answer_that_starts_over() {
     ]);
     // afterwards a repeat reads current memory
     half.send(&read(memory.remote(0), 600));
-    half.expect(&answer(&memory.bytes()));
+    half.expect(&response(&memory.bytes()));
 }
 
 /// `MPI_Get_accumulate` with `MPI_REPLACE` as in Open MPI, over slow links.

@@ -117,10 +117,10 @@ fn a_read_is_answered_again() {
     let from = half.buffer(1000).fill(1);
     let read = pkt(Op::ReadRequest, 0x200).reth(from.remote(0), 600);
     half.send(&read);
-    let answers = half.take();
-    assert_eq!(answers.len(), 3);
+    let responses = half.take();
+    assert_eq!(responses.len(), 3);
     assert_eq!(half.send(&read), Disposition::Duplicate);
-    half.expect(&answers);
+    half.expect(&responses);
 }
 
 /// Repeats start inside, on packet boundaries, and end anywhere.
@@ -229,8 +229,8 @@ fn a_flood_of_repeats_makes_no_flood_of_answers() {
         half.send(&send);
         half.send(&reads[i % 4]);
     }
-    let answers = half.take().len();
-    assert!(answers <= 9, "{answers} answers: four READs and an acknowledgement around each");
+    let responses = half.take().len();
+    assert!(responses <= 9, "{responses} answers: four READs and an acknowledgement around each");
     assert_eq!(half.qp.received().len(), 1);
 }
 

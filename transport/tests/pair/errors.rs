@@ -49,13 +49,13 @@ impl Refused {
         pair.allow(DropReason::QpState);
         pair.run();
         let expected = expected(&pair);
-        let answer = pair.trace.from(Side::B).last().unwrap();
+        let response = pair.trace.from(Side::B).last().unwrap();
         assert_eq!(
-            answer.headers.ext().aeth().unwrap().syndrome,
+            response.headers.ext().aeth().unwrap().syndrome,
             Syndrome::Nak(expected.code),
             "{what}"
         );
-        assert_eq!(answer.psn(), 0x102, "{what}: a NAK has the PSN of the refused request");
+        assert_eq!(response.psn(), 0x102, "{what}: a NAK has the PSN of the refused request");
         let outcomes: [Outcome; 4] =
             [(1, Ok(0)), (2, Ok(0)), (bad.wr_id, Err(expected.status)), (4, FLUSHED)];
         assert_eq!(a.send_outcomes(), outcomes, "{what}");
@@ -191,9 +191,9 @@ fn access_that_the_queue_pair_does_not_allow() {
             };
             pair.post_send(&a, &bad);
             pair.run();
-            let answer = pair.trace.from(Side::B).last().unwrap();
+            let response = pair.trace.from(Side::B).last().unwrap();
             assert_eq!(
-                answer.headers.ext().aeth().unwrap().syndrome,
+                response.headers.ext().aeth().unwrap().syndrome,
                 Syndrome::Nak(NakCode::InvalidRequest)
             );
             assert_eq!(a.send_outcomes(), [(3, Err(WcStatus::RemInvReqErr))]);
@@ -579,8 +579,9 @@ fn a_read_source_deregistered_under_a_repeat() {
         let next = 0x200 + length / 256;
         half.send(&pkt(Op::ReadRequest, next).reth(other.remote(0), 8));
         half.node.adapter.deregister(&from.region).unwrap();
-        let answer = pkt(Op::ReadResponseOnly, next).aeth(Syndrome::ACK, 2).payload(&other.bytes());
-        half.expect(&[nak(NakCode::RemoteAccessError, 0x200, 2), answer]);
+        let response =
+            pkt(Op::ReadResponseOnly, next).aeth(Syndrome::ACK, 2).payload(&other.bytes());
+        half.expect(&[nak(NakCode::RemoteAccessError, 0x200, 2), response]);
         assert_eq!((half.state(), &half.node.events[..]), (State::Rts, &[][..]));
     }
 }

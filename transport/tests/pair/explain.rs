@@ -84,7 +84,7 @@ fn a_peer_that_is_not_there() {
     pair.run();
     let near = only(&mut pair, Side::A);
     assert_eq!(near.qpn, Some(a.qpn));
-    assert_eq!((near.status, near.reason.cause), (Some(WcStatus::RetryExcErr), "no_answer"));
+    assert_eq!((near.status, near.reason.cause), (Some(WcStatus::RetryExcErr), "no_response"));
     assert_eq!(near.silent, Some(pair.b.ip));
     assert_says(&near.what, &["ibv_post_send 7: SEND of 4 B"]);
     assert_says(&near.reason.rule, &["given up after 8 tries"]);

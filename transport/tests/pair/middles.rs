@@ -160,15 +160,15 @@ fn carry(seed: u64, by_run: bool) -> (Sent, Counters, Vec<u8>) {
         a.adapter.handle_timeout(now);
         a.transmit.clear();
         a.adapter.poll_transmit(now, &mut a.transmit);
-        let mut answers = Vec::new();
-        let mut answer = |b: &mut Node| {
+        let mut responses = Vec::new();
+        let mut response = |b: &mut Node| {
             b.adapter.handle_timeout(now);
             b.transmit.clear();
             b.adapter.poll_transmit(now, &mut b.transmit);
-            answers.extend(b.transmit.datagrams().map(|(net, bytes)| (net, bytes.to_vec())));
+            responses.extend(b.transmit.datagrams().map(|(net, bytes)| (net, bytes.to_vec())));
             timeouts.push(b.adapter.poll_timeout());
         };
-        answer(b);
+        response(b);
         for run in a.transmit.runs() {
             let mut bytes = a.transmit.payload(run).to_vec();
             let place = |rng: &mut ChaCha8Rng| {
@@ -198,9 +198,9 @@ fn carry(seed: u64, by_run: bool) -> (Sent, Counters, Vec<u8>) {
                     b.adapter.handle_datagram(now, datagram);
                 });
             }
-            answer(b);
+            response(b);
         }
-        for (net, bytes) in answers {
+        for (net, bytes) in responses {
             a.adapter.handle_datagram(now, &Datagram::new(&net, &bytes));
             shown.push(bytes);
         }

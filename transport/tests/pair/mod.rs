@@ -1,7 +1,6 @@
 //! Transport rules, on two adapters in virtual time, or one with packet values.
 
 mod acks;
-mod answers;
 mod atomics;
 mod attacks;
 mod attributes;
@@ -36,6 +35,7 @@ mod read;
 mod read_budget;
 mod record;
 mod recovery;
+mod responses;
 mod rnr;
 mod segmentation;
 mod send_queue;

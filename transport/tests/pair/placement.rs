@@ -364,11 +364,11 @@ fn a_flood_of_flushes_and_atomic_writes() {
             (busy, half.take().len())
         };
         // after the first all are out of sequence
-        let (busy, answers) = flood(0x200..0x200 + 512 + 100);
-        assert!(busy == 1 && answers <= 513, "{operation:?}: {busy} {answers}");
+        let (busy, responses) = flood(0x200..0x200 + 512 + 100);
+        assert!(busy == 1 && responses <= 513, "{operation:?}: {busy} {responses}");
         // repeats, then new ones
-        let (busy, answers) = flood(0x200..0x200 + 512 + 1);
-        assert!(busy == 1 && answers <= 513, "{operation:?}: {busy} {answers}");
+        let (busy, responses) = flood(0x200..0x200 + 512 + 1);
+        assert!(busy == 1 && responses <= 513, "{operation:?}: {busy} {responses}");
         assert_eq!(half.send(&request(0x200 + 512)), Disposition::Executed);
     }
 }
@@ -433,7 +433,7 @@ fn what_cannot_be_posted_or_registered() {
 
 #[test]
 fn wrong_answers() {
-    for answer in [
+    for response in [
         placement_ack(0x100, 1).payload(&[0; 4]),
         pkt(Op::AtomicAcknowledge, 0x100).atomic_ack(1, 1),
         pkt(Op::ReadResponseMiddle, 0x100),
@@ -441,8 +441,8 @@ fn wrong_answers() {
         let mut half = Half::new(Options::default());
         half.post_send(&SendWr::flush(1, FAR, 8, BOTH));
         half.take();
-        half.send(&answer);
-        assert_eq!(half.qp.send_outcomes(), [(1, Err(WcStatus::BadRespErr))], "{answer:?}");
+        half.send(&response);
+        assert_eq!(half.qp.send_outcomes(), [(1, Err(WcStatus::BadRespErr))], "{response:?}");
     }
     // a plain acknowledgement suffices
     let mut half = Half::new(Options::default());

@@ -32,22 +32,22 @@ fn request_of(packet: u32, length: u32) -> Pkt {
     pkt(Op::ReadRequest, 0x100 + packet).reth(from, length).ask()
 }
 
-fn answer(operation: Op, packet: u32, bytes: &[u8]) -> Pkt {
+fn response(operation: Op, packet: u32, bytes: &[u8]) -> Pkt {
     let start = packet as usize * MTU;
     let part = &bytes[start..bytes.len().min(start + MTU)];
-    let answer = pkt(operation, 0x100 + packet).payload(part);
-    if operation == Op::ReadResponseMiddle { answer } else { answer.aeth(Syndrome::ACK, 1) }
+    let response = pkt(operation, 0x100 + packet).payload(part);
+    if operation == Op::ReadResponseMiddle { response } else { response.aeth(Syndrome::ACK, 1) }
 }
 
 /// Returns portion `n`'s response.
-fn answers(n: u32, bytes: &[u8]) -> Vec<Pkt> {
+fn responses(n: u32, bytes: &[u8]) -> Vec<Pkt> {
     let operations = [
         Op::ReadResponseFirst,
         Op::ReadResponseMiddle,
         Op::ReadResponseMiddle,
         Op::ReadResponseLast,
     ];
-    (0..4).map(|i| answer(operations[i as usize], 4 * n + i, bytes)).collect()
+    (0..4).map(|i| response(operations[i as usize], 4 * n + i, bytes)).collect()
 }
 
 #[test]
@@ -58,16 +58,16 @@ fn a_long_read_leaves_as_portions_and_goes_on_as_data_arrives() {
     half.post_send(&SendWr::read(1, FAR, near.all()));
     half.expect(&[request(0), request(1)]);
     for n in 0..4 {
-        answers(n, &bytes).iter().for_each(|packet| assert_eq!(half.send(packet), PROGRESS));
+        responses(n, &bytes).iter().for_each(|packet| assert_eq!(half.send(packet), PROGRESS));
         half.expect(&[request(2 + n)]);
     }
-    answers(4, &bytes).iter().for_each(|packet| assert_eq!(half.send(packet), PROGRESS));
+    responses(4, &bytes).iter().for_each(|packet| assert_eq!(half.send(packet), PROGRESS));
     half.expect(&[request_of(24, 100)]);
-    (5..6).flat_map(|n| answers(n, &bytes)).for_each(|packet| {
+    (5..6).flat_map(|n| responses(n, &bytes)).for_each(|packet| {
         half.send(&packet);
     });
     assert_eq!(half.qp.sent(), []);
-    half.send(&answer(Op::ReadResponseOnly, 24, &bytes));
+    half.send(&response(Op::ReadResponseOnly, 24, &bytes));
     assert_eq!(half.qp.send_outcomes(), all_ok([1], near.len() as u32));
     assert_eq!(near.bytes(), bytes);
 }
@@ -81,17 +81,17 @@ fn answers_through_memory_have_room_of_their_own() {
     half.post_send(&SendWr::read(1, FAR, near.all()));
     half.expect(&[request(0), request(1)]);
     half.by_memory = true;
-    half.send(&answers(0, &bytes)[0]);
+    half.send(&responses(0, &bytes)[0]);
     // half a MiB each, with overhead
     let portion = (512 << 10) / (1024 + 768);
     half.expect(&[request_of(8, portion * 1024)]);
-    answers(0, &bytes)[1..].iter().chain(&answers(1, &bytes)).for_each(|packet| {
+    responses(0, &bytes)[1..].iter().chain(&responses(1, &bytes)).for_each(|packet| {
         half.send(packet);
     });
     half.expect(&[request_of(8 + portion, portion * 1024)]);
     // over the network: wait for the budget
     half.by_memory = false;
-    half.send(&answer(Op::ReadResponseFirst, 8, &bytes));
+    half.send(&response(Op::ReadResponseFirst, 8, &bytes));
     assert_eq!(half.take(), []);
 }
 
@@ -112,10 +112,10 @@ fn no_more_requests_than_agreed_on() {
     half.post_send(&SendWr::read(2, FAR, near.sge(0, 8)));
     half.expect(&[request(0)]);
     for n in 0..3 {
-        answers(n, &bytes).iter().for_each(|packet| assert_eq!(half.send(packet), PROGRESS));
+        responses(n, &bytes).iter().for_each(|packet| assert_eq!(half.send(packet), PROGRESS));
         half.expect(&[request(n + 1)]);
     }
-    for packet in &answers(3, &bytes) {
+    for packet in &responses(3, &bytes) {
         half.send(packet);
     }
     assert_eq!(half.qp.send_outcomes(), all_ok([1], 16_384));
@@ -137,9 +137,9 @@ fn the_answer_to_a_portion_has_its_own_ends() {
         half.post_send(&SendWr::read(1, FAR, near.all()));
         half.take();
         for n in 0..packet {
-            half.send(&answers(0, &bytes)[n as usize]);
+            half.send(&responses(0, &bytes)[n as usize]);
         }
-        half.send(&answer(operation, packet, &bytes));
+        half.send(&response(operation, packet, &bytes));
         assert_eq!(half.state() == State::Rts, fits, "{operation:?} as packet {packet}");
         if !fits {
             assert_eq!(half.qp.send_outcomes(), [(1, Err(WcStatus::BadRespErr))]);
@@ -155,10 +155,10 @@ fn a_lost_answer_is_asked_for_within_its_portion() {
     let bytes = pattern(3, near.len());
     half.post_send(&SendWr::read(1, FAR, near.all()));
     half.expect(&[request(0), request(1)]);
-    answers(0, &bytes).iter().for_each(|packet| assert_eq!(half.send(packet), PROGRESS));
+    responses(0, &bytes).iter().for_each(|packet| assert_eq!(half.send(packet), PROGRESS));
     half.expect(&[request(2)]);
-    half.send(&answers(1, &bytes)[0]);
-    let behind = &answers(1, &bytes)[2];
+    half.send(&responses(1, &bytes)[0]);
+    let behind = &responses(1, &bytes)[2];
     assert_eq!(half.send(behind), Disposition::Dropped(DropReason::ReadResponseGap));
     half.expect(&[request_of(5, 3072), request(2)]);
 }

@@ -290,11 +290,11 @@ fn a_read_whose_answer_is_lost_in_part() {
         arrived(&mut pair, Side::B),
         [(A_PSN, Disposition::Executed), (A_PSN + 1, Disposition::Duplicate)]
     );
-    let answers: Vec<_> = sent(&mut pair, Side::B);
+    let responses: Vec<_> = sent(&mut pair, Side::B);
     let mut expected: Vec<_> =
-        (0..4).map(|n| (A_PSN + n, Reason::Answer { again: false })).collect();
-    expected.extend((1..4).map(|n| (A_PSN + n, Reason::Answer { again: true })));
-    assert_eq!(answers, expected);
+        (0..4).map(|n| (A_PSN + n, Reason::Response { again: false })).collect();
+    expected.extend((1..4).map(|n| (A_PSN + n, Reason::Response { again: true })));
+    assert_eq!(responses, expected);
     let gap = (A_PSN + 2, Disposition::Dropped(DropReason::ReadResponseGap));
     assert_eq!(arrived(&mut pair, Side::A)[1], gap);
 }
@@ -306,8 +306,8 @@ fn an_atomic_that_is_repeated() {
     pair.fault("drop response nth 1");
     pair.post_send(&a, &SendWr::fetch_add(6, far.remote(0), 1, near.all()));
     pair.run();
-    let answers: Vec<_> = sent(&mut pair, Side::B).into_iter().map(|(_, why)| why).collect();
-    assert_eq!(answers, [false, true].map(|again| Reason::Answer { again }));
+    let responses: Vec<_> = sent(&mut pair, Side::B).into_iter().map(|(_, why)| why).collect();
+    assert_eq!(responses, [false, true].map(|again| Reason::Response { again }));
     assert_eq!(far.bytes(), 1u64.to_ne_bytes());
 }
 

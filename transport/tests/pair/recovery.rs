@@ -80,9 +80,9 @@ fn a_nak_follows_the_answer_to_a_read() {
     let far = half.buffer(8).fill(3);
     half.send(&send(0x201));
     half.send(&pkt(Op::ReadRequest, 0x200).reth(far.remote(0), 8));
-    let answers = half.take();
-    assert_eq!(answers[0].operation, Op::ReadResponseOnly);
-    assert_eq!(answers[1..], [nak(SEQUENCE, 0x201, 1)]);
+    let responses = half.take();
+    assert_eq!(responses[0].operation, Op::ReadResponseOnly);
+    assert_eq!(responses[1..], [nak(SEQUENCE, 0x201, 1)]);
 }
 
 /// The repeat is refused as busy.

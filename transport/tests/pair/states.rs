@@ -339,20 +339,20 @@ fn what_is_received_in_each_state() {
             _ => {}
         }
         let request = half.send(&pkt(Op::WriteOnly, 0x200).reth(UNMAPPED, 0).ask());
-        let answer = half.send(&ack(0x100, 1));
+        let response = half.send(&ack(0x100, 1));
         match state {
             State::Reset | State::Init | State::Err => {
-                assert_eq!((request, answer), (DROPPED, DROPPED), "{state}");
+                assert_eq!((request, response), (DROPPED, DROPPED), "{state}");
                 half.expect_nothing();
             }
             State::Rtr => {
-                assert_eq!((request, answer), (Disposition::Executed, DROPPED));
+                assert_eq!((request, response), (Disposition::Executed, DROPPED));
                 half.expect(&[ack(0x200, 1)]);
                 assert_eq!(half.node.events, [Event::CommunicationEstablished(qpn)]);
             }
             _ => {
                 let outside = Disposition::Dropped(DropReason::ResponseOutsideWindow);
-                assert_eq!((request, answer), (Disposition::Executed, outside), "{state}");
+                assert_eq!((request, response), (Disposition::Executed, outside), "{state}");
                 half.expect(&[ack(0x200, 1)]);
                 assert_eq!(half.node.events, []);
             }

@@ -275,13 +275,13 @@ fn what_does_not_matter() {
 fn forged_answers() {
     let mut half = Half::new(Options::default());
     let forged = |half: &mut Half, psn: u32| {
-        let answers: [Pkt; 4] = [
+        let responses: [Pkt; 4] = [
             ack(psn, 1),
             nak(NakCode::RemoteAccessError, psn, 1),
             nak(NakCode::PsnSequenceError, psn, 1),
             rnr(1, psn, 1),
         ];
-        answers.map(|answer| half.send(&answer))
+        responses.map(|response| half.send(&response))
     };
     let outside = dropped(DropReason::ResponseOutsideWindow);
     let stale = dropped(DropReason::StaleResponse);

@@ -141,11 +141,11 @@ fn every_loss_is_made_good() {
         check_program(&a, std::iter::from_fn(|| cq.pop()).collect(), &buffers);
         [Side::A, Side::B].map(|side| pair.trace.psns(side))
     };
-    let [mut requests, mut answers] = run(None);
+    let [mut requests, mut responses] = run(None);
     requests.dedup();
-    answers.dedup();
-    assert!(requests.len() > 15 && answers.len() > 6);
-    for (side, psns) in [(Side::A, requests), (Side::B, answers)] {
+    responses.dedup();
+    assert!(requests.len() > 15 && responses.len() > 6);
+    for (side, psns) in [(Side::A, requests), (Side::B, responses)] {
         psns.into_iter().for_each(|psn| drop(run(Some((side, psn)))));
     }
 }

@@ -71,14 +71,14 @@ fn a_repeat_does_not_disturb_the_message_under_way() {
     half.node.adapter.post_srq_recv(srq, &RecvWr::new(1, [far.all()])).unwrap();
     let read = pkt(Op::ReadRequest, 0x200).reth(source.remote(0), 100).srq(other);
     assert_eq!(half.send(&read), Disposition::Executed);
-    let answer = half.take();
+    let response = half.take();
     assert_eq!(
-        answer,
+        response,
         [pkt(Op::ReadResponseOnly, 0x200).aeth(Syndrome::ACK, 1).payload(&pattern(7, 100))]
     );
     half.send(&first(0x201, srq));
     assert_eq!(half.send(&read), Disposition::Duplicate);
-    half.expect(&answer);
+    half.expect(&response);
     // nor does a packet out of order
     half.send(&pkt(Op::SendOnly, 0x205).srq(other).ask());
     half.expect(&[nak(NakCode::PsnSequenceError, 0x202, 1)]);

@@ -35,25 +35,25 @@ pub(crate) fn changed(
 /// RTS.
 pub(crate) fn connected(qpn: u32) {
     let Some((this, peer)) = requests::connected(Qpn::new(qpn)) else { return };
-    for (asks, answers) in [(&this, &peer), (&peer, &this)] {
-        let (most, room) = (asks.requester.max_rd_atomic, answers.responder.max_dest_rd_atomic);
-        let answers_yet = matches!(answers.state, State::Rtr | State::Rts);
+    for (asks, responses) in [(&this, &peer), (&peer, &this)] {
+        let (most, room) = (asks.requester.max_rd_atomic, responses.responder.max_dest_rd_atomic);
+        let answers_yet = matches!(responses.state, State::Rtr | State::Rts);
         if asks.state == State::Rts && answers_yet && most > room {
             report::tell(&Finding {
                 kind: Kind::ReadsExceedPeer,
-                what: exceeded(asks, answers),
+                what: exceeded(asks, responses),
                 stacks: vec![("called", Stack::here())],
             });
         }
     }
 }
 
-fn exceeded(asks: &QpInfo, answers: &QpInfo) -> String {
+fn exceeded(asks: &QpInfo, responses: &QpInfo) -> String {
     format!(
         "qp {:#x} has max_rd_atomic {}, and its peer, qp {:#x}, max_dest_rd_atomic {}",
         asks.qpn.get(),
         asks.requester.max_rd_atomic,
-        answers.qpn.get(),
-        answers.responder.max_dest_rd_atomic
+        responses.qpn.get(),
+        responses.responder.max_dest_rd_atomic
     )
 }

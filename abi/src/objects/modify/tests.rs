@@ -137,7 +137,7 @@ fn edges_take_what_the_table_says() {
         let of = |mask: u32| Transition::of(qp_type, from, &valid(from, to), mask);
         let what = format!("{qp_type} from {from} to {to}");
         let Some((required, optional)) = table(qp_type, from, to) else {
-            assert_eq!(of(IBV_QP_STATE), Err(Errno::told(libc::EINVAL)), "{what}");
+            assert_eq!(of(IBV_QP_STATE), Err(Errno::plain(libc::EINVAL)), "{what}");
             continue;
         };
         assert!(of(IBV_QP_STATE | required).is_ok(), "{what}");
@@ -146,7 +146,7 @@ fn edges_take_what_the_table_says() {
             if required & bit != 0 {
                 assert_eq!(
                     of(IBV_QP_STATE | required & !bit),
-                    Err(Errno::told(libc::EINVAL)),
+                    Err(Errno::plain(libc::EINVAL)),
                     "{what} without {bit:#x}"
                 );
             } else if optional & bit != 0 || ends_do_not_have(qp_type) & bit != 0 {
@@ -154,7 +154,7 @@ fn edges_take_what_the_table_says() {
             } else {
                 assert_eq!(
                     of(IBV_QP_STATE | required | bit),
-                    Err(Errno::told(libc::EINVAL)),
+                    Err(Errno::plain(libc::EINVAL)),
                     "{what} with {bit:#x}"
                 );
             }
@@ -170,7 +170,7 @@ fn without_a_new_state_it_stays() {
             Reset | Error => Ok(Transition::Stay),
             InitState | Sqd => Ok(Transition::Change(QpUpdate::NONE)),
             RtsState => Ok(Transition::Rts(Rts::Resume, QpUpdate::NONE)),
-            RtrState | Sqe => Err(Errno::told(libc::EINVAL)),
+            RtrState | Sqe => Err(Errno::plain(libc::EINVAL)),
         };
         assert_eq!(of(0), expected, "{qp_type} in {from}");
     }
@@ -261,13 +261,13 @@ fn there_is_one_port() {
     let mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
     for port_num in [0, 2] {
         let attr = ibv_qp_attr { port_num, ..valid(Reset, InitState) };
-        assert_eq!(Transition::of(Rc, Reset, &attr, mask), Err(Errno::told(libc::EINVAL)));
+        assert_eq!(Transition::of(Rc, Reset, &attr, mask), Err(Errno::plain(libc::EINVAL)));
     }
     let mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
     for (port_num, is_global) in [(2, 1), (1, 0)] {
         let ah_attr = ibv_ah_attr { port_num, is_global, ..ibv_ah_attr::zeroed() };
         let attr = ibv_qp_attr { ah_attr, ..valid(InitState, RtrState) };
-        assert_eq!(Transition::of(Uc, InitState, &attr, mask), Err(Errno::told(libc::EINVAL)));
+        assert_eq!(Transition::of(Uc, InitState, &attr, mask), Err(Errno::plain(libc::EINVAL)));
     }
 }
 
@@ -288,10 +288,10 @@ fn notification_of_a_drained_queue() {
 
 #[test]
 fn bits_and_states_that_do_not_exist() {
-    assert_eq!(known(IBV_QP_RATE_LIMIT as c_int), Err(Errno::told(libc::EOPNOTSUPP)));
+    assert_eq!(known(IBV_QP_RATE_LIMIT as c_int), Err(Errno::plain(libc::EOPNOTSUPP)));
     assert_eq!(known((1 << 21) - 1), Ok((1 << 21) - 1));
     let attr = ibv_qp_attr { qp_state: 7, ..valid(Reset, InitState) };
-    assert_eq!(Transition::of(Rc, Reset, &attr, IBV_QP_STATE), Err(Errno::told(libc::EINVAL)));
+    assert_eq!(Transition::of(Rc, Reset, &attr, IBV_QP_STATE), Err(Errno::plain(libc::EINVAL)));
     let attr = ibv_qp_attr { path_mtu: 6, ..valid(InitState, RtrState) };
     assert_eq!(
         Transition::of(
@@ -300,6 +300,6 @@ fn bits_and_states_that_do_not_exist() {
             &attr,
             IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN
         ),
-        Err(Errno::told(libc::EINVAL))
+        Err(Errno::plain(libc::EINVAL))
     );
 }

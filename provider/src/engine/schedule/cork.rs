@@ -67,7 +67,7 @@ pub(in crate::engine) struct Cork {
     /// Latest expiry of the timer.
     timer_at: Instant,
     posts: Posts,
-    answers: Answers,
+    responses: Responses,
     /// Time of the latest service, by any thread.
     served_at: Instant,
     sent: Sent,
@@ -102,7 +102,7 @@ struct Posts {
 
 /// How the program replies to completions.
 #[derive(Debug, Default)]
-struct Answers {
+struct Responses {
     /// Time of finding messages that need only acknowledgements; `None` after the program's next
     /// call.
     found_at: Option<Instant>,
@@ -139,8 +139,8 @@ impl Cork {
 
     /// The program polls without a reply to its latest completion.
     pub(in crate::engine) fn count_poll(&mut self) {
-        if self.answers.found_at.take().is_some() {
-            self.answers.expected = false;
+        if self.responses.found_at.take().is_some() {
+            self.responses.expected = false;
         }
     }
 
@@ -150,8 +150,8 @@ impl Cork {
         if !self.is_possible() {
             return false;
         }
-        let expected = self.answers.expected;
-        self.answers = Answers { found_at: Some(now), written, expected, excused: false };
+        let expected = self.responses.expected;
+        self.responses = Responses { found_at: Some(now), written, expected, excused: false };
         let may_wait = self.sent != Sent::Memory || written;
         self.waiting.acknowledgements = may_wait && expected && !self.uncorked.lasts(now);
         if self.waiting.acknowledgements {
@@ -162,7 +162,7 @@ impl Cork {
 
     /// Sets the time at which the program learns of its messages.
     pub(in crate::engine) fn record_found(&mut self, now: Instant) {
-        if let Some(at) = &mut self.answers.found_at {
+        if let Some(at) = &mut self.responses.found_at {
             *at = now;
         }
     }
@@ -189,11 +189,11 @@ impl Cork {
     ) -> bool {
         let Some(run) = self.run else { return false };
         self.posts.note(now, polls, run.segments);
-        if let Some(found_at) = self.answers.found_at.take() {
+        if let Some(found_at) = self.responses.found_at.take() {
             // a program known to reply, or to poll memory, may have lost the processor briefly
-            let is_known = self.answers.expected || self.answers.written;
+            let is_known = self.responses.expected || self.responses.written;
             let closely = if is_known { CORK_TIMER } else { CLOSELY };
-            self.answers.expected = self.answers.excused || now.since(found_at) <= closely;
+            self.responses.expected = self.responses.excused || now.since(found_at) <= closely;
         }
         if self.waiting.acknowledgements && !more {
             return false; // which leave with it
@@ -244,20 +244,20 @@ impl Cork {
         let is_late = self.is_corked() && now >= self.late_at();
         if is_late {
             self.uncorked.renew(UNCORKED, now);
-            self.answers.expected = false;
+            self.responses.expected = false;
         }
         is_late
     }
 
     /// True if acknowledgements waited too long for the program's reply.
-    pub(in crate::engine) fn is_answer_late(&self, now: Instant) -> bool {
+    pub(in crate::engine) fn is_response_late(&self, now: Instant) -> bool {
         self.waiting.acknowledgements && now >= self.late_at()
     }
 
     /// Extends the wait of acknowledgements: the program may lack a processor. Returns the next
     /// check's delay.
     pub(in crate::engine) fn excuse(&mut self, now: Instant) -> Duration {
-        let was_excused = mem::replace(&mut self.answers.excused, true);
+        let was_excused = mem::replace(&mut self.responses.excused, true);
         let after = if was_excused { ACK_TIMER } else { CORK_TIMER };
         self.timer_at = now.plus(after);
         self.waiting.until = self.timer_at;
@@ -488,13 +488,13 @@ mod tests {
         program.post(64, AT_ONCE);
         assert!(program.find());
         let cork = &mut program.cork;
-        assert!(!cork.is_answer_late(program.now));
+        assert!(!cork.is_response_late(program.now));
         for after in [CORK_TIMER, ACK_TIMER, ACK_TIMER] {
             program.now = program.now.plus(CORK_TIMER);
-            assert!(cork.is_answer_late(program.now));
+            assert!(cork.is_response_late(program.now));
             assert_eq!(cork.excuse(program.now), after);
             program.now = program.now.plus(after);
-            assert!(!cork.is_answer_late(program.now) && !cork.is_late(program.now));
+            assert!(!cork.is_response_late(program.now) && !cork.is_late(program.now));
         }
         program.post(64, ACK_TIMER);
         assert!(program.find(), "it is expected to answer still");

@@ -74,13 +74,13 @@ impl PollYields {
 }
 
 #[derive(Debug)]
-pub(in crate::engine) struct Waiter {
+pub(in crate::engine) struct WaitPolicy {
     pub(in crate::engine) spin: SpinPolicy,
     /// Backoff while other threads poll.
     pub(in crate::engine) polled: Backoff,
 }
 
-impl Default for Waiter {
+impl Default for WaitPolicy {
     fn default() -> Self {
         Self { spin: SpinPolicy::new(SLICE), polled: Backoff::default() }
     }

@@ -92,7 +92,7 @@ pub(in crate::engine) const POLLED: [Duration; 2] = [ms(10), Duration::from_secs
 /// Waits without other threads after which none counts as polling.
 pub(in crate::engine) const UNPOLLED: u32 = 16;
 /// Time in which the next wait is expected after the start of one.
-pub(in crate::engine) const AGAIN: Duration = ms(1);
+pub(in crate::engine) const RETURNS: Duration = ms(1);
 
 // The lock.
 

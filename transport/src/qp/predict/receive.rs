@@ -70,7 +70,7 @@ impl Responder {
         psn == self.expected
             && !self.is_within_message()
             && !self.has_gap()
-            && self.answers.behind.is_empty()
+            && self.responses.after_read.is_empty()
     }
 
     fn take_send(&mut self, single: &Single<'_>, common: &Common, env: &mut Env<'_>) -> Option<()> {

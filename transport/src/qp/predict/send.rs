@@ -2,11 +2,11 @@
 
 use super::super::{
     Kind, Qp, QpType,
-    answers::Answers,
     common::{Common, PeerEnd},
     flight,
     reply::Reply,
     requester::{Cursor, Requester, WINDOW},
+    responses::Responses,
     state::State,
 };
 use crate::{
@@ -45,14 +45,14 @@ impl Qp {
         if self.congestion.is_due() || self.rate.limit().is_some() {
             return None;
         }
-        let answers = &mut self.responder.answers;
-        let is_first = answers.is_empty()
-            || answers.is_acknowledgement()
+        let responses = &mut self.responder.responses;
+        let is_first = responses.is_empty()
+            || responses.is_acknowledgement()
                 && self.requester.has_one_packet(self.common.mtu.bytes());
         if !is_first {
             let length = match self.turn.requests_first {
                 true => None,
-                false => answers.build_single(&self.common, slot),
+                false => responses.build_single(&self.common, slot),
             };
             return length.map(|length| BuiltSingle { length, is_request: false });
         }
@@ -63,7 +63,7 @@ impl Qp {
     }
 }
 
-impl Answers {
+impl Responses {
     /// Writes a leading ACK or NAK.
     fn build_single(&mut self, common: &Common, slot: &mut [u8]) -> Option<usize> {
         let Some(&Reply::Acknowledge { psn, aeth }) = self.replies.front() else { return None };

@@ -1,4 +1,4 @@
-//! The device's READs, with lost responses (`answer`).
+//! The device's READs, with lost responses (`response`).
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -9,7 +9,7 @@ use roce_transport::{
 
 use super::{PATIENCE, Play, Stop, wrong};
 use crate::{
-    case::{Answers, Field, PEER_ADDRESS, PEER_KEY, Packet, PacketKind},
+    case::{Field, PEER_ADDRESS, PEER_KEY, Packet, PacketKind, Responses},
     outcome::{Burst, Recovery},
     packet::{Request, describe},
     subject::Subject,
@@ -34,7 +34,7 @@ struct Missing {
 }
 
 struct Responder<'a> {
-    answers: &'a Answers,
+    responses: &'a Responses,
     reads: Vec<Read>,
     missing: Vec<Missing>,
     sent: BTreeSet<u32>,
@@ -45,16 +45,16 @@ struct Responder<'a> {
 }
 
 impl<'a> Responder<'a> {
-    fn new(answers: &'a Answers) -> Self {
-        let lost: BTreeSet<_> = answers.loses.iter().chain(&answers.swaps).copied().collect();
+    fn new(responses: &'a Responses) -> Self {
+        let lost: BTreeSet<_> = responses.loses.iter().chain(&responses.swaps).copied().collect();
         let missing = lost.into_iter().map(|lost| Missing {
-            is_late: !answers.loses.contains(&lost),
+            is_late: !responses.loses.contains(&lost),
             is_left_out: false,
             since: None,
             recovery: Recovery { lost, naks: 0, pause: Duration::ZERO, again: 0 },
         });
         Self {
-            answers,
+            responses,
             reads: Vec::new(),
             missing: missing.collect(),
             sent: BTreeSet::new(),
@@ -65,14 +65,14 @@ impl<'a> Responder<'a> {
     }
 
     fn is_done(&self) -> bool {
-        self.sent.len() as u32 == self.answers.packets
+        self.sent.len() as u32 == self.responses.packets
     }
 
     /// The READ that a request at this index belongs to, from 1.
     fn read(&mut self, place: u32, reth: &Reth, mtu: u32) -> Result<u32, String> {
         let end = self.reads.last().map_or(0, |last| last.place + last.count);
         if place >= end {
-            if place > end || place >= self.answers.packets {
+            if place > end || place >= self.responses.packets {
                 return Err(format!("it is at place {place} of the responses, and not {end}"));
             }
             let (count, bytes) = (reth.dma_length.div_ceil(mtu).max(1), reth.dma_length);
@@ -108,7 +108,7 @@ impl<'a> Responder<'a> {
 
     /// Records when the device could notice a loss before this response.
     fn shows(&mut self, place: u32, now: Instant) {
-        let last = self.answers.packets - 1;
+        let last = self.responses.packets - 1;
         for Missing { recovery: Recovery { lost, .. }, since, .. } in &mut self.missing {
             // no later response shows the loss of the last
             if *lost < place || (*lost == place && place == last) {
@@ -119,16 +119,16 @@ impl<'a> Responder<'a> {
 }
 
 impl<S: Subject> Play<'_, S> {
-    pub(super) fn answer(&mut self, answers: &Answers) -> Result<(), Stop> {
-        let Answers { packets, within, .. } = *answers;
+    pub(super) fn response(&mut self, responses: &Responses) -> Result<(), Stop> {
+        let Responses { packets, within, .. } = *responses;
         let until = self.subject.now().plus(PATIENCE).plus(within).plus(self.subject.tolerance());
         let mut quiet = QUIET + self.subject.tolerance() / 4;
-        if answers.swaps.is_some() {
+        if responses.swaps.is_some() {
             // a device that drops out-of-order responses may time out
             let timeout = self.connection.as_ref().map(|connection| connection.requester.timeout);
             quiet += timeout.and_then(ack_timeout).unwrap_or_default() * 4;
         }
-        let mut responder = Responder::new(answers);
+        let mut responder = Responder::new(responses);
         loop {
             let end = match responder.is_done() {
                 true => self.subject.now().plus(quiet),
@@ -176,7 +176,7 @@ impl<S: Subject> Play<'_, S> {
         let number = responder.read(first, reth, mtu).map_err(Stop::Wrong)?;
         let count = reth.dma_length.div_ceil(mtu).max(1);
         responder.asked(first, count, at);
-        let seed = responder.answers.seed + (reth.virtual_address - PEER_ADDRESS) as u32;
+        let seed = responder.responses.seed + (reth.virtual_address - PEER_ADDRESS) as u32;
         let messages = self.pair()?.messages + number;
         for (n, place) in (first..first + count).enumerate() {
             let done = n as u32 * mtu;

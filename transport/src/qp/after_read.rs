@@ -32,7 +32,7 @@ use crate::{
 const KEPT: usize = 256;
 
 #[derive(Debug, Default)]
-pub(super) struct Behind {
+pub(super) struct AfterRead {
     /// READ responses queued, and those of them sent.
     pub(super) queued: u64,
     pub(super) answered: u64,
@@ -52,7 +52,7 @@ struct Completion {
     solicited: bool,
 }
 
-impl Behind {
+impl AfterRead {
     pub(super) const fn is_empty(&self) -> bool {
         self.queued == self.answered
     }
@@ -132,7 +132,7 @@ impl Behind {
     }
 
     /// Handles the end of a response, or its NAK.
-    pub(super) fn on_answered(&mut self, replies: &VecDeque<Reply>) {
+    pub(super) fn on_responses(&mut self, replies: &VecDeque<Reply>) {
         self.answered += 1;
         if !self.kept.is_empty() {
             // a repeated response may have started behind its copies
@@ -168,7 +168,7 @@ impl Behind {
         }
     }
 
-    pub(super) fn complete_answered(&mut self, common: &Common, env: &mut Env<'_>) {
+    pub(super) fn complete_responses(&mut self, common: &Common, env: &mut Env<'_>) {
         while self.completions.front().is_some_and(|next| next.after <= self.answered)
             && let Some(next) = self.completions.pop_front()
         {

@@ -5,7 +5,7 @@
 use alloc::{boxed::Box, collections::VecDeque, sync::Arc};
 
 use super::{
-    behind::Behind,
+    after_read::AfterRead,
     common::Common,
     note::{Failure, Note, Notes, Reason},
     packet::OutgoingPacket,
@@ -34,18 +34,18 @@ const LONGEST_RUN: u32 = 15;
 /// Bound: per attempt, the data responses that the peer may request, with an acknowledgement around
 /// each; consecutive ones merge.
 #[derive(Debug, Default)]
-pub(super) struct Answers {
+pub(super) struct Responses {
     pub(super) replies: VecDeque<Reply>,
     pub(super) pace: Pace,
     /// PSN of the last READ data sent.
     pub(super) sent: Psn,
-    pub(super) behind: Behind,
+    pub(super) after_read: AfterRead,
 }
 
-impl Answers {
+impl Responses {
     pub(super) fn forget(&mut self) {
         self.replies.clear();
-        self.behind.forget_reads();
+        self.after_read.forget_reads();
     }
 
     pub(super) fn with_data(&self, attempt: Attempt) -> usize {
@@ -92,7 +92,7 @@ impl Answers {
 
     pub(super) fn push_read(&mut self, reply: ReadReply) {
         self.replies.push_back(Reply::Read(reply));
-        self.behind.queued += 1;
+        self.after_read.queued += 1;
     }
 
     pub(super) fn acknowledge(&mut self, psn: Psn, msn: Msn) {
@@ -131,7 +131,7 @@ impl Answers {
         self.replies.extend(nak);
     }
 
-    /// Applies [`Behind::keep`] to the waiting READs.
+    /// Applies [`AfterRead::keep`] to the waiting READs.
     pub(super) fn keep(
         &mut self,
         region: Option<&Region>,
@@ -139,12 +139,13 @@ impl Answers {
         length: u64,
         common: &Common,
     ) -> bool {
-        region
-            .is_none_or(|region| self.behind.keep(&self.replies, (region, address, length), common))
+        region.is_none_or(|region| {
+            self.after_read.keep(&self.replies, (region, address, length), common)
+        })
     }
 
     pub(super) fn is_being_read(&self, key: RKey) -> bool {
-        self.behind.is_being_read(&self.replies, key)
+        self.after_read.is_being_read(&self.replies, key)
     }
 
     pub(super) fn next_has_data(&self) -> bool {
@@ -221,7 +222,7 @@ impl Answers {
                 };
                 let payload = (read.length - offset).min(common.mtu.bytes()) as usize;
                 let psn = read.first_psn.plus(index);
-                let source = match (self.behind.take(psn, payload), &read.region) {
+                let source = match (self.after_read.take(psn, payload), &read.region) {
                     (Some(bytes), _) => Source::Kept(bytes),
                     (None, Some(region)) => {
                         let address = read.address.wrapping_add(u64::from(offset));
@@ -235,7 +236,7 @@ impl Answers {
                 if read.next == read.packets {
                     ends_read = (attempt == Attempt::First).then_some(read.length);
                     self.replies.pop_front();
-                    self.behind.on_answered(&self.replies);
+                    self.after_read.on_responses(&self.replies);
                 }
                 (psn, operation, ext, payload, source)
             }
@@ -265,7 +266,7 @@ impl Answers {
             // only the first can be partly sent
             if matches!(self.replies.front(), Some(Reply::Read(read)) if read.next > 0) {
                 self.replies.pop_front();
-                self.behind.on_answered(&self.replies);
+                self.after_read.on_responses(&self.replies);
             }
             let aeth = Aeth { syndrome: Syndrome::Nak(code), msn };
             self.replies.push_front(Reply::Acknowledge { psn: response.psn, aeth });
@@ -295,7 +296,7 @@ enum Source {
 
 impl Response {
     pub(super) fn reason(&self) -> Reason {
-        Reason::Answer { again: self.attempt == Attempt::Repeat }
+        Reason::Response { again: self.attempt == Attempt::Repeat }
     }
 
     pub(super) const fn failure(&self, error: AccessError) -> Failure {
