@@ -13,6 +13,9 @@ use super::{
 const BEGIN: &str = "<!-- measured -->\n";
 const END: &str = "<!-- end of what was measured -->\n";
 
+/// Sizes that only the plot shows.
+const IN_PLOT: [usize; 2] = [512, 8 << 20];
+
 /// Quantity, ours, yardstick.
 const RATIOS: [(Kind, &str, &str); 16] = [
     (Kind::Throughput, "roce WRITE, sockets", PUMP),
@@ -63,9 +66,9 @@ pub(crate) fn text(tables: &[Table], absent: &[String], rounds: usize, time: Dur
             ),
         };
         text += &format!("{title}:\n\n| {first} |{}", columns(table));
-        text += &format!("\n|---|{}\n", "---:|".repeat(table.sizes.len()));
+        text += &format!("\n|---|{}\n", "---:|".repeat(sizes(table).count()));
         for name in &table.names {
-            let cells = table.sizes.iter().map(|&size| {
+            let cells = sizes(table).map(|size| {
                 table.cell(name, size).map_or_else(
                     || " – |".to_owned(),
                     |cell| {
@@ -94,10 +97,10 @@ pub(crate) fn text(tables: &[Table], absent: &[String], rounds: usize, time: Dur
             continue;
         };
         text += &format!("| {quantity} |{}", columns(table));
-        text += &format!("\n|---|{}\n", "---:|".repeat(table.sizes.len()));
+        text += &format!("\n|---|{}\n", "---:|".repeat(sizes(table).count()));
         for (_, ours, yardstick) in ratios {
             text += &format!("| {ours} : {yardstick} |");
-            for &size in table.sizes {
+            for size in sizes(table) {
                 let both = table.cell(ours, size).zip(table.cell(yardstick, size));
                 text += &both.map_or_else(
                     || " – |".to_owned(),
@@ -116,8 +119,13 @@ pub(crate) fn text(tables: &[Table], absent: &[String], rounds: usize, time: Dur
 
 fn columns(table: &Table) -> String {
     let by_size = table.kind.is_by_size();
-    let head = |&size: &usize| if by_size { bytes(size) } else { size.to_string() };
-    table.sizes.iter().map(|size| format!(" {} |", head(size))).collect()
+    let head = |size| if by_size { bytes(size) } else { size.to_string() };
+    sizes(table).map(|size| format!(" {} |", head(size))).collect()
+}
+
+fn sizes(table: &Table) -> impl Iterator<Item = usize> {
+    let by_size = table.kind.is_by_size();
+    table.sizes.iter().copied().filter(move |size| !by_size || !IN_PLOT.contains(size))
 }
 
 pub(crate) fn write(page: &Path, text: &str) -> Result<(), Box<dyn Error>> {
