@@ -238,7 +238,7 @@ pub(crate) fn unexpected(event: &CmEvent, peer: Option<SocketAddr>) -> Failure {
             format!("nobody listens at {peer}; start the server there first")
         }
         (EventKind::Rejected, _) | (EventKind::Unreachable, Status::Sidr(_)) => {
-            format!("{peer} refuses; see what it printed")
+            format!("{peer} refuses the connection; see its output")
         }
         (EventKind::Unreachable, _) => {
             format!("{peer} does not answer; check that it has an RDMA device with this address")
@@ -247,7 +247,7 @@ pub(crate) fn unexpected(event: &CmEvent, peer: Option<SocketAddr>) -> Failure {
             format!("there is no route to {peer}; see `ip route`")
         }
         (EventKind::Disconnected, _) => {
-            format!("{peer} has ended the connection; see what it printed")
+            format!("{peer} has ended the connection; see its output")
         }
         _ => "the connection is over".to_owned(),
     };

@@ -69,7 +69,7 @@ fn print(device: &Device, verbose: bool) {
     item("transport", &"RoCEv2 in user space (0)");
     item("fw_ver", &attr.fw_ver);
     item("interface", &device.interface().unwrap_or("none"));
-    item("node_guid", &"another each time it is opened");
+    item("node_guid", &"changes with each open");
     item("sys_image_guid", &attr.sys_image_guid);
     item("vendor_id", &format_args!("{:#x}", attr.vendor_id));
     item("vendor_part_id", &attr.vendor_part_id);

@@ -145,7 +145,7 @@ impl Exchange {
             let mut done = [0; 5];
             self.stream
                 .read_exact(&mut done)
-                .map_err(|_| "the client went away before it was ready")?;
+                .map_err(|_| "the client closed the connection before it was ready")?;
             Ok(theirs)
         }
     }
@@ -190,7 +190,7 @@ impl Exchange {
         self.stream.read_exact(&mut bytes).map_err(|_| GONE)?;
         let theirs = parse_xrc(&bytes);
         let theirs = theirs.ok_or(
-            "the other side is no XRC ping-pong: it told no address of the form \
+            "the other side is not an XRC ping-pong: it sent no address of the form \
                  LID:QPN:QPN:PSN:SRQN:GID",
         )?;
         ready(&theirs)?;
@@ -208,9 +208,9 @@ impl Exchange {
         let mut bytes = [0; END.len()];
         self.stream
             .read_exact(&mut bytes)
-            .map_err(|_| "the other side went away before it had everything")?;
+            .map_err(|_| "the other side closed the connection before the end")?;
         if bytes != *END {
-            return Err("the peer did not end the ping-pong; see what it printed".into());
+            return Err("the peer did not end the ping-pong; see its output".into());
         }
         if !self.is_client {
             self.stream.write_all(END)?;
@@ -239,7 +239,7 @@ impl Exchange {
             self.stream.read_exact(&mut bytes).map_err(|_| GONE)?;
             let endpoint = parse(&bytes);
             endpoints.push(endpoint.ok_or(
-                "the other side told no address of the form LID:QPN:PSN:GID; is it the same tool?",
+                "the other side sent no address of the form LID:QPN:PSN:GID; is it the same tool?",
             )?);
         }
         Ok(endpoints)
@@ -247,8 +247,8 @@ impl Exchange {
 }
 
 const GONE: &str =
-    "the other side closed the connection before it told its address; see what it printed";
-const ENDED: &str = "the other side has ended early; see what it printed";
+    "the other side closed the connection before it sent its address; see its output";
+const ENDED: &str = "the other side has ended early; see its output";
 
 fn parse(bytes: &[u8; LENGTH]) -> Option<Endpoint> {
     let [_lid, qpn, psn, gid] = fields(bytes, [4, 6, 6, 32])?;

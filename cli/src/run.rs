@@ -366,7 +366,7 @@ fn configured(args: &Args) -> Result<Configured, Refusal> {
         let mut checks: Checks = words.parse().map_err(refuse)?;
         if checks.are_late() && checks.seed.is_none() {
             checks.seed = Some(checks.seed()); // one seed for all processes of the program
-            errln!("roce: --check={checks} does the same again");
+            errln!("roce: --check={checks} repeats it");
         }
         if let Some(file) =
             checks.file.as_ref().filter(|file| !file.to_string_lossy().contains("%p"))
@@ -398,7 +398,7 @@ fn configured(args: &Args) -> Result<Configured, Refusal> {
             let problem = if absolute.is_dir() {
                 "is a directory"
             } else {
-                "is in no directory that there is"
+                "is in a directory that does not exist"
             };
             return Err(Refusal::new(format!(
                 "--pcap: {} {problem}; name a file to write",

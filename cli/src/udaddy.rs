@@ -88,7 +88,7 @@ fn run_client(
         datagrams.begin(id.clone(), true)?;
         id.connect(&ConnParam::default())?;
         let event = common::expect(channel, EventKind::Established, server)?;
-        let to = event.ud().ok_or("the server has told no queue pair")?.destination();
+        let to = event.ud().ok_or("the server sent no queue pair")?.destination();
         if let Some(node) = datagrams.node(&id) {
             node.to = Some(to);
         }

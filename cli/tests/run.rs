@@ -407,7 +407,7 @@ fn what_is_wrong_is_said_in_one_line() {
         (
             &["--pcap", "/no/such/x.pcapng", "true"],
             2,
-            "/no/such/x.pcapng is in no directory that there is",
+            "/no/such/x.pcapng is in a directory that does not exist",
         ),
         (&["--pcap", ".", "true"], 2, ". is a directory; name a file"),
         (&["--library", "text", "true"], 2, "the library text is not a shared object"),
@@ -417,7 +417,7 @@ fn what_is_wrong_is_said_in_one_line() {
         (&[""], 127, "there is no program "),
         (&["./text"], 126, "cannot execute ./text: it is no program; see `chmod +x`"),
         (&["/tmp"], 126, "cannot execute /tmp: it is a directory"),
-        (&["./script"], 126, "cannot execute ./script: what interprets it is missing"),
+        (&["./script"], 126, "cannot execute ./script: its interpreter is missing"),
     ] {
         let line = refused(&scratch.run(arguments).output().unwrap(), status);
         assert!(line.contains(wanted), "{arguments:?}: {line}");

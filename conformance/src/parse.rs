@@ -55,10 +55,7 @@ impl Chapter {
                 (Some(case), _) => blocks.push((number, case.trim(), Vec::new())),
                 (None, Some((_, _, body))) if line.starts_with(' ') => body.push((number, line)),
                 _ => {
-                    return Err(at(
-                        number,
-                        "here stands: case NAME; its lines are indented".into(),
-                    ));
+                    return Err(at(number, "expected: case NAME; its lines are indented".into()));
                 }
             }
         }
@@ -190,12 +187,7 @@ fn case(
         return Err((Some(*number), text.into()));
     }
     if !case.steps.iter().any(|(_, step)| step.needs_life()) {
-        return Err((
-            None,
-            "a device that is switched off would conform: let it answer something, by expect or \
-             completes"
-                .into(),
-        ));
+        return Err((None, "a device that is off would conform: add expect or completes".into()));
     }
     Ok(case)
 }
@@ -420,7 +412,7 @@ fn responses(words: &mut Words<'_>) -> Result<Responses, String> {
         return Err(format!("loses and swaps have places of the {packets} responses, from 0"));
     }
     if responses.swaps.is_some_and(|place| place + 1 == packets) {
-        return Err("behind the last response comes none that it could be swapped with".into());
+        return Err("the last response has no successor to swap with".into());
     }
     Ok(responses)
 }

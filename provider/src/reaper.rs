@@ -85,7 +85,7 @@ impl Reaper {
             match tell_peers(&left) {
                 Ok(context) => self.ending.push((now.plus(LIMIT), context)),
                 Err(error) => {
-                    warn!(address = %left.address, %error, "peers hear nothing of a process's end");
+                    warn!(address = %left.address, %error, "peers are not notified of a process's end");
                 }
             }
         }

@@ -424,7 +424,7 @@ fn what_cannot_have_shards_says_so() {
     let manual = why(OpenOptions { progress: Progress::Manual, ..OpenOptions::default() });
     assert_eq!(
         manual,
-        "roce_lo cannot have several shards: it is moved by hand, and they have threads"
+        "roce_lo cannot have several shards: it is driven by hand, and shards have threads"
     );
     let most = OpenOptions { shards: Some(17), ..OpenOptions::default() };
     let refused = Device::named("roce_lo").unwrap().open(most).unwrap_err().to_string();

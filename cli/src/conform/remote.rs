@@ -62,7 +62,7 @@ impl Remote {
         let place = match agent {
             Some(name) => {
                 name.to_socket_addrs().ok().and_then(|mut found| found.next()).ok_or_else(|| {
-                    format!("{name} is not the place of an agent, such as 10.0.0.2:{PORT}")
+                    format!("{name} is not an agent's address, such as 10.0.0.2:{PORT}")
                 })?
             }
             None => SocketAddr::new(device, PORT),
@@ -94,7 +94,7 @@ impl Remote {
         };
         let hello = remote.ask(json!({"do": "hello"}))?;
         let mtu = hello["active_mtu"].as_u64().and_then(|mtu| Mtu::from_bytes(mtu as u32));
-        remote.mtu = mtu.ok_or_else(|| format!("{place} is not an agent: it says {hello}"))?;
+        remote.mtu = mtu.ok_or_else(|| format!("{place} is not an agent: it sent {hello}"))?;
         let known = |own: &Value| own.as_str().is_some_and(|own| own.parse() == Ok(device));
         if !hello["addresses"].as_array().is_some_and(|all| all.iter().any(known)) {
             let addresses = &hello["addresses"];

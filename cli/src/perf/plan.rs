@@ -89,8 +89,7 @@ impl Plan {
         };
         if latency && test == Test::Write && args.events {
             return Err(
-                "write --lat waits by looking at memory, of which no event tells; leave -e \
-                        out, or use send --lat"
+                "write --lat polls memory, which raises no event; leave -e out, or use send --lat"
                     .into(),
             );
         }

@@ -210,7 +210,7 @@ impl Side {
         let ready = format!("ready {round}");
         self.exchange.tell_text(&ready)?;
         if self.exchange.learn_text()? != ready {
-            return Err("the peer is at another step; see what it printed".into());
+            return Err("the peer is at another step; see its output".into());
         }
         self.heard = Instant::now();
         Ok(())

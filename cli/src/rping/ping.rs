@@ -185,9 +185,7 @@ impl<'a> Ping<'a> {
                 while self.inbox.is_empty() {
                     self.step()?;
                     if self.is_over {
-                        return Err(
-                            "the server has ended the connection; see what it printed".into()
-                        );
+                        return Err("the server has ended the connection; see its output".into());
                     }
                 }
                 self.inbox.clear();

@@ -85,7 +85,7 @@ fn ignores_library_path(path: &Path, metadata: &Metadata) -> Option<&'static str
 pub(super) fn explain(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => {
-            "what interprets it is missing: see its first line, or `file`".to_owned()
+            "its interpreter is missing: see its first line, or `file`".to_owned()
         }
         _ => error.to_string(),
     }

@@ -76,10 +76,8 @@ enum Kind {
 
 static NO_IPV6: Dispensable =
     Dispensable::new("sockets for IPv6", "devices have their IPv4 addresses only");
-static NO_NETLINK: Dispensable = Dispensable::new(
-    "sockets of netlink",
-    "ports stay as they are, whatever becomes of their interfaces",
-);
+static NO_NETLINK: Dispensable =
+    Dispensable::new("sockets of netlink", "ports do not follow their interfaces");
 
 /// Choice of a loopback address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -376,10 +374,10 @@ impl Device {
         let why = match progress {
             _ if shards == 1 => return Ok(()),
             _ if shards > MAX_SHARDS => "there are 16 at most",
-            Progress::Manual => "it is moved by hand, and they have threads",
+            Progress::Manual => "it is driven by hand, and shards have threads",
             _ if matches!(self.kind, Kind::Raw(..)) => "it builds its own frames",
             _ if shares => return Ok(()),
-            Progress::Automatic => "the system lets nobody share its addresses",
+            Progress::Automatic => "the system lets no process share its addresses",
         };
         Err(OpenError::Shards { device: self.name.clone(), why })
     }

@@ -81,7 +81,8 @@ impl RawSpec {
         }
         match other {
             Some(word) if !spec.is_own() => {
-                let hint = "an address of the device's own is needed beside it, as in ip=10.0.0.9/24 or ip=dhcp";
+                let hint =
+                    "the device also needs an address of its own, as in ip=10.0.0.9/24 or ip=dhcp";
                 return Err(wrong(text, word, hint));
             }
             _ => {}
@@ -91,7 +92,7 @@ impl RawSpec {
                 return Err(wrong(text, DHCP, "an IPv4 address is either given or leased"));
             }
             if spec.addresses.is_empty() && spec.mac.is_none() {
-                let hint = "a server knows a device by its MAC address: give it one beside, as in mac=02:00:00:00:00:09";
+                let hint = "a DHCP server identifies a device by its MAC address: add mac=02:00:00:00:00:09 or so";
                 return Err(wrong(text, DHCP, hint));
             }
         }

@@ -7,10 +7,10 @@ from pathlib import Path
 from lab.running import HostProgram
 from lab.soak.exchange import SURVIVORS
 
-# What a server may have more at the end than when it was warm: the memory that the allocator keeps
-# apart, and two descriptors for each address that others have shared since then.
+# What a server may have more at the end than when it was warm: memory that the allocator keeps, two
+# descriptors for each of four addresses that others have shared since, and those of one killed peer.
 GROWTH_KIB = 4096
-GROWTH_DESCRIPTORS = 6
+GROWTH_DESCRIPTORS = 12
 
 
 @dataclass(frozen=True)

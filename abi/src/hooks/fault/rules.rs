@@ -103,7 +103,7 @@ fn obey(command: &str) -> Result<Vec<String>, String> {
     let rules = rules.as_mut().ok_or("the process ends")?;
     let words: Vec<&str> = command.split_whitespace().collect();
     match words[..] {
-        [] => Err("nothing was said; write a rule, list, or clear".to_owned()),
+        [] => Err("an empty line; write a rule, list, or clear".to_owned()),
         ["list"] => Ok(rules.list()),
         ["clear"] => {
             rules.retain(|_| false);

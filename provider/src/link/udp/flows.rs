@@ -61,7 +61,7 @@ fn unbound(address: IpAddr, interface: u32) -> io::Result<Socket> {
     // Packets sent to it all the same cost no memory.
     static SO_ATTACH_FILTER: Dispensable = Dispensable::new(
         "SO_ATTACH_FILTER",
-        "what somebody sends to source ports takes memory until it is dropped",
+        "datagrams to source ports take memory until they are dropped",
     );
     let filter = socket.attach_filter(&[SockFilter::new(DROP, 0, 0, 0)]);
     filter.unwrap_or_else(|error| SO_ATTACH_FILTER.refused(&error));
