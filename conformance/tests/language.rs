@@ -80,7 +80,7 @@ fn mistakes_name_the_line_and_what_is_right() {
     refused("connect rc colour 3\nexpect ack", "connect does not take colour");
     refused("connect rc rights all\nexpect ack", "rights are none");
     refused("send ack\nexpect ack", "the first step of a case is: connect");
-    refused("connect rc\nsend ack\nexpect nothing for 5ms", "switched off would conform");
+    refused("connect rc\nsend ack\nexpect nothing for 5ms", "that is off would conform");
     refused("send req to target\nexpect rep", "has no such field");
     refused("send req\nexpect rep port 9", "only a packet that is sent");
     refused("connect rc\nsend ack reason 8", "only messages of connection management");
@@ -97,7 +97,7 @@ fn mistakes_name_the_line_and_what_is_right() {
     refused("connect rc\nexpect ack group 1", "only a packet that is sent");
     for (text, part) in [
         ("case one", "own.case:1: a file starts with: chapter TITLE"),
-        ("chapter A\nconnect rc", "own.case:2: here stands: case NAME"),
+        ("chapter A\nconnect rc", "own.case:2: expected: case NAME"),
         ("chapter A\ncase one\n  cost C\n  connect rc\n  expect ack", "that starts with rule"),
         ("chapter A\ncase one\n  for n in 1 2\n  rule R\n", "the name has no variable"),
         ("chapter A\ncase {n}\n  for n m in 1 2\n  rule R\n", "own.case:3: write: for NAME in"),

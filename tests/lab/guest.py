@@ -53,8 +53,8 @@ class Guest:
             *("-netdev", f"tap,id=n1,ifname=beside{self.number},script=no,downscript=no"),
             *("-device", "virtio-net-pci,netdev=n1,romfile="),
         ]
-        # Where at most one processor is possible, QEMU before 8.0 leaves memory barriers out; then a
-        # kick of a virtio queue is lost now and then, and the guest sends nothing any more.
+        # With one possible processor, QEMU before 8.0 leaves out memory barriers: now and then it
+        # misses a kick of a virtio queue, and the guest stops sending.
         possible = max(processors, 2)
         return [
             *("qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max"),

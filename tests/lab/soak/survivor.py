@@ -8,7 +8,7 @@ from lab.running import HostProgram
 from lab.soak.exchange import SURVIVORS
 
 # What a server may have more at the end than when it was warm: memory that the allocator keeps, two
-# descriptors for each of four addresses that others have shared since, and those of one killed peer.
+# descriptors for each of four addresses that others have shared since, and those of a killed peer.
 GROWTH_KIB = 4096
 GROWTH_DESCRIPTORS = 12
 
