@@ -46,9 +46,8 @@ pub use faulty::FaultyLink;
 pub(crate) use null::NullLink;
 pub(crate) use raw::{RawLink, XdpMode, XdpOptions};
 pub use roce_transport::wire::{Datagram, DatagramMeta, DatagramRun};
-pub(crate) use share::DIRECTORY as SHARE_DIRECTORY;
 #[doc(hidden)] // for the fuzz targets
-pub use share::ShareLink;
+pub use share::Service as ShareService;
 pub(crate) use sharing::{Left, Members};
 pub(crate) use stranger::StrangersHeld;
 #[doc(hidden)] // for the fuzz targets

@@ -1,9 +1,8 @@
-//! The owners of numbers and services at the service's addresses: a function of requests and time.
+//! Partitions and services of clients: a function of requests and time.
 //!
-//! A partition belongs to one client at an address, and rests when the client has ended. For some
-//! time only a client of the same user gets it, since packets for the former client may still be in
-//! flight. The service chooses partitions. A client that has one at another address of the service,
-//! or had it when the service was restarted, gets the same.
+//! A partition is one client's at an address. When the client has ended it rests: only a client of
+//! the same user gets it, since packets for the former one may be in flight. A client that has one
+//! at another address, or had it when the service was restarted, gets the same.
 
 use std::{
     net::{IpAddr, Ipv6Addr},
@@ -20,8 +19,7 @@ pub(super) const REST: Duration = Duration::from_secs(30);
 const AWAITED: Duration = Duration::from_secs(2);
 /// The last partition is the service's own.
 pub(super) const OWN: u8 = IdPartition::COUNT;
-/// Partitions of an address that root does not have, resting ones among them, and those of one
-/// user.
+/// Partitions of an address for all users but root, and for one user, resting ones among them.
 const MAX_OF_USERS: usize = 41;
 pub(super) const MAX_OF_USER: usize = 20;
 /// Services of a client.
@@ -29,12 +27,11 @@ pub(super) const MAX_SERVICES: usize = 64;
 
 const ROOT: u32 = 0;
 
-/// The table.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Table {
     numbers: Vec<Numbers>,
     services: Vec<Service>,
-    /// The partition that was chosen last.
+    /// The last partition that was chosen.
     last: u8,
 }
 
@@ -147,7 +144,6 @@ impl Table {
         self.services.retain(|it| (it.address, it.holder) != (address, Holder::Client(partition)));
     }
 
-    /// The service does not have an address any more.
     pub(super) fn forget(&mut self, address: IpAddr) {
         self.numbers.retain(|it| it.address != address);
         self.services.retain(|it| it.address != address);
@@ -180,7 +176,6 @@ impl Table {
         if may { Answer::Done } else { Answer::InUse }
     }
 
-    /// Has a client listen for a service.
     pub(super) fn claim(
         &mut self,
         now: Instant,
@@ -204,7 +199,6 @@ impl Table {
         Answer::Done
     }
 
-    /// A client listens for a service no more.
     pub(super) fn release(&mut self, address: IpAddr, partition: IdPartition, service: ServiceId) {
         let own = (address, service, Holder::Client(partition));
         self.services.retain(|it| (it.address, it.service, it.holder) != own);

@@ -11,6 +11,7 @@ use std::{
     fmt, io,
     net::{IpAddr, Ipv4Addr},
     os::fd::{AsFd, BorrowedFd},
+    path::Path,
     sync::Once,
     time::Duration,
 };
@@ -30,7 +31,7 @@ use super::{
     AddressSetLink, Datagram, DatagramMeta, DatagramRun, Ended, Link, MulticastLink, Preparation,
     Prepared, SharedRuns, SharingLink,
     kept::{self, Kept},
-    share::{self, Clients},
+    share::{Clients, DIRECTORY, Service},
     sharing::{Scope, Sharing},
 };
 use crate::{bind::BindError, notice};
@@ -83,6 +84,8 @@ pub enum Locality {
 /// 1, 2, … within one call: the transport counts on that. On receiving, the transport solves for it
 /// (see `roce_transport::wire`).
 pub struct UdpLink {
+    /// Receives for other users. Its doors are gone before the sockets are.
+    service: Option<Service>,
     ports: Vec<Port>,
     groups: Groups,
     limits: TransmitLimits,
@@ -234,7 +237,7 @@ impl UdpLink {
         let (mut missing, mut left_out) = (None, Vec::new());
         for &(address, interface) in addresses {
             let scope = sharing.as_ref().map(Sharing::scope);
-            match Port::open(address, interface, scope, exclusive, &options) {
+            match Port::open(address, interface, scope, exclusive, clients.partition(), &options) {
                 Ok(Opened { port, acquired, client }) => {
                     ports.push(port);
                     if let (Some(sharing), Some(acquired)) = (&mut sharing, acquired) {
@@ -263,8 +266,7 @@ impl UdpLink {
             io::ErrorKind::AddrInUse => BindError::Full(first),
             _ => system(error),
         };
-        let given = clients.open().map_err(taken)?;
-        let partition = match (&mut sharing, given, locality) {
+        let mut partition = match (&mut sharing, clients.partition(), locality) {
             (Some(sharing), Some(given), _) => {
                 sharing.adopt_partition(given, clients.addresses()).map_err(taken)?;
                 Some(given)
@@ -276,7 +278,17 @@ impl UdpLink {
             ) => sharing.choose_partition(partition).map_err(taken)?,
             (_, given, _) => given,
         };
+        let mut service = None;
+        if options.receives_for_users {
+            let own = ports.iter().map(|port| (port.address, port.interface));
+            let buffers = ports.iter().filter_map(|port| port.socket.recv_buffer_size().ok());
+            let buffer = buffers.min().unwrap_or(usize::MAX);
+            let directory = Path::new(DIRECTORY);
+            service = Some(Service::new(directory, &own.collect::<Vec<_>>(), buffer)?);
+            partition = Service::partition();
+        }
         Ok(Self {
+            service,
             ports,
             groups: Groups::new().map_err(system)?,
             limits: TransmitLimits {
@@ -391,7 +403,8 @@ impl Link for UdpLink {
 
     fn socket_drops(&self) -> u64 {
         let ports = self.ports.iter().map(Port::dropped).sum::<u64>();
-        self.drops_of_closed + ports + self.groups.socket_drops()
+        let lost = self.service.as_ref().map_or(0, |service| service.counts().1);
+        self.drops_of_closed + ports + self.groups.socket_drops() + lost
     }
 
     fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<usize> {
@@ -435,7 +448,8 @@ impl Link for UdpLink {
         now: Instant,
         sink: &mut dyn FnMut(&DatagramRun<'_>),
     ) -> io::Result<usize> {
-        let Self { ports, groups, receive_buffers, sharing, clients, looks, .. } = self;
+        let Self { service, ports, groups, receive_buffers, sharing, clients, looks, .. } = self;
+        service.iter_mut().for_each(|service| service.attend(now));
         let mut count = 0;
         let mut receive =
             |socket: &Socket, overflow: &mut Overflow, dst, sharing: &mut Option<Sharing>| {
@@ -452,9 +466,11 @@ impl Link for UdpLink {
                     let segment = meta.segment;
                     let meta = DatagramMeta { congested: meta.congested, ..Default::default() };
                     let run = DatagramRun { net: &net, bytes: payload, segment, meta };
-                    match sharing.as_mut().filter(|sharing| sharing.addresses.is_shared()) {
-                        Some(sharing) => sharing.forward_run(now, &run, sink),
-                        None => sink(&run),
+                    let sharing = sharing.as_mut().filter(|it| it.addresses.is_shared());
+                    match (&mut *service, sharing) {
+                        (Some(service), _) => service.forward(&run, sink),
+                        (None, Some(sharing)) => sharing.forward_run(now, &run, sink),
+                        (None, None) => sink(&run),
                     }
                 })
             };
@@ -504,6 +520,7 @@ impl Link for UdpLink {
 
     fn look(&mut self) {
         self.clients.look();
+        self.service.iter_mut().for_each(Service::look);
         if let Some(sharing) = &mut self.sharing {
             sharing.look();
         }
@@ -527,6 +544,7 @@ impl Link for UdpLink {
             .chain([self.groups.descriptor()])
             .chain(self.sharing.iter().flat_map(Sharing::descriptors))
             .chain(self.clients.descriptor())
+            .chain(self.service.as_ref().map(Service::descriptor))
             .collect()
     }
 
@@ -535,7 +553,8 @@ impl Link for UdpLink {
     }
 
     fn sharing(&mut self) -> Option<&mut dyn SharingLink> {
-        if self.sharing.is_some() || !self.clients.is_empty() { Some(self) } else { None }
+        let is_one = self.sharing.is_some() || !self.clients.is_empty() || self.service.is_some();
+        if is_one { Some(self) } else { None }
     }
 
     fn address_set(&mut self) -> Option<&mut dyn AddressSetLink> {
@@ -554,14 +573,17 @@ impl SharingLink for UdpLink {
         address: IpAddr,
         claim: bool,
     ) -> Option<Preparation<io::Error>> {
-        let control = self.clients.control(address)?;
+        let control = self.clients.at(address)?.control()?.clone();
         Some(Box::new(move || {
-            share::ask(&control, service, claim)?;
+            control.ask(service, claim)?;
             Ok(Box::new(()))
         }))
     }
 
     fn claim(&mut self, service: ServiceId, address: IpAddr) -> io::Result<()> {
+        if self.service.as_ref().is_some_and(|it| it.is_claimed(service, address)) {
+            return Err(io::ErrorKind::AddrInUse.into());
+        }
         match (self.clients.at(address), &mut self.sharing) {
             (Some(client), _) => client.claim(service),
             (None, Some(sharing)) => sharing.addresses.claim(service, address)?,
@@ -571,7 +593,8 @@ impl SharingLink for UdpLink {
     }
 
     fn is_claimed(&self, service: ServiceId, address: IpAddr) -> bool {
-        self.sharing.as_ref().is_some_and(|sharing| sharing.addresses.is_claimed(service, address))
+        self.service.as_ref().is_some_and(|it| it.is_claimed(service, address))
+            || self.sharing.as_ref().is_some_and(|it| it.addresses.is_claimed(service, address))
     }
 
     fn release(&mut self, service: ServiceId, address: IpAddr) {
@@ -593,7 +616,8 @@ impl SharingLink for UdpLink {
     }
 
     fn poll_ended(&mut self) -> Option<Ended> {
-        self.sharing.as_mut().and_then(Sharing::poll_ended)
+        let of_clients = self.service.as_mut().and_then(Service::poll_ended);
+        of_clients.or_else(|| self.sharing.as_mut().and_then(Sharing::poll_ended))
     }
 
     fn settle(&mut self, address: IpAddr, partition: IdPartition) {
@@ -605,7 +629,8 @@ impl SharingLink for UdpLink {
     }
 
     fn forwarded(&self) -> u64 {
-        self.sharing.as_ref().map_or(0, |sharing| sharing.paths.forwarded)
+        let by_service = self.service.as_ref().map_or(0, |service| service.counts().0);
+        by_service + self.sharing.as_ref().map_or(0, |sharing| sharing.paths.forwarded)
     }
 }
 
@@ -629,13 +654,7 @@ impl AddressSetLink for UdpLink {
         let scope = self.sharing.as_ref().map(Sharing::scope);
         let (options, partition) = (self.options, self.partition);
         Box::new(move || {
-            let mut opened = Port::open(address, interface, scope, false, &options)?;
-            if let Some(client) = &mut opened.client {
-                client.open(partition).map_err(|source| match source.kind() {
-                    io::ErrorKind::AddrInUse => BindError::Full(address),
-                    _ => BindError::System { address, source },
-                })?;
-            }
+            let opened = Port::open(address, interface, scope, false, partition, &options)?;
             Ok(Box::new(opened))
         })
     }
@@ -647,6 +666,9 @@ impl AddressSetLink for UdpLink {
         if let (Some(sharing), Some(acquired)) = (&mut self.sharing, acquired) {
             sharing.add(acquired).map_err(system)?;
         }
+        if let Some(service) = &mut self.service {
+            service.open_door(address, port.interface)?;
+        }
         self.ports.push(port);
         if let Some(client) = client {
             let interface = client.interface;
@@ -657,6 +679,7 @@ impl AddressSetLink for UdpLink {
     }
 
     fn remove_address(&mut self, address: IpAddr) {
+        self.service.iter_mut().for_each(|service| service.close_door(address));
         for port in self.ports.extract_if(.., |port| port.address == address) {
             self.drops_of_closed += port.dropped();
             if self.options.receives_for_users {

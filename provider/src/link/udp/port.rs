@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use roce_transport::addr::ROCE_UDP_PORT;
+use roce_transport::{addr::ROCE_UDP_PORT, share::IdPartition};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::{
@@ -50,19 +50,24 @@ pub(super) struct Opened {
 
 impl Port {
     /// Opens an address. `scope`: of those who may have it besides this link, or `None` if it has
-    /// nothing to do with other processes.
+    /// nothing to do with other processes. `wanted`: its partition at other addresses.
     pub(super) fn open(
         address: IpAddr,
         interface: u32,
         scope: Option<Scope>,
         exclusive: bool,
+        wanted: Option<IdPartition>,
         options: &SocketOptions,
     ) -> Result<Opened, BindError> {
         let client = if options.receives_for_users || exclusive {
             None
         } else {
-            Client::join(Path::new(DIRECTORY), address, interface)
-                .map_err(|source| BindError::Service { address, source })?
+            Client::join(Path::new(DIRECTORY), address, interface, wanted).map_err(|source| {
+                match source.kind() {
+                    io::ErrorKind::AddrInUse => BindError::Full(address),
+                    _ => BindError::Service { address, source },
+                }
+            })?
         };
         let make_socket: MakeSocket = {
             let options = *options;
