@@ -1,9 +1,8 @@
-//! Claims of the processes that share an address: its partitions, the services that they listen
-//! for, and its member sockets. A claim is a lock in a file that all of them have open. It ends
-//! with the process that has it, however that ends.
+//! Claims of the processes that share an address: partitions, services, member sockets. A claim is a
+//! lock in a file that all of them have open. It ends with its process, however that ends.
 //!
-//! A position in a file has 63 bits, and a service ID 64. So services have two files of their own,
-//! one for each value of the uppermost bit.
+//! A position in a file has 63 bits, and a service ID 64: services have a file for each value of the
+//! uppermost bit.
 
 #![allow(unsafe_code, reason = "locks of open files have no safe interface")]
 
@@ -49,13 +48,12 @@ pub(super) struct ClaimTable {
 
 impl ClaimTable {
     pub(super) fn new() -> io::Result<Self> {
-        let file = sealed::create("roce claims", record::SIZE)?;
         let services = || sealed::create("roce services", 0);
+        let file = sealed::create("roce claims", record::SIZE)?;
         Ok(Self { file, services: Some([services()?, services()?]) })
     }
 
-    /// The table of another process's address, without services, which outlives the processes
-    /// there.
+    /// The table of another process's address, without services.
     pub(super) fn join(theirs: &OwnedFd) -> io::Result<Self> {
         Ok(Self { file: open(theirs, record::SIZE)?, services: None })
     }
@@ -66,12 +64,12 @@ impl ClaimTable {
         Ok(Self { services, ..Self::join(file)? })
     }
 
-    /// What another process needs to [join](Self::join_with).
+    /// The descriptors that another process needs to [join](Self::join_with).
     pub(super) fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         [&self.file].into_iter().chain(self.services.iter().flatten()).map(AsFd::as_fd)
     }
 
-    /// The file, which has the [words](super::words) and the [records](super::record).
+    /// The file of [words](super::words) and [records](super::record).
     pub(super) const fn file(&self) -> &File {
         &self.file
     }
@@ -89,11 +87,11 @@ impl ClaimTable {
         })
     }
 
-    /// Shares the listening socket with the others. It can be [taken](Self::take) by the last
-    /// process that does.
+    /// Shares the listening socket with the others. The last process that has it can
+    /// [take](Self::take) it.
     ///
     /// # Errors
-    /// [`io::ErrorKind::ConnectionRefused`] if that has just taken it.
+    /// [`io::ErrorKind::ConnectionRefused`] if that has just done so.
     pub(super) fn share_name(&self) -> io::Result<()> {
         let shared = self.lock(libc::F_RDLCK, Entry::Name);
         shared.map_err(|_| io::ErrorKind::ConnectionRefused.into())
@@ -141,14 +139,8 @@ impl ClaimTable {
     }
 }
 
-impl AsFd for ClaimTable {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
-    }
-}
-
 /// A file that another process has open. Its descriptor stands for the same opening, whose locks
-/// are that process's, so it is opened once more.
+/// are that process's, so this opens it once more.
 fn open(theirs: &OwnedFd, length: u64) -> io::Result<File> {
     let path = format!("/proc/self/fd/{}", theirs.as_raw_fd());
     let file = OpenOptions::new().read(true).write(true).open(path)?;

@@ -1,9 +1,9 @@
-//! The end of processes at other addresses of this host.
+//! Processes that seem to have ended.
 //!
-//! When the channel to a process closes, and nobody has the process's name any more, it has ended,
-//! and the connections with it are over.
+//! If the channel to a process closes and nobody has the process's name any more, it has ended, and
+//! the connections with it are over.
 
-use std::{collections::BTreeMap, io};
+use std::{collections::BTreeMap, io, time::Duration};
 
 use roce_transport::{
     cm::{ConnId, ConnRecord},
@@ -11,25 +11,41 @@ use roce_transport::{
     time::Instant,
 };
 
-use super::{look::Looks, names::connect_directly, paths::Destination};
+use super::{names::connect_directly, paths::Destination};
+
+/// Time from the first look to the second. It doubles from one to the next.
+const FIRST: Duration = Duration::from_millis(1);
+/// Number of looks: a process with much memory ends in about a second.
+const MOST: u32 = 11;
+
+/// The next of several looks at a process: its descriptors are closed one after another, so its
+/// locks and names may last longer than its connections.
+pub(super) struct Looks {
+    pub(super) due: Instant,
+    done: u32,
+}
+
+impl Looks {
+    /// The first one is due now.
+    pub(super) const fn begin(now: Instant) -> Self {
+        Self { due: now, done: 0 }
+    }
+
+    /// The looks that are left after this one.
+    pub(super) fn next(self, now: Instant) -> Option<Self> {
+        let due = now.plus(FIRST * (1 << self.done));
+        (self.done + 1 < MOST).then(|| Self { due, done: self.done + 1 })
+    }
+}
 
 /// The records of this device's connections, and processes that have just closed their channels.
 #[derive(Default)]
 pub(super) struct Ends {
-    records: BTreeMap<ConnId, ConnRecord>,
+    pub(super) records: BTreeMap<ConnId, ConnRecord>,
     asked: Vec<(Looks, Destination, u32)>,
 }
 
 impl Ends {
-    pub(super) fn keep(&mut self, conn: ConnId, record: &ConnRecord) {
-        self.records.insert(conn, *record);
-    }
-
-    /// Forgets a connection.
-    pub(super) fn discard(&mut self, conn: ConnId) -> Option<ConnRecord> {
-        self.records.remove(&conn)
-    }
-
     /// A process has ended, it seems.
     pub(super) fn ask(&mut self, now: Instant, ended: Destination, interface: u32) {
         self.asked.push((Looks::begin(now), ended, interface));

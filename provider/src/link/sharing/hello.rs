@@ -19,21 +19,21 @@ pub(super) enum Hello {
     Ring(Purpose, Reader),
     /// To share the address.
     Share,
-    /// To forward what is for the peer with this partition, by this connection.
+    /// To forward to the peer with this partition, by this connection.
     Here(IdPartition),
 }
 
-/// What a ring has.
+/// The content of a ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Purpose {
     /// Packets from this address.
     From(IpAddr),
-    /// What others have received at the reader's own address. The writer is the owner of this term,
-    /// or a peer: 0.
+    /// Datagrams that others have received at the reader's own address. The writer is the owner of
+    /// this term, or a peer: 0.
     Forward(u64),
 }
 
-/// Start of each kind of message. The last byte changes with everything about it.
+/// Start of each kind of message. The last byte changes with its format.
 const RING: [u8; 8] = *b"roce\0\0\0\x07";
 const FORWARD: [u8; 8] = *b"for\0\0\0\0\x01";
 const SHARE: [u8; 8] = *b"share\0\0\x08";
@@ -57,12 +57,10 @@ impl Purpose {
     }
 }
 
-/// Asks to share an address.
 pub(super) fn say_share(socket: &OwnedFd) -> io::Result<()> {
     send_with(socket, &message(SHARE, [0; 16]), &[])
 }
 
-/// Asks the owner of an address to forward what is for this process.
 pub(super) fn say_here(socket: &OwnedFd, partition: IdPartition) -> io::Result<()> {
     send_with(socket, &message(HERE, u128::from(partition.get()).to_ne_bytes()), &[])
 }
@@ -81,19 +79,18 @@ impl Hello {
         let (kind, field) = message.split_first_chunk::<8>().ok_or_else(invalid)?;
         let field: [u8; 16] = field.try_into().map_err(|_| invalid())?;
         let number = u128::from_ne_bytes(field);
-        let mut ring = |purpose| {
-            Ok(Some(Self::Ring(purpose, Reader::new(descriptors.pop().ok_or_else(invalid)?)?)))
-        };
-        match *kind {
-            _ if length != LEN => Err(invalid()),
-            RING => ring(Purpose::From(Ipv6Addr::from(field).to_canonical())),
-            FORWARD => ring(Purpose::Forward(number as u64)),
-            SHARE => Ok(Some(Self::Share)),
+        let purpose = match *kind {
+            _ if length != LEN => return Err(invalid()),
+            RING => Purpose::From(Ipv6Addr::from(field).to_canonical()),
+            FORWARD => Purpose::Forward(number as u64),
+            SHARE => return Ok(Some(Self::Share)),
             HERE => {
                 let partition = u8::try_from(number).ok().and_then(IdPartition::new);
-                Ok(Some(Self::Here(partition.ok_or_else(invalid)?)))
+                return Ok(Some(Self::Here(partition.ok_or_else(invalid)?)));
             }
-            _ => Err(invalid()),
-        }
+            _ => return Err(invalid()),
+        };
+        let reader = Reader::new(descriptors.pop().ok_or_else(invalid)?)?;
+        Ok(Some(Self::Ring(purpose, reader)))
     }
 }

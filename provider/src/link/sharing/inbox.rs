@@ -3,7 +3,7 @@
 use std::{
     io, mem,
     net::IpAddr,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, OwnedFd},
 };
 
 use roce_transport::wire::{FrameFields, Ident, NetHeader};
@@ -22,12 +22,12 @@ use crate::{
 /// The rings. While threads sleep, all of them have their writers wake this process.
 pub(super) struct Inbox {
     /// Eventfd that other processes write to.
-    wakeup: OwnedFd,
+    pub(super) wakeup: OwnedFd,
     pub(super) rings: Vec<Ring>,
     /// Number of threads that sleep until the descriptor is readable.
     sleepers: u32,
     /// The next receive reads `wakeup`, to which another process may have written.
-    reads_wakeup: bool,
+    pub(super) reads_wakeup: bool,
     buffer: Box<[u8]>,
 }
 
@@ -43,10 +43,6 @@ impl Inbox {
         let wakeup = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let buffer = vec![0; LONGEST].into();
         Ok(Self { wakeup, rings: Vec::new(), sleepers: 0, reads_wakeup: false, buffer })
-    }
-
-    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
-        self.wakeup.as_fd()
     }
 
     /// Reads a ring from now on.
@@ -66,14 +62,8 @@ impl Inbox {
         Ok(())
     }
 
-    /// Gives an address up.
     pub(super) fn forget(&mut self, address: IpAddr) {
         self.rings.retain(|ring| ring.dst != address);
-    }
-
-    /// The next receive looks whether it was woken.
-    pub(super) const fn look(&mut self) {
-        self.reads_wakeup = true;
     }
 
     /// Looks whether processes have closed their rings.
@@ -86,7 +76,7 @@ impl Inbox {
         self.rings.retain(|ring| !ring.channel.is_over());
     }
 
-    /// Whether the owner of an address forwards what arrives there.
+    /// Whether the owner of an address forwards datagrams for this process.
     pub(super) fn forwarding(&self, address: IpAddr, term: u64) -> Forwarding {
         let is_owner = |ring: &&Ring| ring.dst == address && ring.purpose == Purpose::Forward(term);
         let mut owners = self.rings.iter().filter(is_owner);
@@ -107,7 +97,7 @@ impl Inbox {
     pub(super) fn receive(&mut self, sink: &mut dyn FnMut(&DatagramRun<'_>)) -> usize {
         let Self { rings, buffer, sleepers, reads_wakeup, wakeup } = self;
         let mut count = 0;
-        // before the rings: who writes a run after they were read wakes a thread that sleeps
+        // before the rings: a run that is written after they were read wakes a thread that sleeps
         let is_awaited = |ring: &Ring| *sleepers > 0 && !ring.channel.is_empty();
         if mem::take(reads_wakeup) || rings.iter().any(is_awaited) {
             let _ = rustix::io::read(wakeup, &mut [0; 8]);
@@ -153,14 +143,8 @@ fn hand_over(
 ) {
     let RunHeader { segment, traffic_class, hop_limit, src_port, checksum_verified, .. } = header;
     let meta = DatagramMeta { checksum_verified, ..DatagramMeta::default() };
-    let net = NetHeader {
-        src,
-        dst,
-        src_port,
-        traffic_class,
-        hop_limit,
-        ident: Ident::Known { id: 0, dont_fragment: true },
-        frame: FrameFields::default(),
-    };
+    let ident = Ident::Known { id: 0, dont_fragment: true };
+    let frame = FrameFields::default();
+    let net = NetHeader { src, dst, src_port, traffic_class, hop_limit, ident, frame };
     sink(&DatagramRun { net: &net, bytes, segment, meta });
 }

@@ -13,15 +13,14 @@ use super::{
 };
 use crate::link::{name::Name, stranger};
 
-/// Number of processes that may have connected and not yet said what for. One more takes the place
-/// of the one that has been silent for longest: who asks for something does so at once.
+/// Processes that may have connected and not yet said anything. One more takes the place of the one
+/// that has been silent for longest.
 pub(super) const MAX_PENDING: usize = 64;
-/// Time that a process has to say what it has connected for.
+/// Time that a process has to say something.
 pub(super) const PENDING_TIMEOUT: Duration = Duration::from_secs(1);
-/// Number of connections to an address's socket that are looked at in one go. Every user of the
-/// host can make them.
+/// Connections to a socket that are looked at in one go. Every user of the host can make them.
 pub(super) const ACCEPT_BATCH: usize = 8;
-/// Time after which it is tried again to accept them, while too many strangers wait to be closed.
+/// Time to the next attempt, while too many strangers wait to be closed.
 pub(super) const REST: Duration = Duration::from_millis(10);
 
 /// A connection to the socket of an own address.
@@ -31,11 +30,11 @@ pub(super) struct Pending {
     pub(super) socket: OwnedFd,
     /// True: it has come to this process, whichever receives for the address.
     pub(super) is_direct: bool,
-    /// Time at which it is closed if it has still not asked for anything.
+    /// Time at which it is closed if it is still silent.
     until: Instant,
 }
 
-/// The sockets of this device's addresses, and connections that have asked for nothing yet.
+/// The sockets of this device's addresses, and silent connections.
 #[derive(Default)]
 pub(super) struct Listeners {
     listeners: Vec<Listener>,
@@ -53,7 +52,7 @@ struct Listener {
 }
 
 impl Listeners {
-    /// Accepts who comes to an address, at the socket with its name.
+    /// Accepts processes that come to an address.
     pub(super) fn listen(
         &mut self,
         epoll: &OwnedFd,
@@ -63,7 +62,7 @@ impl Listeners {
         self.add(epoll, Listener { address, is_direct: false, name })
     }
 
-    /// Can be found by the processes that send to this one.
+    /// Accepts processes that send to this one.
     ///
     /// # Errors
     /// [`io::ErrorKind::AddrInUse`] when another process has the name.
@@ -87,12 +86,11 @@ impl Listeners {
         Ok(())
     }
 
-    /// Is not found at this address any more.
     pub(super) fn forget(&mut self, epoll: &OwnedFd, address: IpAddr) {
         self.leave(epoll, |listener| listener.address == address);
     }
 
-    /// Leaves to another process to accept who comes to the address.
+    /// Leaves processes that come to the address to another process.
     pub(super) fn resign(&mut self, epoll: &OwnedFd, address: IpAddr) {
         self.leave(epoll, |listener| listener.address == address && !listener.is_direct);
     }
@@ -102,22 +100,21 @@ impl Listeners {
         gone.for_each(|listener| unwatch(epoll, &listener.name));
     }
 
-    /// Time at which a connection has been silent for too long, or at which others can perhaps be
-    /// accepted.
+    /// Time at which a connection has been silent for too long, or others can perhaps be accepted.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let silent = self.pending.front().map(|pending| pending.until);
         silent.into_iter().chain(self.rests_until).min()
     }
 
-    /// Accepts some connections, and returns those that have said what for. Others are closed: what
-    /// says something that makes no sense, or nothing for too long, and who is not trusted.
+    /// Accepts some connections, and returns those that have said something. Nonsense, silence and
+    /// strangers are closed.
     pub(super) fn accept_pending(
         &mut self,
         now: Instant,
         epoll: &OwnedFd,
     ) -> Vec<(Pending, Hello)> {
         self.rest_if_full(now, epoll);
-        for Listener { address, is_direct, name } in &self.listeners {
+        for &Listener { address: dst, is_direct, ref name } in &self.listeners {
             for _ in 0..ACCEPT_BATCH {
                 let Ok(unchecked) = name.accept() else { break };
                 let Ok(socket) = unchecked.check() else { continue };
@@ -128,7 +125,6 @@ impl Listeners {
                     self.pending.pop_front();
                 }
                 let until = now.plus(PENDING_TIMEOUT);
-                let (dst, is_direct) = (*address, *is_direct);
                 self.pending.push_back(Pending { dst, socket, is_direct, until });
             }
         }
@@ -143,7 +139,7 @@ impl Listeners {
         accepted
     }
 
-    /// Hears nothing of who comes, for some time, while nobody can be accepted.
+    /// Watches no listener for some time while nobody can be accepted.
     fn rest_if_full(&mut self, now: Instant, epoll: &OwnedFd) {
         let is_full = stranger::is_full();
         for Listener { name, .. } in &self.listeners {
@@ -156,7 +152,7 @@ impl Listeners {
         self.rests_until = is_full.then(|| now.plus(REST));
     }
 
-    /// What a process has done that is stopped then.
+    /// Accepts, as a process that is stopped then.
     #[cfg(test)]
     pub(super) fn accept_only(&self) -> Vec<OwnedFd> {
         let accept = |listener: &Listener| listener.name.accept().ok()?.check().ok();

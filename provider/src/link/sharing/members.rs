@@ -1,18 +1,15 @@
-//! Sockets of the peer processes at a shared address: datagrams reach each process without the
-//! owner.
+//! Sockets by which datagrams reach each process at a shared address without the owner.
 //!
-//! The address's UDP socket and these *member sockets* are a group (`SO_REUSEPORT`). The kernel
-//! asks the group's packet filter for the index of the socket for a datagram. The filter looks up
-//! the partition of the destination queue pair in a list. Datagrams of other partitions go to index
-//! 0, the address's own socket, and the owner forwards them.
+//! The address's UDP socket and these *member sockets* are a group (`SO_REUSEPORT`). The group's
+//! packet filter looks up the partition of the destination queue pair and returns the index of a
+//! socket. Datagrams of other partitions go to index 0, the address's own socket, and the owner
+//! forwards them.
 //!
-//! A socket that closes would make the last one take its place. So all member sockets are made
-//! together and lie in the queue of a Unix socket. Each process at the address has a descriptor of
-//! that, so none of them closes while any process lives. A process peeks at the queue and takes a
-//! copy of the socket whose place it has claimed.
+//! If a socket closed, the last one would take its place. So all member sockets are made together
+//! and lie in the queue of a Unix socket that every process at the address has. A process peeks at
+//! the queue and takes a copy of the socket whose place it has claimed.
 //!
-//! The filter sees only the first datagram of a merged run, so datagrams for other processes may
-//! come, too. They are forwarded.
+//! The filter sees only the first datagram of a merged run. A process forwards the others.
 
 #![allow(unsafe_code, reason = "the filter of a group of sockets has no safe interface")]
 
@@ -28,12 +25,10 @@ use socket2::{SockRef, Socket};
 
 use crate::link::descriptors::{MAX_DESCRIPTORS, peek_with, send_with};
 
-/// Makes the UDP socket of an address; with `true` one beside it, which may have the same port as
-/// others.
+/// Makes the UDP socket of an address; with `true` one beside it.
 pub(in crate::link) type MakeSocket = Arc<dyn Fn(bool) -> io::Result<Socket> + Send + Sync>;
 
-/// Number of member sockets: as many as one message carries. What is for further processes is
-/// forwarded.
+/// Number of member sockets: one message carries them. Further processes have none.
 pub(super) const MEMBERS: usize = MAX_DESCRIPTORS;
 
 /// Place of a member socket in its group, from 1 to [`MEMBERS`].
@@ -76,8 +71,8 @@ impl MemberSockets {
         for place in 0..MEMBERS {
             sockets.push(make(true)?);
             if place == 0 {
-                // There is a group from now on. What has come to this socket before is found by the
-                // process that takes it.
+                // There is a group from now on. The process that takes this socket finds the
+                // datagrams that have come to it before.
                 attach(first.as_fd(), &[])?;
             }
         }
@@ -106,8 +101,8 @@ impl AsFd for MemberSockets {
     }
 }
 
-/// Has datagrams for these partitions go to these places of the group that the socket is in, and
-/// all others to the first.
+/// Has datagrams for these partitions go to these places of the socket's group, and all others to
+/// the first.
 pub(super) fn attach(
     socket: BorrowedFd<'_>,
     members: &[(IdPartition, MemberPlace)],
@@ -128,8 +123,7 @@ pub(super) fn attach(
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The filter: it gets the UDP payload, and returns a place. A datagram that is too short for what
-/// it reads goes to place 0.
+/// The filter: it gets the UDP payload, and returns a place: 0 for a datagram that is too short.
 fn filter(members: &[(IdPartition, MemberPlace)]) -> Vec<libc::sock_filter> {
     /// Offset of the destination queue pair number, of which the upper six bits are the partition.
     const DESTINATION_QP: u32 = 5;

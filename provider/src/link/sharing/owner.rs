@@ -1,5 +1,4 @@
-//! A process at an address that others have, too: its part of what they share, and how it becomes
-//! the address's owner.
+//! A process at a shared address, and how it becomes the address's owner.
 
 use std::{
     collections::BTreeSet,
@@ -36,40 +35,34 @@ use crate::{
     readiness::is_readable,
 };
 
-/// Time after which it is tried again to reach the owner of an address that passes from one process
-/// to another.
+/// Time between attempts to reach the owner of an address that passes from one process to another.
 pub(super) const HANDOVER: Duration = Duration::from_millis(2);
 
-/// What all processes at an address have.
+/// The common part of all processes at an address.
 pub(super) struct Common {
-    /// The UDP socket.
     udp: OwnedFd,
     /// The socket with the address's name. The owner alone accepts there.
     pub(super) name: Arc<Name>,
     pub(super) claims: ClaimTable,
     pub(super) words: Words,
-    /// The member sockets, if there are any.
     members: Option<MemberSockets>,
 }
 
-/// An address that other processes may have, too.
+/// An address that other processes may have.
 pub(super) struct SharedAddress {
     pub(super) address: IpAddr,
     pub(super) interface: u32,
     pub(super) common: Common,
     /// Partition of this device.
     own: Option<IdPartition>,
-    /// Makes member sockets.
     make_socket: MakeSocket,
     /// The member socket that this process reads.
     member: Option<(MemberPlace, OwnedFd)>,
-    /// The term of the owner, as far as this process knows.
+    /// The last term that this process has seen.
     term: u64,
-    /// Services that this device listens for.
     services: Vec<ServiceId>,
-    /// Records of this device's connections.
     records: OwnRecords,
-    /// Partitions of processes that have ended, which are not settled.
+    /// Partitions of ended processes whose peers are not told yet.
     unsettled: BTreeSet<IdPartition>,
     role: Role,
 }
@@ -78,24 +71,23 @@ pub(super) struct SharedAddress {
 enum Role {
     Owner,
     Peer {
-        /// Something has arrived for the owner to read. If it still does nothing at this time, it
-        /// is stopped.
+        /// Something has arrived for the owner. If it has done nothing at this time, it is stopped.
         check_at: Option<Instant>,
         owner: Owner,
     },
 }
 
-/// The owner that a peer has.
+/// The owner of a peer.
 enum Owner {
-    /// It forwards what is for this process.
+    /// It forwards datagrams for this process.
     Met,
-    /// It is asked for that. It has until then.
+    /// It is asked to. It has until then.
     Asked(OwnedFd, Instant),
     /// It is to be asked at that time.
     Sought(Instant),
 }
 
-/// What a peer knows of its owner by what the owner forwards through.
+/// The ring by which the owner forwards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Forwarding {
     Open,
@@ -104,18 +96,18 @@ pub(super) enum Forwarding {
     None,
 }
 
-/// What has become of this process at an address.
+/// A change of this process's role.
 pub(super) enum Change {
     /// It is the owner.
     Succeeded,
     /// It is the owner no more.
     Resigned,
-    /// The owner forwards to it, through this ring.
+    /// The owner forwards to it through this ring.
     Met(OwnedFd, Purpose, Reader),
 }
 
 impl Common {
-    /// That of a process that has an address alone.
+    /// That of the first process.
     fn new(udp: OwnedFd, name: Arc<Name>) -> io::Result<Self> {
         let claims = ClaimTable::new()?;
         claims.share_name()?;
@@ -123,7 +115,7 @@ impl Common {
         Ok(Self { udp, name, claims, words, members: None })
     }
 
-    /// What a process at the address grants; nothing while it has not answered.
+    /// The grant of a process at the address, once it has answered.
     pub(super) fn receive(socket: &OwnedFd) -> io::Result<Option<Self>> {
         let Some((_, mut descriptors)) = poll_with(socket, &mut [0])? else { return Ok(None) };
         let members = (descriptors.len() > 5).then(|| descriptors.pop()).flatten();
@@ -140,14 +132,13 @@ impl Common {
         Ok(Some(Self { udp, name: Arc::new(name), claims, words, members }))
     }
 
-    /// The UDP socket.
     pub(super) fn socket(&self) -> io::Result<Socket> {
         Ok(Socket::from(self.udp.try_clone()?))
     }
 }
 
 impl SharedAddress {
-    /// An address of which this process is the owner: the first one.
+    /// An address of which this process is the first owner.
     pub(super) fn owned(
         place: (IpAddr, u32),
         udp: OwnedFd,
@@ -190,7 +181,7 @@ impl SharedAddress {
         if self.is_owner() { self.term } else { 0 }
     }
 
-    /// Has threads that sleep woken for what concerns this process.
+    /// Wakes threads that sleep for events of this process.
     pub(super) fn watch(&self, epoll: &OwnedFd) -> io::Result<()> {
         if self.is_owner() {
             return watch(epoll, &self.common.udp, Readable::Datagrams);
@@ -243,10 +234,8 @@ impl SharedAddress {
 
     // Services.
 
-    /// Listens for a service.
-    ///
     /// # Errors
-    /// [`io::ErrorKind::AddrInUse`] when another process does.
+    /// [`io::ErrorKind::AddrInUse`] when another process listens for the service.
     pub(super) fn claim(&mut self, service: ServiceId) -> io::Result<()> {
         let Some(own) = self.own else { return Ok(()) };
         self.common.claims.take(Entry::Service(service))?;
@@ -262,12 +251,10 @@ impl SharedAddress {
         Ok(())
     }
 
-    /// True if this device listens for it.
     pub(super) fn serves(&self, service: ServiceId) -> bool {
         self.services.contains(&service)
     }
 
-    /// Listens for it no more.
     pub(super) fn release(&mut self, service: ServiceId) {
         let place = self.services.iter().position(|other| *other == service);
         let (Some(own), Some(place)) = (self.own, place) else { return };
@@ -279,7 +266,7 @@ impl SharedAddress {
         self.common.claims.release(Entry::Service(service));
     }
 
-    /// The process that listens for a service. Without, `true` says that there is one all the same.
+    /// The process that listens for a service. An error: `true` if there is one all the same.
     pub(super) fn listener(&self, service: ServiceId) -> Result<IdPartition, bool> {
         if !self.common.claims.is_taken(Entry::Service(service)) {
             return Err(false);
@@ -290,16 +277,11 @@ impl SharedAddress {
 
     // Member sockets.
 
-    /// Has this partition: that of another process that had it before are none of its own.
+    /// Has this partition from now on. A process that is no owner takes a member socket.
     pub(super) fn enter(&mut self, epoll: &OwnedFd, own: IdPartition) -> Option<Socket> {
         self.own = Some(own);
+        // the former process's services are none of its own
         self.common.words.set_service_count(own, self.services.len());
-        self.take_member(epoll, own)
-    }
-
-    /// Takes a member socket for this partition, which the owner is to be told then. A process that
-    /// is the owner when it comes needs none.
-    fn take_member(&mut self, epoll: &OwnedFd, own: IdPartition) -> Option<Socket> {
         if self.is_owner() || self.member.is_some() {
             return None;
         }
@@ -320,7 +302,7 @@ impl SharedAddress {
         Some(socket)
     }
 
-    /// The owner has the kernel put what is for processes with member sockets there.
+    /// The owner has the kernel use member sockets that are read.
     pub(super) fn steer(&mut self) {
         if !self.is_owner() || self.common.members.is_none() {
             return;
@@ -332,21 +314,19 @@ impl SharedAddress {
             let partition = self.common.words.member(place)?;
             is_read(place).then_some((partition, place))
         });
-        // if it fails, the next time may do; each process forwards what is not its own
+        // the next time may succeed; each process forwards datagrams of others
         let _ = members::attach(self.common.udp.as_fd(), &members.collect::<Vec<_>>());
     }
 
-    // Connections of this process, and what others leave of theirs.
+    // Connections, and partitions of ended processes.
 
-    /// Writes the record of an own connection to where the others find it.
     pub(super) fn keep_record(&mut self, record: &ConnRecord) {
         if let Some(own) = self.own {
-            // without room for it, the peer does not hear of the end
+            // without room for it, the peer hears nothing of the end
             let _ = self.records.keep(self.common.claims.file(), own, record);
         }
     }
 
-    /// Erases such a record.
     pub(super) fn erase_record(&mut self, record: &ConnRecord) {
         if let Some(own) = self.own {
             let _ = self.records.erase(self.common.claims.file(), own, record.local_id);
@@ -374,7 +354,7 @@ impl SharedAddress {
         left
     }
 
-    /// Such a partition may be another process's.
+    /// Another process may have such a partition.
     pub(super) fn settle(&mut self, partition: IdPartition) {
         if self.unsettled.remove(&partition) {
             record::clear(self.common.claims.file(), partition);
@@ -385,7 +365,7 @@ impl SharedAddress {
     // Who is the owner.
 
     /// If the owner has ended or is stopped, finds the next one, which may be this process.
-    /// `forwarding`: what the owner of a term forwards through.
+    /// `forwarding`: that of the owner of a term.
     pub(super) fn update_role(
         &mut self,
         now: Instant,
@@ -431,7 +411,7 @@ impl SharedAddress {
         None
     }
 
-    /// True if the owner does not go on although something has arrived for it, or is asked for.
+    /// True if the owner does nothing although something has arrived for it, or this process asks.
     fn is_owner_stopped(&mut self, now: Instant, epoll: &OwnedFd) -> bool {
         let Role::Peer { check_at, owner } = &mut self.role else { return false };
         if matches!(owner, Owner::Sought(due) if *due <= now) && self.common.words.is_silent(now) {
@@ -453,7 +433,6 @@ impl SharedAddress {
         is_stopped
     }
 
-    /// Leaves to the process that has begun another term what the owner does.
     fn resign(&mut self, now: Instant) -> Change {
         self.role = Role::Peer { check_at: None, owner: Owner::Sought(now) };
         self.common.words.watch(now);
@@ -461,12 +440,10 @@ impl SharedAddress {
         Change::Resigned
     }
 
-    /// Becomes the owner, for this term.
+    /// Becomes the owner for this term: reads the UDP socket, and accepts.
     fn succeed(&mut self, epoll: &OwnedFd, term: u64) -> Change {
         self.term = term;
         self.role = Role::Owner;
-        // From now on this process reads the UDP socket, and accepts. A thread that sleeps does so
-        // on this link's descriptor.
         unwatch(epoll, &self.common.name);
         let _ = self.watch(epoll);
         let _ = self.common.name.accept_here();

@@ -19,8 +19,8 @@ use roce_transport::{addr::Gid, cm::ConnRecord, share::IdPartition, time::Instan
 
 use super::{
     claim::{ClaimTable, Entry},
+    ends::Looks,
     listener::REST,
-    look::Looks,
     record,
 };
 use crate::{
@@ -58,7 +58,7 @@ fn tell_as(variable: &str, address: IpAddr, claims: &ClaimTable) -> Option<Owned
     let (name, secret) = variable.rsplit_once(' ')?;
     let socket = Unchecked::connect(name.as_bytes()).ok()?.check().ok()?;
     let secret = u128::from_str_radix(secret, 16).ok()?.to_be_bytes();
-    send_with(&socket, &hello(&secret, address), &[claims.as_fd()]).ok()?;
+    send_with(&socket, &hello(&secret, address), &[claims.file().as_fd()]).ok()?;
     Some(socket)
 }
 
@@ -223,7 +223,7 @@ mod tests {
     }
 
     fn join(claims: &ClaimTable) -> ClaimTable {
-        ClaimTable::join(&claims.as_fd().try_clone_to_owned().unwrap()).unwrap()
+        ClaimTable::join(&claims.file().as_fd().try_clone_to_owned().unwrap()).unwrap()
     }
 
     /// A process at the address: its claim table, with a partition and a record.
@@ -306,9 +306,9 @@ mod tests {
         let _sockets = [
             say(&right, &[]),
             say(&right, &[file.as_fd()]),
-            say(&right[..HELLO_LEN - 1], &[claims.as_fd()]),
-            say(&wrong, &[claims.as_fd()]),
-            say(b"x", &[claims.as_fd()]),
+            say(&right[..HELLO_LEN - 1], &[claims.file().as_fd()]),
+            say(&wrong, &[claims.file().as_fd()]),
+            say(b"x", &[claims.file().as_fd()]),
             connect(), // says nothing
         ];
         assert!(attend(&mut members, 0, 2).is_empty());

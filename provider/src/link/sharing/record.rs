@@ -1,10 +1,9 @@
-//! Records of connections in the memory of a claim table, where they outlive the process that has
-//! the connections. Another one at the address reads them when that has ended, and tells the peers.
+//! Records of connections in the memory of a claim table, where they outlive their process. Another
+//! process at the address reads them and tells the peers.
 //!
-//! Behind the [words](super::words) is a page with a number for each partition: how many of its
-//! slots have been in use. Then come the slots of the partitions. A slot is written whole, by the
-//! process that has the partition, and neither its first byte nor its last bytes are zero. So what
-//! a process that was killed has written in part is no record, nor is what it has erased in part.
+//! Behind the [words](super::words) is a page with the number of slots that each partition has used,
+//! then the slots. A slot is written whole, and neither its first byte nor its last bytes are zero:
+//! a part that a killed process has written or erased is no record.
 
 use std::{collections::BTreeMap, fs::File, io, net::IpAddr};
 
@@ -16,7 +15,7 @@ use crate::link::{conn_record, sealed};
 
 /// Length of the memory of a claim table.
 pub(super) const SIZE: u64 = SLOTS_AT + IdPartition::COUNT as u64 * AREA;
-/// Connections of a partition that are kept in mind; what more there are end without notice.
+/// Records of a partition; further connections end without notice.
 const SLOTS: u32 = 4096;
 
 const COUNTS_AT: u64 = words::SIZE;
@@ -69,34 +68,26 @@ impl OwnRecords {
         if self.used == SLOTS {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        let slot = self.used;
         self.used += 1;
-        // before the record: who reads looks at as many slots as this says
+        // before the record: a reader looks at as many slots as this says
         write(table, count_at(partition), &self.used.to_ne_bytes())?;
-        Ok(slot)
+        Ok(self.used - 1)
     }
 }
 
 /// The partitions whose slots have been in use.
 pub(super) fn used_partitions(table: &File) -> Vec<IdPartition> {
-    let mut counts = [0; 4 * (IdPartition::COUNT as usize + 1)];
-    if read(table, COUNTS_AT, &mut counts).is_err() {
-        return Vec::new();
-    }
-    let is_used = |partition: &IdPartition| {
-        counts[4 * usize::from(partition.get())..][..4].iter().any(|byte| *byte != 0)
-    };
-    IdPartition::all().filter(is_used).collect()
+    IdPartition::all().filter(|&partition| is_used(table, partition)).collect()
 }
 
-/// What stands in a partition's slots of connections between `local` and others. Anybody at the
-/// address can have written it.
+pub(super) fn is_used(table: &File, partition: IdPartition) -> bool {
+    used(table, partition) > 0
+}
+
+/// A partition's records of connections between `local` and others. Any process at the address can
+/// have written them.
 pub(super) fn left_in(table: &File, partition: IdPartition, local: IpAddr) -> Vec<ConnRecord> {
-    let mut count = [0; 4];
-    if read(table, count_at(partition), &mut count).is_err() {
-        return Vec::new();
-    }
-    let mut bytes = vec![0; u32::from_ne_bytes(count).min(SLOTS) as usize * SLOT];
+    let mut bytes = vec![0; used(table, partition) * SLOT];
     if read(table, slot_at(partition, 0), &mut bytes).is_err() {
         return Vec::new();
     }
@@ -104,13 +95,17 @@ pub(super) fn left_in(table: &File, partition: IdPartition, local: IpAddr) -> Ve
     slots.iter().filter_map(|slot| conn_record::decode(slot, partition, local)).collect()
 }
 
-/// Makes the slots of a partition those of the next process that has it.
+/// Empties the slots of a partition for the next process that has it.
 pub(super) fn clear(table: &File, partition: IdPartition) {
-    let mut count = [0; 4];
-    let used = read(table, count_at(partition), &mut count);
-    let used = used.map_or(0, |()| u32::from_ne_bytes(count).min(SLOTS));
-    let _ = write(table, slot_at(partition, 0), &vec![0; used as usize * SLOT]);
+    let _ = write(table, slot_at(partition, 0), &vec![0; used(table, partition) * SLOT]);
     let _ = write(table, count_at(partition), &[0; 4]);
+}
+
+/// Number of slots of a partition that have been in use.
+fn used(table: &File, partition: IdPartition) -> usize {
+    let mut count = [0; 4];
+    let read = read(table, count_at(partition), &mut count);
+    read.map_or(0, |()| u32::from_ne_bytes(count).min(SLOTS) as usize)
 }
 
 fn count_at(partition: IdPartition) -> u64 {
@@ -127,7 +122,7 @@ fn read(table: &File, at: u64, bytes: &mut [u8]) -> io::Result<()> {
 }
 
 fn write(table: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
-    // who tries although the limit has changed is killed
+    // the kernel kills a process that writes beyond the limit, which may have changed
     if !sealed::is_allowed(at + bytes.len() as u64) {
         return Err(io::ErrorKind::FileTooLarge.into());
     }

@@ -466,7 +466,7 @@ impl Link for UdpLink {
                     let segment = meta.segment;
                     let meta = DatagramMeta { congested: meta.congested, ..Default::default() };
                     let run = DatagramRun { net: &net, bytes: payload, segment, meta };
-                    let sharing = sharing.as_mut().filter(|it| it.addresses.is_shared());
+                    let sharing = sharing.as_mut().filter(|it| it.is_shared());
                     match (&mut *service, sharing) {
                         (Some(service), _) => service.forward(&run, sink),
                         (None, Some(sharing)) => sharing.forward_run(now, &run, sink),
@@ -476,7 +476,7 @@ impl Link for UdpLink {
             };
         let settled = sharing.as_mut().is_some_and(|sharing| {
             sharing.attend(now);
-            while let Some((address, socket)) = sharing.addresses.poll_member() {
+            while let Some((address, socket)) = sharing.poll_member() {
                 if let Some(port) = ports.iter_mut().find(|port| port.address == address) {
                     port.set_member(socket);
                 }
@@ -535,7 +535,7 @@ impl Link for UdpLink {
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         // `sharing` watches those that other processes may read
         let is_watched = |port: &&Port| {
-            self.sharing.as_ref().is_some_and(|sharing| sharing.addresses.contains(port.address))
+            self.sharing.as_ref().is_some_and(|sharing| sharing.contains(port.address))
         };
         let is_own = |port: &&Port| port.control.is_none() && !is_watched(port);
         let own = self.ports.iter().filter(is_own);
@@ -586,7 +586,7 @@ impl SharingLink for UdpLink {
         }
         match (self.clients.at(address), &mut self.sharing) {
             (Some(client), _) => client.claim(service),
-            (None, Some(sharing)) => sharing.addresses.claim(service, address)?,
+            (None, Some(sharing)) => sharing.claim(service, address)?,
             (None, None) => {}
         }
         Ok(())
@@ -594,13 +594,13 @@ impl SharingLink for UdpLink {
 
     fn is_claimed(&self, service: ServiceId, address: IpAddr) -> bool {
         self.service.as_ref().is_some_and(|it| it.is_claimed(service, address))
-            || self.sharing.as_ref().is_some_and(|it| it.addresses.is_claimed(service, address))
+            || self.sharing.as_ref().is_some_and(|it| it.is_claimed(service, address))
     }
 
     fn release(&mut self, service: ServiceId, address: IpAddr) {
         match (self.clients.at(address), &mut self.sharing) {
             (Some(client), _) => client.release(service),
-            (None, Some(sharing)) => sharing.addresses.release(service, address),
+            (None, Some(sharing)) => sharing.release(service, address),
             (None, None) => {}
         }
     }
@@ -621,7 +621,7 @@ impl SharingLink for UdpLink {
     }
 
     fn settle(&mut self, address: IpAddr, partition: IdPartition) {
-        self.sharing.iter_mut().for_each(|sharing| sharing.addresses.settle(address, partition));
+        self.sharing.iter_mut().for_each(|sharing| sharing.settle(address, partition));
     }
 
     fn shared_runs(&self) -> SharedRuns {

@@ -124,8 +124,7 @@ impl Port {
 
     /// True if no other process reads its socket.
     pub(super) fn is_read_here(&self, sharing: Option<&Sharing>) -> bool {
-        self.control.is_none()
-            && !sharing.is_some_and(|sharing| sharing.addresses.is_peer(self.address))
+        self.control.is_none() && !sharing.is_some_and(|sharing| sharing.is_peer(self.address))
     }
 
     /// A socket with this address and port. `beside`: others may have them, too.
