@@ -29,7 +29,7 @@ pub(in crate::link) struct Outgoing {
     backlog: VecDeque<(RunHeader, Box<[u8]>)>,
     backlog_bytes: usize,
     /// The reader has written an impossible position.
-    is_broken: bool,
+    pub(in crate::link) is_broken: bool,
 }
 
 impl Outgoing {
@@ -44,10 +44,6 @@ impl Outgoing {
     /// True once the reader has answered.
     pub(in crate::link) const fn is_open(&self) -> bool {
         self.wakeup.is_some()
-    }
-
-    pub(in crate::link) const fn is_broken(&self) -> bool {
-        self.is_broken
     }
 
     /// True if everything is written.
@@ -134,11 +130,11 @@ impl AsFd for Outgoing {
 /// The side that reads.
 pub(in crate::link) struct Incoming {
     socket: OwnedFd,
-    reader: Reader,
+    pub(in crate::link) reader: Reader,
     /// The other process has closed it. Runs that it wrote before are still to be read.
-    is_closed: bool,
+    pub(in crate::link) is_closed: bool,
     /// The ring holds an impossible record.
-    is_broken: bool,
+    pub(in crate::link) is_broken: bool,
 }
 
 impl Incoming {
@@ -155,34 +151,6 @@ impl Incoming {
     /// Notes whether the other process has closed it.
     pub(in crate::link) fn update(&mut self) {
         self.is_closed = self.is_closed || is_closed(&self.socket);
-    }
-
-    pub(in crate::link) const fn is_closed(&self) -> bool {
-        self.is_closed
-    }
-
-    pub(in crate::link) const fn is_broken(&self) -> bool {
-        self.is_broken
-    }
-
-    /// True if nothing comes any more.
-    pub(in crate::link) fn is_over(&self) -> bool {
-        self.is_closed && self.reader.is_empty()
-    }
-
-    pub(in crate::link) fn is_empty(&self) -> bool {
-        self.reader.is_empty()
-    }
-
-    /// True if nothing has ever come.
-    pub(in crate::link) const fn is_unread(&self) -> bool {
-        self.reader.is_unread()
-    }
-
-    /// Has the other side wake this one with the next run, or not. True if the ring is empty.
-    pub(in crate::link) fn set_asleep(&self, asleep: bool) -> bool {
-        self.reader.set_asleep(asleep);
-        self.reader.is_empty()
     }
 
     /// Hands over some runs; returns their number. `sleepers`: threads sleep until something comes.

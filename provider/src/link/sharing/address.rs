@@ -39,15 +39,6 @@ enum Addressed {
 }
 
 impl Sharing {
-    pub(in crate::link) const fn partition(&self) -> Option<IdPartition> {
-        self.partition
-    }
-
-    /// True if another process is, or was, at any of the addresses.
-    pub(in crate::link) const fn is_shared(&self) -> bool {
-        self.is_shared
-    }
-
     fn at(&self, address: IpAddr) -> Option<&SharedAddress> {
         self.addresses.iter().find(|shared| shared.address == address)
     }
@@ -76,7 +67,7 @@ impl Sharing {
     /// # Errors
     /// [`io::ErrorKind::AddrInUse`] when another process has this one's partition there.
     pub(in crate::link) fn add(&mut self, acquired: Acquired) -> io::Result<()> {
-        let Acquired { address, interface, name, shared, reaper } = acquired;
+        let Acquired { address, interface, name, shared } = acquired;
         let can_be_found = name.is_some() || shared.is_some();
         if let Some(name) = name {
             self.listeners.listen(&self.epoll, address, name)?;
@@ -87,7 +78,6 @@ impl Sharing {
             self.forget(address);
             return Err(error);
         }
-        self.reaper.extend(reaper);
         if can_be_found && (self.scope == super::Scope::None || self.partition.is_some()) {
             self.listen_directly(address, interface);
         }
@@ -179,7 +169,7 @@ impl Sharing {
 
     /// Gives an address up.
     pub(in crate::link) fn forget(&mut self, address: IpAddr) {
-        self.listeners.forget(&self.epoll, address);
+        self.listeners.leave(&self.epoll, address, true);
         self.paths.forget(address);
         self.inbox.forget(address);
         let epoll = &self.epoll;
@@ -190,18 +180,18 @@ impl Sharing {
     /// Finds a new owner for each address whose owner has ended or is stopped.
     pub(super) fn update_roles(&mut self, now: Instant) {
         let _uncancelled = Uncancelled::begin();
-        let Self { inbox, addresses, epoll, listeners, paths, looks, .. } = self;
+        let Self { inbox, addresses, epoll, listeners, paths, ends, .. } = self;
         for shared in addresses {
             let address = shared.address;
             match shared.update_role(now, epoll, |term| inbox.forwarding(address, term)) {
                 None => {}
                 Some(Change::Succeeded) => {
-                    *looks = Some(Looks::begin(now));
+                    ends.left = Some(Looks::begin(now));
                     shared.steer();
                     let _ = listeners.listen(epoll, address, shared.common.name.clone());
                 }
                 Some(Change::Resigned) => {
-                    listeners.resign(epoll, address);
+                    listeners.leave(epoll, address, false);
                     paths.resign(address);
                     let _ = shared.watch(epoll);
                 }
@@ -232,8 +222,8 @@ impl Sharing {
 
     /// Looks, if that is due, for partitions that processes have left at addresses of this owner.
     pub(super) fn take_left(&mut self, now: Instant) {
-        let Some(looks) = self.looks.take_if(|looks| looks.due <= now) else { return };
-        self.looks = looks.next(now);
+        let Some(looks) = self.ends.left.take_if(|looks| looks.due <= now) else { return };
+        self.ends.left = looks.next(now);
         for shared in self.addresses.iter_mut().filter(|shared| shared.is_owner()) {
             shared.steer(); // no more to one that has ended
             let address = shared.address;

@@ -42,6 +42,8 @@ impl Looks {
 #[derive(Default)]
 pub(super) struct Ends {
     pub(super) records: BTreeMap<ConnId, ConnRecord>,
+    /// Looks for partitions that processes at own addresses have left.
+    pub(super) left: Option<Looks>,
     asked: Vec<(Looks, Destination, u32)>,
 }
 
@@ -53,7 +55,7 @@ impl Ends {
 
     /// Time of the next look.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.asked.iter().map(|(looks, ..)| looks.due).min()
+        self.asked.iter().map(|(looks, ..)| looks).chain(&self.left).map(|looks| looks.due).min()
     }
 
     /// Looks where that is due. Returns the connections whose peers have ended.

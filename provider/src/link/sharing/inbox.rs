@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// The rings. While threads sleep, all of them have their writers wake this process.
-pub(super) struct Inbox {
+pub(in crate::link) struct Inbox {
     /// Eventfd that other processes write to.
     pub(super) wakeup: OwnedFd,
     pub(super) rings: Vec<Ring>,
@@ -57,7 +57,7 @@ impl Inbox {
             return Err(io::ErrorKind::QuotaExceeded.into());
         }
         let channel = Incoming::accept(socket, reader, self.wakeup.as_fd())?;
-        channel.set_asleep(self.sleepers > 0);
+        channel.reader.set_asleep(self.sleepers > 0);
         self.rings.push(Ring { purpose, dst, channel });
         Ok(())
     }
@@ -73,14 +73,14 @@ impl Inbox {
 
     /// Drops rings that are closed and read.
     pub(super) fn drop_ended(&mut self) {
-        self.rings.retain(|ring| !ring.channel.is_over());
+        self.rings.retain(|ring| !(ring.channel.is_closed && ring.channel.reader.is_empty()));
     }
 
     /// Whether the owner of an address forwards datagrams for this process.
     pub(super) fn forwarding(&self, address: IpAddr, term: u64) -> Forwarding {
         let is_owner = |ring: &&Ring| ring.dst == address && ring.purpose == Purpose::Forward(term);
         let mut owners = self.rings.iter().filter(is_owner);
-        let is_open = owners.clone().any(|ring| !ring.channel.is_closed());
+        let is_open = owners.clone().any(|ring| !ring.channel.is_closed);
         match owners.next() {
             Some(_) if is_open => Forwarding::Open,
             Some(_) => Forwarding::Closed,
@@ -89,16 +89,16 @@ impl Inbox {
     }
 
     /// True if there are rings from others, each of which has brought something before.
-    pub(super) fn is_settled(&self) -> bool {
-        !self.rings.is_empty() && self.rings.iter().all(|ring| !ring.channel.is_unread())
+    pub(in crate::link) fn is_settled(&self) -> bool {
+        !self.rings.is_empty() && self.rings.iter().all(|ring| !ring.channel.reader.is_unread())
     }
 
     /// Hands over runs that have arrived, some at a time; returns their number.
-    pub(super) fn receive(&mut self, sink: &mut dyn FnMut(&DatagramRun<'_>)) -> usize {
+    pub(in crate::link) fn receive(&mut self, sink: &mut dyn FnMut(&DatagramRun<'_>)) -> usize {
         let Self { rings, buffer, sleepers, reads_wakeup, wakeup } = self;
         let mut count = 0;
         // before the rings: a run that is written after they were read wakes a thread that sleeps
-        let is_awaited = |ring: &Ring| *sleepers > 0 && !ring.channel.is_empty();
+        let is_awaited = |ring: &Ring| *sleepers > 0 && !ring.channel.reader.is_empty();
         if mem::take(reads_wakeup) || rings.iter().any(is_awaited) {
             let _ = rustix::io::read(wakeup, &mut [0; 8]);
         }
@@ -112,24 +112,24 @@ impl Inbox {
                 }
             });
         }
-        if rings.iter().any(|ring| ring.channel.is_broken()) {
+        if rings.iter().any(|ring| ring.channel.is_broken) {
             let _uncancelled = Uncancelled::begin();
-            rings.retain(|ring| !ring.channel.is_broken());
+            rings.retain(|ring| !ring.channel.is_broken);
         }
         count
     }
 
     /// A thread is about to sleep. Returns true if there is nothing to receive.
-    pub(super) fn park(&mut self) -> bool {
+    pub(in crate::link) fn park(&mut self) -> bool {
         self.sleepers += 1;
-        self.rings.iter().fold(true, |quiet, ring| ring.channel.set_asleep(true) & quiet)
+        self.rings.iter().fold(true, |quiet, ring| ring.channel.reader.park() & quiet)
     }
 
     /// A thread that slept is awake again.
-    pub(super) fn unpark(&mut self) {
+    pub(in crate::link) fn unpark(&mut self) {
         self.sleepers = self.sleepers.saturating_sub(1);
         if self.sleepers == 0 {
-            self.rings.iter().for_each(|ring| _ = ring.channel.set_asleep(false));
+            self.rings.iter().for_each(|ring| ring.channel.reader.set_asleep(false));
         }
     }
 }

@@ -86,17 +86,11 @@ impl Listeners {
         Ok(())
     }
 
-    pub(super) fn forget(&mut self, epoll: &OwnedFd, address: IpAddr) {
-        self.leave(epoll, |listener| listener.address == address);
-    }
-
-    /// Leaves processes that come to the address to another process.
-    pub(super) fn resign(&mut self, epoll: &OwnedFd, address: IpAddr) {
-        self.leave(epoll, |listener| listener.address == address && !listener.is_direct);
-    }
-
-    fn leave(&mut self, epoll: &OwnedFd, is: impl Fn(&Listener) -> bool) {
-        let gone = self.listeners.extract_if(.., |listener| is(listener));
+    /// Leaves processes that come to an address to another process, with `directly` those that send
+    /// to this one, too.
+    pub(super) fn leave(&mut self, epoll: &OwnedFd, address: IpAddr, directly: bool) {
+        let is_left = |it: &mut Listener| it.address == address && (directly || !it.is_direct);
+        let gone = self.listeners.extract_if(.., is_left);
         gone.for_each(|listener| unwatch(epoll, &listener.name));
     }
 

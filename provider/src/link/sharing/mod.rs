@@ -41,7 +41,7 @@ use roce_transport::{
 };
 use socket2::Socket;
 
-use super::{DatagramRun, Ended, rings::Outgoing, sealed};
+use super::{Ended, rings::Outgoing};
 use crate::cancel::Uncancelled;
 pub(super) use acquire::{Acquired, Scope, acquire, other_user};
 use ends::{Ends, Looks};
@@ -62,36 +62,27 @@ pub(super) struct Sharing {
     epoll: OwnedFd,
     listeners: Listeners,
     pub(super) paths: Paths,
-    inbox: Inbox,
-    scope: Scope,
-    /// True if all that is sent is made by an adapter.
-    trusted: bool,
+    pub(super) inbox: Inbox,
+    pub(super) scope: Scope,
+    /// True if all that is sent is, byte for byte, made by an adapter.
+    pub(super) trusted: bool,
     /// Partition of the numbers that this device has, on all its addresses.
-    partition: Option<IdPartition>,
+    pub(super) partition: Option<IdPartition>,
     addresses: Vec<SharedAddress>,
     /// Requests that this process has received.
     requests: Requests,
     /// True if another process is, or was, at any of the addresses.
-    is_shared: bool,
-    /// Looks for partitions that ended processes have left.
-    looks: Option<Looks>,
+    pub(super) is_shared: bool,
     /// Member sockets that are to be read from now on, by address.
     members: Vec<(IpAddr, Socket)>,
     ends: Ends,
     /// News of processes that have ended.
-    ended: VecDeque<Ended>,
-    /// Connections to the reaper, one for each address. They end with this link.
-    reaper: Vec<OwnedFd>,
+    pub(super) ended: VecDeque<Ended>,
     /// Time of the next look for processes that come and go.
     look_at: Instant,
 }
 
 impl Sharing {
-    /// True if the system gives no memory that processes share.
-    pub(super) fn is_refused() -> bool {
-        sealed::is_refused()
-    }
-
     pub(super) fn new(scope: Scope) -> io::Result<Self> {
         let epoll = rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC)?;
         Ok(Self {
@@ -105,28 +96,17 @@ impl Sharing {
             addresses: Vec::new(),
             requests: Requests::default(),
             is_shared: false,
-            looks: None,
             members: Vec::new(),
             ends: Ends::default(),
             ended: VecDeque::new(),
-            reaper: Vec::new(),
             look_at: Instant::ZERO,
         })
     }
 
-    pub(super) const fn scope(&self) -> Scope {
-        self.scope
-    }
-
     /// Descriptors, one of which is readable when there is something to do. Runs make one so only
-    /// while a thread is [parked](Self::park).
+    /// while a thread is [parked](Inbox::park).
     pub(super) fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
         [self.inbox.wakeup.as_fd(), self.epoll.as_fd()]
-    }
-
-    /// Declares that all that is sent from now on is, byte for byte, made by an adapter.
-    pub(super) const fn set_trusted(&mut self) {
-        self.trusted = true;
     }
 
     // Connections, and processes that have ended.
@@ -153,18 +133,12 @@ impl Sharing {
         }
     }
 
-    /// See [`SharingLink::poll_ended`](super::SharingLink::poll_ended).
-    pub(super) fn poll_ended(&mut self) -> Option<Ended> {
-        self.ended.pop_front()
-    }
-
     // What is due.
 
     /// Time at which it is to be [attended](Self::attend) to although its descriptor is not
     /// readable.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        let looks = self.looks.as_ref().map(|looks| looks.due);
-        let all = [looks, self.listeners.deadline(), self.ends.deadline(), self.paths.deadline()];
+        let all = [self.listeners.deadline(), self.ends.deadline(), self.paths.write_at];
         let roles = self.addresses.iter().filter_map(SharedAddress::deadline);
         all.into_iter().flatten().chain(roles).min()
     }
@@ -200,7 +174,7 @@ impl Sharing {
             self.ends.ask(now, ended, self.interface(ended.src));
         }
         if has_peer_ended {
-            self.looks = Some(Looks::begin(now));
+            self.ends.left = Some(Looks::begin(now));
         }
         self.inbox.update();
         self.update_roles(now);
@@ -210,8 +184,7 @@ impl Sharing {
 
     /// Looks, if that is due, for partitions and connections of ended processes.
     fn look_for_the_ended(&mut self, now: Instant) {
-        let looks = self.looks.as_ref().map(|looks| looks.due);
-        if [looks, self.ends.deadline()].into_iter().flatten().all(|due| now < due) {
+        if self.ends.deadline().is_none_or(|due| now < due) {
             return;
         }
         let _uncancelled = Uncancelled::begin();
@@ -278,36 +251,6 @@ impl Sharing {
     /// True if the receiver of a run checks ICRCs: the run goes through no channel.
     pub(super) fn needs_icrc(&self, bytes: &[u8], run: &Transmit) -> bool {
         !(self.trusted && self.paths.take(bytes, run))
-    }
-
-    /// Sends runs between two addresses, see [`Paths::send`].
-    pub(super) fn send(
-        &mut self,
-        now: Instant,
-        bytes: &[u8],
-        runs: &[Transmit],
-    ) -> Option<io::Result<usize>> {
-        self.paths.send(now, bytes, runs, self.trusted)
-    }
-
-    /// See [`Inbox::is_settled`].
-    pub(super) fn is_settled(&self) -> bool {
-        self.inbox.is_settled()
-    }
-
-    /// Hands over runs that have arrived, some at a time; returns their number.
-    pub(super) fn receive(&mut self, sink: &mut dyn FnMut(&DatagramRun<'_>)) -> usize {
-        self.inbox.receive(sink)
-    }
-
-    /// A thread is about to sleep on the descriptors. Returns true if there is nothing to receive.
-    pub(super) fn park(&mut self) -> bool {
-        self.inbox.park()
-    }
-
-    /// A thread that slept on the descriptors is awake again.
-    pub(super) fn unpark(&mut self) {
-        self.inbox.unpark();
     }
 
     /// The descriptor may be readable: the next round looks at everything.

@@ -23,6 +23,7 @@ use super::{
     hello::{Hello, Purpose, say_here},
     members::{self, MakeSocket, MemberPlace, MemberSockets},
     names::connect,
+    reaper,
     record::{self, OwnRecords},
     words::{SILENCE, Words},
 };
@@ -65,6 +66,8 @@ pub(super) struct SharedAddress {
     /// Partitions of ended processes whose peers are not told yet.
     unsettled: BTreeSet<IdPartition>,
     role: Role,
+    /// A connection to the reaper, until this process leaves the address.
+    _reaper: Option<OwnedFd>,
 }
 
 /// Role of this process at an address.
@@ -157,6 +160,7 @@ impl SharedAddress {
         common: Common,
         make_socket: MakeSocket,
     ) -> Self {
+        let reaper = reaper::tell(address, &common.claims);
         Self {
             address,
             interface,
@@ -169,6 +173,7 @@ impl SharedAddress {
             records: OwnRecords::default(),
             unsettled: BTreeSet::new(),
             role: Role::Peer { check_at: None, owner: Owner::Sought(Instant::ZERO) },
+            _reaper: reaper,
         }
     }
 

@@ -56,7 +56,7 @@ pub(in crate::link) struct Paths {
     /// Time from which pairs without a channel may be forgotten.
     sweep_at: Instant,
     /// Time of the next attempt to write runs that found no room, and the time to the one after it.
-    write_at: Option<Instant>,
+    pub(super) write_at: Option<Instant>,
     write_wait: Duration,
     scratch: Vec<u8>,
     pub(in crate::link) sent: SharedRuns,
@@ -158,7 +158,7 @@ impl Way {
     fn update(&mut self, now: Instant) -> bool {
         self.channel.update().is_ok()
             && (self.channel.is_open() || now < self.until)
-            && !self.channel.is_broken()
+            && !self.channel.is_broken
     }
 }
 
@@ -235,7 +235,7 @@ impl Paths {
     /// there is none. Runs without room wait here: a slow reader must not keep the others.
     ///
     /// [`Link::send`]: crate::link::Link::send
-    pub(super) fn send(
+    pub(in crate::link) fn send(
         &mut self,
         now: Instant,
         bytes: &[u8],
@@ -259,7 +259,7 @@ impl Paths {
         }
         if result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::InvalidData) {
             let _uncancelled = Uncancelled::begin(); // descriptors are closed
-            ways.ways.retain(|(_, way)| !way.channel.is_broken());
+            ways.ways.retain(|(_, way)| !way.channel.is_broken);
         }
         // an error shows when its run is the first
         if taken > 0 { Some(Ok(taken)) } else { result.err().map(Err) }
@@ -358,10 +358,6 @@ impl Paths {
     }
 
     // What is due.
-
-    pub(super) const fn deadline(&self) -> Option<Instant> {
-        self.write_at
-    }
 
     /// Writes runs that found no room, if that is due.
     pub(super) fn write_backlogs(&mut self, now: Instant) {

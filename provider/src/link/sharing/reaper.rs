@@ -1,12 +1,10 @@
 //! A reaper: a process that stays when a program ends, and tells the peers of its connections when
-//! nobody is left at the program's addresses that could.
+//! nobody is left at the program's addresses.
 //!
-//! The variable `ROCE_REAPER` has the name of the reaper's Unix socket, and a secret. A process
-//! that takes an address that can be shared connects there. It sends the secret and the address
-//! with its claim table, which has the records. The reaper is no process at the address: it reads
-//! the table when the connection has ended. If a process has ended before the reaper has looked,
-//! the secret alone proves that it was one of the program's. Only a process that could trace one of
-//! those could know it.
+//! The variable `ROCE_REAPER` has the name of the reaper's Unix socket, and a secret. A process with
+//! a shared address sends the secret, the address and its claim table. The reaper reads the table
+//! when the connection has ended. The secret alone proves that a process which has ended before the
+//! reaper has looked was one of the program's: only a process that could trace one of those knows it.
 
 use std::{
     io,
@@ -35,20 +33,19 @@ use crate::{
     variables,
 };
 
-/// Number of processes that are remembered, and of new ones in one go.
+/// Number of processes, and of new ones in one go.
 const MAX_MEMBERS: usize = 4096;
 const ACCEPT_BATCH: usize = 64;
-/// Time that a process has, once it has connected, to say what for. It does so at once, if it gets
-/// the processor.
+/// Time that a process has to say hello. It does so at once, if it gets the processor.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(1);
-/// Message of a program: this, the secret, and an address. Its last byte changes with the table.
+/// Message of a program: this, the secret, an address. The last byte changes with the table.
 const HELLO: [u8; 8] = *b"reap\0\0\0\x02";
 const HELLO_LEN: usize = HELLO.len() + 2 * 16;
 
 type Secret = [u8; 16];
 
-/// Tells the reaper, if there is one, of an address that this process has now. It has it until the
-/// connection that this returns is closed.
+/// Tells the reaper, if there is one, of an address. This process has it until the connection is
+/// closed.
 pub(super) fn tell(address: IpAddr, claims: &ClaimTable) -> Option<OwnedFd> {
     let variable = variables::value(variables::REAPER)?;
     tell_as(variable.to_str()?, address, claims)
@@ -73,7 +70,7 @@ fn address_in(message: &[u8], secret: &Secret) -> Option<IpAddr> {
     (message == hello(secret, address)).then_some(address)
 }
 
-/// The processes of which a reaper knows.
+/// The processes that a reaper knows.
 pub(crate) struct Members {
     variable: String,
     secret: Secret,
@@ -87,34 +84,31 @@ pub(crate) struct Members {
 struct Member {
     address: IpAddr,
     claims: ClaimTable,
-    /// Closed when the process ends.
     socket: OwnedFd,
     /// Looks at its address, once it has ended.
     looks: Option<Looks>,
 }
 
-/// What the processes at an address have left that have all ended.
+/// Partitions and connections of the processes at an address, which have all ended.
 pub(crate) struct Left {
     pub(crate) address: IpAddr,
-    /// The partitions that they had.
     pub(crate) partitions: Vec<IdPartition>,
     pub(crate) records: Vec<ConnRecord>,
 }
 
 impl Members {
-    /// None yet, a socket whose name nobody has, though everybody can see it, and a secret.
+    /// None yet, a socket with a random name, which everybody can see, and a secret.
     pub(crate) fn new() -> io::Result<Self> {
-        let [mut name, mut secret] = [Secret::default(); 2];
-        for random in [&mut name, &mut secret] {
-            getrandom::fill(random).map_err(|error| io::Error::other(error.to_string()))?;
-        }
+        let mut random = [Secret::default(); 2];
+        getrandom::fill(random.as_flattened_mut()).map_err(io::Error::other)?;
+        let [name, secret] = random;
         let name = format!("roce reaper {:032x}", u128::from_be_bytes(name));
         let listener = Name::listen(name.as_bytes())?;
         let variable = format!("{name} {:032x}", u128::from_be_bytes(secret));
         Ok(Self { variable, secret, listener, members: Vec::new(), rests_until: None })
     }
 
-    /// What processes have to know, as the variable has it.
+    /// The value of the variable.
     pub(crate) fn variable(&self) -> &str {
         &self.variable
     }
@@ -126,12 +120,11 @@ impl Members {
         listener.into_iter().chain(running.map(|one| one.socket.as_fd())).collect()
     }
 
-    /// Time at which there is something to do although none is readable.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.looks().chain(self.rests_until).min()
     }
 
-    /// True if any has ended whose address has not been looked at often enough.
+    /// True if there are looks to come.
     pub(crate) fn is_busy(&self) -> bool {
         self.looks().next().is_some()
     }
@@ -140,8 +133,7 @@ impl Members {
         self.members.iter().filter_map(|member| member.looks.as_ref()).map(|looks| looks.due)
     }
 
-    /// Accepts processes, and looks at the addresses of those that have ended. Returns what is for
-    /// the reaper to do.
+    /// Accepts processes, and looks at the addresses of those that have ended.
     pub(crate) fn attend(&mut self, now: Instant) -> Vec<Left> {
         let _uncancelled = Uncancelled::begin();
         self.rests_until = stranger::is_full().then(|| now.plus(REST));
@@ -179,7 +171,7 @@ impl Members {
 }
 
 impl Member {
-    /// The process at the other end of a connection that has just been made.
+    /// The process at the other end of a new connection.
     fn greeted(socket: OwnedFd, secret: &Secret) -> io::Result<Self> {
         wait(&[socket.as_fd()], Some(HELLO_TIMEOUT))?;
         let mut said = [0; HELLO_LEN];
@@ -189,8 +181,7 @@ impl Member {
         Ok(Self { address, claims, socket, looks: None })
     }
 
-    /// The remainder at its address, if no process is there any more. A process that is there
-    /// handles it.
+    /// The remainder at its address, if no process is there any more.
     fn look(&self) -> Option<Left> {
         let partitions = IdPartition::all();
         if partitions.clone().any(|partition| self.claims.is_taken(Entry::Partition(partition))) {

@@ -60,7 +60,7 @@ fn acquire_for(
     address: IpAddr,
     make_socket: &MakeSocket,
 ) -> Result<(), BindError> {
-    let (_, acquired) = acquire(link.scope(), (address, 0), false, make_socket)?;
+    let (_, acquired) = acquire(link.scope, (address, 0), false, make_socket)?;
     link.add(acquired).unwrap();
     Ok(())
 }
@@ -119,7 +119,7 @@ fn take(link: &mut Sharing) -> Vec<(IpAddr, u16, Vec<u8>)> {
         assert_eq!((arrived.net.traffic_class, arrived.net.hop_limit), (0xB8, 64));
         taken.push((arrived.net.src, id, arrived.bytes.to_vec()));
     };
-    while link.receive(&mut |run| run.for_each(&mut sink)) > 0 {}
+    while link.inbox.receive(&mut |run| run.for_each(&mut sink)) > 0 {}
     taken
 }
 
@@ -134,7 +134,7 @@ fn is_forwarded(link: &mut Sharing, datagram: &Datagram<'_>) -> bool {
 fn packets_take_the_channel_once_it_is_open() {
     let (mut a, mut b, ends) = pair();
     let [src, _] = ends;
-    assert!(!b.is_settled());
+    assert!(!b.inbox.is_settled());
     a.send(at(2), b"abcdefgh", &[run(ends, 3, 0..8), run(ends, 100, 2..4)]).unwrap().unwrap();
     assert_eq!(
         take(&mut b),
@@ -145,15 +145,15 @@ fn packets_take_the_channel_once_it_is_open() {
             (src, 0, b"cd".into())
         ]
     );
-    assert!(b.is_settled());
+    assert!(b.inbox.is_settled());
     assert_eq!(a.paths.sent.runs, 2);
     // what the sender trusted for the receiver is told
     for checksum_verified in [false, true] {
         a.send(at(2), b"abc", &[run(ends, 3, 0..3)]).unwrap().unwrap();
         let mut told = None;
-        b.receive(&mut |arrived| told = Some(arrived.meta.checksum_verified));
+        b.inbox.receive(&mut |arrived| told = Some(arrived.meta.checksum_verified));
         assert_eq!(told, Some(checksum_verified));
-        a.set_trusted();
+        a.trusted = true;
     }
     // the other direction is a channel of its own
     let [there, back] = [ends[1], ends[0]];
@@ -247,10 +247,10 @@ fn a_sleeper_is_woken() {
     let mut send = || a.send(at(2), b"x", &[run(ends, 1, 0..1)]).unwrap().unwrap();
     send();
     assert!(!is_readable(&b), "it polls");
-    assert!(!b.park(), "there is something already");
-    b.unpark();
+    assert!(!b.inbox.park(), "there is something already");
+    b.inbox.unpark();
     take(&mut b);
-    assert!(b.park());
+    assert!(b.inbox.park());
     assert!(!is_readable(&b));
     send();
     assert!(is_readable(&b));
@@ -260,7 +260,7 @@ fn a_sleeper_is_woken() {
     assert!(!is_readable(&b));
     send();
     assert!(is_readable(&b));
-    b.unpark();
+    b.inbox.unpark();
     b.round(at(4));
     assert_eq!(take(&mut b).len(), 1);
     send();
@@ -366,6 +366,10 @@ fn owner(address: IpAddr) -> Sharing {
 }
 
 impl Sharing {
+    fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> Option<io::Result<usize>> {
+        self.paths.send(now, bytes, runs, self.trusted)
+    }
+
     /// Looks at everything.
     fn round(&mut self, now: Instant) {
         self.look();
@@ -430,7 +434,7 @@ fn a_datagram_is_forwarded_to_the_partition_that_it_is_for() {
     let [address, other] = addresses();
     let mut a = owner(address);
     let (mut b, mut c) = (peer(&mut a, address).unwrap(), peer(&mut a, address).unwrap());
-    let partitions = [&a, &b, &c].map(|each| each.partition().unwrap());
+    let partitions = [&a, &b, &c].map(|each| each.partition.unwrap());
     assert!(
         partitions[0] != partitions[1]
             && partitions[1] != partitions[2]
@@ -583,20 +587,20 @@ fn when_the_owner_ends_one_of_the_peers_is_the_owner() {
     let [address, _] = addresses();
     let mut a = owner(address);
     let (mut b, mut c) = (peer(&mut a, address).unwrap(), peer(&mut a, address).unwrap());
-    let partitions = [&b, &c].map(|each| each.partition().unwrap());
+    let partitions = [&b, &c].map(|each| each.partition.unwrap());
     drop(a);
     b.round(at(10));
     assert!(!b.is_peer(address));
     meet_owner(&mut c, &mut b, 3000);
     assert!(c.is_peer(address));
     assert_eq!([&b, &c].map(|each| each.listeners.counts().0), [2, 1], "the address's is one's");
-    assert_eq!([&b, &c].map(|each| each.partition().unwrap()), partitions);
+    assert_eq!([&b, &c].map(|each| each.partition.unwrap()), partitions);
     let bytes = packet(partitions[1]);
     assert!(is_forwarded(&mut b, &Datagram::new(&net(address), &bytes)));
     assert_eq!(take(&mut c).len(), 1);
     // one that comes now finds the new owner, and no partition twice
     let d = peer(&mut b, address).unwrap();
-    assert!(!partitions.contains(&d.partition().unwrap()));
+    assert!(!partitions.contains(&d.partition.unwrap()));
     // the last one is left alone
     drop((b, d));
     c.round(at(4000));
@@ -611,7 +615,7 @@ fn a_datagram_waits_for_the_process_that_it_is_for() {
     let [address, _] = addresses();
     let mut a = owner(address);
     let (mut b, mut c) = (peer(&mut a, address).unwrap(), peer(&mut a, address).unwrap());
-    let bytes = packet(c.partition().unwrap());
+    let bytes = packet(c.partition.unwrap());
     drop(a);
     b.round(at(10));
     assert!(!b.is_peer(address) && !b.paths.has_waiting());
@@ -623,7 +627,7 @@ fn a_datagram_waits_for_the_process_that_it_is_for() {
     b.round(at(20));
     assert!(!b.paths.has_waiting());
     let mut taken = Vec::new();
-    c.receive(&mut |datagram| taken.push(datagram.meta));
+    c.inbox.receive(&mut |datagram| taken.push(datagram.meta));
     assert_eq!(taken, [meta]);
     // nobody waits for one that has ended
     drop(c);
@@ -638,15 +642,15 @@ fn as_many_share_an_address_as_there_are_partitions() {
     let mut others: Vec<_> =
         (1..IdPartition::COUNT).map(|_| peer(&mut a, address).unwrap()).collect();
     let mut partitions: Vec<_> =
-        others.iter().map(|other| other.partition().unwrap()).chain(a.partition()).collect();
+        others.iter().map(|other| other.partition.unwrap()).chain(a.partition).collect();
     partitions.sort();
     partitions.dedup();
     assert_eq!(partitions.len(), usize::from(IdPartition::COUNT));
     let one = others.remove(20);
-    let partition = one.partition();
+    let partition = one.partition;
     drop(one);
     a.round(at(5000));
-    assert_eq!(peer(&mut a, address).unwrap().partition(), partition);
+    assert_eq!(peer(&mut a, address).unwrap().partition, partition);
 }
 
 /// A process that has only taken the name does not keep others from the address.
@@ -658,7 +662,7 @@ fn a_name_alone_is_no_address() {
         let mut a = Sharing::new(Scope::All).unwrap();
         acquire_for(&mut a, address, &udp()).unwrap();
         a.choose_partition(7).unwrap();
-        a.partition()
+        a.partition
     };
     assert_eq!(squat(), None, "the owner does not answer");
     drop(name);
@@ -682,7 +686,7 @@ fn an_address_may_take_long_to_pass_on() {
         acquire_for(&mut a, address, &udp()).unwrap();
     });
     a.choose_partition(7).unwrap();
-    assert!(a.partition().is_some());
+    assert!(a.partition.is_some());
 }
 
 #[test]
@@ -690,7 +694,7 @@ fn a_device_that_does_not_share_refuses_at_once() {
     let [address, _] = addresses();
     let mut a = Sharing::new(Scope::None).unwrap();
     acquire_for(&mut a, address, &udp()).unwrap();
-    assert_eq!(a.partition(), None);
+    assert_eq!(a.partition, None);
     assert!(matches!(peer(&mut a, address), Err(BindError::Taken(_))));
 }
 
@@ -701,7 +705,7 @@ fn processes_that_share_an_address_have_channels_of_their_own() {
     let mut a = owner(address);
     let (mut b, mut c) = (peer(&mut a, address).unwrap(), peer(&mut a, address).unwrap());
     let mut far = owner(other);
-    let partitions = [&a, &b, &c].map(|each| each.partition().unwrap());
+    let partitions = [&a, &b, &c].map(|each| each.partition.unwrap());
     let packets = partitions.map(packet);
     let length = packets[0].len();
     let bytes = packets.concat();
@@ -746,7 +750,7 @@ fn who_takes_the_names_of_processes_keeps_nothing_from_them() {
     let mut a = owner(address);
     let mut b = peer(&mut a, address).unwrap();
     assert_eq!([&a, &b].map(|each| each.listeners.counts().0), [1, 0]);
-    let bytes = packet(b.partition().unwrap());
+    let bytes = packet(b.partition.unwrap());
     assert!(!reaches(&mut owner(src), at(0), [src, address], &bytes));
     assert!(is_forwarded(&mut a, &Datagram::new(&net(address), &bytes)));
     assert_eq!(take(&mut b), [(net(address).src, 0, bytes)]);

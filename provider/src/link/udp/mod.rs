@@ -31,6 +31,7 @@ use super::{
     AddressSetLink, Datagram, DatagramMeta, DatagramRun, Ended, Link, MulticastLink, Preparation,
     Prepared, SharedRuns, SharingLink,
     kept::{self, Kept},
+    sealed,
     share::{Clients, DIRECTORY, Service},
     sharing::{Scope, Sharing},
 };
@@ -146,7 +147,7 @@ impl UdpLink {
     /// through shared memory need not check the ICRC then.
     pub fn set_trusted(&mut self) {
         if let Some(sharing) = &mut self.sharing {
-            sharing.set_trusted();
+            sharing.trusted = true;
         }
     }
 
@@ -210,7 +211,7 @@ impl UdpLink {
             Locality::SharedMemory
             | Locality::SharedAddress { .. }
             | Locality::SharedInProcess { .. }
-                if Sharing::is_refused() =>
+                if sealed::is_refused() =>
             {
                 static SAID: Once = Once::new();
                 SAID.call_once(|| {
@@ -236,7 +237,7 @@ impl UdpLink {
         let mut clients = Clients::default();
         let (mut missing, mut left_out) = (None, Vec::new());
         for &(address, interface) in addresses {
-            let scope = sharing.as_ref().map(Sharing::scope);
+            let scope = sharing.as_ref().map(|sharing| sharing.scope);
             match Port::open(address, interface, scope, exclusive, clients.partition(), &options) {
                 Ok(Opened { port, acquired, client }) => {
                     ports.push(port);
@@ -346,7 +347,7 @@ impl UdpLink {
         let mut count = runs.iter().take_while(same).count();
         if let Some(sharing) = sharing {
             let same = runs[..count].iter().take_while(|run| run.dst == first.dst).count();
-            if let Some(sent) = sharing.send(now, bytes, &runs[..same]) {
+            if let Some(sent) = sharing.paths.send(now, bytes, &runs[..same], sharing.trusted) {
                 // a channel that has broken is none for those behind, which may have no ICRC
                 return sent.map(|sent| (sent, sent == same));
             }
@@ -466,7 +467,7 @@ impl Link for UdpLink {
                     let segment = meta.segment;
                     let meta = DatagramMeta { congested: meta.congested, ..Default::default() };
                     let run = DatagramRun { net: &net, bytes: payload, segment, meta };
-                    let sharing = sharing.as_mut().filter(|it| it.is_shared());
+                    let sharing = sharing.as_mut().filter(|it| it.is_shared);
                     match (&mut *service, sharing) {
                         (Some(service), _) => service.forward(&run, sink),
                         (None, Some(sharing)) => sharing.forward_run(now, &run, sink),
@@ -481,7 +482,7 @@ impl Link for UdpLink {
                     port.set_member(socket);
                 }
             }
-            sharing.is_settled()
+            sharing.inbox.is_settled()
         });
         // before the first that comes through shared memory: what was sent before it is here
         if !settled || looks.next <= now {
@@ -502,18 +503,18 @@ impl Link for UdpLink {
         }
         count += clients.receive(now, sink);
         if let Some(sharing) = sharing {
-            count += sharing.receive(sink);
+            count += sharing.inbox.receive(sink);
         }
         Ok(count)
     }
 
     fn park(&mut self) -> bool {
-        self.sharing.as_mut().is_none_or(Sharing::park)
+        self.sharing.as_mut().is_none_or(|sharing| sharing.inbox.park())
     }
 
     fn unpark(&mut self) {
         if let Some(sharing) = &mut self.sharing {
-            sharing.unpark();
+            sharing.inbox.unpark();
         }
         self.look();
     }
@@ -617,7 +618,7 @@ impl SharingLink for UdpLink {
 
     fn poll_ended(&mut self) -> Option<Ended> {
         let of_clients = self.service.as_mut().and_then(Service::poll_ended);
-        of_clients.or_else(|| self.sharing.as_mut().and_then(Sharing::poll_ended))
+        of_clients.or_else(|| self.sharing.as_mut().and_then(|it| it.ended.pop_front()))
     }
 
     fn settle(&mut self, address: IpAddr, partition: IdPartition) {
@@ -651,7 +652,7 @@ impl MulticastLink for UdpLink {
 
 impl AddressSetLink for UdpLink {
     fn prepare_address(&mut self, address: IpAddr, interface: u32) -> Preparation<BindError> {
-        let scope = self.sharing.as_ref().map(Sharing::scope);
+        let scope = self.sharing.as_ref().map(|sharing| sharing.scope);
         let (options, partition) = (self.options, self.partition);
         Box::new(move || {
             let opened = Port::open(address, interface, scope, false, partition, &options)?;

@@ -66,7 +66,7 @@ fn each_process_receives_what_is_for_it() {
     assert!(a.poll_member().is_none(), "a process that is alone needs none");
     let (b, at_b) = peer_with_member(&mut a, address);
     let (c, at_c) = peer_with_member(&mut a, address);
-    let partitions = [&a, &b, &c].map(|each| each.partition().unwrap());
+    let partitions = [&a, &b, &c].map(|each| each.partition.unwrap());
     let send = || partitions.iter().for_each(|partition| send_to(&at_a, *partition));
     send();
     assert_eq!(
@@ -88,8 +88,8 @@ fn each_process_receives_what_is_for_it() {
     send();
     assert_eq!(arrived(&at_a), partitions[..2]);
     let (d, at_d) = peer_with_member(&mut a, address);
-    send_to(&at_a, d.partition().unwrap());
-    assert_eq!(arrived(&at_d), [d.partition().unwrap()]);
+    send_to(&at_a, d.partition.unwrap());
+    assert_eq!(arrived(&at_d), [d.partition.unwrap()]);
 }
 
 /// There are fewer sockets than processes can have the address.
@@ -100,14 +100,14 @@ fn what_is_for_a_process_without_a_member_socket_is_forwarded() {
     let members: Vec<_> = (0..MEMBERS).map(|_| peer_with_member(&mut a, address)).collect();
     let mut last = peer(&mut a, address).unwrap();
     assert!(last.poll_member().is_none());
-    let partition = last.partition().unwrap();
+    let partition = last.partition.unwrap();
     send_to(&at_a, partition);
     assert_eq!(arrived(&at_a), [partition]);
     assert!(is_forwarded(&mut a, &Datagram::new(&net(address), &packet(partition))));
     assert_eq!(take(&mut last), [(net(address).src, 0, packet(partition))]);
     for (link, socket) in &members {
-        send_to(&at_a, link.partition().unwrap());
-        assert_eq!(arrived(socket), [link.partition().unwrap()]);
+        send_to(&at_a, link.partition.unwrap());
+        assert_eq!(arrived(socket), [link.partition.unwrap()]);
     }
 }
 
@@ -118,7 +118,7 @@ fn member_sockets_outlive_the_owner() {
     let (mut a, at_a) = owner_with_members(address);
     let (mut b, at_b) = peer_with_member(&mut a, address);
     let (mut c, at_c) = peer_with_member(&mut a, address);
-    let [of_a, of_b, of_c] = [&a, &b, &c].map(|each| each.partition().unwrap());
+    let [of_a, of_b, of_c] = [&a, &b, &c].map(|each| each.partition.unwrap());
     drop(a);
     take_over(&mut b, &mut c);
     assert!(!b.is_peer(address) && c.is_peer(address));
@@ -127,9 +127,9 @@ fn member_sockets_outlive_the_owner() {
     send();
     assert_eq!([&at_a, &at_b, &at_c].map(arrived), [vec![of_a], vec![of_b], vec![of_c]]);
     let (d, at_d) = peer_with_member(&mut b, address);
-    send_to(&at_a, d.partition().unwrap());
+    send_to(&at_a, d.partition.unwrap());
     send_to(&at_a, of_b);
-    assert_eq!([&at_d, &at_b].map(arrived), [vec![d.partition().unwrap()], vec![of_b]]);
+    assert_eq!([&at_d, &at_b].map(arrived), [vec![d.partition.unwrap()], vec![of_b]]);
 }
 
 /// The kernel looks at the first datagram of a merged run only.
@@ -139,7 +139,7 @@ fn what_is_for_others_is_forwarded_by_whoever_has_it() {
     let (mut a, _) = owner_with_members(address);
     let (mut b, _) = peer_with_member(&mut a, address);
     let (mut c, _) = peer_with_member(&mut a, address);
-    let packets = [&a, &b, &c].map(|each| packet(each.partition().unwrap()));
+    let packets = [&a, &b, &c].map(|each| packet(each.partition.unwrap()));
     let net = net(address);
     assert!(!is_forwarded(&mut b, &Datagram::new(&net, &packets[1])), "its own");
     assert!(!is_forwarded(&mut b, &Datagram::new(&net, b"short")));

@@ -41,7 +41,7 @@ fn serve(links: &mut [&mut Sharing], from: u64, time: u64) -> u64 {
 
 /// True if what is for this partition comes to `to` when it has arrived at `owner`.
 fn forwards(owner: &mut Sharing, to: &mut Sharing, address: IpAddr) -> bool {
-    let bytes = packet(to.partition().unwrap());
+    let bytes = packet(to.partition.unwrap());
     assert!(is_forwarded(owner, &Datagram::new(&net(address), &bytes)));
     let taken = take(to);
     assert!(taken.len() <= 1);
@@ -53,7 +53,7 @@ fn when_the_owner_is_stopped_a_peer_is_the_owner() {
     let [address, _] = addresses();
     let (mut a, socket) = owner_and_socket(address);
     let (mut b, mut c) = (peer(&mut a, address).unwrap(), peer(&mut a, address).unwrap());
-    let partitions = [&a, &b, &c].map(|each| each.partition().unwrap());
+    let partitions = [&a, &b, &c].map(|each| each.partition.unwrap());
     // nobody is in the way as long as nothing arrives
     let mut now = serve(&mut [&mut b, &mut c], 0, 5 * SILENT);
     assert!(b.is_peer(address) && b.deadline().is_none());
@@ -72,7 +72,7 @@ fn when_the_owner_is_stopped_a_peer_is_the_owner() {
     assert!(!owner.is_peer(address) && other.is_peer(address));
     assert!(forwards(owner, other, address));
     let mut d = peer(owner, address).unwrap();
-    assert!(!partitions.contains(&d.partition().unwrap()) && d.is_peer(address));
+    assert!(!partitions.contains(&d.partition.unwrap()) && d.is_peer(address));
     assert!(forwards(owner, &mut d, address));
     // what is for the one that is stopped waits, in case that it goes on
     let bytes = packet(partitions[0]);
@@ -118,7 +118,7 @@ fn a_former_owner_forwards_what_it_has() {
     let [address, _] = addresses();
     let (mut a, socket) = owner_and_socket(address);
     let mut b = peer(&mut a, address).unwrap();
-    let bytes = packet(b.partition().unwrap());
+    let bytes = packet(b.partition.unwrap());
     let datagram = Datagram { net: &net(address), bytes: &bytes, meta: DatagramMeta::default() };
     // before it is stopped, and after it goes on, for which it has read it
     assert!(is_forwarded(&mut a, &datagram));
@@ -141,7 +141,7 @@ fn a_stopped_owner_stops_nothing_that_does_not_go_by_it() {
     let mut a = owner(address);
     let mut b = peer(&mut a, address).unwrap();
     let mut sender = device(src);
-    let bytes = packet(b.partition().unwrap());
+    let bytes = packet(b.partition.unwrap());
     let whole = run([src, address], bytes.len(), 0..bytes.len());
     reaches(&mut sender, ms(0), [src, address], &bytes);
     serve(&mut [&mut b, &mut sender], 0, 5);
@@ -178,7 +178,7 @@ fn what_waits_for_a_process_is_bounded() {
     let [address, _] = addresses();
     let mut a = owner(address);
     let mut b = peer(&mut a, address).unwrap();
-    let bytes = [&packet(b.partition().unwrap())[..], &[0; 4000]].concat();
+    let bytes = [&packet(b.partition.unwrap())[..], &[0; 4000]].concat();
     let mut now = 0;
     for _ in 0..10_000 {
         now += 1;
@@ -191,7 +191,7 @@ fn what_waits_for_a_process_is_bounded() {
         taken += count;
         now += 10_000;
         a.round(at(now));
-        if count == 0 && a.paths.deadline().is_none() {
+        if count == 0 && a.paths.write_at.is_none() {
             break;
         }
     }
