@@ -19,13 +19,11 @@ use crate::link::{
 /// Bytes that may wait for room in a ring; more are lost, as when a socket's buffer is full.
 const BACKLOG: usize = 16 << 20;
 
-/// The side that writes.
 pub(in crate::link) struct Outgoing {
     socket: OwnedFd,
     writer: Writer,
     /// Wakes the reader, once it has answered.
     wakeup: Option<OwnedFd>,
-    /// Runs that found no room, in order.
     backlog: VecDeque<(RunHeader, Box<[u8]>)>,
     backlog_bytes: usize,
     /// The reader has written an impossible position.
@@ -46,20 +44,16 @@ impl Outgoing {
         self.wakeup.is_some()
     }
 
-    /// True if everything is written.
     pub(in crate::link) fn is_written(&self) -> bool {
         self.backlog.is_empty()
     }
 
-    /// True if the reader has read everything.
     pub(in crate::link) fn is_drained(&self) -> bool {
         self.is_written() && !self.writer.has_unread()
     }
 
-    /// Opens if there is an answer.
-    ///
-    /// # Errors
-    /// When the other process has closed the channel, or its answer makes no sense.
+    /// Opens if there is an answer. Errors: when the other process has closed the channel, or its
+    /// answer makes no sense.
     pub(in crate::link) fn update(&mut self) -> io::Result<()> {
         if self.is_open() {
             let closed = is_closed(&self.socket).then_some(io::ErrorKind::ConnectionReset);
@@ -127,7 +121,6 @@ impl AsFd for Outgoing {
     }
 }
 
-/// The side that reads.
 pub(in crate::link) struct Incoming {
     socket: OwnedFd,
     pub(in crate::link) reader: Reader,
@@ -148,7 +141,6 @@ impl Incoming {
         Ok(Self { socket, reader, is_closed: false, is_broken: false })
     }
 
-    /// Notes whether the other process has closed it.
     pub(in crate::link) fn update(&mut self) {
         self.is_closed = self.is_closed || is_closed(&self.socket);
     }

@@ -29,7 +29,6 @@ const WORD: u64 = 8;
 #[error("the memory shared with another process is corrupt")]
 pub(crate) struct Broken;
 
-/// Header of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct RunHeader {
     pub(crate) length: usize,
@@ -90,7 +89,6 @@ impl RunHeader {
         Ok(Self { length, segment, traffic_class, hop_limit, src_port, checksum_verified })
     }
 
-    /// Bytes of the ring that it takes.
     const fn size(self) -> u64 {
         WORD + (self.length as u64).next_multiple_of(WORD)
     }
@@ -103,13 +101,11 @@ impl Ring {
         &self.0.words()[index]
     }
 
-    /// The word at a position.
     fn at(&self, position: u64) -> &AtomicU64 {
         self.word(((START + position % CAPACITY) / WORD) as usize)
     }
 }
 
-/// The side that writes.
 pub(crate) struct Writer {
     ring: Ring,
     head: u64,
@@ -186,7 +182,6 @@ impl Writer {
     }
 }
 
-/// The side that reads.
 pub(crate) struct Reader {
     ring: Ring,
     tail: u64,
@@ -195,7 +190,6 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// The ring that another process has made, if it is one.
     pub(crate) fn new(memory: Descriptor) -> io::Result<Self> {
         Ok(Self { ring: Ring(RingMemory::open(memory)?), tail: 0, head: 0 })
     }

@@ -22,13 +22,11 @@ pub(super) type Descriptor = OwnedFd;
 pub(super) struct RingMemory(MmapMemory);
 
 impl RingMemory {
-    /// New memory, all zero.
     pub(super) fn create() -> io::Result<(Self, Descriptor)> {
         let file = sealed::create("roce ring", SIZE)?;
         Ok((Self::map(&file)?, file.into()))
     }
 
-    /// Memory of another process.
     pub(super) fn open(memory: Descriptor) -> io::Result<Self> {
         Self::map(&memory.into())
     }

@@ -34,7 +34,6 @@ use crate::{
     sync::Mutex,
 };
 
-/// Time that the service has to answer.
 const ANSWER: Duration = Duration::from_millis(600);
 /// Time after which a thread that waits for an answer looks whether another has read it.
 const SLICE: Duration = Duration::from_millis(1);
@@ -47,10 +46,8 @@ const LOOK: Duration = Duration::from_millis(1);
 const COMING: usize = 16;
 /// The longest message of the service: a header and a UDP datagram.
 const LONGEST: usize = Arrival::LEN + 65_536;
-/// Answers that nobody has taken.
 const MAX_ANSWERS: usize = 64;
 
-/// Clients, one for each such address.
 #[derive(Default)]
 pub(in crate::link) struct Clients {
     clients: Vec<Client>,
@@ -75,7 +72,6 @@ pub(in crate::link) struct Client {
 }
 
 enum State {
-    /// The socket for datagrams.
     Joined(OwnedFd, Arc<Control>),
     /// The service is waited for until then.
     Knocked(Waiting, Instant),
@@ -83,7 +79,6 @@ enum State {
     Away(Instant, Duration),
 }
 
-/// Requests and answers.
 pub(in crate::link) struct Control {
     requests: OwnedFd,
     answers: OwnedFd,
@@ -116,7 +111,6 @@ impl Clients {
         self.clients.first().map(|client| client.partition)
     }
 
-    /// The addresses, with the indices of their interfaces.
     pub(in crate::link) fn addresses(&self) -> impl Iterator<Item = (IpAddr, u32)> {
         self.clients.iter().map(|client| (client.address, client.interface))
     }
@@ -159,7 +153,6 @@ impl Clients {
         self.clients.iter().filter_map(Client::deadline).min()
     }
 
-    /// The next receive looks.
     pub(in crate::link) const fn look(&mut self) {
         self.look_at = Instant::ZERO;
     }
@@ -188,11 +181,9 @@ impl Clients {
 
 impl Client {
     /// Has the service receive at an address. `None`: no service has it. `wanted`: the partition
-    /// that the device has elsewhere. This waits.
-    ///
-    /// # Errors
-    /// [`io::ErrorKind::TimedOut`] if the service does not answer; [`io::ErrorKind::AddrInUse`] if
-    /// another process has the partition, or the user as many as it can.
+    /// that the device has elsewhere. This waits. Errors: [`io::ErrorKind::TimedOut`] if the
+    /// service does not answer; [`io::ErrorKind::AddrInUse`] if another process has the partition,
+    /// or the user as many as it can.
     pub(in crate::link) fn join(
         directory: &Path,
         address: IpAddr,
@@ -265,7 +256,6 @@ impl Client {
         }
     }
 
-    /// Readable when something has arrived.
     pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         match &self.state {
             State::Joined(data, _) => Some(data.as_fd()),
@@ -361,10 +351,7 @@ impl Client {
 
 impl Control {
     /// Asks whether another process listens for a service, or, with `claim`, to listen for it. This
-    /// waits for the answer.
-    ///
-    /// # Errors
-    /// [`io::ErrorKind::AddrInUse`] if another does.
+    /// waits for the answer. Errors: [`io::ErrorKind::AddrInUse`] if another does.
     pub(in crate::link) fn ask(&self, service: ServiceId, claim: bool) -> io::Result<()> {
         let number = {
             let mut asked = self.asked.lock();
@@ -422,14 +409,11 @@ impl Control {
 struct Waiting {
     listener: Name,
     secret: [u8; 16],
-    /// The user of the service.
     user: u32,
-    /// A process of that user has come.
     come: Option<OwnedFd>,
 }
 
 impl Waiting {
-    /// Knocks at the door of an address.
     fn knock(
         directory: &Path,
         address: IpAddr,

@@ -18,7 +18,6 @@ use rustix::fs::{Mode, mkfifoat};
 use super::message::Knock;
 use crate::signals::without_sigpipe;
 
-/// Where the doors are.
 pub(crate) const DIRECTORY: &str = "/run/roce-share";
 
 /// Number of knocks that are read in one go.
@@ -28,7 +27,6 @@ const UNMAPPED: u32 = 65_534;
 /// Bits of a mode that let others than the owner write.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// The name of an address, in this network namespace.
 fn name(address: IpAddr, interface: u32) -> io::Result<String> {
     let namespace = fs::metadata("/proc/self/ns/net")?.ino();
     Ok(match address {
@@ -45,7 +43,6 @@ pub(super) fn state_file(directory: &Path, address: IpAddr, interface: u32) -> i
     options.custom_flags(FLAGS).open(path)
 }
 
-/// Makes the directory, if it does not exist.
 pub(super) fn prepare(directory: &Path) -> io::Result<()> {
     match fs::create_dir(directory) {
         // whatever the process's mask is
@@ -55,7 +52,6 @@ pub(super) fn prepare(directory: &Path) -> io::Result<()> {
     }
 }
 
-/// The side of the service.
 pub(super) struct Door {
     path: PathBuf,
     knocks: File,
@@ -80,7 +76,6 @@ impl Door {
         Ok(Self { path, knocks, rest: Vec::new() })
     }
 
-    /// Some knocks, if there are any.
     pub(super) fn knocks(&mut self) -> Vec<Knock> {
         let mut bytes = [0; BATCH * Knock::LEN];
         let length = self.knocks.read(&mut bytes).unwrap_or(0);
@@ -105,11 +100,9 @@ impl Drop for Door {
 
 const FLAGS: i32 = libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_CLOEXEC;
 
-/// Knocks at the door of an address, and returns the user behind it.
-///
-/// # Errors
-/// [`io::ErrorKind::NotFound`] if there is none, or nobody behind it;
-/// [`io::ErrorKind::WouldBlock`] while many others knock.
+/// Knocks at the door of an address, and returns the user behind it. Errors:
+/// [`io::ErrorKind::NotFound`] if there is none, or nobody behind it; [`io::ErrorKind::WouldBlock`]
+/// while many others knock.
 pub(super) fn knock(
     directory: &Path,
     address: IpAddr,

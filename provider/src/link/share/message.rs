@@ -44,7 +44,6 @@ impl Knock {
         (*magic == MAGIC).then_some(Self { number: *number, secret: *secret, wanted })
     }
 
-    /// The name in the abstract name space.
     pub(super) fn name(&self) -> String {
         format!("roce client {:032x}", u128::from_be_bytes(self.number))
     }
@@ -83,7 +82,6 @@ impl Greeting {
 /// A client's request, by a pipe. Its number is in the answer; without, there is none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Request {
-    /// Whether another client listens for the service.
     Query(ServiceId),
     Claim(ServiceId),
     Release(ServiceId),
@@ -140,9 +138,7 @@ impl Request {
 pub(super) enum Answer {
     /// The client has the service; for a query: nobody else has it.
     Done,
-    /// Another client has it.
     InUse,
-    /// The user, or the client, has as many as it can.
     Full,
 }
 

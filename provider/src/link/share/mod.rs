@@ -24,6 +24,7 @@ mod table;
 pub(in crate::link) use client::{Client, Clients};
 pub(crate) use door::DIRECTORY;
 pub use service::Service;
+pub(in crate::link) use table::OWN;
 
 #[cfg(test)]
 mod tests;

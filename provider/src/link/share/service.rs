@@ -8,7 +8,7 @@ use std::{
     mem::MaybeUninit,
     net::IpAddr,
     os::{
-        fd::{AsFd, BorrowedFd, OwnedFd},
+        fd::{AsFd, OwnedFd},
         unix::fs::FileExt,
     },
     path::{Path, PathBuf},
@@ -31,7 +31,7 @@ use tracing::{debug, info, warn};
 use super::{
     door::{self, Door},
     message::{Answer, Greeting, Knock, Request},
-    table::{OWN, Table},
+    table::Table,
 };
 use crate::{
     bind::BindError,
@@ -55,12 +55,10 @@ const EVENTS: usize = 16;
 const REQUESTS: usize = 8;
 /// Connections of a client whose peers hear of its end, and hosts that they may be with.
 const MAX_RECORDS: usize = 1024;
-/// Bytes of a saved table.
 const MAX_STATE: usize = 16 << 20;
 /// Size of the buffer of a client's socket that is asked for. The system grants less.
 const BUFFER: usize = 4 << 20;
 
-/// A client's address and partition.
 type Place = (IpAddr, IdPartition);
 
 /// The part of a link that receives for the programs of all users of this host.
@@ -68,7 +66,7 @@ pub struct Service {
     directory: PathBuf,
     /// Readable when there is a knock or a request. Its data is the number of a door, and behind it
     /// the partition of a client there, or 0.
-    epoll: OwnedFd,
+    pub(in crate::link) epoll: OwnedFd,
     doors: BTreeMap<u64, (IpAddr, Door)>,
     pub(super) clients: BTreeMap<Place, Client>,
     table: Table,
@@ -79,8 +77,9 @@ pub struct Service {
     look_at: Instant,
     ended: VecDeque<Ended>,
     receive_buffer: usize,
-    forwarded: u64,
-    lost: u64,
+    /// Datagrams that clients got, and those without room in their sockets.
+    pub(in crate::link) forwarded: u64,
+    pub(in crate::link) lost: u64,
 }
 
 /// A process that this one receives for.
@@ -94,7 +93,6 @@ pub(super) struct Client {
     has_lost: bool,
     /// Hosts that have sent it messages of connection management.
     peers: BTreeSet<IpAddr>,
-    /// Its connections, by communication ID.
     records: BTreeMap<u32, ConnRecord>,
 }
 
@@ -140,7 +138,6 @@ impl Service {
         Ok(this)
     }
 
-    /// Lets clients come to an address.
     pub(in crate::link) fn open_door(
         &mut self,
         address: IpAddr,
@@ -156,7 +153,6 @@ impl Service {
         Ok(())
     }
 
-    /// Lets nobody come to an address any more.
     pub(in crate::link) fn close_door(&mut self, address: IpAddr) {
         let _uncancelled = Uncancelled::begin();
         self.doors.retain(|_, (other, _)| *other != address);
@@ -169,19 +165,9 @@ impl Service {
         epoll::add(&self.epoll, descriptor, data, epoll::EventFlags::IN)
     }
 
-    /// Readable when there is something to [attend](Self::attend) to.
-    pub(in crate::link) fn descriptor(&self) -> BorrowedFd<'_> {
-        self.epoll.as_fd()
-    }
-
-    /// The descriptor may be readable.
+    /// The next [`attend`](Self::attend) looks at everything.
     pub const fn look(&mut self) {
         self.look_at = Instant::ZERO;
-    }
-
-    /// The partition of the service's own device.
-    pub(in crate::link) const fn partition() -> Option<IdPartition> {
-        IdPartition::new(OWN)
     }
 
     pub(in crate::link) fn is_claimed(&self, service: ServiceId, address: IpAddr) -> bool {
@@ -191,11 +177,6 @@ impl Service {
     /// The next client that has ended with connections.
     pub fn poll_ended(&mut self) -> Option<Ended> {
         self.ended.pop_front()
-    }
-
-    /// Datagrams that clients got, and those without room in their sockets.
-    pub(in crate::link) const fn counts(&self) -> (u64, u64) {
-        (self.forwarded, self.lost)
     }
 
     /// Reads knocks and requests, some at a time.
@@ -308,7 +289,6 @@ impl Service {
         !requests.is_empty() && rest.is_empty() && requests.iter().all(&mut serve)
     }
 
-    /// A client has ended.
     fn end(&mut self, now: Instant, place @ (address, partition): Place) {
         let Some(Client { user, records, .. }) = self.clients.remove(&place) else { return };
         info!(%address, user, partition = partition.get(), "a client has ended");
@@ -362,7 +342,6 @@ impl Service {
 }
 
 impl Client {
-    /// Sends it a run. Returns false if there is no room.
     fn send(&mut self, run: &DatagramRun<'_>) -> bool {
         if is_management(run.bytes) && self.peers.len() < MAX_RECORDS {
             self.peers.insert(run.net.src);
@@ -377,7 +356,6 @@ impl Client {
     }
 }
 
-/// The bytes of a file, if it is no longer than a table can be.
 fn read(state: &File) -> Vec<u8> {
     let length = state.metadata().map_or(0, |metadata| metadata.len());
     let mut bytes = vec![0; usize::try_from(length).unwrap_or(0).min(MAX_STATE)];
@@ -385,7 +363,6 @@ fn read(state: &File) -> Vec<u8> {
     read.map(|()| bytes).unwrap_or_default()
 }
 
-/// True if a datagram is for the queue pair of connection management.
 fn is_management(datagram: &[u8]) -> bool {
     let qpn = datagram.get(5..8).map(|qpn| u32::from_be_bytes([0, qpn[0], qpn[1], qpn[2]]));
     qpn == Some(Qpn::GSI.get())

@@ -13,16 +13,14 @@ use roce_transport::{addr::Gid, cm::ServiceId, share::IdPartition, time::Instant
 
 use super::message::Answer;
 
-/// Time that a partition rests.
 pub(super) const REST: Duration = Duration::from_secs(30);
 /// Time that services have to be claimed again after the service was restarted.
 const AWAITED: Duration = Duration::from_secs(2);
 /// The last partition is the service's own.
-pub(super) const OWN: u8 = IdPartition::COUNT;
+pub(in crate::link) const OWN: u8 = IdPartition::COUNT;
 /// Partitions of an address for all users but root, and for one user, resting ones among them.
 const MAX_OF_USERS: usize = 41;
 pub(super) const MAX_OF_USER: usize = 20;
-/// Services of a client.
 pub(super) const MAX_SERVICES: usize = 64;
 
 const ROOT: u32 = 0;
@@ -31,11 +29,9 @@ const ROOT: u32 = 0;
 pub(super) struct Table {
     numbers: Vec<Numbers>,
     services: Vec<Service>,
-    /// The last partition that was chosen.
     last: u8,
 }
 
-/// A partition at an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Numbers {
     address: IpAddr,
@@ -45,7 +41,6 @@ struct Numbers {
     rests_until: Option<Instant>,
 }
 
-/// A service at an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Service {
     address: IpAddr,
@@ -62,11 +57,8 @@ enum Holder {
 }
 
 impl Table {
-    /// Gives a new client of a user a partition at an address.
-    ///
-    /// # Errors
-    /// [`Answer::InUse`] if another client has the `wanted` one; [`Answer::Full`] if the user has
-    /// as many as it can.
+    /// Gives a new client of a user a partition at an address. Errors: [`Answer::InUse`] if another
+    /// client has the `wanted` one; [`Answer::Full`] if the user has as many as it can.
     pub(super) fn open(
         &mut self,
         now: Instant,
@@ -134,7 +126,6 @@ impl Table {
         self.numbers.retain(|it| it.rests_until.is_none_or(|until| now < until));
     }
 
-    /// A client has ended.
     pub(super) fn close(&mut self, now: Instant, address: IpAddr, partition: IdPartition) {
         for it in &mut self.numbers {
             if (it.address, it.partition) == (address, partition) {
@@ -149,7 +140,6 @@ impl Table {
         self.services.retain(|it| it.address != address);
     }
 
-    /// The client that listens for a service.
     pub(super) fn listener(&self, address: IpAddr, service: ServiceId) -> Option<IdPartition> {
         let found = self.services.iter().find(|it| (it.address, it.service) == (address, service));
         match found?.holder {
@@ -158,7 +148,6 @@ impl Table {
         }
     }
 
-    /// Whether a client may listen for a service.
     pub(super) fn query(
         &self,
         now: Instant,
@@ -204,14 +193,12 @@ impl Table {
         self.services.retain(|it| (it.address, it.service, it.holder) != own);
     }
 
-    /// The user of the client that has a partition.
     fn user(&self, address: IpAddr, partition: IdPartition) -> Option<u32> {
         let is_it = |it: &&Numbers| (it.address, it.partition) == (address, partition);
         let found = self.numbers.iter().find(is_it).filter(|it| it.rests_until.is_none());
         found.map(|it| it.user)
     }
 
-    /// What the next service is to know.
     pub(super) fn save(&self) -> Vec<u8> {
         let numbers = self
             .numbers
@@ -244,7 +231,6 @@ impl Table {
     }
 }
 
-/// Entries of a saved table.
 const ENTRY: usize = 32;
 const NUMBERS: u32 = 1;
 const SERVICE: u32 = 2;

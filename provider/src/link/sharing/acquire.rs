@@ -6,7 +6,7 @@ use std::{io, net::IpAddr, os::fd::AsFd, sync::Arc, thread, time::Duration};
 use socket2::Socket;
 
 use super::{
-    hello::say_share,
+    hello::Hello,
     members::MakeSocket,
     names::{self, connect, connect_unchecked},
     owner::{Common, HANDOVER, SharedAddress},
@@ -33,7 +33,6 @@ const ENDING_TRIES: usize = 50;
 /// Who may have the addresses of a link besides it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::link) enum Scope {
-    /// Nobody.
     None,
     /// Other links of this process. Packets take the network stack.
     InProcess,
@@ -41,7 +40,6 @@ pub(in crate::link) enum Scope {
     All,
 }
 
-/// An address that was taken.
 pub(in crate::link) struct Acquired {
     pub(super) address: IpAddr,
     pub(super) interface: u32,
@@ -51,11 +49,8 @@ pub(in crate::link) struct Acquired {
 }
 
 /// Takes an address: finds it free and makes its UDP socket, or shares it with the process that has
-/// it. `exclusive`: fails instead of sharing.
-///
-/// # Errors
-/// Those of making the socket; [`BindError::Taken`], [`BindError::OtherUser`],
-/// [`BindError::Stopped`].
+/// it. `exclusive`: fails instead of sharing. Errors: those of making the socket;
+/// [`BindError::Taken`], [`BindError::OtherUser`], [`BindError::Stopped`].
 pub(in crate::link) fn acquire(
     scope: Scope,
     place @ (address, interface): (IpAddr, u32),
@@ -129,7 +124,6 @@ pub(in crate::link) fn acquire(
     }
 }
 
-/// Is the first at an address.
 fn own(
     place: (IpAddr, u32),
     socket: &Socket,
@@ -146,7 +140,7 @@ fn join(
     make_socket: &MakeSocket,
 ) -> io::Result<(Socket, SharedAddress)> {
     let owner = connect(address, interface)?;
-    say_share(&owner)?;
+    Hello::Share.say(&owner)?;
     wait(&[owner.as_fd()], Some(GRANT_TIMEOUT))?;
     let common = Common::receive(&owner)?.ok_or(io::ErrorKind::TimedOut)?;
     let socket = common.socket()?;

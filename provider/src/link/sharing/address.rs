@@ -16,19 +16,12 @@ use roce_transport::{
 };
 use socket2::Socket;
 
-use super::{
-    Acquired, Sharing,
-    claim::Entry,
-    ends::Looks,
-    owner::{Change, SharedAddress},
-    record,
-};
+use super::{Acquired, Sharing, claim::Entry, ends::Looks, owner::SharedAddress, record};
 use crate::{
     cancel::Uncancelled,
     link::{Datagram, DatagramRun, Ended},
 };
 
-/// The process that a datagram is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Addressed {
     Here,
@@ -52,20 +45,15 @@ impl Sharing {
         self.at(address).is_some_and(|shared| !shared.is_owner())
     }
 
-    /// True if this address may be shared.
     pub(in crate::link) fn contains(&self, address: IpAddr) -> bool {
         self.at(address).is_some()
     }
 
-    /// Index of an address's interface.
     pub(super) fn interface(&self, address: IpAddr) -> u32 {
         self.at(address).map_or(0, |shared| shared.interface)
     }
 
-    /// Adds an address.
-    ///
-    /// # Errors
-    /// [`io::ErrorKind::AddrInUse`] when another process has this one's partition there.
+    /// Errors: [`io::ErrorKind::AddrInUse`] when another process has this one's partition there.
     pub(in crate::link) fn add(&mut self, acquired: Acquired) -> io::Result<()> {
         let Acquired { address, interface, name, shared } = acquired;
         let can_be_found = name.is_some() || shared.is_some();
@@ -113,9 +101,7 @@ impl Sharing {
     }
 
     /// Chooses a partition that no other process has on any of the addresses, `first` if it is
-    /// free. Without addresses that can be shared there is no need for one.
-    ///
-    /// # Errors
+    /// free. Without addresses that can be shared there is no need for one. Errors:
     /// [`io::ErrorKind::AddrInUse`] when as many share an address as can.
     pub(in crate::link) fn choose_partition(
         &mut self,
@@ -135,10 +121,8 @@ impl Sharing {
     }
 
     /// Takes a partition: the one that this device has at the `served` addresses, where the service
-    /// receives. Processes that send to it find it there, too.
-    ///
-    /// # Errors
-    /// [`io::ErrorKind::AddrInUse`] when another process has it at one of the other addresses.
+    /// receives. Processes that send to it find it there, too. Errors: [`io::ErrorKind::AddrInUse`]
+    /// when another process has it at one of the other addresses.
     pub(in crate::link) fn adopt_partition(
         &mut self,
         partition: IdPartition,
@@ -167,7 +151,6 @@ impl Sharing {
         let _ = listeners.listen_directly(epoll, address, interface, *partition);
     }
 
-    /// Gives an address up.
     pub(in crate::link) fn forget(&mut self, address: IpAddr) {
         self.listeners.leave(&self.epoll, address, true);
         self.paths.forget(address);
@@ -183,34 +166,26 @@ impl Sharing {
         let Self { inbox, addresses, epoll, listeners, paths, ends, .. } = self;
         for shared in addresses {
             let address = shared.address;
-            match shared.update_role(now, epoll, |term| inbox.forwarding(address, term)) {
-                None => {}
-                Some(Change::Succeeded) => {
-                    ends.left = Some(Looks::begin(now));
-                    shared.steer();
-                    let _ = listeners.listen(epoll, address, shared.common.name.clone());
-                }
-                Some(Change::Resigned) => {
-                    listeners.leave(epoll, address, false);
-                    paths.resign(address);
-                    let _ = shared.watch(epoll);
-                }
-                Some(Change::Met(socket, purpose, reader)) => {
-                    let _ = inbox.add(purpose, address, socket, reader);
-                }
+            if !shared.update_role(now, epoll, inbox) {
+                continue;
+            }
+            if shared.is_owner() {
+                ends.left = Some(Looks::begin(now));
+                shared.steer();
+                let _ = listeners.listen(epoll, address, shared.common.name.clone());
+            } else {
+                listeners.leave(epoll, address, false);
+                paths.resign(address);
+                let _ = shared.watch(epoll);
             }
         }
     }
 
-    /// Listens for a service.
-    ///
-    /// # Errors
-    /// [`io::ErrorKind::AddrInUse`] when another process does so at this address.
+    /// Errors: [`io::ErrorKind::AddrInUse`] when another process does so at this address.
     pub(in crate::link) fn claim(&mut self, service: ServiceId, address: IpAddr) -> io::Result<()> {
         self.at_mut(address).map_or(Ok(()), |shared| shared.claim(service))
     }
 
-    /// True if another process listens for it.
     pub(in crate::link) fn is_claimed(&self, service: ServiceId, address: IpAddr) -> bool {
         self.at(address)
             .is_some_and(|shared| shared.common.claims.is_taken(Entry::Service(service)))

@@ -17,7 +17,6 @@ use roce_transport::{cm::ServiceId, share::IdPartition};
 use super::{members::MemberPlace, record};
 use crate::link::sealed;
 
-/// Something that one process has at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Entry {
     Partition(IdPartition),
@@ -28,7 +27,6 @@ pub(super) enum Entry {
 }
 
 impl Entry {
-    /// Its byte in its file.
     const fn position(self) -> i64 {
         match self {
             Self::Name => 0,
@@ -39,7 +37,6 @@ impl Entry {
     }
 }
 
-/// The files, and their locks.
 pub(super) struct ClaimTable {
     file: File,
     /// Those of services, if this process is at the address.
@@ -74,12 +71,11 @@ impl ClaimTable {
         &self.file
     }
 
-    /// Takes an entry.
-    ///
-    /// # Errors
-    /// [`io::ErrorKind::AddrInUse`] if another process has it.
+    /// Errors: [`io::ErrorKind::AddrInUse`] if another process has it.
     pub(super) fn take(&self, entry: Entry) -> io::Result<()> {
-        self.lock(libc::F_WRLCK, entry).map_err(|error| match error.kind() {
+        self.control(libc::F_OFD_SETLK, libc::F_WRLCK, entry).map(drop).map_err(|error| match error
+            .kind()
+        {
             io::ErrorKind::WouldBlock | io::ErrorKind::PermissionDenied => {
                 io::ErrorKind::AddrInUse.into()
             }
@@ -88,28 +84,21 @@ impl ClaimTable {
     }
 
     /// Shares the listening socket with the others. The last process that has it can
-    /// [take](Self::take) it.
-    ///
-    /// # Errors
-    /// [`io::ErrorKind::ConnectionRefused`] if that has just done so.
+    /// [take](Self::take) it. Errors: [`io::ErrorKind::ConnectionRefused`] if that has just done
+    /// so.
     pub(super) fn share_name(&self) -> io::Result<()> {
-        let shared = self.lock(libc::F_RDLCK, Entry::Name);
-        shared.map_err(|_| io::ErrorKind::ConnectionRefused.into())
+        let shared = self.control(libc::F_OFD_SETLK, libc::F_RDLCK, Entry::Name);
+        shared.map(drop).map_err(|_| io::ErrorKind::ConnectionRefused.into())
     }
 
     /// Releases an entry, if this process has it.
     pub(super) fn release(&self, entry: Entry) {
-        let _ = self.lock(libc::F_UNLCK, entry);
+        let _ = self.control(libc::F_OFD_SETLK, libc::F_UNLCK, entry);
     }
 
-    /// True if another process has it.
     pub(super) fn is_taken(&self, entry: Entry) -> bool {
         let found = self.control(libc::F_OFD_GETLK, libc::F_WRLCK, entry);
         found.is_ok_and(|lock| libc::c_int::from(lock.l_type) != libc::F_UNLCK)
-    }
-
-    fn lock(&self, kind: libc::c_int, entry: Entry) -> io::Result<()> {
-        self.control(libc::F_OFD_SETLK, kind, entry).map(drop)
     }
 
     fn control(

@@ -26,19 +26,16 @@ pub(super) struct Looks {
 }
 
 impl Looks {
-    /// The first one is due now.
     pub(super) const fn begin(now: Instant) -> Self {
         Self { due: now, done: 0 }
     }
 
-    /// The looks that are left after this one.
     pub(super) fn next(self, now: Instant) -> Option<Self> {
         let due = now.plus(FIRST * (1 << self.done));
         (self.done + 1 < MOST).then(|| Self { due, done: self.done + 1 })
     }
 }
 
-/// The records of this device's connections, and processes that have just closed their channels.
 #[derive(Default)]
 pub(super) struct Ends {
     pub(super) records: BTreeMap<ConnId, ConnRecord>,
@@ -53,7 +50,6 @@ impl Ends {
         self.asked.push((Looks::begin(now), ended, interface));
     }
 
-    /// Time of the next look.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.asked.iter().map(|(looks, ..)| looks).chain(&self.left).map(|looks| looks.due).min()
     }
@@ -79,7 +75,6 @@ impl Ends {
     }
 }
 
-/// True if a connection is with this process.
 fn is_with(record: &ConnRecord, ended: Destination) -> bool {
     (record.local, record.remote) == (ended.src, ended.dst)
         && (ended.partition.is_none() || ended.partition == IdPartition::of_id(record.remote_id))

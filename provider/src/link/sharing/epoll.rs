@@ -20,7 +20,6 @@ pub(super) enum Readable {
     Others = 2,
 }
 
-/// Number of descriptors that one look finds readable.
 const EVENTS: usize = 16;
 
 /// True if there is news, and if something has arrived that another process is to read.
@@ -33,7 +32,6 @@ pub(super) fn news(epoll: &OwnedFd) -> (bool, bool) {
     (says(Readable::News) || events.len() == EVENTS, says(Readable::Others))
 }
 
-/// Watches a descriptor, in this way from now on.
 pub(super) fn watch(epoll: &OwnedFd, descriptor: impl AsFd, readable: Readable) -> io::Result<()> {
     let once = match readable {
         Readable::Others => epoll::EventFlags::ONESHOT,

@@ -9,7 +9,7 @@ use std::{
 use roce_transport::wire::{FrameFields, Ident, NetHeader};
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::{hello::Purpose, owner::Forwarding, paths::MAX_PAIRS};
+use super::{hello::Hello, paths::MAX_PAIRS};
 use crate::{
     cancel::Uncancelled,
     link::{
@@ -21,7 +21,6 @@ use crate::{
 
 /// The rings. While threads sleep, all of them have their writers wake this process.
 pub(in crate::link) struct Inbox {
-    /// Eventfd that other processes write to.
     pub(super) wakeup: OwnedFd,
     pub(super) rings: Vec<Ring>,
     /// Number of threads that sleep until the descriptor is readable.
@@ -31,9 +30,8 @@ pub(in crate::link) struct Inbox {
     buffer: Box<[u8]>,
 }
 
-/// A channel from another process.
 pub(super) struct Ring {
-    purpose: Purpose,
+    purpose: Hello,
     dst: IpAddr,
     channel: Incoming,
 }
@@ -45,10 +43,9 @@ impl Inbox {
         Ok(Self { wakeup, rings: Vec::new(), sleepers: 0, reads_wakeup: false, buffer })
     }
 
-    /// Reads a ring from now on.
     pub(super) fn add(
         &mut self,
-        purpose: Purpose,
+        purpose: Hello,
         dst: IpAddr,
         socket: OwnedFd,
         reader: Reader,
@@ -66,26 +63,18 @@ impl Inbox {
         self.rings.retain(|ring| ring.dst != address);
     }
 
-    /// Looks whether processes have closed their rings.
     pub(super) fn update(&mut self) {
         self.rings.iter_mut().for_each(|ring| ring.channel.update());
     }
 
-    /// Drops rings that are closed and read.
     pub(super) fn drop_ended(&mut self) {
         self.rings.retain(|ring| !(ring.channel.is_closed && ring.channel.reader.is_empty()));
     }
 
-    /// Whether the owner of an address forwards datagrams for this process.
-    pub(super) fn forwarding(&self, address: IpAddr, term: u64) -> Forwarding {
-        let is_owner = |ring: &&Ring| ring.dst == address && ring.purpose == Purpose::Forward(term);
-        let mut owners = self.rings.iter().filter(is_owner);
-        let is_open = owners.clone().any(|ring| !ring.channel.is_closed);
-        match owners.next() {
-            Some(_) if is_open => Forwarding::Open,
-            Some(_) => Forwarding::Closed,
-            None => Forwarding::None,
-        }
+    /// Whether the owner of this term forwards datagrams of an address; `Some(false)`: it has ended.
+    pub(super) fn is_forwarding(&self, address: IpAddr, term: u64) -> Option<bool> {
+        let is_owner = |ring: &&Ring| ring.dst == address && ring.purpose == Hello::Forward(term);
+        self.rings.iter().filter(is_owner).map(|ring| !ring.channel.is_closed).max()
     }
 
     /// True if there are rings from others, each of which has brought something before.
@@ -104,8 +93,8 @@ impl Inbox {
         }
         for Ring { purpose, dst, channel } in &mut *rings {
             count += channel.read(*sleepers > 0, buffer, |header, bytes| match *purpose {
-                Purpose::From(src) => hand_over([src, *dst], header, bytes, sink),
-                Purpose::Forward(_) => {
+                Hello::From(src) => hand_over([src, *dst], header, bytes, sink),
+                _ => {
                     if let Some((arrival, bytes)) = bytes.split_first_chunk() {
                         Arrival::decode(arrival).hand_over(*dst, bytes, sink);
                     }
@@ -125,7 +114,6 @@ impl Inbox {
         self.rings.iter().fold(true, |quiet, ring| ring.channel.reader.park() & quiet)
     }
 
-    /// A thread that slept is awake again.
     pub(in crate::link) fn unpark(&mut self) {
         self.sleepers = self.sleepers.saturating_sub(1);
         if self.sleepers == 0 {

@@ -11,7 +11,7 @@ use super::{
     hello::Hello,
     names,
 };
-use crate::link::{name::Name, stranger};
+use crate::link::{name::Name, rings::Reader, stranger};
 
 /// Processes that may have connected and not yet said anything. One more takes the place of the one
 /// that has been silent for longest.
@@ -23,9 +23,7 @@ pub(super) const ACCEPT_BATCH: usize = 8;
 /// Time to the next attempt, while too many strangers wait to be closed.
 pub(super) const REST: Duration = Duration::from_millis(10);
 
-/// A connection to the socket of an own address.
 pub(super) struct Pending {
-    /// The local address.
     pub(super) dst: IpAddr,
     pub(super) socket: OwnedFd,
     /// True: it has come to this process, whichever receives for the address.
@@ -38,7 +36,6 @@ pub(super) struct Pending {
 #[derive(Default)]
 pub(super) struct Listeners {
     listeners: Vec<Listener>,
-    /// In the order in which they have come.
     pending: VecDeque<Pending>,
     /// Set while nobody can be accepted.
     rests_until: Option<Instant>,
@@ -52,7 +49,6 @@ struct Listener {
 }
 
 impl Listeners {
-    /// Accepts processes that come to an address.
     pub(super) fn listen(
         &mut self,
         epoll: &OwnedFd,
@@ -62,10 +58,8 @@ impl Listeners {
         self.add(epoll, Listener { address, is_direct: false, name })
     }
 
-    /// Accepts processes that send to this one.
-    ///
-    /// # Errors
-    /// [`io::ErrorKind::AddrInUse`] when another process has the name.
+    /// Accepts processes that send to this one. Errors: [`io::ErrorKind::AddrInUse`] when another
+    /// process has the name.
     pub(super) fn listen_directly(
         &mut self,
         epoll: &OwnedFd,
@@ -106,7 +100,7 @@ impl Listeners {
         &mut self,
         now: Instant,
         epoll: &OwnedFd,
-    ) -> Vec<(Pending, Hello)> {
+    ) -> Vec<(Pending, Hello, Option<Reader>)> {
         self.rest_if_full(now, epoll);
         for &Listener { address: dst, is_direct, ref name } in &self.listeners {
             for _ in 0..ACCEPT_BATCH {
@@ -126,7 +120,7 @@ impl Listeners {
         for pending in mem::take(&mut self.pending) {
             match Hello::receive(&pending.socket) {
                 Ok(None) if now < pending.until => self.pending.push_back(pending),
-                Ok(Some(hello)) => accepted.push((pending, hello)),
+                Ok(Some((hello, reader))) => accepted.push((pending, hello, reader)),
                 Ok(None) | Err(_) => {}
             }
         }
@@ -146,7 +140,6 @@ impl Listeners {
         self.rests_until = is_full.then(|| now.plus(REST));
     }
 
-    /// Accepts, as a process that is stopped then.
     #[cfg(test)]
     pub(super) fn accept_only(&self) -> Vec<OwnedFd> {
         let accept = |listener: &Listener| listener.name.accept().ok()?.check().ok();

@@ -25,7 +25,6 @@ use socket2::{SockRef, Socket};
 
 use crate::link::descriptors::{MAX_DESCRIPTORS, peek_with, send_with};
 
-/// Makes the UDP socket of an address; with `true` one beside it.
 pub(in crate::link) type MakeSocket = Arc<dyn Fn(bool) -> io::Result<Socket> + Send + Sync>;
 
 /// Number of member sockets: one message carries them. Further processes have none.
@@ -45,16 +44,12 @@ impl MemberPlace {
     }
 }
 
-/// The member sockets of an address: a Unix socket that has them in its queue.
 pub(super) struct MemberSockets(OwnedFd);
 
 impl MemberSockets {
     /// Makes the group of an address's socket, which nothing else shares its port with. Until
-    /// something else is [attached](attach), everything goes to that one.
-    ///
-    /// # Errors
-    /// When the system has no such groups or filters, or no more descriptors. Nothing has changed
-    /// then.
+    /// something else is [attached](attach), everything goes to that one. Errors: when the system
+    /// has no such groups or filters, or no more descriptors. Nothing has changed then.
     pub(super) fn new(first: &OwnedFd, make: &MakeSocket) -> io::Result<Self> {
         let made = Self::make(first, make);
         if made.is_err() {
@@ -81,12 +76,10 @@ impl MemberSockets {
         Ok(Self(queue))
     }
 
-    /// Those that another process has made.
     pub(super) const fn join(queue: OwnedFd) -> Self {
         Self(queue)
     }
 
-    /// The socket at this place.
     pub(super) fn socket(&self, place: MemberPlace) -> io::Result<Socket> {
         // all of them come, unless descriptors are short, and the others are closed
         let (_, all) = peek_with(&self.0, &mut [0])?;

@@ -41,11 +41,14 @@ use roce_transport::{
 };
 use socket2::Socket;
 
-use super::{Ended, rings::Outgoing};
+use super::{
+    Ended,
+    rings::{Outgoing, Reader},
+};
 use crate::cancel::Uncancelled;
 pub(super) use acquire::{Acquired, Scope, acquire, other_user};
 use ends::{Ends, Looks};
-use hello::{Hello, Purpose};
+use hello::Hello;
 use inbox::Inbox;
 use listener::{Listeners, Pending};
 pub(super) use members::MakeSocket;
@@ -76,7 +79,6 @@ pub(super) struct Sharing {
     /// Member sockets that are to be read from now on, by address.
     members: Vec<(IpAddr, Socket)>,
     ends: Ends,
-    /// News of processes that have ended.
     pub(super) ended: VecDeque<Ended>,
     /// Time of the next look for processes that come and go.
     look_at: Instant,
@@ -109,8 +111,6 @@ impl Sharing {
         [self.inbox.wakeup.as_fd(), self.epoll.as_fd()]
     }
 
-    // Connections, and processes that have ended.
-
     /// See [`SharingLink::keep_record`](super::SharingLink::keep_record).
     pub(super) fn keep_record(&mut self, now: Instant, conn: ConnId, record: &ConnRecord) {
         self.at_mut(record.local).into_iter().for_each(|it| it.keep_record(record));
@@ -120,7 +120,7 @@ impl Sharing {
             let partition = IdPartition::of_id(record.remote_id);
             let destination = Destination { src: record.local, dst: record.remote, partition };
             let interface = self.interface(record.local);
-            self.paths.request(now, &self.epoll, destination, interface);
+            self.paths.request(now, &self.epoll, destination, interface, true);
         }
     }
 
@@ -132,8 +132,6 @@ impl Sharing {
             shared.erase_record(&record);
         }
     }
-
-    // What is due.
 
     /// Time at which it is to be [attended](Self::attend) to although its descriptor is not
     /// readable.
@@ -196,29 +194,35 @@ impl Sharing {
     /// Accepts processes that ask for something. A refused one sees its connection close.
     fn accept_pending(&mut self, now: Instant) {
         let _uncancelled = Uncancelled::begin();
-        for (pending, hello) in self.listeners.accept_pending(now, &self.epoll) {
+        for (pending, hello, reader) in self.listeners.accept_pending(now, &self.epoll) {
             // a request that is refused is made again, or not needed
-            let _ = self.accept(now, pending, hello);
+            let _ = self.accept(now, pending, hello, reader);
         }
     }
 
-    fn accept(&mut self, now: Instant, pending: Pending, hello: Hello) -> io::Result<()> {
+    fn accept(
+        &mut self,
+        now: Instant,
+        pending: Pending,
+        hello: Hello,
+        reader: Option<Reader>,
+    ) -> io::Result<()> {
         let Pending { dst, socket, is_direct, .. } = pending;
         let is_own = || super::credentials::process(&socket).ok() == Some(std::process::id());
-        match (hello, is_direct) {
+        match (hello, reader, is_direct) {
             // packets take the network stack
-            (Hello::Ring(Purpose::From(_), _), _) if self.scope == Scope::InProcess => Ok(()),
-            (_, _) if self.scope == Scope::InProcess && !is_own() => Ok(()),
-            (Hello::Ring(purpose, reader), true) => self.inbox.add(purpose, dst, socket, reader),
-            (Hello::Share, false) => {
+            (Hello::From(_), ..) if self.scope == Scope::InProcess => Ok(()),
+            _ if self.scope == Scope::InProcess && !is_own() => Ok(()),
+            (_, Some(reader), true) => self.inbox.add(hello, dst, socket, reader),
+            (Hello::Share, _, false) => {
                 self.at_mut(dst).ok_or(io::ErrorKind::PermissionDenied)?.grant(&socket)?;
                 self.is_shared = true;
                 Ok(())
             }
-            (Hello::Here(partition), false) => {
+            (Hello::Here(partition), _, false) => {
                 let owner = self.at_mut(dst).filter(|shared| shared.is_owner());
-                let term = owner.ok_or(io::ErrorKind::PermissionDenied)?.own_term();
-                let channel = Outgoing::request(socket, &Purpose::Forward(term).message())?;
+                let term = owner.ok_or(io::ErrorKind::PermissionDenied)?.term;
+                let channel = Outgoing::request(socket, &Hello::Forward(term).message())?;
                 self.paths.add_forward(dst, partition, channel, now, true);
                 self.addresses.iter_mut().for_each(SharedAddress::steer);
                 Ok(())
@@ -226,8 +230,6 @@ impl Sharing {
             _ => Ok(()),
         }
     }
-
-    // Packets.
 
     /// True if there are channels for all datagrams of a run. If there are none, looks for them.
     pub(super) fn reaches(
@@ -240,10 +242,11 @@ impl Sharing {
         if self.paths.take(bytes, run) {
             return true;
         }
-        if self.scope != Scope::InProcess
-            && let Some(destination) = self.paths.missing(now, bytes, run)
-        {
-            self.paths.request(now, &self.epoll, destination, interface);
+        if self.scope != Scope::InProcess {
+            let &Transmit { src, dst, .. } = run;
+            let partition = paths::partition_of(paths::payload(bytes, run));
+            let destination = Destination { src, dst, partition };
+            self.paths.request(now, &self.epoll, destination, interface, false);
         }
         false
     }

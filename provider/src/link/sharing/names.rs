@@ -19,10 +19,7 @@ const NAME_RETRY: Duration = Duration::from_millis(1);
 const NAME_TRIES: usize = 1000;
 
 /// A socket with the name of an address. This waits for one of this process's that is just being
-/// closed.
-///
-/// # Errors
-/// [`io::ErrorKind::AddrInUse`] if there is one already.
+/// closed. Errors: [`io::ErrorKind::AddrInUse`] if there is one already.
 pub(super) fn listen(address: IpAddr, interface: u32) -> io::Result<Name> {
     let name = name(address, interface);
     for _ in 1..NAME_TRIES {

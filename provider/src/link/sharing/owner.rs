@@ -20,7 +20,8 @@ use tracing::{debug, info};
 use super::{
     claim::{ClaimTable, Entry},
     epoll::{Readable, unwatch, watch},
-    hello::{Hello, Purpose, say_here},
+    hello::Hello,
+    inbox::Inbox,
     members::{self, MakeSocket, MemberPlace, MemberSockets},
     names::connect,
     reaper,
@@ -31,7 +32,6 @@ use crate::{
     link::{
         descriptors::{poll_with, send_with},
         name::Name,
-        rings::Reader,
     },
     readiness::is_readable,
 };
@@ -54,13 +54,11 @@ pub(super) struct SharedAddress {
     pub(super) address: IpAddr,
     pub(super) interface: u32,
     pub(super) common: Common,
-    /// Partition of this device.
     own: Option<IdPartition>,
     make_socket: MakeSocket,
-    /// The member socket that this process reads.
     member: Option<(MemberPlace, OwnedFd)>,
     /// The last term that this process has seen.
-    term: u64,
+    pub(super) term: u64,
     services: Vec<ServiceId>,
     records: OwnRecords,
     /// Partitions of ended processes whose peers are not told yet.
@@ -90,27 +88,7 @@ enum Owner {
     Sought(Instant),
 }
 
-/// The ring by which the owner forwards.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Forwarding {
-    Open,
-    /// The owner has ended.
-    Closed,
-    None,
-}
-
-/// A change of this process's role.
-pub(super) enum Change {
-    /// It is the owner.
-    Succeeded,
-    /// It is the owner no more.
-    Resigned,
-    /// The owner forwards to it through this ring.
-    Met(OwnedFd, Purpose, Reader),
-}
-
 impl Common {
-    /// That of the first process.
     fn new(udp: OwnedFd, name: Arc<Name>) -> io::Result<Self> {
         let claims = ClaimTable::new()?;
         claims.share_name()?;
@@ -141,7 +119,6 @@ impl Common {
 }
 
 impl SharedAddress {
-    /// An address of which this process is the first owner.
     pub(super) fn owned(
         place: (IpAddr, u32),
         udp: OwnedFd,
@@ -154,7 +131,6 @@ impl SharedAddress {
         Ok(this)
     }
 
-    /// An address that another process has.
     pub(super) fn granted(
         (address, interface): (IpAddr, u32),
         common: Common,
@@ -179,11 +155,6 @@ impl SharedAddress {
 
     pub(super) const fn is_owner(&self) -> bool {
         matches!(self.role, Role::Owner)
-    }
-
-    /// The term in which this process is the owner; 0: it is not.
-    pub(super) const fn own_term(&self) -> u64 {
-        if self.is_owner() { self.term } else { 0 }
     }
 
     /// Wakes threads that sleep for events of this process.
@@ -237,10 +208,7 @@ impl SharedAddress {
         send_with(socket, &[0], &descriptors)
     }
 
-    // Services.
-
-    /// # Errors
-    /// [`io::ErrorKind::AddrInUse`] when another process listens for the service.
+    /// Errors: [`io::ErrorKind::AddrInUse`] when another process listens for the service.
     pub(super) fn claim(&mut self, service: ServiceId) -> io::Result<()> {
         let Some(own) = self.own else { return Ok(()) };
         self.common.claims.take(Entry::Service(service))?;
@@ -279,8 +247,6 @@ impl SharedAddress {
         let mut found = self.common.words.listeners(service);
         found.find(|other| self.common.claims.is_taken(Entry::Partition(*other))).ok_or(true)
     }
-
-    // Member sockets.
 
     /// Has this partition from now on. A process that is no owner takes a member socket.
     pub(super) fn enter(&mut self, epoll: &OwnedFd, own: IdPartition) -> Option<Socket> {
@@ -322,8 +288,6 @@ impl SharedAddress {
         // the next time may succeed; each process forwards datagrams of others
         let _ = members::attach(self.common.udp.as_fd(), &members.collect::<Vec<_>>());
     }
-
-    // Connections, and partitions of ended processes.
 
     pub(super) fn keep_record(&mut self, record: &ConnRecord) {
         if let Some(own) = self.own {
@@ -367,39 +331,44 @@ impl SharedAddress {
         }
     }
 
-    // Who is the owner.
-
-    /// If the owner has ended or is stopped, finds the next one, which may be this process.
-    /// `forwarding`: that of the owner of a term.
-    pub(super) fn update_role(
-        &mut self,
-        now: Instant,
-        epoll: &OwnedFd,
-        forwarding: impl Fn(u64) -> Forwarding,
-    ) -> Option<Change> {
+    /// If the owner has ended or is stopped, finds the next one, which may be this process. Returns
+    /// true if it is the owner, or is the owner no more.
+    pub(super) fn update_role(&mut self, now: Instant, epoll: &OwnedFd, inbox: &mut Inbox) -> bool {
         let current = self.common.words.current();
         let is_over = mem::replace(&mut self.term, current) != current;
+        let (address, interface, own) = (self.address, self.interface, self.own);
         if self.is_owner() {
-            return is_over.then(|| self.resign(now));
+            if is_over {
+                self.role = Role::Peer { check_at: None, owner: Owner::Sought(now) };
+                self.common.words.watch(now);
+                info!(%address, "another process receives for all at the address by now");
+            }
+            return is_over;
         }
-        let forwarding = forwarding(current);
-        if (forwarding == Forwarding::Closed || self.is_owner_stopped(now, epoll))
+        let is_open = inbox.is_forwarding(address, current);
+        if (is_open == Some(false) || self.is_owner_stopped(now, epoll))
             && let Some(term) = self.common.words.begin_after(current)
         {
-            return Some(self.succeed(epoll, term));
+            // from now on this process reads the UDP socket, and accepts
+            (self.term, self.role) = (term, Role::Owner);
+            unwatch(epoll, &self.common.name);
+            let _ = self.watch(epoll);
+            let _ = self.common.name.accept_here();
+            info!(%address, term, "this process receives for all at the address");
+            return true;
         }
-        let (address, interface, own) = (self.address, self.interface, self.own);
-        let Role::Peer { owner, .. } = &mut self.role else { return None };
+        let Role::Peer { owner, .. } = &mut self.role else { return false };
         *owner = match mem::replace(owner, Owner::Met) {
-            _ if forwarding == Forwarding::Open => Owner::Met,
+            _ if is_open == Some(true) => Owner::Met,
             Owner::Met => {
                 self.common.words.watch(now);
                 Owner::Sought(now)
             }
             Owner::Asked(..) if is_over => Owner::Sought(now),
             Owner::Asked(socket, due) => match Hello::receive(&socket) {
-                Ok(Some(Hello::Ring(purpose, reader))) => {
-                    return Some(Change::Met(socket, purpose, reader));
+                Ok(Some((hello, Some(reader)))) => {
+                    let _ = inbox.add(hello, address, socket, reader);
+                    Owner::Met
                 }
                 Ok(None) if now < due => Owner::Asked(socket, due),
                 Ok(_) | Err(_) => Owner::Sought(now.plus(HANDOVER)),
@@ -413,7 +382,7 @@ impl SharedAddress {
                 |socket| Owner::Asked(socket, now.plus(SILENCE)),
             );
         }
-        None
+        false
     }
 
     /// True if the owner does nothing although something has arrived for it, or this process asks.
@@ -438,25 +407,6 @@ impl SharedAddress {
         is_stopped
     }
 
-    fn resign(&mut self, now: Instant) -> Change {
-        self.role = Role::Peer { check_at: None, owner: Owner::Sought(now) };
-        self.common.words.watch(now);
-        info!(address = %self.address, "another process receives for all at the address by now");
-        Change::Resigned
-    }
-
-    /// Becomes the owner for this term: reads the UDP socket, and accepts.
-    fn succeed(&mut self, epoll: &OwnedFd, term: u64) -> Change {
-        self.term = term;
-        self.role = Role::Owner;
-        unwatch(epoll, &self.common.name);
-        let _ = self.watch(epoll);
-        let _ = self.common.name.accept_here();
-        info!(address = %self.address, term, "this process receives for all at the address");
-        Change::Succeeded
-    }
-
-    /// Gives the address up.
     pub(super) fn leave(&self, epoll: &OwnedFd) {
         unwatch(epoll, &self.common.udp);
         unwatch(epoll, &self.common.name);
@@ -468,7 +418,7 @@ impl SharedAddress {
 fn ask(epoll: &OwnedFd, address: IpAddr, interface: u32, own: IdPartition) -> io::Result<OwnedFd> {
     let socket = connect(address, interface)?;
     watch(epoll, &socket, Readable::News)?;
-    say_here(&socket, own)?;
+    Hello::Here(own).say(&socket)?;
     Ok(socket)
 }
 

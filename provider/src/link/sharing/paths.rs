@@ -14,7 +14,7 @@ use roce_transport::{
 
 use super::{
     epoll::{Readable, watch},
-    hello::Purpose,
+    hello::Hello,
     names::connect_directly,
 };
 use crate::{
@@ -47,7 +47,6 @@ pub(super) struct Destination {
     pub(super) partition: Option<IdPartition>,
 }
 
-/// Channels to other processes.
 #[derive(Default)]
 pub(in crate::link) struct Paths {
     /// By source and destination. Without a source they lead to processes at an own address, for
@@ -55,7 +54,6 @@ pub(in crate::link) struct Paths {
     pairs: BTreeMap<(Option<IpAddr>, IpAddr), Ways>,
     /// Time from which pairs without a channel may be forgotten.
     sweep_at: Instant,
-    /// Time of the next attempt to write runs that found no room, and the time to the one after it.
     pub(super) write_at: Option<Instant>,
     write_wait: Duration,
     scratch: Vec<u8>,
@@ -94,7 +92,6 @@ impl Ways {
         self.ways.iter().any(|(to, _)| to.is_none() || *to == partition)
     }
 
-    /// True if there are channels for all datagrams of a run.
     fn take(&self, datagrams: &[u8], segment: usize) -> bool {
         let is_taken = |partition| self.ways.iter().any(|(to, way)| leads(*to, way, partition));
         match one_partition(datagrams, segment) {
@@ -163,28 +160,9 @@ impl Way {
 }
 
 impl Paths {
-    /// True if there are channels for all datagrams of a run.
     pub(super) fn take(&self, bytes: &[u8], run: &Transmit) -> bool {
         let ways = self.pairs.get(&(Some(run.src), run.dst));
         ways.is_some_and(|ways| ways.take(payload(bytes, run), run.segment))
-    }
-
-    /// The process that is to be looked for now to have a channel for a run.
-    pub(super) fn missing(
-        &mut self,
-        now: Instant,
-        bytes: &[u8],
-        run: &Transmit,
-    ) -> Option<Destination> {
-        let &Transmit { src, dst, .. } = run;
-        let partition = partition_of(payload(bytes, run));
-        let is_due = match self.pairs.get(&(Some(src), dst)) {
-            Some(ways) => {
-                ways.look_at[usize::from(partition.is_some())] <= now && !ways.has(partition)
-            }
-            None => !dst.is_multicast() && self.has_room(now),
-        };
-        is_due.then_some(Destination { src, dst, partition })
     }
 
     /// True if there is room for another pair of addresses.
@@ -197,20 +175,21 @@ impl Paths {
         self.pairs.len() < MAX_PAIRS
     }
 
-    /// Asks a process for a channel.
+    /// Asks a process for a channel, unless one was looked for just before; `at_once`: even then.
     pub(super) fn request(
         &mut self,
         now: Instant,
         epoll: &OwnedFd,
-        destination: Destination,
+        Destination { src, dst, partition }: Destination,
         interface: u32,
+        at_once: bool,
     ) {
-        let Destination { src, dst, partition } = destination;
-        let has_room = match self.pairs.get(&(Some(src), dst)) {
-            Some(ways) => !ways.has(partition),
-            None => self.has_room(now),
+        let kind = usize::from(partition.is_some());
+        let is_due = match self.pairs.get(&(Some(src), dst)) {
+            Some(ways) => !ways.has(partition) && (at_once || ways.look_at[kind] <= now),
+            None => !dst.is_multicast() && self.has_room(now),
         };
-        if !has_room {
+        if !is_due {
             return;
         }
         let _uncancelled = Uncancelled::begin();
@@ -220,10 +199,10 @@ impl Paths {
         });
         let channels = || self.pairs.values().map(|ways| ways.ways.len()).sum::<usize>();
         let found = found.filter(|_| channels() < MAX_PAIRS).and_then(|(partition, socket)| {
-            Some((partition, offer(epoll, socket, Purpose::From(src)).ok()?))
+            Some((partition, offer(epoll, socket, Hello::From(src)).ok()?))
         });
         let ways = self.pairs.entry((Some(src), dst)).or_default();
-        let look_at = &mut ways.look_at[usize::from(partition.is_some())];
+        let look_at = &mut ways.look_at[kind];
         *look_at = now.plus(RETRY);
         if let Some((partition, channel)) = found {
             ways.ways.push((partition, Way::new(channel, now, false)));
@@ -265,8 +244,6 @@ impl Paths {
         if taken > 0 { Some(Ok(taken)) } else { result.err().map(Err) }
     }
 
-    // Datagrams that have come here for others.
-
     /// Has a channel to a peer at an own address from now on.
     pub(super) fn add_forward(
         &mut self,
@@ -303,7 +280,7 @@ impl Paths {
             }
             let _uncancelled = Uncancelled::begin();
             let channel = connect_directly(address, interface, Some(partition))
-                .and_then(|socket| offer(epoll, socket, Purpose::Forward(0)));
+                .and_then(|socket| offer(epoll, socket, Hello::Forward(0)));
             let Ok(channel) = channel else {
                 *look_at = now.plus(FORWARD_RETRY);
                 return true;
@@ -357,8 +334,6 @@ impl Paths {
         self.resign(address);
     }
 
-    // What is due.
-
     /// Writes runs that found no room, if that is due.
     pub(super) fn write_backlogs(&mut self, now: Instant) {
         if self.write_at.is_none_or(|due| now < due) {
@@ -405,19 +380,18 @@ impl Paths {
     }
 }
 
-/// Asks the process at the other end of a socket to read a ring.
-fn offer(epoll: &OwnedFd, socket: OwnedFd, purpose: Purpose) -> io::Result<Outgoing> {
+fn offer(epoll: &OwnedFd, socket: OwnedFd, purpose: Hello) -> io::Result<Outgoing> {
     let channel = Outgoing::request(socket, &purpose.message())?;
     watch(epoll, &channel, Readable::News)?;
     Ok(channel)
 }
 
-fn payload<'a>(bytes: &'a [u8], run: &Transmit) -> &'a [u8] {
+pub(super) fn payload<'a>(bytes: &'a [u8], run: &Transmit) -> &'a [u8] {
     bytes.get(run.range.clone()).unwrap_or_default()
 }
 
 /// Partition of the process that a datagram is for; `None`: no process in particular.
-fn partition_of(datagram: &[u8]) -> Option<IdPartition> {
+pub(super) fn partition_of(datagram: &[u8]) -> Option<IdPartition> {
     // the upper six bits of the destination's number; for QP1 the message has it
     let partition = IdPartition::new(datagram.get(5)? >> 2);
     partition.or_else(|| match Addressee::of(datagram) {
@@ -426,7 +400,6 @@ fn partition_of(datagram: &[u8]) -> Option<IdPartition> {
     })
 }
 
-/// That of a run, if all its datagrams are for one.
 fn one_partition(datagrams: &[u8], segment: usize) -> Option<Option<IdPartition>> {
     let mut all = datagrams.chunks(segment.max(1)).map(partition_of);
     let first = all.next()?;

@@ -70,7 +70,6 @@ fn address_in(message: &[u8], secret: &Secret) -> Option<IpAddr> {
     (message == hello(secret, address)).then_some(address)
 }
 
-/// The processes that a reaper knows.
 pub(crate) struct Members {
     variable: String,
     secret: Secret,
@@ -80,7 +79,6 @@ pub(crate) struct Members {
     rests_until: Option<Instant>,
 }
 
-/// A process at an address.
 struct Member {
     address: IpAddr,
     claims: ClaimTable,
@@ -108,12 +106,10 @@ impl Members {
         Ok(Self { variable, secret, listener, members: Vec::new(), rests_until: None })
     }
 
-    /// The value of the variable.
     pub(crate) fn variable(&self) -> &str {
         &self.variable
     }
 
-    /// Descriptors that are readable when a process comes or ends.
     pub(crate) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         let running = self.members.iter().filter(|member| member.looks.is_none());
         let listener = self.rests_until.is_none().then(|| self.listener.as_fd());
@@ -124,7 +120,6 @@ impl Members {
         self.looks().chain(self.rests_until).min()
     }
 
-    /// True if there are looks to come.
     pub(crate) fn is_busy(&self) -> bool {
         self.looks().next().is_some()
     }

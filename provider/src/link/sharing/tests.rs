@@ -21,7 +21,6 @@ use rustix::net::SendFlags;
 use socket2::Socket;
 
 use super::{
-    hello::{say_here, say_share},
     listener::{ACCEPT_BATCH, MAX_PENDING, PENDING_TIMEOUT},
     names::{connect, connect_directly},
     *,
@@ -275,14 +274,14 @@ fn a_hello_that_makes_no_sense_is_refused() {
     let nothing = connect();
     let words = connect();
     rustix::net::send(&words, b"roce", SendFlags::empty()).unwrap();
-    let mut hello = Purpose::From(ends[0]).message();
+    let mut hello = Hello::From(ends[0]).message();
     let [other_kind, no_ring, asks_for_an_address, with_an_address] = [(); 4].map(|()| connect());
     send_with(&no_ring, &hello, &[nothing.as_fd()]).unwrap();
     hello[7] += 1;
     let other_version = Outgoing::request(other_kind, &hello);
     // what is for the owner alone
-    say_share(&asks_for_an_address).unwrap();
-    say_here(&with_an_address, IdPartition::new(1).unwrap()).unwrap();
+    Hello::Share.say(&asks_for_an_address).unwrap();
+    Hello::Here(IdPartition::new(1).unwrap()).say(&with_an_address).unwrap();
     b.round(at(0));
     assert_eq!((b.inbox.rings.len(), b.listeners.counts().1), (0, 1));
     drop((nothing, other_version));
@@ -517,8 +516,8 @@ fn peers_that_misbehave_are_bounded() {
     for round in 0..300 {
         let socket = connect(address, 0).unwrap();
         match round % 2 {
-            0 => say_share(&socket).unwrap(),
-            _ => say_here(&socket, IdPartition::new(9).unwrap()).unwrap(),
+            0 => Hello::Share.say(&socket).unwrap(),
+            _ => Hello::Here(IdPartition::new(9).unwrap()).say(&socket).unwrap(),
         }
         sockets.push(socket);
         now += 1000;

@@ -31,13 +31,10 @@ const MEMBERS: usize = 24;
 /// Number of services of a partition, at its number behind this.
 const SERVICE_COUNTS: usize = 64;
 const SERVICES: usize = 512;
-/// Services of a process at an address.
 const MAX_SERVICES: usize = 4096;
 
-/// Length of the memory.
 pub(super) const SIZE: u64 = 8 * (SERVICES + IdPartition::COUNT as usize * MAX_SERVICES) as u64;
 
-/// The words, as one process sees them.
 pub(super) struct Words {
     memory: MmapMemory,
     /// Term and rounds at the last look, and since when they are these.
@@ -64,7 +61,6 @@ impl Words {
         self.word(index).store(value, Ordering::Release);
     }
 
-    /// The term that runs.
     pub(super) fn current(&self) -> u64 {
         self.get(TERM)
     }
@@ -98,10 +94,8 @@ impl Words {
         self.set(MEMBERS + usize::from(place.get()), partition.get().into());
     }
 
-    /// Puts a service at a place of a process's list.
-    ///
-    /// # Errors
-    /// [`io::ErrorKind::StorageFull`] if there is no such place.
+    /// Puts a service at a place of a process's list. Errors: [`io::ErrorKind::StorageFull`] if
+    /// there is no such place.
     pub(super) fn set_service(
         &self,
         partition: IdPartition,
@@ -115,7 +109,6 @@ impl Words {
         Ok(())
     }
 
-    /// Sets the length of a process's list.
     pub(super) fn set_service_count(&self, partition: IdPartition, count: usize) {
         self.set(SERVICE_COUNTS + usize::from(partition.get()), count as u64);
     }

@@ -32,7 +32,7 @@ use super::{
     Prepared, SharedRuns, SharingLink,
     kept::{self, Kept},
     sealed,
-    share::{Clients, DIRECTORY, Service},
+    share::{Clients, DIRECTORY, OWN, Service},
     sharing::{Scope, Sharing},
 };
 use crate::{bind::BindError, notice};
@@ -286,7 +286,7 @@ impl UdpLink {
             let buffer = buffers.min().unwrap_or(usize::MAX);
             let directory = Path::new(DIRECTORY);
             service = Some(Service::new(directory, &own.collect::<Vec<_>>(), buffer)?);
-            partition = Service::partition();
+            partition = IdPartition::new(OWN);
         }
         Ok(Self {
             service,
@@ -404,7 +404,7 @@ impl Link for UdpLink {
 
     fn socket_drops(&self) -> u64 {
         let ports = self.ports.iter().map(Port::dropped).sum::<u64>();
-        let lost = self.service.as_ref().map_or(0, |service| service.counts().1);
+        let lost = self.service.as_ref().map_or(0, |service| service.lost);
         self.drops_of_closed + ports + self.groups.socket_drops() + lost
     }
 
@@ -545,7 +545,7 @@ impl Link for UdpLink {
             .chain([self.groups.descriptor()])
             .chain(self.sharing.iter().flat_map(Sharing::descriptors))
             .chain(self.clients.descriptor())
-            .chain(self.service.as_ref().map(Service::descriptor))
+            .chain(self.service.as_ref().map(|service| service.epoll.as_fd()))
             .collect()
     }
 
@@ -630,7 +630,7 @@ impl SharingLink for UdpLink {
     }
 
     fn forwarded(&self) -> u64 {
-        let by_service = self.service.as_ref().map_or(0, |service| service.counts().0);
+        let by_service = self.service.as_ref().map_or(0, |service| service.forwarded);
         by_service + self.sharing.as_ref().map_or(0, |sharing| sharing.paths.forwarded)
     }
 }
