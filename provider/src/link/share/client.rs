@@ -50,10 +50,10 @@ const MAX_ANSWERS: usize = 64;
 
 #[derive(Default)]
 pub(in crate::link) struct Clients {
-    clients: Vec<Client>,
+    pub(in crate::link) clients: Vec<Client>,
     /// Readable when a descriptor of a client is. Its own never changes.
     epoll: Option<OwnedFd>,
-    look_at: Instant,
+    pub(in crate::link) look_at: Instant,
     records: BTreeMap<ConnId, ConnRecord>,
 }
 
@@ -102,10 +102,6 @@ impl Clients {
         Ok(())
     }
 
-    pub(in crate::link) const fn is_empty(&self) -> bool {
-        self.clients.is_empty()
-    }
-
     /// The partition, the same at all addresses; `None`: there are no such addresses.
     pub(in crate::link) fn partition(&self) -> Option<IdPartition> {
         self.clients.first().map(|client| client.partition)
@@ -151,10 +147,6 @@ impl Clients {
     /// Time at which a client has something to do although nothing is readable.
     pub(in crate::link) fn deadline(&self) -> Option<Instant> {
         self.clients.iter().filter_map(Client::deadline).min()
-    }
-
-    pub(in crate::link) const fn look(&mut self) {
-        self.look_at = Instant::ZERO;
     }
 
     /// Hands over runs that have arrived, some at a time; returns their number.

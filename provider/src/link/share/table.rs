@@ -66,7 +66,7 @@ impl Table {
         user: u32,
         wanted: Option<IdPartition>,
     ) -> Result<IdPartition, Answer> {
-        self.forget_rested(now);
+        self.numbers.retain(|it| it.rests_until.is_none_or(|until| now < until));
         let partition = match wanted {
             Some(partition) if self.may_have(address, user, partition) => partition,
             Some(_) => return Err(Answer::InUse),
@@ -120,10 +120,6 @@ impl Table {
         let own = here.clone().filter(|it| it.user == user).count();
         let users = here.filter(|it| it.user != ROOT).count();
         user == ROOT || own < MAX_OF_USER && users < MAX_OF_USERS
-    }
-
-    fn forget_rested(&mut self, now: Instant) {
-        self.numbers.retain(|it| it.rests_until.is_none_or(|until| now < until));
     }
 
     pub(super) fn close(&mut self, now: Instant, address: IpAddr, partition: IdPartition) {

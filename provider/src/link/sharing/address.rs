@@ -58,7 +58,7 @@ impl Sharing {
         let Acquired { address, interface, name, shared } = acquired;
         let can_be_found = name.is_some() || shared.is_some();
         if let Some(name) = name {
-            self.listeners.listen(&self.epoll, address, name)?;
+            self.listeners.listen(&self.epoll, address, name, false)?;
         }
         if let Some(shared) = shared
             && let Err(error) = self.add_shared(shared)
@@ -172,7 +172,7 @@ impl Sharing {
             if shared.is_owner() {
                 ends.left = Some(Looks::begin(now));
                 shared.steer();
-                let _ = listeners.listen(epoll, address, shared.common.name.clone());
+                let _ = listeners.listen(epoll, address, shared.common.name.clone(), false);
             } else {
                 listeners.leave(epoll, address, false);
                 paths.resign(address);

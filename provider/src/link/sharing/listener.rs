@@ -49,13 +49,17 @@ struct Listener {
 }
 
 impl Listeners {
+    /// Accepts processes that come to an address, or to this process there.
     pub(super) fn listen(
         &mut self,
         epoll: &OwnedFd,
         address: IpAddr,
         name: Arc<Name>,
+        is_direct: bool,
     ) -> io::Result<()> {
-        self.add(epoll, Listener { address, is_direct: false, name })
+        watch(epoll, &name, Readable::News)?;
+        self.listeners.push(Listener { address, is_direct, name });
+        Ok(())
     }
 
     /// Accepts processes that send to this one. Errors: [`io::ErrorKind::AddrInUse`] when another
@@ -71,13 +75,7 @@ impl Listeners {
             return Ok(());
         }
         let name = Arc::new(names::listen_directly(address, interface, partition)?);
-        self.add(epoll, Listener { address, is_direct: true, name })
-    }
-
-    fn add(&mut self, epoll: &OwnedFd, listener: Listener) -> io::Result<()> {
-        watch(epoll, &listener.name, Readable::News)?;
-        self.listeners.push(listener);
-        Ok(())
+        self.listen(epoll, address, name, true)
     }
 
     /// Leaves processes that come to an address to another process, with `directly` those that send

@@ -44,54 +44,42 @@ impl MemberPlace {
     }
 }
 
-pub(super) struct MemberSockets(OwnedFd);
-
-impl MemberSockets {
-    /// Makes the group of an address's socket, which nothing else shares its port with. Until
-    /// something else is [attached](attach), everything goes to that one. Errors: when the system
-    /// has no such groups or filters, or no more descriptors. Nothing has changed then.
-    pub(super) fn new(first: &OwnedFd, make: &MakeSocket) -> io::Result<Self> {
-        let made = Self::make(first, make);
-        if made.is_err() {
-            let _ = SockRef::from(first).set_reuse_port(false);
-        }
-        made
+/// Makes the member sockets of an address, which nothing else shares its port with. Returns a Unix
+/// socket with all of them in its queue. Until something else is [attached](attach), everything
+/// goes to the first. Errors: when the system has no such groups or filters, or no more descriptors.
+/// Nothing has changed then.
+pub(super) fn make(first: &OwnedFd, make: &MakeSocket) -> io::Result<OwnedFd> {
+    let made = try_make(first, make);
+    if made.is_err() {
+        let _ = SockRef::from(first).set_reuse_port(false);
     }
-
-    fn make(first: &OwnedFd, make: &MakeSocket) -> io::Result<Self> {
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let (from, queue) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-        SockRef::from(first).set_reuse_port(true)?;
-        let mut sockets = Vec::with_capacity(MEMBERS);
-        for place in 0..MEMBERS {
-            sockets.push(make(true)?);
-            if place == 0 {
-                // There is a group from now on. The process that takes this socket finds the
-                // datagrams that have come to it before.
-                attach(first.as_fd(), &[])?;
-            }
-        }
-        let descriptors: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
-        send_with(&from, &[0], &descriptors)?;
-        Ok(Self(queue))
-    }
-
-    pub(super) const fn join(queue: OwnedFd) -> Self {
-        Self(queue)
-    }
-
-    pub(super) fn socket(&self, place: MemberPlace) -> io::Result<Socket> {
-        // all of them come, unless descriptors are short, and the others are closed
-        let (_, all) = peek_with(&self.0, &mut [0])?;
-        let socket = all.into_iter().nth(usize::from(place.get()) - 1);
-        socket.map(Socket::from).ok_or_else(|| io::ErrorKind::NotFound.into())
-    }
+    made
 }
 
-impl AsFd for MemberSockets {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+fn try_make(first: &OwnedFd, make: &MakeSocket) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let (from, queue) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    SockRef::from(first).set_reuse_port(true)?;
+    let mut sockets = Vec::with_capacity(MEMBERS);
+    for place in 0..MEMBERS {
+        sockets.push(make(true)?);
+        if place == 0 {
+            // There is a group from now on. The process that takes this socket finds the datagrams
+            // that have come to it before.
+            attach(first.as_fd(), &[])?;
+        }
     }
+    let descriptors: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
+    send_with(&from, &[0], &descriptors)?;
+    Ok(queue)
+}
+
+/// The socket at this place of the queue.
+pub(super) fn socket(queue: &OwnedFd, place: MemberPlace) -> io::Result<Socket> {
+    // all of them come, unless descriptors are short, and the others are closed
+    let (_, all) = peek_with(queue, &mut [0])?;
+    let socket = all.into_iter().nth(usize::from(place.get()) - 1);
+    socket.map(Socket::from).ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
 /// Has datagrams for these partitions go to these places of the socket's group, and all others to
@@ -193,10 +181,10 @@ mod tests {
     fn a_datagram_comes_to_the_socket_of_its_partition() {
         for address in [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()] {
             let (own, to, make) = first(address);
-            let members = MemberSockets::new(&own, &make).unwrap();
+            let members = super::make(&own, &make).unwrap();
             // another process, by the queue alone
-            let theirs = MemberSockets::join(members.as_fd().try_clone_to_owned().unwrap());
-            let [low, high] = [1, MEMBERS].map(|number| theirs.socket(place(number)).unwrap());
+            let theirs = members.try_clone().unwrap();
+            let [low, high] = [1, MEMBERS].map(|number| socket(&theirs, place(number)).unwrap());
             let list = [(partition(7), place(1)), (partition(62), place(MEMBERS))];
             let sent = [0, 1, 6, 7, 8, 61, 62, 63];
             // attached to whichever socket of the group: it has one filter
@@ -255,21 +243,21 @@ mod tests {
     #[test]
     fn no_socket_changes_its_place() {
         let (own, to, make) = first(Ipv4Addr::LOCALHOST.into());
-        let members = MemberSockets::new(&own, &make).unwrap();
-        let theirs = MemberSockets::join(members.as_fd().try_clone_to_owned().unwrap());
-        drop(members.socket(place(1)));
-        let last = theirs.socket(place(MEMBERS)).unwrap();
+        let members = super::make(&own, &make).unwrap();
+        let theirs = members.try_clone().unwrap();
+        drop(socket(&members, place(1)));
+        let last = socket(&theirs, place(MEMBERS)).unwrap();
         attach(own.as_fd(), &[(partition(9), place(MEMBERS))]).unwrap();
         drop(members);
         for round in 0..3 {
-            drop(theirs.socket(place(2 + round)));
+            drop(socket(&theirs, place(2 + round)));
             send(to, &packet(9));
             assert_eq!((arrived(&last), arrived(&own)), (vec![9], vec![]));
         }
         // what came while nobody had the socket is there for the next that has it
         drop(last);
         send(to, &packet(9));
-        assert_eq!(arrived(&theirs.socket(place(MEMBERS)).unwrap()), [9]);
+        assert_eq!(arrived(&socket(&theirs, place(MEMBERS)).unwrap()), [9]);
     }
 
     #[test]
@@ -284,7 +272,7 @@ mod tests {
             })
         }];
         for make in fail {
-            assert!(MemberSockets::new(&own, &make).is_err());
+            assert!(super::make(&own, &make).is_err());
             for number in 0..64 {
                 send(to, &packet(number));
             }

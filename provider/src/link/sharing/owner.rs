@@ -22,7 +22,7 @@ use super::{
     epoll::{Readable, unwatch, watch},
     hello::Hello,
     inbox::Inbox,
-    members::{self, MakeSocket, MemberPlace, MemberSockets},
+    members::{self, MakeSocket, MemberPlace},
     names::connect,
     reaper,
     record::{self, OwnRecords},
@@ -46,7 +46,8 @@ pub(super) struct Common {
     pub(super) name: Arc<Name>,
     pub(super) claims: ClaimTable,
     pub(super) words: Words,
-    members: Option<MemberSockets>,
+    /// The queue of member sockets.
+    members: Option<OwnedFd>,
 }
 
 /// An address that other processes may have.
@@ -109,7 +110,6 @@ impl Common {
             return Err(io::ErrorKind::ConnectionRefused.into()); // with the last process
         }
         let words = Words::new(claims.file())?;
-        let members = members.map(MemberSockets::join);
         Ok(Some(Self { udp, name: Arc::new(name), claims, words, members }))
     }
 
@@ -197,7 +197,7 @@ impl SharedAddress {
         self.common.name.share();
         if self.common.words.begin_members() {
             // where there can be none, everything is forwarded
-            let members = MemberSockets::new(&self.common.udp, &self.make_socket);
+            let members = members::make(&self.common.udp, &self.make_socket);
             self.common.members = members
                 .inspect_err(|error| debug!(address = %self.address, %error, "no member sockets"))
                 .ok();
@@ -215,13 +215,12 @@ impl SharedAddress {
         if self.services.contains(&service) {
             return Ok(());
         }
-        if let Err(error) = self.common.words.set_service(own, self.services.len(), service) {
-            self.common.claims.release(Entry::Service(service));
-            return Err(error);
-        }
         self.services.push(service);
-        self.common.words.set_service_count(own, self.services.len());
-        Ok(())
+        let set = self.common.words.set_services(own, &self.services);
+        if set.is_err() {
+            self.release(service);
+        }
+        set
     }
 
     pub(super) fn serves(&self, service: ServiceId) -> bool {
@@ -232,10 +231,7 @@ impl SharedAddress {
         let place = self.services.iter().position(|other| *other == service);
         let (Some(own), Some(place)) = (self.own, place) else { return };
         self.services.swap_remove(place);
-        if let Some(moved) = self.services.get(place) {
-            let _ = self.common.words.set_service(own, place, *moved);
-        }
-        self.common.words.set_service_count(own, self.services.len());
+        let _ = self.common.words.set_services(own, &self.services);
         self.common.claims.release(Entry::Service(service));
     }
 
@@ -252,14 +248,14 @@ impl SharedAddress {
     pub(super) fn enter(&mut self, epoll: &OwnedFd, own: IdPartition) -> Option<Socket> {
         self.own = Some(own);
         // the former process's services are none of its own
-        self.common.words.set_service_count(own, self.services.len());
+        let _ = self.common.words.set_services(own, &self.services);
         if self.is_owner() || self.member.is_some() {
             return None;
         }
         let members = self.common.members.as_ref()?;
         let is_free = |place: &MemberPlace| self.common.claims.take(Entry::Member(*place)).is_ok();
         let place = MemberPlace::all().find(is_free)?;
-        let taken = members.socket(place).and_then(|socket| {
+        let taken = members::socket(members, place).and_then(|socket| {
             let watched = OwnedFd::from(socket.try_clone()?);
             watch(epoll, &watched, Readable::Datagrams)?;
             Ok((socket, watched))

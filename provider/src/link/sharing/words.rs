@@ -94,23 +94,21 @@ impl Words {
         self.set(MEMBERS + usize::from(place.get()), partition.get().into());
     }
 
-    /// Puts a service at a place of a process's list. Errors: [`io::ErrorKind::StorageFull`] if
-    /// there is no such place.
-    pub(super) fn set_service(
+    /// Writes a process's list. Errors: [`io::ErrorKind::StorageFull`] if there is no room.
+    pub(super) fn set_services(
         &self,
         partition: IdPartition,
-        place: usize,
-        service: ServiceId,
+        services: &[ServiceId],
     ) -> io::Result<()> {
-        if place >= MAX_SERVICES {
+        if services.len() > MAX_SERVICES {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        self.set(Self::services(partition) + place, service.0);
+        for (place, service) in (Self::services(partition)..).zip(services) {
+            self.set(place, service.0);
+        }
+        // behind the services that it counts
+        self.set(SERVICE_COUNTS + usize::from(partition.get()), services.len() as u64);
         Ok(())
-    }
-
-    pub(super) fn set_service_count(&self, partition: IdPartition, count: usize) {
-        self.set(SERVICE_COUNTS + usize::from(partition.get()), count as u64);
     }
 
     /// The processes with a service in their lists: one, unless it has just changed, or has ended.
@@ -173,21 +171,26 @@ mod tests {
         let all: Vec<_> = IdPartition::all().collect();
         let (first, last) = (all[0], *all.last().unwrap());
         let found = |service| words.listeners(ServiceId(service)).collect::<Vec<_>>();
+        let count = |partition: IdPartition, count| {
+            words.set(SERVICE_COUNTS + usize::from(partition.get()), count);
+        };
         assert_eq!(found(0), []);
         for (partition, service) in [(first, 0), (last, u64::MAX)] {
-            words.set_service(partition, MAX_SERVICES - 1, ServiceId(service)).unwrap();
-            words.set_service(partition, MAX_SERVICES, ServiceId(service)).unwrap_err();
-            words.set_service_count(partition, MAX_SERVICES);
+            let mut all = vec![ServiceId(0); MAX_SERVICES - 1];
+            all.push(ServiceId(service));
+            words.set_services(partition, &all).unwrap();
+            all.push(ServiceId(5));
+            words.set_services(partition, &all).unwrap_err();
         }
         assert_eq!(found(u64::MAX), [last]);
         assert_eq!(found(0), [first, last]);
         // what another process writes leads nowhere else
-        words.set_service_count(last, usize::MAX);
+        count(last, u64::MAX);
         assert_eq!(found(u64::MAX), [last]);
-        words.set_service_count(first, MAX_SERVICES - 1);
-        words.set_service_count(last, 1);
+        count(first, MAX_SERVICES as u64 - 1);
+        count(last, 1);
         assert_eq!(found(0), [first, last]);
-        words.set_service_count(last, 0);
+        count(last, 0);
         assert_eq!(found(0), [first]);
     }
 }

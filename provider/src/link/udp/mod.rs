@@ -520,7 +520,7 @@ impl Link for UdpLink {
     }
 
     fn look(&mut self) {
-        self.clients.look();
+        self.clients.look_at = Instant::ZERO;
         self.service.iter_mut().for_each(Service::look);
         if let Some(sharing) = &mut self.sharing {
             sharing.look();
@@ -554,7 +554,8 @@ impl Link for UdpLink {
     }
 
     fn sharing(&mut self) -> Option<&mut dyn SharingLink> {
-        let is_one = self.sharing.is_some() || !self.clients.is_empty() || self.service.is_some();
+        let is_one =
+            self.sharing.is_some() || !self.clients.clients.is_empty() || self.service.is_some();
         if is_one { Some(self) } else { None }
     }
 
