@@ -329,7 +329,7 @@ fn a_knock_of_nobody_costs_nothing() {
     assert!(host.join().0.control().is_some());
 }
 
-/// Only hosts that have sent it messages of connection management are told of a client's end.
+/// Only hosts that have sent it messages of connection management hear of a client's end.
 #[test]
 fn the_peers_of_a_client_that_ends_are_told() {
     let mut host = Host::new();

@@ -30,7 +30,7 @@ const PASSING: Duration = Duration::from_secs(3);
 /// just ending.
 const ENDING_TRIES: usize = 50;
 
-/// Who may have the addresses of a link besides it.
+/// Other holders of the addresses of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::link) enum Scope {
     None,

@@ -208,7 +208,7 @@ impl Sharing {
         }
     }
 
-    /// The peers of a partition that a process has left are told.
+    /// The peers of a partition that a process has left know of its end.
     pub(in crate::link) fn settle(&mut self, address: IpAddr, partition: IdPartition) {
         self.at_mut(address).into_iter().for_each(|shared| shared.settle(partition));
     }

@@ -220,7 +220,7 @@ mod tests {
         }
     }
 
-    /// What the kernel does with a filter.
+    /// The kernel's work with a filter.
     fn run(filter: &[libc::sock_filter], payload: &[u8]) -> u32 {
         let (mut accumulator, mut at) = (0, 0);
         loop {
@@ -239,7 +239,7 @@ mod tests {
         }
     }
 
-    /// The places stay, whoever closes its copies, also the process that has made them.
+    /// The places stay when a process closes its copies, also the one that has made them.
     #[test]
     fn no_socket_changes_its_place() {
         let (own, to, make) = first(Ipv4Addr::LOCALHOST.into());

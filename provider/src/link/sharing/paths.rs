@@ -76,7 +76,7 @@ struct Way {
     until: Instant,
     /// Something was sent that the reader is not woken for yet.
     is_used: bool,
-    /// That of an owner to its peers.
+    /// It leads from an owner to a peer.
     is_owners: bool,
 }
 

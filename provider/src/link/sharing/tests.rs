@@ -71,7 +71,7 @@ fn device(address: IpAddr) -> Sharing {
     link
 }
 
-/// What is for no process in particular.
+/// A datagram for no process in particular.
 const ANY: &[u8] = b"any";
 
 /// True if there is a channel for a datagram between the two addresses. If not, it is looked for.
@@ -146,7 +146,7 @@ fn packets_take_the_channel_once_it_is_open() {
     );
     assert!(b.inbox.is_settled());
     assert_eq!(a.paths.sent.runs, 2);
-    // what the sender trusted for the receiver is told
+    // the receiver knows whether the sender is trusted
     for checksum_verified in [false, true] {
         a.send(at(2), b"abc", &[run(ends, 3, 0..3)]).unwrap().unwrap();
         let mut told = None;
@@ -607,7 +607,7 @@ fn when_the_owner_ends_one_of_the_peers_is_the_owner() {
     assert!(!c.is_peer(address));
 }
 
-/// What the owner has read for a process that it has not met yet is what it waits for before it
+/// An owner waits for datagrams that it has read for a process that it has not met yet, before it
 /// ends.
 #[test]
 fn a_datagram_waits_for_the_process_that_it_is_for() {

@@ -1,4 +1,4 @@
-//! What processes leave that have ended: devices that are dropped with connections.
+//! Connections of ended processes: devices that are dropped with connections.
 
 use roce_transport::{
     adapter::{Adapter, AdapterConfig},

@@ -48,7 +48,7 @@ fn send_to(socket: &UdpSocket, partition: IdPartition) {
     UdpSocket::bind("127.0.0.1:0").unwrap().send_to(&packet(partition), to).unwrap();
 }
 
-/// What has arrived at a socket, as partitions.
+/// The partitions of datagrams that have arrived at a socket.
 fn arrived(socket: &UdpSocket) -> Vec<IdPartition> {
     let mut bytes = [0; 64];
     let mut all = Vec::new();

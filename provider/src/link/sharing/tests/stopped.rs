@@ -111,8 +111,8 @@ fn a_stopped_owner_keeps_no_process_from_the_address() {
     assert!(a.is_peer(address));
 }
 
-/// What a stopped owner has forwarded is received once, although it is the owner no more when it
-/// goes on.
+/// A datagram that a stopped owner has forwarded is received once, although it is no owner any more
+/// when it goes on.
 #[test]
 fn a_former_owner_forwards_what_it_has() {
     let [address, _] = addresses();
@@ -134,7 +134,7 @@ fn a_former_owner_forwards_what_it_has() {
     assert!(a.is_peer(address) && forwards(&mut b, &mut a, address));
 }
 
-/// What goes to another process at the address goes on while the owner is stopped.
+/// Traffic to another process at the address goes on while the owner is stopped.
 #[test]
 fn a_stopped_owner_stops_nothing_that_does_not_go_by_it() {
     let [address, src] = addresses();
@@ -172,7 +172,7 @@ fn a_request_that_a_stopped_owner_has_accepted_is_made_again() {
     let _ = now;
 }
 
-/// What is forwarded to a process that is stopped is bounded, and is there when it goes on.
+/// The backlog of a stopped process is bounded, and is there when it goes on.
 #[test]
 fn what_waits_for_a_process_is_bounded() {
     let [address, _] = addresses();
