@@ -42,8 +42,9 @@ pub(crate) struct RunHeader {
     pub(crate) checksum_verified: bool,
 }
 
-/// The header is one word: the lengths less one (16 bits each), 16 bits for the rest, traffic class,
-/// hop limit. Of the rest, 14 bits are the source port (0: 4791), one is `checksum_verified`.
+/// The header is one word: the lengths less one (16 bits each), 16 bits for the rest, traffic
+/// class, hop limit. Of the rest, 14 bits are the source port (0: 4791), one is
+/// `checksum_verified`.
 const VERIFIED: u16 = 1 << 15;
 const PORT: u16 = 0x3FFF;
 

@@ -326,7 +326,8 @@ impl Client {
                 }
                 Err(Errno::AGAIN | Errno::INTR) => return count,
                 Ok(_) | Err(_) => {
-                    warn!(address = %self.address, "the service that receives for this process has ended");
+                    let address = self.address;
+                    warn!(%address, "the service that receives for this process has ended");
                     self.state = State::Away(now, RETRY);
                     return count;
                 }

@@ -1,6 +1,6 @@
-//! Doors: FIFOs at which clients knock. The service connects to the client, so it has no socket that
-//! a client can send descriptors to. Their names are of the network namespace and the address. Only
-//! root can make their directory, and is trusted to receive for all users.
+//! Doors: FIFOs at which clients knock. The service connects to the client, so it has no socket
+//! that a client can send descriptors to. Their names are of the network namespace and the address.
+//! Only root can make their directory, and is trusted to receive for all users.
 
 use std::{
     fs::{self, File, OpenOptions, Permissions},

@@ -5,12 +5,13 @@
 //! send by UDP ports of their own. A client trusts the service. The service trusts no client:
 //!
 //! - It receives no descriptor, since closing one can wait. A client knocks at the [door] of an
-//!   address, a FIFO. The service connects to the Unix socket that the knock names, by a socket that
-//!   cannot receive, and [greets](message::Greeting) with a partition and the ends of two pipes, for
-//!   [requests](message::Request) and answers. Datagrams go by the socket, each run behind a
-//!   [header](super::arrival).
+//!   address, a FIFO. The service connects to the Unix socket that the knock names, by a socket
+//!   that cannot receive, and [greets](message::Greeting) with a partition and the ends of two
+//!   pipes, for [requests](message::Request) and answers. Datagrams go by the socket, each run
+//!   behind a [header](super::arrival).
 //! - It waits for no client. A packet without room in a client's socket is lost, as on a wire.
-//! - It keeps an entry in the [table] for each client, and records of its connections, both bounded.
+//! - It keeps an entry in the [table] for each client, and records of its connections, both
+//!   bounded.
 //! - It chooses partitions. They rest before another user gets them.
 //!
 //! A client that loses the service knocks until the next one is there, and gets the same partition.

@@ -26,8 +26,8 @@ const GRANTS: usize = 2;
 /// Time for an address to pass from one process to another, which may all have to wait for the
 /// processor.
 const PASSING: Duration = Duration::from_secs(3);
-/// Number of attempts to have an address that is taken, and that nobody shares: its owner is perhaps
-/// just ending.
+/// Number of attempts to have an address that is taken, and that nobody shares: its owner is
+/// perhaps just ending.
 const ENDING_TRIES: usize = 50;
 
 /// Other holders of the addresses of a link.
@@ -86,7 +86,7 @@ pub(in crate::link) fn acquire(
                     }
                 }
             },
-            Err(error) if error.kind() != io::ErrorKind::AddrInUse => return alone(), // no names here
+            Err(error) if error.kind() != io::ErrorKind::AddrInUse => return alone(), // no names
             Err(_) if exclusive => match connect(address, interface) {
                 // another user's process has the name, and perhaps not the address
                 Err(error) if error.kind() != io::ErrorKind::ConnectionRefused => return alone(),

@@ -1,7 +1,7 @@
 //! Addresses that several processes share.
 //!
-//! The first process that opens an address is its *owner*, by the socket with the address's name. It
-//! alone reads the UDP socket. A later process becomes a *peer*. It gets the UDP socket, to send
+//! The first process that opens an address is its *owner*, by the socket with the address's name.
+//! It alone reads the UDP socket. A later process becomes a *peer*. It gets the UDP socket, to send
 //! from, the named socket, and the [claims](super::claim). The owner forwards datagrams that are
 //! [for](Addressee) a peer's partition or service. Packets for a peer's queue pair come to its
 //! [member socket](super::members), if it has one. When the owner ends, or is stopped while packets

@@ -1,8 +1,8 @@
-//! Claims of the processes that share an address: partitions, services, member sockets. A claim is a
-//! lock in a file that all of them have open. It ends with its process, however that ends.
+//! Claims of the processes that share an address: partitions, services, member sockets. A claim is
+//! a lock in a file that all of them have open. It ends with its process, however that ends.
 //!
-//! A position in a file has 63 bits, and a service ID 64: services have a file for each value of the
-//! uppermost bit.
+//! A position in a file has 63 bits, and a service ID 64: services have a file for each value of
+//! the uppermost bit.
 
 #![allow(unsafe_code, reason = "locks of open files have no safe interface")]
 

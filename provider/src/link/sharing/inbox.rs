@@ -71,7 +71,8 @@ impl Inbox {
         self.rings.retain(|ring| !(ring.channel.is_closed && ring.channel.reader.is_empty()));
     }
 
-    /// Whether the owner of this term forwards datagrams of an address; `Some(false)`: it has ended.
+    /// Whether the owner of this term forwards datagrams of an address; `Some(false)`: it has
+    /// ended.
     pub(super) fn is_forwarding(&self, address: IpAddr, term: u64) -> Option<bool> {
         let is_owner = |ring: &&Ring| ring.dst == address && ring.purpose == Hello::Forward(term);
         self.rings.iter().filter(is_owner).map(|ring| !ring.channel.is_closed).max()

@@ -46,8 +46,8 @@ impl MemberPlace {
 
 /// Makes the member sockets of an address, which nothing else shares its port with. Returns a Unix
 /// socket with all of them in its queue. Until something else is [attached](attach), everything
-/// goes to the first. Errors: when the system has no such groups or filters, or no more descriptors.
-/// Nothing has changed then.
+/// goes to the first. Errors: when the system has no such groups or filters, or no more
+/// descriptors. Nothing has changed then.
 pub(super) fn make(first: &OwnedFd, make: &MakeSocket) -> io::Result<OwnedFd> {
     let made = try_make(first, make);
     if made.is_err() {

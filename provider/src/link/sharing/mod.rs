@@ -4,8 +4,8 @@
 //! A process has a socket whose [name](names) holds its address and its partition of the numbers. A
 //! process that is about to send to a queue pair connects to it. If each
 //! [trusts](super::credentials) the other, the sender makes a [ring](super::rings) and sends its
-//! memory. The answer is an event descriptor, which wakes the receiver. Until then, and without such
-//! a socket, packets take the network stack.
+//! memory. The answer is an event descriptor, which wakes the receiver. Until then, and without
+//! such a socket, packets take the network stack.
 //!
 //! A socket with the name of an address leads to the processes that [share](address) it.
 

@@ -1,10 +1,11 @@
 //! A reaper: a process that stays when a program ends, and tells the peers of its connections when
 //! nobody is left at the program's addresses.
 //!
-//! The variable `ROCE_REAPER` has the name of the reaper's Unix socket, and a secret. A process with
-//! a shared address sends the secret, the address and its claim table. The reaper reads the table
-//! when the connection has ended. The secret alone proves that a process which has ended before the
-//! reaper has looked was one of the program's: only a process that could trace one of those knows it.
+//! The variable `ROCE_REAPER` has the name of the reaper's Unix socket, and a secret. A process
+//! with a shared address sends the secret, the address and its claim table. The reaper reads the
+//! table when the connection has ended. The secret alone proves that a process which has ended
+//! before the reaper has looked was one of the program's: only a process that could trace one of
+//! those knows it.
 
 use std::{
     io,
@@ -186,7 +187,7 @@ impl Member {
         let used = record::used_partitions(file);
         let read = |&partition: &IdPartition| {
             let records = record::left_in(file, partition, self.address);
-            record::clear(file, partition); // another process that has told of the address has ended, too
+            record::clear(file, partition); // other members have the same table
             records
         };
         let records = used.iter().flat_map(read).collect();

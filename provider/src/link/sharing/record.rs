@@ -1,9 +1,9 @@
 //! Records of connections in the memory of a claim table, where they outlive their process. Another
 //! process at the address reads them and tells the peers.
 //!
-//! Behind the [words](super::words) is a page with the number of slots that each partition has used,
-//! then the slots. A slot is written whole, and neither its first byte nor its last bytes are zero:
-//! a part that a killed process has written or erased is no record.
+//! Behind the [words](super::words) is a page with the number of slots that each partition has
+//! used, then the slots. A slot is written whole, and neither its first byte nor its last bytes are
+//! zero: a part that a killed process has written or erased is no record.
 
 use std::{fs::File, io, net::IpAddr};
 
@@ -22,7 +22,8 @@ const SLOTS_AT: u64 = COUNTS_AT + 4096;
 const SLOT: usize = conn_record::LEN;
 const AREA: u64 = SLOTS as u64 * SLOT as u64;
 
-/// The communication IDs of a process's own connections at an address, by slot; 0: the slot is free.
+/// The communication IDs of a process's own connections at an address, by slot; 0: the slot is
+/// free.
 #[derive(Default)]
 pub(super) struct OwnRecords(Vec<u32>);
 
