@@ -3,8 +3,8 @@
 //!
 //! The variable `ROCE_REAPER` has the name of the reaper's Unix socket, and a secret. A process
 //! with a shared address sends the secret, the address and its claim table. The reaper reads the
-//! table when the connection has ended. The secret alone proves that a process which has ended
-//! before the reaper has looked was one of the program's: only a process that could trace one of
+//! table when the connection has ended. If a process has ended before the reaper has looked, the
+//! secret alone proves that it was one of the program's. Only a process that could trace one of
 //! those knows it.
 
 use std::{
