@@ -4,26 +4,21 @@
 //! receives its datagrams. Steps: `World::step`.
 
 use std::{
-    collections::VecDeque,
     fs::{self, File, OpenOptions},
-    io::{self, IoSliceMut, Read, Write},
+    io::{IoSliceMut, Read, Write},
     mem::MaybeUninit,
     net::{IpAddr, Ipv4Addr},
     os::{
-        fd::{BorrowedFd, OwnedFd},
+        fd::OwnedFd,
         unix::fs::{MetadataExt, OpenOptionsExt},
     },
     path::{Path, PathBuf},
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 
-use roce_provider::link::{Datagram, Link, ShareLink, SharingLink};
+use roce_provider::link::{Datagram, ShareService};
 use roce_transport::{
-    adapter::{SourcePort, Transmit, TransmitLimits},
     time::Instant,
     wire::{FrameFields, Ident, NetHeader},
 };
@@ -38,10 +33,8 @@ const STEPS: usize = 200;
 const MAX_CLIENTS: usize = 30;
 const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const SERVICE: u64 = 7;
-const OPEN: u8 = 1;
-const CLAIM: u8 = 3;
-const OPENED: u8 = 1;
-const DONE: u8 = 2;
+const CLAIM: u8 = 2;
+const DONE: u8 = 0;
 
 /// Coverage of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -65,49 +58,10 @@ pub fn share(bytes: &[u8]) -> Reach {
     world.reach
 }
 
-#[derive(Clone, Default)]
-struct Wire(Arc<Mutex<VecDeque<Vec<u8>>>>);
-
-impl Link for Wire {
-    fn addresses(&self) -> Vec<IpAddr> {
-        vec![ADDRESS]
-    }
-
-    fn limits(&self) -> TransmitLimits {
-        TransmitLimits::SINGLE
-    }
-
-    fn source_port(&self) -> SourcePort {
-        SourcePort::Fixed(4791)
-    }
-
-    fn send(&mut self, _: Instant, _: &[u8], runs: &[Transmit]) -> io::Result<usize> {
-        Ok(runs.len())
-    }
-
-    fn receive(&mut self, _: Instant, sink: &mut dyn FnMut(&Datagram<'_>)) -> io::Result<usize> {
-        let net = NetHeader {
-            src: [10, 0, 0, 2].into(),
-            dst: ADDRESS,
-            src_port: 61_000,
-            traffic_class: 0,
-            hop_limit: 64,
-            ident: Ident::Likely(0),
-            frame: FrameFields::default(),
-        };
-        for bytes in self.0.lock().unwrap().drain(..) {
-            sink(&Datagram::new(&net, &bytes));
-        }
-        Ok(0)
-    }
-
-    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        Vec::new()
-    }
-}
-
 struct Client {
     data: OwnedFd,
+    /// 0: it has none.
+    partition: u8,
     requests: File,
     answers: File,
 }
@@ -117,31 +71,31 @@ impl Client {
     fn accept(listener: &OwnedFd, secret: [u8; 16]) -> Option<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let data = rustix::net::accept_with(listener, flags).ok()?;
-        let mut said = [0; 16];
+        let mut said = [0; 24];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let mut into = [IoSliceMut::new(&mut said)];
         let flags = RecvFlags::CMSG_CLOEXEC;
         rustix::net::recvmsg(&data, &mut into, &mut ancillary, flags).ok()?;
-        assert_eq!(said, secret);
+        assert_eq!(said[..16], secret);
         let mut descriptors = ancillary.drain().flat_map(|message| match message {
             RecvAncillaryMessage::ScmRights(descriptors) => descriptors.collect(),
             _ => Vec::new(),
         });
         let (requests, answers) = (descriptors.next()?.into(), descriptors.next()?.into());
-        Some(Self { data, requests, answers })
+        Some(Self { data, partition: said[16], requests, answers })
     }
 
-    fn ask(&mut self, kind: u8, second: u8, fields: [u8; 36]) {
+    fn ask(&mut self, kind: u8, number: u8, fields: [u8; 36]) {
         let mut request = [0; 40];
-        (request[0], request[1]) = (kind, second);
+        (request[0], request[1]) = (kind, number);
         request[4..].copy_from_slice(&fields);
         let _ = self.requests.write(&request); // the service may have closed it
     }
 
-    fn answer(&mut self) -> Option<[u8; 8]> {
-        let mut answer = [0; 8];
-        self.answers.read(&mut answer).is_ok_and(|length| length == 8).then_some(answer)
+    fn answer(&mut self) -> Option<[u8; 2]> {
+        let mut answer = [0; 2];
+        self.answers.read(&mut answer).is_ok_and(|length| length == 2).then_some(answer)
     }
 
     fn received(&self) -> Vec<Vec<u8>> {
@@ -158,8 +112,9 @@ impl Client {
 
 struct World {
     directory: PathBuf,
-    wire: Wire,
-    service: Option<ShareLink>,
+    /// Datagrams that arrive at the service.
+    arrived: Vec<Vec<u8>>,
+    service: Option<ShareService>,
     now: Instant,
     /// Sockets and secrets of hostile clients that wait for the service.
     waiting: Vec<(OwnedFd, [u8; 16])>,
@@ -176,11 +131,10 @@ impl World {
         let name = format!("roce-fuzz-{}-{number}", std::process::id());
         let directory = std::env::temp_dir().join(name).join("share");
         fs::create_dir(directory.parent().unwrap()).unwrap();
-        let wire = Wire::default();
         let mut world = Self {
-            service: Some(service(&wire, &directory)),
+            service: Some(service(&directory)),
             directory,
-            wire,
+            arrived: Vec::new(),
             now: Instant::ZERO,
             waiting: Vec::new(),
             clients: Vec::new(),
@@ -203,7 +157,7 @@ impl World {
         let _ = door.unwrap().write(bytes); // may be full
     }
 
-    fn knock(&self) -> (OwnedFd, [u8; 16]) {
+    fn knock(&self, wanted: u8) -> (OwnedFd, [u8; 16]) {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let process = u128::from(std::process::id()) << 64;
         let number = process | u128::from(NUMBER.fetch_add(1, Ordering::Relaxed));
@@ -215,7 +169,8 @@ impl World {
         rustix::net::bind(&listener, &name).unwrap();
         rustix::net::listen(&listener, 4).unwrap();
         let secret = (!number).to_be_bytes();
-        let knock = [&b"knock\0\0\x02"[..], &number.to_be_bytes(), &secret, &[0; 24]].concat();
+        let mut knock = [&b"knock\0\0\x03"[..], &number.to_be_bytes(), &secret].concat();
+        knock.extend([wanted; 24]);
         self.write_to_door(&knock);
         (listener, secret)
     }
@@ -223,15 +178,27 @@ impl World {
     /// Runs the service; returns the number of datagrams for none of the clients.
     fn serve(&mut self) -> usize {
         let service = self.service.as_mut().unwrap();
-        service.unpark(); // it has slept
+        service.look(); // it has slept
+        service.attend(self.now);
+        let net = NetHeader {
+            src: [10, 0, 0, 2].into(),
+            dst: ADDRESS,
+            src_port: 61_000,
+            traffic_class: 0,
+            hop_limit: 64,
+            ident: Ident::Likely(0),
+            frame: FrameFields::default(),
+        };
         let mut rest = 0;
-        service.receive(self.now, &mut |_| rest += 1).unwrap();
+        for bytes in self.arrived.drain(..) {
+            service.forward(&Datagram::new(&net, &bytes).into(), &mut |_| rest += 1);
+        }
         while service.poll_ended().is_some() {}
         rest
     }
 
     fn join(&mut self) {
-        let (listener, secret) = self.knock();
+        let (listener, secret) = self.knock(self.partition);
         let mut honest = None;
         // others may precede it
         for _ in 0..300 {
@@ -242,20 +209,19 @@ impl World {
             }
         }
         let mut honest = honest.expect("it is let in");
-        honest.ask(OPEN, self.partition, [0; 36]);
-        honest.ask(CLAIM, 0, service_field());
+        let partition = honest.partition;
+        assert!(partition > 0 && (self.partition == 0 || partition == self.partition));
+        honest.ask(CLAIM, 9, service_field());
         self.serve();
-        let [opened, partition, ..] = honest.answer().expect("an answer");
-        assert!(opened == OPENED && (self.partition == 0 || partition == self.partition));
-        assert_eq!(honest.answer().map(|answer| answer[0]), Some(DONE));
+        assert_eq!(honest.answer(), Some([9, DONE]));
         self.partition = partition;
         self.honest = Some(honest);
     }
 
-    fn arrive(&self, partition: u8, what: u8) {
+    fn arrive(&mut self, partition: u8, what: u8) {
         let mut bytes = vec![what; 32];
         bytes[..8].copy_from_slice(&[4, 0, 0xFF, 0xFF, 0, partition << 2, 0, 2]);
-        self.wire.0.lock().unwrap().push_back(bytes);
+        self.arrived.push(bytes);
     }
 
     /// The honest client receives its datagrams and keeps its objects.
@@ -265,20 +231,20 @@ impl World {
         }
         assert_eq!(self.serve(), 0);
         let honest = self.honest.as_mut().unwrap();
-        honest.ask(CLAIM, 0, service_field());
+        honest.ask(CLAIM, 8, service_field());
         let received = honest.received();
         assert_eq!(received.iter().map(|bytes| bytes[8]).collect::<Vec<_>>(), [0, 1, 2]);
         self.reach.honest += received.len();
         self.serve();
-        let answer = self.honest.as_mut().unwrap().answer();
-        assert_eq!(answer.map(|answer| answer[0]), Some(DONE));
+        assert_eq!(self.honest.as_mut().unwrap().answer(), Some([8, DONE]));
     }
 
     fn step(&mut self, input: &mut Input<'_>) {
         match input.byte() % 12 {
             0 => self.check(),
             1 | 2 if self.waiting.len() + self.clients.len() < MAX_CLIENTS => {
-                self.waiting.push(self.knock());
+                let wanted = input.byte() % 64;
+                self.waiting.push(self.knock(if wanted < 48 { 0 } else { wanted }));
             }
             3 => {
                 let length = input.byte() % 80;
@@ -299,7 +265,7 @@ impl World {
             }
             7 if input.byte() < 16 => {
                 self.service = None;
-                self.service = Some(service(&self.wire, &self.directory));
+                self.service = Some(service(&self.directory));
                 self.join();
             }
             8 => {
@@ -311,14 +277,13 @@ impl World {
             }
             _ => {
                 let index = usize::from(input.byte()) % self.clients.len().max(1);
-                // a second OPEN or nonsense, as in step 8, closes a client
-                let kind = [1, 2, 3, 4, 5, 6, 3, 4][usize::from(input.byte() % 8)];
-                let second = input.byte();
+                let kind = [1, 2, 3, 4, 5, 1, 2, 3][usize::from(input.byte() % 8)];
+                let number = input.byte();
                 let mut fields = [0; 36];
                 // few services and connections
                 (fields[0], fields[7]) = (input.byte() % 10, input.byte() & 0xC0);
                 if let Some(client) = self.clients.get_mut(index) {
-                    client.ask(kind, second, fields);
+                    client.ask(kind, number, fields);
                 }
             }
         }
@@ -347,8 +312,8 @@ impl Drop for World {
     }
 }
 
-fn service(wire: &Wire, directory: &Path) -> ShareLink {
-    ShareLink::new(Box::new(wire.clone()), directory, &[(ADDRESS, 0)]).unwrap()
+fn service(directory: &Path) -> ShareService {
+    ShareService::new(directory, &[(ADDRESS, 0)], usize::MAX).unwrap()
 }
 
 fn service_field() -> [u8; 36] {

@@ -15,7 +15,7 @@ fn share_holds() {
         // clients join, each with a partition
         let mut program = Vec::new();
         for client in 0..8 + rng.next_u32() % 8 {
-            program.extend([1, 9, client as u8, 0, 0, 0, 0]);
+            program.extend([1, 0, 9, client as u8, 0, 1, 0, 0]);
         }
         for _ in 0..20 {
             program.extend(bytes(rng, 0..12));

@@ -9,7 +9,7 @@ import struct
 import sys
 import time
 
-from share import Client, Refused, door, hoard, knock
+from share import KEEP, RELEASE, Client, Refused, door, hoard, knock
 
 PORT = 4791
 
@@ -20,13 +20,13 @@ def take_over(address, victim):
     clients = hoard(address)
     end = time.monotonic() + 3
     while time.monotonic() < end:
-        other = Client(address)
-        given += other.open(int(victim)) is not None
+        other = Client(address, wanted=int(victim))
+        given += other.partition is not None
         other.close()
         for client in clients:
             for service in range(8):
                 client.claim(service)
-                client.tell(4, 0, struct.pack("Q", service))
+                client.tell(RELEASE, 0, struct.pack("Q", service))
     print(len(clients), given)
 
 
@@ -44,7 +44,8 @@ def former(address):
 
 def hold(address):
     """No attack: takes a partition, says which, and keeps it until its input ends."""
-    print(Client(address).open(), flush=True)
+    client = Client(address)
+    print(client.partition, flush=True)
     sys.stdin.read()
 
 
@@ -73,7 +74,7 @@ def nonsense(address):
     end = time.monotonic() + 3
     ended = 0
     while time.monotonic() < end:
-        for bytes_ in (b"knock\0\0\2", os.urandom(63), b"k"):
+        for bytes_ in (b"knock\0\0\3", os.urandom(63), b"k"):
             with contextlib.suppress(BlockingIOError):
                 os.write(writer, bytes_)
         try:
@@ -101,12 +102,12 @@ def knocks(address):
 def records(address):
     """Says that it has connections with another host, and ends."""
     client = Client(address)
-    partition = client.open()
+    partition = client.partition
     for number in range(500):
         remote = bytes(10) + b"\xff\xff" + socket.inet_aton("127.79.95.9")
         ids = [struct.pack(">I", name) for name in (partition << 26 | number, number)]
         qpns = (5).to_bytes(3, "big") + (7).to_bytes(3, "big")
-        client.tell(5, 0, ids[0] + remote + ids[1] + qpns + b"\xff\xff")
+        client.tell(KEEP, 0, ids[0] + remote + ids[1] + qpns + b"\xff\xff")
     time.sleep(0.2)
     print(partition)
 
@@ -114,7 +115,6 @@ def records(address):
 def descriptor(address):
     """Sends descriptors to the service."""
     client = Client(address)
-    client.open()
     try:
         socket.send_fds(client.data, [b"x"], [0])
     except BrokenPipeError:

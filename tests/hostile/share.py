@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 
 DOORS = Path("/run/roce-share")
-OPEN, QUERY, CLAIM, RELEASE, KEEP, ERASE = range(1, 7)
-OPENED, DONE, IN_USE, FULL = range(1, 5)
-ANSWER = struct.Struct("BBxxI")
+QUERY, CLAIM, RELEASE, KEEP, ERASE = range(1, 6)
+DONE, IN_USE, FULL = range(3)
+NUMBER = 7
 
 
 class Refused(Exception):
@@ -23,25 +23,26 @@ def door(address):
     return DOORS / f"{os.stat('/proc/self/ns/net').st_ino}-{address}"
 
 
-def knock(address, number, secret):
+def knock(address, number, secret, wanted=0):
     assert stat.S_ISFIFO(door(address).stat().st_mode)
     writer = os.open(door(address), os.O_WRONLY | os.O_NONBLOCK)
     try:
-        os.write(writer, (b"knock\0\0\2" + number + secret).ljust(64, b"\0"))
+        bytes_ = b"knock\0\0\3" + number + secret + bytes([wanted])
+        os.write(writer, bytes_.ljust(64, b"\0"))
     finally:
         os.close(writer)
 
 
 class Client:
-    """A connection to the service."""
+    """A connection to the service. `partition` is None if the service gives none."""
 
-    def __init__(self, address, patience=2.0):
+    def __init__(self, address, patience=2.0, wanted=0):
         number, secret = os.urandom(16), os.urandom(16)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         listener.bind(f"\0roce client {number.hex()}".encode())
         listener.listen(16)
         listener.settimeout(patience)
-        knock(address, number, secret)
+        knock(address, number, secret, wanted)
         try:
             self.data, _ = listener.accept()
         except TimeoutError:
@@ -49,46 +50,40 @@ class Client:
         finally:
             listener.close()
         self.data.settimeout(patience)
-        said, ancillary, _, _ = self.data.recvmsg(16, socket.CMSG_SPACE(8))
+        said, ancillary, _, _ = self.data.recvmsg(24, socket.CMSG_SPACE(8))
         descriptors = array.array("i")
         for _, _, bytes_ in ancillary:
             descriptors.frombytes(bytes_)
-        if said != secret or len(descriptors) != 2:
+        if said[:16] != secret or len(descriptors) != 2:
             raise Refused("it is not the service")
         self.requests, self.answers = descriptors
         os.set_blocking(self.answers, False)
+        self.partition = said[16] or None
         self.patience = patience
 
-    def tell(self, kind, second=0, fields=b""):
+    def tell(self, kind, number=0, fields=b""):
         try:
-            os.write(self.requests, (bytes([kind, second, 0, 0]) + fields).ljust(40, b"\0"))
+            os.write(self.requests, (bytes([kind, number, 0, 0]) + fields).ljust(40, b"\0"))
         except BrokenPipeError:
             raise Refused("the connection has ended") from None
 
     def answer(self):
-        """Kind of the answer, partition, and size of the buffer."""
+        """The answer, and the number of its request before it."""
         end = time.monotonic() + self.patience
         while time.monotonic() < end:
             try:
-                answer = os.read(self.answers, ANSWER.size)
+                answer = os.read(self.answers, 2)
             except BlockingIOError:
                 time.sleep(0.0005)
                 continue
             if not answer:
                 raise Refused("the connection has ended")
-            return ANSWER.unpack(answer)
+            return answer
         raise Refused("no answer")
 
-    def open(self, wanted=0):
-        """The partition that this client has; None if it gets none."""
-        self.tell(OPEN, wanted)
-        kind, partition, _ = self.answer()
-        self.partition = partition if kind == OPENED else None
-        return self.partition
-
     def claim(self, service):
-        self.tell(CLAIM, 0, struct.pack("Q", service))
-        return self.answer()[0]
+        self.tell(CLAIM, NUMBER, struct.pack("Q", service))
+        return self.answer()[1]
 
     def close(self):
         self.data.close()
@@ -101,7 +96,7 @@ def hoard(address, most=100):
     clients = []
     while len(clients) < most:
         client = Client(address)
-        if client.open() is None:
+        if client.partition is None:
             client.close()
             break
         clients.append(client)

@@ -16,7 +16,6 @@ mod totals;
 use std::{
     io,
     net::{IpAddr, Ipv4Addr},
-    path::Path,
 };
 
 use pnet_datalink::{MacAddr, NetworkInterface};
@@ -34,7 +33,7 @@ use crate::{
     engine::Progress,
     fabric::FaultPlan,
     faults::live,
-    link::{Link, Locality, NullLink, RawLink, SHARE_DIRECTORY, ShareLink, UdpLink, XdpOptions},
+    link::{Link, Locality, NullLink, RawLink, UdpLink, XdpOptions},
     notice::{Dispensable, is_refusal},
     port::{Follows, InterfaceState, PortAttr, Watch},
     publish::Publisher,
@@ -482,12 +481,6 @@ impl Device {
             }
             warn!(device = self.name, %error, "an address cannot be used yet");
             watch.iter().for_each(|watch| watch.await_end_of(error));
-        }
-        if options.receives_for_users {
-            let addresses: Vec<_> =
-                self.addresses.iter().map(|address| (address.ip, address.interface)).collect();
-            let link = ShareLink::new(Box::new(link), Path::new(SHARE_DIRECTORY), &addresses)?;
-            return Ok((Box::new(link), watch));
         }
         Ok((Box::new(link), watch))
     }

@@ -45,9 +45,8 @@ pub(crate) use null::NullLink;
 pub(crate) use raw::{RawLink, XdpMode, XdpOptions};
 pub use roce_ethernet::{FrameCounters, Lease, LeaseTrouble, MacAddr, Membership};
 pub use roce_transport::wire::{Datagram, DatagramMeta, DatagramRun};
-pub(crate) use share::DIRECTORY as SHARE_DIRECTORY;
 #[doc(hidden)] // for the fuzz targets
-pub use share::ShareLink;
+pub use share::Service as ShareService;
 pub(crate) use sharing::{Left, Members};
 pub(crate) use stranger::StrangersHeld;
 #[doc(hidden)] // for the fuzz targets

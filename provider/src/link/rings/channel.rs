@@ -1,8 +1,8 @@
 //! A ring from one process to another, and the Unix socket between them. The socket carries the
-//! memory to the reader, and in return the reader's event descriptor to the writer. It shows at
-//! once that the other process has ended, however it ended.
+//! memory to the reader and the reader's event descriptor to the writer, and closes with either.
 
 use std::{
+    collections::VecDeque,
     fs, io,
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     path::Path,
@@ -10,51 +10,108 @@ use std::{
 
 use rustix::{fs::OFlags, net::RecvFlags};
 
-use super::{
-    ring::{Broken, Reader, RunHeader, Writer},
-    sender::Sender,
-};
+use super::ring::{Broken, Reader, RunHeader, Writer};
 use crate::link::{
     BATCH,
     descriptors::{poll_with, send_with},
 };
 
-/// The side that writes.
+/// Bytes that may wait for room in a ring; more are lost, as when a socket's buffer is full.
+const BACKLOG: usize = 16 << 20;
+
 pub(in crate::link) struct Outgoing {
     socket: OwnedFd,
-    pub(in crate::link) sender: Sender,
+    writer: Writer,
+    /// Wakes the reader, once it has answered.
+    wakeup: Option<OwnedFd>,
+    backlog: VecDeque<(RunHeader, Box<[u8]>)>,
+    backlog_bytes: usize,
+    /// The reader has written an impossible position.
+    pub(in crate::link) is_broken: bool,
 }
 
 impl Outgoing {
-    /// Asks the process at the other end of a socket to read a ring. `hello` says what for.
+    /// Asks the process at the other end of a socket to read a ring. `hello` states the purpose.
     pub(in crate::link) fn request(socket: OwnedFd, hello: &[u8]) -> io::Result<Self> {
         let (writer, memory) = Writer::new()?;
         send_with(&socket, hello, &[memory.as_fd()])?;
-        Ok(Self { socket, sender: Sender::new(writer) })
+        let (wakeup, backlog) = (None, VecDeque::new());
+        Ok(Self { socket, writer, wakeup, backlog, backlog_bytes: 0, is_broken: false })
     }
 
     /// True once the reader has answered.
     pub(in crate::link) const fn is_open(&self) -> bool {
-        self.sender.is_open()
+        self.wakeup.is_some()
     }
 
-    /// Opens if there is an answer.
-    ///
-    /// # Errors
-    /// When the other process has closed the channel, or has answered what makes no sense.
+    pub(in crate::link) fn is_written(&self) -> bool {
+        self.backlog.is_empty()
+    }
+
+    pub(in crate::link) fn is_drained(&self) -> bool {
+        self.is_written() && !self.writer.has_unread()
+    }
+
+    /// Opens if there is an answer. Errors: when the other process has closed the channel, or its
+    /// answer makes no sense.
     pub(in crate::link) fn update(&mut self) -> io::Result<()> {
         if self.is_open() {
-            return if is_closed(&self.socket) {
-                Err(io::ErrorKind::ConnectionReset.into())
-            } else {
-                Ok(())
-            };
+            let closed = is_closed(&self.socket).then_some(io::ErrorKind::ConnectionReset);
+            return closed.map_or(Ok(()), |closed| Err(closed.into()));
         }
         if let Some((_, mut descriptors)) = poll_with(&self.socket, &mut [0])? {
             let first = descriptors.pop().ok_or(io::ErrorKind::InvalidData)?;
-            self.sender.open(wakeup(first)?);
+            self.wakeup = Some(wakeup(first)?);
+            if self.writer.has_unread() {
+                self.wake();
+            }
         }
         Ok(())
+    }
+
+    fn push(&mut self, header: RunHeader, bytes: &[u8]) -> io::Result<bool> {
+        let pushed = self.writer.push(header, bytes);
+        self.is_broken |= pushed.is_err();
+        pushed.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    }
+
+    pub(in crate::link) fn send(&mut self, header: RunHeader, bytes: &[u8]) -> io::Result<()> {
+        self.write_backlog()?;
+        if self.backlog.is_empty() && self.push(header, bytes)? {
+            return Ok(());
+        }
+        if self.backlog_bytes + bytes.len() > BACKLOG {
+            return Err(io::Error::new(
+                io::ErrorKind::WouldBlock,
+                "the other process does not read what it is sent",
+            ));
+        }
+        self.backlog_bytes += bytes.len();
+        self.backlog.push_back((header, bytes.into()));
+        Ok(())
+    }
+
+    /// Writes as much of the backlog as there is room for.
+    pub(in crate::link) fn write_backlog(&mut self) -> io::Result<()> {
+        while let Some((header, bytes)) = self.backlog.pop_front() {
+            if !self.push(header, &bytes)? {
+                self.backlog.push_front((header, bytes));
+                break;
+            }
+            self.backlog_bytes -= bytes.len();
+        }
+        Ok(())
+    }
+
+    /// Wakes the reader if it sleeps. Returns true if it did: that takes a system call.
+    pub(in crate::link) fn wake(&self) -> bool {
+        let Some(wakeup) = &self.wakeup else { return false };
+        let sleeps = self.writer.must_wake();
+        if sleeps {
+            // full means that it is awake already
+            let _ = rustix::io::write(wakeup, &1u64.to_ne_bytes());
+        }
+        sleeps
     }
 }
 
@@ -64,18 +121,17 @@ impl AsFd for Outgoing {
     }
 }
 
-/// The side that reads.
 pub(in crate::link) struct Incoming {
     socket: OwnedFd,
-    reader: Reader,
-    /// The other process has closed it; what it wrote before is still to be read.
-    is_closed: bool,
-    /// The ring holds what cannot be.
-    is_broken: bool,
+    pub(in crate::link) reader: Reader,
+    /// The other process has closed it. Runs that it wrote before are still to be read.
+    pub(in crate::link) is_closed: bool,
+    /// The ring holds an impossible record.
+    pub(in crate::link) is_broken: bool,
 }
 
 impl Incoming {
-    /// Answers a request for a channel with what wakes this process.
+    /// Answers a request for a channel with the descriptor that wakes this process.
     pub(in crate::link) fn accept(
         socket: OwnedFd,
         reader: Reader,
@@ -85,39 +141,8 @@ impl Incoming {
         Ok(Self { socket, reader, is_closed: false, is_broken: false })
     }
 
-    /// Notes whether the other process has closed it.
     pub(in crate::link) fn update(&mut self) {
         self.is_closed = self.is_closed || is_closed(&self.socket);
-    }
-
-    pub(in crate::link) const fn is_closed(&self) -> bool {
-        self.is_closed
-    }
-
-    pub(in crate::link) const fn is_broken(&self) -> bool {
-        self.is_broken
-    }
-
-    /// True if nothing comes any more.
-    pub(in crate::link) fn is_over(&self) -> bool {
-        self.is_closed && self.reader.is_empty()
-    }
-
-    /// True if there is nothing to read.
-    pub(in crate::link) fn is_empty(&self) -> bool {
-        self.reader.is_empty()
-    }
-
-    /// True if nothing has ever come.
-    pub(in crate::link) const fn is_unread(&self) -> bool {
-        self.reader.is_unread()
-    }
-
-    /// Has the other side wake this one with the next run, or not. True if there is none to read
-    /// yet.
-    pub(in crate::link) fn set_asleep(&self, asleep: bool) -> bool {
-        self.reader.set_asleep(asleep);
-        self.reader.is_empty()
     }
 
     /// Hands over some runs; returns their number. `sleepers`: threads sleep until something comes.
@@ -127,13 +152,9 @@ impl Incoming {
         buffer: &mut [u8],
         mut sink: impl FnMut(RunHeader, &[u8]),
     ) -> usize {
+        let pop = if sleepers { Reader::pop_for_sleepers } else { Reader::pop };
         for count in 0..BATCH {
-            let popped = if sleepers {
-                self.reader.pop_for_sleepers(buffer)
-            } else {
-                self.reader.pop(buffer)
-            };
-            match popped {
+            match pop(&mut self.reader, buffer) {
                 Ok(Some(header)) => sink(header, &buffer[..header.length]),
                 Ok(None) => return count,
                 Err(Broken) => {
@@ -154,8 +175,8 @@ pub(in crate::link) fn is_closed(socket: &OwnedFd) -> bool {
     }
 }
 
-/// What wakes another process, if it is that: a counter that lets no writer wait. A full pipe would
-/// stop this process under its lock, and one that is closed would end it.
+/// A descriptor that wakes another process, if it is a counter that lets no writer wait. A full
+/// pipe would stop this process under its lock, and a closed one would end it.
 fn wakeup(descriptor: OwnedFd) -> io::Result<OwnedFd> {
     let link = fs::read_link(format!("/proc/self/fd/{}", descriptor.as_raw_fd()))?;
     let flags = rustix::fs::fcntl_getfl(&descriptor)?;

@@ -1,8 +1,7 @@
 //! A ring of runs of datagrams in memory that two processes share: one writes, the other reads.
 //!
-//! Positions only grow; where a byte lies is its position modulo the capacity. Neither side trusts
-//! the other. An impossible position or record means that the ring is broken. Nothing that the
-//! other side writes can make this side read or write outside of the ring.
+//! Positions only grow; a byte lies at its position modulo the capacity. Neither side trusts the
+//! other: an impossible position or record means that the ring is broken.
 
 use std::io;
 
@@ -18,19 +17,18 @@ const HEAD: usize = 0;
 const TAIL: usize = 8;
 const ASLEEP: usize = 16;
 
-/// The longest run: what a UDP datagram can carry.
+/// The longest run: a UDP datagram.
 pub(crate) const LONGEST: usize = 65_536;
 
 /// Word in the place of a record if the next one is at the beginning of the ring.
 const SKIP: u64 = u64::MAX;
 const WORD: u64 = 8;
 
-/// The other side wrote something that cannot be.
+/// The other side wrote something impossible.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error("the memory shared with another process is corrupt")]
 pub(crate) struct Broken;
 
-/// Header of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct RunHeader {
     pub(crate) length: usize,
@@ -44,8 +42,8 @@ pub(crate) struct RunHeader {
     pub(crate) checksum_verified: bool,
 }
 
-/// The header is one word: the lengths less one (16 bits each), traffic class, hop limit, and 16
-/// bits for the rest. Of these, 14 are the source port (0 stands for 4791), and one is
+/// The header is one word: the lengths less one (16 bits each), 16 bits for the rest, traffic
+/// class, hop limit. Of the rest, 14 bits are the source port (0: 4791), one is
 /// `checksum_verified`.
 const VERIFIED: u16 = 1 << 15;
 const PORT: u16 = 0x3FFF;
@@ -92,13 +90,11 @@ impl RunHeader {
         Ok(Self { length, segment, traffic_class, hop_limit, src_port, checksum_verified })
     }
 
-    /// Number of bytes of the ring that it takes.
     const fn size(self) -> u64 {
         WORD + (self.length as u64).next_multiple_of(WORD)
     }
 }
 
-/// The memory, as both sides see it.
 struct Ring(RingMemory);
 
 impl Ring {
@@ -106,19 +102,17 @@ impl Ring {
         &self.0.words()[index]
     }
 
-    /// The word at a position.
     fn at(&self, position: u64) -> &AtomicU64 {
         self.word(((START + position % CAPACITY) / WORD) as usize)
     }
 }
 
-/// The side that writes.
 pub(crate) struct Writer {
     ring: Ring,
     head: u64,
-    /// Position of the reader when it was last looked at.
+    /// Position of the reader at the last look.
     tail: u64,
-    /// The page that was written to last.
+    /// The last page that was written to.
     page: u64,
 }
 
@@ -156,8 +150,7 @@ impl Writer {
         Ok(true)
     }
 
-    /// True if the hot part is full and the reader has read it all, which is looked at only once a
-    /// page.
+    /// True if the hot part is full and the reader has read it all; looks only once a page.
     fn may_restart(&mut self, position: u64) -> Result<bool, Broken> {
         if position < HOT || position / PAGE == self.page {
             return Ok(false);
@@ -167,7 +160,6 @@ impl Writer {
         Ok(self.tail == self.head)
     }
 
-    /// Looks where the reader stands.
     fn look(&mut self) -> Result<(), Broken> {
         let tail = self.ring.word(TAIL).load(Ordering::Acquire);
         if self.head.checked_sub(tail).is_none_or(|filled| filled > CAPACITY) {
@@ -191,16 +183,14 @@ impl Writer {
     }
 }
 
-/// The side that reads.
 pub(crate) struct Reader {
     ring: Ring,
     tail: u64,
-    /// Position of the writer when it was last looked at.
+    /// Position of the writer at the last look.
     head: u64,
 }
 
 impl Reader {
-    /// The ring that another process has made, if it is one.
     pub(crate) fn new(memory: Descriptor) -> io::Result<Self> {
         Ok(Self { ring: Ring(RingMemory::open(memory)?), tail: 0, head: 0 })
     }
@@ -244,19 +234,16 @@ impl Reader {
         }
     }
 
-    /// True if nothing was ever read.
     pub(crate) const fn is_unread(&self) -> bool {
         self.tail == 0
     }
 
-    /// True if everything is read.
     pub(crate) fn is_empty(&self) -> bool {
         self.ring.word(HEAD).load(Ordering::Acquire) == self.tail
     }
 
     /// Copies the next run as [`pop`](Self::pop) does. If there is none, has the other side wake
-    /// the threads of this one that sleep: a thread that does not sleep may have taken what they
-    /// were woken for.
+    /// threads that sleep: one that does not may have taken the run that they were woken for.
     pub(crate) fn pop_for_sleepers(
         &mut self,
         buffer: &mut [u8],
@@ -268,14 +255,13 @@ impl Reader {
         }
     }
 
-    /// Has the other side wake this one with the next run that it writes. True if there is none to
-    /// read yet: only then may a thread go to sleep.
+    /// Has the other side wake this one with the next run. True if the ring is empty: only then may
+    /// a thread go to sleep.
     pub(crate) fn park(&self) -> bool {
         self.set_asleep(true);
         self.is_empty()
     }
 
-    /// Has the other side wake this one with the next run that it writes, or not.
     pub(crate) fn set_asleep(&self, asleep: bool) {
         self.ring.word(ASLEEP).store(u64::from(asleep), Ordering::Relaxed);
         fence(Ordering::SeqCst); // see `must_wake`

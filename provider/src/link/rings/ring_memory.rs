@@ -1,6 +1,5 @@
-//! The memory that a ring lies in, its size, and what its words are made of. The models of
-//! concurrency (`models/`) have another one in the place of this file, so that the code of the ring
-//! itself is what they try out.
+//! Memory of a ring. The models of concurrency (`models/`) have another file in the place of this
+//! one, and try out the code of the ring itself.
 
 pub(super) use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::{fs::File, io, os::fd::OwnedFd};
@@ -9,30 +8,25 @@ use roce_transport::mem::{Memory, MemoryFault};
 
 use crate::{link::sealed, region::MmapMemory};
 
-/// Number of bytes of records that may be written and not yet read. A power of two.
+/// Bytes of records that may be written and not yet read: a power of two.
 pub(super) const CAPACITY: u64 = 2 << 20;
-/// Number of bytes in which the writer stays as long as the reader keeps up: they fit into caches,
-/// and their pages are never missing.
+/// Bytes in which the writer stays as long as the reader keeps up: they fit into caches.
 pub(super) const HOT: u64 = 512 << 10;
 pub(super) const PAGE: u64 = 4096;
 /// Start of the records: behind a page with the positions.
 pub(super) const START: u64 = PAGE;
 const SIZE: u64 = START + CAPACITY;
 
-/// What another process reaches the memory by.
 pub(super) type Descriptor = OwnedFd;
 
-/// The memory of a ring.
 pub(super) struct RingMemory(MmapMemory);
 
 impl RingMemory {
-    /// New memory, all zero.
     pub(super) fn create() -> io::Result<(Self, Descriptor)> {
         let file = sealed::create("roce ring", SIZE)?;
         Ok((Self::map(&file)?, file.into()))
     }
 
-    /// Memory that another process has made, if it is such.
     pub(super) fn open(memory: Descriptor) -> io::Result<Self> {
         Self::map(&memory.into())
     }

@@ -1,8 +1,6 @@
-//! Doors: FIFOs at which clients knock. The service then connects to the client, not the client to
-//! the service, so that the service never has a socket that a client can send descriptors to.
-//!
-//! A door has the name of the network namespace and of the address, in a directory that root alone
-//! can make. Who can put a door there is trusted to receive for all users.
+//! Doors: FIFOs at which clients knock. The service connects to the client, so it has no socket
+//! that a client can send descriptors to. Their names are of the network namespace and the address.
+//! Only root can make their directory, and is trusted to receive for all users.
 
 use std::{
     fs::{self, File, OpenOptions, Permissions},
@@ -20,7 +18,6 @@ use rustix::fs::{Mode, mkfifoat};
 use super::message::Knock;
 use crate::signals::without_sigpipe;
 
-/// Where the doors are.
 pub(crate) const DIRECTORY: &str = "/run/roce-share";
 
 /// Number of knocks that are read in one go.
@@ -30,8 +27,6 @@ const UNMAPPED: u32 = 65_534;
 /// Bits of a mode that let others than the owner write.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// The name of an address, in this network namespace. A link-local address means something only
-/// together with an interface.
 fn name(address: IpAddr, interface: u32) -> io::Result<String> {
     let namespace = fs::metadata("/proc/self/ns/net")?.ino();
     Ok(match address {
@@ -48,21 +43,19 @@ pub(super) fn state_file(directory: &Path, address: IpAddr, interface: u32) -> i
     options.custom_flags(FLAGS).open(path)
 }
 
-/// Makes the directory, if it does not exist.
 pub(super) fn prepare(directory: &Path) -> io::Result<()> {
     match fs::create_dir(directory) {
-        // whatever the process's mask is: everybody finds the doors
+        // whatever the process's mask is
         Ok(()) => fs::set_permissions(directory, Permissions::from_mode(0o755)),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(error),
     }
 }
 
-/// The side of the service. The door is gone when this is.
 pub(super) struct Door {
     path: PathBuf,
     knocks: File,
-    /// What was read last, and may be the start of a knock.
+    /// The last bytes read, perhaps the start of a knock.
     rest: Vec<u8>,
 }
 
@@ -83,7 +76,6 @@ impl Door {
         Ok(Self { path, knocks, rest: Vec::new() })
     }
 
-    /// Some knocks, if there are any.
     pub(super) fn knocks(&mut self) -> Vec<Knock> {
         let mut bytes = [0; BATCH * Knock::LEN];
         let length = self.knocks.read(&mut bytes).unwrap_or(0);
@@ -108,11 +100,9 @@ impl Drop for Door {
 
 const FLAGS: i32 = libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_CLOEXEC;
 
-/// Knocks at the door of an address, and returns the user behind it.
-///
-/// # Errors
-/// [`io::ErrorKind::NotFound`] if there is none, or nobody behind it;
-/// [`io::ErrorKind::WouldBlock`] while many others knock.
+/// Knocks at the door of an address, and returns the user behind it. Errors:
+/// [`io::ErrorKind::NotFound`] if there is none, or nobody behind it; [`io::ErrorKind::WouldBlock`]
+/// while many others knock.
 pub(super) fn knock(
     directory: &Path,
     address: IpAddr,
@@ -156,7 +146,7 @@ mod tests {
     use super::*;
 
     const ADDRESS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
-    const KNOCK: Knock = Knock { number: [1; 16], secret: [2; 16] };
+    const KNOCK: Knock = Knock { number: [1; 16], secret: [2; 16], wanted: None };
 
     fn kind(result: io::Result<u32>) -> Option<io::ErrorKind> {
         result.err().map(|error| error.kind())

@@ -9,12 +9,14 @@ use crate::link::conn_record;
 pub(super) struct Knock {
     /// The client listens at the Unix socket of [this name](Self::name).
     pub(super) number: [u8; 16],
-    /// What the service says first, so that the client knows it.
+    /// The client knows the service by this.
     pub(super) secret: [u8; 16],
+    /// The partition that it has elsewhere, or had.
+    pub(super) wanted: Option<IdPartition>,
 }
 
 /// Start of a knock. The last byte changes with every message of this file.
-const MAGIC: [u8; 8] = *b"knock\0\0\x02";
+const MAGIC: [u8; 8] = *b"knock\0\0\x03";
 
 impl Knock {
     pub(super) const LEN: usize = 64;
@@ -24,10 +26,11 @@ impl Knock {
         bytes[..8].copy_from_slice(&MAGIC);
         bytes[8..24].copy_from_slice(&self.number);
         bytes[24..40].copy_from_slice(&self.secret);
+        bytes[40] = self.wanted.map_or(0, IdPartition::get);
         bytes
     }
 
-    /// The knocks in what was read, wherever they begin: a client may have written a part of one.
+    /// The knocks in bytes, wherever they begin: a client may have written a part of one.
     pub(super) fn all_in(bytes: &[u8]) -> Vec<Self> {
         let all = bytes.windows(Self::LEN).filter_map(|it| Self::decode(it.try_into().ok()?));
         all.collect()
@@ -36,27 +39,53 @@ impl Knock {
     fn decode(bytes: &[u8; Self::LEN]) -> Option<Self> {
         let (magic, rest) = bytes.split_first_chunk::<8>()?;
         let (number, rest) = rest.split_first_chunk()?;
-        let (secret, _) = rest.split_first_chunk()?;
-        (*magic == MAGIC).then_some(Self { number: *number, secret: *secret })
+        let (secret, rest) = rest.split_first_chunk()?;
+        let wanted = IdPartition::new(rest[0]);
+        (*magic == MAGIC).then_some(Self { number: *number, secret: *secret, wanted })
     }
 
-    /// The name in the abstract name space.
     pub(super) fn name(&self) -> String {
         format!("roce client {:032x}", u128::from_be_bytes(self.number))
     }
 }
 
-/// A client's request, by a pipe.
+/// The first message of the service, with the ends of two pipes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Greeting {
+    pub(super) secret: [u8; 16],
+    /// `None`: another client has the wanted one, or the user as many as it can.
+    pub(super) partition: Option<IdPartition>,
+    /// Bytes that the service has for what arrives.
+    pub(super) receive_buffer: u32,
+}
+
+impl Greeting {
+    pub(super) const LEN: usize = 24;
+
+    pub(super) fn encode(&self) -> [u8; Self::LEN] {
+        let mut bytes = [0; Self::LEN];
+        bytes[..16].copy_from_slice(&self.secret);
+        bytes[16] = self.partition.map_or(0, IdPartition::get);
+        bytes[20..].copy_from_slice(&self.receive_buffer.to_ne_bytes());
+        bytes
+    }
+
+    pub(super) fn decode(bytes: &[u8; Self::LEN]) -> Self {
+        Self {
+            secret: std::array::from_fn(|at| bytes[at]),
+            partition: IdPartition::new(bytes[16]),
+            receive_buffer: u32::from_ne_bytes(std::array::from_fn(|at| bytes[20 + at])),
+        }
+    }
+}
+
+/// A client's request, by a pipe. Its number is in the answer; without, there is none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Request {
-    /// A partition: this one, if the client's user has it already, or any.
-    Open(Option<IdPartition>),
-    /// Whether another client listens for the service.
     Query(ServiceId),
-    /// Requests for the service.
     Claim(ServiceId),
     Release(ServiceId),
-    /// The peer of this [connection](conn_record) is to be told when the client ends.
+    /// The peer of this [connection](conn_record) hears of the client's end.
     Keep([u8; conn_record::LEN]),
     Erase(u32),
 }
@@ -64,99 +93,65 @@ pub(super) enum Request {
 impl Request {
     pub(super) const LEN: usize = 40;
 
-    pub(super) fn encode(&self) -> [u8; Self::LEN] {
+    pub(super) fn encode(&self, number: u8) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
-        let (kind, fields) = bytes.split_at_mut(4);
-        match self {
-            Self::Open(partition) => {
-                (kind[0], kind[1]) = (1, partition.map_or(0, IdPartition::get));
-            }
-            Self::Query(service) => {
-                kind[0] = 2;
+        let fields = &mut bytes[4..];
+        let kind = match self {
+            Self::Query(service) | Self::Claim(service) | Self::Release(service) => {
                 fields[..8].copy_from_slice(&service.0.to_ne_bytes());
-            }
-            Self::Claim(service) => {
-                kind[0] = 3;
-                fields[..8].copy_from_slice(&service.0.to_ne_bytes());
-            }
-            Self::Release(service) => {
-                kind[0] = 4;
-                fields[..8].copy_from_slice(&service.0.to_ne_bytes());
+                match self {
+                    Self::Query(_) => 1,
+                    Self::Claim(_) => 2,
+                    _ => 3,
+                }
             }
             Self::Keep(record) => {
-                kind[0] = 5;
                 fields[..record.len()].copy_from_slice(record);
+                4
             }
             Self::Erase(local_id) => {
-                kind[0] = 6;
                 fields[..4].copy_from_slice(&local_id.to_ne_bytes());
+                5
             }
-        }
+        };
+        bytes[..2].copy_from_slice(&[kind, number]);
         bytes
     }
 
-    /// `None`: it makes no sense.
-    pub(super) fn decode(bytes: &[u8; Self::LEN]) -> Option<Self> {
-        let service = || {
-            let (first, _) = bytes[4..].split_first_chunk()?;
-            Some(ServiceId(u64::from_ne_bytes(*first)))
+    pub(super) fn decode(bytes: &[u8; Self::LEN]) -> Option<(u8, Self)> {
+        let fields = &bytes[4..];
+        let service = ServiceId(u64::from_ne_bytes(*fields.first_chunk()?));
+        let request = match bytes[0] {
+            1 => Self::Query(service),
+            2 => Self::Claim(service),
+            3 => Self::Release(service),
+            4 => Self::Keep(*fields.first_chunk()?),
+            5 => Self::Erase(u32::from_ne_bytes(*fields.first_chunk()?)),
+            _ => return None,
         };
-        match bytes[0] {
-            1 if bytes[1] == 0 => Some(Self::Open(None)),
-            1 => IdPartition::new(bytes[1]).map(|partition| Self::Open(Some(partition))),
-            2 => service().map(Self::Query),
-            3 => service().map(Self::Claim),
-            4 => service().map(Self::Release),
-            5 => bytes[4..].first_chunk().copied().map(Self::Keep),
-            6 => bytes[4..].first_chunk().map(|id| Self::Erase(u32::from_ne_bytes(*id))),
-            _ => None,
-        }
-    }
-
-    /// True if the service answers.
-    pub(super) const fn is_answered(&self) -> bool {
-        matches!(self, Self::Open(_) | Self::Query(_) | Self::Claim(_))
+        Some((bytes[1], request))
     }
 }
 
-/// Answer of the service, in the order of what was asked, by another pipe.
+/// Answer of the service, by another pipe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Answer {
-    /// The client has this partition, and the service a receive buffer of so many bytes for it.
-    Opened(IdPartition, u32),
-    /// The client has what it asked for; for a query: nobody has it.
+    /// The client has the service; for a query: nobody else has it.
     Done,
-    /// Another client has it.
     InUse,
-    /// The user, or the client, has as many as it can.
     Full,
 }
 
 impl Answer {
-    pub(super) const LEN: usize = 8;
+    pub(super) const LEN: usize = 2;
 
-    pub(super) fn encode(&self) -> [u8; Self::LEN] {
-        let (kind, partition, bytes) = match *self {
-            Self::Opened(partition, bytes) => (1, partition.get(), bytes),
-            Self::Done => (2, 0, 0),
-            Self::InUse => (3, 0, 0),
-            Self::Full => (4, 0, 0),
-        };
-        let [a, b, c, d] = bytes.to_ne_bytes();
-        [kind, partition, 0, 0, a, b, c, d]
+    pub(super) const fn encode(self, number: u8) -> [u8; Self::LEN] {
+        [number, self as u8]
     }
 
-    pub(super) fn decode(&[kind, partition, _, _, a, b, c, d]: &[u8; Self::LEN]) -> Option<Self> {
-        match kind {
-            1 => {
-                let partition = IdPartition::new(partition)?;
-                Some(Self::Opened(partition, u32::from_ne_bytes([a, b, c, d])))
-            }
-            2 => Some(Self::Done),
-            3 => Some(Self::InUse),
-            4 => Some(Self::Full),
-            _ => None,
-        }
+    pub(super) fn decode([number, kind]: [u8; Self::LEN]) -> Option<(u8, Self)> {
+        let answer = *[Self::Done, Self::InUse, Self::Full].get(usize::from(kind))?;
+        Some((number, answer))
     }
 }
 
@@ -166,48 +161,43 @@ mod tests {
 
     #[test]
     fn messages_are_what_they_were() {
-        let knock = Knock { number: [7; 16], secret: [9; 16] };
-        assert_eq!(Knock::all_in(&knock.encode()), [knock]);
+        let knock = Knock { number: [7; 16], secret: [9; 16], wanted: IdPartition::new(62) };
+        for knock in [knock, Knock { wanted: None, ..knock }] {
+            assert_eq!(Knock::all_in(&knock.encode()), [knock]);
+        }
         assert_eq!(knock.name(), format!("roce client {}", "07".repeat(16)));
+        let greeting =
+            Greeting { secret: [9; 16], partition: IdPartition::new(1), receive_buffer: u32::MAX };
+        for greeting in [greeting, Greeting { partition: None, ..greeting }] {
+            assert_eq!(Greeting::decode(&greeting.encode()), greeting);
+        }
         let service = ServiceId(u64::MAX - 5);
         for request in [
-            Request::Open(None),
-            Request::Open(IdPartition::new(62)),
             Request::Query(service),
             Request::Claim(service),
             Request::Release(service),
             Request::Keep([7; conn_record::LEN]),
             Request::Erase(0x1234_5678),
         ] {
-            assert_eq!(Request::decode(&request.encode()), Some(request));
+            assert_eq!(Request::decode(&request.encode(200)), Some((200, request)));
         }
-        let answers = [
-            Answer::Opened(IdPartition::new(1).unwrap(), u32::MAX),
-            Answer::Done,
-            Answer::InUse,
-            Answer::Full,
-        ];
-        for answer in answers {
-            assert_eq!(Answer::decode(&answer.encode()), Some(answer));
+        for answer in [Answer::Done, Answer::InUse, Answer::Full] {
+            assert_eq!(Answer::decode(answer.encode(255)), Some((255, answer)));
         }
     }
 
     #[test]
     fn what_makes_no_sense_is_none() {
         assert_eq!(Knock::all_in(&[0; 3 * Knock::LEN]), []);
-        let knock = Knock { number: [7; 16], secret: [9; 16] };
+        let knock = Knock { number: [7; 16], secret: [9; 16], wanted: None };
         let torn = [&MAGIC[..], &knock.encode(), &[0; 5], &knock.encode(), &knock.encode()[..63]];
         let found = Knock::all_in(&torn.concat());
         assert_eq!((found.len(), &found[1..]), (3, &[knock; 2][..]));
-        for start in [[0, 0], [1, 63], [7, 0], [255, 1]] {
-            let mut bytes = [0; Request::LEN];
-            bytes[..2].copy_from_slice(&start);
-            assert_eq!(Request::decode(&bytes), None, "{start:?}");
+        for kind in [0, 6, 255] {
+            assert_eq!(Request::decode(&[kind; Request::LEN]), None, "{kind}");
         }
-        for start in [[0, 0], [1, 0], [1, 63], [5, 0]] {
-            let mut bytes = [0; Answer::LEN];
-            bytes[..2].copy_from_slice(&start);
-            assert_eq!(Answer::decode(&bytes), None, "{start:?}");
+        for kind in [3, 255] {
+            assert_eq!(Answer::decode([1, kind]), None, "{kind}");
         }
     }
 }

@@ -1,9 +1,8 @@
-//! The owners of numbers and services at the service's addresses: a function of requests and time.
+//! Partitions and services of clients: a function of requests and time.
 //!
-//! A partition belongs to one client at an address, and rests when the client has ended. For some
-//! time only a client of the same user gets it, since packets for the former client may still be in
-//! flight. The service chooses partitions. A client that has one at another address of the service,
-//! or had it when the service was restarted, gets the same.
+//! A partition is one client's at an address. When the client has ended it rests: only a client of
+//! the same user gets it, since packets for the former one may be in flight. A client that has one
+//! at another address, or had it when the service was restarted, gets the same.
 
 use std::{
     net::{IpAddr, Ipv6Addr},
@@ -14,31 +13,25 @@ use roce_transport::{addr::Gid, cm::ServiceId, share::IdPartition, time::Instant
 
 use super::message::Answer;
 
-/// Time that a partition rests.
 pub(super) const REST: Duration = Duration::from_secs(30);
 /// Time that services have to be claimed again after the service was restarted.
 const AWAITED: Duration = Duration::from_secs(2);
 /// The last partition is the service's own.
-pub(super) const OWN: u8 = IdPartition::COUNT;
-/// Partitions of an address that root does not have, resting ones among them, and those of one
-/// user.
+pub(in crate::link) const OWN: u8 = IdPartition::COUNT;
+/// Partitions of an address for all users but root, and for one user, resting ones among them.
 const MAX_OF_USERS: usize = 41;
 pub(super) const MAX_OF_USER: usize = 20;
-/// Services of a client.
 pub(super) const MAX_SERVICES: usize = 64;
 
 const ROOT: u32 = 0;
 
-/// The table.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Table {
     numbers: Vec<Numbers>,
     services: Vec<Service>,
-    /// The partition that was chosen last.
     last: u8,
 }
 
-/// A partition at an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Numbers {
     address: IpAddr,
@@ -48,7 +41,6 @@ struct Numbers {
     rests_until: Option<Instant>,
 }
 
-/// A service at an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Service {
     address: IpAddr,
@@ -65,11 +57,8 @@ enum Holder {
 }
 
 impl Table {
-    /// Gives a new client of a user a partition at an address.
-    ///
-    /// # Errors
-    /// [`Answer::InUse`] if another client has the `wanted` one; [`Answer::Full`] if the user has
-    /// as many as it can.
+    /// Gives a new client of a user a partition at an address. Errors: [`Answer::InUse`] if another
+    /// client has the `wanted` one; [`Answer::Full`] if the user has as many as it can.
     pub(super) fn open(
         &mut self,
         now: Instant,
@@ -77,7 +66,7 @@ impl Table {
         user: u32,
         wanted: Option<IdPartition>,
     ) -> Result<IdPartition, Answer> {
-        self.forget_rested(now);
+        self.numbers.retain(|it| it.rests_until.is_none_or(|until| now < until));
         let partition = match wanted {
             Some(partition) if self.may_have(address, user, partition) => partition,
             Some(_) => return Err(Answer::InUse),
@@ -133,11 +122,6 @@ impl Table {
         user == ROOT || own < MAX_OF_USER && users < MAX_OF_USERS
     }
 
-    fn forget_rested(&mut self, now: Instant) {
-        self.numbers.retain(|it| it.rests_until.is_none_or(|until| now < until));
-    }
-
-    /// A client has ended.
     pub(super) fn close(&mut self, now: Instant, address: IpAddr, partition: IdPartition) {
         for it in &mut self.numbers {
             if (it.address, it.partition) == (address, partition) {
@@ -147,13 +131,11 @@ impl Table {
         self.services.retain(|it| (it.address, it.holder) != (address, Holder::Client(partition)));
     }
 
-    /// The service does not have an address any more.
     pub(super) fn forget(&mut self, address: IpAddr) {
         self.numbers.retain(|it| it.address != address);
         self.services.retain(|it| it.address != address);
     }
 
-    /// The client that listens for a service.
     pub(super) fn listener(&self, address: IpAddr, service: ServiceId) -> Option<IdPartition> {
         let found = self.services.iter().find(|it| (it.address, it.service) == (address, service));
         match found?.holder {
@@ -162,7 +144,6 @@ impl Table {
         }
     }
 
-    /// Whether a client may listen for a service.
     pub(super) fn query(
         &self,
         now: Instant,
@@ -180,7 +161,6 @@ impl Table {
         if may { Answer::Done } else { Answer::InUse }
     }
 
-    /// Has a client listen for a service.
     pub(super) fn claim(
         &mut self,
         now: Instant,
@@ -204,20 +184,17 @@ impl Table {
         Answer::Done
     }
 
-    /// A client listens for a service no more.
     pub(super) fn release(&mut self, address: IpAddr, partition: IdPartition, service: ServiceId) {
         let own = (address, service, Holder::Client(partition));
         self.services.retain(|it| (it.address, it.service, it.holder) != own);
     }
 
-    /// The user of the client that has a partition.
     fn user(&self, address: IpAddr, partition: IdPartition) -> Option<u32> {
         let is_it = |it: &&Numbers| (it.address, it.partition) == (address, partition);
         let found = self.numbers.iter().find(is_it).filter(|it| it.rests_until.is_none());
         found.map(|it| it.user)
     }
 
-    /// What the next service is to know.
     pub(super) fn save(&self) -> Vec<u8> {
         let numbers = self
             .numbers
@@ -250,7 +227,6 @@ impl Table {
     }
 }
 
-/// Entries of a saved table.
 const ENTRY: usize = 32;
 const NUMBERS: u32 = 1;
 const SERVICE: u32 = 2;

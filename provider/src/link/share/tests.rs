@@ -1,70 +1,42 @@
 #![allow(unsafe_code, reason = "what signals do has no safe interface")]
 
 use std::{
-    collections::VecDeque,
+    collections::BTreeMap,
     env, io,
     net::IpAddr,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, OwnedFd},
     path::Path,
     process::Command,
+    sync::Arc,
     thread,
     time::Duration,
 };
 
 use roce_transport::{
-    adapter::{SourcePort, Transmit, TransmitLimits},
     addr::PKey,
     cm::{CmMad, ConnRecord, Message, PrivateData, Rtu, ServiceId},
     ids::Qpn,
     share::IdPartition,
-    time::Instant,
     wire::{FrameFields, Ident, NetHeader},
 };
 use tempfile::TempDir;
 
-use super::{client::Client, door, message::Knock, service::ShareLink, table};
+use super::{
+    client::{Client, Control},
+    door,
+    message::{Knock, Request},
+    service::Service,
+    table,
+};
 use crate::{
     clock,
-    link::{Datagram, DatagramMeta, DatagramRun, Ended, Link, SharingLink},
+    link::{DatagramMeta, DatagramRun, Ended, conn_record, name::Name},
     own_test,
     readiness::is_readable,
 };
 
 const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
 const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
-
-/// A link that has what a test puts into it.
-#[derive(Default)]
-struct Wire(VecDeque<Vec<u8>>);
-
-impl Link for Wire {
-    fn addresses(&self) -> Vec<IpAddr> {
-        vec![HERE]
-    }
-
-    fn limits(&self) -> TransmitLimits {
-        TransmitLimits::SINGLE
-    }
-
-    fn source_port(&self) -> SourcePort {
-        SourcePort::Fixed(4791)
-    }
-
-    fn send(&mut self, _: Instant, _: &[u8], runs: &[Transmit]) -> io::Result<usize> {
-        Ok(runs.len())
-    }
-
-    fn receive(&mut self, _: Instant, sink: &mut dyn FnMut(&Datagram<'_>)) -> io::Result<usize> {
-        while let Some(bytes) = self.0.pop_front() {
-            sink(&Datagram::new(&net(), &bytes));
-        }
-        Ok(0)
-    }
-
-    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        Vec::new()
-    }
-}
 
 fn net() -> NetHeader {
     NetHeader {
@@ -81,7 +53,7 @@ fn net() -> NetHeader {
 /// A directory for doors, and the service.
 struct Host {
     directory: TempDir,
-    service: Option<ShareLink>,
+    service: Option<Service>,
 }
 
 impl Host {
@@ -91,8 +63,8 @@ impl Host {
         Self { directory, service }
     }
 
-    fn service(directory: &Path) -> ShareLink {
-        ShareLink::new(Box::new(Wire::default()), &directory.join("share"), &[(HERE, 0)]).unwrap()
+    fn service(directory: &Path) -> Service {
+        Service::new(&directory.join("share"), &[(HERE, 0)], usize::MAX).unwrap()
     }
 
     /// Ends the service and starts another.
@@ -101,7 +73,7 @@ impl Host {
         self.service = Some(Self::service(self.directory.path()));
     }
 
-    fn service_mut(&mut self) -> &mut ShareLink {
+    fn service_mut(&mut self) -> &mut Service {
         self.service.as_mut().unwrap()
     }
 
@@ -122,31 +94,24 @@ impl Host {
         })
     }
 
-    fn attend(&mut self) -> Vec<Vec<u8>> {
-        self.attend_at(clock::now())
-    }
-
-    fn attend_at(&mut self, now: Instant) -> Vec<Vec<u8>> {
+    fn attend(&mut self) {
         let service = self.service_mut();
-        service.unpark(); // as if it had slept
-        let mut own = Vec::new();
-        service.receive_runs(now, &mut |run| own.push(run.bytes.to_vec())).unwrap();
-        own
+        service.look();
+        service.attend(clock::now());
     }
 
     /// What the service keeps of a run.
     fn arrive(&mut self, run: &DatagramRun<'_>) -> Vec<Vec<u8>> {
         let mut own = Vec::new();
-        self.service_mut().forward_for_test(run, &mut |run| own.push(run.bytes.to_vec()));
+        self.service_mut().forward(run, &mut |run| own.push(run.bytes.to_vec()));
         own
     }
 
     fn join(&mut self) -> (Client, IdPartition) {
-        self.serve(|directory| {
-            let mut client = Client::join(directory, HERE, 0).unwrap().unwrap();
-            let partition = client.open(None).unwrap();
-            (client, partition)
-        })
+        let client = self.serve(|directory| Client::join(directory, HERE, 0, None));
+        let client = client.unwrap().unwrap();
+        let partition = client.partition;
+        (client, partition)
     }
 }
 
@@ -196,7 +161,7 @@ fn what_is_for_a_client_comes_to_it() {
     assert_eq!(host.arrive(&run(&net, &mixed, 64)), [to(own, 6)]);
     assert_eq!(received(&mut one), [(to(first, 1), 64, false), (to(first, 7), 64, false)]);
     assert_eq!(received(&mut other), [(same, 64, false), (to(second, 5), 64, false)]);
-    assert_eq!(host.service_mut().forwarded(), 5);
+    assert_eq!(host.service_mut().forwarded, 5);
 }
 
 #[test]
@@ -207,7 +172,7 @@ fn a_client_that_reads_nothing_loses_what_is_its_own() {
     let mut lost = 0;
     while lost < 3 {
         host.arrive(&run(&net, &datagram(first, 1), 64));
-        lost = host.service_mut().socket_drops();
+        lost = host.service_mut().lost;
     }
     host.arrive(&run(&net, &datagram(second, 2), 64));
     assert_eq!(received(&mut other).len(), 1);
@@ -224,10 +189,10 @@ fn a_service_is_one_clients() {
     let mut host = Host::new();
     let ((mut one, _), (other, _)) = (host.join(), host.join());
     let service = ServiceId(0x0106_1C06);
-    let (control, others) = (one.control().unwrap(), other.control().unwrap());
-    let ask = |host: &mut Host, control: &std::sync::Arc<_>, claim| {
-        let control = std::sync::Arc::clone(control);
-        host.serve(move |_| super::ask(&control, service, claim)).map_err(|error| error.kind())
+    let [control, others] = [&one, &other].map(|client| client.control().unwrap().clone());
+    let ask = |host: &mut Host, control: &Arc<Control>, claim| {
+        let control = control.clone();
+        host.serve(move |_| control.ask(service, claim)).map_err(|error| error.kind())
     };
     assert_eq!(ask(&mut host, &others, false), Ok(()));
     assert_eq!(ask(&mut host, &control, true), Ok(()));
@@ -240,20 +205,17 @@ fn a_service_is_one_clients() {
     assert_eq!(ask(&mut host, &others, true), Ok(()));
 }
 
-/// The device's thread reads answers as well, and may be the one that reads what another waits for.
 #[test]
 fn who_waits_for_an_answer_has_it_whoever_reads_it() {
     let mut host = Host::new();
-    let (mut client, _) = host.join();
+    let (client, _) = host.join();
     let control = client.control().unwrap();
     let start = clock::now();
+    let ask = || (0..200).for_each(|number| control.ask(ServiceId(number), false).unwrap());
     thread::scope(|scope| {
-        let asking = scope.spawn(move || {
-            (0..200).for_each(|number| super::ask(&control, ServiceId(number), false).unwrap());
-        });
-        while !asking.is_finished() {
+        let asking = [(); 3].map(|()| scope.spawn(ask));
+        while !asking.iter().all(|asking| asking.is_finished()) {
             host.attend();
-            client.update(clock::now());
         }
     });
     // one that waits for its time to end has 600 ms
@@ -265,11 +227,10 @@ fn rejoin(host: &mut Host, client: &mut Client) {
     let end = clock::now().plus(Duration::from_secs(20));
     while client.control().is_none() {
         assert!(clock::now() < end, "it does not come");
-        client.update(clock::now());
+        client.update(clock::now(), &BTreeMap::new());
         host.attend();
     }
     host.attend();
-    client.update(clock::now());
 }
 
 #[test]
@@ -299,7 +260,7 @@ fn no_descriptor_reaches_the_service() {
     let mut host = Host::new();
     let (client, _) = host.join();
     let descriptors: [OwnedFd; 1] = [std::fs::File::open("/dev/null").unwrap().into()];
-    let data = client.descriptors()[0];
+    let data = client.descriptor().unwrap();
     let borrowed = descriptors.each_ref().map(AsFd::as_fd);
     for with in [true, false] {
         let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -320,36 +281,46 @@ fn no_descriptor_reaches_the_service() {
 #[test]
 fn a_client_that_makes_no_sense_is_ended() {
     let mut host = Host::new();
-    let nonsense = [vec![9; 40], vec![1; 39], vec![1; 41], [&[1; 1][..], &[0; 39]].concat()];
+    let nonsense = [vec![9; 40], vec![1; 39], vec![1; 41], vec![0; 40]];
     for bytes in nonsense {
         let (client, partition) = host.join();
         client.write_for_test(&bytes);
         host.attend();
         host.attend();
-        assert!(is_readable(client.descriptors()[0]), "{bytes:?}");
+        assert!(is_readable(client.descriptor().unwrap()), "{bytes:?}");
         assert_eq!(host.arrive(&run(&net(), &datagram(partition, 1), 64)).len(), 1);
     }
 }
 
-/// Processes that knock and say nothing are ended after a second, and before if there are many.
+/// A user that knocks over and over has no more than its own partitions, and the others have
+/// theirs.
 #[test]
-fn who_says_nothing_keeps_nobody_out() {
+fn who_knocks_without_end_keeps_nobody_out() {
     let mut host = Host::new();
-    let silent: Vec<_> = (0..9)
-        .map(|_| host.serve(|directory| Client::join(directory, HERE, 0).unwrap().unwrap()))
+    let listeners: Vec<_> = (0..200)
+        .map(|number| {
+            let knock = Knock { number: [number; 16], secret: [number; 16], wanted: None };
+            let listener = Name::listen(knock.name().as_bytes()).unwrap();
+            door::knock(&host.share(), HERE, 0, &knock).unwrap();
+            host.attend();
+            listener
+        })
         .collect();
-    let ended = |client: &Client| is_readable(client.descriptors()[1]);
-    assert_eq!(silent.iter().filter(|client| !ended(client)).count(), 4);
-    let (client, _) = host.join();
-    host.attend_at(clock::now().plus(Duration::from_secs(1)));
-    assert!(silent.iter().all(ended) && client.control().is_some());
+    let most = if rustix::process::geteuid().is_root() { 61 } else { table::MAX_OF_USER };
+    assert_eq!(host.service_mut().clients.len(), most);
+    let refused = host.serve(|directory| Client::join(directory, HERE, 0, None).map(drop));
+    assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::AddrInUse);
+    drop(listeners);
+    (0..10).for_each(|_| host.attend());
+    assert_eq!(host.service_mut().clients.len(), 0);
+    host.join();
 }
 
 #[test]
 fn a_knock_of_nobody_costs_nothing() {
     let mut host = Host::new();
     for number in 0..50 {
-        let knock = Knock { number: [number; 16], secret: [0; 16] };
+        let knock = Knock { number: [number; 16], secret: [0; 16], wanted: None };
         door::knock(&host.share(), HERE, 0, &knock).unwrap();
     }
     for _ in 0..10 {
@@ -358,7 +329,7 @@ fn a_knock_of_nobody_costs_nothing() {
     assert!(host.join().0.control().is_some());
 }
 
-/// Only hosts that have sent it messages of connection management are told of a client's end.
+/// Only hosts that have sent it messages of connection management hear of a client's end.
 #[test]
 fn the_peers_of_a_client_that_ends_are_told() {
     let mut host = Host::new();
@@ -372,15 +343,16 @@ fn the_peers_of_a_client_that_ends_are_told() {
         local_qpn: Qpn::new(2),
         remote_qpn: Qpn::new(3),
     };
+    let keep = |record| Request::Keep(conn_record::encode(&record));
     let kept = record(1, PEER);
-    client.keep_record(&kept);
+    client.tell(keep(kept));
     host.attend();
     assert!(host.arrive(&run(&net(), &management(kept.local_id), 280)).is_empty());
-    client.keep_record(&kept);
-    client.keep_record(&record(2, PEER));
-    client.erase_record(record(2, PEER).local_id);
-    client.keep_record(&record(3, [10, 0, 0, 3].into())); // has sent nothing
-    client.keep_record(&record(0x400_0000, PEER)); // another's
+    client.tell(keep(kept));
+    client.tell(keep(record(2, PEER)));
+    client.tell(Request::Erase(record(2, PEER).local_id));
+    client.tell(keep(record(3, [10, 0, 0, 3].into()))); // has sent nothing
+    client.tell(keep(record(0x400_0000, PEER))); // another's
     host.attend();
     drop(client);
     host.attend();
@@ -410,6 +382,7 @@ fn a_program_outlives_the_service() {
     let (mut client, _) = host.join();
     host.service = None;
     client.claim(ServiceId(7));
+    assert_eq!(received(&mut client), []);
     // nor is the service by a client that has ended
     host.service = Some(Host::service(host.directory.path()));
     rejoin(&mut host, &mut client);

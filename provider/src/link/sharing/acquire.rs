@@ -1,23 +1,15 @@
 //! Taking an address, alone or together with other processes. This may wait, and is done without
 //! the engine's lock.
 
-use std::{
-    io,
-    net::IpAddr,
-    os::fd::{AsFd, OwnedFd},
-    sync::Arc,
-    thread,
-    time::Duration,
-};
+use std::{io, net::IpAddr, os::fd::AsFd, sync::Arc, thread, time::Duration};
 
 use socket2::Socket;
 
 use super::{
-    hello::say_share,
+    hello::Hello,
     members::MakeSocket,
     names::{self, connect, connect_unchecked},
     owner::{Common, HANDOVER, SharedAddress},
-    reaper,
 };
 use crate::{
     bind::{BindError, is_stopped},
@@ -29,20 +21,18 @@ use crate::{
 /// Time that the owner of an address has to grant it: enough for another process to take over from
 /// one that is stopped.
 const GRANT_TIMEOUT: Duration = Duration::from_millis(600);
-/// Number of times that it is waited for a grant. An owner that is stopped just when it was asked
-/// has taken the request with it.
+/// Number of waits for a grant. An owner that is stopped just then has taken the request with it.
 const GRANTS: usize = 2;
 /// Time for an address to pass from one process to another, which may all have to wait for the
 /// processor.
 const PASSING: Duration = Duration::from_secs(3);
-/// Number of attempts to have an address that nobody shares, and that is taken: its owner is
+/// Number of attempts to have an address that is taken, and that nobody shares: its owner is
 /// perhaps just ending.
 const ENDING_TRIES: usize = 50;
 
-/// Those who may have the addresses of a link besides it.
+/// Other holders of the addresses of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::link) enum Scope {
-    /// Nobody.
     None,
     /// Other links of this process. Packets take the network stack.
     InProcess,
@@ -50,45 +40,26 @@ pub(in crate::link) enum Scope {
     All,
 }
 
-/// An address that was taken.
 pub(in crate::link) struct Acquired {
     pub(super) address: IpAddr,
     pub(super) interface: u32,
     /// The socket with the address's name, if this process has made it.
     pub(super) name: Option<Arc<Name>>,
-    /// What other processes may share.
     pub(super) shared: Option<SharedAddress>,
-    /// A connection to the reaper.
-    pub(super) reaper: Option<OwnedFd>,
-}
-
-impl Acquired {
-    fn new(
-        (address, interface): (IpAddr, u32),
-        name: Option<Arc<Name>>,
-        shared: Option<SharedAddress>,
-    ) -> Self {
-        let reaper =
-            shared.as_ref().and_then(|shared| reaper::tell(address, &shared.common.claims));
-        Self { address, interface, name, shared, reaper }
-    }
 }
 
 /// Takes an address: finds it free and makes its UDP socket, or shares it with the process that has
-/// it, whose socket it is granted. `exclusive`: fails instead of sharing.
-///
-/// # Errors
-/// Those of making the socket; [`BindError::Taken`], [`BindError::OtherUser`],
-/// [`BindError::Stopped`].
+/// it. `exclusive`: fails instead of sharing. Errors: those of making the socket;
+/// [`BindError::Taken`], [`BindError::OtherUser`], [`BindError::Stopped`].
 pub(in crate::link) fn acquire(
     scope: Scope,
-    (address, interface): (IpAddr, u32),
+    place @ (address, interface): (IpAddr, u32),
     exclusive: bool,
     make_socket: &MakeSocket,
 ) -> Result<(Socket, Acquired), BindError> {
-    let place = (address, interface);
     let bind = || make_socket(false).map_err(|source| BindError::of_socket(address, source));
-    let alone = || Ok((bind()?, Acquired::new(place, None, None)));
+    let acquired = |name, shared| Acquired { address, interface, name, shared };
+    let alone = || Ok((bind()?, acquired(None, None)));
     let shares = scope != Scope::None;
     let mut tries = if exclusive || !shares { 1 } else { ENDING_TRIES };
     let mut grants = GRANTS;
@@ -97,9 +68,15 @@ pub(in crate::link) fn acquire(
         // a process that has the name has the address, or is about to
         match names::listen(address, interface) {
             Ok(name) => match bind() {
-                Ok(socket) if shares => return own(place, socket, name, make_socket),
                 Ok(socket) => {
-                    return Ok((socket, Acquired::new(place, Some(Arc::new(name)), None)));
+                    let name = Arc::new(name);
+                    let owned = shares.then(|| own(place, &socket, name.clone(), make_socket));
+                    let shared = owned.transpose().or_else(|source| match source.kind() {
+                        // a process that may have no such files shares nothing
+                        io::ErrorKind::FileTooLarge => Ok(None),
+                        _ => Err(BindError::System { address, source }),
+                    })?;
+                    return Ok((socket, acquired(Some(name), shared)));
                 }
                 Err(error) => {
                     drop(name);
@@ -109,7 +86,7 @@ pub(in crate::link) fn acquire(
                     }
                 }
             },
-            Err(error) if error.kind() != io::ErrorKind::AddrInUse => return alone(), // no names here
+            Err(error) if error.kind() != io::ErrorKind::AddrInUse => return alone(), // no names
             Err(_) if exclusive => match connect(address, interface) {
                 // another user's process has the name, and perhaps not the address
                 Err(error) if error.kind() != io::ErrorKind::ConnectionRefused => return alone(),
@@ -118,28 +95,26 @@ pub(in crate::link) fn acquire(
             },
             Err(_) if !shares => return alone(),
             Err(_) => match join(place, make_socket) {
-                Ok(joined) => return Ok(joined),
+                Ok((socket, shared)) => return Ok((socket, acquired(None, Some(shared)))),
                 Err(error) => {
-                    let silent = error.kind() == io::ErrorKind::TimedOut;
+                    use io::ErrorKind as Kind;
+                    let silent = error.kind() == Kind::TimedOut;
                     grants = grants.saturating_sub(usize::from(silent));
                     let may_change = match error.kind() {
-                        io::ErrorKind::TimedOut => {
-                            grants > 0 || stopped(address, interface).is_none()
-                        }
+                        Kind::TimedOut => grants > 0,
                         // it has just ended, or many ask it at once
-                        io::ErrorKind::ConnectionRefused
-                        | io::ErrorKind::ConnectionReset
-                        | io::ErrorKind::BrokenPipe
-                        | io::ErrorKind::WouldBlock => true,
+                        Kind::ConnectionRefused
+                        | Kind::ConnectionReset
+                        | Kind::BrokenPipe
+                        | Kind::WouldBlock => true,
                         _ => false,
                     };
-                    if !may_change || clock::now() >= end {
+                    let stopped = || stopped(address, interface).filter(|_| silent);
+                    if !(may_change || silent && stopped().is_none()) || clock::now() >= end {
                         // another process has the name, and perhaps not the address
-                        return alone().map_err(|error| {
-                            match stopped(address, interface).filter(|_| silent) {
-                                Some(process) => BindError::Stopped { address, process },
-                                None => other_user(address, interface).unwrap_or(error),
-                            }
+                        return alone().map_err(|error| match stopped() {
+                            Some(process) => BindError::Stopped { address, process },
+                            None => other_user(address, interface).unwrap_or(error),
                         });
                     }
                 }
@@ -149,39 +124,27 @@ pub(in crate::link) fn acquire(
     }
 }
 
-/// Is the first at an address.
 fn own(
     place: (IpAddr, u32),
-    socket: Socket,
-    name: Name,
+    socket: &Socket,
+    name: Arc<Name>,
     make_socket: &MakeSocket,
-) -> Result<(Socket, Acquired), BindError> {
-    let name = Arc::new(name);
-    let shared = socket
-        .as_fd()
-        .try_clone_to_owned()
-        .and_then(|udp| SharedAddress::owned(place, udp, name.clone(), make_socket.clone()));
-    let shared = match shared {
-        Ok(shared) => Some(shared),
-        // a process that may have no such files shares nothing
-        Err(error) if error.kind() == io::ErrorKind::FileTooLarge => None,
-        Err(source) => return Err(BindError::System { address: place.0, source }),
-    };
-    Ok((socket, Acquired::new(place, Some(name), shared)))
+) -> io::Result<SharedAddress> {
+    let udp = socket.as_fd().try_clone_to_owned()?;
+    SharedAddress::owned(place, udp, name, make_socket.clone())
 }
 
 /// Shares an address with the process that has it, if each trusts the other.
 fn join(
     place @ (address, interface): (IpAddr, u32),
     make_socket: &MakeSocket,
-) -> io::Result<(Socket, Acquired)> {
+) -> io::Result<(Socket, SharedAddress)> {
     let owner = connect(address, interface)?;
-    say_share(&owner)?;
+    Hello::Share.say(&owner)?;
     wait(&[owner.as_fd()], Some(GRANT_TIMEOUT))?;
     let common = Common::receive(&owner)?.ok_or(io::ErrorKind::TimedOut)?;
     let socket = common.socket()?;
-    let shared = SharedAddress::granted(place, common, make_socket.clone());
-    Ok((socket, Acquired::new(place, None, Some(shared))))
+    Ok((socket, SharedAddress::granted(place, common, make_socket.clone())))
 }
 
 /// The process of another user that has an address, if that is what keeps this one from it.

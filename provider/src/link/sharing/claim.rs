@@ -1,9 +1,8 @@
-//! Claims of the processes that share an address: its partitions, the services that they listen
-//! for, and its member sockets. A claim is a lock in a file that all of them have open. It ends
-//! with the process that has it, however that ends.
+//! Claims of the processes that share an address: partitions, services, member sockets. A claim is
+//! a lock in a file that all of them have open. It ends with its process, however that ends.
 //!
-//! A position in a file has 63 bits, and a service ID 64. So services have two files of their own,
-//! one for each value of the uppermost bit.
+//! A position in a file has 63 bits, and a service ID 64: services have a file for each value of
+//! the uppermost bit.
 
 #![allow(unsafe_code, reason = "locks of open files have no safe interface")]
 
@@ -18,7 +17,6 @@ use roce_transport::{cm::ServiceId, share::IdPartition};
 use super::{members::MemberPlace, record};
 use crate::link::sealed;
 
-/// Something that one process has at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Entry {
     Partition(IdPartition),
@@ -29,7 +27,6 @@ pub(super) enum Entry {
 }
 
 impl Entry {
-    /// Its byte in its file.
     const fn position(self) -> i64 {
         match self {
             Self::Name => 0,
@@ -40,7 +37,6 @@ impl Entry {
     }
 }
 
-/// The files, and their locks.
 pub(super) struct ClaimTable {
     file: File,
     /// Those of services, if this process is at the address.
@@ -49,13 +45,12 @@ pub(super) struct ClaimTable {
 
 impl ClaimTable {
     pub(super) fn new() -> io::Result<Self> {
-        let file = sealed::create("roce claims", record::SIZE)?;
         let services = || sealed::create("roce services", 0);
+        let file = sealed::create("roce claims", record::SIZE)?;
         Ok(Self { file, services: Some([services()?, services()?]) })
     }
 
-    /// The table of another process's address, without services, which outlives the processes
-    /// there.
+    /// The table of another process's address, without services.
     pub(super) fn join(theirs: &OwnedFd) -> io::Result<Self> {
         Ok(Self { file: open(theirs, record::SIZE)?, services: None })
     }
@@ -66,22 +61,21 @@ impl ClaimTable {
         Ok(Self { services, ..Self::join(file)? })
     }
 
-    /// What another process needs to [join](Self::join_with).
+    /// The descriptors that another process needs to [join](Self::join_with).
     pub(super) fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         [&self.file].into_iter().chain(self.services.iter().flatten()).map(AsFd::as_fd)
     }
 
-    /// The file, which has the [words](super::words) and the [records](super::record).
+    /// The file of [words](super::words) and [records](super::record).
     pub(super) const fn file(&self) -> &File {
         &self.file
     }
 
-    /// Takes an entry.
-    ///
-    /// # Errors
-    /// [`io::ErrorKind::AddrInUse`] if another process has it.
+    /// Errors: [`io::ErrorKind::AddrInUse`] if another process has it.
     pub(super) fn take(&self, entry: Entry) -> io::Result<()> {
-        self.lock(libc::F_WRLCK, entry).map_err(|error| match error.kind() {
+        self.control(libc::F_OFD_SETLK, libc::F_WRLCK, entry).map(drop).map_err(|error| match error
+            .kind()
+        {
             io::ErrorKind::WouldBlock | io::ErrorKind::PermissionDenied => {
                 io::ErrorKind::AddrInUse.into()
             }
@@ -89,29 +83,22 @@ impl ClaimTable {
         })
     }
 
-    /// Shares the listening socket with the others. It can be [taken](Self::take) by the last
-    /// process that does.
-    ///
-    /// # Errors
-    /// [`io::ErrorKind::ConnectionRefused`] if that has just taken it.
+    /// Shares the listening socket with the others. The last process that has it can
+    /// [take](Self::take) it. Errors: [`io::ErrorKind::ConnectionRefused`] if that has just done
+    /// so.
     pub(super) fn share_name(&self) -> io::Result<()> {
-        let shared = self.lock(libc::F_RDLCK, Entry::Name);
-        shared.map_err(|_| io::ErrorKind::ConnectionRefused.into())
+        let shared = self.control(libc::F_OFD_SETLK, libc::F_RDLCK, Entry::Name);
+        shared.map(drop).map_err(|_| io::ErrorKind::ConnectionRefused.into())
     }
 
     /// Releases an entry, if this process has it.
     pub(super) fn release(&self, entry: Entry) {
-        let _ = self.lock(libc::F_UNLCK, entry);
+        let _ = self.control(libc::F_OFD_SETLK, libc::F_UNLCK, entry);
     }
 
-    /// True if another process has it.
     pub(super) fn is_taken(&self, entry: Entry) -> bool {
         let found = self.control(libc::F_OFD_GETLK, libc::F_WRLCK, entry);
         found.is_ok_and(|lock| libc::c_int::from(lock.l_type) != libc::F_UNLCK)
-    }
-
-    fn lock(&self, kind: libc::c_int, entry: Entry) -> io::Result<()> {
-        self.control(libc::F_OFD_SETLK, kind, entry).map(drop)
     }
 
     fn control(
@@ -141,14 +128,8 @@ impl ClaimTable {
     }
 }
 
-impl AsFd for ClaimTable {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
-    }
-}
-
 /// A file that another process has open. Its descriptor stands for the same opening, whose locks
-/// are that process's, so it is opened once more.
+/// are that process's, so this opens it once more.
 fn open(theirs: &OwnedFd, length: u64) -> io::Result<File> {
     let path = format!("/proc/self/fd/{}", theirs.as_raw_fd());
     let file = OpenOptions::new().read(true).write(true).open(path)?;

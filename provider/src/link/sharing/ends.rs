@@ -1,9 +1,9 @@
-//! The end of processes at other addresses of this host.
+//! Processes that seem to have ended.
 //!
-//! When the channel to a process closes, and nobody has the process's name any more, it has ended,
-//! and the connections with it are over.
+//! If the channel to a process closes and nobody has the process's name any more, it has ended, and
+//! the connections with it are over.
 
-use std::{collections::BTreeMap, io};
+use std::{collections::BTreeMap, io, time::Duration};
 
 use roce_transport::{
     cm::{ConnId, ConnRecord},
@@ -11,33 +11,47 @@ use roce_transport::{
     time::Instant,
 };
 
-use super::{look::Looks, names::connect_directly, paths::Destination};
+use super::{names::connect_directly, paths::Destination};
 
-/// The records of this device's connections, and processes that have just closed their channels.
+/// Time from the first look to the second. It doubles from one to the next.
+const FIRST: Duration = Duration::from_millis(1);
+/// Number of looks: a process with much memory ends in about a second.
+const MOST: u32 = 11;
+
+/// The next of several looks at a process: its descriptors are closed one after another, so its
+/// locks and names may last longer than its connections.
+pub(super) struct Looks {
+    pub(super) due: Instant,
+    done: u32,
+}
+
+impl Looks {
+    pub(super) const fn begin(now: Instant) -> Self {
+        Self { due: now, done: 0 }
+    }
+
+    pub(super) fn next(self, now: Instant) -> Option<Self> {
+        let due = now.plus(FIRST * (1 << self.done));
+        (self.done + 1 < MOST).then(|| Self { due, done: self.done + 1 })
+    }
+}
+
 #[derive(Default)]
 pub(super) struct Ends {
-    records: BTreeMap<ConnId, ConnRecord>,
+    pub(super) records: BTreeMap<ConnId, ConnRecord>,
+    /// Looks for partitions that processes at own addresses have left.
+    pub(super) left: Option<Looks>,
     asked: Vec<(Looks, Destination, u32)>,
 }
 
 impl Ends {
-    pub(super) fn keep(&mut self, conn: ConnId, record: &ConnRecord) {
-        self.records.insert(conn, *record);
-    }
-
-    /// Forgets a connection.
-    pub(super) fn discard(&mut self, conn: ConnId) -> Option<ConnRecord> {
-        self.records.remove(&conn)
-    }
-
     /// A process has ended, it seems.
     pub(super) fn ask(&mut self, now: Instant, ended: Destination, interface: u32) {
         self.asked.push((Looks::begin(now), ended, interface));
     }
 
-    /// Time of the next look.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.asked.iter().map(|(looks, ..)| looks.due).min()
+        self.asked.iter().map(|(looks, ..)| looks).chain(&self.left).map(|looks| looks.due).min()
     }
 
     /// Looks where that is due. Returns the connections whose peers have ended.
@@ -61,7 +75,6 @@ impl Ends {
     }
 }
 
-/// True if a connection is with this process.
 fn is_with(record: &ConnRecord, ended: Destination) -> bool {
     (record.local, record.remote) == (ended.src, ended.dst)
         && (ended.partition.is_none() || ended.partition == IdPartition::of_id(record.remote_id))

@@ -1,4 +1,4 @@
-//! The descriptor by which threads hear of everything here.
+//! The descriptor that shows threads all events here.
 
 use std::{
     io,
@@ -8,19 +8,18 @@ use std::{
 
 use rustix::event::{Timespec, epoll};
 
-/// What it means that a watched descriptor is readable.
+/// The meaning of a watched descriptor that is readable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Readable {
     /// A process has come, said something, or gone.
     News = 0,
     /// Datagrams have arrived, which this process reads.
     Datagrams = 1,
-    /// Something has arrived that another process is to read. It is said once, until it is watched
-    /// anew.
+    /// Something has arrived that another process is to read. It shows once for each
+    /// [`watch`].
     Others = 2,
 }
 
-/// Number of descriptors of which it is heard in one go that they are readable.
 const EVENTS: usize = 16;
 
 /// True if there is news, and if something has arrived that another process is to read.
@@ -33,12 +32,10 @@ pub(super) fn news(epoll: &OwnedFd) -> (bool, bool) {
     (says(Readable::News) || events.len() == EVENTS, says(Readable::Others))
 }
 
-/// Watches a descriptor, in this way from now on.
 pub(super) fn watch(epoll: &OwnedFd, descriptor: impl AsFd, readable: Readable) -> io::Result<()> {
-    let once = if readable == Readable::Others {
-        epoll::EventFlags::ONESHOT
-    } else {
-        epoll::EventFlags::empty()
+    let once = match readable {
+        Readable::Others => epoll::EventFlags::ONESHOT,
+        _ => epoll::EventFlags::empty(),
     };
     let (data, flags) = (epoll::EventData::new_u64(readable as u64), epoll::EventFlags::IN | once);
     match epoll::modify(epoll, &descriptor, data, flags) {
@@ -47,8 +44,7 @@ pub(super) fn watch(epoll: &OwnedFd, descriptor: impl AsFd, readable: Readable) 
     }
 }
 
-/// Watches a descriptor no more. It must be said: other processes have the same socket, so that
-/// closing it does not take it out.
+/// Watches a descriptor no more: closing it is not enough for a socket that other processes have.
 pub(super) fn unwatch(epoll: &OwnedFd, descriptor: impl AsFd) {
     let _ = epoll::delete(epoll, descriptor);
 }

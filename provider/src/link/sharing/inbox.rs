@@ -3,13 +3,13 @@
 use std::{
     io, mem,
     net::IpAddr,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, OwnedFd},
 };
 
 use roce_transport::wire::{FrameFields, Ident, NetHeader};
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::{hello::Purpose, owner::Forwarding, paths::MAX_PAIRS};
+use super::{hello::Hello, paths::MAX_PAIRS};
 use crate::{
     cancel::Uncancelled,
     link::{
@@ -20,20 +20,18 @@ use crate::{
 };
 
 /// The rings. While threads sleep, all of them have their writers wake this process.
-pub(super) struct Inbox {
-    /// Eventfd that other processes write to.
-    wakeup: OwnedFd,
+pub(in crate::link) struct Inbox {
+    pub(super) wakeup: OwnedFd,
     pub(super) rings: Vec<Ring>,
     /// Number of threads that sleep until the descriptor is readable.
     sleepers: u32,
     /// The next receive reads `wakeup`, to which another process may have written.
-    reads_wakeup: bool,
+    pub(super) reads_wakeup: bool,
     buffer: Box<[u8]>,
 }
 
-/// A channel from another process.
 pub(super) struct Ring {
-    purpose: Purpose,
+    purpose: Hello,
     dst: IpAddr,
     channel: Incoming,
 }
@@ -45,14 +43,9 @@ impl Inbox {
         Ok(Self { wakeup, rings: Vec::new(), sleepers: 0, reads_wakeup: false, buffer })
     }
 
-    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
-        self.wakeup.as_fd()
-    }
-
-    /// Reads a ring from now on.
     pub(super) fn add(
         &mut self,
-        purpose: Purpose,
+        purpose: Hello,
         dst: IpAddr,
         socket: OwnedFd,
         reader: Reader,
@@ -61,85 +54,71 @@ impl Inbox {
             return Err(io::ErrorKind::QuotaExceeded.into());
         }
         let channel = Incoming::accept(socket, reader, self.wakeup.as_fd())?;
-        channel.set_asleep(self.sleepers > 0);
+        channel.reader.set_asleep(self.sleepers > 0);
         self.rings.push(Ring { purpose, dst, channel });
         Ok(())
     }
 
-    /// Gives an address up.
     pub(super) fn forget(&mut self, address: IpAddr) {
         self.rings.retain(|ring| ring.dst != address);
     }
 
-    /// The next receive looks whether it was woken.
-    pub(super) const fn look(&mut self) {
-        self.reads_wakeup = true;
-    }
-
-    /// Looks whether processes have closed their rings.
     pub(super) fn update(&mut self) {
         self.rings.iter_mut().for_each(|ring| ring.channel.update());
     }
 
-    /// Drops rings that are closed and read.
     pub(super) fn drop_ended(&mut self) {
-        self.rings.retain(|ring| !ring.channel.is_over());
+        self.rings.retain(|ring| !(ring.channel.is_closed && ring.channel.reader.is_empty()));
     }
 
-    /// Whether the owner of an address forwards what arrives there.
-    pub(super) fn forwarding(&self, address: IpAddr, term: u64) -> Forwarding {
-        let is_owner = |ring: &&Ring| ring.dst == address && ring.purpose == Purpose::Forward(term);
-        let mut owners = self.rings.iter().filter(is_owner);
-        let is_open = owners.clone().any(|ring| !ring.channel.is_closed());
-        match owners.next() {
-            Some(_) if is_open => Forwarding::Open,
-            Some(_) => Forwarding::Closed,
-            None => Forwarding::None,
-        }
+    /// Whether the owner of this term forwards datagrams of an address; `Some(false)`: it has
+    /// ended.
+    pub(super) fn is_forwarding(&self, address: IpAddr, term: u64) -> Option<bool> {
+        let is_owner = |ring: &&Ring| ring.dst == address && ring.purpose == Hello::Forward(term);
+        self.rings.iter().filter(is_owner).map(|ring| !ring.channel.is_closed).max()
     }
 
     /// True if there are rings from others, each of which has brought something before.
-    pub(super) fn is_settled(&self) -> bool {
-        !self.rings.is_empty() && self.rings.iter().all(|ring| !ring.channel.is_unread())
+    pub(in crate::link) fn is_settled(&self) -> bool {
+        !self.rings.is_empty() && self.rings.iter().all(|ring| !ring.channel.reader.is_unread())
     }
 
     /// Hands over runs that have arrived, some at a time; returns their number.
-    pub(super) fn receive(&mut self, sink: &mut dyn FnMut(&DatagramRun<'_>)) -> usize {
+    pub(in crate::link) fn receive(&mut self, sink: &mut dyn FnMut(&DatagramRun<'_>)) -> usize {
         let Self { rings, buffer, sleepers, reads_wakeup, wakeup } = self;
         let mut count = 0;
-        // before the rings: who writes a run after they were read wakes a thread that sleeps
-        let is_awaited = |ring: &Ring| *sleepers > 0 && !ring.channel.is_empty();
+        // before the rings: a run that is written after they were read wakes a thread that sleeps
+        let is_awaited = |ring: &Ring| *sleepers > 0 && !ring.channel.reader.is_empty();
         if mem::take(reads_wakeup) || rings.iter().any(is_awaited) {
             let _ = rustix::io::read(wakeup, &mut [0; 8]);
         }
         for Ring { purpose, dst, channel } in &mut *rings {
             count += channel.read(*sleepers > 0, buffer, |header, bytes| match *purpose {
-                Purpose::From(src) => hand_over([src, *dst], header, bytes, sink),
-                Purpose::Forward(_) => {
+                Hello::From(src) => hand_over([src, *dst], header, bytes, sink),
+                _ => {
                     if let Some((arrival, bytes)) = bytes.split_first_chunk() {
                         Arrival::decode(arrival).hand_over(*dst, bytes, sink);
                     }
                 }
             });
         }
-        if rings.iter().any(|ring| ring.channel.is_broken()) {
+        if rings.iter().any(|ring| ring.channel.is_broken) {
             let _uncancelled = Uncancelled::begin();
-            rings.retain(|ring| !ring.channel.is_broken());
+            rings.retain(|ring| !ring.channel.is_broken);
         }
         count
     }
 
     /// A thread is about to sleep. Returns true if there is nothing to receive.
-    pub(super) fn park(&mut self) -> bool {
+    pub(in crate::link) fn park(&mut self) -> bool {
         self.sleepers += 1;
-        self.rings.iter().fold(true, |quiet, ring| ring.channel.set_asleep(true) & quiet)
+        self.rings.iter().fold(true, |quiet, ring| ring.channel.reader.park() & quiet)
     }
 
-    /// A thread that slept is awake again.
-    pub(super) fn unpark(&mut self) {
+    pub(in crate::link) fn unpark(&mut self) {
         self.sleepers = self.sleepers.saturating_sub(1);
         if self.sleepers == 0 {
-            self.rings.iter().for_each(|ring| _ = ring.channel.set_asleep(false));
+            self.rings.iter().for_each(|ring| ring.channel.reader.set_asleep(false));
         }
     }
 }
@@ -153,14 +132,8 @@ fn hand_over(
 ) {
     let RunHeader { segment, traffic_class, hop_limit, src_port, checksum_verified, .. } = header;
     let meta = DatagramMeta { checksum_verified, ..DatagramMeta::default() };
-    let net = NetHeader {
-        src,
-        dst,
-        src_port,
-        traffic_class,
-        hop_limit,
-        ident: Ident::Known { id: 0, dont_fragment: true },
-        frame: FrameFields::default(),
-    };
+    let ident = Ident::Known { id: 0, dont_fragment: true };
+    let frame = FrameFields::default();
+    let net = NetHeader { src, dst, src_port, traffic_class, hop_limit, ident, frame };
     sink(&DatagramRun { net: &net, bytes, segment, meta });
 }

@@ -11,35 +11,31 @@ use super::{
     hello::Hello,
     names,
 };
-use crate::link::{name::Name, stranger};
+use crate::link::{name::Name, rings::Reader, stranger};
 
-/// Number of processes that may have connected and not yet said what for. One more takes the place
-/// of the one that has been silent for longest: who asks for something does so at once.
+/// Processes that may have connected and not yet said anything. One more takes the place of the one
+/// that has been silent for longest.
 pub(super) const MAX_PENDING: usize = 64;
-/// Time that a process has to say what it has connected for.
+/// Time that a process has to say something.
 pub(super) const PENDING_TIMEOUT: Duration = Duration::from_secs(1);
-/// Number of connections to an address's socket that are looked at in one go. Every user of the
-/// host can make them.
+/// Connections to a socket that are looked at in one go. Every user of the host can make them.
 pub(super) const ACCEPT_BATCH: usize = 8;
-/// Time after which it is tried again to accept them, while too many strangers wait to be closed.
+/// Time to the next attempt, while too many strangers wait to be closed.
 pub(super) const REST: Duration = Duration::from_millis(10);
 
-/// A connection to the socket of an own address.
 pub(super) struct Pending {
-    /// The local address.
     pub(super) dst: IpAddr,
     pub(super) socket: OwnedFd,
     /// True: it has come to this process, whichever receives for the address.
     pub(super) is_direct: bool,
-    /// Time at which it is closed if it has still not asked for anything.
+    /// Time at which it is closed if it is still silent.
     until: Instant,
 }
 
-/// The sockets of this device's addresses, and connections that have asked for nothing yet.
+/// The sockets of this device's addresses, and silent connections.
 #[derive(Default)]
 pub(super) struct Listeners {
     listeners: Vec<Listener>,
-    /// In the order in which they have come.
     pending: VecDeque<Pending>,
     /// Set while nobody can be accepted.
     rests_until: Option<Instant>,
@@ -53,20 +49,21 @@ struct Listener {
 }
 
 impl Listeners {
-    /// Accepts who comes to an address, at the socket with its name.
+    /// Accepts processes that come to an address, or to this process there.
     pub(super) fn listen(
         &mut self,
         epoll: &OwnedFd,
         address: IpAddr,
         name: Arc<Name>,
+        is_direct: bool,
     ) -> io::Result<()> {
-        self.add(epoll, Listener { address, is_direct: false, name })
+        watch(epoll, &name, Readable::News)?;
+        self.listeners.push(Listener { address, is_direct, name });
+        Ok(())
     }
 
-    /// Can be found by the processes that send to this one.
-    ///
-    /// # Errors
-    /// [`io::ErrorKind::AddrInUse`] when another process has the name.
+    /// Accepts processes that send to this one. Errors: [`io::ErrorKind::AddrInUse`] when another
+    /// process has the name.
     pub(super) fn listen_directly(
         &mut self,
         epoll: &OwnedFd,
@@ -78,46 +75,32 @@ impl Listeners {
             return Ok(());
         }
         let name = Arc::new(names::listen_directly(address, interface, partition)?);
-        self.add(epoll, Listener { address, is_direct: true, name })
+        self.listen(epoll, address, name, true)
     }
 
-    fn add(&mut self, epoll: &OwnedFd, listener: Listener) -> io::Result<()> {
-        watch(epoll, &listener.name, Readable::News)?;
-        self.listeners.push(listener);
-        Ok(())
-    }
-
-    /// Is not found at this address any more.
-    pub(super) fn forget(&mut self, epoll: &OwnedFd, address: IpAddr) {
-        self.leave(epoll, |listener| listener.address == address);
-    }
-
-    /// Leaves to another process to accept who comes to the address.
-    pub(super) fn resign(&mut self, epoll: &OwnedFd, address: IpAddr) {
-        self.leave(epoll, |listener| listener.address == address && !listener.is_direct);
-    }
-
-    fn leave(&mut self, epoll: &OwnedFd, is: impl Fn(&Listener) -> bool) {
-        let gone = self.listeners.extract_if(.., |listener| is(listener));
+    /// Leaves processes that come to an address to another process, with `directly` those that send
+    /// to this one, too.
+    pub(super) fn leave(&mut self, epoll: &OwnedFd, address: IpAddr, directly: bool) {
+        let is_left = |it: &mut Listener| it.address == address && (directly || !it.is_direct);
+        let gone = self.listeners.extract_if(.., is_left);
         gone.for_each(|listener| unwatch(epoll, &listener.name));
     }
 
-    /// Time at which a connection has been silent for too long, or at which others can perhaps be
-    /// accepted.
+    /// Time at which a connection has been silent for too long, or others can perhaps be accepted.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let silent = self.pending.front().map(|pending| pending.until);
         silent.into_iter().chain(self.rests_until).min()
     }
 
-    /// Accepts some connections, and returns those that have said what for. Others are closed: what
-    /// says something that makes no sense, or nothing for too long, and who is not trusted.
+    /// Accepts some connections, and returns those that have said something. Nonsense, silence and
+    /// strangers are closed.
     pub(super) fn accept_pending(
         &mut self,
         now: Instant,
         epoll: &OwnedFd,
-    ) -> Vec<(Pending, Hello)> {
+    ) -> Vec<(Pending, Hello, Option<Reader>)> {
         self.rest_if_full(now, epoll);
-        for Listener { address, is_direct, name } in &self.listeners {
+        for &Listener { address: dst, is_direct, ref name } in &self.listeners {
             for _ in 0..ACCEPT_BATCH {
                 let Ok(unchecked) = name.accept() else { break };
                 let Ok(socket) = unchecked.check() else { continue };
@@ -128,7 +111,6 @@ impl Listeners {
                     self.pending.pop_front();
                 }
                 let until = now.plus(PENDING_TIMEOUT);
-                let (dst, is_direct) = (*address, *is_direct);
                 self.pending.push_back(Pending { dst, socket, is_direct, until });
             }
         }
@@ -136,14 +118,14 @@ impl Listeners {
         for pending in mem::take(&mut self.pending) {
             match Hello::receive(&pending.socket) {
                 Ok(None) if now < pending.until => self.pending.push_back(pending),
-                Ok(Some(hello)) => accepted.push((pending, hello)),
+                Ok(Some((hello, reader))) => accepted.push((pending, hello, reader)),
                 Ok(None) | Err(_) => {}
             }
         }
         accepted
     }
 
-    /// Hears nothing of who comes, for some time, while nobody can be accepted.
+    /// Watches no listener for some time while nobody can be accepted.
     fn rest_if_full(&mut self, now: Instant, epoll: &OwnedFd) {
         let is_full = stranger::is_full();
         for Listener { name, .. } in &self.listeners {
@@ -156,7 +138,6 @@ impl Listeners {
         self.rests_until = is_full.then(|| now.plus(REST));
     }
 
-    /// What a process has done that is stopped then.
     #[cfg(test)]
     pub(super) fn accept_only(&self) -> Vec<OwnedFd> {
         let accept = |listener: &Listener| listener.name.accept().ok()?.check().ok();

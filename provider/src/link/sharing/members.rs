@@ -1,18 +1,15 @@
-//! Sockets of the peer processes at a shared address: datagrams reach each process without the
-//! owner.
+//! Sockets by which datagrams reach each process at a shared address without the owner.
 //!
-//! The address's UDP socket and these *member sockets* are a group (`SO_REUSEPORT`). The kernel
-//! asks the group's packet filter for the index of the socket for a datagram. The filter looks up
-//! the partition of the destination queue pair in a list. Datagrams of other partitions go to index
-//! 0, the address's own socket, and the owner forwards them.
+//! The address's UDP socket and these *member sockets* are a group (`SO_REUSEPORT`). The group's
+//! packet filter looks up the partition of the destination queue pair and returns the index of a
+//! socket. Datagrams of other partitions go to index 0, the address's own socket, and the owner
+//! forwards them.
 //!
-//! A socket that closes would make the last one take its place. So all member sockets are made
-//! together and lie in the queue of a Unix socket. Each process at the address has a descriptor of
-//! that, so none of them closes while any process lives. A process peeks at the queue and takes a
-//! copy of the socket whose place it has claimed.
+//! If a socket closed, the last one would take its place. So all member sockets are made together
+//! and lie in the queue of a Unix socket that every process at the address has. A process peeks at
+//! the queue and takes a copy of the socket whose place it has claimed.
 //!
-//! The filter sees only the first datagram of a merged run, so datagrams for other processes may
-//! come, too. They are forwarded.
+//! The filter sees only the first datagram of a merged run. A process forwards the others.
 
 #![allow(unsafe_code, reason = "the filter of a group of sockets has no safe interface")]
 
@@ -28,12 +25,9 @@ use socket2::{SockRef, Socket};
 
 use crate::link::descriptors::{MAX_DESCRIPTORS, peek_with, send_with};
 
-/// Makes the UDP socket of an address; with `true` one beside it, which may have the same port as
-/// others.
 pub(in crate::link) type MakeSocket = Arc<dyn Fn(bool) -> io::Result<Socket> + Send + Sync>;
 
-/// Number of member sockets: as many as one message carries. What is for further processes is
-/// forwarded.
+/// Number of member sockets: one message carries them. Further processes have none.
 pub(super) const MEMBERS: usize = MAX_DESCRIPTORS;
 
 /// Place of a member socket in its group, from 1 to [`MEMBERS`].
@@ -50,64 +44,46 @@ impl MemberPlace {
     }
 }
 
-/// The member sockets of an address: a Unix socket that has them in its queue.
-pub(super) struct MemberSockets(OwnedFd);
-
-impl MemberSockets {
-    /// Makes the group of an address's socket, which nothing else shares its port with. Until
-    /// something else is [attached](attach), everything goes to that one.
-    ///
-    /// # Errors
-    /// When the system has no such groups or filters, or no more descriptors. Nothing has changed
-    /// then.
-    pub(super) fn new(first: &OwnedFd, make: &MakeSocket) -> io::Result<Self> {
-        let made = Self::make(first, make);
-        if made.is_err() {
-            let _ = SockRef::from(first).set_reuse_port(false);
-        }
-        made
+/// Makes the member sockets of an address, which nothing else shares its port with. Returns a Unix
+/// socket with all of them in its queue. Until something else is [attached](attach), everything
+/// goes to the first. Errors: when the system has no such groups or filters, or no more
+/// descriptors. Nothing has changed then.
+pub(super) fn make(first: &OwnedFd, make: &MakeSocket) -> io::Result<OwnedFd> {
+    let made = try_make(first, make);
+    if made.is_err() {
+        let _ = SockRef::from(first).set_reuse_port(false);
     }
-
-    fn make(first: &OwnedFd, make: &MakeSocket) -> io::Result<Self> {
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let (from, queue) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-        SockRef::from(first).set_reuse_port(true)?;
-        let mut sockets = Vec::with_capacity(MEMBERS);
-        for place in 0..MEMBERS {
-            sockets.push(make(true)?);
-            if place == 0 {
-                // There is a group from now on. What has come to this socket before is found by the
-                // process that takes it.
-                attach(first.as_fd(), &[])?;
-            }
-        }
-        let descriptors: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
-        send_with(&from, &[0], &descriptors)?;
-        Ok(Self(queue))
-    }
-
-    /// Those that another process has made.
-    pub(super) const fn join(queue: OwnedFd) -> Self {
-        Self(queue)
-    }
-
-    /// The socket at this place.
-    pub(super) fn socket(&self, place: MemberPlace) -> io::Result<Socket> {
-        // all of them come, unless descriptors are short, and the others are closed
-        let (_, all) = peek_with(&self.0, &mut [0])?;
-        let socket = all.into_iter().nth(usize::from(place.get()) - 1);
-        socket.map(Socket::from).ok_or_else(|| io::ErrorKind::NotFound.into())
-    }
+    made
 }
 
-impl AsFd for MemberSockets {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+fn try_make(first: &OwnedFd, make: &MakeSocket) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let (from, queue) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    SockRef::from(first).set_reuse_port(true)?;
+    let mut sockets = Vec::with_capacity(MEMBERS);
+    for place in 0..MEMBERS {
+        sockets.push(make(true)?);
+        if place == 0 {
+            // There is a group from now on. The process that takes this socket finds the datagrams
+            // that have come to it before.
+            attach(first.as_fd(), &[])?;
+        }
     }
+    let descriptors: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
+    send_with(&from, &[0], &descriptors)?;
+    Ok(queue)
 }
 
-/// Has datagrams for these partitions go to these places of the group that the socket is in, and
-/// all others to the first.
+/// The socket at this place of the queue.
+pub(super) fn socket(queue: &OwnedFd, place: MemberPlace) -> io::Result<Socket> {
+    // all of them come, unless descriptors are short, and the others are closed
+    let (_, all) = peek_with(queue, &mut [0])?;
+    let socket = all.into_iter().nth(usize::from(place.get()) - 1);
+    socket.map(Socket::from).ok_or_else(|| io::ErrorKind::NotFound.into())
+}
+
+/// Has datagrams for these partitions go to these places of the socket's group, and all others to
+/// the first.
 pub(super) fn attach(
     socket: BorrowedFd<'_>,
     members: &[(IdPartition, MemberPlace)],
@@ -128,8 +104,7 @@ pub(super) fn attach(
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The filter: it gets the UDP payload, and returns a place. A datagram that is too short for what
-/// it reads goes to place 0.
+/// The filter: it gets the UDP payload, and returns a place: 0 for a datagram that is too short.
 fn filter(members: &[(IdPartition, MemberPlace)]) -> Vec<libc::sock_filter> {
     /// Offset of the destination queue pair number, of which the upper six bits are the partition.
     const DESTINATION_QP: u32 = 5;
@@ -206,10 +181,10 @@ mod tests {
     fn a_datagram_comes_to_the_socket_of_its_partition() {
         for address in [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()] {
             let (own, to, make) = first(address);
-            let members = MemberSockets::new(&own, &make).unwrap();
+            let members = super::make(&own, &make).unwrap();
             // another process, by the queue alone
-            let theirs = MemberSockets::join(members.as_fd().try_clone_to_owned().unwrap());
-            let [low, high] = [1, MEMBERS].map(|number| theirs.socket(place(number)).unwrap());
+            let theirs = members.try_clone().unwrap();
+            let [low, high] = [1, MEMBERS].map(|number| socket(&theirs, place(number)).unwrap());
             let list = [(partition(7), place(1)), (partition(62), place(MEMBERS))];
             let sent = [0, 1, 6, 7, 8, 61, 62, 63];
             // attached to whichever socket of the group: it has one filter
@@ -245,7 +220,7 @@ mod tests {
         }
     }
 
-    /// What the kernel does with a filter.
+    /// The kernel's work with a filter.
     fn run(filter: &[libc::sock_filter], payload: &[u8]) -> u32 {
         let (mut accumulator, mut at) = (0, 0);
         loop {
@@ -264,25 +239,25 @@ mod tests {
         }
     }
 
-    /// The places stay, whoever closes its copies, also the process that has made them.
+    /// The places stay when a process closes its copies, also the one that has made them.
     #[test]
     fn no_socket_changes_its_place() {
         let (own, to, make) = first(Ipv4Addr::LOCALHOST.into());
-        let members = MemberSockets::new(&own, &make).unwrap();
-        let theirs = MemberSockets::join(members.as_fd().try_clone_to_owned().unwrap());
-        drop(members.socket(place(1)));
-        let last = theirs.socket(place(MEMBERS)).unwrap();
+        let members = super::make(&own, &make).unwrap();
+        let theirs = members.try_clone().unwrap();
+        drop(socket(&members, place(1)));
+        let last = socket(&theirs, place(MEMBERS)).unwrap();
         attach(own.as_fd(), &[(partition(9), place(MEMBERS))]).unwrap();
         drop(members);
         for round in 0..3 {
-            drop(theirs.socket(place(2 + round)));
+            drop(socket(&theirs, place(2 + round)));
             send(to, &packet(9));
             assert_eq!((arrived(&last), arrived(&own)), (vec![9], vec![]));
         }
         // what came while nobody had the socket is there for the next that has it
         drop(last);
         send(to, &packet(9));
-        assert_eq!(arrived(&theirs.socket(place(MEMBERS)).unwrap()), [9]);
+        assert_eq!(arrived(&socket(&theirs, place(MEMBERS)).unwrap()), [9]);
     }
 
     #[test]
@@ -297,7 +272,7 @@ mod tests {
             })
         }];
         for make in fail {
-            assert!(MemberSockets::new(&own, &make).is_err());
+            assert!(super::make(&own, &make).is_err());
             for number in 0..64 {
                 send(to, &packet(number));
             }

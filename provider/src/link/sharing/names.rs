@@ -1,9 +1,9 @@
-//! Names of addresses, and of the processes there, in the abstract name space of Unix sockets.
-//! There is one per network namespace, as the addresses are.
+//! Names of addresses, and of the processes there, in the abstract name space of Unix sockets, of
+//! which there is one per network namespace.
 //!
-//! By the name of an address a process finds the [owner](super::owner). By the name of a process,
-//! which is the address's with the process's partition behind, it is found by those that send to
-//! it. Partition 0 is that of a process that has all numbers.
+//! The name of an address leads to its [owner](super::owner). The name of a process, with its
+//! partition behind the address, is for processes that send to it. A process with all numbers has
+//! partition 0.
 
 use std::{io, net::IpAddr, os::fd::OwnedFd, thread, time::Duration};
 
@@ -14,12 +14,12 @@ use crate::link::{
     stranger::{Unchecked, is_closing_names},
 };
 
-/// Time after which a name is tried again that this process has just given up, and number of times.
+/// Time between attempts to get a name that this process has just given up, and their number.
 const NAME_RETRY: Duration = Duration::from_millis(1);
 const NAME_TRIES: usize = 1000;
 
-/// A socket with the name of an address; [`io::ErrorKind::AddrInUse`] if there is one already. It
-/// waits for one of this process's that is just being closed.
+/// A socket with the name of an address. This waits for one of this process's that is just being
+/// closed. Errors: [`io::ErrorKind::AddrInUse`] if there is one already.
 pub(super) fn listen(address: IpAddr, interface: u32) -> io::Result<Name> {
     let name = name(address, interface);
     for _ in 1..NAME_TRIES {
@@ -33,7 +33,7 @@ pub(super) fn listen(address: IpAddr, interface: u32) -> io::Result<Name> {
     Name::listen(name.as_bytes())
 }
 
-/// A socket with the name of a process at an address. It does not wait.
+/// A socket with the name of a process at an address.
 pub(super) fn listen_directly(
     address: IpAddr,
     interface: u32,
@@ -42,17 +42,17 @@ pub(super) fn listen_directly(
     Name::listen(direct_name(address, interface, partition).as_bytes())
 }
 
-/// A connection to whoever has the name of an address.
+/// A connection to the process with the name of an address.
 pub(super) fn connect_unchecked(address: IpAddr, interface: u32) -> io::Result<Unchecked> {
     Unchecked::connect(name(address, interface).as_bytes())
 }
 
-/// A connection to the process that has the name of an address, if that is to be trusted.
+/// The same, if the process is to be trusted.
 pub(super) fn connect(address: IpAddr, interface: u32) -> io::Result<OwnedFd> {
     connect_unchecked(address, interface)?.check()
 }
 
-/// A connection to the process with this partition at an address, if that is to be trusted.
+/// A connection to the process with this partition at an address, if it is to be trusted.
 pub(super) fn connect_directly(
     address: IpAddr,
     interface: u32,
@@ -61,8 +61,7 @@ pub(super) fn connect_directly(
     Unchecked::connect(direct_name(address, interface, partition).as_bytes())?.check()
 }
 
-/// The name of an address's socket. A link-local address means something only together with an
-/// interface.
+/// The name of an address. A link-local one means something only with an interface.
 fn name(address: IpAddr, interface: u32) -> String {
     match address {
         IpAddr::V6(v6) if v6.is_unicast_link_local() => {

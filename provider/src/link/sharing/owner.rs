@@ -1,5 +1,4 @@
-//! A process at an address that others have, too: its part of what they share, and how it becomes
-//! the address's owner.
+//! A process at a shared address, and how it becomes the address's owner.
 
 use std::{
     collections::BTreeSet,
@@ -21,9 +20,11 @@ use tracing::{debug, info};
 use super::{
     claim::{ClaimTable, Entry},
     epoll::{Readable, unwatch, watch},
-    hello::{Hello, Purpose, say_here},
-    members::{self, MakeSocket, MemberPlace, MemberSockets},
+    hello::Hello,
+    inbox::Inbox,
+    members::{self, MakeSocket, MemberPlace},
     names::connect,
+    reaper,
     record::{self, OwnRecords},
     words::{SILENCE, Words},
 };
@@ -31,91 +32,64 @@ use crate::{
     link::{
         descriptors::{poll_with, send_with},
         name::Name,
-        rings::Reader,
     },
     readiness::is_readable,
 };
 
-/// Time after which it is tried again to reach the owner of an address that passes from one process
-/// to another.
+/// Time between attempts to reach the owner of an address that passes from one process to another.
 pub(super) const HANDOVER: Duration = Duration::from_millis(2);
 
-/// What all processes at an address have.
+/// The common part of all processes at an address.
 pub(super) struct Common {
-    /// The UDP socket.
     udp: OwnedFd,
     /// The socket with the address's name. The owner alone accepts there.
     pub(super) name: Arc<Name>,
     pub(super) claims: ClaimTable,
     pub(super) words: Words,
-    /// The member sockets, if there are any.
-    members: Option<MemberSockets>,
+    /// The queue of member sockets.
+    members: Option<OwnedFd>,
 }
 
-/// An address that other processes may have, too.
+/// An address that other processes may have.
 pub(super) struct SharedAddress {
     pub(super) address: IpAddr,
     pub(super) interface: u32,
     pub(super) common: Common,
-    /// Partition of this device.
     own: Option<IdPartition>,
-    /// Makes member sockets.
     make_socket: MakeSocket,
-    /// The member socket that this process reads.
     member: Option<(MemberPlace, OwnedFd)>,
-    /// The term of the owner, as far as this process knows.
-    term: u64,
-    /// Services that this device listens for.
+    /// The last term that this process has seen.
+    pub(super) term: u64,
     services: Vec<ServiceId>,
-    /// Records of this device's connections.
     records: OwnRecords,
-    /// Partitions of processes that have ended, which are not settled.
+    /// Partitions of ended processes whose peers are not told yet.
     unsettled: BTreeSet<IdPartition>,
     role: Role,
+    /// A connection to the reaper, until this process leaves the address.
+    _reaper: Option<OwnedFd>,
 }
 
 /// Role of this process at an address.
 enum Role {
     Owner,
     Peer {
-        /// Something has arrived for the owner to read. If it still does nothing at this time, it
-        /// is stopped.
+        /// Something has arrived for the owner. If it has done nothing at this time, it is stopped.
         check_at: Option<Instant>,
         owner: Owner,
     },
 }
 
-/// The owner that a peer has.
+/// The owner of a peer.
 enum Owner {
-    /// It forwards what is for this process.
+    /// It forwards datagrams for this process.
     Met,
-    /// It is asked for that. It has until then.
+    /// It is asked to. It has until then.
     Asked(OwnedFd, Instant),
     /// It is to be asked at that time.
     Sought(Instant),
 }
 
-/// What a peer knows of its owner by what the owner forwards through.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Forwarding {
-    Open,
-    /// The owner has ended.
-    Closed,
-    None,
-}
-
-/// What has become of this process at an address.
-pub(super) enum Change {
-    /// It is the owner.
-    Succeeded,
-    /// It is the owner no more.
-    Resigned,
-    /// The owner forwards to it, through this ring.
-    Met(OwnedFd, Purpose, Reader),
-}
-
 impl Common {
-    /// That of a process that has an address alone.
     fn new(udp: OwnedFd, name: Arc<Name>) -> io::Result<Self> {
         let claims = ClaimTable::new()?;
         claims.share_name()?;
@@ -123,7 +97,7 @@ impl Common {
         Ok(Self { udp, name, claims, words, members: None })
     }
 
-    /// What a process at the address grants; nothing while it has not answered.
+    /// The grant of a process at the address, once it has answered.
     pub(super) fn receive(socket: &OwnedFd) -> io::Result<Option<Self>> {
         let Some((_, mut descriptors)) = poll_with(socket, &mut [0])? else { return Ok(None) };
         let members = (descriptors.len() > 5).then(|| descriptors.pop()).flatten();
@@ -136,18 +110,15 @@ impl Common {
             return Err(io::ErrorKind::ConnectionRefused.into()); // with the last process
         }
         let words = Words::new(claims.file())?;
-        let members = members.map(MemberSockets::join);
         Ok(Some(Self { udp, name: Arc::new(name), claims, words, members }))
     }
 
-    /// The UDP socket.
     pub(super) fn socket(&self) -> io::Result<Socket> {
         Ok(Socket::from(self.udp.try_clone()?))
     }
 }
 
 impl SharedAddress {
-    /// An address of which this process is the owner: the first one.
     pub(super) fn owned(
         place: (IpAddr, u32),
         udp: OwnedFd,
@@ -160,12 +131,12 @@ impl SharedAddress {
         Ok(this)
     }
 
-    /// An address that another process has.
     pub(super) fn granted(
         (address, interface): (IpAddr, u32),
         common: Common,
         make_socket: MakeSocket,
     ) -> Self {
+        let reaper = reaper::tell(address, &common.claims);
         Self {
             address,
             interface,
@@ -178,6 +149,7 @@ impl SharedAddress {
             records: OwnRecords::default(),
             unsettled: BTreeSet::new(),
             role: Role::Peer { check_at: None, owner: Owner::Sought(Instant::ZERO) },
+            _reaper: reaper,
         }
     }
 
@@ -185,12 +157,7 @@ impl SharedAddress {
         matches!(self.role, Role::Owner)
     }
 
-    /// The term in which this process is the owner; 0: it is not.
-    pub(super) const fn own_term(&self) -> u64 {
-        if self.is_owner() { self.term } else { 0 }
-    }
-
-    /// Has threads that sleep woken for what concerns this process.
+    /// Wakes threads that sleep for events of this process.
     pub(super) fn watch(&self, epoll: &OwnedFd) -> io::Result<()> {
         if self.is_owner() {
             return watch(epoll, &self.common.udp, Readable::Datagrams);
@@ -230,7 +197,7 @@ impl SharedAddress {
         self.common.name.share();
         if self.common.words.begin_members() {
             // where there can be none, everything is forwarded
-            let members = MemberSockets::new(&self.common.udp, &self.make_socket);
+            let members = members::make(&self.common.udp, &self.make_socket);
             self.common.members = members
                 .inspect_err(|error| debug!(address = %self.address, %error, "no member sockets"))
                 .ok();
@@ -241,45 +208,34 @@ impl SharedAddress {
         send_with(socket, &[0], &descriptors)
     }
 
-    // Services.
-
-    /// Listens for a service.
-    ///
-    /// # Errors
-    /// [`io::ErrorKind::AddrInUse`] when another process does.
+    /// Errors: [`io::ErrorKind::AddrInUse`] when another process listens for the service.
     pub(super) fn claim(&mut self, service: ServiceId) -> io::Result<()> {
         let Some(own) = self.own else { return Ok(()) };
         self.common.claims.take(Entry::Service(service))?;
         if self.services.contains(&service) {
             return Ok(());
         }
-        if let Err(error) = self.common.words.set_service(own, self.services.len(), service) {
-            self.common.claims.release(Entry::Service(service));
-            return Err(error);
-        }
         self.services.push(service);
-        self.common.words.set_service_count(own, self.services.len());
-        Ok(())
+        let set = self.common.words.set_services(own, &self.services);
+        if set.is_err() {
+            self.release(service);
+        }
+        set
     }
 
-    /// True if this device listens for it.
     pub(super) fn serves(&self, service: ServiceId) -> bool {
         self.services.contains(&service)
     }
 
-    /// Listens for it no more.
     pub(super) fn release(&mut self, service: ServiceId) {
         let place = self.services.iter().position(|other| *other == service);
         let (Some(own), Some(place)) = (self.own, place) else { return };
         self.services.swap_remove(place);
-        if let Some(moved) = self.services.get(place) {
-            let _ = self.common.words.set_service(own, place, *moved);
-        }
-        self.common.words.set_service_count(own, self.services.len());
+        let _ = self.common.words.set_services(own, &self.services);
         self.common.claims.release(Entry::Service(service));
     }
 
-    /// The process that listens for a service. Without, `true` says that there is one all the same.
+    /// The process that listens for a service. An error: `true` if there is one all the same.
     pub(super) fn listener(&self, service: ServiceId) -> Result<IdPartition, bool> {
         if !self.common.claims.is_taken(Entry::Service(service)) {
             return Err(false);
@@ -288,25 +244,18 @@ impl SharedAddress {
         found.find(|other| self.common.claims.is_taken(Entry::Partition(*other))).ok_or(true)
     }
 
-    // Member sockets.
-
-    /// Has this partition: that of another process that had it before are none of its own.
+    /// Has this partition from now on. A process that is no owner takes a member socket.
     pub(super) fn enter(&mut self, epoll: &OwnedFd, own: IdPartition) -> Option<Socket> {
         self.own = Some(own);
-        self.common.words.set_service_count(own, self.services.len());
-        self.take_member(epoll, own)
-    }
-
-    /// Takes a member socket for this partition, which the owner is to be told then. A process that
-    /// is the owner when it comes needs none.
-    fn take_member(&mut self, epoll: &OwnedFd, own: IdPartition) -> Option<Socket> {
+        // the former process's services are none of its own
+        let _ = self.common.words.set_services(own, &self.services);
         if self.is_owner() || self.member.is_some() {
             return None;
         }
         let members = self.common.members.as_ref()?;
         let is_free = |place: &MemberPlace| self.common.claims.take(Entry::Member(*place)).is_ok();
         let place = MemberPlace::all().find(is_free)?;
-        let taken = members.socket(place).and_then(|socket| {
+        let taken = members::socket(members, place).and_then(|socket| {
             let watched = OwnedFd::from(socket.try_clone()?);
             watch(epoll, &watched, Readable::Datagrams)?;
             Ok((socket, watched))
@@ -320,7 +269,7 @@ impl SharedAddress {
         Some(socket)
     }
 
-    /// The owner has the kernel put what is for processes with member sockets there.
+    /// The owner has the kernel use member sockets that are read.
     pub(super) fn steer(&mut self) {
         if !self.is_owner() || self.common.members.is_none() {
             return;
@@ -332,21 +281,17 @@ impl SharedAddress {
             let partition = self.common.words.member(place)?;
             is_read(place).then_some((partition, place))
         });
-        // if it fails, the next time may do; each process forwards what is not its own
+        // the next time may succeed; each process forwards datagrams of others
         let _ = members::attach(self.common.udp.as_fd(), &members.collect::<Vec<_>>());
     }
 
-    // Connections of this process, and what others leave of theirs.
-
-    /// Writes the record of an own connection to where the others find it.
     pub(super) fn keep_record(&mut self, record: &ConnRecord) {
         if let Some(own) = self.own {
-            // without room for it, the peer does not hear of the end
+            // without room for it, the peer hears nothing of the end
             let _ = self.records.keep(self.common.claims.file(), own, record);
         }
     }
 
-    /// Erases such a record.
     pub(super) fn erase_record(&mut self, record: &ConnRecord) {
         if let Some(own) = self.own {
             let _ = self.records.erase(self.common.claims.file(), own, record.local_id);
@@ -374,7 +319,7 @@ impl SharedAddress {
         left
     }
 
-    /// Such a partition may be another process's.
+    /// Another process may have such a partition.
     pub(super) fn settle(&mut self, partition: IdPartition) {
         if self.unsettled.remove(&partition) {
             record::clear(self.common.claims.file(), partition);
@@ -382,39 +327,44 @@ impl SharedAddress {
         }
     }
 
-    // Who is the owner.
-
-    /// If the owner has ended or is stopped, finds the next one, which may be this process.
-    /// `forwarding`: what the owner of a term forwards through.
-    pub(super) fn update_role(
-        &mut self,
-        now: Instant,
-        epoll: &OwnedFd,
-        forwarding: impl Fn(u64) -> Forwarding,
-    ) -> Option<Change> {
+    /// If the owner has ended or is stopped, finds the next one, which may be this process. Returns
+    /// true if it is the owner, or is the owner no more.
+    pub(super) fn update_role(&mut self, now: Instant, epoll: &OwnedFd, inbox: &mut Inbox) -> bool {
         let current = self.common.words.current();
         let is_over = mem::replace(&mut self.term, current) != current;
+        let (address, interface, own) = (self.address, self.interface, self.own);
         if self.is_owner() {
-            return is_over.then(|| self.resign(now));
+            if is_over {
+                self.role = Role::Peer { check_at: None, owner: Owner::Sought(now) };
+                self.common.words.watch(now);
+                info!(%address, "another process receives for all at the address by now");
+            }
+            return is_over;
         }
-        let forwarding = forwarding(current);
-        if (forwarding == Forwarding::Closed || self.is_owner_stopped(now, epoll))
+        let is_open = inbox.is_forwarding(address, current);
+        if (is_open == Some(false) || self.is_owner_stopped(now, epoll))
             && let Some(term) = self.common.words.begin_after(current)
         {
-            return Some(self.succeed(epoll, term));
+            // from now on this process reads the UDP socket, and accepts
+            (self.term, self.role) = (term, Role::Owner);
+            unwatch(epoll, &self.common.name);
+            let _ = self.watch(epoll);
+            let _ = self.common.name.accept_here();
+            info!(%address, term, "this process receives for all at the address");
+            return true;
         }
-        let (address, interface, own) = (self.address, self.interface, self.own);
-        let Role::Peer { owner, .. } = &mut self.role else { return None };
+        let Role::Peer { owner, .. } = &mut self.role else { return false };
         *owner = match mem::replace(owner, Owner::Met) {
-            _ if forwarding == Forwarding::Open => Owner::Met,
+            _ if is_open == Some(true) => Owner::Met,
             Owner::Met => {
                 self.common.words.watch(now);
                 Owner::Sought(now)
             }
             Owner::Asked(..) if is_over => Owner::Sought(now),
             Owner::Asked(socket, due) => match Hello::receive(&socket) {
-                Ok(Some(Hello::Ring(purpose, reader))) => {
-                    return Some(Change::Met(socket, purpose, reader));
+                Ok(Some((hello, Some(reader)))) => {
+                    let _ = inbox.add(hello, address, socket, reader);
+                    Owner::Met
                 }
                 Ok(None) if now < due => Owner::Asked(socket, due),
                 Ok(_) | Err(_) => Owner::Sought(now.plus(HANDOVER)),
@@ -428,10 +378,10 @@ impl SharedAddress {
                 |socket| Owner::Asked(socket, now.plus(SILENCE)),
             );
         }
-        None
+        false
     }
 
-    /// True if the owner does not go on although something has arrived for it, or is asked for.
+    /// True if the owner does nothing although something has arrived for it, or this process asks.
     fn is_owner_stopped(&mut self, now: Instant, epoll: &OwnedFd) -> bool {
         let Role::Peer { check_at, owner } = &mut self.role else { return false };
         if matches!(owner, Owner::Sought(due) if *due <= now) && self.common.words.is_silent(now) {
@@ -453,28 +403,6 @@ impl SharedAddress {
         is_stopped
     }
 
-    /// Leaves to the process that has begun another term what the owner does.
-    fn resign(&mut self, now: Instant) -> Change {
-        self.role = Role::Peer { check_at: None, owner: Owner::Sought(now) };
-        self.common.words.watch(now);
-        info!(address = %self.address, "another process receives for all at the address by now");
-        Change::Resigned
-    }
-
-    /// Becomes the owner, for this term.
-    fn succeed(&mut self, epoll: &OwnedFd, term: u64) -> Change {
-        self.term = term;
-        self.role = Role::Owner;
-        // From now on this process reads the UDP socket, and accepts. A thread that sleeps does so
-        // on this link's descriptor.
-        unwatch(epoll, &self.common.name);
-        let _ = self.watch(epoll);
-        let _ = self.common.name.accept_here();
-        info!(address = %self.address, term, "this process receives for all at the address");
-        Change::Succeeded
-    }
-
-    /// Gives the address up.
     pub(super) fn leave(&self, epoll: &OwnedFd) {
         unwatch(epoll, &self.common.udp);
         unwatch(epoll, &self.common.name);
@@ -486,7 +414,7 @@ impl SharedAddress {
 fn ask(epoll: &OwnedFd, address: IpAddr, interface: u32, own: IdPartition) -> io::Result<OwnedFd> {
     let socket = connect(address, interface)?;
     watch(epoll, &socket, Readable::News)?;
-    say_here(&socket, own)?;
+    Hello::Here(own).say(&socket)?;
     Ok(socket)
 }
 

@@ -1,8 +1,7 @@
-//! Ways to other devices of this host: channels to the processes that have an address.
+//! Channels to other processes of this host.
 //!
-//! What is sent to a queue pair goes by a channel to the process that has its partition. Until that
-//! is there, and wherever there is no such process, it takes the network stack, as what is for no
-//! queue pair in particular always does.
+//! A datagram for a queue pair goes by a channel to the process with its partition. Without a
+//! channel it takes the network stack, as do datagrams for no queue pair in particular.
 
 use std::{collections::BTreeMap, io, net::IpAddr, os::fd::OwnedFd, time::Duration};
 
@@ -15,7 +14,7 @@ use roce_transport::{
 
 use super::{
     epoll::{Readable, watch},
-    hello::Purpose,
+    hello::Hello,
     names::connect_directly,
 };
 use crate::{
@@ -33,11 +32,10 @@ pub(super) const RETRY: Duration = Duration::from_millis(100);
 const FORWARD_RETRY: Duration = Duration::from_millis(1);
 /// Time that a process has to answer a request.
 const ANSWER: Duration = Duration::from_secs(1);
-/// Time after which runs that found no room are written again; twice as long each time that they
-/// find none again, up to the most.
+/// Exponential backoff between attempts to write runs that found no room.
 const WRITE_RETRY: Duration = Duration::from_micros(50);
 const WRITE_RETRY_MOST: Duration = Duration::from_millis(2);
-/// Greatest number of pairs of addresses that are remembered, and of channels.
+/// Greatest number of pairs of addresses, and of channels.
 pub(super) const MAX_PAIRS: usize = 1024;
 
 /// A process that a channel leads to.
@@ -49,29 +47,25 @@ pub(super) struct Destination {
     pub(super) partition: Option<IdPartition>,
 }
 
-/// Channels to other processes.
+#[derive(Default)]
 pub(in crate::link) struct Paths {
-    pairs: BTreeMap<(IpAddr, IpAddr), Ways>,
-    /// Those to processes at an own address, which get what this one has received for them.
-    forwards: BTreeMap<(IpAddr, IdPartition), Way>,
-    /// Time from which others of those are looked for.
-    forward_at: Instant,
+    /// By source and destination. Without a source they lead to processes at an own address, for
+    /// datagrams that this one has received for them.
+    pairs: BTreeMap<(Option<IpAddr>, IpAddr), Ways>,
     /// Time from which pairs without a channel may be forgotten.
     sweep_at: Instant,
-    /// Time at which runs that found no room are tried again.
-    write_at: Option<Instant>,
-    /// Time from one attempt to the next.
+    pub(super) write_at: Option<Instant>,
     write_wait: Duration,
     scratch: Vec<u8>,
     pub(in crate::link) sent: SharedRuns,
     pub(in crate::link) forwarded: u64,
 }
 
-/// What leads from one address to another.
+/// The channels from one address to another.
 #[derive(Default)]
 struct Ways {
     ways: Vec<(Option<IdPartition>, Way)>,
-    /// Times from which others are looked for: the one that has all numbers, and those with
+    /// Times of the next attempts to find processes: one with all numbers, and those with
     /// partitions.
     look_at: [Instant; 2],
 }
@@ -82,12 +76,12 @@ struct Way {
     until: Instant,
     /// Something was sent that the reader is not woken for yet.
     is_used: bool,
-    /// That of an owner to its peers.
+    /// It leads from an owner to a peer.
     is_owners: bool,
 }
 
 impl Ways {
-    /// The channel for what is for this partition.
+    /// The channel for datagrams to this partition.
     fn to(&mut self, partition: Option<IdPartition>) -> Option<&mut Way> {
         let mut ways = self.ways.iter_mut();
         ways.find(|(to, way)| leads(*to, way, partition)).map(|(_, way)| way)
@@ -98,7 +92,6 @@ impl Ways {
         self.ways.iter().any(|(to, _)| to.is_none() || *to == partition)
     }
 
-    /// True if there are channels for all datagrams of a run.
     fn take(&self, datagrams: &[u8], segment: usize) -> bool {
         let is_taken = |partition| self.ways.iter().any(|(to, way)| leads(*to, way, partition));
         match one_partition(datagrams, segment) {
@@ -108,7 +101,7 @@ impl Ways {
         }
     }
 
-    /// Sends a run through the channels that [take](Self::take) it, to each process what is for it.
+    /// Sends a run through the channels that [take](Self::take) it, to each process its datagrams.
     /// Returns false if there are none.
     fn send(&mut self, header: RunHeader, datagrams: &[u8]) -> io::Result<bool> {
         if let Some(partition) = one_partition(datagrams, header.segment) {
@@ -124,9 +117,19 @@ impl Ways {
         }
         Ok(true)
     }
+
+    /// Wakes the readers that sleep, which is counted. Returns true if everything is written.
+    fn wake(&mut self, wakeups: &mut u64) -> bool {
+        let used = self.ways.iter_mut().filter(|(_, way)| way.is_used);
+        used.fold(true, |written, (_, way)| {
+            way.is_used = false;
+            *wakeups += u64::from(way.channel.wake());
+            way.channel.is_written() && written
+        })
+    }
 }
 
-/// True if a channel to this partition, or to all of them, is for what is for that one.
+/// True if a channel to this partition, or to all of them, is for datagrams to that one.
 const fn leads(to: Option<IdPartition>, way: &Way, partition: Option<IdPartition>) -> bool {
     way.channel.is_open()
         && match (to, partition) {
@@ -143,15 +146,8 @@ impl Way {
 
     fn send(&mut self, header: RunHeader, bytes: &[u8]) -> io::Result<bool> {
         self.is_used = true;
-        self.channel.sender.send(header, bytes)?;
+        self.channel.send(header, bytes)?;
         Ok(true)
-    }
-
-    /// Wakes the reader if it sleeps, which is counted. Returns true if everything is written.
-    fn wake(&mut self, wakeups: &mut u64) -> bool {
-        self.is_used = false;
-        *wakeups += u64::from(self.channel.sender.wake());
-        self.channel.sender.is_written()
     }
 
     /// Opens if there is an answer. Returns false if the other process has ended, or does not
@@ -159,52 +155,17 @@ impl Way {
     fn update(&mut self, now: Instant) -> bool {
         self.channel.update().is_ok()
             && (self.channel.is_open() || now < self.until)
-            && !self.channel.sender.is_broken()
-    }
-}
-
-impl Default for Paths {
-    fn default() -> Self {
-        Self {
-            pairs: BTreeMap::new(),
-            forwards: BTreeMap::new(),
-            forward_at: Instant::ZERO,
-            sweep_at: Instant::ZERO,
-            write_at: None,
-            write_wait: WRITE_RETRY,
-            scratch: Vec::new(),
-            sent: SharedRuns::default(),
-            forwarded: 0,
-        }
+            && !self.channel.is_broken
     }
 }
 
 impl Paths {
-    /// True if there are channels for all datagrams of a run.
     pub(super) fn take(&self, bytes: &[u8], run: &Transmit) -> bool {
-        let ways = self.pairs.get(&(run.src, run.dst));
+        let ways = self.pairs.get(&(Some(run.src), run.dst));
         ways.is_some_and(|ways| ways.take(payload(bytes, run), run.segment))
     }
 
-    /// The process that is to be looked for now to have a channel for a run.
-    pub(super) fn missing(
-        &mut self,
-        now: Instant,
-        bytes: &[u8],
-        run: &Transmit,
-    ) -> Option<Destination> {
-        let &Transmit { src, dst, .. } = run;
-        let partition = partition_of(payload(bytes, run));
-        let is_due = match self.pairs.get(&(src, dst)) {
-            Some(ways) => {
-                ways.look_at[usize::from(partition.is_some())] <= now && !ways.has(partition)
-            }
-            None => !dst.is_multicast() && self.has_room(now),
-        };
-        is_due.then_some(Destination { src, dst, partition })
-    }
-
-    /// True if another pair of addresses can be remembered.
+    /// True if there is room for another pair of addresses.
     fn has_room(&mut self, now: Instant) -> bool {
         if self.pairs.len() >= MAX_PAIRS && self.sweep_at <= now {
             self.sweep_at = now.plus(RETRY);
@@ -214,20 +175,21 @@ impl Paths {
         self.pairs.len() < MAX_PAIRS
     }
 
-    /// Asks a process for a channel.
+    /// Asks a process for a channel, unless one was looked for just before; `at_once`: even then.
     pub(super) fn request(
         &mut self,
         now: Instant,
         epoll: &OwnedFd,
-        destination: Destination,
+        Destination { src, dst, partition }: Destination,
         interface: u32,
+        at_once: bool,
     ) {
-        let Destination { src, dst, partition } = destination;
-        let has_room = match self.pairs.get(&(src, dst)) {
-            Some(ways) => !ways.has(partition),
-            None => self.has_room(now),
+        let kind = usize::from(partition.is_some());
+        let is_due = match self.pairs.get(&(Some(src), dst)) {
+            Some(ways) => !ways.has(partition) && (at_once || ways.look_at[kind] <= now),
+            None => !dst.is_multicast() && self.has_room(now),
         };
-        if !has_room {
+        if !is_due {
             return;
         }
         let _uncancelled = Uncancelled::begin();
@@ -237,10 +199,10 @@ impl Paths {
         });
         let channels = || self.pairs.values().map(|ways| ways.ways.len()).sum::<usize>();
         let found = found.filter(|_| channels() < MAX_PAIRS).and_then(|(partition, socket)| {
-            Some((partition, offer(epoll, socket, Purpose::From(src)).ok()?))
+            Some((partition, offer(epoll, socket, Hello::From(src)).ok()?))
         });
-        let ways = self.pairs.entry((src, dst)).or_default();
-        let look_at = &mut ways.look_at[usize::from(partition.is_some())];
+        let ways = self.pairs.entry((Some(src), dst)).or_default();
+        let look_at = &mut ways.look_at[kind];
         *look_at = now.plus(RETRY);
         if let Some((partition, channel)) = found {
             ways.ways.push((partition, Way::new(channel, now, false)));
@@ -249,11 +211,10 @@ impl Paths {
     }
 
     /// Sends runs between two addresses through their channels, as [`Link::send`] does; `None` if
-    /// there is none. What finds no room waits here: a process that is slow to read must not keep
-    /// what goes to others.
+    /// there is none. Runs without room wait here: a slow reader must not keep the others.
     ///
     /// [`Link::send`]: crate::link::Link::send
-    pub(super) fn send(
+    pub(in crate::link) fn send(
         &mut self,
         now: Instant,
         bytes: &[u8],
@@ -261,7 +222,7 @@ impl Paths {
         trusted: bool,
     ) -> Option<io::Result<usize>> {
         let first = runs.first()?;
-        let ways = self.pairs.get_mut(&(first.src, first.dst))?;
+        let ways = self.pairs.get_mut(&(Some(first.src), first.dst))?;
         let mut taken = 0;
         let mut result = Ok(true);
         for run in runs {
@@ -272,34 +233,33 @@ impl Paths {
             taken += 1;
         }
         self.sent.runs += taken as u64;
-        for (_, way) in ways.ways.iter_mut().filter(|(_, way)| way.is_used) {
-            if !way.wake(&mut self.sent.wakeups) {
-                self.write_at = Some(now.plus(self.write_wait));
-            }
+        if !ways.wake(&mut self.sent.wakeups) {
+            self.write_at = Some(now.plus(self.write_wait.max(WRITE_RETRY)));
         }
         if result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::InvalidData) {
             let _uncancelled = Uncancelled::begin(); // descriptors are closed
-            ways.ways.retain(|(_, way)| !way.channel.sender.is_broken());
+            ways.ways.retain(|(_, way)| !way.channel.is_broken);
         }
-        // an error is told when its run is the first
+        // an error shows when its run is the first
         if taken > 0 { Some(Ok(taken)) } else { result.err().map(Err) }
     }
-
-    // What has come here and is for others.
 
     /// Has a channel to a peer at an own address from now on.
     pub(super) fn add_forward(
         &mut self,
-        now: Instant,
         address: IpAddr,
         partition: IdPartition,
         channel: Outgoing,
+        now: Instant,
+        is_owners: bool,
     ) {
-        self.forwards.insert((address, partition), Way::new(channel, now, true));
+        let ways = &mut self.pairs.entry((None, address)).or_default().ways;
+        ways.retain(|(to, _)| *to != Some(partition));
+        ways.push((Some(partition), Way::new(channel, now, is_owners)));
     }
 
     /// Hands a run to the process with this partition at an own address. It is lost, as on a wire,
-    /// if that cannot be reached. Returns false if there is none, which `is_there` says.
+    /// if that cannot be reached. Returns false if there is none by `is_there`.
     pub(super) fn forward(
         &mut self,
         now: Instant,
@@ -309,34 +269,36 @@ impl Paths {
         is_there: impl FnOnce() -> bool,
     ) -> bool {
         let address = run.net.dst;
-        if !self.forwards.contains_key(&(address, partition)) {
+        let has = self.pairs.get(&(None, address)).is_some_and(|ways| ways.has(Some(partition)));
+        if !has {
             if !is_there() {
                 return false;
             }
-            if now < self.forward_at {
+            let [look_at, _] = &mut self.pairs.entry((None, address)).or_default().look_at;
+            if now < *look_at {
                 return true;
             }
             let _uncancelled = Uncancelled::begin();
             let channel = connect_directly(address, interface, Some(partition))
-                .and_then(|socket| offer(epoll, socket, Purpose::Forward(0)));
+                .and_then(|socket| offer(epoll, socket, Hello::Forward(0)));
             let Ok(channel) = channel else {
-                self.forward_at = now.plus(FORWARD_RETRY);
+                *look_at = now.plus(FORWARD_RETRY);
                 return true;
             };
-            self.forwards.insert((address, partition), Way::new(channel, now, false));
+            self.add_forward(address, partition, channel, now, false);
         }
-        let Some(way) = self.forwards.get_mut(&(address, partition)) else { return true };
+        let ways = self.pairs.get_mut(&(None, address)).into_iter().flat_map(|it| &mut it.ways);
+        let way = ways.into_iter().find(|(to, _)| *to == Some(partition));
         let length = Arrival::LEN + run.bytes.len();
-        let Some(arrival) = Arrival::of(run, false).filter(|_| length <= LONGEST) else {
-            return true;
-        };
+        let arrival = Arrival::of(run, false).filter(|_| length <= LONGEST);
+        let (Some((_, way)), Some(arrival)) = (way, arrival) else { return true };
         self.scratch.clear();
         self.scratch.extend_from_slice(&arrival.encode());
         self.scratch.extend_from_slice(run.bytes);
         let header = RunHeader {
             length,
             segment: length,
-            traffic_class: 0, // all that the receiver knows is in front of the run
+            traffic_class: 0, // the arrival says it
             hop_limit: 0,
             src_port: ROCE_UDP_PORT,
             checksum_verified: run.meta.checksum_verified,
@@ -347,110 +309,90 @@ impl Paths {
         true
     }
 
-    /// Wakes those that something was forwarded to.
-    pub(super) fn wake_forwards(&mut self, now: Instant) {
-        for way in self.forwards.values_mut().filter(|way| way.is_used) {
-            if !way.wake(&mut self.sent.wakeups) {
-                self.write_at = Some(now.plus(self.write_wait));
-            }
+    /// Wakes the processes at an address that something was forwarded to.
+    pub(super) fn wake_forwards(&mut self, now: Instant, address: IpAddr) {
+        let ways = self.pairs.get_mut(&(None, address));
+        if ways.is_some_and(|ways| !ways.wake(&mut self.sent.wakeups)) {
+            self.write_at = Some(now.plus(self.write_wait.max(WRITE_RETRY)));
         }
     }
 
     /// True if something is for a process that has not answered yet.
     pub(in crate::link) fn has_waiting(&self) -> bool {
-        let mut forwards = self.forwards.values();
-        forwards.any(|way| !way.channel.is_open() && !way.channel.sender.is_drained())
+        let forwards = self.pairs.iter().filter(|((src, _), _)| src.is_none());
+        let mut ways = forwards.flat_map(|(_, ways)| &ways.ways);
+        ways.any(|(_, way)| !way.channel.is_open() && !way.channel.is_drained())
     }
 
-    /// Leaves to another process to forward what comes to an address. What is written is still
-    /// read.
+    /// Leaves the datagrams of an address to another process. Written ones are still read.
     pub(super) fn resign(&mut self, address: IpAddr) {
-        self.forwards.retain(|(other, _), _| *other != address);
+        self.pairs.remove(&(None, address));
     }
 
-    /// Gives an address up.
     pub(super) fn forget(&mut self, address: IpAddr) {
-        self.pairs.retain(|(src, _), _| *src != address);
+        self.pairs.retain(|(src, _), _| *src != Some(address));
         self.resign(address);
     }
 
-    // What is due.
-
-    pub(super) const fn deadline(&self) -> Option<Instant> {
-        self.write_at
-    }
-
-    /// Writes what found no room, if that is due.
+    /// Writes runs that found no room, if that is due.
     pub(super) fn write_backlogs(&mut self, now: Instant) {
         if self.write_at.is_none_or(|due| now < due) {
             return;
         }
         let _uncancelled = Uncancelled::begin();
-        self.write_at = None;
-        self.write_wait = WRITE_RETRY_MOST.min(self.write_wait * 2);
-        let Self { pairs, forwards, write_at, write_wait, sent, .. } = self;
-        let mut is_whole = |way: &mut Way| {
-            let written = way.channel.sender.write_backlog();
-            if written.is_ok() && !way.wake(&mut sent.wakeups) {
-                *write_at = Some(now.plus(*write_wait));
-            }
-            written.is_ok()
-        };
-        for ways in pairs.values_mut() {
-            ways.ways.retain_mut(|(_, way)| is_whole(way));
+        self.write_wait = WRITE_RETRY_MOST.min(self.write_wait.max(WRITE_RETRY) * 2);
+        let mut is_written = true;
+        for ways in self.pairs.values_mut() {
+            ways.ways.retain_mut(|(_, way)| {
+                way.is_used = true;
+                way.channel.write_backlog().is_ok()
+            });
+            is_written &= ways.wake(&mut self.sent.wakeups);
         }
-        forwards.retain(|_, way| is_whole(way));
-        if self.write_at.is_none() {
+        self.write_at = (!is_written).then(|| now.plus(self.write_wait));
+        if is_written {
             self.write_wait = WRITE_RETRY;
         }
     }
 
-    /// Opens what has an answer, and forgets what has ended. Returns the processes that have had
-    /// open channels, and whether a peer of this process has ended.
+    /// Opens channels that have an answer, and forgets those of ended processes. Returns the
+    /// processes that have had open ones, and whether a peer of this owner has ended.
     pub(super) fn update(&mut self, now: Instant) -> (Vec<Destination>, bool) {
         let (mut ended, mut has_peer_ended) = (Vec::new(), false);
         for (&(src, dst), ways) in &mut self.pairs {
             ways.ways.retain_mut(|(partition, way)| {
                 let was_open = way.channel.is_open();
                 let stays = way.update(now);
-                if !stays && was_open {
-                    ended.push(Destination { src, dst, partition: *partition });
-                }
+                has_peer_ended |= !stays && way.is_owners;
+                let partition = *partition;
+                let gone = src.filter(|_| !stays && was_open);
+                ended.extend(gone.map(|src| Destination { src, dst, partition }));
                 stays
             });
         }
-        self.forwards.retain(|_, way| {
-            let stays = way.update(now);
-            has_peer_ended |= !stays && way.is_owners;
-            stays
-        });
         (ended, has_peer_ended)
     }
 
     #[cfg(test)]
     pub(super) fn channels(&self) -> usize {
-        self.pairs
-            .values()
-            .flat_map(|ways| &ways.ways)
-            .filter(|(_, way)| way.channel.is_open())
-            .count()
+        let ways = self.pairs.values().flat_map(|ways| &ways.ways);
+        ways.filter(|(_, way)| way.channel.is_open()).count()
     }
 }
 
-/// Asks the process at the other end of a socket to read a ring.
-fn offer(epoll: &OwnedFd, socket: OwnedFd, purpose: Purpose) -> io::Result<Outgoing> {
+fn offer(epoll: &OwnedFd, socket: OwnedFd, purpose: Hello) -> io::Result<Outgoing> {
     let channel = Outgoing::request(socket, &purpose.message())?;
     watch(epoll, &channel, Readable::News)?;
     Ok(channel)
 }
 
-fn payload<'a>(bytes: &'a [u8], run: &Transmit) -> &'a [u8] {
+pub(super) fn payload<'a>(bytes: &'a [u8], run: &Transmit) -> &'a [u8] {
     bytes.get(run.range.clone()).unwrap_or_default()
 }
 
 /// Partition of the process that a datagram is for; `None`: no process in particular.
-fn partition_of(datagram: &[u8]) -> Option<IdPartition> {
-    // the upper six bits of the destination's number; of QP1 the message tells
+pub(super) fn partition_of(datagram: &[u8]) -> Option<IdPartition> {
+    // the upper six bits of the destination's number; for QP1 the message has it
     let partition = IdPartition::new(datagram.get(5)? >> 2);
     partition.or_else(|| match Addressee::of(datagram) {
         Addressee::Partition(partition) => Some(partition),
@@ -458,7 +400,6 @@ fn partition_of(datagram: &[u8]) -> Option<IdPartition> {
     })
 }
 
-/// That of a run, if all its datagrams are for one.
 fn one_partition(datagrams: &[u8], segment: usize) -> Option<Option<IdPartition>> {
     let mut all = datagrams.chunks(segment.max(1)).map(partition_of);
     let first = all.next()?;

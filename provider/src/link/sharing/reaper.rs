@@ -1,12 +1,11 @@
 //! A reaper: a process that stays when a program ends, and tells the peers of its connections when
-//! nobody is left at the program's addresses that could.
+//! nobody is left at the program's addresses.
 //!
 //! The variable `ROCE_REAPER` has the name of the reaper's Unix socket, and a secret. A process
-//! that takes an address that can be shared connects there. It sends the secret and the address
-//! with its claim table, which has the records. The reaper is no process at the address: it reads
-//! the table when the connection has ended. If a process has ended before the reaper has looked,
-//! the secret alone proves that it was one of the program's. Only a process that could trace one of
-//! those could know it.
+//! with a shared address sends the secret, the address and its claim table. The reaper reads the
+//! table when the connection has ended. If a process has ended before the reaper has looked, the
+//! secret alone proves that it was one of the program's. Only a process that could trace one of
+//! those knows it.
 
 use std::{
     io,
@@ -19,8 +18,8 @@ use roce_transport::{addr::Gid, cm::ConnRecord, share::IdPartition, time::Instan
 
 use super::{
     claim::{ClaimTable, Entry},
+    ends::Looks,
     listener::REST,
-    look::Looks,
     record,
 };
 use crate::{
@@ -35,20 +34,19 @@ use crate::{
     variables,
 };
 
-/// Number of processes that are remembered, and of new ones in one go.
+/// Number of processes, and of new ones in one go.
 const MAX_MEMBERS: usize = 4096;
 const ACCEPT_BATCH: usize = 64;
-/// Time that a process has, once it has connected, to say what for. It does so at once, if it gets
-/// the processor.
+/// Time that a process has to say hello. It does so at once, if it gets the processor.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(1);
-/// Message of a program: this, the secret, and an address. Its last byte changes with the table.
+/// Message of a program: this, the secret, an address. The last byte changes with the table.
 const HELLO: [u8; 8] = *b"reap\0\0\0\x02";
 const HELLO_LEN: usize = HELLO.len() + 2 * 16;
 
 type Secret = [u8; 16];
 
-/// Tells the reaper, if there is one, of an address that this process has now. It has it until the
-/// connection that this returns is closed.
+/// Tells the reaper, if there is one, of an address. This process has it until the connection is
+/// closed.
 pub(super) fn tell(address: IpAddr, claims: &ClaimTable) -> Option<OwnedFd> {
     let variable = variables::value(variables::REAPER)?;
     tell_as(variable.to_str()?, address, claims)
@@ -58,7 +56,7 @@ fn tell_as(variable: &str, address: IpAddr, claims: &ClaimTable) -> Option<Owned
     let (name, secret) = variable.rsplit_once(' ')?;
     let socket = Unchecked::connect(name.as_bytes()).ok()?.check().ok()?;
     let secret = u128::from_str_radix(secret, 16).ok()?.to_be_bytes();
-    send_with(&socket, &hello(&secret, address), &[claims.as_fd()]).ok()?;
+    send_with(&socket, &hello(&secret, address), &[claims.file().as_fd()]).ok()?;
     Some(socket)
 }
 
@@ -73,7 +71,6 @@ fn address_in(message: &[u8], secret: &Secret) -> Option<IpAddr> {
     (message == hello(secret, address)).then_some(address)
 }
 
-/// The processes of which a reaper knows.
 pub(crate) struct Members {
     variable: String,
     secret: Secret,
@@ -83,55 +80,47 @@ pub(crate) struct Members {
     rests_until: Option<Instant>,
 }
 
-/// A process at an address.
 struct Member {
     address: IpAddr,
     claims: ClaimTable,
-    /// Closed when the process ends.
     socket: OwnedFd,
     /// Looks at its address, once it has ended.
     looks: Option<Looks>,
 }
 
-/// What the processes at an address have left that have all ended.
+/// Partitions and connections of the processes at an address, which have all ended.
 pub(crate) struct Left {
     pub(crate) address: IpAddr,
-    /// The partitions that they had.
     pub(crate) partitions: Vec<IdPartition>,
     pub(crate) records: Vec<ConnRecord>,
 }
 
 impl Members {
-    /// None yet, a socket whose name nobody has, though everybody can see it, and a secret.
+    /// None yet, a socket with a random name, which everybody can see, and a secret.
     pub(crate) fn new() -> io::Result<Self> {
-        let [mut name, mut secret] = [Secret::default(); 2];
-        for random in [&mut name, &mut secret] {
-            getrandom::fill(random).map_err(|error| io::Error::other(error.to_string()))?;
-        }
+        let mut random = [Secret::default(); 2];
+        getrandom::fill(random.as_flattened_mut()).map_err(io::Error::other)?;
+        let [name, secret] = random;
         let name = format!("roce reaper {:032x}", u128::from_be_bytes(name));
         let listener = Name::listen(name.as_bytes())?;
         let variable = format!("{name} {:032x}", u128::from_be_bytes(secret));
         Ok(Self { variable, secret, listener, members: Vec::new(), rests_until: None })
     }
 
-    /// What processes have to know, as the variable has it.
     pub(crate) fn variable(&self) -> &str {
         &self.variable
     }
 
-    /// Descriptors that are readable when a process comes or ends.
     pub(crate) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         let running = self.members.iter().filter(|member| member.looks.is_none());
         let listener = self.rests_until.is_none().then(|| self.listener.as_fd());
         listener.into_iter().chain(running.map(|one| one.socket.as_fd())).collect()
     }
 
-    /// Time at which there is something to do although none is readable.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.looks().chain(self.rests_until).min()
     }
 
-    /// True if any has ended whose address has not been looked at often enough.
     pub(crate) fn is_busy(&self) -> bool {
         self.looks().next().is_some()
     }
@@ -140,8 +129,7 @@ impl Members {
         self.members.iter().filter_map(|member| member.looks.as_ref()).map(|looks| looks.due)
     }
 
-    /// Accepts processes, and looks at the addresses of those that have ended. Returns what is for
-    /// the reaper to do.
+    /// Accepts processes, and looks at the addresses of those that have ended.
     pub(crate) fn attend(&mut self, now: Instant) -> Vec<Left> {
         let _uncancelled = Uncancelled::begin();
         self.rests_until = stranger::is_full().then(|| now.plus(REST));
@@ -179,7 +167,7 @@ impl Members {
 }
 
 impl Member {
-    /// The process at the other end of a connection that has just been made.
+    /// The process at the other end of a new connection.
     fn greeted(socket: OwnedFd, secret: &Secret) -> io::Result<Self> {
         wait(&[socket.as_fd()], Some(HELLO_TIMEOUT))?;
         let mut said = [0; HELLO_LEN];
@@ -189,8 +177,7 @@ impl Member {
         Ok(Self { address, claims, socket, looks: None })
     }
 
-    /// The remainder at its address, if no process is there any more. A process that is there
-    /// handles it.
+    /// The remainder at its address, if no process is there any more.
     fn look(&self) -> Option<Left> {
         let partitions = IdPartition::all();
         if partitions.clone().any(|partition| self.claims.is_taken(Entry::Partition(partition))) {
@@ -200,7 +187,7 @@ impl Member {
         let used = record::used_partitions(file);
         let read = |&partition: &IdPartition| {
             let records = record::left_in(file, partition, self.address);
-            record::clear(file, partition); // another process that has told of the address has ended, too
+            record::clear(file, partition); // other members have the same table
             records
         };
         let records = used.iter().flat_map(read).collect();
@@ -223,7 +210,7 @@ mod tests {
     }
 
     fn join(claims: &ClaimTable) -> ClaimTable {
-        ClaimTable::join(&claims.as_fd().try_clone_to_owned().unwrap()).unwrap()
+        ClaimTable::join(&claims.file().as_fd().try_clone_to_owned().unwrap()).unwrap()
     }
 
     /// A process at the address: its claim table, with a partition and a record.
@@ -306,9 +293,9 @@ mod tests {
         let _sockets = [
             say(&right, &[]),
             say(&right, &[file.as_fd()]),
-            say(&right[..HELLO_LEN - 1], &[claims.as_fd()]),
-            say(&wrong, &[claims.as_fd()]),
-            say(b"x", &[claims.as_fd()]),
+            say(&right[..HELLO_LEN - 1], &[claims.file().as_fd()]),
+            say(&wrong, &[claims.file().as_fd()]),
+            say(b"x", &[claims.file().as_fd()]),
             connect(), // says nothing
         ];
         assert!(attend(&mut members, 0, 2).is_empty());

@@ -1,12 +1,11 @@
-//! Records of connections in the memory of a claim table, where they outlive the process that has
-//! the connections. Another one at the address reads them when that has ended, and tells the peers.
+//! Records of connections in the memory of a claim table, where they outlive their process. Another
+//! process at the address reads them and tells the peers.
 //!
-//! Behind the [words](super::words) is a page with a number for each partition: how many of its
-//! slots have been in use. Then come the slots of the partitions. A slot is written whole, by the
-//! process that has the partition, and neither its first byte nor its last bytes are zero. So what
-//! a process that was killed has written in part is no record, nor is what it has erased in part.
+//! Behind the [words](super::words) is a page with the number of slots that each partition has
+//! used, then the slots. A slot is written whole, and neither its first byte nor its last bytes are
+//! zero: a part that a killed process has written or erased is no record.
 
-use std::{collections::BTreeMap, fs::File, io, net::IpAddr};
+use std::{fs::File, io, net::IpAddr};
 
 use roce_transport::{cm::ConnRecord, share::IdPartition};
 use rustix::io::{pread, pwrite};
@@ -14,89 +13,66 @@ use rustix::io::{pread, pwrite};
 use super::words;
 use crate::link::{conn_record, sealed};
 
-/// Length of the memory of a claim table.
 pub(super) const SIZE: u64 = SLOTS_AT + IdPartition::COUNT as u64 * AREA;
-/// Connections of a partition that are kept in mind; what more there are end without notice.
-const SLOTS: u32 = 4096;
+/// Records of a partition; further connections end without notice.
+const SLOTS: usize = 4096;
 
 const COUNTS_AT: u64 = words::SIZE;
 const SLOTS_AT: u64 = COUNTS_AT + 4096;
 const SLOT: usize = conn_record::LEN;
 const AREA: u64 = SLOTS as u64 * SLOT as u64;
 
-/// The records of a process's own connections at an address.
+/// The communication IDs of a process's own connections at an address, by slot; 0: the slot is
+/// free.
 #[derive(Default)]
-pub(super) struct OwnRecords {
-    /// Slots by communication ID.
-    slots: BTreeMap<u32, u32>,
-    free: Vec<u32>,
-    /// Number of slots that have been in use.
-    used: u32,
-}
+pub(super) struct OwnRecords(Vec<u32>);
 
 impl OwnRecords {
-    /// Writes a record, if there is room for it.
     pub(super) fn keep(
         &mut self,
         table: &File,
         partition: IdPartition,
         record: &ConnRecord,
     ) -> io::Result<()> {
-        let slot = match self.slots.get(&record.local_id) {
-            Some(&slot) => slot,
-            None => self.take_slot(table, partition)?,
-        };
-        self.slots.insert(record.local_id, slot);
+        let slot_of = |id| self.0.iter().position(|other| *other == id);
+        let slot = slot_of(record.local_id).or_else(|| slot_of(0)).unwrap_or(self.0.len());
+        if slot == SLOTS {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        if slot == self.0.len() {
+            self.0.push(0);
+            // before the record: a reader looks at as many slots as this says
+            write(table, count_at(partition), &(self.0.len() as u32).to_ne_bytes())?;
+        }
+        self.0[slot] = record.local_id;
         write(table, slot_at(partition, slot), &conn_record::encode(record))
     }
 
-    /// Erases a record.
     pub(super) fn erase(
         &mut self,
         table: &File,
         partition: IdPartition,
         local_id: u32,
     ) -> io::Result<()> {
-        let Some(slot) = self.slots.remove(&local_id) else { return Ok(()) };
-        self.free.push(slot);
+        let slot = self.0.iter().position(|other| *other == local_id);
+        let Some(slot) = slot.filter(|_| local_id != 0) else { return Ok(()) };
+        self.0[slot] = 0;
         write(table, slot_at(partition, slot), &[0; SLOT])
     }
-
-    fn take_slot(&mut self, table: &File, partition: IdPartition) -> io::Result<u32> {
-        if let Some(slot) = self.free.pop() {
-            return Ok(slot);
-        }
-        if self.used == SLOTS {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        let slot = self.used;
-        self.used += 1;
-        // before the record: who reads looks at as many slots as this says
-        write(table, count_at(partition), &self.used.to_ne_bytes())?;
-        Ok(slot)
-    }
 }
 
-/// The partitions whose slots have been in use.
 pub(super) fn used_partitions(table: &File) -> Vec<IdPartition> {
-    let mut counts = [0; 4 * (IdPartition::COUNT as usize + 1)];
-    if read(table, COUNTS_AT, &mut counts).is_err() {
-        return Vec::new();
-    }
-    let is_used = |partition: &IdPartition| {
-        counts[4 * usize::from(partition.get())..][..4].iter().any(|byte| *byte != 0)
-    };
-    IdPartition::all().filter(is_used).collect()
+    IdPartition::all().filter(|&partition| is_used(table, partition)).collect()
 }
 
-/// What stands in a partition's slots of connections between `local` and others. Anybody at the
-/// address can have written it.
+pub(super) fn is_used(table: &File, partition: IdPartition) -> bool {
+    used(table, partition) > 0
+}
+
+/// A partition's records of connections between `local` and others. Any process at the address can
+/// have written them.
 pub(super) fn left_in(table: &File, partition: IdPartition, local: IpAddr) -> Vec<ConnRecord> {
-    let mut count = [0; 4];
-    if read(table, count_at(partition), &mut count).is_err() {
-        return Vec::new();
-    }
-    let mut bytes = vec![0; u32::from_ne_bytes(count).min(SLOTS) as usize * SLOT];
+    let mut bytes = vec![0; used(table, partition) * SLOT];
     if read(table, slot_at(partition, 0), &mut bytes).is_err() {
         return Vec::new();
     }
@@ -104,21 +80,24 @@ pub(super) fn left_in(table: &File, partition: IdPartition, local: IpAddr) -> Ve
     slots.iter().filter_map(|slot| conn_record::decode(slot, partition, local)).collect()
 }
 
-/// Makes the slots of a partition those of the next process that has it.
+/// Empties the slots of a partition for the next process that has it.
 pub(super) fn clear(table: &File, partition: IdPartition) {
-    let mut count = [0; 4];
-    let used = read(table, count_at(partition), &mut count);
-    let used = used.map_or(0, |()| u32::from_ne_bytes(count).min(SLOTS));
-    let _ = write(table, slot_at(partition, 0), &vec![0; used as usize * SLOT]);
+    let _ = write(table, slot_at(partition, 0), &vec![0; used(table, partition) * SLOT]);
     let _ = write(table, count_at(partition), &[0; 4]);
+}
+
+fn used(table: &File, partition: IdPartition) -> usize {
+    let mut count = [0; 4];
+    let read = read(table, count_at(partition), &mut count);
+    read.map_or(0, |()| SLOTS.min(u32::from_ne_bytes(count) as usize))
 }
 
 fn count_at(partition: IdPartition) -> u64 {
     COUNTS_AT + 4 * u64::from(partition.get())
 }
 
-fn slot_at(partition: IdPartition, slot: u32) -> u64 {
-    SLOTS_AT + u64::from(partition.get() - 1) * AREA + u64::from(slot) * SLOT as u64
+fn slot_at(partition: IdPartition, slot: usize) -> u64 {
+    SLOTS_AT + u64::from(partition.get() - 1) * AREA + (slot * SLOT) as u64
 }
 
 fn read(table: &File, at: u64, bytes: &mut [u8]) -> io::Result<()> {
@@ -127,7 +106,7 @@ fn read(table: &File, at: u64, bytes: &mut [u8]) -> io::Result<()> {
 }
 
 fn write(table: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
-    // who tries although the limit has changed is killed
+    // the kernel kills a process that writes beyond the limit, which may have changed
     if !sealed::is_allowed(at + bytes.len() as u64) {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
@@ -205,14 +184,14 @@ mod tests {
     fn a_partition_has_so_many_records() {
         let (table, mut own) = (table(), OwnRecords::default());
         let [before, mine, behind] = [30, 31, 32].map(partition);
-        for number in 0..SLOTS {
+        for number in 0..SLOTS as u32 {
             own.keep(&table, mine, &record(mine, number)).unwrap();
         }
-        assert!(own.keep(&table, mine, &record(mine, SLOTS)).is_err());
-        assert_eq!(left(&table, mine).len(), SLOTS as usize);
+        assert!(own.keep(&table, mine, &record(mine, SLOTS as u32)).is_err());
+        assert_eq!(left(&table, mine).len(), SLOTS);
         assert_eq!(left(&table, before).len() + left(&table, behind).len(), 0);
         own.erase(&table, mine, record(mine, 5).local_id).unwrap();
-        own.keep(&table, mine, &record(mine, SLOTS)).unwrap();
+        own.keep(&table, mine, &record(mine, SLOTS as u32)).unwrap();
     }
 
     /// However much of it was written, and of what it was erased with.

@@ -21,7 +21,6 @@ use rustix::net::SendFlags;
 use socket2::Socket;
 
 use super::{
-    hello::{say_here, say_share},
     listener::{ACCEPT_BATCH, MAX_PENDING, PENDING_TIMEOUT},
     names::{connect, connect_directly},
     *,
@@ -60,7 +59,7 @@ fn acquire_for(
     address: IpAddr,
     make_socket: &MakeSocket,
 ) -> Result<(), BindError> {
-    let (_, acquired) = acquire(link.scope(), (address, 0), false, make_socket)?;
+    let (_, acquired) = acquire(link.scope, (address, 0), false, make_socket)?;
     link.add(acquired).unwrap();
     Ok(())
 }
@@ -72,7 +71,7 @@ fn device(address: IpAddr) -> Sharing {
     link
 }
 
-/// What is for no process in particular.
+/// A datagram for no process in particular.
 const ANY: &[u8] = b"any";
 
 /// True if there is a channel for a datagram between the two addresses. If not, it is looked for.
@@ -119,7 +118,7 @@ fn take(link: &mut Sharing) -> Vec<(IpAddr, u16, Vec<u8>)> {
         assert_eq!((arrived.net.traffic_class, arrived.net.hop_limit), (0xB8, 64));
         taken.push((arrived.net.src, id, arrived.bytes.to_vec()));
     };
-    while link.receive(&mut |run| run.for_each(&mut sink)) > 0 {}
+    while link.inbox.receive(&mut |run| run.for_each(&mut sink)) > 0 {}
     taken
 }
 
@@ -134,7 +133,7 @@ fn is_forwarded(link: &mut Sharing, datagram: &Datagram<'_>) -> bool {
 fn packets_take_the_channel_once_it_is_open() {
     let (mut a, mut b, ends) = pair();
     let [src, _] = ends;
-    assert!(!b.is_settled());
+    assert!(!b.inbox.is_settled());
     a.send(at(2), b"abcdefgh", &[run(ends, 3, 0..8), run(ends, 100, 2..4)]).unwrap().unwrap();
     assert_eq!(
         take(&mut b),
@@ -145,15 +144,15 @@ fn packets_take_the_channel_once_it_is_open() {
             (src, 0, b"cd".into())
         ]
     );
-    assert!(b.is_settled());
+    assert!(b.inbox.is_settled());
     assert_eq!(a.paths.sent.runs, 2);
-    // what the sender trusted for the receiver is told
+    // the receiver knows whether the sender is trusted
     for checksum_verified in [false, true] {
         a.send(at(2), b"abc", &[run(ends, 3, 0..3)]).unwrap().unwrap();
         let mut told = None;
-        b.receive(&mut |arrived| told = Some(arrived.meta.checksum_verified));
+        b.inbox.receive(&mut |arrived| told = Some(arrived.meta.checksum_verified));
         assert_eq!(told, Some(checksum_verified));
-        a.set_trusted();
+        a.trusted = true;
     }
     // the other direction is a channel of its own
     let [there, back] = [ends[1], ends[0]];
@@ -247,10 +246,10 @@ fn a_sleeper_is_woken() {
     let mut send = || a.send(at(2), b"x", &[run(ends, 1, 0..1)]).unwrap().unwrap();
     send();
     assert!(!is_readable(&b), "it polls");
-    assert!(!b.park(), "there is something already");
-    b.unpark();
+    assert!(!b.inbox.park(), "there is something already");
+    b.inbox.unpark();
     take(&mut b);
-    assert!(b.park());
+    assert!(b.inbox.park());
     assert!(!is_readable(&b));
     send();
     assert!(is_readable(&b));
@@ -260,7 +259,7 @@ fn a_sleeper_is_woken() {
     assert!(!is_readable(&b));
     send();
     assert!(is_readable(&b));
-    b.unpark();
+    b.inbox.unpark();
     b.round(at(4));
     assert_eq!(take(&mut b).len(), 1);
     send();
@@ -275,14 +274,14 @@ fn a_hello_that_makes_no_sense_is_refused() {
     let nothing = connect();
     let words = connect();
     rustix::net::send(&words, b"roce", SendFlags::empty()).unwrap();
-    let mut hello = Purpose::From(ends[0]).message();
+    let mut hello = Hello::From(ends[0]).message();
     let [other_kind, no_ring, asks_for_an_address, with_an_address] = [(); 4].map(|()| connect());
     send_with(&no_ring, &hello, &[nothing.as_fd()]).unwrap();
     hello[7] += 1;
     let other_version = Outgoing::request(other_kind, &hello);
     // what is for the owner alone
-    say_share(&asks_for_an_address).unwrap();
-    say_here(&with_an_address, IdPartition::new(1).unwrap()).unwrap();
+    Hello::Share.say(&asks_for_an_address).unwrap();
+    Hello::Here(IdPartition::new(1).unwrap()).say(&with_an_address).unwrap();
     b.round(at(0));
     assert_eq!((b.inbox.rings.len(), b.listeners.counts().1), (0, 1));
     drop((nothing, other_version));
@@ -366,6 +365,10 @@ fn owner(address: IpAddr) -> Sharing {
 }
 
 impl Sharing {
+    fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> Option<io::Result<usize>> {
+        self.paths.send(now, bytes, runs, self.trusted)
+    }
+
     /// Looks at everything.
     fn round(&mut self, now: Instant) {
         self.look();
@@ -430,13 +433,13 @@ fn a_datagram_is_forwarded_to_the_partition_that_it_is_for() {
     let [address, other] = addresses();
     let mut a = owner(address);
     let (mut b, mut c) = (peer(&mut a, address).unwrap(), peer(&mut a, address).unwrap());
-    let partitions = [&a, &b, &c].map(|each| each.addresses.partition().unwrap());
+    let partitions = [&a, &b, &c].map(|each| each.partition.unwrap());
     assert!(
         partitions[0] != partitions[1]
             && partitions[1] != partitions[2]
             && partitions[0] != partitions[2]
     );
-    assert_eq!([&a, &b, &c].map(|each| each.addresses.is_peer(address)), [false, true, true]);
+    assert_eq!([&a, &b, &c].map(|each| each.is_peer(address)), [false, true, true]);
     let net = net(address);
     let packets = partitions.map(packet);
     assert_eq!(
@@ -485,18 +488,18 @@ fn requests_for_what_nobody_listens_for_cost_nothing_per_peer() {
     assert!((0..1000).all(|service| !asks(&mut a, service)));
     assert_eq!(a.paths.forwarded, 0);
     // what one has just begun to listen for is found at once, and what one has ended no more
-    peers[3].addresses.claim(ServiceId(5), address).unwrap();
+    peers[3].claim(ServiceId(5), address).unwrap();
     assert!(asks(&mut a, 5) && !asks(&mut a, 6));
-    peers[4].addresses.claim(ServiceId(6), address).unwrap();
+    peers[4].claim(ServiceId(6), address).unwrap();
     assert!(asks(&mut a, 6) && asks(&mut a, 5));
-    peers[3].addresses.release(ServiceId(5), address);
+    peers[3].release(ServiceId(5), address);
     assert!(!asks(&mut a, 5));
     assert_eq!([3, 4].map(|index: usize| take(&mut peers[index]).len()), [2, 1]);
     // of two the one that is left is found, whichever goes
     for service in [7, 8, 9] {
-        peers[5].addresses.claim(ServiceId(service), address).unwrap();
+        peers[5].claim(ServiceId(service), address).unwrap();
     }
-    peers[5].addresses.release(ServiceId(7), address);
+    peers[5].release(ServiceId(7), address);
     assert!(!asks(&mut a, 7) && asks(&mut a, 8) && asks(&mut a, 9));
     drop(peers);
     assert!((0..10).all(|service| !asks(&mut a, service)));
@@ -513,8 +516,8 @@ fn peers_that_misbehave_are_bounded() {
     for round in 0..300 {
         let socket = connect(address, 0).unwrap();
         match round % 2 {
-            0 => say_share(&socket).unwrap(),
-            _ => say_here(&socket, IdPartition::new(9).unwrap()).unwrap(),
+            0 => Hello::Share.say(&socket).unwrap(),
+            _ => Hello::Here(IdPartition::new(9).unwrap()).say(&socket).unwrap(),
         }
         sockets.push(socket);
         now += 1000;
@@ -525,7 +528,7 @@ fn peers_that_misbehave_are_bounded() {
         !is_closed(socket)
     });
     assert_eq!(open.count(), 1, "the last that is to be forwarded to");
-    assert!(peer(&mut a, address).unwrap().addresses.is_peer(address));
+    assert!(peer(&mut a, address).unwrap().is_peer(address));
 }
 
 #[test]
@@ -537,21 +540,15 @@ fn a_service_belongs_to_one_process_at_an_address() {
     let is_in_use = |result: io::Result<()>| {
         result.is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse)
     };
-    b.addresses.claim(service, address).unwrap();
-    assert!(
-        is_in_use(a.addresses.claim(service, address))
-            && is_in_use(c.addresses.claim(service, address))
-    );
-    assert_eq!(
-        [&a, &b, &c].map(|each| each.addresses.is_claimed(service, address)),
-        [true, false, true]
-    );
-    c.addresses.claim(service, other).unwrap();
-    b.addresses.release(service, address);
-    c.addresses.claim(service, address).unwrap();
+    b.claim(service, address).unwrap();
+    assert!(is_in_use(a.claim(service, address)) && is_in_use(c.claim(service, address)));
+    assert_eq!([&a, &b, &c].map(|each| each.is_claimed(service, address)), [true, false, true]);
+    c.claim(service, other).unwrap();
+    b.release(service, address);
+    c.claim(service, address).unwrap();
     drop(c);
-    a.addresses.claim(service, address).unwrap();
-    assert!(is_in_use(b.addresses.claim(service, address)));
+    a.claim(service, address).unwrap();
+    assert!(is_in_use(b.claim(service, address)));
 }
 
 /// A message of connection management, in a packet to QP1.
@@ -568,7 +565,7 @@ fn a_withdrawn_request_is_withdrawn_where_it_went() {
     let mut a = owner(address);
     let (mut b, mut c) = (peer(&mut a, address).unwrap(), peer(&mut a, address).unwrap());
     let service = ServiceId(0x0106_1234);
-    b.addresses.claim(service, address).unwrap();
+    b.claim(service, address).unwrap();
     let guid = 5_u64;
     let req = Req { local_id: 9, local_ca_guid: guid, service_id: service, ..Req::default() };
     let request = message(Message::Req(Box::new(req)));
@@ -589,38 +586,38 @@ fn when_the_owner_ends_one_of_the_peers_is_the_owner() {
     let [address, _] = addresses();
     let mut a = owner(address);
     let (mut b, mut c) = (peer(&mut a, address).unwrap(), peer(&mut a, address).unwrap());
-    let partitions = [&b, &c].map(|each| each.addresses.partition().unwrap());
+    let partitions = [&b, &c].map(|each| each.partition.unwrap());
     drop(a);
     b.round(at(10));
-    assert!(!b.addresses.is_peer(address));
+    assert!(!b.is_peer(address));
     meet_owner(&mut c, &mut b, 3000);
-    assert!(c.addresses.is_peer(address));
+    assert!(c.is_peer(address));
     assert_eq!([&b, &c].map(|each| each.listeners.counts().0), [2, 1], "the address's is one's");
-    assert_eq!([&b, &c].map(|each| each.addresses.partition().unwrap()), partitions);
+    assert_eq!([&b, &c].map(|each| each.partition.unwrap()), partitions);
     let bytes = packet(partitions[1]);
     assert!(is_forwarded(&mut b, &Datagram::new(&net(address), &bytes)));
     assert_eq!(take(&mut c).len(), 1);
     // one that comes now finds the new owner, and no partition twice
     let d = peer(&mut b, address).unwrap();
-    assert!(!partitions.contains(&d.addresses.partition().unwrap()));
+    assert!(!partitions.contains(&d.partition.unwrap()));
     // the last one is left alone
     drop((b, d));
     c.round(at(4000));
     c.round(at(6000));
-    assert!(!c.addresses.is_peer(address));
+    assert!(!c.is_peer(address));
 }
 
-/// What the owner has read for a process that it has not met yet is what it waits for before it
+/// An owner waits for datagrams that it has read for a process that it has not met yet, before it
 /// ends.
 #[test]
 fn a_datagram_waits_for_the_process_that_it_is_for() {
     let [address, _] = addresses();
     let mut a = owner(address);
     let (mut b, mut c) = (peer(&mut a, address).unwrap(), peer(&mut a, address).unwrap());
-    let bytes = packet(c.addresses.partition().unwrap());
+    let bytes = packet(c.partition.unwrap());
     drop(a);
     b.round(at(10));
-    assert!(!b.addresses.is_peer(address) && !b.paths.has_waiting());
+    assert!(!b.is_peer(address) && !b.paths.has_waiting());
     // one that came through shared memory may have no ICRC, and stays marked as verified
     let meta = DatagramMeta { checksum_verified: true, ..DatagramMeta::default() };
     let datagram = Datagram { net: &net(address), bytes: &bytes, meta };
@@ -629,7 +626,7 @@ fn a_datagram_waits_for_the_process_that_it_is_for() {
     b.round(at(20));
     assert!(!b.paths.has_waiting());
     let mut taken = Vec::new();
-    c.receive(&mut |datagram| taken.push(datagram.meta));
+    c.inbox.receive(&mut |datagram| taken.push(datagram.meta));
     assert_eq!(taken, [meta]);
     // nobody waits for one that has ended
     drop(c);
@@ -643,19 +640,16 @@ fn as_many_share_an_address_as_there_are_partitions() {
     let mut a = owner(address);
     let mut others: Vec<_> =
         (1..IdPartition::COUNT).map(|_| peer(&mut a, address).unwrap()).collect();
-    let mut partitions: Vec<_> = others
-        .iter()
-        .map(|other| other.addresses.partition().unwrap())
-        .chain(a.addresses.partition())
-        .collect();
+    let mut partitions: Vec<_> =
+        others.iter().map(|other| other.partition.unwrap()).chain(a.partition).collect();
     partitions.sort();
     partitions.dedup();
     assert_eq!(partitions.len(), usize::from(IdPartition::COUNT));
     let one = others.remove(20);
-    let partition = one.addresses.partition();
+    let partition = one.partition;
     drop(one);
     a.round(at(5000));
-    assert_eq!(peer(&mut a, address).unwrap().addresses.partition(), partition);
+    assert_eq!(peer(&mut a, address).unwrap().partition, partition);
 }
 
 /// A process that has only taken the name does not keep others from the address.
@@ -667,7 +661,7 @@ fn a_name_alone_is_no_address() {
         let mut a = Sharing::new(Scope::All).unwrap();
         acquire_for(&mut a, address, &udp()).unwrap();
         a.choose_partition(7).unwrap();
-        a.addresses.partition()
+        a.partition
     };
     assert_eq!(squat(), None, "the owner does not answer");
     drop(name);
@@ -691,7 +685,7 @@ fn an_address_may_take_long_to_pass_on() {
         acquire_for(&mut a, address, &udp()).unwrap();
     });
     a.choose_partition(7).unwrap();
-    assert!(a.addresses.partition().is_some());
+    assert!(a.partition.is_some());
 }
 
 #[test]
@@ -699,7 +693,7 @@ fn a_device_that_does_not_share_refuses_at_once() {
     let [address, _] = addresses();
     let mut a = Sharing::new(Scope::None).unwrap();
     acquire_for(&mut a, address, &udp()).unwrap();
-    assert_eq!(a.addresses.partition(), None);
+    assert_eq!(a.partition, None);
     assert!(matches!(peer(&mut a, address), Err(BindError::Taken(_))));
 }
 
@@ -710,7 +704,7 @@ fn processes_that_share_an_address_have_channels_of_their_own() {
     let mut a = owner(address);
     let (mut b, mut c) = (peer(&mut a, address).unwrap(), peer(&mut a, address).unwrap());
     let mut far = owner(other);
-    let partitions = [&a, &b, &c].map(|each| each.addresses.partition().unwrap());
+    let partitions = [&a, &b, &c].map(|each| each.partition.unwrap());
     let packets = partitions.map(packet);
     let length = packets[0].len();
     let bytes = packets.concat();
@@ -755,7 +749,7 @@ fn who_takes_the_names_of_processes_keeps_nothing_from_them() {
     let mut a = owner(address);
     let mut b = peer(&mut a, address).unwrap();
     assert_eq!([&a, &b].map(|each| each.listeners.counts().0), [1, 0]);
-    let bytes = packet(b.addresses.partition().unwrap());
+    let bytes = packet(b.partition.unwrap());
     assert!(!reaches(&mut owner(src), at(0), [src, address], &bytes));
     assert!(is_forwarded(&mut a, &Datagram::new(&net(address), &bytes)));
     assert_eq!(take(&mut b), [(net(address).src, 0, bytes)]);

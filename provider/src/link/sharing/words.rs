@@ -1,10 +1,9 @@
-//! Words in memory that the processes at an address share: the owner's term, who has which [member
-//! socket](super::members), and who listens for which services.
+//! Words in memory that the processes at an address share: the owner's term, the partitions with
+//! [member sockets](super::members), and the services of each partition.
 //!
 //! A process is the owner for one term. The process that begins the next term is the owner from
-//! then on. The former owner may have ended, or may be stopped by a signal or a debugger, with its
-//! descriptors open. When it continues, it sees that its term is over. An owner counts its rounds,
-//! so the others see that it runs.
+//! then on, and the former one, which may have been stopped, sees that its term is over. An owner
+//! counts its rounds, so the others see that it runs.
 
 use std::{
     fs::File,
@@ -22,28 +21,23 @@ use crate::{link::sealed, region::MmapMemory};
 /// they give up, 8 times 67 ms with the usual attributes.
 pub(super) const SILENCE: Duration = Duration::from_millis(100);
 
-/// Words of the memory, each that changes often in a cache line of its own.
+/// Words of the memory; those that change often have a cache line each.
 const TERM: usize = 0;
 const ROUNDS: usize = 8;
-/// Not zero from when the member sockets are made, or cannot be. It is tried once, so that all
-/// processes have the same.
+/// Not zero once the member sockets are made, or cannot be: one process tries it, once.
 const MEMBERS_TRIED: usize = 16;
-/// Partition of the process that has claimed a member socket, at the socket's place behind this.
+/// Partition of the process with a member socket, at the socket's place behind this.
 const MEMBERS: usize = 24;
 /// Number of services of a partition, at its number behind this.
 const SERVICE_COUNTS: usize = 64;
-/// Services of the partitions.
 const SERVICES: usize = 512;
-/// Services that a process can listen for at an address.
 const MAX_SERVICES: usize = 4096;
 
-/// Length of the memory.
 pub(super) const SIZE: u64 = 8 * (SERVICES + IdPartition::COUNT as usize * MAX_SERVICES) as u64;
 
-/// The words, as one process sees them.
 pub(super) struct Words {
     memory: MmapMemory,
-    /// Term and rounds when they were last looked at, and since when they are these.
+    /// Term and rounds at the last look, and since when they are these.
     seen: (u64, u64),
     since: Instant,
 }
@@ -59,9 +53,16 @@ impl Words {
         &self.memory.words().unwrap_or_default()[index]
     }
 
-    /// The term that runs.
+    fn get(&self, index: usize) -> u64 {
+        self.word(index).load(Ordering::Acquire)
+    }
+
+    fn set(&self, index: usize, value: u64) {
+        self.word(index).store(value, Ordering::Release);
+    }
+
     pub(super) fn current(&self) -> u64 {
-        self.word(TERM).load(Ordering::Acquire)
+        self.get(TERM)
     }
 
     /// Begins the term after this one, unless another process has done so before.
@@ -85,49 +86,38 @@ impl Words {
 
     /// Partition of the process that has, or had last, the member socket at this place.
     pub(super) fn member(&self, place: MemberPlace) -> Option<IdPartition> {
-        let partition = self.word(MEMBERS + usize::from(place.get())).load(Ordering::Acquire);
+        let partition = self.get(MEMBERS + usize::from(place.get()));
         u8::try_from(partition).ok().and_then(IdPartition::new)
     }
 
-    /// The process that has claimed the member socket at this place has this partition.
     pub(super) fn set_member(&self, place: MemberPlace, partition: IdPartition) {
-        let word = self.word(MEMBERS + usize::from(place.get()));
-        word.store(partition.get().into(), Ordering::Release);
+        self.set(MEMBERS + usize::from(place.get()), partition.get().into());
     }
 
-    /// A process listens for this service, the one at this place of its list.
-    ///
-    /// # Errors
-    /// [`io::ErrorKind::StorageFull`] if there is no such place.
-    pub(super) fn set_service(
+    /// Writes a process's list. Errors: [`io::ErrorKind::StorageFull`] if there is no room.
+    pub(super) fn set_services(
         &self,
         partition: IdPartition,
-        place: usize,
-        service: ServiceId,
+        services: &[ServiceId],
     ) -> io::Result<()> {
-        let index = Self::services(partition) + place;
-        if place >= MAX_SERVICES {
+        if services.len() > MAX_SERVICES {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        self.word(index).store(service.0, Ordering::Release);
+        for (place, service) in (Self::services(partition)..).zip(services) {
+            self.set(place, service.0);
+        }
+        // behind the services that it counts
+        self.set(SERVICE_COUNTS + usize::from(partition.get()), services.len() as u64);
         Ok(())
     }
 
-    /// Number of services that a process listens for.
-    pub(super) fn set_service_count(&self, partition: IdPartition, count: usize) {
-        let word = self.word(SERVICE_COUNTS + usize::from(partition.get()));
-        word.store(count as u64, Ordering::Release);
-    }
-
-    /// The processes that say that they listen for a service: one, unless it has just changed, or
-    /// has ended.
+    /// The processes with a service in their lists: one, unless it has just changed, or has ended.
     pub(super) fn listeners(&self, service: ServiceId) -> impl Iterator<Item = IdPartition> {
         IdPartition::all().filter(move |&partition| {
-            let count = self.word(SERVICE_COUNTS + usize::from(partition.get()));
-            let count = usize::try_from(count.load(Ordering::Acquire)).unwrap_or(usize::MAX);
+            let count = self.get(SERVICE_COUNTS + usize::from(partition.get()));
+            let count = usize::try_from(count).map_or(MAX_SERVICES, |it| it.min(MAX_SERVICES));
             let first = Self::services(partition);
-            let mut places = first..first + count.min(MAX_SERVICES);
-            places.any(|place| self.word(place).load(Ordering::Acquire) == service.0)
+            (first..first + count).any(|place| self.get(place) == service.0)
         })
     }
 
@@ -181,21 +171,26 @@ mod tests {
         let all: Vec<_> = IdPartition::all().collect();
         let (first, last) = (all[0], *all.last().unwrap());
         let found = |service| words.listeners(ServiceId(service)).collect::<Vec<_>>();
+        let count = |partition: IdPartition, count| {
+            words.set(SERVICE_COUNTS + usize::from(partition.get()), count);
+        };
         assert_eq!(found(0), []);
         for (partition, service) in [(first, 0), (last, u64::MAX)] {
-            words.set_service(partition, MAX_SERVICES - 1, ServiceId(service)).unwrap();
-            words.set_service(partition, MAX_SERVICES, ServiceId(service)).unwrap_err();
-            words.set_service_count(partition, MAX_SERVICES);
+            let mut all = vec![ServiceId(0); MAX_SERVICES - 1];
+            all.push(ServiceId(service));
+            words.set_services(partition, &all).unwrap();
+            all.push(ServiceId(5));
+            words.set_services(partition, &all).unwrap_err();
         }
         assert_eq!(found(u64::MAX), [last]);
         assert_eq!(found(0), [first, last]);
         // what another process writes leads nowhere else
-        words.set_service_count(last, usize::MAX);
+        count(last, u64::MAX);
         assert_eq!(found(u64::MAX), [last]);
-        words.set_service_count(first, MAX_SERVICES - 1);
-        words.set_service_count(last, 1);
+        count(first, MAX_SERVICES as u64 - 1);
+        count(last, 1);
         assert_eq!(found(0), [first, last]);
-        words.set_service_count(last, 0);
+        count(last, 0);
         assert_eq!(found(0), [first]);
     }
 }

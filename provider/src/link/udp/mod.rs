@@ -11,6 +11,7 @@ use std::{
     fmt, io,
     net::{IpAddr, Ipv4Addr},
     os::fd::{AsFd, BorrowedFd},
+    path::Path,
     sync::Once,
     time::Duration,
 };
@@ -30,7 +31,8 @@ use super::{
     AddressSetLink, Datagram, DatagramMeta, DatagramRun, Ended, Link, MulticastLink, Preparation,
     Prepared, SharedRuns, SharingLink,
     kept::{self, Kept},
-    share::{self, Clients},
+    sealed,
+    share::{Clients, DIRECTORY, OWN, Service},
     sharing::{Scope, Sharing},
 };
 use crate::{bind::BindError, notice};
@@ -76,6 +78,8 @@ pub enum Locality {
 /// socket that forbids fragmentation sends 0, and with `UDP_SEGMENT` 0, 1, 2, … per call; the
 /// transport counts on it. On receiving it solves for the value (see `roce_transport::wire`).
 pub struct UdpLink {
+    /// Receives for other users. Its doors are gone before the sockets are.
+    service: Option<Service>,
     ports: Vec<Port>,
     groups: Groups,
     limits: TransmitLimits,
@@ -131,7 +135,7 @@ impl UdpLink {
     /// memory skip the ICRC.
     pub fn set_trusted(&mut self) {
         if let Some(sharing) = &mut self.sharing {
-            sharing.set_trusted();
+            sharing.trusted = true;
         }
     }
 
@@ -193,7 +197,7 @@ impl UdpLink {
             Locality::SharedMemory
             | Locality::SharedAddress { .. }
             | Locality::SharedInProcess { .. }
-                if Sharing::is_refused() =>
+                if sealed::is_refused() =>
             {
                 static SAID: Once = Once::new();
                 SAID.call_once(|| {
@@ -219,8 +223,8 @@ impl UdpLink {
         let mut clients = Clients::default();
         let (mut missing, mut left_out) = (None, Vec::new());
         for &(address, interface) in addresses {
-            let scope = sharing.as_ref().map(Sharing::scope);
-            match Port::open(address, interface, scope, exclusive, &options) {
+            let scope = sharing.as_ref().map(|sharing| sharing.scope);
+            match Port::open(address, interface, scope, exclusive, clients.partition(), &options) {
                 Ok(Opened { port, acquired, client }) => {
                     ports.push(port);
                     if let (Some(sharing), Some(acquired)) = (&mut sharing, acquired) {
@@ -249,8 +253,7 @@ impl UdpLink {
             io::ErrorKind::AddrInUse => BindError::Full(first),
             _ => system(error),
         };
-        let given = clients.open().map_err(taken)?;
-        let partition = match (&mut sharing, given, locality) {
+        let mut partition = match (&mut sharing, clients.partition(), locality) {
             (Some(sharing), Some(given), _) => {
                 sharing.adopt_partition(given, clients.addresses()).map_err(taken)?;
                 Some(given)
@@ -262,7 +265,17 @@ impl UdpLink {
             ) => sharing.choose_partition(partition).map_err(taken)?,
             (_, given, _) => given,
         };
+        let mut service = None;
+        if options.receives_for_users {
+            let own = ports.iter().map(|port| (port.address, port.interface));
+            let buffers = ports.iter().filter_map(|port| port.socket.recv_buffer_size().ok());
+            let buffer = buffers.min().unwrap_or(usize::MAX);
+            let directory = Path::new(DIRECTORY);
+            service = Some(Service::new(directory, &own.collect::<Vec<_>>(), buffer)?);
+            partition = IdPartition::new(OWN);
+        }
         Ok(Self {
+            service,
             ports,
             groups: Groups::new().map_err(system)?,
             limits: TransmitLimits {
@@ -319,7 +332,7 @@ impl UdpLink {
         let mut count = runs.iter().take_while(same).count();
         if let Some(sharing) = sharing {
             let same = runs[..count].iter().take_while(|run| run.dst == first.dst).count();
-            if let Some(sent) = sharing.send(now, bytes, &runs[..same]) {
+            if let Some(sent) = sharing.paths.send(now, bytes, &runs[..same], sharing.trusted) {
                 // A broken channel carries none behind: they may lack the ICRC.
                 return sent.map(|sent| (sent, sent == same));
             }
@@ -376,7 +389,8 @@ impl Link for UdpLink {
 
     fn socket_drops(&self) -> u64 {
         let ports = self.ports.iter().map(Port::dropped).sum::<u64>();
-        self.drops_of_closed + ports + self.groups.socket_drops()
+        let lost = self.service.as_ref().map_or(0, |service| service.lost);
+        self.drops_of_closed + ports + self.groups.socket_drops() + lost
     }
 
     fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<usize> {
@@ -420,7 +434,8 @@ impl Link for UdpLink {
         now: Instant,
         sink: &mut dyn FnMut(&DatagramRun<'_>),
     ) -> io::Result<usize> {
-        let Self { ports, groups, receive_buffers, sharing, clients, looks, .. } = self;
+        let Self { service, ports, groups, receive_buffers, sharing, clients, looks, .. } = self;
+        service.iter_mut().for_each(|service| service.attend(now));
         let mut count = 0;
         let mut receive =
             |socket: &Socket, overflow: &mut Overflow, dst, sharing: &mut Option<Sharing>| {
@@ -437,20 +452,22 @@ impl Link for UdpLink {
                     let segment = meta.segment;
                     let meta = DatagramMeta { congested: meta.congested, ..Default::default() };
                     let run = DatagramRun { net: &net, bytes: payload, segment, meta };
-                    match sharing.as_mut().filter(|sharing| sharing.addresses.is_shared()) {
-                        Some(sharing) => sharing.forward_run(now, &run, sink),
-                        None => sink(&run),
+                    let sharing = sharing.as_mut().filter(|it| it.is_shared);
+                    match (&mut *service, sharing) {
+                        (Some(service), _) => service.forward(&run, sink),
+                        (None, Some(sharing)) => sharing.forward_run(now, &run, sink),
+                        (None, None) => sink(&run),
                     }
                 })
             };
         let settled = sharing.as_mut().is_some_and(|sharing| {
             sharing.attend(now);
-            while let Some((address, socket)) = sharing.addresses.poll_member() {
+            while let Some((address, socket)) = sharing.poll_member() {
                 if let Some(port) = ports.iter_mut().find(|port| port.address == address) {
                     port.set_member(socket);
                 }
             }
-            sharing.is_settled()
+            sharing.inbox.is_settled()
         });
         // Look at the sockets before the first packet from shared memory: older datagrams are
         // there.
@@ -472,24 +489,25 @@ impl Link for UdpLink {
         }
         count += clients.receive(now, sink);
         if let Some(sharing) = sharing {
-            count += sharing.receive(sink);
+            count += sharing.inbox.receive(sink);
         }
         Ok(count)
     }
 
     fn park(&mut self) -> bool {
-        self.sharing.as_mut().is_none_or(Sharing::park)
+        self.sharing.as_mut().is_none_or(|sharing| sharing.inbox.park())
     }
 
     fn unpark(&mut self) {
         if let Some(sharing) = &mut self.sharing {
-            sharing.unpark();
+            sharing.inbox.unpark();
         }
         self.look();
     }
 
     fn look(&mut self) {
-        self.clients.look();
+        self.clients.look_at = Instant::ZERO;
+        self.service.iter_mut().for_each(Service::look);
         if let Some(sharing) = &mut self.sharing {
             sharing.look();
         }
@@ -504,7 +522,7 @@ impl Link for UdpLink {
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         // `sharing` watches sockets that other processes may read.
         let is_watched = |port: &&Port| {
-            self.sharing.as_ref().is_some_and(|sharing| sharing.addresses.contains(port.address))
+            self.sharing.as_ref().is_some_and(|sharing| sharing.contains(port.address))
         };
         let is_own = |port: &&Port| port.control.is_none() && !is_watched(port);
         let own = self.ports.iter().filter(is_own);
@@ -513,6 +531,7 @@ impl Link for UdpLink {
             .chain([self.groups.descriptor()])
             .chain(self.sharing.iter().flat_map(Sharing::descriptors))
             .chain(self.clients.descriptor())
+            .chain(self.service.as_ref().map(|service| service.epoll.as_fd()))
             .collect()
     }
 
@@ -521,7 +540,9 @@ impl Link for UdpLink {
     }
 
     fn sharing(&mut self) -> Option<&mut dyn SharingLink> {
-        if self.sharing.is_some() || !self.clients.is_empty() { Some(self) } else { None }
+        let is_one =
+            self.sharing.is_some() || !self.clients.clients.is_empty() || self.service.is_some();
+        if is_one { Some(self) } else { None }
     }
 
     fn address_set(&mut self) -> Option<&mut dyn AddressSetLink> {
@@ -540,30 +561,34 @@ impl SharingLink for UdpLink {
         address: IpAddr,
         claim: bool,
     ) -> Option<Preparation<io::Error>> {
-        let control = self.clients.control(address)?;
+        let control = self.clients.at(address)?.control()?.clone();
         Some(Box::new(move || {
-            share::ask(&control, service, claim)?;
+            control.ask(service, claim)?;
             Ok(Box::new(()))
         }))
     }
 
     fn claim(&mut self, service: ServiceId, address: IpAddr) -> io::Result<()> {
+        if self.service.as_ref().is_some_and(|it| it.is_claimed(service, address)) {
+            return Err(io::ErrorKind::AddrInUse.into());
+        }
         match (self.clients.at(address), &mut self.sharing) {
             (Some(client), _) => client.claim(service),
-            (None, Some(sharing)) => sharing.addresses.claim(service, address)?,
+            (None, Some(sharing)) => sharing.claim(service, address)?,
             (None, None) => {}
         }
         Ok(())
     }
 
     fn is_claimed(&self, service: ServiceId, address: IpAddr) -> bool {
-        self.sharing.as_ref().is_some_and(|sharing| sharing.addresses.is_claimed(service, address))
+        self.service.as_ref().is_some_and(|it| it.is_claimed(service, address))
+            || self.sharing.as_ref().is_some_and(|it| it.is_claimed(service, address))
     }
 
     fn release(&mut self, service: ServiceId, address: IpAddr) {
         match (self.clients.at(address), &mut self.sharing) {
             (Some(client), _) => client.release(service),
-            (None, Some(sharing)) => sharing.addresses.release(service, address),
+            (None, Some(sharing)) => sharing.release(service, address),
             (None, None) => {}
         }
     }
@@ -579,11 +604,12 @@ impl SharingLink for UdpLink {
     }
 
     fn poll_ended(&mut self) -> Option<Ended> {
-        self.sharing.as_mut().and_then(Sharing::poll_ended)
+        let of_clients = self.service.as_mut().and_then(Service::poll_ended);
+        of_clients.or_else(|| self.sharing.as_mut().and_then(|it| it.ended.pop_front()))
     }
 
     fn settle(&mut self, address: IpAddr, partition: IdPartition) {
-        self.sharing.iter_mut().for_each(|sharing| sharing.addresses.settle(address, partition));
+        self.sharing.iter_mut().for_each(|sharing| sharing.settle(address, partition));
     }
 
     fn shared_runs(&self) -> SharedRuns {
@@ -591,7 +617,8 @@ impl SharingLink for UdpLink {
     }
 
     fn forwarded(&self) -> u64 {
-        self.sharing.as_ref().map_or(0, |sharing| sharing.paths.forwarded)
+        let by_service = self.service.as_ref().map_or(0, |service| service.forwarded);
+        by_service + self.sharing.as_ref().map_or(0, |sharing| sharing.paths.forwarded)
     }
 }
 
@@ -612,16 +639,10 @@ impl MulticastLink for UdpLink {
 
 impl AddressSetLink for UdpLink {
     fn prepare_address(&mut self, address: IpAddr, interface: u32) -> Preparation<BindError> {
-        let scope = self.sharing.as_ref().map(Sharing::scope);
+        let scope = self.sharing.as_ref().map(|sharing| sharing.scope);
         let (options, partition) = (self.options, self.partition);
         Box::new(move || {
-            let mut opened = Port::open(address, interface, scope, false, &options)?;
-            if let Some(client) = &mut opened.client {
-                client.open(partition).map_err(|source| match source.kind() {
-                    io::ErrorKind::AddrInUse => BindError::Full(address),
-                    _ => BindError::System { address, source },
-                })?;
-            }
+            let opened = Port::open(address, interface, scope, false, partition, &options)?;
             Ok(Box::new(opened))
         })
     }
@@ -633,6 +654,9 @@ impl AddressSetLink for UdpLink {
         if let (Some(sharing), Some(acquired)) = (&mut self.sharing, acquired) {
             sharing.add(acquired).map_err(system)?;
         }
+        if let Some(service) = &mut self.service {
+            service.open_door(address, port.interface)?;
+        }
         self.ports.push(port);
         if let Some(client) = client {
             let interface = client.interface;
@@ -643,6 +667,7 @@ impl AddressSetLink for UdpLink {
     }
 
     fn remove_address(&mut self, address: IpAddr) {
+        self.service.iter_mut().for_each(|service| service.close_door(address));
         for port in self.ports.extract_if(.., |port| port.address == address) {
             self.drops_of_closed += port.dropped();
             if self.options.receives_for_users {

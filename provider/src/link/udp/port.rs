@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use roce_transport::addr::ROCE_UDP_PORT;
+use roce_transport::{addr::ROCE_UDP_PORT, share::IdPartition};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::{
@@ -47,19 +47,25 @@ pub(super) struct Opened {
 }
 
 impl Port {
-    /// Opens an address. `scope`: possible sharers, `None` without sharing.
+    /// Opens an address. `scope`: possible sharers, `None` without sharing. `wanted`: its partition
+    /// at other addresses.
     pub(super) fn open(
         address: IpAddr,
         interface: u32,
         scope: Option<Scope>,
         exclusive: bool,
+        wanted: Option<IdPartition>,
         options: &SocketOptions,
     ) -> Result<Opened, BindError> {
         let client = if options.receives_for_users || exclusive {
             None
         } else {
-            Client::join(Path::new(DIRECTORY), address, interface)
-                .map_err(|source| BindError::Service { address, source })?
+            Client::join(Path::new(DIRECTORY), address, interface, wanted).map_err(|source| {
+                match source.kind() {
+                    io::ErrorKind::AddrInUse => BindError::Full(address),
+                    _ => BindError::Service { address, source },
+                }
+            })?
         };
         let make_socket: MakeSocket = {
             let options = *options;
@@ -113,8 +119,7 @@ impl Port {
 
     /// True if no other process reads its socket.
     pub(super) fn is_read_here(&self, sharing: Option<&Sharing>) -> bool {
-        self.control.is_none()
-            && !sharing.is_some_and(|sharing| sharing.addresses.is_peer(self.address))
+        self.control.is_none() && !sharing.is_some_and(|sharing| sharing.is_peer(self.address))
     }
 
     /// Binds a socket. `beside`: others may share address and port.

@@ -1,4 +1,4 @@
-//! What processes leave that have ended: devices that are dropped with connections.
+//! Connections of ended processes: devices that are dropped with connections.
 
 use roce_transport::{
     adapter::{Adapter, AdapterConfig},
@@ -27,7 +27,7 @@ fn connection(link: &Sharing, [local, remote]: [IpAddr; 2], number: u32) -> (Con
         local,
         remote,
         pkey: PKey::DEFAULT,
-        local_id: link.addresses.partition().unwrap().ids().start() + number,
+        local_id: link.partition.unwrap().ids().start() + number,
         remote_id: 1,
         local_qpn: Qpn::new(0x111),
         remote_qpn: Qpn::new(0x222),
@@ -44,7 +44,7 @@ fn news(link: &mut Sharing, from: u64, time: u64) -> Vec<Ended> {
     let mut news = Vec::new();
     for now in from..from + time {
         link.round(ms(now));
-        news.extend(std::iter::from_fn(|| link.poll_ended()));
+        news.extend(std::iter::from_fn(|| link.ended.pop_front()));
     }
     news
 }
@@ -59,7 +59,7 @@ fn a_peer_leaves_its_connections_to_the_owner() {
     let [address, _] = ends;
     let mut a = owner(address);
     let mut b = peer(&mut a, address).unwrap();
-    let of_b = b.addresses.partition().unwrap();
+    let of_b = b.partition.unwrap();
     let records = [1, 2, 3].map(|number| {
         let (conn, record) = connection(&b, ends, number);
         b.keep_record(ms(0), conn, &record);
@@ -71,10 +71,10 @@ fn a_peer_leaves_its_connections_to_the_owner() {
     let left = here(address, of_b, &[records[0].1, records[2].1]);
     assert_eq!(news(&mut a, 200, 2000), [left], "once");
     // until that is settled, its communication IDs are nobody else's
-    let next = |a: &mut Sharing| peer(a, address).unwrap().addresses.partition().unwrap();
+    let next = |a: &mut Sharing| peer(a, address).unwrap().partition.unwrap();
     assert_ne!(next(&mut a), of_b);
-    a.addresses.settle(address, of_b);
-    a.addresses.settle(address, of_b);
+    a.settle(address, of_b);
+    a.settle(address, of_b);
     assert_eq!(next(&mut a), of_b);
     assert_eq!(news(&mut a, 3000, 2000), []);
 }
@@ -85,7 +85,7 @@ fn an_owner_leaves_its_connections_to_the_next() {
     let [address, _] = ends;
     let mut a = owner(address);
     let mut b = peer(&mut a, address).unwrap();
-    let (of_a, (conn, record)) = (a.addresses.partition().unwrap(), connection(&a, ends, 1));
+    let (of_a, (conn, record)) = (a.partition.unwrap(), connection(&a, ends, 1));
     a.keep_record(ms(0), conn, &record);
     assert_eq!(news(&mut b, 10, 100), [], "it is not the owner's");
     drop(a);
@@ -104,8 +104,8 @@ fn a_strangers_records() {
     let [address, far] = ends;
     let mut a = owner(address);
     let (b, mut c) = (peer(&mut a, address).unwrap(), peer(&mut a, address).unwrap());
-    let of_b = b.addresses.partition().unwrap();
-    let shared = a.addresses.at_mut(address).unwrap();
+    let of_b = b.partition.unwrap();
+    let shared = a.at_mut(address).unwrap();
     let table = shared.common.claims.file().try_clone().unwrap();
     let forge = |owner: &Sharing, local, number, partition| {
         let (_, record) = connection(owner, [local, far], number);
@@ -114,7 +114,7 @@ fn a_strangers_records() {
     };
     // connections of those that have not ended
     for link in [&a, &b, &c] {
-        forge(link, address, 5, link.addresses.partition().unwrap());
+        forge(link, address, 5, link.partition.unwrap());
     }
     assert_eq!(news(&mut a, 10, 100), []);
     drop(peer(&mut a, address).unwrap()); // has it look
@@ -126,13 +126,9 @@ fn a_strangers_records() {
     assert_eq!(news(&mut a, 3000, 2000), []);
     // what nobody knows of is forgotten quietly
     c.discard_record(conn);
-    a.addresses.settle(address, c.addresses.partition().unwrap());
-    a.addresses.settle(far, of_b);
-    assert_eq!(
-        peer(&mut a, address).unwrap().addresses.partition(),
-        Some(of_b),
-        "nothing is left of it"
-    );
+    a.settle(address, c.partition.unwrap());
+    a.settle(far, of_b);
+    assert_eq!(peer(&mut a, address).unwrap().partition, Some(of_b), "nothing is left of it");
 }
 
 /// Both know the other's end by its name.
@@ -143,7 +139,7 @@ fn a_peer_at_another_address() {
     for before in [true, false] {
         let (mut a, mut b) = (owner(src), owner(dst));
         let [(one, first), (other, stranger)] = [1, 2].map(|number| connection(&a, ends, number));
-        let own = b.addresses.partition().unwrap();
+        let own = b.partition.unwrap();
         let first = ConnRecord { remote_id: own.ids().start() + 9, ..first };
         let stranger = ConnRecord { remote_id: *partition(NOBODYS).ids().start(), ..stranger };
         let to_b = packet(own);
@@ -182,7 +178,7 @@ fn a_connection_that_has_ended_before() {
     let (mut a, mut b) = (owner(src), owner(dst));
     let [(one, first), (other, second)] = [1, 2].map(|number| {
         let (conn, record) = connection(&a, ends, number);
-        (conn, ConnRecord { remote_id: *b.addresses.partition().unwrap().ids().start(), ..record })
+        (conn, ConnRecord { remote_id: *b.partition.unwrap().ids().start(), ..record })
     });
     a.keep_record(ms(0), one, &first);
     a.keep_record(ms(0), other, &second);

@@ -28,8 +28,8 @@ fn owner_with_members(address: IpAddr) -> (Sharing, UdpSocket) {
 /// One more process at the address, and its member socket.
 fn peer_with_member(owner: &mut Sharing, address: IpAddr) -> (Sharing, UdpSocket) {
     let mut link = peer(owner, address).unwrap();
-    let (at, socket) = link.addresses.poll_member().unwrap();
-    assert!(at == address && link.addresses.poll_member().is_none());
+    let (at, socket) = link.poll_member().unwrap();
+    assert!(at == address && link.poll_member().is_none());
     (link, socket.into())
 }
 
@@ -48,7 +48,7 @@ fn send_to(socket: &UdpSocket, partition: IdPartition) {
     UdpSocket::bind("127.0.0.1:0").unwrap().send_to(&packet(partition), to).unwrap();
 }
 
-/// What has arrived at a socket, as partitions.
+/// The partitions of datagrams that have arrived at a socket.
 fn arrived(socket: &UdpSocket) -> Vec<IdPartition> {
     let mut bytes = [0; 64];
     let mut all = Vec::new();
@@ -63,10 +63,10 @@ fn arrived(socket: &UdpSocket) -> Vec<IdPartition> {
 fn each_process_receives_what_is_for_it() {
     let [address, _] = addresses();
     let (mut a, at_a) = owner_with_members(address);
-    assert!(a.addresses.poll_member().is_none(), "a process that is alone needs none");
+    assert!(a.poll_member().is_none(), "a process that is alone needs none");
     let (b, at_b) = peer_with_member(&mut a, address);
     let (c, at_c) = peer_with_member(&mut a, address);
-    let partitions = [&a, &b, &c].map(|each| each.addresses.partition().unwrap());
+    let partitions = [&a, &b, &c].map(|each| each.partition.unwrap());
     let send = || partitions.iter().for_each(|partition| send_to(&at_a, *partition));
     send();
     assert_eq!(
@@ -88,8 +88,8 @@ fn each_process_receives_what_is_for_it() {
     send();
     assert_eq!(arrived(&at_a), partitions[..2]);
     let (d, at_d) = peer_with_member(&mut a, address);
-    send_to(&at_a, d.addresses.partition().unwrap());
-    assert_eq!(arrived(&at_d), [d.addresses.partition().unwrap()]);
+    send_to(&at_a, d.partition.unwrap());
+    assert_eq!(arrived(&at_d), [d.partition.unwrap()]);
 }
 
 /// There are fewer sockets than processes can have the address.
@@ -99,15 +99,15 @@ fn what_is_for_a_process_without_a_member_socket_is_forwarded() {
     let (mut a, at_a) = owner_with_members(address);
     let members: Vec<_> = (0..MEMBERS).map(|_| peer_with_member(&mut a, address)).collect();
     let mut last = peer(&mut a, address).unwrap();
-    assert!(last.addresses.poll_member().is_none());
-    let partition = last.addresses.partition().unwrap();
+    assert!(last.poll_member().is_none());
+    let partition = last.partition.unwrap();
     send_to(&at_a, partition);
     assert_eq!(arrived(&at_a), [partition]);
     assert!(is_forwarded(&mut a, &Datagram::new(&net(address), &packet(partition))));
     assert_eq!(take(&mut last), [(net(address).src, 0, packet(partition))]);
     for (link, socket) in &members {
-        send_to(&at_a, link.addresses.partition().unwrap());
-        assert_eq!(arrived(socket), [link.addresses.partition().unwrap()]);
+        send_to(&at_a, link.partition.unwrap());
+        assert_eq!(arrived(socket), [link.partition.unwrap()]);
     }
 }
 
@@ -118,21 +118,18 @@ fn member_sockets_outlive_the_owner() {
     let (mut a, at_a) = owner_with_members(address);
     let (mut b, at_b) = peer_with_member(&mut a, address);
     let (mut c, at_c) = peer_with_member(&mut a, address);
-    let [of_a, of_b, of_c] = [&a, &b, &c].map(|each| each.addresses.partition().unwrap());
+    let [of_a, of_b, of_c] = [&a, &b, &c].map(|each| each.partition.unwrap());
     drop(a);
     take_over(&mut b, &mut c);
-    assert!(!b.addresses.is_peer(address) && c.addresses.is_peer(address));
-    assert!(
-        b.addresses.poll_member().is_none() && c.addresses.poll_member().is_none(),
-        "they have theirs"
-    );
+    assert!(!b.is_peer(address) && c.is_peer(address));
+    assert!(b.poll_member().is_none() && c.poll_member().is_none(), "they have theirs");
     let send = || [of_a, of_b, of_c].iter().for_each(|partition| send_to(&at_a, *partition));
     send();
     assert_eq!([&at_a, &at_b, &at_c].map(arrived), [vec![of_a], vec![of_b], vec![of_c]]);
     let (d, at_d) = peer_with_member(&mut b, address);
-    send_to(&at_a, d.addresses.partition().unwrap());
+    send_to(&at_a, d.partition.unwrap());
     send_to(&at_a, of_b);
-    assert_eq!([&at_d, &at_b].map(arrived), [vec![d.addresses.partition().unwrap()], vec![of_b]]);
+    assert_eq!([&at_d, &at_b].map(arrived), [vec![d.partition.unwrap()], vec![of_b]]);
 }
 
 /// The kernel looks at the first datagram of a merged run only.
@@ -142,7 +139,7 @@ fn what_is_for_others_is_forwarded_by_whoever_has_it() {
     let (mut a, _) = owner_with_members(address);
     let (mut b, _) = peer_with_member(&mut a, address);
     let (mut c, _) = peer_with_member(&mut a, address);
-    let packets = [&a, &b, &c].map(|each| packet(each.addresses.partition().unwrap()));
+    let packets = [&a, &b, &c].map(|each| packet(each.partition.unwrap()));
     let net = net(address);
     assert!(!is_forwarded(&mut b, &Datagram::new(&net, &packets[1])), "its own");
     assert!(!is_forwarded(&mut b, &Datagram::new(&net, b"short")));
@@ -159,5 +156,5 @@ fn what_is_for_others_is_forwarded_by_whoever_has_it() {
     // it is no owner by that, nor does it end as one
     drop(b);
     c.round(at(3000));
-    assert!(c.addresses.is_peer(address) && !a.addresses.is_peer(address));
+    assert!(c.is_peer(address) && !a.is_peer(address));
 }

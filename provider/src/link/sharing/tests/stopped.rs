@@ -41,7 +41,7 @@ fn serve(links: &mut [&mut Sharing], from: u64, time: u64) -> u64 {
 
 /// True if what is for this partition comes to `to` when it has arrived at `owner`.
 fn forwards(owner: &mut Sharing, to: &mut Sharing, address: IpAddr) -> bool {
-    let bytes = packet(to.addresses.partition().unwrap());
+    let bytes = packet(to.partition.unwrap());
     assert!(is_forwarded(owner, &Datagram::new(&net(address), &bytes)));
     let taken = take(to);
     assert!(taken.len() <= 1);
@@ -53,44 +53,38 @@ fn when_the_owner_is_stopped_a_peer_is_the_owner() {
     let [address, _] = addresses();
     let (mut a, socket) = owner_and_socket(address);
     let (mut b, mut c) = (peer(&mut a, address).unwrap(), peer(&mut a, address).unwrap());
-    let partitions = [&a, &b, &c].map(|each| each.addresses.partition().unwrap());
+    let partitions = [&a, &b, &c].map(|each| each.partition.unwrap());
     // nobody is in the way as long as nothing arrives
     let mut now = serve(&mut [&mut b, &mut c], 0, 5 * SILENT);
-    assert!(b.addresses.is_peer(address) && b.deadline().is_none());
+    assert!(b.is_peer(address) && b.deadline().is_none());
     // nor if the owner goes on
     arrive(&socket);
     now = serve(&mut [&mut a, &mut b, &mut c], now, 5 * SILENT);
-    assert!(b.addresses.is_peer(address) && c.addresses.is_peer(address));
+    assert!(b.is_peer(address) && c.is_peer(address));
     // nor if all of them are stopped
     arrive(&socket);
     now = serve(&mut [&mut b, &mut c], now, 10) + 10 * SILENT;
     now = serve(&mut [&mut b, &mut c, &mut a], now, 5 * SILENT);
-    assert!(b.addresses.is_peer(address) && c.addresses.is_peer(address));
+    assert!(b.is_peer(address) && c.is_peer(address));
     // but when it does not
     now = serve(&mut [&mut b, &mut c], now, 2 * SILENT + 10);
-    let (owner, other) =
-        if b.addresses.is_peer(address) { (&mut c, &mut b) } else { (&mut b, &mut c) };
-    assert!(!owner.addresses.is_peer(address) && other.addresses.is_peer(address));
+    let (owner, other) = if b.is_peer(address) { (&mut c, &mut b) } else { (&mut b, &mut c) };
+    assert!(!owner.is_peer(address) && other.is_peer(address));
     assert!(forwards(owner, other, address));
     let mut d = peer(owner, address).unwrap();
-    assert!(
-        !partitions.contains(&d.addresses.partition().unwrap()) && d.addresses.is_peer(address)
-    );
+    assert!(!partitions.contains(&d.partition.unwrap()) && d.is_peer(address));
     assert!(forwards(owner, &mut d, address));
     // what is for the one that is stopped waits, in case that it goes on
     let bytes = packet(partitions[0]);
     owner.round(ms(now));
     assert!(is_forwarded(owner, &Datagram::new(&net(address), &bytes)));
-    assert!(!a.addresses.is_peer(address));
+    assert!(!a.is_peer(address));
     a.round(ms(now));
-    assert!(a.addresses.is_peer(address));
+    assert!(a.is_peer(address));
     serve(&mut [&mut a, owner], now, 20);
     assert_eq!(take(&mut a), [(net(address).src, 0, bytes)]);
     assert!(forwards(owner, &mut a, address));
-    assert_eq!(
-        [&a, &*owner, &*other].map(|each| each.addresses.is_peer(address)),
-        [true, false, true]
-    );
+    assert_eq!([&a, &*owner, &*other].map(|each| each.is_peer(address)), [true, false, true]);
 }
 
 /// A new process is let in although nothing arrives at the UDP socket.
@@ -112,42 +106,42 @@ fn a_stopped_owner_keeps_no_process_from_the_address() {
         acquire_for(&mut c, address, &taken()).unwrap();
         done.store(true, Ordering::SeqCst);
     });
-    assert!(c.addresses.is_peer(address) && !b.addresses.is_peer(address));
+    assert!(c.is_peer(address) && !b.is_peer(address));
     a.round(at(0));
-    assert!(a.addresses.is_peer(address));
+    assert!(a.is_peer(address));
 }
 
-/// What a stopped owner has forwarded is received once, although it is the owner no more when it
-/// goes on.
+/// A datagram that a stopped owner has forwarded is received once, although it is no owner any more
+/// when it goes on.
 #[test]
 fn a_former_owner_forwards_what_it_has() {
     let [address, _] = addresses();
     let (mut a, socket) = owner_and_socket(address);
     let mut b = peer(&mut a, address).unwrap();
-    let bytes = packet(b.addresses.partition().unwrap());
+    let bytes = packet(b.partition.unwrap());
     let datagram = Datagram { net: &net(address), bytes: &bytes, meta: DatagramMeta::default() };
     // before it is stopped, and after it goes on, for which it has read it
     assert!(is_forwarded(&mut a, &datagram));
     arrive(&socket);
     let now = serve(&mut [&mut b], 1, 3 * SILENT);
-    assert!(!b.addresses.is_peer(address));
+    assert!(!b.is_peer(address));
     assert!(is_forwarded(&mut a, &datagram));
     a.round(ms(now));
-    assert!(a.addresses.is_peer(address));
+    assert!(a.is_peer(address));
     assert!(is_forwarded(&mut a, &datagram));
     serve(&mut [&mut b, &mut a], now, 20);
     assert_eq!(take(&mut b).len(), 3);
-    assert!(a.addresses.is_peer(address) && forwards(&mut b, &mut a, address));
+    assert!(a.is_peer(address) && forwards(&mut b, &mut a, address));
 }
 
-/// What goes to another process at the address goes on while the owner is stopped.
+/// Traffic to another process at the address goes on while the owner is stopped.
 #[test]
 fn a_stopped_owner_stops_nothing_that_does_not_go_by_it() {
     let [address, src] = addresses();
     let mut a = owner(address);
     let mut b = peer(&mut a, address).unwrap();
     let mut sender = device(src);
-    let bytes = packet(b.addresses.partition().unwrap());
+    let bytes = packet(b.partition.unwrap());
     let whole = run([src, address], bytes.len(), 0..bytes.len());
     reaches(&mut sender, ms(0), [src, address], &bytes);
     serve(&mut [&mut b, &mut sender], 0, 5);
@@ -156,7 +150,7 @@ fn a_stopped_owner_stops_nothing_that_does_not_go_by_it() {
         assert_eq!(take(&mut b).len(), 1);
         serve(&mut [&mut sender, &mut b], 60 + now, 0);
     }
-    assert!(b.addresses.is_peer(address), "it has no reason to be the owner");
+    assert!(b.is_peer(address), "it has no reason to be the owner");
 }
 
 /// An owner that is stopped when it has just accepted a request has taken it with it.
@@ -168,23 +162,23 @@ fn a_request_that_a_stopped_owner_has_accepted_is_made_again() {
     // the next owner is stopped when the other has asked it
     arrive(&socket);
     let mut now = serve(&mut [&mut b], 1, 3 * SILENT);
-    assert!(!b.addresses.is_peer(address));
+    assert!(!b.is_peer(address));
     c.round(ms(now));
     assert_eq!(b.listeners.accept_only().len(), 1);
     now = serve(&mut [&mut c], now, 3 * SILENT);
-    assert!(!c.addresses.is_peer(address));
+    assert!(!c.is_peer(address));
     now = serve(&mut [&mut b, &mut c], now, 20);
-    assert!(b.addresses.is_peer(address) && forwards(&mut c, &mut b, address));
+    assert!(b.is_peer(address) && forwards(&mut c, &mut b, address));
     let _ = now;
 }
 
-/// What is forwarded to a process that is stopped is bounded, and is there when it goes on.
+/// The backlog of a stopped process is bounded, and is there when it goes on.
 #[test]
 fn what_waits_for_a_process_is_bounded() {
     let [address, _] = addresses();
     let mut a = owner(address);
     let mut b = peer(&mut a, address).unwrap();
-    let bytes = [&packet(b.addresses.partition().unwrap())[..], &[0; 4000]].concat();
+    let bytes = [&packet(b.partition.unwrap())[..], &[0; 4000]].concat();
     let mut now = 0;
     for _ in 0..10_000 {
         now += 1;
@@ -197,7 +191,7 @@ fn what_waits_for_a_process_is_bounded() {
         taken += count;
         now += 10_000;
         a.round(at(now));
-        if count == 0 && a.paths.deadline().is_none() {
+        if count == 0 && a.paths.write_at.is_none() {
             break;
         }
     }

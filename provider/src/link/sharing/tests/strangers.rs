@@ -119,7 +119,7 @@ fn a_name_that_goes_waits_for_nobody() {
     });
 }
 
-/// The last process at an address frees its name, whoever has come, and the others free it not.
+/// Only the last process at an address frees its name, also with strangers there.
 #[test]
 fn the_last_that_has_a_name_ends_it() {
     alone("the_last_that_has_a_name_ends_it", || {
