@@ -1,9 +1,10 @@
-//! Memory for regions: pages of our own, files, buffers behind descriptors, and what the program
-//! owns.
+//! Memory for regions: pages of our own, files, buffers behind descriptors, what the program owns,
+//! and memory of GPUs.
 
 mod faults;
 mod file;
 mod foreign;
+mod gpu;
 mod guard;
 mod kernel;
 mod pages;
@@ -16,6 +17,7 @@ mod shared;
 
 pub use file::FileMemory;
 pub use foreign::{ForeignMemory, Unreachable};
+pub use gpu::{GpuMemory, gpus_work};
 pub(crate) use guard::Section;
 pub use pages::MmapMemory;
 pub use program::{copy_from_program, copy_to_program};
