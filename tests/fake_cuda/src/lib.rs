@@ -62,6 +62,7 @@ struct Transfer {
     from: usize,
     length: usize,
     queries: u64,
+    number: u64,
 }
 
 struct Driver {
@@ -71,6 +72,8 @@ struct Driver {
     contexts: BTreeSet<usize>,
     allocations: BTreeMap<usize, Allocation>,
     streams: BTreeMap<usize, (usize, VecDeque<Transfer>)>,
+    /// Streams that events were recorded in, and the copies in front of them.
+    events: BTreeMap<usize, (usize, u64)>,
 }
 
 static DRIVER: Mutex<Driver> = Mutex::new(Driver {
@@ -80,6 +83,7 @@ static DRIVER: Mutex<Driver> = Mutex::new(Driver {
     contexts: BTreeSet::new(),
     allocations: BTreeMap::new(),
     streams: BTreeMap::new(),
+    events: BTreeMap::new(),
 });
 
 std::thread_local! {
@@ -108,13 +112,14 @@ impl Driver {
     fn start(&mut self, stream: Handle, transfer: Transfer) -> Status {
         let late = self.knobs.late;
         self.copies += 1;
+        let number = self.copies;
         let failed = self.knobs.fail_after > 0 && self.copies > self.knobs.fail_after;
         match self.streams.get_mut(&stream.addr()) {
             None => INVALID_HANDLE,
             Some(_) if failed => LAUNCH_FAILED,
             Some((context, _)) if !self.contexts.contains(context) => CONTEXT_IS_DESTROYED,
             Some((_, waiting)) => {
-                waiting.push_back(Transfer { queries: late, ..transfer });
+                waiting.push_back(Transfer { queries: late, number, ..transfer });
                 SUCCESS
             }
         }
@@ -138,6 +143,15 @@ impl Driver {
             waiting.pop_front();
         }
         if waiting.is_empty() || lie != 0 { SUCCESS } else { NOT_READY }
+    }
+
+    /// True as long as copies in front of an event wait.
+    fn query_event(&mut self, event: usize) -> Status {
+        let Some(&(stream, number)) = self.events.get(&event) else { return INVALID_HANDLE };
+        let status = self.query(stream);
+        let first = self.streams.get(&stream).and_then(|(_, waiting)| waiting.front());
+        let is_past = first.is_none_or(|first| first.number > number);
+        if status == NOT_READY && is_past { SUCCESS } else { status }
     }
 }
 
@@ -245,6 +259,37 @@ pub extern "C" fn cuStreamQuery(stream: Handle) -> Status {
     driver().query(stream.addr())
 }
 
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuEventCreate(event: *mut Handle, _flags: c_uint) -> Status {
+    let mut driver = driver();
+    let number = driver.number();
+    driver.events.insert(number, (0, 0));
+    // SAFETY: by the contract
+    unsafe { *event = number as Handle };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuEventDestroy_v2(event: Handle) -> Status {
+    if driver().events.remove(&event.addr()).is_some() { SUCCESS } else { INVALID_HANDLE }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuEventRecord(event: Handle, stream: Handle) -> Status {
+    let mut driver = driver();
+    let last = driver.copies;
+    if !driver.streams.contains_key(&stream.addr()) {
+        return INVALID_HANDLE;
+    }
+    driver.events.insert(event.addr(), (stream.addr(), last));
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuEventQuery(event: Handle) -> Status {
+    driver().query_event(event.addr())
+}
+
 /// Room for bytes, twice: where nothing may be touched, and where copies are made.
 fn map(size: usize) -> Option<(usize, usize)> {
     // SAFETY: new mappings of a new file, which go with the process
@@ -329,7 +374,7 @@ pub extern "C" fn cuMemcpyHtoDAsync_v2(
 ) -> Status {
     let mut driver = driver();
     let Some((_, to)) = driver.place(to, length) else { return INVALID_VALUE };
-    driver.start(stream, Transfer { to, from: from.addr(), length, queries: 0 })
+    driver.start(stream, Transfer { to, from: from.addr(), length, queries: 0, number: 0 })
 }
 
 #[unsafe(no_mangle)]
@@ -341,7 +386,7 @@ pub extern "C" fn cuMemcpyDtoHAsync_v2(
 ) -> Status {
     let mut driver = driver();
     let Some((_, from)) = driver.place(from, length) else { return INVALID_VALUE };
-    driver.start(stream, Transfer { to: to.addr(), from, length, queries: 0 })
+    driver.start(stream, Transfer { to: to.addr(), from, length, queries: 0, number: 0 })
 }
 
 /// As the program's kernels see memory: at once.

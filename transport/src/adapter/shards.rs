@@ -54,6 +54,7 @@ impl Adapter {
         }
         self.resources.regions.adopt(region)?;
         self.tables.use_pd(region.pd());
+        self.late_for(region);
         Ok(())
     }
 
@@ -63,6 +64,7 @@ impl Adapter {
         self.resources.regions.replace(changed);
         self.tables.use_pd(changed.pd());
         self.tables.leave_pd(region.pd());
+        self.late_for(changed);
     }
 
     /// Takes over a memory window that is bound to nothing. It is bound here or elsewhere from then

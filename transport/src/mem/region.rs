@@ -240,6 +240,23 @@ impl Region {
         self.memory.write_at(offset, from).map_err(|_| AccessError::Fault(self.key()))
     }
 
+    /// True if bytes that are written may be there later than the call ends.
+    pub(crate) fn is_behind_driver(&self) -> bool {
+        self.memory.is_behind_driver()
+    }
+
+    /// Starts to write bytes, whose range was checked.
+    pub(crate) fn start_write(&self, address: u64, from: &[u8]) -> Result<u64, AccessError> {
+        let offset = self.live_offset(self.key(), address)?;
+        fence(Ordering::Release);
+        self.memory.start_write(offset, from).map_err(|_| AccessError::Fault(self.key()))
+    }
+
+    /// True if what was started has ended.
+    pub(crate) fn has_ended(&self, copy: u64) -> Result<bool, AccessError> {
+        self.memory.has_ended(copy).map_err(|_| AccessError::Fault(self.key()))
+    }
+
     /// Sets the 8-byte word at `address`, whose range was checked, to `swap` if it is `compare`;
     /// returns what it was.
     pub(crate) fn compare_swap(

@@ -136,6 +136,13 @@ impl Env<'_> {
         }
     }
 
+    /// Places what is late of a half of a queue pair, but waits for no copy: the answer does.
+    pub(crate) fn place_pieces_of(&mut self, flow: Flow) {
+        if let Some(late) = &mut self.late {
+            late.place_pieces_of(flow);
+        }
+    }
+
     /// Places all that is late: a key is about to be taken back.
     pub(crate) fn place_all(&mut self) {
         if let Some(late) = &mut self.late {

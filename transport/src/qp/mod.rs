@@ -60,9 +60,13 @@ use crate::{
     congestion::{Rate, WindowConfig},
     event::{Disposition, DropReason, Event},
     gids::Path,
+    mem::AccessError,
     time::Instant,
     wire::{NetHeader, Operation, Packet, Service},
-    work::{AbandonedRequests, CountedOps, Data, Half, RecvWr, SendOp, SendWqe, SendWr, WcError},
+    work::{
+        AbandonedRequests, Cause, CountedOps, Data, Half, RecvWr, SendOp, SendWqe, SendWr, WcError,
+        WcStatus,
+    },
 };
 use congestion::Congestion;
 use reliability::Reliability;
@@ -600,6 +604,21 @@ impl Qp {
                 self.flush_sends(env);
             }
         }
+    }
+
+    /// A copy to memory behind a driver has failed: what the peer was not told to be done is not.
+    pub(crate) fn fail_copy(&mut self, half: Half, error: AccessError, env: &mut Env<'_>) {
+        if matches!(self.common.state, State::Reset | State::Err) {
+            return;
+        }
+        if half == Half::Requester || !self.common.qp_type.is_reliable() {
+            let status = WcStatus::LocProtErr;
+            let error = WcError { status, cause: Cause::Access(error) };
+            return self.fail(Failure::Request(error), env);
+        }
+        self.responder.answers.forget();
+        let outcome = self.responder.refuse_unplaced(error, &self.common, env);
+        self.conclude(outcome, env);
     }
 
     /// Enters ERR, and answers nothing more.

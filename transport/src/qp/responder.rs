@@ -52,6 +52,8 @@ pub(crate) struct Responder {
     acknowledged_msn: Msn,
     /// A NAK for `expected` is on its way; what comes ahead of it is dropped without another.
     nak_sent: bool,
+    /// PSN of the first packet whose bytes are not placed yet, if there is one.
+    pub(super) unplaced: Psn,
     /// PSN after the furthest request that was dropped because it came ahead of `expected`.
     ahead: Option<Psn>,
     pub(super) message: Message,
@@ -106,6 +108,7 @@ impl Responder {
             acknowledged: Psn::default(),
             acknowledged_msn: Msn::default(),
             nak_sent: false,
+            unplaced: Psn::default(),
             ahead: None,
             message: Message::None,
             replay: ReplayRing::default(),
@@ -448,6 +451,18 @@ impl Responder {
         let told = self.fail_receive(code, refusal, common, env);
         let event = (!told).then(|| event_of(code, common.qpn, refusal));
         Outcome::Fatal { disposition, event }
+    }
+
+    /// Refuses the requests of which bytes are not placed yet, and cannot be.
+    pub(super) fn refuse_unplaced(
+        &mut self,
+        error: AccessError,
+        common: &Common,
+        env: &mut Env<'_>,
+    ) -> Outcome {
+        self.expected = self.unplaced;
+        let refusal = Refusal::LocalBuffer(error);
+        self.refuse(NakCode::RemoteOperationalError, refusal, common, env)
     }
 
     /// Completes the receive request that was being filled, if any, with what went wrong.

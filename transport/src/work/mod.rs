@@ -3,6 +3,7 @@
 //! Read first: InfiniBand volume 1, 10.8 (work requests) and 11.4 (posting and polling).
 
 mod completion;
+mod copies;
 mod counter;
 mod cq;
 mod late;
@@ -15,6 +16,7 @@ mod shared;
 
 pub use crate::ids::{AhId, CqId, SrqId, XrcdId};
 pub use completion::{Cause, GrhArea, Wc, WcError, WcOk, WcOpcode, WcStatus};
+pub(crate) use copies::FailedCopy;
 pub(crate) use counter::CompletionCounters;
 pub use counter::{CompletionCounter, Counted, CountedOps};
 pub use cq::{CompletionQueue, CqModeration, CqRoom, NotifyKind};

@@ -6,6 +6,7 @@
 #![allow(unsafe_code, reason = "calling functions of a library of C")]
 
 use std::{
+    collections::VecDeque,
     ffi::{CStr, c_int, c_uint, c_void},
     mem,
     ops::Range,
@@ -42,11 +43,15 @@ const RANGE_SIZE: c_int = 12;
 const DEVICE: c_uint = 2;
 /// `CU_STREAM_NON_BLOCKING`: does not wait for the kernels of the program.
 const NON_BLOCKING: c_uint = 1;
+/// `CU_EVENT_DISABLE_TIMING`.
+const NO_TIMING: c_uint = 2;
 /// `CU_MEMHOSTALLOC_PORTABLE`.
 const PORTABLE: c_uint = 1;
 
 /// Bytes of a copy: the size of a pinned buffer.
 const BUFFER: usize = 256 << 10;
+/// Copies that a context has under way at most.
+const MOST: usize = 32;
 /// Time after which a copy that has not ended has failed.
 const LIMIT: Duration = Duration::from_secs(2);
 
@@ -87,6 +92,10 @@ functions! {
     create_stream = c"cuStreamCreate"(*mut Handle, c_uint);
     destroy_stream = c"cuStreamDestroy_v2"(Handle);
     query_stream = c"cuStreamQuery"(Handle);
+    create_event = c"cuEventCreate"(*mut Handle, c_uint);
+    destroy_event = c"cuEventDestroy_v2"(Handle);
+    record = c"cuEventRecord"(Handle, Handle);
+    query_event = c"cuEventQuery"(Handle);
     to_device = c"cuMemcpyHtoDAsync_v2"(u64, *const c_void, usize, Handle);
     to_host = c"cuMemcpyDtoHAsync_v2"(*mut c_void, u64, usize, Handle);
     allocate = c"cuMemHostAlloc"(*mut *mut c_void, usize, c_uint);
@@ -200,97 +209,177 @@ impl Driver for Cuda {
     }
 }
 
-/// A stream of a context, and a pinned buffer for its copies.
+/// A stream of a context, and pinned buffers for its copies.
 struct Lane {
     cuda: &'static Cuda,
     context: Handle,
     stream: Handle,
-    buffer: Mutex<Pinned>,
-    /// True once a copy has not ended in its time: the buffer may still be in use.
-    is_stuck: AtomicBool,
+    state: Mutex<State>,
+    /// True once a copy has failed or not ended in its time: buffers may still be in use.
+    is_broken: AtomicBool,
 }
 
-struct Pinned(*mut u8);
+#[derive(Default)]
+struct State {
+    /// Copies that have started, in order.
+    started: VecDeque<Started>,
+    /// Buffers that no copy uses.
+    free: Vec<Pinned>,
+    /// Number of the last copy.
+    last: u64,
+}
+
+/// A copy that has started.
+struct Started {
+    number: u64,
+    buffer: Pinned,
+    at: Instant,
+}
+
+/// A pinned buffer, and the event behind its copy.
+struct Pinned {
+    bytes: *mut u8,
+    event: Handle,
+}
 
 // SAFETY: handles of the driver, which any thread may use
 unsafe impl Send for Lane {}
-// SAFETY: as above; the buffer is behind a mutex
+// SAFETY: as above; the buffers are behind a mutex
 unsafe impl Sync for Lane {}
 
 impl Lane {
     fn new(cuda: &'static Cuda, context: Handle) -> Result<Self, MemoryFault> {
-        cuda.within(context, || {
-            let (mut stream, mut buffer) = (ptr::null_mut(), ptr::null_mut());
+        let stream = cuda.within(context, || {
+            let mut stream = ptr::null_mut();
             // SAFETY: it writes the place
             done(unsafe { (cuda.create_stream)(&raw mut stream, NON_BLOCKING) })?;
-            // SAFETY: likewise
-            let allocated = unsafe { (cuda.allocate)(&raw mut buffer, BUFFER, PORTABLE) };
-            if allocated != SUCCESS {
-                // SAFETY: the stream that was just made
-                unsafe { (cuda.destroy_stream)(stream) };
-                return Err(MemoryFault);
-            }
-            let buffer = Mutex::new(Pinned(buffer.cast()));
-            Ok(Self { cuda, context, stream, buffer, is_stuck: AtomicBool::new(false) })
-        })
+            Ok(stream)
+        })?;
+        let state = Mutex::default();
+        Ok(Self { cuda, context, stream, state, is_broken: AtomicBool::new(false) })
     }
 
     /// True if the context is still there.
     fn works(&self) -> bool {
         // SAFETY: a stream that was made, or one that is gone, of which the driver tells
-        let query = || done(unsafe { (self.cuda.query_stream)(self.stream) });
-        !self.is_stuck.load(Ordering::Relaxed) && self.cuda.within(self.context, query).is_ok()
+        let query = || match unsafe { (self.cuda.query_stream)(self.stream) } {
+            NOT_READY => Ok(()),
+            status => done(status),
+        };
+        !self.is_broken.load(Ordering::Relaxed) && self.cuda.within(self.context, query).is_ok()
     }
 
-    /// Waits until what was started has ended.
-    fn finish(&self) -> Result<(), MemoryFault> {
-        let start = Instant::now();
-        loop {
-            // SAFETY: a stream that was made
-            match unsafe { (self.cuda.query_stream)(self.stream) } {
-                NOT_READY if start.elapsed() < LIMIT => std::hint::spin_loop(),
-                NOT_READY => {
-                    self.is_stuck.store(true, Ordering::Relaxed);
-                    return Err(MemoryFault);
-                }
-                status => return done(status),
-            }
-        }
-    }
-
-    /// Calls `act` with the buffer, and with the context current.
+    /// Calls `act` with the state, and with the context current.
     fn with<R>(
         &self,
-        act: impl FnOnce(&Pinned) -> Result<R, MemoryFault>,
+        act: impl FnOnce(&mut State) -> Result<R, MemoryFault>,
     ) -> Result<R, MemoryFault> {
-        let buffer = locked(&self.buffer);
-        if self.is_stuck.load(Ordering::Relaxed) {
+        let mut state = locked(&self.state);
+        if self.is_broken.load(Ordering::Relaxed) {
             return Err(MemoryFault);
         }
-        self.cuda.within(self.context, || act(&buffer))
+        self.cuda.within(self.context, || act(&mut state))
     }
 
-    fn send(&self, buffer: &Pinned, address: u64, from: &[u8]) -> Result<(), MemoryFault> {
-        let mut at = address;
-        for part in from.chunks(BUFFER) {
-            // SAFETY: the buffer is so long, and nobody else's
-            unsafe { ptr::copy_nonoverlapping(part.as_ptr(), buffer.0, part.len()) };
-            // SAFETY: the buffer stays as it is until the copy has ended
-            done(unsafe { (self.cuda.to_device)(at, buffer.0.cast(), part.len(), self.stream) })?;
-            self.finish()?;
-            at += part.len() as u64;
+    /// A buffer that no copy uses.
+    fn buffer(&self, state: &mut State) -> Result<Pinned, MemoryFault> {
+        self.look(state)?;
+        if let Some(buffer) = state.free.pop() {
+            return Ok(buffer);
+        }
+        if state.started.len() >= MOST {
+            self.finish(state, state.last - MOST as u64 + 1)?;
+            return state.free.pop().ok_or(MemoryFault);
+        }
+        let (mut bytes, mut event) = (ptr::null_mut(), ptr::null_mut());
+        // SAFETY: it writes the place
+        done(unsafe { (self.cuda.create_event)(&raw mut event, NO_TIMING) })?;
+        // SAFETY: likewise
+        let allocated = unsafe { (self.cuda.allocate)(&raw mut bytes, BUFFER, PORTABLE) };
+        if allocated != SUCCESS {
+            // SAFETY: the event that was just made
+            unsafe { (self.cuda.destroy_event)(event) };
+            return Err(MemoryFault);
+        }
+        Ok(Pinned { bytes: bytes.cast(), event })
+    }
+
+    /// Starts a copy, which `copy` gives to the driver, and returns its number.
+    fn start(
+        &self,
+        state: &mut State,
+        buffer: Pinned,
+        copy: impl FnOnce(&Pinned) -> Status,
+    ) -> Result<u64, MemoryFault> {
+        let started = done(copy(&buffer)).and_then(|()| {
+            // SAFETY: an event and a stream that were made
+            done(unsafe { (self.cuda.record)(buffer.event, self.stream) })
+        });
+        if started.is_err() {
+            state.free.push(buffer);
+            return Err(MemoryFault);
+        }
+        state.last += 1;
+        state.started.push_back(Started { number: state.last, buffer, at: Instant::now() });
+        Ok(state.last)
+    }
+
+    /// Takes note of the copies that have ended.
+    fn look(&self, state: &mut State) -> Result<(), MemoryFault> {
+        while let Some(first) = state.started.front() {
+            // SAFETY: an event that was made
+            match unsafe { (self.cuda.query_event)(first.buffer.event) } {
+                SUCCESS => {}
+                NOT_READY if first.at.elapsed() < LIMIT => break,
+                _ => {
+                    self.is_broken.store(true, Ordering::Relaxed);
+                    return Err(MemoryFault);
+                }
+            }
+            state.free.extend(state.started.pop_front().map(|first| first.buffer));
         }
         Ok(())
     }
 
-    fn fetch(&self, buffer: &Pinned, address: u64, to: &mut [u8]) -> Result<(), MemoryFault> {
+    /// Waits until a copy has ended.
+    fn finish(&self, state: &mut State, number: u64) -> Result<(), MemoryFault> {
+        loop {
+            self.look(state)?;
+            if state.started.front().is_none_or(|first| first.number > number) {
+                return Ok(());
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Starts the copies of some bytes, and returns the number of the last.
+    fn send(&self, state: &mut State, address: u64, from: &[u8]) -> Result<u64, MemoryFault> {
+        let (mut at, mut last) = (address, state.last);
+        for part in from.chunks(BUFFER) {
+            let buffer = self.buffer(state)?;
+            // SAFETY: the buffer is so long, and nobody else's
+            unsafe { ptr::copy_nonoverlapping(part.as_ptr(), buffer.bytes, part.len()) };
+            last = self.start(state, buffer, |buffer| {
+                // SAFETY: the buffer stays as it is until the copy has ended
+                unsafe { (self.cuda.to_device)(at, buffer.bytes.cast(), part.len(), self.stream) }
+            })?;
+            at += part.len() as u64;
+        }
+        Ok(last)
+    }
+
+    fn fetch(&self, state: &mut State, address: u64, to: &mut [u8]) -> Result<(), MemoryFault> {
         let mut at = address;
         for part in to.chunks_mut(BUFFER) {
-            // SAFETY: the buffer is so long, and nobody else's until the copy has ended
-            done(unsafe { (self.cuda.to_host)(buffer.0.cast(), at, part.len(), self.stream) })?;
-            self.finish()?;
-            // SAFETY: the copy has ended
-            unsafe { ptr::copy_nonoverlapping(buffer.0, part.as_mut_ptr(), part.len()) };
+            let buffer = self.buffer(state)?;
+            let bytes = buffer.bytes;
+            let number = self.start(state, buffer, |buffer| {
+                // SAFETY: the buffer is so long, and nobody else's until the copy has ended
+                unsafe { (self.cuda.to_host)(buffer.bytes.cast(), at, part.len(), self.stream) }
+            })?;
+            self.finish(state, number)?;
+            // SAFETY: the copy has ended, and no other has started
+            unsafe { ptr::copy_nonoverlapping(bytes, part.as_mut_ptr(), part.len()) };
             at += part.len() as u64;
         }
         Ok(())
@@ -299,19 +388,34 @@ impl Lane {
 
 impl Copies for Lane {
     fn write(&self, address: u64, from: &[u8]) -> Result<(), MemoryFault> {
-        self.with(|buffer| self.send(buffer, address, from))
+        self.with(|state| {
+            let last = self.send(state, address, from)?;
+            self.finish(state, last)
+        })
+    }
+
+    fn start_write(&self, address: u64, from: &[u8]) -> Result<u64, MemoryFault> {
+        self.with(|state| self.send(state, address, from))
+    }
+
+    fn has_ended(&self, number: u64) -> Result<bool, MemoryFault> {
+        self.with(|state| {
+            self.look(state)?;
+            Ok(state.started.front().is_none_or(|first| first.number > number))
+        })
     }
 
     fn read(&self, address: u64, to: &mut [u8]) -> Result<(), MemoryFault> {
-        self.with(|buffer| self.fetch(buffer, address, to))
+        self.with(|state| self.fetch(state, address, to))
     }
 
     fn exchange(&self, address: u64, new: &mut dyn FnMut(u64) -> u64) -> Result<u64, MemoryFault> {
-        self.with(|buffer| {
+        self.with(|state| {
             let mut word = [0; 8];
-            self.fetch(buffer, address, &mut word)?;
+            self.fetch(state, address, &mut word)?;
             let found = u64::from_ne_bytes(word);
-            self.send(buffer, address, &new(found).to_ne_bytes())?;
+            let last = self.send(state, address, &new(found).to_ne_bytes())?;
+            self.finish(state, last)?;
             Ok(found)
         })
     }
@@ -319,17 +423,21 @@ impl Copies for Lane {
 
 impl Drop for Lane {
     fn drop(&mut self) {
-        if self.is_stuck.load(Ordering::Relaxed) {
-            return; // a copy may still use the buffer
+        if self.is_broken.load(Ordering::Relaxed) {
+            return; // copies may still use buffers
         }
-        let buffer = locked(&self.buffer).0;
-        let _ = self.cuda.within(self.context, || {
-            // SAFETY: both were made by these functions, and nothing uses them any more
-            unsafe {
-                (self.cuda.destroy_stream)(self.stream);
-                (self.cuda.free)(buffer.cast());
+        let _ = self.with(|state| {
+            let last = state.last;
+            self.finish(state, last)?;
+            for Pinned { bytes, event } in state.free.drain(..) {
+                // SAFETY: both were made by these functions, and nothing uses them any more
+                unsafe {
+                    (self.cuda.destroy_event)(event);
+                    (self.cuda.free)(bytes.cast());
+                }
             }
-            Ok(())
+            // SAFETY: likewise
+            done(unsafe { (self.cuda.destroy_stream)(self.stream) })
         });
     }
 }

@@ -14,11 +14,17 @@ pub(super) trait Driver {
     fn find(&self, range: Range<u64>) -> Result<Option<Arc<dyn Copies>>, u64>;
 }
 
-/// Copies between memory of a device and memory of the process. Each has ended when the call
-/// returns.
+/// Copies between memory of a device and memory of the process, one behind the other. Each has
+/// ended when the call returns, but for those that are started.
 pub(super) trait Copies: fmt::Debug + Send + Sync {
     /// Copies to the device.
     fn write(&self, address: u64, from: &[u8]) -> Result<(), MemoryFault>;
+
+    /// Starts a copy to the device, and returns its number.
+    fn start_write(&self, address: u64, from: &[u8]) -> Result<u64, MemoryFault>;
+
+    /// True if a copy that was started has ended.
+    fn has_ended(&self, number: u64) -> Result<bool, MemoryFault>;
 
     /// Copies from the device.
     fn read(&self, address: u64, to: &mut [u8]) -> Result<(), MemoryFault>;

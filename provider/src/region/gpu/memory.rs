@@ -82,6 +82,18 @@ impl Memory for GpuMemory {
         self.copies.write(self.at(offset, from.len())?, from)
     }
 
+    fn is_behind_driver(&self) -> bool {
+        true
+    }
+
+    fn start_write(&self, offset: u64, from: &[u8]) -> Result<u64, MemoryFault> {
+        self.copies.start_write(self.at(offset, from.len())?, from)
+    }
+
+    fn has_ended(&self, copy: u64) -> Result<bool, MemoryFault> {
+        self.copies.has_ended(copy)
+    }
+
     fn load_u64(&self, offset: u64) -> Result<u64, MemoryFault> {
         let mut word = [0; 8];
         self.copies.read(self.word_at(offset)?, &mut word)?;
