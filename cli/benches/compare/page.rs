@@ -6,7 +6,7 @@ use super::{
     event_loop,
     figures::{Kind, Table},
     others::UCX_SHARED,
-    yardsticks::{COPY, COPYING_PUMP, COPYING_PUMP_1024, PUMP, PUMP_1024, UDP},
+    yardsticks::{COPY, COPYING_PUMP, PUMP, UDP},
 };
 
 /// Lines between which the tables stand in the page.
@@ -14,29 +14,21 @@ const BEGIN: &str = "<!-- measured -->\n";
 const END: &str = "<!-- end of what was measured -->\n";
 
 /// Ratios: quantity, ours, yardstick.
-const RATIOS: [(Kind, &str, &str); 16] = [
+const RATIOS: [(Kind, &str, &str); 7] = [
     (Kind::Throughput, "roce WRITE, sockets", PUMP),
-    (Kind::Throughput, "roce WRITE, sockets, MTU 1024", PUMP_1024),
     (Kind::Throughput, "roce WRITE, sockets", COPYING_PUMP),
-    (Kind::Throughput, "roce WRITE, sockets, MTU 1024", COPYING_PUMP_1024),
-    (Kind::Throughput, "roce WRITE, sockets", "roce WRITE, sockets, lists of 32"),
-    (Kind::Throughput, "roce READ, sockets", "roce WRITE, sockets"),
     (Kind::Throughput, "roce WRITE, shared memory", COPY),
-    (Kind::Throughput, "roce WRITE, shared memory, MTU 1024", "roce WRITE, shared memory"),
     (Kind::Latency, "roce SEND, sockets", UDP),
-    (Kind::Latency, "roce WRITE, sockets", "roce SEND, sockets"),
-    (Kind::Latency, "roce WRITE, shared memory", "roce SEND, shared memory"),
     (Kind::Latency, "roce SEND, shared memory", UCX_SHARED),
     (Kind::EventLoop, event_loop::SHARED, event_loop::TCP),
     (Kind::EventLoop, event_loop::SOCKETS, event_loop::TCP),
-    (Kind::EventLoop, event_loop::SHARED_ONE, event_loop::TCP_ONE),
-    (Kind::EventLoop, event_loop::SOCKETS_ONE, event_loop::TCP_ONE),
 ];
 
 /// The machine, the tables, the ratios, and what is not installed.
 pub(crate) fn text(tables: &[Table], absent: &[String], rounds: usize, time: Duration) -> String {
     let mut text = format!(
-        "{}. Medians of {rounds} interleaved rounds in one run of {:.0} s, quartiles in brackets.\n\n",
+        "{}. Medians of {rounds} interleaved rounds in one run of {:.0} s, in brackets the quartiles \
+         that are 10 % and more apart.\n\n",
         machine(),
         time.as_secs_f64()
     );
@@ -71,7 +63,11 @@ pub(crate) fn text(tables: &[Table], absent: &[String], rounds: usize, time: Dur
                     || " – |".to_owned(),
                     |cell| {
                         let [median, low, high] = [cell.median, cell.low, cell.high].map(short);
-                        format!(" {median} ({low}–{high}) |")
+                        if cell.high - cell.low > cell.median / 10.0 {
+                            format!(" {median} ({low}–{high}) |")
+                        } else {
+                            format!(" {median} |")
+                        }
                     },
                 )
             });

@@ -117,6 +117,8 @@ pub struct Region {
     pub(super) revoked: AtomicBool,
     /// Windows bound to it.
     pub(super) windows: AtomicU32,
+    /// True if bytes that are written may be there later than the call ends.
+    pub(super) behind_driver: bool,
     /// For a window: where it lies.
     pub(super) inside: Option<Inside>,
 }
@@ -241,8 +243,13 @@ impl Region {
     }
 
     /// True if bytes that are written may be there later than the call ends.
-    pub(crate) fn is_behind_driver(&self) -> bool {
-        self.memory.is_behind_driver()
+    pub(crate) const fn is_behind_driver(&self) -> bool {
+        self.behind_driver
+    }
+
+    /// Checks that the region has not been deregistered.
+    pub(crate) fn check_live(&self) -> Result<(), AccessError> {
+        if self.is_revoked() { Err(AccessError::Deregistered(self.key())) } else { Ok(()) }
     }
 
     /// Starts to write bytes, whose range was checked.

@@ -2,7 +2,7 @@
 //!
 //! Read first: InfiniBand volume 1, 9.7.5.1 (generating responses).
 
-use alloc::{boxed::Box, collections::VecDeque, sync::Arc};
+use alloc::{boxed::Box, collections::VecDeque, sync::Arc, vec};
 
 use super::{
     behind::Behind,
@@ -22,6 +22,7 @@ use crate::{
     wire::{
         Aeth, AtomicAckEth, Ext, Headers, NakCode, Opcode, Operation, PacketPosition, Syndrome,
     },
+    work::Fetched,
 };
 
 /// The answer to a packet that comes ahead of a missing one.
@@ -246,7 +247,8 @@ impl Answers {
                     (Some(bytes), _) => Source::Kept(bytes),
                     (None, Some(region)) => {
                         let address = read.address.wrapping_add(u64::from(offset));
-                        Source::Memory(region.clone(), address)
+                        fetch(&mut read.fetched, region, read.address, offset, read.length, payload)
+                            .unwrap_or_else(|| Source::Memory(region.clone(), address))
                     }
                     (None, None) => Source::Nothing,
                 };
@@ -313,7 +315,7 @@ pub(super) struct Response {
 enum Source {
     Nothing,
     Memory(Arc<Region>, u64),
-    /// As it was before something behind the READ changed it.
+    /// As it was before something behind the READ changed it, or as it was fetched.
     Kept(Box<[u8]>),
 }
 
@@ -338,6 +340,27 @@ impl Response {
             }
         })
     }
+}
+
+/// Data of memory behind a driver; `None` for other memory, or where reading it tells an error.
+fn fetch(
+    fetched: &mut Fetched,
+    region: &Region,
+    start: u64,
+    offset: u32,
+    length: u32,
+    payload: usize,
+) -> Option<Source> {
+    if !region.is_behind_driver() {
+        return None;
+    }
+    let mut bytes = vec![0; payload].into_boxed_slice();
+    let bring = |offset, to: &mut [u8]| region.read(start.wrapping_add(offset), to);
+    region
+        .check_live()
+        .and_then(|()| fetched.read(offset.into(), &mut bytes, length.into(), bring))
+        .ok()
+        .map(|()| Source::Kept(bytes))
 }
 
 /// The NAK for an access that a region does not allow.

@@ -14,7 +14,7 @@ use roce_transport::{
     work::{RecvWr, Remote, SendWr, Sge, WcStatus},
 };
 
-use crate::common::{ALL_RIGHTS, End, Node, Options, Pair};
+use crate::common::{ALL_RIGHTS, End, Node, Options, Pair, Side};
 
 /// Memory of a device: a copy that has started waits until it may end.
 struct Device {
@@ -29,6 +29,7 @@ struct Copies {
     /// Copies that may end.
     allowed: usize,
     fails: bool,
+    reads: usize,
 }
 
 impl Device {
@@ -53,6 +54,11 @@ impl Memory for Device {
     }
 
     fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<(), MemoryFault> {
+        let mut copies = self.copies.lock().unwrap();
+        copies.reads += 1;
+        if copies.fails {
+            return Err(MemoryFault);
+        }
         self.there.read_at(offset, to)
     }
 
@@ -242,4 +248,36 @@ fn an_answer_has_the_bytes_of_earlier_copies() {
     pair.run_for(SOON);
     assert_eq!(a.send_outcomes(), [(1, Ok(0)), (2, Ok(600))]);
     assert_eq!(back.bytes(), near.bytes());
+}
+
+/// Sixteen packets, and a copy or two.
+#[test]
+fn messages_are_copied_in_runs() {
+    let (mut pair, a, _) = pair();
+    let near = Registered::on(&mut pair.a, 4096);
+    let (far, back) = (Registered::on(&mut pair.b, 4096), pair.a.buffer(4096));
+    let bytes: Vec<u8> = (0..4096_u32).map(|at| (at * 7 / 5) as u8).collect();
+    near.device.there.write_at(0, &bytes).unwrap();
+    far.device.allow(ALL);
+    pair.post_send(&a, &SendWr::write(1, far.remote(0), near.sge(0, 4096)));
+    pair.run_for(SOON);
+    pair.post_send(&a, &SendWr::read(2, far.remote(0), back.all()));
+    pair.run_for(SOON);
+    assert_eq!(a.send_outcomes(), [(1, Ok(0)), (2, Ok(4096))]);
+    assert_eq!((far.device.part(0, 4096), back.bytes()), (bytes.clone(), bytes));
+    let reads = [&near, &far].map(|side| side.device.copies.lock().unwrap().reads);
+    assert_eq!(reads, [1, 1]);
+}
+
+/// A message is not sent from memory that is deregistered, though its bytes were fetched.
+#[test]
+fn a_source_deregistered_under_way() {
+    let (mut pair, a, _) = pair();
+    let near = Registered::on(&mut pair.a, 1 << 20);
+    let far = pair.b.buffer(1 << 20);
+    pair.post_send(&a, &SendWr::write(1, far.remote(0), near.sge(0, 1 << 20)));
+    pair.transmit(Side::A);
+    pair.a.adapter.deregister(&near.region).unwrap();
+    pair.run_for(SOON);
+    assert_eq!(a.send_outcomes(), [(1, Err(WcStatus::LocProtErr))]);
 }
