@@ -353,8 +353,9 @@ fn connect_more(a: &Side, b: &Side, act: impl FnOnce(&QueuePair, &QueuePair)) {
 }
 
 /// What the checks above would find of a completion before its copy: here it is the driver that
-/// tells the end of copies too early. (By hand: let `Lane::look` in `provider/src/region/gpu`
-/// take every copy for one that has ended, and `send_write_and_read_between_gpus_and_processes` fails.)
+/// tells the end of copies too early. (By hand: let `Lane::look` in `provider/src/region/gpu` take
+/// every copy for one that has ended, or `Copies::has` in `transport/src/work/copies.rs` say that
+/// none waits: `send_write_and_read_between_gpus_and_processes` or `pair::copies` fail.)
 #[test]
 fn a_completion_before_its_copy_is_seen() {
     let gpu = Gpu::new(1000);

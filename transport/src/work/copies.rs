@@ -11,7 +11,7 @@ use alloc::{
 };
 use core::time::Duration;
 
-use super::late::Flow;
+use super::flow::Flow;
 use crate::{
     mem::{AccessError, Region},
     time::Instant,

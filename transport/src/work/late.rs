@@ -34,6 +34,7 @@ use super::{
     completion::{Cause, Wc, WcError, WcStatus},
     copies::{Copies, FailedCopy},
     cq::{CompletionQueue, Validity},
+    flow::{Flow, Half},
 };
 use crate::{
     ids::{CqId, Qpn},
@@ -61,16 +62,6 @@ impl LateConfig {
     /// A time for completions that a program notices.
     pub const TELL: Duration = Duration::from_millis(2);
 }
-
-/// One half of a queue pair.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Half {
-    Requester,
-    Responder,
-}
-
-/// Owner of bytes and completions.
-pub(crate) type Flow = (u32, Half);
 
 /// The longest piece.
 const LONGEST: u64 = 64;
