@@ -80,12 +80,12 @@ pub use roce_provider::{
     ConnectError, Context, CounterSet, CounterValue, Device, DeviceAddress, DeviceAttr, DeviceCaps,
     DeviceMemory, DeviceMemoryError, Endpoint, EnvironmentError, EthFilter, ExplainFormat,
     FileMemory, Flow, FlowAttr, FlowError, FlowKind, FlowSpec, FlowSpecError, ForeignMemory,
-    GidEntry, GidType, Guid, Ipv4Filter, Ipv6Filter, LeasedAddress, LinkCounters, MemoryRegion,
-    MemoryWindow, MmapMemory, NullRegion, OdpCaps, OpenError, OpenOptions, PortAttr, PortCounter,
-    PortFilter, Profile, ProfileError, Progress, ProtectionDomain, Published, PublishedCounter,
-    QpInitAttr, QueuePair, Reaper, RegionError, ReregMr, SharedReceiveQueue, ThreadDomain,
-    Unreachable, XrcDomain, cm, control, devices, environment, faults, link, port_counters,
-    published_counters, runtime_directory,
+    GidEntry, GidType, GpuMemory, Guid, Ipv4Filter, Ipv6Filter, LeasedAddress, LinkCounters,
+    MemoryRegion, MemoryWindow, MmapMemory, NullRegion, OdpCaps, OpenError, OpenOptions, PortAttr,
+    PortCounter, PortFilter, Profile, ProfileError, Progress, ProtectionDomain, Published,
+    PublishedCounter, QpInitAttr, QueuePair, Reaper, RegionError, ReregMr, SharedReceiveQueue,
+    ThreadDomain, Unreachable, XrcDomain, cm, control, devices, environment, faults, link,
+    port_counters, published_counters, runtime_directory,
 };
 pub use roce_transport as transport;
 pub use roce_transport::{

@@ -108,6 +108,9 @@ rules! {
     EntryFlags EOPNOTSUPP "flags"
         "flags has bits that are not known here"
         "set flags to 0";
+    NoGpu EOPNOTSUPP "no_gpu"
+        "the process has loaded no driver of a GPU, or ROCE_GPU is 0"
+        "programs copy through memory of the process then; libcuda.so.1 is what is looked for";
     NotSupported EOPNOTSUPP "not_supported"
         "devices of this kind do not have this function"
         "programs go another way when a device answers EOPNOTSUPP; ibv_query_device_ex says what \

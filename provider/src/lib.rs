@@ -76,9 +76,9 @@ pub use port_counters::{PortCounter, port_counters};
 pub use profile::{Profile, ProfileError};
 pub use publish::{Published, PublishedCounter, published_counters, runtime_directory};
 pub use reaper::Reaper;
-pub use region::{FileMemory, ForeignMemory, MmapMemory, SharedMemory, Unreachable};
+pub use region::{FileMemory, ForeignMemory, GpuMemory, MmapMemory, SharedMemory, Unreachable};
 #[doc(hidden)] // for the C interface
-pub use region::{copy_from_program, copy_to_program};
+pub use region::{copy_from_program, copy_to_program, gpus_work};
 pub use roce_ethernet::{
     EthFilter, FlowAttr, FlowKind, FlowSpec, FlowSpecError, Ipv4Filter, Ipv6Filter, PortFilter,
 };

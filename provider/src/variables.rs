@@ -87,6 +87,8 @@ variables! {
     /// Unless it is 0: in the C libraries too, the L_Key and the R_Key of a region differ
     /// (`OpenOptions::equal_keys`).
     DISTINCT_KEYS = "ROCE_DISTINCT_KEYS", "", "0";
+    /// 0: memory of GPUs cannot be registered, and the libraries say so.
+    GPU = "ROCE_GPU", "", "1";
     /// 0: reliable connections do not mark what they send as ECN-capable.
     ECN = "ROCE_ECN", "", "1";
     /// 0: notifications of the peer do not limit the rate.

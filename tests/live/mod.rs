@@ -20,6 +20,7 @@ use roce::{
 mod corking;
 mod event_loop;
 mod foreign;
+mod gpu;
 mod leased;
 mod memory;
 mod misuse;

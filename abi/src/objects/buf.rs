@@ -193,7 +193,7 @@ mod tests {
             (IBV_REG_MR_MASK_BUF, libc::EINVAL),
             (ADDR | offset, libc::EINVAL),
             (ADDR | IBV_REG_MR_MASK_BUF | fd, libc::EINVAL),
-            (fd | offset | IBV_REG_MR_MASK_IOVA, libc::EBADF),
+            (fd | offset | IBV_REG_MR_MASK_IOVA, libc::EOPNOTSUPP), // no driver of a GPU
             (fd | IBV_REG_MR_MASK_IOVA, libc::EINVAL),
             (fd | offset, libc::EINVAL),
             (ADDR | IBV_REG_MR_MASK_DMAH, libc::EOPNOTSUPP),

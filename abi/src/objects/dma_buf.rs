@@ -2,11 +2,13 @@
 
 use std::{
     ffi::{c_int, c_uint, c_void},
+    io,
     os::fd::BorrowedFd,
+    sync::Arc,
 };
 
 use roce_provider::{
-    SharedMemory,
+    GpuMemory, SharedMemory, gpus_work,
     transport::mem::{Access, Memory},
 };
 
@@ -49,20 +51,39 @@ pub(crate) unsafe fn register(
         return Err(Errno::of(Rule::AccessFlags));
     }
     if descriptor < 0 {
-        return Err(Errno::of(Rule::NotADescriptor));
+        // so programs ask whether memory of GPUs can be registered
+        let rule = if gpus_work() { Rule::NotADescriptor } else { Rule::NoGpu };
+        return Err(Errno::of(rule));
     }
     // nothing closes the descriptor during the call; one that is not open gives an error
     let descriptor = BorrowedFd::borrow_raw(descriptor);
-    let memory = SharedMemory::new(descriptor, offset, length, rights).map_err(|error| {
-        let is_range = error.raw_os_error() == Some(libc::EINVAL);
-        if is_range { Errno::of(Rule::DmaBuf) } else { error.into() }
-    })?;
-    let address = memory.origin() as usize;
-    let region = pd.domain.register(watch::watched(memory), iova, rights)?;
+    let (memory, in_process) = match SharedMemory::new(descriptor, offset, length, rights) {
+        Ok(memory) => {
+            let there = RegionMemory { iova, address: memory.origin() as usize, length };
+            (watch::watched(memory), Some(there))
+        }
+        // one that cannot be mapped: programs give the GPU's address for an iova
+        Err(error) => (on_gpu(iova, length, error)?, None),
+    };
+    let region = pd.domain.register(memory, iova, rights)?;
     let lkey = region.lkey().0;
     let mr = Mr::create_raw(pd, Region::DmaBuf(region), offset as *mut c_void, length);
-    requests::add_region(pd.ctx.device(), lkey, RegionMemory { iova, address, length });
+    if let Some(memory) = in_process {
+        requests::add_region(pd.ctx.device(), lkey, memory);
+    }
     Ok(mr)
+}
+
+/// Memory of a GPU at an address; the error that mapping the buffer gave if that is none.
+fn on_gpu(address: u64, length: usize, error: io::Error) -> Result<Arc<dyn Memory>> {
+    let number = error.raw_os_error();
+    if number != Some(libc::EBADF)
+        && length > 0
+        && let Some(memory) = GpuMemory::find(address, length)?
+    {
+        return Ok(Arc::new(memory));
+    }
+    Err(if number == Some(libc::EINVAL) { Errno::of(Rule::DmaBuf) } else { error.into() })
 }
 
 unsafe extern "C" fn ibv_reg_dmabuf_mr(
@@ -161,7 +182,7 @@ mod tests {
             (8192, 1, 0, number, ALL, libc::EINVAL),
             (u64::MAX - 4095, 4096, 0, number, ALL, libc::EINVAL),
             (0, 8192, u64::MAX - 4095, number, ALL, libc::EINVAL),
-            (0, 1, 0, -1, ALL, libc::EBADF),
+            (0, 1, 0, -1, ALL, libc::EOPNOTSUPP), // no driver of a GPU
             (0, 1, 0, 1 << 20, ALL, libc::EBADF),
             (0, 1, 0, program.as_raw_fd(), ALL, libc::EINVAL),
             (0, 1, 0, number, 2, libc::EINVAL), // remote write without local

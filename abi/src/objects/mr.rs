@@ -6,7 +6,9 @@ use std::{
     sync::Arc,
 };
 
-use roce_provider::{ForeignMemory, MemoryRegion, NullRegion, ReregMr};
+use roce_provider::{
+    ForeignMemory, GpuMemory, MemoryRegion, NullRegion, ReregMr, transport::mem::Memory,
+};
 
 use super::{
     command_file::{CommandFile, Importable},
@@ -169,7 +171,12 @@ pub(crate) unsafe fn register(
     let rights = rights::from_c(access)?;
     check(address, length, iova, access)?;
     let start = if access & IBV_ACCESS_ZERO_BASED != 0 { 0 } else { iova };
-    let region = if check::is_on() {
+    let gpu = GpuMemory::find(address as u64, length)?;
+    // the processor cannot compare memory of a GPU
+    let in_process = if gpu.is_some() { 0 } else { length };
+    let region = if let Some(memory) = gpu {
+        pd.domain.register(Arc::new(memory), start, rights)?
+    } else if check::is_on() {
         watched(pd, address, length, start, access)?
     } else if access & IBV_ACCESS_ON_DEMAND != 0 {
         pd.domain.register_raw_on_demand(address.cast(), length, start, rights)?
@@ -178,7 +185,7 @@ pub(crate) unsafe fn register(
     };
     let lkey = region.lkey().0;
     let mr = Mr::create_raw(pd, Region::Memory(region), address, length);
-    let memory = RegionMemory { iova: start, address: address as usize, length };
+    let memory = RegionMemory { iova: start, address: address as usize, length: in_process };
     requests::add_region(pd.ctx.device(), lkey, memory);
     Ok(mr)
 }
@@ -271,17 +278,22 @@ unsafe fn reregister(
     } else {
         ((*mr).addr, (*mr).length, region.address())
     };
+    let gpu = GpuMemory::find(address as u64, length)?;
+    let in_process = if gpu.is_some() { 0 } else { length };
     // memory may be read-only: check it even if only rights grow
     let memory = if flags & (IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_ACCESS) == 0 {
         None
+    } else if let Some(memory) = gpu {
+        Some(Arc::new(memory) as Arc<dyn Memory>)
     } else if access & IBV_ACCESS_ON_DEMAND != 0
         || is_implicit(address, length, IBV_ACCESS_ON_DEMAND)
     {
-        Some(ForeignMemory::on_demand(address.cast(), length))
+        Some(watch::watched(ForeignMemory::on_demand(address.cast(), length)))
     } else {
-        Some(ForeignMemory::new(address.cast(), length, rights.unwrap_or(region.access()))?)
+        let rights = rights.unwrap_or(region.access());
+        Some(watch::watched(ForeignMemory::new(address.cast(), length, rights)?))
     };
-    let memory = memory.map(|memory| (watch::watched(memory), iova));
+    let memory = memory.map(|memory| (memory, iova));
     let change = ReregMr { pd: new_pd.map(|pd| pd.domain.clone()), memory, access: rights };
     let region = region.reregister(change)?;
     state.region = Region::Memory(region);
@@ -290,7 +302,7 @@ unsafe fn reregister(
         (*mr).pd = pd.c();
     }
     ((*mr).addr, (*mr).length) = (address, length);
-    let memory = RegionMemory { iova, address: address as usize, length };
+    let memory = RegionMemory { iova, address: address as usize, length: in_process };
     requests::add_region(object.ctx.device(), (*mr).lkey, memory);
     Ok(())
 }

@@ -3,9 +3,9 @@
 use std::ffi::c_uint;
 
 use roce_provider::{
-    copy_from_program,
+    GpuMemory, copy_from_program,
     transport::{
-        mem::{LKey, RKey},
+        mem::{LKey, Memory, RKey},
         wire::Immediate,
         work::{Data, Remote, SendFlags, Sge, SgeList},
     },
@@ -69,6 +69,11 @@ pub(crate) unsafe fn inline(
     let mut bytes = smallvec::SmallVec::<[u8; 64]>::new();
     for (start, length) in pieces.filter(|&(_, length)| length > 0) {
         let before = bytes.len();
+        if let Some(memory) = GpuMemory::find_used(start as u64, length)? {
+            bytes.resize(before + length, 0);
+            memory.read_at(0, &mut bytes[before..])?;
+            continue;
+        }
         bytes.reserve(length);
         // SAFETY: There is room for so many bytes, and they are there once they are copied.
         copy_from_program(start, bytes.as_mut_ptr().add(before), length)?;

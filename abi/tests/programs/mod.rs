@@ -12,6 +12,7 @@ mod adapters;
 mod calls;
 mod checks;
 mod faults;
+mod gpu;
 pub(crate) mod library;
 mod mistakes;
 mod symbols;

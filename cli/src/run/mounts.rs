@@ -7,7 +7,10 @@ use std::{
     path::Path,
 };
 
-use roce::{Device, Profile};
+use roce::{
+    Device, Profile,
+    environment::{GPU, value},
+};
 use rustix::{
     io::Errno,
     mount::{
@@ -82,6 +85,11 @@ fn show(devices: &[Device], profile: Option<&Profile>) -> io::Result<()> {
         bind_file(Path::new("/dev/null"), &nodes.join(node))?;
     }
     cover(Path::new("/dev"), &dev, &["infiniband"])?;
+    let (host, modules) = (Path::new("/sys/module"), stage.join("module"));
+    let is_on = value(GPU).is_none_or(|value| value != "0");
+    if sysfs::modules(&modules, host, is_on)? {
+        cover(host, &modules, &[sysfs::PEERMEM])?;
+    }
     // the mounts stay; the staging directory is hidden
     unmount(&stage, UnmountFlags::DETACH)?;
     Ok(())

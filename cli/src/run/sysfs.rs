@@ -34,6 +34,24 @@ pub(super) fn classes(at: &Path, devices: &[Device], profile: Option<&Profile>) 
     Ok(())
 }
 
+/// The module whose presence tells programs that pointers to memory of GPUs can be registered.
+pub(super) const PEERMEM: &str = "nvidia_peermem";
+
+/// Writes the module into a directory that stands for `host` (/sys/module): with a version if the
+/// GPU's driver is loaded and `is_on`, else without. False if nothing has to be shown.
+pub(super) fn modules(at: &Path, host: &Path, is_on: bool) -> io::Result<bool> {
+    let module = Tree(at.join(PEERMEM));
+    if is_on && host.join("nvidia").is_dir() {
+        module.file("version", env!("CARGO_PKG_VERSION"))?;
+        return Ok(true);
+    }
+    let is_there = host.join(PEERMEM).is_dir();
+    if is_there {
+        fs::create_dir_all(&module.0)?;
+    }
+    Ok(is_there)
+}
+
 /// Names below /dev/infiniband.
 pub(super) fn nodes(devices: &[Device]) -> impl Iterator<Item = String> {
     (0..devices.len()).map(|index| format!("uverbs{index}"))
@@ -158,4 +176,36 @@ fn own_gids(device: &Device, profile: Option<&Profile>) -> Vec<Gid> {
 fn words(gid: Gid) -> String {
     let words = gid.0.chunks(2).map(|word| format!("{:02x}{:02x}", word[0], word[1]));
     words.collect::<Vec<_>>().join(":")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Programs register pointers to memory of GPUs where they see this file.
+    #[test]
+    fn the_module_is_shown_only_where_memory_of_gpus_works() {
+        for (driver, peermem, is_on, shown, has_version) in [
+            (true, false, true, true, true),
+            (true, true, true, true, true),
+            (true, true, false, true, false),
+            (true, false, false, false, false),
+            (false, false, true, false, false),
+            (false, true, true, true, false),
+        ] {
+            let (host, at) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+            for (name, there) in [("nvidia", driver), (PEERMEM, peermem)] {
+                if there {
+                    fs::create_dir(host.path().join(name)).unwrap();
+                }
+            }
+            let result = modules(at.path(), host.path(), is_on).unwrap();
+            let version = at.path().join(PEERMEM).join("version");
+            assert_eq!(
+                (result, version.exists()),
+                (shown, has_version),
+                "{driver} {peermem} {is_on}"
+            );
+        }
+    }
 }

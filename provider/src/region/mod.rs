@@ -1,8 +1,9 @@
-//! Memory for regions: pages, files, shared buffers, program memory.
+//! Memory for regions: pages, files, shared buffers, program memory, memory of GPUs.
 
 mod faults;
 mod file;
 mod foreign;
+mod gpu;
 mod guard;
 mod kernel;
 mod pages;
@@ -15,6 +16,7 @@ mod shared;
 
 pub use file::FileMemory;
 pub use foreign::{ForeignMemory, Unreachable};
+pub use gpu::{GpuMemory, gpus_work};
 pub(crate) use guard::Section;
 pub use pages::MmapMemory;
 pub use program::{copy_from_program, copy_to_program};

@@ -10,7 +10,7 @@ use roce_transport::{
 use thiserror::Error;
 
 use super::domain::{DomainInner, ProtectionDomain};
-use crate::region::{ForeignMemory, MmapMemory, Unreachable};
+use crate::region::{ForeignMemory, GpuMemory, MmapMemory, Unreachable};
 
 /// Memory region (`ibv_mr`): bytes that the adapter, and a peer with rights, may access at any
 /// time.
@@ -116,6 +116,8 @@ impl ProtectionDomain {
     /// To change the region, even to add rights, set [`ReregMr::memory`] to a new
     /// [`ForeignMemory`], whose constructor checks that the memory is writable.
     ///
+    /// A pointer to memory of a GPU makes a region of [`GpuMemory`].
+    ///
     /// # Errors
     /// [`RegionError::Unreachable`] (`EFAULT`); [`RegionError::Register`], as above.
     ///
@@ -132,6 +134,10 @@ impl ProtectionDomain {
         // before the memory, as adapters do
         let fits = self.context().inner.engine.lock().adapter().fits_region(length as u64);
         self.explain_region(fits.map_err(RegionError::from))?;
+        let found = GpuMemory::find(pointer.addr() as u64, length);
+        if let Some(memory) = self.explain_region(found.map_err(RegionError::from))? {
+            return self.register(Arc::new(memory), address, access);
+        }
         // SAFETY: the caller promises the same
         let memory = unsafe { ForeignMemory::new(pointer, length, access) };
         let memory = self.explain_region(memory.map_err(RegionError::from))?;

@@ -12,7 +12,10 @@ use crate::{
     ids::{CqId, Qpn},
     qp::{CompletionFaults, CountError, Failure, State},
     time::Instant,
-    work::{CompletionCounter, CompletionQueue, CountedOps, CqModeration, CqRoom, Pushed},
+    work::{
+        CompletionCounter, CompletionQueue, CountedOps, CqModeration, CqRoom, FailedCopy, Late,
+        Pushed,
+    },
 };
 
 impl Adapter {
@@ -163,6 +166,13 @@ impl Adapter {
     pub(super) fn handle_late(&mut self, now: Instant) {
         let Some(late) = self.late.at(now) else { return };
         let placed = late.place_due(now);
+        while let Some(FailedCopy { flow: (qpn, half), error, .. }) =
+            self.late.at(now).and_then(Late::next_failed)
+        {
+            if let Some(index) = self.qps.place(Qpn::new(qpn)) {
+                self.with_qp(index, now, |qp, env| qp.fail_copy(half, error, env));
+            }
+        }
         while let Some(next) = self.late.at(now).and_then(|late| late.next_due(now)) {
             let id = next.cq.id();
             match next.cq.push(next.wc, &next.validity, next.solicited, now) {

@@ -42,15 +42,25 @@ impl<E> Waiting<E> {
     }
 }
 
-impl Lateness {
-    pub(super) fn new(config: LateConfig) -> Self {
-        let parts = |late| Parts {
+impl Parts {
+    const fn new(late: Late) -> Self {
+        Self {
             late,
             now: Instant::ZERO,
             events: Waiting(VecDeque::new()),
             cm_events: Waiting(VecDeque::new()),
-        };
-        Self(Late::new(config).map(parts).map(Into::into))
+        }
+    }
+}
+
+impl Lateness {
+    pub(super) fn new(config: LateConfig) -> Self {
+        Self(Late::new(config).map(Parts::new).map(Into::into))
+    }
+
+    /// There is a region whose bytes may be placed late.
+    pub(super) fn begin(&mut self) {
+        self.0.get_or_insert_with(|| Box::new(Parts::new(Late::with(LateConfig::default()))));
     }
 
     pub(super) fn at(&mut self, now: Instant) -> Option<&mut Late> {
@@ -68,7 +78,9 @@ impl Lateness {
     pub(super) fn place_all_of(&mut self, qpn: Qpn) {
         if let Some(parts) = &mut self.0 {
             for half in [Half::Requester, Half::Responder] {
-                parts.late.place_all_of((qpn.get(), half));
+                let flow = (qpn.get(), half);
+                parts.late.place_all_of(flow);
+                parts.late.forget_failed(flow);
             }
         }
     }

@@ -57,6 +57,7 @@ impl Adapter {
         self.fits_region(attr.memory.len())?;
         let region = self.resources.regions.register(pd, attr, &mut self.rng)?;
         self.tables.use_pd(pd);
+        self.late_for(&region);
         Ok(region)
     }
 
@@ -86,7 +87,15 @@ impl Adapter {
         let changed = self.resources.regions.reregister(region, change)?;
         self.tables.use_pd(changed.pd());
         self.tables.leave_pd(region.pd());
+        self.late_for(&changed);
         Ok(changed)
+    }
+
+    /// Allows late placement if the region is behind a driver.
+    pub(super) fn late_for(&mut self, region: &Region) {
+        if region.is_behind_driver() {
+            self.late.begin();
+        }
     }
 
     /// Deregisters memory (`ibv_dereg_mr`). In-flight requests that use it fail.

@@ -52,6 +52,7 @@ impl Adapter {
         }
         self.resources.regions.adopt(region)?;
         self.tables.use_pd(region.pd());
+        self.late_for(region);
         Ok(())
     }
 
@@ -61,6 +62,7 @@ impl Adapter {
         self.resources.regions.replace(changed);
         self.tables.use_pd(changed.pd());
         self.tables.leave_pd(region.pd());
+        self.late_for(changed);
     }
 
     /// Adopts an unbound memory window. Only type 2, owned by the queue pair that binds it, means

@@ -112,6 +112,7 @@ impl RegionTable {
             rkey,
             memory: target.memory.clone(),
             revoked: AtomicBool::new(false),
+            behind_driver: target.behind_driver,
             windows: AtomicU32::new(0),
             inside: Some(Inside { region: target, offset }),
         });

@@ -125,6 +125,29 @@ pub trait Memory: Send + Sync {
     /// [`MemoryFault`] if unreachable.
     fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), MemoryFault>;
 
+    /// True if a write may end later than the call ([`start_write`](Memory::start_write)), as with
+    /// memory of another device.
+    fn is_behind_driver(&self) -> bool {
+        false
+    }
+
+    /// Starts to copy `from` to `offset`, behind what was started before. Returns a number for
+    /// [`has_ended`](Memory::has_ended).
+    ///
+    /// # Errors
+    /// [`MemoryFault`] when the memory cannot be reached.
+    fn start_write(&self, offset: u64, from: &[u8]) -> Result<u64, MemoryFault> {
+        self.write_at(offset, from).map(|()| 0)
+    }
+
+    /// True if a copy has ended.
+    ///
+    /// # Errors
+    /// [`MemoryFault`] when it has failed.
+    fn has_ended(&self, _copy: u64) -> Result<bool, MemoryFault> {
+        Ok(true)
+    }
+
     /// True if [`persist`](Memory::persist) works, as `FLUSH_PERSISTENT` requires.
     fn is_persistent(&self) -> bool {
         false

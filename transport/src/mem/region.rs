@@ -113,6 +113,8 @@ pub struct Region {
     pub(super) revoked: AtomicBool,
     /// Bound windows.
     pub(super) windows: AtomicU32,
+    /// Written bytes may arrive after the call.
+    pub(super) behind_driver: bool,
     /// Place of a window.
     pub(super) inside: Option<Inside>,
 }
@@ -230,6 +232,28 @@ impl Region {
         let offset = self.live_offset(self.key(), address)?;
         fence(Ordering::Release); // no instruction where the processor keeps stores in order
         self.memory.write_at(offset, from).map_err(|_| AccessError::Fault(self.key()))
+    }
+
+    /// True if written bytes may arrive after the call.
+    pub(crate) const fn is_behind_driver(&self) -> bool {
+        self.behind_driver
+    }
+
+    /// Checks that the region has not been deregistered.
+    pub(crate) fn check_live(&self) -> Result<(), AccessError> {
+        if self.is_revoked() { Err(AccessError::Deregistered(self.key())) } else { Ok(()) }
+    }
+
+    /// Starts to write bytes, whose range was checked.
+    pub(crate) fn start_write(&self, address: u64, from: &[u8]) -> Result<u64, AccessError> {
+        let offset = self.live_offset(self.key(), address)?;
+        fence(Ordering::Release);
+        self.memory.start_write(offset, from).map_err(|_| AccessError::Fault(self.key()))
+    }
+
+    /// True if what was started has ended.
+    pub(crate) fn has_ended(&self, copy: u64) -> Result<bool, AccessError> {
+        self.memory.has_ended(copy).map_err(|_| AccessError::Fault(self.key()))
     }
 
     /// Sets a checked word to `swap` if it is `compare`; returns the old value.

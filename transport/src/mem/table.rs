@@ -150,6 +150,7 @@ impl RegionTable {
             length,
             lkey,
             rkey,
+            behind_driver: memory.is_behind_driver(),
             memory,
             revoked: AtomicBool::new(false),
             windows: AtomicU32::new(0),

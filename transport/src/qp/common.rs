@@ -120,6 +120,13 @@ impl Env<'_> {
         }
     }
 
+    /// Places late bytes of a half of a queue pair, without waiting for copies: the response waits.
+    pub(crate) fn place_pieces_of(&mut self, flow: Flow) {
+        if let Some(late) = &mut self.late {
+            late.place_pieces_of(flow);
+        }
+    }
+
     /// Places all late bytes before a key is revoked.
     pub(crate) fn place_all(&mut self) {
         if let Some(late) = &mut self.late {

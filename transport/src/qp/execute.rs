@@ -30,9 +30,12 @@ impl Responder {
         use Operation as Op;
         let bth = packet.headers.bth();
         let ext = packet.headers.ext();
+        if env.late.is_some() && !env.has_unplaced(common.flow(Half::Responder)) {
+            self.unplaced = bth.psn;
+        }
         match (bth.opcode.operation(), ext) {
             (Op::ReadRequest, Ext::Reth(reth)) => {
-                env.place_all_of(common.flow(Half::Responder));
+                env.place_pieces_of(common.flow(Half::Responder));
                 return self.read(bth.psn, reth, packet.payload, common, env);
             }
             (Op::CmpSwap | Op::FetchAdd, Ext::Atomic(eth)) => {
@@ -44,7 +47,7 @@ impl Responder {
                 return self.atomic_write(bth.psn, reth, packet.payload, common, env);
             }
             (Op::Flush, Ext::FethReth(feth, reth)) => {
-                env.place_all_of(common.flow(Half::Responder));
+                env.place_pieces_of(common.flow(Half::Responder));
                 return self.flush_memory(packet, *feth, reth, common, env);
             }
             _ => self.take_message(packet, common, env)?,

@@ -257,7 +257,9 @@ impl Responses {
         let mtu = common.mtu.bytes();
         let first = read.first_psn.plus(read.next);
         let address = read.address.wrapping_add(u64::from(read.next) * u64::from(mtu));
-        let origin = Origin::Memory(read.region.clone()?, address);
+        // memory behind a driver is fetched in runs
+        let region = read.region.as_ref().filter(|region| !region.is_behind_driver())?;
+        let origin = Origin::Memory(region.clone(), address);
         let opcode = Opcode::known(common.qp_type.service(), Operation::ReadResponseMiddle);
         let headers = Headers::built(common.bth(opcode, first), Ext::None);
         read.next += count;

@@ -60,9 +60,13 @@ use crate::{
     congestion::{Rate, WindowConfig},
     event::{Disposition, DropReason, Event},
     gids::Path,
+    mem::AccessError,
     time::Instant,
     wire::{NetHeader, Operation, Packet, Service},
-    work::{AbandonedRequests, CountedOps, Data, Half, RecvWr, SendOp, SendWqe, SendWr, WcError},
+    work::{
+        AbandonedRequests, Cause, CountedOps, Data, Half, RecvWr, SendOp, SendWqe, SendWr, WcError,
+        WcStatus,
+    },
 };
 use congestion::Congestion;
 use reliability::Reliability;
@@ -573,6 +577,21 @@ impl Qp {
                 self.flush_sends(env);
             }
         }
+    }
+
+    /// Handles a failed copy to memory behind a driver: unacknowledged requests fail.
+    pub(crate) fn fail_copy(&mut self, half: Half, error: AccessError, env: &mut Env<'_>) {
+        if matches!(self.common.state, State::Reset | State::Err) {
+            return;
+        }
+        if half == Half::Requester || !self.common.qp_type.is_reliable() {
+            let status = WcStatus::LocProtErr;
+            let error = WcError { status, cause: Cause::Access(error) };
+            return self.fail(Failure::Request(error), env);
+        }
+        self.responder.responses.forget();
+        let outcome = self.responder.refuse_unplaced(error, &self.common, env);
+        self.conclude(outcome, env);
     }
 
     /// Enters ERR without further responses.

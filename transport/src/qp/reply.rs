@@ -6,6 +6,7 @@ use crate::{
     mem::Region,
     psn::{Msn, Psn},
     wire::{Aeth, Reth},
+    work::Fetched,
 };
 
 #[derive(Debug)]
@@ -48,6 +49,7 @@ pub(super) struct ReadReply {
     pub(super) attempt: Attempt,
     /// Its last packet has waited once.
     pub(super) waited: bool,
+    pub(super) fetched: Fetched,
 }
 
 impl ReadReply {
@@ -60,7 +62,8 @@ impl ReadReply {
         attempt: Attempt,
     ) -> Self {
         let (address, length) = (reth.virtual_address, reth.dma_length);
-        Self { first_psn, packets, next: 0, region, address, length, msn, attempt, waited: false }
+        let (waited, fetched) = (false, Fetched::default());
+        Self { first_psn, packets, next: 0, region, address, length, msn, attempt, waited, fetched }
     }
 
     pub(super) fn holds(&self, psn: Psn) -> bool {

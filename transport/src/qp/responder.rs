@@ -49,6 +49,8 @@ pub(crate) struct Responder {
     acknowledged_msn: Msn,
     /// A NAK for `expected` is sent or queued; later packets are dropped without another.
     nak_sent: bool,
+    /// PSN of the first packet with bytes not yet placed, if any.
+    pub(super) unplaced: Psn,
     /// PSN after the furthest request dropped as too early.
     ahead: Option<Psn>,
     pub(super) message: Message,
@@ -98,6 +100,7 @@ impl Responder {
             acknowledged: Psn::default(),
             acknowledged_msn: Msn::default(),
             nak_sent: false,
+            unplaced: Psn::default(),
             ahead: None,
             message: Message::None,
             replay: ReplayRing::default(),
@@ -414,6 +417,18 @@ impl Responder {
         let told = self.fail_receive(code, refusal, common, env);
         let event = (!told).then(|| event_of(code, common.qpn, refusal));
         Outcome::Fatal { disposition, event }
+    }
+
+    /// Refuses requests with bytes that cannot be placed.
+    pub(super) fn refuse_unplaced(
+        &mut self,
+        error: AccessError,
+        common: &Common,
+        env: &mut Env<'_>,
+    ) -> Outcome {
+        self.expected = self.unplaced;
+        let refusal = Refusal::LocalBuffer(error);
+        self.refuse(NakCode::RemoteOperationalError, refusal, common, env)
     }
 
     /// Fails a receive being filled; false without one.

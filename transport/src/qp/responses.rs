@@ -2,7 +2,7 @@
 //!
 //! Read first: InfiniBand volume 1, 9.7.5.1 (generating responses).
 
-use alloc::{boxed::Box, collections::VecDeque, sync::Arc};
+use alloc::{boxed::Box, collections::VecDeque, sync::Arc, vec};
 
 use super::{
     after_read::AfterRead,
@@ -22,6 +22,7 @@ use crate::{
     wire::{
         Aeth, AtomicAckEth, Ext, Headers, NakCode, Opcode, Operation, PacketPosition, Syndrome,
     },
+    work::Fetched,
 };
 
 pub(super) const SEQUENCE_ERROR: Syndrome = Syndrome::Nak(NakCode::PsnSequenceError);
@@ -226,7 +227,8 @@ impl Responses {
                     (Some(bytes), _) => Source::Kept(bytes),
                     (None, Some(region)) => {
                         let address = read.address.wrapping_add(u64::from(offset));
-                        Source::Memory(region.clone(), address)
+                        fetch(&mut read.fetched, region, read.address, offset, read.length, payload)
+                            .unwrap_or_else(|| Source::Memory(region.clone(), address))
                     }
                     (None, None) => Source::Nothing,
                 };
@@ -290,7 +292,7 @@ pub(super) struct Response {
 enum Source {
     Nothing,
     Memory(Arc<Region>, u64),
-    /// A copy from before a later request changed it.
+    /// A copy from before a later request changed it, or fetched from memory behind a driver.
     Kept(Box<[u8]>),
 }
 
@@ -315,6 +317,26 @@ impl Response {
     }
 }
 
+/// Fetches data from memory behind a driver; `None` for other memory, or if reading fails.
+fn fetch(
+    fetched: &mut Fetched,
+    region: &Region,
+    start: u64,
+    offset: u32,
+    length: u32,
+    payload: usize,
+) -> Option<Source> {
+    if !region.is_behind_driver() {
+        return None;
+    }
+    let mut bytes = vec![0; payload].into_boxed_slice();
+    let bring = |offset, to: &mut [u8]| region.read(start.wrapping_add(offset), to);
+    region
+        .check_live()
+        .and_then(|()| fetched.read(offset.into(), &mut bytes, length.into(), bring))
+        .ok()
+        .map(|()| Source::Kept(bytes))
+}
 pub(super) const fn code_of(error: AccessError) -> NakCode {
     match error {
         // the key was right; this side failed

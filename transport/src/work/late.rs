@@ -9,7 +9,8 @@
 //! - an atomic, FLUSH or ATOMIC WRITE, a fenced READ, or overlapping bytes;
 //! - a key is revoked, or the queue pair is reset or destroyed.
 //!
-//! A queue's completions stay in order, as do events, which never overtake completions.
+//! Copies to memory behind a driver ([`copies`](super::copies)) obey the same rules. A queue's
+//! completions stay in order, as do events, which never overtake completions.
 
 use alloc::{
     collections::{BTreeMap, VecDeque},
@@ -22,8 +23,10 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 
 use super::{
-    completion::Wc,
+    completion::{Cause, Wc, WcError, WcStatus},
+    copies::{Copies, FailedCopy},
     cq::{CompletionQueue, Validity},
+    flow::{Flow, Half},
 };
 use crate::{
     ids::{CqId, Qpn},
@@ -51,15 +54,7 @@ impl LateConfig {
     pub const TELL: Duration = Duration::from_millis(2);
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Half {
-    Requester,
-    Responder,
-}
-
-pub(crate) type Flow = (u32, Half);
-
-/// In bytes.
+/// Longest piece, in bytes.
 const LONGEST: u64 = 64;
 /// Factor for READ and atomic data.
 const ANSWER: u32 = 5;
@@ -74,6 +69,7 @@ pub(crate) struct Late {
     chance: ChaCha8Rng,
     unplaced: BTreeMap<Flow, Unplaced>,
     untold: BTreeMap<CqId, VecDeque<Untold>>,
+    copies: Copies,
     serial: u64,
 }
 
@@ -98,6 +94,8 @@ struct Piece {
 pub(crate) struct Untold {
     at: Instant,
     flow: Flow,
+    /// The copy that it comes after.
+    copy: u64,
     pub(crate) cq: Arc<CompletionQueue>,
     pub(crate) wc: Wc,
     pub(crate) validity: Validity,
@@ -107,13 +105,19 @@ pub(crate) struct Untold {
 impl Late {
     /// Returns `None` without delays.
     pub(crate) fn new(config: LateConfig) -> Option<Self> {
-        (!config.place.is_zero() || !config.tell.is_zero()).then(|| Self {
+        (!config.place.is_zero() || !config.tell.is_zero()).then(|| Self::with(config))
+    }
+
+    /// Late as memory behind a driver makes it, if nothing else is to be.
+    pub(crate) fn with(config: LateConfig) -> Self {
+        Self {
             config,
             chance: ChaCha8Rng::seed_from_u64(config.seed),
             unplaced: BTreeMap::new(),
             untold: BTreeMap::new(),
+            copies: Copies::default(),
             serial: 0,
-        })
+        }
     }
 
     /// Returns a random time up to `longest` later.
@@ -132,6 +136,11 @@ impl Late {
         bytes: &[u8],
         now: Instant,
     ) -> Result<(), AccessError> {
+        if !bytes.is_empty() && (self.copies.has(flow) || region.is_behind_driver()) {
+            self.place_pieces_of(flow);
+            self.copies.add(flow, region, address, bytes);
+            return Ok(());
+        }
         if self.config.place.is_zero() || bytes.is_empty() {
             return region.write(address, bytes);
         }
@@ -177,10 +186,16 @@ impl Late {
     }
 
     pub(crate) fn has_unplaced(&self, flow: Flow) -> bool {
-        self.unplaced.contains_key(&flow)
+        self.unplaced.contains_key(&flow) || self.copies.has(flow)
     }
 
     pub(crate) fn place_all_of(&mut self, flow: Flow) {
+        self.place_pieces_of(flow);
+        self.copies.finish(flow);
+    }
+
+    /// Places the bytes of one half that are no copies: an answer waits for these.
+    pub(crate) fn place_pieces_of(&mut self, flow: Flow) {
         let there = self.unplaced.remove(&flow);
         there.into_iter().flat_map(|there| there.pieces.into_values()).for_each(Piece::place);
     }
@@ -189,6 +204,27 @@ impl Late {
         while let Some((_, there)) = self.unplaced.pop_first() {
             there.pieces.into_values().for_each(Piece::place);
         }
+        self.copies.finish_all();
+    }
+
+    /// A copy that has failed. The first completion that comes after it fails, too, and those
+    /// behind it are flushed.
+    pub(crate) fn next_failed(&mut self) -> Option<FailedCopy> {
+        let failed = self.copies.next_failed()?;
+        let mut error =
+            WcError { status: WcStatus::LocProtErr, cause: Cause::Access(failed.error) };
+        for untold in self.untold.values_mut().flatten() {
+            if untold.flow == failed.flow && untold.copy >= failed.serial {
+                untold.wc.result = Err(error);
+                error = WcError::FLUSHED;
+            }
+        }
+        Some(failed)
+    }
+
+    /// Forgets what has failed of one half.
+    pub(crate) fn forget_failed(&mut self, flow: Flow) {
+        self.copies.forget(flow);
     }
 
     /// Places due pieces; returns finished queue pairs.
@@ -210,6 +246,7 @@ impl Late {
             }
             !there.pieces.is_empty()
         });
+        done.extend(self.copies.advance(now).into_iter().map(|flow| Qpn::new(flow.0)));
         done
     }
 
@@ -217,22 +254,25 @@ impl Late {
     pub(crate) fn tell(&mut self, new: Untold, now: Instant) -> Option<Untold> {
         let placed = self.unplaced.get(&new.flow).map_or(now, |there| there.until);
         let at = self.soon(now, self.config.tell).max(placed);
+        let copy = self.copies.last(new.flow);
         let others = self.untold.entry(new.cq.id()).or_default();
         let at = others.back().map_or(at, |last| last.at.max(at));
-        if at <= now && others.is_empty() {
+        if at <= now && copy == 0 && others.is_empty() {
             return Some(new);
         }
-        others.push_back(Untold { at, ..new });
+        others.push_back(Untold { at, copy, ..new });
         None
     }
 
     /// Takes a due completion after placing its bytes.
     pub(crate) fn next_due(&mut self, now: Instant) -> Option<Untold> {
         loop {
+            let copies = &self.copies;
+            let is_due = |next: &Untold| next.at <= now && copies.are_past(next.flow, next.copy);
             let mut queues = self.untold.values_mut();
-            let queue = queues.find(|queue| queue.front().is_some_and(|next| next.at <= now))?;
+            let queue = queues.find(|queue| queue.front().is_some_and(is_due))?;
             let next = queue.pop_front()?;
-            self.place_all_of(next.flow);
+            self.place_pieces_of(next.flow);
             if next.validity.holds() {
                 return Some(next);
             }
@@ -252,8 +292,9 @@ impl Late {
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let pieces = self.unplaced.values().filter_map(|there| there.pieces.first_key_value());
         let pieces = pieces.map(|((at, _), _)| *at);
-        let untold = self.untold.values().filter_map(|queue| Some(queue.front()?.at));
-        pieces.chain(untold).min()
+        let untold = self.untold.values().filter_map(VecDeque::front);
+        let untold = untold.filter(|next| self.copies.are_past(next.flow, next.copy));
+        pieces.chain(untold.map(|next| next.at)).chain(self.copies.deadline()).min()
     }
 }
 
@@ -274,6 +315,6 @@ impl Untold {
         solicited: bool,
     ) -> Self {
         let (cq, validity) = (cq.clone(), validity.clone());
-        Self { at: Instant::ZERO, flow, cq, wc, validity, solicited }
+        Self { at: Instant::ZERO, flow, copy: 0, cq, wc, validity, solicited }
     }
 }

@@ -3,8 +3,11 @@
 //! Read first: InfiniBand volume 1, 10.8 (work requests), 11.4 (posting, polling).
 
 mod completion;
+mod copies;
 mod counter;
 mod cq;
+mod fetched;
+mod flow;
 mod late;
 mod parts;
 mod queue;
@@ -15,12 +18,15 @@ mod shared;
 
 pub use crate::ids::{AhId, CqId, SrqId, XrcdId};
 pub use completion::{Cause, GrhArea, Wc, WcError, WcOk, WcOpcode, WcStatus};
+pub(crate) use copies::FailedCopy;
 pub(crate) use counter::CompletionCounters;
 pub use counter::{CompletionCounter, Counted, CountedOps};
 pub use cq::{CompletionQueue, CqModeration, CqRoom, NotifyKind};
 pub(crate) use cq::{Pushed, Validity};
+pub(crate) use fetched::Fetched;
+pub(crate) use flow::{Flow, Half};
 pub use late::LateConfig;
-pub(crate) use late::{Flow, Half, Late, Untold};
+pub(crate) use late::{Late, Untold};
 pub use queue::AbandonedRequests;
 pub(crate) use queue::{RecvQueue, RecvWqe, SendQueue, SendWqe};
 pub use refusal::Refusal;

@@ -1,11 +1,13 @@
 //! Work queues: posted, incomplete requests.
 
 use alloc::{collections::VecDeque, sync::Arc};
+use core::cell::RefCell;
 
 use smallvec::SmallVec;
 
 use super::{
     completion::WcError,
+    fetched::Fetched,
     request::{Data, RecvWr, SendFlags, SendOp, SendWr, Sge},
 };
 use crate::{
@@ -116,7 +118,21 @@ impl Gather {
 #[derive(Debug)]
 enum Bytes {
     Gather(Gather),
+    /// Some of them are behind a driver.
+    Fetched(Gather, RefCell<Fetched>),
     Inline(SmallVec<[u8; 64]>),
+}
+
+impl Bytes {
+    fn of(gather: Gather) -> Self {
+        let is_behind =
+            |piece: &Piece| piece.region.as_ref().is_some_and(|region| region.is_behind_driver());
+        if gather.pieces.iter().any(is_behind) {
+            Self::Fetched(gather, RefCell::default())
+        } else {
+            Self::Gather(gather)
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -147,7 +163,7 @@ impl SendWqe {
             remote_srq: wr.remote_srq,
             length: wr.data.length() as u32,
             bytes: match &wr.data {
-                Data::Sges(sges) => Bytes::Gather(Gather::new(sges, regions)),
+                Data::Sges(sges) => Bytes::of(Gather::new(sges, regions)),
                 Data::Inline(bytes) => Bytes::Inline(bytes.clone()),
             },
             started: false,
@@ -175,7 +191,7 @@ impl SendWqe {
     pub(crate) fn check_local(&self, pd: PdId) -> Result<(), AccessError> {
         let needed = if self.awaits_data() { Access::LOCAL_WRITE } else { Access::empty() };
         match &self.bytes {
-            Bytes::Gather(gather) => gather.check(pd, needed),
+            Bytes::Gather(gather) | Bytes::Fetched(gather, _) => gather.check(pd, needed),
             Bytes::Inline(_) => Ok(()),
         }
     }
@@ -183,6 +199,13 @@ impl SendWqe {
     pub(crate) fn read(&self, offset: u64, to: &mut [u8]) -> Result<(), AccessError> {
         match &self.bytes {
             Bytes::Gather(gather) => gather.read(offset, to),
+            Bytes::Fetched(gather, fetched) => {
+                gather.pieces.iter().try_for_each(|piece| {
+                    piece.region.as_ref().map_or(Ok(()), |region| region.check_live())
+                })?;
+                let fetch = |offset, to: &mut [u8]| gather.read(offset, to);
+                fetched.borrow_mut().read(offset, to, self.length.into(), fetch)
+            }
             Bytes::Inline(bytes) => {
                 let start = offset as usize;
                 to.copy_from_slice(&bytes[start..start + to.len()]);
@@ -194,7 +217,7 @@ impl SendWqe {
     pub(crate) fn piece(&self, offset: u64, length: u64) -> Option<(&Arc<Region>, u64)> {
         match &self.bytes {
             Bytes::Gather(gather) => gather.piece(offset, length),
-            Bytes::Inline(_) => None,
+            Bytes::Fetched(..) | Bytes::Inline(_) => None,
         }
     }
 
@@ -205,7 +228,7 @@ impl SendWqe {
         place: impl FnMut(&Arc<Region>, u64, &[u8]) -> Result<(), AccessError>,
     ) -> Result<(), AccessError> {
         match &self.bytes {
-            Bytes::Gather(gather) => gather.write(offset, from, place),
+            Bytes::Gather(gather) | Bytes::Fetched(gather, _) => gather.write(offset, from, place),
             Bytes::Inline(_) => Ok(()), // never posted inline
         }
     }

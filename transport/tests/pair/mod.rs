@@ -9,6 +9,7 @@ mod capture;
 mod completion;
 mod completion_counters;
 mod congestion;
+mod copies;
 mod cq;
 mod duplicates;
 mod errors;

@@ -1,0 +1,449 @@
+//! NVIDIA's driver, `libcuda.so.1`, as the program has loaded it. Addresses are 64-bit integers,
+//! handles are pointers.
+//!
+//! Read first: CUDA driver API, "Unified Addressing", "Memory Management", "Stream Management".
+
+#![allow(unsafe_code, reason = "calling functions of a library of C")]
+
+use std::{
+    collections::VecDeque,
+    ffi::{CStr, c_int, c_uint, c_void},
+    mem,
+    ops::Range,
+    ptr,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use roce_transport::mem::MemoryFault;
+
+use super::driver::{Copies, Driver};
+
+/// `CUresult`.
+type Status = c_int;
+/// `CUcontext`, `CUstream`.
+type Handle = *mut c_void;
+
+const SUCCESS: Status = 0;
+/// `CUDA_ERROR_NOT_READY`.
+const NOT_READY: Status = 600;
+
+// `CUpointer_attribute`.
+const CONTEXT: c_int = 1;
+const MEMORY_TYPE: c_int = 2;
+const IS_MANAGED: c_int = 8;
+const DEVICE_ORDINAL: c_int = 9;
+const RANGE_START: c_int = 11;
+const RANGE_SIZE: c_int = 12;
+
+/// `CU_MEMORYTYPE_DEVICE`.
+const DEVICE: c_uint = 2;
+/// `CU_STREAM_NON_BLOCKING`: does not wait for the kernels of the program.
+const NON_BLOCKING: c_uint = 1;
+/// `CU_EVENT_DISABLE_TIMING`.
+const NO_TIMING: c_uint = 2;
+/// `CU_MEMHOSTALLOC_PORTABLE`.
+const PORTABLE: c_uint = 1;
+
+/// Bytes of a copy: the size of a pinned buffer.
+const BUFFER: usize = 256 << 10;
+/// Copies that a context has under way at most.
+const MOST: usize = 32;
+/// Time after which a copy that has not ended has failed.
+const LIMIT: Duration = Duration::from_secs(2);
+
+macro_rules! functions {
+    ($($field:ident = $name:literal($($argument:ty),*);)*) => {
+        /// The functions of the driver.
+        pub(super) struct Cuda {
+            $($field: unsafe extern "C" fn($($argument),*) -> Status,)*
+            lanes: Mutex<Vec<Weak<Lane>>>,
+        }
+
+        impl Cuda {
+            /// The functions, if the library has all of them.
+            fn of(library: Handle) -> Option<Self> {
+                Some(Self {
+                    $($field: {
+                        let function = function(library, $name)?;
+                        // SAFETY: the driver declares the function so
+                        unsafe {
+                            mem::transmute::<Handle, unsafe extern "C" fn($($argument),*) -> Status>(
+                                function,
+                            )
+                        }
+                    },)*
+                    lanes: Mutex::default(),
+                })
+            }
+        }
+    };
+}
+
+functions! {
+    pointer_attribute = c"cuPointerGetAttribute"(*mut c_void, c_int, u64);
+    push = c"cuCtxPushCurrent_v2"(Handle);
+    pop = c"cuCtxPopCurrent_v2"(*mut Handle);
+    device = c"cuDeviceGet"(*mut c_int, c_int);
+    retain = c"cuDevicePrimaryCtxRetain"(*mut Handle, c_int);
+    create_stream = c"cuStreamCreate"(*mut Handle, c_uint);
+    destroy_stream = c"cuStreamDestroy_v2"(Handle);
+    query_stream = c"cuStreamQuery"(Handle);
+    create_event = c"cuEventCreate"(*mut Handle, c_uint);
+    destroy_event = c"cuEventDestroy_v2"(Handle);
+    record = c"cuEventRecord"(Handle, Handle);
+    query_event = c"cuEventQuery"(Handle);
+    to_device = c"cuMemcpyHtoDAsync_v2"(u64, *const c_void, usize, Handle);
+    to_host = c"cuMemcpyDtoHAsync_v2"(*mut c_void, u64, usize, Handle);
+    allocate = c"cuMemHostAlloc"(*mut *mut c_void, usize, c_uint);
+    free = c"cuMemFreeHost"(*mut c_void);
+}
+
+fn function(library: Handle, name: &CStr) -> Option<Handle> {
+    // SAFETY: a library that is loaded, and a name that ends
+    let found = unsafe { libc::dlsym(library, name.as_ptr()) };
+    (!found.is_null()).then_some(found)
+}
+
+const fn done(status: Status) -> Result<(), MemoryFault> {
+    if status == SUCCESS { Ok(()) } else { Err(MemoryFault) }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Cuda {
+    /// The driver, once the program has loaded it. It stays loaded.
+    pub(super) fn loaded() -> Option<&'static Self> {
+        static LOADED: OnceLock<Option<Cuda>> = OnceLock::new();
+        if let Some(found) = LOADED.get() {
+            return found.as_ref();
+        }
+        let flags = libc::RTLD_NOW | libc::RTLD_NOLOAD;
+        // SAFETY: a name that ends; nothing is loaded
+        let library = unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), flags) };
+        if library.is_null() {
+            return None;
+        }
+        LOADED.get_or_init(|| Self::of(library)).as_ref()
+    }
+
+    /// An attribute of an address; `None` if the driver does not know the address.
+    fn attribute<T: Copy>(&self, attribute: c_int, address: u64, mut value: T) -> Option<T> {
+        // SAFETY: it writes a value of the attribute's type, which the callers below give
+        let status =
+            unsafe { (self.pointer_attribute)((&raw mut value).cast(), attribute, address) };
+        (status == SUCCESS).then_some(value)
+    }
+
+    /// The context and the end of the allocation that an address lies in, if it is one of device
+    /// memory.
+    fn allocation(&self, address: u64) -> Option<(Handle, u64)> {
+        let is_device = self.attribute(MEMORY_TYPE, address, 0 as c_uint)? == DEVICE;
+        // managed memory is the processor's, too
+        let is_managed = self.attribute(IS_MANAGED, address, 0 as c_uint).unwrap_or(0) & 0xFF != 0;
+        if !is_device || is_managed {
+            return None;
+        }
+        let start = self.attribute(RANGE_START, address, 0_u64)?;
+        let size = self.attribute(RANGE_SIZE, address, 0_usize)?;
+        let end = start.checked_add(size as u64).filter(|end| *end > address)?;
+        // memory of pools and of mappings has no context: the primary one of its device serves
+        let context = self
+            .attribute(CONTEXT, address, ptr::null_mut::<c_void>())
+            .filter(|context| !context.is_null())
+            .or_else(|| self.primary(self.attribute(DEVICE_ORDINAL, address, 0 as c_int)?))?;
+        Some((context, end))
+    }
+
+    fn primary(&self, ordinal: c_int) -> Option<Handle> {
+        let (mut device, mut context) = (0, ptr::null_mut());
+        // SAFETY: it writes the place
+        done(unsafe { (self.device)(&raw mut device, ordinal) }).ok()?;
+        // SAFETY: likewise; the context stays retained, as the program has it, too
+        done(unsafe { (self.retain)(&raw mut context, device) }).ok()?;
+        Some(context)
+    }
+
+    /// Calls `act` with a context current on this thread.
+    fn within<R>(
+        &self,
+        context: Handle,
+        act: impl FnOnce() -> Result<R, MemoryFault>,
+    ) -> Result<R, MemoryFault> {
+        // SAFETY: the driver tells if it is no context any more
+        done(unsafe { (self.push)(context) })?;
+        let result = act();
+        let mut popped = ptr::null_mut();
+        // SAFETY: it writes the place
+        unsafe { (self.pop)(&raw mut popped) };
+        result
+    }
+
+    fn lane(&'static self, context: Handle) -> Result<Arc<Lane>, MemoryFault> {
+        let mut lanes = locked(&self.lanes);
+        lanes.retain(|lane| lane.strong_count() > 0);
+        let mut open = lanes.iter().filter_map(Weak::upgrade);
+        if let Some(lane) = open.find(|lane| lane.context == context && lane.works()) {
+            return Ok(lane);
+        }
+        let lane = Arc::new(Lane::new(self, context)?);
+        lanes.push(Arc::downgrade(&lane));
+        Ok(lane)
+    }
+}
+
+impl Driver for Cuda {
+    fn find(&self, range: Range<u64>) -> Result<Option<Arc<dyn Copies>>, u64> {
+        let Some((context, mut end)) = self.allocation(range.start) else { return Ok(None) };
+        while end < range.end {
+            end = self.allocation(end).filter(|next| next.0 == context).ok_or(end)?.1;
+        }
+        let loaded = Self::loaded().ok_or(range.start)?;
+        let lane = loaded.lane(context).map_err(|MemoryFault| range.start)?;
+        Ok(Some(lane))
+    }
+}
+
+/// A stream of a context, and pinned buffers for its copies.
+struct Lane {
+    cuda: &'static Cuda,
+    context: Handle,
+    stream: Handle,
+    state: Mutex<State>,
+    /// True once a copy has failed or not ended in its time: buffers may still be in use.
+    is_broken: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    /// Copies that have started, in order.
+    started: VecDeque<Started>,
+    /// Buffers that no copy uses.
+    free: Vec<Pinned>,
+    /// Number of the last copy.
+    last: u64,
+}
+
+/// A copy that has started.
+struct Started {
+    number: u64,
+    buffer: Pinned,
+    at: Instant,
+}
+
+/// A pinned buffer, and the event behind its copy.
+struct Pinned {
+    bytes: *mut u8,
+    event: Handle,
+}
+
+// SAFETY: handles of the driver, which any thread may use
+unsafe impl Send for Lane {}
+// SAFETY: as above; the buffers are behind a mutex
+unsafe impl Sync for Lane {}
+
+impl Lane {
+    fn new(cuda: &'static Cuda, context: Handle) -> Result<Self, MemoryFault> {
+        let stream = cuda.within(context, || {
+            let mut stream = ptr::null_mut();
+            // SAFETY: it writes the place
+            done(unsafe { (cuda.create_stream)(&raw mut stream, NON_BLOCKING) })?;
+            Ok(stream)
+        })?;
+        let state = Mutex::default();
+        Ok(Self { cuda, context, stream, state, is_broken: AtomicBool::new(false) })
+    }
+
+    /// True if the context is still there.
+    fn works(&self) -> bool {
+        // SAFETY: a stream that was made, or one that is gone, of which the driver tells
+        let query = || match unsafe { (self.cuda.query_stream)(self.stream) } {
+            NOT_READY => Ok(()),
+            status => done(status),
+        };
+        !self.is_broken.load(Ordering::Relaxed) && self.cuda.within(self.context, query).is_ok()
+    }
+
+    /// Calls `act` with the state, and with the context current.
+    fn with<R>(
+        &self,
+        act: impl FnOnce(&mut State) -> Result<R, MemoryFault>,
+    ) -> Result<R, MemoryFault> {
+        let mut state = locked(&self.state);
+        if self.is_broken.load(Ordering::Relaxed) {
+            return Err(MemoryFault);
+        }
+        self.cuda.within(self.context, || act(&mut state))
+    }
+
+    /// A buffer that no copy uses.
+    fn buffer(&self, state: &mut State) -> Result<Pinned, MemoryFault> {
+        self.look(state)?;
+        if let Some(buffer) = state.free.pop() {
+            return Ok(buffer);
+        }
+        if state.started.len() >= MOST {
+            self.finish(state, state.last - MOST as u64 + 1)?;
+            return state.free.pop().ok_or(MemoryFault);
+        }
+        let (mut bytes, mut event) = (ptr::null_mut(), ptr::null_mut());
+        // SAFETY: it writes the place
+        done(unsafe { (self.cuda.create_event)(&raw mut event, NO_TIMING) })?;
+        // SAFETY: likewise
+        let allocated = unsafe { (self.cuda.allocate)(&raw mut bytes, BUFFER, PORTABLE) };
+        if allocated != SUCCESS {
+            // SAFETY: the event that was just made
+            unsafe { (self.cuda.destroy_event)(event) };
+            return Err(MemoryFault);
+        }
+        Ok(Pinned { bytes: bytes.cast(), event })
+    }
+
+    /// Starts a copy, which `copy` gives to the driver, and returns its number.
+    fn start(
+        &self,
+        state: &mut State,
+        buffer: Pinned,
+        copy: impl FnOnce(&Pinned) -> Status,
+    ) -> Result<u64, MemoryFault> {
+        let started = done(copy(&buffer)).and_then(|()| {
+            // SAFETY: an event and a stream that were made
+            done(unsafe { (self.cuda.record)(buffer.event, self.stream) })
+        });
+        if started.is_err() {
+            state.free.push(buffer);
+            return Err(MemoryFault);
+        }
+        state.last += 1;
+        state.started.push_back(Started { number: state.last, buffer, at: Instant::now() });
+        Ok(state.last)
+    }
+
+    /// Takes note of the copies that have ended.
+    fn look(&self, state: &mut State) -> Result<(), MemoryFault> {
+        while let Some(first) = state.started.front() {
+            // SAFETY: an event that was made
+            match unsafe { (self.cuda.query_event)(first.buffer.event) } {
+                SUCCESS => {}
+                NOT_READY if first.at.elapsed() < LIMIT => break,
+                _ => {
+                    self.is_broken.store(true, Ordering::Relaxed);
+                    return Err(MemoryFault);
+                }
+            }
+            state.free.extend(state.started.pop_front().map(|first| first.buffer));
+        }
+        Ok(())
+    }
+
+    /// Waits until a copy has ended.
+    fn finish(&self, state: &mut State, number: u64) -> Result<(), MemoryFault> {
+        loop {
+            self.look(state)?;
+            if state.started.front().is_none_or(|first| first.number > number) {
+                return Ok(());
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Starts the copies of some bytes, and returns the number of the last.
+    fn send(&self, state: &mut State, address: u64, from: &[u8]) -> Result<u64, MemoryFault> {
+        let (mut at, mut last) = (address, state.last);
+        for part in from.chunks(BUFFER) {
+            let buffer = self.buffer(state)?;
+            // SAFETY: the buffer is so long, and nobody else's
+            unsafe { ptr::copy_nonoverlapping(part.as_ptr(), buffer.bytes, part.len()) };
+            last = self.start(state, buffer, |buffer| {
+                // SAFETY: the buffer stays as it is until the copy has ended
+                unsafe { (self.cuda.to_device)(at, buffer.bytes.cast(), part.len(), self.stream) }
+            })?;
+            at += part.len() as u64;
+        }
+        Ok(last)
+    }
+
+    fn fetch(&self, state: &mut State, address: u64, to: &mut [u8]) -> Result<(), MemoryFault> {
+        let mut at = address;
+        for part in to.chunks_mut(BUFFER) {
+            let buffer = self.buffer(state)?;
+            let bytes = buffer.bytes;
+            let number = self.start(state, buffer, |buffer| {
+                // SAFETY: the buffer is so long, and nobody else's until the copy has ended
+                unsafe { (self.cuda.to_host)(buffer.bytes.cast(), at, part.len(), self.stream) }
+            })?;
+            self.finish(state, number)?;
+            // SAFETY: the copy has ended, and no other has started
+            unsafe { ptr::copy_nonoverlapping(bytes, part.as_mut_ptr(), part.len()) };
+            at += part.len() as u64;
+        }
+        Ok(())
+    }
+}
+
+impl Copies for Lane {
+    fn write(&self, address: u64, from: &[u8]) -> Result<(), MemoryFault> {
+        self.with(|state| {
+            let last = self.send(state, address, from)?;
+            self.finish(state, last)
+        })
+    }
+
+    fn start_write(&self, address: u64, from: &[u8]) -> Result<u64, MemoryFault> {
+        self.with(|state| self.send(state, address, from))
+    }
+
+    fn has_ended(&self, number: u64) -> Result<bool, MemoryFault> {
+        self.with(|state| {
+            self.look(state)?;
+            Ok(state.started.front().is_none_or(|first| first.number > number))
+        })
+    }
+
+    fn read(&self, address: u64, to: &mut [u8]) -> Result<(), MemoryFault> {
+        self.with(|state| self.fetch(state, address, to))
+    }
+
+    fn exchange(&self, address: u64, new: &mut dyn FnMut(u64) -> u64) -> Result<u64, MemoryFault> {
+        self.with(|state| {
+            let mut word = [0; 8];
+            self.fetch(state, address, &mut word)?;
+            let found = u64::from_ne_bytes(word);
+            let last = self.send(state, address, &new(found).to_ne_bytes())?;
+            self.finish(state, last)?;
+            Ok(found)
+        })
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        if self.is_broken.load(Ordering::Relaxed) {
+            return; // copies may still use buffers
+        }
+        let _ = self.with(|state| {
+            let last = state.last;
+            self.finish(state, last)?;
+            for Pinned { bytes, event } in state.free.drain(..) {
+                // SAFETY: both were made by these functions, and nothing uses them any more
+                unsafe {
+                    (self.cuda.destroy_event)(event);
+                    (self.cuda.free)(bytes.cast());
+                }
+            }
+            // SAFETY: likewise
+            done(unsafe { (self.cuda.destroy_stream)(self.stream) })
+        });
+    }
+}
+
+impl std::fmt::Debug for Lane {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Lane").field("context", &self.context).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,11 @@
+//! Owners of bytes and completions that may be late.
+
+/// One half of a queue pair.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Half {
+    Requester,
+    Responder,
+}
+
+/// Owner of bytes and completions.
+pub(crate) type Flow = (u32, Half);
