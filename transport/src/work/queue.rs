@@ -1,6 +1,6 @@
 //! Work queues: posted, incomplete requests.
 
-use alloc::{collections::VecDeque, sync::Arc};
+use alloc::{boxed::Box, collections::VecDeque, sync::Arc};
 use core::cell::RefCell;
 
 use smallvec::SmallVec;
@@ -26,15 +26,21 @@ struct Piece {
 #[derive(Debug, Default)]
 struct Gather {
     pieces: SmallVec<[Piece; 2]>,
+    /// If some are behind a driver.
+    fetched: Option<Box<RefCell<Fetched>>>,
 }
 
 impl Gather {
     fn new(sges: &[Sge], regions: &RegionTable) -> Self {
-        let mut pieces = SmallVec::new();
+        let mut gather = Self::default();
         for &sge in sges {
-            pieces.push(Piece { region: regions.local(sge.lkey).cloned(), sge });
+            let region = regions.local(sge.lkey).cloned();
+            if region.as_ref().is_some_and(|region| region.is_behind_driver()) {
+                gather.fetched.get_or_insert_default();
+            }
+            gather.pieces.push(Piece { region, sge });
         }
-        Self { pieces }
+        gather
     }
 
     /// Returns the length; posting refuses 4 GiB and more.
@@ -54,6 +60,17 @@ impl Gather {
 
     /// Reads from `offset`; the caller stays within [`length`](Self::length).
     fn read(&self, offset: u64, to: &mut [u8]) -> Result<(), AccessError> {
+        let Some(fetched) = &self.fetched else { return self.copy(offset, to) };
+        let mut regions = self.pieces.iter().filter_map(|piece| piece.region.as_ref());
+        regions.try_for_each(|region| region.check_live())?;
+        let fetch = |offset, to: &mut [u8]| self.copy(offset, to);
+        fetched.borrow_mut().read(offset, to, self.length(), fetch)
+    }
+
+    fn copy(&self, offset: u64, to: &mut [u8]) -> Result<(), AccessError> {
+        if let [Piece { region: Some(region), sge }] = &self.pieces[..] {
+            return region.read(sge.address + offset, to);
+        }
         let mut done = 0;
         self.walk(offset, to.len(), |region, address, len| {
             region.read(address, &mut to[done..done + len])?;
@@ -118,21 +135,7 @@ impl Gather {
 #[derive(Debug)]
 enum Bytes {
     Gather(Gather),
-    /// Some of them are behind a driver.
-    Fetched(Gather, RefCell<Fetched>),
     Inline(SmallVec<[u8; 64]>),
-}
-
-impl Bytes {
-    fn of(gather: Gather) -> Self {
-        let is_behind =
-            |piece: &Piece| piece.region.as_ref().is_some_and(|region| region.is_behind_driver());
-        if gather.pieces.iter().any(is_behind) {
-            Self::Fetched(gather, RefCell::default())
-        } else {
-            Self::Gather(gather)
-        }
-    }
 }
 
 #[derive(Debug)]
@@ -163,7 +166,7 @@ impl SendWqe {
             remote_srq: wr.remote_srq,
             length: wr.data.length() as u32,
             bytes: match &wr.data {
-                Data::Sges(sges) => Bytes::of(Gather::new(sges, regions)),
+                Data::Sges(sges) => Bytes::Gather(Gather::new(sges, regions)),
                 Data::Inline(bytes) => Bytes::Inline(bytes.clone()),
             },
             started: false,
@@ -191,7 +194,7 @@ impl SendWqe {
     pub(crate) fn check_local(&self, pd: PdId) -> Result<(), AccessError> {
         let needed = if self.awaits_data() { Access::LOCAL_WRITE } else { Access::empty() };
         match &self.bytes {
-            Bytes::Gather(gather) | Bytes::Fetched(gather, _) => gather.check(pd, needed),
+            Bytes::Gather(gather) => gather.check(pd, needed),
             Bytes::Inline(_) => Ok(()),
         }
     }
@@ -199,13 +202,6 @@ impl SendWqe {
     pub(crate) fn read(&self, offset: u64, to: &mut [u8]) -> Result<(), AccessError> {
         match &self.bytes {
             Bytes::Gather(gather) => gather.read(offset, to),
-            Bytes::Fetched(gather, fetched) => {
-                gather.pieces.iter().try_for_each(|piece| {
-                    piece.region.as_ref().map_or(Ok(()), |region| region.check_live())
-                })?;
-                let fetch = |offset, to: &mut [u8]| gather.read(offset, to);
-                fetched.borrow_mut().read(offset, to, self.length.into(), fetch)
-            }
             Bytes::Inline(bytes) => {
                 let start = offset as usize;
                 to.copy_from_slice(&bytes[start..start + to.len()]);
@@ -216,8 +212,8 @@ impl SendWqe {
 
     pub(crate) fn piece(&self, offset: u64, length: u64) -> Option<(&Arc<Region>, u64)> {
         match &self.bytes {
-            Bytes::Gather(gather) => gather.piece(offset, length),
-            Bytes::Fetched(..) | Bytes::Inline(_) => None,
+            Bytes::Gather(gather) if gather.fetched.is_none() => gather.piece(offset, length),
+            _ => None,
         }
     }
 
@@ -228,7 +224,7 @@ impl SendWqe {
         place: impl FnMut(&Arc<Region>, u64, &[u8]) -> Result<(), AccessError>,
     ) -> Result<(), AccessError> {
         match &self.bytes {
-            Bytes::Gather(gather) | Bytes::Fetched(gather, _) => gather.write(offset, from, place),
+            Bytes::Gather(gather) => gather.write(offset, from, place),
             Bytes::Inline(_) => Ok(()), // never posted inline
         }
     }
