@@ -42,7 +42,7 @@ fn what_a_file_names_is_not_told() {
     let told = check("send_buffer_changed\nreceive_overlap main2\n", FOUND);
     for part in [
         "roce check: receive_overlap: qp 0x",
-        "\n  why:  two messages",
+        "\n  why:  two posted receives",
         "\n  look: give each",
         "\n  posted:\n",
         "receive_at (wrong/wrong.h:",

@@ -67,7 +67,7 @@ fn text_for_people_has_what_happened_before() {
         "no packet arrived from 127.0.0.",
         "  peer: this process itself has 127.0.0.",
         " × no such queue pair\n",
-        "  look: dest_qp_num, ah_attr.grh.dgid",
+        "  look: check dest_qp_num, ah_attr.grh.dgid",
         "  before:",
         "request 7, again: timeout",
         "request 7 completed in error: transport retry counter exceeded",

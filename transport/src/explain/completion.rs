@@ -68,9 +68,8 @@ reasons! {
             "the peer could not execute it: check the region and lkey of its receive buffer, and \
              its completion queue";
         Self::RetryExcErr => "no_response"
-            "check dest_qp_num, ah_attr.grh.dgid and sgid_index at both ends; the peer's queue \
-             pair must be in RTR before this one sends; firewalls must pass UDP port 4791; \
-             timeout and retry_cnt must suit the network";
+            "check dest_qp_num, ah_attr.grh.dgid and sgid_index at both ends; the peer's state (RTR \
+             before this one sends); firewalls (UDP port 4791); timeout and retry_cnt";
         Self::RnrRetryExcErr => "receiver_not_ready"
             "the peer must post enough receives before messages arrive; rnr_retry 7 retries \
              without limit, and the peer's min_rnr_timer sets each wait";
