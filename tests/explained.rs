@@ -159,7 +159,8 @@ fn packets_to_nobody() {
     let causes: Vec<_> = found.iter().map(|object| object["cause"].as_str().unwrap()).collect();
     assert_eq!(causes, ["nobody_there", "nobody_there", "no_response"], "{text}");
     let nobody = &found[0];
-    let why = "no program of this user receives at 127.99.18.27, where packets for queue pair 0x000007 go";
+    let why =
+        "no program of this user receives at 127.99.18.27, the destination of queue pair 0x000007";
     assert_eq!(nobody["why"], why);
 }
 

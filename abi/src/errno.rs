@@ -106,17 +106,17 @@ const NO_FAILURES: [c_int; 5] =
 
 fn of_system(number: c_int) -> Reason {
     let advice = match number {
-        libc::EMFILE | libc::ENFILE => "descriptors are used up: `ulimit -n`",
-        libc::ENOMEM => "memory is used up: `ulimit -v`, memory of the host",
-        libc::EACCES | libc::EPERM => "the process may not do this: its user, its sandbox",
-        libc::EBADF => "the descriptor is closed, or was never open",
+        libc::EMFILE | libc::ENFILE => "no descriptors are left: `ulimit -n`",
+        libc::ENOMEM => "no memory is left: `ulimit -v`, memory of the host",
+        libc::EACCES | libc::EPERM => "the process lacks permission: check its user and sandbox",
+        libc::EBADF => "the descriptor is not open",
         libc::ENETUNREACH | libc::EHOSTUNREACH => "no route: `ip route get ADDRESS`",
-        libc::ECONNREFUSED => "nobody listens at the peer's address and port",
-        libc::ECONNRESET | libc::EPIPE | libc::ENOTCONN => "the peer has ended the connection",
-        libc::ETIMEDOUT => "the peer does not answer",
-        libc::EADDRINUSE => "another program has the address and port: `ss -anp`",
-        libc::EADDRNOTAVAIL => "the address is not one of this host's: `ip address`",
-        _ => "the system refuses what the call needs; errno(3) says more",
+        libc::ECONNREFUSED => "nothing listens at the peer's address and port",
+        libc::ECONNRESET | libc::EPIPE | libc::ENOTCONN => "the peer closed the connection",
+        libc::ETIMEDOUT => "the peer does not respond",
+        libc::EADDRINUSE => "another program uses the address and port: `ss -anp`",
+        libc::EADDRNOTAVAIL => "this host does not have the address: `ip address`",
+        _ => "the system refuses an operation of the call; errno(3) says more",
     };
     let error = std::io::Error::from_raw_os_error(number);
     Reason::new("system", &error, advice).with_errno(errnos::name(number))

@@ -366,7 +366,7 @@ fn configured(args: &Args) -> Result<Configured, Refusal> {
         let mut checks: Checks = words.parse().map_err(refuse)?;
         if checks.are_late() && checks.seed.is_none() {
             checks.seed = Some(checks.seed()); // one seed for all processes of the program
-            errln!("roce: --check={checks} repeats it");
+            errln!("roce: --check={checks} repeats this run");
         }
         if let Some(file) =
             checks.file.as_ref().filter(|file| !file.to_string_lossy().contains("%p"))

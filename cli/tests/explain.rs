@@ -117,7 +117,7 @@ fn captures_of_other_stacks() {
     assert_eq!(text.matches(": reliable connection, path MTU, by its packets, 1024\n").count(), 3);
     assert!(!text.contains(" qp ?") && text.contains("\nfindings\nnone\n"), "{text}");
     let text = said(&[&foreign("blue-rdma-nak.pcapng")]);
-    assert!(text.contains("again: NAK ") && !text.contains("no answer in time"), "{text}");
+    assert!(text.contains("again: NAK ") && !text.contains("no response in time"), "{text}");
     assert!(text.contains(", path MTU, by its packets, at least 1024\n"), "{text}");
 }
 
@@ -163,10 +163,10 @@ fn wrong_icrcs_and_one_direction_are_said_once() {
     let text = said(&[path.to_str().unwrap()]);
     let once = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let finding =
-        "packets from 192.77.0.3 to 10.77.0.2 are wrong, all by the same change of the headers";
+        "packets from 192.77.0.3 to 10.77.0.2 are wrong by the same change of the headers";
     assert_eq!(once.matches(finding).count(), 1, "{text}");
     assert!(once.contains("next of its message, wrong ICRC"), "{text}");
-    assert_eq!(once.matches("nothing came from the other end").count(), 1, "{text}");
+    assert_eq!(once.matches("no packet came from the other end").count(), 1, "{text}");
     let json: serde_json::Value =
         serde_json::from_str(&said(&[path.to_str().unwrap(), "--json"])).unwrap();
     assert!(json["packets"].as_array().unwrap().iter().all(|it| it["wrong_icrc"] == true));

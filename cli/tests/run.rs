@@ -394,9 +394,9 @@ fn what_is_wrong_is_said_in_one_line() {
         (
             &["-d", "eth77", "true"][..],
             2,
-            "roce: --device: there is no device eth77; `roce devinfo` lists",
+            "roce: --device: device eth77 does not exist; `roce devinfo` lists",
         ),
-        (&["-d", "udp:10.1", "true"], 2, "roce: --device: 10.1 is no IP address"),
+        (&["-d", "udp:10.1", "true"], 2, "roce: --device: 10.1 is not an IP address"),
         (
             &["--fault", "drp 1%", "true"],
             2,
@@ -423,8 +423,8 @@ fn what_is_wrong_is_said_in_one_line() {
         assert!(line.contains(wanted), "{arguments:?}: {line}");
     }
     for (name, value, wanted) in [
-        ("ROCE_DEVICES", "eth77", "roce: ROCE_DEVICES: there is no device eth77"),
-        ("ROCE_DEVICES", "roce_lo udp:10.0", "roce: ROCE_DEVICES: 10.0 is no IP address"),
+        ("ROCE_DEVICES", "eth77", "roce: ROCE_DEVICES: device eth77 does not exist"),
+        ("ROCE_DEVICES", "roce_lo udp:10.0", "roce: ROCE_DEVICES: 10.0 is not an IP address"),
         ("ROCE_FAULT", "drop", "roce: ROCE_FAULT: in the fault \"drop\": say which datagrams"),
         ("ROCE_RECEIVE_BUFFER", "4M", "roce: ROCE_RECEIVE_BUFFER: \"4M\" is not a number"),
         ("ROCE_SOURCE_PORTS", "-1", "roce: ROCE_SOURCE_PORTS: \"-1\" is not a number"),

@@ -28,14 +28,14 @@ pub enum BindError {
     },
     /// The maximum number of programs share the address.
     #[error(
-        "no more programs can share {0}: 62 of one user, or of several 20 of each by `roce share`; close \
-         some, or choose another address (udp:ADDRESS) or device, such as roce_lo"
+        "too many programs share {0}: one user may have 62, `roce share` allows 20 for each user; \
+         close some, or choose another address (udp:ADDRESS) or device, such as roce_lo"
     )]
     Full(IpAddr),
     /// `roce share` has the port and does not respond.
     #[error(
-        "`roce share` has port 4791 on {address} and does not answer ({source}); restart it, or choose \
-         another address (udp:ADDRESS) or device, such as roce_lo"
+        "`roce share` has port 4791 on {address} and does not respond ({source}); restart it, or \
+         choose another address (udp:ADDRESS) or device, such as roce_lo"
     )]
     Service {
         /// The address.
@@ -45,8 +45,8 @@ pub enum BindError {
     },
     /// Other users' programs cannot be let in.
     #[error(
-        "programs find {address} by a file in /run/roce-share, which cannot be made ({source}); run this \
-         as root"
+        "cannot make the file in /run/roce-share by which programs find {address} ({source}); run \
+         this as root"
     )]
     NoDoor {
         /// The address.
@@ -56,7 +56,7 @@ pub enum BindError {
     },
     /// A stopped process has the port alone and cannot share it.
     #[error(
-        "process {process} has port 4791 on {address} and is stopped; have it go on (kill -CONT \
+        "process {process} has port 4791 on {address} and is stopped; resume it (kill -CONT \
          {process}) or end it, or choose another address (udp:ADDRESS) or device, such as roce_lo"
     )]
     Stopped {
@@ -66,7 +66,7 @@ pub enum BindError {
         process: u32,
     },
     /// The address is not local, or not yet.
-    #[error("{0} is not an address of this host; `roce devinfo` lists those that can be used")]
+    #[error("{0} is not an address of this host; `roce devinfo` lists the usable addresses")]
     NotLocal(IpAddr),
     /// Every address of 127.0.0.0/24 is in use.
     #[error(
@@ -115,8 +115,8 @@ pub enum BindError {
     },
     /// No server leases an address.
     #[error(
-        "no address could be leased on {interface} within {seconds} s: {trouble}; ip=ADDRESS/LENGTH in the \
-         place of ip=dhcp does without"
+        "no DHCP lease on {interface} within {seconds} s: {trouble}; set ip=ADDRESS/LENGTH \
+         instead of ip=dhcp"
     )]
     NoLease {
         /// The interface.
@@ -178,30 +178,28 @@ fn other_user(address: IpAddr, process: Option<u32>, user: u32) -> String {
 #[non_exhaustive]
 pub enum XdpRefusal {
     /// The kernel lacks it.
-    #[error(
-        "needs AF_XDP, which this kernel does not have (CONFIG_XDP_SOCKETS); raw: does without"
-    )]
+    #[error("needs AF_XDP, which this kernel lacks (CONFIG_XDP_SOCKETS); use raw: instead")]
     NoKernel,
     /// The process lacks a capability.
     #[error(
-        "needs the capability {0}, which the process does not have: give the program all three \
-         (setcap cap_net_raw,cap_net_admin,cap_bpf+ep FILE), or run it as root"
+        "needs the capability {0}, which the process lacks; give the program all three (setcap \
+         cap_net_raw,cap_net_admin,cap_bpf+ep FILE), or run it as root"
     )]
     Capability(&'static str),
     /// The capabilities are in a user namespace only.
     #[error(
-        "needs the capabilities CAP_NET_ADMIN and CAP_BPF of the host itself, not of a user namespace \
-         (a container): the kernel loads BPF programs for those only; raw: does without"
+        "needs CAP_NET_ADMIN and CAP_BPF of the host, not of a user namespace (a container), to \
+         load a BPF program; use raw: instead"
     )]
     UserNamespace,
     /// Another AF_XDP socket has the queue.
     #[error(
-        "cannot have queue {0}: another program has an AF_XDP socket there; end that, or choose another \
-         queue (queue=NUMBER)"
+        "cannot use queue {0}: another program has an AF_XDP socket on it; end that program, or \
+         choose another queue (queue=NUMBER)"
     )]
     QueueTaken(u32),
     /// The interface has no such queue.
-    #[error("has no queue {queue}: it has {count}, from queue=0 on")]
+    #[error("has no queue {queue}: it has {count}, starting at queue=0")]
     NoQueue {
         /// The queue.
         queue: u32,
@@ -210,22 +208,23 @@ pub enum XdpRefusal {
     },
     /// The interface has an XDP program.
     #[error(
-        "has an XDP program already (`ip link` shows it as prog/xdp), perhaps that of another roce device"
+        "already has an XDP program (`ip link` shows it as prog/xdp), perhaps of another roce \
+         device"
     )]
     Attached,
     /// The driver lacks XDP.
-    #[error("has a driver without XDP; mode=generic does without")]
+    #[error("has a driver without XDP; use mode=generic")]
     NoDriver,
     /// The interface cannot access program memory.
-    #[error("cannot do without copies (mode=zero-copy) on this queue; leave mode= out")]
+    #[error("does not support mode=zero-copy on this queue; omit mode=")]
     NoZeroCopy,
     /// Frames are longer than a page.
     #[error(
-        "has too great an MTU for AF_XDP before Linux 6.6; `ip link set DEV mtu 3300` makes it smaller"
+        "has too large an MTU for AF_XDP before Linux 6.6; lower it: `ip link set DEV mtu 3300`"
     )]
     LongFrames,
     /// The limit of locked memory is too low.
-    #[error("needs more locked memory than the process may have; `ulimit -l 8192` is enough")]
+    #[error("needs more locked memory than the process may have; set `ulimit -l 8192`")]
     LockedMemory,
     /// Any other error of the system.
     #[error("cannot be used with AF_XDP: {what}: {source}")]

@@ -332,9 +332,9 @@ mod tests {
         let lacking = vec!["mlx5_77".to_owned()];
         assert_eq!(here("mlx5_0,mlx5_77", Some(&profile)).unwrap(), (other, lacking));
         let error = here("eth77,eth78", None).unwrap_err().to_string();
-        assert!(error.starts_with("ROCE_DEVICES: there is no device eth77;"), "{error}");
+        assert!(error.starts_with("ROCE_DEVICES: device eth77 does not exist;"), "{error}");
         let error = here("roce_lo,eth77,udp:10.0.0", None).unwrap_err().to_string();
-        assert!(error.starts_with("ROCE_DEVICES: 10.0.0 is no IP address"), "{error}");
+        assert!(error.starts_with("ROCE_DEVICES: 10.0.0 is not an IP address"), "{error}");
     }
 
     #[test]
@@ -351,9 +351,9 @@ mod tests {
         for (specs, wanted) in [
             (
                 "roce_lo,eth77",
-                "ROCE_DEVICES: there is no device eth77; `roce devinfo` lists the devices",
+                "ROCE_DEVICES: device eth77 does not exist; `roce devinfo` lists the devices",
             ),
-            ("udp:10.0.0", "ROCE_DEVICES: 10.0.0 is no IP address"),
+            ("udp:10.0.0", "ROCE_DEVICES: 10.0.0 is not an IP address"),
             ("udp:192.0.2.1", "ROCE_DEVICES: 192.0.2.1 is not an address of this host"),
             ("raw:eth77", "ROCE_DEVICES: the interface eth77 does not exist; `ip link` lists"),
             ("raw:lo", "ROCE_DEVICES: the interface lo is no Ethernet interface"),

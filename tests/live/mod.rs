@@ -397,8 +397,8 @@ fn an_address_is_free_again_when_its_device_is_closed() {
 #[test]
 fn device_names_that_name_nothing() {
     let error = |spec: &str| Device::named(spec).err().unwrap().to_string();
-    assert!(error("mlx5_0").starts_with("there is no device mlx5_0"));
-    assert!(error("udp:here").starts_with("here is no IP address"));
+    assert!(error("mlx5_0").starts_with("device mlx5_0 does not exist"));
+    assert!(error("udp:here").starts_with("here is not an IP address"));
     assert!(error("udp:192.0.2.1").starts_with("192.0.2.1 is not an address of this host"));
 }
 

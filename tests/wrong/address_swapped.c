@@ -1,5 +1,5 @@
 /* explained: out_of_bounds, remote_access
-   says: the address is in the other byte order
+   says: the address has the wrong byte order
 
    The peer's address is turned into network byte order, and not back. */
 

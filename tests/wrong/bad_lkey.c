@@ -1,5 +1,5 @@
 /* explained: unknown_key
-   says: lkey of ibv_reg_mr's region
+   says: lkey of the region
 
    Not the key of ibv_reg_mr. */
 

@@ -1,5 +1,5 @@
 /* explained: unknown_key, remote_access
-   says: answered NAK remote access error
+   says: sent NAK remote access error
 
    The key of the peer is damaged on its way: byte order, or a structure that was packed differently. */
 

@@ -1,5 +1,5 @@
 /* explained: receiver_not_ready
-   says: answered "receiver not ready" 2 times
+   says: sent "receiver not ready" 2 times
 
    A message before a receive is posted. */
 

@@ -1,5 +1,5 @@
 /* explained: cq_overrun
-   says: room for every request
+   says: cqe for every request
 
    A completion queue that is not polled, and too small. */
 

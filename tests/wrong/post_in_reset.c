@@ -1,5 +1,5 @@
 /* explained: post_state
-   says: to RTS before sends are
+   says: to RTS before sends
 
    Posted before the queue pair can. */
 

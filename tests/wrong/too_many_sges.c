@@ -1,5 +1,5 @@
 /* explained: too_many_sges
-   says: num_sge is 3, and the queue was made for 2
+   says: num_sge is 3 and the queue's limit is 2
 
    More pieces than the queue pair was made for. */
 

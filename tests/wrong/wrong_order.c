@@ -1,5 +1,5 @@
 /* explained: illegal_transition
-   says: go INIT, RTR, RTS
+   says: move it to INIT, RTR, RTS
 
    From INIT to RTS, without RTR. */
 

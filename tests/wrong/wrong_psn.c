@@ -1,5 +1,5 @@
 /* explained: wrong_psn
-   says: rq_psn of the peer must be sq_psn here
+   says: the peer's rq_psn must equal sq_psn here
 
    Each side has a first PSN of its own, and tells the other another one. */
 

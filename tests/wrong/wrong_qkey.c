@@ -1,5 +1,5 @@
 /* explained: bad_qkey
-   says: it came with 0x11111112
+   says: the packet has 0x11111112
 
    A datagram with another Q_Key than the receiver has. */
 

@@ -67,7 +67,7 @@ impl fmt::Display for Event {
                 write!(f, "shared receive queue {:#x}: fewer requests than its limit", id.get())
             }
             Self::LastWqeReached(qpn) => {
-                write!(f, "queue pair {qpn}: takes nothing more from its shared receive queue")
+                write!(f, "queue pair {qpn}: takes no more requests from its shared receive queue")
             }
             Self::PKeyChange => f.write_str("the P_Key table of port 1 has changed"),
             Self::CqError(CqId(id)) => write!(f, "completion queue {id} has overflowed"),
@@ -127,7 +127,7 @@ drop_reasons! {
     /// Request to an XRC initiator, or response to a target.
     WrongRole "wrong_role" "a request to an XRC initiator, or a response to an XRC target";
     /// Not in this state of the queue pair.
-    QpState "bad_qp_state" "the queue pair's state takes no such packet";
+    QpState "bad_qp_state" "the queue pair's state does not accept the packet";
     /// Not the peer's address.
     SourceAddress "bad_source_address" "not from the connected peer's address";
     /// Not the queue pair's address.
@@ -145,15 +145,15 @@ drop_reasons! {
     /// Ahead of the expected PSN, after the NAK.
     OutOfSequence "out_of_sequence" "ahead of the expected PSN, and a NAK was already sent";
     /// Duplicate READ or atomic, forgotten or different.
-    ReplayMissing "replay_missing" "a repeat of a request that is no longer remembered";
+    ReplayMissing "replay_missing" "a duplicate of a request that is too old to repeat";
     /// Duplicate, while too many responses wait.
-    ResponderBusy "responder_busy" "too many answers wait to be sent";
+    ResponderBusy "responder_busy" "too many responses wait to be sent";
     /// Response to a PSN never sent.
-    ResponseOutsideWindow "response_outside_window" "a response to something that was not sent";
+    ResponseOutsideWindow "response_outside_window" "a response to a packet that was not sent";
     /// Response to an acknowledged request.
-    StaleResponse "stale_response" "a response to what is already acknowledged";
+    StaleResponse "stale_response" "a response to a packet that is already acknowledged";
     /// Not the response to the oldest request.
-    UnexpectedResponse "unexpected_response" "a response that the oldest request did not ask for";
+    UnexpectedResponse "unexpected_response" "a response that does not match the oldest request";
     /// READ response after a gap; the missing part is retried.
     ReadResponseGap "read_response_gap" "a READ response ahead of a missing one";
     /// Acknowledgement with payload.
@@ -163,19 +163,20 @@ drop_reasons! {
     /// NAK during its own recovery.
     RecoveryUnderWay "recovery_under_way" "a NAK whose recovery is already under way";
     /// UC: part of a message that lost a packet.
-    MessageBroken "message_broken" "part of a message of which a packet is missing";
+    MessageBroken "message_broken" "part of a message with a missing packet";
     /// UC: request not allowed.
-    RequestRefused "request_refused" "a request that is not allowed, in a service without answers";
+    RequestRefused "request_refused" "a request that is not allowed, in a service without \
+                                      responses";
     /// UC or UD: no receive request.
     NoReceiveRequest "no_receive_request" "no receive request is posted";
     /// Not a CM message, on QP1.
-    NotAMad "not_a_mad" "no message of connection management";
+    NotAMad "not_a_mad" "not a message of connection management";
     /// CM: unknown connection.
-    CmUnknownConnection "cm_unknown_connection" "about a connection that does not exist";
+    CmUnknownConnection "cm_unknown_connection" "for a connection that does not exist";
     /// CM: not the peer's address.
-    CmWrongPeer "cm_wrong_peer" "about a connection with another peer";
+    CmWrongPeer "cm_wrong_peer" "for a connection with another peer";
     /// CM: not in this state, mostly a retransmission.
-    CmWrongState "cm_wrong_state" "means nothing in the connection's state";
+    CmWrongState "cm_wrong_state" "not valid in the connection's state";
     /// CM: backlog or connection limit.
     CmBacklog "cm_backlog" "more requests than the backlog";
     /// UD: beyond path MTU or receive buffer.
@@ -226,7 +227,7 @@ impl fmt::Display for Disposition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Executed => f.write_str("executed"),
-            Self::Duplicate => f.write_str("a duplicate, answered again"),
+            Self::Duplicate => f.write_str("a duplicate, response resent"),
             Self::Refused(syndrome, why) => write!(f, "refused with {syndrome}: {why}"),
             Self::Acknowledged { completed: 0 } => f.write_str("progress"),
             Self::Acknowledged { completed: 1 } => f.write_str("completes a work request"),

@@ -47,7 +47,7 @@ unsafe fn tell_ids(channel: *mut rdma_event_channel) {
     if number > 0 {
         check::tell(&Finding {
             kind: Kind::CmChannelInUse,
-            what: format!("rdma_destroy_event_channel, which {number} ids have"),
+            what: format!("rdma_destroy_event_channel, which {number} ids use"),
             stacks: vec![("destroyed", Stack::here())],
         });
     }

@@ -178,7 +178,7 @@ unsafe fn endless(channel: *mut rdma_event_channel) -> Option<String> {
     let (own, others): (Vec<_>, Vec<_>) =
         registry::pointers().into_iter().partition(|id| (**id).channel == channel);
     if own.is_empty() {
-        return Some("rdma_get_cm_event: no id has the channel".to_owned());
+        return Some("rdma_get_cm_event: no id uses the channel".to_owned());
     }
     let has_event = |id: &*const rdma_cm_id| {
         let descriptor = (*(**id).channel).fd;
@@ -187,7 +187,7 @@ unsafe fn endless(channel: *mut rdma_event_channel) -> Option<String> {
         !is_over && is_readable(descriptor)
     };
     others.iter().any(has_event).then(|| {
-        "rdma_get_cm_event: nothing comes, and an event waits on another channel, that of its id"
+        "rdma_get_cm_event: no event is due, and one waits on another channel, that of its id"
             .to_owned()
     })
 }

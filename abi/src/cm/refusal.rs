@@ -28,8 +28,8 @@ pub(super) fn explain(event: &CmEvent) {
                 false => holders.join(", "),
             };
             report::line(format_args!(
-                "nothing listens on port {} of {}, which {holders} has; `roce devinfo --counters` \
-                 shows who has which address",
+                "nothing listens on port {} of {}, used by {holders}; `roce devinfo --counters` \
+                 lists addresses and their programs",
                 peer.port(),
                 peer.ip()
             ));

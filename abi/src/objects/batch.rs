@@ -59,7 +59,7 @@ fn tell(call: &str) {
     let _call = Call::begin();
     check::tell(&Finding {
         kind: Kind::BatchNotEnded,
-        what: format!("{call}: this thread has begun a batch, and not ended it"),
+        what: format!("{call}: this thread has not ended its earlier batch"),
         stacks: vec![("called", Stack::here())],
     });
 }

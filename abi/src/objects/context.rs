@@ -120,7 +120,7 @@ impl ContextInner {
         if taken < number && check::is_on() {
             check::tell(&Finding {
                 kind: Kind::TooManyAcknowledged,
-                what: format!("{number} events of {pointer:#x}, of which {taken} were taken"),
+                what: format!("{number} events of {pointer:#x}, but only {taken} were returned"),
                 stacks: vec![("called", Stack::here())],
             });
         }

@@ -42,24 +42,24 @@ fn what_a_file_names_is_not_told() {
     let told = check("send_buffer_changed\nreceive_overlap main2\n", FOUND);
     for part in [
         "roce check: receive_overlap: qp 0x",
-        "\n  why:  two messages",
+        "\n  why:  two posted receives",
         "\n  look: give each",
         "\n  posted:\n",
         "receive_at (wrong/wrong.h:",
-        "\n  the other one:\n",
+        "\n  the other receive:\n",
         "    main (wrong/receive_twice.c:",
         "\nroce check: 1 finding\n      1 × receive_overlap  receive_at (wrong/wrong.h:",
     ] {
         assert!(told.contains(part), "{part:?} is not in\n{told}");
     }
-    let unused = "\n  lines of the suppressions that cover nothing: 1, 2\n";
+    let unused = "\n  unused lines of the suppressions: 1, 2\n";
     assert!(told.ends_with(unused), "{told}");
     assert_eq!(check("* receive_*", 0), "roce check: no findings, 1 suppressed\n");
     let wrong = check("receive_overlap\nno_such_thing\n", 0);
     assert_eq!(
         wrong,
         format!(
-            "roce: ROCE_CHECK_SUPPRESSIONS: {name}:2: there is no finding no_such_thing\nroce check: no findings, 1 suppressed\n"
+            "roce: ROCE_CHECK_SUPPRESSIONS: {name}:2: unknown finding no_such_thing\nroce check: no findings, 1 suppressed\n"
         )
     );
 }

@@ -288,7 +288,7 @@ fn a_thousand_faults_are_switched_while_a_program_is_under_load() {
             }
         };
         assert!(ask("explode 3%").unwrap_err().contains("\"explode\""));
-        assert!(ask("clear 77").unwrap_err().contains("no rule 77"));
+        assert!(ask("clear 77").unwrap_err().contains("rule 77 does not exist"));
         let mut hits = 0;
         for number in 0..500 {
             let rule = SWITCHED[number % SWITCHED.len()];

@@ -21,13 +21,11 @@ use thiserror::Error;
 pub enum CaptureError {
     /// Neither format.
     #[error(
-        "no capture: neither pcap nor pcapng; give a file that tcpdump, Wireshark or roce has written"
+        "the file is neither pcap nor pcapng; give a capture that tcpdump, Wireshark or roce wrote"
     )]
     Format,
     /// Unknown link type.
-    #[error(
-        "frames of link type {0}, which is not known here; capture on an Ethernet, \"any\" or loopback interface"
-    )]
+    #[error("unknown link type {0}; capture on an Ethernet, \"any\" or loopback interface")]
     LinkType(u32),
 }
 

@@ -96,21 +96,23 @@ impl fmt::Display for FindingKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::WrongIcrc => f.write_str(
-                "wrong ICRC: damaged on the way, changed by something that may not change it, or never \
-                 right",
+                "wrong ICRC: damaged in transit, rewritten on the way, or wrong at the sender",
             ),
             // a single one: the evidence is the other direction
             Self::WrongIcrcs { packets: 1, way: [src, dst], .. } => write!(
                 f,
-                "the ICRC of the packet from {src} to {dst} is wrong, as all of the other direction \
-                 are; it is taken for right"
+                "the ICRC of the packet from {src} to {dst} is wrong, as are all of the other \
+                 direction; the packet counts as right"
             ),
             Self::WrongIcrcs { packets, way: [src, dst], fault } => write!(
                 f,
-                "the ICRCs of {packets} packets from {src} to {dst} {fault}; they are taken for right"
+                "the ICRCs of {packets} packets from {src} to {dst} {fault}; the packets count as \
+                 right"
             ),
-            Self::Unreadable(reason) => write!(f, "no packet: {reason}"),
-            Self::PsnJump(1) => f.write_str("a PSN is missing: lost before the capture, or overtaken"),
+            Self::Unreadable(reason) => write!(f, "invalid packet: {reason}"),
+            Self::PsnJump(1) => {
+                f.write_str("a PSN is missing: lost before the capture, or overtaken")
+            }
             Self::PsnJump(count) => {
                 write!(
                     f,
@@ -119,14 +121,14 @@ impl fmt::Display for FindingKind {
             }
             Self::FatalNak(syndrome) => write!(f, "{syndrome}: the connection is over"),
             Self::NoResponse(time) => {
-                write!(f, "no answer, and the capture goes on for {time:.1?}")
+                write!(f, "no response, and the capture continues for {time:.1?}")
             }
             Self::LateResponse(time, usual) => {
-                write!(f, "the answer took {time:.1?}; {usual:.1?} is usual")
+                write!(f, "the response took {time:.1?}; {usual:.1?} is usual")
             }
             Self::Storm(times) => write!(f, "sent {times} times"),
             Self::ManyRepeats(percent) => {
-                write!(f, "{percent} % of the request packets were sent again")
+                write!(f, "{percent} % of the request packets were retransmitted")
             }
             Self::MarksWithoutNotification(count) => write!(
                 f,
@@ -135,7 +137,7 @@ impl fmt::Display for FindingKind {
             ),
             Self::NotificationsIgnored(count) => write!(
                 f,
-                "{count} CNPs, and the sender was no slower afterwards: is congestion control on?"
+                "{count} CNPs, and the sender did not slow down: is congestion control on?"
             ),
             Self::MtuMismatch { expected, found } => write!(
                 f,
@@ -143,15 +145,16 @@ impl fmt::Display for FindingKind {
             ),
             Self::TimeoutTooShort(waited, round_trip) => write!(
                 f,
-                "sent again after {waited:.1?}, but the answer takes {round_trip:.1?}: the timeout \
-                 is too short"
+                "retransmitted after {waited:.1?}, but the response takes {round_trip:.1?}: the \
+                 timeout is too short"
             ),
             Self::OneDirection => f.write_str(
-                "nothing came from the other end, or the capture has one direction only: reasons \
-                     that lie in the other are not known",
+                "no packet came from the other end, or the capture has one direction: reasons in \
+                 the other are unknown",
             ),
             Self::OneOf(1) => f.write_str(
-                "its other direction may be another connection here: the capture does not show it",
+                "another connection of this capture may be its other direction: the capture does \
+                 not show it",
             ),
             Self::OneOf(count) => write!(
                 f,

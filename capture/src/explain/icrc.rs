@@ -47,13 +47,12 @@ impl fmt::Display for WrongIcrcs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Rewritten => {
-                "are wrong, all by the same change of the headers: their addresses were rewritten, or \
-                 their sender computes them over others"
+                "are wrong by the same change of the headers: their addresses were rewritten, or \
+                 their sender computes them over other headers"
             }
             Self::Zero => "are zero: their sender computes none",
             Self::Unknown => {
-                "are wrong, and none is right: their addresses were rewritten, or their sender \
-                 computes none"
+                "are all wrong: their addresses were rewritten, or their sender computes none"
             }
         })
     }

@@ -30,9 +30,9 @@ impl fmt::Display for Cause {
         f.write_str(match self {
             Self::Nak => "NAK",
             Self::ImpliedNak => "implied NAK",
-            Self::NoResponse => "no answer in time",
+            Self::NoResponse => "no response in time",
             Self::NotReady => "RNR",
-            Self::NotCaptured => "no answer was captured",
+            Self::NotCaptured => "no response captured",
         })
     }
 }
@@ -141,15 +141,16 @@ impl fmt::Display for Explanation {
         match self {
             Self::First => f.write_str("first of a message"),
             Self::Next => f.write_str("next of its message"),
-            Self::Joined => f.write_str("the first that was captured"),
+            Self::Joined => f.write_str("first captured packet"),
             Self::Anew => f.write_str(
-                "far from the PSNs before: much was not captured, or a new connection began",
+                "far from the earlier PSNs: many packets were not captured, or a new connection \
+                 started",
             ),
-            Self::AfterGap(1) => f.write_str("one PSN before it is missing here"),
-            Self::AfterGap(count) => write!(f, "{count} PSNs before it are missing here"),
-            Self::Late => f.write_str("late: overtaken on the way, or lost and sent again"),
+            Self::AfterGap(1) => f.write_str("one PSN before it is missing"),
+            Self::AfterGap(count) => write!(f, "{count} PSNs before it are missing"),
+            Self::Late => f.write_str("late: reordered, or lost and retransmitted"),
             Self::Again(causes) => write!(f, "again: {causes}"),
-            Self::Copy => f.write_str("a copy: too soon to be sent again"),
+            Self::Copy => f.write_str("a copy: too early for a retransmit"),
             // the packet shows the PSN
             Self::Acknowledges { packets: 1, after: Some(after), .. } => {
                 write!(f, "acknowledges 1 packet after {after:.1?}")
@@ -161,7 +162,7 @@ impl fmt::Display for Explanation {
                 write!(f, "acknowledges {packets} packet{}", if *packets == 1 { "" } else { "s" })
             }
             Self::AcknowledgesAgain(psn) => {
-                write!(f, "acknowledges up to {}, which is known", psn.get())
+                write!(f, "acknowledges up to {} again", psn.get())
             }
             Self::Negative(psn, Syndrome::RnrNak { .. }) => {
                 write!(f, "not ready for {}", psn.get())
@@ -170,20 +171,20 @@ impl fmt::Display for Explanation {
                 write!(f, "NAK for the gap at {}", psn.get())
             }
             Self::Negative(psn, _) => write!(f, "refuses {}", psn.get()),
-            Self::Responses { again: false } => f.write_str("answer"),
-            Self::Responses { again: true } => f.write_str("answer, again"),
-            Self::RespondsToUnseen => f.write_str("answers what was not captured"),
+            Self::Responses { again: false } => f.write_str("response"),
+            Self::Responses { again: true } => f.write_str("response, again"),
+            Self::RespondsToUnseen => f.write_str("responds to a packet that was not captured"),
             Self::RespondsToOneOf(1) => {
-                f.write_str("answers another connection, or what was not captured")
+                f.write_str("responds to another connection, or to a packet that was not captured")
             }
             Self::RespondsToOneOf(count) => {
-                write!(f, "answers one of {count} connections: the capture does not show which")
+                write!(f, "responds to one of {count} connections: the capture does not show which")
             }
             Self::Congestion => f.write_str("its packets meet congestion"),
             Self::Datagram => f.write_str("datagram"),
             Self::Message => f.write_str("for the first time"),
             Self::MessageAgain => f.write_str("the same again"),
-            Self::Unreadable => f.write_str("no packet that parses"),
+            Self::Unreadable => f.write_str("does not parse"),
             Self::Damaged => f.write_str("damaged: its ICRC is wrong"),
         }
     }

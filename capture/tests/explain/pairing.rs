@@ -150,8 +150,8 @@ fn what_can_be_two_stays_open() {
     assert_eq!(kinds, [&FindingKind::OneOf(2); 4]);
     let whys: Vec<_> = explained.packets.iter().map(|packet| packet.why.to_string()).collect();
     let (request, response) = (
-        "the first that was captured",
-        "answers one of 2 connections: the capture does not show which",
+        "first captured packet",
+        "responds to one of 2 connections: the capture does not show which",
     );
     assert_eq!(whys, [request, request, response, response]);
 }
@@ -187,7 +187,7 @@ fn one_direction_says_nothing_of_answers() {
     pair.post_send(&ends[0].0, &SendWr::write(1, far.remote(0), near.all()));
     pair.run();
     let mut seen = std::mem::take(&mut pair.seen[Side::A as usize]);
-    assert_eq!(explained(&seen).packets[1].why.to_string(), "again: no answer in time");
+    assert_eq!(explained(&seen).packets[1].why.to_string(), "again: no response in time");
     seen.retain(|(_, net, _)| net.src == pair.a.ip);
-    assert_eq!(explained(&seen).packets[1].why.to_string(), "again: no answer was captured");
+    assert_eq!(explained(&seen).packets[1].why.to_string(), "again: no response captured");
 }

@@ -102,12 +102,12 @@ fn a_nak_is_the_reason_at_the_receiver_too() {
     assert_eq!(
         whys,
         [
-            "the first that was captured".into(),
+            "first captured packet".into(),
             "next of its message".into(),
             "next of its message".into(),
             "next of its message".into(),
             format!("NAK for the gap at {psn}"),
-            "late: overtaken on the way, or lost and sent again".into(),
+            "late: reordered, or lost and retransmitted".into(),
             "again: NAK".into(),
             "again: NAK".into(),
             "acknowledges 3 packets".into(),
@@ -257,7 +257,7 @@ fn a_timeout_that_is_shorter_than_the_way() {
     let too_short = FindingKind::TimeoutTooShort(waited, waited + Duration::from_micros(2));
     let found: Vec<_> = explained.findings.iter().map(|finding| &finding.kind).collect();
     assert_eq!(found, [&too_short]);
-    assert_eq!(explained.packets[response].why.to_string(), "again: no answer in time");
+    assert_eq!(explained.packets[response].why.to_string(), "again: no response in time");
 }
 
 #[test]

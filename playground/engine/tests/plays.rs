@@ -100,7 +100,7 @@ fn a_packet_that_is_held_doubled_damaged_or_let_pass() {
         texts(&played(&json!({ "scenario": scenario, "fates": { "0": fate } }))).join("\n")
     };
     assert!(fate("send", json!({ "hold": 50 })).contains("an earlier packet is missing"));
-    assert!(fate("read", json!("double")).contains("a duplicate, answered again"));
+    assert!(fate("read", json!("double")).contains("a duplicate, response resent"));
     assert!(fate("send", json!({ "damage": 20 })).contains("invariant CRC is wrong"));
     let spec = json!({ "scenario": "loss", "fates": { "2": "pass" } });
     assert!(!texts(&played(&spec)).join("\n").contains("NAK"));

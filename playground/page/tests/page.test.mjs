@@ -137,7 +137,7 @@ test("packets are dragged, and changed from the keyboard", async () => {
   await page.locator("li.sent [data-packet='1']").dragTo(page.locator("[data-fate=lose]"));
   await toEnd();
   assert.ok((await shown()).includes("NAK PSN sequence error"));
-  for (const [key, words] of [["x", "invariant CRC is wrong"], ["d", "a duplicate, answered again"], ["h", "an earlier packet is missing"]]) {
+  for (const [key, words] of [["x", "invariant CRC is wrong"], ["d", "a duplicate, response resent"], ["h", "an earlier packet is missing"]]) {
     await open("s=write&at=4");
     await page.locator("li.sent [data-packet='1']").focus();
     await page.keyboard.press("Enter");

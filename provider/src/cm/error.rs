@@ -25,13 +25,13 @@ pub enum CmError {
     #[error("not possible in state {0:?}")]
     State(IdState),
     /// No device: bind or resolve first (`EINVAL`).
-    #[error("the id has no device yet: bind_addr or resolve_addr gives it one")]
+    #[error("the id has no device; call bind_addr or resolve_addr first")]
     NoDevice,
     /// No queue pair, and none named (`EINVAL`).
     #[error("the id has no queue pair")]
     NoQueuePair,
     /// The id has a queue pair already (`EINVAL`).
-    #[error("the id has a queue pair already")]
+    #[error("the id already has a queue pair")]
     HasQueuePair,
     /// Wrong transport service (`EINVAL`).
     #[error("not possible for {0} queue pairs")]
@@ -41,7 +41,7 @@ pub enum CmError {
     #[error("port {0} is in use")]
     PortInUse(u16),
     /// The port is in use, and one id is bound to all addresses (`EADDRNOTAVAIL`).
-    #[error("port {0} is in use at one of all addresses")]
+    #[error("port {0} is in use at one of the addresses")]
     PortOverlap(u16),
     /// Ports below `net.ipv4.ip_unprivileged_port_start` need `CAP_NET_BIND_SERVICE` (`EACCES`).
     #[error("port {0} needs the capability CAP_NET_BIND_SERVICE")]
@@ -50,10 +50,10 @@ pub enum CmError {
     #[error("all ports from 32768 to 60999 are in use")]
     NoPort,
     /// The addresses are of different families (`EAFNOSUPPORT`).
-    #[error("{0} is of another address family than the id's own address")]
+    #[error("{0} and the id's address are of different families")]
     Family(IpAddr),
     /// The address is unsuitable (`EINVAL`).
-    #[error("{0} is not an address for this")]
+    #[error("the call cannot use address {0}")]
     Address(IpAddr),
     /// The chosen device lacks the address (`EADDRNOTAVAIL`).
     #[error("the device has no address {0}")]
@@ -90,7 +90,7 @@ pub enum CmError {
     #[error("not a member of {0}")]
     NotJoined(IpAddr),
     /// A member of this multicast group already (`EADDRINUSE`).
-    #[error("a member of {0} already")]
+    #[error("already a member of {0}")]
     Joined(IpAddr),
     /// Failed operation of an id without a channel.
     #[error("{event}: {status}")]

@@ -36,26 +36,27 @@ pub(super) fn tell_event(
 reasons! {
     CmError {
         Self::State(_) => EINVAL "id_state"
-            "the order is bind or resolve_addr, resolve_route, connect; or bind, listen, accept. \
-             Each waits for the event of the one before (ADDR_RESOLVED, ROUTE_RESOLVED, \
-             CONNECT_REQUEST)";
+            "call bind or resolve_addr, resolve_route, connect; or bind, listen, accept. Take the \
+             event of each call before the next (ADDR_RESOLVED, ROUTE_RESOLVED, CONNECT_REQUEST)";
         Self::NoDevice => EINVAL "no_device"
-            "rdma_resolve_addr (and its event) or rdma_bind_addr to one address comes first; \
+            "first call rdma_resolve_addr and take its event, or rdma_bind_addr to one address; \
              id->verbs is null until then";
         Self::NoQueuePair => EINVAL "no_queue_pair"
-            "rdma_create_qp before rdma_connect or rdma_accept, or qp_num in rdma_conn_param";
-        Self::HasQueuePair => EINVAL "has_queue_pair" "rdma_destroy_qp comes before another one";
+            "call rdma_create_qp before rdma_connect or rdma_accept, or set qp_num in \
+             rdma_conn_param";
+        Self::HasQueuePair => EINVAL "has_queue_pair" "call rdma_destroy_qp before you create \
+                                                       another one";
         Self::WrongService(_) => EINVAL "wrong_service"
-            "RDMA_PS_TCP goes with IBV_QPT_RC, RDMA_PS_UDP with IBV_QPT_UD";
+            "use RDMA_PS_TCP with IBV_QPT_RC, RDMA_PS_UDP with IBV_QPT_UD";
         Self::PortInUse(_) => EADDRINUSE "port_in_use"
-            "another id, here or in another process, has the port: choose another, or 0; \
-             RDMA_OPTION_ID_REUSEADDR shares one that does not listen";
+            "another id, of this or another process, has the port: choose another port, or 0; \
+             RDMA_OPTION_ID_REUSEADDR shares a port on which no id listens";
         Self::PortOverlap(_) => EADDRNOTAVAIL "port_in_use"
             "one of the two ids is bound to all addresses: bind both to one address each";
         Self::PortPrivileged(_) => EACCES "port_privileged"
-            "choose a port from net.ipv4.ip_unprivileged_port_start (1024), or give the program \
-             the right (setcap cap_net_bind_service+ep)";
-        Self::NoPort => EADDRNOTAVAIL "no_port" "destroy ids that are not used any more";
+            "choose a port from net.ipv4.ip_unprivileged_port_start (1024) up, or grant the \
+             capability (setcap cap_net_bind_service+ep)";
+        Self::NoPort => EADDRNOTAVAIL "no_port" "destroy unused ids";
         Self::Family(_) => EAFNOSUPPORT "address_family"
             "bind and connect with IPv4 addresses, or both with IPv6 ones";
         Self::Address(_) => EINVAL "address"
@@ -65,14 +66,14 @@ reasons! {
         Self::NoListenDevice(_) => ENODEV "no_listen_device"
             "`roce devinfo` lists the devices; ROCE_DEVICES may leave some out";
         Self::PrivateData(_) => EINVAL "private_data"
-            "private_data_len: 56 bytes of rdma_connect, 196 of rdma_accept, 148 of rdma_reject; \
-             less for datagrams";
+            "limit private_data_len to 56 bytes for rdma_connect, 196 for rdma_accept, 148 for \
+             rdma_reject; less for datagrams";
         Self::Range(_) => EINVAL "attribute_range"
             "ibv_query_device: max_qp_rd_atom for responder_resources, max_qp_init_rd_atom for \
              initiator_depth; retry counts have three bits";
         Self::NotJoined(_) => EADDRNOTAVAIL "not_joined"
-            "rdma_leave_multicast takes what was joined, once";
-        Self::Joined(_) => EADDRINUSE "joined" "an id joins a group once";
+            "call rdma_leave_multicast once for each joined group";
+        Self::Joined(_) => EADDRINUSE "joined" "join a group once per id";
     }
     of {
         Self::Open(error) => error;
@@ -91,9 +92,9 @@ struct Refused<'a>(&'a io::Error);
 impl Explain for Refused<'_> {
     fn explain(&self) -> Reason {
         let advice = match self.0.kind() {
-            io::ErrorKind::TimedOut => "the peer, or its host, has not answered in this time",
+            io::ErrorKind::TimedOut => "the peer or its host did not respond in this time",
             _ => {
-                "the name must resolve (`getent hosts NAME`), and descriptors must be left \
+                "check that the name resolves (`getent hosts NAME`) and that descriptors are left \
                  (`ulimit -n`)"
             }
         };
@@ -109,30 +110,30 @@ impl Explain for Status {
             Self::Rejected(reason) => return reason.explain(),
             Self::Sidr(status) => return SidrStatus(status).explain(),
             Self::Success => "nothing",
-            Self::User(_) => "the program has written this event itself (rdma_write_cm_event)",
+            Self::User(_) => "the program wrote this event itself (rdma_write_cm_event)",
             Self::Errno(libc::ETIMEDOUT) => {
-                "nobody answers at the address: is its program running, is the address right, and does \
-                 UDP port 4791 pass the firewalls on the way?"
+                "no host responds at the address: check that its program runs, the address is \
+                 right, and firewalls pass UDP port 4791"
             }
             Self::Errno(libc::EADDRNOTAVAIL) => {
-                "the address is not, or not any more, one of this host's: `ip address`"
+                "this host does not have the address, or lost it: `ip address`"
             }
             Self::Errno(libc::ENODEV) => {
                 "no device leads to the address: `roce devinfo -v` lists devices and addresses, \
                  `ip route get ADDRESS` the interface"
             }
             Self::Errno(libc::EADDRINUSE) => {
-                "another program has the device's address: `ss -ulnp sport = :4791`"
+                "another program uses the device's address: `ss -ulnp sport = :4791`"
             }
             Self::Errno(libc::ENETUNREACH | libc::EHOSTUNREACH) => {
                 "the host has no route to the address: `ip route get ADDRESS`"
             }
             Self::Errno(libc::EINVAL) => {
-                "the queue pair could not be moved: the program has moved it itself, or its attributes \
-                 do not go with the peer's"
+                "the queue pair cannot change its state: the program changed it, or its \
+                 attributes conflict with the peer's"
             }
             Self::Errno(libc::ENOMEM) => "ibv_query_device: max_mcast_grp, max_mcast_qp_attach",
-            Self::Errno(_) => "the system refuses: its error says why",
+            Self::Errno(_) => "the system refuses an operation; its error says why",
         };
         let reason = Reason::new("connection_failed", self, advice);
         match *self {
@@ -152,22 +153,22 @@ impl Explain for EventKind {
             }
             Self::RouteResolved => "make the queue pair, and call rdma_connect",
             Self::RouteError | Self::AddrChange => {
-                "the interface has lost the id's own address: destroy the id, and resolve again"
+                "the interface has lost the id's address: destroy the id, and resolve again"
             }
-            Self::ConnectRequest => "rdma_accept or rdma_reject, soon: the peer waits",
+            Self::ConnectRequest => "call rdma_accept or rdma_reject soon: the peer waits",
             Self::ConnectResponse => "move the queue pair to RTS, and call rdma_establish",
-            Self::ConnectError => "the local queue pair could not change its state",
-            Self::Unreachable => "the peer does not answer, or offers no such service",
+            Self::ConnectError => "the local queue pair cannot change its state",
+            Self::Unreachable => "the peer does not respond, or does not offer this service",
             Self::Rejected => "the peer refuses: status and private_data say why",
             Self::Established => "send and receive",
-            Self::Disconnected => "the peer has ended the connection; the queue pair is in ERR",
+            Self::Disconnected => "the peer closed the connection; the queue pair is in ERR",
             Self::DeviceRemoval => "the device is lost: destroy all ids and objects on it",
             Self::MulticastJoin => "make an address handle from param.ud, and send",
             Self::MulticastError => "the interface must be up and carry multicast: `ip link`",
             Self::TimewaitExit => "the queue pair may be used for another connection",
-            Self::AddrinfoResolved => "rdma_query_addrinfo has the answer",
+            Self::AddrinfoResolved => "call rdma_query_addrinfo for the result",
             Self::AddrinfoError => "the name does not resolve: `getent hosts NAME`",
-            Self::User => "the program has written this event itself (rdma_write_cm_event)",
+            Self::User => "the program wrote this event itself (rdma_write_cm_event)",
         };
         Reason::new("connection_event", self, advice)
     }

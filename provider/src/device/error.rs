@@ -12,11 +12,12 @@ use crate::bind::BindError;
 pub enum OpenError {
     /// No device has this name.
     #[error(
-        "there is no device {0}; `roce devinfo` lists the devices, and udp:ADDRESS names one by its address"
+        "device {0} does not exist; `roce devinfo` lists the devices, and udp:ADDRESS names one \
+         by its address"
     )]
     NoSuchDevice(String),
     /// The text after `udp:` is not an IP address.
-    #[error("{0} is no IP address; a device is named like udp:192.0.2.1 or udp:2001:db8::1")]
+    #[error("{0} is not an IP address; name a device like udp:192.0.2.1 or udp:2001:db8::1")]
     NoAddress(String),
     /// A raw device's name has an invalid word.
     #[error("{text}: {word:?} is wrong: {hint}")]

@@ -143,7 +143,7 @@ mod tests {
                 "  peer: it is away",
             ]
         );
-        assert!(lines[4].starts_with("  look: dest_qp_num"), "{text}");
+        assert!(lines[4].starts_with("  look: check dest_qp_num"), "{text}");
         assert_eq!(lines[6], "          -5.0ms  create_qp RC");
         assert_eq!(lines[7], "               0  modify_qp to INIT (2 times)");
         assert_eq!(lines[8], "  (3 failures before this one are not shown)");

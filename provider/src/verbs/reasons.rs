@@ -11,8 +11,8 @@ use crate::region::Unreachable;
 reasons! {
     Unreachable {
         Self { .. } => EFAULT "memory_unreachable"
-            "addr and length of ibv_reg_mr must lie in memory that is mapped now, writable if \
-             access has IBV_ACCESS_LOCAL_WRITE; a constant or a file mapped for reading is not";
+            "addr and length of ibv_reg_mr must be mapped memory, writable for \
+             IBV_ACCESS_LOCAL_WRITE; a constant or a file mapped read-only is not writable";
     }
 }
 
@@ -30,10 +30,11 @@ reasons! {
     DeviceMemoryError {
         Self::Size { length: 0, .. } => EINVAL "no_bytes" "ask for one byte at least";
         Self::Size { .. } => ENOMEM "device_memory_used_up"
-            "ibv_query_device_ex: max_dm_size is for all; ibv_free_dm gives some back";
+            "max_dm_size of ibv_query_device_ex is the total; ibv_free_dm frees some";
         Self::Range(_) => EINVAL "out_of_bounds"
-            "offset and length must lie inside what was allocated";
-        Self::OtherDevice => EINVAL "other_device" "take domain and device memory from one context";
+            "offset and length must be inside the allocation";
+        Self::OtherDevice => EINVAL "other_device" "take the domain and the device memory from \
+                                                    one context";
         Self::Memory(_) => ENOMEM "no_memory" "free memory of the process or host";
     }
     of {
@@ -44,11 +45,11 @@ reasons! {
 reasons! {
     AhFromWcError {
         Self::NotDatagram => EINVAL "not_a_datagram"
-            "take a successful receive completion with IBV_WC_GRH";
+            "pass a successful receive completion with IBV_WC_GRH";
         Self::NoHeader => EINVAL "no_grh"
-            "grh is the first 40 bytes of the receive buffer, before anything else is written \
-             there";
-        Self::NoAddress => EINVAL "no_address" "the address has gone from the interface since";
+            "grh is the first 40 bytes of the receive buffer: read them before other data \
+             overwrites them";
+        Self::NoAddress => EINVAL "no_address" "the interface has lost the address";
     }
     of {
         Self::Object(error) => error;
@@ -69,15 +70,15 @@ reasons! {
 reasons! {
     FlowError {
         Self::Spec(_) => EINVAL "flow_spec"
-            "one family, one transport, ten specs at most; specs only with IBV_FLOW_ATTR_NORMAL";
+            "use one family, one transport, at most ten specs; specs only with \
+             IBV_FLOW_ATTR_NORMAL";
         Self::WrongService(_) => EINVAL "wrong_service"
             "make the flow on a queue pair of type IBV_QPT_RAW_PACKET";
         Self::NoFrames => EOPNOTSUPP "no_raw_packets"
             "raw packets need a raw device: -d raw:INTERFACE, or ROCE_DEVICES=raw:INTERFACE";
         Self::TooMany(_) => ENOMEM "too_many_flows"
-            "destroy flows that are not used: ibv_destroy_flow";
+            "destroy unused flows: ibv_destroy_flow";
         Self::Interface(_) => "interface_refuses"
-            "promiscuous mode and further addresses need CAP_NET_RAW now, and an interface that \
-             is there";
+            "promiscuous mode and more addresses need CAP_NET_RAW and an existing interface";
     }
 }

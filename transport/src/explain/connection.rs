@@ -8,19 +8,20 @@ use crate::cm::{ConnAttribute, ConnError, RejectReason, SidrRep};
 reasons! {
     ConnError {
         Self::Unknown => EINVAL "connection_gone"
-            "the peer has rejected or ended it, or it was never made: wait for its events first";
+            "the peer rejected or closed it, or it was never made: wait for its events first";
         Self::State(_) => EINVAL "connection_state"
-            "rdma_connect waits for ESTABLISHED, rdma_accept answers CONNECT_REQUEST once";
+            "after rdma_connect, wait for ESTABLISHED; call rdma_accept once for each \
+             CONNECT_REQUEST";
         Self::InUse => EADDRINUSE "service_in_use"
-            "another id listens on this address and port; the port after a restart is free at once";
+            "another id listens on this address and port; after a restart the port is free at once";
         Self::PrivateData(_) => EINVAL "private_data"
-            "private_data_len: 56 bytes of rdma_connect, 196 of rdma_accept, 148 of rdma_reject; \
-             less for datagrams";
+            "limit private_data_len to 56 bytes for rdma_connect, 196 for rdma_accept, 148 for \
+             rdma_reject; less for datagrams";
         Self::TooMany(_) => ENOMEM "too_many_connections"
-            "destroy ids that are over, or raise Limits";
-        Self::OwnId => EINVAL "own_id" "the connection is this device's own";
+            "destroy ids of closed connections, or raise Limits";
+        Self::OwnId => EINVAL "own_id" "the connection belongs to this device";
         Self::NoRoute => EHOSTUNREACH "no_route"
-            "the id's address and the peer's are both IPv4 or both IPv6";
+            "use IPv4 for both the id and the peer, or IPv6 for both";
         Self::Range(attribute) => EINVAL "attribute_range" range(*attribute);
     }
 }
@@ -30,7 +31,7 @@ const fn range(attribute: ConnAttribute) -> &'static str {
         ConnAttribute::ResponderResources => "ibv_query_device: max_qp_rd_atom",
         ConnAttribute::InitiatorDepth => "ibv_query_device: max_qp_init_rd_atom",
         ConnAttribute::RetryCount => "retry_count has three bits: 7 at most",
-        ConnAttribute::RnrRetry => "rnr_retry_count has three bits: 7 stands for ever",
+        ConnAttribute::RnrRetry => "rnr_retry_count has three bits: 7 means no limit",
         ConnAttribute::MinRnrTimer => "a code of five bits: 31 at most",
         ConnAttribute::AckTimeout => "a code of five bits: 31 at most",
     }
@@ -42,17 +43,17 @@ impl Explain for RejectReason {
         let (cause, advice) = match *self {
             Self::TIMEOUT => (
                 "cm_timeout",
-                "the peer got the request but not the end of the set-up in time: it has to call \
-                 rdma_accept or rdma_reject soon after CONNECT_REQUEST",
+                "the peer received the request but did not complete the connection in time: it \
+                 must call rdma_accept or rdma_reject soon after CONNECT_REQUEST",
             ),
             Self::INVALID_COMM_ID => (
                 "cm_unknown_connection",
-                "the peer does not know this connection: it was ended there, or the peer restarted",
+                "the peer does not know this connection: the peer closed it or restarted",
             ),
             Self::INVALID_SERVICE_ID => (
                 "nobody_listens",
-                "the peer's program has to call rdma_listen first, on this port and in this port space; \
-                 `roce devinfo --counters` shows which program has the address",
+                "the peer's program must call rdma_listen first, on this port and port space; \
+                 `roce devinfo --counters` lists the programs of the address",
             ),
             Self::INVALID_TRANSPORT => (
                 "other_service",
@@ -61,26 +62,24 @@ impl Explain for RejectReason {
             ),
             Self::STALE_CONNECTION => (
                 "stale_connection",
-                "the peer still has a connection with the same queue pair number: it answers so once, \
-                 and then forgets it; connect again",
+                "the peer still has a connection with the same queue pair number: it rejects once \
+                 and drops the old one; connect again",
             ),
-            Self::INVALID_GID => (
-                "peer_address",
-                "the address that was connected to is not one that the peer's device has",
-            ),
+            Self::INVALID_GID => {
+                ("peer_address", "the peer's device does not have the destination address")
+            }
             Self::INVALID_MTU => ("path_mtu", "the peer's port carries a smaller path MTU"),
             Self::CONSUMER => (
                 "rejected_by_program",
-                "the peer's program has called rdma_reject: what it means by that stands in \
-                 private_data of the event",
+                "the peer's program called rdma_reject: private_data of the event may say why",
             ),
-            Self::VENDOR_OPTION => ("vendor_option", "the peer asks for options of another vendor"),
+            Self::VENDOR_OPTION => ("vendor_option", "the peer requests options of another vendor"),
             Self(1 | 3) => ("peer_resources", "the peer has no queue pair or no memory left"),
             Self(24 | 25) => {
-                ("redirected", "the peer answers from another port, which is not followed")
+                ("redirected", "the peer redirects to another port, which roce does not follow")
             }
             Self(27) => ("responder_resources", "initiator_depth is more than the peer allows"),
-            Self(29) => ("rnr_retry", "the peer does not take this rnr_retry_count"),
+            Self(29) => ("rnr_retry", "the peer does not accept this rnr_retry_count"),
             Self(_) => {
                 ("rejected", "the peer's adapter or kernel gives this reason; its log has more")
             }
@@ -99,9 +98,9 @@ impl fmt::Display for SidrStatus {
             SidrRep::NO_SERVICE => "the peer has no such datagram service",
             SidrRep::REJECTED => "the peer refuses the datagram service",
             3 => "the peer has no queue pair for the datagram service",
-            4 => "the peer redirects the datagram service, which is not followed",
+            4 => "the peer redirects the datagram service, which roce does not follow",
             5 => "the peer does not know this version of service ID resolution",
-            status => return write!(f, "the peer answers with status {status}"),
+            status => return write!(f, "the peer responds with status {status}"),
         })
     }
 }
@@ -109,9 +108,9 @@ impl fmt::Display for SidrStatus {
 reasons! {
     SidrStatus {
         Self(SidrRep::NO_SERVICE) => "nobody_listens"
-            "the peer's program has to call rdma_listen on an id of RDMA_PS_UDP, on this port";
+            "the peer's program must call rdma_listen on an id of RDMA_PS_UDP, on this port";
         Self(SidrRep::REJECTED) => "rejected_by_program"
-            "the peer's program has called rdma_reject: see private_data";
+            "the peer's program called rdma_reject: see private_data";
         Self(3) => "peer_resources" "the peer's program has made no queue pair for its id";
         Self(_) => "sidr_status"
             "the peer's adapter or kernel gives this status; its log has more";

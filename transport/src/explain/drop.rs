@@ -39,8 +39,8 @@ impl DropReason {
                 PEER_ADAPTER.into()
             }
             Self::UnknownQp => {
-                "dest_qp_num of the peer must be qp_num here, in the same byte order; \
-                                answers to a queue pair that was destroyed come late"
+                "the peer's dest_qp_num must equal qp_num here, in the same byte order; responses \
+                 to a destroyed queue pair also arrive late"
                     .into()
             }
             other => other.explain().advice,
@@ -48,27 +48,27 @@ impl DropReason {
     }
 }
 
-const PEER_ADAPTER: &str = "the peer's adapter has sent something that no program can make it send: a \
-                            capture (--pcap) shows it";
-const LOSSES: &str = "the network loses or repeats packets; the protocol recovers";
-const OVER: &str = "the connection is over at this end; the peer hears of that by itself";
+const PEER_ADAPTER: &str = "the peer's adapter sent a packet that no program can cause: a capture \
+                            (--pcap) shows it";
+const LOSSES: &str = "the network drops or duplicates packets; the protocol recovers";
+const OVER: &str = "the connection is closed at this end; the protocol notifies the peer";
 
 impl Explain for DropReason {
     fn explain(&self) -> Reason {
         let advice = match self {
             Self::TooShort | Self::Padding | Self::UnknownOpcode | Self::TransportVersion => {
-                "something that is not RoCEv2 comes to UDP port 4791"
+                "UDP port 4791 receives packets that are not RoCEv2"
             }
             Self::UnknownQp => {
-                "dest_qp_num (remote_qpn of a datagram) of the sender must be qp_num of a queue pair \
-                 that exists here, in the same byte order; it may have been destroyed"
+                "the sender's dest_qp_num (remote_qpn of a datagram) must equal qp_num of a queue \
+                 pair here, in the same byte order; the queue pair may be destroyed"
             }
             Self::WrongService => {
-                "both ends need the same qp_type: IBV_QPT_RC, UC and UD do not speak with each other"
+                "both ends need the same qp_type: IBV_QPT_RC, UC and UD do not interoperate"
             }
-            Self::WrongRole => "IBV_QPT_XRC_SEND sends to IBV_QPT_XRC_RECV, never the other way",
+            Self::WrongRole => "IBV_QPT_XRC_SEND sends to IBV_QPT_XRC_RECV only",
             Self::QpState => {
-                "the queue pair hears from RTR on: move it there before the peer sends"
+                "the queue pair receives from RTR on: move it to RTR before the peer sends"
             }
             Self::SourceAddress => {
                 "ah_attr.grh.dgid here must be the address that the peer sends from: its sgid_index"
@@ -79,15 +79,15 @@ impl Explain for DropReason {
             Self::RoceVersion => {
                 "ah_attr.grh.sgid_index of both ends must be GIDs of one type: ibv_query_gid_type"
             }
-            Self::NotAttached => "ibv_attach_mcast comes before datagrams to the group",
+            Self::NotAttached => "call ibv_attach_mcast before datagrams for the group arrive",
             Self::PKey => {
-                "both ends need a P_Key of one partition, and one of them full membership"
+                "both ends need a P_Key of one partition, at least one with full membership"
             }
             Self::QKey => {
-                "wr.ud.remote_qkey of the sender must be the qkey that the receiver gave ibv_modify_qp \
-                 to INIT; rdma_cm has RDMA_UDP_QKEY, 0x01234567"
+                "the sender's wr.ud.remote_qkey must equal the receiver's qkey of ibv_modify_qp \
+                 to INIT; rdma_cm uses RDMA_UDP_QKEY, 0x01234567"
             }
-            Self::Icrc => "packets are damaged on their way, or their IP header was changed",
+            Self::Icrc => "packets are damaged in transit, or their IP header is rewritten",
             Self::OutOfSequence
             | Self::ReplayMissing
             | Self::ResponderBusy
@@ -96,28 +96,26 @@ impl Explain for DropReason {
             | Self::RecoveryUnderWay
             | Self::MessageBroken => LOSSES,
             Self::ResponseOutsideWindow => {
-                "rq_psn of the peer must be sq_psn here: exchange PSNs before RTR"
+                "the peer's rq_psn must equal sq_psn here: exchange PSNs before RTR"
             }
             Self::UnexpectedResponse | Self::PayloadInAcknowledge | Self::ReservedSyndrome => {
                 PEER_ADAPTER
             }
             Self::RequestRefused => {
-                "the sender is never told in an unreliable service: rkey, remote_addr and length \
-                 against the region here, its access, and qp_access_flags"
+                "an unreliable service does not notify the sender: compare rkey, remote_addr and \
+                 length with the region here, and check its access and qp_access_flags"
             }
             Self::NoReceiveRequest => {
-                "the sender of a datagram, or over an unreliable connection, is never told: post \
-                 receives before it sends, and enough of them"
+                "a datagram or unreliable connection does not notify its sender: post enough \
+                 receives before it sends"
             }
             Self::NotAMad => PEER_ADAPTER,
             Self::CmUnknownConnection | Self::CmWrongState => OVER,
             Self::CmWrongPeer => PEER_ADAPTER,
-            Self::CmBacklog => {
-                "backlog of rdma_listen: accept or reject requests sooner, or allow more"
-            }
+            Self::CmBacklog => "accept or reject requests sooner, or raise backlog of rdma_listen",
             Self::TooLong => {
-                "a datagram's receive buffer needs 40 bytes for the GRH before the message, and the \
-                 message is one packet"
+                "a datagram's receive buffer needs 40 bytes for the GRH plus the message, which \
+                 is one packet"
             }
         };
         Reason::new(self.name(), self, advice)

@@ -184,11 +184,11 @@ fn unheard(at: Instant, history: &History, asked: &mut VecDeque<IpAddr>) -> Opti
     }
     push(asked, address, ADDRESSED);
     let rule = format!(
-        "no program of this user receives at {address}, where packets for queue pair {qpn} go"
+        "no program of this user receives at {address}, the destination of queue pair {qpn}"
     );
-    let advice = "the peer's GID, or its program has ended. 127.0.0.0/8 reaches this host alone: for \
-                  another one both sides take the device of an interface (`roce run -d eth0`, or the \
-                  program's own option), and its GID";
+    let advice = "check the peer's GID and that its program runs. 127.0.0.0/8 reaches only this \
+                  host: for another host, both sides use the device of an interface (`roce run -d \
+                  eth0`, or the program's option) and its GID";
     let finding = Finding::of_call(
         at,
         "packets for a peer".to_string(),
@@ -221,7 +221,7 @@ fn late(at: Instant, history: &mut History, what: &What) -> Option<Finding> {
     let What::Call { call, .. } = what else { return None };
     let status = WcStatus::WrFlushErr;
     let rule = format!(
-        "the queue pair has been in ERR for {:?}, since {}: what is posted now is flushed",
+        "the queue pair has been in ERR for {:?}, since {}: requests posted now are flushed",
         at.since(since),
         cause_of(failure)
     );
@@ -232,7 +232,7 @@ fn late(at: Instant, history: &mut History, what: &What) -> Option<Finding> {
 
 fn cause_of(failure: Failure) -> String {
     match failure {
-        Failure::Asked => "ibv_modify_qp to ERR, or the end of its connection".to_string(),
+        Failure::Asked => "ibv_modify_qp to ERR, or the close of its connection".to_string(),
         other => other.to_string(),
     }
 }
@@ -250,7 +250,7 @@ fn failed(at: Instant, history: &History, failure: Failure) -> Option<Finding> {
         Failure::Refused(syndrome, refusal) => {
             let what = match completed {
                 Some((wr_id, _)) => format!("receive request {wr_id}"),
-                None => format!("a request of the peer, which was answered {syndrome}"),
+                None => format!("a request of the peer, refused with {syndrome}"),
             };
             let peer = history.arrived.as_ref().map(|packet| format!("sent {packet}"));
             let status = completed.map(|(_, error)| error.status);
@@ -264,19 +264,19 @@ fn failed(at: Instant, history: &History, failure: Failure) -> Option<Finding> {
             Some(Finding { status: Some(error.status), peer, ..finding })
         }
         Failure::CqOverrun(_) => {
-            let advice = "make the completion queue with room for every request that can be posted \
-                          to the queue pairs that use it (cqe ≥ the sum of their max_send_wr and \
-                          max_recv_wr), or poll before more is posted";
+            let advice = "make the completion queue with cqe for every request that can be posted \
+                          to its queue pairs (≥ the sum of their max_send_wr and max_recv_wr), or \
+                          poll before you post more";
             let reason = Reason::new("cq_overrun", &failure, advice);
             Some(Finding::of_call(at, "the queue pair goes into ERR".to_string(), reason))
         }
         Failure::Injected => {
-            let advice = "ROCE_FAULT, `roce run --fault` and `roce fault` give such rules";
+            let advice = "the rule comes from ROCE_FAULT, `roce run --fault` or `roce fault`";
             let reason = Reason::new("fault", &failure, advice);
             Some(Finding::of_call(at, "the queue pair goes into ERR".to_string(), reason))
         }
         Failure::Device => {
-            let advice = "the sockets of the device cannot be read any more: open it anew";
+            let advice = "reading the device's sockets fails: close the device and open it again";
             let reason = Reason::new("device_fatal", &failure, advice);
             Some(Finding::of_call(at, "the queue pair goes into ERR".to_string(), reason))
         }
@@ -299,7 +299,7 @@ fn of_request(at: Instant, history: &History, what: String, error: WcError) -> F
                 reason.rule += ": rnr_retry is 0";
             }
         }
-        Cause::Responder(syndrome) => peer = Some(format!("answered {syndrome}")),
+        Cause::Responder(syndrome) => peer = Some(format!("sent {syndrome}")),
         Cause::Flushed
         | Cause::Access(_)
         | Cause::TooLong { .. }
@@ -325,23 +325,23 @@ fn explain_silence(reason: &mut Reason, history: &History, tries: u8) {
     }
     if history.is_out_of_step() {
         reason.cause = "wrong_psn";
-        reason.rule += ": the peer counts PSNs otherwise";
+        reason.rule += ": the peer uses other PSNs";
         reason.advice = DropReason::ResponseOutsideWindow.explain().advice;
     } else if let Some(obstacle) = history.obstacle() {
-        reason.rule += ": what the peer has answered was dropped";
+        reason.rule += ": the peer's responses were dropped";
         reason.advice = obstacle.advice_for_responses();
     } else if tries == 1 {
         reason.advice = format!(
-            "retry_cnt (retry_count of rdma_connect) is 0, so that one lost packet ends the \
-             connection: 7 allows seven; or {}",
+            "retry_cnt (retry_count of rdma_connect) is 0: one lost packet ends the connection; \
+             set it to 7; or {}",
             reason.advice
         )
         .into();
     } else if !history.is_deaf() {
         reason.advice =
-            "the peer was there before: its program has ended, or its queue pair is in \
-                         ERR, RESET or gone; or the network has failed since, or loses more than \
-                         timeout and retry_cnt allow"
+            "the peer responded earlier: its program ended, its queue pair is destroyed or in ERR \
+             or RESET, or the network failed or drops more packets than timeout and retry_cnt \
+             allow"
                 .into();
     }
 }
@@ -351,11 +351,11 @@ fn dropped(at: Instant, packet: &PacketRecord, reason: DropReason) -> Finding {
     let mut explained = reason.explain();
     match (reason, packet.headers.ext()) {
         (DropReason::QKey, Ext::Deth(deth) | Ext::DethImm(deth, _)) => {
-            explained.rule = format!("{}: it came with {:#010x}", explained.rule, deth.qkey.0);
+            explained.rule = format!("{}: the packet has {:#010x}", explained.rule, deth.qkey.0);
         }
         (DropReason::PKey, _) => {
             let pkey = packet.headers.bth().pkey;
-            explained.rule = format!("{}: it came with {:#06x}", explained.rule, pkey.0);
+            explained.rule = format!("{}: the packet has {:#06x}", explained.rule, pkey.0);
         }
         _ => {}
     }

@@ -217,11 +217,11 @@ impl History {
         if !timeouts.is_empty() {
             let ago = |&time: &Instant| format!("{:.1?}", at.since(time));
             let times: Vec<_> = timeouts.iter().map(ago).collect();
-            parts.push(format!("no answer in time {} before now", times.join(", ")));
+            parts.push(format!("no response in time {} before now", times.join(", ")));
         }
         if not_ready.0 > 0 {
             parts.push(format!(
-                "answered \"receiver not ready\" {} times, the last time for {:.1?}",
+                "sent \"receiver not ready\" {} times, the last time for {:.1?}",
                 not_ready.0, not_ready.1
             ));
         }
@@ -234,19 +234,19 @@ impl History {
         };
         parts.push(match self.heard {
             _ if !dropped.0.is_empty() => {
-                format!("{peer} does answer, but what came was dropped: {dropped}")
+                format!("{peer} responds, but its packets were dropped: {dropped}")
             }
             None if !astray.0.is_empty() => format!(
-                "no packet for this queue pair has come from {peer}, but from its address came, and \
-                 was dropped: {astray}"
+                "no packet for this queue pair arrived from {peer}; dropped packets from its \
+                 address: {astray}"
             ),
-            None => format!("nothing at all has come from {peer}"),
+            None => format!("no packet arrived from {peer}"),
             Some(heard) => {
-                format!("the last packet from {peer} came {:.1?} before", at.since(heard))
+                format!("the last packet from {peer} arrived {:.1?} before", at.since(heard))
             }
         });
         if self.heard.is_some() && dropped.0.is_empty() && !astray.0.is_empty() {
-            parts.push(format!("since then its address has sent what was dropped: {astray}"));
+            parts.push(format!("packets dropped from its address since then: {astray}"));
         }
         parts.join("; ")
     }

@@ -229,13 +229,13 @@ impl fmt::Display for Cause {
             Self::Flushed => f.write_str("the queue pair was in the error state"),
             Self::Access(error) => error.fmt(f),
             Self::Bind(error) => error.fmt(f),
-            Self::Responder(syndrome) => write!(f, "the responder answered {syndrome}"),
-            Self::NoResponse { tries } => write!(f, "no answer after {tries} tries"),
+            Self::Responder(syndrome) => write!(f, "the responder sent {syndrome}"),
+            Self::NoResponse { tries } => write!(f, "no response after {tries} tries"),
             Self::TooLong { length, limit } => {
                 write!(f, "{length} bytes where {limit} are allowed")
             }
             Self::TooShort { length, least } => {
-                write!(f, "{length} bytes where a frame has {least} at least")
+                write!(f, "{length} bytes where a frame has at least {least}")
             }
             Self::NotAWord { length } => {
                 write!(f, "the list of an atomic has {length} bytes instead of 8")
@@ -245,12 +245,12 @@ impl fmt::Display for Cause {
             ),
             Self::ResponseMismatch => f.write_str("a READ response does not fit its request"),
             Self::ForeignAddressHandle => f.write_str(
-                "the address handle is of another protection domain than the queue pair",
+                "the address handle and the queue pair are of different protection domains",
             ),
             Self::WrongOperation => {
                 f.write_str("the queue pair's transport service has no such operation")
             }
-            Self::Injected => f.write_str("a rule has it fail"),
+            Self::Injected => f.write_str("a rule fails it"),
             Self::Refused(refusal) => write!(f, "the peer's request was refused: {refusal}"),
             Self::NoRoute => f.write_str(
                 "the address handle's GID index does not exist or is of another address family",

@@ -330,7 +330,7 @@ impl RecvWqe {
 }
 
 /// Requests without completions; dropping takes time in their number.
-#[must_use = "they are to be dropped without the adapter's lock"]
+#[must_use = "drop them without the adapter's lock"]
 #[derive(Default, Debug)]
 pub struct AbandonedRequests {
     pub(crate) sends: VecDeque<SendWqe>,

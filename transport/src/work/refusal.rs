@@ -45,13 +45,13 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::MissingPacket => f.write_str("an earlier packet is missing"),
-            Self::PendingRead => f.write_str("a READ of that memory is not answered yet"),
+            Self::PendingRead => f.write_str("a READ of that memory has no response yet"),
             Self::NoReceiveRequest => f.write_str("no receive request is posted"),
             Self::OpcodeOrder => f.write_str("the packet does not continue the message under way"),
             Self::Length => f.write_str("the payload's length is wrong for the packet"),
             Self::BufferTooSmall => f.write_str("the message is longer than the posted buffer"),
             Self::NotEnabled => f.write_str("the queue pair does not allow this operation"),
-            Self::TooManyReads => f.write_str("more READs outstanding than agreed on"),
+            Self::TooManyReads => f.write_str("more READs outstanding than negotiated"),
             Self::Access(error) => write!(f, "R_Key: {error}"),
             Self::LocalBuffer(error) => write!(f, "receive buffer: {error}"),
             Self::Invalidate(error) => write!(f, "invalidation: {error}"),

@@ -44,10 +44,10 @@ pub enum SrqError {
     #[error("max_wr must be within 1..={0}")]
     Size(u32),
     /// More are posted.
-    #[error("{0} requests are posted, more than it would hold")]
+    #[error("{0} requests are posted, more than the new size")]
     Posted(u32),
     /// The limit exceeds the queue's size.
-    #[error("the limit must not be more than max_wr, {0}")]
+    #[error("the limit must not exceed max_wr, {0}")]
     Limit(u32),
 }
 

@@ -58,7 +58,7 @@ pub(crate) fn used(device: usize, call: &str, is_open: impl FnOnce() -> bool) {
     if !is_open() {
         report::tell(&Finding {
             kind: Kind::UsedAfterDestroy,
-            what: format!("{call} with the ibv_device {device:#x}"),
+            what: format!("{call} with ibv_device {device:#x}"),
             stacks: vec![("called", Stack::here()), ("its list was freed", freed)],
         });
     }

@@ -47,7 +47,7 @@ pub(super) fn tell_seed() {
     if let Some(checks) = ASKED.as_ref().filter(|checks| checks.are_late() && checks.seed.is_none())
     {
         let again = Checks { seed: Some(checks.seed()), ..checks.clone() };
-        report::line(format_args!("{}={again} repeats it", environment::CHECK));
+        report::line(format_args!("{}={again} repeats this run", environment::CHECK));
     }
 }
 

@@ -73,8 +73,8 @@ fn fetched_into<'a>(
         !order.is_inline && at.is_some_and(|at| order.is_fenced || fenced_since(at))
     };
     let reader = readers.into_iter().find(|reader| !is_safe(reader))?;
-    let copied = if order.is_inline { ", copied when it was posted," } else { "" };
-    Some(found(subject, &reader, &format!("sends{copied} what it fetches")))
+    let copied = if order.is_inline { ", copied at the post," } else { "" };
+    Some(found(subject, &reader, &format!("sends{copied} the bytes that it fetches")))
 }
 
 /// Finds a change of peer memory that an earlier READ fetches.
@@ -86,7 +86,7 @@ fn written_behind<'a>(
     let written = order.remote.filter(|remote| remote.deed != Deed::Read && !order.is_fenced)?;
     for (reader, other) in before.rev() {
         if other.remote.is_some_and(|read| read.deed == Deed::Read && read.overlaps(&written)) {
-            return Some(found(subject, reader, "changes what it fetches"));
+            return Some(found(subject, reader, "changes the bytes that it fetches"));
         }
         if other.is_fenced {
             break;
@@ -98,10 +98,10 @@ fn written_behind<'a>(
 fn found(subject: &Subject, reader: &Subject, what: &str) -> Finding {
     Finding {
         kind: Kind::FenceMissing,
-        what: format!("{}: it is behind {}, and {what}", subject.text(), reader.text()),
+        what: format!("{}: it follows {} and {what}", subject.text(), reader.text()),
         stacks: vec![
             ("posted", subject.posted.clone()),
-            ("the one in front", reader.posted.clone()),
+            ("the earlier request", reader.posted.clone()),
         ],
     }
 }

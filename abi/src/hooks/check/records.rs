@@ -162,7 +162,7 @@ pub(super) fn tell_alive() {
         places.sort_by_key(|(_, number)| std::cmp::Reverse(*number));
         let others = places.len().saturating_sub(PLACES);
         let more =
-            if others > 0 { format!(", made at {others} more places") } else { String::new() };
+            if others > 0 { format!(", made at {others} other places") } else { String::new() };
         report::tell(&Finding {
             kind: Kind::ObjectAlive,
             what: format!("{number} × {kind}{more}"),

@@ -170,7 +170,7 @@ pub(super) fn summarize() -> usize {
             if !unused.is_empty() {
                 let lines: Vec<_> = unused.iter().map(usize::to_string).collect();
                 let lines = lines.join(", ");
-                let _ = writeln!(text, "  lines of the suppressions that cover nothing: {lines}");
+                let _ = writeln!(text, "  unused lines of the suppressions: {lines}");
             }
             text
         }

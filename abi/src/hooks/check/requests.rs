@@ -290,7 +290,7 @@ pub(crate) fn found_empty(cq: usize) {
     let finding = Finding {
         kind: Kind::ResetDiscarded,
         what: format!(
-            "nothing is posted that completes in the queue for {}, which is polled: RESET has \
+            "the queue for {} is polled, and no posted request completes in it: RESET has \
              discarded {} requests",
             completions.capacity, reset.number
         ),
@@ -332,7 +332,7 @@ pub(crate) fn remove_region(device: usize, lkey: u32, user: Option<Arc<Subject>>
     drop(requests);
     let found = user.map(|subject| Finding {
         kind: Kind::RegionInUse,
-        what: format!("ibv_dereg_mr of lkey {lkey:#x}, which {} needs", subject.text()),
+        what: format!("ibv_dereg_mr of lkey {lkey:#x}, which {} uses", subject.text()),
         stacks: vec![("deregistered", Stack::here()), ("posted", subject.posted.clone())],
     });
     found.iter().for_each(report::tell);
@@ -349,7 +349,7 @@ pub(crate) fn remove_ah(ah: usize) {
     drop(requests);
     let found = user.map(|subject| Finding {
         kind: Kind::AddressHandleInUse,
-        what: format!("ibv_destroy_ah, which {} needs", subject.text()),
+        what: format!("ibv_destroy_ah of an address handle that {} uses", subject.text()),
         stacks: vec![("destroyed", Stack::here()), ("posted", subject.posted.clone())],
     });
     found.iter().for_each(report::tell);
@@ -450,7 +450,7 @@ impl Requests {
                 ),
                 stacks: vec![
                     ("posted", subject.posted.clone()),
-                    ("the other one", other.posted.clone()),
+                    ("the other receive", other.posted.clone()),
                 ],
             }));
         }
@@ -485,7 +485,7 @@ impl Requests {
                 findings.extend(pair.is_full().map(|kind| Finding {
                     kind,
                     what: format!(
-                        "{}, and {} are posted, of max_send_wr {}",
+                        "{}: {} sends are posted, max_send_wr is {}",
                         subject.text(),
                         pair.sends.len(),
                         pair.new.max_send
@@ -529,7 +529,7 @@ impl Requests {
                 findings.push(Finding {
                     kind: if is_sure { Kind::CqOverrun } else { Kind::SharedQueueOverrun },
                     what: format!(
-                        "{}: {load} requests are to complete in a queue for {capacity}",
+                        "{}: {load} requests complete in a queue for {capacity}",
                         subject.text()
                     ),
                     stacks: vec![("posted", subject.posted.clone()), ("the queue was made", made)],
@@ -669,7 +669,7 @@ impl Pair {
         (is_deep && self.signaled == IN_A_ROW).then(|| Finding {
             kind: Kind::EachSignaled,
             what: format!(
-                "{}: it and {} in front of it are signaled, {} of them are in flight",
+                "{}: it and the {} requests before it are signaled, {} of them in flight",
                 posted.subject.text(),
                 IN_A_ROW - 1,
                 self.sends.len()

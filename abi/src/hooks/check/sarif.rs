@@ -64,7 +64,7 @@ pub(super) fn joined(before: &str, document: &str) -> io::Result<String> {
     let (mut whole, new): (Value, Value) =
         (serde_json::from_str(before)?, serde_json::from_str(document)?);
     let Some(runs) = whole.get_mut("runs").and_then(Value::as_array_mut) else {
-        return Err(io::Error::other("there is something else than a SARIF document in it"));
+        return Err(io::Error::other("the file is not a SARIF document"));
     };
     runs.extend(new["runs"].as_array().into_iter().flatten().cloned());
     Ok(format!("{whole}\n"))

@@ -60,7 +60,7 @@ pub(crate) fn enter(object: usize, call: &str) -> Option<Inside> {
     {
         let finding = Finding {
             kind: Kind::UsedByTwoThreads,
-            what: format!("{call}: {}, and another thread is in a call on it", entry.promise),
+            what: format!("{call}: {}, and another thread is inside a call on it", entry.promise),
             stacks: vec![("called", Stack::here()), ("the other thread", other.clone())],
         };
         drop(objects);

@@ -52,7 +52,7 @@ impl Suppressions {
                 ("", _) => continue,
                 ("*", _) | (_, Some(_)) => {}
                 _ => {
-                    wrong.push((number + 1, format!("there is no finding {name}")));
+                    wrong.push((number + 1, format!("unknown finding {name}")));
                     continue;
                 }
             }
@@ -140,7 +140,7 @@ mod tests {
         let text =
             "# nothing\n\nreceive_overlap post_*\ntimeout_zero # all\n* *(libx.so)\nnonsense\n";
         let (lines, wrong) = Suppressions::parse(text);
-        assert_eq!(wrong, [(6, "there is no finding nonsense".to_owned())]);
+        assert_eq!(wrong, [(6, "unknown finding nonsense".to_owned())]);
         assert_eq!(lines.unused(), [3, 4, 5]);
         let at = [frame("ibv_post_recv", "verbs.h:1"), frame("post_all", "a.c:7")];
         assert!(lines.cover(Kind::ReceiveOverlap, &at));

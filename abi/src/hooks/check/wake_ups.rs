@@ -134,8 +134,8 @@ pub(crate) fn still_waits(channel: usize) {
         let number = queue.cq.len();
         (number > 0).then(|| {
             format!(
-                "ibv_get_cq_event: it waits, and the queue for {} holds {number} that came before it \
-                 was armed",
+                "ibv_get_cq_event: it waits, and the queue for {} holds {number} that arrived \
+                 before it was armed",
                 queue.cq.capacity()
             )
         })
@@ -157,11 +157,11 @@ pub(crate) fn endless(
     drop(cqs);
     let are_done = || armed.iter().all(|(cq, held)| have_completed(*cq, *held));
     Some(match (number, &armed[..]) {
-        (0, _) => format!("{call}: no completion queue has the channel"),
+        (0, _) => format!("{call}: no completion queue uses the channel"),
         (_, []) => format!("{call}: the channel has {number} completion queues, none is armed"),
         _ if are_done() => format!(
-            "{call}: the channel has {number} completion queues, {} are armed, and nothing is \
-             posted that has not completed",
+            "{call}: the channel has {number} completion queues, {} are armed, and every posted \
+             request has completed",
             armed.len()
         ),
         _ => return None,
@@ -219,8 +219,8 @@ pub(super) fn look_at_waits(threads: &[Thread]) {
         findings.push(Finding {
             kind: Kind::LostWakeUp,
             what: format!(
-                "{IN_POLL}: thread {thread} waits, and the queue for {} holds {number} that came \
-                 before it was armed",
+                "{IN_POLL}: thread {thread} waits, and the queue for {} holds {number} that \
+                 arrived before it was armed",
                 queue.cq.capacity()
             ),
             stacks: vec![("armed", armed.at.clone())],

@@ -47,13 +47,13 @@ pub(crate) fn decide(call: CallId) -> Option<(c_int, Reason)> {
         (number, CallEffect::Fail(errno)) => {
             let _call = Call::begin();
             let ((errno, name), rule) = (error_of(call, errno), rules::text(number));
-            let what = format!("the rule \"{rule}\" has it fail");
+            let what = format!("the rule \"{rule}\" fails the call");
             Some((errno, Reason::new("fault", &what, ADVICE).with_errno(name)))
         }
     }
 }
 
-const ADVICE: &str = "ROCE_FAULT, `roce run --fault` and `roce fault` give such rules";
+const ADVICE: &str = "the rule comes from ROCE_FAULT, `roce run --fault` or `roce fault`";
 
 /// Waits for `length`, or while the rule exists. The thread holds no lock.
 fn wait(rule: u64, length: Option<Duration>) {

@@ -73,10 +73,10 @@ fn listen() {
     let started = control::start(answer);
     if let Err(error) = &started {
         let why = match error.kind() {
-            io::ErrorKind::AddrInUse => "another process listens there".to_owned(),
+            io::ErrorKind::AddrInUse => "another process listens on it".to_owned(),
             _ => error.to_string(),
         };
-        report::line(format_args!("ROCE_CONTROL: no rules can be given later: {why}"));
+        report::line(format_args!("ROCE_CONTROL: rules cannot be added later: {why}"));
     }
     let before = RULES
         .lock()
@@ -103,7 +103,7 @@ fn obey(command: &str) -> Result<Vec<String>, String> {
     let rules = rules.as_mut().ok_or("the process ends")?;
     let words: Vec<&str> = command.split_whitespace().collect();
     match words[..] {
-        [] => Err("an empty line; write a rule, list, or clear".to_owned()),
+        [] => Err("the command is empty; write a rule, list, or clear".to_owned()),
         ["list"] => Ok(rules.list()),
         ["clear"] => {
             rules.retain(|_| false);
@@ -114,7 +114,7 @@ fn obey(command: &str) -> Result<Vec<String>, String> {
                 .parse::<u64>()
                 .ok()
                 .filter(|number| rules.numbers().any(|known| known == *number))
-                .ok_or_else(|| format!("there is no rule {number}; list shows the rules"))?;
+                .ok_or_else(|| format!("rule {number} does not exist; list shows the rules"))?;
             rules.retain(|other| other != number);
             Ok(Vec::new())
         }
