@@ -16,6 +16,9 @@ const END: &str = "<!-- end of what was measured -->\n";
 /// Sizes that only the plot shows.
 const IN_PLOT: [usize; 2] = [512, 8 << 20];
 
+/// Ratio of quartiles up to which tables leave them out.
+const SPREAD: f64 = 1.1;
+
 /// Quantity, ours, yardstick.
 const RATIOS: [(Kind, &str, &str); 16] = [
     (Kind::Throughput, "roce WRITE, sockets", PUMP),
@@ -38,7 +41,7 @@ const RATIOS: [(Kind, &str, &str); 16] = [
 
 pub(crate) fn text(tables: &[Table], absent: &[String], rounds: usize, time: Duration) -> String {
     let mut text = format!(
-        "{}. Medians of {rounds} interleaved rounds in one run of {:.0} s, quartiles in brackets.\n\n",
+        "{}. Medians of {rounds} interleaved rounds in one run of {:.0} s, quartiles in brackets if over 10 % apart.\n\n",
         machine(),
         time.as_secs_f64()
     );
@@ -73,6 +76,9 @@ pub(crate) fn text(tables: &[Table], absent: &[String], rounds: usize, time: Dur
                     || " – |".to_owned(),
                     |cell| {
                         let [median, low, high] = [cell.median, cell.low, cell.high].map(short);
+                        if cell.high <= SPREAD * cell.low {
+                            return format!(" {median} |");
+                        }
                         format!(" {median} ({low}–{high}) |")
                     },
                 )
