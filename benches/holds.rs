@@ -1,5 +1,5 @@
-//! The longest time that one call keeps an adapter, and with it its device's lock, when there is
-//! very much of everything: thousands of queue pairs, a million keys, full queues.
+//! Longest hold of a device's lock by one call, with thousands of queue pairs, a million keys, full
+//! queues.
 //!
 //! `cargo bench --bench holds` prints the time of the longest call of each kind, and fails if one
 //! takes more than 200 µs. Time is the thread's processor time, so other programs do not count. The

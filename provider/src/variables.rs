@@ -46,9 +46,9 @@ variables! {
     FAULT = "ROCE_FAULT", "--fault", "none";
     /// The seed of the faults: a number up to 2^64 - 1, decimal or hexadecimal after `0x`.
     FAULT_SEED = "ROCE_FAULT_SEED", "--seed", "0";
-    /// In the C libraries, where the program takes rules while it runs: 1: a socket `control-PID`
-    /// in the user's runtime directory, as `roce fault --pid PID` finds it; or the path of a
-    /// socket, `%p` in it being the process; 0: it takes none.
+    /// Socket for rules while a program of the C libraries runs. 1: `control-PID` in the user's
+    /// runtime directory, for `roce fault --pid PID`; or a path, where `%p` is the process; 0:
+    /// none.
     CONTROL = "ROCE_CONTROL", "--control", "0";
     /// In the C libraries, a directory where each process counts its calls, in a file of its
     /// number.
@@ -56,12 +56,12 @@ variables! {
     /// 1: failures of calls and of queue pairs are explained on stderr (`OpenOptions::explain`);
     /// `json`: as JSON, an object a line; 0: they are not.
     EXPLAIN = "ROCE_EXPLAIN", "--explain", "0";
-    /// In the C libraries, what a program does that works by luck is told on stderr, and such a
-    /// program ends with the status 99 instead of 0: the words of `Checks` with commas between
-    /// them, such as `1`, `json`, `json,reorder,seed=7`; 0: it is not.
+    /// Reports on stderr what works by luck in programs of the C libraries. Findings turn status 0
+    /// into 99. Words of `Checks` with commas, such as `1`, `json`, `json,reorder,seed=7`; 0: no
+    /// checks.
     CHECK = "ROCE_CHECK", "--check", "0";
-    /// A file of findings that are not told: on each line the name of one, and perhaps what a line
-    /// of its stack has to look like, with `*` for anything.
+    /// A file of findings to suppress: on each line a name, and perhaps a pattern for a line of
+    /// the stack, with `*` for anything.
     CHECK_SUPPRESSIONS = "ROCE_CHECK_SUPPRESSIONS", "--suppressions", "none";
     /// The size in bytes of each socket's receive buffer; the kernel grants at most
     /// `net.core.rmem_max`. With 212992, a machine with a large limit behaves as one with the usual

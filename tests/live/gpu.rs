@@ -352,10 +352,10 @@ fn connect_more(a: &Side, b: &Side, act: impl FnOnce(&QueuePair, &QueuePair)) {
     act(&more_a, &more_b);
 }
 
-/// What the checks above would find of a completion before its copy: here it is the driver that
-/// tells the end of copies too early. (By hand: let `Lane::look` in `provider/src/region/gpu` take
-/// every copy for one that has ended, or `Copies::has` in `transport/src/work/copies.rs` say that
-/// none waits: `send_write_and_read_between_gpus_and_processes` or `pair::copies` fail.)
+/// Finds a completion before its copy: here the driver reports the end of copies too early. By
+/// hand: let `Lane::look` in `provider/src/region/gpu` take every copy as ended, or `Copies::has`
+/// in `transport/src/work/copies.rs` return false. Then
+/// `send_write_and_read_between_gpus_and_processes` or `pair::copies` fail.
 #[test]
 fn a_completion_before_its_copy_is_seen() {
     let gpu = Gpu::new(1000);

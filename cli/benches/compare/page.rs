@@ -20,15 +20,12 @@ const IN_PLOT: [usize; 2] = [512, 8 << 20];
 const SPREAD: f64 = 1.1;
 
 /// Quantity, ours, yardstick.
-const RATIOS: [(Kind, &str, &str); 16] = [
+const RATIOS: [(Kind, &str, &str); 13] = [
     (Kind::Throughput, "roce WRITE, sockets", PUMP),
     (Kind::Throughput, "roce WRITE, sockets, MTU 1024", PUMP_1024),
     (Kind::Throughput, "roce WRITE, sockets", COPYING_PUMP),
     (Kind::Throughput, "roce WRITE, sockets, MTU 1024", COPYING_PUMP_1024),
-    (Kind::Throughput, "roce WRITE, sockets", "roce WRITE, sockets, lists of 32"),
-    (Kind::Throughput, "roce READ, sockets", "roce WRITE, sockets"),
     (Kind::Throughput, "roce WRITE, shared memory", COPY),
-    (Kind::Throughput, "roce WRITE, shared memory, MTU 1024", "roce WRITE, shared memory"),
     (Kind::Latency, "roce SEND, sockets", UDP),
     (Kind::Latency, "roce WRITE, sockets", "roce SEND, sockets"),
     (Kind::Latency, "roce WRITE, shared memory", "roce SEND, shared memory"),
@@ -58,8 +55,8 @@ pub(crate) fn text(tables: &[Table], absent: &[String], rounds: usize, time: Dur
                 "queue pairs",
             ),
             Kind::Shards => (
-                "Messages of 64 B of two threads, each with a completion queue and half of the queue pairs, \
-                 million a second, 128 outstanding on each, by the shards of both devices",
+                "Messages of 64 B of two threads, each with half of the queue pairs, million a second, 128 \
+                 outstanding on each, by shards",
                 "queue pairs",
             ),
             Kind::EventLoop => (

@@ -33,7 +33,7 @@ const NOT_READY: Status = 600;
 const CONTEXT_IS_DESTROYED: Status = 709;
 const LAUNCH_FAILED: Status = 719;
 
-/// What a test can choose.
+/// Choices of a test.
 #[derive(Clone, Copy, Debug, Default)]
 struct Knobs {
     /// Queries of a stream before a copy in it is carried out.

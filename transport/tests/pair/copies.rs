@@ -202,7 +202,7 @@ fn a_read_completes_after_its_copy() {
     assert_eq!(pair.state(&a), State::Err);
 }
 
-/// What was told before stays; what was not fails on both sides.
+/// Reported completions stay; others fail on both sides.
 #[test]
 fn a_copy_that_fails() {
     for by_write in [true, false] {

@@ -100,7 +100,7 @@ impl Host {
         service.attend(clock::now());
     }
 
-    /// What the service keeps of a run.
+    /// Returns the datagrams of a run that the service keeps.
     fn arrive(&mut self, run: &DatagramRun<'_>) -> Vec<Vec<u8>> {
         let mut own = Vec::new();
         self.service_mut().forward(run, &mut |run| own.push(run.bytes.to_vec()));

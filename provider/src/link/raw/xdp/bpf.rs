@@ -136,7 +136,7 @@ fn try_load(instructions: &[Instruction], in_parts: bool, log: &mut [u8]) -> io:
         attach_type: ATTACH_TYPE_XDP,
     };
     // SAFETY: The instructions and the license live through the call, and the count is theirs; the
-    // log is borrowed for it, and has the length that is told.
+    // log is borrowed for it, with its true length.
     unsafe { call(PROG_LOAD, &request) }.map(opened)
 }
 

@@ -1,5 +1,5 @@
-//! Who is trusted: processes of several users, in several namespaces. Each end of a connection is a
-//! copy of this program, started by tools of util-linux.
+//! Trust between processes of several users and namespaces. Each end of a connection is a copy of
+//! this program, started by tools of util-linux.
 
 use std::{
     env, fs,
@@ -19,7 +19,7 @@ use crate::{
     sync::Mutex,
 };
 
-/// What a copy does: `start`, or `listen` or `connect` and the address.
+/// Role of a copy: `start`, or `listen` or `connect` and the address.
 const INSIDE: &str = "ROCE_TEST_TRUST";
 const TEST: &str = "link::sharing::tests::trust::who_could_trace_each_other_trust_each_other";
 const START: &str = "start";
@@ -28,7 +28,7 @@ const TRUSTS: &str = "trusts";
 const REFUSES: &str = "refuses";
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What the copy does that is one end of a connection: says whether it trusts the other.
+/// One end of a connection: reports whether it trusts the other.
 fn end(role: &str) {
     let (role, address) = role.split_once(' ').unwrap();
     let address = address.parse().unwrap();
