@@ -89,7 +89,7 @@ fn mistakes_name_the_line_and_what_is_right() {
     refused("connect rc\non 0 state RTS", "queue pairs are counted from 1");
     refused("connect rc pairs 2\neach connect rc", "connect is not for one queue pair");
     refused("connect rc\nanswer 4 loses 4", "loses and swaps have places of the 4 responses");
-    refused("connect rc\nanswer 4 swaps 3", "behind the last response comes none");
+    refused("connect rc\nanswer 4 swaps 3", "the last response has no successor");
     refused(
         "connect rc\npost write 1 bytes 10 pieces 3",
         "10 bytes are not 3 pieces of one length",

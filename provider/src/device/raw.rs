@@ -376,9 +376,9 @@ mod tests {
             ("v0,ip=10.0.0.9/24,gw=fd00::1", "\"gw=fd00::1\" is wrong: a gateway has an address"),
             ("v0,ip=10.0.0.9/24,gw=x", "\"gw=x\" is wrong: write the address of a gateway"),
             ("v0,roce=v2", "\"roce=v2\" is wrong: write roce=v1 for RoCE v1 beside RoCEv2"),
-            ("v0,vlan=7", "\"vlan=7\" is wrong: an address of the device's own is needed"),
-            ("v0,mac=02:00:00:00:00:01", "is wrong: an address of the device's own is needed"),
-            ("v0,ip=dhcp", "\"ip=dhcp\" is wrong: a server knows a device by its MAC address"),
+            ("v0,vlan=7", "\"vlan=7\" is wrong: the device also needs an address of its own"),
+            ("v0,mac=02:00:00:00:00:01", "is wrong: the device also needs an address of its own"),
+            ("v0,ip=dhcp", "\"ip=dhcp\" is wrong: a DHCP server identifies a device by its MAC"),
             ("v0,ip=dhcp,ip=10.0.0.9/24", "\"ip=dhcp\" is wrong: an IPv4 address is either"),
             (
                 "v0,ip=dhcp,mac=02:00:00:00:00:01,ip=dhcp",
@@ -414,7 +414,7 @@ mod tests {
             ("xdp:v0,mode=fast", "\"mode=fast\" is wrong: write mode=zero-copy, mode=copy or"),
             ("xdp:v0,busy=0", "\"busy=0\" is wrong: write a time in µs"),
             ("raw:v0,queue=1", "\"queue=1\" is wrong: write ip=ADDRESS/LENGTH, ip=dhcp, mac=MAC"),
-            ("xdp:v0,vlan=7", "\"vlan=7\" is wrong: an address of the device's own is needed"),
+            ("xdp:v0,vlan=7", "\"vlan=7\" is wrong: the device also needs an address of its own"),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(wanted) && error.lines().count() == 1, "{error}");

@@ -1,6 +1,6 @@
 //! Queued responses of a responder.
 
-use alloc::sync::Arc;
+use alloc::{boxed::Box, sync::Arc};
 
 use crate::{
     mem::Region,
@@ -49,7 +49,8 @@ pub(super) struct ReadReply {
     pub(super) attempt: Attempt,
     /// Its last packet has waited once.
     pub(super) waited: bool,
-    pub(super) fetched: Fetched,
+    /// Of memory behind a driver.
+    pub(super) fetched: Option<Box<Fetched>>,
 }
 
 impl ReadReply {
@@ -62,7 +63,7 @@ impl ReadReply {
         attempt: Attempt,
     ) -> Self {
         let (address, length) = (reth.virtual_address, reth.dma_length);
-        let (waited, fetched) = (false, Fetched::default());
+        let (waited, fetched) = (false, None);
         Self { first_psn, packets, next: 0, region, address, length, msn, attempt, waited, fetched }
     }
 

@@ -319,7 +319,7 @@ impl Response {
 
 /// Fetches data from memory behind a driver; `None` for other memory, or if reading fails.
 fn fetch(
-    fetched: &mut Fetched,
+    fetched: &mut Option<Box<Fetched>>,
     region: &Region,
     start: u64,
     offset: u32,
@@ -331,6 +331,7 @@ fn fetch(
     }
     let mut bytes = vec![0; payload].into_boxed_slice();
     let bring = |offset, to: &mut [u8]| region.read(start.wrapping_add(offset), to);
+    let fetched = fetched.get_or_insert_default();
     region
         .check_live()
         .and_then(|()| fetched.read(offset.into(), &mut bytes, length.into(), bring))
