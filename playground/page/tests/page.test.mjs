@@ -330,7 +330,7 @@ test("captures of other adapters are explained", async () => {
     assert.ok((await page.locator(".seen li").count()) > 0, name);
   }
   await page.locator("input[type=file]").setInputFiles({ name: "no.pcap", mimeType: "text/plain", buffer: Buffer.from("nothing") });
-  await page.getByText("no.pcap: no capture").waitFor();
+  await page.getByText("no.pcap: the file is neither pcap nor pcapng").waitFor();
   await button("Close the capture").click();
 });
 
