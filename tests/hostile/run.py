@@ -217,7 +217,7 @@ def no_user_is_the_service(host):
     assert host.attacked("door_of_others") == ["refused"]
     argv = ["unshare", "--user", "--map-root-user", host.roce, "share", "udp:127.79.95.7"]
     root = host.start(MALLORY, *argv, stderr=subprocess.PIPE)
-    assert "cannot be made" in root.stderr.readline()
+    assert "cannot make the file" in root.stderr.readline()
 
 
 def soak(host, minutes):
