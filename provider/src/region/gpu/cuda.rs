@@ -12,7 +12,7 @@ use std::{
     ops::Range,
     ptr,
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
+        Arc, OnceLock, Weak,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
@@ -21,6 +21,7 @@ use std::{
 use roce_transport::mem::MemoryFault;
 
 use super::driver::{Copies, Driver};
+use crate::sync::Mutex;
 
 /// `CUresult`.
 type Status = c_int;
@@ -112,10 +113,6 @@ const fn done(status: Status) -> Result<(), MemoryFault> {
     if status == SUCCESS { Ok(()) } else { Err(MemoryFault) }
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Cuda {
     /// The driver, once the program has loaded it. It stays loaded.
     pub(super) fn loaded() -> Option<&'static Self> {
@@ -185,7 +182,7 @@ impl Cuda {
     }
 
     fn lane(&'static self, context: Handle) -> Result<Arc<Lane>, MemoryFault> {
-        let mut lanes = locked(&self.lanes);
+        let mut lanes = self.lanes.lock();
         lanes.retain(|lane| lane.strong_count() > 0);
         let mut open = lanes.iter().filter_map(Weak::upgrade);
         if let Some(lane) = open.find(|lane| lane.context == context && lane.works()) {
@@ -198,13 +195,12 @@ impl Cuda {
 }
 
 impl Driver for Cuda {
-    fn find(&self, range: Range<u64>) -> Result<Option<Arc<dyn Copies>>, u64> {
+    fn find(&'static self, range: Range<u64>) -> Result<Option<Arc<dyn Copies>>, u64> {
         let Some((context, mut end)) = self.allocation(range.start) else { return Ok(None) };
         while end < range.end {
             end = self.allocation(end).filter(|next| next.0 == context).ok_or(end)?.1;
         }
-        let loaded = Self::loaded().ok_or(range.start)?;
-        let lane = loaded.lane(context).map_err(|MemoryFault| range.start)?;
+        let lane = self.lane(context).map_err(|MemoryFault| range.start)?;
         Ok(Some(lane))
     }
 }
@@ -274,7 +270,7 @@ impl Lane {
         &self,
         act: impl FnOnce(&mut State) -> Result<R, MemoryFault>,
     ) -> Result<R, MemoryFault> {
-        let mut state = locked(&self.state);
+        let mut state = self.state.lock();
         if self.is_broken.load(Ordering::Relaxed) {
             return Err(MemoryFault);
         }

@@ -11,7 +11,7 @@ pub(super) trait Driver {
     ///
     /// # Errors
     /// The first address that is not, of a range that only begins in device memory.
-    fn find(&self, range: Range<u64>) -> Result<Option<Arc<dyn Copies>>, u64>;
+    fn find(&'static self, range: Range<u64>) -> Result<Option<Arc<dyn Copies>>, u64>;
 }
 
 /// Copies between memory of a device and memory of the process, one behind the other. Each has
