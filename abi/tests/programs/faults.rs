@@ -1,11 +1,8 @@
 //! Failures injected by `ROCE_FAULT`.
 
 use std::{
-    env,
     ffi::{c_int, c_void},
-    fs, mem,
-    process::{Command, Stdio},
-    thread,
+    fs, mem, thread,
     time::Duration,
 };
 
@@ -17,7 +14,7 @@ use roce_provider::{
 use super::{
     common::Directory,
     library::{Library, operation},
-    own_test, program, run_compiled, symbols, watchdog,
+    program, run_compiled, runs_alone, symbols,
 };
 
 /// Functions without a failure value.
@@ -76,26 +73,6 @@ const OF_OBJECTS: &str = "ibv_close_xrcd ibv_memcpy_to_dm ibv_memcpy_from_dm ibv
 /// No call gives this itself.
 const ERRNO: c_int = libc::EXDEV;
 
-/// Reruns this test under rules; false inside.
-fn again(name: &str, rules: &str) -> bool {
-    const ALONE: &str = "ROCE_TEST_ALONE";
-    if env::var_os(ALONE).is_some() {
-        return false;
-    }
-    watchdog::start(String::new);
-    let child = Command::new(env::current_exe().unwrap())
-        .args(["--exact", own_test::named(&format!("programs::{name}")), "--nocapture"])
-        .envs([(ALONE, "1"), ("ROCE_FAULT", rules)])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let done = watchdog::programs::wait_with_output(child, super::LIMIT);
-    let (out, err) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
-    assert!(done.status.success(), "{}\n{out}\n{err}", done.status);
-    true
-}
-
 type Function =
     unsafe extern "C" fn([*mut u64; 1], *mut u64, *mut u64, *mut u64, *mut u64, *mut u64) -> isize;
 
@@ -129,7 +106,7 @@ fn public() -> Vec<(String, String)> {
 #[test]
 fn each_exported_call_that_can_fail_fails_before_it_has_done_anything() {
     let name = "faults::each_exported_call_that_can_fail_fails_before_it_has_done_anything";
-    if again(name, "fail any EXDEV") {
+    if runs_alone(name, ("ROCE_FAULT", "fail any EXDEV")) {
         return;
     }
     let library = Library::load();
@@ -149,7 +126,7 @@ fn each_exported_call_that_can_fail_fails_before_it_has_done_anything() {
 fn each_operation_of_a_context_fails_before_it_has_done_anything() {
     let names: Vec<_> = OPERATIONS.iter().map(|(_, call)| format!("fail {call} EXDEV")).collect();
     let name = "faults::each_operation_of_a_context_fails_before_it_has_done_anything";
-    if again(name, &names.join(", ")) {
+    if runs_alone(name, ("ROCE_FAULT", &names.join(", "))) {
         return;
     }
     let library = Library::load();
@@ -166,7 +143,7 @@ fn each_operation_of_a_context_fails_before_it_has_done_anything() {
 #[test]
 fn what_a_call_makes_in_turn_is_no_call_of_the_programs() {
     let name = "faults::what_a_call_makes_in_turn_is_no_call_of_the_programs";
-    if again(name, "fail ibv_alloc_pd EXDEV") {
+    if runs_alone(name, ("ROCE_FAULT", "fail ibv_alloc_pd EXDEV")) {
         return;
     }
     let library = Library::load();

@@ -10,20 +10,16 @@ use std::{
     ffi::{CString, c_int, c_uint, c_void},
     mem,
     os::unix::ffi::OsStrExt,
-    process::Command,
     ptr::null_mut,
 };
 
 use super::{
     library::{Library, mask},
-    watchdog,
+    runs_alone,
 };
-use crate::own_test;
 
 type Pointer = *mut c_void;
 
-/// Set in the process of a test of its own: the driver, once loaded, is the whole process's.
-const ALONE: &str = "GPU_TEST_ALONE";
 const LENGTH: usize = 8192;
 
 /// Results of calls: 0, or the error number.
@@ -41,25 +37,6 @@ struct Results {
     other_address: c_int,
     /// `ibv_rereg_mr` from memory of the process to the GPU's.
     changed: c_int,
-}
-
-/// Runs a test again in a process of its own; false in that process.
-fn runs_alone(name: &str, gpu: &str) -> bool {
-    if env::var_os(ALONE).is_some() {
-        return false;
-    }
-    watchdog::start(String::new);
-    let child = Command::new(env::current_exe().unwrap())
-        .args(["--exact", own_test::named(&format!("programs::gpu::{name}")), "--nocapture"])
-        .envs([(ALONE, "1"), ("ROCE_GPU", gpu)])
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
-    let done = watchdog::programs::wait_with_output(child, super::LIMIT);
-    let (out, err) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
-    assert!(done.status.success(), "{}\n{out}\n{err}", done.status);
-    true
 }
 
 /// The driver of `tests/fake_cuda`, with memory of a GPU and a descriptor for it.
@@ -135,7 +112,7 @@ fn results() -> Results {
 
 #[test]
 fn the_probe_says_that_memory_of_a_gpu_works() {
-    if runs_alone("the_probe_says_that_memory_of_a_gpu_works", "1") {
+    if runs_alone("gpu::the_probe_says_that_memory_of_a_gpu_works", ("ROCE_GPU", "1")) {
         return;
     }
     let expected = Results {
@@ -151,7 +128,7 @@ fn the_probe_says_that_memory_of_a_gpu_works() {
 
 #[test]
 fn the_probe_says_that_it_is_turned_off() {
-    if runs_alone("the_probe_says_that_it_is_turned_off", "0") {
+    if runs_alone("gpu::the_probe_says_that_it_is_turned_off", ("ROCE_GPU", "0")) {
         return;
     }
     let expected = Results {

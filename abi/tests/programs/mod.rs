@@ -5,7 +5,7 @@
 use std::{
     env, fs,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
 };
 
 mod adapters;
@@ -27,6 +27,26 @@ use crate::{
 
 /// Exit status of a successful program with findings.
 const FOUND: i32 = 99;
+
+/// Reruns a test in its own process, with this variable; false inside.
+fn runs_alone(name: &str, variable: (&str, &str)) -> bool {
+    const ALONE: &str = "ROCE_TEST_ALONE";
+    if env::var_os(ALONE).is_some() {
+        return false;
+    }
+    watchdog::start(String::new);
+    let child = Command::new(env::current_exe().unwrap())
+        .args(["--exact", own_test::named(&format!("programs::{name}")), "--nocapture"])
+        .envs([(ALONE, "1"), variable])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let done = watchdog::programs::wait_with_output(child, LIMIT);
+    let (out, err) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    assert!(done.status.success(), "{}\n{out}\n{err}", done.status);
+    true
+}
 
 fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs")
