@@ -19,7 +19,7 @@ use crate::cancel::Uncancelled;
 pub use crate::variables::{
     AS, CALLS, CHECK, CHECK_SUPPRESSIONS, CONTROL, DCQCN, DEVICES, DISTINCT_KEYS, ECN, EXPLAIN,
     FAULT, FAULT_SEED, GPU, LOG, PCAP, REAPER, RECEIVE_BUFFER, SEGMENTS, SHARDS, SOCKETS_ONLY,
-    SOURCE_PORTS, SYSFS, VARIABLES, Variable, WRITE_ONLY_PACKETS, is_on, parse_seed, value,
+    SOURCE_PORTS, SYSFS, VARIABLES, Variable, WRITE_ONLY_PACKETS, is_off, is_on, parse_seed, value,
 };
 use crate::{
     bind::BindError,
@@ -223,9 +223,7 @@ impl OpenOptions {
             segments: number(SEGMENTS)?,
             write_only_packets: number(WRITE_ONLY_PACKETS)?,
             shards: number(SHARDS)?,
-            congestion: congestion_without(|variable| {
-                value(variable).is_some_and(|value| value == "0")
-            }),
+            congestion: congestion_without(is_off),
             late: checks()?.map(|checks| checks.late()).unwrap_or_default(),
             profile: profile()?,
             ..Self::default()

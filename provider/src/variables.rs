@@ -130,6 +130,12 @@ pub fn is_on(variable: &str) -> bool {
     value(variable).is_some_and(|value| value != "0")
 }
 
+/// True if a variable is set to 0.
+#[must_use]
+pub fn is_off(variable: &str) -> bool {
+    value(variable).is_some_and(|value| value == "0")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,7 +9,7 @@ use std::{
 
 use roce::{
     Device, Profile,
-    environment::{GPU, value},
+    environment::{GPU, is_off},
 };
 use rustix::{
     io::Errno,
@@ -86,8 +86,7 @@ fn show(devices: &[Device], profile: Option<&Profile>) -> io::Result<()> {
     }
     cover(Path::new("/dev"), &dev, &["infiniband"])?;
     let (host, modules) = (Path::new("/sys/module"), stage.join("module"));
-    let is_on = value(GPU).is_none_or(|value| value != "0");
-    if sysfs::modules(&modules, host, is_on)? {
+    if sysfs::modules(&modules, host, !is_off(GPU))? {
         cover(host, &modules, &[sysfs::PEERMEM])?;
     }
     // the mounts stay; the staging directory is hidden

@@ -117,8 +117,11 @@ impl Memory for GpuMemory {
 /// The driver, once the program has loaded one.
 fn driver() -> Option<&'static dyn Driver> {
     static IS_OFF: OnceLock<bool> = OnceLock::new();
-    let is_off = || variables::value(variables::GPU).is_some_and(|value| value == "0");
-    if *IS_OFF.get_or_init(is_off) { None } else { Some(Cuda::loaded()?) }
+    if *IS_OFF.get_or_init(|| variables::is_off(variables::GPU)) {
+        None
+    } else {
+        Some(Cuda::loaded()?)
+    }
 }
 
 /// True if memory of GPUs can be registered in this process: the program has loaded the driver, and
