@@ -87,15 +87,17 @@ impl Client {
     }
 
     fn ask(&mut self, kind: u8, number: u8, fields: [u8; 36]) {
-        let mut request = [0; 40];
-        (request[0], request[1]) = (kind, number);
-        request[4..].copy_from_slice(&fields);
+        let mut request = [0; 44];
+        (request[0], request[4]) = (kind, number);
+        request[8..].copy_from_slice(&fields);
         let _ = self.requests.write(&request); // the service may have closed it
     }
 
+    /// Returns the number and the answer.
     fn answer(&mut self) -> Option<[u8; 2]> {
-        let mut answer = [0; 2];
-        self.answers.read(&mut answer).is_ok_and(|length| length == 2).then_some(answer)
+        let mut answer = [0; 8];
+        let read = self.answers.read(&mut answer);
+        read.is_ok_and(|length| length == 8).then_some([answer[4], answer[0]])
     }
 
     fn received(&self) -> Vec<Vec<u8>> {

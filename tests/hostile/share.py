@@ -63,16 +63,16 @@ class Client:
 
     def tell(self, kind, number=0, fields=b""):
         try:
-            os.write(self.requests, (bytes([kind, number, 0, 0]) + fields).ljust(40, b"\0"))
+            os.write(self.requests, (struct.pack("B3xI", kind, number) + fields).ljust(44, b"\0"))
         except BrokenPipeError:
             raise Refused("the connection has ended") from None
 
     def answer(self):
-        """The answer, and the number of its request before it."""
+        """The answer, and the number of its request behind it."""
         end = time.monotonic() + self.patience
         while time.monotonic() < end:
             try:
-                answer = os.read(self.answers, 2)
+                answer = os.read(self.answers, 8)
             except BlockingIOError:
                 time.sleep(0.0005)
                 continue
@@ -83,7 +83,7 @@ class Client:
 
     def claim(self, service):
         self.tell(CLAIM, NUMBER, struct.pack("Q", service))
-        return self.answer()[1]
+        return self.answer()[0]
 
     def close(self):
         self.data.close()

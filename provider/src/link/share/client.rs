@@ -88,8 +88,8 @@ pub(in crate::link) struct Control {
 #[derive(Default)]
 struct Asked {
     /// Number of the last request with an answer.
-    last: u8,
-    answers: VecDeque<(u8, Answer)>,
+    last: u32,
+    answers: VecDeque<(u32, Answer)>,
 }
 
 impl Clients {
@@ -346,13 +346,7 @@ impl Control {
     /// Asks whether another process listens for a service, or, with `claim`, to listen for it. This
     /// waits for the answer. Errors: [`io::ErrorKind::AddrInUse`] if another does.
     pub(in crate::link) fn ask(&self, service: ServiceId, claim: bool) -> io::Result<()> {
-        let number = {
-            let mut asked = self.asked.lock();
-            let number = asked.last % u8::MAX + 1;
-            asked.answers.retain(|(other, _)| *other != number); // nobody waited for it
-            asked.last = number;
-            number
-        };
+        let number = self.next_number();
         let request = if claim { Request::Claim(service) } else { Request::Query(service) };
         let end = clock::now().plus(ANSWER);
         if !self.send(number, &request) {
@@ -373,20 +367,27 @@ impl Control {
         }
     }
 
+    /// Returns a number that no request under way has.
+    pub(super) fn next_number(&self) -> u32 {
+        let mut asked = self.asked.lock();
+        asked.last = asked.last % u32::MAX + 1;
+        asked.last
+    }
+
     /// Sends a request; 0: without an answer. False: the pipe is full, or the service has ended.
-    fn send(&self, number: u8, request: &Request) -> bool {
+    pub(super) fn send(&self, number: u32, request: &Request) -> bool {
         let write = || rustix::io::write(&self.requests, &request.encode(number));
         without_sigpipe(write) == Ok(Request::LEN)
     }
 
     /// Reads answers, and returns the one to the request with this number.
-    fn answer(&self, number: u8) -> io::Result<Option<Answer>> {
+    pub(super) fn answer(&self, number: u32) -> io::Result<Option<Answer>> {
         let Asked { answers, .. } = &mut *self.asked.lock();
         let mut bytes = [0; Answer::LEN];
         loop {
             match rustix::io::read(&self.answers, &mut bytes[..]) {
                 Ok(Answer::LEN) => {
-                    answers.push_back(Answer::decode(bytes).ok_or(io::ErrorKind::InvalidData)?);
+                    answers.push_back(Answer::decode(&bytes).ok_or(io::ErrorKind::InvalidData)?);
                     answers.drain(..answers.len().saturating_sub(MAX_ANSWERS));
                 }
                 Err(Errno::AGAIN | Errno::INTR) => break,

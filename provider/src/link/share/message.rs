@@ -91,11 +91,11 @@ pub(super) enum Request {
 }
 
 impl Request {
-    pub(super) const LEN: usize = 40;
+    pub(super) const LEN: usize = 44;
 
-    pub(super) fn encode(&self, number: u8) -> [u8; Self::LEN] {
+    pub(super) fn encode(&self, number: u32) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
-        let fields = &mut bytes[4..];
+        let fields = &mut bytes[8..];
         let kind = match self {
             Self::Query(service) | Self::Claim(service) | Self::Release(service) => {
                 fields[..8].copy_from_slice(&service.0.to_ne_bytes());
@@ -114,12 +114,13 @@ impl Request {
                 5
             }
         };
-        bytes[..2].copy_from_slice(&[kind, number]);
+        bytes[0] = kind;
+        bytes[4..8].copy_from_slice(&number.to_ne_bytes());
         bytes
     }
 
-    pub(super) fn decode(bytes: &[u8; Self::LEN]) -> Option<(u8, Self)> {
-        let fields = &bytes[4..];
+    pub(super) fn decode(bytes: &[u8; Self::LEN]) -> Option<(u32, Self)> {
+        let (number, fields) = bytes[4..].split_first_chunk()?;
         let service = ServiceId(u64::from_ne_bytes(*fields.first_chunk()?));
         let request = match bytes[0] {
             1 => Self::Query(service),
@@ -129,7 +130,7 @@ impl Request {
             5 => Self::Erase(u32::from_ne_bytes(*fields.first_chunk()?)),
             _ => return None,
         };
-        Some((bytes[1], request))
+        Some((u32::from_ne_bytes(*number), request))
     }
 }
 
@@ -143,15 +144,18 @@ pub(super) enum Answer {
 }
 
 impl Answer {
-    pub(super) const LEN: usize = 2;
+    pub(super) const LEN: usize = 8;
 
-    pub(super) const fn encode(self, number: u8) -> [u8; Self::LEN] {
-        [number, self as u8]
+    pub(super) fn encode(self, number: u32) -> [u8; Self::LEN] {
+        let mut bytes = [0; Self::LEN];
+        bytes[0] = self as u8;
+        bytes[4..].copy_from_slice(&number.to_ne_bytes());
+        bytes
     }
 
-    pub(super) fn decode([number, kind]: [u8; Self::LEN]) -> Option<(u8, Self)> {
-        let answer = *[Self::Done, Self::InUse, Self::Full].get(usize::from(kind))?;
-        Some((number, answer))
+    pub(super) fn decode(bytes: &[u8; Self::LEN]) -> Option<(u32, Self)> {
+        let answer = *[Self::Done, Self::InUse, Self::Full].get(usize::from(bytes[0]))?;
+        Some((u32::from_ne_bytes(*bytes.last_chunk()?), answer))
     }
 }
 
@@ -179,10 +183,10 @@ mod tests {
             Request::Keep([7; conn_record::LEN]),
             Request::Erase(0x1234_5678),
         ] {
-            assert_eq!(Request::decode(&request.encode(200)), Some((200, request)));
+            assert_eq!(Request::decode(&request.encode(1 << 30)), Some((1 << 30, request)));
         }
         for answer in [Answer::Done, Answer::InUse, Answer::Full] {
-            assert_eq!(Answer::decode(answer.encode(255)), Some((255, answer)));
+            assert_eq!(Answer::decode(&answer.encode(u32::MAX)), Some((u32::MAX, answer)));
         }
     }
 
@@ -197,7 +201,7 @@ mod tests {
             assert_eq!(Request::decode(&[kind; Request::LEN]), None, "{kind}");
         }
         for kind in [3, 255] {
-            assert_eq!(Answer::decode([1, kind]), None, "{kind}");
+            assert_eq!(Answer::decode(&[kind; Answer::LEN]), None, "{kind}");
         }
     }
 }

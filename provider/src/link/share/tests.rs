@@ -24,7 +24,7 @@ use tempfile::TempDir;
 use super::{
     client::{Client, Control},
     door,
-    message::{Knock, Request},
+    message::{Answer, Knock, Request},
     service::Service,
     table,
 };
@@ -205,6 +205,24 @@ fn a_service_is_one_clients() {
     assert_eq!(ask(&mut host, &others, true), Ok(()));
 }
 
+/// A thread that loses the processor finds its answer, however often others ask meanwhile.
+#[test]
+fn an_answer_is_kept_for_its_request() {
+    let mut host = Host::new();
+    let (client, _) = host.join();
+    let control = client.control().unwrap();
+    let first = control.next_number();
+    assert!(control.send(first, &Request::Query(ServiceId(1))));
+    host.attend();
+    for _ in 0..1000 {
+        let number = control.next_number();
+        assert!(control.send(number, &Request::Query(ServiceId(1))));
+        host.attend();
+        assert_eq!(control.answer(number).unwrap(), Some(Answer::Done));
+    }
+    assert_eq!(control.answer(first).unwrap(), Some(Answer::Done));
+}
+
 #[test]
 fn who_waits_for_an_answer_has_it_whoever_reads_it() {
     let mut host = Host::new();
@@ -281,7 +299,7 @@ fn no_descriptor_reaches_the_service() {
 #[test]
 fn a_client_that_makes_no_sense_is_ended() {
     let mut host = Host::new();
-    let nonsense = [vec![9; 40], vec![1; 39], vec![1; 41], vec![0; 40]];
+    let nonsense = [vec![9; 44], vec![1; 43], vec![1; 45], vec![0; 44]];
     for bytes in nonsense {
         let (client, partition) = host.join();
         client.write_for_test(&bytes);
