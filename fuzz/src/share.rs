@@ -33,7 +33,7 @@ const STEPS: usize = 200;
 const MAX_CLIENTS: usize = 30;
 const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const SERVICE: u64 = 7;
-const CLAIM: u8 = 2;
+const CLAIM: u8 = 1;
 const DONE: u8 = 0;
 
 /// Coverage of a run.
@@ -86,18 +86,18 @@ impl Client {
         Some(Self { data, partition: said[16], requests, answers })
     }
 
-    fn ask(&mut self, kind: u8, number: u8, fields: [u8; 36]) {
-        let mut request = [0; 44];
-        (request[0], request[4]) = (kind, number);
-        request[8..].copy_from_slice(&fields);
+    fn ask(&mut self, kind: u8, number: u8, service: u64) {
+        let mut request = [0; 40];
+        postcard::to_slice(&(u32::from(number), kind, service), &mut request).unwrap();
         let _ = self.requests.write(&request); // the service may have closed it
     }
 
     /// Returns the number and the answer.
     fn answer(&mut self) -> Option<[u8; 2]> {
         let mut answer = [0; 8];
-        let read = self.answers.read(&mut answer);
-        read.is_ok_and(|length| length == 8).then_some([answer[4], answer[0]])
+        let read = self.answers.read(&mut answer).ok().filter(|length| *length == 8);
+        let (number, answer): (u32, u8) = postcard::from_bytes(&answer[..read?]).unwrap();
+        Some([u8::try_from(number).unwrap(), answer])
     }
 
     fn received(&self) -> Vec<Vec<u8>> {
@@ -171,7 +171,7 @@ impl World {
         rustix::net::bind(&listener, &name).unwrap();
         rustix::net::listen(&listener, 4).unwrap();
         let secret = (!number).to_be_bytes();
-        let mut knock = [&b"knock\0\0\x03"[..], &number.to_be_bytes(), &secret].concat();
+        let mut knock = [&b"knock\0\0\x04"[..], &number.to_be_bytes(), &secret].concat();
         knock.extend([wanted; 24]);
         self.write_to_door(&knock);
         (listener, secret)
@@ -213,7 +213,7 @@ impl World {
         let mut honest = honest.expect("it is let in");
         let partition = honest.partition;
         assert!(partition > 0 && (self.partition == 0 || partition == self.partition));
-        honest.ask(CLAIM, 9, service_field());
+        honest.ask(CLAIM, 9, SERVICE);
         self.serve();
         assert_eq!(honest.answer(), Some([9, DONE]));
         self.partition = partition;
@@ -233,7 +233,7 @@ impl World {
         }
         assert_eq!(self.serve(), 0);
         let honest = self.honest.as_mut().unwrap();
-        honest.ask(CLAIM, 8, service_field());
+        honest.ask(CLAIM, 8, SERVICE);
         let received = honest.received();
         assert_eq!(received.iter().map(|bytes| bytes[8]).collect::<Vec<_>>(), [0, 1, 2]);
         self.reach.honest += received.len();
@@ -279,13 +279,12 @@ impl World {
             }
             _ => {
                 let index = usize::from(input.byte()) % self.clients.len().max(1);
-                let kind = [1, 2, 3, 4, 5, 1, 2, 3][usize::from(input.byte() % 8)];
+                let kind = [0, 1, 2, 3, 4, 0, 1, 2][usize::from(input.byte() % 8)];
                 let number = input.byte();
-                let mut fields = [0; 36];
                 // few services and connections
-                (fields[0], fields[7]) = (input.byte() % 10, input.byte() & 0xC0);
+                let service = u64::from(input.byte() % 10) | u64::from(input.byte() & 0xC0) << 56;
                 if let Some(client) = self.clients.get_mut(index) {
-                    client.ask(kind, number, fields);
+                    client.ask(kind, number, service);
                 }
             }
         }
@@ -316,10 +315,4 @@ impl Drop for World {
 
 fn service(directory: &Path) -> ShareService {
     ShareService::new(directory, &[(ADDRESS, 0)], usize::MAX).unwrap()
-}
-
-fn service_field() -> [u8; 36] {
-    let mut field = [0; 36];
-    field[..8].copy_from_slice(&SERVICE.to_ne_bytes());
-    field
 }

@@ -9,7 +9,7 @@ import struct
 import sys
 import time
 
-from share import KEEP, RELEASE, Client, Refused, door, hoard, knock
+from share import KEEP, RELEASE, Client, Refused, door, hoard, knock, varint
 
 PORT = 4791
 
@@ -26,7 +26,7 @@ def take_over(address, victim):
         for client in clients:
             for service in range(8):
                 client.claim(service)
-                client.tell(RELEASE, 0, struct.pack("Q", service))
+                client.tell(RELEASE, 0, varint(service))
     print(len(clients), given)
 
 
@@ -74,7 +74,7 @@ def nonsense(address):
     end = time.monotonic() + 3
     ended = 0
     while time.monotonic() < end:
-        for bytes_ in (b"knock\0\0\3", os.urandom(63), b"k"):
+        for bytes_ in (b"knock\0\0\4", os.urandom(63), b"k"):
             with contextlib.suppress(BlockingIOError):
                 os.write(writer, bytes_)
         try:

@@ -4,18 +4,26 @@ import array
 import os
 import socket
 import stat
-import struct
 import time
 from pathlib import Path
 
 DOORS = Path("/run/roce-share")
-QUERY, CLAIM, RELEASE, KEEP, ERASE = range(1, 6)
+QUERY, CLAIM, RELEASE, KEEP, ERASE = range(5)
 DONE, IN_USE, FULL = range(3)
 NUMBER = 7
 
 
 class Refused(Exception):
     """The service has ended the connection, or has not made one."""
+
+
+def varint(number):
+    """An integer as postcard encodes it."""
+    bytes_ = bytearray()
+    while number >= 0x80:
+        bytes_.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*bytes_, number])
 
 
 def door(address):
@@ -27,7 +35,7 @@ def knock(address, number, secret, wanted=0):
     assert stat.S_ISFIFO(door(address).stat().st_mode)
     writer = os.open(door(address), os.O_WRONLY | os.O_NONBLOCK)
     try:
-        bytes_ = b"knock\0\0\3" + number + secret + bytes([wanted])
+        bytes_ = b"knock\0\0\4" + number + secret + bytes([wanted])
         os.write(writer, bytes_.ljust(64, b"\0"))
     finally:
         os.close(writer)
@@ -63,12 +71,12 @@ class Client:
 
     def tell(self, kind, number=0, fields=b""):
         try:
-            os.write(self.requests, (struct.pack("B3xI", kind, number) + fields).ljust(44, b"\0"))
+            os.write(self.requests, (varint(number) + bytes([kind]) + fields).ljust(40, b"\0"))
         except BrokenPipeError:
             raise Refused("the connection has ended") from None
 
     def answer(self):
-        """The answer, and the number of its request behind it."""
+        """The number of a request below 128, and the answer to it."""
         end = time.monotonic() + self.patience
         while time.monotonic() < end:
             try:
@@ -82,8 +90,8 @@ class Client:
         raise Refused("no answer")
 
     def claim(self, service):
-        self.tell(CLAIM, NUMBER, struct.pack("Q", service))
-        return self.answer()[0]
+        self.tell(CLAIM, NUMBER, varint(service))
+        return self.answer()[1]
 
     def close(self):
         self.data.close()

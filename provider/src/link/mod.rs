@@ -12,6 +12,7 @@ mod descriptors;
 mod fabric;
 mod faulty;
 mod kept;
+mod message;
 mod name;
 mod null;
 mod raw;

@@ -27,7 +27,8 @@ use crate::{
     cancel::Uncancelled,
     clock,
     link::{
-        BATCH, DatagramRun, arrival::Arrival, conn_record, descriptors::receive_with, name::Name,
+        BATCH, DatagramRun, arrival::Arrival, conn_record, descriptors::receive_with, message,
+        name::Name,
     },
     readiness::wait,
     signals::without_sigpipe,
@@ -35,8 +36,6 @@ use crate::{
 };
 
 const ANSWER: Duration = Duration::from_millis(600);
-/// Time after which a thread that waits for an answer looks whether another has read it.
-const SLICE: Duration = Duration::from_millis(1);
 /// Exponential backoff between attempts to reach the service.
 const RETRY: Duration = Duration::from_millis(2);
 const RETRY_MOST: Duration = Duration::from_millis(500);
@@ -46,7 +45,6 @@ const LOOK: Duration = Duration::from_millis(1);
 const COMING: usize = 16;
 /// The longest message of the service: a header and a UDP datagram.
 const LONGEST: usize = Arrival::LEN + 65_536;
-const MAX_ANSWERS: usize = 64;
 
 #[derive(Default)]
 pub(in crate::link) struct Clients {
@@ -82,14 +80,8 @@ enum State {
 pub(in crate::link) struct Control {
     requests: OwnedFd,
     answers: OwnedFd,
-    asked: Mutex<Asked>,
-}
-
-#[derive(Default)]
-struct Asked {
-    /// Number of the last request with an answer.
-    last: u32,
-    answers: VecDeque<(u32, Answer)>,
+    /// Number of the last request with an answer. One thread at a time waits for one.
+    last: Mutex<u32>,
 }
 
 impl Clients {
@@ -205,7 +197,7 @@ impl Client {
             address,
             interface,
             directory: directory.into(),
-            partition: greeting.partition.ok_or(io::ErrorKind::AddrInUse)?,
+            partition: IdPartition::new(greeting.partition).ok_or(io::ErrorKind::AddrInUse)?,
             services: BTreeSet::new(),
             unsent: VecDeque::new(),
             receive_buffer: greeting.receive_buffer as usize,
@@ -223,13 +215,13 @@ impl Client {
     /// [asked](Control::ask).
     pub(in crate::link) fn claim(&mut self, service: ServiceId) {
         if self.services.insert(service) {
-            self.tell(Request::Claim(service));
+            self.tell(Request::Claim(service.0));
         }
     }
 
     pub(in crate::link) fn release(&mut self, service: ServiceId) {
         if self.services.remove(&service) {
-            self.tell(Request::Release(service));
+            self.tell(Request::Release(service.0));
         }
     }
 
@@ -290,14 +282,14 @@ impl Client {
                     .map_or(away, |waiting| State::Knocked(waiting, now.plus(ANSWER)))
             }
             State::Knocked(waiting, until) => match waiting.poll() {
-                Ok(Some((Greeting { partition: None, .. }, _))) => {
+                Ok(Some((Greeting { partition: 0, .. }, _))) => {
                     warn!(address = %self.address, "others have this process's numbers");
                     State::Away(now.plus(RETRY_MOST), RETRY_MOST)
                 }
                 Ok(Some((greeting, state))) => {
                     info!(address = %self.address, "the service receives for this process again");
                     self.receive_buffer = greeting.receive_buffer as usize;
-                    self.unsent.extend(self.services.iter().copied().map(Request::Claim));
+                    self.unsent.extend(self.services.iter().map(|it| Request::Claim(it.0)));
                     let own = records.values().filter(|record| record.local == self.address);
                     self.unsent.extend(own.map(|it| Request::Keep(conn_record::encode(it))));
                     state
@@ -346,56 +338,42 @@ impl Control {
     /// Asks whether another process listens for a service, or, with `claim`, to listen for it. This
     /// waits for the answer. Errors: [`io::ErrorKind::AddrInUse`] if another does.
     pub(in crate::link) fn ask(&self, service: ServiceId, claim: bool) -> io::Result<()> {
-        let number = self.next_number();
+        let ServiceId(service) = service;
         let request = if claim { Request::Claim(service) } else { Request::Query(service) };
+        let _uncancelled = Uncancelled::begin(); // others wait for the lock
+        let mut last = self.last.lock();
+        *last = *last % u32::MAX + 1;
         let end = clock::now().plus(ANSWER);
-        if !self.send(number, &request) {
+        if !self.send(*last, &request) {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        loop {
-            match self.answer(number)? {
-                Some(Answer::Done) => return Ok(()),
-                Some(_) => return Err(io::ErrorKind::AddrInUse.into()),
-                None => {}
-            }
-            let left = end.since(clock::now());
-            if left.is_zero() {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
-            // another thread may be the one that reads it
-            wait(&[self.answers.as_fd()], Some(left.min(SLICE)))?;
-        }
-    }
-
-    /// Returns a number that no request under way has.
-    pub(super) fn next_number(&self) -> u32 {
-        let mut asked = self.asked.lock();
-        asked.last = asked.last % u32::MAX + 1;
-        asked.last
-    }
-
-    /// Sends a request; 0: without an answer. False: the pipe is full, or the service has ended.
-    pub(super) fn send(&self, number: u32, request: &Request) -> bool {
-        let write = || rustix::io::write(&self.requests, &request.encode(number));
-        without_sigpipe(write) == Ok(Request::LEN)
-    }
-
-    /// Reads answers, and returns the one to the request with this number.
-    pub(super) fn answer(&self, number: u32) -> io::Result<Option<Answer>> {
-        let Asked { answers, .. } = &mut *self.asked.lock();
         let mut bytes = [0; Answer::LEN];
         loop {
             match rustix::io::read(&self.answers, &mut bytes[..]) {
                 Ok(Answer::LEN) => {
-                    answers.push_back(Answer::decode(&bytes).ok_or(io::ErrorKind::InvalidData)?);
-                    answers.drain(..answers.len().saturating_sub(MAX_ANSWERS));
+                    let answered: Option<(u32, Answer)> = message::decode(&bytes);
+                    match answered.ok_or(io::ErrorKind::InvalidData)? {
+                        (number, _) if number != *last => {} // its request's time has ended
+                        (_, Answer::Done) => return Ok(()),
+                        (_, _) => return Err(io::ErrorKind::AddrInUse.into()),
+                    }
                 }
-                Err(Errno::AGAIN | Errno::INTR) => break,
+                Err(Errno::AGAIN | Errno::INTR) => {
+                    let left = end.since(clock::now());
+                    if left.is_zero() {
+                        return Err(io::ErrorKind::TimedOut.into());
+                    }
+                    wait(&[self.answers.as_fd()], Some(left))?;
+                }
                 _ => return Err(io::ErrorKind::ConnectionReset.into()),
             }
         }
-        let found = answers.iter().position(|(other, _)| *other == number);
-        Ok(found.and_then(|found| answers.remove(found)).map(|(_, answer)| answer))
+    }
+
+    /// Sends a request; 0: without an answer. False: the pipe is full, or the service has ended.
+    pub(super) fn send(&self, number: u32, request: &Request) -> bool {
+        let bytes = message::encode::<{ Request::LEN }>(&(number, request));
+        without_sigpipe(|| rustix::io::write(&self.requests, &bytes)) == Ok(Request::LEN)
     }
 }
 
@@ -417,7 +395,7 @@ impl Waiting {
         let mut random = [[0; 16]; 2];
         getrandom::fill(random.as_flattened_mut()).map_err(io::Error::other)?;
         let [number, secret] = random;
-        let knock = Knock { number, secret, wanted };
+        let knock = Knock::new(number, secret, wanted.map_or(0, IdPartition::get));
         let listener = Name::listen(knock.name().as_bytes())?;
         let user = door::knock(directory, address, interface, &knock)?;
         Ok(Self { listener, secret, user, come: None })
@@ -438,11 +416,11 @@ impl Waiting {
             let mut bytes = [0; Greeting::LEN];
             match receive_with(&data, &mut bytes) {
                 Ok((Greeting::LEN, descriptors)) => {
-                    let greeting = Greeting::decode(&bytes);
-                    if greeting.secret == self.secret
+                    if let Some(greeting) = message::decode::<Greeting>(&bytes)
+                        && greeting.secret == self.secret
                         && let Ok([requests, answers]) = <[OwnedFd; 2]>::try_from(descriptors)
                     {
-                        let control = Control { requests, answers, asked: Mutex::default() };
+                        let control = Control { requests, answers, last: Mutex::default() };
                         let state = State::Joined(data, Arc::new(control));
                         return Ok(Some((greeting, state)));
                     }

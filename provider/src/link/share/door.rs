@@ -16,7 +16,7 @@ use std::{
 use rustix::fs::{Mode, mkfifoat};
 
 use super::message::Knock;
-use crate::signals::without_sigpipe;
+use crate::{link::message, signals::without_sigpipe};
 
 pub(crate) const DIRECTORY: &str = "/run/roce-share";
 
@@ -122,7 +122,7 @@ pub(super) fn knock(
         return Err(io::ErrorKind::NotFound.into());
     }
     // the service may have ended since
-    match without_sigpipe(|| rustix::io::write(&door, &knock.encode()))? {
+    match without_sigpipe(|| rustix::io::write(&door, &message::encode::<{ Knock::LEN }>(knock)))? {
         Knock::LEN => Ok(metadata.uid()),
         _ => Err(io::ErrorKind::WouldBlock.into()),
     }
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     const ADDRESS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
-    const KNOCK: Knock = Knock { number: [1; 16], secret: [2; 16], wanted: None };
+    const KNOCK: Knock = Knock::new([1; 16], [2; 16], 0);
 
     fn kind(result: io::Result<u32>) -> Option<io::ErrorKind> {
         result.err().map(|error| error.kind())

@@ -43,6 +43,7 @@ use crate::{
         conn_record,
         descriptors::send_with,
         kept::{self, Kept},
+        message,
         stranger::unix_socket,
     },
     signals::without_sigpipe,
@@ -233,18 +234,19 @@ impl Service {
         let flags = PipeFlags::CLOEXEC | PipeFlags::NONBLOCK;
         let (requests, theirs) = pipe_with(flags)?;
         let (their_answers, answers) = pipe_with(flags)?;
-        let partition = self.table.open(now, address, user, knock.wanted).ok();
+        let wanted = IdPartition::new(knock.wanted);
+        let partition = self.table.open(now, address, user, wanted).ok();
         let greeting = Greeting {
             secret: knock.secret,
-            partition,
+            partition: partition.map_or(0, IdPartition::get),
             receive_buffer: u32::try_from(buffer).unwrap_or(u32::MAX),
         };
-        let greeted =
-            send_with(&data, &greeting.encode(), &[theirs.as_fd(), their_answers.as_fd()]);
+        let greeting = message::encode::<{ Greeting::LEN }>(&greeting);
+        let greeted = send_with(&data, &greeting, &[theirs.as_fd(), their_answers.as_fd()]);
         let Some(partition) = partition else { return greeted };
         let watched = self.watch(&requests, door << 8 | u64::from(partition.get()));
         if let Err(error) = greeted.and(watched.map_err(io::Error::from)) {
-            self.table.close(now, address, partition);
+            self.table.close(now, (address, partition));
             return Err(error);
         }
         info!(%address, user, partition = partition.get(), "a client has come");
@@ -265,14 +267,16 @@ impl Service {
             Err(_) => return false,
         };
         // requests are written whole, so they are read whole
-        let (requests, rest) = bytes[..length].as_chunks();
-        let mut serve = |request| {
-            let Some((number, request)) = Request::decode(request) else { return false };
+        let (requests, rest) = bytes[..length].as_chunks::<{ Request::LEN }>();
+        let mut serve = |request: &[u8; _]| {
+            let Some((number, request)) = message::decode::<(u32, _)>(request) else {
+                return false;
+            };
             let mut answer = Answer::Done;
             match request {
-                Request::Query(service) => answer = table.query(now, address, own, service),
-                Request::Claim(service) => answer = table.claim(now, address, own, service),
-                Request::Release(service) => table.release(address, own, service),
+                Request::Query(service) => answer = table.query(now, place, ServiceId(service)),
+                Request::Claim(service) => answer = table.claim(now, place, ServiceId(service)),
+                Request::Release(service) => table.release(place, ServiceId(service)),
                 Request::Keep(record) => {
                     // others are of no connection that it can have
                     let record = conn_record::decode(&record, own, address);
@@ -283,7 +287,8 @@ impl Service {
                 }
                 Request::Erase(local_id) => _ = client.records.remove(&local_id),
             }
-            let write = || rustix::io::write(&client.answers, &answer.encode(number));
+            let answer = message::encode::<{ Answer::LEN }>(&(number, answer));
+            let write = || rustix::io::write(&client.answers, &answer);
             number == 0 || without_sigpipe(write) == Ok(Answer::LEN)
         };
         !requests.is_empty() && rest.is_empty() && requests.iter().all(&mut serve)
@@ -292,7 +297,7 @@ impl Service {
     fn end(&mut self, now: Instant, place @ (address, partition): Place) {
         let Some(Client { user, records, .. }) = self.clients.remove(&place) else { return };
         info!(%address, user, partition = partition.get(), "a client has ended");
-        self.table.close(now, address, partition);
+        self.table.close(now, place);
         if !records.is_empty() {
             let records = records.into_values().collect();
             self.ended.push_back(Ended::Here { address, partition, records });

@@ -4,12 +4,9 @@
 //! the same user gets it, since packets for the former one may be in flight. A client that has one
 //! at another address, or had it when the service was restarted, gets the same.
 
-use std::{
-    net::{IpAddr, Ipv6Addr},
-    time::Duration,
-};
+use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
-use roce_transport::{addr::Gid, cm::ServiceId, share::IdPartition, time::Instant};
+use roce_transport::{cm::ServiceId, share::IdPartition, time::Instant};
 
 use super::message::Answer;
 
@@ -25,17 +22,18 @@ pub(super) const MAX_SERVICES: usize = 64;
 
 const ROOT: u32 = 0;
 
+/// A client's part in an address.
+type Place = (IpAddr, IdPartition);
+
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Table {
-    numbers: Vec<Numbers>,
-    services: Vec<Service>,
+    numbers: BTreeMap<Place, Numbers>,
+    services: BTreeMap<(IpAddr, ServiceId), Service>,
     last: u8,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Numbers {
-    address: IpAddr,
-    partition: IdPartition,
     user: u32,
     /// `None`: a client has it. It rests until then.
     rests_until: Option<Instant>,
@@ -43,8 +41,6 @@ struct Numbers {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Service {
-    address: IpAddr,
-    service: ServiceId,
     user: u32,
     holder: Holder,
 }
@@ -56,6 +52,9 @@ enum Holder {
     AwaitedUntil(Instant),
 }
 
+/// A table between two services: addresses, users, and numbers of partitions or services.
+type Saved = (Vec<(IpAddr, u32, u8)>, Vec<(IpAddr, u32, u64)>);
+
 impl Table {
     /// Gives a new client of a user a partition at an address. Errors: [`Answer::InUse`] if another
     /// client has the `wanted` one; [`Answer::Full`] if the user has as many as it can.
@@ -66,26 +65,25 @@ impl Table {
         user: u32,
         wanted: Option<IdPartition>,
     ) -> Result<IdPartition, Answer> {
-        self.numbers.retain(|it| it.rests_until.is_none_or(|until| now < until));
+        self.numbers.retain(|_, it| it.rests_until.is_none_or(|until| now < until));
         let partition = match wanted {
-            Some(partition) if self.may_have(address, user, partition) => partition,
+            Some(partition) if self.may_have((address, partition), user) => partition,
             Some(_) => return Err(Answer::InUse),
             None => self.choose(address, user).ok_or(Answer::Full)?,
         };
-        self.numbers.retain(|it| (it.address, it.partition) != (address, partition));
-        self.numbers.push(Numbers { address, partition, user, rests_until: None });
+        self.numbers.insert((address, partition), Numbers { user, rests_until: None });
         Ok(partition)
     }
 
     /// True if a client of the user may have this partition, which it has elsewhere or had before.
-    fn may_have(&self, address: IpAddr, user: u32, partition: IdPartition) -> bool {
-        let mut same = self.numbers.iter().filter(|it| it.partition == partition);
-        let is_free =
-            |it: &Numbers| it.user == user && (it.address != address || it.rests_until.is_some());
-        let had = |it: &Numbers| (it.address, it.partition) == (address, partition);
+    fn may_have(&self, place @ (address, partition): Place, user: u32) -> bool {
+        let mut same = self.numbers.iter().filter(|((_, other), _)| *other == partition);
+        let is_free = |(&(other, _), it): (&Place, &Numbers)| {
+            it.user == user && (other != address || it.rests_until.is_some())
+        };
         partition.get() != OWN
             && same.all(is_free)
-            && (self.has_room(address, user) || self.numbers.iter().any(had))
+            && (self.has_room(address, user) || self.numbers.contains_key(&place))
     }
 
     /// A partition that nobody has at any address, or nobody at this one, or else the one of the
@@ -94,19 +92,16 @@ impl Table {
         let next =
             (0..OWN - 1).filter_map(|step| IdPartition::new((self.last + step) % (OWN - 1) + 1));
         let is_new =
-            |partition: &IdPartition| self.numbers.iter().all(|it| it.partition != *partition);
-        let is_free = |partition: &IdPartition| {
-            let mut here = self.numbers.iter().filter(|it| it.address == address);
-            here.all(|it| it.partition != *partition)
-        };
+            |partition: &IdPartition| self.numbers.keys().all(|(_, other)| other != partition);
+        let is_free = |partition: &IdPartition| !self.numbers.contains_key(&(address, *partition));
         let found = if self.has_room(address, user) {
             next.clone().find(is_new).or_else(|| next.clone().find(is_free))
         } else {
             None
         };
         let rested = || {
-            let own = self.numbers.iter().filter(|it| (it.address, it.user) == (address, user));
-            let resting = own.filter_map(|it| Some((it.rests_until?, it.partition)));
+            let own = self.here(address).filter(|(_, it)| it.user == user);
+            let resting = own.filter_map(|(partition, it)| Some((it.rests_until?, partition)));
             resting.min().map(|(_, partition)| partition)
         };
         let chosen = found.or_else(rested)?;
@@ -114,137 +109,96 @@ impl Table {
         Some(chosen)
     }
 
+    fn here(&self, address: IpAddr) -> impl Iterator<Item = (IdPartition, Numbers)> + Clone {
+        let here = self.numbers.iter().filter(move |((other, _), _)| *other == address);
+        here.map(|(&(_, partition), it)| (partition, *it))
+    }
+
     /// True if the user may have one more partition at an address, whether it rests or not.
     fn has_room(&self, address: IpAddr, user: u32) -> bool {
-        let here = self.numbers.iter().filter(|it| it.address == address);
-        let own = here.clone().filter(|it| it.user == user).count();
-        let users = here.filter(|it| it.user != ROOT).count();
+        let own = self.here(address).filter(|(_, it)| it.user == user).count();
+        let users = self.here(address).filter(|(_, it)| it.user != ROOT).count();
         user == ROOT || own < MAX_OF_USER && users < MAX_OF_USERS
     }
 
-    pub(super) fn close(&mut self, now: Instant, address: IpAddr, partition: IdPartition) {
-        for it in &mut self.numbers {
-            if (it.address, it.partition) == (address, partition) {
-                it.rests_until = Some(now.plus(REST));
-            }
+    pub(super) fn close(&mut self, now: Instant, place @ (address, partition): Place) {
+        if let Some(it) = self.numbers.get_mut(&place) {
+            it.rests_until = Some(now.plus(REST));
         }
-        self.services.retain(|it| (it.address, it.holder) != (address, Holder::Client(partition)));
+        let holder = Holder::Client(partition);
+        self.services.retain(|(other, _), it| (*other, it.holder) != (address, holder));
     }
 
     pub(super) fn forget(&mut self, address: IpAddr) {
-        self.numbers.retain(|it| it.address != address);
-        self.services.retain(|it| it.address != address);
+        self.numbers.retain(|(other, _), _| *other != address);
+        self.services.retain(|(other, _), _| *other != address);
     }
 
     pub(super) fn listener(&self, address: IpAddr, service: ServiceId) -> Option<IdPartition> {
-        let found = self.services.iter().find(|it| (it.address, it.service) == (address, service));
-        match found?.holder {
+        match self.services.get(&(address, service))?.holder {
             Holder::Client(partition) => Some(partition),
             Holder::AwaitedUntil(_) => None,
         }
     }
 
-    pub(super) fn query(
-        &self,
-        now: Instant,
-        address: IpAddr,
-        partition: IdPartition,
-        service: ServiceId,
-    ) -> Answer {
-        let found = self.services.iter().find(|it| (it.address, it.service) == (address, service));
+    pub(super) fn query(&self, now: Instant, place: Place, service: ServiceId) -> Answer {
+        let found = self.services.get(&(place.0, service));
         let may = found.is_none_or(|it| match it.holder {
-            Holder::Client(holder) => holder == partition,
-            Holder::AwaitedUntil(until) => {
-                until <= now || Some(it.user) == self.user(address, partition)
-            }
+            Holder::Client(holder) => holder == place.1,
+            Holder::AwaitedUntil(until) => until <= now || Some(it.user) == self.user(place),
         });
         if may { Answer::Done } else { Answer::InUse }
     }
 
-    pub(super) fn claim(
-        &mut self,
-        now: Instant,
-        address: IpAddr,
-        partition: IdPartition,
-        service: ServiceId,
-    ) -> Answer {
-        let Some(user) = self.user(address, partition) else { return Answer::InUse };
-        if self.query(now, address, partition, service) != Answer::Done {
+    pub(super) fn claim(&mut self, now: Instant, place: Place, service: ServiceId) -> Answer {
+        let Some(user) = self.user(place) else { return Answer::InUse };
+        if self.query(now, place, service) != Answer::Done {
             return Answer::InUse;
         }
-        let is_it = |it: &Service| (it.address, it.service) == (address, service);
-        let holder = Holder::Client(partition);
-        let others = self.services.iter().filter(|it| !is_it(it));
-        if others.filter(|it| (it.address, it.holder) == (address, holder)).count() >= MAX_SERVICES
-        {
+        let (key, holder) = ((place.0, service), Holder::Client(place.1));
+        let own = |(other, it): &(&(IpAddr, ServiceId), &Service)| {
+            (other.0, it.holder) == (place.0, holder) && **other != key
+        };
+        if self.services.iter().filter(own).count() >= MAX_SERVICES {
             return Answer::Full;
         }
-        self.services.retain(|it| !is_it(it));
-        self.services.push(Service { address, service, user, holder });
+        self.services.insert(key, Service { user, holder });
         Answer::Done
     }
 
-    pub(super) fn release(&mut self, address: IpAddr, partition: IdPartition, service: ServiceId) {
-        let own = (address, service, Holder::Client(partition));
-        self.services.retain(|it| (it.address, it.service, it.holder) != own);
+    pub(super) fn release(&mut self, (address, partition): Place, service: ServiceId) {
+        if self.listener(address, service) == Some(partition) {
+            self.services.remove(&(address, service));
+        }
     }
 
-    fn user(&self, address: IpAddr, partition: IdPartition) -> Option<u32> {
-        let is_it = |it: &&Numbers| (it.address, it.partition) == (address, partition);
-        let found = self.numbers.iter().find(is_it).filter(|it| it.rests_until.is_none());
+    fn user(&self, place: Place) -> Option<u32> {
+        let found = self.numbers.get(&place).filter(|it| it.rests_until.is_none());
         found.map(|it| it.user)
     }
 
     pub(super) fn save(&self) -> Vec<u8> {
-        let numbers = self
-            .numbers
-            .iter()
-            .map(|it| entry(it.address, it.user, u64::from(it.partition.get()) << 56, NUMBERS));
+        let numbers = self.numbers.iter();
+        let numbers =
+            numbers.map(|((address, partition), it)| (*address, it.user, partition.get()));
         let services = self.services.iter();
-        let services = services.map(|it| entry(it.address, it.user, it.service.0, SERVICE));
-        numbers.chain(services).flatten().collect()
+        let services = services.map(|((address, service), it)| (*address, it.user, service.0));
+        let saved: Saved = (numbers.collect(), services.collect());
+        serde_json::to_vec(&saved).unwrap_or_default()
     }
 
     /// The table that a service has left: all rests, and services wait for clients of their users.
     pub(super) fn restore(now: Instant, saved: &[u8]) -> Self {
-        let mut table = Self::default();
-        for entry in saved.as_chunks::<ENTRY>().0 {
-            let (address, user, number, kind) = parse(entry);
-            let rests_until = Some(now.plus(REST));
-            match (kind, IdPartition::new(number.to_be_bytes()[0])) {
-                (NUMBERS, Some(partition)) => {
-                    table.numbers.push(Numbers { address, partition, user, rests_until });
-                }
-                (SERVICE, _) => {
-                    let holder = Holder::AwaitedUntil(now.plus(AWAITED));
-                    let service = ServiceId(number);
-                    table.services.push(Service { address, service, user, holder });
-                }
-                _ => {}
-            }
-        }
-        table
+        let (numbers, services): Saved = serde_json::from_slice(saved).unwrap_or_default();
+        let (rests_until, holder) = (Some(now.plus(REST)), Holder::AwaitedUntil(now.plus(AWAITED)));
+        let numbers = numbers.into_iter().filter_map(|(address, user, partition)| {
+            Some(((address, IdPartition::new(partition)?), Numbers { user, rests_until }))
+        });
+        let services = services.into_iter().map(|(address, user, service)| {
+            ((address, ServiceId(service)), Service { user, holder })
+        });
+        Self { numbers: numbers.collect(), services: services.collect(), last: 0 }
     }
-}
-
-const ENTRY: usize = 32;
-const NUMBERS: u32 = 1;
-const SERVICE: u32 = 2;
-
-fn entry(address: IpAddr, user: u32, number: u64, kind: u32) -> [u8; ENTRY] {
-    let mut entry = [0; ENTRY];
-    entry[..4].copy_from_slice(&kind.to_ne_bytes());
-    entry[4..8].copy_from_slice(&user.to_ne_bytes());
-    entry[8..16].copy_from_slice(&number.to_ne_bytes());
-    entry[16..].copy_from_slice(&Gid::from(address).0);
-    entry
-}
-
-fn parse(entry: &[u8; ENTRY]) -> (IpAddr, u32, u64, u32) {
-    let word = |at: usize| u32::from_ne_bytes(std::array::from_fn(|byte| entry[at + byte]));
-    let number = u64::from_ne_bytes(std::array::from_fn(|byte| entry[8 + byte]));
-    let address: [u8; 16] = std::array::from_fn(|byte| entry[16 + byte]);
-    (Ipv6Addr::from(address).to_canonical(), word(4), number, word(0))
 }
 
 #[cfg(test)]
@@ -277,7 +231,7 @@ mod tests {
         let mut table = Table::default();
         let mut given = Vec::new();
         let former = table.open(at(0), HERE, ONE, None).unwrap();
-        table.close(at(1), HERE, former);
+        table.close(at(1), (HERE, former));
         for _ in 0..MAX_OF_USER {
             given.push(table.open(at(30), HERE, OTHER, None).unwrap());
         }
@@ -294,7 +248,7 @@ mod tests {
         assert_eq!(counts, [20, 20, 1]);
         let root = all(&mut table, ROOT);
         assert_eq!(root.len(), 20);
-        let mut numbers: Vec<_> = table.numbers.iter().map(|it| it.partition.get()).collect();
+        let mut numbers: Vec<_> = table.numbers.keys().map(|(_, it)| it.get()).collect();
         numbers.sort_unstable();
         assert_eq!(numbers, (1..OWN).collect::<Vec<_>>());
         // at another address there are others
@@ -306,8 +260,8 @@ mod tests {
     fn a_user_that_has_all_of_its_partitions_gets_those_that_rest() {
         let mut table = Table::default();
         let given = all(&mut table, ONE);
-        table.close(at(1), HERE, given[4]);
-        table.close(at(2), HERE, given[3]);
+        table.close(at(1), (HERE, given[4]));
+        table.close(at(2), (HERE, given[3]));
         let next: Vec<_> = std::iter::from_fn(|| table.open(at(3), HERE, ONE, None).ok()).collect();
         assert_eq!(next, [given[4], given[3]]);
         assert_eq!(table.open(at(3), HERE, ONE, None), Err(Answer::Full));
@@ -329,41 +283,41 @@ mod tests {
         let mut table = Table::default();
         let [a, b] = [ONE, OTHER].map(|user| table.open(at(0), HERE, user, None).unwrap());
         let (service, alike) = (ServiceId(7), ServiceId(7 | 1 << 63));
-        assert_eq!(table.claim(at(0), HERE, a, service), Answer::Done);
-        assert_eq!(table.claim(at(0), HERE, a, service), Answer::Done);
-        assert_eq!(table.query(at(0), HERE, b, service), Answer::InUse);
-        assert_eq!(table.claim(at(0), HERE, b, service), Answer::InUse);
-        assert_eq!(table.claim(at(0), HERE, b, alike), Answer::Done);
-        table.release(HERE, b, service); // which it does not have
+        assert_eq!(table.claim(at(0), (HERE, a), service), Answer::Done);
+        assert_eq!(table.claim(at(0), (HERE, a), service), Answer::Done);
+        assert_eq!(table.query(at(0), (HERE, b), service), Answer::InUse);
+        assert_eq!(table.claim(at(0), (HERE, b), service), Answer::InUse);
+        assert_eq!(table.claim(at(0), (HERE, b), alike), Answer::Done);
+        table.release((HERE, b), service); // which it does not have
         assert_eq!(table.listener(HERE, service), Some(a));
         assert_eq!(table.listener(THERE, service), None);
-        table.close(at(0), HERE, a);
+        table.close(at(0), (HERE, a));
         assert_eq!(table.listener(HERE, service), None);
-        assert_eq!(table.claim(at(0), HERE, b, service), Answer::Done);
-        assert_eq!(table.claim(at(0), HERE, a, service), Answer::InUse);
-        let more =
-            (0..MAX_SERVICES as u64 - 1).map(|it| table.claim(at(0), HERE, b, ServiceId(100 + it)));
+        assert_eq!(table.claim(at(0), (HERE, b), service), Answer::Done);
+        assert_eq!(table.claim(at(0), (HERE, a), service), Answer::InUse);
+        let more = (0..MAX_SERVICES as u64 - 1)
+            .map(|it| table.claim(at(0), (HERE, b), ServiceId(100 + it)));
         assert_eq!(more.last(), Some(Answer::Full));
-        assert_eq!(table.claim(at(0), HERE, b, service), Answer::Done);
+        assert_eq!(table.claim(at(0), (HERE, b), service), Answer::Done);
     }
 
     #[test]
     fn after_a_restart_all_is_kept_for_who_had_it() {
         let mut table = Table::default();
         let own = table.open(at(0), HERE, ONE, None).unwrap();
-        table.claim(at(0), HERE, own, ServiceId(7));
+        table.claim(at(0), (HERE, own), ServiceId(7));
         let mut next = Table::restore(at(100), &table.save());
         let other = next.open(at(100), HERE, OTHER, None).unwrap();
         assert_ne!(other, own);
         assert_eq!(next.open(at(100), HERE, OTHER, Some(own)), Err(Answer::InUse));
-        assert_eq!(next.claim(at(100), HERE, other, ServiceId(7)), Answer::InUse);
+        assert_eq!(next.claim(at(100), (HERE, other), ServiceId(7)), Answer::InUse);
         assert_eq!(next.open(at(101), HERE, ONE, Some(own)), Ok(own));
-        assert_eq!(next.claim(at(101), HERE, own, ServiceId(7)), Answer::Done);
+        assert_eq!(next.claim(at(101), (HERE, own), ServiceId(7)), Answer::Done);
         assert_eq!(next.listener(HERE, ServiceId(7)), Some(own));
         // who does not come has lost it
         let mut next = Table::restore(at(100), &table.save());
         let other = next.open(at(102), HERE, OTHER, None).unwrap();
-        assert_eq!(next.claim(at(102), HERE, other, ServiceId(7)), Answer::Done);
+        assert_eq!(next.claim(at(102), (HERE, other), ServiceId(7)), Answer::Done);
         assert_eq!(next.open(at(130), HERE, OTHER, Some(own)), Ok(own));
         assert_eq!(Table::restore(at(0), &[3; 77]), Table::default());
     }
@@ -436,14 +390,14 @@ mod tests {
                         if had.contains(&(address, own, 0, Some(now)))
                             || had.iter().any(|it| (it.0, it.1, it.3) == (address, own, Some(now)))
                         {
-                            table.close(at(now), address, own);
+                            table.close(at(now), (address, own));
                         }
                         listeners.retain(|it| (it.0, it.2) != (address, own));
                     }
                     Step::Claim(here, number, service) => {
                         let (address, own, service) =
                             (place(here), partition(number), ServiceId(service));
-                        let result = table.claim(at(now), address, own, service);
+                        let result = table.claim(at(now), (address, own), service);
                         let is_live = had.iter().any(|it| (it.0, it.1, it.3) == (address, own, None));
                         let holder = listeners.iter().find(|it| (it.0, it.1) == (address, service));
                         if result == Answer::Done {
@@ -455,7 +409,7 @@ mod tests {
                     Step::Release(here, number, service) => {
                         let (address, own, service) =
                             (place(here), partition(number), ServiceId(service));
-                        table.release(address, own, service);
+                        table.release((address, own), service);
                         listeners.retain(|it| *it != (address, service, own));
                     }
                     Step::Restart => {
