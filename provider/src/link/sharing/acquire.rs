@@ -8,13 +8,13 @@ use socket2::Socket;
 use super::{
     hello::Hello,
     members::MakeSocket,
-    names::{self, connect, connect_unchecked},
+    names::{self, connect, of_address},
     owner::{Common, HANDOVER, SharedAddress},
 };
 use crate::{
     bind::{BindError, is_stopped},
     clock,
-    link::{credentials, name::Name},
+    link::{credentials, name::Name, stranger::Unchecked},
     readiness::wait,
 };
 
@@ -87,7 +87,7 @@ pub(in crate::link) fn acquire(
                 }
             },
             Err(error) if error.kind() != io::ErrorKind::AddrInUse => return alone(), // no names
-            Err(_) if exclusive => match connect(address, interface) {
+            Err(_) if exclusive => match connect(&of_address(address, interface)) {
                 // another user's process has the name, and perhaps not the address
                 Err(error) if error.kind() != io::ErrorKind::ConnectionRefused => return alone(),
                 // if it has just ended, its UDP socket perhaps has not
@@ -139,7 +139,7 @@ fn join(
     place @ (address, interface): (IpAddr, u32),
     make_socket: &MakeSocket,
 ) -> io::Result<(Socket, SharedAddress)> {
-    let owner = connect(address, interface)?;
+    let owner = connect(&of_address(address, interface))?;
     Hello::Share.say(&owner)?;
     wait(&[owner.as_fd()], Some(GRANT_TIMEOUT))?;
     let common = Common::receive(&owner)?.ok_or(io::ErrorKind::TimedOut)?;
@@ -149,7 +149,7 @@ fn join(
 
 /// The process of another user that has an address, if that is what keeps this one from it.
 pub(in crate::link) fn other_user(address: IpAddr, interface: u32) -> Option<BindError> {
-    let socket = connect_unchecked(address, interface).ok()?;
+    let socket = Unchecked::connect(of_address(address, interface).as_bytes()).ok()?;
     let (process, user) = socket.peer()?;
     socket.check().err()?;
     Some(BindError::OtherUser { address, process, user })
@@ -157,6 +157,6 @@ pub(in crate::link) fn other_user(address: IpAddr, interface: u32) -> Option<Bin
 
 /// The process that has an address, if it is stopped.
 fn stopped(address: IpAddr, interface: u32) -> Option<u32> {
-    let process = credentials::process(&connect(address, interface).ok()?).ok()?;
+    let process = credentials::process(&connect(&of_address(address, interface)).ok()?).ok()?;
     is_stopped(process).then_some(process)
 }

@@ -11,7 +11,10 @@ use roce_transport::{
     time::Instant,
 };
 
-use super::{names::connect_directly, paths::Destination};
+use super::{
+    names::{connect, of_process},
+    paths::Destination,
+};
 
 /// Time from the first look to the second. It doubles from one to the next.
 const FIRST: Duration = Duration::from_millis(1);
@@ -64,7 +67,7 @@ impl Ends {
             if conns.is_empty() {
                 continue;
             }
-            match connect_directly(ended.dst, interface, ended.partition) {
+            match connect(&of_process(ended.dst, interface, ended.partition)) {
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                     over.extend(conns);
                 }

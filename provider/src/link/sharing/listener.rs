@@ -74,7 +74,8 @@ impl Listeners {
         if self.listeners.iter().any(|listener| listener.address == address && listener.is_direct) {
             return Ok(());
         }
-        let name = Arc::new(names::listen_directly(address, interface, partition)?);
+        let name =
+            Arc::new(Name::listen(names::of_process(address, interface, partition).as_bytes())?);
         self.listen(epoll, address, name, true)
     }
 

@@ -41,10 +41,7 @@ use roce_transport::{
 };
 use socket2::Socket;
 
-use super::{
-    Ended,
-    rings::{Outgoing, Reader},
-};
+use super::{Ended, rings::Reader};
 use crate::cancel::Uncancelled;
 pub(super) use acquire::{Acquired, Scope, acquire, other_user};
 use ends::{Ends, Looks};
@@ -220,10 +217,10 @@ impl Sharing {
                 Ok(())
             }
             (Hello::Here(partition), _, false) => {
+                let partition = IdPartition::new(partition).ok_or(io::ErrorKind::InvalidData)?;
                 let owner = self.at_mut(dst).filter(|shared| shared.is_owner());
                 let term = owner.ok_or(io::ErrorKind::PermissionDenied)?.term;
-                let channel = Outgoing::request(socket, &Hello::Forward(term).message())?;
-                self.paths.add_forward(dst, partition, channel, now, true);
+                self.paths.add_forward(now, &self.epoll, dst, partition, (socket, term))?;
                 self.addresses.iter_mut().for_each(SharedAddress::steer);
                 Ok(())
             }

@@ -21,7 +21,7 @@ const NAME_TRIES: usize = 1000;
 /// A socket with the name of an address. This waits for one of this process's that is just being
 /// closed. Errors: [`io::ErrorKind::AddrInUse`] if there is one already.
 pub(super) fn listen(address: IpAddr, interface: u32) -> io::Result<Name> {
-    let name = name(address, interface);
+    let name = of_address(address, interface);
     for _ in 1..NAME_TRIES {
         match Name::listen(name.as_bytes()) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_closing_names() => {
@@ -33,36 +33,13 @@ pub(super) fn listen(address: IpAddr, interface: u32) -> io::Result<Name> {
     Name::listen(name.as_bytes())
 }
 
-/// A socket with the name of a process at an address.
-pub(super) fn listen_directly(
-    address: IpAddr,
-    interface: u32,
-    partition: Option<IdPartition>,
-) -> io::Result<Name> {
-    Name::listen(direct_name(address, interface, partition).as_bytes())
-}
-
-/// A connection to the process with the name of an address.
-pub(super) fn connect_unchecked(address: IpAddr, interface: u32) -> io::Result<Unchecked> {
-    Unchecked::connect(name(address, interface).as_bytes())
-}
-
-/// The same, if the process is to be trusted.
-pub(super) fn connect(address: IpAddr, interface: u32) -> io::Result<OwnedFd> {
-    connect_unchecked(address, interface)?.check()
-}
-
-/// A connection to the process with this partition at an address, if it is to be trusted.
-pub(super) fn connect_directly(
-    address: IpAddr,
-    interface: u32,
-    partition: Option<IdPartition>,
-) -> io::Result<OwnedFd> {
-    Unchecked::connect(direct_name(address, interface, partition).as_bytes())?.check()
+/// A connection to the process with a name, if it is to be trusted.
+pub(super) fn connect(name: &str) -> io::Result<OwnedFd> {
+    Unchecked::connect(name.as_bytes())?.check()
 }
 
 /// The name of an address. A link-local one means something only with an interface.
-fn name(address: IpAddr, interface: u32) -> String {
+pub(super) fn of_address(address: IpAddr, interface: u32) -> String {
     match address {
         IpAddr::V6(v6) if v6.is_unicast_link_local() => {
             format!("roce {ROCE_UDP_PORT} {v6}%{interface}")
@@ -71,6 +48,11 @@ fn name(address: IpAddr, interface: u32) -> String {
     }
 }
 
-fn direct_name(address: IpAddr, interface: u32, partition: Option<IdPartition>) -> String {
-    format!("{} #{}", name(address, interface), partition.map_or(0, IdPartition::get))
+/// The name of the process with a partition at an address.
+pub(super) fn of_process(
+    address: IpAddr,
+    interface: u32,
+    partition: Option<IdPartition>,
+) -> String {
+    format!("{} #{}", of_address(address, interface), partition.map_or(0, IdPartition::get))
 }

@@ -23,7 +23,7 @@ use super::{
     hello::Hello,
     inbox::Inbox,
     members::{self, MakeSocket, MemberPlace},
-    names::connect,
+    names::{connect, of_address},
     reaper,
     record::{self, OwnRecords},
     words::{SILENCE, Words},
@@ -412,9 +412,9 @@ impl SharedAddress {
 
 /// Asks the owner of an address to forward what is for this process.
 fn ask(epoll: &OwnedFd, address: IpAddr, interface: u32, own: IdPartition) -> io::Result<OwnedFd> {
-    let socket = connect(address, interface)?;
+    let socket = connect(&of_address(address, interface))?;
     watch(epoll, &socket, Readable::News)?;
-    Hello::Here(own).say(&socket)?;
+    Hello::Here(own.get()).say(&socket)?;
     Ok(socket)
 }
 

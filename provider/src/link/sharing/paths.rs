@@ -15,7 +15,7 @@ use roce_transport::{
 use super::{
     epoll::{Readable, watch},
     hello::Hello,
-    names::connect_directly,
+    names::{connect, of_process},
 };
 use crate::{
     cancel::Uncancelled,
@@ -51,7 +51,7 @@ pub(super) struct Destination {
 pub(in crate::link) struct Paths {
     /// By source and destination. Without a source they lead to processes at an own address, for
     /// datagrams that this one has received for them.
-    pairs: BTreeMap<(Option<IpAddr>, IpAddr), Ways>,
+    pairs: BTreeMap<(Option<IpAddr>, IpAddr), Channels>,
     /// Time from which pairs without a channel may be forgotten.
     sweep_at: Instant,
     pub(super) write_at: Option<Instant>,
@@ -63,15 +63,17 @@ pub(in crate::link) struct Paths {
 
 /// The channels from one address to another.
 #[derive(Default)]
-struct Ways {
-    ways: Vec<(Option<IdPartition>, Way)>,
+struct Channels {
+    channels: Vec<Channel>,
     /// Times of the next attempts to find processes: one with all numbers, and those with
     /// partitions.
     look_at: [Instant; 2],
 }
 
-struct Way {
-    channel: Outgoing,
+struct Channel {
+    /// Partition of the process at its end; `None`: it has all numbers.
+    to: Option<IdPartition>,
+    ring: Outgoing,
     /// Time that there is for an answer.
     until: Instant,
     /// Something was sent that the reader is not woken for yet.
@@ -80,89 +82,95 @@ struct Way {
     is_owners: bool,
 }
 
-impl Ways {
-    /// The channel for datagrams to this partition.
-    fn to(&mut self, partition: Option<IdPartition>) -> Option<&mut Way> {
-        let mut ways = self.ways.iter_mut();
-        ways.find(|(to, way)| leads(*to, way, partition)).map(|(_, way)| way)
-    }
-
-    /// True if there is such a channel, whether or not it has been answered.
+impl Channels {
+    /// True if there is a channel to this partition, whether or not it has been answered.
     fn has(&self, partition: Option<IdPartition>) -> bool {
-        self.ways.iter().any(|(to, _)| to.is_none() || *to == partition)
+        self.channels.iter().any(|it| it.to.is_none() || it.to == partition)
     }
 
+    /// True if there are open channels for all datagrams of a run.
     fn take(&self, datagrams: &[u8], segment: usize) -> bool {
-        let is_taken = |partition| self.ways.iter().any(|(to, way)| leads(*to, way, partition));
-        match one_partition(datagrams, segment) {
-            _ if self.ways.is_empty() => false,
-            Some(partition) => is_taken(partition),
-            None => datagrams.chunks(segment.max(1)).map(partition_of).all(is_taken),
-        }
+        let is_taken = |partition| self.channels.iter().any(|it| it.leads(partition));
+        !self.channels.is_empty()
+            && datagrams.chunks(segment.max(1)).map(partition_of).all(is_taken)
     }
 
     /// Sends a run through the channels that [take](Self::take) it, to each process its datagrams.
     /// Returns false if there are none.
     fn send(&mut self, header: RunHeader, datagrams: &[u8]) -> io::Result<bool> {
         if let Some(partition) = one_partition(datagrams, header.segment) {
-            return self.to(partition).map_or(Ok(false), |way| way.send(header, datagrams));
+            let mut channels = self.channels.iter_mut();
+            let found = channels.find(|it| it.leads(partition));
+            return found.map_or(Ok(false), |it| it.send(header, datagrams).map(|()| true));
         }
         if !self.take(datagrams, header.segment) {
             return Ok(false);
         }
         for datagram in datagrams.chunks(header.segment.max(1)) {
             let length = datagram.len();
-            let way = self.to(partition_of(datagram)).ok_or(io::ErrorKind::NotConnected)?;
-            way.send(RunHeader { length, segment: length, ..header }, datagram)?;
+            let partition = partition_of(datagram);
+            let found = self.channels.iter_mut().find(|it| it.leads(partition));
+            let channel = found.ok_or(io::ErrorKind::NotConnected)?;
+            channel.send(RunHeader { length, segment: length, ..header }, datagram)?;
         }
         Ok(true)
+    }
+
+    /// Adds a channel in the place of another to the same partition.
+    fn replace(&mut self, channel: Channel) {
+        self.channels.retain(|it| it.to != channel.to);
+        self.channels.push(channel);
     }
 
     /// Wakes the readers that sleep, which is counted. Returns true if everything is written.
     fn wake(&mut self, wakeups: &mut u64) -> bool {
-        let used = self.ways.iter_mut().filter(|(_, way)| way.is_used);
-        used.fold(true, |written, (_, way)| {
-            way.is_used = false;
-            *wakeups += u64::from(way.channel.wake());
-            way.channel.is_written() && written
+        let used = self.channels.iter_mut().filter(|it| it.is_used);
+        used.fold(true, |written, it| {
+            it.is_used = false;
+            *wakeups += u64::from(it.ring.wake());
+            it.ring.is_written() && written
         })
     }
 }
 
-/// True if a channel to this partition, or to all of them, is for datagrams to that one.
-const fn leads(to: Option<IdPartition>, way: &Way, partition: Option<IdPartition>) -> bool {
-    way.channel.is_open()
-        && match (to, partition) {
-            (None, _) => true,
-            (Some(to), Some(partition)) => to.get() == partition.get(),
-            (Some(_), None) => false,
-        }
-}
-
-impl Way {
-    fn new(channel: Outgoing, now: Instant, is_owners: bool) -> Self {
-        Self { channel, until: now.plus(ANSWER), is_used: false, is_owners }
+impl Channel {
+    /// Asks the process at the other end of a socket for a channel.
+    fn request(
+        now: Instant,
+        epoll: &OwnedFd,
+        to: Option<IdPartition>,
+        socket: OwnedFd,
+        purpose: Hello,
+    ) -> io::Result<Self> {
+        let ring = Outgoing::request(socket, &purpose.message())?;
+        watch(epoll, &ring, Readable::News)?;
+        let is_owners = matches!(purpose, Hello::Forward(1..));
+        Ok(Self { to, ring, until: now.plus(ANSWER), is_used: false, is_owners })
     }
 
-    fn send(&mut self, header: RunHeader, bytes: &[u8]) -> io::Result<bool> {
+    /// True if it is open, and for datagrams to this partition.
+    fn leads(&self, partition: Option<IdPartition>) -> bool {
+        self.ring.is_open() && (self.to.is_none() || self.to == partition)
+    }
+
+    fn send(&mut self, header: RunHeader, bytes: &[u8]) -> io::Result<()> {
         self.is_used = true;
-        self.channel.send(header, bytes)?;
-        Ok(true)
+        self.ring.send(header, bytes)
     }
 
     /// Opens if there is an answer. Returns false if the other process has ended, or does not
     /// answer.
     fn update(&mut self, now: Instant) -> bool {
-        self.channel.update().is_ok()
-            && (self.channel.is_open() || now < self.until)
-            && !self.channel.is_broken
+        self.ring.update().is_ok()
+            && (self.ring.is_open() || now < self.until)
+            && !self.ring.is_broken
     }
 }
 
 impl Paths {
     pub(super) fn take(&self, bytes: &[u8], run: &Transmit) -> bool {
-        let ways = self.pairs.get(&(Some(run.src), run.dst));
-        ways.is_some_and(|ways| ways.take(payload(bytes, run), run.segment))
+        let channels = self.pairs.get(&(Some(run.src), run.dst));
+        channels.is_some_and(|it| it.take(payload(bytes, run), run.segment))
     }
 
     /// True if there is room for another pair of addresses.
@@ -170,7 +178,7 @@ impl Paths {
         if self.pairs.len() >= MAX_PAIRS && self.sweep_at <= now {
             self.sweep_at = now.plus(RETRY);
             self.pairs
-                .retain(|_, ways| ways.look_at.iter().any(|at| now < *at) || !ways.ways.is_empty());
+                .retain(|_, it| it.look_at.iter().any(|at| now < *at) || !it.channels.is_empty());
         }
         self.pairs.len() < MAX_PAIRS
     }
@@ -186,26 +194,26 @@ impl Paths {
     ) {
         let kind = usize::from(partition.is_some());
         let is_due = match self.pairs.get(&(Some(src), dst)) {
-            Some(ways) => !ways.has(partition) && (at_once || ways.look_at[kind] <= now),
+            Some(channels) => {
+                !channels.has(partition) && (at_once || channels.look_at[kind] <= now)
+            }
             None => !dst.is_multicast() && self.has_room(now),
         };
         if !is_due {
             return;
         }
         let _uncancelled = Uncancelled::begin();
-        let mut names = partition.map(Some).into_iter().chain([None]);
-        let found = names.find_map(|partition| {
-            Some((partition, connect_directly(dst, interface, partition).ok()?))
+        let count = self.pairs.values().map(|it| it.channels.len()).sum::<usize>();
+        let names = partition.map(Some).into_iter().chain([None]);
+        let found = names.filter(|_| count < MAX_PAIRS).find_map(|to| {
+            let socket = connect(&of_process(dst, interface, to)).ok()?;
+            Some(Channel::request(now, epoll, to, socket, Hello::From(src)))
         });
-        let channels = || self.pairs.values().map(|ways| ways.ways.len()).sum::<usize>();
-        let found = found.filter(|_| channels() < MAX_PAIRS).and_then(|(partition, socket)| {
-            Some((partition, offer(epoll, socket, Hello::From(src)).ok()?))
-        });
-        let ways = self.pairs.entry((Some(src), dst)).or_default();
-        let look_at = &mut ways.look_at[kind];
+        let channels = self.pairs.entry((Some(src), dst)).or_default();
+        let look_at = &mut channels.look_at[kind];
         *look_at = now.plus(RETRY);
-        if let Some((partition, channel)) = found {
-            ways.ways.push((partition, Way::new(channel, now, false)));
+        if let Some(Ok(channel)) = found {
+            channels.channels.push(channel);
             *look_at = now; // perhaps there are more
         }
     }
@@ -222,40 +230,42 @@ impl Paths {
         trusted: bool,
     ) -> Option<io::Result<usize>> {
         let first = runs.first()?;
-        let ways = self.pairs.get_mut(&(Some(first.src), first.dst))?;
+        let channels = self.pairs.get_mut(&(Some(first.src), first.dst))?;
         let mut taken = 0;
         let mut result = Ok(true);
         for run in runs {
-            result = ways.send(RunHeader::of(run, trusted), payload(bytes, run));
+            result = channels.send(RunHeader::of(run, trusted), payload(bytes, run));
             if !matches!(result, Ok(true)) {
                 break;
             }
             taken += 1;
         }
         self.sent.runs += taken as u64;
-        if !ways.wake(&mut self.sent.wakeups) {
+        if !channels.wake(&mut self.sent.wakeups) {
             self.write_at = Some(now.plus(self.write_wait.max(WRITE_RETRY)));
         }
         if result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::InvalidData) {
             let _uncancelled = Uncancelled::begin(); // descriptors are closed
-            ways.ways.retain(|(_, way)| !way.channel.is_broken);
+            channels.channels.retain(|it| !it.ring.is_broken);
         }
         // an error shows when its run is the first
         if taken > 0 { Some(Ok(taken)) } else { result.err().map(Err) }
     }
 
-    /// Has a channel to a peer at an own address from now on.
+    /// Has a channel to the peer at the other end of a socket from now on, for datagrams that this
+    /// process has received at an own address.
     pub(super) fn add_forward(
         &mut self,
+        now: Instant,
+        epoll: &OwnedFd,
         address: IpAddr,
         partition: IdPartition,
-        channel: Outgoing,
-        now: Instant,
-        is_owners: bool,
-    ) {
-        let ways = &mut self.pairs.entry((None, address)).or_default().ways;
-        ways.retain(|(to, _)| *to != Some(partition));
-        ways.push((Some(partition), Way::new(channel, now, is_owners)));
+        (socket, term): (OwnedFd, u64),
+    ) -> io::Result<()> {
+        let purpose = Hello::Forward(term);
+        let channel = Channel::request(now, epoll, Some(partition), socket, purpose)?;
+        self.pairs.entry((None, address)).or_default().replace(channel);
+        Ok(())
     }
 
     /// Hands a run to the process with this partition at an own address. It is lost, as on a wire,
@@ -269,29 +279,30 @@ impl Paths {
         is_there: impl FnOnce() -> bool,
     ) -> bool {
         let address = run.net.dst;
-        let has = self.pairs.get(&(None, address)).is_some_and(|ways| ways.has(Some(partition)));
+        let has = self.pairs.get(&(None, address)).is_some_and(|it| it.has(Some(partition)));
         if !has {
             if !is_there() {
                 return false;
             }
-            let [look_at, _] = &mut self.pairs.entry((None, address)).or_default().look_at;
-            if now < *look_at {
+            let pair = self.pairs.entry((None, address)).or_default();
+            if now < pair.look_at[0] {
                 return true;
             }
             let _uncancelled = Uncancelled::begin();
-            let channel = connect_directly(address, interface, Some(partition))
-                .and_then(|socket| offer(epoll, socket, Hello::Forward(0)));
-            let Ok(channel) = channel else {
-                *look_at = now.plus(FORWARD_RETRY);
-                return true;
-            };
-            self.add_forward(address, partition, channel, now, false);
+            let (to, purpose) = (Some(partition), Hello::Forward(0));
+            let found = connect(&of_process(address, interface, to))
+                .and_then(|found| Channel::request(now, epoll, to, found, purpose));
+            match found {
+                Ok(channel) => pair.replace(channel),
+                Err(_) => pair.look_at[0] = now.plus(FORWARD_RETRY),
+            }
         }
-        let ways = self.pairs.get_mut(&(None, address)).into_iter().flat_map(|it| &mut it.ways);
-        let way = ways.into_iter().find(|(to, _)| *to == Some(partition));
+        let channels = self.pairs.get_mut(&(None, address)).into_iter();
+        let mut channels = channels.flat_map(|it| &mut it.channels);
+        let channel = channels.find(|it| it.to == Some(partition));
         let length = Arrival::LEN + run.bytes.len();
         let arrival = Arrival::of(run, false).filter(|_| length <= LONGEST);
-        let (Some((_, way)), Some(arrival)) = (way, arrival) else { return true };
+        let (Some(channel), Some(arrival)) = (channel, arrival) else { return true };
         self.scratch.clear();
         self.scratch.extend_from_slice(&arrival.encode());
         self.scratch.extend_from_slice(run.bytes);
@@ -304,15 +315,15 @@ impl Paths {
             checksum_verified: run.meta.checksum_verified,
         };
         // a ring that is full or broken loses it, as a wire would
-        let _ = way.send(header, &self.scratch);
+        let _ = channel.send(header, &self.scratch);
         self.forwarded += run.payloads().count() as u64;
         true
     }
 
     /// Wakes the processes at an address that something was forwarded to.
     pub(super) fn wake_forwards(&mut self, now: Instant, address: IpAddr) {
-        let ways = self.pairs.get_mut(&(None, address));
-        if ways.is_some_and(|ways| !ways.wake(&mut self.sent.wakeups)) {
+        let channels = self.pairs.get_mut(&(None, address));
+        if channels.is_some_and(|it| !it.wake(&mut self.sent.wakeups)) {
             self.write_at = Some(now.plus(self.write_wait.max(WRITE_RETRY)));
         }
     }
@@ -320,8 +331,8 @@ impl Paths {
     /// True if something is for a process that has not answered yet.
     pub(in crate::link) fn has_waiting(&self) -> bool {
         let forwards = self.pairs.iter().filter(|((src, _), _)| src.is_none());
-        let mut ways = forwards.flat_map(|(_, ways)| &ways.ways);
-        ways.any(|(_, way)| !way.channel.is_open() && !way.channel.is_drained())
+        let mut channels = forwards.flat_map(|(_, it)| &it.channels);
+        channels.any(|it| !it.ring.is_open() && !it.ring.is_drained())
     }
 
     /// Leaves the datagrams of an address to another process. Written ones are still read.
@@ -342,12 +353,12 @@ impl Paths {
         let _uncancelled = Uncancelled::begin();
         self.write_wait = WRITE_RETRY_MOST.min(self.write_wait.max(WRITE_RETRY) * 2);
         let mut is_written = true;
-        for ways in self.pairs.values_mut() {
-            ways.ways.retain_mut(|(_, way)| {
-                way.is_used = true;
-                way.channel.write_backlog().is_ok()
+        for channels in self.pairs.values_mut() {
+            channels.channels.retain_mut(|it| {
+                it.is_used = true;
+                it.ring.write_backlog().is_ok()
             });
-            is_written &= ways.wake(&mut self.sent.wakeups);
+            is_written &= channels.wake(&mut self.sent.wakeups);
         }
         self.write_at = (!is_written).then(|| now.plus(self.write_wait));
         if is_written {
@@ -359,31 +370,21 @@ impl Paths {
     /// processes that have had open ones, and whether a peer of this owner has ended.
     pub(super) fn update(&mut self, now: Instant) -> (Vec<Destination>, bool) {
         let (mut ended, mut has_peer_ended) = (Vec::new(), false);
-        for (&(src, dst), ways) in &mut self.pairs {
-            ways.ways.retain_mut(|(partition, way)| {
-                let was_open = way.channel.is_open();
-                let stays = way.update(now);
-                has_peer_ended |= !stays && way.is_owners;
-                let partition = *partition;
-                let gone = src.filter(|_| !stays && was_open);
-                ended.extend(gone.map(|src| Destination { src, dst, partition }));
-                stays
-            });
+        for (&(src, dst), channels) in &mut self.pairs {
+            for gone in channels.channels.extract_if(.., |it| !it.update(now)) {
+                has_peer_ended |= gone.is_owners;
+                let src = src.filter(|_| gone.ring.is_open());
+                ended.extend(src.map(|src| Destination { src, dst, partition: gone.to }));
+            }
         }
         (ended, has_peer_ended)
     }
 
     #[cfg(test)]
     pub(super) fn channels(&self) -> usize {
-        let ways = self.pairs.values().flat_map(|ways| &ways.ways);
-        ways.filter(|(_, way)| way.channel.is_open()).count()
+        let channels = self.pairs.values().flat_map(|it| &it.channels);
+        channels.filter(|it| it.ring.is_open()).count()
     }
-}
-
-fn offer(epoll: &OwnedFd, socket: OwnedFd, purpose: Hello) -> io::Result<Outgoing> {
-    let channel = Outgoing::request(socket, &purpose.message())?;
-    watch(epoll, &channel, Readable::News)?;
-    Ok(channel)
 }
 
 pub(super) fn payload<'a>(bytes: &'a [u8], run: &Transmit) -> &'a [u8] {

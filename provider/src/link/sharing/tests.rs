@@ -22,7 +22,7 @@ use socket2::Socket;
 
 use super::{
     listener::{ACCEPT_BATCH, MAX_PENDING, PENDING_TIMEOUT},
-    names::{connect, connect_directly},
+    names::{connect, of_address, of_process},
     *,
 };
 use crate::{
@@ -30,7 +30,8 @@ use crate::{
     link::{
         Datagram, DatagramMeta,
         descriptors::{receive_with, send_with},
-        rings::is_closed,
+        name::Name,
+        rings::{Outgoing, is_closed},
     },
 };
 
@@ -270,18 +271,18 @@ fn a_sleeper_is_woken() {
 fn a_hello_that_makes_no_sense_is_refused() {
     let ends = addresses();
     let mut b = device(ends[1]);
-    let connect = || connect_directly(ends[1], 0, None).unwrap();
+    let connect = || connect(&of_process(ends[1], 0, None)).unwrap();
     let nothing = connect();
     let words = connect();
     rustix::net::send(&words, b"roce", SendFlags::empty()).unwrap();
     let mut hello = Hello::From(ends[0]).message();
     let [other_kind, no_ring, asks_for_an_address, with_an_address] = [(); 4].map(|()| connect());
     send_with(&no_ring, &hello, &[nothing.as_fd()]).unwrap();
-    hello[7] += 1;
+    hello[4] += 1;
     let other_version = Outgoing::request(other_kind, &hello);
     // what is for the owner alone
     Hello::Share.say(&asks_for_an_address).unwrap();
-    Hello::Here(IdPartition::new(1).unwrap()).say(&with_an_address).unwrap();
+    Hello::Here(1).say(&with_an_address).unwrap();
     b.round(at(0));
     assert_eq!((b.inbox.rings.len(), b.listeners.counts().1), (0, 1));
     drop((nothing, other_version));
@@ -293,7 +294,7 @@ fn a_hello_that_makes_no_sense_is_refused() {
 
 /// Connects so often without saying anything, and has the link look at it all, from this time on.
 fn crowd(link: &mut Sharing, address: IpAddr, number: usize, from: u64) -> (Vec<OwnedFd>, u64) {
-    let crowd: Vec<_> = (0..number).map(|_| connect(address, 0).unwrap()).collect();
+    let crowd: Vec<_> = (0..number).map(|_| connect(&of_address(address, 0)).unwrap()).collect();
     let mut now = from;
     for _ in (0..number).step_by(ACCEPT_BATCH) {
         link.round(at(now));
@@ -324,7 +325,8 @@ fn processes_that_connect_and_say_nothing_keep_nobody_out() {
 fn few_connections_are_looked_at_in_one_go() {
     let [_, dst] = addresses();
     let mut b = device(dst);
-    let _crowd: Vec<_> = (0..3 * ACCEPT_BATCH).map(|_| connect(dst, 0).unwrap()).collect();
+    let _crowd: Vec<_> =
+        (0..3 * ACCEPT_BATCH).map(|_| connect(&of_address(dst, 0)).unwrap()).collect();
     for round in 1..=3 {
         b.round(at(1000 * round as u64));
         assert_eq!(b.listeners.counts().1, round * ACCEPT_BATCH);
@@ -514,10 +516,10 @@ fn peers_that_misbehave_are_bounded() {
     let mut sockets = Vec::new();
     let mut now = 0;
     for round in 0..300 {
-        let socket = connect(address, 0).unwrap();
+        let socket = connect(&of_address(address, 0)).unwrap();
         match round % 2 {
             0 => Hello::Share.say(&socket).unwrap(),
-            _ => Hello::Here(IdPartition::new(9).unwrap()).say(&socket).unwrap(),
+            _ => Hello::Here(9).say(&socket).unwrap(),
         }
         sockets.push(socket);
         now += 1000;
@@ -744,7 +746,8 @@ fn processes_that_share_an_address_have_channels_of_their_own() {
 #[test]
 fn who_takes_the_names_of_processes_keeps_nothing_from_them() {
     let [address, src] = addresses();
-    let take_name = |partition| names::listen_directly(address, 0, Some(partition)).unwrap();
+    let take_name =
+        |partition| Name::listen(of_process(address, 0, Some(partition)).as_bytes()).unwrap();
     let _held: Vec<_> = IdPartition::all().map(take_name).collect();
     let mut a = owner(address);
     let mut b = peer(&mut a, address).unwrap();

@@ -9,13 +9,13 @@ use std::{
 };
 
 use super::{
-    super::{listener::REST, names::connect_unchecked},
+    super::{listener::REST, names::of_address},
     *,
 };
 use crate::{
     link::{
         Link, Locality, SocketOptions, UdpLink,
-        stranger::{self, MAX_STRANGERS},
+        stranger::{self, MAX_STRANGERS, Unchecked},
     },
     own_test,
 };
@@ -128,7 +128,7 @@ fn the_last_that_has_a_name_ends_it() {
         let b = peer(&mut a, address).unwrap();
         let _stranger = Stranger::start(OTHER, "connect", &name(address), 1);
         soon(|| drop(a));
-        assert!(connect(address, 0).is_ok());
+        assert!(connect(&of_address(address, 0)).is_ok());
         soon(|| drop(b));
         drop(soon(|| device(address)));
     });
@@ -140,7 +140,7 @@ fn who_has_a_name_makes_nobody_wait() {
         let [src, dst] = addresses();
         let mut stranger = Stranger::start(OTHER, "listen", &name(dst), 0);
         let _other = Stranger::start(OTHER, "listen", &format!("{} #0", name(dst)), 0);
-        let unchecked = connect_unchecked(dst, 0).unwrap();
+        let unchecked = Unchecked::connect(of_address(dst, 0).as_bytes()).unwrap();
         assert_eq!(stranger.hear(), "sent");
         assert!(denied(soon(|| unchecked.check())));
         let mut a = device(src);
@@ -194,7 +194,7 @@ fn strangers_that_wait_are_bounded() {
         b.round(at(now));
         assert_eq!(b.deadline(), Some(at(now).plus(REST)));
         assert!(!b.descriptors().into_iter().any(crate::readiness::is_readable), "it sleeps");
-        assert!(denied(connect(dst, 0)), "nobody is connected to");
+        assert!(denied(connect(&of_address(dst, 0))), "nobody is connected to");
         a.send(at(now), b"data", &[run(ends, 4, 0..4)]).unwrap().unwrap();
         assert_eq!(soon(|| take(&mut b)), [(src, 0, b"data".into())]);
         drop(crowd);

@@ -11,9 +11,12 @@ use std::{
 };
 
 use super::*;
-use crate::link::check_trust;
 use crate::{
-    link::sharing::names::{connect_unchecked, listen},
+    link::{
+        check_trust,
+        sharing::names::{listen, of_address},
+        stranger::Unchecked,
+    },
     own_test,
     readiness::wait,
     sync::Mutex,
@@ -38,7 +41,7 @@ fn end(role: &str) {
         wait(&[listener.as_fd()], Some(PATIENCE)).unwrap();
         listener.accept().unwrap().into_inner()
     } else {
-        connect_unchecked(address, 0).unwrap().into_inner()
+        Unchecked::connect(of_address(address, 0).as_bytes()).unwrap().into_inner()
     };
     match check_trust(&socket) {
         Ok(()) => println!("\n{TRUSTS}"),
