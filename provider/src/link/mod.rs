@@ -9,6 +9,7 @@ mod capture_file;
 mod conn_record;
 mod credentials;
 mod descriptors;
+mod epoll;
 mod fabric;
 mod faulty;
 mod kept;

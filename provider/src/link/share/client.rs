@@ -27,7 +27,12 @@ use crate::{
     cancel::Uncancelled,
     clock,
     link::{
-        BATCH, DatagramRun, arrival::Arrival, conn_record, descriptors::receive_with, message,
+        BATCH, DatagramRun,
+        arrival::Arrival,
+        conn_record,
+        descriptors::receive_with,
+        epoll::{Readable, watch},
+        message,
         name::Name,
     },
     readiness::wait,
@@ -78,7 +83,7 @@ enum State {
 }
 
 pub(in crate::link) struct Control {
-    requests: OwnedFd,
+    pub(super) requests: OwnedFd,
     answers: OwnedFd,
     /// Number of the last request with an answer. One thread at a time waits for one.
     last: Mutex<u32>,
@@ -250,12 +255,7 @@ impl Client {
 
     /// Watches the descriptor. Those that are closed are watched no more.
     fn watch(&self, epoll: &OwnedFd) -> io::Result<()> {
-        let Some(descriptor) = self.descriptor() else { return Ok(()) };
-        let data = epoll::EventData::new_u64(0);
-        match epoll::add(epoll, descriptor, data, epoll::EventFlags::IN) {
-            Ok(()) | Err(Errno::EXIST) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        self.descriptor().map_or(Ok(()), |it| watch(epoll, it, Readable::Datagrams))
     }
 
     const fn deadline(&self) -> Option<Instant> {
@@ -326,11 +326,6 @@ impl Client {
             }
         }
         BATCH
-    }
-
-    #[cfg(test)]
-    pub(super) fn write_for_test(&self, bytes: &[u8]) {
-        rustix::io::write(&self.control().unwrap().requests, bytes).unwrap();
     }
 }
 

@@ -17,7 +17,6 @@ use std::{
 
 use roce_transport::{
     cm::{ConnRecord, ServiceId},
-    ids::Qpn,
     share::{Addressee, IdPartition, Requests},
     time::Instant,
 };
@@ -368,9 +367,9 @@ fn read(state: &File) -> Vec<u8> {
     read.map(|()| bytes).unwrap_or_default()
 }
 
+/// True if the destination is queue pair 1.
 fn is_management(datagram: &[u8]) -> bool {
-    let qpn = datagram.get(5..8).map(|qpn| u32::from_be_bytes([0, qpn[0], qpn[1], qpn[2]]));
-    qpn == Some(Qpn::GSI.get())
+    datagram.get(5..8) == Some(&[0, 0, 1])
 }
 
 impl fmt::Debug for Service {

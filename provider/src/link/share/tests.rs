@@ -298,7 +298,7 @@ fn a_client_that_makes_no_sense_is_ended() {
     let nonsense = [vec![9; 40], vec![1; 39], vec![1; 41], vec![255; 40]];
     for bytes in nonsense {
         let (client, partition) = host.join();
-        client.write_for_test(&bytes);
+        rustix::io::write(&client.control().unwrap().requests, &bytes).unwrap();
         host.attend();
         host.attend();
         assert!(is_readable(client.descriptor().unwrap()), "{bytes:?}");

@@ -6,6 +6,7 @@ use std::{io, net::IpAddr, os::fd::AsFd, sync::Arc, thread, time::Duration};
 use socket2::Socket;
 
 use super::{
+    claim::ClaimTable,
     hello::Hello,
     members::MakeSocket,
     names::{self, connect, of_address},
@@ -131,7 +132,8 @@ fn own(
     make_socket: &MakeSocket,
 ) -> io::Result<SharedAddress> {
     let udp = socket.as_fd().try_clone_to_owned()?;
-    SharedAddress::owned(place, udp, name, make_socket.clone())
+    let common = Common::new(udp, name, ClaimTable::new()?, None)?;
+    Ok(SharedAddress::new(place, common, make_socket.clone()))
 }
 
 /// Shares an address with the process that has it, if each trusts the other.
@@ -144,7 +146,7 @@ fn join(
     wait(&[owner.as_fd()], Some(GRANT_TIMEOUT))?;
     let common = Common::receive(&owner)?.ok_or(io::ErrorKind::TimedOut)?;
     let socket = common.socket()?;
-    Ok((socket, SharedAddress::granted(place, common, make_socket.clone())))
+    Ok((socket, SharedAddress::new(place, common, make_socket.clone())))
 }
 
 /// The process of another user that has an address, if that is what keeps this one from it.

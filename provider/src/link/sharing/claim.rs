@@ -50,18 +50,17 @@ impl ClaimTable {
         Ok(Self { file, services: Some([services()?, services()?]) })
     }
 
-    /// The table of another process's address, without services.
-    pub(super) fn join(theirs: &OwnedFd) -> io::Result<Self> {
-        Ok(Self { file: open(theirs, record::SIZE)?, services: None })
+    /// The table of another process's address, from its [files](Self::files) or the first of them.
+    pub(super) fn join(files: &[OwnedFd]) -> io::Result<Self> {
+        let (file, services) = files.split_first().ok_or(io::ErrorKind::InvalidData)?;
+        let services = match services {
+            [low, high] => Some([open(low, 0)?, open(high, 0)?]),
+            _ => None,
+        };
+        Ok(Self { file: open(file, record::SIZE)?, services })
     }
 
-    /// The table of an address that this process has, too.
-    pub(super) fn join_with([file, low, high]: &[OwnedFd; 3]) -> io::Result<Self> {
-        let services = Some([open(low, 0)?, open(high, 0)?]);
-        Ok(Self { services, ..Self::join(file)? })
-    }
-
-    /// The descriptors that another process needs to [join](Self::join_with).
+    /// The descriptors that another process needs to [join](Self::join).
     pub(super) fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         [&self.file].into_iter().chain(self.services.iter().flatten()).map(AsFd::as_fd)
     }
@@ -143,7 +142,7 @@ mod tests {
 
     fn join(table: &ClaimTable) -> ClaimTable {
         let files: Vec<_> = table.files().map(|it| it.try_clone_to_owned().unwrap()).collect();
-        ClaimTable::join_with(&files.try_into().unwrap()).unwrap()
+        ClaimTable::join(&files).unwrap()
     }
 
     /// Every bit of a service counts, and no service is any other entry.

@@ -6,12 +6,13 @@ use std::{
 
 use roce_transport::{share::IdPartition, time::Instant};
 
-use super::{
+use super::{hello::Hello, names};
+use crate::link::{
     epoll::{Readable, unwatch, watch},
-    hello::Hello,
-    names,
+    name::Name,
+    rings::Reader,
+    stranger,
 };
-use crate::link::{name::Name, rings::Reader, stranger};
 
 /// Processes that may have connected and not yet said anything. One more takes the place of the one
 /// that has been silent for longest.
@@ -35,17 +36,17 @@ pub(super) struct Pending {
 /// The sockets of this device's addresses, and silent connections.
 #[derive(Default)]
 pub(super) struct Listeners {
-    listeners: Vec<Listener>,
-    pending: VecDeque<Pending>,
+    pub(super) listeners: Vec<Listener>,
+    pub(super) pending: VecDeque<Pending>,
     /// Set while nobody can be accepted.
     rests_until: Option<Instant>,
 }
 
-struct Listener {
+pub(super) struct Listener {
     address: IpAddr,
     /// True: the name is not the address's, but this process's there.
     is_direct: bool,
-    name: Arc<Name>,
+    pub(super) name: Arc<Name>,
 }
 
 impl Listeners {
@@ -137,16 +138,5 @@ impl Listeners {
             }
         }
         self.rests_until = is_full.then(|| now.plus(REST));
-    }
-
-    #[cfg(test)]
-    pub(super) fn accept_only(&self) -> Vec<OwnedFd> {
-        let accept = |listener: &Listener| listener.name.accept().ok()?.check().ok();
-        self.listeners.iter().filter_map(accept).collect()
-    }
-
-    #[cfg(test)]
-    pub(super) fn counts(&self) -> (usize, usize) {
-        (self.listeners.len(), self.pending.len())
     }
 }

@@ -13,7 +13,6 @@ mod acquire;
 mod address;
 mod claim;
 mod ends;
-mod epoll;
 mod hello;
 mod inbox;
 mod listener;
@@ -41,7 +40,7 @@ use roce_transport::{
 };
 use socket2::Socket;
 
-use super::{Ended, rings::Reader};
+use super::{Ended, epoll, rings::Reader};
 use crate::cancel::Uncancelled;
 pub(super) use acquire::{Acquired, Scope, acquire, other_user};
 use ends::{Ends, Looks};

@@ -19,7 +19,6 @@ use tracing::{debug, info};
 
 use super::{
     claim::{ClaimTable, Entry},
-    epoll::{Readable, unwatch, watch},
     hello::Hello,
     inbox::Inbox,
     members::{self, MakeSocket, MemberPlace},
@@ -31,6 +30,7 @@ use super::{
 use crate::{
     link::{
         descriptors::{poll_with, send_with},
+        epoll::{Readable, unwatch, watch},
         name::Name,
     },
     readiness::is_readable,
@@ -90,11 +90,15 @@ enum Owner {
 }
 
 impl Common {
-    fn new(udp: OwnedFd, name: Arc<Name>) -> io::Result<Self> {
-        let claims = ClaimTable::new()?;
+    pub(super) fn new(
+        udp: OwnedFd,
+        name: Arc<Name>,
+        claims: ClaimTable,
+        members: Option<OwnedFd>,
+    ) -> io::Result<Self> {
         claims.share_name()?;
         let words = Words::new(claims.file())?;
-        Ok(Self { udp, name, claims, words, members: None })
+        Ok(Self { udp, name, claims, words, members })
     }
 
     /// The grant of a process at the address, once it has answered.
@@ -103,14 +107,11 @@ impl Common {
         let members = (descriptors.len() > 5).then(|| descriptors.pop()).flatten();
         let [udp, name, table, low, high] =
             descriptors.try_into().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
-        let name = Name::join(name);
-        let claims = ClaimTable::join_with(&[table, low, high])?;
-        claims.share_name()?;
-        if name.has_ended() {
-            return Err(io::ErrorKind::ConnectionRefused.into()); // with the last process
-        }
-        let words = Words::new(claims.file())?;
-        Ok(Some(Self { udp, name: Arc::new(name), claims, words, members }))
+        let claims = ClaimTable::join(&[table, low, high])?;
+        let this = Self::new(udp, Arc::new(Name::join(name)), claims, members)?;
+        // with the last process
+        let is_there = !this.name.has_ended();
+        is_there.then_some(Some(this)).ok_or_else(|| io::ErrorKind::ConnectionRefused.into())
     }
 
     pub(super) fn socket(&self) -> io::Result<Socket> {
@@ -119,28 +120,20 @@ impl Common {
 }
 
 impl SharedAddress {
-    pub(super) fn owned(
-        place: (IpAddr, u32),
-        udp: OwnedFd,
-        name: Arc<Name>,
-        make_socket: MakeSocket,
-    ) -> io::Result<Self> {
-        let mut this = Self::granted(place, Common::new(udp, name)?, make_socket);
-        this.term = this.common.words.begin_after(0).unwrap_or_default();
-        this.role = Role::Owner;
-        Ok(this)
-    }
-
-    pub(super) fn granted(
+    /// This process's part in an address. The process that has made the claims begins the first
+    /// term.
+    pub(super) fn new(
         (address, interface): (IpAddr, u32),
         common: Common,
         make_socket: MakeSocket,
     ) -> Self {
-        let reaper = reaper::tell(address, &common.claims);
+        let first = common.words.begin_after(0);
+        let peer = Role::Peer { check_at: None, owner: Owner::Sought(Instant::ZERO) };
         Self {
             address,
             interface,
-            term: common.words.current(),
+            _reaper: reaper::tell(address, &common.claims),
+            term: first.unwrap_or_else(|| common.words.current()),
             common,
             own: None,
             make_socket,
@@ -148,8 +141,7 @@ impl SharedAddress {
             services: Vec::new(),
             records: OwnRecords::default(),
             unsettled: BTreeSet::new(),
-            role: Role::Peer { check_at: None, owner: Owner::Sought(Instant::ZERO) },
-            _reaper: reaper,
+            role: if first.is_some() { Role::Owner } else { peer },
         }
     }
 

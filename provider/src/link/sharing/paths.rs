@@ -13,7 +13,6 @@ use roce_transport::{
 };
 
 use super::{
-    epoll::{Readable, watch},
     hello::Hello,
     names::{connect, of_process},
 };
@@ -22,6 +21,7 @@ use crate::{
     link::{
         DatagramRun, SharedRuns,
         arrival::Arrival,
+        epoll::{Readable, watch},
         rings::{LONGEST, Outgoing, RunHeader},
     },
 };
@@ -51,7 +51,7 @@ pub(super) struct Destination {
 pub(in crate::link) struct Paths {
     /// By source and destination. Without a source they lead to processes at an own address, for
     /// datagrams that this one has received for them.
-    pairs: BTreeMap<(Option<IpAddr>, IpAddr), Channels>,
+    pub(super) pairs: BTreeMap<(Option<IpAddr>, IpAddr), Channels>,
     /// Time from which pairs without a channel may be forgotten.
     sweep_at: Instant,
     pub(super) write_at: Option<Instant>,
@@ -63,14 +63,14 @@ pub(in crate::link) struct Paths {
 
 /// The channels from one address to another.
 #[derive(Default)]
-struct Channels {
-    channels: Vec<Channel>,
+pub(super) struct Channels {
+    pub(super) channels: Vec<Channel>,
     /// Times of the next attempts to find processes: one with all numbers, and those with
     /// partitions.
     look_at: [Instant; 2],
 }
 
-struct Channel {
+pub(super) struct Channel {
     /// Partition of the process at its end; `None`: it has all numbers.
     to: Option<IdPartition>,
     ring: Outgoing,
@@ -378,12 +378,6 @@ impl Paths {
             }
         }
         (ended, has_peer_ended)
-    }
-
-    #[cfg(test)]
-    pub(super) fn channels(&self) -> usize {
-        let channels = self.pairs.values().flat_map(|it| &it.channels);
-        channels.filter(|it| it.ring.is_open()).count()
     }
 }
 

@@ -9,12 +9,12 @@
 
 use std::{
     io,
-    net::{IpAddr, Ipv6Addr},
+    net::IpAddr,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     time::Duration,
 };
 
-use roce_transport::{addr::Gid, cm::ConnRecord, share::IdPartition, time::Instant};
+use roce_transport::{cm::ConnRecord, share::IdPartition, time::Instant};
 
 use super::{
     claim::{ClaimTable, Entry},
@@ -26,6 +26,7 @@ use crate::{
     cancel::Uncancelled,
     link::{
         descriptors::{peek_with, receive_with, send_with},
+        message,
         name::Name,
         rings::is_closed,
         stranger::{self, Unchecked},
@@ -40,8 +41,8 @@ const ACCEPT_BATCH: usize = 64;
 /// Time that a process has to say hello. It does so at once, if it gets the processor.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(1);
 /// Message of a program: this, the secret, an address. The last byte changes with the table.
-const HELLO: [u8; 8] = *b"reap\0\0\0\x02";
-const HELLO_LEN: usize = HELLO.len() + 2 * 16;
+const HELLO: [u8; 8] = *b"reap\0\0\0\x03";
+const HELLO_LEN: usize = HELLO.len() + 2 * 16 + 1;
 
 type Secret = [u8; 16];
 
@@ -56,19 +57,15 @@ fn tell_as(variable: &str, address: IpAddr, claims: &ClaimTable) -> Option<Owned
     let (name, secret) = variable.rsplit_once(' ')?;
     let socket = Unchecked::connect(name.as_bytes()).ok()?.check().ok()?;
     let secret = u128::from_str_radix(secret, 16).ok()?.to_be_bytes();
-    send_with(&socket, &hello(&secret, address), &[claims.file().as_fd()]).ok()?;
+    let hello = message::encode::<HELLO_LEN>(&(HELLO, secret, address));
+    send_with(&socket, &hello, &[claims.file().as_fd()]).ok()?;
     Some(socket)
 }
 
-fn hello(secret: &Secret, address: IpAddr) -> [u8; HELLO_LEN] {
-    let parts = [&HELLO[..], secret, &Gid::from(address).0].concat();
-    std::array::from_fn(|at| parts[at])
-}
-
 /// The address in such a message, if it has the secret.
-fn address_in(message: &[u8], secret: &Secret) -> Option<IpAddr> {
-    let address = Ipv6Addr::from(*message.last_chunk::<16>()?).to_canonical();
-    (message == hello(secret, address)).then_some(address)
+fn address_in(said: &[u8], secret: &Secret) -> Option<IpAddr> {
+    let (hello, theirs, address): ([u8; 8], Secret, _) = message::decode(said)?;
+    (said.len() == HELLO_LEN && (hello, theirs) == (HELLO, *secret)).then_some(address)
 }
 
 pub(crate) struct Members {
@@ -171,9 +168,9 @@ impl Member {
     fn greeted(socket: OwnedFd, secret: &Secret) -> io::Result<Self> {
         wait(&[socket.as_fd()], Some(HELLO_TIMEOUT))?;
         let mut said = [0; HELLO_LEN];
-        let (length, mut descriptors) = receive_with(&socket, &mut said)?;
+        let (length, descriptors) = receive_with(&socket, &mut said)?;
         let address = address_in(&said[..length], secret).ok_or(io::ErrorKind::InvalidData)?;
-        let claims = ClaimTable::join(&descriptors.pop().ok_or(io::ErrorKind::InvalidData)?)?;
+        let claims = ClaimTable::join(&descriptors)?;
         Ok(Self { address, claims, socket, looks: None })
     }
 
@@ -210,7 +207,7 @@ mod tests {
     }
 
     fn join(claims: &ClaimTable) -> ClaimTable {
-        ClaimTable::join(&claims.file().as_fd().try_clone_to_owned().unwrap()).unwrap()
+        ClaimTable::join(&[claims.file().as_fd().try_clone_to_owned().unwrap()]).unwrap()
     }
 
     /// A process at the address: its claim table, with a partition and a record.
@@ -278,8 +275,8 @@ mod tests {
     fn a_greeting_that_makes_no_sense_is_refused() {
         let mut members = Members::new().unwrap();
         let claims = ClaimTable::new().unwrap();
-        let address = [10, 0, 0, 1].into();
-        let right = hello(&members.secret, address);
+        let address: IpAddr = [10, 0, 0, 1].into();
+        let right = message::encode::<HELLO_LEN>(&(HELLO, members.secret, address));
         let mut wrong = right;
         wrong[HELLO.len()] ^= 1; // another secret
         let name = members.variable().rsplit_once(' ').unwrap().0.as_bytes().to_vec();

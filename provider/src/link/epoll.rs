@@ -1,4 +1,4 @@
-//! The descriptor that shows threads all events here.
+//! Descriptors that show threads the events of many others.
 
 use std::{
     io,
