@@ -130,7 +130,7 @@ def refused():
             ("rping", "-c", "-a", "{server}", "-p", 4000),
             (
                 "cma event RDMA_CM_EVENT_REJECTED, error 8",
-                r"roce: nothing listens on port 4000 of 127.0.0.1, which rping \(.*\) has;.*",
+                r"roce: nothing listens on port 4000 of 127.0.0.1, used by rping \(.*\);.*",
             ),
             status=None,
         ),
