@@ -95,8 +95,8 @@ impl Exchange {
         // connecting over an interface that is down blocks for minutes
         if devices().first().is_some_and(|lo| !lo.port().active) {
             return Err(
-                "both sides connect over 127.0.0.1, and the interface lo is down; `ip link \
-                        set lo up` starts it"
+                "--local needs 127.0.0.1, and the interface lo is down; `ip link set lo up` starts \
+                 it"
                     .into(),
             );
         }
@@ -166,7 +166,7 @@ impl Exchange {
             bytes.extend(byte);
             if bytes.len() > MAX_TEXT {
                 return Err(
-                    "the peer sent an unknown text; start the same program on both sides".into()
+                    "the peer sent unknown text; start the same program on both sides".into()
                 );
             }
         }
@@ -190,8 +190,7 @@ impl Exchange {
         self.stream.read_exact(&mut bytes).map_err(|_| GONE)?;
         let theirs = parse_xrc(&bytes);
         let theirs = theirs.ok_or(
-            "the other side is not an XRC ping-pong: it sent no address of the form \
-                 LID:QPN:QPN:PSN:SRQN:GID",
+            "the peer is no XRC ping-pong: it sent no address of the form LID:QPN:QPN:PSN:SRQN:GID",
         )?;
         ready(&theirs)?;
         if !self.is_client {
@@ -208,7 +207,7 @@ impl Exchange {
         let mut bytes = [0; END.len()];
         self.stream
             .read_exact(&mut bytes)
-            .map_err(|_| "the other side closed the connection before the end")?;
+            .map_err(|_| "the peer closed the connection before the end")?;
         if bytes != *END {
             return Err("the peer did not end the ping-pong; see its output".into());
         }
@@ -239,16 +238,16 @@ impl Exchange {
             self.stream.read_exact(&mut bytes).map_err(|_| GONE)?;
             let endpoint = parse(&bytes);
             endpoints.push(endpoint.ok_or(
-                "the other side sent no address of the form LID:QPN:PSN:GID; is it the same tool?",
+                "the peer sent no address of the form LID:QPN:PSN:GID; start the same tool on both \
+                 sides",
             )?);
         }
         Ok(endpoints)
     }
 }
 
-const GONE: &str =
-    "the other side closed the connection before it sent its address; see its output";
-const ENDED: &str = "the other side has ended early; see its output";
+const GONE: &str = "the peer closed the connection before it sent its address; see its output";
+const ENDED: &str = "the peer ended early; see its output";
 
 fn parse(bytes: &[u8; LENGTH]) -> Option<Endpoint> {
     let [_lid, qpn, psn, gid] = fields(bytes, [4, 6, 6, 32])?;

@@ -138,7 +138,7 @@ fn our_device_conforms_over_udp() {
     assert!(page.contains("order/gap") && page.contains("NAK PSN sequence error psn 513"));
     assert!(!page.contains("src=") && !page.contains("http"), "the page loads something");
     // the pauses after an RNR NAK
-    assert_eq!(page.matches("Measured pauses over the least").count(), 1);
+    assert_eq!(page.matches("Measured pauses over their minimum").count(), 1);
     assert_eq!(page.matches("<circle cx=").count(), 32, "a pause was too short");
     let xml = fs::read_to_string(&junit).unwrap();
     assert_eq!(xml.matches("<testcase ").count(), all.len());
@@ -207,7 +207,7 @@ fn measured_pauses_are_drawn() {
     for circle in [right, early] {
         assert_eq!(page.matches(circle).count(), 2, "{circle}\n{page}");
     }
-    let caption = "4 pauses: 0.00 to 1.00 times the least that is right";
+    let caption = "4 pauses: 0.00 to 1.00 times the minimum";
     assert!(page.contains(caption), "{page}");
     // two equal minimums make no curve
     fs::write(&own, format!("chapter Own\n{}", case("right", "rnr-timer-12"))).unwrap();
@@ -257,7 +257,7 @@ fn a_case_that_stops_the_device_is_named() {
         let case = &document["cases"][index];
         (case["verdict"].as_str().unwrap(), case["finding"].as_str().unwrap())
     };
-    let gone = "the agent is gone: it has closed the connection";
+    let gone = "the agent closed the connection: it closed the connection";
     let (verdict, finding) = found(0);
     assert_eq!(verdict, "deviates");
     assert!(
@@ -322,7 +322,7 @@ fn an_agent_serves_who_knows_its_token() {
 
     let only = ["--only", "wire/alive"];
     said(&[&[address, "--token", token], &only[..]].concat());
-    let give = format!("give the token that it has printed, with --token or {VARIABLE}");
+    let give = format!("pass the token that it printed by --token or {VARIABLE}");
     for (value, why) in [(Some(TOKEN), text), (None, &give)] {
         let mut command = command(&[address]);
         match value {
@@ -354,8 +354,8 @@ fn an_agent_does_nothing_without_bound() {
     for (command, text) in [
         (mr(huge), "at most 67108864"),
         (cq(huge), "at most 65536"),
-        (poll(1, -1.0), "-1 s is no time to wait: 0 to 30 s"),
-        (poll(1, 1e9), "1000000000 s is no time to wait: 0 to 30 s"),
+        (poll(1, -1.0), "the timeout -1 s is out of range; expected 0 to 30 s"),
+        (poll(1, 1e9), "the timeout 1000000000 s is out of range; expected 0 to 30 s"),
         (poll(huge, 0.0), "at most 65536"),
         (part("fill", huge, 1), "at most 67108864"),
         (part("fill", 0, huge), "at most 67108864"),
@@ -371,7 +371,10 @@ fn an_agent_does_nothing_without_bound() {
         json!([{}, {"differs": null}])
     );
     let many = vec![json!({"do": "hello"}); 1025];
-    assert_eq!(client.ask(&many.into())[0]["text"], "1025 commands in a line: at most 1024");
+    assert_eq!(
+        client.ask(&many.into())[0]["text"],
+        "too many commands in a line: 1025; at most 1024"
+    );
     // together they exceed the total bound
     let big = |n: usize| json!({"do": "mr", "name": format!("{n}"), "pd": "pd", "length": 64 << 20, "access": []});
     let answers = client.ask(&json!([big(0), big(1), big(2), big(3)]));
@@ -471,10 +474,10 @@ fn the_agent_in_c_drives_a_device() {
     let wanted = [
         None,
         None,
-        Some("size 9000000000000000000 is too much: at most 65536"),
-        Some("length 9000000000000000000 is too much: at most 67108864"),
-        Some("-1 s is no time to wait: 0 to 30 s"),
-        Some("1e+09 s is no time to wait: 0 to 30 s"),
+        Some("size 9000000000000000000 is too large; at most 65536"),
+        Some("length 9000000000000000000 is too large; at most 67108864"),
+        Some("the timeout -1 s is out of range; expected 0 to 30 s"),
+        Some("the timeout 1e+09 s is out of range; expected 0 to 30 s"),
     ];
     assert!(texts.eq(wanted), "{answers}");
     client.send(&json!([poll(30.0), poll(30.0)]).to_string());
@@ -511,7 +514,7 @@ fn bursts_are_noted_and_drawn() {
         (&7.into(), &1.into(), &8.into())
     );
     let page = fs::read_to_string(html).unwrap();
-    assert!(page.contains("packet 7 lost, again after "), "{page}");
+    assert!(page.contains("packet 7 lost, retransmitted after "), "{page}");
 }
 
 #[test]

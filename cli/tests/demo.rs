@@ -92,7 +92,7 @@ fn every_line_fits_a_terminal_and_has_no_colours_without_one() {
 fn mistakes_are_said_in_one_line() {
     for (arguments, said) in [
         (&["demo", "--scenario", "nonsense"][..], "roce demo --list"),
-        (&["demo", "--step"], "standard input is not a terminal"),
+        (&["demo", "--step"], "--step needs a terminal on standard input"),
         (&["demo", "--pcap", "/nonexistent/file"], "--pcap: "),
     ] {
         let output = roce(arguments);

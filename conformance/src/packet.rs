@@ -53,7 +53,7 @@ impl Scene<'_> {
         if name == PEER {
             return Ok(RemoteRegion { address: PEER_ADDRESS, rkey: PEER_KEY });
         }
-        self.regions.get(name).copied().ok_or_else(|| format!("there is no region {name}"))
+        self.regions.get(name).copied().ok_or_else(|| format!("unknown region {name}"))
     }
 
     /// First PSN of a packet's direction.

@@ -149,7 +149,7 @@ fn what_a_device_does_otherwise() {
 #[test]
 fn a_case_that_cannot_be_played_is_inconclusive() {
     for (steps, part) in [
-        ("connect rc\nsend write-only psn 0 to nowhere\nexpect ack", "there is no region nowhere"),
+        ("connect rc\nsend write-only psn 0 to nowhere\nexpect ack", "unknown region nowhere"),
         ("connect uc\nsend read-request psn 0\nexpect ack", "has no such packet"),
         ("connect rc\nagain\nexpect ack", "nothing was sent before"),
         ("connect rc\nreceive 1 bytes 99999\nexpect ack", "room for 32768"),

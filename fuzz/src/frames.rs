@@ -94,13 +94,13 @@ pub fn frames(bytes: &[u8]) -> Seen {
             }
         }
         assert!(sent <= 512, "{sent} frames at once");
-        while station.poll_news().is_some() {}
+        while station.poll_event().is_some() {}
     }
     seen.counters = *station.counters();
     seen
 }
 
-fn config(mac: MacAddr, last: u8, vlan: Option<Vlan>, answers: bool) -> StationConfig {
+fn config(mac: MacAddr, last: u8, vlan: Option<Vlan>, replies: bool) -> StationConfig {
     StationConfig {
         mac,
         vlan,
@@ -109,7 +109,7 @@ fn config(mac: MacAddr, last: u8, vlan: Option<Vlan>, answers: bool) -> StationC
             Prefix { address: address(1, last), length: 64 },
         ],
         gateways: vec![address(0, 7), address(1, 7)],
-        answers,
+        replies,
         roce_v1: true,
         dhcp: None,
         mbps: 10_000,

@@ -48,18 +48,18 @@ pub enum CheckForm {
 pub enum CheckSyntaxError {
     /// An unknown word.
     #[error(
-        "there is no {0:?}; write text, json or sarif, reorder, delay, seed=NUMBER, file=NAME, with \
-         commas between them"
+        "unknown word {0:?}; expected text, json, sarif, reorder, delay, seed=NUMBER or file=NAME, \
+         separated by commas"
     )]
     Word(String),
     /// Invalid seed.
     #[error("seed={0} is not a number from 0 to 2^64 - 1; write for example seed=42 or seed=0x2a")]
     Seed(String),
     /// Seed without a use.
-    #[error("a seed goes with reorder or delay")]
+    #[error("seed= has no effect alone; add reorder or delay")]
     SeedOfNothing,
     /// `file=` without a name.
-    #[error("file= needs a name")]
+    #[error("file= has no name; write file=NAME")]
     NoName,
 }
 
@@ -166,13 +166,13 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_in_one_line() {
         for (text, said) in [
-            ("jsn", "there is no \"jsn\"; write text, json or sarif, reorder, delay"),
+            ("jsn", "unknown word \"jsn\"; expected text, json, sarif, reorder, delay"),
             ("json,", "there is no \"\"; write"),
             ("json=1", "there is no \"json=1\"; write"),
             ("reorder,seed=x", "seed=x is not a number"),
             ("reorder,seed", "seed= is not a number"),
-            ("seed=7", "a seed goes with reorder or delay"),
-            ("file=", "file= needs a name"),
+            ("seed=7", "seed= has no effect alone; add reorder or delay"),
+            ("file=", "file= has no name; write file=NAME"),
         ] {
             let error = text.parse::<Checks>().unwrap_err().to_string();
             assert!(error.starts_with(said) && error.lines().count() == 1, "{text}: {error}");

@@ -128,7 +128,7 @@ fn is_socket(path: &Path) -> io::Result<bool> {
 /// Removes a dead process's socket, and nothing else.
 fn remove_left(path: &Path) -> io::Result<()> {
     if !is_socket(path)? {
-        let problem = format!("{} exists and is not a socket: choose another name", path.display());
+        let problem = format!("{} exists and is not a socket; choose another name", path.display());
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, problem));
     }
     match UnixStream::connect(path) {
@@ -296,7 +296,7 @@ mod tests {
         for path in [&file, &link] {
             let error = listen_at(path).unwrap_err();
             let line =
-                format!("{} exists and is not a socket: choose another name", path.display());
+                format!("{} exists and is not a socket; choose another name", path.display());
             assert_eq!((error.kind(), error.to_string()), (io::ErrorKind::AlreadyExists, line));
         }
         remove_ended(&directory);

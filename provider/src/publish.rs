@@ -363,7 +363,7 @@ fn check(directory: &Path) -> io::Result<()> {
         && metadata.uid() == rustix::process::geteuid().as_raw()
         && metadata.mode() & 0o077 == 0;
     let message =
-        || format!("{} is not a directory that this user alone can enter", directory.display());
+        || format!("{} is not a directory of this user alone (mode 0700)", directory.display());
     if own { Ok(()) } else { Err(io::Error::new(io::ErrorKind::PermissionDenied, message())) }
 }
 

@@ -141,7 +141,7 @@ fn borrowed_addresses() {
 fn own_addresses_are_answered_and_others_left_to_the_kernel() {
     in_namespace("own_addresses_are_answered_and_others_left_to_the_kernel", || {
         let text = refusal("xdp:veth0,ip=10.78.0.2/24");
-        assert!(text.contains("is in use by the host"), "{text}");
+        assert!(text.contains("is in use: the host"), "{text}");
         let context = open(&format!("{OWN},ip=fd78::1/64"));
         for (domain, address) in [(Domain::IPV4, "10.78.0.1"), (Domain::IPV6, "fd78::1")] {
             echo(domain, address.parse().unwrap());

@@ -92,16 +92,16 @@ impl From<&Explanation> for Tone {
     fn from(why: &Explanation) -> Self {
         match why {
             Explanation::Negative(..) | Explanation::Unreadable | Explanation::Damaged => Self::Bad,
-            Explanation::Again(causes)
+            Explanation::Retransmit(causes)
                 if causes.contains(Cause::NoResponse) || causes.contains(Cause::NotCaptured) =>
             {
                 Self::Bad
             }
-            Explanation::Again(_)
-            | Explanation::Anew
+            Explanation::Retransmit(_)
+            | Explanation::Jump
             | Explanation::AfterGap(_)
             | Explanation::Late
-            | Explanation::MessageAgain
+            | Explanation::MessageRetransmit
             | Explanation::Copy
             | Explanation::Congestion
             | Explanation::Responses { again: true } => Self::Warned,

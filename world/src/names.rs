@@ -51,7 +51,7 @@ impl Names {
         match &record.what {
             What::Sent { packet, why } => {
                 let tone = match why {
-                    Why::Queue(Reason::Again(..) | Reason::Probe { .. }) => Tone::Warned,
+                    Why::Queue(Reason::Retransmit(..) | Reason::Probe { .. }) => Tone::Warned,
                     Why::Queue(Reason::Negative(..)) => Tone::Bad,
                     _ => Tone::Plain,
                 };

@@ -69,7 +69,7 @@ fn text_for_people_has_what_happened_before() {
         " × no such queue pair\n",
         "  look: check dest_qp_num, ah_attr.grh.dgid",
         "  before:",
-        "request 7, again: timeout",
+        "request 7, retransmitted: timeout",
         "request 7 completed in error: transport retry counter exceeded",
     ] {
         assert!(text.contains(part), "{part:?} is not in\n{text}");

@@ -125,7 +125,8 @@ impl Analysis {
             if let (Some(mad), false) = (&packet.message, packet.why == Explanation::Damaged) {
                 let known = (packet.net.src(), packet.net.dst(), mad.encode());
                 let new = messages.insert(known);
-                packet.why = if new { Explanation::Message } else { Explanation::MessageAgain };
+                packet.why =
+                    if new { Explanation::Message } else { Explanation::MessageRetransmit };
                 if let Message::Rej(rej) = &mad.message {
                     self.find(packet, FindingKind::Rejected(rej.reason.to_string()));
                 }
@@ -323,7 +324,7 @@ impl Analysis {
             Some(Syndrome::Ack { .. }) => {
                 let answered = end.acknowledge(at, psn);
                 packet.why = match answered.packets {
-                    0 => Explanation::AcknowledgesAgain(psn),
+                    0 => Explanation::DuplicateAcknowledge(psn),
                     packets => {
                         let after = answered.after;
                         Explanation::Acknowledges { up_to: psn, packets, after }

@@ -118,7 +118,7 @@ impl End {
             *self = Self { repeats: self.repeats, ..Self::default() };
             self.captured.first = Some(psn);
             self.add(now, 0, span);
-            return Explanation::Anew;
+            return Explanation::Jump;
         }
         // ends the READ before it
         self.stretch(at);
@@ -152,7 +152,7 @@ impl End {
                 let most = &mut self.repeats.most_times;
                 *most = sent.times.max(*most);
             }
-            return Explanation::Again(causes);
+            return Explanation::Retransmit(causes);
         }
         let gap = at - self.end;
         if self.captured.missing.len() < KEPT {

@@ -187,7 +187,7 @@ fn one_direction_says_nothing_of_answers() {
     pair.post_send(&ends[0].0, &SendWr::write(1, far.remote(0), near.all()));
     pair.run();
     let mut seen = std::mem::take(&mut pair.seen[Side::A as usize]);
-    assert_eq!(explained(&seen).packets[1].why.to_string(), "again: no response in time");
+    assert_eq!(explained(&seen).packets[1].why.to_string(), "retransmitted: no response in time");
     seen.retain(|(_, net, _)| net.src == pair.a.ip);
-    assert_eq!(explained(&seen).packets[1].why.to_string(), "again: no response captured");
+    assert_eq!(explained(&seen).packets[1].why.to_string(), "retransmitted: no response captured");
 }

@@ -110,10 +110,10 @@ impl States {
 }
 
 fn state(requester: Option<&Requester>) -> String {
-    let Some(requester) = requester else { return "state: not known any more".into() };
+    let Some(requester) = requester else { return "state: unknown".into() };
     let mut text = format!("state: next psn {}", requester.next_psn.get());
     if let Some(oldest) = requester.oldest_unacked {
-        text += &format!(", no answer from {} on", oldest.get());
+        text += &format!(", no response from {} on", oldest.get());
     }
     if let Some(msn) = requester.msn {
         text += &format!(", msn {}", msn.get());

@@ -139,7 +139,11 @@ impl Side {
         let mtu = plan.mtu.unwrap_or(most);
         if mtu.bytes() > most.bytes() {
             let (mtu, most) = (mtu.bytes(), most.bytes());
-            return Err(format!("-m {mtu} is more than the ports carry, which is {most}").into());
+            return Err(format!(
+                "-m {mtu} exceeds the active MTU of the ports; at most \
+                 {most}"
+            )
+            .into());
         }
         let mut side = Self {
             is_client,
@@ -168,7 +172,7 @@ impl Side {
     fn connect(&mut self, gid_index: u16) -> Result<(), Failure> {
         let endpoints = self.pairs.iter().map(|qp| qp.endpoint(gid_index));
         let ours: Vec<Endpoint> = endpoints.collect::<Option<_>>().ok_or_else(|| {
-            format!("{} has no address of the peer's family", self.context.name())
+            format!("{} has no address of the peer's address family", self.context.name())
         })?;
         let (pairs, mtu) = (&self.pairs, self.mtu);
         self.exchange.swap(&ours, |theirs| {
@@ -276,7 +280,7 @@ impl Side {
         let (qp, at) = ((wc.wr_id & !RECEIVE) as usize >> 32, wc.wr_id as u32 as usize);
         if ok.byte_len as usize != size {
             let got = ok.byte_len;
-            return Err(format!("a message has {got} bytes instead of {size}").into());
+            return Err(format!("a message has {got} bytes, expected {size}").into());
         }
         self.arrivals.add(qp, at);
         self.pairs[qp].post_recv(&[self.receive(qp, at)])?;
@@ -307,7 +311,7 @@ impl Side {
         if self.heard.elapsed() > PATIENCE {
             let seconds = PATIENCE.as_secs();
             return Err(format!(
-                "nothing from the other side for {seconds} seconds; is it still running?"
+                "nothing received from the peer for {seconds} s; check that it still runs"
             )
             .into());
         }
@@ -366,7 +370,7 @@ impl Side {
         let theirs = self.exchange.learn_text()?;
         checked?;
         if theirs != "valid" {
-            return Err(format!("the other side has found: {theirs}").into());
+            return Err(format!("the peer reports: {theirs}").into());
         }
         Ok(())
     }
@@ -383,7 +387,7 @@ pub(super) fn differs(bytes: &[u8], expected: &[u8]) -> Result<(), Failure> {
     match bytes.iter().zip(expected).position(|(got, wanted)| got != wanted) {
         None => Ok(()),
         Some(at) => Err(format!(
-            "invalid data: byte {at} of a message of {} is {:#04x} instead of {:#04x}",
+            "invalid data: byte {at} of a message of {} is {:#04x}, expected {:#04x}",
             bytes.len(),
             bytes[at],
             expected[at]

@@ -206,7 +206,7 @@ impl Session {
         };
         if wc.is_none() && since.elapsed() > PATIENCE {
             return Err(format!(
-                "nothing from the peer for {} seconds; is it still running?",
+                "nothing received from the peer for {} s; check that it still runs",
                 PATIENCE.as_secs()
             )
             .into());
@@ -239,7 +239,7 @@ impl Buffers {
         let size = length - self.start;
         if size != self.size {
             return Err(format!(
-                "message {number} has {size} bytes instead of {}; use the same -s on both sides",
+                "message {number} has {size} bytes, expected {}; use the same -s on both sides",
                 self.size
             )
             .into());
@@ -256,7 +256,7 @@ impl Buffers {
         if let Some(at) = (0..size).find(|&at| message[at] != expected[at]) {
             let (got, wanted) = (message[at], expected[at]);
             return Err(format!(
-                "invalid data in message {number}: byte {at} is {got:#04x} instead of {wanted:#04x}"
+                "invalid data in message {number}: byte {at} is {got:#04x}, expected {wanted:#04x}"
             )
             .into());
         }

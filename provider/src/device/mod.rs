@@ -74,7 +74,7 @@ enum Kind {
 }
 
 static NO_IPV6: Dispensable =
-    Dispensable::new("sockets for IPv6", "devices have their IPv4 addresses only");
+    Dispensable::new("sockets for IPv6", "devices have only IPv4 addresses");
 static NO_NETLINK: Dispensable =
     Dispensable::new("sockets of netlink", "ports do not follow their interfaces");
 
@@ -184,7 +184,7 @@ impl Device {
             found.ok_or_else(|| no("does not exist; `ip link` lists the interfaces"))?;
         let mac = interface.mac.unwrap_or_default();
         if interface.is_loopback() || mac == MacAddr::zero() {
-            return Err(no("is no Ethernet interface; `ip link` shows those as link/ether"));
+            return Err(no("is not an Ethernet interface; `ip link` shows those as link/ether"));
         }
         let prefixes = interface.ips.iter();
         let prefixes =
@@ -372,11 +372,11 @@ impl Device {
     fn can_have(&self, shards: usize, shares: bool, progress: Progress) -> Result<(), OpenError> {
         let why = match progress {
             _ if shards == 1 => return Ok(()),
-            _ if shards > MAX_SHARDS => "there are 16 at most",
-            Progress::Manual => "it is driven by hand, and shards have threads",
+            _ if shards > MAX_SHARDS => "at most 16 are possible",
+            Progress::Manual => "the program drives its engine, and shards have threads",
             _ if matches!(self.kind, Kind::Raw(..)) => "it builds its own frames",
             _ if shares => return Ok(()),
-            Progress::Automatic => "the system lets no process share its addresses",
+            Progress::Automatic => "the system refuses to share its addresses",
         };
         Err(OpenError::Shards { device: self.name.clone(), why })
     }
@@ -479,7 +479,7 @@ impl Device {
                 NO_IPV6.refused(source);
                 continue;
             }
-            warn!(device = self.name, %error, "an address cannot be used yet");
+            warn!(device = self.name, %error, "an address is not usable yet");
             watch.iter().for_each(|watch| watch.await_end_of(error));
         }
         Ok((Box::new(link), watch))

@@ -57,7 +57,7 @@ pub(super) fn report(
         is_advice: false,
         said,
         lists: vec![("before", before(finding))],
-        end: (left_out > 0).then(|| format!("{left_out} failures before this one are not shown")),
+        end: (left_out > 0).then(|| format!("{left_out} earlier failures are not shown")),
         object,
     }
 }
@@ -146,7 +146,7 @@ mod tests {
         assert!(lines[4].starts_with("  look: check dest_qp_num"), "{text}");
         assert_eq!(lines[6], "          -5.0ms  create_qp RC");
         assert_eq!(lines[7], "               0  modify_qp to INIT (2 times)");
-        assert_eq!(lines[8], "  (3 failures before this one are not shown)");
+        assert_eq!(lines[8], "  (3 earlier failures are not shown)");
     }
 
     #[test]

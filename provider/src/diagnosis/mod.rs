@@ -131,7 +131,7 @@ struct Finder {
 impl Sink for Finder {
     fn record(&mut self, record: Record) {
         let mut state = self.found.state.lock();
-        if let Some(finding) = state.histories.note(&record) {
+        if let Some(finding) = state.histories.observe(&record) {
             self.found.add(&mut state, finding);
         }
         drop(state);

@@ -61,7 +61,7 @@ impl Engine {
     /// Counts a call that serves on this thread.
     pub(super) fn count_activity(&self) {
         grow(&self.calls.activity);
-        self.poller.note();
+        self.poller.record_poll();
     }
 
     /// Wakes the background thread if it would oversleep a new timer, or must send the turn's rest.

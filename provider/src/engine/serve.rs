@@ -140,7 +140,7 @@ impl Engine {
     /// wait for the program's reply.
     pub(super) fn serve(&self, shard: &mut Shard, polls: bool) -> usize {
         let start = clock::now();
-        shard.cork.noting().record_service(start);
+        shard.cork.observer().record_service(start);
         if shard.is_corked() {
             shard.transmit(start); // a peer can answer while this looks for others
         }
@@ -153,7 +153,7 @@ impl Engine {
                 0..BATCH => shard.count_short_hold(start),
                 _ => shard.count_hold(start),
             };
-            shard.cork.noting().record_found(end);
+            shard.cork.observer().record_found(end);
         }
         received
     }

@@ -45,7 +45,7 @@ impl FromStr for Profile {
                 let sections: Vec<_> =
                     SECTIONS.iter().map(|(name, _)| format!("[{name}]")).collect();
                 return Err(ProfileError(format!(
-                    "{}: there is no such key; beside name and title there are {}",
+                    "{}: unknown key; expected name, title, {}",
                     shown(name),
                     sections.join(", ")
                 )));
@@ -80,7 +80,7 @@ fn read_section(
         let Some((key, takes)) = keys.iter().find(|(key, _)| *key == name.as_str()) else {
             let keys: Vec<_> = keys.iter().map(|(key, _)| *key).collect();
             return Err(ProfileError(format!(
-                "{section}.{}: there is no such key; [{section}] has source, {}",
+                "{section}.{}: unknown key; [{section}] has source, {}",
                 shown(name),
                 keys.join(", ")
             )));
@@ -104,8 +104,8 @@ fn read_section(
             value if common.is_some() => value,
             _ => {
                 return Err(ProfileError(format!(
-                    "{whole}: say where it is from, by a source in [{section}] or \
-                     {{ value = …, source = \"https://…\" }}"
+                    "{whole}: no source; add source to [{section}], or write {{ value = …, source \
+                     = \"https://…\" }}"
                 )));
             }
         };

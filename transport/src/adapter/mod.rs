@@ -117,7 +117,7 @@ impl Adapter {
         let recorder = Recorder::new(trace);
         let mut reports = Reports::default();
         if recorder.is_some() {
-            reports.notes.begin();
+            reports.decisions.begin();
         }
         config.limits = config.limits.that_hold(&config.qpns);
         let resources = Resources {
@@ -528,7 +528,7 @@ impl Adapter {
         let mut built = 0;
         while built < middles.count
             && let Some(slot) = buffer.slot()
-            && self.qps[index].build_middle(&middles, built, slot, &mut self.reports.notes)
+            && self.qps[index].build_middle(&middles, built, slot, &mut self.reports.decisions)
         {
             match built {
                 0 => buffer.commit(&packet, &path),

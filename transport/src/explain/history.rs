@@ -41,7 +41,7 @@ struct Silence {
 struct Dropped(Vec<(DropReason, u32)>);
 
 impl Dropped {
-    fn note(&mut self, reason: DropReason) {
+    fn count(&mut self, reason: DropReason) {
         let known = self.0.iter().position(|(its, _)| *its == reason);
         let count = known.map_or(0, |place| self.0.remove(place).1);
         self.0.push((reason, count.saturating_add(1)));
@@ -108,7 +108,7 @@ impl History {
         }
     }
 
-    pub(super) fn note(&mut self, at: Instant, what: &What) {
+    pub(super) fn observe(&mut self, at: Instant, what: &What) {
         match what {
             What::Sent { packet, .. } => {
                 self.peer = Some((packet.net.dst, packet.headers.bth().dest_qp));
@@ -143,7 +143,7 @@ impl History {
 
     fn record_arrival(&mut self, at: Instant, packet: &PacketRecord, disposition: Disposition) {
         match disposition {
-            Disposition::Dropped(reason) => self.silence.dropped.note(reason),
+            Disposition::Dropped(reason) => self.silence.dropped.count(reason),
             Disposition::NakReceived(Syndrome::RnrNak { timer }) => {
                 self.silence.not_ready =
                     (self.silence.not_ready.0.saturating_add(1), rnr_timer(timer));
@@ -156,7 +156,7 @@ impl History {
 
     pub(super) fn record_astray(&mut self, from: IpAddr, reason: DropReason) {
         if self.peer.is_some_and(|(address, _)| address == from) {
-            self.silence.astray.note(reason);
+            self.silence.astray.count(reason);
         }
     }
 

@@ -4,8 +4,8 @@ use alloc::{collections::VecDeque, sync::Arc, vec::Vec};
 
 use super::{
     attr::{QpCaps, Quirks, RdAtomicLimits},
+    decision::{Decision, Decisions},
     injected::{Completing, Injected, Queue},
-    note::{Note, Notes},
     read::Room,
     retry::AckTimer,
     state::{QpType, State},
@@ -44,7 +44,7 @@ pub(crate) struct Resources {
 pub(crate) struct Reports {
     pub(crate) counters: Counters,
     pub(crate) events: VecDeque<Event>,
-    pub(crate) notes: Notes,
+    pub(crate) decisions: Decisions,
     pub(crate) cqs: AffectedCqs,
 }
 
@@ -85,8 +85,8 @@ impl AffectedCqs {
 
 impl Env<'_> {
     #[inline]
-    pub(crate) fn note(&mut self, note: impl FnOnce() -> Note) {
-        self.reports.notes.take(note);
+    pub(crate) fn record(&mut self, decision: impl FnOnce() -> Decision) {
+        self.reports.decisions.take(decision);
     }
 
     pub(crate) fn record_taken(&mut self, id: SrqId) {
@@ -143,7 +143,7 @@ impl Env<'_> {
         solicited: bool,
     ) {
         let Some(cq) = cq else { return };
-        self.note(|| Note::Completed(wc));
+        self.record(|| Decision::Completed(wc));
         if let Some(late) = &mut self.late
             && late.tell(Untold::new(flow, cq, wc, validity, solicited), self.now).is_none()
         {

@@ -25,7 +25,7 @@ fn connected(options: Options) -> (Pair, End, End) {
 /// Returns one side's findings.
 fn findings(pair: &mut Pair, side: Side) -> Vec<Finding> {
     let mut histories = Histories::default();
-    pair.record(side).iter().filter_map(|record| histories.note(record)).collect()
+    pair.record(side).iter().filter_map(|record| histories.observe(record)).collect()
 }
 
 #[track_caller]
@@ -383,7 +383,7 @@ fn a_queue_pair_that_is_gone() {
     pair.run();
     assert_eq!(findings(&mut pair, Side::B), []);
     let mut histories = Histories::default();
-    pair.record(Side::B).iter().for_each(|record| drop(histories.note(record)));
+    pair.record(Side::B).iter().for_each(|record| drop(histories.observe(record)));
     assert_eq!(histories.latest(b.qpn).count(), 0);
 }
 

@@ -122,9 +122,7 @@ impl Reader {
         match verb {
             "post" | "receive" if queue_pairs == 0 => {
                 let ends = if end > End::B { format!(" A {end}") } else { String::new() };
-                Err(format!(
-                    "there is no queue pair of {end} yet; before it stands: connect rc{ends}"
-                ))
+                Err(format!("{end} has no queue pair yet; connect first: connect rc{ends}"))
             }
             "post" => Ok(Step::Post(end, post(words, queue_pairs)?)),
             "receive" => {
@@ -369,5 +367,5 @@ fn unknown(kind: &str, word: &str, possible: &str) -> String {
 }
 
 fn missing(behind: &str, possible: &str) -> String {
-    format!("something is missing after {behind}; expected {possible}")
+    format!("{behind} needs more; expected {possible}")
 }

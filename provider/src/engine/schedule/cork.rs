@@ -188,7 +188,7 @@ impl Cork {
         more: bool,
     ) -> bool {
         let Some(run) = self.run else { return false };
-        self.posts.note(now, polls, run.segments);
+        self.posts.record(now, polls, run.segments);
         if let Some(found_at) = self.responses.found_at.take() {
             // a program known to reply, or to poll memory, may have lost the processor briefly
             let is_known = self.responses.expected || self.responses.written;
@@ -292,7 +292,7 @@ impl Cork {
 
 impl Posts {
     /// Records a post after this many polls; a run holds `segments` datagrams.
-    fn note(&mut self, now: Instant, polls: u64, segments: usize) {
+    fn record(&mut self, now: Instant, polls: u64, segments: usize) {
         if polls != self.polls {
             (self.polls, self.polled_at) = (polls, now);
         }

@@ -49,20 +49,24 @@ pub(super) fn configure(socket: &Socket, v6: bool) -> io::Result<()> {
 /// Options that a system with UDP sockets may lack. gVisor lacks `UDP_SEGMENT`, `UDP_GRO` and an
 /// `IP_MTU_DISCOVER` that forbids fragmentation.
 static IPV6_RECVTCLASS: Dispensable =
-    Dispensable::new("IPV6_RECVTCLASS", "ECN marks are not seen over IPv6");
+    Dispensable::new("IPV6_RECVTCLASS", "ECN marks over IPv6 are not visible");
 static IPV6_RECVHOPLIMIT: Dispensable =
     Dispensable::new("IPV6_RECVHOPLIMIT", "IPv6 packets are shown with hop limit 64");
 static UDP_NO_CHECK6_RX: Dispensable =
     Dispensable::new("UDP_NO_CHECK6_RX", "packets of rxe and of adapters do not arrive over IPv6");
-static IP_RECVTOS: Dispensable = Dispensable::new("IP_RECVTOS", "ECN marks are not seen over IPv4");
+static IP_RECVTOS: Dispensable = Dispensable::new(
+    "IP_RECVTOS",
+    "ECN marks over IPv4 are not \
+     visible",
+);
 static IP_RECVTTL: Dispensable =
     Dispensable::new("IP_RECVTTL", "IPv4 packets are shown with TTL 64");
 static UDP_GRO: Dispensable =
-    Dispensable::new("UDP_GRO", "packets are received one by one, which is slower");
+    Dispensable::new("UDP_GRO", "packets are received singly, which is slower");
 static UDP_SEGMENT: Dispensable =
-    Dispensable::new("UDP_SEGMENT", "packets are sent one by one, which is slower");
+    Dispensable::new("UDP_SEGMENT", "packets are sent singly, which is slower");
 static SO_RXQ_OVFL: Dispensable =
-    Dispensable::new("SO_RXQ_OVFL", "packets that a full socket drops are not counted");
+    Dispensable::new("SO_RXQ_OVFL", "packets that a full receive buffer drops are not counted");
 static IP_MTU_DISCOVER: Dispensable = Dispensable::new(
     "IP_MTU_DISCOVER",
     "over IPv4, only roce takes packets from here; rxe and adapters count a wrong ICRC",

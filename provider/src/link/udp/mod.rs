@@ -203,8 +203,8 @@ impl UdpLink {
                 SAID.call_once(|| {
                     warn!(
                         target: notice::TARGET,
-                        "memfd_create is refused here: packets go through sockets only, and no \
-                         processes share an address"
+                        "the system refuses memfd_create: packets go through sockets only, and \
+                         processes cannot share an address"
                     );
                 });
                 Locality::Network
@@ -321,11 +321,11 @@ impl UdpLink {
         let Self { ports, sharing, send_buffers, .. } = self;
         let Some(first) = runs.first() else { return Ok((0, false)) };
         let Some(port) = ports.iter().find(|port| port.address == first.src) else {
-            let message = format!("{} is not an address of this device any more", first.src);
+            let message = format!("{} is no longer an address of this device", first.src);
             return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, message));
         };
         let Some(socket) = port.sender(first.src_port) else {
-            let message = format!("{} is not a port of {} any more", first.src_port, first.src);
+            let message = format!("{} is no longer a port of {}", first.src_port, first.src);
             return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, message));
         };
         let same = |run: &&Transmit| (run.src, run.src_port) == (first.src, first.src_port);

@@ -57,7 +57,7 @@ impl Qp {
             return length.map(|length| BuiltSingle { length, is_request: false });
         }
         let length = self.requester.build_single(&self.common, slot, room, now)?;
-        self.turn.note(Kind::Request, 1);
+        self.turn.record(Kind::Request, 1);
         self.rate.on_sent(length as u64, now, dcqcn);
         Some(BuiltSingle { length, is_request: true })
     }
