@@ -133,7 +133,7 @@ impl Exchange {
         ready: impl FnOnce(&[Endpoint]) -> Result<(), Failure>,
     ) -> Result<Vec<Endpoint>, Failure> {
         if self.is_client {
-            self.tell(ours)?;
+            self.send_endpoints(ours)?;
             let theirs = self.learn(ours.len())?;
             ready(&theirs)?;
             self.stream.write_all(b"done\0")?;
@@ -141,7 +141,7 @@ impl Exchange {
         } else {
             let theirs = self.learn(ours.len())?;
             ready(&theirs)?;
-            self.tell(ours)?;
+            self.send_endpoints(ours)?;
             let mut done = [0; 5];
             self.stream
                 .read_exact(&mut done)
@@ -150,7 +150,7 @@ impl Exchange {
         }
     }
 
-    pub(crate) fn tell_text(&mut self, text: &str) -> Result<(), Failure> {
+    pub(crate) fn send_text(&mut self, text: &str) -> Result<(), Failure> {
         let sent = self.stream.write_all(format!("{text}\0").as_bytes());
         Ok(sent.map_err(|error| format!("the connection to the peer is lost: {error}"))?)
     }
@@ -184,7 +184,7 @@ impl Exchange {
         ready: impl FnOnce(&XrcEndpoint) -> Result<(), Failure>,
     ) -> Result<XrcEndpoint, Failure> {
         if self.is_client {
-            self.tell_xrc(ours)?;
+            self.send_xrc(ours)?;
         }
         let mut bytes = [0; XRC_LENGTH];
         self.stream.read_exact(&mut bytes).map_err(|_| GONE)?;
@@ -194,7 +194,7 @@ impl Exchange {
         )?;
         ready(&theirs)?;
         if !self.is_client {
-            self.tell_xrc(ours)?;
+            self.send_xrc(ours)?;
         }
         Ok(theirs)
     }
@@ -217,11 +217,11 @@ impl Exchange {
         Ok(())
     }
 
-    fn tell_xrc(&mut self, ours: &XrcEndpoint) -> io::Result<()> {
+    fn send_xrc(&mut self, ours: &XrcEndpoint) -> io::Result<()> {
         self.stream.write_all(ours.wire().as_bytes())
     }
 
-    fn tell(&mut self, endpoints: &[Endpoint]) -> io::Result<()> {
+    fn send_endpoints(&mut self, endpoints: &[Endpoint]) -> io::Result<()> {
         for endpoint in endpoints {
             let mut text = format!("0000:{:06x}:{:06x}:", endpoint.qpn.get(), endpoint.psn.get());
             text.extend(endpoint.gid.0.map(|byte| format!("{byte:02x}")));

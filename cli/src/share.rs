@@ -41,7 +41,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let (mut open, mut ready) = (Vec::new(), false);
     let mut missing: Vec<_> = devices.into_iter().map(|device| (device, String::new())).collect();
     loop {
-        missing.retain_mut(|(device, told)| {
+        missing.retain_mut(|(device, reported)| {
             let options = OpenOptions::from_environment().unwrap_or_default(); // refused above
             match device.open(OpenOptions { receives_for_users: true, ..options }) {
                 Ok(context) => {
@@ -51,9 +51,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
                 }
                 Err(error) => {
                     let error = error.to_string();
-                    if *told != error {
+                    if *reported != error {
                         errln!("roce: {}: {error}", device.name());
-                        *told = error;
+                        *reported = error;
                     }
                     true
                 }

@@ -169,12 +169,12 @@ impl<T> DerefMut for ProcessGuard<'_, T> {
 
 /// Guard that keeps other threads out of calls; drop it in both processes.
 #[derive(Debug)]
-pub(crate) struct NoOther {
+pub(crate) struct CallsExcluded {
     /// 1 inside a call, such as by a program's forking allocator.
     own: u32,
 }
 
-impl NoOther {
+impl CallsExcluded {
     /// Waits until all other calls end.
     pub(crate) fn begin() -> Self {
         FORKING.fetch_add(1, Ordering::SeqCst);
@@ -194,7 +194,7 @@ impl NoOther {
     }
 }
 
-impl Drop for NoOther {
+impl Drop for CallsExcluded {
     fn drop(&mut self) {
         FORKING.fetch_sub(1, Ordering::SeqCst);
         wake(&FORKING);
@@ -223,7 +223,7 @@ mod tests {
         let call = Inside::enter();
         thread::scope(|scope| {
             let fork = scope.spawn(|| {
-                let others = NoOther::begin();
+                let others = CallsExcluded::begin();
                 thread::sleep(Duration::from_millis(20)); // long enough for those that wait
                 forked.store(true, Ordering::SeqCst);
                 drop(others);
@@ -246,7 +246,7 @@ mod tests {
 
         // state of other threads at the fork
         let call = Inside::enter();
-        let mut others = NoOther::begin();
+        let mut others = CallsExcluded::begin();
         INSIDE.fetch_add(1, Ordering::SeqCst);
         FORKING.fetch_add(1, Ordering::SeqCst);
         others.is_alone();

@@ -3,8 +3,8 @@
 //! | word | meaning |
 //! |---|---|
 //! | `text` (or `1`), `json`, `sarif` | form of findings; text by default |
-//! | `reorder` | bytes are placed in any order and late, see [`LateConfig::place`] |
-//! | `delay` | completions and events come late, see [`LateConfig::tell`] |
+//! | `reorder` | bytes are placed in any order and late, see [`LateConfig::placement`] |
+//! | `delay` | completions and events come late, see [`LateConfig::completion`] |
 //! | `seed=NUMBER` | seed of both, up to 2^64 - 1, decimal or hexadecimal after `0x`; by default another one each time |
 //! | `file=NAME` | file of findings, instead of stderr; `%p` is the process number |
 
@@ -89,8 +89,8 @@ impl Checks {
         let at_most = |is_late, time| if is_late { time } else { Duration::ZERO };
         LateConfig {
             seed: if self.are_late() { self.seed() } else { 0 },
-            place: at_most(self.reorder, LateConfig::PLACE),
-            tell: at_most(self.delay, LateConfig::TELL),
+            placement: at_most(self.reorder, LateConfig::PLACEMENT),
+            completion: at_most(self.delay, LateConfig::COMPLETION),
         }
     }
 }
@@ -184,7 +184,7 @@ mod tests {
         let checks: Checks = "reorder".parse().unwrap();
         let (first, again) = (checks.late(), checks.late());
         assert_eq!(first, again);
-        assert!(!first.place.is_zero() && first.tell.is_zero());
+        assert!(!first.placement.is_zero() && first.completion.is_zero());
         assert_eq!("text".parse::<Checks>().unwrap().late(), LateConfig::default());
         assert_eq!("delay,seed=9".parse::<Checks>().unwrap().late().seed, 9);
     }

@@ -230,7 +230,7 @@ impl Socket {
         let channel = EventChannel::new()?;
         id.migrate_id(&channel);
         let mut stream = Stream::new(id, settings)?;
-        stream.meet(hello);
+        stream.set_peer(hello);
         let param = stream.conn_param();
         let phase = Phase::Connected(Box::new(stream));
         let descriptor = new_descriptor().map_err(io::Error::from)?;
@@ -524,7 +524,7 @@ impl State {
         match (Hello::parse(event.private_data()), &mut self.phase) {
             (Some(hello), phase @ Phase::Connecting(_)) if established => {
                 if let Phase::Connecting(mut stream) = std::mem::replace(phase, Phase::Idle) {
-                    stream.meet(hello);
+                    stream.set_peer(hello);
                     stream.open();
                     *phase = Phase::Connected(stream);
                 }

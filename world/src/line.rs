@@ -39,8 +39,8 @@ impl End {
 
     /// Returns the way to another end.
     #[must_use]
-    pub const fn to(self, to: Self) -> Way {
-        Way { from: self, to: Some(to) }
+    pub const fn to(self, to: Self) -> Direction {
+        Direction { from: self, to: Some(to) }
     }
 }
 
@@ -50,9 +50,9 @@ impl fmt::Display for End {
     }
 }
 
-/// Way of a packet.
+/// Direction of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Way {
+pub struct Direction {
     /// Sender.
     pub from: End,
     /// Receiver; `None`: a group.
@@ -114,13 +114,13 @@ impl From<&Explanation> for Tone {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     /// A packet leaves: text and reason.
-    Sent(Way, String, String),
+    Sent(Direction, String, String),
     /// A packet arrives: text and effect. The way ends where it arrives.
-    Arrived(Way, String, String),
+    Arrived(Direction, String, String),
     /// A captured packet: text and reason.
-    Seen(Way, String, String),
+    Seen(Direction, String, String),
     /// A packet is lost.
-    Lost(Way, String),
+    Lost(Direction, String),
     /// An event at an end.
     Note(End, String),
 }

@@ -1,7 +1,7 @@
 //! Scripts: effects and parse errors.
 
 use roce_world::{
-    Event, Failure, Fate, Line, MOST_RECORDS, Script, SentDatagram, Settings, Viewer, Way,
+    Direction, Event, Failure, Fate, Line, MOST_RECORDS, Script, SentDatagram, Settings, Viewer,
     play_script,
 };
 
@@ -24,7 +24,7 @@ impl Viewer for Seen {
 
     fn line(&mut self, line: Line) -> Result<(), Failure> {
         let at = line.at.as_micros();
-        let name = |Way { from, to }| format!("{from}-{}", to.map_or('*', |to| to.letter()));
+        let name = |Direction { from, to }| format!("{from}-{}", to.map_or('*', |to| to.letter()));
         self.texts.push(match line.event {
             Event::Sent(way, what, why) => format!("{at} {} sends {what}: {why}", name(way)),
             Event::Arrived(way, what, why) => format!("{at} {} gets {what}: {why}", name(way)),

@@ -15,7 +15,7 @@ use roce_provider::{
 
 use super::{ah::Ah, mw, object::Object, qp::Qp, srq::Srq};
 use crate::{
-    call::{self, CallId, Moving},
+    call::{self, CallId, DataCall},
     errno::{Errno, Result},
     hooks::check::{
         self, Finding, Kind, Stack,
@@ -165,7 +165,7 @@ unsafe fn posting<W>(
     id: CallId,
     first: *mut W,
     bad_wr: *mut *mut W,
-    post: impl FnOnce(Moving, &mut *mut W) -> Result<()>,
+    post: impl FnOnce(DataCall, &mut *mut W) -> Result<()>,
 ) -> c_int {
     let mut place = first;
     let status = call::data(id, |call| post(call, &mut place));
@@ -180,7 +180,7 @@ const LONGEST: usize = 1 << 16;
 
 /// Translates all, records each for the checks, then posts.
 unsafe fn checked<W: Listed, R>(
-    (queue, call): (Queue, Moving),
+    (queue, call): (Queue, DataCall),
     place: &mut *mut W,
     make: impl Fn(&W) -> Result<R>,
     describe: impl Fn(&W, &R) -> Request,
@@ -195,7 +195,7 @@ unsafe fn checked<W: Listed, R>(
     });
     if stopped.is_err() && read(at).is_err() {
         let number = described.len() + 1;
-        check::tell(&Finding {
+        check::emit(&Finding {
             kind: Kind::RequestUnreadable,
             what: format!("{}: request {number} of the list, at {at:p}", call.id.name()),
             stacks: vec![("called", Stack::here())],

@@ -114,7 +114,7 @@ impl Analysis {
         let mut talks: Vec<Talk> = connections.iter().map(|_| Talk::default()).collect();
         for packet in &packets {
             if let Some(index) = packet.connection {
-                talks[index].hear(packet.from_second);
+                talks[index].record_sender(packet.from_second);
             }
         }
         for (talk, connection) in talks.iter_mut().zip(&connections) {

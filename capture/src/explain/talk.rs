@@ -41,7 +41,7 @@ pub(super) struct Talk {
 }
 
 impl Talk {
-    pub(super) const fn hear(&mut self, from_second: bool) {
+    pub(super) const fn record_sender(&mut self, from_second: bool) {
         self.heard[from_second as usize] = true;
     }
 

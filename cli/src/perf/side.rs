@@ -105,7 +105,7 @@ impl Side {
         mut exchange: Exchange,
         is_client: bool,
     ) -> Result<Self, Failure> {
-        exchange.tell_text(&plan.greeting())?;
+        exchange.send_text(&plan.greeting())?;
         plan.agree(&exchange.learn_text()?)?;
         let local = exchange.local()?.ip().to_canonical();
         let context = match device {
@@ -132,7 +132,7 @@ impl Side {
         let pairs = (0..qps).map(|_| pd.create_qp(&attr)).collect::<Result<Vec<_>, _>>()?;
 
         let ours = context.active_mtu();
-        exchange.tell_text(&memory(&source, &target, ours))?;
+        exchange.send_text(&memory(&source, &target, ours))?;
         let (peer, theirs) = parse_memory(&exchange.learn_text()?)
             .ok_or("the peer is not roce perf; start it on both sides")?;
         let most = if ours.bytes() < theirs.bytes() { ours } else { theirs };
@@ -212,7 +212,7 @@ impl Side {
         self.target.fill(0)?;
         self.arrivals.clear();
         let ready = format!("ready {round}");
-        self.exchange.tell_text(&ready)?;
+        self.exchange.send_text(&ready)?;
         if self.exchange.learn_text()? != ready {
             return Err("the peer is at another step; see its output".into());
         }
@@ -318,13 +318,13 @@ impl Side {
         Ok(())
     }
 
-    pub(super) fn peer_speaks(&self) -> bool {
+    pub(super) fn has_peer_data(&self) -> bool {
         let mut one = [PollFd::from_borrowed_fd(self.exchange.as_fd(), PollFlags::IN)];
         matches!(poll(&mut one, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1..))
     }
 
     /// The peer is alive, as shown by something else than a completion.
-    pub(super) fn hear(&mut self) {
+    pub(super) fn record_peer(&mut self) {
         self.heard = Instant::now();
     }
 
@@ -366,7 +366,7 @@ impl Side {
     /// Sends this side's verdict and receives the peer's.
     pub(super) fn conclude(&mut self, checked: Result<(), Failure>) -> Result<(), Failure> {
         let verdict = checked.as_ref().err().map_or("valid".to_owned(), ToString::to_string);
-        self.exchange.tell_text(&verdict)?;
+        self.exchange.send_text(&verdict)?;
         let theirs = self.exchange.learn_text()?;
         checked?;
         if theirs != "valid" {

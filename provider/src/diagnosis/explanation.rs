@@ -125,14 +125,14 @@ mod tests {
         }
     }
 
-    fn told(finding: &Finding, is_json: bool) -> String {
+    fn text_of(finding: &Finding, is_json: bool) -> String {
         report(Some("roce_lo"), finding, &["it is away".into()], None, 3).in_form(is_json)
     }
 
     #[test]
     fn text_says_what_why_who_and_where_to_look() {
         let finding = finding();
-        let text = told(&finding, false);
+        let text = text_of(&finding, false);
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(
             lines[..4],
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn json_is_one_line_for_programs() {
         let finding = finding();
-        let line = told(&finding, true);
+        let line = text_of(&finding, true);
         assert_eq!(line.matches('\n').count(), 1);
         let value: serde_json::Value = serde_json::from_str(&line).unwrap();
         assert_eq!(value["status"], "IBV_WC_RETRY_EXC_ERR");

@@ -35,7 +35,7 @@ impl Engine {
         }
         self.waits.drivers.fetch_add(1, Ordering::SeqCst);
         let quiet = self.lock().park();
-        self.event_loop.in_vain.store(0, Ordering::Relaxed);
+        self.event_loop.empty_wakeups.store(0, Ordering::Relaxed);
         self.waits.handed_over.store(false, Ordering::SeqCst);
         self.event_loop.place.store(LoopWait::In as u32, Ordering::SeqCst);
         if self.waits.leaves_sockets.swap(false, Ordering::SeqCst) {
@@ -132,12 +132,12 @@ impl Engine {
 
     /// Records an event for the woken program.
     pub(crate) fn record_event(&self) {
-        self.event_loop.in_vain.store(0, Ordering::Relaxed);
+        self.event_loop.empty_wakeups.store(0, Ordering::Relaxed);
     }
 
     /// Counts a wakeup without an event.
-    pub(crate) fn count_in_vain(&self) {
-        grow(&self.event_loop.in_vain);
+    pub(crate) fn count_empty_wakeup(&self) {
+        grow(&self.event_loop.empty_wakeups);
     }
 }
 

@@ -22,7 +22,7 @@ use std::{
 
 use super::{poller, serve::Engine, shard::Shard, sink::CounterSink};
 use crate::{
-    calls::NoOther,
+    calls::CallsExcluded,
     link::{NullLink, StrangersHeld},
     sync::Mutex,
 };
@@ -72,7 +72,7 @@ struct AllHeld {
     engines: Vec<Held>,
     /// for the child's additions
     _list: MutexGuard<'static, Vec<Weak<Engine>>>,
-    others: NoOther,
+    others: CallsExcluded,
 }
 
 thread_local! {
@@ -117,7 +117,7 @@ pub fn any_devices() -> bool {
 }
 
 fn hold() -> AllHeld {
-    let others = NoOther::begin();
+    let others = CallsExcluded::begin();
     let list = ENGINES.lock();
     let engines = list.iter().filter_map(Weak::upgrade).map(Held::new).collect();
     AllHeld { strangers: StrangersHeld::begin(), engines, _list: list, others }

@@ -68,7 +68,7 @@ impl Report {
         Self { counters: shard.adapter().counters().clone(), link: shard.link_counters(), gids }
     }
 
-    fn tell(&self, publishers: &mut [Box<dyn CounterSink>]) {
+    fn publish(&self, publishers: &mut [Box<dyn CounterSink>]) {
         for publisher in publishers {
             publisher.publish(&self.counters, &self.link, &self.gids);
         }
@@ -106,7 +106,7 @@ impl Engine {
             }
             Report::of(&mut shard)
         };
-        report.tell(&mut publishers);
+        report.publish(&mut publishers);
     }
 
     /// Publishes the final counters, before close or exit.
@@ -114,7 +114,7 @@ impl Engine {
         let mut publishers = self.publishers.lock();
         if !publishers.is_empty() {
             let report = Report::of(&mut self.lock_shard());
-            report.tell(&mut publishers);
+            report.publish(&mut publishers);
         }
     }
 
@@ -179,7 +179,7 @@ impl Engine {
     #[inline]
     pub(crate) fn explain(&self) {
         if let Some(diagnosis) = &self.diagnosis {
-            diagnosis.tell(|| self.shard.try_lock()?.link_counters().last_send_error);
+            diagnosis.report(|| self.shard.try_lock()?.link_counters().last_send_error);
         }
     }
 

@@ -251,7 +251,7 @@ impl Shard {
         self.adapter.handle_timeout(now);
         let keeps = found.is_some_and(|found| self.find(now, found));
         if keeps {
-            self.tell();
+            self.deliver_events();
         } else {
             self.transmit(now);
         }
@@ -362,7 +362,7 @@ impl Shard {
         error!(device = self.name, "the background thread panicked: the device is lost");
         self.port.failures.lose();
         self.adapter.fail(now);
-        self.tell();
+        self.deliver_events();
     }
 
     /// Applies the interface's state to the port; returns the preparation of new addresses.
@@ -509,7 +509,7 @@ impl Shard {
         }
         self.send(now);
         self.send_frames(now);
-        self.tell();
+        self.deliver_events();
     }
 
     /// Receives frames for raw packet queue pairs; returns their number.
@@ -567,7 +567,7 @@ impl Shard {
     }
 
     /// Delivers events.
-    fn tell(&mut self) {
+    fn deliver_events(&mut self) {
         while let Some(event) = self.adapter.poll_event() {
             let rare = !matches!(event, Event::Completion(_));
             let _uncancelled = rare.then(Uncancelled::begin);

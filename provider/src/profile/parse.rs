@@ -11,7 +11,7 @@ use toml::{Table, Value as Toml};
 
 use super::{
     Parsed, Profile, ProfileError,
-    schema::{SECTIONS, Takes, Value},
+    schema::{SECTIONS, Value, ValueType},
 };
 
 /// Longest device name (`IBV_SYSFS_NAME_MAX`) with terminator and number.
@@ -60,15 +60,15 @@ impl FromStr for Profile {
 }
 
 fn top(table: &Table, key: &str) -> Result<String, ProfileError> {
-    match table.get(key).map(|value| read(value, Takes::Text(200))) {
+    match table.get(key).map(|value| read(value, ValueType::Text(200))) {
         Some(Some(Value::Text(text))) => Ok(text),
-        _ => Err(ProfileError(format!("{key}: give it {}", Takes::Text(200)))),
+        _ => Err(ProfileError(format!("{key}: give it {}", ValueType::Text(200)))),
     }
 }
 
 fn read_section(
     section: &'static str,
-    keys: &'static [(&'static str, Takes)],
+    keys: &'static [(&'static str, ValueType)],
     values: &Table,
     parsed: &mut Parsed,
 ) -> Result<(), ProfileError> {
@@ -129,20 +129,20 @@ fn address(key: &str, source: &Toml) -> Result<String, ProfileError> {
     }
 }
 
-fn read(value: &Toml, takes: Takes) -> Option<Value> {
+fn read(value: &Toml, takes: ValueType) -> Option<Value> {
     let is_text = |text: &str| !text.is_empty() && !text.contains(char::is_control);
     match (takes, value) {
-        (Takes::Text(most), Toml::String(text)) if is_text(text) && text.len() <= most => {
+        (ValueType::Text(most), Toml::String(text)) if is_text(text) && text.len() <= most => {
             Some(Value::Text(text.clone()))
         }
-        (Takes::OneOf(words), Toml::String(text)) if words.contains(&text.as_str()) => {
+        (ValueType::OneOf(words), Toml::String(text)) if words.contains(&text.as_str()) => {
             Some(Value::Text(text.clone()))
         }
-        (Takes::Names, Toml::String(text)) => is_name(text).then(|| Value::Text(text.clone())),
-        (Takes::Number(least, most), value) => {
+        (ValueType::Names, Toml::String(text)) => is_name(text).then(|| Value::Text(text.clone())),
+        (ValueType::Number(least, most), value) => {
             number(value).filter(|number| (least..=most).contains(number)).map(Value::Number)
         }
-        (Takes::Flag, Toml::Boolean(flag)) => Some(Value::Flag(*flag)),
+        (ValueType::Flag, Toml::Boolean(flag)) => Some(Value::Flag(*flag)),
         _ => None,
     }
 }

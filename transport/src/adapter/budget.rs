@@ -23,7 +23,7 @@ impl Share {
     }
 
     /// True if nothing waits and the record is up to date.
-    pub(super) fn is_noted(shares: &[Self], index: usize, taken: u64, waits: bool) -> bool {
+    pub(super) fn is_recorded(shares: &[Self], index: usize, taken: u64, waits: bool) -> bool {
         let recorded = shares.get(index).copied().unwrap_or_default();
         !waits && !recorded.waits && recorded.taken == taken
     }

@@ -74,7 +74,7 @@ impl Adapter {
 
     /// Records a queue pair's decisions, window and rate.
     #[inline]
-    pub(super) fn record_notes(&mut self, now: Instant, index: usize) {
+    pub(super) fn record_decisions(&mut self, now: Instant, index: usize) {
         if self.reports.decisions.are_recorded() {
             self.drain_decisions(now, index, None);
         }

@@ -106,7 +106,7 @@ impl Histories {
                 failed(*at, history, *failure)
             }
             What::Arrived { packet, disposition: Disposition::Dropped(reason) } => {
-                let is_new = reason.shows_a_mistake() && history.tell(*reason);
+                let is_new = reason.shows_a_mistake() && history.report_once(*reason);
                 is_new.then(|| dropped(*at, packet, *reason))
             }
             // reliable services report by their responses

@@ -85,7 +85,7 @@ pub(super) struct History {
     /// To ERR or SQE.
     pub(super) failure: Option<(Instant, Failure)>,
     /// A bit for each reason.
-    told: u64,
+    reported: u64,
     /// A flush was reported.
     pub(super) told_flush: bool,
 }
@@ -103,7 +103,7 @@ impl History {
             arrived: None,
             failed: None,
             failure: None,
-            told: 0,
+            reported: 0,
             told_flush: false,
         }
     }
@@ -252,11 +252,11 @@ impl History {
     }
 
     /// Returns true on the first report of this reason.
-    pub(super) const fn tell(&mut self, reason: DropReason) -> bool {
+    pub(super) const fn report_once(&mut self, reason: DropReason) -> bool {
         const { assert!(DropReason::ALL.len() <= u64::BITS as usize) };
         let bit = 1 << reason as u32;
-        let is_new = self.told & bit == 0;
-        self.told |= bit;
+        let is_new = self.reported & bit == 0;
+        self.reported |= bit;
         is_new
     }
 }

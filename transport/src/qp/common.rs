@@ -22,8 +22,9 @@ use crate::{
     time::Instant,
     wire::{Bth, IcrcFlow, NetHeader, Opcode},
     work::{
-        CompletionCounters, CompletionQueue, CountedOps, Flow, Half, Late, Pushed, SendFlags,
-        SendOp, SendWqe, SharedQueue, SrqTable, Untold, Validity, Wc, WcError, WcOk, WcOpcode,
+        CompletionCounters, CompletionQueue, CountedOps, DelayedCompletion, Flow, Half, Late,
+        Pushed, SendFlags, SendOp, SendWqe, SharedQueue, SrqTable, Validity, Wc, WcError, WcOk,
+        WcOpcode,
     },
 };
 
@@ -145,7 +146,12 @@ impl Env<'_> {
         let Some(cq) = cq else { return };
         self.record(|| Decision::Completed(wc));
         if let Some(late) = &mut self.late
-            && late.tell(Untold::new(flow, cq, wc, validity, solicited), self.now).is_none()
+            && late
+                .delay_completion(
+                    DelayedCompletion::new(flow, cq, wc, validity, solicited),
+                    self.now,
+                )
+                .is_none()
         {
             return;
         }

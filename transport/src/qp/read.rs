@@ -74,7 +74,7 @@ impl Portions {
         self.waits
     }
 
-    pub(super) const fn try_anew(&mut self) {
+    pub(super) const fn retry(&mut self) {
         self.waits = false;
     }
 

@@ -245,8 +245,8 @@ impl Requester {
 
     /// Leaves the queue for shared credits: an unused place in it would block others.
     pub(crate) const fn wait_for_no_room(&mut self) {
-        self.portions.try_anew();
-        self.flight.try_anew();
+        self.portions.retry();
+        self.flight.retry();
     }
 
     fn next_in_order(&mut self, common: &mut Common, env: &mut Env<'_>) -> Option<RequestPacket> {

@@ -49,7 +49,7 @@ const MAX_RUN: usize = 65_487;
 /// is an eighth of their silence: a look costs more than a packet through shared memory.
 const LOOK: Duration = Duration::from_millis(1);
 /// Time after a socket's packet during which every call looks at the sockets.
-const LATELY: Duration = Duration::from_millis(1);
+const RECENT: Duration = Duration::from_millis(1);
 
 /// Treatment of other processes of the same user, host and namespaces.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -112,7 +112,7 @@ impl Looks {
             self.last_arrival = now;
         }
         let silence = now.since(self.last_arrival);
-        self.next = if silence < LATELY { now } else { now.plus(LOOK.min(silence / 8)) };
+        self.next = if silence < RECENT { now } else { now.plus(LOOK.min(silence / 8)) };
     }
 }
 

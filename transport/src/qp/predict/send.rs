@@ -127,9 +127,9 @@ impl Requester {
             wqe.read(0, &mut slot[headers..end]).ok()?;
         }
         let cost = flight::cost(wqe, 0, 1, mtu);
-        self.flight.try_anew();
+        self.flight.retry();
         self.flight.admit(cost, u64::from(mtu) + OVERHEAD, room(self.flight.shared()))?;
-        self.portions.try_anew();
+        self.portions.retry();
         (wqe.started, wqe.first_psn, wqe.packets, wqe.holds_slot) = (true, psn, 1, false);
         let solicited =
             operation != Operation::WriteOnly && wqe.flags.contains(SendFlags::SOLICITED);
