@@ -318,9 +318,9 @@ mod tests {
         stock.write_all(text).unwrap();
         let mut exchange = Exchange::accept(&listener).unwrap();
         assert_eq!(exchange.swap_xrc(&ours, |_| Ok(())).unwrap(), theirs);
-        let mut answer = [0; XRC_LENGTH];
-        stock.read_exact(&mut answer).unwrap();
-        assert_eq!(parse_xrc(&answer), Some(ours));
+        let mut response = [0; XRC_LENGTH];
+        stock.read_exact(&mut response).unwrap();
+        assert_eq!(parse_xrc(&response), Some(ours));
         stock.write_all(b"END\0").unwrap();
         exchange.end_xrc().unwrap();
         let mut end = [0; 4];

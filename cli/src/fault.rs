@@ -61,7 +61,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 fn ask(path: &Path, who: &str, command: &str) -> Result<Vec<String>, Failure> {
-    let answer = control::ask(path, command).map_err(|error| match error.kind() {
+    let response = control::ask(path, command).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused => {
             format!("{who} takes no rules: it has ended, or runs without `roce run --control`")
         }
@@ -70,5 +70,5 @@ fn ask(path: &Path, who: &str, command: &str) -> Result<Vec<String>, Failure> {
         }
         _ => format!("{who} does not respond: {error}"),
     })?;
-    Ok(answer?)
+    Ok(response?)
 }

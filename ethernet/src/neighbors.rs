@@ -49,7 +49,7 @@ pub(super) struct Solicitation {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Claim {
     /// A response to a request of ours.
-    Answer,
+    Reply,
     /// Unsolicited: a request or an announcement.
     Told,
     /// A response that replaces no other MAC address (neighbour advertisement without override
@@ -186,7 +186,7 @@ impl Neighbors {
                 match claim {
                     Claim::Told if same => {}
                     Claim::Humble if !same => {}
-                    Claim::Answer | Claim::Humble => {
+                    Claim::Reply | Claim::Humble => {
                         counters.moved += u64::from(!same);
                         entry.state = State::Known { mac, until };
                     }

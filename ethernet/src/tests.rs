@@ -374,7 +374,7 @@ fn a_flood_fills_no_table() {
     let mut table = Neighbors::default();
     let known = ip("192.0.2.1");
     table.lookup(now, known, &mut counters);
-    table.learn(now, known, MACS[1], neighbors::Claim::Answer, &mut counters);
+    table.learn(now, known, MACS[1], neighbors::Claim::Reply, &mut counters);
     for number in 0..5000_u32 {
         let address = IpAddr::from(number.to_be_bytes());
         table.lookup(now, address, &mut counters);
@@ -394,9 +394,9 @@ fn a_flood_fills_no_table() {
         at = at.plus(SECOND);
         table.handle_timeout(at, &mut counters);
         table.lookup(at, address, &mut counters);
-        table.learn(at, address, MACS[1], neighbors::Claim::Answer, &mut counters);
+        table.learn(at, address, MACS[1], neighbors::Claim::Reply, &mut counters);
         table.lookup(at, known, &mut counters);
-        table.learn(at, known, MACS[1], neighbors::Claim::Answer, &mut counters);
+        table.learn(at, known, MACS[1], neighbors::Claim::Reply, &mut counters);
     }
     assert!(table.len() <= 1024);
     let lookup = table.lookup(at, known, &mut counters);
@@ -548,7 +548,7 @@ fn a_frame_of_roce_v1_byte_for_byte() {
 }
 
 #[test]
-fn echo_requests_are_answered() {
+fn echo_requests_get_replies() {
     use smoltcp::wire::{Icmpv4Repr, Icmpv6Repr};
     let mut wire = Wire::pair();
     let now = wire.now;

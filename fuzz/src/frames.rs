@@ -75,7 +75,7 @@ pub fn frames(bytes: &[u8]) -> Seen {
                 assert!(due.is_none_or(|due| due > now), "what was due has been done");
             }
             4 => {
-                if let Some(frame) = answer(asked.as_deref(), &mut input) {
+                if let Some(frame) = response(asked.as_deref(), &mut input) {
                     seen.received += u64::from(take(&mut station, now, &frame, false));
                 }
             }
@@ -164,7 +164,7 @@ fn is_of_dhcp(frame: &[u8]) -> bool {
 }
 
 /// A DHCP response to the last message; the script gives kind, address, options.
-fn answer(asked: Option<&[u8]>, input: &mut Input<'_>) -> Option<Vec<u8>> {
+fn response(asked: Option<&[u8]>, input: &mut Input<'_>) -> Option<Vec<u8>> {
     let mut frame = asked?.to_vec();
     let ip = if frame[12..14] == [0x81, 0] { 18 } else { 14 };
     let message = ip + 28;

@@ -280,9 +280,9 @@ impl Datagrams {
         let own = peer.own;
         if let Some(endpoint) = peer.path.as_ref().map(|path| path.endpoint) {
             let qpn = Some(self.endpoints[endpoint].qpn());
-            let answer = DatagramHeader { purpose: Purpose::Control, qpn, to: from.ip() };
+            let response = DatagramHeader { purpose: Purpose::Control, qpn, to: from.ip() };
             // The next message asks again.
-            let _ = self.udp.send(&answer.encode(), from, own);
+            let _ = self.udp.send(&response.encode(), from, own);
         }
         let has_room = self.copied + data.len() <= settings.receive_buffer() as usize
             && self.arrived.len() < settings.receive_queue() as usize * (1 + self.endpoints.len());
@@ -440,8 +440,8 @@ mod tests {
         send(&mut here, b, "second").unwrap();
         assert!(arrives(&mut there, a, "second"));
         // It knows our number.
-        send(&mut there, a, "answer").unwrap();
-        assert!(arrives(&mut here, b, "answer"));
+        send(&mut there, a, "response").unwrap();
+        assert!(arrives(&mut here, b, "response"));
         assert_eq!(send(&mut here, b, &"x".repeat(4089)), Err(Errno::MSGSIZE));
         send(&mut here, b, "").unwrap();
         assert!(arrives(&mut there, a, ""));

@@ -216,7 +216,7 @@ impl Socket {
             _ => return Err(Errno::INVAL),
         };
         while let Some((id, hello)) = waiting.pop_front() {
-            match Self::answer(&id, hello, settings) {
+            match Self::accept_id(&id, hello, settings) {
                 // The peer is gone.
                 Err(CmError::Protocol(_) | CmError::State(_) | CmError::NoDevice) => {}
                 Err(error) => return Err(of_cm(&error)),
@@ -226,7 +226,7 @@ impl Socket {
         Err(Errno::AGAIN)
     }
 
-    fn answer(id: &CmId, hello: Hello, settings: Settings) -> Result<Self, CmError> {
+    fn accept_id(id: &CmId, hello: Hello, settings: Settings) -> Result<Self, CmError> {
         let channel = EventChannel::new()?;
         id.migrate_id(&channel);
         let mut stream = Stream::new(id, settings)?;

@@ -239,7 +239,7 @@ fn mapped_memory_needs_no_credits() {
 }
 
 #[test]
-fn what_is_said_before_the_answer_has_been_heard_is_kept() {
+fn data_before_the_response_is_kept() {
     let limit = Some(Duration::from_secs(20));
     let fabric = Fabric::new("".parse().unwrap(), 1);
     let open = |ip: &str| fabric.open(ip.parse().unwrap(), OpenOptions::default()).unwrap();

@@ -138,8 +138,8 @@ fn borrowed_addresses() {
 }
 
 #[test]
-fn own_addresses_are_answered_and_others_left_to_the_kernel() {
-    in_namespace("own_addresses_are_answered_and_others_left_to_the_kernel", || {
+fn own_addresses_get_replies_and_others_are_the_kernels() {
+    in_namespace("own_addresses_get_replies_and_others_are_the_kernels", || {
         let text = refusal("xdp:veth0,ip=10.78.0.2/24");
         assert!(text.contains("is in use: the host"), "{text}");
         let context = open(&format!("{OWN},ip=fd78::1/64"));

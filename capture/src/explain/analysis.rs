@@ -315,26 +315,26 @@ impl Analysis {
         }
         end.msn = headers.ext().aeth().map(|aeth| aeth.msn).or(end.msn);
         let at = packet.at;
-        let answered = match syndrome {
+        let acknowledged = match syndrome {
             _ if is_a_response => {
-                let (answered, again) = end.data(at, psn);
+                let (acknowledged, again) = end.data(at, psn);
                 packet.why = Explanation::Responses { again };
-                answered
+                acknowledged
             }
             Some(Syndrome::Ack { .. }) => {
-                let answered = end.acknowledge(at, psn);
-                packet.why = match answered.packets {
+                let acknowledged = end.acknowledge(at, psn);
+                packet.why = match acknowledged.packets {
                     0 => Explanation::DuplicateAcknowledge(psn),
                     packets => {
-                        let after = answered.after;
+                        let after = acknowledged.after;
                         Explanation::Acknowledges { up_to: psn, packets, after }
                     }
                 };
-                answered
+                acknowledged
             }
             _ => return,
         };
-        if let Some(kind) = talk.measure(packet, &answered) {
+        if let Some(kind) = talk.measure(packet, &acknowledged) {
             self.find(packet, kind);
         }
     }

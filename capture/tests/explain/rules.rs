@@ -226,7 +226,7 @@ fn one_direction_only() {
 }
 
 #[test]
-fn marks_that_nobody_answers() {
+fn marks_without_a_notification() {
     let options = Options { traffic_class: 2, ..Options::default() };
     let (mut pair, a) = recorded("delay 5us, mark 100%", options);
     write(&mut pair, &a, 20, 5000);

@@ -119,9 +119,9 @@ impl Remote {
         if let Some(why) = &self.gone {
             return Err(lost(why));
         }
-        let answers = self.exchange(commands).map_err(|why| lost(self.gone.insert(why)))?;
-        match answers.iter().find(|answer| answer.get("error").is_some()) {
-            None => Ok(answers),
+        let responses = self.exchange(commands).map_err(|why| lost(self.gone.insert(why)))?;
+        match responses.iter().find(|response| response.get("error").is_some()) {
+            None => Ok(responses),
             Some(error) => {
                 let (name, text) = (text_of(&error["error"]), text_of(&error["text"]));
                 Err(match name.as_str() {
@@ -140,15 +140,15 @@ impl Remote {
             let agent = self.agent.get_ref().as_fd();
             self.network.attend(agent, end).map_err(|error| error.to_string())?;
         }
-        let answers = read_answers(&mut self.agent)?;
-        if answers.len() != commands.len() {
+        let responses = read_responses(&mut self.agent)?;
+        if responses.len() != commands.len() {
             return Err("its response has an unknown form".to_owned());
         }
-        Ok(answers)
+        Ok(responses)
     }
 
     fn ask(&mut self, command: Value) -> Result<Value, Trouble> {
-        self.ask_all(&[command]).map(|mut answers| answers.remove(0))
+        self.ask_all(&[command]).map(|mut responses| responses.remove(0))
     }
 
     fn find(&self, region: &str) -> Result<Region, Trouble> {
@@ -171,13 +171,13 @@ fn show(agent: &mut BufReader<TcpStream>, given: Option<Token>) -> Result<(), Fa
     let wanted = || format!("pass the token that it printed by --token or {VARIABLE}");
     let token = token.ok_or_else(wanted)?;
     agent.get_mut().write_all(format!("{token}\n").as_bytes())?;
-    match &read_answers(agent)?[..] {
+    match &read_responses(agent)?[..] {
         [] => Ok(()),
         [refused, ..] => Err(text_of(&refused["text"]).into()),
     }
 }
 
-fn read_answers(agent: &mut BufReader<TcpStream>) -> Result<Vec<Value>, String> {
+fn read_responses(agent: &mut BufReader<TcpStream>) -> Result<Vec<Value>, String> {
     let mut line = String::new();
     let length = agent.read_line(&mut line).map_err(|error| match error.kind() {
         ErrorKind::WouldBlock => format!("no response for {} s", PATIENCE.as_secs()),

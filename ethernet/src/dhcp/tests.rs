@@ -221,7 +221,7 @@ fn an_address_is_offered_asked_for_granted_and_probed() {
 }
 
 #[test]
-fn who_is_not_answered_asks_more_and_more_seldom() {
+fn retransmissions_without_a_response_back_off() {
     for seed in 0..20 {
         let mut host = Host::with_seed(seed);
         let xid = host.xid;

@@ -60,7 +60,7 @@ impl Station {
         }
         if !probe {
             let claim = match operation {
-                ArpOperation::Reply if self.is_own(target.into()) => Claim::Answer,
+                ArpOperation::Reply if self.is_own(target.into()) => Claim::Reply,
                 _ => Claim::Told,
             };
             self.learn(now, sender.into(), mac, claim);
@@ -341,7 +341,7 @@ impl Station {
                     let overrides = flags.contains(NdiscNeighborFlags::OVERRIDE);
                     let claim = match (solicited, overrides) {
                         (_, false) => Claim::Humble,
-                        (true, true) => Claim::Answer,
+                        (true, true) => Claim::Reply,
                         (false, true) => Claim::Told,
                     };
                     self.learn(now, (*target).into(), given(lladdr).unwrap_or(mac), claim);

@@ -160,7 +160,7 @@ fn the_groups_of_own_addresses_are_reported_before_these_are_probed() {
 }
 
 #[test]
-fn queries_are_answered_in_their_time() {
+fn queries_get_responses_in_their_time() {
     for (index, group) in GROUPS.into_iter().enumerate() {
         let v6 = index == 1;
         let report = [0x22, 143][index];

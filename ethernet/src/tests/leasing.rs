@@ -125,7 +125,7 @@ fn a_lease_that_runs_out_leaves_the_given_addresses() {
 }
 
 #[test]
-fn an_address_that_answers_a_probe_is_declined() {
+fn an_address_that_replies_to_a_probe_is_declined() {
     for probes in [false, true] {
         let mut now = Instant::from_nanos(1);
         let mut station = Station::new(leasing(None), now);
@@ -150,7 +150,7 @@ fn an_address_that_answers_a_probe_is_declined() {
 }
 
 #[test]
-fn what_is_released_goes_to_the_server_that_has_answered() {
+fn a_release_goes_to_the_server_that_responded() {
     let mut now = Instant::from_nanos(1);
     let mut station = Station::new(leasing(None), now);
     serve(&mut station, &mut now, SECOND, ADDRESS.into(), SERVER);

@@ -86,7 +86,7 @@ fn what_is_held_leaves_when_the_pause_is_over() {
 
 /// Frames queued for address resolution also obey a pause.
 #[test]
-fn an_answer_ends_no_pause() {
+fn a_response_ends_no_pause() {
     let (mut station, now) = station();
     for level in [3, 4] {
         let Hop::Asked(hop) = station.route(now, ip("10.0.0.2")) else { panic!("it is not known") };

@@ -142,7 +142,7 @@ impl Engine {
         let start = clock::now();
         shard.cork.observer().record_service(start);
         if shard.is_corked() {
-            shard.transmit(start); // a peer can answer while this looks for others
+            shard.transmit(start); // a peer can respond while this looks for others
         }
         let received = shard.serve(start, polls, || self.shard.is_wanted());
         if received > 0 {

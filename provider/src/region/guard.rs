@@ -190,6 +190,6 @@ fn word(address: usize, operation: impl FnOnce(&mut u64) -> usize) -> Result<u64
     done(operation(&mut found)).map(|()| found)
 }
 
-pub(super) const fn done(answer: usize) -> Result<(), MemoryFault> {
-    if answer == 0 { Ok(()) } else { Err(MemoryFault) }
+pub(super) const fn done(status: usize) -> Result<(), MemoryFault> {
+    if status == 0 { Ok(()) } else { Err(MemoryFault) }
 }

@@ -74,7 +74,7 @@ pub(crate) struct Retry {
     /// PSN of the last go-back. Until it is acknowledged or the timer fires, other signs of this
     /// loss come from packets in flight: ignore them.
     resent_from: Option<Psn>,
-    answering_since: Option<Instant>,
+    responding_since: Option<Instant>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -124,7 +124,7 @@ impl Retry {
         self.rnr_left = self.rnr_retry;
         self.fired = 0;
         self.resent_from = None;
-        self.answering_since = None;
+        self.responding_since = None;
         // nothing is sent in a pause; the next packet restarts the timer
         let waits = outstanding && !self.is_paused();
         self.deadline = self.timeout.filter(|_| waits).map(|timeout| now.plus(timeout));
@@ -155,7 +155,7 @@ impl Retry {
     /// Handles useless data: the peer is alive, and the repeated response comes behind it.
     pub(crate) fn on_sign_of_life(&mut self, now: Instant) {
         let (Some(timeout), Some(deadline)) = (self.timeout, self.deadline) else { return };
-        let since = *self.answering_since.get_or_insert(now);
+        let since = *self.responding_since.get_or_insert(now);
         if now.since(since) < timeout * PATIENCE {
             self.deadline = Some(deadline.max(now.plus(timeout)));
         }

@@ -36,7 +36,7 @@ impl fmt::Display for What {
                 write!(f, "request {wr_id} completed in error: {error}")
             }
             Self::Acknowledged { before } => {
-                write!(f, "everything before psn {} is answered", before.get())
+                write!(f, "all PSNs before {} are acknowledged", before.get())
             }
             Self::Recovery { psn, loss, recovery } => {
                 write!(f, "psn {} is lost ({loss}): {recovery}", psn.get())

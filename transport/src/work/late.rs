@@ -57,7 +57,7 @@ impl LateConfig {
 /// Longest piece, in bytes.
 const LONGEST: u64 = 64;
 /// Factor for READ and atomic data.
-const ANSWER: u32 = 5;
+const REQUESTER_FACTOR: u32 = 5;
 /// Divisor for about half the placements.
 const SHORT: u32 = 16;
 /// Alignment in bytes.
@@ -156,7 +156,7 @@ impl Late {
             self.place_all_of(flow);
         }
         // only the program waits for READ data
-        let times = if flow.1 == Half::Requester { ANSWER } else { 1 };
+        let times = if flow.1 == Half::Requester { REQUESTER_FACTOR } else { 1 };
         // sometimes sooner than earlier bytes of other queue pairs
         let parts = if self.chance.next_u64().is_multiple_of(2) { SHORT } else { 1 };
         let latest = now.plus(self.config.placement * times / parts);

@@ -19,7 +19,7 @@ fn counted(ecn_marked: u64, cnp_sent: u64, cnp_received: u64) -> CongestionCount
 }
 
 #[test]
-fn marked_data_is_answered_with_a_notification() {
+fn marked_data_causes_a_notification() {
     let mut pair = Pair::new();
     let (a, b) = pair.connect(Options::default());
     let (_, bystander) = pair.connect(Options::default());
@@ -140,7 +140,7 @@ fn datagrams_are_noted_only() {
 
 /// CNPs go to a WRITE's sender and a READ's responder.
 #[test]
-fn a_receive_buffer_that_fills_is_answered_with_a_notification() {
+fn a_receive_buffer_that_fills_causes_a_notification() {
     let mut pair = Pair::new();
     let (a, b) = pair.connect(Options::default());
     let (near, far) = (pair.a.buffer(4000), pair.b.buffer(4000));

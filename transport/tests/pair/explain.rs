@@ -104,7 +104,7 @@ fn a_peer_that_is_not_there() {
 
 /// All are invalid.
 #[test]
-fn answers_that_are_dropped() {
+fn responses_that_are_dropped() {
     let flip = |offset, mask| Action::Corrupt(Some(Corruption { offset, mask }));
     for (action, reason, peer, look) in [
         (flip(1, 0x30), DropReason::Padding, "packets from its address", "adapter"),
@@ -139,7 +139,7 @@ fn answers_that_are_dropped() {
 
 /// The peer is known and sends valid requests.
 #[test]
-fn answers_that_are_dropped_later() {
+fn responses_that_are_dropped_later() {
     let (mut pair, a, b) = connected(Options::default());
     pair.allow(DropReason::Padding);
     for id in 0..3 {

@@ -276,7 +276,7 @@ fn a_receiver_that_is_not_ready() {
 }
 
 #[test]
-fn a_read_whose_answer_is_lost_in_part() {
+fn a_read_whose_response_is_lost_in_part() {
     let (mut pair, a, _) = recorded();
     pair.allow(DropReason::ReadResponseGap);
     let (near, far) = (pair.a.buffer(1024), pair.b.buffer(1024));

@@ -37,8 +37,8 @@ pub(crate) fn connected(qpn: u32) {
     let Some((this, peer)) = requests::connected(Qpn::new(qpn)) else { return };
     for (asks, responses) in [(&this, &peer), (&peer, &this)] {
         let (most, room) = (asks.requester.max_rd_atomic, responses.responder.max_dest_rd_atomic);
-        let answers_yet = matches!(responses.state, State::Rtr | State::Rts);
-        if asks.state == State::Rts && answers_yet && most > room {
+        let responds_already = matches!(responses.state, State::Rtr | State::Rts);
+        if asks.state == State::Rts && responds_already && most > room {
             report::emit(&Finding {
                 kind: Kind::ReadsExceedPeer,
                 what: exceeded(asks, responses),

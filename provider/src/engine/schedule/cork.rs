@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn an_acknowledgement_waits_for_the_answer_of_a_program_that_has_answered() {
+    fn an_acknowledgement_waits_for_the_response_of_a_program_that_has_responded() {
         let mut program = Program::new();
         assert!(!program.find(), "nobody knows yet whether it answers");
         assert!(!program.post(64, AT_ONCE));
@@ -427,7 +427,7 @@ mod tests {
 
     /// Replies to several events leave together, with the acknowledgements.
     #[test]
-    fn answers_wait_for_those_of_further_events() {
+    fn responses_wait_for_those_of_further_events() {
         let mut program = Program::new();
         program.find();
         assert!(!program.post(64, AT_ONCE));
