@@ -6,7 +6,7 @@ use crate::{failure::Failure, library, output::outln};
 
 /// Unpack the C library for LD_LIBRARY_PATH.
 ///
-/// Prints its directory: with it in LD_LIBRARY_PATH a program runs without `roce run`. With DIR, the
+/// Prints its directory: with it in LD_LIBRARY_PATH a program needs no `roce run`. With DIR, the
 /// library is copied there: into an image, or a volume that a container shares.
 ///
 /// Its folder `pkgconfig` is for PKG_CONFIG_PATH: programs that you build then link with roce.

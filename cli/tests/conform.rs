@@ -170,7 +170,7 @@ fn two_verdicts_of_one_case() {
     // and the error, with the packets
     let output = conform(&["--virtual", "--cases", &own]);
     let text = String::from_utf8(output.stdout).unwrap();
-    for part in ["own/one: harmful", "line 8: its PSN is 0 where 1 is right", "device under test"] {
+    for part in ["own/one: harmful", "line 8: its PSN is 0, expected 1", "device under test"] {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
@@ -262,7 +262,7 @@ fn a_case_that_stops_the_device_is_named() {
     assert_eq!(verdict, "deviates");
     assert!(
         finding.ends_with(&format!(
-            "where 1 is right, in the RC Acknowledge of PSN 0x200, ACK; then {gone}"
+            "expected 1, in the RC Acknowledge of PSN 0x200, ACK; then {gone}"
         )),
         "{finding}"
     );

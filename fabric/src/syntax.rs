@@ -334,7 +334,7 @@ mod tests {
             ("drop sometimes", "expected "),
             ("jitter 5us ack", "every datagram"),
             ("rnr", "\"rnr 3%\""),
-            ("rnr 10% tx", "leave it out"),
+            ("rnr 10% tx", "omit it"),
             ("drop 1% tx rx", "two directions"),
             ("drop ack udp", "unknown word \"udp\"; expected a percentage"),
             ("drop nan%", "0% to 100%"),

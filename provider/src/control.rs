@@ -66,7 +66,7 @@ pub fn of_process(number: u32) -> io::Result<PathBuf> {
     Ok(runtime_directory()?.join(format!("{PREFIX}{number}")))
 }
 
-/// ValueType commands on a new thread.
+/// Takes commands on a new thread.
 ///
 /// # Errors
 /// If the socket cannot be made; [`io::ErrorKind::AddrInUse`] if another process listens.

@@ -254,7 +254,9 @@ pub(super) fn figures(connection: &Connection) -> Vec<String> {
             .throughput(from)
             .map_or_else(String::new, |bits| format!(", {:.1} Mbit/s", bits / 1e6));
         let s = if *packets == 1 { "" } else { "s" };
-        lines.push(format!("{end} sent {packets} packet{s}, {bytes} B{rate}; {repeated} again"));
+        lines.push(format!(
+            "{end} sent {packets} packet{s}, {bytes} B{rate}; {repeated} retransmitted"
+        ));
         let counted = [
             ("NAK", "s", summary.sequence_naks),
             ("RNR NAK", "s", summary.rnr_naks),

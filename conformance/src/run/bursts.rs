@@ -111,7 +111,7 @@ impl<S: Subject> Play<'_, S> {
             return wrong(format!("{packets} packets come in {time:?}, before {least:?} are over"));
         }
         if time > within.saturating_add(self.subject.tolerance()) {
-            return wrong(format!("{packets} packets take {time:?} where {within:?} are right"));
+            return wrong(format!("{packets} packets take {time:?}, expected {within:?}"));
         }
         Ok(())
     }

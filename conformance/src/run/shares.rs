@@ -90,7 +90,7 @@ impl<S: Subject> Play<'_, S> {
         match slowest {
             Some((pair, &packets)) if even(packets) < least => wrong(format!(
                 "queue pair {} has sent {packets} of {of} packets when the first is done, {} % of an even \
-                 share where {least} % are right",
+                 share, expected {least} %",
                 pair + 1,
                 even(packets)
             )),

@@ -17,7 +17,7 @@ impl EventChannel {
         CmId::create(self, port_space, false)
     }
 
-    /// ValueType the next event, if any (non-blocking `rdma_get_cm_event`); serves the devices first if
+    /// Takes the next event, if any (non-blocking `rdma_get_cm_event`); serves the devices first if
     /// there is none.
     ///
     /// A connection's end found only by this call is left to the next: completions came with it,

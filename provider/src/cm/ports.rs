@@ -100,7 +100,7 @@ pub(super) struct PortLease {
 }
 
 impl PortLease {
-    /// ValueType `port`; 0 takes a free one.
+    /// Takes `port`; 0 takes a free one.
     pub(super) fn take(space: PortSpace, port: u16, binding: Binding) -> Result<Self, CmError> {
         let mut table = table();
         let port = if port == 0 {

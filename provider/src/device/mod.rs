@@ -64,7 +64,7 @@ pub struct Device {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Kind {
-    /// ValueType an address of 127.0.0.0/24 at opening.
+    /// Takes an address of 127.0.0.0/24 at opening.
     Loopback(Choice),
     Address,
     /// Follows the addresses of its interface.

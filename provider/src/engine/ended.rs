@@ -30,7 +30,7 @@ struct EndedProcess {
 }
 
 impl EndedProcesses {
-    /// ValueType reports of dead processes and continues ending their connections.
+    /// Takes reports of dead processes and continues ending their connections.
     pub(super) fn attend(&mut self, now: Instant, adapter: &mut Adapter, link: &mut dyn Link) {
         let Some(sharing) = link.sharing() else { return };
         while let Some(ended) = sharing.poll_ended() {

@@ -142,7 +142,7 @@ impl Link for FaultyLink {
         self.inner.has_waiting()
     }
 
-    /// ValueType one run per call: an error is that run's or of earlier delayed datagrams.
+    /// Takes one run per call: an error is that run's or of earlier delayed datagrams.
     fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<usize> {
         self.forward(now);
         if self.held.is_some() {

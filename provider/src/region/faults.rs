@@ -230,7 +230,7 @@ unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_voi
     handler(signal, info, context);
 }
 
-/// ValueType the default action. A fault repeats with its instruction and kills; any other signal is
+/// Takes the default action. A fault repeats with its instruction and kills; any other signal is
 /// sent again with its full `siginfo_t`.
 fn end(signal: c_int, info: *mut libc::siginfo_t, is_fault: bool) {
     set_default(signal);

@@ -74,7 +74,7 @@ impl Context {
 }
 
 impl CompletionChannel {
-    /// ValueType the next event's queue, if any (non-blocking `ibv_get_cq_event`). Events need no
+    /// Takes the next event's queue, if any (non-blocking `ibv_get_cq_event`). Events need no
     /// acknowledgement.
     #[must_use]
     pub fn poll(&self) -> Option<CompletionQueue> {

@@ -178,7 +178,7 @@ impl ChannelInner {
         }
     }
 
-    /// ValueType the next event; skips destroyed queues.
+    /// Takes the next event; skips destroyed queues.
     pub(super) fn take(&self) -> Option<Arc<CqInner>> {
         loop {
             let cq = self.notifier.pop()?;

@@ -38,7 +38,7 @@ impl CompletionQueue {
         self.inner.ring.capacity()
     }
 
-    /// ValueType completions, oldest first, up to the length of `to`; returns their number
+    /// Takes completions, oldest first, up to the length of `to`; returns their number
     /// (`ibv_poll_cq`).
     ///
     /// Serves the device first if there are none.
@@ -71,7 +71,7 @@ impl CompletionQueue {
         count
     }
 
-    /// ValueType the oldest completion, as [`poll`](Self::poll) does.
+    /// Takes the oldest completion, as [`poll`](Self::poll) does.
     #[must_use]
     pub fn poll_one(&self) -> Option<Wc> {
         match self.inner.ring.pop() {

@@ -34,7 +34,7 @@ pub struct AsyncEvents {
 }
 
 impl Context {
-    /// ValueType the next asynchronous event, if any (non-blocking `ibv_get_async_event`).
+    /// Takes the next asynchronous event, if any (non-blocking `ibv_get_async_event`).
     #[must_use]
     pub fn poll_async_event(&self) -> Option<AsyncEvent> {
         self.inner.events.pop()
@@ -80,7 +80,7 @@ impl AsFd for Context {
 }
 
 impl AsyncEvents {
-    /// ValueType the next event, if any.
+    /// Takes the next event, if any.
     #[must_use]
     pub fn poll(&self) -> Option<AsyncEvent> {
         self.queue.pop()

@@ -217,13 +217,10 @@ impl History {
         if !timeouts.is_empty() {
             let ago = |&time: &Instant| format!("{:.1?}", at.since(time));
             let times: Vec<_> = timeouts.iter().map(ago).collect();
-            parts.push(format!("no response in time {} before now", times.join(", ")));
+            parts.push(format!("ACK timeouts {} ago", times.join(", ")));
         }
         if not_ready.0 > 0 {
-            parts.push(format!(
-                "sent \"receiver not ready\" {} times, the last time for {:.1?}",
-                not_ready.0, not_ready.1
-            ));
+            parts.push(format!("RNR NAKs sent: {}, last wait {:.1?}", not_ready.0, not_ready.1));
         }
         if not_ready.0 > 0 && dropped.0.is_empty() {
             return parts.join("; ");
@@ -246,7 +243,7 @@ impl History {
             }
         });
         if self.heard.is_some() && dropped.0.is_empty() && !astray.0.is_empty() {
-            parts.push(format!("packets dropped from its address since then: {astray}"));
+            parts.push(format!("dropped packets from its address since: {astray}"));
         }
         parts.join("; ")
     }

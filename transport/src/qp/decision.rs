@@ -214,8 +214,8 @@ impl fmt::Display for Loss {
 impl fmt::Display for Recovery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Retransmit => f.write_str("all from there on again"),
-            Self::RetransmitAfter(wait) => write!(f, "all from there on again in {wait:?}"),
+            Self::Retransmit => f.write_str("retransmit from here"),
+            Self::RetransmitAfter(wait) => write!(f, "retransmit from here in {wait:?}"),
             Self::UnderWay => f.write_str("its recovery is under way"),
             Self::GiveUp { tries } => write!(f, "given up after {tries} transmissions"),
         }

@@ -39,7 +39,7 @@ impl fmt::Display for What {
                 write!(f, "all PSNs before {} are acknowledged", before.get())
             }
             Self::Recovery { psn, loss, recovery } => {
-                write!(f, "psn {} is lost ({loss}): {recovery}", psn.get())
+                write!(f, "psn {} ({loss}): {recovery}", psn.get())
             }
             Self::Timer(timer) => write!(f, "{timer}"),
             Self::State { from, to, failure } => write!(f, "{from} to {to}: {failure}"),

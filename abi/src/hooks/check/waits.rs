@@ -39,8 +39,8 @@ pub(crate) fn for_acknowledgement<R>(
     changes.wait_for(attempt)
 }
 
-/// Runs after each [`SUSPICION`] of a wait. `endless` says why only another thread can end it; reported
-/// once if none acts.
+/// Runs after each [`SUSPICION`] of a wait. `endless` says why only another thread can end it;
+/// reported once if none acts.
 pub(crate) fn look(endless: &dyn Fn() -> Option<String>, is_reported: &mut bool) {
     let _call = Call::begin();
     let this = threads::this();

@@ -77,7 +77,7 @@ impl Overflow {
         MemInfo::of(socket).map(|info| info.waiting)
     }
 
-    /// ValueType the kernel's count; returns whether it grew.
+    /// Takes the kernel's count; returns whether it grew.
     const fn update(&mut self, count: u32) -> bool {
         // An older count came with a datagram that was queued earlier.
         let grown = count.wrapping_sub(self.seen).cast_signed();

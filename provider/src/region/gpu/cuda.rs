@@ -320,7 +320,7 @@ impl Lane {
         Ok(state.last)
     }
 
-    /// ValueType note of the copies that have ended.
+    /// Takes note of the copies that have ended.
     fn look(&self, state: &mut State) -> Result<(), MemoryFault> {
         while let Some(first) = state.started.front() {
             // SAFETY: an event that was made

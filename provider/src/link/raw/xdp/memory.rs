@@ -47,7 +47,7 @@ impl Memory {
         self.chunk
     }
 
-    /// ValueType back the chunk at an offset from a kernel's ring, and returns the offset within it.
+    /// Takes back the chunk at an offset from a kernel's ring, and returns the offset within it.
     pub(super) fn take(&self, place: u64) -> Option<(Chunk, usize)> {
         let offset = place % self.chunk as u64;
         (place < self.map.len() as u64).then_some((Chunk(place - offset), offset as usize))
