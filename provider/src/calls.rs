@@ -1,15 +1,11 @@
 //! Calls of the C interface during `fork` and `pthread_cancel`.
 //!
-//! A fork copies one thread; locks held and tables half written by others stay so in the child. So
-//! the forking thread waits until no other thread is inside a call, and blocks new ones. This
-//! covers every lock and one-time initialisation of calls without a list.
+//! A fork copies one thread: locks that others hold stay locked in the child. So the forking thread
+//! waits until no other thread is inside a call, and blocks new ones. A holder of a `ProcessMutex`,
+//! state that the Rust interface locks too, counts as inside a call.
 //!
-//! Process-wide state that the Rust interface locks too is in a `ProcessMutex`, whose holder counts
-//! as inside a call.
-//!
-//! Data calls are not counted: they take the engine's lock, which the forking thread holds. A call
-//! that waits for the program ([`pause`]) is not counted either: the program might wait for the
-//! fork.
+//! Not counted: data calls, which take the engine's lock that the forking thread holds, and calls
+//! that wait for the program ([`pause`]), which might wait for the fork.
 
 use std::{
     cell::Cell,

@@ -1,4 +1,4 @@
-//! The words of `ROCE_CHECK` and `roce run --check`, with commas between them.
+//! The words of `ROCE_CHECK` and `roce run --check`, separated by commas.
 //!
 //! | word | meaning |
 //! |---|---|

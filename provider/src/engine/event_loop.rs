@@ -1,10 +1,10 @@
 //! Programs with event loops.
 //!
-//! Such a program sleeps in epoll on a channel's descriptor and takes events without waiting. If it
-//! does so often, packets make the descriptor readable and the program serves, which saves waking
-//! the background thread first. The program then counts as a thread that [drives](Engine::drive),
-//! and the link is parked; the background thread serves timers and checks for waiting work. It
-//! takes over if work waits, the program stays away, or wakeups repeatedly find nothing.
+//! Such a program sleeps in epoll on a channel's descriptor, and takes events without waiting. If
+//! it does so often, packets make the descriptor readable and the program [drives](Engine::drive)
+//! the engine, which saves a wakeup of the background thread. The link is parked; the background
+//! thread serves timers. It takes over if work waits, the program stays away, or wakeups find
+//! nothing.
 //!
 //! `models/` checks this file's concurrency.
 
