@@ -55,7 +55,7 @@ pub(crate) struct Args {
     /// Address of the device under test
     #[arg(required_unless_present_any = ["list", "explain", "virtual", "dry_run"])]
     address: Option<IpAddr>,
-    /// Address of the agent; default: the device's, port 4792
+    /// The agent's address; default: the device, port 4792
     #[arg(long, value_name = "HOST:PORT")]
     agent: Option<String>,
     /// Token that the agent printed

@@ -260,7 +260,7 @@ fn mistakes_are_said_in_one_line() {
         assert!(error.contains(part), "{error}");
     }
     let output = roce(&[&capture("rc_fetch_add.pcap"), "--qp", "nonsense"]);
-    assert!(String::from_utf8(output.stderr).unwrap().contains("such as 27 or 0x1b"));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("for example 27 or 0x1b"));
 }
 
 /// The page has every packet and finding, loads nothing, and escapes names.

@@ -324,9 +324,9 @@ fn what_is_made_for_another_processor_is_refused() {
     fs::write(&foreign, header).unwrap();
     fs::set_permissions(&foreign, PermissionsExt::from_mode(0o755)).unwrap();
     let line = refused(&scratch.run(&["./foreign"]).output().unwrap(), 126);
-    assert!(line.contains("./foreign is made for another processor (ELF machine 22"), "{line}");
+    assert!(line.contains("./foreign is for another processor (ELF machine 22"), "{line}");
     let line = refused(&scratch.run(&["--library", "foreign", "true"]).output().unwrap(), 2);
-    assert!(line.contains("the library foreign is made for another processor"), "{line}");
+    assert!(line.contains("the library foreign is for another processor"), "{line}");
 }
 
 /// A program whose glibc is older than needed, or musl. Both are minimal files made here.
@@ -414,7 +414,7 @@ fn what_is_wrong_is_said_in_one_line() {
         (&["--library", "none", "true"], 2, "the library none cannot be read: No such file"),
         (&["no-such-program"], 127, "no directory of PATH has a program no-such-program"),
         (&["./no-such-program"], 127, "there is no program ./no-such-program"),
-        (&[""], 127, "there is no program "),
+        (&[""], 127, "no directory of PATH has a program "),
         (&["./text"], 126, "cannot execute ./text: it is no program; see `chmod +x`"),
         (&["/tmp"], 126, "cannot execute /tmp: it is a directory"),
         (&["./script"], 126, "cannot execute ./script: its interpreter is missing"),

@@ -115,7 +115,7 @@ drop_reasons! {
     /// Shorter than its headers.
     TooShort "too_short" "shorter than its headers";
     /// Length and pad count disagree.
-    Padding "bad_padding" "the length and the pad count contradict each other";
+    Padding "bad_padding" "a length that contradicts the pad count";
     /// Reserved opcode or unsupported service.
     UnknownOpcode "unknown_opcode" "unknown opcode";
     /// Transport version other than 0.

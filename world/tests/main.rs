@@ -240,13 +240,13 @@ fn mistakes_are_said() {
             3,
             "qp 2 is out of range; expected 1 to 1",
         ),
-        ("connect rc\nA", 2, "after A; expected post, receive, set"),
+        ("connect rc\nA", 2, "A needs more; expected post, receive, set"),
         (
             "connect rc\nA get 1",
             2,
             "unknown statement of an end: \"get\"; expected post, receive, set",
         ),
-        ("connect rc\nA post", 2, "after post; expected send, write, read, fetch-add"),
+        ("connect rc\nA post", 2, "post needs more; expected send, write, read, fetch-add"),
         ("connect rc\nA post wriet 1", 2, "unknown operation: \"wriet\"; expected send, write"),
         ("connect rc\nA post write", 2, "write needs more; expected an id"),
         (

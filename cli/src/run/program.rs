@@ -37,11 +37,7 @@ pub(super) fn find(name: &OsStr) -> Result<PathBuf, Refusal> {
             if let Some(machine) = Machine::foreign(path) {
                 return refuse(
                     NOT_EXECUTABLE,
-                    format!(
-                        "{} is for another machine ({machine}) than this roce; install a roce for \
-                         that",
-                        path.display()
-                    ),
+                    format!("{} is for {machine}; install a roce for that", path.display()),
                 );
             }
             return match ignores_library_path(path, &metadata) {

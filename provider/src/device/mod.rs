@@ -74,7 +74,7 @@ enum Kind {
 }
 
 static NO_IPV6: OptionalFeature =
-    OptionalFeature::new("sockets for IPv6", "devices have only IPv4 addresses");
+    OptionalFeature::new("IPv6 sockets", "devices have only IPv4 addresses");
 static NO_NETLINK: OptionalFeature =
     OptionalFeature::new("sockets of netlink", "ports do not follow their interfaces");
 
