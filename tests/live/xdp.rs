@@ -155,7 +155,7 @@ fn what_cannot_be_is_said_in_one_line() {
     in_namespace("what_cannot_be_is_said_in_one_line", || {
         for (spec, wanted) in [
             ("xdp:nothing", "the interface nothing does not exist"),
-            ("xdp:lo", "the interface lo is no Ethernet interface"),
+            ("xdp:lo", "the interface lo is not an Ethernet interface"),
             ("xdp:veth0", "the interface veth0 has no address to borrow"),
             (
                 "xdp:veth0,ip=10.78.0.1/24,queue=9",
