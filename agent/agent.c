@@ -226,7 +226,7 @@ static uint64_t number_to(const struct value *object, const char *name, uint64_t
 {
     uint64_t asked = number(object, name);
     if (asked > most)
-        fail(EPROTO, "%s %" PRIu64 " is too much: at most %" PRIu64, name, asked, most);
+        fail(EPROTO, "%s %" PRIu64 " is too large; at most %" PRIu64, name, asked, most);
     return asked;
 }
 
@@ -426,7 +426,7 @@ static void check_room(const char *name)
     for (const struct object *object = objects; object != NULL; object = object->next)
         count++;
     if (count >= OBJECTS)
-        fail(ENOMEM, "%d objects: at most %d", count, OBJECTS);
+        fail(ENOMEM, "too many objects: %d; at most %d", count, OBJECTS);
     if (strlen(name) > NAME)
         fail(EPROTO, "a name has at most %d letters", NAME);
 }
@@ -555,7 +555,7 @@ static void do_mr(const struct value *command)
     for (const struct object *other = objects; other != NULL; other = other->next)
         total += other->type == REGION ? ((struct ibv_mr *)other->object)->length : 0;
     if (total > MEMORY)
-        fail(ENOMEM, "%zu bytes of memory: at most %d", total, MEMORY);
+        fail(ENOMEM, "too much memory: %zu bytes; at most %d", total, MEMORY);
     struct ibv_pd *pd = find(DOMAIN, text(command, "pd"))->object;
     unsigned char *memory = aligned_alloc(4096, (length + 4095) / 4096 * 4096);
     if (memory == NULL)
@@ -899,7 +899,7 @@ static void do_poll(const struct value *command)
     uint64_t wanted = number_to(command, "count", COUNT), taken = 0;
     double timeout = needed(command, "timeout", NUMBER)->real;
     if (!(timeout >= 0 && timeout <= WAIT))
-        fail(EPROTO, "%g s is no time to wait: 0 to %d s", timeout, WAIT);
+        fail(EPROTO, "the timeout %g s is out of range; expected 0 to %d s", timeout, WAIT);
     double end = seconds() + timeout;
     if (end > line_end)
         end = line_end;
@@ -1058,7 +1058,7 @@ static int answer_line(char *line)
     line_end = seconds() + WAIT;
     say("[");
     if (count > COMMANDS) {
-        say("{\"error\": \"EPROTO\", \"text\": \"%d commands in a line: at most %d\"}", count, COMMANDS);
+        say("{\"error\": \"EPROTO\", \"text\": \"too many commands in a line: %d; at most %d\"}", count, COMMANDS);
         commands = NULL;
     }
     const struct value *command = commands != NULL ? commands->first : NULL;
@@ -1242,7 +1242,7 @@ int main(int count, char **arguments)
 
     struct address address;
     if (next_address(0, own, &address) < 0)
-        stop("%s has no address for RoCEv2: give its interface one",
+        stop("%s has no address for RoCEv2; give its interface one",
              ibv_get_device_name(context->device));
     uint16_t number = LISTEN;
     if (place == NULL)

@@ -152,7 +152,7 @@ class Agent:
     def answers(self, commands, is_gone):
         """Answers to a list of commands, as long as somebody waits for them."""
         if len(commands) > COMMANDS:
-            text = f"{len(commands)} commands in a line: at most {COMMANDS}"
+            text = f"too many commands in a line: {len(commands)}; at most {COMMANDS}"
             return [{"error": "EPROTO", "text": text}]
         self.end, self.is_gone = time.monotonic() + WAIT, is_gone
         return [self.execute(command) for command in commands if not is_gone()]
@@ -184,7 +184,7 @@ class Agent:
     def check_room(self):
         count = len(self.objects) + len(self.groups)
         if count >= OBJECTS:
-            raise Refusal(f"{count} objects: at most {OBJECTS}")
+            raise Refusal(f"too many objects: {count}; at most {OBJECTS}")
 
     def part(self, mr, offset, length):
         """A region that has these bytes; pyverbs does not look."""
@@ -211,7 +211,7 @@ class Agent:
     def do_mr(self, name, pd, length, access):
         total = length + sum(self.lengths.values())
         if total > MEMORY:
-            raise Refusal(f"{total} bytes of memory: at most {MEMORY}")
+            raise Refusal(f"too much memory: {total} bytes; at most {MEMORY}")
         mr = self.objects["mr", name] = MR(
             self.find("pd", pd), length, flags("IBV_ACCESS_", access)
         )
@@ -792,7 +792,7 @@ def listen(agent, place, once):
         sys.exit(f"agent: cannot listen at {address} port {port}: {error}; choose with --listen")
     given = os.environ.get("ROCE_AGENT_TOKEN")
     if given is not None and not re.fullmatch("[0-9A-Fa-f]{32}", given):
-        sys.exit("agent: ROCE_AGENT_TOKEN: a token is 32 hexadecimal digits")
+        sys.exit("agent: ROCE_AGENT_TOKEN: not a token; expected 32 hexadecimal digits")
     token = given.lower() if given else secrets.token_hex(16)
     shown = address if version == 4 else f"[{address}]"
     own = ", ".join(agent.device.addresses())
@@ -866,7 +866,7 @@ def main():
         )
     addresses = device.addresses()
     if not addresses:
-        sys.exit(f"agent: {device.name} has no address for RoCEv2: give its interface one")
+        sys.exit(f"agent: {device.name} has no address for RoCEv2; give its interface one")
     agent = Agent(device)
     if arguments.file:
         serve(agent, File(arguments.file))

@@ -107,7 +107,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         Some("--scenario") => {
             let name = arguments.next().ok_or("--scenario NAME")?;
             let found = SCENARIOS.iter().find(|scenario| scenario.name == name);
-            play(found.ok_or_else(|| format!("there is no scenario {name}"))?);
+            play(found.ok_or_else(|| format!("unknown scenario {name}"))?);
             Ok(ExitCode::SUCCESS)
         }
         Some(word) => {

@@ -116,8 +116,8 @@ fn build(manifest: &Path, directory: &Path, package: &str, file: &str) -> PathBu
     let status = command.status().expect("cargo starts");
     assert!(
         status.success(),
-        "{file}, which the tool carries, cannot be built (see above); with {VARIABLE}= in the \
-         environment the tool is built without"
+        "cannot build {file}, which the tool embeds (see above); set {VARIABLE}= to build the tool \
+         without it"
     );
     directory.join(target).join(profile).join(file)
 }

@@ -54,8 +54,8 @@ fn serve() -> Result<(), Box<dyn Error>> {
     id.get_send_comp()?.result?;
     let found = memory.to_vec(0..LENGTH)?;
     println!("there stands {:?}", String::from_utf8_lossy(&found).trim_end_matches('\0'));
-    let answer: Vec<u8> = found.iter().map(u8::to_ascii_uppercase).collect();
-    memory.write_at(0, &answer)?;
+    let response: Vec<u8> = found.iter().map(u8::to_ascii_uppercase).collect();
+    memory.write_at(0, &response)?;
     id.post_write(3, memory.sge_all(), SendFlags::SIGNALED, remote)?;
     id.get_send_comp()?.result?;
     id.post_send(4, Data::inline(b"done"), SendFlags::SIGNALED)?;

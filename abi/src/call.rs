@@ -83,10 +83,10 @@ pub(crate) fn waiting<T: Outcome>(id: CallId, work: impl FnOnce() -> Result<T>) 
 
 /// Runs a call that moves data. A fork waits for it only under checks.
 #[inline]
-pub(crate) fn data<T: Outcome>(id: CallId, work: impl FnOnce(Moving) -> Result<T>) -> T::C {
+pub(crate) fn data<T: Outcome>(id: CallId, work: impl FnOnce(DataCall) -> Result<T>) -> T::C {
     // a copy without checks
     let result = match hooks::are_on() {
-        false => work(Moving { id, is_checked: false }),
+        false => work(DataCall { id, is_checked: false }),
         true => hooked(id, work),
     };
     finish(id, result)
@@ -94,20 +94,20 @@ pub(crate) fn data<T: Outcome>(id: CallId, work: impl FnOnce(Moving) -> Result<T
 
 #[cold]
 #[inline(never)]
-fn hooked<T>(id: CallId, work: impl FnOnce(Moving) -> Result<T>) -> Result<T> {
+fn hooked<T>(id: CallId, work: impl FnOnce(DataCall) -> Result<T>) -> Result<T> {
     verdict(id)?;
     let is_checked = check::is_on();
     let _call = is_checked.then(Call::begin); // recording takes locks
-    work(Moving { id, is_checked })
+    work(DataCall { id, is_checked })
 }
 
 #[derive(Clone, Copy)]
-pub(crate) struct Moving {
+pub(crate) struct DataCall {
     pub(crate) id: CallId,
     pub(crate) is_checked: bool,
 }
 
-impl Moving {
+impl DataCall {
     /// Returns an object [without the lookup](Object::trust); under checks, `EINVAL` for a
     /// destroyed one.
     ///

@@ -13,8 +13,8 @@ pub(crate) fn warn() {
     {
         ONCE.call_once(|| {
             report::line(format_args!(
-                "{second} is loaded, too: what uses that one does not find roce; start the program \
-                 with `roce run --also {}`",
+                "{second} is loaded, too, and its users bypass roce; start the program with `roce \
+                 run --also {}`",
                 Path::new(&second).file_name().unwrap_or_default().display()
             ));
         });

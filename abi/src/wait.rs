@@ -128,17 +128,17 @@ pub(crate) unsafe fn wait_checked(
     endless: impl Fn() -> Option<String>,
 ) -> Result<()> {
     let mut wanted = libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
-    let mut is_told = false;
+    let mut is_reported = false;
     loop {
         let began = Instant::now();
-        let done = wait_for(&raw mut wanted, 1, waits::SOON.as_millis() as c_int);
+        let done = wait_for(&raw mut wanted, 1, waits::SUSPICION.as_millis() as c_int);
         // a signal may end it early
-        if done != 0 || began.elapsed() < waits::SOON {
+        if done != 0 || began.elapsed() < waits::SUSPICION {
             let error = Errno::last();
             waits::left();
             return if done < 0 { Err(Errno::plain(error.number())) } else { Ok(()) };
         }
-        waits::look(&endless, &mut is_told);
+        waits::look(&endless, &mut is_reported);
     }
 }
 

@@ -36,9 +36,13 @@ enum OutOfBounds {
 impl fmt::Display for OutOfBounds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Number { asked, most } => write!(f, "{asked} is too much: at most {most}"),
-            Self::Name { bytes } => write!(f, "a name of {bytes} bytes: at most {NAME}"),
-            Self::Time { asked } => write!(f, "{asked} s is no time to wait: 0 to {WAIT} s"),
+            Self::Number { asked, most } => write!(f, "{asked} is too large; at most {most}"),
+            Self::Name { bytes } => write!(f, "the name has {bytes} bytes; at most {NAME}"),
+            Self::Time { asked } => write!(
+                f,
+                "the timeout {asked} s is out of range; expected 0 \
+                 to {WAIT} s"
+            ),
         }
     }
 }
@@ -123,13 +127,19 @@ mod tests {
         let huge = 9_000_000_000_000_000_000_u64;
         for (refused, wanted) in [
             (refused::<Length>(json!(64 << 20)), String::new()),
-            (refused::<Length>(json!(huge)), format!("{huge} is too much: at most 67108864")),
-            (refused::<Count>(json!(65_537)), "65537 is too much: at most 65536".into()),
-            (refused::<InlineLength>(json!(4097)), "4097 is too much: at most 4096".into()),
+            (refused::<Length>(json!(huge)), format!("{huge} is too large; at most 67108864")),
+            (refused::<Count>(json!(65_537)), "65537 is too large; at most 65536".into()),
+            (refused::<InlineLength>(json!(4097)), "4097 is too large; at most 4096".into()),
             (refused::<Timeout>(json!(30)), String::new()),
-            (refused::<Timeout>(json!(-1)), "-1 s is no time to wait: 0 to 30 s".into()),
-            (refused::<Timeout>(json!(1e9)), "1000000000 s is no time to wait: 0 to 30 s".into()),
-            (refused::<Name>(json!("x".repeat(65))), "a name of 65 bytes: at most 64".into()),
+            (
+                refused::<Timeout>(json!(-1)),
+                "the timeout -1 s is out of range; expected 0 to 30 s".into(),
+            ),
+            (
+                refused::<Timeout>(json!(1e9)),
+                "the timeout 1000000000 s is out of range; expected 0 to 30 s".into(),
+            ),
+            (refused::<Name>(json!("x".repeat(65))), "the name has 65 bytes; at most 64".into()),
         ] {
             assert_eq!(refused, wanted);
         }

@@ -213,7 +213,7 @@ pub(crate) struct Request {
     pub(crate) id: u64,
     pub(crate) op: String,
     #[serde(default)]
-    pub(crate) sges: Vec<Piece>,
+    pub(crate) sges: Vec<Segment>,
     /// Inline bytes, like `fill`'s, instead of `sges`.
     #[serde(default)]
     pub(crate) inline: Option<Inline>,
@@ -221,7 +221,7 @@ pub(crate) struct Request {
     #[serde(default)]
     pub(crate) imm: Option<u32>,
     #[serde(default)]
-    pub(crate) remote: Option<RemotePlace>,
+    pub(crate) remote: Option<RemoteAddress>,
     #[serde(default)]
     pub(crate) compare: u64,
     /// Operand of an AtomicETH: an atomic writes or adds it.
@@ -262,12 +262,12 @@ pub(crate) struct Flush {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Receive {
     pub(crate) id: u64,
-    pub(crate) sges: Vec<Piece>,
+    pub(crate) sges: Vec<Segment>,
 }
 
 #[derive(Deserialize, Clone, Copy)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Piece {
+pub(crate) struct Segment {
     pub(crate) lkey: u32,
     pub(crate) address: u64,
     pub(crate) length: u32,
@@ -282,7 +282,7 @@ pub(crate) struct Inline {
 
 #[derive(Deserialize, Clone, Copy)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct RemotePlace {
+pub(crate) struct RemoteAddress {
     pub(crate) address: u64,
     pub(crate) rkey: u32,
 }

@@ -45,18 +45,22 @@ impl Agent {
     ///
     /// # Errors
     /// When the line is no JSON list.
-    pub fn answer(
+    pub fn execute(
         &mut self,
         line: &str,
         is_gone: &dyn Fn() -> bool,
     ) -> Result<String, serde_json::Error> {
         let commands: Vec<serde_json::Value> = serde_json::from_str(line)?;
         if commands.len() > COMMANDS {
-            let text = format!("{} commands in a line: at most {COMMANDS}", commands.len());
+            let text = format!(
+                "too many commands in a line: {}; at most \
+                 {COMMANDS}",
+                commands.len()
+            );
             return serde_json::to_string(&[Failure::malformed(text).into_json()]);
         }
         let waiting = Waiting::begin(is_gone);
-        let answers: Vec<_> = commands
+        let responses: Vec<_> = commands
             .into_iter()
             .take_while(|_| !waiting.is_gone())
             .map(|command| {
@@ -67,7 +71,7 @@ impl Agent {
                     .unwrap_or_else(Failure::into_json)
             })
             .collect();
-        serde_json::to_string(&answers)
+        serde_json::to_string(&responses)
     }
 }
 

@@ -38,5 +38,5 @@ pub(crate) fn find<'a, T>(map: &'a HashMap<String, T>, name: &str) -> Result<&'a
 }
 
 pub(crate) fn unknown(name: &str) -> Failure {
-    Failure::malformed(format!("there is no {name} of this kind"))
+    Failure::malformed(format!("unknown object {name}"))
 }

@@ -23,18 +23,18 @@ pub(crate) struct Objects {
     named: Named,
 }
 
-type Answer = Result<Value, Failure>;
+type Response = Result<Value, Failure>;
 
 impl Objects {
     pub(crate) fn new(context: Context, quirks: Quirks) -> Self {
         Self { context, quirks, named: Named::default() }
     }
 
-    pub(crate) fn execute(&mut self, command: Command, waiting: &Waiting<'_>) -> Answer {
+    pub(crate) fn execute(&mut self, command: Command, waiting: &Waiting<'_>) -> Response {
         match command {
             Command::Hello {} => Ok(self.hello()),
             Command::Pd { name } => {
-                let name = self.room(name)?;
+                let name = self.free_name(name)?;
                 self.named.pds.insert(name, self.context.alloc_pd()?);
                 Ok(json!({}))
             }
@@ -44,18 +44,18 @@ impl Objects {
             Command::Window { name, pd, window_type } => {
                 let window_type =
                     if window_type == 1 { WindowType::Type1 } else { WindowType::Type2B };
-                let name = self.room(name)?;
+                let name = self.free_name(name)?;
                 self.named.windows.insert(name, self.pd(&pd)?.alloc_window(window_type)?);
                 Ok(json!({}))
             }
             Command::Cq { name, size } => {
-                let name = self.room(name)?;
+                let name = self.free_name(name)?;
                 self.named.cqs.insert(name, self.context.create_cq(size.get(), None)?);
                 Ok(json!({}))
             }
             Command::Srq { name, pd, max_wr, max_sge } => {
                 let srq = self.pd(&pd)?.create_srq(SrqAttr { max_wr, max_sge })?;
-                self.named.srqs.insert(self.room(name)?, srq);
+                self.named.srqs.insert(self.free_name(name)?, srq);
                 Ok(json!({}))
             }
             Command::SrqLimit { srq, limit } => {
@@ -75,13 +75,13 @@ impl Objects {
             Command::Recv { qp, srq, wrs } => self.recv(qp.as_deref(), srq.as_deref(), &wrs),
             Command::Poll { cq, count, timeout } => {
                 let cq = find(&self.named.cqs, &cq)?.clone();
-                Ok(gather(count, timeout, waiting, || {
+                Ok(collect_until(count, timeout, waiting, || {
                     cq.poll_one().map(|wc| translate::completion(&wc))
                 }))
             }
             Command::Events { count, timeout } => {
                 let context = &self.context;
-                Ok(gather(count, timeout, waiting, || {
+                Ok(collect_until(count, timeout, waiting, || {
                     context.poll_async_event().map(|event| translate::event(&event))
                 }))
             }
@@ -118,30 +118,36 @@ impl Objects {
         }
     }
 
-    fn room(&self, Name(name): Name) -> Result<String, Failure> {
+    fn free_name(&self, Name(name): Name) -> Result<String, Failure> {
         let count = self.named.count();
         if count >= OBJECTS {
-            return Err(Failure::new("ENOMEM", format!("{count} objects: at most {OBJECTS}")));
+            return Err(Failure::new(
+                "ENOMEM",
+                format!(
+                    "too many objects: {count}; at most \
+                 {OBJECTS}"
+                ),
+            ));
         }
         Ok(name)
     }
 
-    fn create_mr(&mut self, name: Name, pd: &str, length: usize, access: &[String]) -> Answer {
-        let name = self.room(name)?;
+    fn create_mr(&mut self, name: Name, pd: &str, length: usize, access: &[String]) -> Response {
+        let name = self.free_name(name)?;
         let bytes = length + self.named.mrs.values().map(MemoryRegion::len).sum::<usize>();
         if bytes > MEMORY {
-            let text = format!("{bytes} bytes of memory: at most {MEMORY}");
+            let text = format!("too much memory: {bytes} bytes; at most {MEMORY}");
             return Err(Failure::new("ENOMEM", text));
         }
         let region = self.pd(pd)?.allocate(length, translate::access(access)?)?;
-        let answer = json!({
+        let response = json!({
             "lkey": region.lkey().0, "rkey": region.rkey().0, "address": region.address(),
         });
         self.named.mrs.insert(name, region);
-        Ok(answer)
+        Ok(response)
     }
 
-    fn create_qp(&mut self, create: CreateQp) -> Answer {
+    fn create_qp(&mut self, create: CreateQp) -> Response {
         let CreateQp { name, pd, qp_type, send_cq, recv_cq, srq, caps, sq_sig_all } = create;
         let attr = QpInitAttr {
             qp_type: translate::qp_type(&qp_type)?,
@@ -153,30 +159,30 @@ impl Objects {
             quirks: self.quirks,
         };
         let qp = self.pd(&pd)?.create_qp(&attr)?;
-        let answer = json!({"qpn": qp.qpn().get()});
-        self.named.qps.insert(self.room(name)?, qp);
-        Ok(answer)
+        let response = json!({"qpn": qp.qpn().get()});
+        self.named.qps.insert(self.free_name(name)?, qp);
+        Ok(response)
     }
 
-    fn send(&self, qp: &str, wrs: &[Request]) -> Answer {
+    fn send(&self, qp: &str, wrs: &[Request]) -> Response {
         let wrs: Vec<_> = wrs
             .iter()
             .map(|wr| translate::request(wr, &self.named, &self.context))
             .collect::<Result<_, _>>()?;
         let posted = find(&self.named.qps, qp)?.post_send(&wrs);
-        let mut answer = post_answer(wrs.len(), posted);
-        answer["rkeys"] = json!(translate::bound_keys(&wrs));
-        Ok(answer)
+        let mut response = post_response(wrs.len(), posted);
+        response["rkeys"] = json!(translate::bound_keys(&wrs));
+        Ok(response)
     }
 
-    fn recv(&self, qp: Option<&str>, srq: Option<&str>, wrs: &[Receive]) -> Answer {
+    fn recv(&self, qp: Option<&str>, srq: Option<&str>, wrs: &[Receive]) -> Response {
         let wrs: Vec<_> = wrs.iter().map(translate::receive).collect();
         let posted = match (qp, srq) {
             (Some(qp), None) => find(&self.named.qps, qp)?.post_recv(&wrs),
             (None, Some(srq)) => find(&self.named.srqs, srq)?.post_recv(&wrs),
             _ => return Err(Failure::malformed("recv needs a qp or an srq")),
         };
-        Ok(post_answer(wrs.len(), posted))
+        Ok(post_response(wrs.len(), posted))
     }
 
     fn hello(&self) -> Value {
@@ -189,7 +195,7 @@ impl Objects {
         find(&self.named.pds, name)
     }
 
-    fn modify(&self, qp: &str, to: Transition) -> Answer {
+    fn modify(&self, qp: &str, to: Transition) -> Response {
         let qp = find(&self.named.qps, qp)?;
         let qp_type = qp.query().qp_type;
         match to {
@@ -236,7 +242,7 @@ impl Objects {
         Ok(Rtr::new(qp_type, peer, ResponderAttr { max_dest_rd_atomic, min_rnr_timer }))
     }
 
-    fn destroy(&mut self, name: &str) -> Answer {
+    fn destroy(&mut self, name: &str) -> Response {
         let Named { pds, windows, mrs, cqs, srqs, qps } = &mut self.named;
         if let Some(region) = mrs.remove(name) {
             region.deregister()?;
@@ -252,7 +258,7 @@ impl Objects {
     }
 }
 
-fn post_answer(count: usize, posted: Result<(), BadWorkRequest>) -> Value {
+fn post_response(count: usize, posted: Result<(), BadWorkRequest>) -> Value {
     match posted {
         Ok(()) => json!({"posted": count}),
         Err(BadWorkRequest { index, error }) => {
@@ -262,7 +268,7 @@ fn post_answer(count: usize, posted: Result<(), BadWorkRequest>) -> Value {
 }
 
 /// Collects up to `count`, until time is over or the client has gone.
-fn gather(
+fn collect_until(
     count: Count,
     timeout: Timeout,
     waiting: &Waiting<'_>,

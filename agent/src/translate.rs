@@ -10,7 +10,7 @@ use roce::{
 use serde_json::{Value, json};
 
 use crate::{
-    command::{Caps, Piece, Receive, Request},
+    command::{Caps, Receive, Request, Segment},
     failure::Failure,
     named::Named,
     pattern::pattern,
@@ -40,7 +40,12 @@ pub(crate) fn caps(caps: &Caps) -> QpCaps {
 }
 
 pub(crate) fn mtu(bytes: u32) -> Result<Mtu, Failure> {
-    Mtu::from_bytes(bytes).ok_or_else(|| Failure::malformed(format!("no path MTU of {bytes}")))
+    Mtu::from_bytes(bytes).ok_or_else(|| {
+        Failure::malformed(format!(
+            "invalid path MTU {bytes}; \
+         expected 256, 512, 1024, 2048 or 4096"
+        ))
+    })
 }
 
 pub(crate) fn address_vector(address: IpAddr, context: &Context) -> Result<AddressVector, Failure> {
@@ -48,24 +53,31 @@ pub(crate) fn address_vector(address: IpAddr, context: &Context) -> Result<Addre
         .gids()
         .iter()
         .position(|own| !own.is_zero() && own.to_ip().is_ipv4() == address.is_ipv4());
-    let index = own
-        .ok_or_else(|| Failure::new("EINVAL", format!("no own address to reach {address} from")))?;
+    let index = own.ok_or_else(|| {
+        Failure::new(
+            "EINVAL",
+            format!(
+                "no device address has the family of \
+             {address}"
+            ),
+        )
+    })?;
     Ok(AddressVector::new(Gid::from(address), index as u16))
 }
 
-fn piece(piece: &Piece) -> Sge {
-    Sge { lkey: LKey(piece.lkey), address: piece.address, length: piece.length }
+fn sge(segment: &Segment) -> Sge {
+    Sge { lkey: LKey(segment.lkey), address: segment.address, length: segment.length }
 }
 
 pub(crate) fn receive(wr: &Receive) -> RecvWr {
-    RecvWr::new(wr.id, wr.sges.iter().map(piece))
+    RecvWr::new(wr.id, wr.sges.iter().map(sge))
 }
 
 pub(crate) fn request(wr: &Request, named: &Named, context: &Context) -> Result<SendWr, Failure> {
     let remote = || -> Result<Remote, Failure> {
         let place = wr
             .remote
-            .ok_or_else(|| Failure::malformed(format!("{} needs a remote place", wr.op)))?;
+            .ok_or_else(|| Failure::malformed(format!("{} needs a remote address", wr.op)))?;
         Ok(Remote { address: place.address, rkey: RKey(place.rkey) })
     };
     let immediate = wr.imm.map(|imm| Immediate(imm.to_be_bytes()));
@@ -109,7 +121,7 @@ pub(crate) fn request(wr: &Request, named: &Named, context: &Context) -> Result<
     };
     let data = match wr.inline {
         Some(inline) => Data::inline(&pattern(inline.seed, inline.length.get())),
-        None => Data::Sges(wr.sges.iter().map(piece).collect()),
+        None => Data::Sges(wr.sges.iter().map(sge).collect()),
     };
     let flags = wr.flags.iter().map(|name| known(SendFlags::from_name(name), "flag", name));
     Ok(SendWr { wr_id: wr.id, op, data, flags: flags.collect::<Result<_, _>>()?, remote_srq: None })

@@ -192,7 +192,12 @@ pub(crate) fn address(host: &str, port: u16) -> Result<SocketAddr, Failure> {
     let found = getaddrinfo(Some(host), Some(&port.to_string()), &AddrInfoHints::default());
     let found =
         found.map_err(|error| format!("{host} is not a host name or IP address: {error}"))?;
-    Ok(found.iter().find_map(|info| info.dst).ok_or_else(|| format!("{host} has no address"))?)
+    Ok(found.iter().find_map(|info| info.dst).ok_or_else(|| {
+        format!(
+            "{host} resolves to no \
+         address"
+        )
+    })?)
 }
 
 pub(crate) fn use_device(id: &CmId, context: Option<&Context>) -> Result<(), Failure> {
@@ -238,18 +243,18 @@ pub(crate) fn unexpected(event: &CmEvent, peer: Option<SocketAddr>) -> Failure {
             format!("nobody listens at {peer}; start the server there first")
         }
         (EventKind::Rejected, _) | (EventKind::Unreachable, Status::Sidr(_)) => {
-            format!("{peer} refuses the connection; see its output")
+            format!("{peer} refused the connection; see its output")
         }
         (EventKind::Unreachable, _) => {
-            format!("{peer} does not answer; check that it has an RDMA device with this address")
+            format!("{peer} does not respond; check that it has an RDMA device with this address")
         }
         (EventKind::AddrError | EventKind::RouteError, _) => {
             format!("there is no route to {peer}; see `ip route`")
         }
         (EventKind::Disconnected, _) => {
-            format!("{peer} has ended the connection; see its output")
+            format!("{peer} closed the connection; see its output")
         }
-        _ => "the connection is over".to_owned(),
+        _ => "the connection is closed".to_owned(),
     };
     format!("{kind}, error {}: {status}: {advice}{}", status.code(), words(event.private_data()))
         .into()

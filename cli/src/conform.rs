@@ -37,16 +37,16 @@ use remote::Remote;
 use report::Results;
 use token::Token;
 
-/// Test whether a device conforms to RoCEv2, case by case.
+/// Test whether a device conforms to RoCEv2.
 ///
-/// Sends packets to the device, right and wrong ones, and compares what it answers, completes and
-/// has in its memory with the rules of the specification. On the device's host an agent does what a
-/// program there would do. For a device of this tool it is `roce conform agent DEVICE`, for any
-/// other the program that `roce conform agent --python` prints. Without one, `--cm PORT` tries what
-/// a program that listens for connections shows of its device.
+/// Sends valid and invalid packets to the device, case by case, and compares its responses,
+/// completions and memory with the specification. An agent on the device's host posts work
+/// requests. It is `roce conform agent DEVICE` for a device of this tool, else the program that
+/// `roce conform agent --python` prints. Without an agent, `--cm PORT` tests the device of a
+/// program that listens for connections.
 ///
-/// Exit status 0: the device conforms; 1: nothing could be tried; 2: some case was inconclusive; 3:
-/// it deviates; 4: some deviation loses or exposes data.
+/// Exit status 0: the device conforms; 1: no case could run; 2: some case was inconclusive; 3:
+/// it deviates; 4: a deviation loses or exposes data.
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 pub(crate) struct Args {
@@ -55,18 +55,18 @@ pub(crate) struct Args {
     /// Address of the device under test
     #[arg(required_unless_present_any = ["list", "explain", "virtual", "dry_run"])]
     address: Option<IpAddr>,
-    /// Where the agent is; default: the device, port 4792
+    /// The agent's address; default: the device, port 4792
     #[arg(long, value_name = "HOST:PORT")]
     agent: Option<String>,
-    /// The token that the agent has printed
+    /// Token that the agent printed
     ///
-    /// By default ROCE_AGENT_TOKEN, which other users of this host do not see.
+    /// By default ROCE_AGENT_TOKEN, hidden from other users of this host.
     #[arg(long, value_name = "HEX", requires = "address", conflicts_with = "cm")]
     token: Option<Token>,
     /// Without an agent: the port of a listening program
     ///
-    /// A program that listens through rdma_cm, such as `rping -s -P`. Only cases that need no agent
-    /// are played.
+    /// A program that listens through rdma_cm, such as `rping -s -P`. Runs only cases that need no
+    /// agent.
     #[arg(long, value_name = "PORT", requires = "address", conflicts_with = "agent")]
     cm: Option<u16>,
     /// With --cm: private data of the request
@@ -74,13 +74,13 @@ pub(crate) struct Args {
     /// Hexadecimal digits, 56 bytes at most.
     #[arg(long, value_name = "HEX", requires = "cm", value_parser = hexadecimal, hide_short_help = true)]
     cm_data: Option<PrivateData>,
-    /// Our own address, or raw:INTERFACE,ip=ADDRESS/LENGTH
+    /// Local address, or raw:INTERFACE,ip=ADDRESS/LENGTH
     ///
-    /// The device connects to it; by default the address of the route. A raw device
+    /// The device connects to it; default: the source address of the route. A raw device
     /// (docs/guide/raw.md) sends packets that sockets cannot.
     #[arg(long, value_name = "ADDRESS")]
     from: Option<String>,
-    /// Try a device of roce in virtual time
+    /// Test a device of roce in virtual time
     #[arg(long, conflicts_with_all = ["address", "agent", "cm", "from"])]
     r#virtual: bool,
     #[command(flatten)]
@@ -114,10 +114,10 @@ struct ChoiceArgs {
     /// docs/guide/cases.md describes them.
     #[arg(long, value_name = "FILE")]
     cases: Option<PathBuf>,
-    /// Only cases with this in their names; repeatable
+    /// Only cases with this in the name; repeatable
     #[arg(long, value_name = "PATTERN")]
     only: Vec<String>,
-    /// Not this case; repeatable
+    /// Skip this case; repeatable
     ///
     /// For a case that stops the device, for example.
     #[arg(long, value_name = "CASE", hide_short_help = true)]
@@ -136,7 +136,7 @@ struct OutputArgs {
     /// Write one static page with the packets
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     html: Option<PathBuf>,
-    /// Write a capture of each case there
+    /// Write a capture of each case into this directory
     #[arg(long, value_name = "DIR", hide_short_help = true)]
     captures: Option<PathBuf>,
 }
@@ -273,7 +273,7 @@ fn chosen(args: &Args) -> Result<Vec<Chapter>, Failure> {
         let patterns = args.choice.only.join(" or ");
         let kind = match (args.address, args.cm) {
             (Some(_), Some(_)) => " that needs no agent",
-            (Some(_), None) => " that is played with an agent",
+            (Some(_), None) => " that runs with an agent",
             _ => "",
         };
         return Err(
@@ -298,14 +298,14 @@ fn explain(chapters: &[Chapter], name: &str) -> Result<(), Failure> {
     let mut cases = chapters.iter().flat_map(|chapter| &chapter.cases);
     let case = cases
         .find(|case| case.name == name)
-        .ok_or_else(|| format!("no case is called {name}; `roce conform --list` lists them"))?;
+        .ok_or_else(|| format!("unknown case {name}; `roce conform --list` lists them"))?;
     outln!("{}", case.name);
     for (title, text) in [("Rule", &case.rule), ("A mistake costs", &case.cost)] {
         for line in wrap(&format!("{title}: {text}"), 80) {
             outln!("{line}");
         }
     }
-    outln!("Verdict on a device that does otherwise: {}", case.severity);
+    outln!("Verdict on a device that deviates: {}", case.severity);
     for it in reported().iter().filter(|it| it.is_about(&case.name)) {
         let text = format!("Reported of {}: {} ({})", it.devices, it.text, it.source);
         wrap(&text, 80).iter().for_each(|line| outln!("{line}"));

@@ -90,7 +90,7 @@ impl Datagrams {
     pub(crate) fn send(&self) -> Result<(), Failure> {
         for (index, node) in self.nodes.iter().enumerate() {
             let qp = node.id.qp().ok_or("an id has no queue pair")?;
-            let to = node.to.ok_or("a peer is not known")?;
+            let to = node.to.ok_or("a peer is unknown")?;
             let wr = SendWr::send_to(index as u64, to, self.outgoing.sge(0..self.size));
             let wr = wr.with_immediate(qp.qpn().get().to_be_bytes());
             qp.post_send(&vec![wr; self.count as usize])?;
@@ -128,7 +128,7 @@ impl Datagrams {
         if length != GRH + self.size {
             let (got, wanted) = (length - GRH.min(length), self.size);
             return Err(format!(
-                "a message has {got} bytes instead of {wanted}; use the same -S on both sides"
+                "a message has {got} bytes, expected {wanted}; use the same -S on both sides"
             )
             .into());
         }

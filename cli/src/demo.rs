@@ -28,32 +28,31 @@ use roce::link::Capture;
 
 /// Watch adapters talk to each other.
 ///
-/// Plays scenarios, each a page long: two to four adapters in virtual time, and a simulated network
-/// between them. A ladder shows every packet with the reason for which it was sent and what the
-/// receiving adapter made of it. What is drawn is what the adapters recorded, and it is the same
-/// each time.
+/// Plays scenarios, each a page long: two to four adapters and a simulated network, in virtual
+/// time. A ladder shows every packet, the reason that it was sent, and the receiver's verdict, as
+/// the adapters recorded them. The output is the same each time.
 ///
-/// Without options: a message, a WRITE, a READ, a lost packet, a connection made by messages. On
-/// Linux, some figures of two adapters follow, over UDP sockets on loopback addresses of this host.
-/// Needs no privilege and no set-up.
+/// Without options: a SEND, a WRITE, a READ, a lost packet, a connection by CM messages. On Linux,
+/// figures of two adapters follow, over UDP sockets on this host's loopback. Needs no privilege and
+/// no set-up.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Plays this scenario alone
     #[arg(long, value_name = "NAME", conflicts_with = "list")]
     scenario: Option<String>,
-    /// Plays the script in this file, in the words of the playground
+    /// Plays the script in this file, in the playground's syntax
     #[arg(long, value_name = "FILE", conflicts_with_all = ["scenario", "list"])]
     script: Option<PathBuf>,
     /// Lists all scenarios
     #[arg(long)]
     list: bool,
-    /// Seed of the network's chance, which `congestion` and scripts have
+    /// Seed of random marks and losses, in `congestion` and scripts
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "list")]
     seed: u64,
     /// Waits for a key after each event; q ends
     #[arg(long, conflicts_with = "list")]
     step: bool,
-    /// Writes the packets of what is played into this pcapng file, for Wireshark
+    /// Captures every packet into this pcapng file
     #[arg(long, value_name = "FILE", conflicts_with = "list")]
     pcap: Option<PathBuf>,
 }
@@ -121,7 +120,8 @@ fn read_script(path: &Path) -> Result<Script, Failure> {
 }
 
 fn find(name: &str) -> Result<&'static Scenario, Failure> {
-    SCENARIOS.iter().find(|scenario| scenario.name == name).ok_or_else(|| {
-        format!("there is no scenario {name:?}; `roce demo --list` shows all of them").into()
-    })
+    SCENARIOS
+        .iter()
+        .find(|scenario| scenario.name == name)
+        .ok_or_else(|| format!("unknown scenario {name:?}; `roce demo --list` lists them").into())
 }

@@ -7,26 +7,24 @@ use serde_json::{Value, json};
 
 use crate::{failure::Failure, output::outln};
 
-/// List the devices of this host, or the counters of open ones.
+/// List devices, or the counters of open ones.
 ///
-/// There is one device for loopback, and one for each network interface with an address. Any single
-/// address can also be opened as udp:ADDRESS. An interface can be opened as raw:INTERFACE or
-/// raw:INTERFACE,ip=ADDRESS/LENGTH (or ip=dhcp,mac=MAC), which builds its Ethernet frames itself,
-/// or as xdp:INTERFACE…, which also moves them past the network stack. A GID is an address of the
+/// Loopback and each network interface with an address have a device. udp:ADDRESS opens one
+/// address. raw:INTERFACE or raw:INTERFACE,ip=ADDRESS/LENGTH (or ip=dhcp,mac=MAC) builds Ethernet
+/// frames itself; xdp:INTERFACE… also bypasses the network stack. A GID is an address of the
 /// device: an IPv4 address appears as ::ffff:a.b.c.d.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Only this device: a name from the list, udp:ADDRESS, raw:INTERFACE… or xdp:INTERFACE…
     #[arg(short = 'd', long, value_name = "DEV")]
     device: Option<String>,
-    /// Also show every attribute; with --counters also those that are zero
+    /// Show every attribute; with --counters also zero counters
     #[arg(short, long)]
     verbose: bool,
-    /// Print JSON, with everything
+    /// Print everything as JSON
     #[arg(long)]
     json: bool,
-    /// Show the counters of every device that programs of this user have open now, with what each
-    /// counts
+    /// Show the counters of all devices open now in programs of this user, with their meaning
     #[arg(long)]
     counters: bool,
 }
@@ -115,7 +113,7 @@ fn print(device: &Device, verbose: bool) {
         item("PKey[  0]", &format_args!("{:#06x}", PKey::DEFAULT.0));
     }
     if device.leases_address() {
-        item("lease", &lease(device).as_deref().unwrap_or("none yet: DHCP, when it is opened"));
+        item("lease", &lease(device).as_deref().unwrap_or("none until it is opened (DHCP)"));
     }
     for (index, gid) in (0..).zip(device.gids()) {
         item(&format!("GID[{index:3}]"), &format_args!("{gid}, {}", port.gid_type(index)));

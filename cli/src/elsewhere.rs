@@ -19,11 +19,7 @@ pub(crate) fn create_capture(path: &Path) -> io::Result<Capture> {
 
 pub(crate) fn refuse(words: &[OsString]) -> Result<(), Failure> {
     let command = words.first().map(|word| word.to_string_lossy()).unwrap_or_default();
-    Err(format!(
-        "{command:?} is not available here: devices need Linux; demo, \
-         explain and playground work"
-    )
-    .into())
+    Err(format!("{command:?} needs Linux; demo, explain and playground run here").into())
 }
 
 #[derive(Debug)]
@@ -33,10 +29,7 @@ impl Keys {
     pub(crate) fn new() -> Result<Self, Failure> {
         match io::IsTerminal::is_terminal(&io::stdin()) {
             true => Ok(Self(())),
-            false => {
-                Err("--step waits for lines, and standard input is not a terminal: omit --step"
-                    .into())
-            }
+            false => Err("--step needs a terminal on standard input; omit it".into()),
         }
     }
 

@@ -95,8 +95,8 @@ impl Exchange {
         // connecting over an interface that is down blocks for minutes
         if devices().first().is_some_and(|lo| !lo.port().active) {
             return Err(
-                "both sides connect over 127.0.0.1, and the interface lo is down; `ip link \
-                        set lo up` starts it"
+                "--local needs 127.0.0.1, and the interface lo is down; `ip link set lo up` starts \
+                 it"
                     .into(),
             );
         }
@@ -133,7 +133,7 @@ impl Exchange {
         ready: impl FnOnce(&[Endpoint]) -> Result<(), Failure>,
     ) -> Result<Vec<Endpoint>, Failure> {
         if self.is_client {
-            self.tell(ours)?;
+            self.send_endpoints(ours)?;
             let theirs = self.learn(ours.len())?;
             ready(&theirs)?;
             self.stream.write_all(b"done\0")?;
@@ -141,7 +141,7 @@ impl Exchange {
         } else {
             let theirs = self.learn(ours.len())?;
             ready(&theirs)?;
-            self.tell(ours)?;
+            self.send_endpoints(ours)?;
             let mut done = [0; 5];
             self.stream
                 .read_exact(&mut done)
@@ -150,7 +150,7 @@ impl Exchange {
         }
     }
 
-    pub(crate) fn tell_text(&mut self, text: &str) -> Result<(), Failure> {
+    pub(crate) fn send_text(&mut self, text: &str) -> Result<(), Failure> {
         let sent = self.stream.write_all(format!("{text}\0").as_bytes());
         Ok(sent.map_err(|error| format!("the connection to the peer is lost: {error}"))?)
     }
@@ -166,7 +166,7 @@ impl Exchange {
             bytes.extend(byte);
             if bytes.len() > MAX_TEXT {
                 return Err(
-                    "the peer sent an unknown text; start the same program on both sides".into()
+                    "the peer sent unknown text; start the same program on both sides".into()
                 );
             }
         }
@@ -184,18 +184,17 @@ impl Exchange {
         ready: impl FnOnce(&XrcEndpoint) -> Result<(), Failure>,
     ) -> Result<XrcEndpoint, Failure> {
         if self.is_client {
-            self.tell_xrc(ours)?;
+            self.send_xrc(ours)?;
         }
         let mut bytes = [0; XRC_LENGTH];
         self.stream.read_exact(&mut bytes).map_err(|_| GONE)?;
         let theirs = parse_xrc(&bytes);
         let theirs = theirs.ok_or(
-            "the other side is not an XRC ping-pong: it sent no address of the form \
-                 LID:QPN:QPN:PSN:SRQN:GID",
+            "the peer is no XRC ping-pong: it sent no address of the form LID:QPN:QPN:PSN:SRQN:GID",
         )?;
         ready(&theirs)?;
         if !self.is_client {
-            self.tell_xrc(ours)?;
+            self.send_xrc(ours)?;
         }
         Ok(theirs)
     }
@@ -208,7 +207,7 @@ impl Exchange {
         let mut bytes = [0; END.len()];
         self.stream
             .read_exact(&mut bytes)
-            .map_err(|_| "the other side closed the connection before the end")?;
+            .map_err(|_| "the peer closed the connection before the end")?;
         if bytes != *END {
             return Err("the peer did not end the ping-pong; see its output".into());
         }
@@ -218,11 +217,11 @@ impl Exchange {
         Ok(())
     }
 
-    fn tell_xrc(&mut self, ours: &XrcEndpoint) -> io::Result<()> {
+    fn send_xrc(&mut self, ours: &XrcEndpoint) -> io::Result<()> {
         self.stream.write_all(ours.wire().as_bytes())
     }
 
-    fn tell(&mut self, endpoints: &[Endpoint]) -> io::Result<()> {
+    fn send_endpoints(&mut self, endpoints: &[Endpoint]) -> io::Result<()> {
         for endpoint in endpoints {
             let mut text = format!("0000:{:06x}:{:06x}:", endpoint.qpn.get(), endpoint.psn.get());
             text.extend(endpoint.gid.0.map(|byte| format!("{byte:02x}")));
@@ -239,16 +238,16 @@ impl Exchange {
             self.stream.read_exact(&mut bytes).map_err(|_| GONE)?;
             let endpoint = parse(&bytes);
             endpoints.push(endpoint.ok_or(
-                "the other side sent no address of the form LID:QPN:PSN:GID; is it the same tool?",
+                "the peer sent no address of the form LID:QPN:PSN:GID; start the same tool on both \
+                 sides",
             )?);
         }
         Ok(endpoints)
     }
 }
 
-const GONE: &str =
-    "the other side closed the connection before it sent its address; see its output";
-const ENDED: &str = "the other side has ended early; see its output";
+const GONE: &str = "the peer closed the connection before it sent its address; see its output";
+const ENDED: &str = "the peer ended early; see its output";
 
 fn parse(bytes: &[u8; LENGTH]) -> Option<Endpoint> {
     let [_lid, qpn, psn, gid] = fields(bytes, [4, 6, 6, 32])?;
@@ -319,9 +318,9 @@ mod tests {
         stock.write_all(text).unwrap();
         let mut exchange = Exchange::accept(&listener).unwrap();
         assert_eq!(exchange.swap_xrc(&ours, |_| Ok(())).unwrap(), theirs);
-        let mut answer = [0; XRC_LENGTH];
-        stock.read_exact(&mut answer).unwrap();
-        assert_eq!(parse_xrc(&answer), Some(ours));
+        let mut response = [0; XRC_LENGTH];
+        stock.read_exact(&mut response).unwrap();
+        assert_eq!(parse_xrc(&response), Some(ours));
         stock.write_all(b"END\0").unwrap();
         exchange.end_xrc().unwrap();
         let mut end = [0; 4];

@@ -19,13 +19,12 @@ use report::Filter;
 
 /// Explain a capture of RoCE packets.
 ///
-/// Reads a pcap or pcapng file of any RoCE adapter, with whatever wrote it (tcpdump, Wireshark,
-/// `roce run --pcap`). Finds the connections in it, and draws each as a ladder with a reason for
-/// every packet, as far as the packets prove one. Then says what is wrong, and gives figures:
-/// throughput, round trips, retransmissions.
+/// Reads a pcap or pcapng file of any RoCE adapter, written by tcpdump, Wireshark or `roce run
+/// --pcap`. Draws each connection as a ladder, with the reason of every packet if the capture
+/// proves one. Then prints findings and figures: throughput, round trips, retransmissions.
 ///
-/// `tcpdump -w - udp port 4791 | roce explain -` reads a pipe to its end; with `tcpdump -U` and
-/// `--live` the packets are drawn as they come, until Ctrl-C.
+/// `tcpdump -w - udp port 4791 | roce explain -` reads a pipe to its end. With `tcpdump -U` and
+/// `--live`, packets are drawn as they arrive, until Ctrl-C.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The capture; - for standard input
@@ -62,7 +61,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if args.live {
         if args.file.as_os_str() != "-" {
             return Err(
-                "--live is for standard input: `tcpdump -U -w - … | roce explain --live -`".into(),
+                "--live reads standard input only: `tcpdump -U -w - … | roce explain --live \
+                 -`"
+                .into(),
             );
         }
         return live::run(&filter);
@@ -100,7 +101,7 @@ fn number(text: &str) -> Result<u32, String> {
     parsed
         .ok()
         .filter(|number| *number < 1 << 24)
-        .ok_or_else(|| format!("{text:?} is not a number of 24 bits, such as 27 or 0x1b"))
+        .ok_or_else(|| format!("{text:?} is not a 24-bit number; write for example 27 or 0x1b"))
 }
 
 fn qpn(text: &str) -> Result<Qpn, String> {

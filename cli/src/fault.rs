@@ -6,17 +6,17 @@ use roce::{control, faults::FaultRules};
 
 use crate::{failure::Failure, output::outln};
 
-/// Give fault rules to a running program, list them, or remove them.
+/// Set fault rules of a running program.
 ///
-/// The program was started by `roce run --control`, or has ROCE_CONTROL=1 in its environment.
-/// Rules are those of `roce run --fault` (docs/guide/faults.md). Without --pid and --socket, the
-/// processes that take rules are printed.
+/// Lists, adds or removes rules of `roce run --fault` (docs/guide/faults.md). The program runs
+/// under `roce run --control` or with ROCE_CONTROL=1. Without --pid and --socket, prints the
+/// processes that take rules.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The process
+    /// Process that takes rules
     #[arg(short, long, value_name = "PID", conflicts_with = "socket")]
     pid: Option<u32>,
-    /// The control socket, if ROCE_CONTROL names one
+    /// Control socket, if ROCE_CONTROL names one
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// Rules such as "drop 1%"; list; clear; clear NUMBER
@@ -33,13 +33,14 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         (None, Some(pid)) => (control::of_process(pid)?, format!("process {pid}")),
         (None, None) if !args.command.is_empty() => {
             return Err(
-                "name the process: --pid PID; `roce fault` alone shows which there are".into()
+                "no process is named; use --pid PID (`roce fault` alone lists the processes)"
+                    .into(),
             );
         }
         (None, None) => {
             let processes = control::processes();
             if processes.is_empty() {
-                return Err("no process takes rules: start one with `roce run --control`".into());
+                return Err("no process takes rules; start one with `roce run --control`".into());
             }
             processes.iter().for_each(|pid| outln!("{pid}"));
             return Ok(());
@@ -60,14 +61,14 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 fn ask(path: &Path, who: &str, command: &str) -> Result<Vec<String>, Failure> {
-    let answer = control::ask(path, command).map_err(|error| match error.kind() {
+    let response = control::ask(path, command).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused => {
-            format!("{who} takes no rules: it has ended, or `roce run --control` did not start it")
+            format!("{who} takes no rules: it has ended, or runs without `roce run --control`")
         }
         std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::ConnectionReset => {
-            format!("{who} does not trust this process, or has ended")
+            format!("{who} refuses this process, or has ended; run as the same user")
         }
-        _ => format!("{who} does not answer: {error}"),
+        _ => format!("{who} does not respond: {error}"),
     })?;
-    Ok(answer?)
+    Ok(response?)
 }

@@ -6,7 +6,7 @@ mod lanes;
 use std::os::fd::AsFd;
 use std::{env, io::IsTerminal, time::Duration};
 
-use roce_world::Way;
+use roce_world::Direction;
 pub(crate) use roce_world::{End, Event, Tone};
 
 /// Default and least columns; a narrower terminal breaks lines.
@@ -191,15 +191,15 @@ fn arrow(event: &Event, text: &str, inner: usize) -> (char, String, char) {
     let text = shortened(text, inner - 8);
     let fill = inner - columns(&text);
     match event {
-        Event::Sent(Way { from: End::A, .. }, ..) => {
+        Event::Sent(Direction { from: End::A, .. }, ..) => {
             ('├', format!("─ {text} {}▶ ", "─".repeat(fill - 5)), '│')
         }
         Event::Sent(..) => ('│', format!(" ◀{} {text} ─", "─".repeat(fill - 5)), '┤'),
-        Event::Arrived(Way { from: End::A, .. }, ..) => {
+        Event::Arrived(Direction { from: End::A, .. }, ..) => {
             let (blank, line) = halves(fill - 4);
             ('│', format!("{}{} {text} ─▶", " ".repeat(blank), "─".repeat(line)), '┤')
         }
-        Event::Seen(Way { from: End::A, .. }, ..) => {
+        Event::Seen(Direction { from: End::A, .. }, ..) => {
             ('├', format!("─ {text} {}▶", "─".repeat(fill - 4)), '┤')
         }
         Event::Seen(..) => ('├', format!("◀{} {text} ─", "─".repeat(fill - 4)), '┤'),

@@ -59,10 +59,10 @@ const TEMPLATE: &str = "\
 Commands:
 {subcommands}
 
-`roce COMMAND -h` is short, `roce COMMAND --help` is complete; `roce --version`
+`roce COMMAND -h`: short; `--help`: complete; `--version`
 ";
 
-/// RDMA without hardware: a RoCEv2 adapter in software, in user space.
+/// RDMA without hardware: a RoCEv2 adapter in user space.
 ///
 /// Every command opens its own devices, without kernel module, daemon or privilege. A device sends
 /// and receives RoCEv2 packets on UDP port 4791 of this host's addresses. Its peers are other roce

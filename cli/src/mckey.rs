@@ -21,9 +21,9 @@ use crate::{
 ///     roce mckey -m 239.1.2.3 -b 127.0.0.1
 ///     roce mckey -m 239.1.2.3 -b 127.0.0.2 -s
 ///
-/// The other side may as well be the stock mckey, on the kernel's rxe or on an RDMA network
-/// adapter; options mean what they mean there. Messages and their size have to be the same on
-/// both sides. Start the receiver first: what is sent before it has joined is not for it.
+/// The other side can be rdma-core's mckey, on rxe or an RDMA network adapter; its options are the
+/// same. Both sides need the same number and size of messages. Start the receiver first: messages
+/// sent before it joins are lost.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 #[command(group(clap::ArgGroup::new("group").required(true).args(["multicast", "unmapped"])))]
@@ -57,14 +57,14 @@ pub(crate) struct Args {
     link: LinkArgs,
 }
 
-/// For the network to learn of the group before sending.
+/// The network learns of the group before the first message.
 const PAUSE: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let group = match (args.multicast, args.unmapped) {
         (Some(group), _) => group,
         (None, Some(gid)) => gid.to_canonical(),
-        (None, None) => return Err("say which group, with -m".into()),
+        (None, None) => return Err("no group is given; name one with -m".into()),
     };
     if !group.is_multicast() {
         return Err(format!(
@@ -104,7 +104,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         }
         all = Some(datagrams);
     }
-    let mut datagrams = all.ok_or("no queue pair is wanted")?;
+    let mut datagrams = all.ok_or("-c 0 makes no queue pair; use at least 1")?;
     if args.messages.message_count > 0 && args.sender {
         std::thread::sleep(PAUSE);
         outln!("initiating data transfers");

@@ -12,14 +12,14 @@ use std::{
 use crate::{failure::Failure, output::outln};
 use pages::Pages;
 
-/// Serve the playground, the protocol in a browser.
+/// Serve the protocol's playground to a browser.
 ///
-/// A page shows two to four adapters and a network between them, as in `roce demo`. It goes step by
-/// step and back; one can lose, hold, double or damage packets. The page needs no network, and
-/// sends nothing anywhere. It is served to this host alone, until Ctrl-C.
+/// The page shows two to four adapters and a network, as in `roce demo`. It steps forwards and
+/// back; you drop, hold, duplicate or corrupt packets. It is served to this host alone, until
+/// Ctrl-C, and sends nothing to other hosts.
 ///
-/// The page is looked for beside the tool: in ../share/roce/playground, and where `cargo xtask
-/// playground` has built it in the checkout that the tool is from.
+/// Its files are in ../share/roce/playground beside the tool, or where `cargo xtask playground`
+/// builds them in the tool's checkout.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Port on 127.0.0.1; 0 for any that is free
@@ -34,8 +34,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let directory = match &args.page {
         Some(directory) => directory.clone(),
         None => find().ok_or(
-            "the playground's page is not beside this tool: `cargo xtask playground` in a checkout \
-             builds it, and --page names its directory",
+            "the playground's page is missing beside this tool; build it in a checkout (`cargo \
+             xtask playground`), or name its directory with --page",
         )?,
     };
     let pages = Pages::read(&directory)

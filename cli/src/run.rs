@@ -34,12 +34,11 @@ use crate::{
 use live::Live;
 use refusal::{NOT_EXECUTABLE, Refusal};
 
-/// Run a program of libibverbs or librdmacm on this adapter.
+/// Run a program of libibverbs or librdmacm.
 ///
-/// The program replaces this command, with its signals and its exit status. With --reaper or
-/// --ladder, this command stays, passes signals on, and ends with the program's exit status, or 128
-/// plus the number of the signal that ended it. The program, and every program that it starts,
-/// finds roce in the place of libibverbs.so.1 and librdmacm.so.1.
+/// The program and its children load roce instead of libibverbs.so.1 and librdmacm.so.1. The
+/// program replaces this command (exec). With --reaper or --ladder, this command stays, forwards
+/// signals, and ends with the program's exit status, or 128 plus the number of its fatal signal.
 ///
 /// Exit status 2: wrong options; 126: the program cannot be executed; 127: there is no such
 /// program; 99: --check found something in a program that ended with 0. With --fail-each: 0, or 1
@@ -92,8 +91,8 @@ pub(crate) struct Args {
     receive_buffer: Option<usize>,
     /// Disconnect the peers of a killed program
     ///
-    /// This command stays while the program runs. Without it, only other programs of the user at
-    /// the same address, and peers on this host, notice the end.
+    /// This command stays while the program runs. Without --reaper, only other programs of the user
+    /// at the same address, and peers on this host, learn of the end.
     #[arg(long)]
     reaper: bool,
     /// Show the devices in /sys and /dev (UCX, NCCL)
@@ -117,16 +116,16 @@ pub(crate) struct Args {
 /// The library, and names for it.
 #[derive(clap::Args)]
 struct LibraryArgs {
-    /// The library in the place of libibverbs, librdmacm
+    /// Library that replaces libibverbs and librdmacm
     ///
-    /// By default ROCE_LIBRARY, libroce_abi.so beside this command or in ../lib/roce, or the
-    /// carried one.
+    /// Default: ROCE_LIBRARY, libroce_abi.so beside this command or in ../lib/roce, or the embedded
+    /// one.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     library: Option<PathBuf>,
     /// Another name of libibverbs or librdmacm; repeatable
     ///
-    /// For programs with a copy of their own (libibverbs-1de1263b.so.1.14.48.0). Names in the
-    /// program's Python environment are found without it.
+    /// For programs that bundle a copy (libibverbs-1de1263b.so.1.14.48.0). Copies in the program's
+    /// Python environment are found without this option.
     #[arg(long, value_name = "NAME", hide_short_help = true)]
     also: Vec<OsString>,
 }
@@ -145,8 +144,8 @@ struct FaultArgs {
     seed: Option<u64>,
     /// Take rules of `roce fault` while it runs
     ///
-    /// A PATH names the socket, for tests that use it themselves; %p is the process. A file that is
-    /// no socket is left there.
+    /// PATH names the control socket, for tests that use it themselves; %p is the process. A file
+    /// that is no socket is not replaced.
     #[arg(long, value_name = "PATH", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "1")]
     control: Option<String>,
@@ -157,7 +156,7 @@ struct FaultArgs {
 struct EachArgs {
     /// Run once for each call, with that call failing
     ///
-    /// Prints how each run ends: crashes, hangs, objects that stay. json: one object a line.
+    /// Prints how each run ends: crashes, hangs, leaked objects. json: one object a line.
     #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "text", value_parser = ["text", "json"], hide_possible_values = true)]
     #[arg(conflicts_with_all = ["fault", "check", "reaper", "control"])]

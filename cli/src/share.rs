@@ -13,15 +13,15 @@ use crate::{
 /// Retry interval for an unavailable device: the program with its address may end.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Share this host's addresses among the programs of all users.
+/// Share this host's addresses among all users.
 ///
-/// Without this command an address belongs to the first program that opens it, and to others of the
-/// same user. Run by root, before them, this process has the addresses. It hands to each program of
-/// any user the packets for its queue pairs and for its listeners, and nothing else.
+/// Without this command an address belongs to the first program that opens it, and to other
+/// programs of that user. Start it first, as root: it then owns the addresses. Each program of any
+/// user gets the packets of its queue pairs and listeners, and no others.
 ///
-/// It runs until it is ended (Ctrl-C). Programs then wait for the next one, and go on where they
-/// were. If another program has an address, this command waits for it. roce_lo needs none of this:
-/// each program has an address of its own there.
+/// It runs until Ctrl-C. Programs then wait for its next start, and continue. If another program
+/// owns an address, this command waits for it. roce_lo is not shared: each program there has its
+/// own address.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Devices: names from `roce devinfo`, or udp:ADDRESS; by default all but roce_lo
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let (mut open, mut ready) = (Vec::new(), false);
     let mut missing: Vec<_> = devices.into_iter().map(|device| (device, String::new())).collect();
     loop {
-        missing.retain_mut(|(device, told)| {
+        missing.retain_mut(|(device, reported)| {
             let options = OpenOptions::from_environment().unwrap_or_default(); // refused above
             match device.open(OpenOptions { receives_for_users: true, ..options }) {
                 Ok(context) => {
@@ -51,9 +51,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
                 }
                 Err(error) => {
                     let error = error.to_string();
-                    if *told != error {
+                    if *reported != error {
                         errln!("roce: {}: {error}", device.name());
-                        *told = error;
+                        *reported = error;
                     }
                     true
                 }

@@ -17,16 +17,15 @@ use crate::{
     output::{errln, outln},
 };
 
-/// Make connections, exchange messages, and disconnect
+/// Connect, exchange messages, and disconnect
 ///
 /// On one host, in two terminals:
 ///
 ///     roce ucmatose -c 100
 ///     roce ucmatose -c 100 -s 127.0.0.1
 ///
-/// The other side may as well be the stock ucmatose, on the kernel's rxe or on an RDMA network
-/// adapter; options mean what they mean there. Connections, messages and their size have to be
-/// the same on both sides.
+/// The other side can be rdma-core's ucmatose, on rxe or an RDMA network adapter; its options are
+/// the same. Both sides need the same number of connections, and number and size of messages.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -109,7 +108,7 @@ fn connect(
             test.begin(args, id)?;
         }
     }
-    let mut test = begun.ok_or("no connection is wanted")?;
+    let mut test = begun.ok_or("-c 0 makes no connection; use at least 1")?;
     for id in &test.ids {
         id.connect(&param())?;
     }

@@ -14,16 +14,15 @@ use crate::{
     output::outln,
 };
 
-/// Exchange datagrams with a server's queue pairs
+/// Exchange datagrams with a server
 ///
 /// On one host, in two terminals:
 ///
 ///     roce udaddy
 ///     roce udaddy -s 127.0.0.1
 ///
-/// The other side may as well be the stock udaddy, on the kernel's rxe or on an RDMA network
-/// adapter; options mean what they mean there. Queue pairs, messages and their size have to be
-/// the same on both sides.
+/// The other side can be rdma-core's udaddy, on rxe or an RDMA network adapter; its options are the
+/// same. Both sides need the same number of queue pairs, and number and size of messages.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -88,13 +87,13 @@ fn run_client(
         datagrams.begin(id.clone(), true)?;
         id.connect(&ConnParam::default())?;
         let event = common::expect(channel, EventKind::Established, server)?;
-        let to = event.ud().ok_or("the server sent no queue pair")?.destination();
+        let to = event.ud().ok_or("the server's response has no queue pair number")?.destination();
         if let Some(node) = datagrams.node(&id) {
             node.to = Some(to);
         }
         all = Some(datagrams);
     }
-    let mut datagrams = all.ok_or("no queue pair is wanted")?;
+    let mut datagrams = all.ok_or("-c 0 makes no queue pair; use at least 1")?;
     if args.messages.message_count > 0 {
         outln!("initiating data transfers");
         datagrams.send()?;
@@ -133,7 +132,7 @@ fn run_server(
             _ => return Err(common::unexpected(&event, None)),
         }
     }
-    let mut datagrams = all.ok_or("no queue pair is wanted")?;
+    let mut datagrams = all.ok_or("-c 0 makes no queue pair; use at least 1")?;
     if args.messages.message_count > 0 {
         outln!("receiving data transfers");
         datagrams.wait_received()?;

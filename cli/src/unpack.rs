@@ -4,15 +4,15 @@ use std::{collections::BTreeSet, path::PathBuf};
 
 use crate::{failure::Failure, library, output::outln};
 
-/// Print a directory for LD_LIBRARY_PATH with the C library.
+/// Unpack the C library for LD_LIBRARY_PATH.
 ///
-/// With that directory in LD_LIBRARY_PATH a program finds roce without `roce run`. With DIR, the
-/// library is copied there with its names: into an image, or a volume that a container shares.
+/// Prints its directory: with it in LD_LIBRARY_PATH a program needs no `roce run`. With DIR, the
+/// library is copied there: into an image, or a volume that a container shares.
 ///
-/// `pkgconfig` in it is for PKG_CONFIG_PATH: what is built then links with roce.
+/// Its folder `pkgconfig` is for PKG_CONFIG_PATH: programs that you build then link with roce.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Where to copy the library, instead of the user's cache
+    /// Directory for the library, instead of the user's cache
     #[arg(value_name = "DIR")]
     directory: Option<PathBuf>,
 }

@@ -138,7 +138,7 @@ fn our_device_conforms_over_udp() {
     assert!(page.contains("order/gap") && page.contains("NAK PSN sequence error psn 513"));
     assert!(!page.contains("src=") && !page.contains("http"), "the page loads something");
     // the pauses after an RNR NAK
-    assert_eq!(page.matches("Measured pauses over the least").count(), 1);
+    assert_eq!(page.matches("Measured pauses over their minimum").count(), 1);
     assert_eq!(page.matches("<circle cx=").count(), 32, "a pause was too short");
     let xml = fs::read_to_string(&junit).unwrap();
     assert_eq!(xml.matches("<testcase ").count(), all.len());
@@ -150,10 +150,10 @@ fn two_verdicts_of_one_case() {
     let scratch = tempfile::tempdir().unwrap();
     let path = |name: &str| scratch.path().join(name).to_str().unwrap().to_owned();
     let (own, a, b) = (path("own.case"), path("a.json"), path("b.json"));
-    let case = |answer: &str| {
+    let case = |response: &str| {
         format!(
             "chapter Own\ncase one\n  rule R\n  cost C\n  harmful\n  connect rc\n  \
-             send write-only psn 0 ack-req to target data 16\n  expect ack psn {answer}\n"
+             send write-only psn 0 ack-req to target data 16\n  expect ack psn {response}\n"
         )
     };
     fs::write(&own, case("0")).unwrap();
@@ -170,7 +170,7 @@ fn two_verdicts_of_one_case() {
     // and the error, with the packets
     let output = conform(&["--virtual", "--cases", &own]);
     let text = String::from_utf8(output.stdout).unwrap();
-    for part in ["own/one: harmful", "line 8: its PSN is 0 where 1 is right", "device under test"] {
+    for part in ["own/one: harmful", "line 8: its PSN is 0, expected 1", "device under test"] {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
@@ -207,7 +207,7 @@ fn measured_pauses_are_drawn() {
     for circle in [right, early] {
         assert_eq!(page.matches(circle).count(), 2, "{circle}\n{page}");
     }
-    let caption = "4 pauses: 0.00 to 1.00 times the least that is right";
+    let caption = "4 pauses: 0.00 to 1.00 times the minimum";
     assert!(page.contains(caption), "{page}");
     // two equal minimums make no curve
     fs::write(&own, format!("chapter Own\n{}", case("right", "rnr-timer-12"))).unwrap();
@@ -221,15 +221,15 @@ fn cut(listener: &TcpListener, agent: &str) {
     let mut agent = BufReader::new(TcpStream::connect(agent).unwrap());
     let mut cleared = 0;
     loop {
-        let (mut command, mut answer) = (String::new(), String::new());
+        let (mut command, mut response) = (String::new(), String::new());
         instrument.read_line(&mut command).unwrap();
         cleared += usize::from(command.contains("clear"));
         if cleared == 2 {
             return;
         }
         agent.get_mut().write_all(command.as_bytes()).unwrap();
-        agent.read_line(&mut answer).unwrap();
-        instrument.get_mut().write_all(answer.as_bytes()).unwrap();
+        agent.read_line(&mut response).unwrap();
+        instrument.get_mut().write_all(response.as_bytes()).unwrap();
     }
 }
 
@@ -257,12 +257,12 @@ fn a_case_that_stops_the_device_is_named() {
         let case = &document["cases"][index];
         (case["verdict"].as_str().unwrap(), case["finding"].as_str().unwrap())
     };
-    let gone = "the agent is gone: it has closed the connection";
+    let gone = "the agent closed the connection: it closed the connection";
     let (verdict, finding) = found(0);
     assert_eq!(verdict, "deviates");
     assert!(
         finding.ends_with(&format!(
-            "where 1 is right, in the RC Acknowledge of PSN 0x200, ACK; then {gone}"
+            "expected 1, in the RC Acknowledge of PSN 0x200, ACK; then {gone}"
         )),
         "{finding}"
     );
@@ -287,7 +287,7 @@ impl Client {
     }
 
     /// A response; null: the agent has closed the connection.
-    fn answer(&mut self) -> Value {
+    fn response(&mut self) -> Value {
         let mut line = String::new();
         self.0.read_line(&mut line).unwrap();
         if line.is_empty() { Value::Null } else { serde_json::from_str(&line).unwrap() }
@@ -295,7 +295,7 @@ impl Client {
 
     fn ask(&mut self, commands: &Value) -> Value {
         self.send(&commands.to_string());
-        self.answer()
+        self.response()
     }
 }
 
@@ -312,17 +312,17 @@ fn an_agent_serves_who_knows_its_token() {
     let text = "this is not the token that the agent has printed";
     for wrong in [TOKEN, "", r#"[{"do": "hello"}]"#] {
         let mut client = Client::new(address, wrong);
-        assert_eq!(client.answer(), json!([{"error": "EACCES", "text": text}]), "{wrong}");
-        assert_eq!(client.answer(), Value::Null);
+        assert_eq!(client.response(), json!([{"error": "EACCES", "text": text}]), "{wrong}");
+        assert_eq!(client.response(), Value::Null);
     }
     let mut client = Client::new(address, token);
-    assert_eq!(client.answer(), json!([]));
+    assert_eq!(client.response(), json!([]));
     assert_eq!(client.ask(&json!([{"do": "hello"}]))[0]["kind"], "ours");
     drop(client);
 
     let only = ["--only", "wire/alive"];
     said(&[&[address, "--token", token], &only[..]].concat());
-    let give = format!("give the token that it has printed, with --token or {VARIABLE}");
+    let give = format!("pass the token that it printed by --token or {VARIABLE}");
     for (value, why) in [(Some(TOKEN), text), (None, &give)] {
         let mut command = command(&[address]);
         match value {
@@ -342,7 +342,7 @@ fn an_agent_does_nothing_without_bound() {
     let address = "127.79.20.6";
     let _agent = Agent::start(address);
     let mut client = Client::new(address, TOKEN);
-    client.answer();
+    client.response();
     let huge = 9_000_000_000_000_000_000_u64;
     let mr = |length| json!({"do": "mr", "name": "mr", "pd": "pd", "length": length, "access": []});
     let poll =
@@ -354,28 +354,34 @@ fn an_agent_does_nothing_without_bound() {
     for (command, text) in [
         (mr(huge), "at most 67108864"),
         (cq(huge), "at most 65536"),
-        (poll(1, -1.0), "-1 s is no time to wait: 0 to 30 s"),
-        (poll(1, 1e9), "1000000000 s is no time to wait: 0 to 30 s"),
+        (poll(1, -1.0), "the timeout -1 s is out of range; expected 0 to 30 s"),
+        (poll(1, 1e9), "the timeout 1000000000 s is out of range; expected 0 to 30 s"),
         (poll(huge, 0.0), "at most 65536"),
         (part("fill", huge, 1), "at most 67108864"),
         (part("fill", 0, huge), "at most 67108864"),
         (part("differs", u64::MAX, 2), "at most 67108864"),
         (part("fill", 4096, 4096), "outside of the region"),
     ] {
-        let answer = client.ask(&json!([command]));
-        let said = answer[0]["text"].as_str().unwrap();
-        assert!(answer[0]["error"] == "EPROTO" && said.contains(text), "{command}: {answer}");
+        let response = client.ask(&json!([command]));
+        let said = response[0]["text"].as_str().unwrap();
+        assert!(response[0]["error"] == "EPROTO" && said.contains(text), "{command}: {response}");
     }
     assert_eq!(
         client.ask(&json!([part("fill", 0, 4096), part("differs", 0, 4096)])),
         json!([{}, {"differs": null}])
     );
     let many = vec![json!({"do": "hello"}); 1025];
-    assert_eq!(client.ask(&many.into())[0]["text"], "1025 commands in a line: at most 1024");
+    assert_eq!(
+        client.ask(&many.into())[0]["text"],
+        "too many commands in a line: 1025; at most 1024"
+    );
     // together they exceed the total bound
     let big = |n: usize| json!({"do": "mr", "name": format!("{n}"), "pd": "pd", "length": 64 << 20, "access": []});
-    let answers = client.ask(&json!([big(0), big(1), big(2), big(3)]));
-    assert!(answers[2].get("error").is_none() && answers[3]["error"] == "ENOMEM", "{answers}");
+    let responses = client.ask(&json!([big(0), big(1), big(2), big(3)]));
+    assert!(
+        responses[2].get("error").is_none() && responses[3]["error"] == "ENOMEM",
+        "{responses}"
+    );
 }
 
 /// Neither a departed client's wait nor a client without a token blocks others.
@@ -386,13 +392,13 @@ fn nobody_keeps_an_agent_from_others() {
     let started = Instant::now();
     let _silent: Vec<_> = (0..3).map(|_| TcpStream::connect((address, 4792)).unwrap()).collect();
     let mut client = Client::new(address, TOKEN);
-    client.answer();
+    client.response();
     let poll = json!({"do": "poll", "cq": "cq", "count": 1, "timeout": 30});
     let cq = json!({"do": "cq", "name": "cq", "size": 16});
     client.send(&json!([cq, poll, poll, poll]).to_string());
     drop(client);
     let mut client = Client::new(address, TOKEN);
-    assert_eq!(client.answer(), json!([]));
+    assert_eq!(client.response(), json!([]));
     assert_eq!(client.ask(&json!([{"do": "hello"}]))[0]["kind"], "ours");
     assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
 }
@@ -457,30 +463,30 @@ fn the_agent_in_c_drives_a_device() {
     assert_eq!(others, posted, "{text}");
 
     let mut stranger = Client::new(address, &"0".repeat(32));
-    assert_eq!(stranger.answer()[0]["error"], "EACCES");
-    assert_eq!(stranger.answer(), Value::Null);
+    assert_eq!(stranger.response()[0]["error"], "EACCES");
+    assert_eq!(stranger.response(), Value::Null);
     let mut client = Client::new(address, TOKEN);
-    assert_eq!(client.answer(), json!([]));
+    assert_eq!(client.response(), json!([]));
     let poll = |timeout| json!({"do": "poll", "cq": "cq", "count": 1, "timeout": timeout});
     let huge = 9_000_000_000_000_000_000_u64;
     let cq = |size| json!({"do": "cq", "name": "cq", "size": size});
     let mr = json!({"do": "mr", "name": "mr", "pd": "pd", "length": huge, "access": []});
     let pd = json!({"do": "pd", "name": "pd"});
-    let answers = client.ask(&json!([pd, cq(16), cq(huge), mr, poll(-1.0), poll(1e9)]));
-    let texts = answers.as_array().unwrap().iter().map(|answer| answer["text"].as_str());
+    let responses = client.ask(&json!([pd, cq(16), cq(huge), mr, poll(-1.0), poll(1e9)]));
+    let texts = responses.as_array().unwrap().iter().map(|response| response["text"].as_str());
     let wanted = [
         None,
         None,
-        Some("size 9000000000000000000 is too much: at most 65536"),
-        Some("length 9000000000000000000 is too much: at most 67108864"),
-        Some("-1 s is no time to wait: 0 to 30 s"),
-        Some("1e+09 s is no time to wait: 0 to 30 s"),
+        Some("size 9000000000000000000 is too large; at most 65536"),
+        Some("length 9000000000000000000 is too large; at most 67108864"),
+        Some("the timeout -1 s is out of range; expected 0 to 30 s"),
+        Some("the timeout 1e+09 s is out of range; expected 0 to 30 s"),
     ];
-    assert!(texts.eq(wanted), "{answers}");
+    assert!(texts.eq(wanted), "{responses}");
     client.send(&json!([poll(30.0), poll(30.0)]).to_string());
     drop(client);
     let started = Instant::now();
-    assert_eq!(Client::new(address, TOKEN).answer(), json!([]));
+    assert_eq!(Client::new(address, TOKEN).response(), json!([]));
     assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
     drop(agent);
 }
@@ -511,7 +517,7 @@ fn bursts_are_noted_and_drawn() {
         (&7.into(), &1.into(), &8.into())
     );
     let page = fs::read_to_string(html).unwrap();
-    assert!(page.contains("packet 7 lost, again after "), "{page}");
+    assert!(page.contains("packet 7 lost, retransmitted after "), "{page}");
 }
 
 #[test]

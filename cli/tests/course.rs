@@ -71,9 +71,9 @@ fn reports_say_what_the_last_lesson_says_of_them() {
         String::from_utf8(output.stdout).unwrap()
     };
     let first = explain("first");
-    assert!(first.contains("2 damaged") && first.contains("24 again"), "{first}");
+    assert!(first.contains("2 damaged") && first.contains("24 retransmitted"), "{first}");
     let second = explain("second");
-    assert!(second.contains("up to 101 again"), "{second}");
+    assert!(second.contains("duplicate ACK up to 101"), "{second}");
     // only one WRITE has a timely response
     assert_eq!(second.matches("acknowledges 1 packet after 65.9ms").count(), 1, "{second}");
     let words = second.split_whitespace().collect::<Vec<_>>().join(" ");

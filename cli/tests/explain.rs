@@ -101,7 +101,7 @@ fn only_standard_input_is_drawn_live() {
     let output = roce(&["--live", &capture("rc_write_mtu4096.pcap")]);
     assert!(!output.status.success());
     let error = String::from_utf8(output.stderr).unwrap();
-    assert!(error.contains("--live is for standard input"), "{error}");
+    assert!(error.contains("--live reads standard input only"), "{error}");
     let output = roce(&["--live", "-"]);
     let error = String::from_utf8(output.stderr).unwrap();
     assert!(error.contains("standard input is neither pcap nor pcapng"), "{error}");
@@ -117,7 +117,10 @@ fn captures_of_other_stacks() {
     assert_eq!(text.matches(": reliable connection, path MTU, by its packets, 1024\n").count(), 3);
     assert!(!text.contains(" qp ?") && text.contains("\nfindings\nnone\n"), "{text}");
     let text = said(&[&foreign("blue-rdma-nak.pcapng")]);
-    assert!(text.contains("again: NAK ") && !text.contains("no response in time"), "{text}");
+    assert!(
+        text.contains("retransmitted: NAK ") && !text.contains("no response in time"),
+        "{text}"
+    );
     assert!(text.contains(", path MTU, by its packets, at least 1024\n"), "{text}");
 }
 
@@ -184,9 +187,12 @@ fn a_capture_of_the_demo_names_the_nak() {
         .unwrap();
     assert!(demo.status.success());
     let text = said(&[path]);
-    assert!(text.contains("NAK for the gap at 102") && text.contains("again: NAK"), "{text}");
+    assert!(
+        text.contains("NAK for the gap at 102") && text.contains("retransmitted: NAK"),
+        "{text}"
+    );
     let errors = said(&[path, "--errors"]);
-    assert!(errors.contains("again: NAK") && !errors.contains("psn 100"), "{errors}");
+    assert!(errors.contains("retransmitted: NAK") && !errors.contains("psn 100"), "{errors}");
     let range = said(&[path, "--psn", "100..100"]);
     assert!(range.contains("psn 100") && !range.contains("psn 101 1024"), "{range}");
     let other = said(&[path, "--qp", "0x1"]);
@@ -201,7 +207,7 @@ fn the_state_of_both_ends_stands_beside_the_packets() {
     // five requests and five responses each change the requester's state
     assert_eq!(states.len(), 10, "{text}");
     assert!(
-        states[0].contains("no answer from") && states[9].contains("psn 2699279, msn 5 "),
+        states[0].contains("no response from") && states[9].contains("psn 2699279, msn 5 "),
         "{text}"
     );
     let rest: Vec<_> = text.lines().filter(|line| !line.contains("state: ")).collect();
@@ -254,7 +260,7 @@ fn mistakes_are_said_in_one_line() {
         assert!(error.contains(part), "{error}");
     }
     let output = roce(&[&capture("rc_fetch_add.pcap"), "--qp", "nonsense"]);
-    assert!(String::from_utf8(output.stderr).unwrap().contains("such as 27 or 0x1b"));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("for example 27 or 0x1b"));
 }
 
 /// The page has every packet and finding, loads nothing, and escapes names.

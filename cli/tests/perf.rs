@@ -143,7 +143,7 @@ fn two_processes_print_what_perftest_prints() {
         both("write -s 2048 -n 100 -q 2 -F", "write -s 2048 -n 100 -q 2 --report_gbits");
     assert!(server.status.success() && client.status.success(), "{server:?} {client:?}");
     assert!(
-        text(&server.stdout).contains(" 2048 bytes: done, and every byte is right\n"),
+        text(&server.stdout).contains(" 2048 bytes: done, every byte verified\n"),
         "{server:?}"
     );
     let client = text(&client.stdout);
@@ -203,7 +203,7 @@ fn sides_that_do_not_agree_both_say_which_option() {
         assert!(!served.status.success() && !asked.status.success(), "{server} | {client}");
         for output in [&served, &asked] {
             let error = text(&output.stderr);
-            assert!(error.starts_with("roce: the two sides do not agree: "), "{error}");
+            assert!(error.ends_with("; use the same on both sides\n"), "{error}");
             assert_eq!(error.lines().count(), 1, "{error}");
         }
         assert!(text(&served.stderr).contains(option), "{served:?}");
@@ -213,14 +213,14 @@ fn sides_that_do_not_agree_both_say_which_option() {
 #[test]
 fn errors_say_what_to_do() {
     for (arguments, words) in [
-        ("write --local -s 0", "-s 0: a message has 1 to 2147483648 bytes"),
+        ("write --local -s 0", "-s 0 is out of range; expected 1 to 2147483648 bytes"),
         (
             "write --local -m 1000",
             "1000 is not a path MTU; choose 256, 512, 1024, 2048 or 4096 with -m",
         ),
-        ("atomic --local -s 16", "an atomic has 8 bytes; omit -s and -a"),
-        ("write --lat -e --local", "leave -e out, or use send --lat"),
-        ("write --json", "--json is for the client"),
+        ("atomic --local -s 16", "an atomic always has 8 bytes; omit -s and -a"),
+        ("write --lat -e --local", "omit -e, or use send --lat"),
+        ("write --json", "--json is an option of the client"),
         ("write 127.0.0.1 -p 1", "cannot reach a perf server at 127.0.0.1, TCP port 1"),
         ("write --local -d none", "none"),
         ("write -d none", "none"),

@@ -39,9 +39,9 @@ impl Served {
     fn ask(&self, request: &str) -> String {
         let mut stream = self.connect();
         write!(stream, "{request} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).unwrap();
-        String::from_utf8_lossy(&answer).into_owned()
+        let mut response = Vec::new();
+        stream.read_to_end(&mut response).unwrap();
+        String::from_utf8_lossy(&response).into_owned()
     }
 }
 
@@ -71,8 +71,8 @@ fn the_files_of_a_page() {
     let head = served.ask("HEAD /");
     assert!(head.contains("Content-Length: 19") && head.ends_with("\r\n\r\n"), "{head}");
     for path in ["/nothing", "/../secret", "/assets/../../secret", "/link", "secret", ""] {
-        let answer = served.ask(&format!("GET {path}"));
-        assert!(answer.starts_with("HTTP/1.1 404") && !answer.contains("secret"), "{answer}");
+        let response = served.ask(&format!("GET {path}"));
+        assert!(response.starts_with("HTTP/1.1 404") && !response.contains("secret"), "{response}");
     }
     assert!(served.ask("POST /").starts_with("HTTP/1.1 405"));
     assert!(served.ask("").starts_with("HTTP/1.1 405"));

@@ -275,10 +275,10 @@ fn a_tool_that_comes_late() {
 
 /// A silent peer delays the tool only briefly.
 #[test]
-fn a_peer_that_does_not_answer() {
+fn a_peer_that_does_not_respond() {
     let [address, far] = addresses(1);
     let at = SocketAddr::new(address, 7200);
-    let mut running = program(&["--reaper"], "a_peer_that_does_not_answer", at);
+    let mut running = program(&["--reaper"], "a_peer_that_does_not_respond", at);
     let client = Client::connect(far, at, 1);
     let start = Instant::now();
     running.kill();

@@ -210,7 +210,7 @@ fn the_program_finds_the_library_by_every_name_and_reads_what_was_asked_for() {
         assert!(missing.status.code() == Some(2) && is_said && text.lines().count() == 1, "{text}");
     }
     let text = refused(&scratch.run(&["--check=jsn", "true"]).output().unwrap(), 2);
-    assert!(text.starts_with("roce: --check: there is no \"jsn\"; write text, json"), "{text}");
+    assert!(text.starts_with("roce: --check: unknown word \"jsn\"; expected text, json"), "{text}");
     let unknown = scratch.run(&["--explain=xml", "true"]).output().unwrap();
     let text = String::from_utf8_lossy(&unknown.stderr);
     assert!(unknown.status.code() == Some(2) && text.contains("text, json"), "{text}");
@@ -324,9 +324,9 @@ fn what_is_made_for_another_processor_is_refused() {
     fs::write(&foreign, header).unwrap();
     fs::set_permissions(&foreign, PermissionsExt::from_mode(0o755)).unwrap();
     let line = refused(&scratch.run(&["./foreign"]).output().unwrap(), 126);
-    assert!(line.contains("./foreign is made for another processor (ELF machine 22"), "{line}");
+    assert!(line.contains("./foreign is for another processor (ELF machine 22"), "{line}");
     let line = refused(&scratch.run(&["--library", "foreign", "true"]).output().unwrap(), 2);
-    assert!(line.contains("the library foreign is made for another processor"), "{line}");
+    assert!(line.contains("the library foreign is for another processor"), "{line}");
 }
 
 /// A program whose glibc is older than needed, or musl. Both are minimal files made here.
@@ -351,7 +351,7 @@ fn a_program_with_another_c_library_is_refused() {
     let library = env::current_exe().unwrap().with_file_name("libroce_abi.so");
     for (linker, wanted) in [
         ("ld-2.17.so", "/libc.so.6, which lacks GLIBC_2."),
-        ("ld-musl-x86_64.so.1", "./program is made for musl, and the library needs glibc"),
+        ("ld-musl-x86_64.so.1", "./program is linked with musl, and the library needs glibc"),
     ] {
         fs::write(scratch.join(linker), "").unwrap();
         let linker = format!("-Wl,--dynamic-linker={}", scratch.join(linker).display());
@@ -403,7 +403,7 @@ fn what_is_wrong_is_said_in_one_line() {
             "roce: --fault: in the fault \"drp 1%\": unknown action \"drp\"; expected",
         ),
         (&["--fault", "drop 1% often", "true"], 2, "unknown word \"often\"; expected"),
-        (&["--fault", "rnr 5% tx", "true"], 2, "rnr is about what the device receives"),
+        (&["--fault", "rnr 5% tx", "true"], 2, "rnr concerns received packets"),
         (
             &["--pcap", "/no/such/x.pcapng", "true"],
             2,
@@ -412,9 +412,9 @@ fn what_is_wrong_is_said_in_one_line() {
         (&["--pcap", ".", "true"], 2, ". is a directory; name a file"),
         (&["--library", "text", "true"], 2, "the library text is not a shared object"),
         (&["--library", "none", "true"], 2, "the library none cannot be read: No such file"),
-        (&["no-such-program"], 127, "there is no program no-such-program in any directory of PATH"),
+        (&["no-such-program"], 127, "no directory of PATH has a program no-such-program"),
         (&["./no-such-program"], 127, "there is no program ./no-such-program"),
-        (&[""], 127, "there is no program "),
+        (&[""], 127, "no directory of PATH has a program "),
         (&["./text"], 126, "cannot execute ./text: it is no program; see `chmod +x`"),
         (&["/tmp"], 126, "cannot execute /tmp: it is a directory"),
         (&["./script"], 126, "cannot execute ./script: its interpreter is missing"),
@@ -460,7 +460,7 @@ fn a_program_for_which_the_system_ignores_the_library_is_refused() {
         known.into_iter().find(is_setuid).expect("a setuid program on this system")
     };
     let line = refused(&scratch.run(&[program.to_str().unwrap()]).output().unwrap(), 126);
-    assert!(line.contains("is setuid: the system ignores LD_LIBRARY_PATH for it"), "{line}");
+    assert!(line.contains("is setuid, so the system ignores LD_LIBRARY_PATH"), "{line}");
 }
 
 /// If others can write a directory, now or after a cleanup, they choose a program's library.
@@ -472,8 +472,7 @@ fn what_others_have_put_into_the_way_is_not_used() {
     let refused_in = |cache: &Path, by: &Path| {
         let output = scratch.run(&print).env("XDG_CACHE_HOME", cache).output().unwrap();
         let line = refused(&output, 2);
-        let wanted =
-            format!("others than you can change {}; set XDG_CACHE_HOME to a", by.display());
+        let wanted = format!("other users can write to {}; set XDG_CACHE_HOME to a", by.display());
         assert!(line.contains(&wanted), "{line}");
     };
     // no loads from, and no files in, a directory below a sticky one
@@ -505,7 +504,7 @@ fn what_others_have_put_into_the_way_is_not_used() {
     assert_eq!(home.parent(), Some(&*scratch.1.join(".cache/roce")));
     let mut command = scratch.run(&print);
     let output = command.env_remove("XDG_CACHE_HOME").env_remove("HOME").output().unwrap();
-    assert!(refused(&output, 2).contains("set XDG_CACHE_HOME to a directory of your own"));
+    assert!(refused(&output, 2).contains("set XDG_CACHE_HOME to a directory that you own"));
 }
 
 #[test]
@@ -544,7 +543,7 @@ fn a_directory_of_another_user_is_refused() {
     chown(&others, Some(65534), None).unwrap();
     let output = scratch.run(&["true"]).env("XDG_CACHE_HOME", &others).output().unwrap();
     let line = refused(&output, 2);
-    assert!(line.contains(&format!("others than you can change {}", others.display())), "{line}");
+    assert!(line.contains(&format!("other users can write to {}", others.display())), "{line}");
 }
 
 fn has_namespaces(user: &[&str]) -> bool {

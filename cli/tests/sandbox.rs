@@ -121,7 +121,7 @@ fn done(command: &mut Command) -> Output {
 }
 
 #[track_caller]
-fn told(command: &mut Command) -> Vec<String> {
+fn lines_of(command: &mut Command) -> Vec<String> {
     let output = done(command);
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stderr).unwrap().lines().map(str::to_owned).collect()
@@ -167,7 +167,7 @@ fn an_option_of_sockets_that_is_refused_is_named_and_done_without() {
         let run = |refused: &[Refused]| {
             let mut perf = perf(device);
             refuse(&mut perf, refused);
-            told(perf.env("ROCE_SOCKETS_ONLY", sockets_only))
+            lines_of(perf.env("ROCE_SOCKETS_ONLY", sockets_only))
         };
         assert_eq!(run(&[]), [""; 0]);
         for &(level, number, name) in options {
@@ -198,7 +198,7 @@ fn a_kernel_without_segmentation_carries_packets_one_by_one() {
     for sockets_only in ["0", "1"] {
         let mut perf = perf("roce_lo");
         refuse(&mut perf, &refused);
-        let lines = told(perf.env("ROCE_SOCKETS_ONLY", sockets_only));
+        let lines = lines_of(perf.env("ROCE_SOCKETS_ONLY", sockets_only));
         assert_eq!(lines.len(), 3, "{lines:?}");
     }
 }
@@ -254,7 +254,7 @@ fn nothing_is_missing_in_a_container_with_the_usual_profile() {
         command(ROCE, &["devinfo"]),
     ] {
         refuse(&mut command, &refused);
-        assert_eq!(told(&mut command), [""; 0]);
+        assert_eq!(lines_of(&mut command), [""; 0]);
     }
 }
 
@@ -312,7 +312,7 @@ fn the_only_address_of_loopback_is_shared() {
         wait $!
         ! ROCE_SOCKETS_ONLY=1 $perf -d roce_lo";
     let Some(mut script) = in_network(ONE_ADDRESS) else { return };
-    let lines = told(&mut script);
+    let lines = lines_of(&mut script);
     let [line] = &lines[..] else { panic!("{lines:?}") };
     let words =
         "port 4791 on 127.0.0.1 is taken, by rdma_rxe or another roce device, and 127.0.0.2 is not";
@@ -330,8 +330,8 @@ fn a_device_has_its_ipv4_addresses_where_ipv6_is_refused() {
         exec $0 perf write --local -n 50 -s 8192 -d roce_roce-sandbox0";
     let Some(mut script) = in_network(script) else { return };
     refuse(&mut script, &[Refused::family(libc::AF_INET6)]);
-    let lines = told(&mut script);
+    let lines = lines_of(&mut script);
     let [line] = &lines[..] else { panic!("{lines:?}") };
-    let words = "roce: the system refuses sockets for IPv6 (Address family not supported";
-    assert!(line.starts_with(words), "{line}");
+    let words = "the system refuses IPv6 sockets (Address family not supported";
+    assert!(line.contains(words), "{line}");
 }

@@ -34,7 +34,7 @@ fn play(server: &[&str], client: &[&str]) -> (String, String) {
             break output;
         }
         let absent =
-            error.contains("start the server there first") || error.contains("does not answer");
+            error.contains("start the server there first") || error.contains("does not respond");
         if !absent || start.elapsed() > PATIENCE {
             sleep(Duration::from_secs(1)); // it may be about to print why
             let _ = server.kill();

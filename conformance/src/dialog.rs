@@ -321,10 +321,7 @@ impl Dialog {
         };
         let right = self.transaction(asked, id);
         if is_a_response && mad.transaction != right {
-            return Err(format!(
-                "its transaction is {:#x} where {right:#x} is right",
-                mad.transaction
-            ));
+            return Err(format!("its transaction is {:#x}, expected {right:#x}", mad.transaction));
         }
         self.agrees(body, id)?;
         for field in own(&packet.fields) {

@@ -53,7 +53,7 @@ impl Scene<'_> {
         if name == PEER {
             return Ok(RemoteRegion { address: PEER_ADDRESS, rkey: PEER_KEY });
         }
-        self.regions.get(name).copied().ok_or_else(|| format!("there is no region {name}"))
+        self.regions.get(name).copied().ok_or_else(|| format!("unknown region {name}"))
     }
 
     /// First PSN of a packet's direction.
@@ -190,7 +190,7 @@ impl Scene<'_> {
             if found == expected {
                 Ok(())
             } else {
-                Err(format!("{what} is {found:#x} where {expected:#x} is right"))
+                Err(format!("{what} is {found:#x}, expected {expected:#x}"))
             }
         };
         let words = Words::of(ext);
@@ -206,7 +206,7 @@ impl Scene<'_> {
                     let found = i64::from(bth.psn.get()) - i64::from(first);
                     if bth.psn != right {
                         let found = (found + (1 << 23)).rem_euclid(1 << 24) - (1 << 23);
-                        return Err(format!("its PSN is {found} where {relative} is right"));
+                        return Err(format!("its PSN is {found}, expected {relative}"));
                     }
                 }
                 Field::AckReq(set) => is("AckReq", bth.ack_req.into(), set.into())?,
@@ -245,7 +245,7 @@ impl Scene<'_> {
                 Field::Syndrome(byte) => {
                     if words.syndrome.to_wire() != byte {
                         let right = Syndrome::from_wire(byte);
-                        return Err(format!("it says {} where {right} is right", words.syndrome));
+                        return Err(format!("it says {}, expected {right}", words.syndrome));
                     }
                 }
                 Field::Msn(msn) => is("the MSN", words.msn.into(), msn.into())?,

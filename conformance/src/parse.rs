@@ -46,7 +46,7 @@ impl Chapter {
             Some((_, line)) if line.starts_with("chapter ") => line["chapter ".len()..].to_owned(),
             first => {
                 let line = first.map_or(1, |(line, _)| line);
-                return Err(at(line, "a file starts with: chapter TITLE".into()));
+                return Err(at(line, "no chapter; start the file with: chapter TITLE".into()));
             }
         };
         let mut blocks: Vec<Block<'_>> = Vec::new();
@@ -98,7 +98,7 @@ fn expanded(chapter: &str, name: &str, body: &[(usize, &str)]) -> Vec<Result<Cas
             })
         };
         if fill(name) == name {
-            return Err((None, "the name has no variable of `for` in it, such as {n}".into()));
+            return Err((None, "the name lacks the variable of `for`; add it, such as {n}".into()));
         }
         let body = body.iter().filter(|(_, line)| !is_for(line));
         case(chapter, &fill(name), body.map(|&(at, line)| (at, fill(line))))
@@ -173,21 +173,21 @@ fn case(
     }
     for (text, word) in [(&case.rule, "rule"), (&case.cost, "cost")] {
         if text.is_empty() {
-            return Err((None, format!("the case has no line that starts with {word}")));
+            return Err((None, format!("the case has no line `{word}`")));
         }
     }
     if !matches!(case.steps.first(), Some((_, Step::Connect(_)))) && !case.is_by_cm() {
         let steps = "connect rc, uc, ud or cm, or a message to a program that listens: send req";
-        return Err((None, format!("the first step of a case is: {steps}")));
+        return Err((None, format!("invalid first step; expected {steps}")));
     }
     if case.is_by_cm()
         && let Some((number, _)) = case.steps.iter().find(|(_, step)| step.needs_agent())
     {
-        let text = "a case of connection management has only packets: send, again, expect, wait";
+        let text = "invalid step after `connect` by messages; expected send, again, expect or wait";
         return Err((Some(*number), text.into()));
     }
     if !case.steps.iter().any(|(_, step)| step.needs_life()) {
-        return Err((None, "a device that is off would conform: add expect or completes".into()));
+        return Err((None, "the case expects nothing; add expect or completes".into()));
     }
     Ok(case)
 }
@@ -261,16 +261,16 @@ fn number<T: TryFrom<u64>>(word: &str, what: &str) -> Result<T, String> {
     parsed
         .ok()
         .and_then(|number| T::try_from(number).ok())
-        .ok_or_else(|| format!("{what} is a number, such as 16 or 0x10, and not {word}"))
+        .ok_or_else(|| format!("{what} {word} is not a number; write for example 16 or 0x10"))
 }
 
 fn signed<T: FromStr>(word: &str, what: &str) -> Result<T, String> {
-    word.parse().map_err(|_| format!("{what} is a number, such as 3 or -1, and not {word}"))
+    word.parse().map_err(|_| format!("{what} {word} is not a number; write for example 3 or -1"))
 }
 
 /// `5ms`, or a code's time: `rnr-timer-12`, `ack-timeout-14`.
 fn duration(word: &str) -> Result<Duration, String> {
-    let wrong = || format!("a time is written 20us, 5ms, 2s or rnr-timer-12, and not {word}");
+    let wrong = || format!("{word} is not a time; write for example 20us, 5ms, 2s or rnr-timer-12");
     let code = |digits: &str| digits.parse::<u8>().ok().filter(|&code| code < 32);
     if let Some(digits) = word.strip_prefix("rnr-timer-") {
         return Ok(rnr_timer(code(digits).ok_or_else(wrong)?));
@@ -361,7 +361,7 @@ fn step(verb: &str, words: &mut Words<'_>) -> Result<Step, String> {
         "wait" => Step::Wait(duration(words.next("a time")?)?),
         _ => {
             return Err(format!(
-                "no statement is called {verb}; there are rule, cost, harmful, optional, for, connect, \
+                "unknown statement {verb}; expected rule, cost, harmful, optional, for, connect, \
                  region, bind, invalidate, join, receive, post, on, each, send, again, pause, expect, burst, share, answer, \
                  completes, fill, memory, header, set, word, state, wait, supported"
             ));
@@ -431,7 +431,7 @@ fn connection(words: &mut Words<'_>) -> Result<Connection, String> {
                 ..connection(&mut Words(vec!["rc"]))?
             });
         }
-        other => return Err(format!("a service is rc, uc, ud or cm, and not {other}")),
+        other => return Err(format!("unknown service {other}; expected rc, uc, ud or cm")),
     };
     let pairs = words.or("pairs", 1)?;
     if !(1..=MOST_PAIRS).contains(&pairs) {
@@ -476,7 +476,8 @@ fn rights(word: &str) -> Result<Access, String> {
         "flush" => Ok(Access::FLUSH_GLOBAL),
         "bind" => Ok(Access::MW_BIND),
         _ => Err(format!(
-            "rights are none, local, write, read, atomic, flush, bind with commas, not {name}"
+            "unknown access right {name}; expected none, local, write, read, atomic, flush, bind, \
+             separated by commas"
         )),
     };
     word.split(',').map(one).collect()
@@ -498,8 +499,8 @@ fn request(words: &mut Words<'_>) -> Result<Request, String> {
         "flush" => (RequestKind::Flush, 0),
         other => {
             return Err(format!(
-                "what is posted is send, write, read, compare-swap, fetch-add, atomic-write or \
-                 flush, not {other}"
+                "unknown operation {other}; expected send, write, read, compare-swap, fetch-add, \
+                 atomic-write or flush"
             ));
         }
     };
@@ -525,7 +526,7 @@ fn bind(words: &mut Words<'_>) -> Result<Bind, String> {
     let is_type_2 = match words.needed::<u8>("type")? {
         1 => false,
         2 => true,
-        other => return Err(format!("a window is of type 1 or 2, and not {other}")),
+        other => return Err(format!("unknown window type {other}; expected 1 or 2")),
     };
     let usage = "write: bind ID NAME type 2 of REGION+64 bytes N rights read";
     let mut of = Words(vec![words.named("of")?.ok_or(usage)?]);
@@ -545,7 +546,7 @@ fn completes(words: &mut Words<'_>) -> Result<Step, String> {
     let queue = match words.next("a queue")? {
         "send" => Queue::Send,
         "receive" => Queue::Receive,
-        other => return Err(format!("what completes is send or receive, and not {other}")),
+        other => return Err(format!("unknown queue {other}; expected send or receive")),
     };
     if words.eat("nothing") {
         let time = words.named("for")?.ok_or("write: completes receive nothing for TIME")?;
@@ -622,7 +623,7 @@ fn packet(words: &mut Words<'_>, sent: bool) -> Result<Packet, String> {
                 let found = Operation::ALL.iter().find(|&&it| operation_name(it) == name);
                 PacketKind::Operation(*found.ok_or_else(|| {
                     format!(
-                        "no packet is called {name}; there are cnp, ack, nak-sequence, rnr, \
+                        "unknown packet {name}; expected cnp, ack, nak-sequence, rnr, \
                              send-only, write-first, read-request, …"
                     )
                 })?)
@@ -633,17 +634,13 @@ fn packet(words: &mut Words<'_>, sent: bool) -> Result<Packet, String> {
         let field = field(words)?;
         let is_message = matches!(operation, PacketKind::Message(_));
         if is_message && is_for_data(&field) {
-            return Err(format!(
-                "{name} is a message of connection management, and has no such field"
-            ));
+            return Err(format!("the CM message {name} lacks this field"));
         }
         if !is_message && matches!(field, Field::Message(_)) {
-            return Err(format!(
-                "only messages of connection management have this, and not {name}"
-            ));
+            return Err(format!("{name} lacks this field; only CM messages have it"));
         }
         if !sent && is_for_sending(&field) {
-            return Err("only a packet that is sent can be so damaged".into());
+            return Err("expect lacks this field; only send has it".into());
         }
         fields.push(field);
     }
@@ -777,7 +774,7 @@ fn message_field(name: &str, words: &mut Words<'_>) -> Result<MessageField, Stri
         "about" => match words.next(name)? {
             "req" => MessageField::About(Message::Req),
             "rep" => MessageField::About(Message::Rep),
-            other => return Err(format!("about is req or rep, and not {other}")),
+            other => return Err(format!("unknown message {other}; expected req or rep")),
         },
         "service-timeout" => MessageField::ServiceTimeout(words.number(name)?),
         "reason" => MessageField::Reason(words.number(name)?),
@@ -788,7 +785,7 @@ fn message_field(name: &str, words: &mut Words<'_>) -> Result<MessageField, Stri
         "class-version" => MessageField::ClassVersion(words.number(name)?),
         "method" => MessageField::Method(words.number(name)?),
         "attribute" => MessageField::Attribute(words.number(name)?),
-        _ => return Err(format!("no field of a packet is called {name}")),
+        _ => return Err(format!("unknown packet field {name}")),
     })
 }
 

@@ -344,11 +344,11 @@ impl<S: Subject> Play<'_, S> {
                     return match rejection.filter(|_| is_reply) {
                         Some(RejectReason::INVALID_SERVICE_ID) => {
                             self.is_heard = false;
-                            Err(mistake("nobody listens at that port any more"))
+                            Err(mistake("no program listens at that port any longer"))
                         }
                         // says nothing about the device
                         Some(RejectReason::CONSUMER) => {
-                            Err(mistake("the program that listens refuses the connection"))
+                            Err(mistake("the listening program rejects the connection"))
                         }
                         _ => wrong(format!("{why}, in the {}", describe(&arrival))),
                     };
@@ -407,7 +407,7 @@ impl<S: Subject> Play<'_, S> {
                     Ok((found == *value).then_some(()))
                 })?;
                 if same.is_none() {
-                    return wrong(format!("the word is {found:#x} where {value:#x} is right"));
+                    return wrong(format!("the word is {found:#x}, expected {value:#x}"));
                 }
             }
             Step::State(state) => self.state(state)?,
@@ -662,15 +662,12 @@ impl<S: Subject> Play<'_, S> {
         }
         if !expected.statuses.contains(&found.status) {
             return wrong(format!(
-                "request {} completes with {} where {statuses} is right",
+                "request {} completes with {}, expected {statuses}",
                 found.id, found.status
             ));
         }
         if let Some(bytes) = expected.bytes.filter(|&bytes| bytes != found.bytes) {
-            return wrong(format!(
-                "the completion counts {} bytes where {bytes} is right",
-                found.bytes
-            ));
+            return wrong(format!("the completion counts {} bytes, expected {bytes}", found.bytes));
         }
         if expected.immediate.is_some() && expected.immediate != found.immediate {
             return wrong(format!("the completion has immediate data {:x?}", found.immediate));
@@ -710,7 +707,7 @@ impl<S: Subject> Play<'_, S> {
             if found != right && found != right.swap_bytes() {
                 let found = found.to_ne_bytes();
                 return wrong(format!(
-                    "the network header has the bytes {found:02x?} where {word:02x?} are right"
+                    "the network header has the bytes {found:02x?}, expected {word:02x?}"
                 ));
             }
         }
@@ -725,7 +722,7 @@ impl<S: Subject> Play<'_, S> {
         })?;
         match reached {
             Some(()) => Ok(()),
-            None => wrong(format!("the queue pair is in {found} where {state} is right")),
+            None => wrong(format!("the queue pair is in {found}, expected {state}")),
         }
     }
 }

@@ -214,7 +214,7 @@ pub struct Arrival {
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum Trouble {
     /// The device lacks a feature.
-    #[error("the device refuses: {0}")]
+    #[error("the device refused a call: {0}")]
     Unsupported(String),
     /// The instrument, or the network to the device or its agent, fails.
     #[error("{0}")]

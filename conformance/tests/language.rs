@@ -69,22 +69,28 @@ fn a_range_stands_for_as_many_steps() {
 #[test]
 fn mistakes_name_the_line_and_what_is_right() {
     refused("connect rc\nburst 4 loses 4", "loses has the place of one of the 4 packets");
-    refused("connect rc\nexpect ack psn x", "own.case:7: psn is a number, such as 3 or -1");
-    refused("connect rd\nexpect ack", "own.case:6: a service is rc, uc, ud or cm, and not rd");
-    refused("connect rc\njump", "no statement is called jump");
-    refused("connect rc\nsend write-twice", "no packet is called write-twice");
-    refused("connect rc\nsend ack colour 3", "no field of a packet is called colour");
-    refused("connect rc\nexpect ack wrong-icrc", "only a packet that is sent");
-    refused("connect rc\nexpect nothing for 5", "a time is written");
-    refused("connect rc\nwait rnr-timer-32", "a time is written");
+    refused(
+        "connect rc\nexpect ack psn x",
+        "own.case:7: psn x is not a number; write for example 3",
+    );
+    refused("connect rd\nexpect ack", "own.case:6: unknown service rd; expected rc, uc, ud or cm");
+    refused("connect rc\njump", "unknown statement jump");
+    refused("connect rc\nsend write-twice", "unknown packet write-twice");
+    refused("connect rc\nsend ack colour 3", "unknown packet field colour");
+    refused("connect rc\nexpect ack wrong-icrc", "expect lacks this field");
+    refused("connect rc\nexpect nothing for 5", "5 is not a time");
+    refused("connect rc\nwait rnr-timer-32", "rnr-timer-32 is not a time");
     refused("connect rc colour 3\nexpect ack", "connect does not take colour");
-    refused("connect rc rights all\nexpect ack", "rights are none");
-    refused("send ack\nexpect ack", "the first step of a case is: connect");
-    refused("connect rc\nsend ack\nexpect nothing for 5ms", "that is off would conform");
-    refused("send req to target\nexpect rep", "has no such field");
-    refused("send req\nexpect rep port 9", "only a packet that is sent");
-    refused("connect rc\nsend ack reason 8", "only messages of connection management");
-    refused("send req\nexpect rep\npost send 1", "own.case:8: a case of connection management has");
+    refused("connect rc rights all\nexpect ack", "unknown access right all");
+    refused("send ack\nexpect ack", "invalid first step; expected connect");
+    refused("connect rc\nsend ack\nexpect nothing for 5ms", "the case expects nothing");
+    refused("send req to target\nexpect rep", "the CM message req lacks this field");
+    refused("send req\nexpect rep port 9", "expect lacks this field");
+    refused("connect rc\nsend ack reason 8", "ack lacks this field; only CM messages");
+    refused(
+        "send req\nexpect rep\npost send 1",
+        "own.case:8: invalid step after `connect` by messages",
+    );
     refused("connect rc pairs 17\nexpect ack", "pairs is the number of queue pairs, from 1 to 16");
     refused("connect rc\non 0 state RTS", "queue pairs are counted from 1");
     refused("connect rc pairs 2\neach connect rc", "connect is not for one queue pair");
@@ -94,12 +100,15 @@ fn mistakes_name_the_line_and_what_is_right() {
         "connect rc\npost write 1 bytes 10 pieces 3",
         "10 bytes are not 3 pieces of one length",
     );
-    refused("connect rc\nexpect ack group 1", "only a packet that is sent");
+    refused("connect rc\nexpect ack group 1", "expect lacks this field");
     for (text, part) in [
-        ("case one", "own.case:1: a file starts with: chapter TITLE"),
+        ("case one", "own.case:1: no chapter; start the file with: chapter TITLE"),
         ("chapter A\nconnect rc", "own.case:2: expected: case NAME"),
-        ("chapter A\ncase one\n  cost C\n  connect rc\n  expect ack", "that starts with rule"),
-        ("chapter A\ncase one\n  for n in 1 2\n  rule R\n", "the name has no variable"),
+        (
+            "chapter A\ncase one\n  cost C\n  connect rc\n  expect ack",
+            "the case has no line `rule`",
+        ),
+        ("chapter A\ncase one\n  for n in 1 2\n  rule R\n", "the name lacks the variable"),
         ("chapter A\ncase {n}\n  for n m in 1 2\n  rule R\n", "own.case:3: write: for NAME in"),
     ] {
         let error = Chapter::parse("own", text).unwrap_err().to_string();
@@ -118,16 +127,16 @@ fn verdict(steps: &str) -> (Verdict, Option<(usize, String)>) {
 fn what_a_device_does_otherwise() {
     let write = "connect rc\nsend write-only psn 0 ack-req to target data 16\n";
     for (steps, part) in [
-        ("expect ack psn 1", "its PSN is 0 where 1 is right"),
-        ("expect ack msn 2", "the MSN is 0x1 where 0x2 is right"),
-        ("expect nak-access psn 0", "it says ACK where NAK remote access error is right"),
+        ("expect ack psn 1", "its PSN is 0, expected 1"),
+        ("expect ack msn 2", "the MSN is 0x1, expected 0x2"),
+        ("expect nak-access psn 0", "it says ACK, expected NAK remote access error"),
         ("expect rnr", "it says ACK"),
         ("expect read-response-only psn 0", "it is RC Acknowledge"),
         ("expect nothing for 1ms\nexpect ack", "the device sends RC Acknowledge of PSN 0x200, ACK"),
         ("expect ack\nexpect ack within 3ms", "nothing comes in 3ms"),
         ("expect ack\nmemory target bytes 17", "byte 16 of target is not the one of the pattern"),
-        ("expect ack\nword target is 1", "where 0x1 is right"),
-        ("expect ack\nstate ERR", "the queue pair is in RTS where ERR is right"),
+        ("expect ack\nword target is 1", "expected 0x1"),
+        ("expect ack\nstate ERR", "the queue pair is in RTS, expected ERR"),
         ("expect ack after 1ms", "it comes after 0ns, before 1ms are over"),
         (
             "expect ack\ncompletes receive 1 success within 2ms",
@@ -149,7 +158,7 @@ fn what_a_device_does_otherwise() {
 #[test]
 fn a_case_that_cannot_be_played_is_inconclusive() {
     for (steps, part) in [
-        ("connect rc\nsend write-only psn 0 to nowhere\nexpect ack", "there is no region nowhere"),
+        ("connect rc\nsend write-only psn 0 to nowhere\nexpect ack", "unknown region nowhere"),
         ("connect uc\nsend read-request psn 0\nexpect ack", "has no such packet"),
         ("connect rc\nagain\nexpect ack", "nothing was sent before"),
         ("connect rc\nreceive 1 bytes 99999\nexpect ack", "room for 32768"),

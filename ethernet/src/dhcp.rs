@@ -21,7 +21,7 @@ use roce_transport::time::Instant;
 use smoltcp::wire::DhcpMessageType;
 
 pub use self::message::Route;
-use self::message::{Answer, Grant, Reply, Request};
+use self::message::{Grant, Reply, Request, Response};
 use super::{
     address::{PROBE_INTERVAL, PROBES, Prefix},
     counters::FrameCounters,
@@ -61,7 +61,7 @@ impl Lease {
 
 /// Reason why there is no address yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum LeaseTrouble {
+pub enum LeaseError {
     /// No server responds.
     #[default]
     Unanswered,
@@ -75,20 +75,20 @@ pub enum LeaseTrouble {
     InUse(Ipv4Addr, MacAddr),
 }
 
-impl fmt::Display for LeaseTrouble {
+impl fmt::Display for LeaseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unanswered => f.write_str("no DHCP server has answered"),
-            Self::Unusable => f.write_str("what a DHCP server answers cannot be used"),
+            Self::Unanswered => f.write_str("no DHCP server responds"),
+            Self::Unusable => f.write_str("a DHCP server's response is unusable"),
             Self::Unconfirmed(address) => {
-                write!(f, "a DHCP server has offered {address} and not granted it")
+                write!(f, "a DHCP server offered {address} and did not confirm it")
             }
             Self::Refused(address) => {
-                write!(f, "a DHCP server has offered {address} and then refused it")
+                write!(f, "a DHCP server offered {address} and then refused it")
             }
             Self::InUse(address, mac) => write!(
                 f,
-                "a DHCP server has granted {address}, which is in use by the host with the MAC address {mac}"
+                "a DHCP server granted {address}, which the host with the MAC address {mac} has"
             ),
         }
     }
@@ -180,7 +180,7 @@ pub(super) struct Client {
     state: State,
     /// Consecutive failed attempts.
     failures: u32,
-    trouble: LeaseTrouble,
+    error: LeaseError,
     outputs: VecDeque<Output>,
 }
 
@@ -193,13 +193,13 @@ impl Client {
             begun: now,
             state: State::Init { at: now },
             failures: 0,
-            trouble: LeaseTrouble::default(),
+            error: LeaseError::default(),
             outputs: VecDeque::new(),
         }
     }
 
-    pub(super) const fn trouble(&self) -> LeaseTrouble {
-        self.trouble
+    pub(super) const fn error(&self) -> LeaseError {
+        self.error
     }
 
     pub(super) const fn checking(&self) -> Option<Ipv4Addr> {
@@ -242,7 +242,7 @@ impl Client {
             }
             State::Selecting { sent, .. } => self.discover(now, sent),
             State::Requesting { offer, sent: REQUESTS, .. } => {
-                self.trouble = LeaseTrouble::Unconfirmed(offer.address);
+                self.error = LeaseError::Unconfirmed(offer.address);
                 self.later(now, Duration::ZERO)
             }
             State::Requesting { offer, asked, sent, .. } => self.request(now, offer, asked, sent),
@@ -278,7 +278,7 @@ impl Client {
         bytes: &[u8],
         counters: &mut FrameCounters,
     ) {
-        let Ok(Reply { xid, mac, answer }) = message::parse(bytes) else {
+        let Ok(Reply { xid, mac, response }) = message::parse(bytes) else {
             counters.dhcp_bad += 1;
             return;
         };
@@ -286,45 +286,47 @@ impl Client {
             counters.not_for_us += 1; // many are broadcast
             return;
         }
-        let Ok(answer) = answer else {
+        let Ok(response) = response else {
             counters.dhcp_bad += 1;
             if matches!(self.state, State::Selecting { .. } | State::Requesting { .. }) {
-                self.trouble = LeaseTrouble::Unusable;
+                self.error = LeaseError::Unusable;
             }
             return;
         };
         let state = mem::replace(&mut self.state, State::Init { at: now });
-        self.state = match (state, answer) {
-            (State::Selecting { .. }, Answer::Offer(offer)) => self.request(now, offer, now, 0),
-            (State::Requesting { offer, asked, .. }, Answer::Ack(grant))
+        self.state = match (state, response) {
+            (State::Selecting { .. }, Response::Offer(offer)) => self.request(now, offer, now, 0),
+            (State::Requesting { offer, asked, .. }, Response::Ack(grant))
                 if grant.server == offer.server && grant.address == offer.address =>
             {
                 let granted = Granted::new(grant, asked);
                 State::Checking { granted, probes: 0, due: now }
             }
-            (State::Requesting { offer, .. }, Answer::Nak { server }) if server == offer.server => {
+            (State::Requesting { offer, .. }, Response::Nak { server })
+                if server == offer.server =>
+            {
                 counters.dhcp_refused += 1;
-                self.trouble = LeaseTrouble::Refused(offer.address);
+                self.error = LeaseError::Refused(offer.address);
                 self.later(now, Duration::ZERO)
             }
-            (State::Renewing { granted, asked, .. }, Answer::Ack(grant))
+            (State::Renewing { granted, asked, .. }, Response::Ack(grant))
                 if grant.server == granted.grant.server
                     && grant.address == granted.grant.address =>
             {
                 self.bind(Granted::new(grant, asked), counters)
             }
-            (State::Renewing { granted, .. }, Answer::Nak { server })
+            (State::Renewing { granted, .. }, Response::Nak { server })
                 if server == granted.grant.server =>
             {
                 counters.dhcp_refused += 1;
                 self.lose(now, counters)
             }
-            (State::Rebinding { granted, asked, .. }, Answer::Ack(grant))
+            (State::Rebinding { granted, asked, .. }, Response::Ack(grant))
                 if grant.address == granted.grant.address =>
             {
                 self.bind(Granted::new(grant, asked), counters)
             }
-            (State::Rebinding { .. }, Answer::Nak { .. }) => {
+            (State::Rebinding { .. }, Response::Nak { .. }) => {
                 counters.dhcp_refused += 1;
                 self.lose(now, counters)
             }
@@ -345,7 +347,7 @@ impl Client {
         };
         counters.dhcp_declined += 1;
         let Grant { address, server, .. } = granted.grant;
-        self.trouble = LeaseTrouble::InUse(address, by);
+        self.error = LeaseError::InUse(address, by);
         let (requested, server) = (Some(address), Some(server));
         let decline = self.message(now, DhcpMessageType::Decline);
         self.send(Request { requested, server, ..decline }, None);
@@ -409,7 +411,7 @@ impl Client {
 
     fn lose(&mut self, now: Instant, counters: &mut FrameCounters) -> State {
         counters.dhcp_lost += 1;
-        self.trouble = LeaseTrouble::Unanswered;
+        self.error = LeaseError::Unanswered;
         self.outputs.push_back(Output::Lease(None));
         self.later(now, Duration::ZERO)
     }

@@ -60,7 +60,7 @@ struct Member {
     changes: u8,
     change_due: Instant,
     /// When a query's response is due.
-    answer_due: Option<Instant>,
+    report_due: Option<Instant>,
     /// No other host has reported the group since; only the older version asks.
     last: bool,
 }
@@ -69,15 +69,15 @@ struct Member {
 pub(super) struct Groups {
     mac: MacAddr,
     /// False: another reports and responds.
-    tells: bool,
+    reports: bool,
     members: BTreeMap<IpAddr, Member>,
     /// End of the older version's use, for IPv4 and IPv6.
     older_until: [Option<Instant>; 2],
 }
 
 impl Groups {
-    pub(super) const fn new(mac: MacAddr, tells: bool) -> Self {
-        Self { mac, tells, members: BTreeMap::new(), older_until: [None; 2] }
+    pub(super) const fn new(mac: MacAddr, reports: bool) -> Self {
+        Self { mac, reports, members: BTreeMap::new(), older_until: [None; 2] }
     }
 
     pub(super) fn contains(&self, group: IpAddr) -> bool {
@@ -87,22 +87,22 @@ impl Groups {
     /// Joins a group; its report is due at once.
     pub(super) fn join(&mut self, now: Instant, group: IpAddr) {
         if !self.contains(group) {
-            let changes = if self.is_told(group) { CHANGES } else { 0 };
+            let changes = if self.is_announced(group) { CHANGES } else { 0 };
             let member =
-                Member { joined: true, changes, change_due: now, answer_due: None, last: false };
+                Member { joined: true, changes, change_due: now, report_due: None, last: false };
             self.members.insert(group, member);
         }
     }
 
     pub(super) fn leave(&mut self, now: Instant, group: IpAddr) {
         let left = self.members.values().filter(|member| !member.joined).count();
-        let is_told = self.is_told(group);
+        let is_announced = self.is_announced(group);
         let Some(member) = self.members.get_mut(&group).filter(|member| member.joined) else {
             return;
         };
         member.joined = false;
-        member.answer_due = None;
-        member.changes = match is_told {
+        member.report_due = None;
+        member.changes = match is_announced {
             true if left < LEFT => CHANGES,
             true => 1,
             false => 0,
@@ -120,14 +120,14 @@ impl Groups {
             self.older_until[usize::from(query.v6)] = Some(now.plus(OLDER));
         }
         let within = query.within.clamp(LEAST_DELAY, MOST_DELAY);
-        let Self { mac, tells, members, .. } = self;
+        let Self { mac, reports, members, .. } = self;
         for (&group, member) in members {
             let asked = query.group.map_or(group.is_ipv6() == query.v6, |asked| asked == group);
-            if !asked || !member.joined || !*tells || !is_reported(group) {
+            if !asked || !member.joined || !*reports || !is_reported(group) {
                 continue;
             }
             let due = now.plus(LEAST_DELAY + share(*mac, group, within - LEAST_DELAY));
-            member.answer_due = Some(member.answer_due.map_or(due, |before| before.min(due)));
+            member.report_due = Some(member.report_due.map_or(due, |before| before.min(due)));
         }
     }
 
@@ -136,19 +136,19 @@ impl Groups {
         let until = self.older_until[usize::from(group.is_ipv6())];
         let older = until.is_some_and(|until| now < until);
         if let Some(member) = self.members.get_mut(&group).filter(|_| older) {
-            member.answer_due = None;
+            member.report_due = None;
             member.last = false;
         }
     }
 
-    fn is_told(&self, group: IpAddr) -> bool {
-        self.tells && is_reported(group)
+    fn is_announced(&self, group: IpAddr) -> bool {
+        self.reports && is_reported(group)
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let due = |member: &Member| {
             let change = (member.changes > 0).then_some(member.change_due);
-            Instant::earliest([change, member.answer_due])
+            Instant::earliest([change, member.report_due])
         };
         self.members.values().filter_map(due).min()
     }
@@ -164,7 +164,7 @@ impl Groups {
         let Self { mac, members, older_until, .. } = self;
         members.retain(|&group, member| {
             let older = older_until[usize::from(group.is_ipv6())].is_some();
-            let answer = member.answer_due.take_if(|due| *due <= now).is_some();
+            let is_queried = member.report_due.take_if(|due| *due <= now).is_some();
             let change = member.changes > 0 && member.change_due <= now;
             if change {
                 member.changes -= 1;
@@ -173,7 +173,7 @@ impl Groups {
             let record = match (change, member.joined) {
                 (true, false) => Record::Left,
                 (true, true) => Record::Joined,
-                (false, _) if answer => Record::Member,
+                (false, _) if is_queried => Record::Member,
                 (false, _) => return true,
             };
             match (older, record) {

@@ -20,7 +20,7 @@ mod tests;
 
 pub use address::Prefix;
 pub use counters::FrameCounters;
-pub use dhcp::{Lease, LeaseTrouble, Route};
+pub use dhcp::{Lease, LeaseError, Route};
 pub use flow::{
     Copies, EthFilter, FlowAttr, FlowId, FlowKind, FlowSpec, FlowSpecError, FlowTable, Ipv4Filter,
     Ipv6Filter, Membership, PortFilter,
@@ -28,5 +28,6 @@ pub use flow::{
 pub use frame::{Frame, FrameError, IpPacket, Packet, Vlan};
 pub use pnet_datalink::MacAddr;
 pub use station::{
-    Assignment, Hop, News, PAUSE_GROUP, Received, Station, StationConfig, group_mac, memberships,
+    Assignment, Hop, PAUSE_GROUP, Received, Station, StationConfig, StationEvent, group_mac,
+    memberships,
 };

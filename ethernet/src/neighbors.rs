@@ -19,7 +19,7 @@ const ENTRIES: usize = 1024;
 const UNKNOWN: usize = 256;
 /// Requests and their interval (RFC 4861: `MAX_MULTICAST_SOLICIT`, `MAX_UNICAST_SOLICIT`,
 /// `RetransTimer`; Linux uses the same for ARP).
-const QUESTIONS: u8 = 3;
+const SOLICITATIONS: u8 = 3;
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Lifetime of a response (`REACHABLE_TIME`).
 const REACHABLE: Duration = Duration::from_secs(30);
@@ -40,7 +40,7 @@ pub(super) enum Lookup {
 
 /// A due request: broadcast, or unicast to the MAC address to confirm.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Question {
+pub(super) struct Solicitation {
     pub(super) target: IpAddr,
     pub(super) to: Option<MacAddr>,
 }
@@ -49,7 +49,7 @@ pub(super) struct Question {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Claim {
     /// A response to a request of ours.
-    Answer,
+    Reply,
     /// Unsolicited: a request or an announcement.
     Told,
     /// A response that replaces no other MAC address (neighbour advertisement without override
@@ -81,7 +81,7 @@ pub(super) struct Neighbors {
     entries: BTreeMap<IpAddr, Entry>,
     unknown: usize,
     waiting_bytes: usize,
-    questions: VecDeque<Question>,
+    solicitations: VecDeque<Solicitation>,
     /// No request is due earlier.
     next: Option<Instant>,
 }
@@ -103,7 +103,8 @@ impl Neighbors {
                         let due = now.plus(INTERVAL);
                         entry.state = State::Confirming { mac, asked: 1, due };
                         self.next = Instant::earliest([self.next, Some(due)]);
-                        self.questions.push_back(Question { target: address, to: Some(mac) });
+                        self.solicitations
+                            .push_back(Solicitation { target: address, to: Some(mac) });
                     }
                     Lookup::Known(mac)
                 }
@@ -118,7 +119,7 @@ impl Neighbors {
         self.entries.insert(address, Entry { state, used: now });
         self.unknown += 1;
         self.next = Instant::earliest([self.next, Some(due)]);
-        self.questions.push_back(Question { target: address, to: None });
+        self.solicitations.push_back(Solicitation { target: address, to: None });
         Lookup::Asked
     }
 
@@ -185,7 +186,7 @@ impl Neighbors {
                 match claim {
                     Claim::Told if same => {}
                     Claim::Humble if !same => {}
-                    Claim::Answer | Claim::Humble => {
+                    Claim::Reply | Claim::Humble => {
                         counters.moved += u64::from(!same);
                         entry.state = State::Known { mac, until };
                     }
@@ -203,7 +204,7 @@ impl Neighbors {
         if self.next.is_none_or(|next| now < next) {
             return;
         }
-        let Self { entries, unknown, waiting_bytes, questions, next } = self;
+        let Self { entries, unknown, waiting_bytes, solicitations, next } = self;
         *next = None;
         entries.retain(|&target, entry| {
             let (asked, due, to) = match &mut entry.state {
@@ -215,11 +216,11 @@ impl Neighbors {
                 *next = Instant::earliest([*next, Some(*due)]);
                 return true;
             }
-            if *asked < QUESTIONS {
+            if *asked < SOLICITATIONS {
                 *asked += 1;
                 *due = now.plus(INTERVAL);
                 *next = Instant::earliest([*next, Some(*due)]);
-                questions.push_back(Question { target, to });
+                solicitations.push_back(Solicitation { target, to });
                 return true;
             }
             counters.unanswered += 1;
@@ -240,8 +241,8 @@ impl Neighbors {
         self.next
     }
 
-    pub(super) fn poll_question(&mut self) -> Option<Question> {
-        self.questions.pop_front()
+    pub(super) fn poll_solicitation(&mut self) -> Option<Solicitation> {
+        self.solicitations.pop_front()
     }
 
     #[cfg(test)]

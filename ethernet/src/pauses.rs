@@ -19,7 +19,7 @@ pub(super) struct Pauses {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Unread {
+pub(super) enum PauseError {
     Truncated,
     OtherOpcode,
 }
@@ -33,10 +33,10 @@ impl Pauses {
         }
     }
 
-    pub(super) fn take(&mut self, now: Instant, message: &[u8]) -> Result<(), Unread> {
+    pub(super) fn take(&mut self, now: Instant, message: &[u8]) -> Result<(), PauseError> {
         let field = |at: usize| {
             let bytes = message.get(2 * at..).and_then(|rest| rest.first_chunk::<2>());
-            bytes.map(|bytes| u16::from_be_bytes(*bytes)).ok_or(Unread::Truncated)
+            bytes.map(|bytes| u16::from_be_bytes(*bytes)).ok_or(PauseError::Truncated)
         };
         let mut pause = |priority: usize, quanta: u16| {
             let time = Duration::from_nanos(u64::from(quanta) * 512_000 / self.mbps);
@@ -53,7 +53,7 @@ impl Pauses {
                     pause(priority, field(2 + priority)?);
                 }
             }
-            _ => return Err(Unread::OtherOpcode),
+            _ => return Err(PauseError::OtherOpcode),
         }
         Ok(())
     }

@@ -21,13 +21,13 @@ use super::{
     dhcp::{Client, Lease},
     frame::{Frame, Packet, Vlan},
     groups::Groups,
-    neighbors::{Lookup, Neighbors, Question},
-    pauses::{Pauses, Unread},
+    neighbors::{Lookup, Neighbors, Solicitation},
+    pauses::{PauseError, Pauses},
 };
 
 /// Queued frames of its own, at most.
 const OUTBOX: usize = 512;
-const NEWS: usize = 16;
+const EVENTS: usize = 16;
 /// Least time between two announcements against others' claims (`DEFEND_INTERVAL`, RFC 5227).
 const DEFEND: Duration = Duration::from_secs(10);
 /// Reported narrow paths, at most, and how long a report counts (RFC 8201).
@@ -55,7 +55,7 @@ pub struct StationConfig {
     /// Gateways, at most one per family.
     pub gateways: Vec<IpAddr>,
     /// True: it probes and defends its addresses. False: the kernel does both.
-    pub answers: bool,
+    pub replies: bool,
     /// Sends and accepts RoCE v1 as well.
     pub roce_v1: bool,
     /// Seed of DHCP, which leases one more IPv4 address.
@@ -95,7 +95,7 @@ pub enum Hop {
 
 /// An event for the user.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum News {
+pub enum StationEvent {
     /// Another host claims an address of this station.
     Conflict {
         /// The address.
@@ -146,7 +146,7 @@ pub struct Station {
     pauses: Pauses,
     outbox: VecDeque<Vec<u8>>,
     counters: FrameCounters,
-    news: VecDeque<News>,
+    events: VecDeque<StationEvent>,
     /// Time of the last defence.
     defended: Option<Instant>,
     /// Reported paths with the time of the report.
@@ -161,12 +161,12 @@ impl Station {
     /// Creates a station, which starts probing its addresses.
     #[must_use]
     pub fn new(config: StationConfig, now: Instant) -> Self {
-        let assignment = match config.answers && !config.addresses.is_empty() {
+        let assignment = match config.replies && !config.addresses.is_empty() {
             true => Assignment::Probing,
             false => Assignment::Assigned,
         };
         let mut station = Self {
-            groups: Groups::new(config.mac, config.answers),
+            groups: Groups::new(config.mac, config.replies),
             pauses: Pauses::new(config.mbps),
             dhcp: config.dhcp.map(|seed| Box::new(Client::new(config.mac, seed, now))),
             lease: None,
@@ -177,7 +177,7 @@ impl Station {
             neighbors: Neighbors::default(),
             outbox: VecDeque::new(),
             counters: FrameCounters::default(),
-            news: VecDeque::new(),
+            events: VecDeque::new(),
             defended: None,
             paths: BTreeMap::new(),
         };
@@ -290,8 +290,8 @@ impl Station {
         }
         match self.pauses.take(now, message) {
             Ok(()) => counters.pauses += 1,
-            Err(Unread::Truncated) => counters.truncated += 1,
-            Err(Unread::OtherOpcode) => counters.other_protocol += 1,
+            Err(PauseError::Truncated) => counters.truncated += 1,
+            Err(PauseError::OtherOpcode) => counters.other_protocol += 1,
         }
     }
 
@@ -391,8 +391,8 @@ impl Station {
     }
 
     /// Returns the next event for the user.
-    pub fn poll_news(&mut self) -> Option<News> {
-        self.news.pop_front()
+    pub fn poll_event(&mut self) -> Option<StationEvent> {
+        self.events.pop_front()
     }
 
     /// Returns true if datagrams wait for address resolution or the end of a pause.
@@ -469,9 +469,9 @@ impl Station {
         }
     }
 
-    fn tell(&mut self, news: News) {
-        if self.news.len() < NEWS {
-            self.news.push_back(news);
+    fn push_event(&mut self, event: StationEvent) {
+        if self.events.len() < EVENTS {
+            self.events.push_back(event);
         }
     }
 
@@ -506,7 +506,7 @@ impl Station {
     }
 
     fn ask(&mut self) {
-        while let Some(Question { target, to }) = self.neighbors.poll_question() {
+        while let Some(Solicitation { target, to }) = self.neighbors.poll_solicitation() {
             let Some(own) = self.source_for(target) else { continue };
             let frame = match (own, target) {
                 (IpAddr::V4(own), IpAddr::V4(target)) => self.to(to.unwrap_or(BROADCAST)).arp(
@@ -592,7 +592,7 @@ pub fn group_mac(address: IpAddr) -> Option<MacAddr> {
 
 /// MAC addresses to accept besides broadcast.
 pub fn memberships(config: &StationConfig) -> Vec<MacAddr> {
-    if !config.answers {
+    if !config.replies {
         return vec![PAUSE_GROUP]; // the interface accepts its frames
     }
     let groups = config.addresses.iter().flat_map(|own| match own.address {

@@ -48,7 +48,7 @@ fn config(mac: MacAddr, addresses: &[&str]) -> StationConfig {
         vlan: None,
         addresses: addresses.iter().map(prefix).collect(),
         gateways: Vec::new(),
-        answers: true,
+        replies: true,
         roce_v1: false,
         dhcp: None,
         mbps: 10_000,
@@ -236,7 +236,7 @@ fn a_neighbour_is_asked_three_times_a_second_apart() {
 }
 
 #[test]
-fn a_lost_question_is_asked_again() {
+fn a_lost_solicitation_is_retransmitted() {
     let mut wire = Wire::pair();
     let payload = *b"x";
     let lost = run("10.0.0.1", "10.0.0.2", &payload);
@@ -250,13 +250,13 @@ fn a_lost_question_is_asked_again() {
 }
 
 #[test]
-fn a_neighbour_is_asked_again_when_its_answer_is_old() {
+fn a_neighbour_is_solicited_again_when_its_reply_is_old() {
     let mut wire = Wire::pair();
     wire.send(0, "10.0.0.1", "10.0.0.2");
     wire.advance(40 * SECOND);
     let seen = wire.seen.len();
     assert_eq!(wire.send(0, "10.0.0.1", "10.0.0.2"), Hop::Known(MACS[1]), "it is used meanwhile");
-    assert_eq!(wire.seen.len(), seen + 3, "the datagram, a question to it alone, its answer");
+    assert_eq!(wire.seen.len(), seen + 3, "the datagram, a unicast solicitation, its reply");
     assert_eq!(wire.seen[seen + 1][..6], MACS[1].octets());
     // A neighbour that left stays in use while it is asked.
     wire.advance(40 * SECOND);
@@ -316,18 +316,22 @@ fn two_that_want_an_address_at_the_same_time_both_leave_it() {
 }
 
 #[test]
-fn nothing_is_answered_before_the_address_is_the_own_one() {
+fn nothing_is_replied_before_the_address_is_assigned() {
     let mut wire = Wire::pair();
     let now = wire.now;
     wire.stations.push(Station::new(config(MACS[2], &["10.0.0.3/24"]), now));
     wire.send(0, "10.0.0.1", "10.0.0.3");
     assert_eq!(wire.counters(2).answered, 0);
     wire.advance(2 * SECOND);
-    assert_eq!((wire.counters(2).answered, wire.arrived.len()), (0, 1), "its announcement told");
+    assert_eq!(
+        (wire.counters(2).answered, wire.arrived.len()),
+        (0, 1),
+        "its announcement resolved it"
+    );
 }
 
 #[test]
-fn another_host_that_claims_the_own_address_is_answered_once_in_ten_seconds() {
+fn another_host_that_claims_an_own_address_gets_one_reply_in_ten_seconds() {
     let mut wire = Wire::pair();
     let sender = Ethernet { dst: MacAddr::broadcast(), src: MACS[2], vlan: None };
     let claim = sender.arp(
@@ -335,13 +339,13 @@ fn another_host_that_claims_the_own_address_is_answered_once_in_ten_seconds() {
         (MACS[2], [10, 0, 0, 1].into()),
         (MacAddr::zero(), [10, 0, 0, 1].into()),
     );
-    for (wait, answers) in [(0, 1), (3, 0), (3, 0), (4, 1)] {
+    for (wait, replies) in [(0, 1), (3, 0), (3, 0), (4, 1)] {
         wire.advance(wait * SECOND);
         let now = wire.now;
         assert!(wire.stations[0].handle_frame(now, &claim, false).is_none());
-        assert_eq!(frames(&mut wire.stations[0]).len(), answers);
-        let news = News::Conflict { address: ip("10.0.0.1"), mac: MACS[2] };
-        assert_eq!(wire.stations[0].poll_news(), (answers > 0).then_some(news));
+        assert_eq!(frames(&mut wire.stations[0]).len(), replies);
+        let event = StationEvent::Conflict { address: ip("10.0.0.1"), mac: MACS[2] };
+        assert_eq!(wire.stations[0].poll_event(), (replies > 0).then_some(event));
     }
     assert_eq!(wire.counters(0).conflicts, 4);
 }
@@ -362,7 +366,7 @@ fn a_flood_fills_no_table() {
         let frame = sender.arp(operation, (MACS[2], from), (MACS[0], [10, 0, 0, 1].into()));
         station.handle_frame(now, &frame, false);
     }
-    assert!(frames(station).len() <= 512, "answers are bounded, too");
+    assert!(frames(station).len() <= 512, "replies are bounded, too");
     assert_eq!(station.route(now, ip("10.0.0.77")), Hop::Asked(ip("10.0.0.77")));
 
     // A peer can make us send to any address.
@@ -370,7 +374,7 @@ fn a_flood_fills_no_table() {
     let mut table = Neighbors::default();
     let known = ip("192.0.2.1");
     table.lookup(now, known, &mut counters);
-    table.learn(now, known, MACS[1], neighbors::Claim::Answer, &mut counters);
+    table.learn(now, known, MACS[1], neighbors::Claim::Reply, &mut counters);
     for number in 0..5000_u32 {
         let address = IpAddr::from(number.to_be_bytes());
         table.lookup(now, address, &mut counters);
@@ -390,9 +394,9 @@ fn a_flood_fills_no_table() {
         at = at.plus(SECOND);
         table.handle_timeout(at, &mut counters);
         table.lookup(at, address, &mut counters);
-        table.learn(at, address, MACS[1], neighbors::Claim::Answer, &mut counters);
+        table.learn(at, address, MACS[1], neighbors::Claim::Reply, &mut counters);
         table.lookup(at, known, &mut counters);
-        table.learn(at, known, MACS[1], neighbors::Claim::Answer, &mut counters);
+        table.learn(at, known, MACS[1], neighbors::Claim::Reply, &mut counters);
     }
     assert!(table.len() <= 1024);
     let lookup = table.lookup(at, known, &mut counters);
@@ -533,7 +537,7 @@ fn a_frame_of_roce_v1_byte_for_byte() {
         .map(|byte| u8::from_str_radix(byte, 16).unwrap())
         .collect();
     let config =
-        StationConfig { answers: false, roce_v1: true, ..config(MACS[1], &["10.0.0.2/24"]) };
+        StationConfig { replies: false, roce_v1: true, ..config(MACS[1], &["10.0.0.2/24"]) };
     let mut station = Station::new(config, Instant::ZERO);
     let Received { net, bytes } = station.handle_frame(Instant::ZERO, &whole, false).unwrap();
     assert_eq!((net.src, net.dst), (ip("10.0.0.1"), ip("10.0.0.2")));
@@ -544,7 +548,7 @@ fn a_frame_of_roce_v1_byte_for_byte() {
 }
 
 #[test]
-fn echo_requests_are_answered() {
+fn echo_requests_get_replies() {
     use smoltcp::wire::{Icmpv4Repr, Icmpv6Repr};
     let mut wire = Wire::pair();
     let now = wire.now;
@@ -612,7 +616,7 @@ fn a_report_of_a_narrow_path_is_advice_about_own_packets_only() {
         station.handle_frame(now, &frame, false);
         assert_eq!(station.path_mtu(now, to), known);
     }
-    assert_eq!(station.poll_news(), Some(News::PathMtu { to, mtu: 1000 }));
+    assert_eq!(station.poll_event(), Some(StationEvent::PathMtu { to, mtu: 1000 }));
     assert_eq!(station.path_mtu(now.plus(601 * SECOND), to), None);
     for last in 0..=255_u32 {
         let now = now.plus(SECOND * (last + 1));
@@ -624,11 +628,11 @@ fn a_report_of_a_narrow_path_is_advice_about_own_packets_only() {
 }
 
 #[test]
-fn a_station_that_borrows_its_addresses_asks_and_does_not_answer() {
-    let borrowed = StationConfig { answers: false, ..config(MACS[0], &["10.0.0.1/24"]) };
+fn a_station_that_borrows_its_addresses_solicits_and_does_not_reply() {
+    let borrowed = StationConfig { replies: false, ..config(MACS[0], &["10.0.0.1/24"]) };
     let mut wire = Wire::assigned([borrowed, config(MACS[1], &["10.0.0.2/24"])]);
     wire.send(1, "10.0.0.2", "10.0.0.1");
-    assert_eq!(wire.arrived.len(), 0, "the kernel would answer");
+    assert_eq!(wire.arrived.len(), 0, "the kernel would reply");
     wire.send(0, "10.0.0.1", "10.0.0.2");
     // Its request resolved the other's queue, too.
     assert_eq!(wire.arrived.iter().map(|&(to, ..)| to).collect::<Vec<_>>(), [0, 1]);
@@ -639,7 +643,7 @@ fn a_station_that_borrows_its_addresses_asks_and_does_not_answer() {
 fn options_are_skipped_and_fragments_counted() {
     let now = Instant::ZERO;
     let mut station = Station::new(
-        StationConfig { answers: false, ..config(MACS[0], &["10.0.0.1/24", "fd00::1/64"]) },
+        StationConfig { replies: false, ..config(MACS[0], &["10.0.0.1/24", "fd00::1/64"]) },
         now,
     );
     let sender = Ethernet { dst: MACS[0], src: MACS[1], vlan: None };
@@ -735,7 +739,7 @@ fn captured_frames_are_read_and_built_again() {
             vlan: None,
             addresses: vec![Prefix { address: packet.dst, length: 24 }],
             gateways: Vec::new(),
-            answers: false,
+            replies: false,
             roce_v1: false,
             dhcp: None,
             mbps: 10_000,
@@ -770,7 +774,7 @@ proptest! {
         let mut station = Station::new(
             StationConfig {
                 vlan,
-                answers: false,
+                replies: false,
                 ..config(MACS[0], &["10.0.0.1/24", "fd00::1/64"])
             },
             Instant::ZERO,

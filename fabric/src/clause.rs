@@ -68,9 +68,8 @@ impl<'a> Words<'a> {
     /// # Errors
     /// No word; the message shows `example`.
     pub fn value(&mut self, what: &str, example: &str) -> Result<&'a str, String> {
-        self.next().ok_or_else(|| {
-            format!("something is missing after \"{what}\"; write for example \"{example}\"")
-        })
+        self.next()
+            .ok_or_else(|| format!("\"{what}\" needs a value; write for example \"{example}\""))
     }
 }
 
@@ -81,7 +80,7 @@ impl<'a> Words<'a> {
 pub fn set<T>(slot: &mut Option<T>, value: T, what: &str) -> Result<(), String> {
     match slot.replace(value) {
         None => Ok(()),
-        Some(_) => Err(format!("there are two {what} in one clause; write two clauses")),
+        Some(_) => Err(format!("one clause has two {what}; write two clauses")),
     }
 }
 

@@ -105,7 +105,7 @@ fn add(plan: &mut FaultPlan, words: Words<'_>) -> Result<(), String> {
         (Verb::Delay, true, None) => conditions.delay = clause.time,
         (Verb::Jitter, true, None) => conditions.jitter = clause.time,
         (Verb::Jitter, ..) => {
-            return Err("jitter is for every datagram: write only \"jitter 50us\"".to_owned());
+            return Err("jitter is for every datagram; write only \"jitter 50us\"".to_owned());
         }
         _ => plan.rules.push(clause.into_rule()?),
     }
@@ -124,14 +124,15 @@ impl Clause {
             Verb::Mark => Action::Mark,
             Verb::Delay => Action::Delay(self.time),
             Verb::NotReady => Action::NotReady,
-            Verb::Jitter => return Err("jitter cannot be bound to single datagrams".to_owned()),
+            Verb::Jitter => {
+                return Err("jitter is for every datagram; omit the \
+                 condition"
+                    .to_owned());
+            }
         };
         let Self { matcher, often: Often { frequency, times }, direction, .. } = self;
         if (action, direction) == (Action::NotReady, Some(Direction::Sent)) {
-            return Err(
-                "\"tx\" has no meaning here: rnr is about what the device receives; leave it out"
-                    .to_owned(),
-            );
+            return Err("\"tx\" is invalid: rnr concerns received packets; omit it".to_owned());
         }
         Ok(Rule { matcher, frequency: frequency.unwrap_or_default(), action, times, direction })
     }
@@ -173,7 +174,8 @@ fn parse(mut words: Words<'_>) -> Result<Clause, String> {
     }
     if !matches!(verb, Verb::Pass | Verb::Delay | Verb::Jitter) && words.at == 1 {
         return Err(format!(
-            "say which datagrams, as in \"{0} 3%\", \"{0} every 7\", \"{0} once\" or \"{0} {1}\"",
+            "no condition; say which datagrams, as \
+             in \"{0} 3%\", \"{0} every 7\", \"{0} once\" or \"{0} {1}\"",
             words.words[0],
             if verb == Verb::NotReady { "send" } else { "ack" },
         ));
@@ -332,7 +334,7 @@ mod tests {
             ("drop sometimes", "expected "),
             ("jitter 5us ack", "every datagram"),
             ("rnr", "\"rnr 3%\""),
-            ("rnr 10% tx", "leave it out"),
+            ("rnr 10% tx", "omit it"),
             ("drop 1% tx rx", "two directions"),
             ("drop ack udp", "unknown word \"udp\"; expected a percentage"),
             ("drop nan%", "0% to 100%"),

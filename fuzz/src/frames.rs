@@ -75,7 +75,7 @@ pub fn frames(bytes: &[u8]) -> Seen {
                 assert!(due.is_none_or(|due| due > now), "what was due has been done");
             }
             4 => {
-                if let Some(frame) = answer(asked.as_deref(), &mut input) {
+                if let Some(frame) = response(asked.as_deref(), &mut input) {
                     seen.received += u64::from(take(&mut station, now, &frame, false));
                 }
             }
@@ -94,13 +94,13 @@ pub fn frames(bytes: &[u8]) -> Seen {
             }
         }
         assert!(sent <= 512, "{sent} frames at once");
-        while station.poll_news().is_some() {}
+        while station.poll_event().is_some() {}
     }
     seen.counters = *station.counters();
     seen
 }
 
-fn config(mac: MacAddr, last: u8, vlan: Option<Vlan>, answers: bool) -> StationConfig {
+fn config(mac: MacAddr, last: u8, vlan: Option<Vlan>, replies: bool) -> StationConfig {
     StationConfig {
         mac,
         vlan,
@@ -109,7 +109,7 @@ fn config(mac: MacAddr, last: u8, vlan: Option<Vlan>, answers: bool) -> StationC
             Prefix { address: address(1, last), length: 64 },
         ],
         gateways: vec![address(0, 7), address(1, 7)],
-        answers,
+        replies,
         roce_v1: true,
         dhcp: None,
         mbps: 10_000,
@@ -164,7 +164,7 @@ fn is_of_dhcp(frame: &[u8]) -> bool {
 }
 
 /// A DHCP response to the last message; the script gives kind, address, options.
-fn answer(asked: Option<&[u8]>, input: &mut Input<'_>) -> Option<Vec<u8>> {
+fn response(asked: Option<&[u8]>, input: &mut Input<'_>) -> Option<Vec<u8>> {
     let mut frame = asked?.to_vec();
     let ip = if frame[12..14] == [0x81, 0] { 18 } else { 14 };
     let message = ip + 28;

@@ -63,7 +63,7 @@ struct Client {
     /// 0: it has none.
     partition: u8,
     requests: File,
-    answers: File,
+    responses: File,
 }
 
 impl Client {
@@ -82,8 +82,8 @@ impl Client {
             RecvAncillaryMessage::ScmRights(descriptors) => descriptors.collect(),
             _ => Vec::new(),
         });
-        let (requests, answers) = (descriptors.next()?.into(), descriptors.next()?.into());
-        Some(Self { data, partition: said[16], requests, answers })
+        let (requests, responses) = (descriptors.next()?.into(), descriptors.next()?.into());
+        Some(Self { data, partition: said[16], requests, responses })
     }
 
     fn ask(&mut self, kind: u8, number: u8, service: u64) {
@@ -92,12 +92,12 @@ impl Client {
         let _ = self.requests.write(&request); // the service may have closed it
     }
 
-    /// Returns the number and the answer.
-    fn answer(&mut self) -> Option<[u8; 2]> {
-        let mut answer = [0; 8];
-        let read = self.answers.read(&mut answer).ok().filter(|length| *length == 8);
-        let (number, answer): (u32, u8) = postcard::from_bytes(&answer[..read?]).unwrap();
-        Some([u8::try_from(number).unwrap(), answer])
+    /// Returns the number and the response.
+    fn response(&mut self) -> Option<[u8; 2]> {
+        let mut response = [0; 8];
+        let read = self.responses.read(&mut response).ok().filter(|length| *length == 8);
+        let (number, response): (u32, u8) = postcard::from_bytes(&response[..read?]).unwrap();
+        Some([u8::try_from(number).unwrap(), response])
     }
 
     fn received(&self) -> Vec<Vec<u8>> {
@@ -215,7 +215,7 @@ impl World {
         assert!(partition > 0 && (self.partition == 0 || partition == self.partition));
         honest.ask(CLAIM, 9, SERVICE);
         self.serve();
-        assert_eq!(honest.answer(), Some([9, DONE]));
+        assert_eq!(honest.response(), Some([9, DONE]));
         self.partition = partition;
         self.honest = Some(honest);
     }
@@ -238,7 +238,7 @@ impl World {
         assert_eq!(received.iter().map(|bytes| bytes[8]).collect::<Vec<_>>(), [0, 1, 2]);
         self.reach.honest += received.len();
         self.serve();
-        assert_eq!(self.honest.as_mut().unwrap().answer(), Some([8, DONE]));
+        assert_eq!(self.honest.as_mut().unwrap().response(), Some([8, DONE]));
     }
 
     fn step(&mut self, input: &mut Input<'_>) {
@@ -299,7 +299,7 @@ impl World {
         come.for_each(drop);
         for client in &mut self.clients {
             self.reach.received += client.received().len();
-            while client.answer().is_some() {
+            while client.response().is_some() {
                 self.reach.answered += 1;
             }
         }

@@ -235,7 +235,7 @@ impl World {
         let mut connection = Connection::new(socket);
         connection.granted.extend(connection.take().into_iter().map(File::from));
         self.reach.granted += connection.granted.len();
-        connection.answer(input);
+        connection.response(input);
         if self.connections.len() < MAX_CONNECTIONS {
             self.connections.push(connection);
         }

@@ -134,7 +134,7 @@ fn what_waits_for_more_leaves() {
 }
 
 #[test]
-fn what_waits_for_an_answer_leaves() {
+fn what_waits_for_a_response_leaves() {
     what_acknowledges_leaves();
 }
 

@@ -3,7 +3,7 @@ use std::{fs, io, net::IpAddr};
 use pnet_datalink::MacAddr;
 use thiserror::Error;
 
-use roce_ethernet::LeaseTrouble;
+use roce_ethernet::LeaseError;
 
 /// Reason that an address cannot be used.
 #[derive(Debug, Error)]
@@ -11,9 +11,9 @@ use roce_ethernet::LeaseTrouble;
 pub enum BindError {
     /// Another program has the port.
     #[error(
-        "port 4791 on {0} is taken: rdma_rxe is loaded, or a roce device, of this program or another, \
-         has this address and does not share it; unload it (rmmod rdma_rxe), close the other, or \
-         choose another address (udp:ADDRESS) or device, such as roce_lo"
+        "port 4791 on {0} is taken: rdma_rxe is loaded, or a roce device, of this program or \
+         another, has this address and does not share it; unload it (rmmod rdma_rxe), close the \
+         other, or choose another address (udp:ADDRESS) or device, such as roce_lo"
     )]
     Taken(IpAddr),
     /// A process of another user has the port.
@@ -77,8 +77,8 @@ pub enum BindError {
     /// All of the host's addresses in 127.0.0.0/24 are in use; Linux has all of them, some
     /// sandboxes do not.
     #[error(
-        "port 4791 on {taken} is taken, by rdma_rxe or another roce device, and {missing} is not an \
-         address of this host; close the other, or add one (ip address add {missing}/8 dev lo)"
+        "port 4791 on {taken} is taken, by rdma_rxe or another roce device, and {missing} is not \
+         an address of this host; close the other, or add one (ip address add {missing}/8 dev lo)"
     )]
     NoLoopbackLeft {
         /// Last address of the host.
@@ -88,11 +88,15 @@ pub enum BindError {
     },
     /// The loopback interface has no address.
     #[error(
-        "127.0.0.1 is not an address of this host: the interface lo is down; `ip link set lo up` starts it"
+        "127.0.0.1 is not an address of this host: the interface lo is down; `ip link set lo up` \
+         starts it"
     )]
     LoopbackDown,
     /// The system refuses IPv6 sockets.
-    #[error("the system refuses sockets for IPv6 ({source}): {address} cannot be used")]
+    #[error(
+        "cannot use {address}: the system refuses IPv6 sockets ({source}); enable IPv6, or use an \
+         IPv4 address"
+    )]
     NoIpv6 {
         /// The address.
         address: IpAddr,
@@ -101,12 +105,14 @@ pub enum BindError {
     },
     /// A raw device needs a missing capability.
     #[error(
-        "a raw device needs the capability CAP_NET_RAW for {0}: give it to the program (setcap \
+        "a raw device on {0} needs the capability CAP_NET_RAW; give it to the program (setcap \
          cap_net_raw+ep FILE), or run it as root"
     )]
     NoNetRaw(String),
     /// Another host has the address.
-    #[error("{address} is in use by the host with the MAC address {mac}; choose another address")]
+    #[error(
+        "{address} is in use: the host with the MAC address {mac} has it; choose another address"
+    )]
     Duplicate {
         /// The address.
         address: IpAddr,
@@ -115,8 +121,8 @@ pub enum BindError {
     },
     /// No server leases an address.
     #[error(
-        "no DHCP lease on {interface} within {seconds} s: {trouble}; set ip=ADDRESS/LENGTH \
-         instead of ip=dhcp"
+        "no DHCP lease on {interface} within {seconds} s: {error}; set ip=ADDRESS/LENGTH instead \
+         of ip=dhcp"
     )]
     NoLease {
         /// The interface.
@@ -124,7 +130,7 @@ pub enum BindError {
         /// Seconds tried.
         seconds: u64,
         /// The reason.
-        trouble: LeaseTrouble,
+        error: LeaseError,
     },
     /// The interface refuses packet sockets.
     #[error("cannot open a packet socket on {interface}: {source}")]
@@ -208,8 +214,8 @@ pub enum XdpRefusal {
     },
     /// The interface has an XDP program.
     #[error(
-        "already has an XDP program (`ip link` shows it as prog/xdp), perhaps of another roce \
-         device"
+        "already has an XDP program, perhaps of another roce device; remove it (`ip link set DEV \
+         xdp off`), or use raw:"
     )]
     Attached,
     /// The driver lacks XDP.

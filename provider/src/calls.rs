@@ -1,15 +1,11 @@
 //! Calls of the C interface during `fork` and `pthread_cancel`.
 //!
-//! A fork copies one thread; locks held and tables half written by others stay so in the child. So
-//! the forking thread waits until no other thread is inside a call, and blocks new ones. This
-//! covers every lock and one-time initialisation of calls without a list.
+//! A fork copies one thread: locks that others hold stay locked in the child. So the forking thread
+//! waits until no other thread is inside a call, and blocks new ones. A holder of a `ProcessMutex`,
+//! state that the Rust interface locks too, counts as inside a call.
 //!
-//! Process-wide state that the Rust interface locks too is in a `ProcessMutex`, whose holder counts
-//! as inside a call.
-//!
-//! Data calls are not counted: they take the engine's lock, which the forking thread holds. A call
-//! that waits for the program ([`pause`]) is not counted either: the program might wait for the
-//! fork.
+//! Not counted: data calls, which take the engine's lock that the forking thread holds, and calls
+//! that wait for the program ([`pause`]), which might wait for the fork.
 
 use std::{
     cell::Cell,
@@ -169,12 +165,12 @@ impl<T> DerefMut for ProcessGuard<'_, T> {
 
 /// Guard that keeps other threads out of calls; drop it in both processes.
 #[derive(Debug)]
-pub(crate) struct NoOther {
+pub(crate) struct CallsExcluded {
     /// 1 inside a call, such as by a program's forking allocator.
     own: u32,
 }
 
-impl NoOther {
+impl CallsExcluded {
     /// Waits until all other calls end.
     pub(crate) fn begin() -> Self {
         FORKING.fetch_add(1, Ordering::SeqCst);
@@ -194,7 +190,7 @@ impl NoOther {
     }
 }
 
-impl Drop for NoOther {
+impl Drop for CallsExcluded {
     fn drop(&mut self) {
         FORKING.fetch_sub(1, Ordering::SeqCst);
         wake(&FORKING);
@@ -223,7 +219,7 @@ mod tests {
         let call = Inside::enter();
         thread::scope(|scope| {
             let fork = scope.spawn(|| {
-                let others = NoOther::begin();
+                let others = CallsExcluded::begin();
                 thread::sleep(Duration::from_millis(20)); // long enough for those that wait
                 forked.store(true, Ordering::SeqCst);
                 drop(others);
@@ -246,7 +242,7 @@ mod tests {
 
         // state of other threads at the fork
         let call = Inside::enter();
-        let mut others = NoOther::begin();
+        let mut others = CallsExcluded::begin();
         INSIDE.fetch_add(1, Ordering::SeqCst);
         FORKING.fetch_add(1, Ordering::SeqCst);
         others.is_alone();

@@ -1,10 +1,10 @@
-//! The words of `ROCE_CHECK` and `roce run --check`, with commas between them.
+//! The words of `ROCE_CHECK` and `roce run --check`, separated by commas.
 //!
 //! | word | meaning |
 //! |---|---|
 //! | `text` (or `1`), `json`, `sarif` | form of findings; text by default |
-//! | `reorder` | bytes are placed in any order and late, see [`LateConfig::place`] |
-//! | `delay` | completions and events come late, see [`LateConfig::tell`] |
+//! | `reorder` | bytes are placed in any order and late, see [`LateConfig::placement`] |
+//! | `delay` | completions and events come late, see [`LateConfig::completion`] |
 //! | `seed=NUMBER` | seed of both, up to 2^64 - 1, decimal or hexadecimal after `0x`; by default another one each time |
 //! | `file=NAME` | file of findings, instead of stderr; `%p` is the process number |
 
@@ -48,18 +48,18 @@ pub enum CheckForm {
 pub enum CheckSyntaxError {
     /// An unknown word.
     #[error(
-        "there is no {0:?}; write text, json or sarif, reorder, delay, seed=NUMBER, file=NAME, with \
-         commas between them"
+        "unknown word {0:?}; expected text, json, sarif, reorder, delay, seed=NUMBER or file=NAME, \
+         separated by commas"
     )]
     Word(String),
     /// Invalid seed.
     #[error("seed={0} is not a number from 0 to 2^64 - 1; write for example seed=42 or seed=0x2a")]
     Seed(String),
     /// Seed without a use.
-    #[error("a seed goes with reorder or delay")]
+    #[error("seed= has no effect alone; add reorder or delay")]
     SeedOfNothing,
     /// `file=` without a name.
-    #[error("file= needs a name")]
+    #[error("file= has no name; write file=NAME")]
     NoName,
 }
 
@@ -89,8 +89,8 @@ impl Checks {
         let at_most = |is_late, time| if is_late { time } else { Duration::ZERO };
         LateConfig {
             seed: if self.are_late() { self.seed() } else { 0 },
-            place: at_most(self.reorder, LateConfig::PLACE),
-            tell: at_most(self.delay, LateConfig::TELL),
+            placement: at_most(self.reorder, LateConfig::PLACEMENT),
+            completion: at_most(self.delay, LateConfig::COMPLETION),
         }
     }
 }
@@ -166,13 +166,13 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_in_one_line() {
         for (text, said) in [
-            ("jsn", "there is no \"jsn\"; write text, json or sarif, reorder, delay"),
+            ("jsn", "unknown word \"jsn\"; expected text, json, sarif, reorder, delay"),
             ("json,", "there is no \"\"; write"),
             ("json=1", "there is no \"json=1\"; write"),
             ("reorder,seed=x", "seed=x is not a number"),
             ("reorder,seed", "seed= is not a number"),
-            ("seed=7", "a seed goes with reorder or delay"),
-            ("file=", "file= needs a name"),
+            ("seed=7", "seed= has no effect alone; add reorder or delay"),
+            ("file=", "file= has no name; write file=NAME"),
         ] {
             let error = text.parse::<Checks>().unwrap_err().to_string();
             assert!(error.starts_with(said) && error.lines().count() == 1, "{text}: {error}");
@@ -184,7 +184,7 @@ mod tests {
         let checks: Checks = "reorder".parse().unwrap();
         let (first, again) = (checks.late(), checks.late());
         assert_eq!(first, again);
-        assert!(!first.place.is_zero() && first.tell.is_zero());
+        assert!(!first.placement.is_zero() && first.completion.is_zero());
         assert_eq!("text".parse::<Checks>().unwrap().late(), LateConfig::default());
         assert_eq!("delay,seed=9".parse::<Checks>().unwrap().late().seed, 9);
     }

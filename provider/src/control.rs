@@ -37,7 +37,7 @@ const CLIENTS: usize = 8;
 const PREFIX: &str = "control-";
 
 /// Handler of a command: response lines, or an error.
-pub type Answer = fn(&str) -> Result<Vec<String>, String>;
+pub type Handler = fn(&str) -> Result<Vec<String>, String>;
 
 /// True if the environment requests a socket.
 #[must_use]
@@ -70,7 +70,7 @@ pub fn of_process(number: u32) -> io::Result<PathBuf> {
 ///
 /// # Errors
 /// If the socket cannot be made; [`io::ErrorKind::AddrInUse`] if another process listens.
-pub fn start(answer: Answer) -> io::Result<Listening> {
+pub fn start(handler: Handler) -> io::Result<Listening> {
     let path = place()?;
     let listener = listen_at(&path)?;
     if let Some(directory) = path.parent().filter(|_| wanted().as_deref() == Some("1")) {
@@ -78,7 +78,7 @@ pub fn start(answer: Answer) -> io::Result<Listening> {
     }
     let accepting = listener.try_clone()?;
     signals::blocked(|| {
-        thread::Builder::new().name("roce control".into()).spawn(move || serve(&accepting, answer))
+        thread::Builder::new().name("roce control".into()).spawn(move || serve(&accepting, handler))
     })?;
     Ok(Listening { path, process: process::id(), _listener: listener })
 }
@@ -128,7 +128,7 @@ fn is_socket(path: &Path) -> io::Result<bool> {
 /// Removes a dead process's socket, and nothing else.
 fn remove_left(path: &Path) -> io::Result<()> {
     if !is_socket(path)? {
-        let problem = format!("{} exists and is not a socket: choose another name", path.display());
+        let problem = format!("{} exists and is not a socket; choose another name", path.display());
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, problem));
     }
     match UnixStream::connect(path) {
@@ -147,7 +147,7 @@ fn remove_ended(directory: &Path) {
     }
 }
 
-fn serve(listener: &UnixListener, answer: Answer) {
+fn serve(listener: &UnixListener, handler: Handler) {
     let clients = Arc::new(());
     for client in listener.incoming() {
         let Ok(client) = client else {
@@ -161,14 +161,14 @@ fn serve(listener: &UnixListener, answer: Answer) {
         let counted = clients.clone();
         // signals are blocked: threads inherit the mask
         let _ = thread::Builder::new().name("roce control".into()).spawn(move || {
-            let _ = speak(&client.into(), answer);
+            let _ = speak(&client.into(), handler);
             drop(counted);
         });
     }
 }
 
 /// Serves commands until the client leaves or times out.
-fn speak(client: &UnixStream, answer: Answer) -> io::Result<()> {
+fn speak(client: &UnixStream, handler: Handler) -> io::Result<()> {
     client.set_read_timeout(Some(PATIENCE))?;
     client.set_write_timeout(Some(PATIENCE))?;
     let mut reader = BufReader::new(client);
@@ -181,7 +181,7 @@ fn speak(client: &UnixStream, answer: Answer) -> io::Result<()> {
             return (&*client).write_all(b"error: the line is too long\n");
         }
         let mut text = String::new();
-        match answer(line.trim()) {
+        match handler(line.trim()) {
             Ok(lines) => {
                 lines.iter().for_each(|line| text += &format!("{line}\n"));
                 text += "ok\n";
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_answered_line_by_line() {
+    fn commands_get_responses_line_by_line() {
         let path = scratch("commands");
         let _listener = listening(&path);
         let lines = vec!["a b".to_owned(), "second".to_owned()];
@@ -278,9 +278,9 @@ mod tests {
         let _listener = listening(&path);
         let socket = UnixStream::connect(&path).unwrap();
         let _ = (&socket).write_all(&[b'x'; LONGEST as usize]);
-        let mut answer = String::new();
-        BufReader::new(&socket).read_line(&mut answer).unwrap();
-        assert_eq!(answer, "error: the line is too long\n");
+        let mut response = String::new();
+        BufReader::new(&socket).read_line(&mut response).unwrap();
+        assert_eq!(response, "error: the line is too long\n");
         fs::remove_file(&path).unwrap();
     }
 
@@ -296,7 +296,7 @@ mod tests {
         for path in [&file, &link] {
             let error = listen_at(path).unwrap_err();
             let line =
-                format!("{} exists and is not a socket: choose another name", path.display());
+                format!("{} exists and is not a socket; choose another name", path.display());
             assert_eq!((error.kind(), error.to_string()), (io::ErrorKind::AlreadyExists, line));
         }
         remove_ended(&directory);

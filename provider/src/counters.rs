@@ -50,21 +50,21 @@ macro_rules! link_counters {
 }
 
 link_counters! {
-    send_calls, "link_send_calls", "Calls that sent something.";
+    send_calls, "link_send_calls", "Calls that sent packets.";
     sent_runs, "link_sent_runs",
         "Runs of datagrams handed to the link, each with one call's worth of segments.";
     shared_runs, "link_shared_runs",
         "Of these, runs that went to another device of this host through shared memory.";
     corked, "link_corked",
-        "Send requests that waited for those posted right behind them, to leave with one call.";
+        "Send requests corked: they waited for the next posts, to leave with one call.";
     forwarded, "link_forwarded",
         "Datagrams forwarded to other processes of this host that have the same address.";
     send_errors, "link_send_errors", "Runs of datagrams that could not be sent.";
-    full, "link_full", "Times that the link was full, so that what was to be sent waited.";
+    full, "link_full", "Times that the link was full and packets waited.";
     socket_drops, "link_socket_drops",
-        "Datagrams lost in our own socket: its receive buffer had no room.";
+        "Datagrams dropped by the socket: its receive buffer was full.";
     receive_errors, "link_receive_errors", "Calls that could not read the link.";
-    bind_errors, "link_bind_errors", "Addresses of the interface that came but could not be used.";
+    bind_errors, "link_bind_errors", "New addresses of the interface that were unusable.";
     longest_hold, "link_longest_hold",
         "Longest time that the device's lock was held, in nanoseconds. Posts, and polls that \
          find fewer messages than a batch, count only where packets go through sockets.";

@@ -75,7 +75,8 @@ pub fn devices() -> Result<Vec<Device>, EnvironmentError> {
     if !lacking.is_empty() {
         SAID.call_once(|| {
             let names = lacking.join(", ");
-            warn!(target: notice::TARGET, "{DEVICES}: left out, for this host has none: {names}");
+            warn!(target: notice::TARGET, "{DEVICES}: ignored, because this host does not have \
+                 them: {names}");
         });
     }
     Ok(devices)

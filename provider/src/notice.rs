@@ -13,7 +13,7 @@ use tracing::warn;
 pub(crate) const TARGET: &str = "roce::missing";
 
 /// System feature that a device can do without.
-pub(crate) struct Dispensable {
+pub(crate) struct OptionalFeature {
     /// C name.
     name: &'static str,
     /// Consequence of its absence.
@@ -21,7 +21,7 @@ pub(crate) struct Dispensable {
     said: AtomicBool,
 }
 
-impl Dispensable {
+impl OptionalFeature {
     pub(crate) const fn new(name: &'static str, without: &'static str) -> Self {
         Self { name, without, said: AtomicBool::new(false) }
     }

@@ -1,10 +1,9 @@
 //! Counters of open devices, published to other processes of the user.
 //!
-//! Each open device has a JSON file in a private directory: `$XDG_RUNTIME_DIR/roce`, or
-//! `/tmp/roce-UID` if that variable names no directory of the user. `/tmp/roce-UID.NUMBER` is next
-//! if another user took that. A changed file is replaced whole, at most once a second, and removed
-//! at close. Its owner holds a `flock`, which the kernel releases at process end; readers remove
-//! unlocked files. So reused process numbers and other containers cannot confuse it.
+//! Each open device has a JSON file in a private directory: `$XDG_RUNTIME_DIR/roce`, else
+//! `/tmp/roce-UID`, else `/tmp/roce-UID.NUMBER` if another user took that. A changed file is
+//! replaced whole, at most once a second, and removed at close. Its owner holds a `flock`, which
+//! the kernel releases at process end; readers remove unlocked files.
 //!
 //! Without a directory or disk space, the device works unpublished.
 
@@ -363,7 +362,7 @@ fn check(directory: &Path) -> io::Result<()> {
         && metadata.uid() == rustix::process::geteuid().as_raw()
         && metadata.mode() & 0o077 == 0;
     let message =
-        || format!("{} is not a directory that this user alone can enter", directory.display());
+        || format!("{} is not a directory of this user alone (mode 0700)", directory.display());
     if own { Ok(()) } else { Err(io::Error::new(io::ErrorKind::PermissionDenied, message())) }
 }
 

@@ -82,7 +82,7 @@ impl Reaper {
     fn attend(&mut self) {
         let now = clock::now();
         for left in self.members.attend(now) {
-            match tell_peers(&left) {
+            match notify_peers(&left) {
                 Ok(context) => self.ending.push((now.plus(LIMIT), context)),
                 Err(error) => {
                     warn!(address = %left.address, %error, "peers are not notified of a process's end");
@@ -101,7 +101,7 @@ impl fmt::Debug for Reaper {
 
 /// Opens a device at an abandoned address and ends its connections; keep it until the peers
 /// respond.
-fn tell_peers(left: &Left) -> Result<Context, OpenError> {
+fn notify_peers(left: &Left) -> Result<Context, OpenError> {
     let Left { address, partitions, records } = left;
     info!(%address, connections = records.len(), "processes have ended");
     // short timeout: retries follow soon

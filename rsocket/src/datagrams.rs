@@ -20,8 +20,8 @@ use rustix::{
 use super::{
     endpoint::{Endpoint, Message},
     errors::{of_cm, of_system},
-    headers::{LONGEST, Purpose, Sender, Told},
-    peers::{Peer, Peers, Way, is_same},
+    headers::{DatagramHeader, LONGEST, Purpose, Sender},
+    peers::{Path, Peer, Peers, is_same},
     resolve::resolve,
     settings::Settings,
     stream::{Sink, Source},
@@ -114,7 +114,7 @@ impl Datagrams {
 
     pub(super) fn connect(&mut self, peer: SocketAddr, settings: Settings) -> Result<(), Errno> {
         self.bind_anywhere()?;
-        self.meet(peer, None, settings)?;
+        self.peer_for(peer, None, settings)?;
         self.connected = Some(peer);
         Ok(())
     }
@@ -125,37 +125,38 @@ impl Datagrams {
     }
 
     /// Adds a peer. One that `addressed` a local address knows this side by it.
-    fn meet(
+    fn peer_for(
         &mut self,
         peer: SocketAddr,
         addressed: Option<IpAddr>,
         settings: Settings,
     ) -> Result<&mut Peer, Errno> {
-        let failed = |way: &Way| self.endpoints[way.endpoint].failed;
-        let known = self.peers.get(peer).is_some_and(|peer| !peer.way.as_ref().is_some_and(failed));
+        let failed = |path: &Path| self.endpoints[path.endpoint].failed;
+        let known =
+            self.peers.get(peer).is_some_and(|peer| !peer.path.as_ref().is_some_and(failed));
         if !known {
             let bound = self.bound_ip();
-            let (way, own) = match self.way(peer, bound.or(addressed), settings) {
-                Ok((way, own)) if bound.or(addressed).is_none_or(|known| known == own) => {
-                    (Some(way), Some(own))
+            let (path, own) = match self.path(peer, bound.or(addressed), settings) {
+                Ok((path, own)) if bound.or(addressed).is_none_or(|known| known == own) => {
+                    (Some(path), Some(own))
                 }
                 // Another process has the device of that address.
                 Ok(_) => (None, bound.or(addressed)),
                 Err(_) if addressed.is_some() => (None, bound),
                 Err(error) => return Err(error),
             };
-            self.peers.add(Peer::new(peer, way, own));
+            self.peers.add(Peer::new(peer, path, own));
         }
         self.peers.get(peer).ok_or(Errno::HOSTUNREACH)
     }
 
     /// The channel to a peer, from a given local address if any; and that address.
-    fn way(
+    fn path(
         &mut self,
         peer: SocketAddr,
         own: Option<IpAddr>,
         settings: Settings,
-    ) -> Result<(Way, IpAddr), Errno> {
+    ) -> Result<(Path, IpAddr), Errno> {
         let id = self.channel.create_id(PortSpace::Udp);
         id.set_tos(self.tos);
         resolve(&id, &self.channel, own.map(|own| SocketAddr::new(own, 0)), peer)?;
@@ -173,7 +174,7 @@ impl Datagrams {
             }
         };
         let handle = self.endpoints[endpoint].domain.create_ah(vector).map_err(|_| Errno::NOMEM)?;
-        Ok((Way { endpoint, handle, most }, own))
+        Ok((Path { endpoint, handle, most }, own))
     }
 
     /// Sends a datagram, by default to the connected peer.
@@ -196,20 +197,20 @@ impl Datagrams {
             return Err(Errno::INVAL);
         }
         let port = self.bind_anywhere()?.port();
-        self.meet(to, None, settings)?;
+        self.peer_for(to, None, settings)?;
         let now = now();
         let Self { peers, endpoints, udp, .. } = self;
         let peer = peers.get(to).ok_or(Errno::HOSTUNREACH)?;
-        if length > peer.way.as_ref().map_or(MOST - Sender::len(to.ip()), |way| way.most) {
+        if length > peer.path.as_ref().map_or(MOST - Sender::len(to.ip()), |path| path.most) {
             return Err(Errno::MSGSIZE);
         }
-        if let Some((way, qpn)) = peer.direct(now) {
-            let endpoint = &mut endpoints[way.endpoint];
+        if let Some((path, qpn)) = peer.direct(now) {
+            let endpoint = &mut endpoints[path.endpoint];
             let from = Sender(SocketAddr::new(endpoint.ip, port));
-            return endpoint.send(from, length, source, (&way.handle, qpn));
+            return endpoint.send(from, length, source, (&path.handle, qpn));
         }
-        let qpn = peer.way.as_ref().map(|way| endpoints[way.endpoint].qpn());
-        let mut message = Told { purpose: Purpose::Data, qpn, to: to.ip() }.encode();
+        let qpn = peer.path.as_ref().map(|path| endpoints[path.endpoint].qpn());
+        let mut message = DatagramHeader { purpose: Purpose::Data, qpn, to: to.ip() }.encode();
         let header = message.len();
         message.resize(header + length, 0);
         source(&mut message[header..]).map_err(|_| Errno::FAULT)?;
@@ -226,10 +227,12 @@ impl Datagrams {
                 Ok((length, from)) => {
                     changed = true;
                     // A message that fills the room was longer.
-                    if let Some((told, data)) =
-                        room.get(..length).filter(|_| length < room.len()).and_then(Told::parse)
+                    if let Some((header, data)) = room
+                        .get(..length)
+                        .filter(|_| length < room.len())
+                        .and_then(DatagramHeader::parse)
                     {
-                        self.hear(from, told, data, settings);
+                        self.handle_datagram(from, header, data, settings);
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
@@ -257,23 +260,29 @@ impl Datagrams {
         changed
     }
 
-    fn hear(&mut self, from: SocketAddr, told: Told, data: &[u8], settings: Settings) {
-        let peer = match told.purpose {
+    fn handle_datagram(
+        &mut self,
+        from: SocketAddr,
+        header: DatagramHeader,
+        data: &[u8],
+        settings: Settings,
+    ) {
+        let peer = match header.purpose {
             // Believe only known peers.
             Purpose::Control => self.peers.get(from),
-            Purpose::Data => self.meet(from, Some(told.to), settings).ok(),
+            Purpose::Data => self.peer_for(from, Some(header.to), settings).ok(),
         };
         let Some(peer) = peer else { return };
-        (peer.address, peer.qpn, peer.heard) = (from, told.qpn, now());
-        if told.purpose == Purpose::Control {
+        (peer.address, peer.qpn, peer.heard) = (from, header.qpn, now());
+        if header.purpose == Purpose::Control {
             return;
         }
         let own = peer.own;
-        if let Some(endpoint) = peer.way.as_ref().map(|way| way.endpoint) {
+        if let Some(endpoint) = peer.path.as_ref().map(|path| path.endpoint) {
             let qpn = Some(self.endpoints[endpoint].qpn());
-            let answer = Told { purpose: Purpose::Control, qpn, to: from.ip() };
+            let response = DatagramHeader { purpose: Purpose::Control, qpn, to: from.ip() };
             // The next message asks again.
-            let _ = self.udp.send(&answer.encode(), from, own);
+            let _ = self.udp.send(&response.encode(), from, own);
         }
         let has_room = self.copied + data.len() <= settings.receive_buffer() as usize
             && self.arrived.len() < settings.receive_queue() as usize * (1 + self.endpoints.len());
@@ -431,8 +440,8 @@ mod tests {
         send(&mut here, b, "second").unwrap();
         assert!(arrives(&mut there, a, "second"));
         // It knows our number.
-        send(&mut there, a, "answer").unwrap();
-        assert!(arrives(&mut here, b, "answer"));
+        send(&mut there, a, "response").unwrap();
+        assert!(arrives(&mut here, b, "response"));
         assert_eq!(send(&mut here, b, &"x".repeat(4089)), Err(Errno::MSGSIZE));
         send(&mut here, b, "").unwrap();
         assert!(arrives(&mut there, a, ""));
@@ -477,7 +486,7 @@ mod tests {
         let (_context, ip) = own_address();
         let (mut one, to) = bound(SocketAddr::new(ip, 0));
         let sender = UdpSocket::bind((ip, 0)).unwrap();
-        let head = |purpose| Told { purpose, qpn: None, to: ip }.encode();
+        let head = |purpose| DatagramHeader { purpose, qpn: None, to: ip }.encode();
         let data = head(Purpose::Data);
         // unexpected response, no head, a cut head, too much data
         for forged in

@@ -25,14 +25,14 @@ impl Purpose {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Told {
+pub(super) struct DatagramHeader {
     pub(super) purpose: Purpose,
     /// The sender's queue pair; `None` (0 on the wire): none.
     pub(super) qpn: Option<Qpn>,
     pub(super) to: IpAddr,
 }
 
-impl Told {
+impl DatagramHeader {
     pub(super) fn encode(&self) -> Vec<u8> {
         let (version, length) = match self.to {
             IpAddr::V4(_) => (IPV4, 16),
@@ -126,20 +126,23 @@ mod tests {
 
     #[test]
     fn heads_are_as_the_guide_has_them() {
-        let told = Told {
+        let header = DatagramHeader {
             purpose: Purpose::Data,
             qpn: Some(Qpn::new(0x12_3456)),
             to: Ipv4Addr::new(10, 1, 2, 3).into(),
         };
         let wire = [0x55, 0x55, 0x55, 0x55, 4, 0, 16, 0, 0x12, 0x34, 0x56, 0, 10, 1, 2, 3];
-        assert_eq!(told.encode(), wire);
-        assert_eq!(Told::parse(&[&wire[..], b"data"].concat()), Some((told, &b"data"[..])));
+        assert_eq!(header.encode(), wire);
+        assert_eq!(
+            DatagramHeader::parse(&[&wire[..], b"data"].concat()),
+            Some((header, &b"data"[..]))
+        );
 
         let to = Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 9);
-        let told = Told { purpose: Purpose::Control, qpn: None, to: to.into() };
-        let wire = told.encode();
+        let header = DatagramHeader { purpose: Purpose::Control, qpn: None, to: to.into() };
+        let wire = header.encode();
         assert_eq!((wire.len(), wire[4], wire[5], wire[6]), (LONGEST, 6, 7, 28));
-        assert_eq!(Told::parse(&wire), Some((told, &[][..])));
+        assert_eq!(DatagramHeader::parse(&wire), Some((header, &[][..])));
 
         let from = Sender("10.1.2.3:7174".parse().unwrap());
         let wire = [4, 8, 0x1c, 0x06, 10, 1, 2, 3];
@@ -154,13 +157,13 @@ mod tests {
     #[test]
     fn nothing_else_is_one() {
         let to = Ipv4Addr::LOCALHOST.into();
-        let good = Told { purpose: Purpose::Data, qpn: None, to }.encode();
+        let good = DatagramHeader { purpose: Purpose::Data, qpn: None, to }.encode();
         for (at, byte) in [(0, 0x54), (4, 5), (4, 6), (5, 1), (6, 15), (6, 28), (6, 0)] {
             let mut wire = good.clone();
             wire[at] = byte;
-            assert_eq!(Told::parse(&wire), None, "{at}");
+            assert_eq!(DatagramHeader::parse(&wire), None, "{at}");
         }
-        assert_eq!(Told::parse(&good[..15]), None);
+        assert_eq!(DatagramHeader::parse(&good[..15]), None);
         let good = Sender("10.1.2.3:7174".parse().unwrap()).encode();
         for (at, byte) in [(0, 5), (0, 6), (1, 7), (1, 0), (1, 24)] {
             let mut wire = good.clone();

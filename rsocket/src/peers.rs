@@ -22,7 +22,7 @@ pub(super) struct Peer {
     pub(super) address: SocketAddr,
     /// The channel from a queue pair of ours; `None` if another process has the local address's
     /// device.
-    pub(super) way: Option<Way>,
+    pub(super) path: Option<Path>,
     /// The local address that it knows; `None`: the UDP socket's.
     pub(super) own: Option<IpAddr>,
     pub(super) qpn: Option<Qpn>,
@@ -32,7 +32,7 @@ pub(super) struct Peer {
 }
 
 #[derive(Debug)]
-pub(super) struct Way {
+pub(super) struct Path {
     pub(super) endpoint: usize,
     pub(super) handle: AddressHandle,
     /// Most data bytes.
@@ -40,14 +40,14 @@ pub(super) struct Way {
 }
 
 impl Peer {
-    pub(super) const fn new(address: SocketAddr, way: Option<Way>, own: Option<IpAddr>) -> Self {
-        Self { address, way, own, qpn: None, heard: Instant::ZERO, used: 0 }
+    pub(super) const fn new(address: SocketAddr, path: Option<Path>, own: Option<IpAddr>) -> Self {
+        Self { address, path, own, qpn: None, heard: Instant::ZERO, used: 0 }
     }
 
     /// The channel to its queue pair, if known and not silent for [`SILENCE`].
-    pub(super) fn direct(&self, now: Instant) -> Option<(&Way, Qpn)> {
+    pub(super) fn direct(&self, now: Instant) -> Option<(&Path, Qpn)> {
         let is_known = now.since(self.heard) < SILENCE;
-        self.way.as_ref().zip(self.qpn).filter(|_| is_known)
+        self.path.as_ref().zip(self.qpn).filter(|_| is_known)
     }
 }
 

@@ -216,7 +216,7 @@ impl Socket {
             _ => return Err(Errno::INVAL),
         };
         while let Some((id, hello)) = waiting.pop_front() {
-            match Self::answer(&id, hello, settings) {
+            match Self::accept_id(&id, hello, settings) {
                 // The peer is gone.
                 Err(CmError::Protocol(_) | CmError::State(_) | CmError::NoDevice) => {}
                 Err(error) => return Err(of_cm(&error)),
@@ -226,11 +226,11 @@ impl Socket {
         Err(Errno::AGAIN)
     }
 
-    fn answer(id: &CmId, hello: Hello, settings: Settings) -> Result<Self, CmError> {
+    fn accept_id(id: &CmId, hello: Hello, settings: Settings) -> Result<Self, CmError> {
         let channel = EventChannel::new()?;
         id.migrate_id(&channel);
         let mut stream = Stream::new(id, settings)?;
-        stream.meet(hello);
+        stream.set_peer(hello);
         let param = stream.conn_param();
         let phase = Phase::Connected(Box::new(stream));
         let descriptor = new_descriptor().map_err(io::Error::from)?;
@@ -524,7 +524,7 @@ impl State {
         match (Hello::parse(event.private_data()), &mut self.phase) {
             (Some(hello), phase @ Phase::Connecting(_)) if established => {
                 if let Phase::Connecting(mut stream) = std::mem::replace(phase, Phase::Idle) {
-                    stream.meet(hello);
+                    stream.set_peer(hello);
                     stream.open();
                     *phase = Phase::Connected(stream);
                 }

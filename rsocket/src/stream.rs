@@ -157,7 +157,7 @@ impl Stream {
         }
     }
 
-    pub(super) fn meet(&mut self, peer: Hello) {
+    pub(super) fn set_peer(&mut self, peer: Hello) {
         self.halves = Some(Halves {
             peer,
             outgoing: Outgoing::new(
@@ -220,7 +220,7 @@ impl Stream {
                 Ok(WcOk { immediate, .. }) if wr_id == RECEIVE => {
                     received += 1;
                     if let Some(message) = immediate.and_then(|data| Message::parse(data.0)) {
-                        self.hear(message);
+                        self.handle_message(message);
                     }
                 }
                 Ok(_) => {
@@ -243,7 +243,7 @@ impl Stream {
         changed
     }
 
-    fn hear(&mut self, message: Message) {
+    fn handle_message(&mut self, message: Message) {
         let Some(halves) = &mut self.halves else { return };
         match message {
             Message::Data(length) => {

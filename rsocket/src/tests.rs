@@ -239,7 +239,7 @@ fn mapped_memory_needs_no_credits() {
 }
 
 #[test]
-fn what_is_said_before_the_answer_has_been_heard_is_kept() {
+fn data_before_the_response_is_kept() {
     let limit = Some(Duration::from_secs(20));
     let fabric = Fabric::new("".parse().unwrap(), 1);
     let open = |ip: &str| fabric.open(ip.parse().unwrap(), OpenOptions::default()).unwrap();
@@ -261,7 +261,7 @@ fn what_is_said_before_the_answer_has_been_heard_is_kept() {
 
     let request = other.wait(limit).unwrap();
     let mut peer = Stream::new(request.id(), Settings::of_host()).unwrap();
-    peer.meet(Hello::parse(request.private_data()).unwrap());
+    peer.set_peer(Hello::parse(request.private_data()).unwrap());
     request.id().accept(&peer.conn_param()).unwrap();
     assert_eq!(other.wait(limit).unwrap().kind(), EventKind::Established);
     peer.open();
@@ -278,7 +278,7 @@ fn what_is_said_before_the_answer_has_been_heard_is_kept() {
     assert!(!stream.process());
     let answer = channel.wait(limit).unwrap();
     assert_eq!(answer.kind(), EventKind::Established);
-    stream.meet(Hello::parse(answer.private_data()).unwrap());
+    stream.set_peer(Hello::parse(answer.private_data()).unwrap());
     stream.open();
     assert!(stream.process());
     assert_eq!(stream.readable(), 5);

@@ -83,7 +83,7 @@ fn requests_that_are_dropped_are_refused() {
 }
 
 #[test]
-fn no_answer() {
+fn no_response() {
     let world = World::new(PortSpace::Tcp);
     let client = world.a_channel.create_id(PortSpace::Tcp);
     client.set_context(&world.a).unwrap();
@@ -113,7 +113,7 @@ fn no_confirmation() {
 
 /// The peer is gone: the connection ends though the DREQ gets no response.
 #[test]
-fn no_answer_to_the_end() {
+fn no_response_to_the_end() {
     let world = World::new(PortSpace::Tcp);
     let (client, server) = world.connected();
     world.cut();

@@ -92,7 +92,7 @@ fn send(from: &Side, to: &Side, id: u64) {
     while to.next().wr_id != RECEIVED {} // its own sends have completed, too
 }
 
-fn runs_of_answers(a: &Side, b: &Side, messages: u64) -> u64 {
+fn runs_of_responses(a: &Side, b: &Side, messages: u64) -> u64 {
     let runs = || [a, b].map(|side| side.context.link_counters().sent_runs).iter().sum::<u64>();
     let before = runs();
     for _ in 0..messages {
@@ -104,7 +104,7 @@ fn runs_of_answers(a: &Side, b: &Side, messages: u64) -> u64 {
 
 /// The program replies often, then stops calling: the timer flushes.
 #[test]
-fn an_acknowledgement_leaves_without_an_answer() {
+fn an_acknowledgement_leaves_without_a_response() {
     let (a, b) = pair();
     for id in 0..ROUNDS as u64 {
         for _ in 0..20 {
@@ -168,7 +168,7 @@ fn most_rounds_are_corked() {
         assert!(together > rounds / 2, "kind {kind}: {together} of {rounds}");
     }
     let together = (0..rounds)
-        .filter(|_| runs_of_answers(&a, &b, MESSAGES) < 2 * MESSAGES + MESSAGES / 2)
+        .filter(|_| runs_of_responses(&a, &b, MESSAGES) < 2 * MESSAGES + MESSAGES / 2)
         .count();
     assert!(together > rounds / 2, "answers: {together} of {rounds}");
 }

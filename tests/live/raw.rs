@@ -250,8 +250,8 @@ fn a_borrowed_address_that_is_given_up_is_waited_for() {
 }
 
 #[test]
-fn addresses_that_others_have_are_refused_and_own_ones_answered() {
-    in_namespace("addresses_that_others_have_are_refused_and_own_ones_answered", || {
+fn addresses_of_others_are_refused_and_own_ones_get_replies() {
+    in_namespace("addresses_of_others_are_refused_and_own_ones_get_replies", || {
         for address in ["10.78.0.2/24", "fd78::2/64"] {
             let device = Device::named(&format!("raw:veth0,ip={address}")).unwrap();
             let refused = device.open(OpenOptions::default());

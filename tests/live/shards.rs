@@ -424,11 +424,11 @@ fn what_cannot_have_shards_says_so() {
     let manual = why(OpenOptions { progress: Progress::Manual, ..OpenOptions::default() });
     assert_eq!(
         manual,
-        "roce_lo cannot have several shards: it is driven by hand, and shards have threads"
+        "roce_lo cannot have several shards: the program drives its engine, and shards have threads"
     );
     let most = OpenOptions { shards: Some(17), ..OpenOptions::default() };
     let refused = Device::named("roce_lo").unwrap().open(most).unwrap_err().to_string();
-    assert!(refused.ends_with("there are 16 at most"), "{refused}");
+    assert!(refused.ends_with("at most 16 are possible"), "{refused}");
     let fabric = Fabric::new("delay 1us".parse().unwrap(), 1);
     let options = OpenOptions { shards: Some(2), ..OpenOptions::default() };
     let refused = fabric.open("10.0.0.1".parse().unwrap(), options).unwrap_err();

@@ -295,7 +295,7 @@ fn what_is_left_of_a_turn_goes_while_its_program_sleeps() {
 
 /// A READ response fills many buffers on a slow link. A call at the responder is served in between.
 #[test]
-fn a_call_gets_in_while_a_long_answer_is_sent() {
+fn a_call_gets_in_while_a_long_response_is_sent() {
     const LENGTH: usize = 16 << 20;
     let throttle = Throttle::new(usize::MAX, true, Duration::from_millis(1));
     let (responder, requester) = sides(&throttle, OpenOptions::default());

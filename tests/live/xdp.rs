@@ -138,10 +138,10 @@ fn borrowed_addresses() {
 }
 
 #[test]
-fn own_addresses_are_answered_and_others_left_to_the_kernel() {
-    in_namespace("own_addresses_are_answered_and_others_left_to_the_kernel", || {
+fn own_addresses_get_replies_and_others_are_the_kernels() {
+    in_namespace("own_addresses_get_replies_and_others_are_the_kernels", || {
         let text = refusal("xdp:veth0,ip=10.78.0.2/24");
-        assert!(text.contains("is in use by the host"), "{text}");
+        assert!(text.contains("is in use: the host"), "{text}");
         let context = open(&format!("{OWN},ip=fd78::1/64"));
         for (domain, address) in [(Domain::IPV4, "10.78.0.1"), (Domain::IPV6, "fd78::1")] {
             echo(domain, address.parse().unwrap());
@@ -155,7 +155,7 @@ fn what_cannot_be_is_said_in_one_line() {
     in_namespace("what_cannot_be_is_said_in_one_line", || {
         for (spec, wanted) in [
             ("xdp:nothing", "the interface nothing does not exist"),
-            ("xdp:lo", "the interface lo is no Ethernet interface"),
+            ("xdp:lo", "the interface lo is not an Ethernet interface"),
             ("xdp:veth0", "the interface veth0 has no address to borrow"),
             (
                 "xdp:veth0,ip=10.78.0.1/24,queue=9",

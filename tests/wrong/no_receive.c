@@ -1,5 +1,5 @@
 /* explained: receiver_not_ready
-   says: sent "receiver not ready" 2 times
+   says: RNR NAKs sent: 2
 
    A message before a receive is posted. */
 

@@ -115,7 +115,7 @@ drop_reasons! {
     /// Shorter than its headers.
     TooShort "too_short" "shorter than its headers";
     /// Length and pad count disagree.
-    Padding "bad_padding" "length and pad count do not fit";
+    Padding "bad_padding" "a length that contradicts the pad count";
     /// Reserved opcode or unsupported service.
     UnknownOpcode "unknown_opcode" "unknown opcode";
     /// Transport version other than 0.
@@ -170,7 +170,7 @@ drop_reasons! {
     /// UC or UD: no receive request.
     NoReceiveRequest "no_receive_request" "no receive request is posted";
     /// Not a CM message, on QP1.
-    NotAMad "not_a_mad" "not a message of connection management";
+    NotAMad "not_a_mad" "not a MAD of the CM class";
     /// CM: unknown connection.
     CmUnknownConnection "cm_unknown_connection" "for a connection that does not exist";
     /// CM: not the peer's address.
@@ -236,7 +236,7 @@ impl fmt::Display for Disposition {
             Self::Replicated { taken, copies } => {
                 write!(f, "multicast: received by {taken} of {copies} queue pairs")
             }
-            Self::Congestion => f.write_str("congestion noted"),
+            Self::Congestion => f.write_str("congestion notification"),
             Self::Dropped(reason) => write!(f, "dropped: {reason}"),
         }
     }
@@ -298,15 +298,15 @@ totals! {
     sent_frames;
     /// Frames that raw packet queue pairs have received.
     received_frames;
-    /// Request packets sent again.
+    /// Request packets retransmitted.
     retransmitted_packets;
-    /// Acknowledge timeouts that fired.
+    /// ACK timeouts.
     timeouts;
-    /// Last packets sent again because no answer came within a few round trips.
+    /// Tail loss probes: last packets retransmitted after a few round trips without a response.
     tail_probes;
-    /// NAKs for a missing packet, sent.
+    /// PSN sequence error NAKs sent.
     sequence_naks_sent;
-    /// NAKs for a missing packet, received.
+    /// PSN sequence error NAKs received.
     sequence_naks_received;
     /// Gaps that an acknowledgement or a READ response showed without a NAK.
     implied_naks;
@@ -314,19 +314,19 @@ totals! {
     rnr_naks_sent;
     /// RNR NAKs received.
     rnr_naks_received;
-    /// Duplicate requests answered again.
+    /// Duplicate requests whose response was resent.
     duplicate_requests;
-    /// Packets whose ICRC was right with everything known.
+    /// Packets with a correct ICRC, all header fields known.
     icrc_exact;
-    /// Packets whose ICRC was right for some IPv4 identification that was not known.
+    /// Packets with a correct ICRC for one of the possible IPv4 identifications.
     icrc_solved;
-    /// Packets from shared memory, whose ICRC was not checked again.
+    /// Packets from shared memory, whose ICRC is not checked.
     icrc_trusted;
     /// Packets received with "congestion experienced" in their IP header.
     ecn_marked;
     /// Packets received from a socket whose receive buffer was filling.
     receive_buffer_congestion;
-    /// Multicast packets received for a group with members, whatever became of their copies.
+    /// Multicast packets received for a group with members.
     multicast_packets;
     /// Packets or copies with a P_Key that does not match (`ibv_port_attr.bad_pkey_cntr`).
     pkey_violations;
@@ -336,11 +336,11 @@ totals! {
     cnp_sent;
     /// Congestion notification packets received.
     cnp_received;
-    /// WRITE requests of peers, each counted with its first packet that is carried out.
+    /// WRITE requests of peers, executed; counted at their first packet.
     received_writes;
-    /// READ requests of peers that are carried out.
+    /// READ requests of peers, executed.
     received_reads;
-    /// Atomic requests of peers that are carried out.
+    /// Atomic requests of peers, executed.
     received_atomics;
     /// SEND requests completed with success, signaled or not.
     completed_sends;
@@ -354,17 +354,17 @@ totals! {
     flushed_sends;
     /// Receive requests flushed from a queue pair in error.
     flushed_receives;
-    /// Send requests that failed because the peer refused their access to its memory.
+    /// Send requests completed with REM_ACCESS_ERR: the peer refused the memory access.
     remote_access_errors;
-    /// Send requests that failed because the peer called them invalid.
+    /// Send requests completed with REM_INV_REQ_ERR: the peer refused the request.
     remote_invalid_requests;
-    /// Send requests that failed after their last retry.
+    /// Send requests completed with RETRY_EXC_ERR after their last retry.
     retries_exceeded;
-    /// Send requests that failed after their last retry for want of a receive request.
+    /// Send requests completed with RNR_RETRY_EXC_ERR: the peer posted no receive request.
     rnr_retries_exceeded;
-    /// Receive requests that failed because the message was longer than they were.
+    /// Receive requests completed with LOC_LEN_ERR: the message was longer.
     local_length_errors;
-    /// Requests of peers refused for the access to memory that they wanted.
+    /// Requests of peers refused for their memory access.
     refused_accesses;
 }
 

@@ -20,7 +20,7 @@ mod viewer;
 mod world;
 
 pub use failure::Failure;
-pub use line::{End, Event, Line, Tone, Way};
+pub use line::{Direction, End, Event, Line, Tone};
 pub use node::{Buffer, Node};
 pub use scenario::{FREE, SCENARIOS, Scenario, play, play_script};
 pub use script::{Script, ScriptError};

@@ -39,8 +39,8 @@ impl End {
 
     /// Returns the way to another end.
     #[must_use]
-    pub const fn to(self, to: Self) -> Way {
-        Way { from: self, to: Some(to) }
+    pub const fn to(self, to: Self) -> Direction {
+        Direction { from: self, to: Some(to) }
     }
 }
 
@@ -50,9 +50,9 @@ impl fmt::Display for End {
     }
 }
 
-/// Way of a packet.
+/// Direction of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Way {
+pub struct Direction {
     /// Sender.
     pub from: End,
     /// Receiver; `None`: a group.
@@ -92,16 +92,16 @@ impl From<&Explanation> for Tone {
     fn from(why: &Explanation) -> Self {
         match why {
             Explanation::Negative(..) | Explanation::Unreadable | Explanation::Damaged => Self::Bad,
-            Explanation::Again(causes)
+            Explanation::Retransmit(causes)
                 if causes.contains(Cause::NoResponse) || causes.contains(Cause::NotCaptured) =>
             {
                 Self::Bad
             }
-            Explanation::Again(_)
-            | Explanation::Anew
+            Explanation::Retransmit(_)
+            | Explanation::Jump
             | Explanation::AfterGap(_)
             | Explanation::Late
-            | Explanation::MessageAgain
+            | Explanation::MessageRetransmit
             | Explanation::Copy
             | Explanation::Congestion
             | Explanation::Responses { again: true } => Self::Warned,
@@ -114,13 +114,13 @@ impl From<&Explanation> for Tone {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     /// A packet leaves: text and reason.
-    Sent(Way, String, String),
+    Sent(Direction, String, String),
     /// A packet arrives: text and effect. The way ends where it arrives.
-    Arrived(Way, String, String),
+    Arrived(Direction, String, String),
     /// A captured packet: text and reason.
-    Seen(Way, String, String),
+    Seen(Direction, String, String),
     /// A packet is lost.
-    Lost(Way, String),
+    Lost(Direction, String),
     /// An event at an end.
     Note(End, String),
 }

@@ -11,7 +11,7 @@ use roce_transport::{
 };
 
 use crate::{
-    line::{End, Event, Tone, Way},
+    line::{Direction, End, Event, Tone},
     packet_text,
 };
 
@@ -35,7 +35,7 @@ impl Names {
         &self,
         shown: Shown,
         end: End,
-        way: Way,
+        way: Direction,
         record: &Record,
     ) -> Option<(Event, Tone)> {
         let note = |text: String, tone| Some((Event::Note(end, self.at(record, text)), tone));
@@ -51,7 +51,7 @@ impl Names {
         match &record.what {
             What::Sent { packet, why } => {
                 let tone = match why {
-                    Why::Queue(Reason::Again(..) | Reason::Probe { .. }) => Tone::Warned,
+                    Why::Queue(Reason::Retransmit(..) | Reason::Probe { .. }) => Tone::Warned,
                     Why::Queue(Reason::Negative(..)) => Tone::Bad,
                     _ => Tone::Plain,
                 };

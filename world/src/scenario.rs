@@ -42,19 +42,19 @@ scenarios! {
     "write" 2 "" reliable::write => "RDMA WRITE, into the peer's memory";
     "read" 2 "drop ack nth 1" reliable::read => "RDMA READ, out of the peer's memory";
     "atomics" 2 "" reliable::atomics => "compare and swap, fetch and add";
-    "loss" 2 "drop write middle nth 2" loss::nak => "a lost packet, a NAK, and all behind it again";
-    "timeout" 2 "drop 100% request times 3" loss::timeout => "lost requests, probes and the acknowledge timer";
+    "loss" 2 "drop write middle nth 2" loss::nak => "a lost packet, a NAK, the retransmission";
+    "timeout" 2 "drop 100% request times 3" loss::timeout => "lost requests, probes, the ACK timer";
     "rnr" 2 "" loss::not_ready => "a receiver that is not ready (RNR)";
-    "duplicate-atomic" 2 "drop response nth 1" loss::duplicate_atomic => "an atomic that comes twice and is carried out once";
-    "wrong-key" 2 "" loss::wrong_key => "a wrong R_Key, and what follows on both sides";
-    "window" 2 "" reliable::window => "many packets under way, and few acknowledgements";
+    "duplicate-atomic" 2 "drop response nth 1" loss::duplicate_atomic => "a duplicate atomic, executed once";
+    "wrong-key" 2 "" loss::wrong_key => "a wrong R_Key and its errors on both sides";
+    "window" 2 "" reliable::window => "packets in flight, few acknowledgements";
     "ud" 2 "" datagrams::ud => "datagrams, and a wrong Q_Key";
     "srq" 2 "" shared::srq => "one shared receive queue, two connections";
     "xrc" 2 "" shared::xrc => "an extended reliable connection (XRC)";
     "multicast" 2 "" datagrams::multicast => "a datagram to a multicast group";
-    "cm" 2 "drop qp 1 from 10.0.0.2 nth 1" connecting::cm => "a connection by messages, one of them lost";
+    "cm" 2 "drop qp 1 from 10.0.0.2 nth 1" connecting::cm => "a connection by CM messages, one lost";
     "congestion" 2 "rate 1gbit shared, queue 1mb, ecn 10kb..40kb 20%" congestion::two_flows => "two flows, one port, DCQCN";
-    "incast" 4 "rate 1gbit, queue 1mb, ecn 10kb..40kb 20%" congestion::incast => "three senders and one receiver, whose port they share";
+    "incast" 4 "rate 1gbit, queue 1mb, ecn 10kb..40kb 20%" congestion::incast => "three senders, one receiver, one port";
     "unsignaled" 2 "" reliable::unsignaled => "unsignaled sends that block the send queue";
 }
 

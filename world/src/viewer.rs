@@ -7,7 +7,7 @@ use roce_transport::{trace::Record, wire::NetHeader};
 
 use crate::{
     failure::Failure,
-    line::{End, Line, Way},
+    line::{Direction, End, Line},
 };
 
 /// A datagram handed to the network.
@@ -18,7 +18,7 @@ pub struct SentDatagram<'a> {
     /// Time by the adapters' clock.
     pub at: Duration,
     /// Its way.
-    pub way: Way,
+    pub way: Direction,
     /// Network header.
     pub net: &'a NetHeader,
     /// UDP payload, BTH to ICRC.

@@ -18,7 +18,7 @@ use roce_transport::{
 pub(crate) use crate::names::Shown;
 use crate::{
     failure::Failure,
-    line::{End, Event, Line, Tone, Way},
+    line::{Direction, End, Event, Line, Tone},
     names::Names,
     node::{EndQp, Node, Options, Records, address},
     post::Request,
@@ -247,7 +247,8 @@ impl<'a> World<'a> {
                         apply(*fate, verdict);
                     }
                 });
-                let way = Way { from, to: End::ALL.into_iter().find(|to| address(*to) == net.dst) };
+                let way =
+                    Direction { from, to: End::ALL.into_iter().find(|to| address(*to) == net.dst) };
                 drawn.sent.push_back(Sent { number, way, lost: verdict.lost });
                 let (net, verdict) = (&net, &verdict);
                 self.viewer.datagram(&SentDatagram { number, at, way, net, bytes, verdict })?;
@@ -344,7 +345,7 @@ impl<'a> World<'a> {
             };
             let at = record.at.since(self.start);
             let datagram = sent.as_ref().map(|sent| sent.number);
-            let way = sent.as_ref().map_or(Way { from: end, to: None }, |sent| sent.way);
+            let way = sent.as_ref().map_or(Direction { from: end, to: None }, |sent| sent.way);
             if let Some((event, tone)) = self.names.event(self.shown, end, way, &record) {
                 self.line(Line { at, event, tone, datagram })?;
             }
@@ -405,7 +406,7 @@ struct Drawn {
 #[derive(Debug)]
 struct Sent {
     number: u64,
-    way: Way,
+    way: Direction,
     lost: bool,
 }
 

@@ -1,7 +1,7 @@
 //! Scripts: effects and parse errors.
 
 use roce_world::{
-    Event, Failure, Fate, Line, MOST_RECORDS, Script, SentDatagram, Settings, Viewer, Way,
+    Direction, Event, Failure, Fate, Line, MOST_RECORDS, Script, SentDatagram, Settings, Viewer,
     play_script,
 };
 
@@ -24,7 +24,7 @@ impl Viewer for Seen {
 
     fn line(&mut self, line: Line) -> Result<(), Failure> {
         let at = line.at.as_micros();
-        let name = |Way { from, to }| format!("{from}-{}", to.map_or('*', |to| to.letter()));
+        let name = |Direction { from, to }| format!("{from}-{}", to.map_or('*', |to| to.letter()));
         self.texts.push(match line.event {
             Event::Sent(way, what, why) => format!("{at} {} sends {what}: {why}", name(way)),
             Event::Arrived(way, what, why) => format!("{at} {} gets {what}: {why}", name(way)),
@@ -219,41 +219,49 @@ fn mistakes_are_said() {
             "unknown statement: \"conect\"; expected A …, B …, C …, D …, connect, network",
         ),
         ("\n# a comment\n  E post write 1", 3, "unknown statement: \"E\"; expected A …, B …"),
-        ("connect", 1, "something is missing after connect; expected rc, uc, ud"),
+        ("connect", 1, "connect needs more; expected rc, uc, ud"),
         ("connect xrc", 1, "unknown service: \"xrc\"; expected rc, uc, ud"),
         ("connect rc mtu 1500", 1, "an MTU is 256, 512, 1024, 2048 or 4096, and not 1500"),
-        ("connect rc retries 8", 1, "retries is from 0 to 7, and not 8"),
-        ("connect rc depth 0", 1, "depth is from 1 to 256, and not 0"),
+        ("connect rc retries 8", 1, "retries 8 is out of range; expected 0 to 7"),
+        ("connect rc depth 0", 1, "depth 0 is out of range; expected 1 to 256"),
         (
             "connect rc colour 1",
             1,
             "unknown word of connect: \"colour\"; expected mtu N, timeout N",
         ),
-        ("A post write 1", 1, "no queue pair of A yet; before it stands: connect rc"),
-        ("connect rc\nC post write 1", 2, "of C yet; before it stands: connect rc A C"),
-        ("connect rc B C\na post write 1", 2, "no queue pair of A yet"),
-        ("connect rc C", 1, "something is missing after C; expected A, B, D"),
+        ("A post write 1", 1, "A has no queue pair yet; connect first: connect rc"),
+        ("connect rc\nC post write 1", 2, "C has no queue pair yet; connect first: connect rc A C"),
+        ("connect rc B C\na post write 1", 2, "A has no queue pair yet"),
+        ("connect rc C", 1, "C needs more; expected A, B, D"),
         ("connect rc C C", 1, "unknown adapter that C connects to: \"C\"; expected A, B, D"),
         ("connect rc C mtu 256", 1, "unknown adapter that C connects to: \"mtu\""),
-        ("connect rc A C\nconnect rc\nC post write 1 qp 2", 3, "qp is from 1 to 1, and not 2"),
-        ("connect rc\nA", 2, "after A; expected post, receive, set"),
+        (
+            "connect rc A C\nconnect rc\nC post write 1 qp 2",
+            3,
+            "qp 2 is out of range; expected 1 to 1",
+        ),
+        ("connect rc\nA", 2, "A needs more; expected post, receive, set"),
         (
             "connect rc\nA get 1",
             2,
             "unknown statement of an end: \"get\"; expected post, receive, set",
         ),
-        ("connect rc\nA post", 2, "after post; expected send, write, read, fetch-add"),
+        ("connect rc\nA post", 2, "post needs more; expected send, write, read, fetch-add"),
         ("connect rc\nA post wriet 1", 2, "unknown operation: \"wriet\"; expected send, write"),
-        ("connect rc\nA post write", 2, "something is missing after write; expected an id"),
+        ("connect rc\nA post write", 2, "write needs more; expected an id"),
         (
             "connect rc\nA post write x",
             2,
-            "behind write stands an id, such as 16 or 0x10, and not \"x\"",
+            "\"x\" is not an id; write for example 16 or 0x10 after write",
         ),
         ("connect rc\nA post write 1 bytes", 2, "missing after bytes; expected a number"),
-        ("connect rc\nA post write 1 bytes 70000", 2, "bytes is from 0 to 65536, and not 70000"),
-        ("connect rc\nA post write 1 at 9000", 2, "at is from 0 to 8192"),
-        ("connect rc\nA post write 1 qp 2", 2, "qp is from 1 to 1, and not 2"),
+        (
+            "connect rc\nA post write 1 bytes 70000",
+            2,
+            "bytes 70000 is out of range; expected 0 to 65536",
+        ),
+        ("connect rc\nA post write 1 at 9000", 2, "at 9000 is out of range; expected 0 to 8192"),
+        ("connect rc\nA post write 1 qp 2", 2, "qp 2 is out of range; expected 1 to 1"),
         ("connect rc\nA post write 1 bytes 1 bytes 2", 2, "write has bytes twice"),
         (
             "connect rc\nA post read 1 immediate 7",
@@ -263,20 +271,20 @@ fn mistakes_are_said() {
         ("connect rc\nA post send 1 wrong-key", 2, "unknown word of send"),
         ("connect rc\nA post fetch-add 1", 2, "missing after fetch-add; expected add N"),
         ("connect rc\nA post compare-swap 1 swap 2", 2, "expected compare N"),
-        ("connect rc\nA set 8190 to 1", 2, "the offset is from 0 to 8184"),
+        ("connect rc\nA set 8190 to 1", 2, "the offset 8190 is out of range; expected 0 to 8184"),
         ("connect rc\nA set 8 1", 2, "expected to N"),
         ("wait long", 1, "\"long\" is not a time; write for example \"50us\""),
-        ("wait 2000s", 1, "a time is 1000s at most, and not 2000s"),
+        ("wait 2000s", 1, "the time 2000s is too long; at most 1000s"),
         ("wait 1s 1s", 1, "unknown word of wait: \"1s\""),
         ("lose 3", 1, "unknown word here: \"3\"; expected packet N"),
-        ("lose packet -1", 1, "behind packet stands its number, counted from 0"),
-        ("hold packet 1", 1, "something is missing after hold; expected for TIME"),
+        ("lose packet -1", 1, "\"-1\" is not its number, counted from 0"),
+        ("hold packet 1", 1, "hold needs more; expected for TIME"),
         ("damage packet 1 at 3", 1, "expected byte N"),
         ("lose packet 1\ndouble packet 1", 2, "packet 1 has a fate already"),
-        ("network", 1, "something is missing after network; expected delay 20us"),
+        ("network", 1, "network needs more; expected delay 20us"),
         ("network drop 200%", 1, "must be a percentage from 0% to 100%"),
         ("network delay 1us\nnetwork drop 1%", 2, "there are two lines of the network"),
-        ("say", 1, "something is missing after say; expected a text"),
+        ("say", 1, "say needs more; expected a text"),
         (&"wait\n".repeat(301), 301, "a script ends after 300 lines"),
         (&"connect rc\n".repeat(9), 9, "a script connects 8 times at most"),
     ] {

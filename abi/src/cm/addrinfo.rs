@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_that_are_no_answer_and_families_of_infiniband_are_left_out() {
+    fn flags_of_no_response_and_families_of_infiniband_are_omitted() {
         let mut address: libc::sockaddr_in = an_address();
         let hints = rdma_addrinfo {
             ai_flags: RAI_NUMERICHOST | 4 | 8, // RAI_NOROUTE, RAI_FAMILY

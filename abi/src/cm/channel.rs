@@ -42,10 +42,10 @@ pub(super) unsafe fn destroy(channel: *mut rdma_event_channel) {
     drop(Channel::from_raw(channel));
 }
 
-unsafe fn tell_ids(channel: *mut rdma_event_channel) {
+unsafe fn report_ids(channel: *mut rdma_event_channel) {
     let number = registry::pointers().iter().filter(|id| (***id).channel == channel).count();
     if number > 0 {
-        check::tell(&Finding {
+        check::emit(&Finding {
             kind: Kind::CmChannelInUse,
             what: format!("rdma_destroy_event_channel, which {number} ids use"),
             stacks: vec![("destroyed", Stack::here())],
@@ -61,7 +61,7 @@ unsafe extern "C" fn rdma_destroy_event_channel(channel: *mut rdma_event_channel
     let _call = Call::begin();
     if Channel::get(channel).is_ok() {
         if check::is_on() {
-            tell_ids(channel);
+            report_ids(channel);
         }
         destroy(channel);
     }

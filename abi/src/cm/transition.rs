@@ -57,8 +57,8 @@ fn init(
         attr.qkey = UDP_QKEY.0;
         return Ok(mask(qp_type, State::Reset, State::Init));
     }
-    let answers = setup.is_none_or(|setup| setup.max_dest_rd_atomic > 0);
-    attr.qp_access_flags = if answers { REMOTE_ALL } else { IBV_ACCESS_REMOTE_WRITE };
+    let responds = setup.is_none_or(|setup| setup.max_dest_rd_atomic > 0);
+    attr.qp_access_flags = if responds { REMOTE_ALL } else { IBV_ACCESS_REMOTE_WRITE };
     Ok(mask(qp_type, State::Reset, State::Init))
 }
 

@@ -31,7 +31,7 @@ impl<T> Batch<T> {
         let mut by = taken.lock();
         if *by == this && check::is_on() {
             drop(by);
-            tell(call);
+            emit(call);
             by = taken.lock();
         }
         *ended.wait_while(by, |by| *by != 0) = this;
@@ -55,9 +55,9 @@ fn this_thread() -> usize {
 }
 
 #[cold]
-fn tell(call: &str) {
+fn emit(call: &str) {
     let _call = Call::begin();
-    check::tell(&Finding {
+    check::emit(&Finding {
         kind: Kind::BatchNotEnded,
         what: format!("{call}: this thread has not ended its earlier batch"),
         stacks: vec![("called", Stack::here())],

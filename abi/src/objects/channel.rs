@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// Above the moderation time: after it, existing completions cause no event.
-const A_WHILE: Duration = Duration::from_millis(150);
+const LONGER_THAN_MODERATION: Duration = Duration::from_millis(150);
 
 #[repr(C)]
 pub(crate) struct Channel {
@@ -165,12 +165,12 @@ unsafe fn sleep_checked(channel: *mut ibv_comp_channel, descriptor: c_int) -> Re
     wake_ups::before_wait(channel as usize);
     let mut wanted = libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
     let began = Instant::now();
-    let done = wait_for(&raw mut wanted, 1, A_WHILE.as_millis() as c_int);
+    let done = wait_for(&raw mut wanted, 1, LONGER_THAN_MODERATION.as_millis() as c_int);
     if done < 0 {
         return Err(Errno::plain(Errno::last().number()));
     }
     // a signal may end it early
-    if done == 0 && began.elapsed() >= A_WHILE {
+    if done == 0 && began.elapsed() >= LONGER_THAN_MODERATION {
         wake_ups::still_waits(channel as usize);
         wait_checked(descriptor, || {
             wake_ups::endless("ibv_get_cq_event", channel as usize, requests::have_completed)

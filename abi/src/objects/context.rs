@@ -69,7 +69,7 @@ impl Objects {
     }
 
     /// True for an event of theirs, the port's or the device's.
-    fn hear_of(&self, event: AsyncEvent) -> bool {
+    fn accept_event(&self, event: AsyncEvent) -> bool {
         let is_heard = event::to_c(event).is_some_and(|(_, subject)| {
             matches!(subject, Subject::Port | Subject::Device) || self.find(subject).is_some()
         });
@@ -118,7 +118,7 @@ impl ContextInner {
             self.acknowledged.announce();
         }
         if taken < number && check::is_on() {
-            check::tell(&Finding {
+            check::emit(&Finding {
                 kind: Kind::TooManyAcknowledged,
                 what: format!("{number} events of {pointer:#x}, but only {taken} were returned"),
                 stacks: vec![("called", Stack::here())],
@@ -185,7 +185,7 @@ impl Ctx {
         let objects: Arc<Mutex<Objects>> = Arc::default();
         let own = objects.clone();
         let events = context
-            .read_async_events_if(move |event| own.lock().hear_of(event))
+            .read_async_events_if(move |event| own.lock().accept_event(event))
             .and_then(|events| blocking(&events).map(|()| events));
         let events = match events {
             Ok(events) => events,

@@ -40,7 +40,7 @@ pub(crate) struct Cq {
     _channel: Option<User>,
     pub(crate) parent: Option<User>,
     /// From `ibv_start_poll` to `ibv_end_poll`.
-    pub(crate) batch: Batch<Visit>,
+    pub(crate) batch: Batch<CurrentCompletion>,
 }
 
 // SAFETY: `repr(C)`, and it starts with its cell, whose structure starts with this one.
@@ -54,12 +54,12 @@ unsafe impl Object for Cq {
 }
 
 /// Current completion, and latest time reported.
-pub(crate) struct Visit {
+pub(crate) struct CurrentCompletion {
     pub(crate) wc: Wc,
     pub(crate) wall: LatestTime,
 }
 
-impl Visit {
+impl CurrentCompletion {
     pub(crate) const NONE: Self = Self { wc: Wc::UNUSED, wall: LatestTime::NONE };
 }
 
@@ -76,11 +76,11 @@ impl Cq {
         if comp_vector >= vectors {
             return Err(Errno::of(Rule::CompletionVector));
         }
-        let told = Channel::get_optional(channel)?;
-        if told.is_some_and(|told| !Arc::ptr_eq(&told.ctx, &ctx.inner)) {
+        let events = Channel::get_optional(channel)?;
+        if events.is_some_and(|events| !Arc::ptr_eq(&events.ctx, &ctx.inner)) {
             return Err(Errno::of(Rule::ForeignChannel));
         }
-        let cq = ctx.inner.context.create_cq(cqe as usize, told.map(|told| &told.channel))?;
+        let cq = ctx.inner.context.create_cq(cqe as usize, events.map(|events| &events.channel))?;
         let c = ibv_cq_ex {
             context,
             channel,
@@ -91,9 +91,9 @@ impl Cq {
             cond: libc::PTHREAD_COND_INITIALIZER,
             ..ibv_cq_ex::zeroed()
         };
-        let _channel = told.map(|told| told.users.add());
+        let _channel = events.map(|events| events.users.add());
         let (ctx, users, batch) =
-            (ctx.inner.clone(), Users::default(), Batch::single_threaded(Visit::NONE));
+            (ctx.inner.clone(), Users::default(), Batch::single_threaded(CurrentCompletion::NONE));
         Ok(Self { c: UnsafeCell::new(c), cq, ctx, users, _channel, parent: None, batch })
     }
 

@@ -13,12 +13,12 @@ use roce_provider::{
 
 use super::{
     batch::Batch,
-    cq::{Cq, Visit},
+    cq::{Cq, CurrentCompletion},
     object::Object,
     pd::Pd,
 };
 use crate::{
-    call::{self, CallId, Moving},
+    call::{self, CallId, DataCall},
     errno::{Errno, Result},
     hooks::check::{self, Finding, Kind, Stack, requests, single, wake_ups},
     layout::{
@@ -79,7 +79,7 @@ unsafe fn create(context: *mut ibv_context, attr: &ibv_cq_init_attr_ex) -> Resul
     }
     let mut cq = Cq::new(context, attr.cqe, attr.cq_context, attr.channel, attr.comp_vector)?;
     if flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED == 0 {
-        cq.batch = Batch::new(Visit::NONE);
+        cq.batch = Batch::new(CurrentCompletion::NONE);
     }
     cq.parent = parent.map(|parent| parent.users.add());
     set_functions(cq.functions());
@@ -134,7 +134,7 @@ fn failed_read(wc: &Wc, error: &WcError, call: &str) -> u32 {
         return 0;
     }
     let _call = Call::begin();
-    check::tell(&Finding {
+    check::emit(&Finding {
         kind: Kind::FailedCompletionRead,
         what: format!("qp {:#x}: {call} of request {}: {}", wc.qpn.get(), wc.wr_id, error.status),
         stacks: vec![("read", Stack::here())],
@@ -143,7 +143,7 @@ fn failed_read(wc: &Wc, error: &WcError, call: &str) -> u32 {
 }
 
 /// Moves to the next completion: 0, or `ENOENT`.
-unsafe fn next(call: Moving, cq: *mut ibv_cq_ex) -> Result<c_int> {
+unsafe fn next(call: DataCall, cq: *mut ibv_cq_ex) -> Result<c_int> {
     let object = object(cq);
     let inside = call.is_checked.then(|| single::enter(cq as usize, call.id.name()));
     let found = object.cq.poll_one();

@@ -15,7 +15,7 @@ use roce_provider::{
 
 use super::{ah::Ah, mw, object::Object, qp::Qp, srq::Srq};
 use crate::{
-    call::{self, CallId, Moving},
+    call::{self, CallId, DataCall},
     errno::{Errno, Result},
     hooks::check::{
         self, Finding, Kind, Stack,
@@ -165,7 +165,7 @@ unsafe fn posting<W>(
     id: CallId,
     first: *mut W,
     bad_wr: *mut *mut W,
-    post: impl FnOnce(Moving, &mut *mut W) -> Result<()>,
+    post: impl FnOnce(DataCall, &mut *mut W) -> Result<()>,
 ) -> c_int {
     let mut place = first;
     let status = call::data(id, |call| post(call, &mut place));
@@ -180,29 +180,29 @@ const LONGEST: usize = 1 << 16;
 
 /// Translates all, records each for the checks, then posts.
 unsafe fn checked<W: Listed, R>(
-    (queue, call): (Queue, Moving),
+    (queue, call): (Queue, DataCall),
     place: &mut *mut W,
     make: impl Fn(&W) -> Result<R>,
-    note: impl Fn(&W, &R) -> Request,
+    describe: impl Fn(&W, &R) -> Request,
     post: impl FnOnce(&mut *mut W, &mut dyn FnMut(&W) -> Result<R>) -> Result<()>,
 ) -> Result<()> {
-    let (mut made, mut noted) = (Vec::new(), Vec::new());
+    let (mut made, mut described) = (Vec::new(), Vec::new());
     let mut at = *place;
     let stopped = each(&mut at, true, make, |c, wr| {
-        noted.push(note(c, &wr));
+        described.push(describe(c, &wr));
         made.push(wr);
         if made.len() < LONGEST { Ok(()) } else { Err(Errno::plain(libc::EINVAL)) }
     });
     if stopped.is_err() && read(at).is_err() {
-        let number = noted.len() + 1;
-        check::tell(&Finding {
+        let number = described.len() + 1;
+        check::emit(&Finding {
             kind: Kind::RequestUnreadable,
             what: format!("{}: request {number} of the list, at {at:p}", call.id.name()),
             stacks: vec![("called", Stack::here())],
         });
     }
     let (mut made, mut asked) = (made.into_iter().map(Ok).chain(stopped.err().map(Err)), 0);
-    requests::post(queue, call.id.name(), noted, || {
+    requests::post(queue, call.id.name(), described, || {
         let result = post(place, &mut |_| {
             asked += 1;
             // the list has grown meanwhile
@@ -269,13 +269,13 @@ pub(crate) unsafe extern "C" fn post_send(
             return qp.send(place, false, make);
         }
         let _inside = single::enter(pointer, call.id.name());
-        let note = |c: &ibv_send_wr, wr: &SendWr| {
+        let describe = |c: &ibv_send_wr, wr: &SendWr| {
             let inline = matches!(wr.data, Data::Inline(_)) && !wr.op.is_bare();
             let inline = inline.then(|| sges(c.sg_list, c.num_sge as usize, u32::MAX));
             let ah = if qp.qp_type == QpType::Ud { c.wr.ud.ah as usize } else { 0 };
             Request::send(wr, qp.sq_sig_all, inline.and_then(Result::ok), ah)
         };
-        checked((Queue::Send(qp.key()), call), place, make, note, |place, make| {
+        checked((Queue::Send(qp.key()), call), place, make, describe, |place, make| {
             qp.send(place, true, make)
         })
     })
@@ -296,8 +296,8 @@ pub(crate) unsafe extern "C" fn post_recv(
             return qp.receive(place, false, make);
         }
         let _inside = single::enter(pointer, call.id.name());
-        let (queue, note) = (Queue::Receive(qp.key()), |_: &_, wr: &_| Request::receive(wr));
-        checked((queue, call), place, make, note, |place, make| qp.receive(place, true, make))
+        let (queue, describe) = (Queue::Receive(qp.key()), |_: &_, wr: &_| Request::receive(wr));
+        checked((queue, call), place, make, describe, |place, make| qp.receive(place, true, make))
     })
 }
 
@@ -312,7 +312,9 @@ pub(crate) unsafe extern "C" fn post_srq_recv(
         if !call.is_checked {
             return object.receive(place, false, make);
         }
-        let (queue, note) = (Queue::Shared(srq as usize), |_: &_, wr: &_| Request::receive(wr));
-        checked((queue, call), place, make, note, |place, make| object.receive(place, true, make))
+        let (queue, describe) = (Queue::Shared(srq as usize), |_: &_, wr: &_| Request::receive(wr));
+        checked((queue, call), place, make, describe, |place, make| {
+            object.receive(place, true, make)
+        })
     })
 }

@@ -109,7 +109,7 @@ fn a_profile_that_is_wrong_leaves_no_device_and_one_line() {
         println!("no C compiler is installed: nothing was run");
         return;
     };
-    let line = "roce: ROCE_AS: there is no profile \"connectx-99\"; take connectx-5,";
+    let line = "roce: ROCE_AS: unknown profile \"connectx-99\"; expected connectx-5,";
     assert_eq!(
         output.stderr.lines().filter(|said| said.starts_with(line)).count(),
         1,

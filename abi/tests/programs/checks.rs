@@ -85,7 +85,10 @@ fn findings_are_one_document_for_tools() {
     assert!(place["region"]["startLine"].as_u64().unwrap() > 1);
 
     let said = program.run(&[("ROCE_CHECK", "jsn")], 1).stderr;
-    assert!(said.starts_with("roce: ROCE_CHECK: there is no \"jsn\"; write text, json"), "{said}");
+    assert!(
+        said.starts_with("roce: ROCE_CHECK: unknown word \"jsn\"; expected text, json"),
+        "{said}"
+    );
 }
 
 /// A signal must not lose findings.

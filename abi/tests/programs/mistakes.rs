@@ -63,13 +63,13 @@ fn text_for_people_has_what_happened_before() {
     for part in [
         ": ibv_post_send 7: SEND of 8 B: IBV_WC_RETRY_EXC_ERR (12)\n",
         "  why:  given up after 3 tries\n",
-        "  peer: no response in time ",
+        "  peer: ACK timeouts ",
         "no packet arrived from 127.0.0.",
         "  peer: this process itself has 127.0.0.",
         " × no such queue pair\n",
         "  look: check dest_qp_num, ah_attr.grh.dgid",
         "  before:",
-        "request 7, again: timeout",
+        "request 7, retransmitted: timeout",
         "request 7 completed in error: transport retry counter exceeded",
     ] {
         assert!(text.contains(part), "{part:?} is not in\n{text}");

@@ -254,7 +254,7 @@ fn a_sandbox_refuses_something() {
         return;
     };
     for (denied, shared, alone) in [
-        ("memfd_create", &["memfd_create is refused here: "][..], &[][..]),
+        ("memfd_create", &["the system refuses memfd_create: "][..], &[][..]),
         ("userfaultfd", &[], &[]),
         ("UDP options", &["UDP_GRO (", "UDP_SEGMENT ("], &["UDP_GRO (", "UDP_SEGMENT ("]),
         ("IPv6", &[], &[]),

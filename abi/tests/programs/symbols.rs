@@ -205,7 +205,7 @@ The release is the first with the version; a number in parentheses is a later sy
 with the interface of 2006.
 
 Names for providers' libraries such as libmlx5 (`IBVERBS_PRIVATE_…`) are present for every release, because
-programs load such libraries without an adapter. None gets a device: their commands answer `EOPNOTSUPP`.
+programs load such libraries without an adapter. None gets a device: their commands return `EOPNOTSUPP`.
 
 | version | release | symbols |
 |---|---|---|

@@ -114,7 +114,7 @@ impl Analysis {
         let mut talks: Vec<Talk> = connections.iter().map(|_| Talk::default()).collect();
         for packet in &packets {
             if let Some(index) = packet.connection {
-                talks[index].hear(packet.from_second);
+                talks[index].record_sender(packet.from_second);
             }
         }
         for (talk, connection) in talks.iter_mut().zip(&connections) {
@@ -125,7 +125,8 @@ impl Analysis {
             if let (Some(mad), false) = (&packet.message, packet.why == Explanation::Damaged) {
                 let known = (packet.net.src(), packet.net.dst(), mad.encode());
                 let new = messages.insert(known);
-                packet.why = if new { Explanation::Message } else { Explanation::MessageAgain };
+                packet.why =
+                    if new { Explanation::Message } else { Explanation::MessageRetransmit };
                 if let Message::Rej(rej) = &mad.message {
                     self.find(packet, FindingKind::Rejected(rej.reason.to_string()));
                 }
@@ -314,26 +315,26 @@ impl Analysis {
         }
         end.msn = headers.ext().aeth().map(|aeth| aeth.msn).or(end.msn);
         let at = packet.at;
-        let answered = match syndrome {
+        let acknowledged = match syndrome {
             _ if is_a_response => {
-                let (answered, again) = end.data(at, psn);
+                let (acknowledged, again) = end.data(at, psn);
                 packet.why = Explanation::Responses { again };
-                answered
+                acknowledged
             }
             Some(Syndrome::Ack { .. }) => {
-                let answered = end.acknowledge(at, psn);
-                packet.why = match answered.packets {
-                    0 => Explanation::AcknowledgesAgain(psn),
+                let acknowledged = end.acknowledge(at, psn);
+                packet.why = match acknowledged.packets {
+                    0 => Explanation::DuplicateAcknowledge(psn),
                     packets => {
-                        let after = answered.after;
+                        let after = acknowledged.after;
                         Explanation::Acknowledges { up_to: psn, packets, after }
                     }
                 };
-                answered
+                acknowledged
             }
             _ => return,
         };
-        if let Some(kind) = talk.measure(packet, &answered) {
+        if let Some(kind) = talk.measure(packet, &acknowledged) {
             self.find(packet, kind);
         }
     }

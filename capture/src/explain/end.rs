@@ -57,7 +57,7 @@ pub(super) struct End {
     /// Last packet in either direction.
     active: Duration,
     /// PSN after the furthest response with data.
-    answered: i64,
+    acknowledged: i64,
     pub(super) msn: Option<Msn>,
     /// The PSNs of a READ are unknown.
     is_unsure: bool,
@@ -92,7 +92,7 @@ pub(super) struct Span {
     pub(super) awaits: bool,
 }
 
-pub(super) struct Answered {
+pub(super) struct Acknowledged {
     pub(super) packets: u32,
     /// Time since the last packet was sent, if sent once.
     pub(super) after: Option<Duration>,
@@ -118,7 +118,7 @@ impl End {
             *self = Self { repeats: self.repeats, ..Self::default() };
             self.captured.first = Some(psn);
             self.add(now, 0, span);
-            return Explanation::Anew;
+            return Explanation::Jump;
         }
         // ends the READ before it
         self.stretch(at);
@@ -152,7 +152,7 @@ impl End {
                 let most = &mut self.repeats.most_times;
                 *most = sent.times.max(*most);
             }
-            return Explanation::Again(causes);
+            return Explanation::Retransmit(causes);
         }
         let gap = at - self.end;
         if self.captured.missing.len() < KEPT {
@@ -291,7 +291,7 @@ impl End {
         }
     }
 
-    pub(super) fn acknowledge(&mut self, now: Duration, psn: Psn) -> Answered {
+    pub(super) fn acknowledge(&mut self, now: Duration, psn: Psn) -> Acknowledged {
         let at = self.index(psn);
         self.active = now;
         self.advance(now, at + 1)
@@ -317,44 +317,44 @@ impl End {
     }
 
     /// Data for `psn`. Returns its effect, and whether it is a duplicate.
-    pub(super) fn data(&mut self, now: Duration, psn: Psn) -> (Answered, bool) {
+    pub(super) fn data(&mut self, now: Duration, psn: Psn) -> (Acknowledged, bool) {
         let at = self.index(psn);
         self.active = now;
-        let again = at < self.answered;
-        self.answered = self.answered.max(at + 1);
-        let mut answered = self.advance(now, at);
+        let again = at < self.acknowledged;
+        self.acknowledged = self.acknowledged.max(at + 1);
+        let mut acknowledged = self.advance(now, at);
         if let Some(read) = self.awaited.front_mut().filter(|read| read.next == at) {
             read.next += 1;
             let done = read.next == read.end;
             if done {
                 self.awaited.pop_front();
             }
-            answered = self.reach(now, at + 1);
+            acknowledged = self.reach(now, at + 1);
         }
-        (answered, again)
+        (acknowledged, again)
     }
 
     /// Completes everything before `to`, up to missing data.
-    fn advance(&mut self, now: Duration, to: i64) -> Answered {
+    fn advance(&mut self, now: Duration, to: i64) -> Acknowledged {
         match self.awaited.front() {
             Some(read) if read.next < to => {
                 let next = read.next;
-                let answered = self.reach(now, next);
+                let acknowledged = self.reach(now, next);
                 self.go_back(next, Some(Cause::ImpliedNak));
                 self.naks.leave(now);
-                answered
+                acknowledged
             }
             _ => self.reach(now, to),
         }
     }
 
-    fn reach(&mut self, now: Duration, to: i64) -> Answered {
+    fn reach(&mut self, now: Duration, to: i64) -> Acknowledged {
         let to = to.min(self.end);
-        let mut answered = Answered { packets: 0, after: None, hasty: None };
+        let mut acknowledged = Acknowledged { packets: 0, after: None, hasty: None };
         if to <= self.oldest {
-            return answered;
+            return acknowledged;
         }
-        answered.packets = u32::try_from(to - self.oldest).unwrap_or(u32::MAX);
+        acknowledged.packets = u32::try_from(to - self.oldest).unwrap_or(u32::MAX);
         self.oldest = to;
         let rest = self.sent.split_off(&to);
         let done = std::mem::replace(&mut self.sent, rest);
@@ -362,10 +362,10 @@ impl End {
             let after = now.saturating_sub(last.at);
             if last.times == 1 {
                 // packets captured in one batch have one time
-                answered.after = Some(after).filter(|after| !after.is_zero());
+                acknowledged.after = Some(after).filter(|after| !after.is_zero());
             } else if last.causes == Causes::of(&[Cause::NoResponse]) {
                 let waited = last.last.saturating_sub(last.at);
-                answered.hasty = Some((waited, now.saturating_sub(last.last), after));
+                acknowledged.hasty = Some((waited, now.saturating_sub(last.last), after));
             }
         }
         for cursor in &mut self.cursors {
@@ -374,7 +374,7 @@ impl End {
         self.naks.reach(to);
         let end = self.end;
         self.cursors.retain(|cursor| cursor.at < end);
-        answered
+        acknowledged
     }
 
     /// Its progress. `has_responses`: its service has responses.

@@ -15,7 +15,7 @@ const DISORDER: Duration = Duration::from_micros(10);
 const WINDOW: i64 = 1 << 14;
 /// Kept responses to later requests, and kept READs and atomics.
 const KEPT: usize = 16;
-const ANSWERED_WITH_DATA: usize = 1 << 10;
+const RESPONSES_WITH_DATA: usize = 1 << 10;
 
 #[derive(Clone, Copy)]
 pub(super) struct Response {
@@ -110,7 +110,7 @@ impl Requests {
         };
         if let Some(kind) = kind {
             self.with_data.insert(at, (at + span, kind));
-            if self.with_data.len() > ANSWERED_WITH_DATA {
+            if self.with_data.len() > RESPONSES_WITH_DATA {
                 self.with_data.pop_first();
             }
         }
@@ -133,7 +133,7 @@ impl Requests {
     fn has(&self, at: i64, kind: Kind) -> bool {
         let before = self.with_data.range(..=at).rev();
         let mut found = before.take_while(|(from, (end, _))| at < *end || **from > at - WINDOW);
-        let full = self.with_data.len() >= ANSWERED_WITH_DATA;
+        let full = self.with_data.len() >= RESPONSES_WITH_DATA;
         found.any(|(from, (end, its))| {
             at < *end && *its == kind && (kind == Kind::Read || *from == at)
         }) || full && self.with_data.first_key_value().is_some_and(|(first, _)| at < *first)

@@ -23,7 +23,7 @@ pub(super) struct Made {
 }
 
 impl Made {
-    pub(super) fn note(&mut self, packet: &ExplainedPacket) {
+    pub(super) fn record(&mut self, packet: &ExplainedPacket) {
         let (qpn, id) = match packet.message.as_deref().map(|mad| &mad.message) {
             Some(Message::Req(req)) => (req.local_qpn, req.local_id),
             Some(Message::Rep(rep)) => (rep.local_qpn, rep.local_id),
@@ -45,7 +45,7 @@ pub(super) fn flows(packets: &[ExplainedPacket]) -> Vec<Option<Flow>> {
     let mut made = Made::default();
     let mut flow = |packet: &ExplainedPacket| {
         if packet.why != Explanation::Damaged {
-            made.note(packet);
+            made.record(packet);
         }
         let bth = packet.headers?.bth().to_owned();
         let connected = bth.opcode.service() != Service::Ud;

@@ -60,14 +60,14 @@ impl fmt::Display for WrongIcrcs {
 
 /// ICRCs from one address to another.
 #[derive(Default)]
-struct Way {
+struct Direction {
     right: usize,
     /// By packet index.
     wrong: Vec<(usize, Icrc)>,
 }
 
 #[derive(Default)]
-pub(super) struct Icrcs(BTreeMap<(Address, Address), Way>);
+pub(super) struct Icrcs(BTreeMap<(Address, Address), Direction>);
 
 /// Packets of one way whose wrong ICRCs count as right.
 pub(super) struct Excused {
@@ -108,7 +108,7 @@ impl Icrcs {
     }
 }
 
-impl Way {
+impl Direction {
     fn excused(&self) -> Option<(Vec<usize>, WrongIcrcs)> {
         // retransmissions of one packet share any change
         let mut changes: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();

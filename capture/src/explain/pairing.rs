@@ -66,7 +66,7 @@ impl Pairs {
 fn by_messages(packets: &[ExplainedPacket]) -> Vec<(Flow, Flow)> {
     let (mut made, mut requests, mut pairs) = (Made::default(), BTreeMap::new(), Vec::new());
     for packet in packets.iter().filter(|packet| packet.why != Explanation::Damaged) {
-        made.note(packet);
+        made.record(packet);
         let (src, dst) = (packet.net.src(), packet.net.dst());
         match packet.message.as_deref().map(|mad| &mad.message) {
             Some(Message::Req(req)) => {
@@ -90,7 +90,7 @@ fn by_comments(packets: &[ExplainedPacket], flows: &[Option<Flow>]) -> BTreeSet<
         if packet.why == Explanation::Damaged {
             continue;
         }
-        made.note(packet);
+        made.record(packet);
         if let (Some(flow), Some(qpn)) = (flow, packet.sender_qp) {
             pairs.insert((*flow, made.flow(flow.dst, flow.src, qpn)));
         }

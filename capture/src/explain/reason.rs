@@ -91,13 +91,13 @@ pub enum Explanation {
     /// First captured packet of a requester, perhaps not its first.
     Joined,
     /// Far from the PSNs before: much was not captured, or the queue pair was reconnected.
-    Anew,
+    Jump,
     /// Missing PSNs before it.
     AfterGap(u32),
     /// First seen after later ones: overtaken, or lost and retransmitted.
     Late,
     /// Retransmitted.
-    Again(Causes),
+    Retransmit(Causes),
     /// Repeated too soon for a retransmission: a copy by the network or the capture.
     Copy,
     /// Acknowledges everything up to a PSN.
@@ -110,7 +110,7 @@ pub enum Explanation {
         after: Option<Duration>,
     },
     /// Acknowledges nothing new.
-    AcknowledgesAgain(Psn),
+    DuplicateAcknowledge(Psn),
     /// Refuses this PSN and acknowledges everything before.
     Negative(Psn, Syndrome),
     /// A READ response or the like.
@@ -129,7 +129,7 @@ pub enum Explanation {
     /// First transmission of a CM message.
     Message,
     /// Retransmitted CM message.
-    MessageAgain,
+    MessageRetransmit,
     /// Does not parse.
     Unreadable,
     /// Damaged: its fields are unreliable.
@@ -142,14 +142,14 @@ impl fmt::Display for Explanation {
             Self::First => f.write_str("first of a message"),
             Self::Next => f.write_str("next of its message"),
             Self::Joined => f.write_str("first captured packet"),
-            Self::Anew => f.write_str(
+            Self::Jump => f.write_str(
                 "far from the earlier PSNs: many packets were not captured, or a new connection \
                  started",
             ),
             Self::AfterGap(1) => f.write_str("one PSN before it is missing"),
             Self::AfterGap(count) => write!(f, "{count} PSNs before it are missing"),
             Self::Late => f.write_str("late: reordered, or lost and retransmitted"),
-            Self::Again(causes) => write!(f, "again: {causes}"),
+            Self::Retransmit(causes) => write!(f, "retransmitted: {causes}"),
             Self::Copy => f.write_str("a copy: too early for a retransmit"),
             // the packet shows the PSN
             Self::Acknowledges { packets: 1, after: Some(after), .. } => {
@@ -161,8 +161,8 @@ impl fmt::Display for Explanation {
             Self::Acknowledges { packets, after: None, .. } => {
                 write!(f, "acknowledges {packets} packet{}", if *packets == 1 { "" } else { "s" })
             }
-            Self::AcknowledgesAgain(psn) => {
-                write!(f, "acknowledges up to {} again", psn.get())
+            Self::DuplicateAcknowledge(psn) => {
+                write!(f, "duplicate ACK up to {}", psn.get())
             }
             Self::Negative(psn, Syndrome::RnrNak { .. }) => {
                 write!(f, "not ready for {}", psn.get())
@@ -172,7 +172,7 @@ impl fmt::Display for Explanation {
             }
             Self::Negative(psn, _) => write!(f, "refuses {}", psn.get()),
             Self::Responses { again: false } => f.write_str("response"),
-            Self::Responses { again: true } => f.write_str("response, again"),
+            Self::Responses { again: true } => f.write_str("repeated response"),
             Self::RespondsToUnseen => f.write_str("responds to a packet that was not captured"),
             Self::RespondsToOneOf(1) => {
                 f.write_str("responds to another connection, or to a packet that was not captured")
@@ -180,10 +180,10 @@ impl fmt::Display for Explanation {
             Self::RespondsToOneOf(count) => {
                 write!(f, "responds to one of {count} connections: the capture does not show which")
             }
-            Self::Congestion => f.write_str("its packets meet congestion"),
+            Self::Congestion => f.write_str("congestion experienced"),
             Self::Datagram => f.write_str("datagram"),
-            Self::Message => f.write_str("for the first time"),
-            Self::MessageAgain => f.write_str("the same again"),
+            Self::Message => f.write_str("first transmission"),
+            Self::MessageRetransmit => f.write_str("retransmitted"),
             Self::Unreadable => f.write_str("does not parse"),
             Self::Damaged => f.write_str("damaged: its ICRC is wrong"),
         }

@@ -6,7 +6,7 @@ use roce_transport::wire::Service;
 
 use super::{
     connection::{Connection, EndSummary, RoundTrips},
-    end::{Answered, End},
+    end::{Acknowledged, End},
     explained::ExplainedPacket,
     finding::FindingKind,
     reason::{Cause, Causes},
@@ -41,7 +41,7 @@ pub(super) struct Talk {
 }
 
 impl Talk {
-    pub(super) const fn hear(&mut self, from_second: bool) {
+    pub(super) const fn record_sender(&mut self, from_second: bool) {
         self.heard[from_second as usize] = true;
     }
 
@@ -61,14 +61,14 @@ impl Talk {
     pub(super) fn measure(
         &mut self,
         packet: &ExplainedPacket,
-        answered: &Answered,
+        acknowledged: &Acknowledged,
     ) -> Option<FindingKind> {
         let to = usize::from(!packet.from_second);
-        if let Some(after) = answered.after {
+        if let Some(after) = acknowledged.after {
             self.round_trips[to].push((packet.frame, after));
             self.least[to] = Some(self.least[to].map_or(after, |least| least.min(after)));
         }
-        let (waited, since, after) = answered.hasty?;
+        let (waited, since, after) = acknowledged.hasty?;
         let is_hasty = since < self.least[to]? / 2;
         is_hasty.then_some(FindingKind::TimeoutTooShort(waited, after))
     }

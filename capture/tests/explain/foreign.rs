@@ -12,7 +12,7 @@ fn explained(name: &str) -> Explained {
 }
 
 fn repeats(explained: &Explained) -> Vec<String> {
-    let again = explained.packets.iter().filter(|it| matches!(it.why, Explanation::Again(_)));
+    let again = explained.packets.iter().filter(|it| matches!(it.why, Explanation::Retransmit(_)));
     again.map(|packet| packet.why.to_string()).collect()
 }
 
@@ -21,8 +21,8 @@ fn repeats(explained: &Explained) -> Vec<String> {
 fn a_slow_requester_behind_a_nak() {
     for (name, count) in [("blue-rdma-nak.pcapng", 2), ("blue-rdma-first-lost.pcapng", 3)] {
         let explained = explained(name);
-        assert_eq!(repeats(&explained), vec!["again: NAK"; count], "{name}");
-        let known = |why| matches!(why, Explanation::AcknowledgesAgain(_));
+        assert_eq!(repeats(&explained), vec!["retransmitted: NAK"; count], "{name}");
+        let known = |why| matches!(why, Explanation::DuplicateAcknowledge(_));
         assert!(!explained.packets.iter().any(|packet| known(packet.why)), "{name}");
     }
 }

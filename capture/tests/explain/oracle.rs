@@ -104,14 +104,14 @@ fn check_causes(causes: Causes, truth: Cause, totals: &mut Totals) -> bool {
 fn agrees(why: Explanation, truth: Reason, totals: &mut Totals) -> bool {
     match (why, truth) {
         (Explanation::First | Explanation::Next | Explanation::Joined, Reason::First(_)) => true,
-        (Explanation::Again(causes), Reason::Again(_, loss)) => {
+        (Explanation::Retransmit(causes), Reason::Retransmit(_, loss)) => {
             check_causes(causes, cause(loss), totals)
         }
-        (Explanation::Again(causes), Reason::Probe { .. }) => {
+        (Explanation::Retransmit(causes), Reason::Probe { .. }) => {
             check_causes(causes, Cause::NoResponse, totals)
         }
         (
-            Explanation::Acknowledges { up_to: psn, .. } | Explanation::AcknowledgesAgain(psn),
+            Explanation::Acknowledges { up_to: psn, .. } | Explanation::DuplicateAcknowledge(psn),
             Reason::Acknowledge(truth),
         ) => psn == truth,
         (Explanation::Negative(psn, syndrome), Reason::Negative(truth, its)) => {

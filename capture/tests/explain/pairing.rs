@@ -181,13 +181,13 @@ fn comments_tell_them_apart() {
 
 /// A capture of one direction reports no missing responses.
 #[test]
-fn one_direction_says_nothing_of_answers() {
+fn one_direction_says_nothing_of_responses() {
     let (mut pair, ends, _) = connections("delay 5us, drop write once", 1, 1);
     let (near, far) = (pair.a.buffer(8), pair.b.buffer(8));
     pair.post_send(&ends[0].0, &SendWr::write(1, far.remote(0), near.all()));
     pair.run();
     let mut seen = std::mem::take(&mut pair.seen[Side::A as usize]);
-    assert_eq!(explained(&seen).packets[1].why.to_string(), "again: no response in time");
+    assert_eq!(explained(&seen).packets[1].why.to_string(), "retransmitted: no response in time");
     seen.retain(|(_, net, _)| net.src == pair.a.ip);
-    assert_eq!(explained(&seen).packets[1].why.to_string(), "again: no response captured");
+    assert_eq!(explained(&seen).packets[1].why.to_string(), "retransmitted: no response captured");
 }

@@ -54,10 +54,10 @@ fn a_nak_is_no_fault_by_itself_and_what_it_causes_is_said() {
     let repeats: Vec<_> = explained
         .packets
         .iter()
-        .filter(|packet| matches!(packet.why, Explanation::Again(_)))
+        .filter(|packet| matches!(packet.why, Explanation::Retransmit(_)))
         .map(|packet| packet.why.to_string())
         .collect();
-    assert_eq!(repeats, ["again: NAK"; 3]);
+    assert_eq!(repeats, ["retransmitted: NAK"; 3]);
     assert_eq!(explained.connections[0].summaries[0].repeated, 3);
     assert_eq!(explained.connections[0].summaries[1].sequence_naks, 1);
 }
@@ -84,7 +84,7 @@ fn a_psn_that_is_far_from_the_others() {
             bytes[body..].copy_from_slice(&icrc);
         }
         let explained = explained(&pair, Side::A);
-        assert_eq!(explained.packets[first].why, Explanation::Anew);
+        assert_eq!(explained.packets[first].why, Explanation::Jump);
         assert_eq!(explained.findings, []);
         let last = explained.packets.last().unwrap().why;
         assert!(matches!(last, Explanation::Acknowledges { packets: 2, .. }), "{last:?}");
@@ -108,11 +108,11 @@ fn a_nak_is_the_reason_at_the_receiver_too() {
             "next of its message".into(),
             format!("NAK for the gap at {psn}"),
             "late: reordered, or lost and retransmitted".into(),
-            "again: NAK".into(),
-            "again: NAK".into(),
+            "retransmitted: NAK".into(),
+            "retransmitted: NAK".into(),
             "acknowledges 3 packets".into(),
-            "again: NAK".into(),
-            "again: NAK".into(),
+            "retransmitted: NAK".into(),
+            "retransmitted: NAK".into(),
             "acknowledges 2 packets".into(),
         ]
     );
@@ -186,7 +186,7 @@ fn what_comes_behind_a_read_of_unknown_span() {
         assert_eq!(pair.seen[0].len(), 4 + if kept.len() == 3 { 2 } else { 0 });
         let explained = explained(&pair, Side::A);
         let is_wrong = |why: Explanation| {
-            matches!(why, Explanation::AfterGap(_) | Explanation::Again(_) | Explanation::Late)
+            matches!(why, Explanation::AfterGap(_) | Explanation::Retransmit(_) | Explanation::Late)
         };
         assert!(explained.connections[0].mtu_at_least);
         assert!(!explained.packets.iter().any(|packet| is_wrong(packet.why)), "{explained:?}");
@@ -226,7 +226,7 @@ fn one_direction_only() {
 }
 
 #[test]
-fn marks_that_nobody_answers() {
+fn marks_without_a_notification() {
     let options = Options { traffic_class: 2, ..Options::default() };
     let (mut pair, a) = recorded("delay 5us, mark 100%", options);
     write(&mut pair, &a, 20, 5000);
@@ -257,7 +257,7 @@ fn a_timeout_that_is_shorter_than_the_way() {
     let too_short = FindingKind::TimeoutTooShort(waited, waited + Duration::from_micros(2));
     let found: Vec<_> = explained.findings.iter().map(|finding| &finding.kind).collect();
     assert_eq!(found, [&too_short]);
-    assert_eq!(explained.packets[response].why.to_string(), "again: no response in time");
+    assert_eq!(explained.packets[response].why.to_string(), "retransmitted: no response in time");
 }
 
 #[test]

@@ -29,11 +29,11 @@ const GREETING: Duration = Duration::from_secs(2);
 const GREETINGS: usize = 64;
 const WAITING: usize = 8;
 
-/// Open a device, and do with it what `roce conform` says.
+/// Open a device for the commands of `roce conform`.
 ///
-/// The device is one of this tool. The agent prints a token, or has it from ROCE_AGENT_TOKEN. A
-/// client with the token uses the device and the memory that the agent has given it, and nothing
-/// else of the host. It serves one after the other.
+/// The device is one of this tool. The agent prints a token, or takes it from ROCE_AGENT_TOKEN. A
+/// client with the token uses the device and its registered memory, and nothing else of the host.
+/// The agent serves one client at a time.
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// Device: a name from `roce devinfo`, or udp:ADDRESS
@@ -41,17 +41,17 @@ pub(super) struct Args {
     device: Option<String>,
     /// Print an agent in Python, for rxe and hardware
     ///
-    /// It needs python3-pyverbs of rdma-core and nothing else; its --help says more.
+    /// It needs only python3-pyverbs of rdma-core; see its --help.
     #[arg(long, conflicts_with_all = ["device", "listen", "once"])]
     python: bool,
     /// Print an agent in C
     ///
-    /// It needs libibverbs and nothing else: `cc agent.c -o agent -libverbs`
+    /// It needs only libibverbs: `cc agent.c -o agent -libverbs`
     #[arg(long, conflicts_with_all = ["device", "listen", "once", "python"])]
     c: bool,
-    /// Where it listens
+    /// Address to listen on
     ///
-    /// By default port 4792 of the device's first address if that is loopback, else of 127.0.0.1 or
+    /// Default: port 4792 of the device's first address if that is loopback, else of 127.0.0.1 or
     /// ::1.
     #[arg(long, value_name = "ADDRESS[:PORT]", value_parser = place)]
     listen: Option<SocketAddr>,
@@ -83,7 +83,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     for test in turns {
         // a test that has gone does not end the agent
         let _ = serve(&mut agent, test);
-        agent.answer(r#"[{"do": "clear"}]"#, &|| false)?;
+        agent.execute(r#"[{"do": "clear"}]"#, &|| false)?;
         if args.once {
             break;
         }
@@ -93,7 +93,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 
 fn place(text: &str) -> Result<SocketAddr, String> {
     let with_port = text.parse().or_else(|_| text.parse().map(|ip| SocketAddr::new(ip, PORT)));
-    with_port.map_err(|_| "write ADDRESS or ADDRESS:PORT".to_owned())
+    with_port.map_err(|_| "expected ADDRESS or ADDRESS:PORT".to_owned())
 }
 
 fn loopback(device: IpAddr) -> IpAddr {
@@ -140,8 +140,8 @@ fn greet(mut client: Lines, token: Token) -> Option<Lines> {
 fn serve(agent: &mut Agent, mut test: Lines) -> Result<(), Failure> {
     test.stream.set_write_timeout(Some(SILENCE))?;
     while let Some(line) = test.next(LINE, SILENCE)? {
-        let answer = agent.answer(&line, &|| is_gone(&test.stream))?;
-        test.stream.write_all(format!("{answer}\n").as_bytes())?;
+        let response = agent.execute(&line, &|| is_gone(&test.stream))?;
+        test.stream.write_all(format!("{response}\n").as_bytes())?;
     }
     Ok(())
 }

@@ -11,14 +11,14 @@ use serde_json::Value;
 
 use crate::{failure::Failure, output::outln};
 
-/// Compare two results that `roce conform --json` has printed.
+/// Compare two results of `roce conform --json`.
 ///
 /// Prints the cases whose verdicts differ. The exit status is 3 if there are any.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// The first
+    /// First result
     a: PathBuf,
-    /// The second
+    /// Second result
     b: PathBuf,
 }
 

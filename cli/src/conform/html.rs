@@ -41,7 +41,7 @@ fn case(page: &mut String, played: &Played) {
     if let Some(finding) = played.finding() {
         let _ = writeln!(page, "<p class=\"finding\">{}</p>", escaped(&finding));
     }
-    let _ = writeln!(page, "<p>A mistake costs: {}</p>", escaped(&case.cost));
+    let _ = writeln!(page, "<p>Cost of a deviation: {}</p>", escaped(&case.cost));
     page.push_str(&plot::bursts(&outcome.bursts));
     let ladder = played.ladder(Ladder::plain());
     let _ = writeln!(page, "<pre>{}</pre>", escaped(&ladder.join("\n")));

@@ -67,7 +67,8 @@ impl Network {
             Some(own) => {
                 let wrong = |_| {
                     format!(
-                        "--from {own}: write an own address, or raw:INTERFACE,ip=ADDRESS/LENGTH"
+                        "--from {own}: not an address; expected a local address or \
+                         raw:INTERFACE,ip=ADDRESS/LENGTH"
                     )
                 };
                 udp_link(device, Some(own.parse().map_err(wrong)?))?
@@ -142,7 +143,7 @@ impl Network {
     fn send_pause(&mut self, priorities: u8, quanta: u16) -> Result<(), Trouble> {
         let own = self.link.frame_address();
         let (Some(own), Some(frames)) = (own, self.link.frames()) else {
-            let text = "only a raw device sends pause frames: --from raw:INTERFACE";
+            let text = "sockets cannot send pause frames; use --from raw:INTERFACE";
             return Err(Trouble::Unsupported(text.into()));
         };
         let frame = pauses::frame(own.octets(), priorities, quanta);
@@ -201,7 +202,7 @@ impl Subject for Network {
 
     fn send(&mut self, net: &NetHeader, bytes: &[u8]) -> Result<(), Trouble> {
         if net.src_port != ROCE_UDP_PORT && !self.is_raw {
-            let text = "only a raw device sends from any UDP port: --from raw:INTERFACE";
+            let text = "sockets cannot send from any UDP port; use --from raw:INTERFACE";
             return Err(Trouble::Unsupported(text.into()));
         }
         let now = self.now();
@@ -237,8 +238,8 @@ impl Subject for Network {
         loop {
             self.read_link()?;
             if self.has_lapsed {
-                let text =
-                    "this host is too busy to keep up a pause: repeat the case when it is not";
+                let text = "this host is too busy to send pause frames in time; repeat the case when it \
+                     is idle";
                 return Err(Trouble::Broken(text.into()));
             }
             if let Some(arrival) = self.arrivals.pop_front() {
@@ -273,7 +274,8 @@ fn udp_link(device: IpAddr, from: Option<IpAddr>) -> Result<Box<dyn Link>, Failu
     match link {
         Ok(link) => Ok(Box::new(link)),
         Err(BindError::Taken(own)) => Err(Failure::from(format!(
-            "UDP port 4791 of {own} is taken: end what uses it, or name another address with --from"
+            "UDP port 4791 of {own} is taken; end the program that uses it, or choose another \
+             address with --from"
         ))),
         Err(other) => Err(other.into()),
     }

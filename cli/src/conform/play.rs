@@ -27,7 +27,7 @@ pub(super) fn all<S: Subject>(
 ) -> Result<Results, Failure> {
     if let Some(directory) = options.captures {
         fs::create_dir_all(directory)
-            .map_err(|error| format!("cannot make {}: {error}", directory.display()))?;
+            .map_err(|error| format!("cannot create {}: {error}", directory.display()))?;
     }
     let count = chapters.iter().map(|chapter| chapter.cases.len() as u64).sum();
     let bar = progress_bar(count);

@@ -31,7 +31,7 @@ pub(super) fn pauses(played: &[Played]) -> String {
     let (width, height) = (LEFT + SIDE + RIGHT, TOP + SIDE + BELOW);
     let mut text = format!(
         "<figure>\n<svg viewBox=\"0 0 {width} {height}\" role=\"img\" \
-         aria-label=\"Measured pauses over the least that is right\">\n"
+         aria-label=\"Measured pauses over their minimum\">\n"
     );
     scale.draw(&mut text);
     for (name, pause) in &pauses {
@@ -112,9 +112,9 @@ fn rate(burst: &Burst) -> String {
         format!("{time:.1?}, {:.1} Mb/s", 8e-6 * bytes as f64 / time.as_secs_f64())
     };
     for Recovery { lost, naks, pause, again } in &burst.recoveries {
-        let told = if *naks == 0 { "without a NAK" } else { "with a NAK" };
-        let _ = write!(text, "; packet {lost} lost, again after {pause:.1?} {told}");
-        let _ = write!(text, ", and {again} behind it that had come");
+        let nak = if *naks == 0 { "without a NAK" } else { "with a NAK" };
+        let _ = write!(text, "; packet {lost} lost, retransmitted after {pause:.1?} {nak}");
+        let _ = write!(text, ", and {again} received packets after it");
     }
     if let Some(Share { packets, of }) = burst.share {
         let percent = 100.0 * f64::from(packets) / f64::from(of.max(1));
@@ -134,8 +134,8 @@ fn caption(pauses: &[(&str, &Pause)]) -> String {
     ratios.sort_by(f64::total_cmp);
     let (first, middle, last) = (ratios[0], ratios[ratios.len() / 2], ratios[ratios.len() - 1]);
     format!(
-        "{} pauses: {first:.2} to {last:.2} times the least that is right (the broken line), \
-         {middle:.2} times in the middle. A dot below the line is too early.",
+        "{} pauses: {first:.2} to {last:.2} times the minimum (the broken line), median \
+         {middle:.2}. A dot below the line is too early.",
         ratios.len()
     )
 }
@@ -188,7 +188,7 @@ impl Scale {
         let _ = writeln!(
             text,
             "<path class=\"least\" d=\"M{LEFT} {bottom}L{right} {TOP}\"/>\n\
-             <text x=\"{middle}\" y=\"{}\" text-anchor=\"middle\">least that is right</text>\n\
+             <text x=\"{middle}\" y=\"{}\" text-anchor=\"middle\">minimum</text>\n\
              <text transform=\"translate(14 {}) rotate(-90)\" text-anchor=\"middle\">measured</text>",
             bottom + 38.0,
             TOP + SIDE / 2.0,

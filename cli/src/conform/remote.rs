@@ -71,8 +71,9 @@ impl Remote {
             if device.is_loopback() { String::new() } else { format!(" --listen {device}") };
         let stream = TcpStream::connect_timeout(&place, PATIENCE).map_err(|error| {
             format!(
-                "no agent answers at {place} ({error}): start `roce conform agent udp:{device}{listen}` \
-                 there, for another adapter the program that `roce conform agent --python` prints, \
+                "no agent responds at {place} ({error}); start `roce conform agent \
+                 udp:{device}{listen}` there, for another adapter the program \
+                 that `roce conform agent --python` prints, \
                  or say where it is with --agent; or do without, by --cm PORT of a program that listens there"
             )
         })?;
@@ -109,13 +110,18 @@ impl Remote {
 
     fn ask_all(&mut self, commands: &[Value]) -> Result<Vec<Value>, Trouble> {
         // each timeout would take ten seconds
-        let lost = |why: &String| Trouble::Broken(format!("the agent is gone: {why}"));
+        let lost = |why: &String| {
+            Trouble::Broken(format!(
+                "the agent closed the connection: \
+             {why}"
+            ))
+        };
         if let Some(why) = &self.gone {
             return Err(lost(why));
         }
-        let answers = self.exchange(commands).map_err(|why| lost(self.gone.insert(why)))?;
-        match answers.iter().find(|answer| answer.get("error").is_some()) {
-            None => Ok(answers),
+        let responses = self.exchange(commands).map_err(|why| lost(self.gone.insert(why)))?;
+        match responses.iter().find(|response| response.get("error").is_some()) {
+            None => Ok(responses),
             Some(error) => {
                 let (name, text) = (text_of(&error["error"]), text_of(&error["text"]));
                 Err(match name.as_str() {
@@ -134,20 +140,20 @@ impl Remote {
             let agent = self.agent.get_ref().as_fd();
             self.network.attend(agent, end).map_err(|error| error.to_string())?;
         }
-        let answers = read_answers(&mut self.agent)?;
-        if answers.len() != commands.len() {
-            return Err("its response is unknown".to_owned());
+        let responses = read_responses(&mut self.agent)?;
+        if responses.len() != commands.len() {
+            return Err("its response has an unknown form".to_owned());
         }
-        Ok(answers)
+        Ok(responses)
     }
 
     fn ask(&mut self, command: Value) -> Result<Value, Trouble> {
-        self.ask_all(&[command]).map(|mut answers| answers.remove(0))
+        self.ask_all(&[command]).map(|mut responses| responses.remove(0))
     }
 
     fn find(&self, region: &str) -> Result<Region, Trouble> {
         let found = self.regions.get(region).copied();
-        found.ok_or_else(|| Trouble::Broken(format!("there is no region {region}")))
+        found.ok_or_else(|| Trouble::Broken(format!("unknown region {region}")))
     }
 
     fn qp(&self) -> String {
@@ -162,23 +168,23 @@ impl Remote {
 
 fn show(agent: &mut BufReader<TcpStream>, given: Option<Token>) -> Result<(), Failure> {
     let token = given.map_or_else(Token::from_environment, |token| Ok(Some(token)))?;
-    let wanted = || format!("give the token that it has printed, with --token or {VARIABLE}");
+    let wanted = || format!("pass the token that it printed by --token or {VARIABLE}");
     let token = token.ok_or_else(wanted)?;
     agent.get_mut().write_all(format!("{token}\n").as_bytes())?;
-    match &read_answers(agent)?[..] {
+    match &read_responses(agent)?[..] {
         [] => Ok(()),
         [refused, ..] => Err(text_of(&refused["text"]).into()),
     }
 }
 
-fn read_answers(agent: &mut BufReader<TcpStream>) -> Result<Vec<Value>, String> {
+fn read_responses(agent: &mut BufReader<TcpStream>) -> Result<Vec<Value>, String> {
     let mut line = String::new();
     let length = agent.read_line(&mut line).map_err(|error| match error.kind() {
-        ErrorKind::WouldBlock => format!("no answer for {} s", PATIENCE.as_secs()),
+        ErrorKind::WouldBlock => format!("no response for {} s", PATIENCE.as_secs()),
         _ => error.to_string(),
     })?;
     if length == 0 {
-        return Err("it has closed the connection".to_owned());
+        return Err("it closed the connection".to_owned());
     }
     serde_json::from_str(&line).map_err(|error| error.to_string())
 }
@@ -394,7 +400,7 @@ impl Program for Remote {
 
     fn invalidate(&mut self, id: u64, window: &str) -> Result<(), Trouble> {
         let rkey = self.windows.get(window);
-        let rkey = rkey.ok_or_else(|| Trouble::Broken(format!("there is no window {window}")))?;
+        let rkey = rkey.ok_or_else(|| Trouble::Broken(format!("unknown window {window}")))?;
         let wr = json!({"id": id, "op": "local_invalidate", "flags": ["SIGNALED"], "rkey": rkey});
         self.ask(json!({"do": "send", "qp": self.qp(), "wrs": [wr]})).map(drop)
     }

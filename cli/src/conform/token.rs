@@ -36,7 +36,7 @@ impl FromStr for Token {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let is_right = text.len() == 32 && text.bytes().all(|digit| digit.is_ascii_hexdigit());
         let number = u128::from_str_radix(text, 16).ok().filter(|_| is_right);
-        Ok(Self(number.ok_or("a token is 32 hexadecimal digits")?.to_be_bytes()))
+        Ok(Self(number.ok_or("not a token; expected 32 hexadecimal digits")?.to_be_bytes()))
     }
 }
 

@@ -41,7 +41,8 @@ impl Side {
                 return Ok(wc);
             }
         }
-        Err("no completion in ten seconds; is UDP between loopback addresses blocked on this host?"
+        Err("no completion in 10 s; check that this host's firewall passes UDP between loopback \
+             addresses"
             .into())
     }
 }
@@ -66,10 +67,7 @@ pub(super) fn run() -> Result<(), Failure> {
         done += 1;
     }
     let gigabytes = (BULK * BULK_TIMES) as f64 / 1e9;
-    outln!(
-        "figures, over UDP sockets on this host just now (path MTU {}):",
-        a.context.active_mtu().bytes()
-    );
+    outln!("figures, over UDP sockets of this host (path MTU {}):", a.context.active_mtu().bytes());
     outln!(
         "  {:.2} GB/s   RDMA WRITE, {BULK_TIMES} × 1 MiB",
         gigabytes / start.elapsed().as_secs_f64()
@@ -89,7 +87,7 @@ pub(super) fn run() -> Result<(), Failure> {
         b.complete()?;
     }
     outln!(
-        "  {:.1} µs     64-byte SEND and its answer, {rounds} times",
+        "  {:.1} µs     64-byte SEND and its response, {rounds} times",
         start.elapsed().as_secs_f64() * 1e6 / f64::from(rounds)
     );
     Ok(())

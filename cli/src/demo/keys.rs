@@ -22,7 +22,7 @@ impl Keys {
         if std::io::stdin().is_terminal() {
             Ok(Self(()))
         } else {
-            Err("--step waits for keys, and standard input is not a terminal: omit --step".into())
+            Err("--step needs a terminal on standard input; omit it".into())
         }
     }
 

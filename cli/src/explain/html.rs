@@ -13,7 +13,8 @@ use crate::{
 
 const HEAD: &str = include_str!("head.html");
 /// Checkbox that hides what `--errors` leaves out.
-const SWITCH: &str = "<p><label><input type=\"checkbox\" id=\"errors\"> only what was sent again, refused, late or damaged</label></p>\n";
+const SWITCH: &str = "<p><label><input type=\"checkbox\" id=\"errors\"> only retransmitted, \
+     refused, late or damaged packets</label></p>\n";
 
 pub(super) fn print(name: &str, explained: &Explained, filter: &Filter) {
     outln!("{}", page(name, explained, filter).trim_end());

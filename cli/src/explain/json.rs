@@ -49,7 +49,7 @@ fn packet(packet: &ExplainedPacket) -> Value {
     let bth = packet.headers.as_ref().map(|headers| headers.bth());
     let aeth = packet.headers.and_then(|headers| headers.ext().aeth());
     let causes = match packet.why {
-        Explanation::Again(causes) => {
+        Explanation::Retransmit(causes) => {
             causes.iter().map(|cause| Value::from(cause.to_string())).collect()
         }
         _ => Value::Null,

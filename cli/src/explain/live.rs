@@ -37,13 +37,16 @@ pub(super) fn run(filter: &Filter) -> Result<(), Failure> {
         let began = Instant::now();
         growing.draw(&ladder, filter, "").iter().for_each(|line| outln!("{line}"));
         if growing.bytes.len() >= MOST {
-            outln!("{} MiB are drawn, and no more: a file holds all", MOST >> 20);
+            outln!("{} MiB are drawn, the limit of --live; explain a file to see all", MOST >> 20);
             break;
         }
         pause = LOOK.max(began.elapsed() * SHARE);
     }
     let conclusion = growing.conclusion(&ladder, filter);
-    let lines = conclusion.ok_or("standard input is neither pcap nor pcapng")?;
+    let lines = conclusion.ok_or(
+        "standard input is neither pcap nor pcapng; pipe the output of \
+         `tcpdump -U -w -`",
+    )?;
     outln!("");
     lines.iter().for_each(|line| outln!("{line}"));
     Ok(())

@@ -110,10 +110,10 @@ impl States {
 }
 
 fn state(requester: Option<&Requester>) -> String {
-    let Some(requester) = requester else { return "state: not known any more".into() };
+    let Some(requester) = requester else { return "state: unknown".into() };
     let mut text = format!("state: next psn {}", requester.next_psn.get());
     if let Some(oldest) = requester.oldest_unacked {
-        text += &format!(", no answer from {} on", oldest.get());
+        text += &format!(", no response from {} on", oldest.get());
     }
     if let Some(msn) = requester.msn {
         text += &format!(", msn {}", msn.get());
@@ -254,7 +254,9 @@ pub(super) fn figures(connection: &Connection) -> Vec<String> {
             .throughput(from)
             .map_or_else(String::new, |bits| format!(", {:.1} Mbit/s", bits / 1e6));
         let s = if *packets == 1 { "" } else { "s" };
-        lines.push(format!("{end} sent {packets} packet{s}, {bytes} B{rate}; {repeated} again"));
+        lines.push(format!(
+            "{end} sent {packets} packet{s}, {bytes} B{rate}; {repeated} retransmitted"
+        ));
         let counted = [
             ("NAK", "s", summary.sequence_naks),
             ("RNR NAK", "s", summary.rnr_naks),

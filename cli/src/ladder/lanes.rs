@@ -1,6 +1,6 @@
 //! Ladders of three or four ends: lines close together on the left, text beside them.
 
-use roce_world::{End, Event, Way};
+use roce_world::{Direction, End, Event};
 
 /// Columns between ends' lines.
 const GAP: usize = 6;
@@ -55,7 +55,7 @@ fn column(end: End) -> usize {
 }
 
 /// Where a packet's arrows lead: for a group, to the outermost ends.
-fn targets(ends: usize, way: Way) -> Vec<End> {
+fn targets(ends: usize, way: Direction) -> Vec<End> {
     match way.to {
         Some(to) => vec![to],
         None => {
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn arrows_lead_from_one_line_to_another() {
         let text = String::new;
-        let group = Way { from: End::B, to: None };
+        let group = Direction { from: End::B, to: None };
         for (event, line) in [
             (Event::Sent(End::A.to(End::D), text(), text()), "├─────┼─────┼────▶│"),
             (Event::Sent(End::C.to(End::B), text(), text()), "│     │◀────┤     │"),

@@ -25,7 +25,7 @@ pub(super) fn first<T>(attempt: impl Fn(&Path) -> Result<T, Unfit>) -> Result<T,
         }
     }
     Err(problem.map_or_else(
-        || "there is no HOME; set XDG_CACHE_HOME to a directory of your own".to_owned(),
+        || "HOME is unset; set XDG_CACHE_HOME to a directory that you own".to_owned(),
         |unfit| unfit.advice(),
     ))
 }

@@ -98,7 +98,7 @@ pub(super) fn check(path: &Path) -> Result<PathBuf, String> {
         Err(error) => return Err(format!("cannot be read: {error}")),
     };
     match Machine::foreign(&path) {
-        Some(machine) => Err(format!("is made for {machine}, and this roce is not")),
+        Some(machine) => Err(format!("is for {machine}, unlike this roce")),
         None => Ok(path),
     }
 }

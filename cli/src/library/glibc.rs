@@ -25,7 +25,9 @@ pub(crate) fn unfit(program: &Path, library: &Path) -> Option<String> {
     let name = interpreter.file_name().unwrap_or_default().as_bytes();
     if name.starts_with(b"ld-musl") {
         return Some(
-            "is made for musl, and the library needs glibc: run it in a system with that".into(),
+            "is linked with musl, and the library needs glibc; run it on a system with \
+             glibc"
+                .into(),
         );
     }
     // glibc's dynamic linker and library lie in one directory
@@ -33,8 +35,8 @@ pub(crate) fn unfit(program: &Path, library: &Path) -> Option<String> {
     let (needed, found) = (read(library, needed)?, read(&glibc, defined)?);
     let missing = needed.difference(&found).last()?;
     Some(format!(
-        "runs with {}, which lacks {missing}, and the library {} needs that: take the packages of a \
-         release, or build roce on a host with this glibc",
+        "runs with {}, which lacks {missing}, and the library {} needs it; install the packages of \
+         a release, or build roce on a host with this glibc",
         glibc.display(),
         library.display()
     ))

@@ -45,10 +45,10 @@ pub(crate) fn directory(library: &Path, also: &BTreeSet<String>) -> Result<PathB
         named(&directory, library, also).map(|()| directory)
     });
     let directory =
-        cached.map_err(|problem| format!("cannot give the library its names: {problem}"))?;
+        cached.map_err(|problem| format!("cannot link the library's names: {problem}"))?;
     if has_colon(&directory) {
         return Err(format!(
-            "{} has a colon in its name, which no list of libraries can have",
+            "the path {} has a colon, which LD_LIBRARY_PATH cannot express; move it",
             directory.display()
         ));
     }

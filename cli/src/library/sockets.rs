@@ -19,7 +19,8 @@ pub(crate) fn sockets(library: &Path) -> Result<PathBuf, String> {
     // both separate names in the dynamic linker's lists
     if found.as_os_str().as_bytes().iter().any(|byte| b": ".contains(byte)) {
         return Err(format!(
-            "--sockets: {} has a colon or a space in its name, which no list of libraries can have",
+            "--sockets: the path {} has a colon or a space, which LD_PRELOAD cannot express; move \
+             it",
             found.display()
         ));
     }

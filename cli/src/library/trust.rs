@@ -27,17 +27,17 @@ impl Unfit {
     pub(super) fn advice(&self) -> String {
         match self {
             Self::Open(place) => format!(
-                "others than you can change {}; set XDG_CACHE_HOME to a directory of your own that \
-                 is not in /tmp, or use `chmod go-w` if that one is yours",
+                "other users can write to {}; set XDG_CACHE_HOME to a directory that you own \
+                 outside /tmp, or run `chmod go-w` on this one if it is yours",
                 place.display()
             ),
             Self::NoExec(place) => format!(
-                "{} is mounted noexec, so that no library can be loaded from there; set \
-                 XDG_CACHE_HOME to a directory of your own that is not",
+                "{} is mounted noexec, so no library loads from it; set XDG_CACHE_HOME to a \
+                 directory that you own on another file system",
                 place.display()
             ),
             Self::System(place, error) => format!(
-                "{}: {error}; set XDG_CACHE_HOME to a directory of your own",
+                "{}: {error}; set XDG_CACHE_HOME to a directory that you own",
                 place.display()
             ),
         }

@@ -15,7 +15,7 @@ pub(crate) struct TestArgs {
     pub(super) local: bool,
     /// Measure latency
     ///
-    /// One message at a time, each timed by itself.
+    /// One message at a time, each timed.
     #[arg(long, conflicts_with_all = ["bidirectional", "qps", "tx_depth", "post_list", "report_gbits"])]
     pub(super) lat: bool,
     /// Name from `roce devinfo`, or udp:ADDRESS
@@ -46,7 +46,7 @@ pub(crate) struct TestArgs {
     /// Sleep for completions instead of polling
     #[arg(short, long)]
     pub(super) events: bool,
-    /// Ignored, for perftest's sake
+    /// Ignored; for compatibility with perftest
     #[arg(short = 'F', long = "CPU-freq", hide_short_help = true)]
     pub(super) frequency: bool,
     /// Gigabits a second, instead of MB/s of 2^20 bytes
@@ -118,5 +118,5 @@ fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().filter(|seconds| (1e-3..=LONGEST).contains(seconds));
     seconds
         .map(Duration::from_secs_f64)
-        .ok_or_else(|| format!("write a number of seconds, 0.001 to {LONGEST}"))
+        .ok_or_else(|| format!("not a duration; expected seconds from 0.001 to {LONGEST}"))
 }

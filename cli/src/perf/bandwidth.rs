@@ -28,10 +28,10 @@ pub(super) fn round(
     let sends = side.is_client || side.plan.both_ways;
     let start = Instant::now();
     let sent = if sends { send(side, layout, size, progress)? } else { Sent::nothing(&side.plan) };
-    side.exchange.tell_text(&sent.text())?;
+    side.exchange.send_text(&sent.text())?;
     let receives = side.plan.test == Test::Send && (side.plan.both_ways || !side.is_client);
     if receives {
-        receive(side, size, |side| side.peer_speaks())?;
+        receive(side, size, |side| side.has_peer_data())?;
     }
     let theirs = parse(&side.exchange.learn_text()?)
         .ok_or("the peer is not roce perf; start it on both sides")?;
@@ -213,8 +213,8 @@ mod tests {
     #[test]
     fn what_was_sent_is_told() {
         let sent = Sent { counts: vec![3, 4], time: Duration::from_micros(7), peak: Some(1.0) };
-        let told = parse(&sent.text()).unwrap();
-        assert_eq!((told.counts, told.time), (vec![3, 4], Duration::from_micros(7)));
+        let parsed = parse(&sent.text()).unwrap();
+        assert_eq!((parsed.counts, parsed.time), (vec![3, 4], Duration::from_micros(7)));
         assert!(parse("valid").is_none() && parse("1,x 5").is_none());
     }
 }

@@ -34,7 +34,7 @@ pub(super) fn round(
     }
     game.finish()?;
     let count = game.posted;
-    side.exchange.tell_text(&count.to_string())?;
+    side.exchange.send_text(&count.to_string())?;
     let theirs = side.exchange.learn_text()?;
     let theirs: u64 =
         theirs.parse().map_err(|_| "the peer is not roce perf; start it on both sides")?;
@@ -129,7 +129,7 @@ impl Game<'_> {
                 let mut last = [0];
                 self.side.target.read_at(self.size - 1, &mut last)?;
                 if last == [stamp(wanted)] {
-                    self.side.hear();
+                    self.side.record_peer();
                     return Ok(true);
                 }
             }
@@ -142,7 +142,7 @@ impl Game<'_> {
                 return Ok(true);
             }
             if idle != 0 && (self.side.plan.events || idle.is_multiple_of(LOOKS)) {
-                if may_end && self.side.peer_speaks() {
+                if may_end && self.side.has_peer_data() {
                     return Ok(false);
                 }
                 self.side.idle(self.size, may_end)?;

@@ -22,21 +22,21 @@ use side::{Side, options};
 
 /// Measure bandwidth and latency
 ///
-/// Start it without SERVER on one side, then with the name or address of that side and the same
-/// options on the other, or alone with --local. On one host:
+/// Start the server without SERVER, then the client with the server's name or address and the same
+/// options. --local is both. On one host:
 ///
 ///     roce perf write
 ///     roce perf write 127.0.0.1
 ///
 ///     roce perf send --lat --local
 ///
-/// Options and output are those of perftest (ib_write_bw, ib_send_lat and so on). The other side
-/// must be roce perf, too, since perftest's own exchange is another one in each version. Every byte
-/// that arrives is compared with the expected one, after each size and outside of the measured
-/// time. A figure that was not measured is a dash, or null in JSON.
+/// Options and output are those of perftest (ib_write_bw, ib_send_lat and so on). The peer must be
+/// roce perf: perftest's exchange differs in each version. Every received byte is verified, after
+/// each size and outside the measured time. A figure that was not measured is a dash, or null in
+/// JSON.
 ///
-/// Latency of write and send is half of a round trip, that of read and atomic is the time from the
-/// post to the completion. write --lat waits by looking at memory, as ib_write_lat does.
+/// Latency of write and send is half of a round trip; of read and atomic, the time from post to
+/// completion. write --lat polls memory, as ib_write_lat does.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -68,7 +68,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 fn measure(test: Test, args: &TestArgs) -> Result<(), Failure> {
     let plan = Plan::new(test, args)?;
     if args.json && !args.local && args.server.is_none() {
-        return Err("--json is for the client, which has the figures; omit it here".into());
+        return Err("--json is an option of the client, which has the figures; omit it here".into());
     }
     options(args)?; // report a bad environment before contacting the peer
     if args.local {
@@ -152,7 +152,7 @@ fn play(
         let size = side.plan.sizes[number];
         let Some(figures) = figures else {
             if speaks {
-                outln!(" {size} bytes: done, and every byte is right");
+                outln!(" {size} bytes: done, every byte verified");
             }
             continue;
         };
@@ -170,8 +170,7 @@ fn play(
     }
     match (nothing, side.plan.amount) {
         (Some(size), Amount::Time(time)) => Err(format!(
-            "no message of {size} bytes was complete in {} seconds: nothing was measured; use a \
-             longer -D",
+            "no message of {size} bytes completed in {} seconds; use a longer -D",
             time.as_secs_f64()
         )
         .into()),
@@ -192,7 +191,7 @@ fn all_rounds(
         let threads: Vec<_> =
             others.iter_mut().map(|side| scope.spawn(move || round(side))).collect();
         let first = bandwidth::round(side, number, progress);
-        let failed = |_| Err("a thread has failed".to_owned());
+        let failed = |_| Err("a thread panicked".to_owned());
         let rest = threads.into_iter().map(|thread| thread.join().unwrap_or_else(failed));
         let rest = rest.collect::<Result<Vec<_>, _>>();
         Ok::<_, Failure>([vec![first?], rest?].concat())

@@ -78,27 +78,30 @@ impl Plan {
         let sizes = match (test, args.amount.size, args.amount.all) {
             (Test::Atomic, None | Some(8), false) => vec![8],
             (Test::Atomic, ..) => {
-                return Err("an atomic has 8 bytes; omit -s and -a".into());
+                return Err("an atomic always has 8 bytes; omit -s and -a".into());
             }
             (.., true) => (1..=23).map(|power| 1 << power).collect(),
             (_, Some(size), _) if (1..=1 << 31).contains(&size) => vec![size],
             (_, Some(size), _) => {
-                return Err(format!("-s {size}: a message has 1 to 2147483648 bytes").into());
+                return Err(format!(
+                    "-s {size} is out of range; expected 1 to 2147483648 \
+                     bytes"
+                )
+                .into());
             }
             (_, None, _) => vec![if latency { 2 } else { 65_536 }],
         };
         if latency && test == Test::Write && args.events {
             return Err(
-                "write --lat polls memory, which raises no event; leave -e out, or use send --lat"
+                "write --lat polls memory, which raises no event; omit -e, or use send --lat"
                     .into(),
             );
         }
         if args.queues.post_list > args.queues.tx_depth {
             let (list, depth) = (args.queues.post_list, args.queues.tx_depth);
-            return Err(format!(
-                "-l {list}: no more than {depth} messages are outstanding at once; see -t"
-            )
-            .into());
+            return Err(
+                format!("-l {list} exceeds the {depth} messages in flight; raise -t").into()
+            );
         }
         let iters = args.amount.iters.unwrap_or(if latency { 1000 } else { 5000 });
         Ok(Self {
@@ -154,8 +157,7 @@ impl Plan {
             let theirs = words.next().unwrap_or_default();
             if ours != theirs {
                 return Err(format!(
-                    "the two sides do not agree: {option} is {ours} here and {theirs} at the other \
-                     side; use the same on both"
+                    "{option} is {ours} here and {theirs} at the peer; use the same on both sides"
                 )
                 .into());
             }

@@ -105,7 +105,7 @@ impl Side {
         mut exchange: Exchange,
         is_client: bool,
     ) -> Result<Self, Failure> {
-        exchange.tell_text(&plan.greeting())?;
+        exchange.send_text(&plan.greeting())?;
         plan.agree(&exchange.learn_text()?)?;
         let local = exchange.local()?.ip().to_canonical();
         let context = match device {
@@ -132,14 +132,18 @@ impl Side {
         let pairs = (0..qps).map(|_| pd.create_qp(&attr)).collect::<Result<Vec<_>, _>>()?;
 
         let ours = context.active_mtu();
-        exchange.tell_text(&memory(&source, &target, ours))?;
+        exchange.send_text(&memory(&source, &target, ours))?;
         let (peer, theirs) = parse_memory(&exchange.learn_text()?)
             .ok_or("the peer is not roce perf; start it on both sides")?;
         let most = if ours.bytes() < theirs.bytes() { ours } else { theirs };
         let mtu = plan.mtu.unwrap_or(most);
         if mtu.bytes() > most.bytes() {
             let (mtu, most) = (mtu.bytes(), most.bytes());
-            return Err(format!("-m {mtu} is more than the ports carry, which is {most}").into());
+            return Err(format!(
+                "-m {mtu} exceeds the active MTU of the ports; at most \
+                 {most}"
+            )
+            .into());
         }
         let mut side = Self {
             is_client,
@@ -168,7 +172,7 @@ impl Side {
     fn connect(&mut self, gid_index: u16) -> Result<(), Failure> {
         let endpoints = self.pairs.iter().map(|qp| qp.endpoint(gid_index));
         let ours: Vec<Endpoint> = endpoints.collect::<Option<_>>().ok_or_else(|| {
-            format!("{} has no address of the peer's family", self.context.name())
+            format!("{} has no address of the peer's address family", self.context.name())
         })?;
         let (pairs, mtu) = (&self.pairs, self.mtu);
         self.exchange.swap(&ours, |theirs| {
@@ -208,7 +212,7 @@ impl Side {
         self.target.fill(0)?;
         self.arrivals.clear();
         let ready = format!("ready {round}");
-        self.exchange.tell_text(&ready)?;
+        self.exchange.send_text(&ready)?;
         if self.exchange.learn_text()? != ready {
             return Err("the peer is at another step; see its output".into());
         }
@@ -276,7 +280,7 @@ impl Side {
         let (qp, at) = ((wc.wr_id & !RECEIVE) as usize >> 32, wc.wr_id as u32 as usize);
         if ok.byte_len as usize != size {
             let got = ok.byte_len;
-            return Err(format!("a message has {got} bytes instead of {size}").into());
+            return Err(format!("a message has {got} bytes, expected {size}").into());
         }
         self.arrivals.add(qp, at);
         self.pairs[qp].post_recv(&[self.receive(qp, at)])?;
@@ -307,20 +311,20 @@ impl Side {
         if self.heard.elapsed() > PATIENCE {
             let seconds = PATIENCE.as_secs();
             return Err(format!(
-                "nothing from the other side for {seconds} seconds; is it still running?"
+                "nothing received from the peer for {seconds} s; check that it still runs"
             )
             .into());
         }
         Ok(())
     }
 
-    pub(super) fn peer_speaks(&self) -> bool {
+    pub(super) fn has_peer_data(&self) -> bool {
         let mut one = [PollFd::from_borrowed_fd(self.exchange.as_fd(), PollFlags::IN)];
         matches!(poll(&mut one, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1..))
     }
 
     /// The peer is alive, as shown by something else than a completion.
-    pub(super) fn hear(&mut self) {
+    pub(super) fn record_peer(&mut self) {
         self.heard = Instant::now();
     }
 
@@ -362,11 +366,11 @@ impl Side {
     /// Sends this side's verdict and receives the peer's.
     pub(super) fn conclude(&mut self, checked: Result<(), Failure>) -> Result<(), Failure> {
         let verdict = checked.as_ref().err().map_or("valid".to_owned(), ToString::to_string);
-        self.exchange.tell_text(&verdict)?;
+        self.exchange.send_text(&verdict)?;
         let theirs = self.exchange.learn_text()?;
         checked?;
         if theirs != "valid" {
-            return Err(format!("the other side has found: {theirs}").into());
+            return Err(format!("the peer reports: {theirs}").into());
         }
         Ok(())
     }
@@ -383,7 +387,7 @@ pub(super) fn differs(bytes: &[u8], expected: &[u8]) -> Result<(), Failure> {
     match bytes.iter().zip(expected).position(|(got, wanted)| got != wanted) {
         None => Ok(()),
         Some(at) => Err(format!(
-            "invalid data: byte {at} of a message of {} is {:#04x} instead of {:#04x}",
+            "invalid data: byte {at} of a message of {} is {:#04x}, expected {:#04x}",
             bytes.len(),
             bytes[at],
             expected[at]

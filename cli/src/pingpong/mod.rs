@@ -32,13 +32,12 @@ const MAX_QP: usize = 256;
 ///     roce pingpong rc
 ///     roce pingpong rc 127.0.0.1
 ///
-/// The other side may as well be ibv_rc_pingpong, ibv_uc_pingpong, ibv_ud_pingpong or
-/// ibv_srq_pingpong, on the kernel's rxe or on an RDMA network adapter; options mean what they
-/// mean there. The two sides tell each other their addresses over TCP. The size, path MTU and
-/// number of messages have to be the same on both sides.
+/// The other side can be ibv_rc_pingpong, ibv_uc_pingpong, ibv_ud_pingpong or ibv_srq_pingpong, on
+/// rxe or an RDMA network adapter; their options are the same. The two sides exchange their
+/// addresses over TCP. Both need the same size, path MTU and number of messages.
 ///
-/// With xrc the server begins. It speaks as ibv_xsrq_pingpong does with one client (whose default
-/// is -n 5), but that needs an adapter with XRC, which rxe is not, and has not been tried.
+/// With xrc the server sends first, as ibv_xsrq_pingpong does with one client (its default is -n
+/// 5). That tool has not been tried: it needs an adapter with XRC, and rxe has none.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -136,7 +135,8 @@ impl Args {
         if !(1..=MAX_QP).contains(&num_qp) || num_qp > self.rx_depth as usize {
             let most = MAX_QP.min(self.rx_depth as usize);
             return Err(format!(
-                "-q must be within 1..={most}: each queue pair needs a receive request of the {}",
+                "-q is out of range; expected 1 to {most}: each queue pair needs one of the {} \
+                 receive requests",
                 self.rx_depth
             )
             .into());

@@ -25,8 +25,8 @@ impl Plan {
         if self.qp_type == QpType::Ud && self.size > mtu.bytes() as usize {
             let (size, mtu) = (self.size, mtu.bytes());
             return Err(format!(
-                "size {size} is more than the path MTU {mtu}: a datagram is one packet; use -s \
-                 {mtu} or less, or a larger -m"
+                "-s {size} exceeds the path MTU {mtu}: a datagram is one packet; use -s {mtu} or \
+                 less, or a larger -m"
             )
             .into());
         }

@@ -148,7 +148,7 @@ impl Session {
     pub(super) fn play(&mut self) -> Result<(), Failure> {
         let (mut sent, mut received) = (0, 0);
         let mut posted = self.rx_depth;
-        let mut pending = vec![Pending { send: self.begins, answer: true }; self.pairs.len()];
+        let mut pending = vec![Pending { send: self.begins, receive: true }; self.pairs.len()];
         if self.begins {
             (0..self.pairs.len()).try_for_each(|index| self.post_send(index))?;
         }
@@ -169,7 +169,7 @@ impl Session {
             let Some(index) = index else { continue };
             if ok.opcode == WcOpcode::Recv {
                 received += 1;
-                pending[index].answer = false;
+                pending[index].receive = false;
                 self.buffers.check(ok.byte_len as usize, received)?;
                 if self.begins && self.pairs.len() == 1 {
                     // so that the next message is not mistaken for this one
@@ -185,7 +185,7 @@ impl Session {
                 pending[index].send = false;
             }
             if pending[index] == Pending::default() && sent < self.iters {
-                pending[index] = Pending { send: true, answer: true };
+                pending[index] = Pending { send: true, receive: true };
                 self.post_send(index)?;
             }
         }
@@ -206,7 +206,7 @@ impl Session {
         };
         if wc.is_none() && since.elapsed() > PATIENCE {
             return Err(format!(
-                "nothing from the peer for {} seconds; is it still running?",
+                "nothing received from the peer for {} s; check that it still runs",
                 PATIENCE.as_secs()
             )
             .into());
@@ -239,7 +239,7 @@ impl Buffers {
         let size = length - self.start;
         if size != self.size {
             return Err(format!(
-                "message {number} has {size} bytes instead of {}; use the same -s on both sides",
+                "message {number} has {size} bytes, expected {}; use the same -s on both sides",
                 self.size
             )
             .into());
@@ -256,7 +256,7 @@ impl Buffers {
         if let Some(at) = (0..size).find(|&at| message[at] != expected[at]) {
             let (got, wanted) = (message[at], expected[at]);
             return Err(format!(
-                "invalid data in message {number}: byte {at} is {got:#04x} instead of {wanted:#04x}"
+                "invalid data in message {number}: byte {at} is {got:#04x}, expected {wanted:#04x}"
             )
             .into());
         }
@@ -271,7 +271,7 @@ impl Buffers {
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 struct Pending {
     send: bool,
-    answer: bool,
+    receive: bool,
 }
 
 /// The first message: bytes depend on the offset; pages begin with zero for stock servers.

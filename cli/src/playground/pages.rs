@@ -25,7 +25,7 @@ impl Pages {
         if pages.files.contains_key("index.html") {
             return Ok(pages);
         }
-        Err(io::Error::new(io::ErrorKind::NotFound, "there is no index.html"))
+        Err(io::Error::new(io::ErrorKind::NotFound, "index.html is missing"))
     }
 
     fn add(&mut self, directory: &Path, prefix: &str, depth: usize) -> io::Result<()> {
@@ -42,7 +42,7 @@ impl Pages {
             } else if about.is_file() {
                 self.bytes += about.len();
                 if self.bytes > MOST {
-                    let message = "more than 32 MB: this is not a page of the playground";
+                    let message = "more than 32 MB, so no page of the playground";
                     return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
                 }
                 self.files.insert(name, fs::read(&path)?);

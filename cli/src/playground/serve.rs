@@ -43,13 +43,13 @@ pub(super) fn serve(listener: &TcpListener, pages: Pages) -> Result<(), Failure>
         let (pages, open) = (pages.clone(), open.clone());
         thread::Builder::new().spawn(move || {
             // a browser may disconnect
-            let _ = answer(stream, &pages);
+            let _ = respond(stream, &pages);
             open.fetch_sub(1, Ordering::Relaxed);
         })?;
     }
 }
 
-fn answer(mut stream: TcpStream, pages: &Pages) -> io::Result<()> {
+fn respond(mut stream: TcpStream, pages: &Pages) -> io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut reader = BufReader::new((&stream).take(LONGEST));

@@ -1,14 +1,14 @@
 use crate::{common::LinkArgs, output::outln};
 
-/// Connect; the server reads and writes the client's memory
+/// Let a server read and write a client's memory
 ///
 /// On one host, in two terminals:
 ///
 ///     roce rping -s
 ///     roce rping -c -a 127.0.0.1 -C 10 -v
 ///
-/// The other side may as well be the stock rping, on the kernel's rxe or on an RDMA network
-/// adapter; options mean what they mean there.
+/// The other side can be rdma-core's rping, on rxe or an RDMA network adapter; its options are the
+/// same.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 #[command(group(clap::ArgGroup::new("role").required(true).args(["server", "client"])))]

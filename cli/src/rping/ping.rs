@@ -145,8 +145,8 @@ impl<'a> Ping<'a> {
     }
 
     fn move_qp(&self) -> Result<(), Failure> {
-        let setup = self.id.qp_setup().ok_or("the connection is gone")?;
-        let path_mtu = setup.path_mtu.ok_or("the peer asks for a path MTU that there is not")?;
+        let setup = self.id.qp_setup().ok_or("the connection is closed")?;
+        let path_mtu = setup.path_mtu.ok_or("the peer requests an invalid path MTU")?;
         self.qp.to_rtr(Rtr::Rc(
             PeerAttr { dest_qpn: setup.dest_qpn, path_mtu, rq_psn: setup.rq_psn, av: setup.av },
             ResponderAttr {
@@ -185,7 +185,7 @@ impl<'a> Ping<'a> {
                 while self.inbox.is_empty() {
                     self.step()?;
                     if self.is_over {
-                        return Err("the server has ended the connection; see its output".into());
+                        return Err("the server closed the connection; see its output".into());
                     }
                 }
                 self.inbox.clear();
@@ -196,7 +196,7 @@ impl<'a> Ping<'a> {
             {
                 let (got, wanted) = (got[at], data[at]);
                 return Err(format!(
-                    "data mismatch! ping {number}: byte {at} is {got:#04x} instead of {wanted:#04x}"
+                    "data mismatch! ping {number}: byte {at} is {got:#04x}, expected {wanted:#04x}"
                 )
                 .into());
             }

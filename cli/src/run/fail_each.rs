@@ -89,7 +89,7 @@ pub(super) fn run(plan: &Plan, command: impl Fn() -> Command) -> Result<ExitCode
     let whole = run_once(plan, command(), None).map_err(refuse)?;
     if whole.end == End::Hang {
         return Err(Refusal::new(format!(
-            "without a failing call, the program does not end in {} s; give it work that ends, or \
+            "without a failing call, the program does not end in {} s; give it less work, or raise \
              --time-limit",
             plan.limit.as_secs()
         )));
@@ -227,8 +227,8 @@ impl<'a> Report<'a> {
             _ if run.panic.is_some() => "crashed in roce",
             End::Hang => "hung",
             end if end.crash().is_some() => "crashed",
-            _ if run.failed == 0 => "did not come so far",
-            End::Exit(0) => "went on and ended with 0",
+            _ if run.failed == 0 => "ended before this call",
+            End::Exit(0) => "continued, exit status 0",
             _ => "ended with an error",
         };
         *self.ends.entry(key).or_default() += 1;

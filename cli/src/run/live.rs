@@ -129,7 +129,8 @@ impl Canvas {
         }
         if capture.full && !was_full {
             errln!(
-                "{}: {} MiB of packets are drawn, and no more; `roce run --pcap FILE` keeps all",
+                "{}: {} MiB of packets are drawn, the limit of --ladder; `roce run --pcap FILE` \
+                 keeps all",
                 name.display(),
                 MOST >> 20
             );

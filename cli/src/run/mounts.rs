@@ -26,8 +26,8 @@ use super::sysfs;
 pub(super) fn enter(devices: &[Device], profile: Option<&Profile>) -> Result<(), String> {
     let refused = |step: &str, error: &dyn std::fmt::Display| {
         format!(
-            "--sysfs needs a mount namespace, and here the system refuses ({step}: {error}); allow \
-             users to have namespaces (sysctl user.max_user_namespaces, \
+            "--sysfs needs a mount namespace, which the system refuses ({step}: {error}); allow \
+             user namespaces (sysctl user.max_user_namespaces, \
              kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns), run \
              as root, or do without --sysfs"
         )

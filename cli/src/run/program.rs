@@ -37,10 +37,7 @@ pub(super) fn find(name: &OsStr) -> Result<PathBuf, Refusal> {
             if let Some(machine) = Machine::foreign(path) {
                 return refuse(
                     NOT_EXECUTABLE,
-                    format!(
-                        "{} is made for {machine}, and this roce is not: take a roce that is",
-                        path.display()
-                    ),
+                    format!("{} is for {machine}; install a roce for that", path.display()),
                 );
             }
             return match ignores_library_path(path, &metadata) {
@@ -48,8 +45,8 @@ pub(super) fn find(name: &OsStr) -> Result<PathBuf, Refusal> {
                 Some(why) => refuse(
                     NOT_EXECUTABLE,
                     format!(
-                        "{} {why}: the system ignores LD_LIBRARY_PATH for it, so that it would not \
-                         find roce; run a copy without that",
+                        "{} {why}, so the system ignores LD_LIBRARY_PATH and it does not load \
+                         roce; run a copy without that",
                         path.display()
                     ),
                 ),
@@ -63,9 +60,15 @@ pub(super) fn find(name: &OsStr) -> Result<PathBuf, Refusal> {
             refuse(NOT_EXECUTABLE, format!("cannot execute {}: it is {why}", path.display()))
         }
         None if candidates.len() == 1 && candidates[0] == Path::new(name) => {
-            refuse(NOT_FOUND, format!("there is no program {shown}"))
+            refuse(NOT_FOUND, format!("there is no program {shown}; check its path"))
         }
-        None => refuse(NOT_FOUND, format!("there is no program {shown} in any directory of PATH")),
+        None => refuse(
+            NOT_FOUND,
+            format!(
+                "no directory of PATH has a program {shown}; check its \
+             name, or give its path"
+            ),
+        ),
     }
 }
 
@@ -79,7 +82,7 @@ fn ignores_library_path(path: &Path, metadata: &Metadata) -> Option<&'static str
         return Some("is setgid");
     }
     let capable = getxattr(path, "security.capability", &mut [0; 64]).is_ok();
-    (capable && !geteuid().is_root()).then_some("has capabilities of its own")
+    (capable && !geteuid().is_root()).then_some("has file capabilities")
 }
 
 pub(super) fn explain(error: &io::Error) -> String {

@@ -28,20 +28,20 @@ struct Gap {
     /// Index of the last packet received after it.
     farthest: u32,
     /// A NAK has named the missing packet.
-    is_told: bool,
+    is_notified: bool,
     recovery: Recovery,
 }
 
 impl Gap {
     fn new(lost: u32, at: Instant) -> Self {
         let recovery = Recovery { lost, naks: 0, pause: Duration::ZERO, again: 0 };
-        Self { since: at, farthest: lost, is_told: false, recovery }
+        Self { since: at, farthest: lost, is_notified: false, recovery }
     }
 
     /// The missing packet has arrived.
     fn close(&mut self, place: u32, at: Instant) {
         let recovery = &mut self.recovery;
-        self.is_told = false;
+        self.is_notified = false;
         if place == recovery.lost {
             recovery.pause = at.since(self.since);
         } else if place <= self.farthest {
@@ -85,9 +85,9 @@ impl<S: Subject> Play<'_, S> {
                 }
                 (ahead @ 1..0x0080_0000, Some(gap)) => {
                     gap.farthest = gap.farthest.max(place + ahead);
-                    if !gap.is_told {
+                    if !gap.is_notified {
                         self.acknowledge(Field::Syndrome(NAK_SEQUENCE))?;
-                        gap.is_told = true;
+                        gap.is_notified = true;
                         gap.recovery.naks += 1;
                         if gap.recovery.naks == 1 {
                             gap.since = self.mark.at;
@@ -111,7 +111,7 @@ impl<S: Subject> Play<'_, S> {
             return wrong(format!("{packets} packets come in {time:?}, before {least:?} are over"));
         }
         if time > within.saturating_add(self.subject.tolerance()) {
-            return wrong(format!("{packets} packets take {time:?} where {within:?} are right"));
+            return wrong(format!("{packets} packets take {time:?}, expected {within:?}"));
         }
         Ok(())
     }

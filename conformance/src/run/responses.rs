@@ -157,7 +157,7 @@ impl<S: Subject> Play<'_, S> {
             return wrong(format!("the responses at places {unasked:?} are not asked for"));
         }
         if time > within.saturating_add(self.subject.tolerance()) {
-            return wrong(format!("the READs take {time:?} where {within:?} are right"));
+            return wrong(format!("the READs take {time:?}, expected {within:?}"));
         }
         Ok(())
     }

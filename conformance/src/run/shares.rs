@@ -17,7 +17,7 @@ struct Sender {
     burst: Burst,
     is_owed: bool,
     /// The network has lost a packet, not by the device's fault, and a NAK was sent.
-    is_told: bool,
+    is_notified: bool,
 }
 
 impl<S: Subject> Play<'_, S> {
@@ -44,11 +44,11 @@ impl<S: Subject> Play<'_, S> {
                 0 => {
                     let time = arrival.at.since(*first.get_or_insert(arrival.at));
                     sender.burst.packets.push((time, bytes));
-                    (sender.is_owed, sender.is_told) = (true, false);
+                    (sender.is_owed, sender.is_notified) = (true, false);
                     self.count(&arrival);
                 }
-                1..0x0080_0000 if !sender.is_told => {
-                    sender.is_told = true;
+                1..0x0080_0000 if !sender.is_notified => {
+                    sender.is_notified = true;
                     self.acknowledge(Field::Syndrome(NAK_SEQUENCE))?;
                 }
                 _ => {} // a retransmission, now or later
@@ -90,7 +90,7 @@ impl<S: Subject> Play<'_, S> {
         match slowest {
             Some((pair, &packets)) if even(packets) < least => wrong(format!(
                 "queue pair {} has sent {packets} of {of} packets when the first is done, {} % of an even \
-                 share where {least} % are right",
+                 share, expected {least} %",
                 pair + 1,
                 even(packets)
             )),

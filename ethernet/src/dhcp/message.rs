@@ -45,7 +45,7 @@ pub(super) struct Grant {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Answer {
+pub(super) enum Response {
     Offer(Grant),
     Ack(Grant),
     Nak { server: Ipv4Addr },
@@ -56,18 +56,18 @@ pub(super) struct Reply {
     pub(super) xid: u32,
     pub(super) mac: MacAddr,
     /// `Err`: a malformed message or an unusable grant.
-    pub(super) answer: Result<Answer, Malformed>,
+    pub(super) response: Result<Response, Malformed>,
 }
 
 pub(super) fn parse(bytes: &[u8]) -> Result<Reply, Malformed> {
     let packet = DhcpPacket::new_checked(bytes)?;
     let repr = DhcpRepr::parse(&packet)?;
-    let answer = match options_are_whole(&bytes[OPTIONS..]) {
-        true => answer(&packet, repr.message_type),
+    let response = match options_are_whole(&bytes[OPTIONS..]) {
+        true => response(&packet, repr.message_type),
         false => Err(Malformed),
     };
     let mac = MacAddr::from(repr.client_hardware_address.0);
-    Ok(Reply { xid: repr.transaction_id, mac, answer })
+    Ok(Reply { xid: repr.transaction_id, mac, response })
 }
 
 /// False for a truncated option, which smoltcp takes for the end.
@@ -84,7 +84,7 @@ fn options_are_whole(mut options: &[u8]) -> bool {
     }
 }
 
-fn answer(packet: &DhcpPacket<&[u8]>, kind: DhcpMessageType) -> Result<Answer, Malformed> {
+fn response(packet: &DhcpPacket<&[u8]>, kind: DhcpMessageType) -> Result<Response, Malformed> {
     let (mut mask, mut router, mut server, mut classless) = (None, None, None, None);
     let mut seconds = [None; 3];
     for option in packet.options() {
@@ -134,9 +134,9 @@ fn answer(packet: &DhcpPacket<&[u8]>, kind: DhcpMessageType) -> Result<Answer, M
         Ok(Grant { address, prefix_length, server, routes, seconds })
     };
     match kind {
-        DhcpMessageType::Offer => grant().map(Answer::Offer),
-        DhcpMessageType::Ack => grant().map(Answer::Ack),
-        DhcpMessageType::Nak => Ok(Answer::Nak { server }),
+        DhcpMessageType::Offer => grant().map(Response::Offer),
+        DhcpMessageType::Ack => grant().map(Response::Ack),
+        DhcpMessageType::Nak => Ok(Response::Nak { server }),
         _ => Err(Malformed),
     }
 }
@@ -148,8 +148,8 @@ pub(super) const LEAST: u32 = 10;
 /// section 4.4.5).
 fn times([lease, t1, t2]: [Option<u32>; 3]) -> Option<[u32; 3]> {
     let lease = lease.filter(|lease| *lease >= LEAST)?;
-    let told = t1.zip(t2).filter(|&(t1, t2)| LEAST / 2 <= t1 && t1 < t2 && t2 < lease);
-    let (t1, t2) = told.unwrap_or((lease / 2, (u64::from(lease) * 7 / 8) as u32));
+    let given = t1.zip(t2).filter(|&(t1, t2)| LEAST / 2 <= t1 && t1 < t2 && t2 < lease);
+    let (t1, t2) = given.unwrap_or((lease / 2, (u64::from(lease) * 7 / 8) as u32));
     Some([lease, t1, t2])
 }
 
@@ -157,15 +157,15 @@ fn times([lease, t1, t2]: [Option<u32>; 3]) -> Option<[u32; 3]> {
 fn routes(mut bytes: &[u8]) -> Result<Vec<Route>, Malformed> {
     let mut routes = Vec::new();
     while let Some((&length, rest)) = bytes.split_first() {
-        let told = usize::from(length.div_ceil(8));
-        if length > 32 || rest.len() < told + 4 {
+        let octets = usize::from(length.div_ceil(8));
+        if length > 32 || rest.len() < octets + 4 {
             return Err(Malformed);
         }
         let mut network = [0; 4];
-        network[..told].copy_from_slice(&rest[..told]);
-        let gateway = rest[told..].first_chunk::<4>().map(|bytes| Ipv4Addr::from(*bytes));
+        network[..octets].copy_from_slice(&rest[..octets]);
+        let gateway = rest[octets..].first_chunk::<4>().map(|bytes| Ipv4Addr::from(*bytes));
         let gateway = gateway.ok_or(Malformed)?;
-        bytes = &rest[told + 4..];
+        bytes = &rest[octets + 4..];
         let gateway = match gateway.is_unspecified() {
             true => None,
             false if is_host(gateway) => Some(gateway),

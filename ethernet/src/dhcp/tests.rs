@@ -221,7 +221,7 @@ fn an_address_is_offered_asked_for_granted_and_probed() {
 }
 
 #[test]
-fn who_is_not_answered_asks_more_and_more_seldom() {
+fn retransmissions_without_a_response_back_off() {
     for seed in 0..20 {
         let mut host = Host::with_seed(seed);
         let xid = host.xid;
@@ -232,7 +232,7 @@ fn who_is_not_answered_asks_more_and_more_seldom() {
         }
         let secs = host.sent.iter().map(|sent| sent.secs);
         assert!(secs.is_sorted() && host.sent.last().unwrap().secs > 150);
-        assert_eq!(host.client.trouble(), LeaseTrouble::Unanswered);
+        assert_eq!(host.client.error(), LeaseError::Unanswered);
     }
     let first = |seed| Host::with_seed(seed).next();
     assert!(first(1) != first(2) && first(1) == first(1), "chance is an argument");
@@ -249,7 +249,7 @@ fn an_offer_that_is_not_confirmed_is_given_up_after_four_requests() {
     let asked: Vec<_> = host.sent.iter().skip(1).take(4).collect();
     assert!(asked.iter().all(|sent| sent.kind == Ask && sent.server == Some(SERVER)));
     assert_eq!(host.kinds(), [Discover, Ask, Ask, Ask, Ask, Discover]);
-    assert_eq!(host.client.trouble(), LeaseTrouble::Unconfirmed(ADDRESS));
+    assert_eq!(host.client.error(), LeaseError::Unconfirmed(ADDRESS));
     assert!(host.xid != xid, "what is said to that is too late now");
     host.hear(&Says { xid: Some(xid), ..says(Ack) });
     assert_eq!((host.counters.not_for_us, host.leases.len()), (1, 0));
@@ -286,7 +286,7 @@ fn an_address_that_somebody_has_is_declined_and_asked_for_again_after_ten_second
     host.attend();
     let declined = Sent { requested: Some(ADDRESS), server: Some(SERVER), ..broadcast(Decline) };
     assert_eq!(host.sent[2..], [declined]);
-    assert_eq!(host.client.trouble(), LeaseTrouble::InUse(ADDRESS, OTHER));
+    assert_eq!(host.client.error(), LeaseError::InUse(ADDRESS, OTHER));
     let waited = host.next();
     assert!((10. ..11.).contains(&waited), "{waited}");
     assert_eq!(host.kinds(), [Discover, Ask, Decline, Discover]);
@@ -384,7 +384,7 @@ fn no_server_has_it_send_without_end() {
         }
         host.hear(&says(Offer));
         host.hear(&says(Nak));
-        assert_eq!(host.client.trouble(), LeaseTrouble::Refused(ADDRESS));
+        assert_eq!(host.client.error(), LeaseError::Refused(ADDRESS));
         let due = host.client.poll_timeout();
         host.advance(due.since(host.now));
     }
@@ -439,7 +439,7 @@ fn what_is_closed_gives_its_address_back() {
 }
 
 #[test]
-fn the_longest_lease_has_an_end_that_can_be_told() {
+fn the_end_of_the_longest_lease_can_be_represented() {
     let host = Host::bound(u32::MAX);
     let due = host.client.poll_timeout().since(host.now).as_secs();
     assert!(due > 68 * 365 * 24 * 3600, "{due}");
@@ -480,7 +480,7 @@ fn what_a_server_must_not_say_is_counted_and_dropped() {
         let mut host = Host::new();
         host.hear(&wrong);
         assert_eq!((host.counters.dhcp_bad, host.sent.len()), (1, 1), "{index}");
-        assert_eq!(host.client.trouble(), LeaseTrouble::Unusable);
+        assert_eq!(host.client.error(), LeaseError::Unusable);
     }
     // Cut anywhere, it is read, counted, or reads as if whole.
     let host = Host::new();

@@ -112,22 +112,24 @@ pub struct FlowAttr {
 #[non_exhaustive]
 pub enum FlowSpecError {
     /// More specs than the kernel takes.
-    #[error("a flow has no more than {SPECS} specs")]
+    #[error("too many specs in a flow; at most {SPECS}")]
     TooMany,
     /// A flow other than a normal one, with specs.
-    #[error("only a normal flow has specs")]
+    #[error("only a normal flow has specs; remove them")]
     OnlyNormal,
     /// No frame matches all specs.
     #[error("no frame matches: {0}")]
     Impossible(&'static str),
     /// A default flow that leaves frames to lower ones.
-    #[error("a default flow has no lower ones that could get a copy")]
+    #[error(
+        "IBV_FLOW_ATTR_FLAGS_DONT_TRAP is invalid for a default flow: no flow has a lower priority"
+    )]
     DefaultThatPasses,
     /// A flow that drops frames and leaves them to others.
-    #[error("what a flow drops no other gets")]
+    #[error("IBV_FLOW_ATTR_FLAGS_DONT_TRAP is invalid with a drop action")]
     DropThatPasses,
     /// A mask with bits beyond the field.
-    #[error("the mask has bits that the field does not have")]
+    #[error("the mask is wider than its field; clear its upper bits")]
     Mask,
 }
 

@@ -8,10 +8,10 @@ use smoltcp::wire::{DHCP_CLIENT_PORT, DHCP_SERVER_PORT, UdpPacket};
 
 use super::{
     super::{
-        dhcp::{Lease, LeaseTrouble, Output},
+        dhcp::{Lease, LeaseError, Output},
         frame::IpPacket,
     },
-    BROADCAST, News, Station,
+    BROADCAST, Station, StationEvent,
 };
 
 impl Station {
@@ -23,8 +23,8 @@ impl Station {
 
     /// Returns why a wanted lease is missing.
     #[must_use]
-    pub fn lease_trouble(&self) -> Option<LeaseTrouble> {
-        self.dhcp.as_ref().map(|dhcp| dhcp.trouble())
+    pub fn lease_error(&self) -> Option<LeaseError> {
+        self.dhcp.as_ref().map(|dhcp| dhcp.error())
     }
 
     /// Releases the lease.
@@ -104,14 +104,14 @@ impl Station {
         if let Some(before) = before {
             self.config.addresses.retain(|own| *own != before);
             if after.map(|after| after.address) != Some(before.address) {
-                self.tell(News::LeaseLost { address: before.address });
+                self.push_event(StationEvent::LeaseLost { address: before.address });
             }
         }
         if let Some(Lease { address, server, .. }) = &self.lease {
             let (address, server) = (*address, IpAddr::from(*server));
             self.config.addresses.push(address);
             self.announce(address.address);
-            self.tell(News::Leased { address: address.address, server });
+            self.push_event(StationEvent::Leased { address: address.address, server });
         }
     }
 

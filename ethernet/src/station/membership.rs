@@ -61,7 +61,7 @@ impl Station {
 
     /// Solicited-node groups of its addresses, if it responds for them.
     fn own_groups(&self) -> impl Iterator<Item = IpAddr> {
-        let addresses = self.config.addresses.iter().filter(|_| self.config.answers);
+        let addresses = self.config.addresses.iter().filter(|_| self.config.replies);
         addresses.filter_map(|own| match own.address {
             IpAddr::V4(_) => None,
             IpAddr::V6(v6) => Some(solicited_node(v6).into()),

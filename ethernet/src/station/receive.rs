@@ -18,7 +18,7 @@ use smoltcp::{
 
 use super::{
     super::{build::Ip, frame::IpPacket, neighbors::Claim},
-    ALL_NODES, Assignment, DEFEND, LEAST_MTU, NO_MAC, News, PATHS, Received, Station,
+    ALL_NODES, Assignment, DEFEND, LEAST_MTU, NO_MAC, PATHS, Received, Station, StationEvent,
     membership::{MLD_QUERY, MLDV1_REPORT},
 };
 
@@ -60,13 +60,13 @@ impl Station {
         }
         if !probe {
             let claim = match operation {
-                ArpOperation::Reply if self.is_own(target.into()) => Claim::Answer,
+                ArpOperation::Reply if self.is_own(target.into()) => Claim::Reply,
                 _ => Claim::Told,
             };
             self.learn(now, sender.into(), mac, claim);
         }
         let asked = operation == ArpOperation::Request && self.is_own(target.into());
-        if asked && self.may_answer() {
+        if asked && self.may_reply() {
             let reply =
                 self.to(mac).arp(ArpOperation::Reply, (self.config.mac, target), (mac, sender));
             self.counters.answered += 1;
@@ -74,13 +74,13 @@ impl Station {
         }
     }
 
-    fn may_answer(&self) -> bool {
-        self.config.answers && self.assignment == Assignment::Assigned
+    fn may_reply(&self) -> bool {
+        self.config.replies && self.assignment == Assignment::Assigned
     }
 
     fn handle_conflict(&mut self, now: Instant, address: IpAddr, mac: MacAddr) {
         self.counters.conflicts += 1;
-        if !self.config.answers {
+        if !self.config.replies {
             return;
         }
         if self.assignment == Assignment::Probing {
@@ -88,7 +88,7 @@ impl Station {
         } else if self.defended.is_none_or(|last| now.since(last) >= DEFEND) {
             self.defended = Some(now);
             self.announce(address);
-            self.tell(News::Conflict { address, mac });
+            self.push_event(StationEvent::Conflict { address, mac });
         }
     }
 
@@ -192,7 +192,7 @@ impl Station {
         };
         match (message.msg_type(), message.msg_code()) {
             (Icmpv4Message::EchoRequest, 0) => {
-                if !self.may_answer() || src.is_multicast() || src.is_unspecified() {
+                if !self.may_reply() || src.is_multicast() || src.is_unspecified() {
                     return;
                 }
                 let reply = Icmpv4Repr::EchoReply {
@@ -266,7 +266,7 @@ impl Station {
                 }
             }
             Icmpv6Message::EchoRequest => {
-                if !self.may_answer() || dst.is_multicast() || src.is_unspecified() {
+                if !self.may_reply() || dst.is_multicast() || src.is_unspecified() {
                     return;
                 }
                 let reply = Icmpv6Repr::EchoReply {
@@ -318,7 +318,7 @@ impl Station {
                 }
                 if probe && self.assignment == Assignment::Probing {
                     self.handle_conflict(now, (*target).into(), mac);
-                } else if self.may_answer() {
+                } else if self.may_reply() {
                     let to = given(lladdr).unwrap_or(mac);
                     let frame = match probe {
                         true => self.advertise(None, *target, ALL_NODES),
@@ -341,7 +341,7 @@ impl Station {
                     let overrides = flags.contains(NdiscNeighborFlags::OVERRIDE);
                     let claim = match (solicited, overrides) {
                         (_, false) => Claim::Humble,
-                        (true, true) => Claim::Answer,
+                        (true, true) => Claim::Reply,
                         (false, true) => Claim::Told,
                     };
                     self.learn(now, (*target).into(), given(lladdr).unwrap_or(mac), claim);
@@ -375,7 +375,7 @@ impl Station {
         }
         self.paths.insert(to, (mtu, now));
         if known != Some(mtu) {
-            self.tell(News::PathMtu { to, mtu });
+            self.push_event(StationEvent::PathMtu { to, mtu });
         }
     }
 }

@@ -40,7 +40,7 @@ fn query(v6: bool, group: Option<&str>, older: bool) -> Vec<u8> {
 }
 
 /// Kind of an IGMP or MLD message, and a report's records.
-fn told(frame: &[u8]) -> (u8, Vec<(u8, IpAddr)>) {
+fn report_of(frame: &[u8]) -> (u8, Vec<(u8, IpAddr)>) {
     let Packet::Ip(packet) = Frame::parse(frame).unwrap().packet else { panic!("{frame:?}") };
     assert_eq!(packet.hop_limit, 1);
     let (message, v6) = (packet.payload, packet.src.is_ipv6());
@@ -59,10 +59,10 @@ fn told(frame: &[u8]) -> (u8, Vec<(u8, IpAddr)>) {
 
 impl Wire {
     /// Group messages that a station sends within this time.
-    fn told_within(&mut self, time: Duration) -> Vec<(u8, Vec<(u8, IpAddr)>)> {
+    fn reports_within(&mut self, time: Duration) -> Vec<(u8, Vec<(u8, IpAddr)>)> {
         self.seen.clear();
         self.advance(time);
-        std::mem::take(&mut self.seen).iter().map(|frame| told(frame)).collect()
+        std::mem::take(&mut self.seen).iter().map(|frame| report_of(frame)).collect()
     }
 
     fn hear(&mut self, station: usize, frame: &[u8]) {
@@ -84,7 +84,7 @@ fn members_receive_and_others_do_not() {
         let mut wire = Wire::assigned([
             config(MACS[0], &["10.0.0.1/24", "fd00::1/64"]),
             config(MACS[1], &["10.0.0.2/24", "fd00::2/64"]),
-            StationConfig { answers: false, ..config(MACS[2], &["10.0.0.3/24", "fd00::3/64"]) },
+            StationConfig { replies: false, ..config(MACS[2], &["10.0.0.3/24", "fd00::3/64"]) },
         ]);
         let hop = Hop::Known(group_mac(ip(group)).unwrap());
         assert_eq!(wire.send(0, src, group), hop, "a group is sent to without being asked for");
@@ -126,41 +126,41 @@ fn reports_as_hand_computed() {
 }
 
 #[test]
-fn a_change_is_told_twice_within_a_second() {
+fn a_change_is_reported_twice_within_a_second() {
     for (group, report) in GROUPS.into_iter().zip([0x22, 143]) {
         let mut wire = Wire::pair();
         wire.join(0, group);
-        assert_eq!(wire.told_within(2 * SECOND), vec![(report, vec![(4, ip(group))]); 2]);
+        assert_eq!(wire.reports_within(2 * SECOND), vec![(report, vec![(4, ip(group))]); 2]);
         wire.leave(0, group);
-        assert_eq!(wire.told_within(2 * SECOND), vec![(report, vec![(3, ip(group))]); 2]);
+        assert_eq!(wire.reports_within(2 * SECOND), vec![(report, vec![(3, ip(group))]); 2]);
         assert_eq!(wire.stations[0].poll_timeout(), None);
         // Quick changes report only the last.
         wire.join(0, group);
         wire.leave(0, group);
         wire.join(0, group);
-        let last = wire.told_within(2 * SECOND).pop().unwrap();
+        let last = wire.reports_within(2 * SECOND).pop().unwrap();
         assert_eq!(last, (report, vec![(4, ip(group))]));
     }
 }
 
 #[test]
-fn the_groups_of_own_addresses_are_told_before_these_are_asked_for() {
+fn the_groups_of_own_addresses_are_reported_before_these_are_probed() {
     let mut wire = Wire::new([config(MACS[0], &["10.0.0.1/24", "fd00::ab:cdef/64"])]);
     let first = frames(&mut wire.stations[0]);
     let mine = ip("ff02::1:ffab:cdef");
     let reports: Vec<_> =
-        first.iter().filter(|frame| frame[5] == 0x16).map(|frame| told(frame)).collect();
+        first.iter().filter(|frame| frame[5] == 0x16).map(|frame| report_of(frame)).collect();
     assert_eq!(reports, [(143, vec![(4, mine)])]);
     // They stay whatever a program joins and leaves.
     wire.advance(2 * SECOND);
     wire.join(0, "ff02::1:ffab:cdef");
     wire.leave(0, "ff02::1:ffab:cdef");
     assert!(wire.stations[0].is_member(mine));
-    assert_eq!(wire.told_within(2 * SECOND), []);
+    assert_eq!(wire.reports_within(2 * SECOND), []);
 }
 
 #[test]
-fn queries_are_answered_in_their_time() {
+fn queries_get_responses_in_their_time() {
     for (index, group) in GROUPS.into_iter().enumerate() {
         let v6 = index == 1;
         let report = [0x22, 143][index];
@@ -175,16 +175,16 @@ fn queries_are_answered_in_their_time() {
             wire.hear(0, &query(v6, asked, false));
             let due = wire.stations[0].poll_timeout().unwrap().since(wire.now);
             assert!((Duration::from_millis(100)..=SECOND).contains(&due), "{due:?}");
-            let answers = wire.told_within(SECOND);
-            assert!(answers.iter().all(|(kind, _)| *kind == report));
-            let records: Vec<_> = answers.into_iter().flat_map(|(_, records)| records).collect();
+            let replies = wire.reports_within(SECOND);
+            assert!(replies.iter().all(|(kind, _)| *kind == report));
+            let records: Vec<_> = replies.into_iter().flat_map(|(_, records)| records).collect();
             assert!(records.contains(&(2, ip(group))), "{records:?}");
             // and the solicited-node group
             assert_eq!(records.len(), if v6 && asked.is_none() { 2 } else { 1 }, "{records:?}");
         }
         // another group, and the other family
         wire.hear(0, &query(v6, Some(if v6 { "ff15::9" } else { "239.9.9.9" }), false));
-        assert_eq!(wire.told_within(2 * SECOND), []);
+        assert_eq!(wire.reports_within(2 * SECOND), []);
         // a flood gets ten responses a second
         let before = wire.counters(0).group_reports;
         for _ in 0..1000 {
@@ -204,22 +204,22 @@ fn routers_of_the_older_version_are_understood() {
         wire.join(0, group);
         wire.advance(2 * SECOND);
         wire.hear(0, &query(v6, Some(group), true));
-        assert_eq!(wire.told_within(SECOND), [(report, vec![(0, ip(group))])]);
+        assert_eq!(wire.reports_within(SECOND), [(report, vec![(0, ip(group))])]);
         // Another host's report suffices.
         wire.hear(0, &query(v6, Some(group), true));
         wire.hear(0, &group_message(Some(group), v6, report, 0, 0));
-        assert_eq!(wire.told_within(SECOND), []);
+        assert_eq!(wire.reports_within(SECOND), []);
         // The last reporter sends the leave.
         wire.leave(0, group);
-        assert_eq!(wire.told_within(2 * SECOND), []);
+        assert_eq!(wire.reports_within(2 * SECOND), []);
         wire.join(0, group);
-        assert_eq!(wire.told_within(2 * SECOND), vec![(report, vec![(0, ip(group))]); 2]);
+        assert_eq!(wire.reports_within(2 * SECOND), vec![(report, vec![(0, ip(group))]); 2]);
         wire.leave(0, group);
-        assert_eq!(wire.told_within(2 * SECOND), [(leave, vec![(0, ip(group))])]);
+        assert_eq!(wire.reports_within(2 * SECOND), [(leave, vec![(0, ip(group))])]);
         // the older router times out
         wire.advance(Duration::from_secs(260));
         wire.join(0, group);
-        let [(kind, _), _] = &wire.told_within(2 * SECOND)[..] else { panic!() };
+        let [(kind, _), _] = &wire.reports_within(2 * SECOND)[..] else { panic!() };
         assert_eq!(*kind, if v6 { 143 } else { 0x22 });
     }
 }
@@ -239,6 +239,6 @@ fn questions_for_groups_that_break_a_rule_are_counted() {
         broken[last - 1] ^= 1;
         wire.hear(0, &broken);
         assert_eq!(wire.counters(0).bad_arp, 2, "{group}");
-        assert_eq!(wire.told_within(2 * SECOND), []);
+        assert_eq!(wire.reports_within(2 * SECOND), []);
     }
 }

@@ -14,7 +14,7 @@ fn leasing(vlan: Option<Vlan>) -> StationConfig {
 }
 
 /// The server's reply to a station's request, if any.
-fn answer(frame: &[u8], vlan: Option<Vlan>, to: IpAddr, router: Ipv4Addr) -> Option<Vec<u8>> {
+fn reply(frame: &[u8], vlan: Option<Vlan>, to: IpAddr, router: Ipv4Addr) -> Option<Vec<u8>> {
     let Packet::Ip(packet) = Frame::parse(frame).unwrap().packet else { return None };
     if packet.protocol != 17 {
         return None;
@@ -62,8 +62,8 @@ fn serve(
     loop {
         station.handle_timeout(*now);
         while let Some(frame) = station.poll_frame() {
-            match answer(&frame, vlan, to, router) {
-                Some(answer) => assert_eq!(station.handle_frame(*now, &answer, false), None),
+            match reply(&frame, vlan, to, router) {
+                Some(reply) => assert_eq!(station.handle_frame(*now, &reply, false), None),
                 None => rest.push(frame),
             }
         }
@@ -91,16 +91,16 @@ fn a_leased_address_is_used_like_a_given_one() {
             assert!(station.is_own(ADDRESS.into()));
             // three probes and an announcement
             assert_eq!(sent.len(), 4);
-            let news = News::Leased { address: ADDRESS.into(), server: SERVER.into() };
-            assert_eq!((station.poll_news(), station.poll_news()), (Some(news), None));
+            let event = StationEvent::Leased { address: ADDRESS.into(), server: SERVER.into() };
+            assert_eq!((station.poll_event(), station.poll_event()), (Some(event), None));
             let hop = station.route(now, ip("192.0.2.1"));
-            assert_eq!(hop, Hop::Asked(router.into()), "by the router that was told");
+            assert_eq!(hop, Hop::Asked(router.into()), "by the router of the lease");
             // renewed with the server alone, unchanged
             frames(&mut station);
             serve(&mut station, &mut now, 300 * SECOND, to, router);
             assert_eq!(station.config().addresses, [own]);
             assert!(station.counters().dhcp_leases >= 5, "{:?}", station.counters());
-            assert_eq!(station.poll_news(), None);
+            assert_eq!(station.poll_event(), None);
         }
     }
 }
@@ -112,7 +112,7 @@ fn a_lease_that_runs_out_leaves_the_given_addresses() {
     let mut station = Station::new(config, now);
     serve(&mut station, &mut now, SECOND, ADDRESS.into(), SERVER);
     assert_eq!(station.config().addresses.len(), 2);
-    station.poll_news();
+    station.poll_event();
     let end = now.plus(200 * SECOND);
     while let Some(due) = station.poll_timeout().filter(|due| *due < end) {
         station.handle_timeout(due);
@@ -120,12 +120,12 @@ fn a_lease_that_runs_out_leaves_the_given_addresses() {
     }
     assert_eq!(station.config().addresses, [Prefix { address: ip("fd00::1"), length: 64 }]);
     assert!(!station.is_own(ADDRESS.into()) && station.lease().is_none());
-    assert_eq!(station.poll_news(), Some(News::LeaseLost { address: ADDRESS.into() }));
+    assert_eq!(station.poll_event(), Some(StationEvent::LeaseLost { address: ADDRESS.into() }));
     assert_eq!(station.route(end, ip("10.0.0.2")), Hop::None, "there is no way any more");
 }
 
 #[test]
-fn an_address_that_answers_a_probe_is_declined() {
+fn an_address_that_replies_to_a_probe_is_declined() {
     for probes in [false, true] {
         let mut now = Instant::from_nanos(1);
         let mut station = Station::new(leasing(None), now);
@@ -138,10 +138,10 @@ fn an_address_that_answers_a_probe_is_declined() {
         let operation = smoltcp::wire::ArpOperation::Request;
         let claim = ethernet.arp(operation, claim, (MacAddr::zero(), ADDRESS));
         station.handle_frame(now, &claim, false);
-        assert_eq!(station.lease_trouble(), Some(LeaseTrouble::InUse(ADDRESS, MACS[2])));
+        assert_eq!(station.lease_error(), Some(LeaseError::InUse(ADDRESS, MACS[2])));
         assert_eq!((station.assignment(), station.lease()), (Assignment::Probing, None));
         let declined = frames(&mut station);
-        assert_eq!(declined.len(), 1, "to the server, and no answer to who asks");
+        assert_eq!(declined.len(), 1, "to the server, and no reply to who asks");
         // another round, with a free address
         serve(&mut station, &mut now, 13 * SECOND, ADDRESS.into(), SERVER);
         assert_eq!(station.assignment(), Assignment::Assigned);
@@ -150,7 +150,7 @@ fn an_address_that_answers_a_probe_is_declined() {
 }
 
 #[test]
-fn what_is_released_goes_to_the_server_that_has_answered() {
+fn a_release_goes_to_the_server_that_responded() {
     let mut now = Instant::from_nanos(1);
     let mut station = Station::new(leasing(None), now);
     serve(&mut station, &mut now, SECOND, ADDRESS.into(), SERVER);
@@ -178,7 +178,7 @@ fn messages_that_are_not_as_sent_are_counted() {
     let mut now = Instant::from_nanos(1);
     let mut station = Station::new(leasing(None), now);
     let asked = frames(&mut station);
-    let good = answer(&asked[0], None, ADDRESS.into(), SERVER).unwrap();
+    let good = reply(&asked[0], None, ADDRESS.into(), SERVER).unwrap();
     let mut damaged = good.clone();
     *damaged.last_mut().unwrap() ^= 1;
     let mut of_nobody = good.clone();

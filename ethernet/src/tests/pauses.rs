@@ -25,7 +25,7 @@ fn held(station: &Station, now: Instant) -> Vec<u8> {
 fn station() -> (Station, Instant) {
     let config = StationConfig {
         vlan: Some(Vlan { id: 100, priority: 2 }),
-        answers: false,
+        replies: false,
         ..config(MACS[0], &["10.0.0.1/24"])
     };
     let now = Instant::ZERO.plus(SECOND);
@@ -86,7 +86,7 @@ fn what_is_held_leaves_when_the_pause_is_over() {
 
 /// Frames queued for address resolution also obey a pause.
 #[test]
-fn an_answer_ends_no_pause() {
+fn a_response_ends_no_pause() {
     let (mut station, now) = station();
     for level in [3, 4] {
         let Hop::Asked(hop) = station.route(now, ip("10.0.0.2")) else { panic!("it is not known") };
@@ -97,12 +97,12 @@ fn an_answer_ends_no_pause() {
     let [to, from] = [MACS[0], MACS[1]];
     let vlan = station.config().vlan;
     let [target, sender] = ["10.0.0.1", "10.0.0.2"].map(|text| text.parse().unwrap());
-    let answer = Ethernet { dst: to, src: from, vlan }.arp(
+    let reply = Ethernet { dst: to, src: from, vlan }.arp(
         ArpOperation::Reply,
         (from, sender),
         (to, target),
     );
-    assert!(station.handle_frame(now, &answer, false).is_none());
+    assert!(station.handle_frame(now, &reply, false).is_none());
     let sent: Vec<_> = std::iter::from_fn(|| station.poll_frame()).map(|it| it[14] >> 5).collect();
     assert_eq!((sent, station.released(now)), (vec![4], None));
     let frame = station.released(now.plus(Duration::from_nanos(51_200))).unwrap();
@@ -126,7 +126,7 @@ fn no_more_than_a_thousand_frames_wait() {
 fn without_a_vlan_the_dscp_is_the_priority() {
     let now = Instant::ZERO;
     let mut station =
-        Station::new(StationConfig { answers: false, ..config(MACS[0], &["10.0.0.1/24"]) }, now);
+        Station::new(StationConfig { replies: false, ..config(MACS[0], &["10.0.0.1/24"]) }, now);
     station.handle_frame(now, &pause(&[0x0101, 1 << 3, 0, 0, 0, 1000, 0, 0, 0, 0]), false);
     let holds = |traffic_class, service_level| {
         station.holds(now, &Transmit { traffic_class, ..of(service_level, b"x") })

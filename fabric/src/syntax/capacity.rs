@@ -75,11 +75,9 @@ impl<'a> Port<'a> {
             (Some((rate, shared)), _) => {
                 Ok(Some(Bottleneck { rate, shared, queue: queue.unwrap_or(u64::MAX), marking }))
             }
-            (None, Some(clause)) => Err((
-                clause,
-                "there is no queue without a rate; write for example \"rate 1gbit\" beside it"
-                    .to_owned(),
-            )),
+            (None, Some(clause)) => {
+                Err((clause, "a queue needs a rate; add for example \"rate 1gbit\"".to_owned()))
+            }
             (None, None) => Ok(None),
         }
     }
@@ -93,7 +91,7 @@ fn marking(mut words: Words<'_>) -> Result<Marking, String> {
             let (min, max) = (size(min)?, size(max.trim_start_matches('='))?);
             if min > max {
                 return Err(format!(
-                    "\"{word}\" ends before it begins; write for example \"{EXAMPLE}\""
+                    "the range \"{word}\" ends before it begins; write for example \"{EXAMPLE}\""
                 ));
             }
             set(&mut thresholds, (min, max), "ranges")?;
@@ -112,7 +110,7 @@ fn end(mut words: Words<'_>, example: &str) -> Result<(), String> {
 }
 
 fn unknown(word: &str, example: &str) -> String {
-    format!("\"{word}\" has no place here, this is for every datagram: write only \"{example}\"")
+    format!("\"{word}\" is invalid: this action is for every datagram; write only \"{example}\"")
 }
 
 #[cfg(test)]
@@ -159,11 +157,11 @@ mod tests {
             ("rate nanbit", "not a rate"),
             ("rate 1gbit ack", "every datagram"),
             ("rate 1gbit shared shared", "every datagram"),
-            ("queue 64kb", "\"rate 1gbit\" beside it"),
+            ("queue 64kb", "add for example \"rate 1gbit\""),
             ("queue 64", "\"64kb\""),
             ("queue -1kb", "not a size"),
             ("queue 64kb tx", "every datagram"),
-            ("ecn 20kb..60kb", "\"rate 1gbit\" beside it"),
+            ("ecn 20kb..60kb", "add for example \"rate 1gbit\""),
             ("ecn 60kb..20kb 10%", "ends before it begins"),
             ("ecn 20..60 10%", "not a size"),
             ("ecn 20kb..60kb 10% write", "every datagram"),

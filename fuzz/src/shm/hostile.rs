@@ -128,7 +128,7 @@ impl Connection {
         self.ring = Some(ring);
     }
 
-    pub(super) fn answer(&self, input: &mut Input<'_>) {
+    pub(super) fn response(&self, input: &mut Input<'_>) {
         let kind = input.byte();
         let descriptors = if kind < 128 { vec![wakeup()] } else { any_descriptors(kind) };
         let borrowed: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();

@@ -23,7 +23,7 @@
 //! | a thread that drove does not say that it has left | `a_thread_that_has_waited_leaves_the_sockets` |
 //! | nor wakes the background thread that left it the sockets, or that does not check for others | the same, `a_thread_that_has_served_leaves_the_sockets`, `a_thread_is_woken_by_one_that_serves` |
 //! | it unparks twice | `waiting_threads_are_woken_whoever_takes_their_runs` |
-//! | no timer is set for delayed acknowledgements | `what_waits_for_an_answer_leaves` |
+//! | no timer is set for delayed acknowledgements | `what_waits_for_a_response_leaves` |
 //! | a program entering its event loop does not wake the background thread that leaves it the sockets, or that does not check for it | `a_program_that_leaves_its_event_loop_is_served` |
 //! | every check finds the program polling | `a_request_is_not_slept_through` |
 //!

@@ -13,7 +13,7 @@ pub(super) const fn count_poll(_: bool) {}
 pub(super) struct Watched(Instant);
 
 impl Poller {
-    pub(super) fn note(&self) {}
+    pub(super) fn record_poll(&self) {}
 
     pub(super) fn sleeps(&self) -> bool {
         true

@@ -79,7 +79,7 @@ impl Engine {
     pub(super) fn let_others_in(&self) {}
 
     pub(super) fn serve(&self, shard: &mut Shard, polls: bool) -> usize {
-        shard.cork.noting().record_service(clock::now());
+        shard.cork.observer().record_service(clock::now());
         if shard.is_corked() {
             shard.transmit(clock::now());
         }

@@ -32,7 +32,7 @@ impl Shard {
         let (rare, timer, reader, publication) = (None, None, None, Publication::default());
         let limits = TransmitLimits { segments: 64, bytes: 65_487 };
         let mut cork = SharedCork::new(Cork::new(limits));
-        cork.noting().record_sent(Sent::Call);
+        cork.observer().record_sent(Sent::Call);
         let (posted, acknowledged) = (None, None);
         Self { link, awaited, rare, timer, publication, reader, cork, posted, acknowledged, system }
     }
@@ -74,7 +74,7 @@ impl Shard {
     }
 
     pub(super) fn is_late(&mut self, now: Instant) -> bool {
-        self.cork.noting().is_late(now)
+        self.cork.observer().is_late(now)
     }
 
     pub(super) fn count_hold(&mut self, now: Instant) -> Instant {

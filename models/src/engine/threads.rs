@@ -198,7 +198,7 @@ pub fn what_is_corked_leaves() {
             load.add(64);
             shard.posted = Some(number);
             engine.cork_or_send(&mut shard, now, load);
-            shard.cork.noting().record_end(now);
+            shard.cork.observer().record_end(now);
         }
         engine.system.wait_for(0);
     });

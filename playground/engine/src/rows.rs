@@ -1,7 +1,7 @@
 //! Lines and packets of a play.
 
 use roce_transport::trace::{Record, What};
-use roce_world::{End, Event, Failure, Line, SentDatagram, Viewer, Way};
+use roce_world::{Direction, End, Event, Failure, Line, SentDatagram, Viewer};
 use serde::Serialize;
 
 use crate::spec::Spec;
@@ -108,12 +108,12 @@ impl Viewer for Play {
     fn line(&mut self, line: Line) -> Result<(), Failure> {
         self.steps += 1;
         let (kind, end, text, why) = match line.event {
-            Event::Sent(Way { from, .. }, what, why) => ("sent", from, what, why),
-            Event::Arrived(Way { from, to }, what, why) => {
+            Event::Sent(Direction { from, .. }, what, why) => ("sent", from, what, why),
+            Event::Arrived(Direction { from, to }, what, why) => {
                 ("arrived", to.unwrap_or(from), what, why)
             }
-            Event::Seen(Way { from, .. }, what, why) => ("seen", from, what, why),
-            Event::Lost(Way { from, .. }, what) => ("lost", from, what, String::new()),
+            Event::Seen(Direction { from, .. }, what, why) => ("seen", from, what, why),
+            Event::Lost(Direction { from, .. }, what) => ("lost", from, what, String::new()),
             Event::Note(end, text) => ("note", end, text, String::new()),
         };
         self.rows.push(Row {

@@ -174,7 +174,7 @@ impl Spec {
     fn scenario(&self) -> Result<&'static Scenario, String> {
         let mut all = SCENARIOS.iter().chain([&FREE]);
         all.find(|scenario| scenario.name == self.scenario)
-            .ok_or_else(|| format!("there is no scenario {:?}", self.scenario))
+            .ok_or_else(|| format!("unknown scenario {:?}", self.scenario))
     }
 
     fn settings(&self) -> Settings {

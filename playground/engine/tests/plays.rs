@@ -135,11 +135,12 @@ fn four_ends() {
     let ways: BTreeSet<_> =
         ways.map(|it| format!("{}-{}", it["from"], it["to"]).replace('"', "")).collect();
     assert_eq!(ways, ["a-d", "b-d", "c-d", "d-a", "d-b", "d-c"].map(String::from).into());
-    let told = |end: &str| {
-        let is_told = |row: &&Value| row["end"] == end && row["why"] == "congestion noted";
-        rows(&play).iter().filter(is_told).count()
+    let notified = |end: &str| {
+        let is_notified =
+            |row: &&Value| row["end"] == end && row["why"] == "congestion notification";
+        rows(&play).iter().filter(is_notified).count()
     };
-    assert!(["a", "b", "c"].into_iter().all(|end| told(end) > 0) && told("d") == 0);
+    assert!(["a", "b", "c"].into_iter().all(|end| notified(end) > 0) && notified("d") == 0);
     let nodes = &state_after(&spec, usize::MAX)["nodes"];
     let ends: Vec<_> = nodes.as_array().unwrap().iter().map(|node| &node["end"]).collect();
     assert_eq!(ends, ["a", "b", "c", "d"]);

@@ -30,7 +30,7 @@ export function CaptureView({ name, content, close }: { name: string; content: C
         <details key={index} open={index === 0}>
           <summary>
             {it.service}, {it.ends[0]} ↔ {it.ends[1]}
-            {it.mtu !== null && `, path MTU ${it.mtu}`}: {it.figures[0][0] + it.figures[1][0]} packets, {it.figures[0][2] + it.figures[1][2]} of them again
+            {it.mtu !== null && `, path MTU ${it.mtu}`}: {it.figures[0][0] + it.figures[1][0]} packets, {it.figures[0][2] + it.figures[1][2]} retransmitted
           </summary>
           <div class="scroll" tabIndex={0} role="region" aria-label={`Packets of ${it.ends[0]}`}>
             <ol class="seen">

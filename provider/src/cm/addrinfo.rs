@@ -50,9 +50,12 @@ pub fn getaddrinfo(
 ) -> io::Result<Vec<AddrInfo>> {
     let bad = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what.to_owned());
     let port: u16 = match service {
-        Some(service) => {
-            service.parse().map_err(|_| bad(&format!("{service} is not a port number")))?
-        }
+        Some(service) => service.parse().map_err(|_| {
+            bad(&format!(
+                "{service} is not a port number; expected 0 \
+                 to 65535"
+            ))
+        })?,
         None => 0,
     };
     let addresses: Vec<SocketAddr> = match node {
@@ -61,7 +64,7 @@ pub fn getaddrinfo(
             match literal {
                 Ok(ip) => vec![SocketAddr::new(ip, port)],
                 Err(_) if hints.numeric_host => {
-                    return Err(bad(&format!("{node} is no IP address")));
+                    return Err(bad(&format!("{node} is not an IP address")));
                 }
                 Err(_) => (node, port).to_socket_addrs()?.collect(),
             }

@@ -28,10 +28,10 @@ pub enum CmError {
     #[error("the id has no device; call bind_addr or resolve_addr first")]
     NoDevice,
     /// No queue pair, and none named (`EINVAL`).
-    #[error("the id has no queue pair")]
+    #[error("the id has no queue pair; call create_qp first")]
     NoQueuePair,
     /// The id has a queue pair already (`EINVAL`).
-    #[error("the id already has a queue pair")]
+    #[error("the id already has a queue pair; call destroy_qp first")]
     HasQueuePair,
     /// Wrong transport service (`EINVAL`).
     #[error("not possible for {0} queue pairs")]
@@ -41,25 +41,27 @@ pub enum CmError {
     #[error("port {0} is in use")]
     PortInUse(u16),
     /// The port is in use, and one id is bound to all addresses (`EADDRNOTAVAIL`).
-    #[error("port {0} is in use at one of the addresses")]
+    #[error("port {0} is in use at one of the addresses; choose another port")]
     PortOverlap(u16),
     /// Ports below `net.ipv4.ip_unprivileged_port_start` need `CAP_NET_BIND_SERVICE` (`EACCES`).
-    #[error("port {0} needs the capability CAP_NET_BIND_SERVICE")]
+    #[error(
+        "port {0} is privileged; use a port from 1024, or give the program CAP_NET_BIND_SERVICE"
+    )]
     PortPrivileged(u16),
     /// Every ephemeral port is in use (`EADDRNOTAVAIL`).
-    #[error("all ports from 32768 to 60999 are in use")]
+    #[error("all ephemeral ports (32768 to 60999) are in use; destroy unused ids, or bind a port")]
     NoPort,
     /// The addresses are of different families (`EAFNOSUPPORT`).
-    #[error("{0} and the id's address are of different families")]
+    #[error("{0} is of another address family than the id's address")]
     Family(IpAddr),
     /// The address is unsuitable (`EINVAL`).
-    #[error("the call cannot use address {0}")]
+    #[error("address {0} is invalid for this call")]
     Address(IpAddr),
     /// The chosen device lacks the address (`EADDRNOTAVAIL`).
-    #[error("the device has no address {0}")]
+    #[error("the device has no address {0}; `roce devinfo` lists its addresses")]
     NotOfDevice(IpAddr),
     /// No device can listen (`ENODEV`).
-    #[error("no device can be opened to listen on: {0}")]
+    #[error("cannot open a device to listen on: {0}")]
     NoListenDevice(String),
     /// The device cannot be opened (`EADDRINUSE` if another program has the address, else
     /// `ENODEV`).

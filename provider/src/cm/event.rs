@@ -8,7 +8,7 @@ use super::{
     id::CmId,
     kind::{EventKind, Status},
     param::{ConnParam, Param, UdParam},
-    reasons::tell_event,
+    reasons::report_event,
 };
 
 /// Event (`rdma_cm_event`); dropping it does what `rdma_ack_cm_event` does.
@@ -44,7 +44,7 @@ impl CmEvent {
             Some(peer) => format!("{}, {peer}", self.kind),
             None => self.kind.to_string(),
         };
-        tell_event(self.id.context().as_ref(), &subject, || self.reason());
+        report_event(self.id.context().as_ref(), &subject, || self.reason());
     }
 
     fn reason(&self) -> Reason {

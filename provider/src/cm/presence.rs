@@ -15,7 +15,7 @@ use crate::{calls::ProcessMutex, clock, device::open_contexts};
 /// Interval between checks.
 const PAUSE: Duration = Duration::from_millis(2);
 /// Time for which a seen peer counts as present; a check can take 1 ms.
-const BELIEVED: Duration = Duration::from_secs(1);
+const VALIDITY: Duration = Duration::from_secs(1);
 
 /// Latest peer seen.
 static SEEN: ProcessMutex<Option<(Ipv4Addr, Instant)>> = ProcessMutex::new(None);
@@ -29,7 +29,7 @@ pub(super) fn wait_for(peer: IpAddr, grace: Duration) -> bool {
         return true;
     }
     let start = clock::now();
-    if SEEN.lock().is_some_and(|(seen, at)| seen == peer && start.since(at) < BELIEVED) {
+    if SEEN.lock().is_some_and(|(seen, at)| seen == peer && start.since(at) < VALIDITY) {
         return true;
     }
     loop {

@@ -14,7 +14,7 @@ use super::{
 use crate::{Context, diagnosis, errnos};
 
 /// Explains an event, if its device does or, without a device, the environment asks.
-pub(super) fn tell_event(
+pub(super) fn report_event(
     context: Option<&Context>,
     subject: &str,
     reason: impl FnOnce() -> Reason,
@@ -22,12 +22,12 @@ pub(super) fn tell_event(
     match context {
         Some(context) => {
             if let Some(diagnosis) = &context.inner.engine.diagnosis {
-                diagnosis.tell_call(None, subject, reason());
+                diagnosis.report_call(None, subject, reason());
             }
         }
         None => {
             if let Some(format) = diagnosis::format() {
-                diagnosis::tell_call(format, subject, reason());
+                diagnosis::report_call(format, subject, reason());
             }
         }
     }

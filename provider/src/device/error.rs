@@ -12,8 +12,8 @@ use crate::bind::BindError;
 pub enum OpenError {
     /// No device has this name.
     #[error(
-        "device {0} does not exist; `roce devinfo` lists the devices, and udp:ADDRESS names one \
-         by its address"
+        "device {0} does not exist; `roce devinfo` lists the devices, and udp:ADDRESS names one by \
+         its address"
     )]
     NoSuchDevice(String),
     /// The text after `udp:` is not an IP address.
@@ -42,7 +42,8 @@ pub enum OpenError {
     Bind(#[from] BindError),
     /// The MTU is below the smallest path MTU's need.
     #[error(
-        "the MTU {link_mtu} of {device} is too small: 336 bytes are needed for packets of 256 bytes"
+        "the MTU {link_mtu} of {device} is too small: packets of path MTU 256 need 336 bytes; \
+         raise it (ip link set DEV mtu 1500)"
     )]
     MtuTooSmall {
         /// The device.

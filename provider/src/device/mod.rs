@@ -34,7 +34,7 @@ use crate::{
     fabric::FaultPlan,
     faults::live,
     link::{Link, Locality, NullLink, RawLink, UdpLink, XdpOptions},
-    notice::{Dispensable, is_refusal},
+    notice::{OptionalFeature, is_refusal},
     port::{Follows, InterfaceState, PortAttr, Watch},
     publish::Publisher,
     sysfs::CounterFiles,
@@ -43,7 +43,7 @@ use crate::{
 pub use contexts::attend_rules;
 pub(crate) use contexts::open_contexts;
 pub use error::OpenError;
-use open::{Opening, Surroundings, open_link};
+use open::{Opening, ShardParts, open_link};
 pub use options::OpenOptions;
 use options::{MAX_SHARDS, random_seed};
 use raw::RawSpec;
@@ -73,10 +73,10 @@ enum Kind {
     Raw(StationConfig, Option<XdpOptions>),
 }
 
-static NO_IPV6: Dispensable =
-    Dispensable::new("sockets for IPv6", "devices have their IPv4 addresses only");
-static NO_NETLINK: Dispensable =
-    Dispensable::new("sockets of netlink", "ports do not follow their interfaces");
+static NO_IPV6: OptionalFeature =
+    OptionalFeature::new("IPv6 sockets", "devices have only IPv4 addresses");
+static NO_NETLINK: OptionalFeature =
+    OptionalFeature::new("sockets of netlink", "ports do not follow their interfaces");
 
 /// Choice of a loopback address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -184,7 +184,7 @@ impl Device {
             found.ok_or_else(|| no("does not exist; `ip link` lists the interfaces"))?;
         let mac = interface.mac.unwrap_or_default();
         if interface.is_loopback() || mac == MacAddr::zero() {
-            return Err(no("is no Ethernet interface; `ip link` shows those as link/ether"));
+            return Err(no("is not an Ethernet interface; `ip link` shows those as link/ether"));
         }
         let prefixes = interface.ips.iter();
         let prefixes =
@@ -325,7 +325,7 @@ impl Device {
         let explain = options.explain;
         self.open_with(options).inspect_err(|error| {
             if let Some(format) = explain {
-                diagnosis::tell_call(
+                diagnosis::report_call(
                     format,
                     &format!("ibv_open_device {}", self.name),
                     error.explain(),
@@ -363,7 +363,7 @@ impl Device {
             let (link, watch) =
                 first.take().map_or_else(|| self.open_beside(&addresses, opening.options()), Ok)?;
             let layout = Some(layout);
-            opening.start(link, Surroundings { watch, publishers, sys_image_guid, layout })?;
+            opening.start(link, ShardParts { watch, publishers, sys_image_guid, layout })?;
         }
         Ok(opening.finish())
     }
@@ -372,11 +372,11 @@ impl Device {
     fn can_have(&self, shards: usize, shares: bool, progress: Progress) -> Result<(), OpenError> {
         let why = match progress {
             _ if shards == 1 => return Ok(()),
-            _ if shards > MAX_SHARDS => "there are 16 at most",
-            Progress::Manual => "it is driven by hand, and shards have threads",
+            _ if shards > MAX_SHARDS => "at most 16 are possible",
+            Progress::Manual => "the program drives its engine, and shards have threads",
             _ if matches!(self.kind, Kind::Raw(..)) => "it builds its own frames",
             _ if shares => return Ok(()),
-            Progress::Automatic => "the system lets no process share its addresses",
+            Progress::Automatic => "the system refuses to share its addresses",
         };
         Err(OpenError::Shards { device: self.name.clone(), why })
     }
@@ -479,7 +479,7 @@ impl Device {
                 NO_IPV6.refused(source);
                 continue;
             }
-            warn!(device = self.name, %error, "an address cannot be used yet");
+            warn!(device = self.name, %error, "an address is not usable yet");
             watch.iter().for_each(|watch| watch.await_end_of(error));
         }
         Ok((Box::new(link), watch))
@@ -510,7 +510,7 @@ impl Device {
             self.addresses.iter().map(|address| (address.ip, address.interface)).collect();
         let link = UdpLink::bind(&addresses, locality, options.sockets())?;
         let surroundings =
-            Surroundings { sys_image_guid: self.sys_image_guid, ..Surroundings::default() };
+            ShardParts { sys_image_guid: self.sys_image_guid, ..ShardParts::default() };
         open_link(self.name.clone(), self.port(), Box::new(link), surroundings, options)
     }
 
@@ -633,7 +633,7 @@ impl Device {
             return Err(OpenError::Shards { device: name.into(), why });
         }
         let port = PortAttr::new(true, mtu);
-        open_link(name.into(), port, Box::new(link), Surroundings::default(), options)
+        open_link(name.into(), port, Box::new(link), ShardParts::default(), options)
     }
 
     /// Opens the device without a network: port down, no GIDs.
@@ -645,7 +645,7 @@ impl Device {
     pub fn open_down(&self, options: OpenOptions) -> Result<Context, OpenError> {
         let port = PortAttr { active: false, ..self.port() };
         let surroundings =
-            Surroundings { sys_image_guid: self.sys_image_guid, ..Surroundings::default() };
+            ShardParts { sys_image_guid: self.sys_image_guid, ..ShardParts::default() };
         open_link(self.name.clone(), port, Box::new(NullLink), surroundings, options)
     }
 }

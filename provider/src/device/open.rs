@@ -31,7 +31,7 @@ use crate::{
 
 /// Optional parts of a shard; none on an in-process network.
 #[derive(Default)]
-pub(super) struct Surroundings {
+pub(super) struct ShardParts {
     pub(super) watch: Option<Watch>,
     pub(super) publishers: Vec<Box<dyn CounterSink>>,
     pub(super) sys_image_guid: Guid,
@@ -44,7 +44,7 @@ pub(super) fn open_link(
     name: String,
     port: PortAttr,
     link: Box<dyn Link>,
-    surroundings: Surroundings,
+    surroundings: ShardParts,
     options: OpenOptions,
 ) -> Result<Context, OpenError> {
     let mut opening = Opening::new(name, port, options)?;
@@ -109,12 +109,12 @@ impl Opening {
     pub(super) fn start(
         &mut self,
         link: Box<dyn Link>,
-        surroundings: Surroundings,
+        surroundings: ShardParts,
     ) -> Result<(), OpenError> {
         let Self { name, port, options, faults, readers, .. } = &*self;
         let index = self.started.len() as u8;
         let OpenOptions { fault_seed, profile, cm, .. } = options;
-        let Surroundings { watch, publishers, sys_image_guid, layout } = surroundings;
+        let ShardParts { watch, publishers, sys_image_guid, layout } = surroundings;
         let mut link = if *faults.plan() == FaultPlan::default() && !live::is_on() {
             link
         } else {

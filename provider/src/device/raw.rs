@@ -32,9 +32,9 @@ pub(super) const MBPS: u32 = 10_000;
 const SEED: [u8; 32] = [0; 32];
 const DHCP: &str = "ip=dhcp";
 
-const OPTIONS: &str = "write ip=ADDRESS/LENGTH, ip=dhcp, mac=MAC, vlan=1..4094, prio=0..7, gw=ADDRESS or roce=v1, with commas between them";
+const OPTIONS: &str = "write ip=ADDRESS/LENGTH, ip=dhcp, mac=MAC, vlan=1..4094, prio=0..7, gw=ADDRESS or roce=v1, separated by commas";
 
-const XDP_OPTIONS: &str = "write queue=NUMBER, mode=zero-copy, mode=copy, mode=generic, busy=MICROSECONDS, ip=ADDRESS/LENGTH, ip=dhcp, mac=MAC, vlan=1..4094, prio=0..7, gw=ADDRESS or roce=v1, with commas between them";
+const XDP_OPTIONS: &str = "write queue=NUMBER, mode=zero-copy, mode=copy, mode=generic, busy=MICROSECONDS, ip=ADDRESS/LENGTH, ip=dhcp, mac=MAC, vlan=1..4094, prio=0..7, gw=ADDRESS or roce=v1, separated by commas";
 const XDP_KEYS: [&str; 3] = ["queue", "mode", "busy"];
 const XDP: &str = "xdp:";
 /// Keys that need own addresses.
@@ -69,7 +69,7 @@ impl RawSpec {
         };
         if interface.is_empty() || interface.contains('=') {
             let first = text.split(',').next().unwrap_or_default();
-            let hint = "the name of an interface comes first, as in raw:eth0 or xdp:eth0";
+            let hint = "the name has no interface; write for example raw:eth0 or xdp:eth0";
             return Err(wrong(text, first, hint));
         }
         let mut other = None;
@@ -82,27 +82,33 @@ impl RawSpec {
         match other {
             Some(word) if !spec.is_own() => {
                 let hint =
-                    "the device also needs an address of its own, as in ip=10.0.0.9/24 or ip=dhcp";
+                    "the device needs its own address; add for example ip=10.0.0.9/24 or ip=dhcp";
                 return Err(wrong(text, word, hint));
             }
             _ => {}
         }
         if spec.dhcp {
             if spec.addresses.iter().any(|own| own.address.is_ipv4()) {
-                return Err(wrong(text, DHCP, "an IPv4 address is either given or leased"));
+                return Err(wrong(text, DHCP, "ip=dhcp excludes another IPv4 address; omit one"));
             }
             if spec.addresses.is_empty() && spec.mac.is_none() {
-                let hint = "a DHCP server identifies a device by its MAC address: add mac=02:00:00:00:00:09 or so";
+                let hint = "a DHCP server identifies a device by its MAC address; add for example \
+                     mac=02:00:00:00:00:09";
                 return Err(wrong(text, DHCP, hint));
             }
         }
         if spec.priority.is_some() && spec.vlan.is_none() {
-            return Err(wrong(text, "prio=", "a priority needs a VLAN, as in vlan=100,prio=3"));
+            return Err(wrong(
+                text,
+                "prio=",
+                "a priority needs a VLAN; write for example \
+                 vlan=100,prio=3",
+            ));
         }
         for &gateway in &spec.gateways {
             let is_of_lease = spec.dhcp && gateway.is_ipv4(); // whose network is not known yet
             if !is_of_lease && !spec.addresses.iter().any(|own| own.contains(gateway)) {
-                let hint = "a gateway has an address of the same network as one of ip=";
+                let hint = "the gateway is in no network of ip=; give one that is";
                 return Err(wrong(text, &format!("gw={gateway}"), hint));
             }
         }
@@ -121,14 +127,14 @@ impl RawSpec {
         match key {
             "ip" if value == "dhcp" => {
                 if std::mem::replace(&mut self.dhcp, true) {
-                    return Err("this is given once");
+                    return Err("this is given twice; omit one");
                 }
             }
             "ip" => {
-                let hint = "write an address with the length of its network, as in ip=10.0.0.9/24 or ip=fd00::9/64, or ip=dhcp";
+                let hint = "write an address with its prefix length, such as ip=10.0.0.9/24 or ip=fd00::9/64, or ip=dhcp";
                 let prefix = prefix(value).ok_or(hint)?;
                 if self.addresses.iter().any(|own| own.address == prefix.address) {
-                    return Err("an address is given once");
+                    return Err("this address is given twice; omit one");
                 }
                 self.addresses.push(prefix);
             }
@@ -138,7 +144,8 @@ impl RawSpec {
                     .map_err(|_| "write six bytes in hexadecimal, as in mac=02:00:00:00:00:09")?;
                 if mac.0 & 1 == 1 || mac == MacAddr::zero() {
                     return Err(
-                        "the MAC address of a host is even in its first byte, and not zero; 02:… is free to choose",
+                        "not a unicast MAC address: its first byte must be even and the address \
+                         not zero; 02:… is free to choose",
                     );
                 }
                 once(&mut self.mac, mac)?;
@@ -155,7 +162,7 @@ impl RawSpec {
                 let hint = "write the address of a gateway, as in gw=10.0.0.1";
                 let gateway: IpAddr = value.parse().map_err(|_| hint)?;
                 if self.gateways.iter().any(|other| other.is_ipv4() == gateway.is_ipv4()) {
-                    return Err("there is one gateway for each family");
+                    return Err("two gateways of one address family; omit one");
                 }
                 self.gateways.push(gateway);
             }
@@ -191,7 +198,7 @@ impl RawSpec {
                 vlan: None,
                 addresses,
                 gateways: gateways(&self.interface),
-                answers: false,
+                replies: false,
                 roce_v1: self.roce_v1,
                 dhcp: None,
                 mbps: MBPS,
@@ -203,7 +210,7 @@ impl RawSpec {
             vlan: self.vlan.map(|id| Vlan { id, priority }),
             addresses: self.addresses.clone(),
             gateways: self.gateways.clone(),
-            answers: true,
+            replies: true,
             roce_v1: self.roce_v1,
             dhcp: self.dhcp.then_some(SEED),
             mbps: MBPS,
@@ -237,7 +244,8 @@ fn set_xdp(xdp: &mut XdpOptions, key: &str, value: &str) -> Result<(), &'static 
                 "generic" => XdpMode::Generic,
                 _ => {
                     return Err(
-                        "write mode=zero-copy, mode=copy or mode=generic, or leave it out for the fastest that there is",
+                        "write mode=zero-copy, mode=copy or mode=generic, or omit it for the \
+                         fastest available",
                     );
                 }
             };
@@ -257,7 +265,7 @@ fn wrong(text: &str, word: &str, hint: &str) -> OpenError {
 fn once<T>(place: &mut Option<T>, value: T) -> Result<(), &'static str> {
     match place.replace(value) {
         None => Ok(()),
-        Some(_) => Err("this is given once"),
+        Some(_) => Err("this is given twice; omit one"),
     }
 }
 
@@ -325,7 +333,7 @@ mod tests {
                     Prefix { address: "fd00::9".parse().unwrap(), length: 64 },
                 ],
                 gateways: vec![[10, 0, 0, 1].into()],
-                answers: true,
+                replies: true,
                 roce_v1: true,
                 dhcp: None,
                 mbps: MBPS,
@@ -338,7 +346,7 @@ mod tests {
         let leased = spec("v0,ip=dhcp,mac=02:00:00:00:00:09,vlan=7,gw=10.0.0.1").unwrap();
         let config = leased.station(MacAddr::zero(), Vec::new());
         assert_eq!(leased.name(), "raw:02:00:00:00:00:09");
-        assert!(config.answers && config.dhcp.is_some() && config.addresses.is_empty());
+        assert!(config.replies && config.dhcp.is_some() && config.addresses.is_empty());
         let both = spec("v0,ip=dhcp,ip=fd00::9/64").unwrap();
         assert_eq!(both.name(), "raw:fd00::9");
         assert_eq!(both.station(MacAddr::zero(), Vec::new()).mac, MacAddr(2, 0x52, 0, 0, 0, 9));
@@ -347,11 +355,8 @@ mod tests {
     #[test]
     fn what_is_wrong_is_shown_with_what_could_stand_there() {
         for (text, wanted) in [
-            ("", "raw:: \"raw:\" is wrong: the name of an interface comes first"),
-            (
-                "ip=10.0.0.9/24",
-                "\"raw:ip=10.0.0.9/24\" is wrong: the name of an interface comes first",
-            ),
+            ("", "raw:: \"raw:\" is wrong: the name has no interface"),
+            ("ip=10.0.0.9/24", "\"raw:ip=10.0.0.9/24\" is wrong: the name has no interface"),
             (
                 "v0,pi=10.0.0.9/24",
                 "\"pi=10.0.0.9/24\" is wrong: write ip=ADDRESS/LENGTH, ip=dhcp, mac=MAC",
@@ -363,26 +368,36 @@ mod tests {
             ("v0,ip=ff02::1/64", "\"ip=ff02::1/64\" is wrong: write an address"),
             (
                 "v0,ip=10.0.0.9/24,ip=10.0.0.9/8",
-                "\"ip=10.0.0.9/8\" is wrong: an address is given once",
+                "\"ip=10.0.0.9/8\" is wrong: this address is given twice; omit one",
             ),
             ("v0,ip=10.0.0.9/24,mac=1", "\"mac=1\" is wrong: write six bytes"),
-            ("v0,ip=10.0.0.9/24,mac=01:00:00:00:00:01", "is wrong: the MAC address of a host"),
+            ("v0,ip=10.0.0.9/24,mac=01:00:00:00:00:01", "is wrong: not a unicast MAC address"),
             ("v0,ip=10.0.0.9/24,vlan=0", "\"vlan=0\" is wrong: write a VLAN ID from 1 to 4094"),
             ("v0,ip=10.0.0.9/24,vlan=4095", "\"vlan=4095\" is wrong"),
-            ("v0,ip=10.0.0.9/24,vlan=1,vlan=2", "\"vlan=2\" is wrong: this is given once"),
+            (
+                "v0,ip=10.0.0.9/24,vlan=1,vlan=2",
+                "\"vlan=2\" is wrong: this is given twice; omit \
+                 one",
+            ),
             ("v0,ip=10.0.0.9/24,vlan=1,prio=8", "\"prio=8\" is wrong: write a priority"),
             ("v0,ip=10.0.0.9/24,prio=3", "\"prio=\" is wrong: a priority needs a VLAN"),
-            ("v0,ip=10.0.0.9/24,gw=10.0.1.1", "\"gw=10.0.1.1\" is wrong: a gateway has an address"),
-            ("v0,ip=10.0.0.9/24,gw=fd00::1", "\"gw=fd00::1\" is wrong: a gateway has an address"),
+            (
+                "v0,ip=10.0.0.9/24,gw=10.0.1.1",
+                "\"gw=10.0.1.1\" is wrong: the gateway is in no network",
+            ),
+            (
+                "v0,ip=10.0.0.9/24,gw=fd00::1",
+                "\"gw=fd00::1\" is wrong: the gateway is in no network",
+            ),
             ("v0,ip=10.0.0.9/24,gw=x", "\"gw=x\" is wrong: write the address of a gateway"),
             ("v0,roce=v2", "\"roce=v2\" is wrong: write roce=v1 for RoCE v1 beside RoCEv2"),
-            ("v0,vlan=7", "\"vlan=7\" is wrong: the device also needs an address of its own"),
-            ("v0,mac=02:00:00:00:00:01", "is wrong: the device also needs an address of its own"),
+            ("v0,vlan=7", "\"vlan=7\" is wrong: the device needs its own address"),
+            ("v0,mac=02:00:00:00:00:01", "is wrong: the device needs its own address"),
             ("v0,ip=dhcp", "\"ip=dhcp\" is wrong: a DHCP server identifies a device by its MAC"),
-            ("v0,ip=dhcp,ip=10.0.0.9/24", "\"ip=dhcp\" is wrong: an IPv4 address is either"),
+            ("v0,ip=dhcp,ip=10.0.0.9/24", "\"ip=dhcp\" is wrong: ip=dhcp excludes"),
             (
                 "v0,ip=dhcp,mac=02:00:00:00:00:01,ip=dhcp",
-                "\"ip=dhcp\" is wrong: this is given once",
+                "\"ip=dhcp\" is wrong: this is given twice; omit one",
             ),
             ("v0,ip=dhcp,mac=02:00:00:00:00:01,gw=fd00::1", "\"gw=fd00::1\" is wrong: a gateway"),
             ("v0,ip=dhcp6", "\"ip=dhcp6\" is wrong: write an address with the length"),
@@ -403,18 +418,18 @@ mod tests {
         assert_eq!(station.vlan, Some(Vlan { id: 7, priority: 0 }));
         let borrowed = parse("xdp:v0,queue=1").unwrap();
         assert_eq!(borrowed.name(), "xdp:v0");
-        assert!(!borrowed.station(MacAddr::zero(), Vec::new()).answers);
+        assert!(!borrowed.station(MacAddr::zero(), Vec::new()).replies);
         assert_eq!(spec("v0").unwrap().xdp, None);
         assert!(continues("xdp:v0", "queue=1") && continues("raw:v0", "ip=10.0.0.9/24"));
         for (text, wanted) in [
-            ("xdp:", "xdp:: \"xdp:\" is wrong: the name of an interface comes first"),
+            ("xdp:", "xdp:: \"xdp:\" is wrong: the name has no interface"),
             ("xdp:v0,queues=1", "\"queues=1\" is wrong: write queue=NUMBER, mode=zero-copy"),
             ("xdp:v0,queue=x", "\"queue=x\" is wrong: write the number of a queue"),
             ("xdp:v0,queue=4096", "\"queue=4096\" is wrong: write the number of a queue"),
             ("xdp:v0,mode=fast", "\"mode=fast\" is wrong: write mode=zero-copy, mode=copy or"),
             ("xdp:v0,busy=0", "\"busy=0\" is wrong: write a time in µs"),
             ("raw:v0,queue=1", "\"queue=1\" is wrong: write ip=ADDRESS/LENGTH, ip=dhcp, mac=MAC"),
-            ("xdp:v0,vlan=7", "\"vlan=7\" is wrong: the device also needs an address of its own"),
+            ("xdp:v0,vlan=7", "\"vlan=7\" is wrong: the device needs its own address"),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(wanted) && error.lines().count() == 1, "{error}");

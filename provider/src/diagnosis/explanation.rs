@@ -57,7 +57,7 @@ pub(super) fn report(
         is_advice: false,
         said,
         lists: vec![("before", before(finding))],
-        end: (left_out > 0).then(|| format!("{left_out} failures before this one are not shown")),
+        end: (left_out > 0).then(|| format!("{left_out} earlier failures are not shown")),
         object,
     }
 }
@@ -125,14 +125,14 @@ mod tests {
         }
     }
 
-    fn told(finding: &Finding, is_json: bool) -> String {
+    fn text_of(finding: &Finding, is_json: bool) -> String {
         report(Some("roce_lo"), finding, &["it is away".into()], None, 3).in_form(is_json)
     }
 
     #[test]
     fn text_says_what_why_who_and_where_to_look() {
         let finding = finding();
-        let text = told(&finding, false);
+        let text = text_of(&finding, false);
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(
             lines[..4],
@@ -146,7 +146,7 @@ mod tests {
         assert!(lines[4].starts_with("  look: check dest_qp_num"), "{text}");
         assert_eq!(lines[6], "          -5.0ms  create_qp RC");
         assert_eq!(lines[7], "               0  modify_qp to INIT (2 times)");
-        assert_eq!(lines[8], "  (3 failures before this one are not shown)");
+        assert_eq!(lines[8], "  (3 earlier failures are not shown)");
     }
 
     #[test]
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn json_is_one_line_for_programs() {
         let finding = finding();
-        let line = told(&finding, true);
+        let line = text_of(&finding, true);
         assert_eq!(line.matches('\n').count(), 1);
         let value: serde_json::Value = serde_json::from_str(&line).unwrap();
         assert_eq!(value["status"], "IBV_WC_RETRY_EXC_ERR");

@@ -97,11 +97,12 @@ mod tests {
     #[test]
     fn many_failures_do_not_flood() {
         let mut limit = Limit::default();
-        let told =
+        let admitted =
             (0..100).filter(|&qpn| limit.admit(None, &failure(qpn), Instant::ZERO).is_some());
-        assert_eq!(told.count(), AT_ONCE as usize);
+        assert_eq!(admitted.count(), AT_ONCE as usize);
         let later = Instant::ZERO.plus(APART * 3);
-        let told: Vec<_> = (100..110).map(|qpn| limit.admit(None, &failure(qpn), later)).collect();
-        assert_eq!(told[..4], [Some(100 - AT_ONCE), Some(0), Some(0), None]);
+        let admitted: Vec<_> =
+            (100..110).map(|qpn| limit.admit(None, &failure(qpn), later)).collect();
+        assert_eq!(admitted[..4], [Some(100 - AT_ONCE), Some(0), Some(0), None]);
     }
 }

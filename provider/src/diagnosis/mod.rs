@@ -42,7 +42,7 @@ const WAITING: usize = 64;
 const AT_EXIT: Duration = Duration::from_millis(200);
 
 /// Reports of this process: each is made once.
-static TOLD: LazyLock<Mutex<Limit>> = LazyLock::new(|| Mutex::new(Limit::default()));
+static REPORTED: LazyLock<Mutex<Limit>> = LazyLock::new(|| Mutex::new(Limit::default()));
 static TELLING: AtomicU32 = AtomicU32::new(0);
 /// Every device that explains, for the end of the process.
 static DEVICES: Mutex<Vec<Weak<Found>>> = Mutex::new(Vec::new());
@@ -60,7 +60,7 @@ pub(crate) fn format() -> Option<ExplainFormat> {
 /// explanations.
 pub fn explain_call(call: &str, reason: impl FnOnce() -> Reason) {
     if let Some(format) = format() {
-        tell_call(format, call, reason());
+        report_call(format, call, reason());
     }
 }
 
@@ -131,7 +131,7 @@ struct Finder {
 impl Sink for Finder {
     fn record(&mut self, record: Record) {
         let mut state = self.found.state.lock();
-        if let Some(finding) = state.histories.note(&record) {
+        if let Some(finding) = state.histories.observe(&record) {
             self.found.add(&mut state, finding);
         }
         drop(state);
@@ -181,7 +181,7 @@ impl Diagnosis {
         trace.sink = Some(Box::new(Finder { found: found.clone(), other: trace.sink.take() }));
         *found.teller.lock() = Some((format, device.to_owned(), about_peer));
         let _call = Call::begin();
-        at_exit(tell_rest);
+        at_exit(report_rest);
         let mut devices = DEVICES.lock();
         devices.retain(|found| found.strong_count() > 0);
         devices.push(Arc::downgrade(&found));
@@ -194,14 +194,14 @@ impl Diagnosis {
 
     /// Reports the found failures. Call it without a contended lock; an empty queue costs one load.
     /// `link_error`: the latest send error.
-    pub(crate) fn tell(&self, link_error: impl Fn() -> Option<String>) {
+    pub(crate) fn report(&self, link_error: impl Fn() -> Option<String>) {
         if self.found.any.load(Ordering::Relaxed) {
-            tell(&self.found, self.format, &self.device, self.about_peer, &link_error);
+            report(&self.found, self.format, &self.device, self.about_peer, &link_error);
         }
     }
 
     /// Reports a call that failed before the adapter.
-    pub(crate) fn tell_call(&self, qpn: Option<Qpn>, call: &str, reason: Reason) {
+    pub(crate) fn report_call(&self, qpn: Option<Qpn>, call: &str, reason: Reason) {
         let reason = match self.errnos.of(reason.cause) {
             Some(errno) => reason.with_errno(errno),
             None => reason,
@@ -216,13 +216,13 @@ impl Diagnosis {
     }
 }
 
-pub(crate) fn tell_call(format: ExplainFormat, call: &str, reason: Reason) {
+pub(crate) fn report_call(format: ExplainFormat, call: &str, reason: Reason) {
     let _call = Call::begin();
     write(format, None, &Finding::of_call(clock::now(), call.to_owned(), reason), &[]);
 }
 
 #[cold]
-fn tell(
+fn report(
     found: &Found,
     format: ExplainFormat,
     device: &str,
@@ -251,7 +251,7 @@ fn tell(
 }
 
 fn write(format: ExplainFormat, device: Option<&str>, finding: &Finding, others: &[String]) {
-    let Some(left_out) = TOLD.lock().admit(device, finding, clock::now()) else { return };
+    let Some(left_out) = REPORTED.lock().admit(device, finding, clock::now()) else { return };
     // A finding without status is a call: its own thread reports it.
     let caller = finding.status.is_none().then(report::caller).flatten();
     let report = explanation::report(device, finding, others, caller, left_out);
@@ -259,14 +259,14 @@ fn write(format: ExplainFormat, device: Option<&str>, finding: &Finding, others:
 }
 
 /// Reports the rest at the end of the process.
-extern "C" fn tell_rest() {
+extern "C" fn report_rest() {
     let start = clock::now();
     let devices = DEVICES.try_lock().map(|devices| devices.clone()).unwrap_or_default();
     for found in devices.iter().filter_map(Weak::upgrade) {
         let teller = found.teller.try_lock().and_then(|teller| teller.clone());
         let Some((format, device, about_peer)) = teller else { continue };
         if found.any.load(Ordering::SeqCst) && found.state.try_lock().is_some() {
-            tell(&found, format, &device, about_peer, &|| None);
+            report(&found, format, &device, about_peer, &|| None);
         }
     }
     while TELLING.load(Ordering::SeqCst) > 0 && clock::now().since(start) < AT_EXIT {

@@ -62,9 +62,9 @@ impl Engine {
                     continue;
                 }
                 let is_absent = self.is_absent(&mut response) == Some(true);
-                let in_vain = self.event_loop.in_vain.load(Ordering::Relaxed);
+                let empty_wakeups = self.event_loop.empty_wakeups.load(Ordering::Relaxed);
                 let (stays, not_before) =
-                    duties.record_loop(is_absent, in_vain, IDLE_LOOKS, clock::now());
+                    duties.record_loop(is_absent, empty_wakeups, IDLE_LOOKS, clock::now());
                 if let Some(end) = not_before {
                     self.event_loop.not_before.store(end.as_nanos(), Ordering::Relaxed);
                 }

@@ -32,14 +32,14 @@ impl Engine {
 
     /// Arms the timer for corked packets.
     pub(super) fn wake_later(&self, shard: &mut Shard, now: Instant) {
-        if let Some(after) = shard.cork.noting().set_timer(now) {
+        if let Some(after) = shard.cork.observer().set_timer(now) {
             self.set_timer(after);
         }
     }
 
     /// Serves a polling program; acknowledgements of its messages may wait for its reply.
     pub(super) fn serve_polling(&self, shard: &mut Shard) -> usize {
-        shard.cork.noting().count_poll();
+        shard.cork.observer().count_poll();
         let received = self.serve(shard, true);
         if shard.is_corked() {
             self.wake_later(shard, clock::now());
@@ -95,7 +95,7 @@ impl Engine {
         }
         if shard.is_late(now) {
             if self.event_loop.takes.load(Ordering::Relaxed) && self.poller.sleeps() {
-                let end = shard.cork.noting().part(now);
+                let end = shard.cork.observer().part(now);
                 self.event_loop.untaken_not_before.store(end.as_nanos(), Ordering::Relaxed);
             }
             shard.transmit(now);

@@ -93,12 +93,12 @@ mod tests {
 
     /// A link that reports dead processes.
     #[derive(Default)]
-    struct Telling {
+    struct Reporting {
         ended: VecDeque<Ended>,
         settled: Vec<IdPartition>,
     }
 
-    impl Link for Telling {
+    impl Link for Reporting {
         fn addresses(&self) -> Vec<IpAddr> {
             vec![OWN.into()]
         }
@@ -128,7 +128,7 @@ mod tests {
         }
     }
 
-    impl SharingLink for Telling {
+    impl SharingLink for Reporting {
         fn partition(&self) -> Option<IdPartition> {
             None
         }
@@ -195,9 +195,9 @@ mod tests {
         records.push(records[0]);
         records.push(ConnRecord { local: [10, 0, 0, 9].into(), ..record(other, 1) });
         let twice = Ended::Here { address: OWN.into(), partition: other, records };
-        let mut link = Telling { ended: [here(one, 5), twice].into(), ..Telling::default() };
+        let mut link = Reporting { ended: [here(one, 5), twice].into(), ..Reporting::default() };
         let mut ended = EndedProcesses::default();
-        let mut told = 0;
+        let mut reported = 0;
         for second in 0..20 {
             let now = Instant::ZERO.plus(Duration::from_secs(second));
             adapter.handle_timeout(now);
@@ -205,9 +205,9 @@ mod tests {
             assert!(adapter.cm().count() <= 2);
             let mut buffer = roce_transport::adapter::TransmitBuffer::new(1 << 16, link.limits());
             adapter.poll_transmit(now, &mut buffer);
-            told += buffer.runs().len();
+            reported += buffer.runs().len();
         }
-        assert_eq!((told, adapter.cm().count()), (6, 0));
+        assert_eq!((reported, adapter.cm().count()), (6, 0));
         assert_eq!((link.settled, ended.0.len()), (vec![one, other], 0));
     }
 }

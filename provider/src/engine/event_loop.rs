@@ -1,10 +1,10 @@
 //! Programs with event loops.
 //!
-//! Such a program sleeps in epoll on a channel's descriptor and takes events without waiting. If it
-//! does so often, packets make the descriptor readable and the program serves, which saves waking
-//! the background thread first. The program then counts as a thread that [drives](Engine::drive),
-//! and the link is parked; the background thread serves timers and checks for waiting work. It
-//! takes over if work waits, the program stays away, or wakeups repeatedly find nothing.
+//! Such a program sleeps in epoll on a channel's descriptor, and takes events without waiting. If
+//! it does so often, packets make the descriptor readable and the program [drives](Engine::drive)
+//! the engine, which saves a wakeup of the background thread. The link is parked; the background
+//! thread serves timers. It takes over if work waits, the program stays away, or wakeups find
+//! nothing.
 //!
 //! `models/` checks this file's concurrency.
 
@@ -35,7 +35,7 @@ impl Engine {
         }
         self.waits.drivers.fetch_add(1, Ordering::SeqCst);
         let quiet = self.lock().park();
-        self.event_loop.in_vain.store(0, Ordering::Relaxed);
+        self.event_loop.empty_wakeups.store(0, Ordering::Relaxed);
         self.waits.handed_over.store(false, Ordering::SeqCst);
         self.event_loop.place.store(LoopWait::In as u32, Ordering::SeqCst);
         if self.waits.leaves_sockets.swap(false, Ordering::SeqCst) {
@@ -132,12 +132,12 @@ impl Engine {
 
     /// Records an event for the woken program.
     pub(crate) fn record_event(&self) {
-        self.event_loop.in_vain.store(0, Ordering::Relaxed);
+        self.event_loop.empty_wakeups.store(0, Ordering::Relaxed);
     }
 
     /// Counts a wakeup without an event.
-    pub(crate) fn count_in_vain(&self) {
-        grow(&self.event_loop.in_vain);
+    pub(crate) fn count_empty_wakeup(&self) {
+        grow(&self.event_loop.empty_wakeups);
     }
 }
 

@@ -1,12 +1,11 @@
 //! Engines across a fork.
 //!
-//! The parent's engines go on. The child's copies have no thread, and share the parent's sockets:
-//! they would take its packets and respond for it. So they lose their links at once and can only be
-//! queried and destroyed; devices opened by the child work.
+//! The child's copies have no thread, and would take packets from the parent's sockets. So they
+//! lose their links at once, and can only be queried and destroyed; devices that the child opens
+//! work.
 //!
 //! The forking thread waits for other [calls](crate::calls) and takes every engine's lock, so the
-//! copies are consistent. The child releases the inherited guards, which the mutexes of [`sync`]
-//! allow: their state is inside.
+//! copies are consistent. The child releases the inherited guards: mutexes of [`sync`] allow that.
 //!
 //! [`sync`]: crate::sync
 
@@ -22,7 +21,7 @@ use std::{
 
 use super::{poller, serve::Engine, shard::Shard, sink::CounterSink};
 use crate::{
-    calls::NoOther,
+    calls::CallsExcluded,
     link::{NullLink, StrangersHeld},
     sync::Mutex,
 };
@@ -72,7 +71,7 @@ struct AllHeld {
     engines: Vec<Held>,
     /// for the child's additions
     _list: MutexGuard<'static, Vec<Weak<Engine>>>,
-    others: NoOther,
+    others: CallsExcluded,
 }
 
 thread_local! {
@@ -117,7 +116,7 @@ pub fn any_devices() -> bool {
 }
 
 fn hold() -> AllHeld {
-    let others = NoOther::begin();
+    let others = CallsExcluded::begin();
     let list = ENGINES.lock();
     let engines = list.iter().filter_map(Weak::upgrade).map(Held::new).collect();
     AllHeld { strangers: StrangersHeld::begin(), engines, _list: list, others }

@@ -8,7 +8,7 @@ pub(super) struct LoopState {
     /// True if arrivals may have woken the program.
     pub(super) stirred: AtomicBool,
     /// Consecutive needless wakeups.
-    pub(super) in_vain: AtomicU64,
+    pub(super) empty_wakeups: AtomicU64,
     /// End of its pause, in clock nanoseconds.
     pub(super) not_before: AtomicU64,
     /// Untaken events of channels.
@@ -24,7 +24,7 @@ impl LoopState {
         Self {
             place: AtomicU32::new(LoopWait::Out as u32),
             stirred: AtomicBool::new(false),
-            in_vain: AtomicU64::new(0),
+            empty_wakeups: AtomicU64::new(0),
             not_before: AtomicU64::new(0),
             untaken: AtomicU64::new(0),
             takes: AtomicBool::new(false),

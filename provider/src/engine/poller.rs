@@ -45,7 +45,7 @@ pub(super) struct Watched {
 }
 
 impl Poller {
-    pub(super) fn note(&self) {
+    pub(super) fn record_poll(&self) {
         let id = ID.get();
         let id = if id == 0 { learn() } else { id };
         if self.0.load(Ordering::Relaxed) != id {
@@ -161,7 +161,7 @@ mod tests {
         thread::scope(|scope| {
             let poller = &poller;
             scope.spawn(move || {
-                poller.note();
+                poller.record_poll();
                 ended.recv().unwrap_err();
             });
             eventually(|| poller.watch().is_some() && !is_ready(thread_of(poller)));
@@ -175,7 +175,7 @@ mod tests {
         let (poller, over) = (Poller::default(), AtomicBool::new(false));
         thread::scope(|scope| {
             scope.spawn(|| {
-                poller.note();
+                poller.record_poll();
                 while !over.load(Ordering::Relaxed) {
                     hint::spin_loop();
                 }
@@ -192,7 +192,7 @@ mod tests {
     fn a_thread_that_is_not_there_is_not_watched() {
         let poller = Poller::default();
         assert!(poller.watch().is_none());
-        thread::scope(|scope| scope.spawn(|| poller.note()).join()).unwrap();
+        thread::scope(|scope| scope.spawn(|| poller.record_poll()).join()).unwrap();
         assert!(poller.watch().is_none_or(|watched| !watched.lacks_processor()));
     }
 }

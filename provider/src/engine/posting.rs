@@ -71,7 +71,7 @@ impl Engine {
 
     fn end_post(&self, shard: &mut Shard, start: Instant) {
         let end = shard.count_short_hold(start);
-        shard.cork.noting().record_end(end);
+        shard.cork.observer().record_end(end);
         self.after_service(shard);
     }
 
@@ -82,7 +82,7 @@ impl Engine {
         let asked = clock::now();
         let mut shard = self.lock();
         let now = clock::now();
-        shard.cork.noting().record_wait(now.since(asked));
+        shard.cork.observer().record_wait(now.since(asked));
         (shard, now)
     }
 }

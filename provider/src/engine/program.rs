@@ -1,8 +1,8 @@
 //! Program calls: each serves on its thread and wakes the background thread for the rest; see
 //! [background thread](super::background).
 //!
-//! A thread announces its sleep and deadline under the lock, then checks for the last time. So
-//! later lock holders see who would oversleep a new timer or unsent packets. Arrivals wake threads
+//! A thread announces its sleep and deadline under the lock, then checks once more. Later lock
+//! holders see which thread would oversleep a new timer or unsent packets. Arrivals wake threads
 //! for which the link is [parked](crate::link::Link::park).
 //!
 //! `models/` checks this file and the background thread's.
@@ -61,7 +61,7 @@ impl Engine {
     /// Counts a call that serves on this thread.
     pub(super) fn count_activity(&self) {
         grow(&self.calls.activity);
-        self.poller.note();
+        self.poller.record_poll();
     }
 
     /// Wakes the background thread if it would oversleep a new timer, or must send the turn's rest.

@@ -68,7 +68,7 @@ impl Report {
         Self { counters: shard.adapter().counters().clone(), link: shard.link_counters(), gids }
     }
 
-    fn tell(&self, publishers: &mut [Box<dyn CounterSink>]) {
+    fn publish(&self, publishers: &mut [Box<dyn CounterSink>]) {
         for publisher in publishers {
             publisher.publish(&self.counters, &self.link, &self.gids);
         }
@@ -106,7 +106,7 @@ impl Engine {
             }
             Report::of(&mut shard)
         };
-        report.tell(&mut publishers);
+        report.publish(&mut publishers);
     }
 
     /// Publishes the final counters, before close or exit.
@@ -114,7 +114,7 @@ impl Engine {
         let mut publishers = self.publishers.lock();
         if !publishers.is_empty() {
             let report = Report::of(&mut self.lock_shard());
-            report.tell(&mut publishers);
+            report.publish(&mut publishers);
         }
     }
 
@@ -140,9 +140,9 @@ impl Engine {
     /// wait for the program's reply.
     pub(super) fn serve(&self, shard: &mut Shard, polls: bool) -> usize {
         let start = clock::now();
-        shard.cork.noting().record_service(start);
+        shard.cork.observer().record_service(start);
         if shard.is_corked() {
-            shard.transmit(start); // a peer can answer while this looks for others
+            shard.transmit(start); // a peer can respond while this looks for others
         }
         let received = shard.serve(start, polls, || self.shard.is_wanted());
         if received > 0 {
@@ -153,7 +153,7 @@ impl Engine {
                 0..BATCH => shard.count_short_hold(start),
                 _ => shard.count_hold(start),
             };
-            shard.cork.noting().record_found(end);
+            shard.cork.observer().record_found(end);
         }
         received
     }
@@ -179,7 +179,7 @@ impl Engine {
     #[inline]
     pub(crate) fn explain(&self) {
         if let Some(diagnosis) = &self.diagnosis {
-            diagnosis.tell(|| self.shard.try_lock()?.link_counters().last_send_error);
+            diagnosis.report(|| self.shard.try_lock()?.link_counters().last_send_error);
         }
     }
 

@@ -201,7 +201,7 @@ impl Shard {
 
     /// True if corked requests reached the timer.
     pub(super) fn is_late(&mut self, now: Instant) -> bool {
-        self.cork.noting().is_late(now)
+        self.cork.observer().is_late(now)
     }
 
     /// True if packets wait for room in the link.
@@ -251,7 +251,7 @@ impl Shard {
         self.adapter.handle_timeout(now);
         let keeps = found.is_some_and(|found| self.find(now, found));
         if keeps {
-            self.tell();
+            self.deliver_events();
         } else {
             self.transmit(now);
         }
@@ -346,7 +346,7 @@ impl Shard {
                 self.publication.counted = true;
                 self.link_counters.receive_errors += 1;
                 if self.port.failures.count_failure(now) {
-                    debug!(device = self.name, %error, "the link cannot be read");
+                    debug!(device = self.name, %error, "cannot receive from the link");
                 }
                 if self.is_lost() {
                     error!(device = self.name, %error, "the link is lost");
@@ -359,10 +359,10 @@ impl Shard {
 
     /// Gives up the link: no thread serves the adapter any more.
     pub(super) fn lose(&mut self, now: Instant) {
-        error!(device = self.name, "the background thread has ended by a bug: the device is lost");
+        error!(device = self.name, "the background thread panicked: the device is lost");
         self.port.failures.lose();
         self.adapter.fail(now);
-        self.tell();
+        self.deliver_events();
     }
 
     /// Applies the interface's state to the port; returns the preparation of new addresses.
@@ -391,7 +391,7 @@ impl Shard {
         let mut table = self.adapter.gids().entries().to_vec();
         let TableChange { gone, .. } = watch.follows.compare(&table, &state.addresses);
         for &address in &gone {
-            info!(device = self.name, %address, "the interface has lost an address");
+            info!(device = self.name, %address, "the interface lost an address");
             self.port.link.remove_address(address);
             self.adapter.set_flow_ports(address, Vec::new());
             self.adapter.set_control_port(address, None);
@@ -509,7 +509,7 @@ impl Shard {
         }
         self.send(now);
         self.send_frames(now);
-        self.tell();
+        self.deliver_events();
     }
 
     /// Receives frames for raw packet queue pairs; returns their number.
@@ -532,7 +532,7 @@ impl Shard {
             Err(error) => {
                 self.publication.counted = true;
                 self.link_counters.receive_errors += 1;
-                debug!(device = self.name, %error, "raw packets cannot be read");
+                debug!(device = self.name, %error, "cannot receive raw packets");
                 0
             }
         }
@@ -567,7 +567,7 @@ impl Shard {
     }
 
     /// Delivers events.
-    fn tell(&mut self) {
+    fn deliver_events(&mut self) {
         while let Some(event) = self.adapter.poll_event() {
             let rare = !matches!(event, Event::Completion(_));
             let _uncancelled = rare.then(Uncancelled::begin);
@@ -600,7 +600,7 @@ impl Shard {
                     } else {
                         Sent::Wakeup
                     };
-                    self.cork.noting().record_sent(sent);
+                    self.cork.observer().record_sent(sent);
                     self.outgoing.record_sent(sent == Sent::Call);
                     before = shared;
                 }
@@ -618,7 +618,7 @@ impl Shard {
     }
 
     fn count_send_error(&mut self, error: &io::Error) {
-        debug!(device = self.name, %error, "something could not be sent");
+        debug!(device = self.name, %error, "cannot send a packet");
         self.link_counters.send_errors += 1;
         self.link_counters.last_send_error = Some(error.to_string());
     }

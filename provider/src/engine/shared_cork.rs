@@ -38,8 +38,8 @@ impl SharedCork {
         self.until.clone()
     }
 
-    /// Records an observation that neither corks nor flushes.
-    pub(super) const fn noting(&mut self) -> &mut Cork {
+    /// Access for observations that neither cork nor flush.
+    pub(super) const fn observer(&mut self) -> &mut Cork {
         &mut self.cork
     }
 

@@ -79,7 +79,7 @@ impl CallRule {
         let effect = match verb {
             "fail" => CallEffect::Fail(errno),
             "slow" if length.is_none() => {
-                return Err(format!("say by how much, as in \"{example}\""));
+                return Err(format!("no time is given; write for example \"{example}\""));
             }
             _ => CallEffect::Wait(length),
         };

@@ -184,7 +184,7 @@ impl CallId {
         if let Some(call) = prefixed.filter(|_| !word.starts_with('_')) {
             let name = call.failing().name;
             // A prefixed name means that function alone.
-            let others = MEANT.iter().filter(|(of, _)| *of == name && *of != word);
+            let others = HEADER_ALIASES.iter().filter(|(of, _)| *of == name && *of != word);
             return std::iter::once(call)
                 .chain(others.filter_map(|(_, other)| Self::of(other)))
                 .collect();
@@ -213,7 +213,7 @@ impl CallId {
 
 /// Functions that libibverbs' headers call instead of others: a name covers all that a program's
 /// source may mean.
-const MEANT: &[(&str, &str)] = &[
+const HEADER_ALIASES: &[(&str, &str)] = &[
     ("ibv_reg_mr", "ibv_reg_mr_iova2"),
     ("ibv_reg_mr_iova", "ibv_reg_mr_iova2"),
     ("ibv_create_qp", "ibv_create_qp_ex"),

@@ -162,7 +162,12 @@ fn complete(mut words: Words<'_>) -> Result<DeviceRule, String> {
             }
         }
     }
-    let status = status.ok_or_else(|| format!("say with which status, as in \"{example}\""))?;
+    let status = status.ok_or_else(|| {
+        format!(
+            "no status is given; write for example \
+         \"{example}\""
+        )
+    })?;
     Ok(DeviceRule::Complete { queue, qpn, often, status })
 }
 
@@ -200,9 +205,7 @@ fn at(mut words: Words<'_>, incident: Incident, example: &str) -> Result<DeviceR
                 set(&mut length, time(words.value(word, example)?)?, "times")?;
             }
             _ => {
-                return Err(format!(
-                    "\"{word}\" is not understood; write for example \"{example}\""
-                ));
+                return Err(format!("unknown word \"{word}\"; write for example \"{example}\""));
             }
         }
     }
@@ -238,7 +241,7 @@ fn of_cm(mut words: Words<'_>) -> Result<Parsed, String> {
             Ok(Parsed::Packets(clause))
         }
         word => Err(format!(
-            "\"{word}\" is not understood; write for example \"{example}\" or \"cm drop connect\""
+            "unknown word \"{word}\"; write for example \"{example}\" or \"cm drop connect\""
         )),
     }
 }

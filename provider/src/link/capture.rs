@@ -142,7 +142,7 @@ pub(super) fn open_file(path: &Path, truncate: bool) -> io::Result<File> {
 
 /// The refusal of a link, whose maker would choose the overwritten file.
 pub(super) fn link_refused() -> io::Error {
-    let message = "it is a link, and what that leads to is not overwritten; name the file itself";
+    let message = "it is a symbolic link, whose target is not overwritten; name the target";
     io::Error::new(io::ErrorKind::InvalidInput, message)
 }
 

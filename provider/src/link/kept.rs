@@ -48,16 +48,16 @@ fn given() -> BTreeMap<String, OwnedFd> {
 pub(super) fn keep(kept: Kept, descriptor: impl AsFd, address: IpAddr, interface: u32) {
     let name = kept.name(address, interface);
     let state = [NotifyState::FdStore, NotifyState::FdName(&name)];
-    note(sd_notify::notify_with_fds(&state, &[descriptor.as_fd()]));
+    log_failure(sd_notify::notify_with_fds(&state, &[descriptor.as_fd()]));
 }
 
 pub(super) fn discard(kept: Kept, address: IpAddr, interface: u32) {
     let name = kept.name(address, interface);
-    note(sd_notify::notify(&[NotifyState::FdStoreRemove, NotifyState::FdName(&name)]));
+    log_failure(sd_notify::notify(&[NotifyState::FdStoreRemove, NotifyState::FdName(&name)]));
 }
 
-fn note(result: io::Result<()>) {
+fn log_failure(result: io::Result<()>) {
     if let Err(error) = result {
-        debug!(%error, "the service manager keeps nothing");
+        debug!(%error, "the service manager did not store the socket");
     }
 }

@@ -45,7 +45,7 @@ pub use fabric::{Fabric, FabricLink};
 pub use faulty::FaultyLink;
 pub(crate) use null::NullLink;
 pub(crate) use raw::{RawLink, XdpMode, XdpOptions};
-pub use roce_ethernet::{FrameCounters, Lease, LeaseTrouble, MacAddr, Membership};
+pub use roce_ethernet::{FrameCounters, Lease, LeaseError, MacAddr, Membership};
 pub use roce_transport::wire::{Datagram, DatagramMeta, DatagramRun};
 #[doc(hidden)] // for the fuzz targets
 pub use share::Service as ShareService;

@@ -1,13 +1,11 @@
 //! Connections to processes not known to be trusted.
 //!
-//! A queued descriptor's last close lasts as long as its maker chooses (`SO_LINGER`). The kernel
-//! closes it in the thread that receives its message without taking it, or that closes the socket.
-//! Threads of a device or reaper therefore neither receive from nor close a stranger's socket: a
-//! closing thread does, while there are any. If it blocks, the bounded queue fills, and no
-//! connections are made or accepted.
+//! The last close of a queued descriptor lasts as long as its maker chooses (`SO_LINGER`), in the
+//! thread that closes the socket or discards the message. So threads of a device or reaper neither
+//! receive from nor close a stranger's socket; a closing thread closes it. If that blocks, its
+//! bounded queue fills, and no connections are made or accepted.
 //!
-//! A child process made meanwhile has copies. If the parent closes one first, the child's exec may
-//! block instead.
+//! A child process made meanwhile has copies: its exec may block instead.
 
 use std::{io, mem, os::fd::OwnedFd, sync::MutexGuard, thread};
 

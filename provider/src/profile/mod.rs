@@ -113,9 +113,9 @@ impl Profile {
         if !spec.contains('/') && Path::new(spec).extension().is_none_or(|end| end != "toml") {
             let names: Vec<_> = Self::built_in().collect();
             return Err(match spec {
-                "siw" => about(&"siw speaks iWARP, which is not spoken here"),
+                "siw" => about(&"siw is iWARP, which roce does not support"),
                 _ => ProfileError(format!(
-                    "there is no profile {spec:?}; take {}, or the path of a file, with a slash in it",
+                    "unknown profile {spec:?}; expected {}, or the path of a file, with a slash",
                     names.join(", ")
                 )),
             });

@@ -11,7 +11,7 @@ use toml::{Table, Value as Toml};
 
 use super::{
     Parsed, Profile, ProfileError,
-    schema::{SECTIONS, Takes, Value},
+    schema::{SECTIONS, Value, ValueType},
 };
 
 /// Longest device name (`IBV_SYSFS_NAME_MAX`) with terminator and number.
@@ -45,7 +45,7 @@ impl FromStr for Profile {
                 let sections: Vec<_> =
                     SECTIONS.iter().map(|(name, _)| format!("[{name}]")).collect();
                 return Err(ProfileError(format!(
-                    "{}: there is no such key; beside name and title there are {}",
+                    "{}: unknown key; expected name, title, {}",
                     shown(name),
                     sections.join(", ")
                 )));
@@ -60,15 +60,15 @@ impl FromStr for Profile {
 }
 
 fn top(table: &Table, key: &str) -> Result<String, ProfileError> {
-    match table.get(key).map(|value| read(value, Takes::Text(200))) {
+    match table.get(key).map(|value| read(value, ValueType::Text(200))) {
         Some(Some(Value::Text(text))) => Ok(text),
-        _ => Err(ProfileError(format!("{key}: give it {}", Takes::Text(200)))),
+        _ => Err(ProfileError(format!("{key}: give it {}", ValueType::Text(200)))),
     }
 }
 
 fn read_section(
     section: &'static str,
-    keys: &'static [(&'static str, Takes)],
+    keys: &'static [(&'static str, ValueType)],
     values: &Table,
     parsed: &mut Parsed,
 ) -> Result<(), ProfileError> {
@@ -80,7 +80,7 @@ fn read_section(
         let Some((key, takes)) = keys.iter().find(|(key, _)| *key == name.as_str()) else {
             let keys: Vec<_> = keys.iter().map(|(key, _)| *key).collect();
             return Err(ProfileError(format!(
-                "{section}.{}: there is no such key; [{section}] has source, {}",
+                "{section}.{}: unknown key; [{section}] has source, {}",
                 shown(name),
                 keys.join(", ")
             )));
@@ -104,8 +104,8 @@ fn read_section(
             value if common.is_some() => value,
             _ => {
                 return Err(ProfileError(format!(
-                    "{whole}: say where it is from, by a source in [{section}] or \
-                     {{ value = …, source = \"https://…\" }}"
+                    "{whole}: no source; add source to [{section}], or write {{ value = …, source \
+                     = \"https://…\" }}"
                 )));
             }
         };
@@ -129,20 +129,20 @@ fn address(key: &str, source: &Toml) -> Result<String, ProfileError> {
     }
 }
 
-fn read(value: &Toml, takes: Takes) -> Option<Value> {
+fn read(value: &Toml, takes: ValueType) -> Option<Value> {
     let is_text = |text: &str| !text.is_empty() && !text.contains(char::is_control);
     match (takes, value) {
-        (Takes::Text(most), Toml::String(text)) if is_text(text) && text.len() <= most => {
+        (ValueType::Text(most), Toml::String(text)) if is_text(text) && text.len() <= most => {
             Some(Value::Text(text.clone()))
         }
-        (Takes::OneOf(words), Toml::String(text)) if words.contains(&text.as_str()) => {
+        (ValueType::OneOf(words), Toml::String(text)) if words.contains(&text.as_str()) => {
             Some(Value::Text(text.clone()))
         }
-        (Takes::Names, Toml::String(text)) => is_name(text).then(|| Value::Text(text.clone())),
-        (Takes::Number(least, most), value) => {
+        (ValueType::Names, Toml::String(text)) => is_name(text).then(|| Value::Text(text.clone())),
+        (ValueType::Number(least, most), value) => {
             number(value).filter(|number| (least..=most).contains(number)).map(Value::Number)
         }
-        (Takes::Flag, Toml::Boolean(flag)) => Some(Value::Flag(*flag)),
+        (ValueType::Flag, Toml::Boolean(flag)) => Some(Value::Flag(*flag)),
         _ => None,
     }
 }

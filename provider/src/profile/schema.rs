@@ -8,7 +8,7 @@ pub(super) enum Value {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Takes {
+pub(super) enum ValueType {
     /// Non-empty text up to this many bytes.
     Text(usize),
     /// One of these.
@@ -20,29 +20,29 @@ pub(super) enum Takes {
     Flag,
 }
 
-const COUNT: Takes = Takes::Number(0, 0x7FFF_FFFF);
-const BITS_32: Takes = Takes::Number(0, 0xFFFF_FFFF);
-const BITS_63: Takes = Takes::Number(0, u64::MAX);
-const ERRNO: Takes =
-    Takes::OneOf(&["EINVAL", "ENOMEM", "ENOSPC", "EOPNOTSUPP", "EOVERFLOW", "EBUSY", "E2BIG"]);
+const COUNT: ValueType = ValueType::Number(0, 0x7FFF_FFFF);
+const BITS_32: ValueType = ValueType::Number(0, 0xFFFF_FFFF);
+const BITS_63: ValueType = ValueType::Number(0, u64::MAX);
+const ERRNO: ValueType =
+    ValueType::OneOf(&["EINVAL", "ENOMEM", "ENOSPC", "EOPNOTSUPP", "EOVERFLOW", "EBUSY", "E2BIG"]);
 
-pub(super) const SECTIONS: [(&str, &[(&str, Takes)]); 9] = [
+pub(super) const SECTIONS: [(&str, &[(&str, ValueType)]); 9] = [
     (
         "device",
         &[
-            ("names", Takes::Names),
-            ("devices", Takes::Number(1, 8)),
-            ("counters", Takes::OneOf(&["mlx5", "rxe", "none"])),
-            ("fw_ver", Takes::Text(63)),
-            ("board_id", Takes::Text(63)),
-            ("hca_type", Takes::Text(63)),
+            ("names", ValueType::Names),
+            ("devices", ValueType::Number(1, 8)),
+            ("counters", ValueType::OneOf(&["mlx5", "rxe", "none"])),
+            ("fw_ver", ValueType::Text(63)),
+            ("board_id", ValueType::Text(63)),
+            ("hca_type", ValueType::Text(63)),
             ("vendor_id", BITS_32),
             ("vendor_part_id", BITS_32),
-            ("pci_vendor", Takes::Number(0, 0xFFFF)),
+            ("pci_vendor", ValueType::Number(0, 0xFFFF)),
             ("hw_ver", BITS_32),
-            ("num_comp_vectors", Takes::Number(1, 4096)),
+            ("num_comp_vectors", ValueType::Number(1, 4096)),
             ("device_cap_flags", BITS_32),
-            ("atomic_cap", Takes::OneOf(&["none", "hca", "glob"])),
+            ("atomic_cap", ValueType::OneOf(&["none", "hca", "glob"])),
         ],
     ),
     (
@@ -50,17 +50,17 @@ pub(super) const SECTIONS: [(&str, &[(&str, Takes)]); 9] = [
         &[
             ("max_mr_size", BITS_63),
             ("page_size_cap", BITS_63),
-            ("max_qp", Takes::Number(1, 0x7FFF_FFFF)),
-            ("max_qp_wr", Takes::Number(1, 0x7FFF_FFFF)),
-            ("max_sge", Takes::Number(1, 0x7FFF_FFFF)),
-            ("max_send_sge", Takes::Number(1, 0x7FFF_FFFF)),
-            ("max_recv_sge", Takes::Number(1, 0x7FFF_FFFF)),
+            ("max_qp", ValueType::Number(1, 0x7FFF_FFFF)),
+            ("max_qp_wr", ValueType::Number(1, 0x7FFF_FFFF)),
+            ("max_sge", ValueType::Number(1, 0x7FFF_FFFF)),
+            ("max_send_sge", ValueType::Number(1, 0x7FFF_FFFF)),
+            ("max_recv_sge", ValueType::Number(1, 0x7FFF_FFFF)),
             ("max_sge_rd", COUNT),
             ("max_inline_data", COUNT),
-            ("max_cq", Takes::Number(1, 0x7FFF_FFFF)),
-            ("max_cqe", Takes::Number(1, 0x7FFF_FFFF)),
-            ("max_mr", Takes::Number(1, 0x7FFF_FFFF)),
-            ("max_pd", Takes::Number(1, 0x7FFF_FFFF)),
+            ("max_cq", ValueType::Number(1, 0x7FFF_FFFF)),
+            ("max_cqe", ValueType::Number(1, 0x7FFF_FFFF)),
+            ("max_mr", ValueType::Number(1, 0x7FFF_FFFF)),
+            ("max_pd", ValueType::Number(1, 0x7FFF_FFFF)),
             ("max_mw", COUNT),
             ("max_ah", COUNT),
             ("max_srq", COUNT),
@@ -68,25 +68,25 @@ pub(super) const SECTIONS: [(&str, &[(&str, Takes)]); 9] = [
             ("max_srq_sge", COUNT),
             ("max_mcast_grp", COUNT),
             ("max_mcast_qp_attach", COUNT),
-            ("max_qp_rd_atom", Takes::Number(0, 255)),
-            ("max_qp_init_rd_atom", Takes::Number(0, 255)),
+            ("max_qp_rd_atom", ValueType::Number(0, 255)),
+            ("max_qp_init_rd_atom", ValueType::Number(0, 255)),
             ("max_res_rd_atom", COUNT),
-            ("max_pkeys", Takes::Number(0, 0xFFFF)),
-            ("local_ca_ack_delay", Takes::Number(0, 31)),
-            ("max_cq_count", Takes::Number(0, 0xFFFF)),
-            ("max_cq_period", Takes::Number(0, 0xFFFF)),
+            ("max_pkeys", ValueType::Number(0, 0xFFFF)),
+            ("local_ca_ack_delay", ValueType::Number(0, 31)),
+            ("max_cq_count", ValueType::Number(0, 0xFFFF)),
+            ("max_cq_period", ValueType::Number(0, 0xFFFF)),
             ("max_dm_size", BITS_63),
         ],
     ),
     (
         "port",
         &[
-            ("speed", Takes::Number(1, 10_000_000)),
+            ("speed", ValueType::Number(1, 10_000_000)),
             ("max_msg_sz", BITS_32),
             ("port_cap_flags", BITS_32),
-            ("max_vl_num", Takes::Number(0, 8)),
-            ("gid_tbl_len", Takes::Number(4, 65_535)),
-            ("roce_v1", Takes::Flag),
+            ("max_vl_num", ValueType::Number(0, 8)),
+            ("gid_tbl_len", ValueType::Number(4, 65_535)),
+            ("roce_v1", ValueType::Flag),
         ],
     ),
     (
@@ -102,28 +102,28 @@ pub(super) const SECTIONS: [(&str, &[(&str, Takes)]); 9] = [
     (
         "send_queue",
         &[
-            ("bytes", Takes::Number(64, 1 << 30)),
-            ("element", Takes::Number(64, 1 << 16)),
-            ("unit", Takes::Number(1, 4096)),
-            ("connected", Takes::Number(0, 4096)),
-            ("datagrams", Takes::Number(0, 4096)),
-            ("extended", Takes::Number(0, 4096)),
+            ("bytes", ValueType::Number(64, 1 << 30)),
+            ("element", ValueType::Number(64, 1 << 16)),
+            ("unit", ValueType::Number(1, 4096)),
+            ("connected", ValueType::Number(0, 4096)),
+            ("datagrams", ValueType::Number(0, 4096)),
+            ("extended", ValueType::Number(0, 4096)),
         ],
     ),
     (
         "ack_timer",
         &[
-            ("least", Takes::Number(1, 31)),
-            ("percent", Takes::Number(100, 10_000)),
-            ("constant", Takes::Flag),
+            ("least", ValueType::Number(1, 31)),
+            ("percent", ValueType::Number(100, 10_000)),
+            ("constant", ValueType::Flag),
         ],
     ),
-    ("posting", &[("early", Takes::Flag)]),
-    ("completions", &[("grh", Takes::OneOf(&["datagrams", "receives"]))]),
+    ("posting", &[("early", ValueType::Flag)]),
+    ("completions", &[("grh", ValueType::OneOf(&["datagrams", "receives"]))]),
     ("errno", &[("sizes", ERRNO), ("objects", ERRNO), ("missing", ERRNO)]),
 ];
 
-impl std::fmt::Display for Takes {
+impl std::fmt::Display for ValueType {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Text(most) => write!(f, "a text of 1 to {most} bytes, in quotes"),

@@ -132,22 +132,23 @@ mod tests {
     use crate::region::{MmapMemory, kernel, pipe};
 
     /// Copy functions under test, and their memory.
-    struct Ways {
+    struct Routines {
         name: &'static str,
         read: fn(usize, &mut [u8]) -> Result<(), MemoryFault>,
         write: unsafe fn(usize, &[u8]) -> Result<(), MemoryFault>,
     }
 
-    const ROUTINES: Ways = Ways { name: "routines", read: guard::read, write: guard::write };
-    const KERNEL: Ways = Ways { name: "kernel", read: kernel::read, write: kernel::write };
-    const PIPE: Ways = Ways { name: "pipe", read: pipe::read, write: pipe::write };
+    const ROUTINES: Routines =
+        Routines { name: "routines", read: guard::read, write: guard::write };
+    const KERNEL: Routines = Routines { name: "kernel", read: kernel::read, write: kernel::write };
+    const PIPE: Routines = Routines { name: "pipe", read: pipe::read, write: pipe::write };
 
     fn numbers(length: usize) -> Vec<u8> {
         (0..length).map(|at| (at * 7 + at / 251) as u8 | 1).collect()
     }
 
     /// Asserts that a copy of `length` bytes at `offset` moves exactly these, both ways.
-    fn is_exact(ways: &Ways, memory: &MmapMemory, offset: usize, skew: usize, length: usize) {
+    fn is_exact(ways: &Routines, memory: &MmapMemory, offset: usize, skew: usize, length: usize) {
         let size = memory.len() as usize;
         let address = memory.address() as usize + offset;
         let data = numbers(skew + length);
@@ -170,7 +171,7 @@ mod tests {
     }
 
     /// Tests every offset with several lengths, then long copies at random.
-    fn are_exact(ways: &Ways, step: usize) {
+    fn are_exact(ways: &Routines, step: usize) {
         let (small, large) = (MmapMemory::new(400).unwrap(), MmapMemory::new(70_000).unwrap());
         let mut state = 1_u32;
         let mut random = |below: usize| {
@@ -213,7 +214,7 @@ mod tests {
         let second = (start + page) as *mut libc::c_void;
         // SAFETY: a page of this mapping, to which there is no reference
         assert_eq!(unsafe { libc::mprotect(second, page, libc::PROT_NONE) }, 0);
-        for Ways { name, read, write } in [KERNEL, PIPE] {
+        for Routines { name, read, write } in [KERNEL, PIPE] {
             for (offset, length) in [(page, 1), (page - 4, 8), (page, 5000), (page - 100, 200)] {
                 let mut bytes = vec![1; length];
                 // SAFETY: memory of this test's own, without references into it

@@ -3,7 +3,7 @@
 //! Survival needs our handlers in front and their signals unblocked: a blocked fault kills at once.
 //! A [`Section`] unblocks them on its thread, by one system call; so the engine opens one per hold
 //! of its lock. As the call costs as much as a small message, unblocked threads are trusted for
-//! [`BELIEVED`].
+//! [`VALIDITY`].
 
 #![allow(unsafe_code, reason = "calling the routines, and signal masks")]
 
@@ -27,7 +27,7 @@ pub(crate) struct Section {
 }
 
 /// Time for which unblocked signals are assumed to stay so.
-const BELIEVED: Duration = Duration::from_micros(100);
+const VALIDITY: Duration = Duration::from_micros(100);
 
 #[derive(Clone, Copy)]
 enum State {
@@ -87,7 +87,7 @@ impl Drop for Section {
 /// Unblocks the fault signals.
 fn unblock() -> State {
     let now = Instant::now();
-    if FOUND_FREE.get().is_some_and(|found| now.duration_since(found) < BELIEVED) {
+    if FOUND_FREE.get().is_some_and(|found| now.duration_since(found) < VALIDITY) {
         return State::Safe;
     }
     let wanted = set_of(faults::SIGNALS);
@@ -190,6 +190,6 @@ fn word(address: usize, operation: impl FnOnce(&mut u64) -> usize) -> Result<u64
     done(operation(&mut found)).map(|()| found)
 }
 
-pub(super) const fn done(answer: usize) -> Result<(), MemoryFault> {
-    if answer == 0 { Ok(()) } else { Err(MemoryFault) }
+pub(super) const fn done(status: usize) -> Result<(), MemoryFault> {
+    if status == 0 { Ok(()) } else { Err(MemoryFault) }
 }

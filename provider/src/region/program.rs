@@ -28,8 +28,8 @@ pub unsafe fn copy_from_program(
         return kernel::read(address.addr(), to);
     }
     // SAFETY: It writes `to`, and reads what the caller says may be read.
-    let answer = unsafe { routines::copy_in(to, address.addr(), length) };
-    if answer == 0 { Ok(()) } else { Err(MemoryFault) }
+    let status = unsafe { routines::copy_in(to, address.addr(), length) };
+    if status == 0 { Ok(()) } else { Err(MemoryFault) }
 }
 
 /// Copies `from` to `address`.
@@ -45,6 +45,6 @@ pub unsafe fn copy_to_program(address: *mut u8, from: &[u8]) -> Result<(), Memor
         return unsafe { kernel::write(address.addr(), from) };
     }
     // SAFETY: It reads `from`, and writes what the caller says may be written.
-    let answer = unsafe { routines::copy_out(address.addr(), from.as_ptr(), from.len()) };
-    if answer == 0 { Ok(()) } else { Err(MemoryFault) }
+    let status = unsafe { routines::copy_out(address.addr(), from.as_ptr(), from.len()) };
+    if status == 0 { Ok(()) } else { Err(MemoryFault) }
 }

@@ -6,14 +6,14 @@ use std::{fs, io, ops::Range};
 
 /// Maximum length to populate, as pinning would. For longer ranges only mappings are checked:
 /// populating gigabytes takes seconds.
-const BROUGHT_IN: usize = 4 << 20;
+const POPULATED: usize = 4 << 20;
 
 /// Checks that a range is readable, and writable if `write`.
 ///
 /// # Errors
 /// The first bad address, as far as known.
 pub(super) fn check(range: Range<usize>, write: bool) -> Result<(), usize> {
-    if range.len() <= BROUGHT_IN { bring_in(range, write) } else { look_up(range, write) }
+    if range.len() <= POPULATED { bring_in(range, write) } else { look_up(range, write) }
 }
 
 /// Checks and populates a range where possible.

@@ -50,13 +50,13 @@ impl Drop for AhInner {
 #[non_exhaustive]
 pub enum AhFromWcError {
     /// The completion failed or is not of a datagram.
-    #[error("only the completion of a received datagram tells where it came from")]
+    #[error("the completion is not of a received datagram, and has no source address")]
     NotDatagram,
     /// The area holds no IP header.
-    #[error("the 40 bytes in front of the datagram are not a network header")]
+    #[error("the first 40 bytes of the buffer are no GRH; pass the buffer of the datagram")]
     NoHeader,
     /// The device no longer has the destination address.
-    #[error("the datagram was sent to an address that the device does not have")]
+    #[error("the GRH's destination is no address of this device; pass the buffer of the datagram")]
     NoAddress,
     /// The address handle cannot be made.
     #[error(transparent)]

@@ -41,7 +41,7 @@ pub struct CompletionChannel {
 #[non_exhaustive]
 pub enum ChannelError {
     /// The time limit passed.
-    #[error("no completion in the given time")]
+    #[error("no completion within the timeout")]
     TimedOut,
     /// The system cannot wait.
     #[error(transparent)]

@@ -234,7 +234,7 @@ impl ChannelInner {
             return true;
         }
         if is_woken {
-            engine.count_in_vain();
+            engine.count_empty_wakeup();
         }
         if let Some(cq) = event_loop.disarm_one(is_woken) {
             self.add(cq);

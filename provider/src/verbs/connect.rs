@@ -28,7 +28,10 @@ pub struct Endpoint {
 #[non_exhaustive]
 pub enum ConnectError {
     /// The device has no GID of the peer's family.
-    #[error("this device has no address of the same family as the peer's {0}")]
+    #[error(
+        "the device has no address of the family of the peer's {0}; choose another device or \
+         address"
+    )]
     NoAddress(Gid),
     /// A transition was refused.
     #[error(transparent)]

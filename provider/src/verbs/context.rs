@@ -90,7 +90,7 @@ impl Context {
         result: Result<T, E>,
     ) -> Result<T, E> {
         if let (Err(error), Some(diagnosis)) = (&result, &self.inner.engine.diagnosis) {
-            diagnosis.tell_call(None, call, error.explain());
+            diagnosis.report_call(None, call, error.explain());
         }
         result
     }

@@ -55,8 +55,7 @@ impl Drop for DmInner {
 pub enum DeviceMemoryError {
     /// The length is zero or exceeds the rest.
     #[error(
-        "{length} bytes are not to be had: the device has {limit} bytes of memory, of which {used} \
-         are in use"
+        "cannot allocate {length} bytes: {used} of the {limit} bytes of device memory are in use"
     )]
     Size {
         /// Bytes requested.
@@ -70,7 +69,7 @@ pub enum DeviceMemoryError {
     #[error("bytes {0:?} are not inside the device memory")]
     Range(Range<usize>),
     /// Memory and protection domain belong to different devices.
-    #[error("the device memory belongs to another device than the protection domain")]
+    #[error("the device memory and the protection domain are of different devices")]
     OtherDevice,
     /// The system is out of memory.
     #[error("cannot allocate the memory: {0}")]

@@ -17,16 +17,16 @@ pub enum FlowError {
     #[error(transparent)]
     Spec(#[from] FlowSpecError),
     /// The queue pair receives no raw packets (`EINVAL`).
-    #[error("a {0} queue pair receives packets of its transport; flows are of raw packets")]
+    #[error("a {0} queue pair takes no flows; use a raw packet queue pair")]
     WrongService(QpType),
     /// The device's link carries no raw packets (`EOPNOTSUPP`).
-    #[error("the device's link carries no raw packets: a raw device does")]
+    #[error("the device's link carries no raw packets; open raw:INTERFACE or xdp:INTERFACE")]
     NoFrames,
     /// The maximum exists (`ENOMEM`).
-    #[error("no more than {0} flows can exist")]
+    #[error("too many flows; at most {0}")]
     TooMany(usize),
     /// The interface refuses the filter (system's error).
-    #[error("the interface cannot be asked for these frames: {0}")]
+    #[error("the interface refuses the filter for these frames: {0}")]
     Interface(io::Error),
 }
 

@@ -412,7 +412,7 @@ impl QueuePair {
     #[doc(hidden)]
     pub fn explain_call(&self, call: &str, reason: impl FnOnce() -> Reason) {
         if let Some(diagnosis) = &self.inner.engine().diagnosis {
-            diagnosis.tell_call(Some(self.inner.qpn), call, reason());
+            diagnosis.report_call(Some(self.inner.qpn), call, reason());
         }
     }
 

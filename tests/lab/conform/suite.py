@@ -32,7 +32,7 @@ WITHOUT_AGENT = ["cm", "connected"]
 RAW_CHAPTERS = {"wire": [False, True], "pause": [True]}
 RAW_INTERFACE = "own0"
 RAW_DEVICE = f"raw:{RAW_INTERFACE},ip=10.77.0.250/24"
-WANTS_RAW = "only a raw device"
+WANTS_RAW = "use --from raw:INTERFACE"
 # What is said of a case that this host could not play; it is compared with nothing.
 TOO_BUSY = "this host is too busy"
 START_SECONDS = 60
@@ -40,7 +40,7 @@ CHAPTER_SECONDS = 240
 LOAD_SECONDS = 60
 # What is said of a case that stops the host, and by the tool of those from then on.
 CRASH = "the kernel crashes"
-GONE = "the agent is gone"
+GONE = "the agent closed the connection"
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from lab.dropin.case import Case, Program
 from lab.host import output_of
 
 COPY = "libibverbs-1de1263b.so.1.14.48.0"
-LINE = rf"roce: /.*/{COPY} is loaded, too: what uses that one does not find roce;.*"
+LINE = rf"roce: /.*/{COPY} is loaded, too, and its users bypass roce;.*"
 
 
 def wheel_cases():

@@ -23,9 +23,9 @@ impl Share {
     }
 
     /// True if nothing waits and the record is up to date.
-    pub(super) fn is_noted(shares: &[Self], index: usize, taken: u64, waits: bool) -> bool {
-        let noted = shares.get(index).copied().unwrap_or_default();
-        !waits && !noted.waits && noted.taken == taken
+    pub(super) fn is_recorded(shares: &[Self], index: usize, taken: u64, waits: bool) -> bool {
+        let recorded = shares.get(index).copied().unwrap_or_default();
+        !waits && !recorded.waits && recorded.taken == taken
     }
 }
 
@@ -62,14 +62,14 @@ impl Budget {
 
     /// Credits of a queue pair that has taken `taken` bytes.
     pub(super) fn room(&self, shares: &[Share], index: usize, taken: u64) -> Room {
-        let noted = shares.get(index).map_or(0, Share::taken);
+        let recorded = shares.get(index).map_or(0, Share::taken);
         let portion = self.portion();
-        let left = self.limit.saturating_sub(self.taken - noted + taken);
+        let left = self.limit.saturating_sub(self.taken - recorded + taken);
         let left = match self.granted {
             Some(granted) if granted.index != index => 0,
             // one portion while others wait
             Some(_) if !self.waiting.is_empty() => {
-                left.min(portion.saturating_sub(taken.saturating_sub(noted)))
+                left.min(portion.saturating_sub(taken.saturating_sub(recorded)))
             }
             None if !self.waiting.is_empty() => 0,
             _ => left,

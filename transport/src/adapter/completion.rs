@@ -156,7 +156,7 @@ impl Adapter {
                 {
                     let (qp, mut env) = self.split(index, now);
                     qp.fail(Failure::CqOverrun(id), &mut env);
-                    self.record_notes(now, index);
+                    self.record_decisions(now, index);
                     self.reports.events.push_back(Event::QpFatal(self.qps[index].common.qpn));
                 }
             }

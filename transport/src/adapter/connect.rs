@@ -33,7 +33,7 @@ pub enum AcceptError {
     #[error(transparent)]
     Connection(#[from] ConnError),
     /// The queue pair could not be moved.
-    #[error("the queue pair could not be moved: {0}")]
+    #[error("cannot modify the queue pair: {0}")]
     QueuePair(#[from] ModifyError),
 }
 

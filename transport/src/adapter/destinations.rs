@@ -108,8 +108,8 @@ impl Destinations {
         }
     }
 
-    pub(super) fn is_noted(&self, index: usize, in_flight: u64, waits: bool) -> bool {
-        Share::is_noted(&self.shares, index, in_flight, waits)
+    pub(super) fn is_recorded(&self, index: usize, in_flight: u64, waits: bool) -> bool {
+        Share::is_recorded(&self.shares, index, in_flight, waits)
     }
 
     /// Records bytes in flight, and whether it waits. Returns a queue pair that may continue.

@@ -9,7 +9,7 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum ObjectError {
     /// Limit reached.
-    #[error("no more than {limit} {what} can exist")]
+    #[error("too many {what}; at most {limit}")]
     TooMany {
         /// Kind.
         what: ObjectKind,
@@ -17,7 +17,7 @@ pub enum ObjectError {
         limit: usize,
     },
     /// A size outside its range.
-    #[error("{what} must be within {least}..={limit}")]
+    #[error("{what} is out of range; expected {least} to {limit}")]
     Size {
         /// Size.
         what: ObjectSize,
@@ -27,18 +27,16 @@ pub enum ObjectError {
         limit: usize,
     },
     /// Too many completions held.
-    #[error("it holds {0} completions, more than would fit")]
+    #[error("the completion queue holds {0} completions, more than the new size; poll it first")]
     Held(usize),
     /// The completion queue overflowed.
     #[error("the completion queue has overflowed; make a new one")]
     Overrun,
     /// No such GID index, or another address family.
-    #[error(
-        "GID index {0} does not exist or is of another address family than the destination's GID"
-    )]
+    #[error("GID index {0} does not exist, or its address family is not the destination's")]
     GidIndex(u16),
     /// RoCE v1 entry, unable to send.
-    #[error("GID index {0} is an entry of RoCE v1, which is not sent here")]
+    #[error("GID index {0} is a RoCE v1 entry, which this link cannot send; use a RoCE v2 entry")]
     RoceV1(u16),
     /// No such object.
     #[error("no such object")]
@@ -47,7 +45,7 @@ pub enum ObjectError {
     #[error(transparent)]
     Mismatch(#[from] ObjectMismatch),
     /// No raw frames on this link.
-    #[error("the device's link carries no raw packets: a raw device does")]
+    #[error("the device's link carries no raw packets; open raw:INTERFACE or xdp:INTERFACE")]
     NoFrames,
     /// Used by another object.
     #[error("still in use")]
@@ -62,21 +60,24 @@ pub enum ObjectMismatch {
     #[error("an XRC target is made in an XRC domain, without queues")]
     TargetWithQueues,
     /// XRC initiator with a shared receive queue.
-    #[error("an XRC initiator receives nothing")]
+    #[error("an XRC initiator has no receive queue")]
     InitiatorWithSrq,
     /// Raw packet queue pair with a shared receive queue.
-    #[error("a queue pair of raw packets has a receive queue of its own")]
+    #[error("a raw packet queue pair takes no shared receive queue")]
     RawWithSrq,
     /// XRC SRQ for a queue pair other than a target.
     #[error("an XRC SRQ serves XRC targets only")]
     XrcSrq,
     /// Queues of different shards.
     #[error(
-        "its completion queues and its shared receive queue are of different shards of the device"
+        "the completion queues and the shared receive queue are of different shards; create them \
+         on one"
     )]
     Shards,
     /// Type 1 window with several shards.
-    #[error("a device with several shards has memory windows of type 2 only")]
+    #[error(
+        "a device with several shards has no memory windows of type 1; use type 2, or one shard"
+    )]
     Type1Window,
 }
 

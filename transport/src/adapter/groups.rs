@@ -15,19 +15,19 @@ pub enum McastError {
     #[error("no such queue pair")]
     UnknownQp,
     /// Not a UD queue pair (`EINVAL`).
-    #[error("only a UD queue pair can be in a multicast group, not a {0} one")]
+    #[error("a {0} queue pair cannot join a multicast group; use a UD queue pair")]
     WrongService(QpType),
     /// Not a multicast address (`EINVAL`).
-    #[error("{0} is no multicast address")]
+    #[error("{0} is not a multicast address")]
     NotMulticast(Gid),
     /// Too many groups (`ENOMEM`).
-    #[error("no more than {limit} multicast groups can exist")]
+    #[error("too many multicast groups; at most {limit}")]
     TooManyGroups {
         /// Limit.
         limit: usize,
     },
     /// Too many members (`ENOMEM`).
-    #[error("no more than {limit} queue pairs can be attached to a multicast group")]
+    #[error("too many queue pairs in the multicast group; at most {limit}")]
     TooManyMembers {
         /// Limit.
         limit: usize,

@@ -117,7 +117,7 @@ impl Adapter {
         let recorder = Recorder::new(trace);
         let mut reports = Reports::default();
         if recorder.is_some() {
-            reports.notes.begin();
+            reports.decisions.begin();
         }
         config.limits = config.limits.that_hold(&config.qpns);
         let resources = Resources {
@@ -303,7 +303,7 @@ impl Adapter {
             let index = adapter.qps.find(qpn).ok_or(PostError::UnknownQp)?;
             let (qp, mut env) = adapter.split(index, now);
             let result = qp.post_send(wr, &mut env);
-            adapter.record_notes(now, index);
+            adapter.record_decisions(now, index);
             adapter.make_ready(index);
             adapter.check_cqs(now);
             result
@@ -331,7 +331,7 @@ impl Adapter {
             let index = adapter.qps.find(qpn).ok_or(PostError::UnknownQp)?;
             let (qp, mut env) = adapter.split(index, now);
             let result = qp.post_recv(wr, &mut env);
-            adapter.record_notes(now, index);
+            adapter.record_decisions(now, index);
             adapter.check_cqs(now);
             result
         })
@@ -450,7 +450,7 @@ impl Adapter {
                 bytes +=
                     self.transmit_middles(now, index, turn.bytes.saturating_sub(bytes), buffer);
             };
-            self.record_notes(now, index);
+            self.record_decisions(now, index);
             if full {
                 self.sending.interrupt(turn, bytes);
             } else {
@@ -528,7 +528,7 @@ impl Adapter {
         let mut built = 0;
         while built < middles.count
             && let Some(slot) = buffer.slot()
-            && self.qps[index].build_middle(&middles, built, slot, &mut self.reports.notes)
+            && self.qps[index].build_middle(&middles, built, slot, &mut self.reports.decisions)
         {
             match built {
                 0 => buffer.commit(&packet, &path),
@@ -625,7 +625,7 @@ impl Adapter {
         let (qp, mut env) = self.split(index, now);
         let result = act(qp, &mut env);
         let deadline = qp.deadline();
-        self.record_notes(now, index);
+        self.record_decisions(now, index);
         self.qps.set_deadline(index, deadline);
         self.make_ready(index);
         self.record_headroom(index, now);

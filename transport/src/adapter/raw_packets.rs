@@ -38,7 +38,7 @@ impl Adapter {
         if has_more {
             self.sending.frames.add(index);
         }
-        self.record_notes(now, index);
+        self.record_decisions(now, index);
         self.check_cqs(now);
         built.then_some(qpn)
     }

@@ -200,7 +200,7 @@ impl Adapter {
         }
         let icrc = self.take_middle(middle, bth.psn, payload, datagram)?;
         self.qps[index].record_way(meta.checksum_verified);
-        self.record_notes(now, index);
+        self.record_decisions(now, index);
         Some((Receipt { disposition: Disposition::Executed, icrc }, middle))
     }
 

@@ -5,7 +5,7 @@ use crate::{
     cm::MadReason,
     event::Disposition,
     ids::Qpn,
-    qp::{Note, QpType, State, WindowCause},
+    qp::{Decision, QpType, State, WindowCause},
     time::Instant,
     trace::{Call, CallError, Failure, PacketRecord, Record, What, Why},
     wire::{Datagram, NetHeader, Packet, ParseError},
@@ -72,51 +72,53 @@ impl Adapter {
         result
     }
 
-    /// Records a queue pair's notes, window and rate.
+    /// Records a queue pair's decisions, window and rate.
     #[inline]
-    pub(super) fn record_notes(&mut self, now: Instant, index: usize) {
-        if self.reports.notes.are_taken() {
-            self.take_notes(now, index, None);
+    pub(super) fn record_decisions(&mut self, now: Instant, index: usize) {
+        if self.reports.decisions.are_recorded() {
+            self.drain_decisions(now, index, None);
         }
     }
 
     /// The same for a packet just built, the last in the buffer.
     #[inline]
     pub(super) fn record_sent(&mut self, now: Instant, index: usize, buffer: &TransmitBuffer) {
-        if self.reports.notes.are_taken() {
-            self.take_notes(now, index, buffer.last());
+        if self.reports.decisions.are_recorded() {
+            self.drain_decisions(now, index, buffer.last());
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn take_notes(&mut self, now: Instant, index: usize, sent: Option<(NetHeader, &[u8])>) {
+    fn drain_decisions(&mut self, now: Instant, index: usize, sent: Option<(NetHeader, &[u8])>) {
         let Some(recorder) = &mut self.recorder else { return };
-        let mut notes = self.reports.notes.drain();
+        let mut decisions = self.reports.decisions.drain();
         let Some(qp) = self.qps.get(index) else { return };
         let qpn = qp.common.qpn;
         let mut cause = WindowCause::Acknowledged;
         // a packet noted but not written is skipped
-        let built = notes.iter().rposition(|note| matches!(note, Note::Packet(_)));
-        for (at, note) in notes.drain(..).enumerate() {
-            let what = match note {
-                Note::Packet(reason) => match sent.filter(|_| Some(at) == built) {
+        let built = decisions.iter().rposition(|decision| matches!(decision, Decision::Packet(_)));
+        for (at, decision) in decisions.drain(..).enumerate() {
+            let what = match decision {
+                Decision::Packet(reason) => match sent.filter(|_| Some(at) == built) {
                     Some((net, bytes)) => match packet(&net, bytes) {
                         Ok(packet) => What::Sent { packet, why: Why::Queue(reason) },
                         Err(_) => continue, // an adapter builds no malformed packet
                     },
                     None => continue,
                 },
-                Note::Acknowledged { before } => What::Acknowledged { before },
-                Note::Recovery { psn, loss, recovery } => What::Recovery { psn, loss, recovery },
-                Note::Timer(timer) => What::Timer(timer),
-                Note::Completed(wc) => What::Completed { wr_id: wc.wr_id, result: wc.result },
-                Note::Window(its) => {
+                Decision::Acknowledged { before } => What::Acknowledged { before },
+                Decision::Recovery { psn, loss, recovery } => {
+                    What::Recovery { psn, loss, recovery }
+                }
+                Decision::Timer(timer) => What::Timer(timer),
+                Decision::Completed(wc) => What::Completed { wr_id: wc.wr_id, result: wc.result },
+                Decision::Window(its) => {
                     cause = its;
                     continue;
                 }
-                Note::State { from, to, .. } if from == to => continue,
-                Note::State { from, to, failure } => What::State { from, to, failure },
+                Decision::State { from, to, .. } if from == to => continue,
+                Decision::State { from, to, failure } => What::State { from, to, failure },
             };
             recorder.push(now, qpn, what);
         }

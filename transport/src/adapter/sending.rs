@@ -96,10 +96,10 @@ impl Sending {
     ) -> [Option<usize>; 2] {
         let (budget, shares) = &mut self.reads;
         let (mut reader, mut sender) = (None, None);
-        if !Share::is_noted(shares, index, reads.0, reads.1) {
+        if !Share::is_recorded(shares, index, reads.0, reads.1) {
             reader = budget.update(shares, index, reads.0, reads.1);
         }
-        if !self.destinations.is_noted(index, flight.0, flight.1) {
+        if !self.destinations.is_recorded(index, flight.0, flight.1) {
             sender = self.destinations.update(index, flight.0, flight.1, now);
         }
         [reader, sender]

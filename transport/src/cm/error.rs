@@ -17,16 +17,16 @@ pub enum ConnError {
     #[error("not possible in state {0:?}")]
     State(CmState),
     /// The address has a listener.
-    #[error("the service has a listener on this address already")]
+    #[error("the service already has a listener on this address")]
     InUse,
     /// Too much private data.
     #[error("more than {0} bytes of private data")]
     PrivateData(usize),
     /// Limit reached.
-    #[error("no more than {0} connections")]
+    #[error("too many connections; at most {0}")]
     TooMany(usize),
     /// The communication ID is in this adapter's range.
-    #[error("the communication ID is this adapter's own")]
+    #[error("the communication ID is one of this adapter's")]
     OwnId,
     /// No such GID index, or another address family.
     #[error("no route from the GID index to the peer's GID")]

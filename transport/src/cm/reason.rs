@@ -22,13 +22,13 @@ pub enum MadReason {
 impl fmt::Display for MadReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::First => "for the first time",
-            Self::Unanswered => "again: no answer came in time",
-            Self::NoListener => "again: nobody listened",
-            Self::Repeated => "again: the peer has sent its message again",
-            Self::Response => "an answer without a connection",
-            Self::GivenUp => "its answer is not waited for any more",
-            Self::Stale => "does the peer still have this connection?",
+            Self::First => "first transmission",
+            Self::Unanswered => "retransmitted: no response in time",
+            Self::NoListener => "retransmitted: nobody listened",
+            Self::Repeated => "retransmitted: the peer retransmitted, too",
+            Self::Response => "a response without a connection",
+            Self::GivenUp => "its response is no longer awaited",
+            Self::Stale => "asks whether the peer still has this connection",
         })
     }
 }

@@ -85,14 +85,14 @@ impl Default for Histories {
 
 impl Histories {
     /// Takes the next record; returns its failure.
-    pub fn note(&mut self, record: &Record) -> Option<Finding> {
+    pub fn observe(&mut self, record: &Record) -> Option<Finding> {
         let Record { at, qpn, what } = record;
         if let What::Call { call: Call::CreateQp(qp_type), result: Ok(()) } = what {
             self.qps.insert(*qpn, History::new(*qp_type));
         }
         let Some(history) = self.qps.get_mut(qpn) else { return self.record_other(record) };
         self.latest.keep(record);
-        history.note(*at, what);
+        history.observe(*at, what);
         let finding = match what {
             What::Call { call: Call::DestroyQp, result: Ok(()) } => {
                 self.forget(*qpn);
@@ -106,7 +106,7 @@ impl Histories {
                 failed(*at, history, *failure)
             }
             What::Arrived { packet, disposition: Disposition::Dropped(reason) } => {
-                let is_new = reason.shows_a_mistake() && history.tell(*reason);
+                let is_new = reason.shows_a_mistake() && history.report_once(*reason);
                 is_new.then(|| dropped(*at, packet, *reason))
             }
             // reliable services report by their responses

@@ -41,7 +41,7 @@ struct Silence {
 struct Dropped(Vec<(DropReason, u32)>);
 
 impl Dropped {
-    fn note(&mut self, reason: DropReason) {
+    fn count(&mut self, reason: DropReason) {
         let known = self.0.iter().position(|(its, _)| *its == reason);
         let count = known.map_or(0, |place| self.0.remove(place).1);
         self.0.push((reason, count.saturating_add(1)));
@@ -85,7 +85,7 @@ pub(super) struct History {
     /// To ERR or SQE.
     pub(super) failure: Option<(Instant, Failure)>,
     /// A bit for each reason.
-    told: u64,
+    reported: u64,
     /// A flush was reported.
     pub(super) told_flush: bool,
 }
@@ -103,12 +103,12 @@ impl History {
             arrived: None,
             failed: None,
             failure: None,
-            told: 0,
+            reported: 0,
             told_flush: false,
         }
     }
 
-    pub(super) fn note(&mut self, at: Instant, what: &What) {
+    pub(super) fn observe(&mut self, at: Instant, what: &What) {
         match what {
             What::Sent { packet, .. } => {
                 self.peer = Some((packet.net.dst, packet.headers.bth().dest_qp));
@@ -143,7 +143,7 @@ impl History {
 
     fn record_arrival(&mut self, at: Instant, packet: &PacketRecord, disposition: Disposition) {
         match disposition {
-            Disposition::Dropped(reason) => self.silence.dropped.note(reason),
+            Disposition::Dropped(reason) => self.silence.dropped.count(reason),
             Disposition::NakReceived(Syndrome::RnrNak { timer }) => {
                 self.silence.not_ready =
                     (self.silence.not_ready.0.saturating_add(1), rnr_timer(timer));
@@ -156,7 +156,7 @@ impl History {
 
     pub(super) fn record_astray(&mut self, from: IpAddr, reason: DropReason) {
         if self.peer.is_some_and(|(address, _)| address == from) {
-            self.silence.astray.note(reason);
+            self.silence.astray.count(reason);
         }
     }
 
@@ -217,13 +217,10 @@ impl History {
         if !timeouts.is_empty() {
             let ago = |&time: &Instant| format!("{:.1?}", at.since(time));
             let times: Vec<_> = timeouts.iter().map(ago).collect();
-            parts.push(format!("no response in time {} before now", times.join(", ")));
+            parts.push(format!("ACK timeouts {} ago", times.join(", ")));
         }
         if not_ready.0 > 0 {
-            parts.push(format!(
-                "sent \"receiver not ready\" {} times, the last time for {:.1?}",
-                not_ready.0, not_ready.1
-            ));
+            parts.push(format!("RNR NAKs sent: {}, last wait {:.1?}", not_ready.0, not_ready.1));
         }
         if not_ready.0 > 0 && dropped.0.is_empty() {
             return parts.join("; ");
@@ -246,17 +243,17 @@ impl History {
             }
         });
         if self.heard.is_some() && dropped.0.is_empty() && !astray.0.is_empty() {
-            parts.push(format!("packets dropped from its address since then: {astray}"));
+            parts.push(format!("dropped packets from its address since: {astray}"));
         }
         parts.join("; ")
     }
 
     /// Returns true on the first report of this reason.
-    pub(super) const fn tell(&mut self, reason: DropReason) -> bool {
+    pub(super) const fn report_once(&mut self, reason: DropReason) -> bool {
         const { assert!(DropReason::ALL.len() <= u64::BITS as usize) };
         let bit = 1 << reason as u32;
-        let is_new = self.told & bit == 0;
-        self.told |= bit;
+        let is_new = self.reported & bit == 0;
+        self.reported |= bit;
         is_new
     }
 }

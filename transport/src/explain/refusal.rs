@@ -7,7 +7,7 @@ reasons! {
         Self::MissingPacket => "missing_packet"
             "the network drops packets, or rq_psn here is not the peer's sq_psn; the peer \
              retransmits them";
-        Self::PendingRead => "unanswered_read" "no action: the peer repeats the request";
+        Self::PendingRead => "pending_read" "no action: the peer repeats the request";
         Self::NoReceiveRequest => "no_receive_request"
             "post receives before the peer sends (ibv_post_recv from INIT on), as many as it may \
              send before the program reposts; rnr_retry 7 at the sender retries without limit";

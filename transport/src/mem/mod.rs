@@ -28,7 +28,7 @@ use thiserror::Error;
 
 /// Unmapped memory or a truncated file.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
-#[error("the memory behind the region cannot be reached")]
+#[error("the region's memory is not accessible")]
 pub struct MemoryFault;
 
 /// Bytes accessed by program and peers without a lock.

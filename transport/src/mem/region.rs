@@ -54,7 +54,7 @@ pub enum AccessError {
     #[error("key {0:#010x} names no region")]
     UnknownKey(u32),
     /// An L_Key, where the R_Key differs.
-    #[error("key {0:#010x} is the L_Key of a region: the peer needs its R_Key")]
+    #[error("key {0:#010x} is the L_Key of a region; send the peer its R_Key")]
     LocalKey(u32),
     /// Deregistered region or deallocated window.
     #[error("the region of key {0:#010x} is deregistered")]
@@ -63,7 +63,7 @@ pub enum AccessError {
     #[error("key {0:#010x} belongs to another protection domain")]
     ProtectionDomain(u32),
     /// The region lacks the right.
-    #[error("the region of key {key:#010x} lacks the right {needed:?}")]
+    #[error("the region of key {key:#010x} lacks the access right {needed:?}")]
     Rights {
         /// The key.
         key: u32,
@@ -72,8 +72,8 @@ pub enum AccessError {
     },
     /// The range exceeds the region.
     #[error(
-        "{length} bytes at {address:#x} are not inside the region of key {key:#010x}, {size} bytes at \
-         {start:#x}"
+        "{length} bytes at {address:#x} are not inside the region of key {key:#010x}, {size} bytes \
+         at {start:#x}"
     )]
     Bounds {
         /// The key.
@@ -88,7 +88,7 @@ pub enum AccessError {
         size: u64,
     },
     /// The memory is unreachable.
-    #[error("the memory behind key {0:#010x} cannot be reached")]
+    #[error("the memory of key {0:#010x} is not accessible")]
     Fault(u32),
     /// The window is unbound.
     #[error("the memory window of key {0:#010x} is not bound")]
@@ -97,7 +97,7 @@ pub enum AccessError {
     #[error("the memory window of key {0:#010x} is bound to another queue pair")]
     QueuePair(u32),
     /// Not a type 2 window.
-    #[error("key {0:#010x} is not that of a memory window of type 2")]
+    #[error("key {0:#010x} is not of a memory window of type 2")]
     NotInvalidable(u32),
 }
 

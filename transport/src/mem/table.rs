@@ -54,10 +54,10 @@ pub enum RegisterError {
     #[error("the protection domain does not exist")]
     UnknownPd,
     /// `REMOTE_WRITE` or `REMOTE_ATOMIC` lacks `LOCAL_WRITE`.
-    #[error("REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE with them")]
+    #[error("REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE; add it")]
     RemoteWithoutLocalWrite,
     /// `FLUSH_PERSISTENT` on volatile memory.
-    #[error("FLUSH_PERSISTENT needs memory that can be made to last")]
+    #[error("FLUSH_PERSISTENT needs persistent memory, such as a region of a file")]
     NotPersistent,
     /// Beyond the 64-bit address space.
     #[error("the region would wrap past the end of the address space")]
@@ -66,13 +66,13 @@ pub enum RegisterError {
     #[error("the region is longer than {0} bytes")]
     TooLong(u64),
     /// Too many regions.
-    #[error("no more than {0} regions can be registered")]
+    #[error("too many memory regions; at most {0}")]
     TooMany(usize),
     /// Deregistered or replaced.
-    #[error("the region is not registered any more")]
+    #[error("the region is already deregistered")]
     Deregistered,
     /// A memory window is bound.
-    #[error("a memory window is bound to the region")]
+    #[error("a memory window is bound to the region; invalidate or deallocate it first")]
     InUse,
 }
 

@@ -43,22 +43,22 @@ pub struct WindowBind {
 #[non_exhaustive]
 pub enum WindowError {
     /// No such window.
-    #[error("key {0:#010x} is not that of a memory window")]
+    #[error("key {0:#010x} is not of a memory window")]
     UnknownWindow(u32),
     /// A bound type 2 window (o10-37.2.30).
     #[error("the memory window of type 2 is still bound; invalidate it first")]
     StillBound,
     /// Different protection domains (C10-72).
-    #[error("window, region and queue pair are not of one protection domain")]
+    #[error("window, region and queue pair are of different protection domains")]
     ProtectionDomain,
     /// No region has this key.
     #[error("key {0:#010x} names no region")]
     UnknownRegion(u32),
     /// The region lacks `MW_BIND`.
-    #[error("the region does not allow memory windows (MW_BIND)")]
+    #[error("the region lacks the access right MW_BIND")]
     NotAllowed,
     /// Changing memory needs the region's `LOCAL_WRITE` (C10-75).
-    #[error("remote writing and atomics need a region with LOCAL_WRITE")]
+    #[error("REMOTE_WRITE and REMOTE_ATOMIC need a region with LOCAL_WRITE")]
     NeedsLocalWrite,
     /// Not grantable.
     #[error("a memory window cannot grant {0:?}")]
@@ -72,7 +72,7 @@ pub enum WindowError {
         length: u64,
     },
     /// 0 bytes for type 2, which invalidation unbinds.
-    #[error("a memory window of type 2 cannot be bound to no bytes")]
+    #[error("a memory window of type 2 cannot have length 0; invalidate it instead")]
     Empty,
     /// Zero-based type 1.
     #[error("a memory window of type 1 cannot be zero-based")]

@@ -35,7 +35,7 @@ const KEPT: usize = 256;
 pub(super) struct AfterRead {
     /// READ responses queued, and those of them sent.
     pub(super) queued: u64,
-    pub(super) answered: u64,
+    pub(super) responded: u64,
     /// Copied response data by PSN.
     kept: BTreeMap<u32, Box<[u8]>>,
     completions: VecDeque<Completion>,
@@ -54,12 +54,12 @@ struct Completion {
 
 impl AfterRead {
     pub(super) const fn is_empty(&self) -> bool {
-        self.queued == self.answered
+        self.queued == self.responded
     }
 
     /// Drops waiting READs, without completing receives behind them.
     pub(super) fn forget_reads(&mut self) {
-        self.answered = self.queued;
+        self.responded = self.queued;
         self.kept.clear();
     }
 
@@ -133,7 +133,7 @@ impl AfterRead {
 
     /// Handles the end of a response, or its NAK.
     pub(super) fn on_responses(&mut self, replies: &VecDeque<Reply>) {
-        self.answered += 1;
+        self.responded += 1;
         if !self.kept.is_empty() {
             // a repeated response may have started behind its copies
             let waits = |psn: Psn| {
@@ -169,7 +169,7 @@ impl AfterRead {
     }
 
     pub(super) fn complete_responses(&mut self, common: &Common, env: &mut Env<'_>) {
-        while self.completions.front().is_some_and(|next| next.after <= self.answered)
+        while self.completions.front().is_some_and(|next| next.after <= self.responded)
             && let Some(next) = self.completions.pop_front()
         {
             next.complete(common, env);

@@ -4,8 +4,8 @@ use alloc::{collections::VecDeque, sync::Arc, vec::Vec};
 
 use super::{
     attr::{QpCaps, Quirks, RdAtomicLimits},
+    decision::{Decision, Decisions},
     injected::{Completing, Injected, Queue},
-    note::{Note, Notes},
     read::Room,
     retry::AckTimer,
     state::{QpType, State},
@@ -22,8 +22,9 @@ use crate::{
     time::Instant,
     wire::{Bth, IcrcFlow, NetHeader, Opcode},
     work::{
-        CompletionCounters, CompletionQueue, CountedOps, Flow, Half, Late, Pushed, SendFlags,
-        SendOp, SendWqe, SharedQueue, SrqTable, Untold, Validity, Wc, WcError, WcOk, WcOpcode,
+        CompletionCounters, CompletionQueue, CountedOps, DelayedCompletion, Flow, Half, Late,
+        Pushed, SendFlags, SendOp, SendWqe, SharedQueue, SrqTable, Validity, Wc, WcError, WcOk,
+        WcOpcode,
     },
 };
 
@@ -44,7 +45,7 @@ pub(crate) struct Resources {
 pub(crate) struct Reports {
     pub(crate) counters: Counters,
     pub(crate) events: VecDeque<Event>,
-    pub(crate) notes: Notes,
+    pub(crate) decisions: Decisions,
     pub(crate) cqs: AffectedCqs,
 }
 
@@ -85,8 +86,8 @@ impl AffectedCqs {
 
 impl Env<'_> {
     #[inline]
-    pub(crate) fn note(&mut self, note: impl FnOnce() -> Note) {
-        self.reports.notes.take(note);
+    pub(crate) fn record(&mut self, decision: impl FnOnce() -> Decision) {
+        self.reports.decisions.take(decision);
     }
 
     pub(crate) fn record_taken(&mut self, id: SrqId) {
@@ -143,9 +144,14 @@ impl Env<'_> {
         solicited: bool,
     ) {
         let Some(cq) = cq else { return };
-        self.note(|| Note::Completed(wc));
+        self.record(|| Decision::Completed(wc));
         if let Some(late) = &mut self.late
-            && late.tell(Untold::new(flow, cq, wc, validity, solicited), self.now).is_none()
+            && late
+                .delay_completion(
+                    DelayedCompletion::new(flow, cq, wc, validity, solicited),
+                    self.now,
+                )
+                .is_none()
         {
             return;
         }

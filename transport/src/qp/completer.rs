@@ -4,8 +4,8 @@
 
 use super::{
     common::{Common, Env},
+    decision::{Decision, Loss, Recovery, WindowCause},
     flight,
-    note::{Loss, Note, Recovery, WindowCause},
     requester::Requester,
     retry::Verdict,
 };
@@ -204,7 +204,7 @@ impl Requester {
 
     pub(super) fn on_progress(&mut self, env: &mut Env<'_>) {
         let before = self.oldest_unacked;
-        env.note(|| Note::Acknowledged { before });
+        env.record(|| Decision::Acknowledged { before });
         let outstanding = self.oldest_unacked.is_before(self.sent_end);
         self.retry.on_progress(env.now, outstanding);
         let waits = outstanding && self.retry.is_running();
@@ -217,9 +217,9 @@ impl Requester {
         let psn = self.oldest_unacked;
         if psn.is_before(self.sent_end) {
             self.flight.on_loss();
-            env.note(|| Note::Window(WindowCause::Loss));
+            env.record(|| Decision::Window(WindowCause::Loss));
             self.retry.record_resent(psn, env.now);
-            self.recover(Verdict::Again, psn, Loss::Probe, env);
+            self.recover(Verdict::Retransmit, psn, Loss::Probe, env);
         }
     }
 
@@ -244,7 +244,7 @@ impl Requester {
                 }
                 env.reports.counters.sequence_naks_received += 1;
                 self.flight.on_loss();
-                env.note(|| Note::Window(WindowCause::Loss));
+                env.record(|| Decision::Window(WindowCause::Loss));
                 self.recover(verdict, psn, Loss::Nak, env);
                 return Disposition::NakReceived(syndrome);
             }
@@ -261,14 +261,14 @@ impl Requester {
     fn on_not_ready(&mut self, psn: Psn, timer: u8, env: &mut Env<'_>) -> Disposition {
         match self.retry.on_not_ready(psn, env.now, rnr_timer(timer)) {
             Verdict::UnderWay => return Disposition::Dropped(DropReason::RecoveryUnderWay),
-            Verdict::Again => {
-                let recovery = Recovery::AgainAfter(rnr_timer(timer));
-                env.note(|| Note::Recovery { psn, loss: Loss::NotReady, recovery });
+            Verdict::Retransmit => {
+                let recovery = Recovery::RetransmitAfter(rnr_timer(timer));
+                env.record(|| Decision::Recovery { psn, loss: Loss::NotReady, recovery });
                 self.wait_for_receiver(psn);
             }
             Verdict::GiveUp { tries } => {
                 let recovery = Recovery::GiveUp { tries };
-                env.note(|| Note::Recovery { psn, loss: Loss::NotReady, recovery });
+                env.record(|| Decision::Recovery { psn, loss: Loss::NotReady, recovery });
                 self.fail_oldest(WcStatus::RnrRetryExcErr, Cause::NoResponse { tries });
             }
         }

@@ -29,7 +29,7 @@ pub enum ModifyError {
     #[error("the send queue is still draining")]
     StillDraining,
     /// Attributes of another service or edge.
-    #[error("these attributes are not for this transition of a {0} queue pair")]
+    #[error("the attributes are of another transition or type than this {0} queue pair's")]
     WrongService(QpType),
     /// A completion queue overflowed.
     #[error("a completion queue of the queue pair has overflowed")]
@@ -50,19 +50,19 @@ pub enum ModifyError {
         to: State,
     },
     /// Specified, but not supported (`EOPNOTSUPP`).
-    #[error("{0} is not supported: there is no automatic path migration here")]
+    #[error("{0} is not supported: automatic path migration is missing")]
     NotSupported(Attribute),
     /// The state differs from the given one.
-    #[error("the queue pair is in {0}, another state than the one given")]
+    #[error("the queue pair is in {0}, not in the given cur_qp_state")]
     OtherState(State),
     /// A connection's peer is a multicast group.
-    #[error("{0} is a multicast group; a connection has one peer")]
+    #[error("{0} is a multicast group; give the unicast GID of the peer")]
     MulticastPeer(Gid),
     /// The GID entry is missing, or of another address family.
-    #[error("GID index {0} does not exist or is of another address family than the peer's GID")]
+    #[error("GID index {0} does not exist, or its address family is not the peer's")]
     GidIndex(u16),
     /// The GID entry is of RoCE v1, which is not sent.
-    #[error("GID index {0} is an entry of RoCE v1, which is not sent here")]
+    #[error("GID index {0} is a RoCE v1 entry, which this link cannot send; use a RoCE v2 entry")]
     RoceV1(u16),
     /// The path MTU exceeds the port's.
     #[error("path MTU {} is more than the port's active MTU {}", asked.bytes(), port.bytes())]
@@ -73,7 +73,7 @@ pub enum ModifyError {
         port: Mtu,
     },
     /// A value is too large.
-    #[error("{attribute} must not be more than {limit}")]
+    #[error("{attribute} is too large; at most {limit}")]
     Range {
         /// The attribute.
         attribute: Attribute,
@@ -93,7 +93,7 @@ pub enum CountError {
     #[error("completion counters are attached in RESET or INIT; the queue pair is in {0}")]
     State(State),
     /// No operation (`EINVAL`).
-    #[error("a completion counter counts at least one operation")]
+    #[error("a completion counter needs at least one operation")]
     NoOperation,
     /// Another counter counts an operation (`EBUSY`).
     #[error("another completion counter of the queue pair counts one of these operations")]
@@ -108,34 +108,34 @@ pub enum PostError {
     #[error("no such queue pair")]
     UnknownQp,
     /// No posting in this state.
-    #[error("nothing can be posted here in state {0}")]
+    #[error("cannot post in state {0}")]
     State(State),
     /// No such shared receive queue.
     #[error("no such shared receive queue")]
     UnknownSrq,
     /// Post to the shared receive queue.
-    #[error("the queue pair receives from a shared receive queue; post there")]
+    #[error("the queue pair has a shared receive queue; post to that")]
     SharedQueue,
     /// XRC initiators have no receive queue, XRC targets no queue.
     #[error("an {0} queue pair has no such queue")]
     NoSuchQueue(QpType),
     /// Only XRC initiators' requests name an XRC SRQ, and all do.
-    #[error("an XRC initiator's requests, and only those, name an XRC SRQ of the peer")]
+    #[error("remote_srqn is for requests of an XRC initiator, which need it")]
     RemoteSrq,
     /// The queue is full.
     #[error("the queue is full")]
     QueueFull,
     /// The queue's size is 0.
-    #[error("the queue was made for 0 requests")]
+    #[error("the queue has 0 entries; create the queue pair with more")]
     QueueOfZero,
     /// Too many SGEs.
-    #[error("more than {limit} scatter/gather elements")]
+    #[error("too many scatter/gather elements; at most {limit}")]
     TooManySges {
         /// SGEs allowed.
         limit: u32,
     },
     /// Too many SGEs for a READ.
-    #[error("more than {limit} scatter/gather elements for a READ")]
+    #[error("too many scatter/gather elements; at most {limit} for a READ")]
     TooManyReadSges {
         /// SGEs allowed.
         limit: u32,
@@ -144,7 +144,7 @@ pub enum PostError {
     #[error("the adapter has no atomic operations")]
     NoAtomics,
     /// Too many inline bytes.
-    #[error("more than {limit} bytes inline")]
+    #[error("too many inline bytes; at most {limit}")]
     InlineTooLong {
         /// Bytes allowed.
         limit: u32,
@@ -153,10 +153,10 @@ pub enum PostError {
     #[error("a READ or an atomic operation cannot be inline")]
     InlineRead,
     /// A FLUSH, bind or invalidation has no bytes.
-    #[error("this operation takes no bytes")]
+    #[error("this operation takes no scatter/gather elements")]
     NoBytes,
     /// The message exceeds 2^30 bytes.
-    #[error("a message of more than 2^30 bytes")]
+    #[error("the message is longer than 2^30 bytes")]
     TooLong,
     /// A UD message needs a destination, any other none; UD has no windows. Other foreign
     /// operations complete in error.

@@ -68,7 +68,7 @@ impl Flight {
         self.window.limit()
     }
 
-    pub(super) const fn try_anew(&mut self) {
+    pub(super) const fn retry(&mut self) {
         self.waits = false;
     }
 

@@ -9,8 +9,8 @@ use super::{
     Kind, Qp, QpType,
     attr::MAX_MESSAGE,
     common::{Common, Env},
+    decision::{Decision, Decisions, Reason},
     flight,
-    note::{Note, Notes, Reason},
     reply::{self, Reply},
     requester::{Attempt, Contents, Cursor, Requester, WINDOW, leaves_as_writes},
     responder::{Message, Responder},
@@ -90,11 +90,13 @@ impl Qp {
         middles: &Middles,
         index: u32,
         slot: &mut [u8],
-        notes: &mut Notes,
+        decisions: &mut Decisions,
     ) -> bool {
         let written = middles.write(index, &self.requester, slot);
         match (written, middles.request) {
-            (Ok(()), _) => notes.take(|| Note::Packet(middles.reason(index, &self.requester))),
+            (Ok(()), _) => {
+                decisions.take(|| Decision::Packet(middles.reason(index, &self.requester)))
+            }
             (Err(error), Some(number)) => self.requester.fail(number, error),
             (Err(_), None) => self.responder.responses.put_back_middles(middles, index),
         }

@@ -10,6 +10,7 @@ mod attr;
 mod common;
 mod completer;
 mod congestion;
+mod decision;
 mod error;
 mod execute;
 mod flight;
@@ -17,7 +18,6 @@ mod info;
 mod injected;
 mod middles;
 mod modify;
-mod note;
 mod packet;
 mod predict;
 mod probe;
@@ -43,11 +43,11 @@ pub use attr::{
 };
 use common::Refused;
 pub(crate) use common::{Common, Completions, Env, Posting, Receiving, Reports, Resources};
+pub(crate) use decision::Decision;
+pub use decision::{Failure, Loss, Part, Reason, Recovery, Timer, WindowCause};
 pub use error::{CountError, ModifyError, PostError};
 pub use info::{CongestionCounters, PostedSend, QpInfo, SendQueueInfo};
 pub use injected::{Completing, CompletionFaults, Queue, may_be_received};
-pub(crate) use note::Note;
-pub use note::{Failure, Loss, Part, Reason, Recovery, Timer, WindowCause};
 pub(crate) use packet::Built;
 pub(crate) use read::Room;
 pub use retry::AckTimer;
@@ -319,7 +319,7 @@ impl Qp {
             return;
         }
         self.requester.flight.on_notification(env.now);
-        env.note(|| Note::Window(WindowCause::Notification));
+        env.record(|| Decision::Window(WindowCause::Notification));
         if let Some(dcqcn) = &env.resources.congestion.dcqcn {
             self.rate.on_notification(env.now, dcqcn);
         }
@@ -375,7 +375,7 @@ impl Qp {
         self.common.peer.path.as_ref()?; // no peer, no packets
         if let Some(built) = self.congestion.build(&self.common, slot) {
             env.reports.counters.cnp_sent += 1;
-            env.note(|| Note::Packet(Reason::Congestion));
+            env.record(|| Decision::Packet(Reason::Congestion));
             return Some(built);
         }
         // a lone request first: the acknowledgement, usually shorter, ends the run
@@ -456,7 +456,7 @@ impl Qp {
         loop {
             let responses = &mut self.responder.responses;
             if let Some(length) =
-                responses.write_acknowledgement(&self.common, slot, &mut env.reports.notes)
+                responses.write_acknowledgement(&self.common, slot, &mut env.reports.decisions)
             {
                 return Some(Built::new(length));
             }
@@ -470,7 +470,7 @@ impl Qp {
             let response = self.responder.responses.next(&self.common)?;
             match response.write(slot) {
                 Ok(length) => {
-                    env.note(|| Note::Packet(response.reason()));
+                    env.record(|| Decision::Packet(response.reason()));
                     if has_data {
                         self.count_data(Kind::Response, 1, length as u64, env);
                         self.responder.responses.pace.on_sent(length as u64, env.now);
@@ -516,7 +516,7 @@ impl Qp {
             };
             match self.requester.write(&request, &self.common, slot)? {
                 Ok(length) => {
-                    env.note(|| Note::Packet(self.requester.reason(&request)));
+                    env.record(|| Decision::Packet(self.requester.reason(&request)));
                     self.count_data(Kind::Request, 1, length as u64, env);
                     if request.ends
                         && self.common.qp_type == QpType::Uc
@@ -537,7 +537,7 @@ impl Qp {
     }
 
     fn count_data(&mut self, kind: Kind, packets: u32, bytes: u64, env: &Env<'_>) {
-        self.turn.note(kind, packets);
+        self.turn.record(kind, packets);
         if self.common.qp_type.is_reliable() {
             self.rate.on_sent(bytes, env.now, env.resources.congestion.dcqcn.as_ref());
         }
@@ -603,7 +603,7 @@ impl Qp {
     /// Enters a state that no command requested.
     fn enter(&mut self, to: State, failure: Failure, env: &mut Env<'_>) {
         let from = core::mem::replace(&mut self.common.state, to);
-        env.note(|| Note::State { from, to, failure });
+        env.record(|| Decision::State { from, to, failure });
     }
 
     /// Enters ERR, flushing requests in order, sends first (10.3.1.7), possibly over several turns.
@@ -668,7 +668,7 @@ struct Turn {
 }
 
 impl Turn {
-    fn note(&mut self, kind: Kind, packets: u32) {
+    fn record(&mut self, kind: Kind, packets: u32) {
         if (kind == Kind::Request) == self.requests_first {
             self.in_row += packets;
             if self.in_row < ALTERNATE {

@@ -74,7 +74,7 @@ impl Portions {
         self.waits
     }
 
-    pub(super) const fn try_anew(&mut self) {
+    pub(super) const fn retry(&mut self) {
         self.waits = false;
     }
 
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_whose_answers_are_whole_runs() {
+    fn requests_whose_responses_are_whole_runs() {
         let cases = [(1, 1), (17, 17), (18, 18), (21, 18), (32, 18), (33, 33), (107, 93)];
         for (most, packets) in cases {
             assert_eq!(in_whole_runs(most, 4096), packets, "of {most}");

@@ -75,19 +75,19 @@ pub(crate) const PLACED: usize = 512;
 /// one: a restarted peer may use PSNs that look old.
 #[derive(Debug, Default)]
 pub(crate) struct Placements {
-    answered: VecDeque<(Psn, Msn)>,
+    responded: VecDeque<(Psn, Msn)>,
 }
 
 impl Placements {
     pub(crate) fn remember(&mut self, psn: Psn, msn: Msn) {
-        if self.answered.len() >= PLACED {
-            self.answered.pop_front();
+        if self.responded.len() >= PLACED {
+            self.responded.pop_front();
         }
-        self.answered.push_back((psn, msn));
+        self.responded.push_back((psn, msn));
     }
 
     pub(crate) fn find(&self, psn: Psn) -> Option<Msn> {
-        self.answered.iter().rev().find(|(its, _)| *its == psn).map(|(_, msn)| *msn)
+        self.responded.iter().rev().find(|(its, _)| *its == psn).map(|(_, msn)| *msn)
     }
 }
 

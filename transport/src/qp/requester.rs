@@ -13,8 +13,8 @@
 use super::{
     attr::RequesterAttr,
     common::{Common, Env, Resources},
+    decision::{Decision, Loss, Part, Reason, Timer, WindowCause},
     flight::{self, Flight},
-    note::{Loss, Note, Part, Reason, Timer, WindowCause},
     packet::OutgoingPacket,
     probe::Probe,
     read::Portions,
@@ -87,7 +87,7 @@ pub(super) struct Contents {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Attempt {
     First,
-    Again,
+    Retransmit,
     Probe { oldest: bool },
 }
 
@@ -245,8 +245,8 @@ impl Requester {
 
     /// Leaves the queue for shared credits: an unused place in it would block others.
     pub(crate) const fn wait_for_no_room(&mut self) {
-        self.portions.try_anew();
-        self.flight.try_anew();
+        self.portions.retry();
+        self.flight.retry();
     }
 
     fn next_in_order(&mut self, common: &mut Common, env: &mut Env<'_>) -> Option<RequestPacket> {
@@ -289,7 +289,7 @@ impl Requester {
         let cost = flight::cost(wqe, packet, packet + 1, mtu);
         let largest = u64::from(mtu) + OVERHEAD;
         let asks = is_reliable && cost > 0 && self.flight.admit(cost, largest, env.send_room)?;
-        let attempt = if again { Attempt::Again } else { Attempt::First };
+        let attempt = if again { Attempt::Retransmit } else { Attempt::First };
         let request = self.request(self.cursor, end, is_read || asks, attempt, common)?;
         self.cursor = if request.ends {
             Cursor { number: number + 1, packet: 0 }
@@ -461,7 +461,7 @@ impl Requester {
         let part = self.part(request.at.number, request.psn);
         match request.attempt {
             Attempt::First => Reason::First(part),
-            Attempt::Again => Reason::Again(part, self.loss),
+            Attempt::Retransmit => Reason::Retransmit(part, self.loss),
             Attempt::Probe { oldest } => Reason::Probe { part, oldest },
         }
     }
@@ -499,9 +499,9 @@ impl Requester {
     }
 
     pub(super) fn recover(&mut self, verdict: Verdict, psn: Psn, loss: Loss, env: &mut Env<'_>) {
-        env.note(|| Note::Recovery { psn, loss, recovery: verdict.into() });
+        env.record(|| Decision::Recovery { psn, loss, recovery: verdict.into() });
         match verdict {
-            Verdict::Again => {
+            Verdict::Retransmit => {
                 self.loss = loss;
                 self.go_back(psn);
                 self.probe.on_loss();
@@ -522,20 +522,20 @@ impl Requester {
 
     pub(crate) fn handle_timeout(&mut self, env: &mut Env<'_>) {
         if self.retry.end_pause(env.now) {
-            env.note(|| Note::Timer(Timer::NotReady));
+            env.record(|| Decision::Timer(Timer::NotReady));
         }
         if !self.retry.is_due(env.now) {
             if self.probe.handle_timeout(env.now) {
-                env.note(|| Note::Timer(Timer::Probe));
+                env.record(|| Decision::Timer(Timer::Probe));
             }
         } else if self.flight.is_held() {
-            env.note(|| Note::Timer(Timer::PutOff));
+            env.record(|| Decision::Timer(Timer::PutOff));
             self.retry.put_off(env.now); // nothing sent awaits a response
         } else {
             env.reports.counters.timeouts += 1;
             let psn = self.oldest_unacked;
-            env.note(|| Note::Timer(Timer::Acknowledge(psn)));
-            env.note(|| Note::Window(WindowCause::Timeout));
+            env.record(|| Decision::Timer(Timer::Acknowledge(psn)));
+            env.record(|| Decision::Window(WindowCause::Timeout));
             self.flight.on_timeout();
             let verdict = self.retry.on_timeout(env.now);
             self.recover(verdict, psn, Loss::Timeout, env);

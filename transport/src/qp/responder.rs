@@ -414,8 +414,8 @@ impl Responder {
     ) -> Outcome {
         let disposition = self.nak(Syndrome::Nak(code), refusal);
         self.responses.after_read.complete_all(common, env);
-        let told = self.fail_receive(code, refusal, common, env);
-        let event = (!told).then(|| event_of(code, common.qpn, refusal));
+        let has_completion = self.fail_receive(code, refusal, common, env);
+        let event = (!has_completion).then(|| event_of(code, common.qpn, refusal));
         Outcome::Fatal { disposition, event }
     }
 

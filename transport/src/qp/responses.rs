@@ -7,7 +7,7 @@ use alloc::{boxed::Box, collections::VecDeque, sync::Arc, vec};
 use super::{
     after_read::AfterRead,
     common::Common,
-    note::{Failure, Note, Notes, Reason},
+    decision::{Decision, Decisions, Failure, Reason},
     packet::OutgoingPacket,
     replay::PLACED,
     reply::{Attempt, ReadReply, Reply},
@@ -181,12 +181,12 @@ impl Responses {
         &mut self,
         common: &Common,
         slot: &mut [u8],
-        notes: &mut Notes,
+        decisions: &mut Decisions,
     ) -> Option<usize> {
         let Some(&Reply::Acknowledge { psn, aeth }) = self.replies.front() else { return None };
         self.replies.pop_front();
-        notes.take(|| {
-            Note::Packet(match aeth.syndrome {
+        decisions.take(|| {
+            Decision::Packet(match aeth.syndrome {
                 Syndrome::Ack { .. } => Reason::Acknowledge(psn),
                 syndrome => Reason::Negative(psn, syndrome),
             })

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use super::note::Recovery;
+use super::decision::Recovery;
 use crate::{
     psn::Psn,
     time::{Instant, ack_timeout},
@@ -74,12 +74,12 @@ pub(crate) struct Retry {
     /// PSN of the last go-back. Until it is acknowledged or the timer fires, other signs of this
     /// loss come from packets in flight: ignore them.
     resent_from: Option<Psn>,
-    answering_since: Option<Instant>,
+    responding_since: Option<Instant>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
-    Again,
+    Retransmit,
     UnderWay,
     /// Exhausted after `tries` transmissions.
     GiveUp {
@@ -90,7 +90,7 @@ pub(crate) enum Verdict {
 impl From<Verdict> for Recovery {
     fn from(verdict: Verdict) -> Self {
         match verdict {
-            Verdict::Again => Self::Again,
+            Verdict::Retransmit => Self::Retransmit,
             Verdict::UnderWay => Self::UnderWay,
             Verdict::GiveUp { tries } => Self::GiveUp { tries },
         }
@@ -124,7 +124,7 @@ impl Retry {
         self.rnr_left = self.rnr_retry;
         self.fired = 0;
         self.resent_from = None;
-        self.answering_since = None;
+        self.responding_since = None;
         // nothing is sent in a pause; the next packet restarts the timer
         let waits = outstanding && !self.is_paused();
         self.deadline = self.timeout.filter(|_| waits).map(|timeout| now.plus(timeout));
@@ -136,7 +136,7 @@ impl Retry {
             return Verdict::UnderWay;
         }
         let verdict = self.spend();
-        if verdict == Verdict::Again {
+        if verdict == Verdict::Retransmit {
             self.record_resent(psn, now);
         }
         verdict
@@ -155,7 +155,7 @@ impl Retry {
     /// Handles useless data: the peer is alive, and the repeated response comes behind it.
     pub(crate) fn on_sign_of_life(&mut self, now: Instant) {
         let (Some(timeout), Some(deadline)) = (self.timeout, self.deadline) else { return };
-        let since = *self.answering_since.get_or_insert(now);
+        let since = *self.responding_since.get_or_insert(now);
         if now.since(since) < timeout * PATIENCE {
             self.deadline = Some(deadline.max(now.plus(timeout)));
         }
@@ -189,7 +189,7 @@ impl Retry {
         self.paused_until = Some(now.plus(pause));
         self.deadline = None;
         self.resent_from = Some(psn);
-        Verdict::Again
+        Verdict::Retransmit
     }
 
     pub(crate) const fn is_running(&self) -> bool {
@@ -219,7 +219,7 @@ impl Retry {
         match self.retries_left.checked_sub(1) {
             Some(left) => {
                 self.retries_left = left;
-                Verdict::Again
+                Verdict::Retransmit
             }
             None => Verdict::GiveUp { tries: self.retry_cnt + 1 },
         }
@@ -244,11 +244,11 @@ mod tests {
     fn seven_retries_are_seven_and_progress_restores_them() {
         let mut retry = retrying(Some(T), 7, 7);
         for _ in 0..7 {
-            assert_eq!(retry.on_timeout(at(0)), Verdict::Again);
+            assert_eq!(retry.on_timeout(at(0)), Verdict::Retransmit);
         }
         assert_eq!(retry.on_timeout(at(0)), Verdict::GiveUp { tries: 8 });
         retry.on_progress(at(0), true);
-        assert_eq!(retry.on_timeout(at(0)), Verdict::Again);
+        assert_eq!(retry.on_timeout(at(0)), Verdict::Retransmit);
     }
 
     #[test]
@@ -268,7 +268,7 @@ mod tests {
     #[test]
     fn signs_of_one_loss_count_once() {
         let mut retry = retrying(Some(T), 1, 0);
-        assert_eq!(retry.on_loss(Psn::new(5), at(0)), Verdict::Again);
+        assert_eq!(retry.on_loss(Psn::new(5), at(0)), Verdict::Retransmit);
         assert_eq!(retry.on_loss(Psn::new(5), at(0)), Verdict::UnderWay);
         assert_eq!(retry.on_loss(Psn::new(6), at(0)), Verdict::GiveUp { tries: 2 });
     }
@@ -277,7 +277,7 @@ mod tests {
     fn not_ready_pauses_and_stops_the_acknowledge_timer() {
         let mut retry = retrying(Some(T), 0, 1);
         retry.on_sent(at(0));
-        assert_eq!(retry.on_not_ready(Psn::new(1), at(0), T * 5), Verdict::Again);
+        assert_eq!(retry.on_not_ready(Psn::new(1), at(0), T * 5), Verdict::Retransmit);
         assert_eq!(retry.next_deadline(), Some(at(5)));
         assert!(!retry.is_due(at(4)));
         assert_eq!(retry.on_not_ready(Psn::new(1), at(1), T), Verdict::UnderWay);
@@ -294,7 +294,7 @@ mod tests {
     fn seven_not_ready_retries_are_without_limit() {
         let mut retry = retrying(None, 0, 7);
         for _ in 0..100 {
-            assert_eq!(retry.on_not_ready(Psn::new(1), at(0), T), Verdict::Again);
+            assert_eq!(retry.on_not_ready(Psn::new(1), at(0), T), Verdict::Retransmit);
             retry.end_pause(at(1));
         }
     }

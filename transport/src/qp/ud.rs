@@ -4,7 +4,7 @@ use core::net::IpAddr;
 
 use super::{
     common::{Common, Env, Refused},
-    note::{Note, Reason},
+    decision::{Decision, Reason},
     packet::{Built, OutgoingPacket},
     requester::Requester,
     responder::Responder,
@@ -31,7 +31,7 @@ pub(super) fn build(
     match write(common, requester, slot, env) {
         Ok(built) => {
             if let Some(wqe) = requester.take_datagram() {
-                env.note(|| Note::Packet(Reason::Datagram { wr_id: wqe.id }));
+                env.record(|| Decision::Packet(Reason::Datagram { wr_id: wqe.id }));
                 common.complete_send(&wqe, Ok(0), env);
             }
             Some(built)

@@ -153,7 +153,7 @@ impl fmt::Display for Call {
             Self::Reject(conn, reason) => write!(f, "reject {conn}: {reason}"),
             Self::Disconnect(conn) => write!(f, "disconnect {conn}"),
             Self::SidrRequest(service) => write!(f, "connect datagrams to {service}"),
-            Self::SidrRespond(conn) => write!(f, "answer {conn}"),
+            Self::SidrRespond(conn) => write!(f, "respond to {conn}"),
         }
     }
 }

@@ -36,10 +36,10 @@ impl fmt::Display for What {
                 write!(f, "request {wr_id} completed in error: {error}")
             }
             Self::Acknowledged { before } => {
-                write!(f, "everything before psn {} is answered", before.get())
+                write!(f, "all PSNs before {} are acknowledged", before.get())
             }
             Self::Recovery { psn, loss, recovery } => {
-                write!(f, "psn {} is lost ({loss}): {recovery}", psn.get())
+                write!(f, "psn {} ({loss}): {recovery}", psn.get())
             }
             Self::Timer(timer) => write!(f, "{timer}"),
             Self::State { from, to, failure } => write!(f, "{from} to {to}: {failure}"),

@@ -330,10 +330,10 @@ impl MiddleHeaders {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 pub enum ParseError {
     /// Shorter than headers and ICRC.
-    #[error("shorter than its headers")]
+    #[error("the packet is shorter than its headers")]
     TooShort,
     /// Not whole words, or excess pad count.
-    #[error("length and pad count do not fit")]
+    #[error("the length and the pad count contradict each other")]
     Padding,
     /// Reserved or unsupported opcode.
     #[error("unknown opcode {0:#04x}")]

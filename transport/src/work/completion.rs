@@ -238,7 +238,7 @@ impl fmt::Display for Cause {
                 write!(f, "{length} bytes where a frame has at least {least}")
             }
             Self::NotAWord { length } => {
-                write!(f, "the list of an atomic has {length} bytes instead of 8")
+                write!(f, "the list of an atomic has {length} bytes, expected 8")
             }
             Self::NoReadsAllowed => f.write_str(
                 "the queue pair was connected with max_rd_atomic 0: no READs and no atomics",
@@ -253,7 +253,7 @@ impl fmt::Display for Cause {
             Self::Injected => f.write_str("a rule fails it"),
             Self::Refused(refusal) => write!(f, "the peer's request was refused: {refusal}"),
             Self::NoRoute => f.write_str(
-                "the address handle's GID index does not exist or is of another address family",
+                "the address handle's GID index does not exist, or its address family is not the peer's",
             ),
         }
     }

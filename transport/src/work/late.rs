@@ -42,22 +42,22 @@ pub struct LateConfig {
     /// Delay of bytes, placed in any order in pieces of up to 64; 0: at once. Responses wait too:
     /// stay well below the peer's acknowledge timeout. READ and atomic data may take five times as
     /// long.
-    pub place: Duration,
+    pub placement: Duration,
     /// Delay of completions and events.
-    pub tell: Duration,
+    pub completion: Duration,
 }
 
 impl LateConfig {
     /// Longest delay below every acknowledge timeout.
-    pub const PLACE: Duration = Duration::from_micros(400);
+    pub const PLACEMENT: Duration = Duration::from_micros(400);
     /// Delay that programs notice.
-    pub const TELL: Duration = Duration::from_millis(2);
+    pub const COMPLETION: Duration = Duration::from_millis(2);
 }
 
 /// Longest piece, in bytes.
 const LONGEST: u64 = 64;
 /// Factor for READ and atomic data.
-const ANSWER: u32 = 5;
+const REQUESTER_FACTOR: u32 = 5;
 /// Divisor for about half the placements.
 const SHORT: u32 = 16;
 /// Alignment in bytes.
@@ -68,7 +68,7 @@ pub(crate) struct Late {
     config: LateConfig,
     chance: ChaCha8Rng,
     unplaced: BTreeMap<Flow, Unplaced>,
-    untold: BTreeMap<CqId, VecDeque<Untold>>,
+    delayed: BTreeMap<CqId, VecDeque<DelayedCompletion>>,
     copies: Copies,
     serial: u64,
 }
@@ -91,7 +91,7 @@ struct Piece {
 }
 
 #[derive(Debug)]
-pub(crate) struct Untold {
+pub(crate) struct DelayedCompletion {
     at: Instant,
     flow: Flow,
     /// The copy that it comes after.
@@ -105,7 +105,7 @@ pub(crate) struct Untold {
 impl Late {
     /// Returns `None` without delays.
     pub(crate) fn new(config: LateConfig) -> Option<Self> {
-        (!config.place.is_zero() || !config.tell.is_zero()).then(|| Self::with(config))
+        (!config.placement.is_zero() || !config.completion.is_zero()).then(|| Self::with(config))
     }
 
     /// Late as memory behind a driver makes it, if nothing else is to be.
@@ -114,7 +114,7 @@ impl Late {
             config,
             chance: ChaCha8Rng::seed_from_u64(config.seed),
             unplaced: BTreeMap::new(),
-            untold: BTreeMap::new(),
+            delayed: BTreeMap::new(),
             copies: Copies::default(),
             serial: 0,
         }
@@ -141,7 +141,7 @@ impl Late {
             self.copies.add(flow, region, address, bytes);
             return Ok(());
         }
-        if self.config.place.is_zero() || bytes.is_empty() {
+        if self.config.placement.is_zero() || bytes.is_empty() {
             return region.write(address, bytes);
         }
         let mut copy: Arc<[u8]> = bytes.into();
@@ -156,10 +156,10 @@ impl Late {
             self.place_all_of(flow);
         }
         // only the program waits for READ data
-        let times = if flow.1 == Half::Requester { ANSWER } else { 1 };
+        let times = if flow.1 == Half::Requester { REQUESTER_FACTOR } else { 1 };
         // sometimes sooner than earlier bytes of other queue pairs
         let parts = if self.chance.next_u64().is_multiple_of(2) { SHORT } else { 1 };
-        let latest = now.plus(self.config.place * times / parts);
+        let latest = now.plus(self.config.placement * times / parts);
         let until = self.unplaced.get(&flow).map_or(latest, |there| there.until);
         let left = until.since(now);
         let mut from = 0;
@@ -213,9 +213,9 @@ impl Late {
         let failed = self.copies.next_failed()?;
         let mut error =
             WcError { status: WcStatus::LocProtErr, cause: Cause::Access(failed.error) };
-        for untold in self.untold.values_mut().flatten() {
-            if untold.flow == failed.flow && untold.copy >= failed.serial {
-                untold.wc.result = Err(error);
+        for delayed in self.delayed.values_mut().flatten() {
+            if delayed.flow == failed.flow && delayed.copy >= failed.serial {
+                delayed.wc.result = Err(error);
                 error = WcError::FLUSHED;
             }
         }
@@ -251,25 +251,30 @@ impl Late {
     }
 
     /// Takes a completion, or returns it if due.
-    pub(crate) fn tell(&mut self, new: Untold, now: Instant) -> Option<Untold> {
+    pub(crate) fn delay_completion(
+        &mut self,
+        new: DelayedCompletion,
+        now: Instant,
+    ) -> Option<DelayedCompletion> {
         let placed = self.unplaced.get(&new.flow).map_or(now, |there| there.until);
-        let at = self.soon(now, self.config.tell).max(placed);
+        let at = self.soon(now, self.config.completion).max(placed);
         let copy = self.copies.last(new.flow);
-        let others = self.untold.entry(new.cq.id()).or_default();
+        let others = self.delayed.entry(new.cq.id()).or_default();
         let at = others.back().map_or(at, |last| last.at.max(at));
         if at <= now && copy == 0 && others.is_empty() {
             return Some(new);
         }
-        others.push_back(Untold { at, copy, ..new });
+        others.push_back(DelayedCompletion { at, copy, ..new });
         None
     }
 
     /// Takes a due completion after placing its bytes.
-    pub(crate) fn next_due(&mut self, now: Instant) -> Option<Untold> {
+    pub(crate) fn next_due(&mut self, now: Instant) -> Option<DelayedCompletion> {
         loop {
             let copies = &self.copies;
-            let is_due = |next: &Untold| next.at <= now && copies.are_past(next.flow, next.copy);
-            let mut queues = self.untold.values_mut();
+            let is_due =
+                |next: &DelayedCompletion| next.at <= now && copies.are_past(next.flow, next.copy);
+            let mut queues = self.delayed.values_mut();
             let queue = queues.find(|queue| queue.front().is_some_and(is_due))?;
             let next = queue.pop_front()?;
             self.place_pieces_of(next.flow);
@@ -280,21 +285,21 @@ impl Late {
     }
 
     pub(crate) fn forget_cq(&mut self, id: CqId) {
-        self.untold.remove(&id);
+        self.delayed.remove(&id);
     }
 
     /// Returns the time of a new event.
     pub(crate) fn time_of_event(&mut self, now: Instant) -> Instant {
-        let told = self.untold.values().filter_map(|queue| queue.back()).map(|last| last.at).max();
-        self.soon(now, self.config.tell).max(told.unwrap_or(now))
+        let last = self.delayed.values().filter_map(|queue| queue.back()).map(|last| last.at).max();
+        self.soon(now, self.config.completion).max(last.unwrap_or(now))
     }
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let pieces = self.unplaced.values().filter_map(|there| there.pieces.first_key_value());
         let pieces = pieces.map(|((at, _), _)| *at);
-        let untold = self.untold.values().filter_map(VecDeque::front);
-        let untold = untold.filter(|next| self.copies.are_past(next.flow, next.copy));
-        pieces.chain(untold.map(|next| next.at)).chain(self.copies.deadline()).min()
+        let delayed = self.delayed.values().filter_map(VecDeque::front);
+        let delayed = delayed.filter(|next| self.copies.are_past(next.flow, next.copy));
+        pieces.chain(delayed.map(|next| next.at)).chain(self.copies.deadline()).min()
     }
 }
 
@@ -306,7 +311,7 @@ impl Piece {
     }
 }
 
-impl Untold {
+impl DelayedCompletion {
     pub(crate) fn new(
         flow: Flow,
         cq: &Arc<CompletionQueue>,

@@ -26,7 +26,7 @@ pub(crate) use cq::{Pushed, Validity};
 pub(crate) use fetched::Fetched;
 pub(crate) use flow::{Flow, Half};
 pub use late::LateConfig;
-pub(crate) use late::{Late, Untold};
+pub(crate) use late::{DelayedCompletion, Late};
 pub use queue::AbandonedRequests;
 pub(crate) use queue::{RecvQueue, RecvWqe, SendQueue, SendWqe};
 pub use refusal::Refusal;

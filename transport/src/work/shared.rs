@@ -41,13 +41,13 @@ pub enum SrqError {
     #[error("no such shared receive queue")]
     UnknownSrq,
     /// None, or above the adapter's limit.
-    #[error("max_wr must be within 1..={0}")]
+    #[error("max_wr is out of range; expected 1 to {0}")]
     Size(u32),
     /// More are posted.
-    #[error("{0} requests are posted, more than the new size")]
+    #[error("{0} receive requests are posted, more than the new size")]
     Posted(u32),
     /// The limit exceeds the queue's size.
-    #[error("the limit must not exceed max_wr, {0}")]
+    #[error("the limit is larger than max_wr; at most {0}")]
     Limit(u32),
 }
 

@@ -177,7 +177,7 @@ impl Known {
             Loss::Timeout => matches!(self.fired, Some(Timer::Acknowledge(_))),
         };
         assert!(fits, "{record} after {:?} and {:?}", self.arrived, self.fired);
-        if matches!(recovery, Recovery::Again | Recovery::AgainAfter(_)) {
+        if matches!(recovery, Recovery::Retransmit | Recovery::RetransmitAfter(_)) {
             self.loss = Some(loss);
         }
     }
@@ -197,7 +197,7 @@ impl Known {
                 };
                 self.sent_end = Some(bth.psn.plus(packets));
             }
-            Reason::Again(_, loss) => {
+            Reason::Retransmit(_, loss) => {
                 assert!(is_old, "{record}, but it is new");
                 assert_eq!(self.loss, Some(loss), "{record}");
             }

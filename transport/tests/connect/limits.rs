@@ -200,7 +200,7 @@ fn repeat(talk: &mut Talk, times: usize) {
 
 /// An MRA proves the address: all retransmissions happen.
 #[test]
-fn a_sender_that_has_answered_gets_every_repeat() {
+fn a_sender_that_has_responded_gets_every_repeat() {
     let mut subject = Subject::in_state("MraRepRcvd");
     assert_eq!(sent_until_quiet(&mut subject.talk), [["REP"; 15].as_slice(), &["REJ"]].concat());
 }
@@ -211,7 +211,7 @@ fn next_timeout(subject: &mut Subject) -> Instant {
 
 /// Repeated MRAs of 2.4 hours extend each response by 70 s only.
 #[test]
-fn an_answer_has_to_come_within_a_minute() {
+fn a_response_has_to_come_within_a_minute() {
     for (state, waits, mra) in [
         ("ReqSent", CmState::MraReqRcvd, "MRA of REQ"),
         ("RepSent", CmState::MraRepRcvd, "MRA of REP"),

@@ -97,7 +97,7 @@ fn a_program_that_needs_a_minute() {
 
 /// The peer eventually rejects with TIMEOUT.
 #[test]
-fn a_program_that_never_answers() {
+fn a_program_that_never_responds() {
     let mut talk = Talk::new();
     let (a, _) = talk.call();
     talk.pair.run();
@@ -111,7 +111,7 @@ fn a_program_that_never_answers() {
 
 /// The REJ is lost.
 #[test]
-fn a_program_that_answers_too_late() {
+fn a_program_that_responds_too_late() {
     let mut talk = Talk::new();
     talk.pair.fault_from(Side::A, "drop qp 1 nth 17");
     let (a, _) = talk.call();

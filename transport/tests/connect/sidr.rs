@@ -39,7 +39,7 @@ fn replies(talk: &mut Talk) -> Vec<(ConnId, SidrRep)> {
 }
 
 #[test]
-fn answered_with_a_queue_pair() {
+fn a_response_with_a_queue_pair() {
     let mut talk = talk();
     let a = request(&mut talk, SERVICE, b"who?");
     talk.deliver_all();

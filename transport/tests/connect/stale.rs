@@ -101,7 +101,7 @@ fn a_forged_request_ends_no_connection() {
 
 /// A DREP without a probe, or with a guessed transaction ID, is ignored.
 #[test]
-fn a_forged_answer_ends_no_connection() {
+fn a_forged_response_ends_no_connection() {
     let mut world = Connected::new();
     world.talk.disconnect(Side::A, world.a);
     let Message::Dreq(Dreq { local_id, remote_id, .. }) =

@@ -92,7 +92,7 @@ fn a_message_completes_with_its_last_packet() {
 }
 
 #[test]
-fn a_responder_answers_only_who_asks() {
+fn a_responder_acknowledges_only_on_request() {
     let mut half = Half::new(Options::default());
     let to = half.buffer(64);
     for id in 1..=3 {
@@ -219,7 +219,7 @@ fn the_msn_counts_messages() {
 
 /// An acknowledgement waits for earlier READ data.
 #[test]
-fn answers_keep_the_order_of_requests() {
+fn responses_keep_the_order_of_requests() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
     let memory = half.buffer(1024).fill(1);
     half.send(&pkt(Op::WriteOnly, 0x200).reth(memory.remote(0), 1).payload(&[9]).ask());

@@ -48,7 +48,7 @@ fn each_finds_what_was_there_before() {
 }
 
 #[test]
-fn requests_and_answers_on_the_wire() {
+fn requests_and_responses_on_the_wire() {
     let mut half = Half::new(Options::default());
     let near = half.buffer(16);
     half.post_send(&SendWr::compare_swap(1, FAR, 5, 6, near.sge(0, 8)));
@@ -74,7 +74,7 @@ fn requests_and_answers_on_the_wire() {
 
 /// A repeat gets the first value.
 #[test]
-fn a_repeat_is_answered_and_not_carried_out() {
+fn a_repeat_gets_a_response_and_is_not_executed() {
     let mut half = Half::new(Options::default());
     let far = half.buffer(8);
     let add = pkt(Op::FetchAdd, 0x200).atomic(far.remote(0), 5, 0);
@@ -179,7 +179,7 @@ fn slots_and_fence() {
 }
 
 #[test]
-fn the_wrong_kind_of_answer() {
+fn the_wrong_kind_of_response() {
     for response in [
         pkt(Op::ReadResponseOnly, 0x100).aeth(Syndrome::ACK, 1).payload(&[0; 8]),
         pkt(Op::ReadResponseMiddle, 0x100).payload(&[0; 8]),

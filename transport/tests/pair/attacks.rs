@@ -210,7 +210,7 @@ fn a_flood_at_a_queue_pair_that_is_not_connected() {
 
 /// A small READ cannot flood a third host.
 #[test]
-fn a_read_with_another_source_is_not_answered() {
+fn a_read_with_another_source_gets_no_response() {
     let mut half = Half::new(options());
     let memory = half.buffer(4096);
     for src in [[10, 0, 0, 3], [10, 0, 0, 1], [127, 0, 0, 1], [255, 255, 255, 255]] {

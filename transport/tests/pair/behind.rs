@@ -137,7 +137,7 @@ fn other_keys_of_the_same_memory() {
 
 /// Requests needing too much memory are retransmitted.
 #[test]
-fn what_is_too_much_waits_for_the_answer() {
+fn what_is_too_much_waits_for_the_response() {
     const PACKETS: usize = 300;
     let mut half = half();
     let memory = half.buffer(PACKETS * MTU).fill(1);
@@ -194,7 +194,7 @@ fn a_message_that_waits_begins_anew() {
 
 /// The program may change memory once it knows of the message.
 #[test]
-fn a_receive_completes_when_it_is_answered() {
+fn a_receive_completes_when_it_gets_a_response() {
     let mut half = half();
     let memory = half.buffer(600).fill(1);
     let to = half.buffer(8);
@@ -262,7 +262,7 @@ fn an_error_flushes_what_waits() {
 
 /// Invalidation would revoke an unfinished READ's key.
 #[test]
-fn an_invalidation_waits_for_the_answer() {
+fn an_invalidation_waits_for_the_response() {
     let mut half = half();
     let memory = half.buffer(600).fill(1);
     let key = half.node.adapter.alloc_window(half.node.pd, WindowType::Type2B).unwrap().next();
@@ -292,7 +292,7 @@ fn an_invalidation_waits_for_the_answer() {
 
 /// The unsent part stays unchanged.
 #[test]
-fn an_answer_that_starts_over() {
+fn a_response_that_starts_over() {
     let mut half = half();
     let memory = half.buffer(600).fill(1);
     let before = memory.bytes();

@@ -243,7 +243,7 @@ fn one_queue_for_both() {
 /// A reply and an acknowledgement share a run. The shorter acknowledgement is last but handled
 /// first: programs rely on it.
 #[test]
-fn what_was_sent_completes_before_its_answer() {
+fn a_sent_request_completes_before_its_response() {
     let mut half = with_one_queue();
     let buffer = half.buffer(8);
     half.post_recv(&RecvWr::new(1, [buffer.all()]));

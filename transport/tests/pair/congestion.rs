@@ -19,7 +19,7 @@ fn counted(ecn_marked: u64, cnp_sent: u64, cnp_received: u64) -> CongestionCount
 }
 
 #[test]
-fn marked_data_is_answered_with_a_notification() {
+fn marked_data_causes_a_notification() {
     let mut pair = Pair::new();
     let (a, b) = pair.connect(Options::default());
     let (_, bystander) = pair.connect(Options::default());
@@ -48,10 +48,10 @@ fn marked_data_is_answered_with_a_notification() {
         "an acknowledgement has no data, and a notification is not answered"
     );
     // B got four marked packets, A an acknowledgement and a CNP
-    let noted = |node: &Node, end: &End| node.adapter.query_qp(end.qpn).unwrap().congestion;
-    assert_eq!(noted(&pair.b, &b), counted(4, 1, 0));
-    assert_eq!(noted(&pair.a, &a), counted(1, 0, 1));
-    assert_eq!(noted(&pair.b, &bystander), CongestionCounters::default());
+    let congestion = |node: &Node, end: &End| node.adapter.query_qp(end.qpn).unwrap().congestion;
+    assert_eq!(congestion(&pair.b, &b), counted(4, 1, 0));
+    assert_eq!(congestion(&pair.a, &a), counted(1, 0, 1));
+    assert_eq!(congestion(&pair.b, &bystander), CongestionCounters::default());
 }
 
 #[test]
@@ -88,18 +88,18 @@ fn unmarked_data_is_not() {
 #[test]
 fn how_long_signs_are_kept() {
     let mut half = Half::new(Options::default());
-    let noted = |half: &Half| half.node.adapter.query_qp(half.qp.qpn).unwrap().congestion;
+    let congestion = |half: &Half| half.node.adapter.query_qp(half.qp.qpn).unwrap().congestion;
     let marked = NetHeader { traffic_class: 3, ..half.net() };
     let to = half.buffer(64);
     let packet = pkt(Op::WriteOnly, 0x200).reth(to.remote(0), 4).payload(&[1; 4]);
     let headers = Headers::new(half.bth(&packet), packet.ext).unwrap();
     half.send_as(&marked, headers, &packet.payload);
-    assert_eq!(noted(&half), counted(1, 0, 0));
+    assert_eq!(congestion(&half), counted(1, 0, 0));
     half.node.adapter.to_error(half.now, half.qp.qpn).unwrap();
     half.expect_nothing();
-    assert_eq!(noted(&half), counted(1, 0, 0), "and no notification is sent");
+    assert_eq!(congestion(&half), counted(1, 0, 0), "and no notification is sent");
     half.node.adapter.to_reset(half.qp.qpn).unwrap();
-    assert_eq!(noted(&half), CongestionCounters::default());
+    assert_eq!(congestion(&half), CongestionCounters::default());
 }
 
 #[test]
@@ -132,15 +132,15 @@ fn datagrams_are_noted_only() {
         pair.post_send(&a, &SendWr::send_to(id, to, Data::inline(&[1])));
     }
     pair.run();
-    let noted = pair.b.adapter.query_qp(b.qpn).unwrap().congestion;
-    assert_eq!(noted, counted(2, 0, 0));
+    let congestion = pair.b.adapter.query_qp(b.qpn).unwrap().congestion;
+    assert_eq!(congestion, counted(2, 0, 0));
     assert_eq!(pair.trace.from(Side::B).count(), 0);
     assert_eq!(b.recv_outcomes(), all_ok([0, 1], 41));
 }
 
 /// CNPs go to a WRITE's sender and a READ's responder.
 #[test]
-fn a_receive_buffer_that_fills_is_answered_with_a_notification() {
+fn a_receive_buffer_that_fills_causes_a_notification() {
     let mut pair = Pair::new();
     let (a, b) = pair.connect(Options::default());
     let (near, far) = (pair.a.buffer(4000), pair.b.buffer(4000));
@@ -161,8 +161,8 @@ fn a_receive_buffer_that_fills_is_answered_with_a_notification() {
     for (node, end, flagged) in [(&pair.b, &b, 4), (&pair.a, &a, 4)] {
         let counters = node.adapter.counters();
         assert_eq!((counters.receive_buffer_congestion, counters.ecn_marked), (flagged, 0));
-        let noted = node.adapter.query_qp(end.qpn).unwrap().congestion;
-        assert_eq!(noted, counted(0, 1, 1));
+        let congestion = node.adapter.query_qp(end.qpn).unwrap().congestion;
+        assert_eq!(congestion, counted(0, 1, 1));
     }
 }
 

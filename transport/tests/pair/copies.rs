@@ -236,7 +236,7 @@ fn a_copy_that_fails() {
 
 /// A READ of memory that a WRITE before it changes sends what the WRITE has brought.
 #[test]
-fn an_answer_has_the_bytes_of_earlier_copies() {
+fn a_response_has_the_bytes_of_earlier_copies() {
     let (mut pair, a, _) = pair();
     let (near, back) = (pair.a.buffer(600).fill(3), pair.a.buffer(600));
     let far = Registered::on(&mut pair.b, 600);

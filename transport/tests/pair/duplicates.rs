@@ -112,7 +112,7 @@ fn a_repeat_never_acknowledges_a_read() {
 }
 
 #[test]
-fn a_read_is_answered_again() {
+fn a_read_gets_a_response_again() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
     let from = half.buffer(1000).fill(1);
     let read = pkt(Op::ReadRequest, 0x200).reth(from.remote(0), 600);
@@ -125,7 +125,7 @@ fn a_read_is_answered_again() {
 
 /// Repeats start inside, on packet boundaries, and end anywhere.
 #[test]
-fn a_part_of_a_read_is_answered_again() {
+fn a_part_of_a_read_gets_a_response_again() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
     let from = half.buffer(1000).fill(1);
     half.send(&pkt(Op::ReadRequest, 0x200).reth(from.remote(0), 600));
@@ -145,7 +145,7 @@ fn a_part_of_a_read_is_answered_again() {
 }
 
 #[test]
-fn what_is_no_part_of_the_first_read_is_not_answered() {
+fn bytes_outside_the_first_read_get_no_response() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
     let from = half.buffer(1000).fill(1);
     let other = half.buffer(1000);
@@ -214,7 +214,7 @@ fn a_repeat_of_a_read_under_way_starts_it_over() {
 }
 
 #[test]
-fn a_flood_of_repeats_makes_no_flood_of_answers() {
+fn a_flood_of_repeats_makes_no_flood_of_responses() {
     let mut half = Half::new(Options { max_dest_rd_atomic: 4, ..Options::default() });
     let memory = half.buffer(64);
     half.post_recv(&RecvWr::new(1, [memory.all()]));

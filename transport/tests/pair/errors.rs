@@ -416,7 +416,7 @@ fn a_bad_send_buffer_fails_in_its_turn() {
 
 /// Adapters also check SGEs after the peer's execution.
 #[test]
-fn a_bad_list_of_an_answer_fails_when_that_comes() {
+fn a_bad_list_of_a_response_fails_when_that_comes() {
     type Bad = fn(&mut Pair) -> (Sge, AccessError);
     let cases: [(&str, Bad); 4] = [
         ("no such key", |_| {
@@ -634,7 +634,7 @@ fn failure_always_completes() {
 
 /// ERR sends only its NAK.
 #[test]
-fn a_requester_that_fails_takes_waiting_answers_with_it() {
+fn a_requester_that_fails_takes_waiting_responses_with_it() {
     let mut half = Half::new(Options::default());
     let memory = half.buffer(64);
     half.post_send(&SendWr::send(1, memory.sge(0, 8)));

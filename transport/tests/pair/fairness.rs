@@ -61,7 +61,7 @@ fn a_small_buffer_makes_no_turn_longer() {
 
 /// The peer's READs exceed a buffer.
 #[test]
-fn own_requests_leave_beside_long_answers() {
+fn own_requests_leave_beside_long_responses() {
     let mut pair = Pair::new();
     let (a, b) = pair.connect(Options { mtu: Mtu::B256, ..Options::default() });
     let (near, far) = (pair.a.buffer(256_000), pair.b.buffer(256_000));
@@ -171,7 +171,7 @@ fn a_buffer_is_filled_up_to_its_bound() {
 
 /// Packet and event queues stay small without time to respond.
 #[test]
-fn a_flood_of_all_requests_gets_few_answers() {
+fn a_flood_of_all_requests_gets_few_responses() {
     let mut half = Half::new(Options { max_dest_rd_atomic: 16, ..Options::default() });
     let to = half.buffer(64);
     let mut psn = Half::THEIRS;

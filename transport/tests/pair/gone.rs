@@ -120,7 +120,7 @@ fn a_source() {
 }
 
 #[test]
-fn where_an_answer_goes() {
+fn where_a_response_goes() {
     let (mut half, region) = setup();
     half.post_send(&SendWr::read(1, at(&region, 0), all(&region)));
     half.take();

@@ -13,15 +13,15 @@ use roce_transport::{
 use crate::common::{End, Node, Options, Pair, Side, UDP_SEGMENT, all_ok, pattern};
 
 fn reorder(seed: u64) -> LateConfig {
-    LateConfig { seed, place: LateConfig::PLACE, tell: Duration::ZERO }
+    LateConfig { seed, placement: LateConfig::PLACEMENT, completion: Duration::ZERO }
 }
 
 fn delay(seed: u64) -> LateConfig {
-    LateConfig { seed, place: Duration::ZERO, tell: LateConfig::TELL }
+    LateConfig { seed, placement: Duration::ZERO, completion: LateConfig::COMPLETION }
 }
 
 fn both(seed: u64) -> LateConfig {
-    LateConfig { tell: LateConfig::TELL, ..reorder(seed) }
+    LateConfig { completion: LateConfig::COMPLETION, ..reorder(seed) }
 }
 
 fn pair_over(late: LateConfig, network: Network) -> Pair {
@@ -265,7 +265,7 @@ fn completions_come_late_and_in_order_and_events_behind_them() {
         latest = latest.max(told.unwrap().since(start));
         assert!(placed.unwrap().since(start) < Duration::from_micros(100), "bytes are not late");
     }
-    assert!(latest > LateConfig::TELL / 2, "{latest:?}");
+    assert!(latest > LateConfig::COMPLETION / 2, "{latest:?}");
 }
 
 #[test]

@@ -432,7 +432,7 @@ fn what_cannot_be_posted_or_registered() {
 }
 
 #[test]
-fn wrong_answers() {
+fn wrong_responses() {
     for response in [
         placement_ack(0x100, 1).payload(&[0; 4]),
         pkt(Op::AtomicAcknowledge, 0x100).atomic_ack(1, 1),

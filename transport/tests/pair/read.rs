@@ -20,7 +20,7 @@ fn response(operation: Op, psn: u32, bytes: &[u8]) -> Pkt {
 const FAR: Remote = Remote { address: 0x5000, rkey: roce_transport::mem::RKey(0x1234) };
 
 #[test]
-fn a_request_names_everything_and_takes_the_psns_of_its_answers() {
+fn a_request_names_everything_and_takes_the_psns_of_its_responses() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
     let to = half.buffer(600);
     half.post_send(&SendWr::read(1, FAR, to.all()));
@@ -96,7 +96,7 @@ fn a_read_sees_what_an_earlier_write_wrote() {
 }
 
 #[test]
-fn an_answer_acknowledges_what_came_before() {
+fn a_response_acknowledges_what_came_before() {
     let mut half = Half::new(Options::default());
     let to = half.buffer(8);
     half.post_send(&SendWr::send(1, Data::empty()));
@@ -160,7 +160,7 @@ fn what_is_missing_is_asked_for_again_and_no_more() {
 
 /// rxe continues the first response.
 #[test]
-fn an_answer_that_goes_on_with_middle_or_last_is_taken() {
+fn a_response_that_goes_on_with_middle_or_last_is_taken() {
     for missing in [1u32, 3] {
         let mut half = Half::new(Options { mtu: Mtu::B256, timeout: 8, ..Options::default() });
         let to = half.buffer(1000);

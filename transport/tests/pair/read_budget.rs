@@ -74,7 +74,7 @@ fn a_long_read_leaves_as_portions_and_goes_on_as_data_arrives() {
 
 /// Shared memory loses nothing and needs no budget.
 #[test]
-fn answers_through_memory_have_room_of_their_own() {
+fn responses_through_memory_have_room_of_their_own() {
     let mut half = half(Options::default());
     let near = half.buffer(3 << 20);
     let bytes = pattern(3, near.len());
@@ -123,7 +123,7 @@ fn no_more_requests_than_agreed_on() {
 }
 
 #[test]
-fn the_answer_to_a_portion_has_its_own_ends() {
+fn the_response_to_a_portion_has_its_own_ends() {
     for (packet, operation, fits) in [
         (3, Op::ReadResponseLast, true),
         (3, Op::ReadResponseOnly, true),
@@ -149,7 +149,7 @@ fn the_answer_to_a_portion_has_its_own_ends() {
 
 /// Requests for later portions follow.
 #[test]
-fn a_lost_answer_is_asked_for_within_its_portion() {
+fn a_lost_response_is_asked_for_within_its_portion() {
     let mut half = half(Options::default());
     let near = half.buffer(3 * 4096);
     let bytes = pattern(3, near.len());

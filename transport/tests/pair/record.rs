@@ -77,7 +77,7 @@ fn first(wr_id: u64, index: u32, of: u32) -> Reason {
 }
 
 fn again(wr_id: u64, index: u32, of: u32, loss: Loss) -> Reason {
-    Reason::Again(Part { wr_id, index, of }, loss)
+    Reason::Retransmit(Part { wr_id, index, of }, loss)
 }
 
 fn acknowledged(psn: u32) -> What {
@@ -186,7 +186,7 @@ fn a_gap_a_nak_and_the_rest_again() {
     let decisions = decisions(&mut pair, Side::A);
     assert_eq!(decisions[0], acknowledged(gap));
     let recovery =
-        What::Recovery { psn: Psn::new(gap), loss: Loss::Nak, recovery: Recovery::Again };
+        What::Recovery { psn: Psn::new(gap), loss: Loss::Nak, recovery: Recovery::Retransmit };
     assert_eq!(decisions[1], recovery);
     let shrunk = |record: &Record| matches!(record.what, What::Window { from, to, cause: WindowCause::Loss } if to < from);
     assert_eq!(pair.record(Side::A).iter().filter(|&record| shrunk(record)).count(), 1);
@@ -204,11 +204,14 @@ fn a_probe_and_then_the_acknowledge_timer() {
     let reasons: Vec<_> = sent(&mut pair, Side::A).into_iter().map(|(_, reason)| reason).collect();
     assert_eq!(reasons[0], Reason::First(part));
     // without a sample the 4.2 ms timer precedes the 10 ms probe
-    assert_eq!(reasons[1], Reason::Again(part, Loss::Timeout));
+    assert_eq!(reasons[1], Reason::Retransmit(part, Loss::Timeout));
     let decided = decisions(&mut pair, Side::A);
     assert_eq!(decided[0], What::Timer(Timer::Acknowledge(Psn::new(A_PSN))));
-    let recovery =
-        What::Recovery { psn: Psn::new(A_PSN), loss: Loss::Timeout, recovery: Recovery::Again };
+    let recovery = What::Recovery {
+        psn: Psn::new(A_PSN),
+        loss: Loss::Timeout,
+        recovery: Recovery::Retransmit,
+    };
     assert_eq!(decided[1], recovery);
     let fired = pair.record(Side::A).iter().find(|record| matches!(record.what, What::Timer(_)));
     assert_eq!(fired.unwrap().at, start.plus(ack_timeout(10).unwrap()));
@@ -238,7 +241,7 @@ fn a_probe_repeats_the_last_packet_and_then_the_oldest() {
             Reason::First(part(1)),
             Reason::Probe { part: part(1), oldest: false },
             Reason::Probe { part: part(0), oldest: true },
-            Reason::Again(part(1), Loss::Probe),
+            Reason::Retransmit(part(1), Loss::Probe),
         ]
     );
     let timers = decisions(&mut pair, Side::A);
@@ -261,7 +264,7 @@ fn a_receiver_that_is_not_ready() {
     );
     let psn = Psn::new(A_PSN);
     assert_eq!(sent(&mut pair, Side::B)[0].1, Reason::Negative(psn, syndrome));
-    let wait = Recovery::AgainAfter(rnr_timer(12));
+    let wait = Recovery::RetransmitAfter(rnr_timer(12));
     assert_eq!(
         decisions(&mut pair, Side::A)[..2],
         [
@@ -273,7 +276,7 @@ fn a_receiver_that_is_not_ready() {
 }
 
 #[test]
-fn a_read_whose_answer_is_lost_in_part() {
+fn a_read_whose_response_is_lost_in_part() {
     let (mut pair, a, _) = recorded();
     pair.allow(DropReason::ReadResponseGap);
     let (near, far) = (pair.a.buffer(1024), pair.b.buffer(1024));
@@ -369,7 +372,10 @@ fn a_peer_that_is_gone() {
             _ => None,
         })
         .collect();
-    assert_eq!(recoveries, [Recovery::Again, Recovery::Again, Recovery::GiveUp { tries: 3 }]);
+    assert_eq!(
+        recoveries,
+        [Recovery::Retransmit, Recovery::Retransmit, Recovery::GiveUp { tries: 3 }]
+    );
 }
 
 #[test]

@@ -75,7 +75,7 @@ fn a_nak_that_has_left_is_not_repeated() {
 }
 
 #[test]
-fn a_nak_follows_the_answer_to_a_read() {
+fn a_nak_follows_the_response_to_a_read() {
     let mut half = receiving(1);
     let far = half.buffer(8).fill(3);
     half.send(&send(0x201));
@@ -98,7 +98,7 @@ fn a_repeat_does_not_replace_a_waiting_nak() {
 
 /// Repeats equal the first response (9.7.5.1.2), also of READs and atomics.
 #[test]
-fn a_repeated_answer_has_the_msn_of_its_request() {
+fn a_repeated_response_has_the_msn_of_its_request() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
     let far = half.buffer(16).fill(0);
     let read = pkt(Op::ReadRequest, 0x200).reth(far.remote(0), 8);
@@ -277,7 +277,7 @@ fn data_behind_a_gap_costs_no_retry() {
 }
 
 #[test]
-fn useless_answers_are_believed_for_a_while_only() {
+fn useless_responses_count_for_a_while_only() {
     let options = Options { mtu: Mtu::B256, timeout: 8, retry_cnt: 0, ..Options::default() };
     let mut half = Half::new(options);
     let near = half.buffer(512);

@@ -69,7 +69,7 @@ impl Slow {
 
 /// The initial rate would cost 63 timeouts and seven times the time.
 #[test]
-fn answers_that_are_lost_come_slower() {
+fn responses_that_are_lost_come_slower() {
     let bytes = pattern(1, 8192 * MTU);
     let mut peer = Slow::new(&bytes);
     peer.ask();
@@ -92,7 +92,7 @@ fn answers_that_are_lost_come_slower() {
 
 /// A long response's last packet waits up to one buffer to share a run with the next response.
 #[test]
-fn answers_share_a_run() {
+fn responses_share_a_run() {
     const PACKETS: usize = 18;
     let mut half = Half::new(Options { mtu: Mtu::B4096, ..Options::default() });
     let buffer = half.buffer(3 * PACKETS * MTU);

@@ -573,7 +573,7 @@ fn a_reset_ends_recovery_and_messages() {
 }
 
 #[test]
-fn a_reset_drops_pending_answers() {
+fn a_reset_drops_pending_responses() {
     let mut half = Half::new(Options::default());
     let far = half.buffer(8);
     half.post_recv(&RecvWr::new(1, []));

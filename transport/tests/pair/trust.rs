@@ -272,7 +272,7 @@ fn what_does_not_matter() {
 }
 
 #[test]
-fn forged_answers() {
+fn forged_responses() {
     let mut half = Half::new(Options::default());
     let forged = |half: &mut Half, psn: u32| {
         let responses: [Pkt; 4] = [

@@ -30,7 +30,7 @@ fn five_messages(pair: &mut Pair, a: &End, b: &End) -> Buffer {
 }
 
 #[test]
-fn messages_arrive_and_are_not_answered() {
+fn messages_arrive_and_get_no_response() {
     let (mut pair, a, b) = pair();
     let far = five_messages(&mut pair, &a, &b);
     pair.run();

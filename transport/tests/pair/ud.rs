@@ -56,7 +56,7 @@ fn a_datagram_arrives_behind_the_grh_area() {
 
 /// A datagram completes when sent.
 #[test]
-fn no_packet_is_answered() {
+fn no_datagram_gets_a_response() {
     let (mut pair, a, b, to) = pair();
     pair.fault("drop request");
     pair.post_recv(&b, &RecvWr::new(1, []));

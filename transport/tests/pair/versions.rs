@@ -117,7 +117,7 @@ fn the_other_version_is_refused() {
 
 /// The GRH area gives the version.
 #[test]
-fn a_datagram_is_answered_in_its_version() {
+fn a_datagram_gets_a_response_in_its_version() {
     for (index, version) in [(0, RoceVersion::V1), (1, RoceVersion::V2)] {
         let mut pair = pair(Pair::new());
         let (a, b) = pair.datagrams(Options::default());

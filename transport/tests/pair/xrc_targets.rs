@@ -227,7 +227,7 @@ fn an_overflowing_completion_queue_takes_its_targets_with_it() {
 }
 
 #[test]
-fn an_initiator_hears_answers_and_a_target_requests() {
+fn an_initiator_hears_responses_and_a_target_requests() {
     let wrong = Disposition::Dropped(DropReason::WrongRole);
     let mut half = Half::xrc_initiator(Options::default());
     let (srq, _cq) = half.node.xrc_srq();

@@ -33,10 +33,10 @@ pub(crate) fn two_flows(world: &mut World) -> Result<(), Failure> {
     world[B].buffer(8192);
     world.say(
         "A1 and A2 write to B1 and B2 through one port of 1 Gbit/s, which marks packets when its \
-         queue holds more than 10 KB. Who receives a marked packet tells its sender, at most every \
-         50 µs, by a congestion notification packet (CNP). The sender shrinks its window, and cuts \
-         its rate (DCQCN); without notifications the rate comes back step by step. Only what \
-         congestion control does is drawn.",
+         queue holds more than 10 KB. The receiver of a marked packet sends the sender a \
+         congestion notification packet (CNP), at most every 50 µs. The sender shrinks its window \
+         and cuts its rate (DCQCN); without CNPs the rate recovers step by step. Only congestion \
+         control is drawn.",
     )?;
     world.shown = Shown::Congestion;
     post(world, A, first, B)?;
@@ -73,11 +73,11 @@ pub(crate) fn incast(world: &mut World) -> Result<(), Failure> {
         node.buffer(8192);
     }
     world.say(
-        "A, B and C write to D at the same time, as many servers answer one that has asked them all \
-         (incast). Each has a way of its own into the network; the port to D carries 1 Gbit/s, and \
-         in its queue they meet. It marks packets when it holds more than 10 KB, and D tells each \
-         sender by itself: a CNP goes to the queue pair whose packet was marked. Only what congestion \
-         control does is drawn.",
+        "A, B and C write to D at the same time, as servers do that respond to one client \
+         (incast). Each has its own link into the network; their packets share the queue of the \
+         port to D, which carries 1 Gbit/s. The queue marks packets when it holds more than 10 KB. \
+         D sends a CNP to each queue pair whose packet was marked. Only congestion control is \
+         drawn.",
     )?;
     world.shown = Shown::Congestion;
     for (end, qpn) in senders {
@@ -85,7 +85,7 @@ pub(crate) fn incast(world: &mut World) -> Result<(), Failure> {
     }
     world.run_for(Duration::from_micros(800))?;
     world.say(
-        "No sender knows of the others, and each hears only of its own packets. The next \
+        "No sender knows of the others; each gets CNPs for its own packets only. The next \
          milliseconds in figures, rates in Mbit/s:",
     )?;
     world.shown = Shown::Nothing;
@@ -115,8 +115,8 @@ fn post(world: &mut World, end: End, qpn: Qpn, to: End) -> Result<(), Failure> {
 
 fn seen(port: QueueCounters) -> String {
     format!(
-        "forwarded {} packets, marked {} and dropped {}; its queue held {} KB at most, at the start, \
-         before the first notification came.",
+        "forwarded {} packets, marked {} and dropped {}; its queue held {} KB at most, at the \
+         start, before the first CNP arrived.",
         port.passed,
         port.marked,
         port.dropped,

@@ -28,10 +28,10 @@ pub(crate) fn cm(world: &mut World) -> Result<(), Failure> {
     world[B].adapter.cm_listen(Listen { service_id, address: None, backlog: 4 })?;
     world.shown = Shown::States;
     world.say(
-        "rdma_cm: B listens on port 7471. A asks for a connection to it (REQ) with its queue pair \
-         number, first PSN and what else B's queue pair has to know. B's program accepts: its queue \
-         pair goes to RTS, and the reply (REP) says the same of B. A's queue pair follows, and A \
-         confirms (RTU). The network loses the first REP.",
+        "rdma_cm: B listens on port 7471. A requests a connection (REQ) with its queue pair \
+         number, first PSN and the other attributes that B's queue pair needs. B's program \
+         accepts: its queue pair goes to RTS, and the reply (REP) carries B's attributes. A's \
+         queue pair goes to RTS, and A confirms (RTU). The network loses the first REP.",
     )?;
     let now = world.now;
     let connect = Connect {
@@ -64,8 +64,8 @@ pub(crate) fn cm(world: &mut World) -> Result<(), Failure> {
     world[B].adapter.cm_accept(now, b_conn, &accept(b), true)?;
     world.run_for(Duration::from_secs(5))?;
     world.say(
-        "The end: A announces it (DREQ), B's program agrees (DREP). The queue pairs are the \
-         programs' to move.",
+        "The end: A disconnects (DREQ), and B's program confirms (DREP). Each program moves its \
+         own queue pair.",
     )?;
     let now = world.now;
     world[A].adapter.cm_disconnect(now, a_conn, b"")?;

@@ -35,18 +35,18 @@ pub(crate) fn ud(world: &mut World) -> Result<(), Failure> {
     let (near, far) = (world[A].buffer(64), world[B].buffer(256));
     let way = AddressVector::new(world[B].ip.into(), 0);
     world.say(
-        "A datagram queue pair has no peer: each request names the receiver, by an address, a queue \
-         pair number and a queue key (Q_Key). Nothing is acknowledged, so the request is complete \
-         when it has been sent. In B's buffer the first 40 bytes are for the IP header, which tells \
-         who sent it.",
+        "A datagram queue pair has no peer: each request names the receiver, by an address, a \
+         queue pair number and a queue key (Q_Key). Nothing is acknowledged: a request completes \
+         when it is sent. The first 40 bytes of B's buffer are for the IP header, which names the \
+         sender.",
     )?;
     world.post_recv(B, b, &RecvWr::new(1, [far.sge(0, GRH + 64)]))?;
     let to = UdDestination::new(way, b, QKEY);
     world.post_send(A, a, &SendWr::send_to(2, to, near.sge(0, 16)))?;
     world.run()?;
     world.say(
-        "With another Q_Key than B's it is dropped. A hears nothing of that: to its program it went \
-         well. B counts it (qkey_violations).",
+        "With another Q_Key than B's the datagram is dropped. A is not notified: its request \
+         completes with success. B counts it (qkey_violations).",
     )?;
     world.post_recv(B, b, &RecvWr::new(3, [far.sge(0, GRH + 64)]))?;
     let wrong = UdDestination::new(way, b, QKey(0x2222_2222));
@@ -61,9 +61,9 @@ pub(crate) fn multicast(world: &mut World) -> Result<(), Failure> {
     let (near, far) = (world[A].buffer(64), world[B].buffer(256));
     let group: IpAddr = [239, 1, 2, 3].into();
     world.say(
-        "A multicast group is an IP address, here 239.1.2.3. B1 and B2 are attached to it, and only \
-         B1 has posted a receive request. The datagram goes to the queue pair 0xffffff; every member \
-         gets a copy, if it has room for it.",
+        "A multicast group is an IP address, here 239.1.2.3. B1 and B2 are attached to it, and \
+         only B1 has posted a receive request. The datagram goes to the queue pair 0xffffff; every \
+         member with a receive request gets a copy.",
     )?;
     for qpn in [b1, b2] {
         world[B].adapter.attach_mcast(qpn, group.into())?;

@@ -19,14 +19,14 @@ pub(crate) fn nak(world: &mut World) -> Result<(), Failure> {
     let (near, far) = (world[A].buffer(5000), world[B].buffer(5000));
     world.say(
         "A WRITE of five packets, of which the network loses the third. B sees the gap when the \
-         fourth arrives, and sends one NAK, which also acknowledges what came before it. What \
-         arrives ahead of the gap is dropped without another word.",
+         fourth arrives, and sends one NAK, which also acknowledges what came before it. B drops \
+         packets after the gap, and sends no second NAK.",
     )?;
     world.post_send(A, a, &SendWr::write(1, far.remote(0), near.sge(0, 5000)))?;
     world.run()?;
     world.say(
-        "A has gone back to the lost packet and sent everything from there on again, also what had \
-         arrived (go-back-N), and its window has shrunk.",
+        "A retransmitted everything from the lost packet on, also the packets that had arrived \
+         (go-back-N), and shrank its window.",
     )?;
     Ok(())
 }
@@ -35,10 +35,10 @@ pub(crate) fn timeout(world: &mut World) -> Result<(), Failure> {
     let (a, _) = world.connect(Options { timeout: 12, ..Options::default() });
     let (near, far) = (world[A].buffer(64), world[B].buffer(64));
     world.say(
-        "A single packet is lost, so that nothing shows B that something is missing. A hears \
-         nothing: after 10 ms (a few round trips, once one has been measured) it sends the packet \
-         again as a probe, which costs no retry. After the acknowledge timeout, here 16.8 ms (code \
-         12), it counts as lost, and a retry is spent. The network loses three of them.",
+        "A single packet is lost: no later packet shows B the gap. Without a response, after 10 ms \
+         (a few round trips, once one is measured), A retransmits the packet as a probe, which \
+         costs no retry. After the ACK timeout, here 16.8 ms (code 12), the packet counts as lost \
+         and costs a retry. The network loses three of them.",
     )?;
     world.post_send(A, a, &SendWr::write(1, far.remote(0), near.sge(0, 64)))?;
     world.run()
@@ -48,15 +48,18 @@ pub(crate) fn not_ready(world: &mut World) -> Result<(), Failure> {
     let (a, b) = world.connect(Options::default());
     let (near, far) = (world[A].buffer(64), world[B].buffer(64));
     world.say(
-        "A sends a message, but B's program has posted no receive request. B answers \"receiver \
-         not ready\" with the time that A is to wait: min_rnr_timer of B's queue pair, here 1.28 \
-         ms. After 1 ms B's program posts one.",
+        "A sends a message, but B's program has posted no receive request. B responds \"receiver \
+         not ready\" with a time to wait: min_rnr_timer of B's queue pair, here 1.28 ms. After 1 \
+         ms B's program posts one.",
     )?;
     world.post_send(A, a, &SendWr::send(1, near.sge(0, 64)))?;
     world.run_for(Duration::from_millis(1))?;
     world.post_recv(B, b, &RecvWr::new(2, [far.sge(0, 64)]))?;
     world.run()?;
-    world.say("An rnr_retry of 7 means without limit; less, and the request fails in the end.")?;
+    world.say(
+        "An rnr_retry of 7 means no limit; with less, the request fails after as many \
+               retries.",
+    )?;
     Ok(())
 }
 
@@ -65,8 +68,8 @@ pub(crate) fn duplicate_atomic(world: &mut World) -> Result<(), Failure> {
     let (near, far) = (world[A].buffer(8), world[B].buffer(8));
     far.put(&40u64.to_ne_bytes());
     world.say(
-        "Fetch and add of 2 to a word that is 40. The network loses the answer. A sends the request \
-         again, and B must not add once more: it remembers the PSN and what it found then.",
+        "Fetch and add of 2 to a word that is 40. The network loses the response. A retransmits \
+         the request, and B must not add twice: it remembers the PSN and the original value.",
     )?;
     world.post_send(A, a, &SendWr::fetch_add(1, far.remote(0), 2, near.sge(0, 8)))?;
     world.run()?;
@@ -78,10 +81,10 @@ pub(crate) fn wrong_key(world: &mut World) -> Result<(), Failure> {
     let (a, b) = world.connect(Options::default());
     let (near, far) = (world[A].buffer(64), world[B].buffer(64));
     world.say(
-        "A WRITE with an R_Key that B has never given out, and one behind it. B answers with a NAK \
-         and its queue pair goes into ERR: everything posted there completes as flushed. A's \
-         request completes with the status that the NAK means, the next as flushed, and A's queue \
-         pair is in ERR as well.",
+        "A WRITE with an R_Key that B never gave out, and a second one. B responds with a NAK, and \
+         its queue pair goes to ERR: everything posted there completes as flushed. A's first \
+         request completes with the status of the NAK, the second as flushed, and A's queue pair \
+         goes to ERR, too.",
     )?;
     world.quietly(|world| world.post_recv(B, b, &RecvWr::new(9, [far.sge(0, 64)])))?;
     let wrong = Remote { address: far.remote(0).address, rkey: RKey(0xBAD) };

@@ -15,9 +15,8 @@ use crate::{
 
 pub(crate) fn bring_up(world: &mut World) -> Result<(), Failure> {
     world.say(
-        "A queue pair is made in RESET. Nothing crosses the wire on its way to RTS: each program \
-         tells its own adapter who the peer is, and learns that from the other program by some other \
-         way, a TCP connection or rdma_cm.",
+        "A queue pair is made in RESET. On its way to RTS it sends no packet. Each program gives \
+         its adapter the peer's attributes; the programs exchange them over TCP or by rdma_cm.",
     )?;
     world.shown = Shown::States;
     let options = Options::default();
@@ -38,8 +37,8 @@ pub(crate) fn bring_up(world: &mut World) -> Result<(), Failure> {
     world[B].enter_rts(now, QpType::Rc, b, &options);
     world.run()?;
     world.say(
-        "An edge that does not exist is refused, and nothing changes: from RTS to RTR, say. ERR can \
-         be entered from everywhere.",
+        "An invalid transition, such as RTS to RTR, is refused and changes nothing. Every state \
+         leads to ERR.",
     )?;
     world[A].try_rtr(a, EndQp { end: B, qpn: b }, &options);
     world.run()?;
@@ -51,14 +50,14 @@ pub(crate) fn send(world: &mut World) -> Result<(), Failure> {
     let (a, b) = world.connect(Options::default());
     let (near, far) = (world[A].buffer(2500), world[B].buffer(4096));
     world.say(
-        "A SEND goes where the receiver says: B has posted a receive request with a buffer of \
+        "The receiver chooses where a SEND goes: B has posted a receive request with a buffer of \
          4,096 bytes. The message of 2,500 bytes takes three packets at a path MTU of 1,024; only \
-         the last asks for an acknowledgement, which covers all three.",
+         the last requests an acknowledgement, which covers all three.",
     )?;
     world.post_recv(B, b, &RecvWr::new(1, [far.sge(0, 4096)]))?;
     world.post_send(A, a, &SendWr::send(2, near.sge(0, 2500)))?;
     world.run()?;
-    world.say("Both programs get a completion: B's says how many bytes came.")?;
+    world.say("Both programs get a completion; B's has the number of bytes.")?;
     Ok(())
 }
 
@@ -66,15 +65,15 @@ pub(crate) fn write(world: &mut World) -> Result<(), Failure> {
     let (a, b) = world.connect(Options::default());
     let (near, far) = (world[A].buffer(4096), world[B].buffer(4096));
     world.say(
-        "An RDMA WRITE names the peer's memory itself: address and R_Key stand in the RETH of the \
-         first packet. B's adapter checks the key and writes; B's program gets no completion and \
-         does nothing.",
+        "An RDMA WRITE names the peer's memory: address and R_Key are in the RETH of the first \
+         packet. B's adapter checks the key and writes; B's program gets no completion and does \
+         nothing.",
     )?;
     world.post_send(A, a, &SendWr::write(1, far.remote(0), near.sge(0, 2500)))?;
     world.run()?;
     world.say(
-        "With immediate data it also takes one of B's receive requests, so that B's program hears \
-         of it. No byte goes into that request's buffer.",
+        "With immediate data it also takes one of B's receive requests, and B's program gets a \
+         completion. No byte goes into that request's buffer.",
     )?;
     world.post_recv(B, b, &RecvWr::new(7, []))?;
     let wr = SendWr::write(2, far.remote(0), near.sge(0, 100)).with_immediate([0, 0, 0, 42]);
@@ -86,15 +85,15 @@ pub(crate) fn read(world: &mut World) -> Result<(), Failure> {
     let (a, _) = world.connect(Options::default());
     let (near, far) = (world[A].buffer(4096), world[B].buffer(4096));
     world.say(
-        "An RDMA READ is one request; the answer carries the data, and each of its packets has a \
-         PSN of A's own count: the request takes as many PSNs as its answer has packets.",
+        "An RDMA READ is one request; the response carries the data. The request takes as many of \
+         A's PSNs as the response has packets.",
     )?;
     world.post_send(A, a, &SendWr::read(1, far.remote(0), near.sge(0, 2500)))?;
     world.run()?;
     world.say(
-        "An answer acknowledges every request before its own. The network loses the acknowledgement \
-         of the WRITE here, and nothing is sent again for that: who answers psn 104 has carried out \
-         psn 103.",
+        "A response acknowledges all earlier requests. The network loses the acknowledgement of \
+         the WRITE, and nothing is retransmitted: a response to psn 104 shows that psn 103 was \
+         executed.",
     )?;
     let wr = SendWr::write(2, far.remote(0), near.sge(0, 8)).with_flags(SendFlags::empty());
     world.post_send(A, a, &wr)?;
@@ -107,8 +106,8 @@ pub(crate) fn atomics(world: &mut World) -> Result<(), Failure> {
     let (near, far) = (world[A].buffer(8), world[B].buffer(8));
     far.put(&5u64.to_ne_bytes());
     world.say(
-        "Fetch and add: B's adapter adds 3 to an 8-byte word and answers with what it found. \
-         The word was 5.",
+        "Fetch and add: B's adapter adds 3 to an 8-byte word and responds with its original value, \
+         5.",
     )?;
     world.post_send(A, a, &SendWr::fetch_add(1, far.remote(0), 3, near.sge(0, 8)))?;
     world.run()?;
@@ -117,7 +116,7 @@ pub(crate) fn atomics(world: &mut World) -> Result<(), Failure> {
     world.post_send(A, a, &SendWr::compare_swap(2, far.remote(0), 8, 100, near.sge(0, 8)))?;
     world.run()?;
     world.figures(&format!("B's word is {}, A has got {}.", far.word(), near.word()))?;
-    world.say("And again: the word is not 8 any more, so nothing changes. That is no error.")?;
+    world.say("The same again: the word is no longer 8, so nothing changes. That is no error.")?;
     world.post_send(A, a, &SendWr::compare_swap(3, far.remote(0), 8, 200, near.sge(0, 8)))?;
     world.run()?;
     world.figures(&format!("B's word is {}, A has got {}.", far.word(), near.word()))?;
@@ -128,15 +127,15 @@ pub(crate) fn window(world: &mut World) -> Result<(), Failure> {
     let (a, _) = world.connect(Options { mtu: Mtu::B4096, ..Options::default() });
     let (near, far) = (world[A].buffer(40_960), world[B].buffer(40_960));
     world.say(
-        "A sends without waiting: ten packets are under way before the first arrives. It asks for \
-         an acknowledgement with the last packet of a message, and before its window of 64 KiB is \
-         used up. An acknowledgement covers everything before it; the completion says so.",
+        "A does not wait for acknowledgements: ten packets are in flight before the first arrives. \
+         A requests an acknowledgement with the last packet of a message, and before its window of \
+         64 KiB is full. An acknowledgement covers all earlier packets.",
     )?;
     world.post_send(A, a, &SendWr::write(1, far.remote(0), near.sge(0, 40_960)))?;
     world.run()?;
     world.say(
-        "A window that is used up doubles with each round trip until something is lost, then grows \
-         by a packet. `roce demo --scenario congestion` shows it shrink.",
+        "A full window doubles with each round trip until a loss, then grows by one packet. `roce \
+         demo --scenario congestion` shows it shrink.",
     )?;
     Ok(())
 }
@@ -145,9 +144,9 @@ pub(crate) fn unsignaled(world: &mut World) -> Result<(), Failure> {
     let (a, _) = world.connect(Options { depth: 4, ..Options::default() });
     let (near, far) = (world[A].buffer(64), world[B].buffer(64));
     world.say(
-        "A send queue of four requests, and a program that asks for no completions. A place in the \
-         queue is free again when its request is complete, and the program can know that only from \
-         a completion: this one posts until the queue is full, with nothing to wait for.",
+        "A send queue of four slots, and a program that signals no request. A slot is free once \
+         its request completes, which only a completion shows. This program posts until the queue \
+         is full, and has no completion to wait for.",
     )?;
     let quiet =
         |id| SendWr::write(id, far.remote(0), near.sge(0, 8)).with_flags(SendFlags::empty());
@@ -155,14 +154,12 @@ pub(crate) fn unsignaled(world: &mut World) -> Result<(), Failure> {
         world.post_send(A, a, &quiet(id))?;
     }
     world.say(
-        "On a network adapter it would stay like that for ever: places are given back with the \
-         completion of a later request, and there is none. This adapter gives them back when the \
-         acknowledgements come, as rxe does, but no completion says when to try again.",
+        "A network adapter frees slots only with the completion of a later request, and there is \
+         none: the queue stays full. This adapter frees them when the acknowledgements arrive, as \
+         rxe does, but no completion shows when.",
     )?;
     world.run()?;
-    world.say(
-        "What is right: every so often one request is signaled, and stands for those before it.",
-    )?;
+    world.say("The fix: signal one request in a few; its completion covers the earlier ones.")?;
     for id in 6..=8 {
         world.post_send(A, a, &quiet(id))?;
     }

@@ -26,8 +26,8 @@ pub(crate) fn srq(world: &mut World) -> Result<(), Failure> {
     let (near, inbox) = (world[A].buffer(64), world[B].buffer(256));
     world.say(
         "B has two queue pairs, B1 and B2, which take their receive requests from one shared \
-         receive queue. Three requests are posted there; whichever message starts first takes the \
-         oldest. That saves buffers where many peers send little.",
+         receive queue. Three requests are posted there; the first message to start takes the \
+         oldest. That saves buffers if many peers send little.",
     )?;
     for id in 0..3 {
         world[B].adapter.post_srq_recv(srq, &RecvWr::new(id, [inbox.sge(id * 64, 64)]))?;
@@ -63,10 +63,10 @@ pub(crate) fn xrc(world: &mut World) -> Result<(), Failure> {
     });
     let (near, inbox) = (world[A].buffer(64), world[B].buffer(256));
     world.say(
-        "One connection for many receivers. A's queue pair is an initiator, B's a target, which has \
-         no queue of its own: each request names a shared receive queue of B (in the XRCETH), and \
-         the target receives into that one. So a process of A needs one connection to a host, not \
-         one to each of its processes.",
+        "One connection for many receivers. A's queue pair is an initiator, B's a target, which \
+         has no queue of its own: each request names a shared receive queue of B (in the XRCETH), \
+         and the target receives from that queue. A process of A needs one connection for a host, \
+         not one for each of its processes.",
     )?;
     for (id, srq) in [(1, one), (2, other)] {
         world[B].adapter.post_srq_recv(srq, &RecvWr::new(id, [inbox.sge(id * 64, 64)]))?;

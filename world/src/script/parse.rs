@@ -122,9 +122,7 @@ impl Reader {
         match verb {
             "post" | "receive" if queue_pairs == 0 => {
                 let ends = if end > End::B { format!(" A {end}") } else { String::new() };
-                Err(format!(
-                    "there is no queue pair of {end} yet; before it stands: connect rc{ends}"
-                ))
+                Err(format!("{end} has no queue pair yet; connect first: connect rc{ends}"))
             }
             "post" => Ok(Step::Post(end, post(words, queue_pairs)?)),
             "receive" => {
@@ -341,7 +339,7 @@ fn whole(words: &mut Words<'_>, behind: &str, what: &str) -> Result<u64, String>
         None => word.parse(),
     };
     parsed.map_err(|_| {
-        format!("behind {behind} stands {what}, such as 16 or 0x10, and not \"{word}\"")
+        format!("\"{word}\" is not {what}; write for example 16 or 0x10 after {behind}")
     })
 }
 
@@ -349,13 +347,17 @@ fn range(value: u64, what: &str, allowed: RangeInclusive<u64>) -> Result<u64, St
     if allowed.contains(&value) {
         Ok(value)
     } else {
-        Err(format!("{what} is from {} to {}, and not {value}", allowed.start(), allowed.end()))
+        Err(format!(
+            "{what} {value} is out of range; expected {} to {}",
+            allowed.start(),
+            allowed.end()
+        ))
     }
 }
 
 fn duration(word: &str) -> Result<Duration, String> {
     match time(word)? {
-        long if long > MOST_TIME => Err(format!("a time is 1000s at most, and not {word}")),
+        long if long > MOST_TIME => Err(format!("the time {word} is too long; at most 1000s")),
         time => Ok(time),
     }
 }
@@ -369,5 +371,5 @@ fn unknown(kind: &str, word: &str, possible: &str) -> String {
 }
 
 fn missing(behind: &str, possible: &str) -> String {
-    format!("something is missing after {behind}; expected {possible}")
+    format!("{behind} needs more; expected {possible}")
 }

@@ -123,7 +123,7 @@ mod tests {
     fn links_of_a_site() {
         let text = "[a](http://127.0.0.1:8791/#s=read&at=3) [b](../../README.md#more), [c\n](../guide/demo.md) \
                     [d](README.md#here) [e](https://example.org/) f](g";
-        let lesson = Path::new("course/03-answers.md");
+        let lesson = Path::new("course/03-responses.md");
         assert_eq!(
             for_site(lesson, text, true),
             format!(

@@ -22,21 +22,21 @@ unsafe extern "C" {
 /// Registers the summary before the program's functions: it runs after them and all destructors.
 pub(super) fn arm() {
     // SAFETY: The function is there as long as the process is: the library is never unloaded.
-    unsafe { on_exit(tell_all, ptr::null_mut()) };
+    unsafe { on_exit(report_all, ptr::null_mut()) };
 }
 
-pub(super) fn tell_rest() -> usize {
-    report::tell_postponed();
-    records::tell_alive();
+pub(super) fn report_rest() -> usize {
+    report::report_postponed();
+    records::report_alive();
     report::summarize()
 }
 
-extern "C" fn tell_all(status: c_int, _: *mut c_void) {
+extern "C" fn report_all(status: c_int, _: *mut c_void) {
     static FOUND: AtomicUsize = AtomicUsize::new(0);
-    if !records::were_made() && !report::has_told() {
+    if !records::were_made() && !report::has_findings() {
         return;
     }
-    at_end::do_within(LIMIT, || FOUND.store(tell_rest(), Ordering::SeqCst));
+    at_end::do_within(LIMIT, || FOUND.store(report_rest(), Ordering::SeqCst));
     if status == 0 && FOUND.load(Ordering::SeqCst) > 0 {
         // SAFETY: What the program has written is flushed first, as it would be afterwards; there
         // is nothing else that is still to be done.

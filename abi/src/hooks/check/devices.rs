@@ -56,7 +56,7 @@ pub(crate) fn used(device: usize, call: &str, is_open: impl FnOnce() -> bool) {
     let _call = Call::begin();
     let Some(freed) = LISTS.lock().gone.get(&device).cloned() else { return };
     if !is_open() {
-        report::tell(&Finding {
+        report::emit(&Finding {
             kind: Kind::UsedAfterDestroy,
             what: format!("{call} with ibv_device {device:#x}"),
             stacks: vec![("called", Stack::here()), ("its list was freed", freed)],

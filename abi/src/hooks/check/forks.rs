@@ -36,7 +36,7 @@ unsafe extern "C" fn before() {
     }
     let regions = requests::regions();
     if regions > 0 {
-        report::tell(&Finding {
+        report::emit(&Finding {
             kind: Kind::ForkNotPrepared,
             what: format!("fork while {regions} memory regions are registered"),
             stacks: vec![("forked", Stack::here())],

@@ -43,7 +43,7 @@ pub(super) fn form() -> Option<CheckForm> {
 }
 
 /// Prints a random seed, which repeats the run.
-pub(super) fn tell_seed() {
+pub(super) fn report_seed() {
     if let Some(checks) = ASKED.as_ref().filter(|checks| checks.are_late() && checks.seed.is_none())
     {
         let again = Checks { seed: Some(checks.seed()), ..checks.clone() };

@@ -30,13 +30,13 @@ pub(crate) mod watcher;
 
 pub(crate) use finding::{Finding, Kind};
 pub(crate) use form::is_on;
-pub(crate) use report::tell;
+pub(crate) use report::emit;
 pub(crate) use stack::Stack;
 
 pub(crate) fn at_load() {
     roce_provider::report::with_callers(report::caller);
     if form::switch_on() {
-        form::tell_seed();
+        form::report_seed();
         at_exit::arm();
         forks::watch();
     }

@@ -28,11 +28,11 @@ pub(crate) struct Order {
 pub(crate) struct RemoteUse {
     pub(crate) start: Remote,
     pub(crate) length: u64,
-    pub(crate) deed: Deed,
+    pub(crate) operation: RemoteOperation,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Deed {
+pub(crate) enum RemoteOperation {
     /// Fetches twice if the response is lost.
     Read,
     /// Changes once, even if the response is lost.
@@ -83,9 +83,14 @@ fn written_behind<'a>(
     order: &Order,
     before: impl DoubleEndedIterator<Item = (&'a Arc<Subject>, &'a Order)>,
 ) -> Option<Finding> {
-    let written = order.remote.filter(|remote| remote.deed != Deed::Read && !order.is_fenced)?;
+    let written = order
+        .remote
+        .filter(|remote| remote.operation != RemoteOperation::Read && !order.is_fenced)?;
     for (reader, other) in before.rev() {
-        if other.remote.is_some_and(|read| read.deed == Deed::Read && read.overlaps(&written)) {
+        if other
+            .remote
+            .is_some_and(|read| read.operation == RemoteOperation::Read && read.overlaps(&written))
+        {
             return Some(found(subject, reader, "changes the bytes that it fetches"));
         }
         if other.is_fenced {
@@ -118,16 +123,16 @@ mod tests {
         Arc::new(Subject { queue: ("qp", 1), call, wr_id, name, posted: Stack::none() })
     }
 
-    fn at(address: u64, rkey: u32, deed: Deed) -> Order {
+    fn at(address: u64, rkey: u32, operation: RemoteOperation) -> Order {
         let start = Remote { address, rkey: RKey(rkey) };
-        Order { remote: Some(RemoteUse { start, length: 100, deed }), ..Order::default() }
+        Order { remote: Some(RemoteUse { start, length: 100, operation }), ..Order::default() }
     }
 
     fn fenced(order: Order) -> Order {
         Order { is_fenced: true, ..order }
     }
 
-    fn is_told(orders: &[Order]) -> bool {
+    fn is_reported(orders: &[Order]) -> bool {
         let all: Vec<_> = orders.iter().map(|order| (subject(0), order)).collect();
         let ((last, order), before) = all.split_last().unwrap();
         check(last, order, before.iter().map(|(subject, order)| (subject, *order))).is_some()
@@ -135,16 +140,16 @@ mod tests {
 
     #[test]
     fn a_write_behind_a_read_of_the_same_bytes_needs_a_fence() {
-        use Deed::{Atomic, Read, Write};
-        assert!(is_told(&[at(0, 1, Read), at(99, 1, Write)]));
-        assert!(is_told(&[at(0, 1, Read), at(500, 1, Write), at(50, 1, Atomic)]));
-        assert!(!is_told(&[at(0, 1, Read), at(100, 1, Write)]), "other bytes");
-        assert!(!is_told(&[at(0, 1, Read), at(0, 2, Write)]), "another key");
-        assert!(!is_told(&[at(0, 1, Read), at(0, 1, Read)]));
-        assert!(!is_told(&[at(0, 1, Atomic), at(0, 1, Write)]), "its answer is kept");
-        assert!(!is_told(&[at(0, 1, Write), at(0, 1, Write)]));
-        assert!(!is_told(&[at(0, 1, Read), fenced(at(0, 1, Write))]));
-        assert!(!is_told(&[at(0, 1, Read), fenced(Order::default()), at(0, 1, Write)]));
-        assert!(is_told(&[fenced(at(0, 1, Read)), at(0, 1, Write)]), "the fence is too early");
+        use RemoteOperation::{Atomic, Read, Write};
+        assert!(is_reported(&[at(0, 1, Read), at(99, 1, Write)]));
+        assert!(is_reported(&[at(0, 1, Read), at(500, 1, Write), at(50, 1, Atomic)]));
+        assert!(!is_reported(&[at(0, 1, Read), at(100, 1, Write)]), "other bytes");
+        assert!(!is_reported(&[at(0, 1, Read), at(0, 2, Write)]), "another key");
+        assert!(!is_reported(&[at(0, 1, Read), at(0, 1, Read)]));
+        assert!(!is_reported(&[at(0, 1, Atomic), at(0, 1, Write)]), "its answer is kept");
+        assert!(!is_reported(&[at(0, 1, Write), at(0, 1, Write)]));
+        assert!(!is_reported(&[at(0, 1, Read), fenced(at(0, 1, Write))]));
+        assert!(!is_reported(&[at(0, 1, Read), fenced(Order::default()), at(0, 1, Write)]));
+        assert!(is_reported(&[fenced(at(0, 1, Read)), at(0, 1, Write)]), "the fence is too early");
     }
 }

@@ -35,7 +35,7 @@ thread_local! {
 
 struct Records {
     alive: BTreeMap<usize, Alive>,
-    gone: BTreeMap<usize, Gone>,
+    gone: BTreeMap<usize, Destroyed>,
     /// Oldest first.
     order: VecDeque<usize>,
 }
@@ -48,7 +48,7 @@ struct Alive {
     is_own: bool,
 }
 
-struct Gone {
+struct Destroyed {
     kind: &'static str,
     made: Stack,
     destroyed: Stack,
@@ -95,7 +95,7 @@ pub(crate) unsafe fn destroyed(pointer: usize, memory: *mut u8, layout: Layout) 
         None => ("object", Stack::none()),
     };
     let memory = (memory.expose_provenance(), layout);
-    records.gone.insert(pointer, Gone { kind, made, destroyed, memory });
+    records.gone.insert(pointer, Destroyed { kind, made, destroyed, memory });
     records.order.push_back(pointer);
     if records.order.len() > REMEMBERED
         && let Some(oldest) = records.order.pop_front()
@@ -127,7 +127,7 @@ pub(crate) fn used(pointer: usize, call: &str) -> bool {
             stacks: vec![("called", Stack::here()), ("made", alive.made.clone())],
         });
         drop(records);
-        finding.iter().for_each(report::tell);
+        finding.iter().for_each(report::emit);
         return false;
     };
     let finding = Finding {
@@ -140,11 +140,11 @@ pub(crate) fn used(pointer: usize, call: &str) -> bool {
         ],
     };
     drop(records);
-    report::tell(&finding);
+    report::emit(&finding);
     true
 }
 
-pub(super) fn tell_alive() {
+pub(super) fn report_alive() {
     let mut by_kind: BTreeMap<&str, Vec<Stack>> = BTreeMap::new();
     let process = process::id();
     for alive in RECORDS.lock().alive.values() {
@@ -163,7 +163,7 @@ pub(super) fn tell_alive() {
         let others = places.len().saturating_sub(PLACES);
         let more =
             if others > 0 { format!(", made at {others} other places") } else { String::new() };
-        report::tell(&Finding {
+        report::emit(&Finding {
             kind: Kind::ObjectAlive,
             what: format!("{number} × {kind}{more}"),
             stacks: places.into_iter().take(PLACES).map(|(stack, _)| ("made", stack)).collect(),

@@ -30,9 +30,9 @@ use crate::sync::Mutex;
 /// Most reported; more are counted.
 const MOST: usize = 100;
 
-static TOLD: Mutex<Told> = Mutex::new(Told { process: 0, places: BTreeMap::new() });
+static FINDINGS: Mutex<Findings> = Mutex::new(Findings { process: 0, places: BTreeMap::new() });
 
-struct Told {
+struct Findings {
     /// A forked child starts empty.
     process: u32,
     places: BTreeMap<Key, Occurrence>,
@@ -65,14 +65,14 @@ static SUPPRESSIONS: LazyLock<Suppressions> = LazyLock::new(|| {
 
 /// Reports a finding once. The caller holds no engine lock.
 #[cold]
-pub(crate) fn tell(finding: &Finding) {
+pub(crate) fn emit(finding: &Finding) {
     let Some(form) = form::form() else { return };
-    let mut told = TOLD.lock();
-    told.begin();
+    let mut findings = FINDINGS.lock();
+    findings.begin();
     let stack = finding.stacks.first().map_or_else(Stack::none, |(_, stack)| stack.clone());
     let is_alive = finding.kind == Kind::ObjectAlive;
     let key = (finding.kind, stack.place(), is_alive.then(|| finding.what.clone()));
-    if let Some(place) = told.places.get_mut(&key) {
+    if let Some(place) = findings.places.get_mut(&key) {
         place.times += 1;
         return;
     }
@@ -80,7 +80,7 @@ pub(crate) fn tell(finding: &Finding) {
         finding.stacks.iter().map(|(name, stack)| (*name, stack.frames())).collect();
     let frames = stacks.first().map_or(&[][..], |(_, frames)| frames);
     let shown = (!SUPPRESSIONS.cover(finding.kind, frames)).then(|| own_caller(frames));
-    let is_shown = shown.is_some() && told.places.len() < MOST;
+    let is_shown = shown.is_some() && findings.places.len() < MOST;
     let text = (is_shown && form != CheckForm::Sarif)
         .then(|| report(finding, &stacks).in_form(form == CheckForm::Json));
     let own = own(frames).unwrap_or(0);
@@ -91,48 +91,52 @@ pub(crate) fn tell(finding: &Finding) {
         times: 1,
         stacks,
     });
-    told.places.insert(key, Occurrence { times: 1, shown, found });
+    findings.places.insert(key, Occurrence { times: 1, shown, found });
     if let Some(text) = text {
         form::write(&text);
     }
 }
 
 /// True with findings. Never waits: a forked child may inherit a held lock.
-pub(super) fn has_told() -> bool {
-    TOLD.try_lock().is_some_and(|told| told.process == process::id() && !told.places.is_empty())
+pub(super) fn has_findings() -> bool {
+    FINDINGS
+        .try_lock()
+        .is_some_and(|findings| findings.process == process::id() && !findings.places.is_empty())
 }
 
-/// Queues a finding for [`tell_postponed`], as callers with locks must.
+/// Queues a finding for [`report_postponed`], as callers with locks must.
 pub(super) fn postpone(finding: Finding) {
     POSTPONED.lock().push(finding);
     ARE_POSTPONED.store(true, Ordering::Release);
 }
 
-pub(crate) fn tell_postponed() {
+pub(crate) fn report_postponed() {
     if ARE_POSTPONED.swap(false, Ordering::Acquire) {
         let postponed = std::mem::take(&mut *POSTPONED.lock());
-        postponed.iter().for_each(tell);
+        postponed.iter().for_each(emit);
     }
 }
 
 /// Prints the summary; returns the number of findings without advice.
 pub(super) fn summarize() -> usize {
     let (Some(form), Some(checks)) = (form::form(), form::ASKED.as_ref()) else { return 0 };
-    let mut told = TOLD.lock();
-    told.begin();
-    let documented: Vec<_> = told
+    let mut findings = FINDINGS.lock();
+    findings.begin();
+    let documented: Vec<_> = findings
         .places
         .values_mut()
         .filter_map(|place| Some(Found { times: place.times, ..place.found.take()? }))
         .collect();
-    let shown: Vec<_> = told
+    let shown: Vec<_> = findings
         .places
         .iter()
         .filter_map(|((kind, ..), place)| Some((kind.name(), place.shown.as_ref()?, place.times)))
         .collect();
-    let suppressed = told.places.len() - shown.len();
-    let advice =
-        told.places.iter().filter(|((kind, ..), place)| kind.is_advice() && place.shown.is_some());
+    let suppressed = findings.places.len() - shown.len();
+    let advice = findings
+        .places
+        .iter()
+        .filter(|((kind, ..), place)| kind.is_advice() && place.shown.is_some());
     let number = shown.len() - advice.count();
     let unused = SUPPRESSIONS.unused();
     let text = match form {
@@ -175,12 +179,12 @@ pub(super) fn summarize() -> usize {
             text
         }
     };
-    drop(told);
+    drop(findings);
     form::write(&text);
     number
 }
 
-impl Told {
+impl Findings {
     fn begin(&mut self) {
         let process = process::id();
         if self.process != process {

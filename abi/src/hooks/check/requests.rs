@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 use super::{
     finding::{Finding, Kind},
     form::is_on,
-    order::{self, Deed, Order, RemoteUse},
+    order::{self, Order, RemoteOperation, RemoteUse},
     report,
     stack::Stack,
     threads, wake_ups,
@@ -32,7 +32,7 @@ const DEEP: usize = 16;
 /// Signaled requests in a row until the advice.
 const IN_A_ROW: u32 = 1000;
 /// Time of empty polls until the cause is checked.
-const IN_VAIN: Duration = Duration::from_millis(500);
+const EMPTY_POLLS: Duration = Duration::from_millis(500);
 
 pub(crate) type QpKey = (usize, u32);
 
@@ -60,7 +60,7 @@ impl Request {
             (None, _) => SgeList::default(),
         };
         let length = sges.iter().map(|sge| u64::from(sge.length)).sum();
-        let remote = remote.map(|(start, deed)| RemoteUse { start, length, deed });
+        let remote = remote.map(|(start, operation)| RemoteUse { start, length, operation });
         let is_fenced = wr.flags.contains(SendFlags::FENCE);
         Self {
             wr_id: wr.wr_id,
@@ -87,22 +87,26 @@ impl Request {
 }
 
 /// Name, role of local memory, and use of peer memory.
-const fn operation(op: &SendOp) -> (&'static str, Option<Role>, Option<(Remote, Deed)>) {
+const fn operation(op: &SendOp) -> (&'static str, Option<Role>, Option<(Remote, RemoteOperation)>) {
     const SEND: Option<Role> = Some(Role::Send);
     const READ: Option<Role> = Some(Role::Read);
     match *op {
         SendOp::Write { remote, immediate: None } => {
-            ("RDMA WRITE", SEND, Some((remote, Deed::Write)))
+            ("RDMA WRITE", SEND, Some((remote, RemoteOperation::Write)))
         }
         SendOp::Write { remote, .. } => {
-            ("RDMA WRITE with immediate", SEND, Some((remote, Deed::Write)))
+            ("RDMA WRITE with immediate", SEND, Some((remote, RemoteOperation::Write)))
         }
-        SendOp::AtomicWrite { remote } => ("ATOMIC WRITE", SEND, Some((remote, Deed::Write))),
-        SendOp::Read { remote } => ("RDMA READ", READ, Some((remote, Deed::Read))),
+        SendOp::AtomicWrite { remote } => {
+            ("ATOMIC WRITE", SEND, Some((remote, RemoteOperation::Write)))
+        }
+        SendOp::Read { remote } => ("RDMA READ", READ, Some((remote, RemoteOperation::Read))),
         SendOp::CompareSwap { remote, .. } => {
-            ("compare and swap", READ, Some((remote, Deed::Atomic)))
+            ("compare and swap", READ, Some((remote, RemoteOperation::Atomic)))
         }
-        SendOp::FetchAdd { remote, .. } => ("fetch and add", READ, Some((remote, Deed::Atomic))),
+        SendOp::FetchAdd { remote, .. } => {
+            ("fetch and add", READ, Some((remote, RemoteOperation::Atomic)))
+        }
         SendOp::Send { immediate: None } | SendOp::SendTo { immediate: None, .. } => {
             ("SEND", SEND, None)
         }
@@ -283,7 +287,7 @@ pub(crate) fn found_empty(cq: usize) {
     let load = requests.load(cq);
     let Some(completions) = requests.cqs.get_mut(&cq) else { return };
     let Some(reset) = completions.reset.as_mut().filter(|_| load == 0) else { return };
-    if reset.polled.get_or_insert_with(Instant::now).elapsed() < IN_VAIN {
+    if reset.polled.get_or_insert_with(Instant::now).elapsed() < EMPTY_POLLS {
         return;
     }
     reset.polled = None;
@@ -298,7 +302,7 @@ pub(crate) fn found_empty(cq: usize) {
     };
     drop(requests);
     if threads::is_alone() {
-        report::tell(&finding);
+        report::emit(&finding);
     }
 }
 
@@ -335,7 +339,7 @@ pub(crate) fn remove_region(device: usize, lkey: u32, user: Option<Arc<Subject>>
         what: format!("ibv_dereg_mr of lkey {lkey:#x}, which {} uses", subject.text()),
         stacks: vec![("deregistered", Stack::here()), ("posted", subject.posted.clone())],
     });
-    found.iter().for_each(report::tell);
+    found.iter().for_each(report::emit);
 }
 
 /// Reports a send that needs the address handle, unless it may be done.
@@ -352,7 +356,7 @@ pub(crate) fn remove_ah(ah: usize) {
         what: format!("ibv_destroy_ah of an address handle that {} uses", subject.text()),
         stacks: vec![("destroyed", Stack::here()), ("posted", subject.posted.clone())],
     });
-    found.iter().for_each(report::tell);
+    found.iter().for_each(report::emit);
 }
 
 pub(super) fn regions() -> usize {
@@ -395,8 +399,8 @@ pub(crate) fn post<R>(
         }
     }
     drop(requests);
-    findings.iter().for_each(report::tell);
-    report::tell_postponed();
+    findings.iter().for_each(report::emit);
+    report::report_postponed();
     result
 }
 
@@ -406,7 +410,7 @@ pub(crate) fn completed(device: usize, cq: usize, wc: &Wc) {
     let mut requests = REQUESTS.lock();
     requests.complete((device, wc.qpn.get()), cq, wc, &mut findings);
     drop(requests);
-    findings.iter().for_each(report::tell);
+    findings.iter().for_each(report::emit);
 }
 
 impl Requests {

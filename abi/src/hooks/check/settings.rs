@@ -23,7 +23,7 @@ pub(crate) fn changed(
         (Kind::RnrTimerZero, min_rnr_timer),
     ];
     for (kind, _) in given.into_iter().filter(|(_, value)| *value == Some(0)) {
-        report::tell(&Finding {
+        report::emit(&Finding {
             kind,
             what: format!("qp {qpn:#x}: ibv_modify_qp"),
             stacks: vec![("called", Stack::here())],
@@ -37,9 +37,9 @@ pub(crate) fn connected(qpn: u32) {
     let Some((this, peer)) = requests::connected(Qpn::new(qpn)) else { return };
     for (asks, responses) in [(&this, &peer), (&peer, &this)] {
         let (most, room) = (asks.requester.max_rd_atomic, responses.responder.max_dest_rd_atomic);
-        let answers_yet = matches!(responses.state, State::Rtr | State::Rts);
-        if asks.state == State::Rts && answers_yet && most > room {
-            report::tell(&Finding {
+        let responds_already = matches!(responses.state, State::Rtr | State::Rts);
+        if asks.state == State::Rts && responds_already && most > room {
+            report::emit(&Finding {
                 kind: Kind::ReadsExceedPeer,
                 what: exceeded(asks, responses),
                 stacks: vec![("called", Stack::here())],

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::sync::Mutex;
 
-const MOMENT: Duration = Duration::from_micros(100);
+const CALL_OVERLAP: Duration = Duration::from_micros(100);
 
 /// By pointer.
 static OBJECTS: Mutex<BTreeMap<usize, Object>> = Mutex::new(BTreeMap::new());
@@ -64,14 +64,14 @@ pub(crate) fn enter(object: usize, call: &str) -> Option<Inside> {
             stacks: vec![("called", Stack::here()), ("the other thread", other.clone())],
         };
         drop(objects);
-        report::tell(&finding);
+        report::emit(&finding);
         return None;
     }
     entry.inside = Some((this, Stack::here()));
     let last = std::mem::replace(&mut entry.last, this);
     drop(objects);
     let began = Instant::now();
-    while ![0, this].contains(&last) && began.elapsed() < MOMENT {
+    while ![0, this].contains(&last) && began.elapsed() < CALL_OVERLAP {
         thread::yield_now();
     }
     Some(Inside(object))

@@ -25,7 +25,7 @@ pub(super) struct Thread {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Doing {
+pub(super) enum Activity {
     /// Runs, or sleeps for a time.
     GoesOn,
     /// Waits without a limit.
@@ -85,18 +85,22 @@ impl Thread {
         Self { id, call, switches: line.and_then(|number| number.trim().parse().ok()) }
     }
 
-    pub(super) fn doing(&self) -> Doing {
-        let [number, arguments @ ..] = &self.call[..] else { return Doing::GoesOn };
+    pub(super) fn doing(&self) -> Activity {
+        let [number, arguments @ ..] = &self.call[..] else { return Activity::GoesOn };
         let (number, at) = (*number as c_long, |index: usize| arguments.get(index).copied());
         if number == libc::SYS_futex {
             let waits = matches!(at(1).unwrap_or_default() as c_int & !FUTEX_FLAGS, 0 | 6 | 9 | 13);
-            return if waits && at(3) == Some(0) { Doing::WaitsForThread } else { Doing::GoesOn };
+            return if waits && at(3) == Some(0) {
+                Activity::WaitsForThread
+            } else {
+                Activity::GoesOn
+            };
         }
         if [libc::SYS_nanosleep, libc::SYS_clock_nanosleep].contains(&number) {
-            return Doing::GoesOn;
+            return Activity::GoesOn;
         }
         let Some(wait) = WAITS.iter().find(|wait| wait.number == number) else {
-            return Doing::Blocked;
+            return Activity::Blocked;
         };
         let limit = at(wait.limit.0).unwrap_or_default();
         let is_limited = match wait.limit.1 {
@@ -110,7 +114,7 @@ impl Thread {
             On::Epoll => registered(first as c_int),
         };
         descriptors
-            .map_or(Doing::Blocked, |descriptors| Doing::WaitsFor { descriptors, is_limited })
+            .map_or(Activity::Blocked, |descriptors| Activity::WaitsFor { descriptors, is_limited })
     }
 }
 
@@ -184,7 +188,7 @@ mod tests {
     use super::*;
 
     /// State during `wait`; `end` ends it.
-    fn doing(wait: impl FnOnce() + Send + 'static, end: impl FnOnce()) -> Doing {
+    fn doing(wait: impl FnOnce() + Send + 'static, end: impl FnOnce()) -> Activity {
         let (say, hear) = mpsc::channel();
         let other = thread::spawn(move || {
             say.send(this()).unwrap();
@@ -194,7 +198,7 @@ mod tests {
         let found = loop {
             let seen = Thread::look(id);
             match (seen.doing(), &still(vec![seen])[..]) {
-                (Doing::GoesOn, _) | (_, []) => thread::yield_now(),
+                (Activity::GoesOn, _) | (_, []) => thread::yield_now(),
                 (found, _) => break found,
             }
         };
@@ -209,7 +213,7 @@ mod tests {
         let waits = move || {
             let _ = heard.recv();
         };
-        assert_eq!(doing(waits, || drop(said)), Doing::WaitsForThread);
+        assert_eq!(doing(waits, || drop(said)), Activity::WaitsForThread);
 
         for limit in [-1, 60_000] {
             let (reader, writer) = std::io::pipe().unwrap();
@@ -220,7 +224,7 @@ mod tests {
                 unsafe { libc::poll(&raw mut wanted, 1, limit) };
                 drop(reader);
             };
-            let wanted = Doing::WaitsFor { descriptors: vec![fd], is_limited: limit >= 0 };
+            let wanted = Activity::WaitsFor { descriptors: vec![fd], is_limited: limit >= 0 };
             assert_eq!(doing(wait, || drop(writer)), wanted);
         }
     }
@@ -239,7 +243,7 @@ mod tests {
             }
             drop(reader);
         };
-        let wanted = |fd| Doing::WaitsFor { descriptors: vec![fd], is_limited: false };
+        let wanted = |fd| Activity::WaitsFor { descriptors: vec![fd], is_limited: false };
         assert_eq!(doing(wait, || drop(writer)), wanted(fd));
 
         let (reader, writer) = std::io::pipe().unwrap();

@@ -12,18 +12,18 @@ use super::{
     form::is_on,
     report, requests,
     stack::Stack,
-    threads::{self, Doing, Thread},
+    threads::{self, Activity, Thread},
     wake_ups,
 };
 use crate::sync::{Changes, Mutex};
 
 /// Time until suspicion: programs acknowledge sooner or never.
-pub(crate) const SOON: Duration = Duration::from_secs(1);
+pub(crate) const SUSPICION: Duration = Duration::from_secs(1);
 
 /// Threads that wait for another to act, and when that was found.
 static ENDLESS: Mutex<BTreeMap<u32, Instant>> = Mutex::new(BTreeMap::new());
 
-/// Retries `attempt` after each change; after [`SOON`], reports `what`.
+/// Retries `attempt` after each change; after [`SUSPICION`], reports `what`.
 pub(crate) fn for_acknowledgement<R>(
     changes: &Changes,
     attempt: impl Fn() -> Option<R>,
@@ -31,24 +31,24 @@ pub(crate) fn for_acknowledgement<R>(
     what: impl FnOnce() -> String,
 ) -> R {
     if is_on() {
-        if let Some(result) = changes.wait_within(SOON, &attempt) {
+        if let Some(result) = changes.wait_within(SUSPICION, &attempt) {
             return result;
         }
-        report::tell(&Finding { kind, what: what(), stacks: vec![("called", Stack::here())] });
+        report::emit(&Finding { kind, what: what(), stacks: vec![("called", Stack::here())] });
     }
     changes.wait_for(attempt)
 }
 
-/// Runs after each [`SOON`] of a wait. `endless` says why only another thread can end it; reported
-/// once if none acts.
-pub(crate) fn look(endless: &dyn Fn() -> Option<String>, is_told: &mut bool) {
+/// Runs after each [`SUSPICION`] of a wait. `endless` says why only another thread can end it;
+/// reported once if none acts.
+pub(crate) fn look(endless: &dyn Fn() -> Option<String>, is_reported: &mut bool) {
     let _call = Call::begin();
     let this = threads::this();
     let Some(what) = endless() else { return left() };
     ENDLESS.lock().insert(this, Instant::now());
-    if !*is_told && nobody_acts(this) {
-        *is_told = true;
-        tell(what, ("waits", Stack::here()));
+    if !*is_reported && nobody_acts(this) {
+        *is_reported = true;
+        emit(what, ("waits", Stack::here()));
     }
 }
 
@@ -56,8 +56,8 @@ pub(crate) fn left() {
     ENDLESS.lock().remove(&threads::this());
 }
 
-pub(super) fn tell(what: String, stack: (&'static str, Stack)) {
-    report::tell(&Finding { kind: Kind::EndlessWait, what, stacks: vec![stack] });
+pub(super) fn emit(what: String, stack: (&'static str, Stack)) {
+    report::emit(&Finding { kind: Kind::EndlessWait, what, stacks: vec![stack] });
 }
 
 pub(super) fn nobody_acts(but: u32) -> bool {
@@ -66,12 +66,12 @@ pub(super) fn nobody_acts(but: u32) -> bool {
     let number = others.len();
     // the other threads last acted before
     let endless = ENDLESS.lock();
-    let waits = |id: &u32| endless.get(id).is_some_and(|at| at.elapsed() < SOON);
+    let waits = |id: &u32| endless.get(id).is_some_and(|at| at.elapsed() < SUSPICION);
     let is_stuck = |thread: &Thread| {
         waits(&thread.id)
             || match thread.doing() {
-                Doing::WaitsForThread => true,
-                Doing::WaitsFor { descriptors, is_limited: false } => {
+                Activity::WaitsForThread => true,
+                Activity::WaitsFor { descriptors, is_limited: false } => {
                     wake_ups::endless_for(&descriptors, requests::have_completed).is_some()
                 }
                 _ => false,

@@ -9,7 +9,7 @@ use super::{
     form::is_on,
     report,
     stack::Stack,
-    threads::{self, Doing, Thread},
+    threads::{self, Activity, Thread},
 };
 use crate::sync::Mutex;
 
@@ -58,7 +58,7 @@ pub(crate) fn remove(cq: usize) {
 
 /// Records a poll; reports postponed findings.
 pub(crate) fn polled(cq: usize) {
-    report::tell_postponed();
+    report::report_postponed();
     change(cq, |queue| {
         queue.is_polled = true;
         queue.armed.iter_mut().for_each(|armed| armed.is_safe = true);
@@ -88,7 +88,7 @@ pub(crate) fn armed(cq: usize, kind: NotifyKind, pending: usize) {
         queue.armed = Some(Armed { at, by, kind, may_have_missed, is_safe, lay_there });
     });
     if let Some((capacity, at)) = mute {
-        report::tell(&Finding {
+        report::emit(&Finding {
             kind: Kind::ArmedWithoutChannel,
             what: format!("ibv_req_notify_cq: the queue for {capacity} was made without a channel"),
             stacks: vec![("armed", at)],
@@ -205,12 +205,13 @@ pub(super) fn look_at_waits(threads: &[Thread]) {
             && !is_readable(descriptor);
         let lay_there = mem::replace(&mut armed.lay_there, lies);
         // a running thread may still poll
-        let is_asleep = waits.iter().any(|(id, doing)| *id == armed.by && *doing != Doing::GoesOn);
+        let is_asleep =
+            waits.iter().any(|(id, doing)| *id == armed.by && *doing != Activity::GoesOn);
         if !(lies && lay_there && is_asleep) {
             continue;
         }
-        let waits_for_it = |doing: &Doing| match doing {
-            Doing::WaitsFor { descriptors, .. } => descriptors.contains(&descriptor),
+        let waits_for_it = |doing: &Activity| match doing {
+            Activity::WaitsFor { descriptors, .. } => descriptors.contains(&descriptor),
             _ => false,
         };
         let Some((thread, _)) = waits.iter().find(|(_, doing)| waits_for_it(doing)) else {
@@ -226,7 +227,7 @@ pub(super) fn look_at_waits(threads: &[Thread]) {
             stacks: vec![("armed", armed.at.clone())],
         });
     }
-    findings.iter().for_each(report::tell);
+    findings.iter().for_each(report::emit);
 }
 
 pub(crate) fn is_readable(descriptor: c_int) -> bool {
@@ -257,5 +258,5 @@ fn find(channel: usize, say: impl Fn(usize, &Queue, &Armed) -> Option<String>) {
         })
         .collect();
     drop(cqs);
-    findings.iter().for_each(report::tell);
+    findings.iter().for_each(report::emit);
 }

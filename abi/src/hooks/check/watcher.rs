@@ -17,7 +17,7 @@ use rustix::{event::Timespec, thread::futex};
 
 use super::{
     at_exit, report, requests,
-    threads::{self, Doing},
+    threads::{self, Activity},
     waits, wake_ups,
 };
 
@@ -26,7 +26,7 @@ static PROCESS: AtomicU32 = AtomicU32::new(0);
 /// 1: a signal ends the program.
 static ENDS: AtomicU32 = AtomicU32::new(0);
 /// 1: reported; the handler waits for this.
-static IS_TOLD: AtomicU32 = AtomicU32::new(0);
+static IS_REPORTED: AtomicU32 = AtomicU32::new(0);
 
 pub(crate) fn start() {
     static START: Once = Once::new();
@@ -43,16 +43,16 @@ pub(crate) fn start() {
 fn look_on() {
     let mut seen = Vec::new();
     loop {
-        if wait(&ENDS, waits::SOON) {
-            at_exit::tell_rest();
-            IS_TOLD.store(1, Ordering::SeqCst);
-            let _ = futex::wake(&IS_TOLD, futex::Flags::PRIVATE, 1);
+        if wait(&ENDS, waits::SUSPICION) {
+            at_exit::report_rest();
+            IS_REPORTED.store(1, Ordering::SeqCst);
+            let _ = futex::wake(&IS_REPORTED, futex::Flags::PRIVATE, 1);
             return;
         }
         let still = threads::still(mem::take(&mut seen));
         wake_ups::look_at_waits(&still);
         for thread in &still {
-            let Doing::WaitsFor { descriptors, is_limited: false } = thread.doing() else {
+            let Activity::WaitsFor { descriptors, is_limited: false } = thread.doing() else {
                 continue;
             };
             let Some((what, made)) = wake_ups::endless_for(&descriptors, requests::have_completed)
@@ -60,10 +60,10 @@ fn look_on() {
                 continue;
             };
             if waits::nobody_acts(thread.id) && !threads::still(vec![thread.clone()]).is_empty() {
-                waits::tell(what, ("made", made));
+                waits::emit(what, ("made", made));
             }
         }
-        report::tell_postponed();
+        report::report_postponed();
         seen = threads::all().unwrap_or_default();
     }
 }
@@ -89,7 +89,7 @@ extern "C" fn on_signal(signal: c_int) {
     if PROCESS.load(Ordering::SeqCst) == process::id() {
         ENDS.store(1, Ordering::SeqCst);
         let _ = futex::wake(&ENDS, futex::Flags::PRIVATE, 1);
-        wait(&IS_TOLD, at_exit::LIMIT);
+        wait(&IS_REPORTED, at_exit::LIMIT);
     }
     // SAFETY: It changes a disposition, and sends a signal that comes when this function returns.
     unsafe {

@@ -51,13 +51,13 @@ fn table(qp_type: QpType, from: State, to: State) -> Option<(u32, u32)> {
         }
         (InitState, RtrState) => {
             let path = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-            let answers = path | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+            let responds = path | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
             let (key, rights) = (
                 IBV_QP_PKEY_INDEX | IBV_QP_QKEY,
                 IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS | IBV_QP_ALT_PATH,
             );
             (
-                connected(answers, path, 0, path, answers),
+                connected(responds, path, 0, path, responds),
                 connected(rights, rights, key, rights, rights),
             )
         }
@@ -90,12 +90,12 @@ fn table(qp_type: QpType, from: State, to: State) -> Option<(u32, u32)> {
                 | IBV_QP_RETRY_CNT
                 | IBV_QP_RNR_RETRY
                 | IBV_QP_MAX_QP_RD_ATOMIC;
-            let answers = all
+            let responds = all
                 | IBV_QP_PORT
                 | IBV_QP_TIMEOUT
                 | IBV_QP_MAX_DEST_RD_ATOMIC
                 | IBV_QP_MIN_RNR_TIMER;
-            (0, connected(asks | answers, all, IBV_QP_PKEY_INDEX | IBV_QP_QKEY, asks, answers))
+            (0, connected(asks | responds, all, IBV_QP_PKEY_INDEX | IBV_QP_QKEY, asks, responds))
         }
         _ => return None,
     })

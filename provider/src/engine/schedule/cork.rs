@@ -7,9 +7,9 @@
 //! - or the first post or poll after [`CORK`]; without one, a timer wakes the background thread
 //!   after [`CORK_TIMER`] and corking pauses.
 //!
-//! In ping-pong traffic acknowledgements wait too, and leave with the program's reply. Condition:
-//! it replied to the previous message within [`CLOSELY`], with only receives posted in between. The
-//! reply itself never waits.
+//! In ping-pong traffic acknowledgements wait too, and leave with the program's reply, if it replied
+//! to the previous message within [`CLOSELY`] and posted only receives in between. A reply never
+//! waits.
 //!
 //! Only socket traffic of polling programs is corked. Through memory, acknowledgements wait if the
 //! peer sleeps and would be woken, or for WRITEs to programs that poll memory.
@@ -188,7 +188,7 @@ impl Cork {
         more: bool,
     ) -> bool {
         let Some(run) = self.run else { return false };
-        self.posts.note(now, polls, run.segments);
+        self.posts.record(now, polls, run.segments);
         if let Some(found_at) = self.responses.found_at.take() {
             // a program known to reply, or to poll memory, may have lost the processor briefly
             let is_known = self.responses.expected || self.responses.written;
@@ -292,7 +292,7 @@ impl Cork {
 
 impl Posts {
     /// Records a post after this many polls; a run holds `segments` datagrams.
-    fn note(&mut self, now: Instant, polls: u64, segments: usize) {
+    fn record(&mut self, now: Instant, polls: u64, segments: usize) {
         if polls != self.polls {
             (self.polls, self.polled_at) = (polls, now);
         }
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn an_acknowledgement_waits_for_the_answer_of_a_program_that_has_answered() {
+    fn an_acknowledgement_waits_for_the_response_of_a_program_that_has_responded() {
         let mut program = Program::new();
         assert!(!program.find(), "nobody knows yet whether it answers");
         assert!(!program.post(64, AT_ONCE));
@@ -427,7 +427,7 @@ mod tests {
 
     /// Replies to several events leave together, with the acknowledgements.
     #[test]
-    fn answers_wait_for_those_of_further_events() {
+    fn responses_wait_for_those_of_further_events() {
         let mut program = Program::new();
         program.find();
         assert!(!program.post(64, AT_ONCE));

@@ -14,7 +14,7 @@ use roce_transport::time::Instant;
 
 use super::{
     backoff::Backoff,
-    times::{ABSENCES, ASSISTS, IN_VAIN, LOOK, LOOK_LESS, STEADY},
+    times::{ABSENCES, ASSISTS, EMPTY_WAKEUPS, LOOK, LOOK_LESS, STEADY},
 };
 
 /// See the [module's documentation](self).
@@ -144,7 +144,7 @@ impl Duties {
     pub(in crate::engine) fn record_loop(
         &mut self,
         is_absent: bool,
-        in_vain: u64,
+        empty_wakeups: u64,
         idle: u32,
         now: Instant,
     ) -> (bool, Option<Instant>) {
@@ -153,7 +153,7 @@ impl Duties {
         } else {
             self.loop_absences = 0;
         }
-        let is_unfit = self.loop_absences == ABSENCES || in_vain > IN_VAIN;
+        let is_unfit = self.loop_absences == ABSENCES || empty_wakeups > EMPTY_WAKEUPS;
         if is_unfit {
             self.apart.renew(ASSISTS, now);
         } else if self.program_serves {
@@ -301,7 +301,7 @@ mod tests {
     #[test]
     fn an_event_loop_that_does_not_come_is_one_no_longer() {
         const IDLE: u32 = 64;
-        let looks = |absent: &dyn Fn(u32) -> bool, in_vain, serves: bool| {
+        let looks = |absent: &dyn Fn(u32) -> bool, empty_wakeups, serves: bool| {
             let mut thread = Thread::new();
             thread.seen.is_in_loop = true;
             (1..=1000).find(|&look| {
@@ -309,7 +309,7 @@ mod tests {
                 assert_eq!(thread.decide(), Duty::EventLoop);
                 thread.now = thread.now.plus(LOOK);
                 let (stays, not_before) =
-                    thread.duties.record_loop(absent(look), in_vain, IDLE, thread.now);
+                    thread.duties.record_loop(absent(look), empty_wakeups, IDLE, thread.now);
                 assert!(stays || not_before.is_none_or(|end| end > thread.now));
                 !stays
             })
@@ -317,8 +317,8 @@ mod tests {
         assert_eq!(looks(&|_| false, 0, true), None, "one that comes");
         assert_eq!(looks(&|look| look % ABSENCES != 0, 0, true), None, "or waits for a processor");
         assert_eq!(looks(&|_| true, 0, true), Some(ABSENCES));
-        assert_eq!(looks(&|_| false, IN_VAIN + 1, true), Some(1));
-        assert_eq!(looks(&|_| false, IN_VAIN, true), None);
+        assert_eq!(looks(&|_| false, EMPTY_WAKEUPS + 1, true), Some(1));
+        assert_eq!(looks(&|_| false, EMPTY_WAKEUPS, true), None);
         assert_eq!(looks(&|_| false, 0, false), Some(IDLE + 1), "one that does nothing");
     }
 

@@ -79,7 +79,7 @@ pub(in crate::engine) const ASSISTS: [Duration; 2] = [ms(20), Duration::from_sec
 /// processor.
 pub(in crate::engine) const ABSENCES: u32 = 4;
 /// Consecutive needless wakeups after which an event loop is not woken.
-pub(in crate::engine) const IN_VAIN: u64 = 16;
+pub(in crate::engine) const EMPTY_WAKEUPS: u64 = 16;
 /// Pause of an event loop's wakeups while queue pairs are destroyed.
 pub(in crate::engine) const LOOP_PAUSE: Duration = ms(20);
 

@@ -102,7 +102,7 @@ pub(super) fn of(config: &StationConfig) -> Vec<SockFilter> {
         program.load(LOAD_HALF, 12);
         program.jump(EQUAL, TAGS[0].into(), To::Next, To::Drop);
     }
-    if config.answers {
+    if config.replies {
         program.load(RETURN, u32::MAX);
     } else {
         only_roce(&mut program, config.roce_v1);
@@ -176,13 +176,13 @@ mod tests {
 
     #[test]
     fn only_pauses_that_no_bridge_forwards_pass() {
-        for answers in [false, true] {
+        for replies in [false, true] {
             let config = StationConfig {
                 mac: MAC,
                 vlan: None,
                 addresses: Vec::new(),
                 gateways: Vec::new(),
-                answers,
+                replies,
                 roce_v1: false,
                 dhcp: None,
                 mbps: 0,

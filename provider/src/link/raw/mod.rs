@@ -35,7 +35,9 @@ use super::{
 use crate::{bind::BindError, clock};
 use frame_socket::{Arrived, FrameSocket};
 use packets::RawPackets;
-use roce_ethernet::{Assignment, FrameCounters, Hop, Lease, MacAddr, News, Station, StationConfig};
+use roce_ethernet::{
+    Assignment, FrameCounters, Hop, Lease, MacAddr, Station, StationConfig, StationEvent,
+};
 use socket::PacketSocket;
 use xdp::XdpSocket;
 pub(crate) use xdp::{XdpMode, XdpOptions};
@@ -97,7 +99,7 @@ impl RawLink {
             Some(libc::EPERM | libc::EACCES) => BindError::NoNetRaw(interface.into()),
             _ => BindError::Interface { interface: interface.into(), source },
         };
-        let guards = if config.answers { Vec::new() } else { guards(&mut config, index)? };
+        let guards = if config.replies { Vec::new() } else { guards(&mut config, index)? };
         let packet = PacketSocket::open(index, &config, options).map_err(wrong)?;
         let socket: Box<dyn FrameSocket> = match xdp {
             None => Box::new(packet),
@@ -124,11 +126,11 @@ impl RawLink {
         };
         link.await_assignment().map_err(wrong)?;
         link.poll_addresses(); // the first ones are no change
-        match (link.station.assignment(), link.station.lease_trouble()) {
+        match (link.station.assignment(), link.station.lease_error()) {
             (Assignment::Taken { address, mac }, _) => Err(BindError::Duplicate { address, mac }),
-            (Assignment::Probing, Some(trouble)) => {
+            (Assignment::Probing, Some(error)) => {
                 let (interface, seconds) = (interface.into(), LEASING.as_secs());
-                Err(BindError::NoLease { interface, seconds, trouble })
+                Err(BindError::NoLease { interface, seconds, error })
             }
             (Assignment::Probing | Assignment::Assigned, _) => Ok(link),
         }
@@ -218,20 +220,20 @@ impl RawLink {
             let _ = self.socket.send_frame(&frame);
         }
         self.socket.submit();
-        while let Some(news) = self.station.poll_news() {
+        while let Some(event) = self.station.poll_event() {
             let interface = &self.interface;
-            match news {
-                News::Conflict { address, mac } => {
+            match event {
+                StationEvent::Conflict { address, mac } => {
                     warn!(interface, %address, %mac, "another host claims the device's address");
                 }
-                News::PathMtu { to, mtu } => {
+                StationEvent::PathMtu { to, mtu } => {
                     warn!(interface, %to, mtu, "packets are too long for the path; choose a smaller path MTU");
                 }
-                News::Leased { address, server } => {
+                StationEvent::Leased { address, server } => {
                     info!(interface, %address, %server, "a DHCP server has leased an address");
                 }
-                News::LeaseLost { address } => {
-                    warn!(interface, %address, "the lease of the device's address has ended");
+                StationEvent::LeaseLost { address } => {
+                    warn!(interface, %address, "the lease of the device's address ended");
                 }
             }
         }
@@ -320,7 +322,8 @@ impl Link for RawLink {
                 Hop::None => Err(io::Error::new(
                     io::ErrorKind::HostUnreachable,
                     format!(
-                        "{} has no way to {}: no gateway (gw=ADDRESS), or too many hosts do not answer",
+                        "{} has no route to {}: no gateway (gw=ADDRESS), or too many hosts do not \
+                         respond",
                         self.interface, run.dst
                     ),
                 )),
@@ -471,7 +474,7 @@ impl MulticastLink for RawLink {
     fn prepare_join(&mut self, group: IpAddr) -> Preparation<io::Error> {
         let config = self.station.config();
         let of_family = config.addresses.iter().any(|own| own.address.is_ipv4() == group.is_ipv4());
-        let (index, own) = (self.index, config.answers);
+        let (index, own) = (self.index, config.replies);
         Box::new(move || {
             if !of_family {
                 return Err(io::Error::new(

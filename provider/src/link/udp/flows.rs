@@ -10,7 +10,7 @@ use rustix::process::{Resource, getrlimit};
 use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 
 use super::{message, options::SocketOptions};
-use crate::notice::Dispensable;
+use crate::notice::OptionalFeature;
 
 /// Ports beyond Linux's ephemeral ones (32768 to 60999), which programs get by chance, and within
 /// RoCEv2's recommended range (0xC000 and up).
@@ -59,7 +59,7 @@ fn unbound(address: IpAddr, interface: u32) -> io::Result<Socket> {
         return Err(io::Error::from_raw_os_error(libc::EMFILE));
     }
     // Packets sent to it all the same cost no memory.
-    static SO_ATTACH_FILTER: Dispensable = Dispensable::new(
+    static SO_ATTACH_FILTER: OptionalFeature = OptionalFeature::new(
         "SO_ATTACH_FILTER",
         "datagrams to source ports take memory until they are dropped",
     );

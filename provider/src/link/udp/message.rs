@@ -18,7 +18,7 @@ use libc::{c_int, c_void};
 use roce_transport::{adapter::Transmit, wire::FrameFields};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-use crate::notice::{Dispensable, is_refusal};
+use crate::notice::{OptionalFeature, is_refusal};
 
 /// Ancillary data of one message in bytes: segment size, traffic class and hop limit take 72, a
 /// drop count 24.
@@ -48,41 +48,47 @@ pub(super) fn configure(socket: &Socket, v6: bool) -> io::Result<()> {
 
 /// Options that a system with UDP sockets may lack. gVisor lacks `UDP_SEGMENT`, `UDP_GRO` and an
 /// `IP_MTU_DISCOVER` that forbids fragmentation.
-static IPV6_RECVTCLASS: Dispensable =
-    Dispensable::new("IPV6_RECVTCLASS", "ECN marks are not seen over IPv6");
-static IPV6_RECVHOPLIMIT: Dispensable =
-    Dispensable::new("IPV6_RECVHOPLIMIT", "IPv6 packets are shown with hop limit 64");
-static UDP_NO_CHECK6_RX: Dispensable =
-    Dispensable::new("UDP_NO_CHECK6_RX", "packets of rxe and of adapters do not arrive over IPv6");
-static IP_RECVTOS: Dispensable = Dispensable::new("IP_RECVTOS", "ECN marks are not seen over IPv4");
-static IP_RECVTTL: Dispensable =
-    Dispensable::new("IP_RECVTTL", "IPv4 packets are shown with TTL 64");
-static UDP_GRO: Dispensable =
-    Dispensable::new("UDP_GRO", "packets are received one by one, which is slower");
-static UDP_SEGMENT: Dispensable =
-    Dispensable::new("UDP_SEGMENT", "packets are sent one by one, which is slower");
-static SO_RXQ_OVFL: Dispensable =
-    Dispensable::new("SO_RXQ_OVFL", "packets that a full socket drops are not counted");
-static IP_MTU_DISCOVER: Dispensable = Dispensable::new(
+static IPV6_RECVTCLASS: OptionalFeature =
+    OptionalFeature::new("IPV6_RECVTCLASS", "ECN marks over IPv6 are not visible");
+static IPV6_RECVHOPLIMIT: OptionalFeature =
+    OptionalFeature::new("IPV6_RECVHOPLIMIT", "IPv6 packets are shown with hop limit 64");
+static UDP_NO_CHECK6_RX: OptionalFeature = OptionalFeature::new(
+    "UDP_NO_CHECK6_RX",
+    "packets of rxe and of adapters do not arrive over IPv6",
+);
+static IP_RECVTOS: OptionalFeature = OptionalFeature::new(
+    "IP_RECVTOS",
+    "ECN marks over IPv4 are not \
+     visible",
+);
+static IP_RECVTTL: OptionalFeature =
+    OptionalFeature::new("IP_RECVTTL", "IPv4 packets are shown with TTL 64");
+static UDP_GRO: OptionalFeature =
+    OptionalFeature::new("UDP_GRO", "packets are received singly, which is slower");
+static UDP_SEGMENT: OptionalFeature =
+    OptionalFeature::new("UDP_SEGMENT", "packets are sent singly, which is slower");
+static SO_RXQ_OVFL: OptionalFeature =
+    OptionalFeature::new("SO_RXQ_OVFL", "packets that a full receive buffer drops are not counted");
+static IP_MTU_DISCOVER: OptionalFeature = OptionalFeature::new(
     "IP_MTU_DISCOVER",
     "over IPv4, only roce takes packets from here; rxe and adapters count a wrong ICRC",
 );
-static IPV6_MTU_DISCOVER: Dispensable =
-    Dispensable::new("IPV6_MTU_DISCOVER", "packets over IPv6 may be fragmented");
+static IPV6_MTU_DISCOVER: OptionalFeature =
+    OptionalFeature::new("IPV6_MTU_DISCOVER", "packets over IPv6 may be fragmented");
 
 const NO_GROUPS: &str = "packets to multicast groups may not reach their members";
-static MULTICAST_V4: [Dispensable; 3] = [
-    Dispensable::new("IP_MULTICAST_IF", NO_GROUPS),
-    Dispensable::new("IP_MULTICAST_LOOP", NO_GROUPS),
-    Dispensable::new("IP_MULTICAST_TTL", NO_GROUPS),
+static MULTICAST_V4: [OptionalFeature; 3] = [
+    OptionalFeature::new("IP_MULTICAST_IF", NO_GROUPS),
+    OptionalFeature::new("IP_MULTICAST_LOOP", NO_GROUPS),
+    OptionalFeature::new("IP_MULTICAST_TTL", NO_GROUPS),
 ];
-static MULTICAST_V6: [Dispensable; 3] = [
-    Dispensable::new("IPV6_MULTICAST_IF", NO_GROUPS),
-    Dispensable::new("IPV6_MULTICAST_LOOP", NO_GROUPS),
-    Dispensable::new("IPV6_MULTICAST_HOPS", NO_GROUPS),
+static MULTICAST_V6: [OptionalFeature; 3] = [
+    OptionalFeature::new("IPV6_MULTICAST_IF", NO_GROUPS),
+    OptionalFeature::new("IPV6_MULTICAST_LOOP", NO_GROUPS),
+    OptionalFeature::new("IPV6_MULTICAST_HOPS", NO_GROUPS),
 ];
 
-impl Dispensable {
+impl OptionalFeature {
     pub(super) fn ask(&self, result: io::Result<()>) {
         result.unwrap_or_else(|error| self.refused(&error));
     }

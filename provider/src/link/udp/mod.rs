@@ -49,7 +49,7 @@ const MAX_RUN: usize = 65_487;
 /// is an eighth of their silence: a look costs more than a packet through shared memory.
 const LOOK: Duration = Duration::from_millis(1);
 /// Time after a socket's packet during which every call looks at the sockets.
-const LATELY: Duration = Duration::from_millis(1);
+const RECENT: Duration = Duration::from_millis(1);
 
 /// Treatment of other processes of the same user, host and namespaces.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -112,7 +112,7 @@ impl Looks {
             self.last_arrival = now;
         }
         let silence = now.since(self.last_arrival);
-        self.next = if silence < LATELY { now } else { now.plus(LOOK.min(silence / 8)) };
+        self.next = if silence < RECENT { now } else { now.plus(LOOK.min(silence / 8)) };
     }
 }
 
@@ -203,8 +203,8 @@ impl UdpLink {
                 SAID.call_once(|| {
                     warn!(
                         target: notice::TARGET,
-                        "memfd_create is refused here: packets go through sockets only, and no \
-                         processes share an address"
+                        "the system refuses memfd_create: packets go through sockets only, and \
+                         processes cannot share an address"
                     );
                 });
                 Locality::Network
@@ -321,11 +321,11 @@ impl UdpLink {
         let Self { ports, sharing, send_buffers, .. } = self;
         let Some(first) = runs.first() else { return Ok((0, false)) };
         let Some(port) = ports.iter().find(|port| port.address == first.src) else {
-            let message = format!("{} is not an address of this device any more", first.src);
+            let message = format!("{} is no longer an address of this device", first.src);
             return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, message));
         };
         let Some(socket) = port.sender(first.src_port) else {
-            let message = format!("{} is not a port of {} any more", first.src_port, first.src);
+            let message = format!("{} is no longer a port of {}", first.src_port, first.src);
             return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, message));
         };
         let same = |run: &&Transmit| (run.src, run.src_port) == (first.src, first.src_port);

@@ -4,7 +4,7 @@ use std::{io, net::IpAddr};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::notice::Dispensable;
+use crate::notice::OptionalFeature;
 
 const BUFFER: usize = 4 << 20;
 /// Smaller receive buffers get advice: one sender at full speed fills them before a process gets
@@ -39,15 +39,15 @@ impl SocketOptions {
 
     /// Requests the receive buffer; a smaller one only reduces data in flight.
     pub(in crate::link) fn set_receive_buffer(&self, socket: &Socket) {
-        static SO_RCVBUF: Dispensable =
-            Dispensable::new("SO_RCVBUF", "receive buffers keep their size");
+        static SO_RCVBUF: OptionalFeature =
+            OptionalFeature::new("SO_RCVBUF", "receive buffers keep their size");
         let result = socket.set_recv_buffer_size(self.wanted());
         result.unwrap_or_else(|error| SO_RCVBUF.refused(&error));
     }
 
     pub(in crate::link) fn set_send_buffer(socket: &Socket) {
-        static SO_SNDBUF: Dispensable =
-            Dispensable::new("SO_SNDBUF", "send buffers keep their size");
+        static SO_SNDBUF: OptionalFeature =
+            OptionalFeature::new("SO_SNDBUF", "send buffers keep their size");
         let result = socket.set_send_buffer_size(BUFFER);
         result.unwrap_or_else(|error| SO_SNDBUF.refused(&error));
     }

@@ -78,7 +78,7 @@ impl Overflow {
     }
 
     /// Takes the kernel's count; returns whether it grew.
-    const fn note(&mut self, count: u32) -> bool {
+    const fn update(&mut self, count: u32) -> bool {
         // An older count came with a datagram that was queued earlier.
         let grown = count.wrapping_sub(self.seen).cast_signed();
         if grown <= 0 {
@@ -257,7 +257,7 @@ impl ReceiveBuffers {
             let control = &control[..length_of_control.min(CONTROL)];
             let Ancillary { segment, traffic_class, hop_limit, drops } =
                 read_ancillary(control, length);
-            if drops.is_some_and(|drops| overflow.note(drops)) {
+            if drops.is_some_and(|drops| overflow.update(drops)) {
                 *fills = Some(true);
             }
             let congested = fills.unwrap_or(false);
@@ -472,7 +472,7 @@ mod tests {
     #[test]
     fn the_count_of_losses_wraps() {
         let mut overflow = Overflow { seen: u32::MAX - 1, dropped: 5 };
-        assert!(overflow.note(3) && !overflow.note(3) && !overflow.note(2));
+        assert!(overflow.update(3) && !overflow.update(3) && !overflow.update(2));
         assert_eq!(overflow.dropped, 10);
     }
 }

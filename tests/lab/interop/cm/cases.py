@@ -20,5 +20,5 @@ def cm_cases():
     yield from exchanges.in_a_row("6.1")
     # The others run while they wait.
     for kernel in ["6.1", "6.12"]:
-        yield from failures.no_answer(kernel)
+        yield from failures.no_response(kernel)
     yield failures.unreachable("6.1")

@@ -127,7 +127,7 @@ def killed(kernel):
     )
 
 
-def no_answer(kernel):
+def no_response(kernel):
     """No answer of ours: no request arrives, or no reply leaves, and ours gives up, too."""
     gives_up = "RDMA_CM_EVENT_UNREACHABLE, error"
     ping = (RPING, "-c", "-C", "1", "-a", "{host}")

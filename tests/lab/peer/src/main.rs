@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut agent = Agent::new(context, Quirks { rxe_flush: true });
     let mut output = io::stdout().lock();
     for line in io::stdin().lock().lines() {
-        writeln!(output, "{}", agent.answer(&line?, &|| false)?)?;
+        writeln!(output, "{}", agent.execute(&line?, &|| false)?)?;
         output.flush()?;
     }
     Ok(())

@@ -89,13 +89,13 @@ impl Message {
 #[non_exhaustive]
 pub enum CmParseError {
     /// Not 256 bytes.
-    #[error("not 256 bytes long")]
+    #[error("the MAD is not 256 bytes long")]
     Length,
     /// Other class, method or version.
-    #[error("not a message of connection management")]
+    #[error("the MAD is not of the CM class")]
     Class,
     /// Unknown message.
-    #[error("message {0:#06x} does not exist")]
+    #[error("unknown CM attribute {0:#06x}")]
     Attribute(u16),
 }
 

@@ -57,7 +57,7 @@ impl Qp {
             return length.map(|length| BuiltSingle { length, is_request: false });
         }
         let length = self.requester.build_single(&self.common, slot, room, now)?;
-        self.turn.note(Kind::Request, 1);
+        self.turn.record(Kind::Request, 1);
         self.rate.on_sent(length as u64, now, dcqcn);
         Some(BuiltSingle { length, is_request: true })
     }
@@ -127,9 +127,9 @@ impl Requester {
             wqe.read(0, &mut slot[headers..end]).ok()?;
         }
         let cost = flight::cost(wqe, 0, 1, mtu);
-        self.flight.try_anew();
+        self.flight.retry();
         self.flight.admit(cost, u64::from(mtu) + OVERHEAD, room(self.flight.shared()))?;
-        self.portions.try_anew();
+        self.portions.retry();
         (wqe.started, wqe.first_psn, wqe.packets, wqe.holds_slot) = (true, psn, 1, false);
         let solicited =
             operation != Operation::WriteOnly && wqe.flags.contains(SendFlags::SOLICITED);

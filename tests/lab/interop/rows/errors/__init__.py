@@ -15,7 +15,7 @@ def rows():
     yield from remote.receive_buffers()
     yield from local.local_buffers()
     yield from transport.not_ready()
-    yield from transport.no_answer()
+    yield from transport.no_response()
     yield from transport.lengths()
     yield from local.flushing()
     yield from local.posting()

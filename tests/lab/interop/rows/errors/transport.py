@@ -37,7 +37,7 @@ def not_ready():
         )
 
 
-def no_answer():
+def no_response():
     """A gets no answer."""
     expect = Expect(a="RETRY_EXC_ERR flush", own="flush", states="ERR RTS")
     for what, a, b, prepare, state in [

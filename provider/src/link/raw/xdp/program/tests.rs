@@ -84,7 +84,7 @@ fn config(addresses: &[&str]) -> StationConfig {
         vlan: None,
         addresses: addresses.iter().map(prefix).collect(),
         gateways: Vec::new(),
-        answers: true,
+        replies: true,
         roce_v1: false,
         dhcp: None,
         mbps: 10_000,

@@ -42,9 +42,9 @@ pub enum Loss {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Recovery {
     /// Retransmits everything from the lost packet.
-    Again,
+    Retransmit,
     /// Retransmits after a pause.
-    AgainAfter(Duration),
+    RetransmitAfter(Duration),
     /// Recovery of this loss is in progress.
     UnderWay,
     /// The retry counter is exhausted.
@@ -60,7 +60,7 @@ pub enum Reason {
     /// First transmission of part of a work request.
     First(Part),
     /// Retransmission after a loss.
-    Again(Part, Loss),
+    Retransmit(Part, Loss),
     /// Tail-loss probe: the last or oldest packet, a few round trips without a response.
     Probe {
         /// The packet.
@@ -134,7 +134,7 @@ pub enum Failure {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Note {
+pub(crate) enum Decision {
     /// Of the packet being built.
     Packet(Reason),
     Acknowledged {
@@ -155,37 +155,37 @@ pub(crate) enum Note {
     },
 }
 
-/// Notes of one call, if enabled.
+/// Decisions of one call, if enabled.
 #[derive(Debug, Default)]
-pub(crate) struct Notes(Option<Vec<Note>>);
+pub(crate) struct Decisions(Option<Vec<Decision>>);
 
-impl Notes {
+impl Decisions {
     pub(crate) fn begin(&mut self) {
         self.0.get_or_insert_default();
     }
 
     #[inline]
-    pub(crate) const fn are_taken(&self) -> bool {
+    pub(crate) const fn are_recorded(&self) -> bool {
         self.0.is_some()
     }
 
     #[inline]
-    pub(crate) fn take(&mut self, note: impl FnOnce() -> Note) {
-        if self.are_taken() {
-            self.push(note);
+    pub(crate) fn take(&mut self, decision: impl FnOnce() -> Decision) {
+        if self.are_recorded() {
+            self.push(decision);
         }
     }
 
     /// Off the packet path: recording is rare.
     #[cold]
     #[inline(never)]
-    fn push(&mut self, note: impl FnOnce() -> Note) {
-        if let Some(notes) = &mut self.0 {
-            notes.push(note());
+    fn push(&mut self, decision: impl FnOnce() -> Decision) {
+        if let Some(decisions) = &mut self.0 {
+            decisions.push(decision());
         }
     }
 
-    pub(crate) fn drain(&mut self) -> Vec<Note> {
+    pub(crate) fn drain(&mut self) -> Vec<Decision> {
         self.0.as_mut().map(core::mem::take).unwrap_or_default()
     }
 }
@@ -214,8 +214,8 @@ impl fmt::Display for Loss {
 impl fmt::Display for Recovery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Again => f.write_str("all from there on again"),
-            Self::AgainAfter(wait) => write!(f, "all from there on again in {wait:?}"),
+            Self::Retransmit => f.write_str("retransmit from here"),
+            Self::RetransmitAfter(wait) => write!(f, "retransmit from here in {wait:?}"),
             Self::UnderWay => f.write_str("its recovery is under way"),
             Self::GiveUp { tries } => write!(f, "given up after {tries} transmissions"),
         }
@@ -235,12 +235,12 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::First(part) => write!(f, "{part}"),
-            Self::Again(part, loss) => write!(f, "{part}, again: {loss}"),
+            Self::Retransmit(part, loss) => write!(f, "{part}, retransmitted: {loss}"),
             Self::Probe { part, oldest: false } => {
-                write!(f, "{part}, probe: the last packet again")
+                write!(f, "{part}, probe: the last packet")
             }
             Self::Probe { part, oldest: true } => {
-                write!(f, "{part}, probe: the oldest packet again")
+                write!(f, "{part}, probe: the oldest packet")
             }
             Self::Datagram { wr_id } => write!(f, "request {wr_id}"),
             Self::Acknowledge(psn) => write!(f, "acknowledges up to {}", psn.get()),
@@ -251,9 +251,9 @@ impl fmt::Display for Reason {
                 write!(f, "NAK for the gap at {}", psn.get())
             }
             Self::Negative(psn, syndrome) => write!(f, "{syndrome} for {}", psn.get()),
-            Self::Response { again: false } => f.write_str("answer"),
-            Self::Response { again: true } => f.write_str("answer to a duplicate"),
-            Self::Congestion => f.write_str("its packets meet congestion"),
+            Self::Response { again: false } => f.write_str("response"),
+            Self::Response { again: true } => f.write_str("response to a duplicate"),
+            Self::Congestion => f.write_str("congestion experienced"),
         }
     }
 }
@@ -262,11 +262,11 @@ impl fmt::Display for Timer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Acknowledge(psn) => {
-                write!(f, "acknowledge timer: no answer from {} on", psn.get())
+                write!(f, "ACK timeout: no response from {} on", psn.get())
             }
-            Self::PutOff => f.write_str("acknowledge timer: nothing has been sent, starts anew"),
-            Self::Probe => f.write_str("no answer within a few round trips: a probe is due"),
-            Self::NotReady => f.write_str("the wait for the receiver is over"),
+            Self::PutOff => f.write_str("ACK timer: nothing was sent, restarted"),
+            Self::Probe => f.write_str("no response within a few round trips: a probe is due"),
+            Self::NotReady => f.write_str("RNR wait over"),
         }
     }
 }
@@ -275,7 +275,7 @@ impl fmt::Display for WindowCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Start => "start",
-            Self::Acknowledged => "all of it was used and acknowledged",
+            Self::Acknowledged => "full and acknowledged",
             Self::Loss => "loss",
             Self::Timeout => "timeout",
             Self::Notification => "congestion notification",
@@ -286,15 +286,15 @@ impl fmt::Display for WindowCause {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Asked => f.write_str("as asked"),
+            Self::Asked => f.write_str("requested"),
             Self::Request(error) => write!(f, "a request failed: {error}"),
             Self::Refused(syndrome, refusal) => {
                 write!(f, "a request of the peer was refused with {syndrome}: {refusal}")
             }
-            Self::Receive => f.write_str("a receive request was bad"),
+            Self::Receive => f.write_str("an invalid receive request"),
             Self::CqOverrun(CqId(id)) => write!(f, "completion queue {id} has overflowed"),
             Self::Device => f.write_str("the link is lost"),
-            Self::Injected => f.write_str("a rule has it fail"),
+            Self::Injected => f.write_str("a fault rule"),
         }
     }
 }
