@@ -362,7 +362,7 @@ mod tests {
             assert!(error.starts_with(wanted) && error.lines().count() == 1, "{error}");
         }
         let fault = EnvironmentError::from("drop".parse::<FaultPlan>().unwrap_err()).to_string();
-        assert!(fault.starts_with("ROCE_FAULT: in the fault \"drop\": say which"), "{fault}");
+        assert!(fault.starts_with("ROCE_FAULT: in the fault \"drop\": no condition"), "{fault}");
         assert!(
             EnvironmentError::Seed("a\nb".into())
                 .to_string()
