@@ -425,7 +425,7 @@ fn what_is_wrong_is_said_in_one_line() {
     for (name, value, wanted) in [
         ("ROCE_DEVICES", "eth77", "roce: ROCE_DEVICES: device eth77 does not exist"),
         ("ROCE_DEVICES", "roce_lo udp:10.0", "roce: ROCE_DEVICES: 10.0 is not an IP address"),
-        ("ROCE_FAULT", "drop", "roce: ROCE_FAULT: in the fault \"drop\": say which datagrams"),
+        ("ROCE_FAULT", "drop", "roce: ROCE_FAULT: in the fault \"drop\": no condition"),
         ("ROCE_RECEIVE_BUFFER", "4M", "roce: ROCE_RECEIVE_BUFFER: \"4M\" is not a number"),
         ("ROCE_SOURCE_PORTS", "-1", "roce: ROCE_SOURCE_PORTS: \"-1\" is not a number"),
         ("ROCE_SEGMENTS", "one", "roce: ROCE_SEGMENTS: \"one\" is not a number"),

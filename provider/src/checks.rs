@@ -167,8 +167,8 @@ mod tests {
     fn what_is_wrong_is_said_in_one_line() {
         for (text, said) in [
             ("jsn", "unknown word \"jsn\"; expected text, json, sarif, reorder, delay"),
-            ("json,", "there is no \"\"; write"),
-            ("json=1", "there is no \"json=1\"; write"),
+            ("json,", "unknown word \"\"; expected"),
+            ("json=1", "unknown word \"json=1\"; expected"),
             ("reorder,seed=x", "seed=x is not a number"),
             ("reorder,seed", "seed= is not a number"),
             ("seed=7", "seed= has no effect alone; add reorder or delay"),

@@ -355,14 +355,14 @@ mod tests {
             ("udp:10.0.0", "ROCE_DEVICES: 10.0.0 is not an IP address"),
             ("udp:192.0.2.1", "ROCE_DEVICES: 192.0.2.1 is not an address of this host"),
             ("raw:eth77", "ROCE_DEVICES: the interface eth77 does not exist; `ip link` lists"),
-            ("raw:lo", "ROCE_DEVICES: the interface lo is no Ethernet interface"),
+            ("raw:lo", "ROCE_DEVICES: the interface lo is not an Ethernet interface"),
             ("raw:v0,vlan=0", "ROCE_DEVICES: raw:v0,vlan=0: \"vlan=0\" is wrong: write a VLAN ID"),
         ] {
             let error = devices_named(specs).unwrap_err().to_string();
             assert!(error.starts_with(wanted) && error.lines().count() == 1, "{error}");
         }
         let fault = EnvironmentError::from("drop".parse::<FaultPlan>().unwrap_err()).to_string();
-        assert!(fault.starts_with("ROCE_FAULT: in the fault \"drop\": say which"), "{fault}");
+        assert!(fault.starts_with("ROCE_FAULT: in the fault \"drop\": no condition"), "{fault}");
         assert!(
             EnvironmentError::Seed("a\nb".into())
                 .to_string()

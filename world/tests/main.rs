@@ -254,7 +254,7 @@ fn mistakes_are_said() {
             2,
             "\"x\" is not an id; write for example 16 or 0x10 after write",
         ),
-        ("connect rc\nA post write 1 bytes", 2, "missing after bytes; expected a number"),
+        ("connect rc\nA post write 1 bytes", 2, "bytes needs more; expected a number"),
         (
             "connect rc\nA post write 1 bytes 70000",
             2,
@@ -269,7 +269,7 @@ fn mistakes_are_said() {
             "unknown word of read: \"immediate\"; expected bytes N",
         ),
         ("connect rc\nA post send 1 wrong-key", 2, "unknown word of send"),
-        ("connect rc\nA post fetch-add 1", 2, "missing after fetch-add; expected add N"),
+        ("connect rc\nA post fetch-add 1", 2, "fetch-add needs more; expected add N"),
         ("connect rc\nA post compare-swap 1 swap 2", 2, "expected compare N"),
         ("connect rc\nA set 8190 to 1", 2, "the offset 8190 is out of range; expected 0 to 8184"),
         ("connect rc\nA set 8 1", 2, "expected to N"),

@@ -362,7 +362,7 @@ mod tests {
                 "\"pi=10.0.0.9/24\" is wrong: write ip=ADDRESS/LENGTH, ip=dhcp, mac=MAC",
             ),
             ("v0,ip", "\"ip\" is wrong: write ip=ADDRESS/LENGTH"),
-            ("v0,ip=10.0.0.9", "\"ip=10.0.0.9\" is wrong: write an address with the length"),
+            ("v0,ip=10.0.0.9", "\"ip=10.0.0.9\" is wrong: write an address with its prefix length"),
             ("v0,ip=10.0.0.9/33", "\"ip=10.0.0.9/33\" is wrong: write an address"),
             ("v0,ip=127.0.0.1/8", "\"ip=127.0.0.1/8\" is wrong: write an address"),
             ("v0,ip=ff02::1/64", "\"ip=ff02::1/64\" is wrong: write an address"),
@@ -376,8 +376,7 @@ mod tests {
             ("v0,ip=10.0.0.9/24,vlan=4095", "\"vlan=4095\" is wrong"),
             (
                 "v0,ip=10.0.0.9/24,vlan=1,vlan=2",
-                "\"vlan=2\" is wrong: this is given twice; omit \
-                 one",
+                "\"vlan=2\" is wrong: this is given twice; omit one",
             ),
             ("v0,ip=10.0.0.9/24,vlan=1,prio=8", "\"prio=8\" is wrong: write a priority"),
             ("v0,ip=10.0.0.9/24,prio=3", "\"prio=\" is wrong: a priority needs a VLAN"),
@@ -399,8 +398,11 @@ mod tests {
                 "v0,ip=dhcp,mac=02:00:00:00:00:01,ip=dhcp",
                 "\"ip=dhcp\" is wrong: this is given twice; omit one",
             ),
-            ("v0,ip=dhcp,mac=02:00:00:00:00:01,gw=fd00::1", "\"gw=fd00::1\" is wrong: a gateway"),
-            ("v0,ip=dhcp6", "\"ip=dhcp6\" is wrong: write an address with the length"),
+            (
+                "v0,ip=dhcp,mac=02:00:00:00:00:01,gw=fd00::1",
+                "\"gw=fd00::1\" is wrong: the gateway is in",
+            ),
+            ("v0,ip=dhcp6", "\"ip=dhcp6\" is wrong: write an address with its prefix length"),
         ] {
             let error = spec(text).unwrap_err();
             assert!(error.contains(wanted) && error.lines().count() == 1, "{error}");

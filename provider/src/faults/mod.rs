@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn mistakes_show_the_word_and_what_could_stand_there() {
         for (text, wrong, hint) in [
-            ("fail", "after \"fail\"", "fail create_cq nth 2 ENOMEM"),
+            ("fail", "\"fail\" needs a value", "fail create_cq nth 2 ENOMEM"),
             ("fail creat_cq", "\"creat_cq\"", "expected create_cq"),
             ("fail connekt", "\"connekt\"", "rdma_connect"),
             ("fail create_cq ENOMOM", "\"ENOMOM\"", "EINVAL, ENOMEM"),
@@ -98,16 +98,16 @@ mod tests {
             ("fail create_cq nth 0", "\"0\"", "nth 3"),
             ("fail create_cq EIO EIO", "two errors", "two clauses"),
             ("fail create_cq 101%", "\"101%\"", "0% to 100%"),
-            ("slow qp", "by how much", "by 10ms"),
+            ("slow qp", "no time is given", "by 10ms"),
             ("slow qp by 10", "\"10\"", "\"2ms\""),
             ("slow qp EIO", "\"EIO\"", "by TIME"),
             ("hang poll_cq 20", "write \"20%\"", "every 20"),
             ("hang poll_cq 20m", "\"20m\"", "\"2ms\""),
             ("complete 3%", "\"3%\"", "send or recv"),
-            ("complete send once", "which status", "RETRY_EXC_ERR"),
+            ("complete send once", "no status is given", "RETRY_EXC_ERR"),
             ("complete send with NO_ERR", "\"NO_ERR\"", "REM_ACCESS_ERR"),
             ("complete recv with RETRY_EXC_ERR", "not a status of this queue", "LOC_LEN_ERR"),
-            ("complete recv with", "after \"with\"", "nth 5"),
+            ("complete recv with", "\"with\" needs a value", "nth 5"),
             ("qp 0x12 dead", "\"dead\"", "\"fatal\""),
             ("qp many fatal", "\"many\"", "qp 0x12"),
             ("port down at 1", "\"1\"", "\"1s\""),

@@ -296,7 +296,7 @@ mod tests {
         ];
         for result in refused {
             let said = result.unwrap_err().to_string();
-            assert!(said.contains("is a link") && said.lines().count() == 1, "{said}");
+            assert!(said.contains("is a symbolic link") && said.lines().count() == 1, "{said}");
         }
         // a link made between the check and the first packet
         let mut capture = CaptureFile::new(&scratch.0.join("late"), "roce_lo").unwrap();

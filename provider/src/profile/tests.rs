@@ -85,7 +85,7 @@ fn what_is_wrong_is_said_in_one_line_with_what_could_stand_there() {
     }
     for (name, wanted) in [
         ("connectx-99", "unknown profile \"connectx-99\"; expected connectx-5, connectx-6dx,"),
-        ("siw", "siw: siw speaks iWARP"),
+        ("siw", "siw: siw is iWARP"),
         ("/nowhere/mine.toml", "/nowhere/mine.toml: No such file"),
     ] {
         let error = Profile::named(name).unwrap_err().to_string();

@@ -154,7 +154,7 @@ fn responses_that_are_dropped_later() {
     let finding = found.iter().find(|it| it.status == Some(WcStatus::RetryExcErr)).unwrap();
     assert_says(
         finding.peer.as_deref().unwrap(),
-        &["dropped packets from its address since", "× length"],
+        &["dropped packets from its address since", "× a length"],
     );
     assert_says(&finding.reason.advice, &["the peer's adapter"]);
 }

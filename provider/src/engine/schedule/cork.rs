@@ -7,9 +7,9 @@
 //! - or the first post or poll after [`CORK`]; without one, a timer wakes the background thread
 //!   after [`CORK_TIMER`] and corking pauses.
 //!
-//! In ping-pong traffic acknowledgements wait too, and leave with the program's reply, if it replied
-//! to the previous message within [`CLOSELY`] and posted only receives in between. A reply never
-//! waits.
+//! In ping-pong traffic acknowledgements wait too, and leave with the program's reply, if it
+//! replied to the previous message within [`CLOSELY`] and posted only receives in between. A reply
+//! never waits.
 //!
 //! Only socket traffic of polling programs is corked. Through memory, acknowledgements wait if the
 //! peer sleeps and would be woken, or for WRITEs to programs that poll memory.
