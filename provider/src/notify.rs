@@ -16,14 +16,39 @@ const MAX_VALUES: usize = 4096;
 /// Queue with a descriptor, readable while it holds values.
 #[derive(Debug)]
 pub(crate) struct Notifier<T> {
-    queue: Mutex<VecDeque<T>>,
+    queue: Mutex<Queue<T>>,
     descriptor: OwnedFd,
+}
+
+#[derive(Debug)]
+struct Queue<T> {
+    values: VecDeque<T>,
+    /// The descriptor is readable.
+    is_readable: bool,
+    /// The descriptor stays as it is.
+    is_quiet: bool,
 }
 
 impl<T> Notifier<T> {
     pub(crate) fn new() -> io::Result<Self> {
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK | EventfdFlags::SEMAPHORE;
-        Ok(Self { queue: Mutex::default(), descriptor: eventfd(0, flags)? })
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let queue = Queue { values: VecDeque::new(), is_readable: false, is_quiet: false };
+        Ok(Self { queue: Mutex::new(queue), descriptor: eventfd(0, flags)? })
+    }
+
+    /// Changes the queue, then the descriptor if necessary.
+    fn change<R>(&self, change: impl FnOnce(&mut Queue<T>) -> R) -> R {
+        let mut queue = self.queue.lock();
+        let result = change(&mut queue);
+        let is_readable = !queue.values.is_empty();
+        if !queue.is_quiet && queue.is_readable != is_readable {
+            queue.is_readable = is_readable;
+            let _ = match is_readable {
+                true => rustix::io::write(&self.descriptor, &1u64.to_ne_bytes()),
+                false => rustix::io::read(&self.descriptor, &mut [0; 8]),
+            };
+        }
+        result
     }
 
     /// Adds a value; true if the number grew.
@@ -33,44 +58,94 @@ impl<T> Notifier<T> {
 
     /// Adds a value if `keep` holds, atomically with [`retain`](Self::retain).
     pub(crate) fn push_if(&self, value: T, keep: impl FnOnce(&T) -> bool) -> bool {
-        let mut queue = self.queue.lock();
-        if !keep(&value) {
-            return false;
-        }
-        let grows = queue.len() < MAX_VALUES;
-        if grows {
-            let _ = rustix::io::write(&self.descriptor, &1u64.to_ne_bytes()); // counts to 2^64
-        } else {
-            queue.pop_front();
-        }
-        queue.push_back(value);
-        grows
+        self.change(|queue| {
+            if !keep(&value) {
+                return false;
+            }
+            let grows = queue.values.len() < MAX_VALUES;
+            if !grows {
+                queue.values.pop_front();
+            }
+            queue.values.push_back(value);
+            grows
+        })
     }
 
     pub(crate) fn pop(&self) -> Option<T> {
-        let mut queue = self.queue.lock();
-        let value = queue.pop_front()?;
-        let _ = rustix::io::read(&self.descriptor, &mut [0; 8]); // one for each value
-        Some(value)
+        self.change(|queue| queue.values.pop_front())
     }
 
     /// Drops values not to keep; returns their number.
     pub(crate) fn retain(&self, keep: impl FnMut(&T) -> bool) -> usize {
-        let mut queue = self.queue.lock();
-        let before = queue.len();
-        queue.retain(keep);
-        let gone = before - queue.len();
-        for _ in 0..gone {
-            let _ = rustix::io::read(&self.descriptor, &mut [0; 8]);
-        }
-        gone
+        self.change(|queue| {
+            let before = queue.values.len();
+            queue.values.retain(keep);
+            before - queue.values.len()
+        })
+    }
+
+    /// Takes a value that `make` adds. The descriptor does not show it.
+    pub(crate) fn pop_made<R>(&self, make: impl FnOnce() -> R) -> (R, Option<T>) {
+        self.change(|queue| queue.is_quiet = true);
+        let made = make();
+        let value = self.change(|queue| {
+            queue.is_quiet = false;
+            queue.values.pop_front()
+        });
+        (made, value)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.queue.lock().is_empty()
+        self.queue.lock().values.is_empty()
     }
 
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    use super::*;
+
+    fn is_readable(notifier: &Notifier<u32>) -> bool {
+        let descriptor = notifier.descriptor();
+        let mut wanted = [PollFd::new(&descriptor, PollFlags::IN)];
+        poll(&mut wanted, Some(&Timespec::default())).unwrap() == 1
+    }
+
+    #[test]
+    fn the_descriptor_is_readable_while_there_are_values() {
+        let notifier = Notifier::new().unwrap();
+        assert!(!is_readable(&notifier) && notifier.pop().is_none());
+        (0..3).for_each(|value| assert!(notifier.push(value)));
+        assert_eq!(notifier.retain(|value| *value != 1), 1);
+        assert_eq!((notifier.pop(), is_readable(&notifier)), (Some(0), true));
+        assert_eq!((notifier.pop(), is_readable(&notifier)), (Some(2), false));
+        assert!(!notifier.push_if(7, |_| false) && !is_readable(&notifier));
+        let grew: usize = (0..5000).map(|value| usize::from(notifier.push(value))).sum();
+        assert_eq!((grew, notifier.pop()), (MAX_VALUES, Some(5000 - MAX_VALUES as u32)));
+        assert_eq!(notifier.retain(|_| false), MAX_VALUES - 1);
+        assert!(!is_readable(&notifier));
+    }
+
+    #[test]
+    fn a_value_that_is_taken_where_it_is_made_does_not_show() {
+        let notifier = Notifier::new().unwrap();
+        let make = |count: u32| (0..count).for_each(|value| _ = notifier.push(value));
+        for count in 0..3 {
+            let (was_readable, value) = notifier.pop_made(|| {
+                make(count);
+                is_readable(&notifier)
+            });
+            assert_eq!((was_readable, value), (false, (count > 0).then_some(0)));
+            assert_eq!(is_readable(&notifier), count > 1, "of {count}");
+            notifier.retain(|_| false);
+        }
+        // one from before
+        make(1);
+        assert_eq!((notifier.pop_made(|| ()).1, is_readable(&notifier)), (Some(0), false));
     }
 }

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use roce_provider::{CompletionChannel, calls::Call};
+use roce_provider::{CompletionChannel, CompletionQueue, calls::Call};
 
 use super::{
     context::{ContextInner, Ctx},
@@ -56,9 +56,13 @@ impl Channel {
     }
 }
 
-fn take(channel: &CompletionChannel, ctx: &ContextInner) -> Option<*mut ibv_cq> {
+/// Takes an event that `next` finds.
+fn take(
+    ctx: &ContextInner,
+    mut next: impl FnMut() -> Option<CompletionQueue>,
+) -> Option<*mut ibv_cq> {
     loop {
-        let cq = channel.poll()?;
+        let cq = next()?;
         // a queue being destroyed has none
         if let Some(cq) = ctx.take_event(|objects| objects.cqs.get(&cq.id().0).copied()) {
             return Some(cq as *mut ibv_cq);
@@ -100,14 +104,15 @@ pub(crate) unsafe extern "C-unwind" fn ibv_get_cq_event(
     call::waiting(CallId::ibv_get_cq_event, || {
         may_end_here();
         let mut awaited = Awaited::default();
+        let hand_over = |taken: *mut ibv_cq| {
+            wake_ups::woken(taken as usize);
+            *cq = taken;
+            *cq_context = (*taken).cq_context;
+            Ok(())
+        };
         loop {
             let descriptor = match look(channel, &mut awaited)? {
-                Look::Event(taken) => {
-                    wake_ups::woken(taken as usize);
-                    *cq = taken;
-                    *cq_context = (*taken).cq_context;
-                    return Ok(());
-                }
+                Look::Event(taken) => return hand_over(taken),
                 Look::Nothing(descriptor) => descriptor,
             };
             let may_have_event = match (is_blocking(descriptor), check::is_on()) {
@@ -116,7 +121,10 @@ pub(crate) unsafe extern "C-unwind" fn ibv_get_cq_event(
                     sleep_checked(channel, descriptor)?;
                     true
                 }
-                (false, _) => serve_in_loop(channel, &mut awaited),
+                (false, _) => match serve_in_loop(channel, &mut awaited)? {
+                    Some(taken) => return hand_over(taken),
+                    None => false,
+                },
             };
             if !may_have_event {
                 wait_readable(descriptor)?;
@@ -130,7 +138,7 @@ unsafe fn look(channel: *mut ibv_comp_channel, awaited: &mut Awaited) -> Result<
     let (channel, ctx, descriptor) =
         Channel::share(channel, awaited, |c| (c.channel.clone(), c.ctx.clone(), (*channel).fd))?;
     channel.count_use(|| !is_blocking(descriptor));
-    Ok(Look::of(take(&channel, &ctx), descriptor))
+    Ok(Look::of(take(&ctx, || channel.poll()), descriptor))
 }
 
 /// Serves the device instead of sleeping; true if there may be an event.
@@ -153,11 +161,14 @@ unsafe fn serve(channel: *mut ibv_comp_channel, awaited: &mut Awaited) -> Result
     }
 }
 
-/// Serves the device for a polling program; true if there is an event.
-unsafe fn serve_in_loop(channel: *mut ibv_comp_channel, awaited: &mut Awaited) -> bool {
+/// Serves the device for a program with an event loop, and takes an event.
+unsafe fn serve_in_loop(
+    channel: *mut ibv_comp_channel,
+    awaited: &mut Awaited,
+) -> Result<Option<*mut ibv_cq>> {
     let _call = Call::begin();
-    let shared = Channel::share(channel, awaited, |c| c.channel.clone());
-    shared.map_or(true, |channel| channel.serve()) // reported by the next check
+    let (channel, ctx) = Channel::share(channel, awaited, |c| (c.channel.clone(), c.ctx.clone()))?;
+    Ok(take(&ctx, || channel.serve()))
 }
 
 /// Waits, and checks whether the wait can end. Cancellation point.

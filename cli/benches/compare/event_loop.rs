@@ -214,7 +214,7 @@ impl End for Side {
     fn take(&mut self) -> Result<usize, Failure> {
         match self.channel.poll() {
             Some(_) => self.channel.count_use(|| true),
-            None if self.channel.serve() && self.channel.poll().is_some() => {}
+            None if self.channel.serve().is_some() => {}
             None => return Ok(0),
         }
         self.cq.req_notify(NotifyKind::Next);

@@ -4,7 +4,7 @@ use roce_transport::{adapter::TransmitLimits, time::Instant};
 
 use super::{
     publication::Publication,
-    schedule::cork::{Cork, Load, Sent},
+    schedule::cork::{Cork, Load, Next, Sent},
     shared_cork::SharedCork,
     sleep::{Omission, System, omits},
 };
@@ -69,8 +69,8 @@ impl Shard {
         self.cork.is_corked()
     }
 
-    pub(super) fn corks(&mut self, now: Instant, load: Load, polls: u64, more: bool) -> bool {
-        self.cork.change(|cork| cork.post(now, load, polls, more))
+    pub(super) fn corks(&mut self, now: Instant, load: Load, polls: u64, next: Next) -> bool {
+        self.cork.change(|cork| cork.post(now, load, polls, next))
     }
 
     pub(super) fn is_late(&mut self, now: Instant) -> bool {

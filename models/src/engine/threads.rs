@@ -4,7 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use loom::thread;
 
-use super::{schedule::cork::Load, serve::Engine, shard::Shard, sleep::System};
+use super::{
+    schedule::cork::{Load, Next},
+    serve::Engine,
+    shard::Shard,
+    sleep::System,
+};
 use crate::{check, clock, ring::runs};
 
 /// A timer's delay: shorter sleeps end by themselves.
@@ -213,7 +218,7 @@ pub fn what_acknowledges_leaves() {
             let now = clock::now();
             shard.cork.change(|cork| cork.find(now, true));
             // it has responded before
-            shard.cork.change(|cork| cork.post(now, Load::default(), 0, false));
+            shard.cork.change(|cork| cork.post(now, Load::default(), 0, Next::Polls));
         }
         engine.progress();
         engine.system.wait_for(0);

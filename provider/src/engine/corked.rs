@@ -8,7 +8,10 @@ use roce_transport::time::Instant;
 use super::{
     poller::Watched,
     program::grow,
-    schedule::{cork::Load, times::ACK_LONGEST},
+    schedule::{
+        cork::{Load, Next},
+        times::ACK_LONGEST,
+    },
     serve::Engine,
     shard::Shard,
 };
@@ -18,7 +21,7 @@ impl Engine {
     /// Corks or sends a post; serves if arrivals went long unserved.
     pub(super) fn cork_or_send(&self, shard: &mut Shard, now: Instant, load: Load) {
         let waited = shard.is_corked();
-        if !shard.corks(now, load, self.calls.polls(), self.has_untaken()) {
+        if !shard.corks(now, load, self.calls.polls(), self.next_step()) {
             shard.transmit(now);
         } else if !waited {
             // arm the timer last: the woken thread must see the corked requests
@@ -67,6 +70,28 @@ impl Engine {
             let mut shard = self.lock();
             shard.transmit(clock::now());
             self.after_service(&mut shard);
+        }
+    }
+
+    /// Sends corked requests: the program may sleep in its event loop. Acknowledgements wait for
+    /// its reply.
+    pub(crate) fn uncork_requests(&self) {
+        if self.corked_until.load(Ordering::Relaxed) != 0 {
+            let mut shard = self.lock();
+            if shard.cork.holds_requests() {
+                shard.transmit(clock::now());
+                self.after_service(&mut shard);
+            }
+        }
+    }
+
+    fn next_step(&self) -> Next {
+        if self.has_untaken() {
+            Next::TakesEvent
+        } else if self.is_in_loop() {
+            Next::Sleeps
+        } else {
+            Next::Polls
         }
     }
 

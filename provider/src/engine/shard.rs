@@ -13,7 +13,7 @@ use super::{
     outgoing::{Offer, Outgoing},
     publication::Publication,
     schedule::{
-        cork::{Cork, Load, Sent},
+        cork::{Cork, Load, Next, Sent},
         times::{BUDGET, LONG_HOLD, SENDING},
     },
     shared_cork::SharedCork,
@@ -193,8 +193,8 @@ impl Shard {
     }
 
     /// Records a post after this many polls; true if it is corked.
-    pub(super) fn corks(&mut self, now: Instant, load: Load, polls: u64, more: bool) -> bool {
-        let waits = self.cork.change(|cork| cork.post(now, load, polls, more));
+    pub(super) fn corks(&mut self, now: Instant, load: Load, polls: u64, next: Next) -> bool {
+        let waits = self.cork.change(|cork| cork.post(now, load, polls, next));
         self.link_counters.corked += if waits { load.requests() } else { 0 };
         waits
     }

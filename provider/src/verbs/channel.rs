@@ -78,10 +78,7 @@ impl CompletionChannel {
     /// acknowledgement.
     #[must_use]
     pub fn poll(&self) -> Option<CompletionQueue> {
-        let inner = self.inner.take()?;
-        self.inner.has_slept();
-        self.inner.has_taken();
-        Some(CompletionQueue { inner })
+        self.inner.take().map(|inner| self.taken(inner))
     }
 
     /// Sleeps until a queue has an event (`ibv_get_cq_event`), up to `limit`.
@@ -138,15 +135,21 @@ impl CompletionChannel {
         self.inner.count_use(never_waits);
     }
 
-    /// Serves for an event loop that woke on the [descriptor](Self::as_fd) without an event; true
-    /// if one exists now.
+    /// Serves for an event loop that woke on the [descriptor](Self::as_fd) without an event, and
+    /// takes one as [`poll`](Self::poll) does.
     ///
     /// From then on packets can make the descriptor readable, without a second thread. Call this
     /// whenever the descriptor is readable without an event. If packets complete nothing, an armed
-    /// queue may have an empty event, until this returns false once.
+    /// queue may have an empty event, until this returns `None` once.
     #[must_use]
-    pub fn serve(&self) -> bool {
-        self.inner.serve()
+    pub fn serve(&self) -> Option<CompletionQueue> {
+        self.inner.serve().map(|inner| self.taken(inner))
+    }
+
+    fn taken(&self, inner: Arc<CqInner>) -> CompletionQueue {
+        self.inner.has_slept();
+        self.inner.has_taken();
+        CompletionQueue { inner }
     }
 }
 

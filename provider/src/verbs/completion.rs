@@ -33,6 +33,8 @@ pub(super) struct CqInner {
     channel: Option<Arc<ChannelInner>>,
     /// An event was taken, and the queue not found empty since.
     taken: AtomicBool,
+    /// The queue was armed in an event loop, and not found empty since.
+    armed: AtomicBool,
 }
 
 impl CqInner {
@@ -50,8 +52,8 @@ impl CqInner {
         let ring = context.explained("ibv_create_cq", made)?;
         let spread = channel.as_ref().map(|channel| channel.spread.clone());
         let (context, place) = (context.clone(), HomeShard::nowhere(spread));
-        let taken = AtomicBool::new(false);
-        let inner = Arc::new(Self { context, ring, place, channel, taken });
+        let [taken, armed] = [(); 2].map(|()| AtomicBool::new(false));
+        let inner = Arc::new(Self { context, ring, place, channel, taken, armed });
         if let Some(channel) = &inner.channel {
             for engine in inner.context.inner.shards.engines() {
                 let (channel, cq) = (channel.clone(), Arc::downgrade(&inner));
@@ -79,7 +81,8 @@ impl CqInner {
     }
 
     /// Serves an empty queue on this thread, unless the program has more events to take: one
-    /// service is enough for all.
+    /// service is enough for all. Nor after arming in an event loop, once: that poll is for
+    /// completions from before, and what arrives later wakes the program.
     #[inline]
     pub(super) fn serve_empty(&self) {
         if self.taken.load(Ordering::Relaxed) {
@@ -88,7 +91,14 @@ impl CqInner {
                 return;
             }
         }
-        self.engine().progress();
+        let engine = self.engine();
+        if self.armed.load(Ordering::Relaxed) {
+            self.armed.store(false, Ordering::Relaxed);
+            if engine.is_in_loop() {
+                return engine.uncork_requests();
+            }
+        }
+        engine.progress();
     }
 
     /// Handles arming before the program sleeps: flushes corked packets, and hands the descriptor
@@ -101,7 +111,8 @@ impl CqInner {
         }
         let exposed = channel.filter(|channel| channel.exposed.load(Ordering::Relaxed));
         if exposed.is_some_and(|channel| channel.sleeps_in_loop(self)) {
-            return; // it polls once more, and perhaps answers
+            self.armed.store(true, Ordering::Relaxed);
+            return; // it polls once more, and perhaps responds
         }
         engine.uncork();
         if exposed.is_some() {
@@ -181,13 +192,19 @@ impl ChannelInner {
     /// Takes the next event; skips destroyed queues.
     pub(super) fn take(&self) -> Option<Arc<CqInner>> {
         loop {
-            let cq = self.notifier.pop()?;
-            self.context.inner.engine.take_event();
-            if let Some(cq) = cq.upgrade() {
-                cq.record_taken();
-                return Some(cq);
+            let taken = self.taken(&self.notifier.pop()?);
+            if taken.is_some() {
+                return taken;
             }
         }
+    }
+
+    /// The queue of an event that was taken, unless it is destroyed.
+    fn taken(&self, cq: &Weak<CqInner>) -> Option<Arc<CqInner>> {
+        self.context.inner.engine.take_event();
+        let cq = cq.upgrade()?;
+        cq.record_taken();
+        Some(cq)
     }
 
     /// True while waiting threads drive this engine.
@@ -225,27 +242,28 @@ impl ChannelInner {
     }
 
     /// See [`CompletionChannel::serve`](super::CompletionChannel::serve).
-    pub(super) fn serve(&self) -> bool {
-        let Some(event_loop) = &self.event_loop else { return false };
+    pub(super) fn serve(&self) -> Option<Arc<CqInner>> {
+        let event_loop = self.event_loop.as_ref()?;
         let engine = &self.context.inner.engine;
         event_loop.count_use(|| true);
-        let is_woken = engine.serve_in_loop(|| !self.notifier.is_empty());
-        if !self.notifier.is_empty() {
-            return true;
+        let (is_woken, event) =
+            self.notifier.pop_made(|| engine.serve_in_loop(|| !self.notifier.is_empty()));
+        if let Some(event) = event {
+            return self.taken(&event).or_else(|| self.take());
         }
         if is_woken {
             engine.count_empty_wakeup();
         }
         if let Some(cq) = event_loop.disarm_one(is_woken) {
             self.add(cq);
-            return true;
+            return self.take();
         }
         drop(engine.lock()); // under which another completes something in a queue
-        let is_there = !self.notifier.is_empty();
-        if !is_there {
+        let taken = self.take();
+        if taken.is_none() {
             event_loop.record_none();
         }
-        is_there
+        taken
     }
 
     /// See [`CompletionChannel::prepare_to_wait`](super::CompletionChannel::prepare_to_wait).

@@ -11,6 +11,9 @@
 //! replied to the previous message within [`CLOSELY`] and posted only receives in between. A reply
 //! never waits.
 //!
+//! In an event loop only requests of further events and of long series wait: the program may sleep
+//! after any other.
+//!
 //! Only socket traffic of polling programs is corked. Through memory, acknowledgements wait if the
 //! peer sleeps and would be woken, or for WRITEs to programs that poll memory.
 
@@ -45,6 +48,17 @@ impl Load {
     pub(in crate::engine) const fn requests(&self) -> u64 {
         self.requests as u64
     }
+}
+
+/// The next step of a program that posts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::engine) enum Next {
+    /// It polls, or goes on posting.
+    Polls,
+    /// It takes one more event, and may post for it.
+    TakesEvent,
+    /// It may sleep in its event loop.
+    Sleeps,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -83,6 +97,8 @@ struct Waiting {
     requests: usize,
     bytes: usize,
     acknowledgements: bool,
+    /// The program takes events, and sends everything with the last.
+    events: bool,
     until: Instant,
 }
 
@@ -137,6 +153,10 @@ impl Cork {
         self.waiting.requests > 0 || self.waiting.acknowledgements
     }
 
+    pub(in crate::engine) const fn holds_requests(&self) -> bool {
+        self.waiting.requests > 0
+    }
+
     /// The program polls without a reply to its latest completion.
     pub(in crate::engine) fn count_poll(&mut self) {
         if self.responses.found_at.take().is_some() {
@@ -169,7 +189,7 @@ impl Cork {
 
     /// Returns the delay of the timer for newly corked packets; `None`: it is set already.
     pub(in crate::engine) fn set_timer(&mut self, now: Instant) -> Option<Duration> {
-        let after = match self.waiting.acknowledgements {
+        let after = match self.waiting.acknowledgements || self.waiting.events {
             true if self.timer_at >= now.plus(CORK_TIMER) => return None,
             true => ACK_TIMER,
             false => CORK_TIMER,
@@ -178,14 +198,13 @@ impl Cork {
         Some(after)
     }
 
-    /// Records a post after this many polls. `more`: the program has events to take, and may post.
-    /// True if the load waits; else everything leaves.
+    /// Records a post after this many polls. True if the load waits; else everything leaves.
     pub(in crate::engine) fn post(
         &mut self,
         now: Instant,
         load: Load,
         polls: u64,
-        more: bool,
+        next: Next,
     ) -> bool {
         let Some(run) = self.run else { return false };
         self.posts.record(now, polls, run.segments);
@@ -195,11 +214,15 @@ impl Cork {
             let closely = if is_known { CORK_TIMER } else { CLOSELY };
             self.responses.expected = self.responses.excused || now.since(found_at) <= closely;
         }
-        if self.waiting.acknowledgements && !more {
+        if self.waiting.acknowledgements && next != Next::TakesEvent {
             return false; // which leave with it
         }
-        let may_wait =
-            (self.posts.in_series || more) && self.sent == Sent::Call && !self.uncorked.lasts(now);
+        let is_followed = match next {
+            Next::Polls => self.posts.in_series,
+            Next::TakesEvent => true,
+            Next::Sleeps => self.posts.in_series && self.posts.series >= run.segments,
+        };
+        let may_wait = is_followed && self.sent == Sent::Call && !self.uncorked.lasts(now);
         if !may_wait || load.largest > LARGEST {
             return false;
         }
@@ -212,6 +235,7 @@ impl Cork {
             self.waiting.until = now.plus(CORK);
         }
         (self.waiting.requests, self.waiting.bytes) = (requests, bytes);
+        self.waiting.events |= next == Next::TakesEvent;
         true
     }
 
@@ -316,7 +340,7 @@ mod tests {
         cork: Cork,
         now: Instant,
         activity: u64,
-        has_events: bool,
+        next: Next,
     }
 
     impl Program {
@@ -325,7 +349,7 @@ mod tests {
             let now = Instant::ZERO.plus(Duration::from_secs(1));
             let mut cork = Cork::new(LIMITS);
             cork.record_sent(Sent::Call);
-            Self { cork, now, activity: 0, has_events: false }
+            Self { cork, now, activity: 0, next: Next::Polls }
         }
 
         /// Posts a request after this delay; true if it waits.
@@ -333,7 +357,7 @@ mod tests {
             self.now = self.now.plus(after);
             let mut load = Load::default();
             load.add(bytes);
-            let waits = self.cork.post(self.now, load, self.activity, self.has_events);
+            let waits = self.cork.post(self.now, load, self.activity, self.next);
             if !waits {
                 self.cork.leave();
                 self.now = self.now.plus(CALL);
@@ -433,22 +457,29 @@ mod tests {
         assert!(!program.post(64, AT_ONCE));
         for _ in 0..3 {
             assert!(program.find());
-            program.has_events = true;
+            program.next = Next::TakesEvent;
             assert!((0..3).all(|_| program.post(64, AT_ONCE)));
-            program.has_events = false;
+            program.next = Next::Polls;
             assert!(!program.post(64, AT_ONCE), "the last one leaves, and takes all along");
             assert!(!program.cork.is_corked());
             // nothing to post for the last event: polls
             assert!(program.find());
-            program.has_events = true;
+            program.next = Next::TakesEvent;
             assert!(program.post(64, AT_ONCE));
             program.poll();
             assert!(!program.cork.is_corked());
         }
         assert!(program.find());
-        program.has_events = true;
+        program.next = Next::TakesEvent;
         assert!(program.post(64, AT_ONCE));
+        assert_eq!(program.cork.set_timer(program.now), Some(ACK_TIMER));
+        assert_eq!(program.cork.set_timer(program.now), None, "it is set for the next ones, too");
         assert!(!program.post(64, CORK), "it has waited long enough");
+        program.cork.leave();
+        program.next = Next::Sleeps;
+        let waits: Vec<_> = (0..100).map(|_| program.post(64, AT_ONCE)).collect();
+        let at_once = waits.iter().position(|waits| *waits);
+        assert_eq!(at_once, Some(LIMITS.segments - 1), "nobody polls after them");
 
         let now = program.now;
         let mut lasts = || program.cork.part(now).since(now);
