@@ -74,7 +74,7 @@ impl Cq {
         let ctx = Ctx::get(context)?;
         let vectors = (*context).num_comp_vectors as u32;
         if comp_vector >= vectors {
-            return Err(Errno::of(Rule::CompletionVector));
+            return Err(Errno::of(Rule::CompletionVector { vector: comp_vector, vectors }));
         }
         let told = Channel::get_optional(channel)?;
         if told.is_some_and(|told| !Arc::ptr_eq(&told.ctx, &ctx.inner)) {
