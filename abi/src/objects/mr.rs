@@ -185,7 +185,12 @@ pub(crate) unsafe fn register(
     };
     let lkey = region.lkey().0;
     let mr = Mr::create_raw(pd, Region::Memory(region), address, length);
-    let memory = RegionMemory { iova: start, address: address as usize, length: in_process };
+    let memory = RegionMemory {
+        iova: start,
+        address: address as usize,
+        length: in_process,
+        is_pinned: access & IBV_ACCESS_ON_DEMAND == 0,
+    };
     requests::add_region(pd.ctx.device(), lkey, memory);
     Ok(mr)
 }
@@ -302,7 +307,12 @@ unsafe fn reregister(
         (*mr).pd = pd.c();
     }
     ((*mr).addr, (*mr).length) = (address, length);
-    let memory = RegionMemory { iova, address: address as usize, length: in_process };
+    let memory = RegionMemory {
+        iova,
+        address: address as usize,
+        length: in_process,
+        is_pinned: access & IBV_ACCESS_ON_DEMAND == 0,
+    };
     requests::add_region(object.ctx.device(), (*mr).lkey, memory);
     Ok(())
 }

@@ -224,6 +224,9 @@ impl RegionTable {
     ) -> Result<&Arc<Region>, AccessError> {
         let region = self.of_peer(key, user)?;
         region.check_rights(key.0, address, length, needed)?;
+        if needed.intersects(Access::REMOTE_CHANGE) {
+            region.announce_change(address, length);
+        }
         Ok(region)
     }
 

@@ -60,6 +60,11 @@ kinds! {
         "the adapter owns a receive buffer until its completion is polled: a message may arrive \
          at any time, before or after the program's write";
         "poll the completion before you write to the buffer, or prepare the buffer before it is posted";
+    /// By a peer's WRITE or atomic.
+    ReceiveOverwritten "receive_overwritten":
+        "a peer's WRITE or atomic changes bytes that a message or a response fills as well: which \
+         of them the program reads depends on their order";
+        "give peers the rkey of memory that no receive and no READ is posted for";
     ReadTargetWritten "read_target_written":
         "the adapter owns the target of a READ or an atomic until its completion is polled: the \
          response may arrive before or after the program's write";

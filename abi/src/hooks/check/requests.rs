@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
+    process,
     sync::{Arc, MutexGuard},
     time::{Duration, Instant},
 };
@@ -126,6 +127,7 @@ pub(crate) struct RegionMemory {
     pub(crate) iova: u64,
     pub(crate) address: usize,
     pub(crate) length: usize,
+    pub(crate) is_pinned: bool,
 }
 
 pub(crate) struct NewPair {
@@ -147,7 +149,8 @@ struct Requests {
     pairs: BTreeMap<QpKey, Pair>,
     shared: BTreeMap<usize, Shared>,
     cqs: BTreeMap<usize, Completions>,
-    regions: BTreeMap<(usize, u32), RegionMemory>,
+    /// With the process that registered them.
+    regions: BTreeMap<(usize, u32), (RegionMemory, u32)>,
 }
 
 struct Pair {
@@ -173,7 +176,8 @@ struct Posted {
     subject: Arc<Subject>,
     is_signaled: bool,
     order: Order,
-    watches: SmallVec<[WatchId; 2]>,
+    /// Each with the bytes of the message before it.
+    watches: SmallVec<[(WatchId, usize); 2]>,
     lkeys: SmallVec<[u32; 2]>,
     ah: usize,
 }
@@ -316,7 +320,7 @@ pub(crate) fn remove_shared(srq: usize) {
 
 pub(crate) fn add_region(device: usize, lkey: u32, memory: RegionMemory) {
     if let Some(mut requests) = locked() {
-        requests.regions.insert((device, lkey), memory);
+        requests.regions.insert((device, lkey), (memory, process::id()));
     }
 }
 
@@ -355,8 +359,19 @@ pub(crate) fn remove_ah(ah: usize) {
     found.iter().for_each(report::tell);
 }
 
-pub(super) fn regions() -> usize {
-    REQUESTS.lock().regions.len()
+/// This process's regions.
+pub(super) fn regions() -> Vec<RegionMemory> {
+    let requests = REQUESTS.lock();
+    let own = requests.regions.values().filter(|(_, process)| *process == process::id());
+    own.map(|(memory, _)| *memory).collect()
+}
+
+/// The L_Key and memory of a region with an address, and its process. Does not wait.
+pub(super) fn region_with(address: usize) -> Option<(u32, RegionMemory, u32)> {
+    let requests = REQUESTS.try_lock()?;
+    let has = |memory: &RegionMemory| address.wrapping_sub(memory.address) < memory.length;
+    let found = requests.regions.iter().find(|(_, (memory, _))| has(memory));
+    found.map(|((_, lkey), (memory, process))| (*lkey, *memory, *process))
 }
 
 /// Attributes of a queue pair and its peer here.
@@ -430,16 +445,18 @@ impl Requests {
         };
         let posted = posted.clone();
         let subject = Arc::new(Subject { queue: number, call, wr_id, name, posted });
-        let (mut watches, mut overlap) = (SmallVec::new(), None);
+        let (mut watches, mut overlap, mut end) = (SmallVec::new(), None, 0);
         for sge in sges.iter().filter(|sge| sge.length > 0) {
             let Some(role) = role else { break };
+            let before = end;
+            end += sge.length as usize;
             let region = device.and_then(|device| self.regions.get(&(device, sge.lkey.0)));
-            let Some(address) = region.and_then(|region| region.at(sge)) else { continue };
+            let Some(address) = region.and_then(|(region, _)| region.at(sge)) else { continue };
             if role == Role::Send {
                 order.source.push(address..address + sge.length as usize);
             }
             let (id, other) = watch::add(address, sge.length as usize, role, &subject);
-            watches.push(id);
+            watches.push((id, before));
             overlap = overlap.or(other.map(|other| Finding {
                 kind: Kind::ReceiveOverlap,
                 what: format!(
@@ -565,11 +582,11 @@ impl Requests {
             Err(_) => pair.has_received(cq, wc.wr_id),
         };
         pair.has_failed |= wc.result.is_err();
-        let has_succeeded = wc.result.is_ok();
+        let filled = filled(wc);
         let queue = match (is_receive, pair.new.srq) {
             (true, Some(srq)) => {
                 if let Some(shared) = self.shared.get_mut(&srq) {
-                    complete_shared(&mut shared.list, wc.wr_id, has_succeeded, findings);
+                    complete_shared(&mut shared.list, wc.wr_id, filled, findings);
                 }
                 return;
             }
@@ -578,13 +595,13 @@ impl Requests {
         };
         // a queue completes in order
         let is_this = |posted: &Posted| {
-            posted.subject.wr_id == wc.wr_id && (posted.is_signaled || !has_succeeded)
+            posted.subject.wr_id == wc.wr_id && (posted.is_signaled || filled.is_none())
         };
         let Some(at) = queue.iter().position(is_this) else { return };
         let mut counted = 0;
         for posted in queue.drain(..=at) {
             counted += usize::from(posted.is_signaled);
-            posted.finish(has_succeeded, findings);
+            posted.finish(filled, findings);
         }
         self.discount(cq, counted);
     }
@@ -596,15 +613,15 @@ impl Requests {
         let mut having: Vec<_> = of_queue.filter(|shared| shared.list.iter().any(is_it)).collect();
         match &mut having[..] {
             [] => {}
-            [shared] => complete_shared(&mut shared.list, wc.wr_id, wc.result.is_ok(), findings),
+            [shared] => complete_shared(&mut shared.list, wc.wr_id, filled(wc), findings),
             // unknown which
             several => {
                 for posted in
                     several.iter().flat_map(|shared| &shared.list).filter(|posted| is_it(posted))
                 {
-                    posted.watches.iter().for_each(|id| watch::doubt(*id));
+                    posted.watches.iter().for_each(|(id, _)| watch::doubt(*id));
                 }
-                complete_shared(&mut several[0].list, wc.wr_id, false, findings);
+                complete_shared(&mut several[0].list, wc.wr_id, None, findings);
             }
         }
     }
@@ -693,39 +710,48 @@ impl Pair {
     }
 }
 
+/// Bytes of memory that a completed request has filled; `None`: it failed.
+fn filled(wc: &Wc) -> Option<usize> {
+    let ok = wc.result.as_ref().ok()?;
+    Some(match ok.opcode {
+        WcOpcode::Recv => ok.byte_len as usize,
+        WcOpcode::RecvRdmaWithImm => 0, // the peer's WRITE took the request alone
+        _ => usize::MAX,
+    })
+}
+
 /// Completes in any order. An ambiguous `wr_id` ends the comparison.
 fn complete_shared(
     shared: &mut VecDeque<Posted>,
     wr_id: u64,
-    has_succeeded: bool,
+    filled: Option<usize>,
     findings: &mut Vec<Finding>,
 ) {
     let is_it = |posted: &&Posted| posted.subject.wr_id == wr_id;
     let is_known = shared.iter().filter(is_it).nth(1).is_none();
     if !is_known {
         let watches = shared.iter().filter(is_it).flat_map(|posted| &posted.watches);
-        watches.for_each(|id| watch::doubt(*id));
+        watches.for_each(|(id, _)| watch::doubt(*id));
     }
     let at = shared.iter().position(|posted| posted.subject.wr_id == wr_id);
     if let Some(posted) = at.and_then(|at| shared.remove(at)) {
-        posted.finish(has_succeeded && is_known, findings);
+        posted.finish(filled.filter(|_| is_known), findings);
     }
 }
 
 impl Posted {
-    /// Ends the watches; compares the memory if `compare`.
-    fn finish(self, compare: bool, findings: &mut Vec<Finding>) {
-        for id in self.watches {
-            if compare {
-                findings.extend(watch::finish(id));
-            } else {
-                watch::forget(id);
+    /// Ends the watches; compares the memory if some bytes are filled.
+    fn finish(self, filled: Option<usize>, findings: &mut Vec<Finding>) {
+        for (id, before) in self.watches {
+            match filled {
+                Some(filled) => findings.extend(watch::finish(id, filled.saturating_sub(before))),
+                None => watch::forget(id),
             }
         }
     }
 
     fn forget(self) {
-        self.watches.into_iter().for_each(watch::forget);
+        self.watches.into_iter().for_each(|(id, _)| watch::forget(id));
     }
 }
 

@@ -23,6 +23,8 @@ pub(super) struct Frame {
     /// Source and line, or the file.
     pub(super) place: String,
     pub(super) source: Option<(PathBuf, u32)>,
+    /// The mapped file.
+    pub(super) object: String,
 }
 
 impl fmt::Display for Frame {
@@ -56,21 +58,21 @@ impl Stack {
     pub(super) fn frames(&self) -> Vec<Frame> {
         let mut frames = Vec::new();
         for &address in &*self.0 {
-            let before = frames.len();
+            let (before, (object, offset)) = (frames.len(), module(address));
             // a return address follows the call
             backtrace::resolve((address - 1) as *mut c_void, |symbol| {
                 let Some(name) = symbol.name() else { return };
                 let source = symbol.filename().map(Path::to_path_buf).zip(symbol.lineno());
                 let place = match &source {
                     Some((file, line)) => format!("{}:{line}", short(file)),
-                    None => module(address).0,
+                    None => object.clone(),
                 };
-                frames.push(Frame { function: format!("{name:#}"), place, source });
+                let (function, object) = (format!("{name:#}"), object.clone());
+                frames.push(Frame { function, place, source, object });
             });
             if frames.len() == before {
-                let (place, offset) = module(address);
-                let function = format!("{place}+{offset:#x}");
-                frames.push(Frame { function, place, source: None });
+                let (function, place) = (format!("{object}+{offset:#x}"), object.clone());
+                frames.push(Frame { function, place, source: None, object });
             }
             let last = frames.last().map_or("", |frame| &*frame.function);
             if last.starts_with("__libc_start") {
