@@ -15,7 +15,7 @@ use roce_provider::{before_the_end, calls::Call};
 use super::{
     at_exit,
     finding::{Finding, Kind},
-    keys, report,
+    keys, python, report,
     requests::{self, RegionMemory},
     stack::Stack,
 };
@@ -47,6 +47,7 @@ pub(super) fn watch() {
 }
 
 unsafe extern "C" fn before() {
+    let _lines = python::enter(None);
     let _call = Call::begin();
     if KNOWS.load(Ordering::Relaxed) {
         return;

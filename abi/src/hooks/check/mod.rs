@@ -14,6 +14,7 @@ pub(crate) mod forks;
 mod form;
 pub(crate) mod keys;
 pub(crate) mod order;
+pub(crate) mod python;
 pub(crate) mod records;
 mod report;
 pub(crate) mod requests;

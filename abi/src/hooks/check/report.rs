@@ -206,7 +206,10 @@ fn own(frames: &[Frame]) -> Option<usize> {
         let is_libc = ["libc.so", "libpthread.so", "libstdc++.so", "libgcc_s.so"]
             .iter()
             .any(|library| frame.object.starts_with(library));
-        is_named || is_header || is_libc
+        // a binding that Cython has compiled
+        let is_binding = frame.object.contains(".cpython-")
+            && (function.starts_with("__pyx_") || function.starts_with(&frame.object));
+        is_named || is_header || is_libc || is_binding
     };
     frames.iter().position(|frame| !is_foreign(frame))
 }

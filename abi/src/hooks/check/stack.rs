@@ -9,12 +9,18 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
+use super::python::{self, Line};
+
 /// Callers kept.
 const DEPTH: usize = 12;
 
 /// Callers, innermost first.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Stack(Arc<[usize]>);
+pub(crate) struct Stack {
+    addresses: Arc<[usize]>,
+    /// Of a Python program.
+    lines: Arc<[Line]>,
+}
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Frame {
@@ -43,22 +49,26 @@ impl Stack {
             }
             addresses.len() < DEPTH
         });
-        Self(addresses.into())
+        Self { addresses: addresses.into(), lines: python::lines() }
     }
 
     pub(crate) fn none() -> Self {
-        Self(Arc::default())
+        Self { addresses: Arc::default(), lines: Arc::default() }
     }
 
     pub(super) fn place(&self) -> Self {
-        Self(self.0.iter().copied().take(2).collect())
+        let addresses = self.addresses.iter().copied().take(2).collect();
+        Self { addresses, lines: self.lines.iter().take(1).cloned().collect() }
     }
 
-    /// Resolves the callers down to `main`.
+    /// Resolves the callers down to `main`, or to the lines of Python.
     pub(super) fn frames(&self) -> Vec<Frame> {
         let mut frames = Vec::new();
-        for &address in &*self.0 {
+        for &address in &*self.addresses {
             let (before, (object, offset)) = (frames.len(), module(address));
+            if !self.lines.is_empty() && python::is_interpreter(&object) {
+                break;
+            }
             // a return address follows the call
             backtrace::resolve((address - 1) as *mut c_void, |symbol| {
                 let Some(name) = symbol.name() else { return };
@@ -83,8 +93,24 @@ impl Stack {
                 break;
             }
         }
+        frames.extend(self.lines.iter().map(|line| {
+            let file = PathBuf::from(&*line.file);
+            let place = format!("{}:{}", short(&file), line.line);
+            let (function, object) = (line.function.to_string(), "Python".to_owned());
+            Frame { function, place, source: Some((file, line.line)), object }
+        }));
         frames
     }
+}
+
+/// The mapped file of the innermost caller.
+pub(super) fn caller_object() -> String {
+    let mut caller = 0;
+    backtrace::trace(|frame| {
+        caller = frame.ip() as usize;
+        OWN.contains(&caller)
+    });
+    module(caller).0
 }
 
 fn short(path: &Path) -> String {
@@ -168,7 +194,7 @@ mod tests {
 
     #[test]
     fn an_address_that_belongs_to_nothing_is_shown_as_it_is() {
-        let frames = Stack([0x10].into()).frames();
+        let frames = Stack { addresses: [0x10].into(), lines: Arc::default() }.frames();
         assert_eq!(frames[0].to_string(), "?+0x10 (?)");
     }
 }
