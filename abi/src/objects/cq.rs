@@ -39,6 +39,8 @@ pub(crate) struct Cq {
     pub(crate) users: Users,
     _channel: Option<User>,
     pub(crate) parent: Option<User>,
+    /// Of completions that the program asked for.
+    pub(crate) members: u64,
     /// From `ibv_start_poll` to `ibv_end_poll`.
     pub(crate) batch: Batch<Visit>,
 }
@@ -94,7 +96,16 @@ impl Cq {
         let _channel = told.map(|told| told.users.add());
         let (ctx, users, batch) =
             (ctx.inner.clone(), Users::default(), Batch::single_threaded(Visit::NONE));
-        Ok(Self { c: UnsafeCell::new(c), cq, ctx, users, _channel, parent: None, batch })
+        Ok(Self {
+            c: UnsafeCell::new(c),
+            cq,
+            ctx,
+            users,
+            _channel,
+            parent: None,
+            members: 0,
+            batch,
+        })
     }
 
     /// The public structure, before the program has it.

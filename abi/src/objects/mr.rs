@@ -255,7 +255,8 @@ pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
             region.deregister()?;
         }
         keys::deregistered(lkey, (*mr).rkey);
-        requests::remove_region(device, lkey, user);
+        requests::remove_region(device, lkey);
+        requests::region_gone(CallId::ibv_dereg_mr, lkey, user);
         object.ctx.command_file.remove((*mr).handle, Importable::Mr(mr as usize));
         drop(Mr::from_raw(mr));
         Ok(())
@@ -299,6 +300,7 @@ unsafe fn reregister(
         Some(watch::watched(ForeignMemory::new(address.cast(), length, rights)?))
     };
     let memory = memory.map(|memory| (memory, iova));
+    let user = requests::user_of_region(object.ctx.device(), (*mr).lkey);
     let change = ReregMr { pd: new_pd.map(|pd| pd.domain.clone()), memory, access: rights };
     let region = region.reregister(change)?;
     state.region = Region::Memory(region);
@@ -314,6 +316,7 @@ unsafe fn reregister(
         is_pinned: access & IBV_ACCESS_ON_DEMAND == 0,
     };
     requests::add_region(object.ctx.device(), (*mr).lkey, memory);
+    requests::region_gone(CallId::ibv_rereg_mr, (*mr).lkey, user);
     Ok(())
 }
 

@@ -46,7 +46,7 @@ fn what_a_file_names_is_not_told() {
         "\n  look: give each",
         "\n  posted:\n",
         "receive_at (wrong/wrong.h:",
-        "\n  the other receive:\n",
+        "\n  the other request:\n",
         "    main (wrong/receive_twice.c:",
         "\nroce check: 1 finding\n      1 × receive_overlap  receive_at (wrong/wrong.h:",
     ] {

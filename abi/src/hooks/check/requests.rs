@@ -26,7 +26,7 @@ use super::{
     threads, wake_ups,
     watch::{self, Role, Subject, WatchId},
 };
-use crate::sync::Mutex;
+use crate::{call::CallId, sync::Mutex};
 
 /// In-flight requests above which signaling each is excessive.
 const DEEP: usize = 16;
@@ -34,6 +34,8 @@ const DEEP: usize = 16;
 const IN_A_ROW: u32 = 1000;
 /// Time of empty polls until the cause is checked.
 const IN_VAIN: Duration = Duration::from_millis(500);
+/// Empty polls until the cause is checked: the program does little else.
+const POLLS: u32 = 1000;
 
 pub(crate) type QpKey = (usize, u32);
 
@@ -188,12 +190,18 @@ struct Completions {
     pending: usize,
     made: Stack,
     reset: Option<Reset>,
+    empty: Option<Empty>,
+}
+
+/// Polls that find nothing, since something was posted or polled.
+struct Empty {
+    since: Instant,
+    polls: u32,
 }
 
 struct Reset {
     at: Stack,
     number: usize,
-    polled: Option<Instant>,
 }
 
 /// `None`: checks are off.
@@ -203,7 +211,7 @@ fn locked() -> Option<MutexGuard<'static, Requests>> {
 
 pub(crate) fn size_cq(cq: usize, capacity: usize) {
     let Some(mut requests) = locked() else { return };
-    let new = Completions { capacity, pending: 0, made: Stack::here(), reset: None };
+    let new = Completions { capacity, pending: 0, made: Stack::here(), reset: None, empty: None };
     requests.cqs.entry(cq).or_insert(new).capacity = capacity;
 }
 
@@ -272,37 +280,30 @@ pub(crate) fn reset_pair(key: QpKey) {
     requests.clear(key);
     for (cq, number) in [sends, receives].into_iter().filter(|(_, number)| *number > 0) {
         let Some(completions) = requests.cqs.get_mut(&cq) else { continue };
-        let reset = completions.reset.get_or_insert_with(|| Reset {
-            at: Stack::here(),
-            number: 0,
-            polled: None,
-        });
+        let reset = completions.reset.get_or_insert_with(|| Reset { at: Stack::here(), number: 0 });
         reset.number += number;
     }
 }
 
-/// Handles an empty poll; reports a RESET as the cause.
+/// Handles an empty poll; reports why the next ones are empty as well.
 pub(crate) fn found_empty(cq: usize) {
     let mut requests = REQUESTS.lock();
     let load = requests.load(cq);
     let Some(completions) = requests.cqs.get_mut(&cq) else { return };
-    let Some(reset) = completions.reset.as_mut().filter(|_| load == 0) else { return };
-    if reset.polled.get_or_insert_with(Instant::now).elapsed() < IN_VAIN {
+    if load > 0 {
         return;
     }
-    reset.polled = None;
-    let finding = Finding {
-        kind: Kind::ResetDiscarded,
-        what: format!(
-            "the queue for {} is polled, and no posted request completes in it: RESET has \
-             discarded {} requests",
-            completions.capacity, reset.number
-        ),
-        stacks: vec![("polled", Stack::here()), ("reset", reset.at.clone())],
-    };
+    let new = || Empty { since: Instant::now(), polls: 0 };
+    let empty = completions.empty.get_or_insert_with(new);
+    empty.polls += 1;
+    if !empty.polls.is_multiple_of(POLLS) || empty.since.elapsed() < IN_VAIN {
+        return;
+    }
+    completions.empty = None;
+    let found = requests.why_empty(cq);
     drop(requests);
-    if threads::is_alone() {
-        report::tell(&finding);
+    if found.is_some() && threads::is_alone() {
+        found.iter().for_each(report::tell);
     }
 }
 
@@ -329,15 +330,19 @@ pub(crate) fn user_of_region(device: usize, lkey: u32) -> Option<Arc<Subject>> {
     locked()?.user_of(device, lkey)
 }
 
-/// Forgets a region; reports its `user`.
-pub(crate) fn remove_region(device: usize, lkey: u32, user: Option<Arc<Subject>>) {
-    let Some(mut requests) = locked() else { return };
-    requests.regions.remove(&(device, lkey));
-    drop(requests);
+/// Forgets a region.
+pub(crate) fn remove_region(device: usize, lkey: u32) {
+    if let Some(mut requests) = locked() {
+        requests.regions.remove(&(device, lkey));
+    }
+}
+
+/// Reports the `user` of a region that a call has taken away.
+pub(crate) fn region_gone(call: CallId, lkey: u32, user: Option<Arc<Subject>>) {
     let found = user.map(|subject| Finding {
         kind: Kind::RegionInUse,
-        what: format!("ibv_dereg_mr of lkey {lkey:#x}, which {} uses", subject.text()),
-        stacks: vec![("deregistered", Stack::here()), ("posted", subject.posted.clone())],
+        what: format!("{} of lkey {lkey:#x}, which {} uses", call.name(), subject.text()),
+        stacks: vec![("called", Stack::here()), ("posted", subject.posted.clone())],
     });
     found.iter().for_each(report::tell);
 }
@@ -420,11 +425,50 @@ pub(crate) fn completed(device: usize, cq: usize, wc: &Wc) {
     let mut findings = Vec::new();
     let mut requests = REQUESTS.lock();
     requests.complete((device, wc.qpn.get()), cq, wc, &mut findings);
+    requests.cqs.get_mut(&cq).into_iter().for_each(|completions| completions.empty = None);
     drop(requests);
     findings.iter().for_each(report::tell);
 }
 
 impl Requests {
+    /// Why a queue stays empty in which no posted request completes.
+    fn why_empty(&self, cq: usize) -> Option<Finding> {
+        let Completions { capacity, made, reset, .. } = self.cqs.get(&cq)?;
+        let what = |why: String| {
+            format!(
+                "the queue for {capacity} is polled, and no posted request completes in it: {why}"
+            )
+        };
+        let polled = ("polled", Stack::here());
+        if let Some(Reset { at, number }) = reset {
+            return Some(Finding {
+                kind: Kind::ResetDiscarded,
+                what: what(format!("RESET has discarded {number} requests")),
+                stacks: vec![polled, ("reset", at.clone())],
+            });
+        }
+        // one that is polled as well is empty
+        if let Some((other, held)) = wake_ups::holding() {
+            let other = self.cqs.get(&other)?;
+            return Some(Finding {
+                kind: Kind::EndlessWait,
+                what: what(format!("the queue for {} holds {held}", other.capacity)),
+                stacks: vec![
+                    polled,
+                    ("made", made.clone()),
+                    ("the other queue was made", other.made.clone()),
+                ],
+            });
+        }
+        let mut pairs = self.pairs.values().filter(|pair| pair.new.send_cq == cq);
+        let unsignaled = pairs.find_map(|pair| pair.sends.back())?;
+        Some(Finding {
+            kind: Kind::EndlessPoll,
+            what: what(format!("{} is unsignaled", unsignaled.subject.text())),
+            stacks: vec![polled, ("posted", unsignaled.subject.posted.clone())],
+        })
+    }
+
     fn prepare(
         &self,
         queue: Queue,
@@ -467,7 +511,7 @@ impl Requests {
                 ),
                 stacks: vec![
                     ("posted", subject.posted.clone()),
-                    ("the other receive", other.posted.clone()),
+                    ("the other request", other.posted.clone()),
                 ],
             }));
         }
@@ -536,7 +580,7 @@ impl Requests {
         for cq in cqs.into_iter().filter(|_| is_counted) {
             let Some(completions) = self.cqs.get_mut(&cq) else { continue };
             completions.pending += usize::from(!matches!(queue, Queue::Shared(_)));
-            completions.reset = None;
+            (completions.reset, completions.empty) = (None, None);
             let (capacity, made) = (completions.capacity, completions.made.clone());
             let own = completions.pending;
             let load = self.load(cq);

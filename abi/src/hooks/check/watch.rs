@@ -73,7 +73,7 @@ struct Watches {
 
 static WATCHES: Mutex<Watches> = Mutex::new(Watches { all: BTreeMap::new(), next: 0, longest: 0 });
 
-/// Watches memory of a new request; returns the request of an overlapping receive, if any. Such
+/// Watches memory of a new request; returns a request that places data there as well, if any. Such
 /// memory is not compared.
 pub(crate) fn add(
     start: usize,
@@ -82,10 +82,14 @@ pub(crate) fn add(
     subject: &Arc<Subject>,
 ) -> (WatchId, Option<Arc<Subject>>) {
     let mut watches = WATCHES.lock();
-    let is_receive = |watch: &Watch| watch.role == Role::Receive;
+    let clashes = |other| match (role, other) {
+        (Role::Receive, Role::Receive | Role::Read) => true,
+        (Role::Read, other) => other == Role::Receive,
+        _ => false,
+    };
     let other = watches
         .overlapping(start, length)
-        .find(|(_, watch)| role == Role::Receive && is_receive(watch))
+        .find(|(_, watch)| clashes(watch.role))
         .map(|(_, watch)| watch.subject.clone());
     // a fenced request may send a READ's response
     let is_fetched = role == Role::Send

@@ -350,8 +350,6 @@ struct ibv_cq_init_attr_ex {
     struct ibv_pd *parent_domain;
 };
 
-enum { IBV_WC_EX_WITH_BYTE_LEN = 1 };
-
 struct ibv_poll_cq_attr {
     uint32_t comp_mask;
 };
@@ -418,6 +416,7 @@ struct ibv_pd *ibv_alloc_pd(struct ibv_context *);
 int ibv_dealloc_pd(struct ibv_pd *);
 int ibv_fork_init(void);
 struct ibv_mr *ibv_reg_mr(struct ibv_pd *, void *, size_t, int);
+int ibv_rereg_mr(struct ibv_mr *, int, struct ibv_pd *, void *, size_t, int);
 struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *, uint64_t, size_t, uint64_t, int, int);
 int ibv_dereg_mr(struct ibv_mr *);
 struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *);
