@@ -56,6 +56,9 @@ pub enum AccessError {
     /// An L_Key, where the R_Key differs.
     #[error("key {0:#010x} is the L_Key of a region: the peer needs its R_Key")]
     LocalKey(u32),
+    /// A key with its bytes swapped.
+    #[error("key {0:#010x} names no region; byte-swapped, it is that of one")]
+    SwappedKey(u32),
     /// Deregistered region or deallocated window.
     #[error("the region of key {0:#010x} is deregistered")]
     Deregistered(u32),
