@@ -114,17 +114,19 @@ fn a_seed_is_told() {
 /// Also where ctypes has released the interpreter's lock.
 #[test]
 fn python_programs_have_their_lines() {
-    let python = |arguments: &[&OsStr]| {
-        Command::new("python3").args(arguments).env("ROCE_CHECK", "json").output()
+    let python = |variable: &str, arguments: &[&OsStr]| {
+        Command::new("python3").args(arguments).env(variable, "json").output()
     };
     let version = "import sys; sys.exit(sys.version_info < (3, 9))";
-    let is_there = python(&[OsStr::new("-c"), OsStr::new(version)]);
+    let is_there = python("NONE", &[OsStr::new("-c"), OsStr::new(version)]);
     if !is_there.is_ok_and(|output| output.status.success()) {
         println!("Python 3.9 is not installed: nothing was run");
         return;
     }
     let library = env::current_exe().unwrap().with_file_name("libroce_abi.so");
-    let done = python(&[sources().join("lines.py").as_os_str(), library.as_os_str()]).unwrap();
+    let script = sources().join("lines.py");
+    let [script, library] = [script.as_os_str(), library.as_os_str()];
+    let done = python("ROCE_CHECK", &[script, library]).unwrap();
     let lines = String::from_utf8_lossy(&done.stderr);
     assert_eq!(done.status.code(), Some(FOUND), "{lines}");
     let found: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
@@ -143,4 +145,10 @@ fn python_programs_have_their_lines() {
     let summary: Value = serde_json::from_str(lines.lines().nth(1).unwrap()).unwrap();
     let at = summary["summary"][0]["at"].as_str().unwrap();
     assert!(at.starts_with("open_device (programs/lines.py:"), "{at}");
+
+    let done = python("ROCE_EXPLAIN", &[script, library, OsStr::new("fails")]).unwrap();
+    let lines = String::from_utf8_lossy(&done.stderr);
+    let explained: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
+    let at = explained["at"].as_str().unwrap();
+    assert!(done.status.success() && at.starts_with("fails (programs/lines.py:"), "{lines}");
 }

@@ -1,4 +1,7 @@
-"""Contexts that stay open, made by two functions: with the GIL, and without, as ctypes calls C."""
+"""Contexts that stay open, made by two functions: with the GIL, and without, as ctypes calls C.
+
+With another argument, a call that fails.
+"""
 
 import ctypes
 import sys
@@ -20,6 +23,13 @@ def without():
     open_device(ctypes.CDLL(sys.argv[1]))
 
 
+def fails():
+    assert not ctypes.CDLL(sys.argv[1]).ibv_alloc_pd(None)
+
+
+if len(sys.argv) > 2:
+    fails()
+    sys.exit()
 with_lock()
 threads = [threading.Thread(target=without) for _ in range(4)]
 for thread in threads:

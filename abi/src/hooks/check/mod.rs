@@ -36,6 +36,7 @@ pub(crate) use stack::Stack;
 
 pub(crate) fn at_load() {
     roce_provider::report::with_callers(report::caller);
+    python::at_load();
     if form::switch_on() {
         form::tell_seed();
         at_exit::arm();

@@ -12,8 +12,10 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
+use roce_provider::environment;
+
 use super::stack;
-use crate::call::CallId;
+use crate::{call::CallId, hooks::switch::Hook};
 
 /// Lines kept.
 const DEPTH: usize = 6;
@@ -51,6 +53,14 @@ pub(crate) struct Entered(());
 impl Drop for Entered {
     fn drop(&mut self) {
         let _ = LINES.try_with(|lines| lines.take());
+    }
+}
+
+/// Has calls of a Python program know their lines if failures are explained.
+pub(super) fn at_load() {
+    let is_explained = environment::value(environment::EXPLAIN).is_some_and(|value| value != "0");
+    if is_explained && PYTHON.is_some() {
+        Hook::Lines.switch_on();
     }
 }
 
