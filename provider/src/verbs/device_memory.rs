@@ -87,8 +87,9 @@ impl Context {
     /// Allocates `length` zero bytes, page-aligned (`ibv_alloc_dm`).
     ///
     /// # Errors
-    /// [`DeviceMemoryError::Missing`]; [`DeviceMemoryError::Size`] for zero bytes (`EINVAL`), or above the rest of `max_dm_size`
-    /// (`ENOMEM`); [`DeviceMemoryError::Memory`] (`ENOMEM`).
+    /// [`DeviceMemoryError::Missing`] (`EOPNOTSUPP`); [`DeviceMemoryError::Size`] for zero bytes
+    /// (`EINVAL`), or above the rest of `max_dm_size` (`ENOMEM`); [`DeviceMemoryError::Memory`]
+    /// (`ENOMEM`).
     pub fn alloc_dm(&self, length: usize) -> Result<DeviceMemory, DeviceMemoryError> {
         let limit = self.limits().max_dm_size;
         let reserve =

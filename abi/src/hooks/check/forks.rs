@@ -47,8 +47,8 @@ pub(super) fn watch() {
 }
 
 unsafe extern "C" fn before() {
-    let _lines = python::enter(None);
     let _call = Call::begin();
+    let _lines = python::enter(None);
     if KNOWS.load(Ordering::Relaxed) {
         return;
     }
@@ -66,8 +66,8 @@ unsafe extern "C" fn before() {
 
 /// In the parent.
 unsafe extern "C" fn after() {
+    let _call = Call::begin();
     if IS_PREPARED.load(Ordering::Relaxed) && !KNOWS.load(Ordering::Relaxed) {
-        let _call = Call::begin();
         requests::regions().iter().for_each(|region| advise(region, libc::MADV_DOFORK));
     }
 }

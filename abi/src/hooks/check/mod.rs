@@ -13,6 +13,7 @@ mod finding;
 pub(crate) mod forks;
 mod form;
 pub(crate) mod keys;
+mod mapped;
 pub(crate) mod order;
 pub(crate) mod python;
 pub(crate) mod records;

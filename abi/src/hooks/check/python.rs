@@ -12,10 +12,10 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-use roce_provider::environment;
+use roce_provider::{environment, faults::CallId};
 
-use super::stack;
-use crate::{call::CallId, hooks::switch::Hook};
+use super::mapped;
+use crate::hooks::switch::Hook;
 
 /// Lines kept.
 const DEPTH: usize = 6;
@@ -150,7 +150,7 @@ impl Python {
         // SAFETY: As above.
         let ends = self.is_finalizing.is_some_and(|ends| unsafe { ends() } != 0);
         let is_by_ctypes = || {
-            let caller = stack::caller_object();
+            let caller = mapped::caller();
             CALLERS.iter().any(|name| caller.starts_with(name))
         };
         if ends || !may_take || !is_by_ctypes() {

@@ -9,6 +9,7 @@ use std::{
 
 use roce_provider::{
     QueuePair,
+    faults::CallId,
     transport::{
         addr::Qpn,
         qp::{QpInfo, State},
@@ -26,7 +27,7 @@ use super::{
     threads, wake_ups,
     watch::{self, Role, Subject, WatchId},
 };
-use crate::{call::CallId, sync::Mutex};
+use crate::sync::Mutex;
 
 /// In-flight requests above which signaling each is excessive.
 const DEEP: usize = 16;
