@@ -15,8 +15,6 @@ struct rdma_event_channel {
 struct rdma_cm_id {
     struct ibv_context *verbs;
     struct rdma_event_channel *channel;
-    void *context;
-    struct ibv_qp *qp;
 };
 
 struct rdma_conn_param {

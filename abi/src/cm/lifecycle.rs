@@ -14,9 +14,8 @@ use crate::{
     call::{self, CallId},
     errno::{Errno, Result},
     export::export,
-    hooks::check::{self, Finding, Kind, Stack},
-    layout::{ibv_qp, rdma_cm_id, rdma_event_channel},
-    objects::{object::Object, qp::Qp},
+    layout::{rdma_cm_id, rdma_event_channel},
+    objects::object::Object,
     rule::Rule,
 };
 
@@ -71,22 +70,7 @@ unsafe extern "C" fn rdma_create_id(
 }
 
 unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
-    call::control(CallId::rdma_destroy_id, || {
-        if check::is_on() {
-            look_at_pair(Id::get(id).map(|_| (*id).qp)?);
-        }
-        destroy(id)
-    })
-}
-
-unsafe fn look_at_pair(qp: *mut ibv_qp) {
-    if Qp::get(qp).is_ok() {
-        check::tell(&Finding {
-            kind: Kind::CmQueuePairInUse,
-            what: format!("rdma_destroy_id of the id of qp {:#x}", (*qp).qp_num),
-            stacks: vec![("called", Stack::here())],
-        });
-    }
+    call::control(CallId::rdma_destroy_id, || destroy(id))
 }
 
 pub(super) unsafe fn migrate(id: *mut rdma_cm_id, channel: *mut rdma_event_channel) -> Result<()> {

@@ -215,10 +215,6 @@ kinds! {
         "the object is destroyed: with other libraries its memory is free, and the call crashes \
          or corrupts other data";
         "destroy an object once, after its last use";
-    CmQueuePairInUse "cm_queue_pair_in_use":
-        "the id is destroyed before its queue pair, which still receives and has lost its \
-         connection's events";
-        "call rdma_destroy_qp before rdma_destroy_id";
     /// Advice: other threads or processes may act.
     EndlessPoll "endless_poll":
         "the queue stays empty: unsignaled requests have no completion unless they fail";
