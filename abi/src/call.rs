@@ -13,7 +13,11 @@ pub(crate) use roce_provider::faults::CallId;
 
 use crate::{
     errno::{self, Errno, Result},
-    hooks::{self, check, fault},
+    hooks::{
+        self,
+        check::{self, python},
+        fault,
+    },
     objects::object::Object,
 };
 
@@ -77,7 +81,7 @@ pub(crate) fn control<T: Outcome>(id: CallId, work: impl FnOnce() -> Result<T>) 
 
 /// Runs a call that waits between [`Call`]s, perhaps at a cancellation point.
 pub(crate) fn waiting<T: Outcome>(id: CallId, work: impl FnOnce() -> Result<T>) -> T::C {
-    let verdict = if hooks::are_on() { verdict(id) } else { Ok(()) };
+    let (_lines, verdict) = if hooks::are_on() { begin(id) } else { (None, Ok(())) };
     finish(id, verdict.and_then(|()| work()))
 }
 
@@ -95,7 +99,8 @@ pub(crate) fn data<T: Outcome>(id: CallId, work: impl FnOnce(DataCall) -> Result
 #[cold]
 #[inline(never)]
 fn hooked<T>(id: CallId, work: impl FnOnce(DataCall) -> Result<T>) -> Result<T> {
-    verdict(id)?;
+    let (_lines, verdict) = begin(id);
+    verdict?;
     let is_checked = check::is_on();
     let _call = is_checked.then(Call::begin); // recording takes locks
     work(DataCall { id, is_checked })
@@ -119,6 +124,11 @@ impl DataCall {
         }
         T::trust(pointer)
     }
+}
+
+#[cold]
+fn begin(id: CallId) -> (Option<python::Entered>, Result<()>) {
+    (python::enter(Some(id)), verdict(id))
 }
 
 /// The error that a rule injects.

@@ -20,6 +20,7 @@ macro_rules! rules {
             ExtraAttributes { qp_type: QpType, from: State, to: State, mask: c_uint },
             TooManySges { count: usize, limit: u32 },
             InlineTooLong { limit: u32 },
+            CompletionVector { vector: u32, vectors: u32 },
         }
 
         impl Rule {
@@ -35,7 +36,8 @@ macro_rules! rules {
                     | Self::MissingAttributes { .. }
                     | Self::ExtraAttributes { .. }
                     | Self::TooManySges { .. }
-                    | Self::InlineTooLong { .. } => (libc::EINVAL, "EINVAL"),
+                    | Self::InlineTooLong { .. }
+                    | Self::CompletionVector { .. } => (libc::EINVAL, "EINVAL"),
                 }
             }
 
@@ -47,7 +49,8 @@ macro_rules! rules {
                     | Self::MissingAttributes { .. }
                     | Self::ExtraAttributes { .. }
                     | Self::TooManySges { .. }
-                    | Self::InlineTooLong { .. } => None,
+                    | Self::InlineTooLong { .. }
+                    | Self::CompletionVector { .. } => None,
                 }
             }
         }
@@ -199,9 +202,6 @@ rules! {
     WindowBind EINVAL "window_bind"
         "this call cannot bind a window of type 1"
         "ibv_bind_mw is for connections, without IBV_ACCESS_ZERO_BASED";
-    CompletionVector EINVAL "completion_vector"
-        "comp_vector is not below num_comp_vectors"
-        "every device has one completion vector: set comp_vector to 0";
     ForeignChannel EBADF "foreign_channel"
         "the completion channel belongs to another context"
         "make channel and completion queue from one ibv_open_device";
@@ -379,6 +379,14 @@ impl Explain for Rule {
                 "raise cap.max_inline_data of ibv_create_qp, which returns the limit, or send \
                  without IBV_SEND_INLINE",
             ),
+            Self::CompletionVector { vector, vectors } => Reason::new(
+                "completion_vector",
+                &format_args!(
+                    "comp_vector is {} and the device has {vectors}, from 0 on",
+                    vector.cast_signed()
+                ),
+                "take comp_vector modulo num_comp_vectors of ibv_context",
+            ),
             plain => {
                 let (cause, rule, advice) = plain.text().unwrap_or_default();
                 Reason::new(cause, &rule, advice)
@@ -428,6 +436,7 @@ mod tests {
             Rule::ExtraAttributes { qp_type, from, to, mask: IBV_QP_AV },
             Rule::TooManySges { count: 3, limit: 2 },
             Rule::InlineTooLong { limit: 64 },
+            Rule::CompletionVector { vector: 8, vectors: 8 },
         ];
         for rule in Rule::PLAIN.iter().chain(&others) {
             let (number, name) = rule.errno();

@@ -180,7 +180,7 @@ extern "C" fn ibv_fork_init() -> c_int {
 }
 
 extern "C" fn ibv_is_fork_initialized() -> c_int {
-    forks::prepared();
+    forks::knows();
     IBV_FORK_UNNEEDED
 }
 

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 pub(super) enum Hook {
     Faults = 1,
     Checks = 2,
+    /// Of Python programs, for explanations.
+    Lines = 4,
 }
 
 /// Bits of hooks that are on, set at load.

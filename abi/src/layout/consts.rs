@@ -97,6 +97,13 @@ constants! {
 
     u64 {
         IBV_WC_STANDARD_FLAGS = 0x7F,
+        IBV_WC_EX_WITH_BYTE_LEN = 1,
+        IBV_WC_EX_WITH_IMM = 1 << 1,
+        IBV_WC_EX_WITH_QP_NUM = 1 << 2,
+        IBV_WC_EX_WITH_SRC_QP = 1 << 3,
+        IBV_WC_EX_WITH_SLID = 1 << 4,
+        IBV_WC_EX_WITH_SL = 1 << 5,
+        IBV_WC_EX_WITH_DLID_PATH_BITS = 1 << 6,
         IBV_WC_EX_WITH_COMPLETION_TIMESTAMP = 1 << 7,
         IBV_WC_EX_WITH_FLOW_TAG = 1 << 9,
         IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK = 1 << 11,

@@ -5,7 +5,7 @@ use std::cell::UnsafeCell;
 use roce_provider::calls::Call;
 
 use crate::{
-    hooks::check::{self, Finding, Kind, Stack},
+    hooks::check::{self, Finding, Kind, Stack, python},
     sync::{Condvar, Mutex},
 };
 
@@ -31,10 +31,22 @@ impl<T> Batch<T> {
         let mut by = taken.lock();
         if *by == this && check::is_on() {
             drop(by);
-            emit(call);
+            tell(
+                Kind::BatchNotEnded,
+                format!("{call}: this thread has not ended its earlier batch"),
+            );
             by = taken.lock();
         }
         *ended.wait_while(by, |by| *by != 0) = this;
+    }
+
+    /// Reports a call outside of a batch. Call under checks.
+    #[cold]
+    pub(crate) fn expect_begun(&self, call: &str) {
+        let Some((taken, _)) = &self.taken else { return };
+        if *taken.lock() == 0 {
+            tell(Kind::OutsideBatch, format!("{call}: no batch has begun"));
+        }
     }
 
     pub(crate) fn end(&self) {
@@ -55,11 +67,8 @@ fn this_thread() -> usize {
 }
 
 #[cold]
-fn emit(call: &str) {
+fn tell(kind: Kind, what: String) {
+    let _lines = python::enter(None);
     let _call = Call::begin();
-    check::emit(&Finding {
-        kind: Kind::BatchNotEnded,
-        what: format!("{call}: this thread has not ended its earlier batch"),
-        stacks: vec![("called", Stack::here())],
-    });
+    check::emit(&Finding { kind, what, stacks: vec![("called", Stack::here())] });
 }

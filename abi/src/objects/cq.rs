@@ -39,6 +39,8 @@ pub(crate) struct Cq {
     pub(crate) users: Users,
     _channel: Option<User>,
     pub(crate) parent: Option<User>,
+    /// Of completions that the program asked for.
+    pub(crate) members: u64,
     /// From `ibv_start_poll` to `ibv_end_poll`.
     pub(crate) batch: Batch<CurrentCompletion>,
 }
@@ -74,7 +76,7 @@ impl Cq {
         let ctx = Ctx::get(context)?;
         let vectors = (*context).num_comp_vectors as u32;
         if comp_vector >= vectors {
-            return Err(Errno::of(Rule::CompletionVector));
+            return Err(Errno::of(Rule::CompletionVector { vector: comp_vector, vectors }));
         }
         let events = Channel::get_optional(channel)?;
         if events.is_some_and(|events| !Arc::ptr_eq(&events.ctx, &ctx.inner)) {
@@ -94,7 +96,16 @@ impl Cq {
         let _channel = events.map(|events| events.users.add());
         let (ctx, users, batch) =
             (ctx.inner.clone(), Users::default(), Batch::single_threaded(CurrentCompletion::NONE));
-        Ok(Self { c: UnsafeCell::new(c), cq, ctx, users, _channel, parent: None, batch })
+        Ok(Self {
+            c: UnsafeCell::new(c),
+            cq,
+            ctx,
+            users,
+            _channel,
+            parent: None,
+            members: 0,
+            batch,
+        })
     }
 
     /// The public structure, before the program has it.

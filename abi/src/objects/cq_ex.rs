@@ -20,7 +20,7 @@ use super::{
 use crate::{
     call::{self, CallId, DataCall},
     errno::{Errno, Result},
-    hooks::check::{self, Finding, Kind, Stack, requests, single, wake_ups},
+    hooks::check::{self, Finding, Kind, Stack, python, requests, single, wake_ups},
     layout::{
         consts::*, ibv_context, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_modify_cq_attr,
         ibv_poll_cq_attr, read_sized,
@@ -81,6 +81,7 @@ unsafe fn create(context: *mut ibv_context, attr: &ibv_cq_init_attr_ex) -> Resul
     if flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED == 0 {
         cq.batch = Batch::new(CurrentCompletion::NONE);
     }
+    cq.members = attr.wc_flags;
     cq.parent = parent.map(|parent| parent.users.add());
     set_functions(cq.functions());
     let cq = cq.start();
@@ -115,13 +116,47 @@ unsafe fn object<'a>(cq: *mut ibv_cq_ex) -> &'a Cq {
     &*cq.cast::<Cq>()
 }
 
-unsafe fn at<'a>(cq: *mut ibv_cq_ex) -> &'a Wc {
-    &(*object(cq).batch.state()).wc
+/// A member that programs read.
+#[derive(Clone, Copy)]
+struct Member {
+    call: &'static str,
+    /// Its bit in `wc_flags`; 0: always there.
+    flag: u64,
+}
+
+impl Member {
+    const fn new(call: &'static str, flag: u64) -> Self {
+        Self { call, flag }
+    }
+}
+
+/// The current completion.
+unsafe fn at<'a>(cq: *mut ibv_cq_ex, member: Member) -> &'a Wc {
+    let object = object(cq);
+    if check::is_on() {
+        look(object, member);
+    }
+    &(*object.batch.state()).wc
+}
+
+#[cold]
+fn look(cq: &Cq, Member { call, flag }: Member) {
+    cq.batch.expect_begun(call);
+    if cq.members & flag == flag {
+        return;
+    }
+    let _lines = python::enter(None);
+    let _call = Call::begin();
+    check::emit(&Finding {
+        kind: Kind::FieldNotRequested,
+        what: format!("{call}: wc_flags of ibv_create_cq_ex was {:#x}", cq.members),
+        stacks: vec![("read", Stack::here())],
+    });
 }
 
 /// Reads a member; of a failed completion 0, or under checks an implausible value.
-unsafe fn of_success(cq: *mut ibv_cq_ex, call: &str, read: impl FnOnce(&WcOk) -> u32) -> u32 {
-    let wc = at(cq);
+unsafe fn of_success(cq: *mut ibv_cq_ex, member: Member, read: impl FnOnce(&WcOk) -> u32) -> u32 {
+    let (wc, call) = (at(cq, member), member.call);
     match &wc.result {
         Ok(ok) => read(ok),
         Err(error) => failed_read(wc, error, call),
@@ -188,58 +223,81 @@ unsafe extern "C" fn end_poll(cq: *mut ibv_cq_ex) {
 }
 
 unsafe extern "C" fn read_opcode(cq: *mut ibv_cq_ex) -> c_uint {
-    of_success(cq, "ibv_wc_read_opcode", |ok| wc::opcode(ok.opcode))
+    of_success(cq, Member::new("ibv_wc_read_opcode", 0), |ok| wc::opcode(ok.opcode))
 }
 
 unsafe extern "C" fn read_vendor_err(cq: *mut ibv_cq_ex) -> u32 {
-    at(cq).result.as_ref().err().map_or(0, wc::vendor_error)
+    at(cq, Member::new("ibv_wc_read_vendor_err", 0))
+        .result
+        .as_ref()
+        .err()
+        .map_or(0, wc::vendor_error)
 }
 
 unsafe extern "C" fn read_byte_len(cq: *mut ibv_cq_ex) -> u32 {
-    of_success(cq, "ibv_wc_read_byte_len", |ok| ok.byte_len)
+    of_success(cq, Member::new("ibv_wc_read_byte_len", IBV_WC_EX_WITH_BYTE_LEN), |ok| {
+        if check::is_on() { wc::checked_byte_len(ok) } else { ok.byte_len }
+    })
 }
 
 unsafe extern "C" fn read_imm_data(cq: *mut ibv_cq_ex) -> u32 {
-    of_success(cq, "ibv_wc_read_imm_data", wc::immediate_or_key)
+    of_success(cq, Member::new("ibv_wc_read_imm_data", IBV_WC_EX_WITH_IMM), |ok| {
+        if check::is_on() { wc::checked_immediate_or_key(ok) } else { wc::immediate_or_key(ok) }
+    })
 }
 
 unsafe extern "C" fn read_qp_num(cq: *mut ibv_cq_ex) -> u32 {
-    at(cq).qpn.get()
+    at(cq, Member::new("ibv_wc_read_qp_num", IBV_WC_EX_WITH_QP_NUM)).qpn.get()
 }
 
 unsafe extern "C" fn read_src_qp(cq: *mut ibv_cq_ex) -> u32 {
-    of_success(cq, "ibv_wc_read_src_qp", |ok| ok.src_qp.map_or(0, |qpn| qpn.get()))
+    of_success(cq, Member::new("ibv_wc_read_src_qp", IBV_WC_EX_WITH_SRC_QP), |ok| {
+        ok.src_qp.map_or(0, |qpn| qpn.get())
+    })
 }
 
 unsafe extern "C" fn read_wc_flags(cq: *mut ibv_cq_ex) -> c_uint {
-    of_success(cq, "ibv_wc_read_wc_flags", wc::flags)
+    of_success(cq, Member::new("ibv_wc_read_wc_flags", 0), wc::flags)
 }
 
 unsafe extern "C" fn read_slid(cq: *mut ibv_cq_ex) -> u32 {
-    of_success(cq, "ibv_wc_read_slid", |_| 0)
+    of_success(cq, Member::new("ibv_wc_read_slid", IBV_WC_EX_WITH_SLID), |_| 0)
 }
 
 unsafe extern "C" fn read_sl(cq: *mut ibv_cq_ex) -> u8 {
-    of_success(cq, "ibv_wc_read_sl", |ok| wc::sl(ok).into()) as u8
+    of_success(cq, Member::new("ibv_wc_read_sl", IBV_WC_EX_WITH_SL), |ok| wc::sl(ok).into()) as u8
 }
 
 unsafe extern "C" fn read_dlid_path_bits(cq: *mut ibv_cq_ex) -> u8 {
-    of_success(cq, "ibv_wc_read_dlid_path_bits", |_| 0) as u8
+    of_success(cq, Member::new("ibv_wc_read_dlid_path_bits", IBV_WC_EX_WITH_DLID_PATH_BITS), |_| 0)
+        as u8
 }
 
 unsafe extern "C" fn read_flow_tag(cq: *mut ibv_cq_ex) -> u32 {
-    at(cq).result.as_ref().map_or(0, |ok| ok.flow_tag)
+    at(cq, Member::new("ibv_wc_read_flow_tag", IBV_WC_EX_WITH_FLOW_TAG))
+        .result
+        .as_ref()
+        .map_or(0, |ok| ok.flow_tag)
 }
 
 /// Ticks of `hca_core_clock`: nanoseconds.
 unsafe extern "C" fn read_completion_ts(cq: *mut ibv_cq_ex) -> u64 {
-    at(cq).timestamp.as_nanos()
+    at(cq, Member::new("ibv_wc_read_completion_ts", IBV_WC_EX_WITH_COMPLETION_TIMESTAMP))
+        .timestamp
+        .as_nanos()
 }
 
 /// Nanoseconds since 1970.
 unsafe extern "C" fn read_completion_wallclock_ns(cq: *mut ibv_cq_ex) -> u64 {
     let object = object(cq);
-    let timestamp = at(cq).timestamp;
+    let timestamp = at(
+        cq,
+        Member::new(
+            "ibv_wc_read_completion_wallclock_ns",
+            IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK,
+        ),
+    )
+    .timestamp;
     let wall = object.ctx.context.query_clock().wall_time(timestamp);
     let wall = wall.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     (*object.batch.state()).wall.of(timestamp, wall).as_nanos() as u64

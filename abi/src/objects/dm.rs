@@ -16,6 +16,7 @@ use super::{
     pd::Pd,
 };
 use crate::{
+    adapter,
     call::{self, CallId},
     errno::{Errno, Result},
     export::export,
@@ -68,6 +69,10 @@ impl From<DeviceMemoryError> for Errno {
     fn from(error: DeviceMemoryError) -> Self {
         match error {
             DeviceMemoryError::Region(error) => error.into(),
+            DeviceMemoryError::Missing => Self::plain(adapter::too_many(0)),
+            DeviceMemoryError::Size { length: 1.., limit, .. } => {
+                Self::plain(adapter::too_many(limit))
+            }
             error => Self::explained(&error),
         }
     }

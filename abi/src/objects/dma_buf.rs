@@ -59,7 +59,8 @@ pub(crate) unsafe fn register(
     let descriptor = BorrowedFd::borrow_raw(descriptor);
     let (memory, in_process) = match SharedMemory::new(descriptor, offset, length, rights) {
         Ok(memory) => {
-            let there = RegionMemory { iova, address: memory.origin() as usize, length };
+            let there =
+                RegionMemory { iova, address: memory.origin() as usize, length, is_pinned: false };
             (watch::watched(memory), Some(there))
         }
         // one that cannot be mapped: programs give the GPU's address for an iova

@@ -185,7 +185,12 @@ pub(crate) unsafe fn register(
     };
     let lkey = region.lkey().0;
     let mr = Mr::create_raw(pd, Region::Memory(region), address, length);
-    let memory = RegionMemory { iova: start, address: address as usize, length: in_process };
+    let memory = RegionMemory {
+        iova: start,
+        address: address as usize,
+        length: in_process,
+        is_pinned: access & IBV_ACCESS_ON_DEMAND == 0,
+    };
     requests::add_region(pd.ctx.device(), lkey, memory);
     Ok(mr)
 }
@@ -250,7 +255,8 @@ pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
             region.deregister()?;
         }
         keys::deregistered(lkey, (*mr).rkey);
-        requests::remove_region(device, lkey, user);
+        requests::remove_region(device, lkey);
+        requests::region_gone(CallId::ibv_dereg_mr, lkey, user);
         object.ctx.command_file.remove((*mr).handle, Importable::Mr(mr as usize));
         drop(Mr::from_raw(mr));
         Ok(())
@@ -294,6 +300,7 @@ unsafe fn reregister(
         Some(watch::watched(ForeignMemory::new(address.cast(), length, rights)?))
     };
     let memory = memory.map(|memory| (memory, iova));
+    let user = requests::user_of_region(object.ctx.device(), (*mr).lkey);
     let change = ReregMr { pd: new_pd.map(|pd| pd.domain.clone()), memory, access: rights };
     let region = region.reregister(change)?;
     state.region = Region::Memory(region);
@@ -302,8 +309,14 @@ unsafe fn reregister(
         (*mr).pd = pd.c();
     }
     ((*mr).addr, (*mr).length) = (address, length);
-    let memory = RegionMemory { iova, address: address as usize, length: in_process };
+    let memory = RegionMemory {
+        iova,
+        address: address as usize,
+        length: in_process,
+        is_pinned: access & IBV_ACCESS_ON_DEMAND == 0,
+    };
     requests::add_region(object.ctx.device(), (*mr).lkey, memory);
+    requests::region_gone(CallId::ibv_rereg_mr, (*mr).lkey, user);
     Ok(())
 }
 

@@ -168,11 +168,25 @@ unsafe fn posting<W>(
     post: impl FnOnce(DataCall, &mut *mut W) -> Result<()>,
 ) -> c_int {
     let mut place = first;
-    let status = call::data(id, |call| post(call, &mut place));
+    let status = call::data(id, |call| {
+        if call.is_checked && bad_wr.is_null() {
+            tell_null(id);
+        }
+        post(call, &mut place)
+    });
     if status != 0 && !bad_wr.is_null() {
         bad_wr.write_unaligned(place);
     }
     status
+}
+
+#[cold]
+fn tell_null(id: CallId) {
+    check::emit(&Finding {
+        kind: Kind::BadWrNull,
+        what: id.name().to_owned(),
+        stacks: vec![("called", Stack::here())],
+    });
 }
 
 /// Longer lists are endless: no queue holds more.

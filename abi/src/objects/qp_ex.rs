@@ -19,7 +19,10 @@ use crate::{
     call::{self, CallId},
     errno::{Errno, Result},
     export::export,
-    hooks::check::requests::{self as checks, Queue, Request},
+    hooks::check::{
+        self,
+        requests::{self as checks, Queue, Request},
+    },
     layout::{
         consts::*, ibv_ah, ibv_data_buf, ibv_mw, ibv_mw_bind_info, ibv_qp, ibv_qp_ex, ibv_sge,
     },
@@ -139,6 +142,9 @@ unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
 
 unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
     let object = object(qp);
+    if check::is_on() {
+        object.batch.expect_begun("ibv_wr_complete");
+    }
     let status = call::data(CallId::ibv_wr_complete, move |call| {
         let Requests { wrs, keys, error } = requests(object);
         error.take().map_or(Ok(()), Err)?;

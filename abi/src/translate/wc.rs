@@ -31,16 +31,35 @@ pub(crate) unsafe fn write(place: *mut ibv_wc, wc: &Wc) {
 /// Value of undefined members under checks: no opcode, no plausible length.
 pub(crate) const INVALID: u32 = 0xBAD0_BAD0;
 
-/// Writes a completion; a failed one's undefined members are [`INVALID`].
+/// Writes a completion; its undefined members are [`INVALID`].
 pub(crate) unsafe fn write_checked(place: *mut ibv_wc, wc: &Wc) {
     write(place, wc);
-    if wc.result.is_err() {
-        let mut c = place.read_unaligned();
+    let mut c = place.read_unaligned();
+    if let Ok(ok) = &wc.result {
+        (c.byte_len, c.imm_data) = (checked_byte_len(ok), checked_immediate_or_key(ok));
+    } else {
         (c.opcode, c.byte_len, c.imm_data, c.src_qp) = (INVALID, INVALID, INVALID, INVALID);
         (c.wc_flags, c.pkey_index, c.slid) = (INVALID, INVALID as u16, INVALID as u16);
         (c.sl, c.dlid_path_bits) = (INVALID as u8, INVALID as u8);
-        place.write_unaligned(c);
     }
+    place.write_unaligned(c);
+}
+
+/// Bytes received, read or changed; undefined for what is sent.
+pub(crate) fn checked_byte_len(ok: &WcOk) -> u32 {
+    match ok.opcode {
+        WcOpcode::Recv
+        | WcOpcode::RecvRdmaWithImm
+        | WcOpcode::RdmaRead
+        | WcOpcode::CompSwap
+        | WcOpcode::FetchAdd => ok.byte_len,
+        _ => INVALID,
+    }
+}
+
+/// Undefined without `IBV_WC_WITH_IMM` and `IBV_WC_WITH_INV`.
+pub(crate) fn checked_immediate_or_key(ok: &WcOk) -> u32 {
+    if ok.immediate.is_none() && ok.invalidated.is_none() { INVALID } else { immediate_or_key(ok) }
 }
 
 pub(crate) fn status(wc: &Wc) -> c_uint {
@@ -196,7 +215,11 @@ mod tests {
         );
         let succeeded = WcOk::new(WcOpcode::Recv, 9);
         let wc = written(Ok(succeeded), write_checked);
-        assert_eq!((wc.opcode, wc.byte_len, wc.sl), (128, 9, 0));
+        assert_eq!((wc.opcode, wc.byte_len, wc.imm_data, wc.sl), (128, 9, 0xBAD0_BAD0, 0));
+        let sent = written(Ok(WcOk::new(WcOpcode::Send, 9)), write_checked);
+        assert_eq!((sent.opcode, sent.byte_len), (0, 0xBAD0_BAD0));
+        let read = written(Ok(WcOk::new(WcOpcode::RdmaRead, 9)), write_checked);
+        assert_eq!(read.byte_len, 9);
     }
 
     #[test]

@@ -85,6 +85,16 @@ static int of_srq(uint32_t requests, uint32_t elements) {
     return error;
 }
 
+static int of_device_memory(size_t length) {
+    struct ibv_alloc_dm_attr wanted = {.length = length};
+    errno = 0;
+    struct ibv_dm *made = ibv_alloc_dm(context, &wanted);
+    int error = made ? 0 : errno;
+    if (made)
+        EXPECT(ibv_free_dm(made) == 0);
+    return error;
+}
+
 #define LIMIT(member, most)                                                                                                      \
     do {                                                                                                                         \
         struct ibv_qp_cap cap = SMALL;                                                                                           \
@@ -285,6 +295,9 @@ int main(void) {
         EXPECT(of_srq(attr.max_srq_wr, 1) == 0 && of_srq(attr.max_srq_wr + 1, 1) == sizes);
         EXPECT(of_srq(1, attr.max_srq_sge) == 0 && of_srq(1, attr.max_srq_sge + 1) == sizes);
     }
+    int memory = number("DEVICE_MEMORY");
+    EXPECT(memory == 0 || of_device_memory(memory) == 0);
+    EXPECT(of_device_memory(memory + 4096) == (memory ? objects : missing));
     gids();
     connections(number("V1"));
     address_handles(number("V1"));

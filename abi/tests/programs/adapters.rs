@@ -48,6 +48,7 @@ fn each_adapter_says_what_its_profile_says_and_its_limits_hold() {
             ("SIZES", errno(profile.text("errno.sizes")).to_string()),
             ("OBJECTS", errno(profile.text("errno.objects")).to_string()),
             ("MISSING", errno(profile.text("errno.missing")).to_string()),
+            ("DEVICE_MEMORY", limits.max_dm_size.to_string()),
             ("SEND_SGE", limits.max_sge.to_string()),
             ("RECV_SGE", limits.max_recv_sge.to_string()),
             ("INLINE", inline.to_string()),
@@ -70,7 +71,13 @@ fn each_adapter_says_what_its_profile_says_and_its_limits_hold() {
             let key = match explained["cause"].as_str() {
                 Some("object_size") => "errno.sizes",
                 Some("no_such_objects") => "errno.missing",
-                Some("too_many_objects") => "errno.objects",
+                Some("too_many_objects" | "device_memory_used_up") => "errno.objects",
+                Some("completion_vector") => {
+                    let vectors = number("device.num_comp_vectors", 1);
+                    let text = format!("comp_vector is {vectors} and the device has {vectors},");
+                    assert!(line.contains(&text), "{name}: {line}");
+                    continue;
+                }
                 _ => continue,
             };
             sizes += u32::from(key == "errno.sizes");

@@ -1,10 +1,10 @@
 //! `ROCE_CHECK`. For mistakes see [`wrong`](super::wrong).
 
-use std::fs;
+use std::{env, ffi::OsStr, fs, process::Command};
 
 use serde_json::Value;
 
-use super::{FOUND, common::Directory, program, wrong};
+use super::{FOUND, common::Directory, program, sources, wrong};
 
 /// Posting, children, a thread for events.
 #[test]
@@ -46,7 +46,7 @@ fn what_a_file_names_is_not_told() {
         "\n  look: give each",
         "\n  posted:\n",
         "receive_at (wrong/wrong.h:",
-        "\n  the other receive:\n",
+        "\n  the other request:\n",
         "    main (wrong/receive_twice.c:",
         "\nroce check: 1 finding\n      1 × receive_overlap  receive_at (wrong/wrong.h:",
     ] {
@@ -112,4 +112,46 @@ fn a_seed_is_told() {
     let Some(program) = wrong::compile("alive", false) else { return };
     let said = program.run(&[("ROCE_CHECK", "delay")], FOUND).stderr;
     assert!(said.starts_with("roce: ROCE_CHECK=text,delay,seed="), "{said}");
+}
+
+/// Also where ctypes has released the interpreter's lock.
+#[test]
+fn python_programs_have_their_lines() {
+    let python = |variable: &str, arguments: &[&OsStr]| {
+        Command::new("python3").args(arguments).env(variable, "json").output()
+    };
+    let version = "import sys; sys.exit(sys.version_info < (3, 9))";
+    let is_there = python("NONE", &[OsStr::new("-c"), OsStr::new(version)]);
+    if !is_there.is_ok_and(|output| output.status.success()) {
+        println!("Python 3.9 is not installed: nothing was run");
+        return;
+    }
+    let library = env::current_exe().unwrap().with_file_name("libroce_abi.so");
+    let script = sources().join("lines.py");
+    let [script, library] = [script.as_os_str(), library.as_os_str()];
+    let done = python("ROCE_CHECK", &[script, library]).unwrap();
+    let lines = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(FOUND), "{lines}");
+    let found: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
+    let stacks = found["stacks"].as_array().unwrap();
+    let has = |frame: &Value, function: &str| {
+        frame["function"] == function
+            && frame["place"].as_str().unwrap().starts_with("programs/lines.py:")
+    };
+    assert_eq!(stacks.len(), 2, "{lines}");
+    for caller in ["with_lock", "without"] {
+        let is_it = |stack: &Value| {
+            has(&stack["frames"][0], "open_device") && has(&stack["frames"][1], caller)
+        };
+        assert!(stacks.iter().any(is_it), "{caller}: {lines}");
+    }
+    let summary: Value = serde_json::from_str(lines.lines().nth(1).unwrap()).unwrap();
+    let at = summary["summary"][0]["at"].as_str().unwrap();
+    assert!(at.starts_with("open_device (programs/lines.py:"), "{at}");
+
+    let done = python("ROCE_EXPLAIN", &[script, library, OsStr::new("fails")]).unwrap();
+    let lines = String::from_utf8_lossy(&done.stderr);
+    let explained: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
+    let at = explained["at"].as_str().unwrap();
+    assert!(done.status.success() && at.starts_with("fails (programs/lines.py:"), "{lines}");
 }

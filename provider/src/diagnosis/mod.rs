@@ -81,7 +81,7 @@ pub(crate) struct Errnos {
 impl Errnos {
     fn of(&self, cause: &str) -> Option<&'static str> {
         match cause {
-            "too_many_objects" | "too_many_regions" => self.objects,
+            "too_many_objects" | "too_many_regions" | "device_memory_used_up" => self.objects,
             "no_such_objects" => self.missing,
             "object_size" => self.sizes,
             _ => None,

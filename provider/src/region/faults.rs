@@ -11,7 +11,10 @@ use std::{
     ffi::{c_int, c_void},
     mem, process,
     ptr::{self, null_mut},
-    sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+    },
     thread,
     time::Duration,
 };
@@ -21,6 +24,9 @@ use crate::clock;
 
 /// Time for which handlers seen in front count as in front.
 const TRUSTED: Duration = Duration::from_millis(10);
+
+/// Code of an address without a mapping.
+const SEGV_MAPERR: c_int = 1;
 
 /// Maximum replaced handlers remembered; a program that installs more stays in front.
 const MOST: usize = 8;
@@ -35,6 +41,9 @@ static IN_FRONT: AtomicBool = AtomicBool::new(false);
 
 /// True once our handlers no longer move to the front.
 static GIVEN_UP: AtomicBool = AtomicBool::new(false);
+
+/// Hears of an address without a mapping before the fault ends the process.
+static UNMAPPED: OnceLock<fn(usize)> = OnceLock::new();
 
 /// Time of the latest check, in clock nanoseconds.
 static LOOKED: AtomicU64 = AtomicU64::new(0);
@@ -97,6 +106,12 @@ pub(super) fn are_in_front(now: bool) -> bool {
     IN_FRONT.store(in_front, Ordering::Relaxed);
     drop(lock);
     in_front
+}
+
+/// Has `tell` called in the handler with an address without a mapping, before the fault ends the
+/// process.
+pub fn before_the_end(tell: fn(usize)) {
+    let _ = UNMAPPED.set(tell);
 }
 
 /// Lock of the handler check: holds the process number, so a fork's child does not inherit it.
@@ -230,11 +245,18 @@ unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_voi
     handler(signal, info, context);
 }
 
-/// Takes the default action. A fault repeats with its instruction and kills; any other signal is
-/// sent again with its full `siginfo_t`.
+/// Takes the default action. A fault repeats with its instruction and kills; any other signal, and
+/// a fault that was told, is sent again with its full `siginfo_t`.
 fn end(signal: c_int, info: *mut libc::siginfo_t, is_fault: bool) {
+    // SAFETY: the kernel, or who passes on what the kernel gave, points to a whole `siginfo_t`
+    let (code, address) = unsafe { ((*info).si_code, (*info).si_addr()) };
+    let told = UNMAPPED
+        .get()
+        .filter(|_| is_fault && signal == libc::SIGSEGV && code == SEGV_MAPERR)
+        .inspect(|tell| tell(address.addr()));
     set_default(signal);
-    if !is_fault {
+    // the address may have got a mapping meanwhile
+    if !is_fault || told.is_some() {
         // SAFETY: numbers, and a `siginfo_t` that the kernel reads
         unsafe {
             // glibc before 2.30 has no gettid

@@ -53,6 +53,9 @@ impl Drop for DmInner {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum DeviceMemoryError {
+    /// The device has none.
+    #[error("the device has no memory for programs: max_dm_size is 0")]
+    Missing,
     /// The length is zero or exceeds the rest.
     #[error(
         "cannot allocate {length} bytes: {used} of the {limit} bytes of device memory are in use"
@@ -83,8 +86,9 @@ impl Context {
     /// Allocates `length` zero bytes, page-aligned (`ibv_alloc_dm`).
     ///
     /// # Errors
-    /// [`DeviceMemoryError::Size`] for zero bytes (`EINVAL`), or above the rest of `max_dm_size`
-    /// (`ENOMEM`); [`DeviceMemoryError::Memory`] (`ENOMEM`).
+    /// [`DeviceMemoryError::Missing`] (`EOPNOTSUPP`); [`DeviceMemoryError::Size`] for zero bytes
+    /// (`EINVAL`), or above the rest of `max_dm_size` (`ENOMEM`); [`DeviceMemoryError::Memory`]
+    /// (`ENOMEM`).
     pub fn alloc_dm(&self, length: usize) -> Result<DeviceMemory, DeviceMemoryError> {
         let limit = self.limits().max_dm_size;
         let reserve =
@@ -92,7 +96,10 @@ impl Context {
         let used = &self.inner.device_memory;
         let reserved = used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, reserve);
         let allocated = reserved
-            .map_err(|used| DeviceMemoryError::Size { length, limit, used })
+            .map_err(|used| match limit {
+                0 => DeviceMemoryError::Missing,
+                _ => DeviceMemoryError::Size { length, limit, used },
+            })
             .and_then(|_| {
                 MmapMemory::new(length).map_err(|error| {
                     used.fetch_sub(length, Ordering::Relaxed);

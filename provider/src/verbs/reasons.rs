@@ -28,6 +28,9 @@ reasons! {
 
 reasons! {
     DeviceMemoryError {
+        Self::Missing => EOPNOTSUPP "no_such_objects"
+            "the device has none (max_dm_size 0 in ibv_query_device_ex): the program needs a \
+             fallback";
         Self::Size { length: 0, .. } => EINVAL "no_bytes" "ask for one byte at least";
         Self::Size { .. } => ENOMEM "device_memory_used_up"
             "max_dm_size of ibv_query_device_ex is the total; ibv_free_dm frees some";

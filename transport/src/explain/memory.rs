@@ -7,6 +7,8 @@ reasons! {
         Self::UnknownKey(_) => "unknown_key"
             "check the key: lkey of the region for local elements, rkey for the peer, in host \
              byte order on both sides; a key of another device is unknown here";
+        Self::SwappedKey(_) => "swapped_key"
+            "the key has the wrong byte order: one side lacks ntohl or htonl";
         Self::LocalKey(_) => "lkey_as_rkey"
             "give the peer mr->rkey, not mr->lkey: they are equal only on some adapters";
         Self::Deregistered(_) => "deregistered_key"

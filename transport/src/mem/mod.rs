@@ -125,6 +125,9 @@ pub trait Memory: Send + Sync {
     /// [`MemoryFault`] if unreachable.
     fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), MemoryFault>;
 
+    /// A peer's WRITE or atomic is about to change the range.
+    fn peer_changes(&self, _offset: u64, _length: u64) {}
+
     /// True if a write may end later than the call ([`start_write`](Memory::start_write)), as with
     /// memory of another device.
     fn is_behind_driver(&self) -> bool {

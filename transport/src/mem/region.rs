@@ -56,6 +56,9 @@ pub enum AccessError {
     /// An L_Key, where the R_Key differs.
     #[error("key {0:#010x} is the L_Key of a region; send the peer its R_Key")]
     LocalKey(u32),
+    /// A key with its bytes swapped.
+    #[error("key {0:#010x} names no region; byte-swapped, it is that of one")]
+    SwappedKey(u32),
     /// Deregistered region or deallocated window.
     #[error("the region of key {0:#010x} is deregistered")]
     Deregistered(u32),
@@ -215,9 +218,11 @@ impl Region {
 
     /// Returns a number for a byte, equal in every region and window that shows it.
     pub(crate) fn origin(&self, address: u64) -> u64 {
-        let inside = self.inside.as_ref().map_or(0, |inside| inside.offset);
-        let offset = address.wrapping_sub(self.address).wrapping_add(inside);
-        self.memory.origin().wrapping_add(offset)
+        self.memory.origin().wrapping_add(self.offset(address))
+    }
+
+    pub(super) fn announce_change(&self, address: u64, length: u64) {
+        self.memory.peer_changes(self.offset(address), length);
     }
 
     /// Reads a checked range of a possibly deregistered region.
@@ -302,10 +307,16 @@ impl Region {
         if self.is_revoked() {
             return Err(AccessError::Deregistered(key));
         }
-        let offset =
-            address.checked_sub(self.address).ok_or_else(|| self.beyond(key, address, 0))?;
-        // no overflow: windows end within their region
-        Ok(offset + self.inside.as_ref().map_or(0, |inside| inside.offset))
+        if address < self.address {
+            return Err(self.beyond(key, address, 0));
+        }
+        Ok(self.offset(address))
+    }
+
+    /// Bytes of memory before the address; no overflow inside: windows end within their region.
+    fn offset(&self, address: u64) -> u64 {
+        let inside = self.inside.as_ref().map_or(0, |inside| inside.offset);
+        address.wrapping_sub(self.address).wrapping_add(inside)
     }
 
     /// True if it, or a window's region, is deregistered.

@@ -224,6 +224,9 @@ impl RegionTable {
     ) -> Result<&Arc<Region>, AccessError> {
         let region = self.of_peer(key, user)?;
         region.check_rights(key.0, address, length, needed)?;
+        if needed.intersects(Access::REMOTE_CHANGE) {
+            region.announce_change(address, length);
+        }
         Ok(region)
     }
 
@@ -255,6 +258,8 @@ impl RegionTable {
             AccessError::Deregistered(key.0)
         } else if self.local(LKey(key.0)).is_some() {
             AccessError::LocalKey(key.0)
+        } else if self.by_key.contains_key(&key.0.swap_bytes()) {
+            AccessError::SwappedKey(key.0)
         } else {
             AccessError::UnknownKey(key.0)
         }
@@ -322,6 +327,11 @@ mod tests {
             Err(AccessError::LocalKey(region.lkey().0))
         );
         assert!(table.local(LKey(key.0)).is_none());
+        let swapped = key.0.swap_bytes();
+        assert_eq!(
+            check(RKey(swapped), PD, 0x1000, 1, Access::REMOTE_READ),
+            Err(AccessError::SwappedKey(swapped))
+        );
         assert_eq!(
             check(key, PdId(1), 0x1000, 1, Access::REMOTE_READ),
             Err(AccessError::ProtectionDomain(key.0))

@@ -53,13 +53,18 @@ kinds! {
         "incoming data overwrites a buffer that is being sent: the peer may get its own data back";
         "use another buffer for receives and peers' writes until the send's completion is polled";
     ReceiveOverlap "receive_overlap":
-        "two posted receives share bytes: the second message may overwrite the first before the \
-         program reads it";
+        "two posted receives share bytes, or a receive and a READ: the second message may overwrite \
+         the first before the program reads it";
         "give each posted receive its own buffer";
     ReceiveWritten "receive_written":
         "the adapter owns a receive buffer until its completion is polled: a message may arrive \
          at any time, before or after the program's write";
         "poll the completion before you write to the buffer, or prepare the buffer before it is posted";
+    /// By a peer's WRITE or atomic.
+    ReceiveOverwritten "receive_overwritten":
+        "a peer's WRITE or atomic changes bytes that a message or a response fills as well: which \
+         of them the program reads depends on their order";
+        "give peers the rkey of memory that no receive and no READ is posted for";
     ReadTargetWritten "read_target_written":
         "the adapter owns the target of a READ or an atomic until its completion is polled: the \
          response may arrive before or after the program's write";
@@ -96,6 +101,9 @@ kinds! {
          this call";
         "set next of each request, of the last one to NULL: memory of the stack or malloc is \
          uninitialized";
+    BadWrNull "bad_wr_null":
+        "bad_wr is null: with other libraries the call crashes when a post fails";
+        "pass the address of a pointer; it names the first request that was not posted";
     CqOverrun "cq_overrun":
         "more requests are posted than the completion queue holds: if all complete before a poll, \
          it overflows and all of its queue pairs fail";
@@ -148,16 +156,26 @@ kinds! {
          descriptor, or another file that has reused the number";
         "call rdma_destroy_id for every id of the channel, then rdma_destroy_event_channel";
     EndlessWait "endless_wait":
-        "a thread waits for an event, nothing in flight can raise it, and all other threads wait \
-         as well";
+        "a thread waits for an event or a completion, nothing in flight can cause it, and all other \
+         threads wait as well";
         "arm the completion queue before each wait (ibv_req_notify_cq), then poll it, and wait on \
-         its own channel; wait for events of rdma_cm on the id's channel";
+         its own channel; wait for events of rdma_cm on the id's channel; poll the queue pair's \
+         send_cq for sends, its recv_cq for receives";
     BatchNotEnded "batch_not_ended":
         "a batch holds a lock from start to end: a thread that starts another one in between \
          deadlocks with itself";
         "call ibv_wr_complete or ibv_wr_abort after each ibv_wr_start, and ibv_end_poll after \
          each ibv_start_poll that returned 0, also after ENOENT of ibv_next_poll and on early \
          exits";
+    OutsideBatch "outside_batch":
+        "the call belongs between start and end of a batch: outside, another thread may be at the \
+         queue, and a completion's memory has a later one";
+        "call ibv_wr_start before the requests and ibv_wr_complete; read a completion between \
+         ibv_start_poll or ibv_next_poll and ibv_end_poll";
+    FieldNotRequested "field_not_requested":
+        "the completion queue was made without the member: with other libraries its function \
+         pointer is null, and the call crashes";
+        "set the member's IBV_WC_EX_WITH_ bit in wc_flags of ibv_create_cq_ex";
     UsedByTwoThreads "used_by_two_threads":
         "the program promised that one thread at a time uses the object: libraries take no lock, \
          and two threads change its state at once";
@@ -197,6 +215,11 @@ kinds! {
         "the object is destroyed: with other libraries its memory is free, and the call crashes \
          or corrupts other data";
         "destroy an object once, after its last use";
+    /// Advice: other threads or processes may act.
+    EndlessPoll "endless_poll":
+        "the queue stays empty: unsignaled requests have no completion unless they fail";
+        "advice, not a mistake if you look for errors: set IBV_SEND_SIGNALED for the request, or \
+         sq_sig_all";
     TimeoutZero "timeout_zero":
         "timeout is 0: the adapter waits for a response without limit, and one lost packet stalls \
          the queue pair without an error";
@@ -218,7 +241,7 @@ kinds! {
 
 impl Kind {
     pub(crate) const fn is_advice(self) -> bool {
-        matches!(self, Self::EachSignaled | Self::SharedQueueOverrun)
+        matches!(self, Self::EachSignaled | Self::SharedQueueOverrun | Self::EndlessPoll)
     }
 }
 

@@ -41,6 +41,12 @@ pub(crate) fn registered(lkey: u32) {
     }
 }
 
+/// Does not wait.
+pub(super) fn registered_at(lkey: u32) -> Stack {
+    let stack = KEYS.try_lock().and_then(|keys| keys.registered.get(&lkey).cloned());
+    stack.unwrap_or_else(Stack::none)
+}
+
 pub(crate) fn deregistered(lkey: u32, rkey: u32) {
     if !is_on() {
         return;

@@ -13,7 +13,9 @@ mod finding;
 pub(crate) mod forks;
 mod form;
 pub(crate) mod keys;
+mod mapped;
 pub(crate) mod order;
+pub(crate) mod python;
 pub(crate) mod records;
 mod report;
 pub(crate) mod requests;
@@ -35,6 +37,7 @@ pub(crate) use stack::Stack;
 
 pub(crate) fn at_load() {
     roce_provider::report::with_callers(report::caller);
+    python::at_load();
     if form::switch_on() {
         form::report_seed();
         at_exit::arm();

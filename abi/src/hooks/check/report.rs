@@ -209,8 +209,11 @@ fn own(frames: &[Frame]) -> Option<usize> {
         let is_header = ["infiniband/", "rdma/"].iter().any(|start| place.starts_with(start));
         let is_libc = ["libc.so", "libpthread.so", "libstdc++.so", "libgcc_s.so"]
             .iter()
-            .any(|library| place.starts_with(library) || function.starts_with(library));
-        is_named || is_header || is_libc
+            .any(|library| frame.object.starts_with(library));
+        // a binding that Cython has compiled
+        let is_binding = frame.object.contains(".cpython-")
+            && (function.starts_with("__pyx_") || function.starts_with(&frame.object));
+        is_named || is_header || is_libc || is_binding
     };
     frames.iter().position(|frame| !is_foreign(frame))
 }
@@ -255,6 +258,7 @@ mod tests {
             function: function.to_owned(),
             place: place.to_owned(),
             source: None,
+            object: "program".to_owned(),
         };
         let finding = Finding {
             kind: Kind::TimeoutZero,
@@ -280,18 +284,20 @@ mod tests {
 
     #[test]
     fn headers_and_the_c_library_are_not_the_programs_own() {
-        let frame = |function: &str, place: &str| Frame {
+        let frame = |function: &str, place: &str, object: &str| Frame {
             function: function.to_owned(),
             place: place.to_owned(),
             source: None,
+            object: object.to_owned(),
         };
         let foreign = [
-            frame("__ibv_reg_mr", "infiniband/verbs.h:2552"),
-            frame("rdma_post_send", "rdma/rdma_verbs.h:9"),
-            frame("libc.so.6+0x1234", "libc.so.6"),
+            frame("__ibv_reg_mr", "infiniband/verbs.h:2552", "program"),
+            frame("rdma_post_send", "rdma/rdma_verbs.h:9", "program"),
+            frame("libc.so.6+0x1234", "libc.so.6", "libc.so.6"),
+            frame("__libc_fork", "posix/fork.c:51", "libc.so.6"),
         ];
         for foreign in foreign {
-            let frames = [foreign, frame("send_all", "src/rdma.c:7")];
+            let frames = [foreign, frame("send_all", "src/rdma.c:7", "program")];
             assert_eq!(own_caller(&frames), "send_all (src/rdma.c:7)");
         }
     }

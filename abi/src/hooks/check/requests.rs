@@ -2,12 +2,14 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
+    process,
     sync::{Arc, MutexGuard},
     time::{Duration, Instant},
 };
 
 use roce_provider::{
     QueuePair,
+    faults::CallId,
     transport::{
         addr::Qpn,
         qp::{QpInfo, State},
@@ -33,6 +35,8 @@ const DEEP: usize = 16;
 const IN_A_ROW: u32 = 1000;
 /// Time of empty polls until the cause is checked.
 const EMPTY_POLLS: Duration = Duration::from_millis(500);
+/// Empty polls until the cause is checked: the program does little else.
+const POLLS: u32 = 1000;
 
 pub(crate) type QpKey = (usize, u32);
 
@@ -130,6 +134,7 @@ pub(crate) struct RegionMemory {
     pub(crate) iova: u64,
     pub(crate) address: usize,
     pub(crate) length: usize,
+    pub(crate) is_pinned: bool,
 }
 
 pub(crate) struct NewPair {
@@ -151,7 +156,8 @@ struct Requests {
     pairs: BTreeMap<QpKey, Pair>,
     shared: BTreeMap<usize, Shared>,
     cqs: BTreeMap<usize, Completions>,
-    regions: BTreeMap<(usize, u32), RegionMemory>,
+    /// With the process that registered them.
+    regions: BTreeMap<(usize, u32), (RegionMemory, u32)>,
 }
 
 struct Pair {
@@ -177,7 +183,8 @@ struct Posted {
     subject: Arc<Subject>,
     is_signaled: bool,
     order: Order,
-    watches: SmallVec<[WatchId; 2]>,
+    /// Each with the bytes of the message before it.
+    watches: SmallVec<[(WatchId, usize); 2]>,
     lkeys: SmallVec<[u32; 2]>,
     ah: usize,
 }
@@ -188,12 +195,18 @@ struct Completions {
     pending: usize,
     made: Stack,
     reset: Option<Reset>,
+    empty: Option<Empty>,
+}
+
+/// Polls that find nothing, since something was posted or polled.
+struct Empty {
+    since: Instant,
+    polls: u32,
 }
 
 struct Reset {
     at: Stack,
     number: usize,
-    polled: Option<Instant>,
 }
 
 /// `None`: checks are off.
@@ -203,7 +216,7 @@ fn locked() -> Option<MutexGuard<'static, Requests>> {
 
 pub(crate) fn size_cq(cq: usize, capacity: usize) {
     let Some(mut requests) = locked() else { return };
-    let new = Completions { capacity, pending: 0, made: Stack::here(), reset: None };
+    let new = Completions { capacity, pending: 0, made: Stack::here(), reset: None, empty: None };
     requests.cqs.entry(cq).or_insert(new).capacity = capacity;
 }
 
@@ -272,37 +285,30 @@ pub(crate) fn reset_pair(key: QpKey) {
     requests.clear(key);
     for (cq, number) in [sends, receives].into_iter().filter(|(_, number)| *number > 0) {
         let Some(completions) = requests.cqs.get_mut(&cq) else { continue };
-        let reset = completions.reset.get_or_insert_with(|| Reset {
-            at: Stack::here(),
-            number: 0,
-            polled: None,
-        });
+        let reset = completions.reset.get_or_insert_with(|| Reset { at: Stack::here(), number: 0 });
         reset.number += number;
     }
 }
 
-/// Handles an empty poll; reports a RESET as the cause.
+/// Handles an empty poll; reports why the next ones are empty as well.
 pub(crate) fn found_empty(cq: usize) {
     let mut requests = REQUESTS.lock();
     let load = requests.load(cq);
     let Some(completions) = requests.cqs.get_mut(&cq) else { return };
-    let Some(reset) = completions.reset.as_mut().filter(|_| load == 0) else { return };
-    if reset.polled.get_or_insert_with(Instant::now).elapsed() < EMPTY_POLLS {
+    if load > 0 {
         return;
     }
-    reset.polled = None;
-    let finding = Finding {
-        kind: Kind::ResetDiscarded,
-        what: format!(
-            "the queue for {} is polled, and no posted request completes in it: RESET has \
-             discarded {} requests",
-            completions.capacity, reset.number
-        ),
-        stacks: vec![("polled", Stack::here()), ("reset", reset.at.clone())],
-    };
+    let new = || Empty { since: Instant::now(), polls: 0 };
+    let empty = completions.empty.get_or_insert_with(new);
+    empty.polls += 1;
+    if !empty.polls.is_multiple_of(POLLS) || empty.since.elapsed() < EMPTY_POLLS {
+        return;
+    }
+    completions.empty = None;
+    let found = requests.why_empty(cq);
     drop(requests);
-    if threads::is_alone() {
-        report::emit(&finding);
+    if found.is_some() && threads::is_alone() {
+        found.iter().for_each(report::emit);
     }
 }
 
@@ -320,7 +326,7 @@ pub(crate) fn remove_shared(srq: usize) {
 
 pub(crate) fn add_region(device: usize, lkey: u32, memory: RegionMemory) {
     if let Some(mut requests) = locked() {
-        requests.regions.insert((device, lkey), memory);
+        requests.regions.insert((device, lkey), (memory, process::id()));
     }
 }
 
@@ -329,15 +335,19 @@ pub(crate) fn user_of_region(device: usize, lkey: u32) -> Option<Arc<Subject>> {
     locked()?.user_of(device, lkey)
 }
 
-/// Forgets a region; reports its `user`.
-pub(crate) fn remove_region(device: usize, lkey: u32, user: Option<Arc<Subject>>) {
-    let Some(mut requests) = locked() else { return };
-    requests.regions.remove(&(device, lkey));
-    drop(requests);
+/// Forgets a region.
+pub(crate) fn remove_region(device: usize, lkey: u32) {
+    if let Some(mut requests) = locked() {
+        requests.regions.remove(&(device, lkey));
+    }
+}
+
+/// Reports the `user` of a region that a call has taken away.
+pub(crate) fn region_gone(call: CallId, lkey: u32, user: Option<Arc<Subject>>) {
     let found = user.map(|subject| Finding {
         kind: Kind::RegionInUse,
-        what: format!("ibv_dereg_mr of lkey {lkey:#x}, which {} uses", subject.text()),
-        stacks: vec![("deregistered", Stack::here()), ("posted", subject.posted.clone())],
+        what: format!("{} of lkey {lkey:#x}, which {} uses", call.name(), subject.text()),
+        stacks: vec![("called", Stack::here()), ("posted", subject.posted.clone())],
     });
     found.iter().for_each(report::emit);
 }
@@ -359,8 +369,19 @@ pub(crate) fn remove_ah(ah: usize) {
     found.iter().for_each(report::emit);
 }
 
-pub(super) fn regions() -> usize {
-    REQUESTS.lock().regions.len()
+/// This process's regions.
+pub(super) fn regions() -> Vec<RegionMemory> {
+    let requests = REQUESTS.lock();
+    let own = requests.regions.values().filter(|(_, process)| *process == process::id());
+    own.map(|(memory, _)| *memory).collect()
+}
+
+/// The L_Key and memory of a region with an address, and its process. Does not wait.
+pub(super) fn region_with(address: usize) -> Option<(u32, RegionMemory, u32)> {
+    let requests = REQUESTS.try_lock()?;
+    let has = |memory: &RegionMemory| address.wrapping_sub(memory.address) < memory.length;
+    let found = requests.regions.iter().find(|(_, (memory, _))| has(memory));
+    found.map(|((_, lkey), (memory, process))| (*lkey, *memory, *process))
 }
 
 /// Attributes of a queue pair and its peer here.
@@ -409,11 +430,50 @@ pub(crate) fn completed(device: usize, cq: usize, wc: &Wc) {
     let mut findings = Vec::new();
     let mut requests = REQUESTS.lock();
     requests.complete((device, wc.qpn.get()), cq, wc, &mut findings);
+    requests.cqs.get_mut(&cq).into_iter().for_each(|completions| completions.empty = None);
     drop(requests);
     findings.iter().for_each(report::emit);
 }
 
 impl Requests {
+    /// Why a queue stays empty in which no posted request completes.
+    fn why_empty(&self, cq: usize) -> Option<Finding> {
+        let Completions { capacity, made, reset, .. } = self.cqs.get(&cq)?;
+        let what = |why: String| {
+            format!(
+                "the queue for {capacity} is polled, and no posted request completes in it: {why}"
+            )
+        };
+        let polled = ("polled", Stack::here());
+        if let Some(Reset { at, number }) = reset {
+            return Some(Finding {
+                kind: Kind::ResetDiscarded,
+                what: what(format!("RESET has discarded {number} requests")),
+                stacks: vec![polled, ("reset", at.clone())],
+            });
+        }
+        // one that is polled as well is empty
+        if let Some((other, held)) = wake_ups::holding() {
+            let other = self.cqs.get(&other)?;
+            return Some(Finding {
+                kind: Kind::EndlessWait,
+                what: what(format!("the queue for {} holds {held}", other.capacity)),
+                stacks: vec![
+                    polled,
+                    ("made", made.clone()),
+                    ("the other queue was made", other.made.clone()),
+                ],
+            });
+        }
+        let mut pairs = self.pairs.values().filter(|pair| pair.new.send_cq == cq);
+        let unsignaled = pairs.find_map(|pair| pair.sends.back())?;
+        Some(Finding {
+            kind: Kind::EndlessPoll,
+            what: what(format!("{} is unsignaled", unsignaled.subject.text())),
+            stacks: vec![polled, ("posted", unsignaled.subject.posted.clone())],
+        })
+    }
+
     fn prepare(
         &self,
         queue: Queue,
@@ -434,16 +494,18 @@ impl Requests {
         };
         let posted = posted.clone();
         let subject = Arc::new(Subject { queue: number, call, wr_id, name, posted });
-        let (mut watches, mut overlap) = (SmallVec::new(), None);
+        let (mut watches, mut overlap, mut end) = (SmallVec::new(), None, 0);
         for sge in sges.iter().filter(|sge| sge.length > 0) {
             let Some(role) = role else { break };
+            let before = end;
+            end += sge.length as usize;
             let region = device.and_then(|device| self.regions.get(&(device, sge.lkey.0)));
-            let Some(address) = region.and_then(|region| region.at(sge)) else { continue };
+            let Some(address) = region.and_then(|(region, _)| region.at(sge)) else { continue };
             if role == Role::Send {
                 order.source.push(address..address + sge.length as usize);
             }
             let (id, other) = watch::add(address, sge.length as usize, role, &subject);
-            watches.push(id);
+            watches.push((id, before));
             overlap = overlap.or(other.map(|other| Finding {
                 kind: Kind::ReceiveOverlap,
                 what: format!(
@@ -454,7 +516,7 @@ impl Requests {
                 ),
                 stacks: vec![
                     ("posted", subject.posted.clone()),
-                    ("the other receive", other.posted.clone()),
+                    ("the other request", other.posted.clone()),
                 ],
             }));
         }
@@ -523,7 +585,7 @@ impl Requests {
         for cq in cqs.into_iter().filter(|_| is_counted) {
             let Some(completions) = self.cqs.get_mut(&cq) else { continue };
             completions.pending += usize::from(!matches!(queue, Queue::Shared(_)));
-            completions.reset = None;
+            (completions.reset, completions.empty) = (None, None);
             let (capacity, made) = (completions.capacity, completions.made.clone());
             let own = completions.pending;
             let load = self.load(cq);
@@ -569,11 +631,11 @@ impl Requests {
             Err(_) => pair.has_received(cq, wc.wr_id),
         };
         pair.has_failed |= wc.result.is_err();
-        let has_succeeded = wc.result.is_ok();
+        let filled = filled(wc);
         let queue = match (is_receive, pair.new.srq) {
             (true, Some(srq)) => {
                 if let Some(shared) = self.shared.get_mut(&srq) {
-                    complete_shared(&mut shared.list, wc.wr_id, has_succeeded, findings);
+                    complete_shared(&mut shared.list, wc.wr_id, filled, findings);
                 }
                 return;
             }
@@ -582,13 +644,13 @@ impl Requests {
         };
         // a queue completes in order
         let is_this = |posted: &Posted| {
-            posted.subject.wr_id == wc.wr_id && (posted.is_signaled || !has_succeeded)
+            posted.subject.wr_id == wc.wr_id && (posted.is_signaled || filled.is_none())
         };
         let Some(at) = queue.iter().position(is_this) else { return };
         let mut counted = 0;
         for posted in queue.drain(..=at) {
             counted += usize::from(posted.is_signaled);
-            posted.finish(has_succeeded, findings);
+            posted.finish(filled, findings);
         }
         self.discount(cq, counted);
     }
@@ -600,15 +662,15 @@ impl Requests {
         let mut having: Vec<_> = of_queue.filter(|shared| shared.list.iter().any(is_it)).collect();
         match &mut having[..] {
             [] => {}
-            [shared] => complete_shared(&mut shared.list, wc.wr_id, wc.result.is_ok(), findings),
+            [shared] => complete_shared(&mut shared.list, wc.wr_id, filled(wc), findings),
             // unknown which
             several => {
                 for posted in
                     several.iter().flat_map(|shared| &shared.list).filter(|posted| is_it(posted))
                 {
-                    posted.watches.iter().for_each(|id| watch::doubt(*id));
+                    posted.watches.iter().for_each(|(id, _)| watch::doubt(*id));
                 }
-                complete_shared(&mut several[0].list, wc.wr_id, false, findings);
+                complete_shared(&mut several[0].list, wc.wr_id, None, findings);
             }
         }
     }
@@ -697,39 +759,48 @@ impl Pair {
     }
 }
 
+/// Bytes of memory that a completed request has filled; `None`: it failed.
+fn filled(wc: &Wc) -> Option<usize> {
+    let ok = wc.result.as_ref().ok()?;
+    Some(match ok.opcode {
+        WcOpcode::Recv => ok.byte_len as usize,
+        WcOpcode::RecvRdmaWithImm => 0, // the peer's WRITE took the request alone
+        _ => usize::MAX,
+    })
+}
+
 /// Completes in any order. An ambiguous `wr_id` ends the comparison.
 fn complete_shared(
     shared: &mut VecDeque<Posted>,
     wr_id: u64,
-    has_succeeded: bool,
+    filled: Option<usize>,
     findings: &mut Vec<Finding>,
 ) {
     let is_it = |posted: &&Posted| posted.subject.wr_id == wr_id;
     let is_known = shared.iter().filter(is_it).nth(1).is_none();
     if !is_known {
         let watches = shared.iter().filter(is_it).flat_map(|posted| &posted.watches);
-        watches.for_each(|id| watch::doubt(*id));
+        watches.for_each(|(id, _)| watch::doubt(*id));
     }
     let at = shared.iter().position(|posted| posted.subject.wr_id == wr_id);
     if let Some(posted) = at.and_then(|at| shared.remove(at)) {
-        posted.finish(has_succeeded && is_known, findings);
+        posted.finish(filled.filter(|_| is_known), findings);
     }
 }
 
 impl Posted {
-    /// Ends the watches; compares the memory if `compare`.
-    fn finish(self, compare: bool, findings: &mut Vec<Finding>) {
-        for id in self.watches {
-            if compare {
-                findings.extend(watch::finish(id));
-            } else {
-                watch::forget(id);
+    /// Ends the watches; compares the memory if some bytes are filled.
+    fn finish(self, filled: Option<usize>, findings: &mut Vec<Finding>) {
+        for (id, before) in self.watches {
+            match filled {
+                Some(filled) => findings.extend(watch::finish(id, filled.saturating_sub(before))),
+                None => watch::forget(id),
             }
         }
     }
 
     fn forget(self) {
-        self.watches.into_iter().for_each(watch::forget);
+        self.watches.into_iter().for_each(|(id, _)| watch::forget(id));
     }
 }
 

@@ -157,6 +157,7 @@ mod tests {
             function: function.to_owned(),
             place: String::new(),
             source: source.map(|(file, line)| (file.into(), line)),
+            object: "program".to_owned(),
         };
         let frames = vec![frame("ibv_x", None), frame("main", Some(("/a b/c.c", 7)))];
         let finding = Finding {

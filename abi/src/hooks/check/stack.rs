@@ -1,12 +1,15 @@
 //! Return addresses, resolved when shown.
 
 use std::{
-    ffi::{CStr, c_int, c_void},
+    ffi::c_void,
     fmt,
-    ops::Range,
     path::{Path, PathBuf},
-    ptr,
-    sync::{Arc, LazyLock},
+    sync::Arc,
+};
+
+use super::{
+    mapped::{OWN, module},
+    python::{self, Line},
 };
 
 /// Callers kept.
@@ -14,7 +17,11 @@ const DEPTH: usize = 12;
 
 /// Callers, innermost first.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Stack(Arc<[usize]>);
+pub(crate) struct Stack {
+    addresses: Arc<[usize]>,
+    /// Of a Python program.
+    lines: Arc<[Line]>,
+}
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Frame {
@@ -23,6 +30,8 @@ pub(super) struct Frame {
     /// Source and line, or the file.
     pub(super) place: String,
     pub(super) source: Option<(PathBuf, u32)>,
+    /// The mapped file.
+    pub(super) object: String,
 }
 
 impl fmt::Display for Frame {
@@ -41,36 +50,40 @@ impl Stack {
             }
             addresses.len() < DEPTH
         });
-        Self(addresses.into())
+        Self { addresses: addresses.into(), lines: python::lines() }
     }
 
     pub(crate) fn none() -> Self {
-        Self(Arc::default())
+        Self { addresses: Arc::default(), lines: Arc::default() }
     }
 
     pub(super) fn place(&self) -> Self {
-        Self(self.0.iter().copied().take(2).collect())
+        let addresses = self.addresses.iter().copied().take(2).collect();
+        Self { addresses, lines: self.lines.iter().take(1).cloned().collect() }
     }
 
-    /// Resolves the callers down to `main`.
+    /// Resolves the callers down to `main`, or to the lines of Python.
     pub(super) fn frames(&self) -> Vec<Frame> {
         let mut frames = Vec::new();
-        for &address in &*self.0 {
-            let before = frames.len();
+        for &address in &*self.addresses {
+            let (before, (object, offset)) = (frames.len(), module(address));
+            if !self.lines.is_empty() && python::is_interpreter(&object) {
+                break;
+            }
             // a return address follows the call
             backtrace::resolve((address - 1) as *mut c_void, |symbol| {
                 let Some(name) = symbol.name() else { return };
                 let source = symbol.filename().map(Path::to_path_buf).zip(symbol.lineno());
                 let place = match &source {
                     Some((file, line)) => format!("{}:{line}", short(file)),
-                    None => module(address).0,
+                    None => object.clone(),
                 };
-                frames.push(Frame { function: format!("{name:#}"), place, source });
+                let (function, object) = (format!("{name:#}"), object.clone());
+                frames.push(Frame { function, place, source, object });
             });
             if frames.len() == before {
-                let (place, offset) = module(address);
-                let function = format!("{place}+{offset:#x}");
-                frames.push(Frame { function, place, source: None });
+                let (function, place) = (format!("{object}+{offset:#x}"), object.clone());
+                frames.push(Frame { function, place, source: None, object });
             }
             let last = frames.last().map_or("", |frame| &*frame.function);
             if last.starts_with("__libc_start") {
@@ -81,6 +94,12 @@ impl Stack {
                 break;
             }
         }
+        frames.extend(self.lines.iter().map(|line| {
+            let file = PathBuf::from(&*line.file);
+            let place = format!("{}:{}", short(&file), line.line);
+            let (function, object) = (line.function.to_string(), "Python".to_owned());
+            Frame { function, place, source: Some((file, line.line)), object }
+        }));
         frames
     }
 }
@@ -88,55 +107,6 @@ impl Stack {
 fn short(path: &Path) -> String {
     let parts: Vec<_> = path.iter().map(|part| part.to_string_lossy()).collect();
     parts[parts.len().saturating_sub(2)..].join("/")
-}
-
-static OWN: LazyLock<Range<usize>> = LazyLock::new(|| {
-    struct Search {
-        wanted: usize,
-        found: Range<usize>,
-    }
-
-    unsafe extern "C" fn look(
-        object: *mut libc::dl_phdr_info,
-        _: usize,
-        search: *mut c_void,
-    ) -> c_int {
-        // SAFETY: The linker describes an object, and hands on the search below.
-        let (object, search) = unsafe { (&*object, &mut *search.cast::<Search>()) };
-        for at in 0..usize::from(object.dlpi_phnum) {
-            // SAFETY: There are so many.
-            let part = unsafe { &*object.dlpi_phdr.add(at) };
-            let start = object.dlpi_addr as usize + part.p_vaddr as usize;
-            let range = start..start + part.p_memsz as usize;
-            if part.p_type == libc::PT_LOAD && range.contains(&search.wanted) {
-                search.found = range;
-                return 1;
-            }
-        }
-        0
-    }
-
-    let mut search = Search { wanted: Stack::here as fn() -> Stack as usize, found: 0..0 };
-    // SAFETY: The function above, with what it expects.
-    unsafe { libc::dl_iterate_phdr(Some(look), ptr::from_mut(&mut search).cast()) };
-    // linked statically, every address would be this library's
-    let is_shared = module(search.wanted).0.contains(".so");
-    if is_shared { search.found } else { 0..0 }
-});
-
-/// Mapped file and offset.
-fn module(address: usize) -> (String, usize) {
-    // SAFETY: All zero is one without names.
-    let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
-    // SAFETY: It writes to a place of ours.
-    let known = unsafe { libc::dladdr(address as *const c_void, &raw mut info) } != 0;
-    if !known || info.dli_fname.is_null() {
-        return ("?".to_owned(), address);
-    }
-    // SAFETY: A name of the linker's, which stays as long as the object is mapped.
-    let path = unsafe { CStr::from_ptr(info.dli_fname) }.to_string_lossy();
-    let name = Path::new(&*path).file_name().unwrap_or_default().to_string_lossy().into_owned();
-    (name, address.wrapping_sub(info.dli_fbase as usize))
 }
 
 #[cfg(test)]
@@ -166,7 +136,7 @@ mod tests {
 
     #[test]
     fn an_address_that_belongs_to_nothing_is_shown_as_it_is() {
-        let frames = Stack([0x10].into()).frames();
+        let frames = Stack { addresses: [0x10].into(), lines: Arc::default() }.frames();
         assert_eq!(frames[0].to_string(), "?+0x10 (?)");
     }
 }

@@ -136,6 +136,7 @@ mod tests {
             function: function.to_owned(),
             place: place.to_owned(),
             source: None,
+            object: "program".to_owned(),
         };
         let text =
             "# nothing\n\nreceive_overlap post_*\ntimeout_zero # all\n* *(libx.so)\nnonsense\n";

@@ -56,6 +56,12 @@ pub(crate) fn remove(cq: usize) {
     drop(removed);
 }
 
+/// A queue with completions, and their number.
+pub(super) fn holding() -> Option<(usize, usize)> {
+    let cqs = CQS.lock();
+    cqs.iter().map(|(cq, queue)| (*cq, queue.cq.len())).find(|(_, held)| *held > 0)
+}
+
 /// Records a poll; reports postponed findings.
 pub(crate) fn polled(cq: usize) {
     report::report_postponed();

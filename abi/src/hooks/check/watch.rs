@@ -19,6 +19,8 @@ use crate::sync::Mutex;
 const BLOCK: usize = 256;
 /// Bytes per read.
 const PART: usize = 4096;
+/// Most remembered changes of peers per piece.
+const CHANGES: usize = 64;
 /// Most bytes per piece.
 const MOST: usize = 64 << 20;
 
@@ -59,6 +61,8 @@ struct Watch {
     subject: Arc<Subject>,
     /// Per block; empty: not compared.
     sums: Vec<u32>,
+    /// Bytes that peers' WRITEs and atomics change.
+    changed: Vec<Range<usize>>,
 }
 
 struct Watches {
@@ -69,7 +73,7 @@ struct Watches {
 
 static WATCHES: Mutex<Watches> = Mutex::new(Watches { all: BTreeMap::new(), next: 0, longest: 0 });
 
-/// Watches memory of a new request; returns the request of an overlapping receive, if any. Such
+/// Watches memory of a new request; returns a request that places data there as well, if any. Such
 /// memory is not compared.
 pub(crate) fn add(
     start: usize,
@@ -78,10 +82,14 @@ pub(crate) fn add(
     subject: &Arc<Subject>,
 ) -> (WatchId, Option<Arc<Subject>>) {
     let mut watches = WATCHES.lock();
-    let is_receive = |watch: &Watch| watch.role == Role::Receive;
+    let clashes = |other| match (role, other) {
+        (Role::Receive, Role::Receive | Role::Read) => true,
+        (Role::Read, other) => other == Role::Receive,
+        _ => false,
+    };
     let other = watches
         .overlapping(start, length)
-        .find(|(_, watch)| role == Role::Receive && is_receive(watch))
+        .find(|(_, watch)| clashes(watch.role))
         .map(|(_, watch)| watch.subject.clone());
     // a fenced request may send a READ's response
     let is_fetched = role == Role::Send
@@ -94,7 +102,9 @@ pub(crate) fn add(
     let id = WatchId { start, serial: watches.next };
     watches.next += 1;
     watches.longest = watches.longest.max(length);
-    watches.all.insert(id, Watch { length, role, subject: subject.clone(), sums });
+    watches
+        .all
+        .insert(id, Watch { length, role, subject: subject.clone(), sums, changed: Vec::new() });
     (id, other)
 }
 
@@ -117,11 +127,29 @@ pub(crate) fn doubt(id: WatchId) {
     }
 }
 
-/// Ends the watch; compares before the program sees the completion.
-pub(crate) fn finish(id: WatchId) -> Option<Finding> {
+/// Ends the watch of memory whose first `filled` bytes have the message or response; compares
+/// before the program sees the completion.
+pub(crate) fn finish(id: WatchId, filled: usize) -> Option<Finding> {
     let mut watches = WATCHES.lock();
     let watch = watches.all.remove(&id)?;
-    watch.difference(id.start, 0..watch.compared())
+    let overwritten = || watch.changed.iter().find(|changed| changed.start < filled);
+    let overwritten =
+        overwritten().map(|bytes| watch.finding(Kind::ReceiveOverwritten, id.start, bytes));
+    overwritten.or_else(|| watch.difference(id.start, 0..watch.compared()))
+}
+
+/// Records a peer's WRITE or atomic. A receive that it completes, or nothing, stays harmless.
+fn peer_changes(address: usize, length: usize) {
+    let mut watches = WATCHES.lock();
+    let receives = |watch: &Watch| watch.role != Role::Send && watch.changed.len() < CHANGES;
+    let found = watches.overlapping(address, length).filter(|(_, watch)| receives(watch));
+    let found: Vec<_> = found.map(|(id, _)| *id).collect();
+    for id in found {
+        if let Some(watch) = watches.all.get_mut(&id) {
+            let end = (address + length - id.start).min(watch.length);
+            watch.changed.push(address.saturating_sub(id.start)..end);
+        }
+    }
 }
 
 /// Runs the adapter's write; updates the checksums.
@@ -196,10 +224,14 @@ impl Watch {
 
     fn finding(&self, kind: Kind, start: usize, range: &Range<usize>) -> Finding {
         let (subject, Range { start: from, end }) = (self.subject.text(), range);
+        let which = match kind {
+            Kind::ReceiveOverwritten => "a peer changes",
+            _ => "among",
+        };
         Finding {
             kind,
             what: format!(
-                "{subject}: among bytes {from}..{end} of the {} at {start:#x}",
+                "{subject}: {which} bytes {from}..{end} of the {} at {start:#x}",
                 self.length
             ),
             stacks: vec![("posted", self.subject.posted.clone())],
@@ -281,6 +313,10 @@ impl<M: Memory> Memory for WatchedMemory<M> {
         self.place(offset, 8, || self.memory.fetch_add(offset, add))
     }
 
+    fn peer_changes(&self, offset: u64, length: u64) {
+        peer_changes(self.address.wrapping_add(offset as usize), length as usize);
+    }
+
     fn prefetch(&self, offset: u64, length: u64) -> Result<(), MemoryFault> {
         self.memory.prefetch(offset, length)
     }
@@ -322,12 +358,12 @@ mod tests {
         memory.write_at(90, &[2; 1000]).unwrap();
         memory.write_at(4090, &[2; 100]).unwrap();
         memory.store_u64((8 - start % 8) as u64 + 200, 7).unwrap();
-        assert_eq!(kind(finish(first)), None);
+        assert_eq!(kind(finish(first, 0)), None);
 
         let (second, _) = add(start + 100, 4000, Role::Receive, &subject());
         memory.write_at(100, &[3; 10]).unwrap();
         memory.memory.write_at(3000, &[9]).unwrap(); // as the program does
-        let finding = finish(second).unwrap();
+        let finding = finish(second, 0).unwrap();
         assert_eq!(finding.kind, Kind::ReceiveWritten);
         assert!(
             finding.what.contains("7: receive: among bytes 2816..3072 of the 4000"),
@@ -339,7 +375,27 @@ mod tests {
         let (third, _) = add(start + 100, 4000, Role::Read, &subject());
         memory.memory.write_at(99, &[9]).unwrap();
         memory.memory.write_at(4100, &[9]).unwrap();
-        assert_eq!(kind(finish(third)), None);
+        assert_eq!(kind(finish(third, 0)), None);
+    }
+
+    #[test]
+    fn a_peer_may_not_change_what_a_message_fills() {
+        let mut bytes = vec![1_u8; 1000];
+        let memory = watched(&mut bytes);
+        let receive = || add(memory.address + 100, 500, Role::Receive, &subject()).0;
+        for (at, length, filled, is_found) in [
+            (0, 101, 500, true),
+            (0, 100, 500, false), // before it
+            (300, 10, 201, true),
+            (300, 10, 200, false), // behind the message
+            (300, 10, 0, false),   // of a WRITE with immediate
+            (600, 10, 500, false),
+        ] {
+            let id = receive();
+            memory.peer_changes(at, length);
+            let found = kind(finish(id, filled));
+            assert_eq!(found == Some(Kind::ReceiveOverwritten), is_found, "{at} {length} {filled}");
+        }
     }
 
     #[test]
@@ -372,7 +428,7 @@ mod tests {
         let (id, _) = add(start as usize, length, Role::Send, &subject());
         // SAFETY: Nothing refers to it.
         assert_eq!(unsafe { libc::munmap(start, length) }, 0);
-        assert_eq!(kind(finish(id)), Some(Kind::MemoryUnmapped));
+        assert_eq!(kind(finish(id, 0)), Some(Kind::MemoryUnmapped));
     }
 
     #[test]
@@ -381,7 +437,7 @@ mod tests {
         let memory = watched(&mut bytes);
         let (same, _) = add(memory.address, 600, Role::Send, &subject());
         memory.write_at(0, &[1; 600]).unwrap();
-        assert_eq!(kind(finish(same)), None);
+        assert_eq!(kind(finish(same, 0)), None);
         let (other, _) = add(memory.address, 600, Role::Send, &subject());
         memory.write_at(300, &[2]).unwrap();
         assert!(WATCHES.lock().all[&other].sums.is_empty(), "it is told, and compared no more");

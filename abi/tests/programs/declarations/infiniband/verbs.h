@@ -183,6 +183,11 @@ struct ibv_srq_attr {
     uint32_t max_wr, max_sge, srq_limit;
 };
 
+struct ibv_alloc_dm_attr {
+    size_t length;
+    uint32_t log_align_req, comp_mask;
+};
+
 struct ibv_srq_init_attr {
     void *srq_context;
     struct ibv_srq_attr attr;
@@ -345,8 +350,6 @@ struct ibv_cq_init_attr_ex {
     struct ibv_pd *parent_domain;
 };
 
-enum { IBV_WC_EX_WITH_BYTE_LEN = 1 };
-
 struct ibv_poll_cq_attr {
     uint32_t comp_mask;
 };
@@ -413,6 +416,7 @@ struct ibv_pd *ibv_alloc_pd(struct ibv_context *);
 int ibv_dealloc_pd(struct ibv_pd *);
 int ibv_fork_init(void);
 struct ibv_mr *ibv_reg_mr(struct ibv_pd *, void *, size_t, int);
+int ibv_rereg_mr(struct ibv_mr *, int, struct ibv_pd *, void *, size_t, int);
 struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *, uint64_t, size_t, uint64_t, int, int);
 int ibv_dereg_mr(struct ibv_mr *);
 struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *);
@@ -479,6 +483,16 @@ static inline uint32_t ibv_inc_rkey(uint32_t rkey) {
 static inline struct ibv_cq_ex *ibv_create_cq_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr) {
     typedef struct ibv_cq_ex *operation(struct ibv_context *, struct ibv_cq_init_attr_ex *);
     return (*(operation **)IN_FRONT(context, DISTANCE_create_cq_ex))(context, attr);
+}
+
+static inline struct ibv_dm *ibv_alloc_dm(struct ibv_context *context, struct ibv_alloc_dm_attr *attr) {
+    typedef struct ibv_dm *operation(struct ibv_context *, struct ibv_alloc_dm_attr *);
+    return (*(operation **)IN_FRONT(context, DISTANCE_alloc_dm))(context, attr);
+}
+
+static inline int ibv_free_dm(struct ibv_dm *dm) {
+    typedef int operation(struct ibv_dm *);
+    return (*(operation **)IN_FRONT(*(struct ibv_context **)dm, DISTANCE_free_dm))(dm);
 }
 
 static inline struct ibv_qp *ibv_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr) {
