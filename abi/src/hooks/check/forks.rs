@@ -106,5 +106,5 @@ fn unmapped(address: usize) {
         ),
         stacks: vec![("used", Stack::here()), ("registered", keys::registered_at(lkey))],
     });
-    at_exit::tell_rest();
+    at_exit::report_rest();
 }
