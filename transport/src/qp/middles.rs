@@ -95,7 +95,7 @@ impl Qp {
         let written = middles.write(index, &self.requester, slot);
         match (written, middles.request) {
             (Ok(()), _) => {
-                decisions.take(|| Decision::Packet(middles.reason(index, &self.requester)))
+                decisions.take(|| Decision::Packet(middles.reason(index, &self.requester)));
             }
             (Err(error), Some(number)) => self.requester.fail(number, error),
             (Err(_), None) => self.responder.responses.put_back_middles(middles, index),
