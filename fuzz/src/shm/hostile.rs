@@ -30,10 +30,6 @@ const CAPACITY: u64 = 2 << 20;
 pub(super) const RING_SIZE: u64 = START + CAPACITY;
 const SKIP: u64 = u64::MAX;
 
-const RING: [u8; 8] = *b"roce\0\0\0\x07";
-const FORWARD: [u8; 8] = *b"for\0\0\0\0\x01";
-const SHARE: [u8; 8] = *b"share\0\0\x08";
-const HERE: [u8; 8] = *b"here\0\0\0\x01";
 /// Length of a table of claims.
 const CLAIMS: u64 = 8 * (512 + 62 * 4096) + 4096 + 62 * 4096 * 32;
 const MAX_DESCRIPTORS: usize = 7;
@@ -93,10 +89,10 @@ impl Connection {
     pub(super) fn greet(&mut self, input: &mut Input<'_>) {
         let (kind, damage) = (input.byte(), input.byte());
         let mut bytes = if kind & 1 == 0 {
-            let src = Ipv4Addr::new(10, 0, 0, damage).to_ipv6_mapped();
-            [&RING[..], &src.octets()].concat()
+            let src = Ipv4Addr::new(10, 0, 0, damage);
+            hello(&[&[0, 0], &src.octets()[..]].concat())
         } else if damage & 1 == 0 {
-            [&SHARE[..], &[0; 16]].concat()
+            hello(&[2])
         } else {
             here(1 + damage / 2 % 8)
         };
@@ -123,8 +119,8 @@ impl Connection {
     }
 
     pub(super) fn offer(&mut self, input: &mut Input<'_>) {
-        let (term, ring) = (u128::from(input.byte() % 4), Ring::new());
-        self.say(&[&FORWARD[..], &term.to_ne_bytes()].concat(), &[ring.memory.as_fd()]);
+        let (term, ring) = (input.byte() % 4, Ring::new());
+        self.say(&hello(&[1, term]), &[ring.memory.as_fd()]);
         self.ring = Some(ring);
     }
 
@@ -177,8 +173,15 @@ impl Connection {
 }
 
 /// A process's message to its address's owner, which forwards to it.
+/// A message of a kind with its fields.
+fn hello(fields: &[u8]) -> Vec<u8> {
+    let mut bytes = [b"roce\x09", fields].concat();
+    bytes.resize(24, 0);
+    bytes
+}
+
 pub(super) fn here(partition: u8) -> Vec<u8> {
-    [&HERE[..], &u128::from(partition).to_ne_bytes()].concat()
+    hello(&[3, partition])
 }
 
 /// Wakes a process.
