@@ -2,9 +2,7 @@
 //! end late.
 
 use std::{
-    env,
-    ffi::{CString, c_int, c_uint, c_void},
-    os::unix::ffi::OsStrExt,
+    ffi::{c_int, c_uint, c_void},
     ptr::{self, null_mut},
     sync::LazyLock,
 };
@@ -12,6 +10,9 @@ use std::{
 use roce::{Data, ForeignMemory, GpuMemory, Placement, Remote, WindowBind, WindowType};
 
 use super::*;
+
+#[path = "../fake_cuda/load.rs"]
+mod load;
 
 /// Knobs of the driver.
 const LATE: c_int = 0;
@@ -37,11 +38,7 @@ struct Driver {
 }
 
 static DRIVER: LazyLock<Driver> = LazyLock::new(|| {
-    let path = env::current_exe().unwrap().with_file_name("libfake_cuda.so");
-    let path = CString::new(path.as_os_str().as_bytes()).unwrap();
-    // SAFETY: a path that ends
-    let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW) };
-    assert!(!library.is_null(), "{path:?} cannot be loaded");
+    let library = load::driver();
     macro_rules! function {
         ($name:literal) => {{
             // SAFETY: a library that stays loaded, and a name that ends

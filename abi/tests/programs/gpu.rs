@@ -6,10 +6,8 @@
 )]
 
 use std::{
-    env,
-    ffi::{CString, c_int, c_uint, c_void},
+    ffi::{c_int, c_uint, c_void},
     mem,
-    os::unix::ffi::OsStrExt,
     ptr::null_mut,
 };
 
@@ -17,6 +15,9 @@ use super::{
     library::{Library, mask},
     runs_alone,
 };
+
+#[path = "../../../tests/fake_cuda/load.rs"]
+mod load;
 
 type Pointer = *mut c_void;
 
@@ -42,10 +43,7 @@ struct Results {
 /// The driver of `tests/fake_cuda`, with memory of a GPU and a descriptor for it.
 fn gpu_memory() -> (u64, c_int) {
     unsafe {
-        let path = env::current_exe().unwrap().with_file_name("libfake_cuda.so");
-        let path = CString::new(path.as_os_str().as_bytes()).unwrap();
-        let driver = libc::dlopen(path.as_ptr(), libc::RTLD_NOW);
-        assert!(!driver.is_null(), "{path:?} cannot be loaded");
+        let driver = load::driver();
         let find = |name: &std::ffi::CStr| libc::dlsym(driver, name.as_ptr());
         let create: unsafe extern "C" fn(*mut Pointer, c_uint, c_int) -> c_int =
             mem::transmute(find(c"cuCtxCreate_v2"));
