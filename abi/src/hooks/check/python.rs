@@ -91,8 +91,13 @@ struct Python {
     attribute: unsafe extern "C" fn(Object, *const c_char) -> *mut c_void,
     text: unsafe extern "C" fn(Object) -> *const c_char,
     decrement: unsafe extern "C" fn(Object),
-    fetch_error: unsafe extern "C" fn(*mut *mut c_void, *mut *mut c_void, *mut *mut c_void),
-    restore_error: unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_void),
+    error: ErrorFunctions,
+}
+
+/// Functions that take the thread's exception away and put it back.
+struct ErrorFunctions {
+    fetch: unsafe extern "C" fn(*mut *mut c_void, *mut *mut c_void, *mut *mut c_void),
+    restore: unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_void),
 }
 
 /// A function of the process.
@@ -125,8 +130,10 @@ impl Python {
                 attribute: function(c"PyObject_GetAttrString")?,
                 text: function(c"PyUnicode_AsUTF8")?,
                 decrement: function(c"Py_DecRef")?,
-                fetch_error: function(c"PyErr_Fetch")?,
-                restore_error: function(c"PyErr_Restore")?,
+                error: ErrorFunctions {
+                    fetch: function(c"PyErr_Fetch")?,
+                    restore: function(c"PyErr_Restore")?,
+                },
             })
         }
     }
@@ -169,7 +176,7 @@ impl Python {
     /// The thread has the GIL.
     unsafe fn read(&self) -> Vec<Line> {
         let (mut kind, mut value, mut trace) = (null_mut(), null_mut(), null_mut());
-        (self.fetch_error)(&raw mut kind, &raw mut value, &raw mut trace);
+        (self.error.fetch)(&raw mut kind, &raw mut value, &raw mut trace);
         let mut lines = Vec::with_capacity(DEPTH);
         let mut frame = Object::new((self.frame)());
         let mut is_owned = false; // the first is borrowed
@@ -180,7 +187,7 @@ impl Python {
                 (self.decrement)(this);
             }
         }
-        (self.restore_error)(kind, value, trace);
+        (self.error.restore)(kind, value, trace);
         lines
     }
 
@@ -195,7 +202,7 @@ impl Python {
             let copy = text.map(|text| unsafe { CStr::from_ptr(text) }.to_string_lossy().into());
             value.into_iter().for_each(|value| (self.decrement)(value));
             if copy.is_none() {
-                (self.restore_error)(null_mut(), null_mut(), null_mut()); // clears it
+                (self.error.restore)(null_mut(), null_mut(), null_mut()); // clears it
             }
             copy
         };
