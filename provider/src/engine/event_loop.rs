@@ -90,24 +90,14 @@ impl Engine {
 
     /// Serves until `is_there` or nothing arrives; true if arrivals may have woken the program.
     pub(crate) fn serve_in_loop(&self, is_there: impl Fn() -> bool) -> bool {
-        let serve = || {
-            let mut is_woken = false;
-            while self.progress() > 0 {
-                is_woken = true;
-                if is_there() {
-                    break;
-                }
-            }
-            is_woken
-        };
-        let mut is_woken = serve();
+        let mut is_woken = self.is_in_loop() && self.are_sockets_readable();
+        if is_woken {
+            self.lock().look();
+        }
+        while self.progress() > 0 && !is_there() {
+            is_woken = true;
+        }
         if !is_woken && !is_there() {
-            // no packet: another process of this host, perhaps, or another thread's work
-            if self.is_in_loop() && self.are_sockets_readable() {
-                is_woken = true;
-                self.lock().look();
-                serve();
-            }
             drop(self.lock()); // another may have it, with what has woken the program
         }
         is_woken | self.event_loop.stirred.swap(false, Ordering::Relaxed)
