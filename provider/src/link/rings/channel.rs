@@ -22,7 +22,7 @@ const BACKLOG: usize = 16 << 20;
 pub(in crate::link) struct Outgoing {
     socket: OwnedFd,
     writer: Writer,
-    /// Wakes the reader, once it has answered.
+    /// Wakes the reader, once it has responded.
     wakeup: Option<OwnedFd>,
     backlog: VecDeque<(RunHeader, Box<[u8]>)>,
     backlog_bytes: usize,
@@ -39,7 +39,7 @@ impl Outgoing {
         Ok(Self { socket, writer, wakeup, backlog, backlog_bytes: 0, is_broken: false })
     }
 
-    /// True once the reader has answered.
+    /// True once the reader has responded.
     pub(in crate::link) const fn is_open(&self) -> bool {
         self.wakeup.is_some()
     }
@@ -52,8 +52,8 @@ impl Outgoing {
         self.is_written() && !self.writer.has_unread()
     }
 
-    /// Opens if there is an answer. Errors: when the other process has closed the channel, or its
-    /// answer makes no sense.
+    /// Opens if there is a response. Errors: when the other process has closed the channel, or its
+    /// response makes no sense.
     pub(in crate::link) fn update(&mut self) -> io::Result<()> {
         if self.is_open() {
             let closed = is_closed(&self.socket).then_some(io::ErrorKind::ConnectionReset);
@@ -131,7 +131,7 @@ pub(in crate::link) struct Incoming {
 }
 
 impl Incoming {
-    /// Answers a request for a channel with the descriptor that wakes this process.
+    /// Responds to a request for a channel with the descriptor that wakes this process.
     pub(in crate::link) fn accept(
         socket: OwnedFd,
         reader: Reader,

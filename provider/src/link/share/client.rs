@@ -21,7 +21,7 @@ use tracing::{info, warn};
 
 use super::{
     door,
-    message::{Answer, Greeting, Knock, Request},
+    message::{Greeting, Knock, Request, Response},
 };
 use crate::{
     cancel::Uncancelled,
@@ -40,7 +40,7 @@ use crate::{
     sync::Mutex,
 };
 
-const ANSWER: Duration = Duration::from_millis(600);
+const RESPONSE_TIMEOUT: Duration = Duration::from_millis(600);
 /// Exponential backoff between attempts to reach the service.
 const RETRY: Duration = Duration::from_millis(2);
 const RETRY_MOST: Duration = Duration::from_millis(500);
@@ -84,8 +84,8 @@ enum State {
 
 pub(in crate::link) struct Control {
     pub(super) requests: OwnedFd,
-    answers: OwnedFd,
-    /// Number of the last request with an answer. One thread at a time waits for one.
+    responses: OwnedFd,
+    /// Number of the last request with a response. One thread at a time waits for one.
     last: Mutex<u32>,
 }
 
@@ -115,7 +115,7 @@ impl Clients {
     /// Has the service keep the record of a connection, if it is at such an address.
     pub(in crate::link) fn keep_record(&mut self, conn: ConnId, record: &ConnRecord) {
         if let Some(client) = self.at(record.local) {
-            client.tell(Request::Keep(conn_record::encode(record)));
+            client.submit(Request::Keep(conn_record::encode(record)));
             self.records.insert(conn, *record);
         }
     }
@@ -124,7 +124,7 @@ impl Clients {
         if let Some(record) = self.records.remove(&conn)
             && let Some(client) = self.at(record.local)
         {
-            client.tell(Request::Erase(record.local_id));
+            client.submit(Request::Erase(record.local_id));
         }
     }
 
@@ -171,7 +171,7 @@ impl Clients {
 impl Client {
     /// Has the service receive at an address. `None`: no service has it. `wanted`: the partition
     /// that the device has elsewhere. This waits. Errors: [`io::ErrorKind::TimedOut`] if the
-    /// service does not answer; [`io::ErrorKind::AddrInUse`] if another process has the partition,
+    /// service does not respond; [`io::ErrorKind::AddrInUse`] if another process has the partition,
     /// or the user as many as it can.
     pub(in crate::link) fn join(
         directory: &Path,
@@ -179,7 +179,7 @@ impl Client {
         interface: u32,
         wanted: Option<IdPartition>,
     ) -> io::Result<Option<Self>> {
-        let end = clock::now().plus(ANSWER);
+        let end = clock::now().plus(RESPONSE_TIMEOUT);
         let mut waiting = loop {
             match Waiting::knock(directory, address, interface, wanted) {
                 Ok(waiting) => break waiting,
@@ -220,17 +220,17 @@ impl Client {
     /// [asked](Control::ask).
     pub(in crate::link) fn claim(&mut self, service: ServiceId) {
         if self.services.insert(service) {
-            self.tell(Request::Claim(service.0));
+            self.submit(Request::Claim(service.0));
         }
     }
 
     pub(in crate::link) fn release(&mut self, service: ServiceId) {
         if self.services.remove(&service) {
-            self.tell(Request::Release(service.0));
+            self.submit(Request::Release(service.0));
         }
     }
 
-    pub(super) fn tell(&mut self, request: Request) {
+    pub(super) fn submit(&mut self, request: Request) {
         self.unsent.push_back(request);
         self.flush();
     }
@@ -279,7 +279,7 @@ impl Client {
                 let away = State::Away(now.plus(*wait), RETRY_MOST.min(*wait * 2));
                 let own = Some(self.partition);
                 Waiting::knock(&self.directory, self.address, self.interface, own)
-                    .map_or(away, |waiting| State::Knocked(waiting, now.plus(ANSWER)))
+                    .map_or(away, |waiting| State::Knocked(waiting, now.plus(RESPONSE_TIMEOUT)))
             }
             State::Knocked(waiting, until) => match waiting.poll() {
                 Ok(Some((Greeting { partition: 0, .. }, _))) => {
@@ -331,25 +331,25 @@ impl Client {
 
 impl Control {
     /// Asks whether another process listens for a service, or, with `claim`, to listen for it. This
-    /// waits for the answer. Errors: [`io::ErrorKind::AddrInUse`] if another does.
+    /// waits for the response. Errors: [`io::ErrorKind::AddrInUse`] if another does.
     pub(in crate::link) fn ask(&self, service: ServiceId, claim: bool) -> io::Result<()> {
         let ServiceId(service) = service;
         let request = if claim { Request::Claim(service) } else { Request::Query(service) };
         let _uncancelled = Uncancelled::begin(); // others wait for the lock
         let mut last = self.last.lock();
         *last = *last % u32::MAX + 1;
-        let end = clock::now().plus(ANSWER);
+        let end = clock::now().plus(RESPONSE_TIMEOUT);
         if !self.send(*last, &request) {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        let mut bytes = [0; Answer::LEN];
+        let mut bytes = [0; Response::LEN];
         loop {
-            match rustix::io::read(&self.answers, &mut bytes[..]) {
-                Ok(Answer::LEN) => {
-                    let answered: Option<(u32, Answer)> = message::decode(&bytes);
-                    match answered.ok_or(io::ErrorKind::InvalidData)? {
+            match rustix::io::read(&self.responses, &mut bytes[..]) {
+                Ok(Response::LEN) => {
+                    let response: Option<(u32, Response)> = message::decode(&bytes);
+                    match response.ok_or(io::ErrorKind::InvalidData)? {
                         (number, _) if number != *last => {} // its request's time has ended
-                        (_, Answer::Done) => return Ok(()),
+                        (_, Response::Done) => return Ok(()),
                         (_, _) => return Err(io::ErrorKind::AddrInUse.into()),
                     }
                 }
@@ -358,14 +358,14 @@ impl Control {
                     if left.is_zero() {
                         return Err(io::ErrorKind::TimedOut.into());
                     }
-                    wait(&[self.answers.as_fd()], Some(left))?;
+                    wait(&[self.responses.as_fd()], Some(left))?;
                 }
                 _ => return Err(io::ErrorKind::ConnectionReset.into()),
             }
         }
     }
 
-    /// Sends a request; 0: without an answer. False: the pipe is full, or the service has ended.
+    /// Sends a request; 0: without a response. False: the pipe is full, or the service has ended.
     pub(super) fn send(&self, number: u32, request: &Request) -> bool {
         let bytes = message::encode::<{ Request::LEN }>(&(number, request));
         without_sigpipe(|| rustix::io::write(&self.requests, &bytes)) == Ok(Request::LEN)
@@ -413,9 +413,9 @@ impl Waiting {
                 Ok((Greeting::LEN, descriptors)) => {
                     if let Some(greeting) = message::decode::<Greeting>(&bytes)
                         && greeting.secret == self.secret
-                        && let Ok([requests, answers]) = <[OwnedFd; 2]>::try_from(descriptors)
+                        && let Ok([requests, responses]) = <[OwnedFd; 2]>::try_from(descriptors)
                     {
-                        let control = Control { requests, answers, last: Mutex::default() };
+                        let control = Control { requests, responses, last: Mutex::default() };
                         let state = State::Joined(data, Arc::new(control));
                         return Ok(Some((greeting, state)));
                     }

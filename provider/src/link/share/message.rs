@@ -51,7 +51,7 @@ impl Greeting {
     pub(super) const LEN: usize = 24;
 }
 
-/// A client's request, by a pipe, behind its number. Number 0 has no answer.
+/// A client's request, by a pipe, behind its number. Number 0 has no response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) enum Request {
     Query(u64),
@@ -66,16 +66,16 @@ impl Request {
     pub(super) const LEN: usize = 40;
 }
 
-/// Answer of the service, by another pipe, behind the request's number.
+/// Response of the service, by another pipe, behind the request's number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(super) enum Answer {
+pub(super) enum Response {
     /// The client has the service; for a query: nobody else has it.
     Done,
     InUse,
     Full,
 }
 
-impl Answer {
+impl Response {
     pub(super) const LEN: usize = 8;
 }
 
@@ -101,9 +101,9 @@ mod tests {
             let numbered = (u32::MAX, request);
             assert_eq!(decode(&encode::<{ Request::LEN }>(&numbered)), Some(numbered));
         }
-        for answer in [Answer::Done, Answer::InUse, Answer::Full] {
-            let numbered = (u32::MAX, answer);
-            assert_eq!(decode(&encode::<{ Answer::LEN }>(&numbered)), Some(numbered));
+        for response in [Response::Done, Response::InUse, Response::Full] {
+            let numbered = (u32::MAX, response);
+            assert_eq!(decode(&encode::<{ Response::LEN }>(&numbered)), Some(numbered));
         }
     }
 
@@ -117,7 +117,7 @@ mod tests {
         assert_eq!((found.len(), &found[1..]), (3, &[knock; 2][..]));
         for kind in [5, 255] {
             assert_eq!(decode::<(u32, Request)>(&[kind; Request::LEN]), None, "{kind}");
-            assert_eq!(decode::<(u32, Answer)>(&[kind; Answer::LEN]), None, "{kind}");
+            assert_eq!(decode::<(u32, Response)>(&[kind; Response::LEN]), None, "{kind}");
         }
     }
 }

@@ -7,7 +7,7 @@
 //! - It receives no descriptor, since closing one can wait. A client knocks at the [door] of an
 //!   address, a FIFO. The service connects to the Unix socket that the knock names, by a socket
 //!   that cannot receive. It [greets](message::Greeting) with a partition and the ends of two
-//!   pipes, for [requests](message::Request) and answers. Datagrams go by the socket, each run
+//!   pipes, for [requests](message::Request) and responses. Datagrams go by the socket, each run
 //!   behind a [header](super::arrival).
 //! - It waits for no client. A packet without room in a client's socket is lost, as on a wire.
 //! - It keeps an entry in the [table] for each client, and records of its connections, both

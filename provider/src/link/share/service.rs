@@ -29,7 +29,7 @@ use tracing::{debug, info, warn};
 
 use super::{
     door::{self, Door},
-    message::{Answer, Greeting, Knock, Request},
+    message::{Greeting, Knock, Request, Response},
     table::Table,
 };
 use crate::{
@@ -88,7 +88,7 @@ pub(super) struct Client {
     /// It cannot receive, only send.
     data: OwnedFd,
     requests: OwnedFd,
-    answers: OwnedFd,
+    responses: OwnedFd,
     /// A datagram found no room in its socket.
     has_lost: bool,
     /// Hosts that have sent it messages of connection management.
@@ -232,7 +232,7 @@ impl Service {
         let buffer = sockopt::socket_send_buffer_size(&data)?.min(self.receive_buffer);
         let flags = PipeFlags::CLOEXEC | PipeFlags::NONBLOCK;
         let (requests, theirs) = pipe_with(flags)?;
-        let (their_answers, answers) = pipe_with(flags)?;
+        let (their_responses, responses) = pipe_with(flags)?;
         let wanted = IdPartition::new(knock.wanted);
         let partition = self.table.open(now, address, user, wanted).ok();
         let greeting = Greeting {
@@ -241,7 +241,7 @@ impl Service {
             receive_buffer: u32::try_from(buffer).unwrap_or(u32::MAX),
         };
         let greeting = message::encode::<{ Greeting::LEN }>(&greeting);
-        let greeted = send_with(&data, &greeting, &[theirs.as_fd(), their_answers.as_fd()]);
+        let greeted = send_with(&data, &greeting, &[theirs.as_fd(), their_responses.as_fd()]);
         let Some(partition) = partition else { return greeted };
         let watched = self.watch(&requests, door << 8 | u64::from(partition.get()));
         if let Err(error) = greeted.and(watched.map_err(io::Error::from)) {
@@ -250,7 +250,7 @@ impl Service {
         }
         info!(%address, user, partition = partition.get(), "a client has come");
         let (peers, records) = (BTreeSet::new(), BTreeMap::new());
-        let client = Client { user, data, requests, answers, has_lost: false, peers, records };
+        let client = Client { user, data, requests, responses, has_lost: false, peers, records };
         self.clients.insert((address, partition), client);
         Ok(())
     }
@@ -271,10 +271,10 @@ impl Service {
             let Some((number, request)) = message::decode::<(u32, _)>(request) else {
                 return false;
             };
-            let mut answer = Answer::Done;
+            let mut response = Response::Done;
             match request {
-                Request::Query(service) => answer = table.query(now, place, ServiceId(service)),
-                Request::Claim(service) => answer = table.claim(now, place, ServiceId(service)),
+                Request::Query(service) => response = table.query(now, place, ServiceId(service)),
+                Request::Claim(service) => response = table.claim(now, place, ServiceId(service)),
                 Request::Release(service) => table.release(place, ServiceId(service)),
                 Request::Keep(record) => {
                     // others are of no connection that it can have
@@ -286,9 +286,9 @@ impl Service {
                 }
                 Request::Erase(local_id) => _ = client.records.remove(&local_id),
             }
-            let answer = message::encode::<{ Answer::LEN }>(&(number, answer));
-            let write = || rustix::io::write(&client.answers, &answer);
-            number == 0 || without_sigpipe(write) == Ok(Answer::LEN)
+            let response = message::encode::<{ Response::LEN }>(&(number, response));
+            let write = || rustix::io::write(&client.responses, &response);
+            number == 0 || without_sigpipe(write) == Ok(Response::LEN)
         };
         !requests.is_empty() && rest.is_empty() && requests.iter().all(&mut serve)
     }

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use roce_transport::{cm::ServiceId, share::IdPartition, time::Instant};
 
-use super::message::Answer;
+use super::message::Response;
 
 pub(super) const REST: Duration = Duration::from_secs(30);
 /// Time that services have to be claimed again after the service was restarted.
@@ -56,20 +56,20 @@ enum Holder {
 type Saved = (Vec<(IpAddr, u32, u8)>, Vec<(IpAddr, u32, u64)>);
 
 impl Table {
-    /// Gives a new client of a user a partition at an address. Errors: [`Answer::InUse`] if another
-    /// client has the `wanted` one; [`Answer::Full`] if the user has as many as it can.
+    /// Gives a new client of a user a partition at an address. Errors: [`Response::InUse`] if another
+    /// client has the `wanted` one; [`Response::Full`] if the user has as many as it can.
     pub(super) fn open(
         &mut self,
         now: Instant,
         address: IpAddr,
         user: u32,
         wanted: Option<IdPartition>,
-    ) -> Result<IdPartition, Answer> {
+    ) -> Result<IdPartition, Response> {
         self.numbers.retain(|_, it| it.rests_until.is_none_or(|until| now < until));
         let partition = match wanted {
             Some(partition) if self.may_have((address, partition), user) => partition,
-            Some(_) => return Err(Answer::InUse),
-            None => self.choose(address, user).ok_or(Answer::Full)?,
+            Some(_) => return Err(Response::InUse),
+            None => self.choose(address, user).ok_or(Response::Full)?,
         };
         self.numbers.insert((address, partition), Numbers { user, rests_until: None });
         Ok(partition)
@@ -141,29 +141,29 @@ impl Table {
         }
     }
 
-    pub(super) fn query(&self, now: Instant, place: Place, service: ServiceId) -> Answer {
+    pub(super) fn query(&self, now: Instant, place: Place, service: ServiceId) -> Response {
         let found = self.services.get(&(place.0, service));
         let may = found.is_none_or(|it| match it.holder {
             Holder::Client(holder) => holder == place.1,
             Holder::AwaitedUntil(until) => until <= now || Some(it.user) == self.user(place),
         });
-        if may { Answer::Done } else { Answer::InUse }
+        if may { Response::Done } else { Response::InUse }
     }
 
-    pub(super) fn claim(&mut self, now: Instant, place: Place, service: ServiceId) -> Answer {
-        let Some(user) = self.user(place) else { return Answer::InUse };
-        if self.query(now, place, service) != Answer::Done {
-            return Answer::InUse;
+    pub(super) fn claim(&mut self, now: Instant, place: Place, service: ServiceId) -> Response {
+        let Some(user) = self.user(place) else { return Response::InUse };
+        if self.query(now, place, service) != Response::Done {
+            return Response::InUse;
         }
         let (key, holder) = ((place.0, service), Holder::Client(place.1));
         let own = |(other, it): &(&(IpAddr, ServiceId), &Service)| {
             (other.0, it.holder) == (place.0, holder) && **other != key
         };
         if self.services.iter().filter(own).count() >= MAX_SERVICES {
-            return Answer::Full;
+            return Response::Full;
         }
         self.services.insert(key, Service { user, holder });
-        Answer::Done
+        Response::Done
     }
 
     pub(super) fn release(&mut self, (address, partition): Place, service: ServiceId) {
@@ -236,8 +236,8 @@ mod tests {
             given.push(table.open(at(30), HERE, OTHER, None).unwrap());
         }
         assert!(!given.contains(&former));
-        assert_eq!(table.open(at(30), HERE, OTHER, Some(former)), Err(Answer::InUse));
-        assert_eq!(table.open(at(30), HERE, THIRD, Some(former)), Err(Answer::InUse));
+        assert_eq!(table.open(at(30), HERE, OTHER, Some(former)), Err(Response::InUse));
+        assert_eq!(table.open(at(30), HERE, THIRD, Some(former)), Err(Response::InUse));
         assert_eq!(table.open(at(31), HERE, THIRD, Some(former)), Ok(former));
     }
 
@@ -264,18 +264,18 @@ mod tests {
         table.close(at(2), (HERE, given[3]));
         let next: Vec<_> = std::iter::from_fn(|| table.open(at(3), HERE, ONE, None).ok()).collect();
         assert_eq!(next, [given[4], given[3]]);
-        assert_eq!(table.open(at(3), HERE, ONE, None), Err(Answer::Full));
+        assert_eq!(table.open(at(3), HERE, ONE, None), Err(Response::Full));
     }
 
     #[test]
     fn a_device_has_one_partition_at_all_its_addresses() {
         let mut table = Table::default();
         let first = table.open(at(0), HERE, ONE, None).unwrap();
-        assert_eq!(table.open(at(0), THERE, OTHER, Some(first)), Err(Answer::InUse));
+        assert_eq!(table.open(at(0), THERE, OTHER, Some(first)), Err(Response::InUse));
         assert_eq!(table.open(at(0), THERE, ONE, Some(first)), Ok(first));
-        assert_eq!(table.open(at(0), THERE, ONE, Some(first)), Err(Answer::InUse));
+        assert_eq!(table.open(at(0), THERE, ONE, Some(first)), Err(Response::InUse));
         assert_ne!(table.open(at(0), THERE, OTHER, None), Ok(first));
-        assert_eq!(table.open(at(0), THERE, ONE, Some(partition(OWN))), Err(Answer::InUse));
+        assert_eq!(table.open(at(0), THERE, ONE, Some(partition(OWN))), Err(Response::InUse));
     }
 
     #[test]
@@ -283,22 +283,22 @@ mod tests {
         let mut table = Table::default();
         let [a, b] = [ONE, OTHER].map(|user| table.open(at(0), HERE, user, None).unwrap());
         let (service, alike) = (ServiceId(7), ServiceId(7 | 1 << 63));
-        assert_eq!(table.claim(at(0), (HERE, a), service), Answer::Done);
-        assert_eq!(table.claim(at(0), (HERE, a), service), Answer::Done);
-        assert_eq!(table.query(at(0), (HERE, b), service), Answer::InUse);
-        assert_eq!(table.claim(at(0), (HERE, b), service), Answer::InUse);
-        assert_eq!(table.claim(at(0), (HERE, b), alike), Answer::Done);
+        assert_eq!(table.claim(at(0), (HERE, a), service), Response::Done);
+        assert_eq!(table.claim(at(0), (HERE, a), service), Response::Done);
+        assert_eq!(table.query(at(0), (HERE, b), service), Response::InUse);
+        assert_eq!(table.claim(at(0), (HERE, b), service), Response::InUse);
+        assert_eq!(table.claim(at(0), (HERE, b), alike), Response::Done);
         table.release((HERE, b), service); // which it does not have
         assert_eq!(table.listener(HERE, service), Some(a));
         assert_eq!(table.listener(THERE, service), None);
         table.close(at(0), (HERE, a));
         assert_eq!(table.listener(HERE, service), None);
-        assert_eq!(table.claim(at(0), (HERE, b), service), Answer::Done);
-        assert_eq!(table.claim(at(0), (HERE, a), service), Answer::InUse);
+        assert_eq!(table.claim(at(0), (HERE, b), service), Response::Done);
+        assert_eq!(table.claim(at(0), (HERE, a), service), Response::InUse);
         let more = (0..MAX_SERVICES as u64 - 1)
             .map(|it| table.claim(at(0), (HERE, b), ServiceId(100 + it)));
-        assert_eq!(more.last(), Some(Answer::Full));
-        assert_eq!(table.claim(at(0), (HERE, b), service), Answer::Done);
+        assert_eq!(more.last(), Some(Response::Full));
+        assert_eq!(table.claim(at(0), (HERE, b), service), Response::Done);
     }
 
     #[test]
@@ -309,15 +309,15 @@ mod tests {
         let mut next = Table::restore(at(100), &table.save());
         let other = next.open(at(100), HERE, OTHER, None).unwrap();
         assert_ne!(other, own);
-        assert_eq!(next.open(at(100), HERE, OTHER, Some(own)), Err(Answer::InUse));
-        assert_eq!(next.claim(at(100), (HERE, other), ServiceId(7)), Answer::InUse);
+        assert_eq!(next.open(at(100), HERE, OTHER, Some(own)), Err(Response::InUse));
+        assert_eq!(next.claim(at(100), (HERE, other), ServiceId(7)), Response::InUse);
         assert_eq!(next.open(at(101), HERE, ONE, Some(own)), Ok(own));
-        assert_eq!(next.claim(at(101), (HERE, own), ServiceId(7)), Answer::Done);
+        assert_eq!(next.claim(at(101), (HERE, own), ServiceId(7)), Response::Done);
         assert_eq!(next.listener(HERE, ServiceId(7)), Some(own));
         // who does not come has lost it
         let mut next = Table::restore(at(100), &table.save());
         let other = next.open(at(102), HERE, OTHER, None).unwrap();
-        assert_eq!(next.claim(at(102), (HERE, other), ServiceId(7)), Answer::Done);
+        assert_eq!(next.claim(at(102), (HERE, other), ServiceId(7)), Response::Done);
         assert_eq!(next.open(at(130), HERE, OTHER, Some(own)), Ok(own));
         assert_eq!(Table::restore(at(0), &[3; 77]), Table::default());
     }
@@ -400,7 +400,7 @@ mod tests {
                         let result = table.claim(at(now), (address, own), service);
                         let is_live = had.iter().any(|it| (it.0, it.1, it.3) == (address, own, None));
                         let holder = listeners.iter().find(|it| (it.0, it.1) == (address, service));
-                        if result == Answer::Done {
+                        if result == Response::Done {
                             prop_assert!(is_live && holder.is_none_or(|it| it.2 == own));
                             listeners.retain(|it| (it.0, it.1) != (address, service));
                             listeners.push((address, service, own));

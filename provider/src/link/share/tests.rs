@@ -122,7 +122,7 @@ fn datagram(partition: IdPartition, what: u8) -> Vec<u8> {
     bytes
 }
 
-/// The UDP payload of a message of connection management that answers `id`.
+/// The UDP payload of a message of connection management that responds to `id`.
 fn management(id: u32) -> Vec<u8> {
     let data = PrivateData::default();
     let rtu = Message::Rtu(Rtu { local_id: 1, remote_id: id, private_data: data });
@@ -205,9 +205,9 @@ fn a_service_is_one_clients() {
     assert_eq!(ask(&mut host, &others, true), Ok(()));
 }
 
-/// An answer that comes after its request's time has ended is to no other request.
+/// A response that comes after its request's time has ended is to no other request.
 #[test]
-fn a_late_answer_is_passed_over() {
+fn a_late_response_is_passed_over() {
     let mut host = Host::new();
     let ((mut one, _), (other, _)) = (host.join(), host.join());
     one.claim(ServiceId(1));
@@ -220,7 +220,7 @@ fn a_late_answer_is_passed_over() {
 }
 
 #[test]
-fn who_waits_for_an_answer_has_it_whoever_reads_it() {
+fn who_waits_for_a_response_has_it_whoever_reads_it() {
     let mut host = Host::new();
     let (client, _) = host.join();
     let control = client.control().unwrap();
@@ -359,14 +359,14 @@ fn the_peers_of_a_client_that_ends_are_told() {
     };
     let keep = |record| Request::Keep(conn_record::encode(&record));
     let kept = record(1, PEER);
-    client.tell(keep(kept));
+    client.submit(keep(kept));
     host.attend();
     assert!(host.arrive(&run(&net(), &management(kept.local_id), 280)).is_empty());
-    client.tell(keep(kept));
-    client.tell(keep(record(2, PEER)));
-    client.tell(Request::Erase(record(2, PEER).local_id));
-    client.tell(keep(record(3, [10, 0, 0, 3].into()))); // has sent nothing
-    client.tell(keep(record(0x400_0000, PEER))); // another's
+    client.submit(keep(kept));
+    client.submit(keep(record(2, PEER)));
+    client.submit(Request::Erase(record(2, PEER).local_id));
+    client.submit(keep(record(3, [10, 0, 0, 3].into()))); // has sent nothing
+    client.submit(keep(record(0x400_0000, PEER))); // another's
     host.attend();
     drop(client);
     host.attend();

@@ -142,7 +142,7 @@ fn join(
     make_socket: &MakeSocket,
 ) -> io::Result<(Socket, SharedAddress)> {
     let owner = connect(&of_address(address, interface))?;
-    Hello::Share.say(&owner)?;
+    Hello::Share.send(&owner)?;
     wait(&[owner.as_fd()], Some(GRANT_TIMEOUT))?;
     let common = Common::receive(&owner)?.ok_or(io::ErrorKind::TimedOut)?;
     let socket = common.socket()?;

@@ -16,7 +16,7 @@ use roce_transport::{
 };
 use socket2::Socket;
 
-use super::{Acquired, Sharing, claim::Entry, ends::Looks, owner::SharedAddress, record};
+use super::{Acquired, Sharing, claim::Entry, ends::EndChecks, owner::SharedAddress, record};
 use crate::{
     cancel::Uncancelled,
     link::{Datagram, DatagramRun, Ended},
@@ -170,7 +170,7 @@ impl Sharing {
                 continue;
             }
             if shared.is_owner() {
-                ends.left = Some(Looks::begin(now));
+                ends.left = Some(EndChecks::begin(now));
                 shared.steer();
                 let _ = listeners.listen(epoll, address, shared.common.name.clone(), false);
             } else {
@@ -195,7 +195,7 @@ impl Sharing {
         self.at_mut(address).into_iter().for_each(|shared| shared.release(service));
     }
 
-    /// Looks, if that is due, for partitions that processes have left at addresses of this owner.
+    /// Checks, if that is due, for partitions that processes have left at addresses of this owner.
     pub(super) fn take_left(&mut self, now: Instant) {
         let Some(looks) = self.ends.left.take_if(|looks| looks.due <= now) else { return };
         self.ends.left = looks.next(now);

@@ -23,12 +23,12 @@ const MOST: u32 = 11;
 
 /// The next of several looks at a process: its descriptors are closed one after another, so its
 /// locks and names may last longer than its connections.
-pub(super) struct Looks {
+pub(super) struct EndChecks {
     pub(super) due: Instant,
     done: u32,
 }
 
-impl Looks {
+impl EndChecks {
     pub(super) const fn begin(now: Instant) -> Self {
         Self { due: now, done: 0 }
     }
@@ -42,22 +42,22 @@ impl Looks {
 #[derive(Default)]
 pub(super) struct Ends {
     pub(super) records: BTreeMap<ConnId, ConnRecord>,
-    /// Looks for partitions that processes at own addresses have left.
-    pub(super) left: Option<Looks>,
-    asked: Vec<(Looks, Destination, u32)>,
+    /// Checks for partitions that processes at own addresses have left.
+    pub(super) left: Option<EndChecks>,
+    asked: Vec<(EndChecks, Destination, u32)>,
 }
 
 impl Ends {
     /// A process has ended, it seems.
     pub(super) fn ask(&mut self, now: Instant, ended: Destination, interface: u32) {
-        self.asked.push((Looks::begin(now), ended, interface));
+        self.asked.push((EndChecks::begin(now), ended, interface));
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.asked.iter().map(|(looks, ..)| looks).chain(&self.left).map(|looks| looks.due).min()
     }
 
-    /// Looks where that is due. Returns the connections whose peers have ended.
+    /// Checks where that is due. Returns the connections whose peers have ended.
     pub(super) fn look(&mut self, now: Instant) -> Vec<ConnId> {
         let due: Vec<_> = self.asked.extract_if(.., |(looks, ..)| looks.due <= now).collect();
         let mut over = Vec::new();

@@ -33,7 +33,7 @@ impl Hello {
         message::encode(&(MAGIC, self))
     }
 
-    pub(super) fn say(self, socket: &OwnedFd) -> io::Result<()> {
+    pub(super) fn send(self, socket: &OwnedFd) -> io::Result<()> {
         send_with(socket, &self.message(), &[])
     }
 

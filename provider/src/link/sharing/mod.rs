@@ -4,7 +4,7 @@
 //! A process has a socket whose [name](names) holds its address and its partition of the numbers. A
 //! process that is about to send to a queue pair connects to it. If each
 //! [trusts](super::credentials) the other, the sender makes a [ring](super::rings) and sends its
-//! memory. The answer is an event descriptor, which wakes the receiver. Until then, and without
+//! memory. The response is an event descriptor, which wakes the receiver. Until then, and without
 //! such a socket, packets take the network stack.
 //!
 //! A socket with the name of an address leads to the processes that [share](address) it.
@@ -43,7 +43,7 @@ use socket2::Socket;
 use super::{Ended, epoll, rings::Reader};
 use crate::cancel::Uncancelled;
 pub(super) use acquire::{Acquired, Scope, acquire, other_user};
-use ends::{Ends, Looks};
+use ends::{EndChecks, Ends};
 use hello::Hello;
 use inbox::Inbox;
 use listener::{Listeners, Pending};
@@ -168,7 +168,7 @@ impl Sharing {
             self.ends.ask(now, ended, self.interface(ended.src));
         }
         if has_peer_ended {
-            self.ends.left = Some(Looks::begin(now));
+            self.ends.left = Some(EndChecks::begin(now));
         }
         self.inbox.update();
         self.update_roles(now);
@@ -176,7 +176,7 @@ impl Sharing {
         self.look_for_the_ended(now);
     }
 
-    /// Looks, if that is due, for partitions and connections of ended processes.
+    /// Checks, if that is due, for partitions and connections of ended processes.
     fn look_for_the_ended(&mut self, now: Instant) {
         if self.ends.deadline().is_none_or(|due| now < due) {
             return;

@@ -101,7 +101,7 @@ impl Common {
         Ok(Self { udp, name, claims, words, members })
     }
 
-    /// The grant of a process at the address, once it has answered.
+    /// The grant of a process at the address, once it has responded.
     pub(super) fn receive(socket: &OwnedFd) -> io::Result<Option<Self>> {
         let Some((_, mut descriptors)) = poll_with(socket, &mut [0])? else { return Ok(None) };
         let members = (descriptors.len() > 5).then(|| descriptors.pop()).flatten();
@@ -132,7 +132,7 @@ impl SharedAddress {
         Self {
             address,
             interface,
-            _reaper: reaper::tell(address, &common.claims),
+            _reaper: reaper::notify(address, &common.claims),
             term: first.unwrap_or_else(|| common.words.current()),
             common,
             own: None,
@@ -406,7 +406,7 @@ impl SharedAddress {
 fn ask(epoll: &OwnedFd, address: IpAddr, interface: u32, own: IdPartition) -> io::Result<OwnedFd> {
     let socket = connect(&of_address(address, interface))?;
     watch(epoll, &socket, Readable::News)?;
-    Hello::Here(own.get()).say(&socket)?;
+    Hello::Here(own.get()).send(&socket)?;
     Ok(socket)
 }
 

@@ -30,8 +30,8 @@ use crate::{
 pub(super) const RETRY: Duration = Duration::from_millis(100);
 /// The same for one at an own address.
 const FORWARD_RETRY: Duration = Duration::from_millis(1);
-/// Time that a process has to answer a request.
-const ANSWER: Duration = Duration::from_secs(1);
+/// Time that a process has to respond to a request.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Exponential backoff between attempts to write runs that found no room.
 const WRITE_RETRY: Duration = Duration::from_micros(50);
 const WRITE_RETRY_MOST: Duration = Duration::from_millis(2);
@@ -74,7 +74,7 @@ pub(super) struct Channel {
     /// Partition of the process at its end; `None`: it has all numbers.
     to: Option<IdPartition>,
     ring: Outgoing,
-    /// Time that there is for an answer.
+    /// Time that there is for a response.
     until: Instant,
     /// Something was sent that the reader is not woken for yet.
     is_used: bool,
@@ -83,14 +83,14 @@ pub(super) struct Channel {
 }
 
 impl Channels {
-    /// True if there is a channel to this partition, whether or not it has been answered.
+    /// True if there is a channel to this partition, open or not.
     fn has(&self, partition: Option<IdPartition>) -> bool {
         self.channels.iter().any(|it| it.to.is_none() || it.to == partition)
     }
 
     /// True if there are open channels for all datagrams of a run.
     fn take(&self, datagrams: &[u8], segment: usize) -> bool {
-        let is_taken = |partition| self.channels.iter().any(|it| it.leads(partition));
+        let is_taken = |partition| self.channels.iter().any(|it| it.is_for(partition));
         !self.channels.is_empty()
             && datagrams.chunks(segment.max(1)).map(partition_of).all(is_taken)
     }
@@ -100,7 +100,7 @@ impl Channels {
     fn send(&mut self, header: RunHeader, datagrams: &[u8]) -> io::Result<bool> {
         if let Some(partition) = one_partition(datagrams, header.segment) {
             let mut channels = self.channels.iter_mut();
-            let found = channels.find(|it| it.leads(partition));
+            let found = channels.find(|it| it.is_for(partition));
             return found.map_or(Ok(false), |it| it.send(header, datagrams).map(|()| true));
         }
         if !self.take(datagrams, header.segment) {
@@ -109,7 +109,7 @@ impl Channels {
         for datagram in datagrams.chunks(header.segment.max(1)) {
             let length = datagram.len();
             let partition = partition_of(datagram);
-            let found = self.channels.iter_mut().find(|it| it.leads(partition));
+            let found = self.channels.iter_mut().find(|it| it.is_for(partition));
             let channel = found.ok_or(io::ErrorKind::NotConnected)?;
             channel.send(RunHeader { length, segment: length, ..header }, datagram)?;
         }
@@ -145,11 +145,11 @@ impl Channel {
         let ring = Outgoing::request(socket, &purpose.message())?;
         watch(epoll, &ring, Readable::News)?;
         let is_owners = matches!(purpose, Hello::Forward(1..));
-        Ok(Self { to, ring, until: now.plus(ANSWER), is_used: false, is_owners })
+        Ok(Self { to, ring, until: now.plus(RESPONSE_TIMEOUT), is_used: false, is_owners })
     }
 
     /// True if it is open, and for datagrams to this partition.
-    fn leads(&self, partition: Option<IdPartition>) -> bool {
+    fn is_for(&self, partition: Option<IdPartition>) -> bool {
         self.ring.is_open() && (self.to.is_none() || self.to == partition)
     }
 
@@ -158,8 +158,8 @@ impl Channel {
         self.ring.send(header, bytes)
     }
 
-    /// Opens if there is an answer. Returns false if the other process has ended, or does not
-    /// answer.
+    /// Opens if there is a response. Returns false if the other process has ended, or does not
+    /// respond.
     fn update(&mut self, now: Instant) -> bool {
         self.ring.update().is_ok()
             && (self.ring.is_open() || now < self.until)
@@ -328,7 +328,7 @@ impl Paths {
         }
     }
 
-    /// True if something is for a process that has not answered yet.
+    /// True if something is for a process that has not responded yet.
     pub(in crate::link) fn has_waiting(&self) -> bool {
         let forwards = self.pairs.iter().filter(|((src, _), _)| src.is_none());
         let mut channels = forwards.flat_map(|(_, it)| &it.channels);
@@ -366,7 +366,7 @@ impl Paths {
         }
     }
 
-    /// Opens channels that have an answer, and forgets those of ended processes. Returns the
+    /// Opens channels that have a response, and forgets those of ended processes. Returns the
     /// processes that have had open ones, and whether a peer of this owner has ended.
     pub(super) fn update(&mut self, now: Instant) -> (Vec<Destination>, bool) {
         let (mut ended, mut has_peer_ended) = (Vec::new(), false);

@@ -18,7 +18,7 @@ use roce_transport::{cm::ConnRecord, share::IdPartition, time::Instant};
 
 use super::{
     claim::{ClaimTable, Entry},
-    ends::Looks,
+    ends::EndChecks,
     listener::REST,
     record,
 };
@@ -48,12 +48,12 @@ type Secret = [u8; 16];
 
 /// Tells the reaper, if there is one, of an address. This process has it until the connection is
 /// closed.
-pub(super) fn tell(address: IpAddr, claims: &ClaimTable) -> Option<OwnedFd> {
+pub(super) fn notify(address: IpAddr, claims: &ClaimTable) -> Option<OwnedFd> {
     let variable = variables::value(variables::REAPER)?;
-    tell_as(variable.to_str()?, address, claims)
+    notify_as(variable.to_str()?, address, claims)
 }
 
-fn tell_as(variable: &str, address: IpAddr, claims: &ClaimTable) -> Option<OwnedFd> {
+fn notify_as(variable: &str, address: IpAddr, claims: &ClaimTable) -> Option<OwnedFd> {
     let (name, secret) = variable.rsplit_once(' ')?;
     let socket = Unchecked::connect(name.as_bytes()).ok()?.check().ok()?;
     let secret = u128::from_str_radix(secret, 16).ok()?.to_be_bytes();
@@ -81,8 +81,8 @@ struct Member {
     address: IpAddr,
     claims: ClaimTable,
     socket: OwnedFd,
-    /// Looks at its address, once it has ended.
-    looks: Option<Looks>,
+    /// Checks at its address, once it has ended.
+    looks: Option<EndChecks>,
 }
 
 /// Partitions and connections of the processes at an address, which have all ended.
@@ -134,7 +134,7 @@ impl Members {
         let mut left = Vec::new();
         self.members.retain_mut(|member| {
             if member.looks.is_none() && is_closed(&member.socket) {
-                member.looks = Some(Looks::begin(now));
+                member.looks = Some(EndChecks::begin(now));
             }
             let Some(looks) = member.looks.take_if(|looks| looks.due <= now) else { return true };
             match member.look() {
@@ -244,7 +244,7 @@ mod tests {
         let (first, first_record) = process(ClaimTable::new().unwrap(), 3);
         let (second, second_record) = process(join(&first), 5);
         let connections =
-            [&first, &second].map(|claims| tell_as(members.variable(), address, claims).unwrap());
+            [&first, &second].map(|claims| notify_as(members.variable(), address, claims).unwrap());
         assert!(attend(&mut members, 0, 5).is_empty() && !members.is_busy());
         assert_eq!(members.descriptors().len(), 3);
         let [first_connection, second_connection] = connections;
@@ -265,7 +265,7 @@ mod tests {
         let mut members = Members::new().unwrap();
         let (claims, _) = process(ClaimTable::new().unwrap(), 3);
         record::clear(claims.file(), partition(3));
-        let connection = tell_as(members.variable(), [10, 0, 0, 1].into(), &claims).unwrap();
+        let connection = notify_as(members.variable(), [10, 0, 0, 1].into(), &claims).unwrap();
         assert!(attend(&mut members, 0, 1).is_empty());
         drop((connection, claims));
         assert!(attend(&mut members, 1, 1).is_empty() && !members.is_busy());

@@ -160,7 +160,7 @@ fn packets_take_the_channel_once_it_is_open() {
     assert!(!reaches(&mut b, at(3), [there, back], ANY));
 }
 
-/// However much is sent until it answers.
+/// However much is sent until it responds.
 #[test]
 fn a_device_is_asked_for_one_channel() {
     let ends = addresses();
@@ -281,8 +281,8 @@ fn a_hello_that_makes_no_sense_is_refused() {
     hello[4] += 1;
     let other_version = Outgoing::request(other_kind, &hello);
     // what is for the owner alone
-    Hello::Share.say(&asks_for_an_address).unwrap();
-    Hello::Here(1).say(&with_an_address).unwrap();
+    Hello::Share.send(&asks_for_an_address).unwrap();
+    Hello::Here(1).send(&with_an_address).unwrap();
     b.round(at(0));
     assert_eq!((b.inbox.rings.len(), b.listeners.pending.len()), (0, 1));
     drop((nothing, other_version));
@@ -408,7 +408,7 @@ fn peer(owner: &mut Sharing, address: IpAddr) -> Result<Sharing, BindError> {
 fn meet_owner(link: &mut Sharing, owner: &mut Sharing, now: u64) {
     link.round(at(now)); // asks
     owner.round(at(now));
-    link.round(at(now)); // answers
+    link.round(at(now)); // responds
     owner.round(at(now));
 }
 
@@ -518,8 +518,8 @@ fn peers_that_misbehave_are_bounded() {
     for round in 0..300 {
         let socket = connect(&of_address(address, 0)).unwrap();
         match round % 2 {
-            0 => Hello::Share.say(&socket).unwrap(),
-            _ => Hello::Here(9).say(&socket).unwrap(),
+            0 => Hello::Share.send(&socket).unwrap(),
+            _ => Hello::Here(9).send(&socket).unwrap(),
         }
         sockets.push(socket);
         now += 1000;
@@ -669,7 +669,7 @@ fn a_name_alone_is_no_address() {
         a.choose_partition(7).unwrap();
         a.partition
     };
-    assert_eq!(squat(), None, "the owner does not answer");
+    assert_eq!(squat(), None, "the owner does not respond");
     drop(name);
     assert!(squat().is_some());
 }

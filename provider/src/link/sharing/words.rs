@@ -125,7 +125,7 @@ impl Words {
         SERVICES + (partition.get() as usize - 1) * MAX_SERVICES
     }
 
-    /// Looks from now on whether the owner goes on.
+    /// Checks from now on whether the owner goes on.
     pub(super) fn watch(&mut self, now: Instant) {
         (self.seen, self.since) = (self.now_seen(), now);
     }

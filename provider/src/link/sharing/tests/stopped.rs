@@ -229,7 +229,7 @@ fn a_reader_that_is_stopped_is_looked_at_less_often() {
     assert!(accepted(&b).is_empty());
 }
 
-/// Connections that the sockets of a link have, without an answer to them.
+/// Connections that the sockets of a link have, without a response to them.
 fn accepted(link: &Sharing) -> Vec<OwnedFd> {
     let names = link.listeners.listeners.iter().map(|it| &it.name);
     names.filter_map(|name| name.accept().ok()?.check().ok()).collect()
