@@ -56,8 +56,8 @@ enum Holder {
 type Saved = (Vec<(IpAddr, u32, u8)>, Vec<(IpAddr, u32, u64)>);
 
 impl Table {
-    /// Gives a new client of a user a partition at an address. Errors: [`Response::InUse`] if another
-    /// client has the `wanted` one; [`Response::Full`] if the user has as many as it can.
+    /// Gives a new client of a user a partition at an address. Errors: [`Response::InUse`] if
+    /// another client has the `wanted` one; [`Response::Full`] if the user has as many as it can.
     pub(super) fn open(
         &mut self,
         now: Instant,
