@@ -59,17 +59,14 @@ impl Engine {
             && clock::now().as_nanos() >= until
             && let Some(mut shard) = self.try_lock()
         {
-            shard.transmit(clock::now());
-            self.after_service(&mut shard);
+            self.flush(&mut shard);
         }
     }
 
     /// Sends corked packets before other work.
     pub(crate) fn uncork(&self) {
         if self.corked_until.load(Ordering::Relaxed) != 0 {
-            let mut shard = self.lock();
-            shard.transmit(clock::now());
-            self.after_service(&mut shard);
+            self.flush(&mut self.lock());
         }
     }
 
@@ -79,10 +76,14 @@ impl Engine {
         if self.corked_until.load(Ordering::Relaxed) != 0 {
             let mut shard = self.lock();
             if shard.cork.holds_requests() {
-                shard.transmit(clock::now());
-                self.after_service(&mut shard);
+                self.flush(&mut shard);
             }
         }
+    }
+
+    fn flush(&self, shard: &mut Shard) {
+        shard.transmit(clock::now());
+        self.after_service(shard);
     }
 
     fn next_step(&self) -> Next {
