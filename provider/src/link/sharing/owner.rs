@@ -109,9 +109,10 @@ impl Common {
             descriptors.try_into().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
         let claims = ClaimTable::join(&[table, low, high])?;
         let this = Self::new(udp, Arc::new(Name::join(name)), claims, members)?;
-        // with the last process
-        let is_there = !this.name.has_ended();
-        is_there.then_some(Some(this)).ok_or_else(|| io::ErrorKind::ConnectionRefused.into())
+        if this.name.has_ended() {
+            return Err(io::ErrorKind::ConnectionRefused.into()); // with the last process
+        }
+        Ok(Some(this))
     }
 
     pub(super) fn socket(&self) -> io::Result<Socket> {

@@ -88,6 +88,10 @@ impl Channels {
         self.channels.iter().any(|it| it.to.is_none() || it.to == partition)
     }
 
+    fn open_to(&mut self, partition: Option<IdPartition>) -> Option<&mut Channel> {
+        self.channels.iter_mut().find(|it| it.is_for(partition))
+    }
+
     /// True if there are open channels for all datagrams of a run.
     fn take(&self, datagrams: &[u8], segment: usize) -> bool {
         let is_taken = |partition| self.channels.iter().any(|it| it.is_for(partition));
@@ -99,18 +103,16 @@ impl Channels {
     /// Returns false if there are none.
     fn send(&mut self, header: RunHeader, datagrams: &[u8]) -> io::Result<bool> {
         if let Some(partition) = one_partition(datagrams, header.segment) {
-            let mut channels = self.channels.iter_mut();
-            let found = channels.find(|it| it.is_for(partition));
-            return found.map_or(Ok(false), |it| it.send(header, datagrams).map(|()| true));
+            let channel = self.open_to(partition);
+            return channel.map_or(Ok(false), |it| it.send(header, datagrams).map(|()| true));
         }
         if !self.take(datagrams, header.segment) {
             return Ok(false);
         }
         for datagram in datagrams.chunks(header.segment.max(1)) {
             let length = datagram.len();
-            let partition = partition_of(datagram);
-            let found = self.channels.iter_mut().find(|it| it.is_for(partition));
-            let channel = found.ok_or(io::ErrorKind::NotConnected)?;
+            let channel =
+                self.open_to(partition_of(datagram)).ok_or(io::ErrorKind::NotConnected)?;
             channel.send(RunHeader { length, segment: length, ..header }, datagram)?;
         }
         Ok(true)
