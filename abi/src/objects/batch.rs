@@ -31,7 +31,7 @@ impl<T> Batch<T> {
         let mut by = taken.lock();
         if *by == this && check::is_on() {
             drop(by);
-            tell(
+            report(
                 Kind::BatchNotEnded,
                 format!("{call}: this thread has not ended its earlier batch"),
             );
@@ -45,7 +45,7 @@ impl<T> Batch<T> {
     pub(crate) fn expect_begun(&self, call: &str) {
         let Some((taken, _)) = &self.taken else { return };
         if *taken.lock() == 0 {
-            tell(Kind::OutsideBatch, format!("{call}: no batch has begun"));
+            report(Kind::OutsideBatch, format!("{call}: no batch has begun"));
         }
     }
 
@@ -67,7 +67,7 @@ fn this_thread() -> usize {
 }
 
 #[cold]
-fn tell(kind: Kind, what: String) {
+fn report(kind: Kind, what: String) {
     let _lines = python::enter(None);
     let _call = Call::begin();
     check::emit(&Finding { kind, what, stacks: vec![("called", Stack::here())] });

@@ -170,7 +170,7 @@ unsafe fn posting<W>(
     let mut place = first;
     let status = call::data(id, |call| {
         if call.is_checked && bad_wr.is_null() {
-            tell_null(id);
+            report_null(id);
         }
         post(call, &mut place)
     });
@@ -181,7 +181,7 @@ unsafe fn posting<W>(
 }
 
 #[cold]
-fn tell_null(id: CallId) {
+fn report_null(id: CallId) {
     check::emit(&Finding {
         kind: Kind::BadWrNull,
         what: id.name().to_owned(),

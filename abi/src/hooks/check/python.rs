@@ -58,14 +58,16 @@ impl Drop for Entered {
 
 /// Has calls of a Python program know their lines if failures are explained.
 pub(super) fn at_load() {
-    let is_explained = environment::value(environment::EXPLAIN).is_some_and(|value| value != "0");
-    if is_explained && PYTHON.is_some() {
+    if environment::is_on(environment::EXPLAIN) && PYTHON.is_some() {
         Hook::Lines.switch_on();
     }
 }
 
-/// Reads the lines of a call; `None` without a Python program.
+/// Reads the lines of a call; `None` without a Python program, or if nothing shows them.
 pub(crate) fn enter(id: Option<CallId>) -> Option<Entered> {
+    if !Hook::Checks.is_on() && !Hook::Lines.is_on() {
+        return None;
+    }
     let python = PYTHON.as_ref()?;
     // a poll may come before each other thread's instruction
     let is_poll = id.is_some_and(|id| id.name().contains("poll"));

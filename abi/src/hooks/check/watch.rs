@@ -82,10 +82,11 @@ pub(crate) fn add(
     subject: &Arc<Subject>,
 ) -> (WatchId, Option<Arc<Subject>>) {
     let mut watches = WATCHES.lock();
-    let clashes = |other| match (role, other) {
-        (Role::Receive, Role::Receive | Role::Read) => true,
-        (Role::Read, other) => other == Role::Receive,
-        _ => false,
+    let clashes = |other| {
+        matches!(
+            (role, other),
+            (Role::Receive, Role::Receive | Role::Read) | (Role::Read, Role::Receive)
+        )
     };
     let other = watches
         .overlapping(start, length)
@@ -132,10 +133,10 @@ pub(crate) fn doubt(id: WatchId) {
 pub(crate) fn finish(id: WatchId, filled: usize) -> Option<Finding> {
     let mut watches = WATCHES.lock();
     let watch = watches.all.remove(&id)?;
-    let overwritten = || watch.changed.iter().find(|changed| changed.start < filled);
-    let overwritten =
-        overwritten().map(|bytes| watch.finding(Kind::ReceiveOverwritten, id.start, bytes));
-    overwritten.or_else(|| watch.difference(id.start, 0..watch.compared()))
+    match watch.changed.iter().find(|changed| changed.start < filled) {
+        Some(bytes) => Some(watch.finding(Kind::ReceiveOverwritten, id.start, bytes)),
+        None => watch.difference(id.start, 0..watch.compared()),
+    }
 }
 
 /// Records a peer's WRITE or atomic. A receive that it completes, or nothing, stays harmless.
