@@ -2,8 +2,8 @@
 //! and advice.
 //!
 //! A device that explains has a [`Diagnosis`]: a [sink](roce_transport::trace::Sink) in its record
-//! finds failures under the engine's lock and queues them; the thread that released the lock
-//! reports them. Other devices keep no record.
+//! finds failures under the engine's lock and queues them. A thread that released the lock reports
+//! them. The thread of a failed call reports that call. Other devices keep no record.
 
 mod explanation;
 mod limit;
@@ -15,7 +15,7 @@ use std::{
         Arc, LazyLock, Weak,
         atomic::{AtomicBool, AtomicU32, Ordering},
     },
-    thread,
+    thread::{self, ThreadId},
     time::Duration,
 };
 
@@ -119,7 +119,28 @@ impl FoundEvents {
 #[derive(Default)]
 struct State {
     histories: Histories,
-    waiting: VecDeque<Finding>,
+    waiting: VecDeque<Waiting>,
+}
+
+impl State {
+    /// Has this thread report all findings.
+    fn take_over(&mut self) {
+        let this = thread::current().id();
+        self.waiting.iter_mut().for_each(|waiting| waiting.thread = this);
+    }
+}
+
+/// A queued finding, and the thread that made it.
+struct Waiting {
+    finding: Finding,
+    thread: ThreadId,
+}
+
+impl Waiting {
+    /// True if another thread reports it: its call is on that thread's stack.
+    fn is_of_other(&self) -> bool {
+        self.finding.status.is_none() && self.thread != thread::current().id()
+    }
 }
 
 /// Sink in the device's record, under the engine's lock.
@@ -153,18 +174,20 @@ impl Found {
 
     fn add(&self, state: &mut State, finding: Finding) {
         if state.waiting.len() < WAITING {
-            state.waiting.push_back(finding);
+            state.waiting.push_back(Waiting { finding, thread: thread::current().id() });
             self.any.store(true, Ordering::SeqCst);
         }
     }
 
+    /// Takes the next finding that this thread reports.
     fn next(&self) -> Option<Finding> {
         let mut state = self.state.lock();
-        let next = state.waiting.pop_front();
-        if next.is_none() {
+        let next = state.waiting.iter().position(|waiting| !waiting.is_of_other());
+        let next = next.and_then(|next| state.waiting.remove(next));
+        if state.waiting.is_empty() {
             self.any.store(false, Ordering::SeqCst);
         }
-        next
+        next.map(|next| next.finding)
     }
 }
 
@@ -198,6 +221,12 @@ impl Diagnosis {
         if self.found.any.load(Ordering::Relaxed) {
             report(&self.found, self.format, &self.device, self.about_peer, &link_error);
         }
+    }
+
+    /// Reports the findings of all threads, at the device's end.
+    pub(crate) fn report_rest(&self, link_error: impl Fn() -> Option<String>) {
+        self.found.state.lock().take_over();
+        self.report(link_error);
     }
 
     /// Reports a call that failed before the adapter.
@@ -265,11 +294,39 @@ extern "C" fn report_rest() {
     for found in devices.iter().filter_map(Weak::upgrade) {
         let teller = found.teller.try_lock().and_then(|teller| teller.clone());
         let Some((format, device, about_peer)) = teller else { continue };
-        if found.any.load(Ordering::SeqCst) && found.state.try_lock().is_some() {
-            report(&found, format, &device, about_peer, &|| None);
-        }
+        let Some(mut state) = found.state.try_lock() else { continue };
+        state.take_over();
+        drop(state);
+        report(&found, format, &device, about_peer, &|| None);
     }
     while TELLING.load(Ordering::SeqCst) > 0 && clock::now().since(start) < AT_EXIT {
         thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use roce_transport::work::WcStatus;
+
+    use super::*;
+
+    #[test]
+    fn a_failed_call_is_reported_by_its_thread() {
+        let found = Found::new();
+        let finding = |name: &'static str| {
+            let reason = Reason::new("cause", &"rule", "advice");
+            Finding::of_call(clock::now(), name.to_owned(), reason)
+        };
+        let add = |finding| found.add(&mut found.state.lock(), finding);
+        let next = || found.next().map(|finding| finding.what);
+        add(finding("call"));
+        add(Finding { status: Some(WcStatus::RetryExcErr), ..finding("request") });
+        thread::scope(|scope| {
+            let others = scope.spawn(|| (next(), next())).join().unwrap();
+            assert_eq!(others, (Some("request".to_owned()), None));
+        });
+        assert!(found.any.load(Ordering::SeqCst));
+        assert_eq!((next(), next()), (Some("call".to_owned()), None));
+        assert!(!found.any.load(Ordering::SeqCst));
     }
 }

@@ -179,8 +179,12 @@ impl Engine {
     #[inline]
     pub(crate) fn explain(&self) {
         if let Some(diagnosis) = &self.diagnosis {
-            diagnosis.report(|| self.shard.try_lock()?.link_counters().last_send_error);
+            diagnosis.report(|| self.last_send_error());
         }
+    }
+
+    pub(super) fn last_send_error(&self) -> Option<String> {
+        self.shard.try_lock()?.link_counters().last_send_error
     }
 
     /// Returns the time of the next service without arrivals.

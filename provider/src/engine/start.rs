@@ -126,7 +126,9 @@ impl Engine {
         {
             let _ = background.join(); // a panic there has been printed already
         }
-        self.explain();
+        if let Some(diagnosis) = &self.diagnosis {
+            diagnosis.report_rest(|| self.last_send_error());
+        }
         self.publish();
         self.publishers.lock().clear();
     }
