@@ -1,7 +1,7 @@
-//! Sets the shared object's name and symbol versions.
+//! Sets the shared object's soname and symbol versions.
 //!
-//! The compiler's version script has no versions. lld and mold accept ours too; a script starts GNU
-//! ld without the compiler's.
+//! rustc's version script has no versions. lld and mold accept a second script; for GNU ld, a
+//! wrapper drops rustc's.
 
 use std::{
     env, fs,
@@ -11,27 +11,26 @@ use std::{
 
 fn main() {
     println!("cargo:rerun-if-changed=exports.map");
-    // read at run time: a build cache may hold another checkout's script
+    // at run time: a build cache may hold another checkout's path
     let map = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("exports.map");
     let map = format!("--version-script={}", map.display());
     let linker = Path::new(&env::var_os("OUT_DIR").unwrap()).join("linker");
     start_gnu_ld_by_script(&linker, &map);
-    // the C compiler looks there first for a linker
+    // the C compiler's first search path for ld
     println!("cargo:rustc-cdylib-link-arg=-B{}", linker.display());
     for argument in [
         &*map,
-        // librdmacm.so.1 is a link, loaded once
+        // librdmacm.so.1 is a symlink, loaded once
         "-soname,libibverbs.so.1",
-        // the library's threads run for the whole process
+        // the library's threads outlive dlclose
         "-z,nodelete",
     ] {
         println!("cargo:rustc-cdylib-link-arg=-Wl,{argument}");
     }
 }
 
-/// Writes the script under GNU ld's names.
 fn start_gnu_ld_by_script(directory: &Path, map: &str) {
-    // cargo's C compiler; gcc knows how it was called
+    // cargo's C compiler
     let compiler = env::var("RUSTC_LINKER").unwrap_or_else(|_| "cc".into());
     let quoted = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
     let script = include_str!("linker.sh")

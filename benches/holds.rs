@@ -1,11 +1,8 @@
-//! Longest hold of a device's lock by one call, with thousands of queue pairs, a million keys, full
-//! queues.
+//! Longest hold of a device's lock by a call, with thousands of queue pairs and full queues.
 //!
-//! `cargo bench --bench holds` prints the time of the longest call of each kind, and fails if one
-//! takes more than 200 µs. Time is the thread's processor time, so other programs do not count. The
-//! best of a few rounds counts, so the kernel's work for a new page counts little.
-//! `transport/tests/pair/holds.rs` counts the same work without a clock. The gate runs that one: on
-//! a shared machine the same call takes 160 µs at one time and 210 µs at another.
+//! `cargo bench --bench holds` prints the longest call of each kind, and fails above 200 µs. The
+//! best of a few rounds counts, in processor time. On a shared machine, a call takes 160 to 210 µs:
+//! the gate runs `transport/tests/pair/holds.rs`, which counts the same work without a clock.
 
 use std::{net::IpAddr, process::ExitCode, sync::Arc, time::Duration};
 
@@ -26,15 +23,15 @@ use rustix::time::{ClockId, clock_gettime};
 
 const ROUNDS: usize = 5;
 const LIMIT: Duration = Duration::from_micros(200);
-/// As a device has them: two runs of the largest packets, with the limits of Linux's UDP_SEGMENT.
+/// As in a device: two runs of the largest packets, with UDP_SEGMENT's limits.
 const BUFFER: usize = 2 * 15 * 4200;
 const LIMITS: TransmitLimits = TransmitLimits { segments: 128, bytes: 65_507 };
 const QUEUE_PAIRS: usize = 1 << 13;
 const FULL: u32 = 1 << 13;
-/// Requests with one element each that a device posts under one hold of its lock.
+/// One-element requests that a device posts under one lock hold.
 const PORTION: usize = 128;
 
-/// The longest call of each kind in a round.
+/// Longest call of each kind in a round.
 #[derive(Default)]
 struct Longest(Vec<(&'static str, Duration)>);
 
@@ -51,13 +48,11 @@ impl Longest {
     }
 }
 
-/// Time that this thread has had on a processor.
 fn on_processor() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// An adapter, with a region and a completion queue.
 struct Host {
     adapter: Adapter,
     pd: PdId,
@@ -136,7 +131,7 @@ fn buffer() -> TransmitBuffer {
     TransmitBuffer::new(BUFFER, LIMITS)
 }
 
-/// Objects: half a million keys, and what else there may be much of.
+/// Half a million keys, and other numerous objects.
 fn objects(longest: &mut Longest) {
     let mut host = Host::new(1);
     let memory = Arc::new(HeapMemory::new(64));
@@ -170,7 +165,7 @@ fn objects(longest: &mut Longest) {
     drop(requests);
 }
 
-/// A queue pair whose queues are full of requests with lists of so many elements.
+/// Queues full of requests with `elements` each.
 fn full_queues(longest: &mut Longest, elements: usize) {
     let mut host = Host::new(1);
     let qpn = host.create_qp(FULL);
@@ -218,7 +213,7 @@ fn full_queues(longest: &mut Longest, elements: usize) {
     drop(requests);
 }
 
-/// Thousands of queue pairs of which each has something to send, to hosts of which none answers.
+/// Thousands of sending queue pairs, to silent hosts.
 fn many(longest: &mut Longest) {
     let mut host = Host::new(1);
     host.adapter.set_flow_ports(address(0, 1), (50_000..50_016).collect());
@@ -241,7 +236,7 @@ fn many(longest: &mut Longest) {
                 break;
             }
         }
-        // all that fires in some milliseconds
+        // timers of 10 ms
         let Some(next) = host.adapter.poll_timeout() else { break };
         host.now = next.max(host.now).plus(Duration::from_millis(10));
         while longest
@@ -256,7 +251,7 @@ fn many(longest: &mut Longest) {
     }
 }
 
-/// A peer that asks for all, and one that sends as many small packets as a batch can have.
+/// A peer that reads all, and one that sends many small packets.
 fn busy(longest: &mut Longest) {
     let mut hosts = [Host::new(1), Host::new(2)];
     let pairs = [hosts[0].create_qp(2048), hosts[1].create_qp(2048)];

@@ -1,10 +1,8 @@
-//! Instructions that two adapters execute for a message, counted by valgrind: what the protocol
-//! itself costs, without sockets, threads and the machine's mood.
+//! Instructions of two adapters per message, counted by valgrind, without sockets and threads.
 //!
-//! `cargo bench --bench instructions` compares with `benches/instructions.txt` and fails if a
-//! scenario has become 3 % dearer; with `-- --record` it writes that file. Counts of another
-//! compiler or processor are shown and not compared. `-- --keep DIRECTORY` leaves the profiles
-//! there, for `callgrind_annotate`.
+//! `cargo bench --bench instructions` fails if a scenario costs 3 % more than in
+//! `benches/instructions.txt`. `-- --record` writes that file. Counts of another compiler or
+//! processor are not compared. `-- --keep DIRECTORY` keeps the profiles, for `callgrind_annotate`.
 
 use std::{
     collections::BTreeMap,
@@ -31,14 +29,14 @@ use roce::{
     },
 };
 
-/// Rounds that are counted, behind as many that are not: tables and windows have grown by then.
+/// Counted rounds, after as many uncounted rounds, in which tables and windows grow.
 const ROUNDS: u64 = 200;
-/// A scenario may become so much dearer.
+/// Tolerated ratio.
 const RISE: f64 = 1.03;
 const RECORD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/instructions.txt");
-/// Registered by either side.
+/// Bytes registered by each side.
 const MEMORY: u32 = 1 << 20;
-/// The limits of Linux's UDP_SEGMENT.
+/// Limits of Linux's UDP_SEGMENT.
 const LIMITS: TransmitLimits = TransmitLimits { segments: 128, bytes: 65_507 };
 
 /// Requests of a round, all posted before the first packet leaves.
@@ -48,7 +46,7 @@ struct Scenario {
     requests: u64,
     length: u32,
     operation: Operation,
-    /// The network is memory of the host: nobody computes an ICRC.
+    /// Through the host's memory, without ICRCs.
     by_memory: bool,
 }
 
@@ -116,7 +114,6 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     }
 }
 
-/// Prints the counts beside the recorded ones. Fails if one has risen too far.
 fn compare(keep: Option<&Path>) -> Result<ExitCode, Box<dyn Error>> {
     let text = fs::read_to_string(RECORD)?;
     let (by, recorded) = parse(&text);
@@ -158,7 +155,7 @@ fn record() -> Result<ExitCode, Box<dyn Error>> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The first line says by what was counted, each other one has a scenario and its count.
+/// The first line is the [`builder`]; others have a scenario and its count.
 fn parse(text: &str) -> (&str, BTreeMap<&str, f64>) {
     let (by, rows) = text.split_once('\n').unwrap_or((text, ""));
     let counts = rows.lines().filter_map(|line| {
@@ -168,13 +165,13 @@ fn parse(text: &str) -> (&str, BTreeMap<&str, f64>) {
     (by, counts.collect())
 }
 
-/// Compiler and processor, which the counts depend on.
+/// Compiler and processor.
 fn builder() -> Result<String, Box<dyn Error>> {
     let output = Command::new("rustc").arg("--version").output()?;
     Ok(format!("{} {}", String::from_utf8(output.stdout)?.trim(), env::consts::ARCH))
 }
 
-/// Instructions a message, of both sides.
+/// Instructions per message, of both sides.
 fn count(scenario: &Scenario, keep: Option<&Path>) -> Result<f64, Box<dyn Error>> {
     let directory = tempfile::tempdir()?;
     let profile = match keep {
@@ -220,7 +217,7 @@ fn counted_rounds(world: &mut World<'_>) {
     }
 }
 
-/// Two connected adapters, with a buffer between them for a network.
+/// Two connected adapters.
 struct World<'a> {
     scenario: &'a Scenario,
     now: Instant,
@@ -236,7 +233,7 @@ struct World<'a> {
 impl<'a> World<'a> {
     fn new(scenario: &'a Scenario) -> Self {
         let gids = [1, 2].map(|host| Gid::from(std::net::IpAddr::from([10, 0, 0, host])));
-        // from the same seed, so that the first queue pairs of both have the same number
+        // equal seeds: equal queue pair numbers
         let mut adapters = gids.map(|gid| {
             let mut adapter = Adapter::new(AdapterConfig::new([3; 32]));
             adapter.set_gids(vec![gid]);
@@ -284,7 +281,6 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Posts the requests, carries packets until there are none, and takes the completions.
     fn round(&mut self) {
         let sends = self.scenario.operation == Operation::Send;
         for _ in 0..self.scenario.requests {

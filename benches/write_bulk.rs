@@ -1,11 +1,8 @@
-//! Throughput of 64 KiB RDMA WRITEs over loopback, beside a bare UDP pump of the same datagrams in
-//! the same calls.
+//! Throughput of 64 KiB RDMA WRITEs over loopback, beside a bare UDP pump of the same datagrams.
 //!
-//! The pump sends runs of datagrams of 4,096 bytes and headers with `UDP_SEGMENT`. Its other side
-//! receives them with `UDP_GRO` and counts them: no protocol, no CRC, no memory regions. It is what
-//! the sockets of this host carry at most in this way, so the ratio is what the protocol costs.
-//! Both are measured in turn, several times, and the medians compared, because machines differ and
-//! shared machines change their speed while one looks.
+//! The pump sends runs with `UDP_SEGMENT` and counts datagrams of `UDP_GRO`, without protocol, CRC
+//! or regions: the ratio is the protocol's cost. Rounds alternate, and medians are compared,
+//! because machines vary.
 
 mod pump;
 
@@ -18,7 +15,7 @@ use pump::Pump;
 use roce::{Access, Device, OpenOptions, ProtectionDomain, QpInitAttr, QpType, SendWr};
 
 const MESSAGE: usize = 64 << 10;
-/// Requests outstanding at once.
+/// Outstanding requests.
 const DEPTH: usize = 16;
 const ROUNDS: usize = 7;
 const ROUND: Duration = Duration::from_millis(300);
@@ -55,7 +52,7 @@ fn median(values: &mut [f64]) -> f64 {
     values[values.len() / 2]
 }
 
-/// Two devices of ours; the target's program does nothing.
+/// Two devices; the target's program is idle.
 struct Writer {
     source: roce::MemoryRegion,
     target: roce::MemoryRegion,
@@ -65,8 +62,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// Between memory of the adapter's, or `foreign` memory; by way of sockets, or as devices of
-    /// one host do by default.
+    /// `foreign`: memory of the program, not the adapter.
     fn new(foreign: bool, sockets_only: bool) -> Result<Self, Box<dyn Error>> {
         let open = || {
             Device::named("roce_lo")?.open(OpenOptions { sockets_only, ..OpenOptions::default() })
@@ -79,7 +75,7 @@ impl Writer {
                 return pd.allocate(MESSAGE * DEPTH, access);
             }
             let pointer = vec![0_u64; MESSAGE * DEPTH / 8].leak().as_mut_ptr().cast::<u8>();
-            // SAFETY: the memory is never freed, and this pointer is the only way to it
+            // SAFETY: leaked memory; nothing else refers to it
             unsafe { pd.register_raw(pointer, MESSAGE * DEPTH, pointer as u64, access) }
         };
         let source = register(&pd_a, Access::empty())?;
@@ -93,7 +89,7 @@ impl Writer {
         Ok(Self { source, target, qp, cq, _peer: peer })
     }
 
-    /// Gigabytes per second of one round.
+    /// Gigabytes per second.
     fn round(&mut self) -> Result<f64, Box<dyn Error>> {
         let start = Instant::now();
         let (mut posted, mut done) = (0, 0);

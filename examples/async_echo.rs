@@ -37,7 +37,6 @@ fn main() -> Result<(), Failure> {
     })
 }
 
-/// Echoes the messages of one connection.
 async fn echo(events: &AsyncEventChannel) -> Result<(), Failure> {
     let request = expect(events, EventKind::ConnectRequest).await?;
     let id = request.id();
@@ -50,7 +49,7 @@ async fn echo(events: &AsyncEventChannel) -> Result<(), Failure> {
         let length = queues.received().await?.result?.byte_len as usize;
         id.post_send(1, inbox.sge(0..length), SendFlags::SIGNALED)?;
         queues.sent().await?.result?;
-        // the client sends after the echo; by then this is posted, or the peer waits
+        // posted before the client's next message, or the peer waits
         id.post_recv(0, [inbox.sge_all()])?;
     }
     expect(events, EventKind::Disconnected).await?;
@@ -92,7 +91,6 @@ async fn expect(events: &AsyncEventChannel, kind: EventKind) -> Result<CmEvent, 
     }
 }
 
-/// Completion queues of an id, with channels.
 struct Queues {
     send: (CompletionQueue, AsyncCompletionChannel),
     recv: (CompletionQueue, AsyncCompletionChannel),
@@ -122,7 +120,7 @@ impl Queues {
     }
 }
 
-/// Polls, arms, polls, then waits for the next completion.
+/// Polls, arms, polls, then waits.
 async fn next((cq, channel): &(CompletionQueue, AsyncCompletionChannel)) -> Result<Wc, Failure> {
     loop {
         if let Some(wc) = cq.poll_one() {

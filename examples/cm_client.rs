@@ -1,4 +1,4 @@
-//! Client of `cm_server`; see there.
+//! Client of `cm_server`.
 //!
 //! ```sh
 //! cargo run --example cm_client [ADDRESS] [--udp]
@@ -24,15 +24,15 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     // 1. rdma_create_event_channel
     let channel = EventChannel::new()?;
-    // 2. rdma_create_id: like a socket
+    // 2. rdma_create_id
     let id = channel.create_id(if udp { PortSpace::Udp } else { PortSpace::Tcp });
     // 3. rdma_resolve_addr: finds the device
     id.resolve_addr(None, server, TIMEOUT)?;
     // 4. rdma_get_cm_event: RDMA_CM_EVENT_ADDR_RESOLVED
     expect(&channel, EventKind::AddrResolved)?;
     println!("from {} to {server}", id.local_addr().unwrap());
-    // 5. ibv_alloc_pd: the id has a protection domain (id.pd())
-    // 6. ibv_create_comp_channel, 7. ibv_create_cq: create_qp makes both
+    // 5. ibv_alloc_pd: id.pd()
+    // 6. ibv_create_comp_channel, 7. ibv_create_cq: by create_qp
     // 8. rdma_create_qp
     id.create_qp(None, &CmQpAttr::default())?;
     // 9. ibv_reg_mr; 40 bytes for a datagram's network header

@@ -1,14 +1,18 @@
 //! Server of the `roce::cm` pair, in the order of librdmacm's overview.
 //!
-//! In two terminals on one host, unprivileged:
+//! In two terminals:
 //!
 //! ```sh
 //! cargo run --example cm_server
 //! cargo run --example cm_client
 //! ```
 //!
-//! Listens on port 7471 of every address, prints them, serves one client, and ends. For another
-//! host, or without 127.0.0.1: `cargo run --example cm_client ADDRESS`. `--udp`: datagrams.
+//! Serves one client on port 7471 of every address. `--udp`: datagrams. From another host, or
+//! without 127.0.0.1:
+//!
+//! ```sh
+//! cargo run --example cm_client ADDRESS
+//! ```
 
 use std::{error::Error, net::SocketAddr};
 
@@ -24,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     // 1. rdma_create_event_channel
     let channel = EventChannel::new()?;
-    // 2. rdma_create_id: like a socket
+    // 2. rdma_create_id
     let listener = channel.create_id(if udp { PortSpace::Udp } else { PortSpace::Tcp });
     // 3. rdma_bind_addr: the port, on every address
     listener.bind_addr(SocketAddr::new([0, 0, 0, 0].into(), PORT))?;
@@ -37,8 +41,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let request = expect(&channel, EventKind::ConnectRequest)?;
     let id = request.id();
     println!("request from {}: {:?}", id.peer_addr().unwrap(), text(request.private_data()));
-    // 6. ibv_alloc_pd: the id has a protection domain (id.pd())
-    // 7. ibv_create_comp_channel, ibv_create_cq: create_qp makes both
+    // 6. ibv_alloc_pd: id.pd()
+    // 7. ibv_create_comp_channel, ibv_create_cq: by create_qp
     // 8. rdma_create_qp
     id.create_qp(None, &CmQpAttr::default())?;
     // 9. ibv_reg_mr; 40 bytes for a datagram's network header

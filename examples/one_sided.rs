@@ -1,13 +1,13 @@
 //! One-sided operations with librdmacm's blocking helpers (`rdma_create_ep`, `rdma_post_write`, …).
 //!
-//! In two terminals on one host, unprivileged:
+//! In two terminals:
 //!
 //! ```sh
 //! cargo run --example one_sided             # the server
 //! cargo run --example one_sided 127.0.0.1   # the client
 //! ```
 //!
-//! The client sends its memory's address and key; the server reads and writes it, then reports.
+//! The server reads and writes the client's memory, then reports.
 
 use std::error::Error;
 
@@ -78,7 +78,7 @@ fn call(server: &str) -> Result<(), Box<dyn Error>> {
     let told = [&address.to_be_bytes()[..], &rkey.0.to_be_bytes()].concat();
     id.post_send(2, Data::inline(&told), SendFlags::SIGNALED)?;
     id.get_send_comp()?.result?;
-    // the server works on our memory; wait for its report
+    // the server works on the memory until its report
     id.get_recv_comp()?.result?;
     let now = memory.to_vec(0..LENGTH)?;
     println!("there stands {:?} now", String::from_utf8_lossy(&now).trim_end_matches('\0'));

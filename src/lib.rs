@@ -1,13 +1,13 @@
-//! RoCEv2 adapter in software: RDMA verbs over UDP port 4791, in user space.
+//! RoCEv2 adapter in user space: RDMA verbs over UDP port 4791, without privilege.
 //!
-//! A program opens a [`Device`]; its [`Context`] makes all other objects: [`ProtectionDomain`],
-//! [`MemoryRegion`], [`CompletionQueue`], [`QueuePair`]. Names follow
-//! [libibverbs](https://github.com/linux-rdma/rdma-core), and each item names its C counterpart.
-//! [`cm`] connects queue pairs by address and port, as librdmacm does.
+//! A program opens a [`Device`]. Its [`Context`] makes [`ProtectionDomain`], [`MemoryRegion`],
+//! [`CompletionQueue`] and [`QueuePair`]. Names follow
+//! [libibverbs](https://github.com/linux-rdma/rdma-core). [`cm`] connects queue pairs by address
+//! and port, like librdmacm.
 //!
-//! Packets are those of the InfiniBand transport (RC, UC, UD, XRC); peers are `roce` or the
-//! kernel's rxe. Network adapters speak the protocol too, but none has been tried. No privilege is
-//! needed. Devices need Linux; other systems have [`transport`], [`fabric`] and [`explain`].
+//! The InfiniBand transport (RC, UC, UD, XRC) reaches `roce` and the kernel's rxe. Network adapters
+//! speak the protocol too, but are untested. Devices need Linux; other systems have [`transport`],
+//! [`fabric`] and [`explain`].
 //!
 //! # Example
 //!
@@ -50,22 +50,22 @@
 //! # Layers
 //!
 //! 1. [`transport`], the crate `roce-transport`: the protocol as a deterministic function of
-//!    datagrams, commands and time; `no_std`, no `unsafe`, no I/O, threads or locks.
+//!    datagrams, commands and time; `no_std`, without `unsafe`, I/O, threads or locks.
 //! 2. The crate [`roce-provider`](https://docs.rs/roce-provider): devices, [links](link), engine,
 //!    memory, verbs and [`cm`].
-//! 3. `roce`: the public face of both.
+//! 3. `roce`: re-exports.
 //!
 //! The [guide](https://github.com/roce-rs/roce/tree/main/docs/guide) covers connecting, existing
 //! programs, fault injection and diagnosis.
 //!
 //! # Memory
 //!
-//! A peer with the key writes a region at any time, so no reference points into it.
-//! [`MemoryRegion`] copies in and out, and accesses words atomically.
+//! A peer with the key writes a region at any time. [`MemoryRegion`] copies in and out, or accesses
+//! words atomically, without references.
 //!
 //! # Features
 //!
-//! `tokio`: completion and event channels for tasks (module `tokio`). Off by default.
+//! `tokio`: completion and event channels for tasks. Off by default.
 
 pub use roce_capture::explain;
 pub use roce_fabric as fabric;
@@ -114,12 +114,10 @@ pub use roce_transport::{
     },
 };
 
-/// Runs the README's examples as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}
 
-/// Runs the guide's examples as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/guide/connecting.md")]
 mod connecting {}

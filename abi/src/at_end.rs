@@ -1,5 +1,3 @@
-//! Work at exit.
-
 use std::{sync::mpsc, thread, time::Duration};
 
 use roce_provider::signals;

@@ -1,10 +1,10 @@
-//! Calls from C.
+//! Frame of every call from C.
 //!
-//! 1. A rule of `ROCE_FAULT` may delay or fail it before its arguments are read.
-//! 2. It works, and records for checks after the translation from C.
-//! 3. A failure is explained, and sets `errno`.
+//! 1. `ROCE_FAULT` delays or fails the call before its arguments are read.
+//! 2. The call runs; checks record it after translation.
+//! 3. A failure sets `errno` and is explained.
 //!
-//! [`CallId`] has the return values. Without hooks, the first step costs one load.
+//! Without hooks, step 1 costs one load.
 
 use std::ffi::c_int;
 
@@ -71,7 +71,7 @@ macro_rules! numbers {
 
 numbers!(c_int, isize, i64);
 
-/// Runs a call that a fork waits for, unless it [`pause`](roce_provider::calls)s.
+/// Runs a call. A fork waits for its end or [`pause`](roce_provider::calls).
 pub(crate) fn control<T: Outcome>(id: CallId, work: impl FnOnce() -> Result<T>) -> T::C {
     waiting(id, || {
         let _call = Call::begin();
@@ -79,13 +79,13 @@ pub(crate) fn control<T: Outcome>(id: CallId, work: impl FnOnce() -> Result<T>) 
     })
 }
 
-/// Runs a call that waits between [`Call`]s, perhaps at a cancellation point.
+/// Runs a call that may sleep, or be cancelled, between [`Call`]s.
 pub(crate) fn waiting<T: Outcome>(id: CallId, work: impl FnOnce() -> Result<T>) -> T::C {
     let (_lines, verdict) = if hooks::are_on() { begin(id) } else { (None, Ok(())) };
     finish(id, verdict.and_then(|()| work()))
 }
 
-/// Runs a call that moves data. A fork waits for it only under checks.
+/// Runs a data-path call, which delays forks only under checks.
 #[inline]
 pub(crate) fn data<T: Outcome>(id: CallId, work: impl FnOnce(DataCall) -> Result<T>) -> T::C {
     // a copy without checks
@@ -113,8 +113,7 @@ pub(crate) struct DataCall {
 }
 
 impl DataCall {
-    /// Returns an object [without the lookup](Object::trust); under checks, `EINVAL` for a
-    /// destroyed one.
+    /// [Trusts](Object::trust) the pointer. Under checks, a destroyed object gives `EINVAL`.
     ///
     /// # Safety
     /// As for [`Object::trust`].
@@ -131,7 +130,7 @@ fn begin(id: CallId) -> (Option<python::Entered>, Result<()>) {
     (python::enter(Some(id)), verdict(id))
 }
 
-/// The error that a rule injects.
+/// The injected error.
 #[cold]
 fn verdict(id: CallId) -> Result<()> {
     match fault::decide(id) {
@@ -154,7 +153,6 @@ fn failure(id: CallId, error: &Errno) -> isize {
     id.failing().failure.value(error.number())
 }
 
-/// Explains an error; sets `errno`.
 #[cold]
 pub(crate) fn fail(call: &str, error: &Errno) {
     let _call = Call::begin();

@@ -1,5 +1,5 @@
-//! libibverbs's driver symbols. Programs load driver libraries without such devices, so every
-//! symbol and version must exist. No device matches, and all commands fail.
+//! Driver symbols of libibverbs. Programs load driver libraries without their devices, so every
+//! symbol and version must exist. All commands fail.
 
 use std::ffi::{c_int, c_void};
 
@@ -25,7 +25,6 @@ extern "C" fn ibv_read_ibdev_sysfs_file() -> c_int {
     -1
 }
 
-/// Exports a function under several names.
 macro_rules! export_as {
     ($function:ident since $release:tt: $($name:ident,)*) => {
         $(use $function as $name;)*

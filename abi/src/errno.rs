@@ -1,5 +1,3 @@
-//! Errors as `errno` values.
-
 use libc::c_int;
 use roce_provider::{
     OpenError, QueuePair, RegionError, Unreachable,
@@ -38,7 +36,6 @@ impl Errno {
         Self { number: rule.errno().0, why: Why::Rule(rule) }
     }
 
-    /// For no failure, or an explained one.
     pub(crate) const fn plain(number: c_int) -> Self {
         Self { number, why: Why::Plain }
     }
@@ -55,7 +52,6 @@ impl Errno {
         self.number
     }
 
-    /// Explains it with the queue pair's events.
     pub(crate) fn on(self, qp: &QueuePair, call: &str) -> Self {
         if !matches!(self.why, Why::Plain) {
             qp.explain_call(call, || self.reason());
@@ -63,7 +59,6 @@ impl Errno {
         Self::plain(self.number)
     }
 
-    /// `errno` of an explained error.
     pub(crate) fn explained(error: &impl Explain) -> Self {
         Self::plain(errnos::of(error))
     }
@@ -80,7 +75,7 @@ impl Errno {
         matches!(self.why, Why::Rule(Rule::NoSuchObject | Rule::NothingToWaitFor))
     }
 
-    /// Explains it, if configured.
+    /// No-op unless configured.
     #[cold]
     pub(crate) fn explain(&self, call: &str) {
         let is_failure = match self.why {
@@ -125,7 +120,7 @@ fn of_system(number: c_int) -> Reason {
 pub(crate) type Result<T, E = Errno> = std::result::Result<T, E>;
 
 pub(crate) fn set(errno: c_int) {
-    // SAFETY: The place is this thread's own.
+    // SAFETY: `errno` is thread-local.
     unsafe { *libc::__errno_location() = errno };
 }
 
@@ -260,7 +255,6 @@ mod tests {
 
     use super::*;
 
-    /// Asserts that explanations name the same `errno`.
     #[track_caller]
     fn assert_same<E: Explain + Into<Errno>>(errors: impl IntoIterator<Item = E>) {
         for error in errors {

@@ -1,4 +1,4 @@
-//! Process exit: closes everything, like a kernel.
+//! Closes everything at exit, like a kernel.
 
 use std::time::Duration;
 
@@ -6,11 +6,10 @@ use roce_provider::{any_devices, end_devices};
 
 use crate::{at_end::do_within, cm, rsocket};
 
-/// Longest delay: only a held lock, or undelivered data for a process at the same address, takes
-/// time.
+/// Only a held lock, or data for a process at the same address, takes time.
 const DEVICES: Duration = Duration::from_millis(200);
 
-/// Runs after the handlers and destructors of program and libraries.
+/// Runs after all other exit handlers and destructors.
 #[used]
 #[unsafe(link_section = ".fini_array")]
 static AT_EXIT: extern "C" fn() = at_exit;

@@ -1,7 +1,7 @@
-//! Symbols of the shared object.
+//! Exported symbols.
 //!
-//! `#[no_mangle]` gives no version: the compiler's version script has none. Each exported name is a
-//! jump, and only `exports.map` lists the names.
+//! `#[no_mangle]` gives no version: rustc's version script has none. Each exported name is a jump.
+//! Only `exports.map` lists names.
 
 #[cfg(target_arch = "x86_64")]
 macro_rules! jump {
@@ -24,7 +24,6 @@ macro_rules! jump {
     };
 }
 
-/// Exports functions by name.
 macro_rules! export {
     ($($name:ident),* $(,)?) => {
         $(
@@ -42,8 +41,7 @@ macro_rules! export {
     };
 }
 
-/// Exports functions for drivers, with a version for each rdma-core release with a new driver ABI,
-/// from the given one on.
+/// Exports functions in each version of the driver ABI (rdma-core releases) from the given one on.
 macro_rules! export_private {
     (34: $($name:ident),* $(,)?) => { $($crate::export::in_releases! { $name 65 64 59 57 34 })* };
     (59: $($name:ident),* $(,)?) => { $($crate::export::in_releases! { $name 65 64 59 })* };
@@ -64,7 +62,7 @@ macro_rules! in_releases {
     };
 }
 
-/// Defines a symbol: an internal name, and the exported one with a release's version.
+/// Defines an internal name, exported with a release's version.
 macro_rules! symbol {
     ($name:ident $kind:literal $at:literal $release:literal) => {
         concat!(

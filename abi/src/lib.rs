@@ -1,10 +1,8 @@
-//! The C ABI: one shared object, both `libibverbs.so.1` and `librdmacm.so.1`. Programs run
-//! unchanged.
+//! The C ABI in one shared object, both `libibverbs.so.1` and `librdmacm.so.1`.
 //!
-//! A file of `objects` has the functions of one kind of object. They only translate, to
-//! [`roce_provider`]. All are `unsafe`: they trust the program's pointers, as the replaced
-//! libraries do. They look objects up first, except to move data. The contract is C's: a pointer
-//! has its type, and no object is used after its destruction.
+//! Functions only translate to [`roce_provider`]. All are `unsafe`: they trust the program's
+//! pointers, as the replaced libraries do. Only data-path calls skip the lookup of objects. The
+//! contract is C's: pointers have their types, and objects are not used after destruction.
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 #![allow(

@@ -1,5 +1,3 @@
-//! Runs at load.
-
 use roce_provider::survive_forks;
 
 use crate::{

@@ -1,4 +1,4 @@
-//! Rules of the C interface. Those of objects stand with the objects.
+//! Rules of the C interface; objects have others.
 
 use std::ffi::{c_int, c_uint};
 
@@ -24,11 +24,9 @@ macro_rules! rules {
         }
 
         impl Rule {
-            /// Rules without parameters.
             #[cfg(test)]
             const PLAIN: &[Self] = &[$(Self::$name,)*];
 
-            /// `errno` and its name.
             pub(crate) const fn errno(self) -> (c_int, &'static str) {
                 match self {
                     $(Self::$name => (libc::$errno, stringify!($errno)),)*
@@ -41,7 +39,6 @@ macro_rules! rules {
                 }
             }
 
-            /// Cause, text, advice.
             const fn text(self) -> Option<(&'static str, &'static str, &'static str)> {
                 match self {
                     $(Self::$name => Some(($cause, $rule, $advice)),)*

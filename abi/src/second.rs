@@ -4,7 +4,6 @@ use std::{fs, path::Path, sync::Once};
 
 use roce_provider::report;
 
-/// Warns once.
 pub(crate) fn warn() {
     static ONCE: Once = Once::new();
     let own = warn as fn() as usize;

@@ -1,5 +1,4 @@
-//! Locks without poisoning: a panic under one is a bug, and the state stays usable. They are std's:
-//! `provider/src/sync.rs` says why.
+//! Locks without poisoning; `provider/src/sync.rs` says why.
 
 use std::{
     sync::{
@@ -30,8 +29,7 @@ impl Condvar {
     }
 }
 
-/// A value whose changes threads await without locks and outside [calls](calls): other threads can
-/// fork.
+/// Threads await changes without locks and outside [calls](calls): other threads can fork.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     count: AtomicU32,

@@ -15,7 +15,7 @@ use crate::{
     objects::{command_file::CommandFile, context, cq::Cq, device, object::Object, pd, table},
 };
 
-/// A loopback context; closed on drop.
+/// Loopback; closed on drop.
 pub(crate) struct Opened(pub(crate) *mut ibv_context);
 
 impl Opened {
@@ -30,12 +30,12 @@ impl Opened {
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        // SAFETY: Nothing of it is left when a test ends.
+        // SAFETY: Unused when a test ends.
         assert_eq!(unsafe { context::ibv_close_device(self.0) }, 0);
     }
 }
 
-/// A protection domain; freed on drop.
+/// Freed on drop.
 pub(crate) struct Allocated(pub(crate) *mut ibv_pd);
 
 impl Allocated {
@@ -47,14 +47,14 @@ impl Allocated {
 
 impl Drop for Allocated {
     fn drop(&mut self) {
-        // SAFETY: Nothing of it is left when a test ends.
+        // SAFETY: Unused when a test ends.
         assert_eq!(unsafe { pd::ibv_dealloc_pd(self.0) }, 0);
     }
 }
 
 /// A queue pair in ERR, which flushes requests.
 pub(crate) fn flushing(cq: *mut ibv_cq) -> QueuePair {
-    // SAFETY: A queue of the test's.
+    // SAFETY: A live queue.
     let cq = unsafe { Cq::get(cq) }.unwrap();
     let pd = cq.ctx.context.alloc_pd().unwrap();
     let qp = pd.create_qp(&QpInitAttr::new(QpType::Rc, &cq.cq)).unwrap();

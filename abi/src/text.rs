@@ -196,7 +196,7 @@ extern "C" fn ibv_get_sysfs_path() -> *const c_char {
     c"/sys".as_ptr()
 }
 
-/// Reads a file without its newline; returns the length, or -1.
+/// Drops the last newline; returns the length.
 unsafe extern "C" fn ibv_read_sysfs_file(
     directory: *const c_char,
     file: *const c_char,

@@ -21,7 +21,7 @@ pub(crate) fn blocking(descriptor: &impl AsFd) -> io::Result<()> {
     Ok(fcntl_setfl(descriptor, flags - OFlags::NONBLOCK)?)
 }
 
-/// An event, or the descriptor to wait on; nothing to drop.
+/// Nothing to drop.
 #[derive(Clone, Copy)]
 pub(crate) enum Look<T: Copy> {
     Event(T),
@@ -46,16 +46,15 @@ mod cancellable {
     }
 }
 
-/// True if the kernel would restart a read: every handler has `SA_RESTART`. Fault handlers do not
-/// count, since a waiting thread has no faults. `poll` never restarts, and the signal's number is
-/// unknown.
+/// True if the kernel would restart a read: all handlers have `SA_RESTART`. Fault handlers do not
+/// count: a waiting thread has no faults. `poll` never restarts, and the signal is unknown.
 fn signals_restart() -> bool {
     const FAULTS: [c_int; 6] =
         [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
     (1..=libc::SIGRTMAX()).filter(|signal| !FAULTS.contains(signal)).all(|signal| {
-        // SAFETY: All bytes zero are a value of it.
+        // SAFETY: Zeros are valid.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-        // SAFETY: The call changes no handler, and writes to a place of ours.
+        // SAFETY: `action` is writable.
         let known = unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) } == 0;
         let is_handled =
             known && action.sa_sigaction != libc::SIG_DFL && action.sa_sigaction != libc::SIG_IGN;
@@ -81,13 +80,13 @@ pub(crate) fn interrupted() -> Result<()> {
     if signals_restart() { Ok(()) } else { Err(Errno::plain(libc::EINTR)) }
 }
 
-/// Ends a cancelled thread in a call that does not wait. Cancellation point.
+/// Cancellation point for calls that do not wait.
 pub(crate) extern "C-unwind" fn may_end_here() {
     cancellable::pthread_testcancel();
 }
 
-/// Waits like a read until readable: `EAGAIN` if non-blocking, `EINTR` after a handler without
-/// `SA_RESTART`. Cancellation point.
+/// Waits like a read: `EAGAIN` if non-blocking, `EINTR` after a handler without `SA_RESTART`.
+/// Cancellation point.
 pub(crate) unsafe fn wait_readable(descriptor: c_int) -> Result<()> {
     if flags_of(descriptor)?.contains(OFlags::NONBLOCK) {
         return Err(Errno::plain(libc::EAGAIN));
@@ -132,7 +131,7 @@ pub(crate) unsafe fn wait_checked(
     loop {
         let began = Instant::now();
         let done = wait_for(&raw mut wanted, 1, waits::SUSPICION.as_millis() as c_int);
-        // a signal may end it early
+        // ends early on a signal
         if done != 0 || began.elapsed() < waits::SUSPICION {
             let error = Errno::last();
             waits::left();

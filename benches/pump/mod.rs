@@ -1,5 +1,4 @@
-//! A pump of datagrams through sockets, without a protocol: what the links of two devices carry at
-//! most.
+//! A pump of datagrams through sockets: the bound of two links, without a protocol.
 
 use std::{
     error::Error,
@@ -17,41 +16,39 @@ use roce::{
     },
 };
 
-/// BTH of a packet in the middle of a WRITE, and the ICRC behind its payload.
+/// Headers of a WRITE Middle packet.
 const BTH: usize = 12;
 const ICRC: usize = 4;
-/// RETH of the first packet of a WRITE.
+/// In a WRITE First packet.
 const RETH: usize = 16;
 
 const HEADERS: usize = BTH + ICRC;
-/// Bytes and datagrams of a run, as the kernel takes them in one call.
+/// Maximum run of one call.
 const RUN_BYTES: usize = 65_487;
 const RUN_DATAGRAMS: usize = 64;
-/// Bytes that the pump may be ahead of its other side.
+/// Bytes that the sender may be ahead.
 const WINDOW: usize = 512 << 10;
-/// Bytes of memory that is copied from and to.
+/// Bytes copied from and to.
 const MEMORY: usize = 1 << 20;
 
-/// The sockets alone, or with what any adapter has to do with each byte.
+/// Sockets alone, or with an adapter's work per byte.
 pub(crate) struct Pump {
-    /// Memory of the sender and of the receiver, from and to which payloads are copied, with an
-    /// ICRC of each.
+    /// Memory of sender and receiver, to copy payloads and compute ICRCs.
     memory: Option<[Vec<u8>; 2]>,
     sender: UdpLink,
     receiver: UdpLink,
     bytes: Vec<u8>,
     payload: usize,
-    /// The runs that one call sends.
+    /// Runs of a call.
     runs: Vec<Transmit>,
-    /// Datagrams of a call, and datagrams that the sender may be ahead.
+    /// Datagrams of a call, and of the window.
     count: u64,
     window: u64,
 }
 
 impl Pump {
-    /// The same, which copies payloads from memory and to memory, and computes and checks their
-    /// ICRCs. A message of several packets is a call, and its first packet is longer, unless it is
-    /// long.
+    /// Also copies payloads, and computes and checks ICRCs. A call sends one message of several
+    /// packets, the first packet longer, unless the message is long.
     #[allow(dead_code, reason = "one of the benchmarks has only the other")]
     pub(crate) fn with_copies(payload: usize, message: usize) -> Result<Self, Box<dyn Error>> {
         let memory = Some([vec![0xA5; MEMORY], vec![0; MEMORY]]);
@@ -63,12 +60,12 @@ impl Pump {
         Ok(Self { memory, ..pump })
     }
 
-    /// With so many bytes in a datagram, besides headers.
+    /// `payload`: bytes of a datagram without headers.
     pub(crate) fn new(payload: usize) -> Result<Self, Box<dyn Error>> {
         Self::of(payload, (RUN_BYTES / (HEADERS + payload)).clamp(1, RUN_DATAGRAMS), 0)
     }
 
-    /// With so many packets in a call, of which the first has so many bytes more.
+    /// `packets` in a call, the first with `more` bytes.
     fn of(payload: usize, packets: usize, more: usize) -> Result<Self, Box<dyn Error>> {
         let bind = || UdpLink::bind_loopback(None, Locality::Network, SocketOptions::default());
         let (sender, receiver) = (bind()?, bind()?);
@@ -78,7 +75,7 @@ impl Pump {
         let mut runs = Vec::new();
         let mut start = 0;
         while start < bytes.len() {
-            // a shorter one ends a run
+            // a shorter datagram ends a run
             let (segment, most) = match (start, more) {
                 (0, 1..) => (datagram + more, more + 2 * datagram),
                 _ => (datagram, (RUN_BYTES / datagram).min(RUN_DATAGRAMS) * datagram),
@@ -96,14 +93,14 @@ impl Pump {
                 frame: FrameFields::default(),
             });
         }
-        // small ones take more of the socket's buffer than they have
+        // small datagrams take more buffer than their length
         let window = (WINDOW / datagram.max(1024)).max(2 * packets) as u64;
         let count = packets as u64;
         Ok(Self { memory: None, sender, receiver, bytes, payload, runs, count, window })
     }
 
-    /// Gigabytes of payload per second that arrived in one round. The sender stays at most
-    /// a window ahead of the receiver, so that the socket's buffer does not overflow.
+    /// Gigabytes of payload per second. The sender stays within the window: the socket's buffer
+    /// must not overflow.
     pub(crate) fn round(&mut self, time: Duration) -> Result<f64, Box<dyn Error>> {
         let (arrived, over) = (AtomicU64::new(0), AtomicBool::new(false));
         let Self { sender, receiver, bytes, runs, count, window, .. } = self;
@@ -161,7 +158,7 @@ impl Pump {
     }
 }
 
-/// Places of payloads in memory, one behind the other and from the beginning again.
+/// Successive places in memory, as a ring.
 struct Places<'a> {
     memory: &'a mut [u8],
     payload: usize,

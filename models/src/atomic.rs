@@ -5,7 +5,7 @@ use std::cell::Cell;
 use loom::sync::atomic;
 pub(crate) use loom::sync::atomic::Ordering;
 
-/// A kind of ordering to leave out.
+/// Kind of ordering to leave out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Weakening {
     /// Unchanged code.
@@ -62,7 +62,7 @@ fn sequential(order: Ordering) {
 }
 
 /// Makes loom try both orders of two accesses. Loom remembers an atomic's last access only: a
-/// thread's own load hides another's from its store. Accesses to this atomic stay visible.
+/// thread's own load hides another's from its store. This atomic keeps accesses visible.
 #[derive(Debug, Default)]
 struct Turn(atomic::AtomicBool);
 
@@ -72,7 +72,7 @@ impl Turn {
     }
 }
 
-/// For atomics that no thread both loads and stores; a turn would cost time only.
+/// For atomics that no thread both loads and stores.
 #[derive(Debug, Default)]
 struct NoTurn;
 

@@ -1,4 +1,4 @@
-//! A model's eventfd: a thread sleeps until another writes to it.
+//! A model's eventfd.
 
 use loom::sync::{Condvar, Mutex};
 
@@ -22,7 +22,6 @@ impl Bell {
         }
     }
 
-    /// True if rung since last cleared, for a thread that waits for other things, too.
     pub(crate) fn is_rung(&self) -> bool {
         *self.rung.lock().unwrap()
     }

@@ -1,10 +1,10 @@
-//! A model's time: advances with each read of the clock and each sleep that ends by itself.
+//! A model's time, advanced by clock reads and by sleeps that end by themselves.
 
 use std::{cell::Cell, time::Duration};
 
 use roce_transport::time::Instant;
 
-/// Time per read: longer than a thread spins for packets, so that it spins once.
+/// Per read: longer than a thread spins for packets, which makes it spin once.
 const STEP: Duration = Duration::from_micros(60);
 
 thread_local! {

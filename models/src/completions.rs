@@ -44,20 +44,20 @@ impl Queue {
     }
 }
 
-/// Handling of a completion that comes between the last poll and arming.
+/// Handling of a completion between the last poll and arming.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reader {
     /// Ignored.
     Careless,
     /// The program polls after arming, as the specification demands.
     PollsAgain,
-    /// The queue raises an event for it, as network adapters' do.
+    /// The queue raises an event, as on network adapters.
     IsTold,
     /// The same for solicited completions.
     IsToldOfSolicited,
 }
 
-/// A program sleeps on an empty queue and is woken by a requested event.
+/// A program sleeps until a requested event.
 pub fn an_armed_reader_sleeps(reader: Reader) {
     check(3, move || {
         const COUNT: u64 = 2;
@@ -104,7 +104,7 @@ pub fn an_armed_reader_sleeps(reader: Reader) {
     });
 }
 
-/// Data written before a completion is visible once it is polled.
+/// Data precedes its completion.
 pub fn a_completion_follows_its_data() {
     check(3, || {
         let (queue, memory) = (Queue::new(), Arc::new(AtomicU64::new(0)));
@@ -122,7 +122,7 @@ pub fn a_completion_follows_its_data() {
     });
 }
 
-/// Two threads poll during a resize: each completion appears once, and in order to each.
+/// Two threads poll during a resize.
 pub fn takers_meet_a_resize() {
     check(1, || {
         let queue = Queue::new();

@@ -1,12 +1,10 @@
-//! Models of roce's concurrency. [loom] runs each in every order of its threads within a bound of
-//! preemptions; a load finds each value that C++'s memory model allows. An endless wait is a
-//! failure.
+//! Models of roce's concurrency. [loom] explores every thread order within a bound of preemptions,
+//! and every value that C++'s memory model allows a load. An endless wait fails.
 //!
-//! Models run the code itself, as modules; only atomics, shared memory and wake-ups are replaced.
+//! Models run the code itself, as modules. Only atomics, shared memory and wake-ups are replaced.
 //!
-//! [`weakened`] leaves out one kind of ordering; tests state which ones each model must catch. Loom
-//! cannot show a load of a value stored only later, hence no weakened release of room that is read
-//! and written again.
+//! [`weakened`] leaves out one kind of ordering. Loom cannot load a value stored only later: no
+//! test weakens the release of room that is reused.
 //!
 //! [loom]: https://docs.rs/loom
 

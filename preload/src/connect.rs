@@ -1,5 +1,3 @@
-//! Creating, listening, connecting.
-
 use std::{ffi::c_int, mem::MaybeUninit};
 
 use libc::{pollfd, sockaddr, sockaddr_storage, socklen_t};

@@ -1,5 +1,3 @@
-//! Closing and duplicating sockets.
-
 use std::ffi::{c_int, c_ulong, c_void};
 
 use crate::{fork, next, rdma, table, watched};

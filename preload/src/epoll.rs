@@ -46,7 +46,7 @@ unsafe extern "C-unwind" fn epoll_ctl(
     done
 }
 
-/// Events to request. With an offer, any event decides, and nothing can be sent before.
+/// With an offer, any event decides, and nothing can be sent before.
 fn asked(state: State, events: u32) -> u32 {
     if state == State::Offered {
         // same bits as `poll`

@@ -2,13 +2,11 @@
 //!
 //! A child cannot use its parent's rsockets, so a connection begins as TCP and becomes an rsocket
 //! in the process that first uses it. As in librdmacm's `librspreload.so`, the accepting side
-//! listens with an rsocket at the same address and offers it by four zero bytes. The connecting
-//! side connects one to it. A host has one rsocket listener per port; others wait 2 s, then stay
-//! with TCP.
+//! listens with an rsocket at the same address, and offers it by four zero bytes. The connecting
+//! side then connects. A host has one rsocket listener per port; others stay with TCP after 2 s.
 //!
-//! A side that sends before the offer stays with TCP and skips the offer. The offering side checks
-//! for such data before and after. A side that cannot connect declines by urgent data. No side
-//! changes alone, and none waits forever.
+//! A side that sends first stays with TCP; the offering side checks for data before and after the
+//! offer. A side that cannot connect declines by urgent data.
 
 use std::{
     ffi::{c_int, c_short},
@@ -143,7 +141,7 @@ impl Address {
     }
 }
 
-/// Creates an rsocket with a TCP socket's options.
+/// Copies a TCP socket's options.
 unsafe fn like(fd: c_int, domain: c_int) -> Option<c_int> {
     let rsocket = rdma::make(domain)?;
     for (level, name) in KEPT {
@@ -172,7 +170,7 @@ unsafe fn hear(fd: c_int) -> Heard {
     }
 }
 
-/// Consumes the offer; declines by urgent data, outside the stream.
+/// Urgent data is outside the stream.
 unsafe fn decline(fd: c_int) {
     let mut bytes = OFFER;
     next::recv(fd, bytes.as_mut_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT);
@@ -187,13 +185,13 @@ unsafe fn is_declined(fd: c_int) -> bool {
 /// Events that may decide between TCP and rsocket.
 pub(crate) const ANYTHING: c_short = libc::POLLIN | libc::POLLPRI;
 
-/// Waits up to `limit` milliseconds (-1: forever); returns `poll`'s result.
+/// `limit` in milliseconds; -1: forever.
 unsafe fn wait_for<const N: usize>(fds: [c_int; N], limit: c_int) -> c_int {
     let mut all = fds.map(|fd| pollfd { fd, events: ANYTHING, revents: 0 });
     rdma::rpoll(all.as_mut_ptr(), N as _, limit)
 }
 
-/// Lock for steps. It holds the process id, so a forked child does not wait for its parent.
+/// Lock for steps, by process id: a forked child does not wait for its parent.
 struct Turn;
 
 impl Turn {
@@ -242,7 +240,7 @@ unsafe fn listener(fd: c_int) -> Option<c_int> {
     None
 }
 
-/// Takes the next step; false if none is possible.
+/// False if no step is possible.
 unsafe fn step(fd: c_int, number: c_int, state: State) -> bool {
     match state {
         State::Accepted => {
@@ -331,7 +329,7 @@ unsafe fn become_rsocket(fd: c_int, rsocket: c_int) {
     next::shutdown(fd, libc::SHUT_RDWR);
 }
 
-/// Takes all possible steps; true if any.
+/// True after any step.
 pub(crate) unsafe fn look(fd: c_int) -> bool {
     let before = errno();
     let mut any = false;
@@ -347,7 +345,7 @@ pub(crate) unsafe fn look(fd: c_int) -> bool {
     any
 }
 
-/// Decides between TCP and rsocket before data moves; false: failed.
+/// Decides before data moves; false: failed.
 pub(crate) unsafe fn settle(fd: c_int, by: Use, flags: c_int) -> bool {
     let before = errno();
     loop {

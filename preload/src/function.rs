@@ -26,7 +26,7 @@ pub(crate) fn is_inside() -> bool {
     INSIDE.get()
 }
 
-/// Calls a function. A cancelled thread's flag no longer matters.
+/// A cancelled thread's flag no longer matters.
 pub(crate) fn call<R>(library: Library, function: impl FnOnce() -> R) -> R {
     let before = INSIDE.replace(matches!(library, Library::Rdmacm) || is_inside());
     let result = function();
@@ -38,14 +38,14 @@ pub(crate) fn call<R>(library: Library, function: impl FnOnce() -> R) -> R {
 fn rdmacm() -> *mut c_void {
     static LIBRARY: OnceLock<usize> = OnceLock::new();
     let library = LIBRARY.get_or_init(|| {
-        // SAFETY: A name that ends; it stays loaded.
+        // SAFETY: A C string; the library stays loaded.
         unsafe { libc::dlopen(c"librdmacm.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) }
             .expose_provenance()
     });
     ptr::with_exposed_provenance_mut(*library)
 }
 
-/// A function, resolved on first call.
+/// Resolved on first call.
 pub(crate) struct Function {
     name: &'static CStr,
     library: Library,
@@ -57,7 +57,7 @@ impl Function {
         Self { name, library, found: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// Its address, or null.
+    /// Null if missing.
     pub(crate) fn address(&self) -> *mut c_void {
         let found = self.found.load(Ordering::Acquire);
         if !found.is_null() {
@@ -70,16 +70,14 @@ impl Function {
         if library.is_null() {
             return ptr::null_mut();
         }
-        // SAFETY: A library that is loaded, and a name that ends.
+        // SAFETY: A loaded library, and a C string.
         let found = unsafe { libc::dlsym(library, self.name.as_ptr()) };
         self.found.store(found, Ordering::Release);
         found
     }
 
-    /// The function.
-    ///
     /// # Safety
-    /// `F` is a pointer to a function of this kind.
+    /// `F` is the function's pointer type.
     pub(crate) unsafe fn get<F: Copy>(&self) -> F {
         let address = self.address();
         assert!(!address.is_null(), "{:?} is in no library", self.name);
@@ -88,13 +86,13 @@ impl Function {
     }
 }
 
-/// Declares functions as in C. Some are cancellation points, and unwind.
+/// Some are cancellation points, and unwind.
 macro_rules! functions {
     ($library:ident; $(fn $name:ident($($argument:ident: $kind:ty),*) -> $returns:ty;)*) => {
         $(
             pub(crate) unsafe fn $name($($argument: $kind),*) -> $returns {
                 static FUNCTION: $crate::function::Function = $crate::function::Function::new(
-                    // SAFETY: It ends with a zero, and has none inside.
+                    // SAFETY: `concat!` adds the only zero.
                     unsafe {
                         std::ffi::CStr::from_bytes_with_nul_unchecked(
                             concat!(stringify!($name), "\0").as_bytes(),

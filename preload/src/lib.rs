@@ -1,12 +1,10 @@
 //! `librspreload.so`: runs TCP programs over rsockets where both sides can.
 //!
-//! A socket stays TCP, beside an rsocket, until one is chosen. A listener listens on both. A
-//! connect tries the rsocket first; without a device or a peer's rsocket the socket is plain TCP.
-//! Beside a connected rsocket, an unconnected TCP socket has the program's number, and options that
-//! rsockets lack.
+//! A socket has a TCP socket and an rsocket until one is chosen. Listeners use both. A connect
+//! tries the rsocket first, then plain TCP. Beside a connected rsocket, an unconnected TCP socket
+//! keeps the program's number, and options that rsockets lack.
 //!
-//! The functions wrap the C library's, and are `unsafe` likewise: they trust the program's
-//! pointers.
+//! All functions are `unsafe`, like the C library's: they trust the program's pointers.
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 #![allow(

@@ -1,5 +1,3 @@
-//! The C library's functions.
-
 use std::ffi::{c_int, c_ulong, c_void};
 
 use libc::{
@@ -71,7 +69,7 @@ pub(crate) fn errno() -> c_int {
 }
 
 pub(crate) fn set_errno(errno: c_int) {
-    // SAFETY: The place is this thread's own.
+    // SAFETY: `errno` is thread-local.
     unsafe { *libc::__errno_location() = errno };
 }
 

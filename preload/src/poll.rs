@@ -1,5 +1,3 @@
-//! Waits for TCP sockets, rsockets and other descriptors.
-
 use std::{
     cell::RefCell,
     ffi::c_int,
@@ -35,8 +33,7 @@ fn is_offered(fd: c_int) -> bool {
     matches!(table::find(fd), Some((_, State::Offered)))
 }
 
-/// Lists the descriptors, then rsockets beside them. With an offer, any event decides, and nothing
-/// can be sent before.
+/// Lists the descriptors, then rsockets beside them. With an offer, any event decides.
 fn prepare(all: &[pollfd]) -> (*mut pollfd, nfds_t) {
     LIST.with_borrow_mut(|list| {
         list.clear();
@@ -69,7 +66,7 @@ fn finish(all: &mut [pollfd]) -> c_int {
     })
 }
 
-/// Takes the possible steps; true if any.
+/// True after any step.
 unsafe fn look_at(all: &[pollfd], is_meant: fn(&pollfd) -> bool) -> bool {
     let mut any = false;
     for one in all.iter().filter(|one| is_meant(one)) {
@@ -131,13 +128,13 @@ fn milliseconds(seconds: i64, nanoseconds: i64) -> Option<c_int> {
     Some(c_int::try_from(milliseconds).unwrap_or(c_int::MAX))
 }
 
-/// Converts; -1: none, `None` if invalid.
+/// -1: none; `None` if invalid.
 unsafe fn of_timespec(time: *const timespec) -> Option<c_int> {
     let Some(time) = time.as_ref() else { return Some(-1) };
     milliseconds(time.tv_sec, time.tv_nsec).filter(|_| time.tv_nsec < 1_000_000_000)
 }
 
-/// Converts; like the C library, accepts more than a second of microseconds.
+/// Like the C library, accepts over a second of microseconds.
 unsafe fn of_timeval(time: *const timeval) -> Option<c_int> {
     let Some(time) = time.as_ref() else { return Some(-1) };
     milliseconds(time.tv_sec, time.tv_usec.saturating_mul(1000))
@@ -179,7 +176,7 @@ const ASKED: [i16; 3] = [libc::POLLIN, libc::POLLOUT, libc::POLLPRI];
 const FOUND: [i16; 3] =
     [libc::POLLIN | libc::POLLHUP | libc::POLLERR, libc::POLLOUT | libc::POLLERR, libc::POLLPRI];
 
-/// Lists `select`'s descriptors; `None` without an rsocket.
+/// `None` without an rsocket.
 unsafe fn selected(count: c_int, sets: [*mut fd_set; 3]) -> Option<(*mut pollfd, usize)> {
     SELECTED.with_borrow_mut(|list| {
         list.clear();

@@ -1,5 +1,3 @@
-//! librdmacm's rsockets.
-
 use std::{
     ffi::{c_int, c_ulong, c_void},
     ptr,
@@ -13,7 +11,7 @@ use crate::{
     next::errno,
 };
 
-/// Timeout in milliseconds. A host without RDMA does not respond: TCP is next.
+/// Milliseconds; a host without RDMA does not respond.
 pub(crate) const LIMIT: c_int = 3000;
 
 functions! {
@@ -56,7 +54,7 @@ functions! {
     fn repoll_wait(epoll: c_int, events: *mut epoll_event, most: c_int, timeout: c_int) -> c_int;
 }
 
-/// Creates an rsocket with the environment's queue sizes, as librdmacm's `librspreload.so`.
+/// Takes queue sizes from the environment, as librdmacm's `librspreload.so`.
 pub(crate) unsafe fn make(domain: c_int) -> Option<c_int> {
     const SOL_RDMA: c_int = 0x10000;
     const SIZES: [(&str, c_int); 3] = [("RS_SQ_SIZE", 0), ("RS_RQ_SIZE", 1), ("RS_INLINE", 2)];
@@ -80,7 +78,7 @@ pub(crate) unsafe fn set_nonblocking(rsocket: c_int, nonblocking: bool) {
     rfcntl(rsocket, libc::F_SETFL, flags as _);
 }
 
-/// Connects a non-blocking rsocket; true if in time.
+/// True if connected in time.
 pub(crate) unsafe fn connect_rsocket(
     rsocket: c_int,
     address: *const sockaddr,

@@ -10,7 +10,7 @@ use crate::function::is_inside;
 /// Sockets above are plain TCP.
 const MOST: usize = 1 << 16;
 
-/// Per socket, its number plus one, and the state above that; 0: none.
+/// By socket: number plus one, and the state above; 0: none.
 static RSOCKETS: [AtomicI32; MOST] = [const { AtomicI32::new(0) }; MOST];
 
 const STATE: u32 = 28;
@@ -35,7 +35,6 @@ pub(crate) enum State {
 }
 
 impl State {
-    /// True while TCP or rsocket is undecided.
     pub(crate) fn is_pending(self) -> bool {
         matches!(self, Self::Accepted | Self::Offered | Self::Expects | Self::Late)
     }
@@ -81,14 +80,14 @@ pub(crate) fn pending(fd: c_int) -> Option<(c_int, State)> {
     entry(fd).filter(|(_, state)| state.is_pending())
 }
 
-/// Stores an entry; false if out of range.
+/// False if out of range.
 pub(crate) fn put(fd: c_int, number: c_int, state: State) -> bool {
     let Some(place) = place(fd).filter(|_| (0..NUMBERS).contains(&number)) else { return false };
     place.store(value(number, state), Ordering::Release);
     true
 }
 
-/// Returns the connection's sockets.
+/// The connection's sockets.
 pub(crate) fn change(from: (c_int, State), to: Option<(c_int, State)>) -> Vec<c_int> {
     let to = to.map_or(0, |(number, state)| value(number, state));
     let from = value(from.0, from.1);
@@ -97,7 +96,7 @@ pub(crate) fn change(from: (c_int, State), to: Option<(c_int, State)>) -> Vec<c_
     (0..).zip(&RSOCKETS).filter(|(_, place)| changes(place)).map(|(fd, _)| fd).collect()
 }
 
-/// Removes an entry; returns its rsocket, and true if no other socket has it.
+/// Returns the removed rsocket, and true if no other socket has it.
 pub(crate) fn take(fd: c_int) -> Option<(c_int, bool)> {
     let (number, state) = parse(place(fd)?.swap(0, Ordering::AcqRel))?;
     let is_same = |place: &AtomicI32| {

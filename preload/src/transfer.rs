@@ -1,5 +1,3 @@
-//! Calls of connected sockets.
-
 use std::ffi::{c_int, c_void};
 
 use libc::{iovec, msghdr, off_t, sockaddr, socklen_t};
@@ -9,7 +7,7 @@ use crate::{
     next, rdma, table,
 };
 
-/// Calls that move data. The first decides between rsocket and TCP.
+/// Data calls; the first decides between rsocket and TCP.
 macro_rules! transfers {
     ($(
         $by:ident $flags:tt, $rsocket:ident:

@@ -1,4 +1,4 @@
-//! Each `epoll` instance has a `repoll_create` instance beside it, which watches it.
+//! Beside each `epoll` instance, a `repoll_create` instance watches it.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -27,7 +27,7 @@ pub(crate) fn instances() -> MutexGuard<'static, BTreeMap<c_int, Instance>> {
 /// Marks the kernel's instance in the one beside it.
 pub(crate) const KERNELS: u64 = 0x726f_6365_6570_6f6c;
 
-/// Returns the instance beside, created on demand.
+/// Creates the instance on demand.
 pub(crate) unsafe fn beside(
     all: &mut BTreeMap<c_int, Instance>,
     epoll: c_int,
@@ -81,7 +81,7 @@ pub(crate) unsafe fn forget(fd: c_int, rsocket: c_int) {
     }
 }
 
-/// Forgets a closed descriptor, perhaps an instance.
+/// `fd` may be an instance.
 pub(crate) unsafe fn closed(fd: c_int) {
     let Ok(mut all) = INSTANCES.try_lock() else { return };
     let removed = all.remove(&fd);

@@ -5,7 +5,7 @@ use thiserror::Error;
 
 use roce_ethernet::LeaseError;
 
-/// Reason that an address cannot be used.
+/// Unusable address.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum BindError {
@@ -16,56 +16,56 @@ pub enum BindError {
          other, or choose another address (udp:ADDRESS) or device, such as roce_lo"
     )]
     Taken(IpAddr),
-    /// A process of another user has the port.
+    /// Another user has the port.
     #[error("{}", other_user(*address, *process, *user))]
     OtherUser {
-        /// The address.
+        /// Address.
         address: IpAddr,
-        /// Number of the process, if it can be seen.
+        /// Process ID, if visible.
         process: Option<u32>,
-        /// Number of the user.
+        /// User ID.
         user: u32,
     },
-    /// The maximum number of programs share the address.
+    /// Too many programs share the address.
     #[error(
         "too many programs share {0}: one user may have 62, `roce share` allows 20 for each user; \
          close some, or choose another address (udp:ADDRESS) or device, such as roce_lo"
     )]
     Full(IpAddr),
-    /// `roce share` has the port and does not respond.
+    /// `roce share` does not respond.
     #[error(
         "`roce share` has port 4791 on {address} and does not respond ({source}); restart it, or \
          choose another address (udp:ADDRESS) or device, such as roce_lo"
     )]
     Service {
-        /// The address.
+        /// Address.
         address: IpAddr,
-        /// The system's error.
+        /// System error.
         source: io::Error,
     },
-    /// Other users' programs cannot be let in.
+    /// Other users cannot be admitted.
     #[error(
         "cannot make the file in /run/roce-share by which programs find {address} ({source}); run \
          this as root"
     )]
     NoDoor {
-        /// The address.
+        /// Address.
         address: IpAddr,
-        /// Error of the system.
+        /// System error.
         source: io::Error,
     },
-    /// A stopped process has the port alone and cannot share it.
+    /// A stopped process has the port.
     #[error(
         "process {process} has port 4791 on {address} and is stopped; resume it (kill -CONT \
          {process}) or end it, or choose another address (udp:ADDRESS) or device, such as roce_lo"
     )]
     Stopped {
-        /// The address.
+        /// Address.
         address: IpAddr,
-        /// Number of the process.
+        /// Process ID.
         process: u32,
     },
-    /// The address is not local, or not yet.
+    /// The address is not local.
     #[error("{0} is not an address of this host; `roce devinfo` lists the usable addresses")]
     NotLocal(IpAddr),
     /// Every address of 127.0.0.0/24 is in use.
@@ -74,8 +74,7 @@ pub enum BindError {
          programs that use them"
     )]
     LoopbackFull,
-    /// All of the host's addresses in 127.0.0.0/24 are in use; Linux has all of them, some
-    /// sandboxes do not.
+    /// The host's addresses of 127.0.0.0/24 are in use; some sandboxes lack others.
     #[error(
         "port 4791 on {taken} is taken, by rdma_rxe or another roce device, and {missing} is not \
          an address of this host; close the other, or add one (ip address add {missing}/8 dev lo)"
@@ -98,12 +97,12 @@ pub enum BindError {
          IPv4 address"
     )]
     NoIpv6 {
-        /// The address.
+        /// Address.
         address: IpAddr,
-        /// Error of the system.
+        /// System error.
         source: io::Error,
     },
-    /// A raw device needs a missing capability.
+    /// A raw device lacks CAP_NET_RAW.
     #[error(
         "a raw device on {0} needs the capability CAP_NET_RAW; give it to the program (setcap \
          cap_net_raw+ep FILE), or run it as root"
@@ -114,9 +113,9 @@ pub enum BindError {
         "{address} is in use: the host with the MAC address {mac} has it; choose another address"
     )]
     Duplicate {
-        /// The address.
+        /// Address.
         address: IpAddr,
-        /// The MAC address of that host.
+        /// MAC address of that host.
         mac: MacAddr,
     },
     /// No server leases an address.
@@ -125,41 +124,40 @@ pub enum BindError {
          of ip=dhcp"
     )]
     NoLease {
-        /// The interface.
+        /// Interface.
         interface: String,
         /// Seconds tried.
         seconds: u64,
-        /// The reason.
+        /// Reason.
         error: LeaseError,
     },
     /// The interface refuses packet sockets.
     #[error("cannot open a packet socket on {interface}: {source}")]
     Interface {
-        /// The interface.
+        /// Interface.
         interface: String,
-        /// Error of the system.
+        /// System error.
         source: io::Error,
     },
     /// The interface refuses AF_XDP.
     #[error("xdp:{interface} {why}")]
     Xdp {
-        /// The interface.
+        /// Interface.
         interface: String,
-        /// The reason.
+        /// Reason.
         why: XdpRefusal,
     },
-    /// Any other error of the system.
+    /// Other system error.
     #[error("cannot open UDP port 4791 on {address}: {source}")]
     System {
-        /// The address.
+        /// Address.
         address: IpAddr,
-        /// Error of the system.
+        /// System error.
         source: io::Error,
     },
 }
 
 impl BindError {
-    /// Classifies a failed bind.
     pub(crate) fn of_socket(address: IpAddr, source: io::Error) -> Self {
         match source.kind() {
             io::ErrorKind::AddrInUse => Self::Taken(address),
@@ -179,40 +177,40 @@ fn other_user(address: IpAddr, process: Option<u32>, user: u32) -> String {
     )
 }
 
-/// Reason that an interface cannot use AF_XDP.
+/// Refusal of AF_XDP.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum XdpRefusal {
-    /// The kernel lacks it.
+    /// The kernel lacks AF_XDP.
     #[error("needs AF_XDP, which this kernel lacks (CONFIG_XDP_SOCKETS); use raw: instead")]
     NoKernel,
-    /// The process lacks a capability.
+    /// Missing capability.
     #[error(
         "needs the capability {0}, which the process lacks; give the program all three (setcap \
          cap_net_raw,cap_net_admin,cap_bpf+ep FILE), or run it as root"
     )]
     Capability(&'static str),
-    /// The capabilities are in a user namespace only.
+    /// Capabilities of a user namespace only.
     #[error(
         "needs CAP_NET_ADMIN and CAP_BPF of the host, not of a user namespace (a container), to \
          load a BPF program; use raw: instead"
     )]
     UserNamespace,
-    /// Another AF_XDP socket has the queue.
+    /// Queue in use.
     #[error(
         "cannot use queue {0}: another program has an AF_XDP socket on it; end that program, or \
          choose another queue (queue=NUMBER)"
     )]
     QueueTaken(u32),
-    /// The interface has no such queue.
+    /// No such queue.
     #[error("has no queue {queue}: it has {count}, starting at queue=0")]
     NoQueue {
-        /// The queue.
+        /// Queue.
         queue: u32,
         /// Number of queues.
         count: u32,
     },
-    /// The interface has an XDP program.
+    /// Existing XDP program.
     #[error(
         "already has an XDP program, perhaps of another roce device; remove it (`ip link set DEV \
          xdp off`), or use raw:"
@@ -221,7 +219,7 @@ pub enum XdpRefusal {
     /// The driver lacks XDP.
     #[error("has a driver without XDP; use mode=generic")]
     NoDriver,
-    /// The interface cannot access program memory.
+    /// The interface lacks zero-copy.
     #[error("does not support mode=zero-copy on this queue; omit mode=")]
     NoZeroCopy,
     /// Frames are longer than a page.
@@ -229,23 +227,23 @@ pub enum XdpRefusal {
         "has too large an MTU for AF_XDP before Linux 6.6; lower it: `ip link set DEV mtu 3300`"
     )]
     LongFrames,
-    /// The limit of locked memory is too low.
+    /// Too little locked memory.
     #[error("needs more locked memory than the process may have; set `ulimit -l 8192`")]
     LockedMemory,
-    /// Any other error of the system.
+    /// Other system error.
     #[error("cannot be used with AF_XDP: {what}: {source}")]
     System {
-        /// The refused operation.
+        /// Refused operation.
         what: &'static str,
-        /// Error of the system.
+        /// System error.
         source: io::Error,
     },
 }
 
-/// True if a process is stopped, by a signal or a tracer.
+/// True if stopped by a signal or a tracer.
 pub(crate) fn is_stopped(process: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    // after the name, which may hold anything
+    // the name may contain anything
     let state = stat.rsplit_once(") ").and_then(|(_, fields)| fields.chars().next());
     matches!(state, Some('T' | 't'))
 }

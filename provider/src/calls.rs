@@ -1,11 +1,11 @@
-//! Calls of the C interface during `fork` and `pthread_cancel`.
+//! C calls during `fork` and `pthread_cancel`.
 //!
-//! A fork copies one thread: locks that others hold stay locked in the child. So the forking thread
-//! waits until no other thread is inside a call, and blocks new ones. A holder of a `ProcessMutex`,
-//! state that the Rust interface locks too, counts as inside a call.
+//! A lock held by another thread at `fork` stays locked in the child. The forking thread waits for
+//! other threads' calls and blocks new calls. A held `ProcessMutex`, which the Rust interface locks
+//! too, counts as a call.
 //!
-//! Not counted: data calls, which take the engine's lock that the forking thread holds, and calls
-//! that wait for the program ([`pause`]), which might wait for the fork.
+//! Data calls do not count: the forking thread takes their lock, the engine's. Calls that wait for
+//! the program ([`pause`]) do not count: they might wait for the fork.
 
 use std::{
     cell::Cell,
@@ -20,16 +20,16 @@ use rustix::thread::futex;
 
 use crate::{cancel::Uncancelled, sync::Mutex};
 
-/// Scope of a call: delays forks by other threads and cancellation of this one.
+/// Scope of a call. Delays other threads' forks and this thread's cancellation.
 #[derive(Debug)]
 pub struct Call {
     _inside: Inside,
-    // last: fields drop in order
+    // dropped last
     _uncancelled: Uncancelled,
 }
 
 impl Call {
-    /// Waits for a fork in progress.
+    /// Waits for a running fork.
     #[must_use]
     pub fn begin() -> Self {
         let uncancelled = Uncancelled::begin();
@@ -37,17 +37,17 @@ impl Call {
     }
 }
 
-/// Threads inside a call. Futex words leave no lock to the child and keep the call's `errno`.
+/// Threads inside a call. Futexes leave no lock to the child and keep `errno`.
 static INSIDE: AtomicU32 = AtomicU32::new(0);
-/// Threads about to fork, which block new calls.
+/// Threads about to fork.
 static FORKING: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
-    /// Nesting depth of this thread's calls.
+    /// Nesting of calls.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Waits while the word has this value; may return early.
+/// May return early.
 fn wait(word: &AtomicU32, value: u32) {
     let _ = futex::wait(word, futex::Flags::PRIVATE, value, None);
 }
@@ -109,7 +109,7 @@ impl Drop for Inside {
     }
 }
 
-/// Waits for the program, outside this thread's call. The caller holds no lock.
+/// Waits for the program outside the call. The caller must hold no lock.
 pub fn pause<R>(wait: impl FnOnce() -> R) -> R {
     let depth = DEPTH.replace(0);
     if depth > 0 {
@@ -125,15 +125,14 @@ pub fn pause<R>(wait: impl FnOnce() -> R) -> R {
 
 /// Process-wide mutex, free in a forked child.
 ///
-/// Take it without an engine's lock: the forking thread takes those after all calls end.
+/// Lock order: before an engine's lock. The forking thread locks engines after all calls end.
 #[derive(Debug)]
 pub(crate) struct ProcessMutex<T>(Mutex<T>);
 
-/// Guard of a [`ProcessMutex`].
 #[must_use]
 pub(crate) struct ProcessGuard<'a, T> {
     value: MutexGuard<'a, T>,
-    // last: fields drop in order
+    // dropped last
     _inside: Inside,
 }
 
@@ -142,7 +141,7 @@ impl<T> ProcessMutex<T> {
         Self(Mutex::new(value))
     }
 
-    /// Locks when no thread holds it or is about to fork.
+    /// Also waits for a fork.
     pub(crate) fn lock(&self) -> ProcessGuard<'_, T> {
         let inside = Inside::enter();
         ProcessGuard { value: self.0.lock(), _inside: inside }
@@ -163,15 +162,14 @@ impl<T> DerefMut for ProcessGuard<'_, T> {
     }
 }
 
-/// Guard that keeps other threads out of calls; drop it in both processes.
+/// Keeps other threads out of calls. Drop in parent and child.
 #[derive(Debug)]
 pub(crate) struct CallsExcluded {
-    /// 1 inside a call, such as by a program's forking allocator.
+    /// 1 inside a call, for example in a forking allocator.
     own: u32,
 }
 
 impl CallsExcluded {
-    /// Waits until all other calls end.
     pub(crate) fn begin() -> Self {
         FORKING.fetch_add(1, Ordering::SeqCst);
         let own = u32::from(DEPTH.get() > 0);
@@ -183,7 +181,7 @@ impl CallsExcluded {
         }
     }
 
-    /// Resets the counts in the child, which has one thread.
+    /// Resets the counts in the single-threaded child.
     pub(crate) fn is_alone(&mut self) {
         INSIDE.store(self.own, Ordering::SeqCst);
         FORKING.store(1, Ordering::SeqCst);
@@ -204,7 +202,7 @@ mod tests {
     use super::*;
     use crate::own_test;
 
-    /// Runs in a process of its own: the counts are process-wide.
+    /// In its own process: the counts are process-wide.
     #[test]
     fn a_fork_waits_for_calls_and_calls_wait_for_a_fork() {
         const ALONE: &str = "ROCE_TEST_ALONE";
@@ -220,27 +218,26 @@ mod tests {
         thread::scope(|scope| {
             let fork = scope.spawn(|| {
                 let others = CallsExcluded::begin();
-                thread::sleep(Duration::from_millis(20)); // long enough for those that wait
+                thread::sleep(Duration::from_millis(20)); // others must wait meanwhile
                 forked.store(true, Ordering::SeqCst);
                 drop(others);
             });
             while FORKING.load(Ordering::SeqCst) == 0 {
                 thread::yield_now();
             }
-            drop(Inside::enter()); // inside another one: it would wait for itself
+            drop(Inside::enter()); // nested calls do not wait
             let other = scope.spawn(|| {
                 let _inside = Inside::enter();
                 forked.load(Ordering::SeqCst)
             });
             thread::sleep(Duration::from_millis(20));
             assert!(!fork.is_finished() && !other.is_finished());
-            // a call that waits for the program allows forks
             pause(|| fork.join().unwrap());
             assert!(other.join().unwrap(), "a new one has waited");
         });
         drop(call);
 
-        // state of other threads at the fork
+        // other threads at the fork
         let call = Inside::enter();
         let mut others = CallsExcluded::begin();
         INSIDE.fetch_add(1, Ordering::SeqCst);

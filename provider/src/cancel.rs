@@ -1,14 +1,14 @@
-//! Thread cancellation (`pthread_cancel`). The C library ends a thread inside cancellation points,
-//! `close` and `write` among them, and would unwind frames that hold locks.
+//! Thread cancellation (`pthread_cancel`). At a cancellation point, such as `close` or `write`, the
+//! C library would unwind frames that hold locks.
 //!
-//! C calls therefore disable cancellation, except in their waits. Data calls have no cancellation
-//! points and pay nothing: they use raw system calls. Their rare other work disables it.
+//! C calls disable cancellation, except while they wait. Data calls have no cancellation points:
+//! they use raw system calls, and disable cancellation for rare other work.
 
 #![allow(unsafe_code, reason = "pthread_setcancelstate has no safe interface")]
 
 use std::{ffi::c_int, marker::PhantomData};
 
-/// Disables cancellation of this thread while alive; nesting has no effect.
+/// Disables this thread's cancellation while alive; may be nested.
 #[derive(Debug)]
 pub struct Uncancelled {
     before: c_int,
@@ -27,7 +27,7 @@ impl Uncancelled {
     #[must_use]
     pub fn begin() -> Self {
         let mut before = DISABLE;
-        // SAFETY: The state is one of the two, and what it was goes to a place of ours.
+        // SAFETY: `DISABLE` is a valid state; `before` is a local variable.
         unsafe { pthread_setcancelstate(DISABLE, &raw mut before) };
         Self { before, of_this_thread: PhantomData }
     }
@@ -35,9 +35,8 @@ impl Uncancelled {
 
 impl Drop for Uncancelled {
     fn drop(&mut self) {
-        // SAFETY: The state that was before. A thread that is cancelled meanwhile ends at its next
-        // call that waits: only one that wants to be ended anywhere would end here, and such a
-        // thread may call nothing of ours.
+        // SAFETY: Restores the previous state. A thread with deferred cancellation ends at its next
+        // cancellation point. A thread with asynchronous cancellation may not call this library.
         unsafe { pthread_setcancelstate(self.before, std::ptr::null_mut()) };
     }
 }
@@ -46,7 +45,6 @@ impl Drop for Uncancelled {
 mod tests {
     use super::*;
 
-    /// True if cancellation is disabled.
     fn is_disabled() -> bool {
         Uncancelled::begin().before == DISABLE
     }

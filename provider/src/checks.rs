@@ -1,12 +1,12 @@
-//! The words of `ROCE_CHECK` and `roce run --check`, separated by commas.
+//! Comma-separated words of `ROCE_CHECK` and `roce run --check`.
 //!
 //! | word | meaning |
 //! |---|---|
 //! | `text` (or `1`), `json`, `sarif` | form of findings; text by default |
-//! | `reorder` | bytes are placed in any order and late, see [`LateConfig::placement`] |
-//! | `delay` | completions and events come late, see [`LateConfig::completion`] |
-//! | `seed=NUMBER` | seed of both, up to 2^64 - 1, decimal or hexadecimal after `0x`; by default another one each time |
-//! | `file=NAME` | file of findings, instead of stderr; `%p` is the process number |
+//! | `reorder` | late placement in any order, see [`LateConfig::placement`] |
+//! | `delay` | late completions and events, see [`LateConfig::completion`] |
+//! | `seed=NUMBER` | seed of both, up to 2^64 - 1, decimal or `0x…`; random by default |
+//! | `file=NAME` | file of findings, instead of stderr; `%p` is the process ID |
 
 use std::{fmt, path::PathBuf, str::FromStr, sync::LazyLock, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::variables::parse_seed;
 pub struct Checks {
     /// Form of findings.
     pub form: CheckForm,
-    /// Places bytes late and in any order.
+    /// Late placement in any order.
     pub reorder: bool,
     /// Delays completions and events.
     pub delay: bool,
@@ -46,7 +46,7 @@ pub enum CheckForm {
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum CheckSyntaxError {
-    /// An unknown word.
+    /// Unknown word.
     #[error(
         "unknown word {0:?}; expected text, json, sarif, reorder, delay, seed=NUMBER or file=NAME, \
          separated by commas"
@@ -63,27 +63,27 @@ pub enum CheckSyntaxError {
     NoName,
 }
 
-/// Seed of this process by default.
+/// Default seed.
 static CHOSEN: LazyLock<u64> = LazyLock::new(|| {
-    let mut bytes = [0; 4]; // short enough to be typed
+    let mut bytes = [0; 4]; // easy to type
     let _ = getrandom::fill(&mut bytes);
     u32::from_le_bytes(bytes).into()
 });
 
 impl Checks {
-    /// True if anything is randomly late.
+    /// True if anything is late.
     #[must_use]
     pub const fn are_late(&self) -> bool {
         self.reorder || self.delay
     }
 
-    /// Returns the given seed, or this process's.
+    /// Given seed, or the process's.
     #[must_use]
     pub fn seed(&self) -> u64 {
         self.seed.unwrap_or_else(|| *CHOSEN)
     }
 
-    /// Returns the adapter's late placement and reporting.
+    /// Late placement and completion.
     #[must_use]
     pub fn late(&self) -> LateConfig {
         let at_most = |is_late, time| if is_late { time } else { Duration::ZERO };

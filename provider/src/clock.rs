@@ -9,31 +9,31 @@ use roce_transport::time::Instant;
 use rustix::time::{ClockId, clock_gettime};
 
 struct Origin {
-    /// System clock in nanoseconds.
+    /// Nanoseconds.
     monotonic: u64,
     wall: SystemTime,
 }
 
-/// Nanoseconds of [`std::time::Instant`]'s clock, read directly: its overhead shows.
+/// [`std::time::Instant`]'s clock in nanoseconds, without its overhead.
 fn monotonic() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Common to all devices of the process, so fabrics agree on the time.
+/// Process-wide: devices on a fabric agree on the time.
 fn origin() -> &'static Origin {
     static ORIGIN: OnceLock<Origin> = OnceLock::new();
     ORIGIN.get_or_init(|| Origin { monotonic: monotonic(), wall: SystemTime::now() })
 }
 
-/// Returns the time since the process's first reading.
+/// Time since the process's first reading.
 #[must_use]
 pub fn now() -> Instant {
     let origin = origin().monotonic;
     Instant::from_nanos(monotonic().saturating_sub(origin))
 }
 
-/// Reads instant and time of day together: the least interrupted of a few readings.
+/// Instant and time of day, by the least interrupted of four readings.
 pub(crate) fn both() -> (Instant, SystemTime) {
     let read = || {
         let (before, wall, after) = (now(), SystemTime::now(), now());
@@ -46,7 +46,7 @@ pub(crate) fn both() -> (Instant, SystemTime) {
     (raw, wall)
 }
 
-/// Returns an instant's time of day, since the Unix epoch.
+/// Time of day since the Unix epoch.
 pub(crate) fn wall(at: Instant) -> Duration {
     origin().wall.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
         + at.since(Instant::ZERO)

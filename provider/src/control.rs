@@ -1,8 +1,6 @@
-//! Control socket: takes commands as lines of text from processes that could read this one's memory
-//! anyway.
+//! Control socket (`ROCE_CONTROL`) for processes that may read this process's memory.
 //!
-//! `ROCE_CONTROL` names it. Each command line gets response lines; the last is `ok` or begins with
-//! `error: `.
+//! A command is a line of text. The last response line is `ok` or begins with `error: `.
 
 use std::{
     fs,
@@ -28,15 +26,14 @@ use rustix::{
 
 use crate::{link::check_trust, publish::runtime_directory, signals, variables};
 
-/// Maximum bytes of a command.
+/// Bytes of a command.
 const LONGEST: u64 = 64 << 10;
-/// Time limit between commands, and to take a response.
+/// Limit between commands, and for a response.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Maximum clients; more are refused.
 const CLIENTS: usize = 8;
 const PREFIX: &str = "control-";
 
-/// Handler of a command: response lines, or an error.
+/// Handler of a command.
 pub type Handler = fn(&str) -> Result<Vec<String>, String>;
 
 /// True if the environment requests a socket.
@@ -50,7 +47,6 @@ fn wanted() -> Option<String> {
     (value != "0").then_some(value)
 }
 
-/// Returns the configured socket path.
 fn place() -> io::Result<PathBuf> {
     match wanted().as_deref() {
         None | Some("1") => of_process(process::id()),
@@ -58,7 +54,7 @@ fn place() -> io::Result<PathBuf> {
     }
 }
 
-/// Returns the socket path for `roce fault --pid`.
+/// Socket path for `roce fault --pid`.
 ///
 /// # Errors
 /// If there is no runtime directory.
@@ -93,14 +89,14 @@ pub struct Listening {
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        // a forked child's copy: the name belongs to the parent
+        // not in a forked child
         if self.process == process::id() && is_socket(&self.path).is_ok_and(|is| is) {
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Listens with access for this user only, from the start.
+/// Access for this user only, from the start.
 fn listen_at(path: &Path) -> io::Result<UnixListener> {
     let flags = SocketFlags::CLOEXEC;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -125,7 +121,7 @@ fn is_socket(path: &Path) -> io::Result<bool> {
     fs::symlink_metadata(path).map(|metadata| metadata.file_type().is_socket())
 }
 
-/// Removes a dead process's socket, and nothing else.
+/// Removes a dead process's socket only.
 fn remove_left(path: &Path) -> io::Result<()> {
     if !is_socket(path)? {
         let problem = format!("{} exists and is not a socket; choose another name", path.display());
@@ -138,7 +134,6 @@ fn remove_left(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes sockets of dead processes.
 fn remove_ended(directory: &Path) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         if entry.file_name().to_string_lossy().starts_with(PREFIX) {
@@ -151,7 +146,7 @@ fn serve(listener: &UnixListener, handler: Handler) {
     let clients = Arc::new(());
     for client in listener.incoming() {
         let Ok(client) = client else {
-            thread::sleep(Duration::from_millis(10)); // descriptors are used up
+            thread::sleep(Duration::from_millis(10)); // EMFILE
             continue;
         };
         let client = OwnedFd::from(client);
@@ -159,7 +154,7 @@ fn serve(listener: &UnixListener, handler: Handler) {
             continue;
         }
         let counted = clients.clone();
-        // signals are blocked: threads inherit the mask
+        // inherits the blocked signals
         let _ = thread::Builder::new().name("roce control".into()).spawn(move || {
             let _ = speak(&client.into(), handler);
             drop(counted);
@@ -167,7 +162,7 @@ fn serve(listener: &UnixListener, handler: Handler) {
     }
 }
 
-/// Serves commands until the client leaves or times out.
+/// Until the client leaves or times out.
 fn speak(client: &UnixStream, handler: Handler) -> io::Result<()> {
     client.set_read_timeout(Some(PATIENCE))?;
     client.set_write_timeout(Some(PATIENCE))?;
@@ -192,7 +187,7 @@ fn speak(client: &UnixStream, handler: Handler) -> io::Result<()> {
     }
 }
 
-/// Sends a command to a listening process; returns its response lines or error.
+/// Sends a command; returns response lines or an error.
 ///
 /// # Errors
 /// If no process listens or responds.
@@ -215,7 +210,7 @@ pub fn ask(path: &Path, command: &str) -> io::Result<Result<Vec<String>, String>
     Err(io::ErrorKind::UnexpectedEof.into())
 }
 
-/// Lists this user's processes with control sockets.
+/// This user's processes with control sockets.
 #[must_use]
 pub fn processes() -> Vec<u32> {
     let Ok(directory) = runtime_directory() else { return Vec::new() };

@@ -10,23 +10,22 @@ use roce_ethernet::{FrameCounters, Lease, Prefix};
 
 macro_rules! link_counters {
     ($($field:ident, $name:literal, $doc:literal;)*) => {
-        /// Totals of a link since it was opened.
+        /// Totals of a link since opening.
         #[derive(Clone, PartialEq, Eq, Debug, Default)]
         #[non_exhaustive]
         pub struct LinkCounters {
             $(#[doc = $doc] pub $field: u64,)*
-            /// Message of the latest of `send_errors`.
+            /// Latest message of `send_errors`.
             pub last_send_error: Option<String>,
-            /// Message of the latest of `bind_errors`.
+            /// Latest message of `bind_errors`.
             pub last_bind_error: Option<String>,
-            /// Counters of frames.
+            /// Frame counters.
             pub frames: FrameCounters,
-            /// Leased address of the device.
+            /// Leased address.
             pub lease: Option<LeasedAddress>,
         }
 
         impl AddAssign for LinkCounters {
-            /// Adds the counters of a device's other link.
             fn add_assign(&mut self, other: Self) {
                 let longest_hold = self.longest_hold.max(other.longest_hold);
                 $(self.$field += other.$field;)*
@@ -39,7 +38,7 @@ macro_rules! link_counters {
         }
 
         impl LinkCounters {
-            /// Returns all counters in a fixed order.
+            /// All counters in a fixed order.
             pub fn named(&self) -> impl Iterator<Item = Counter> + use<> {
                 [$(Counter { name: $name, explanation: $doc, value: self.$field },)*]
                     .into_iter()
@@ -78,13 +77,13 @@ link_counters! {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LeasedAddress {
-    /// The address.
+    /// Address.
     pub address: IpAddr,
     /// Prefix length.
     pub length: u8,
     /// DHCP server.
     pub server: IpAddr,
-    /// End of the lease, unless extended, since the Unix epoch.
+    /// End of the lease since the Unix epoch.
     pub until: Duration,
 }
 

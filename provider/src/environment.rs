@@ -1,12 +1,8 @@
-//! Environment variables that configure devices, for users of the C library and children of `roce
-//! run`.
+//! Environment variables ([`VARIABLES`]) of the C library and `roce run`.
 //!
-//! [`VARIABLES`] lists them.
-//!
-//! [`Device::open`](crate::Device::open) reads only `ROCE_REAPER`. Rust programs choose devices and
-//! options themselves, or call [`devices`](devices()) and [`OpenOptions::from_environment`].
-//!
-//! Privileged programs (setuid, setgid, file capabilities) ignore all variables: [`value`].
+//! Rust programs read the variables with [`devices`](devices()) and
+//! [`OpenOptions::from_environment`]. [`Device::open`](crate::Device::open) itself reads only
+//! `ROCE_REAPER`. Privileged programs ignore all variables: [`value`].
 
 use std::{collections::BTreeSet, path::PathBuf, sync::Once};
 
@@ -32,7 +28,7 @@ use crate::{
     profile::{Profile, ProfileError},
 };
 
-/// Error in a variable: one line with the remedy. The C library prints it and offers no device.
+/// Error in a variable. The C library prints the error and offers no device.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum EnvironmentError {
@@ -48,7 +44,7 @@ pub enum EnvironmentError {
     /// Unknown or invalid profile.
     #[error("{AS}: {0}")]
     Profile(#[from] ProfileError),
-    /// Seed that is not a number.
+    /// Invalid seed.
     #[error("{FAULT_SEED}: {0:?} is not a number from 0 to 2^64 - 1; write for example 42 or 0x2a")]
     Seed(String),
     /// Unknown log level.
@@ -62,10 +58,11 @@ pub enum EnvironmentError {
     NotText(&'static str),
 }
 
-/// Returns the devices of `ROCE_DEVICES` in order, or all [`devices`](crate::devices).
+/// Devices of `ROCE_DEVICES` in order, or all [`devices`](crate::devices), under the names of
+/// `ROCE_AS`.
 ///
-/// `ROCE_AS` renames them. Launchers pass the variable to all hosts: names of other hosts are
-/// skipped with one line, if one device is here.
+/// Launchers pass the variable to all hosts: missing devices are skipped with one line, if any
+/// device exists.
 ///
 /// # Errors
 /// [`EnvironmentError::Device`] if none exists or one is invalid; [`EnvironmentError::Profile`].
@@ -82,7 +79,7 @@ pub fn devices() -> Result<Vec<Device>, EnvironmentError> {
     Ok(devices)
 }
 
-/// Returns the devices with this profile, and the skipped names.
+/// Devices with this profile, and the skipped names.
 ///
 /// # Errors
 /// As for [`devices`].
@@ -118,22 +115,22 @@ fn those_here(
     }
 }
 
-/// Returns the profile of `ROCE_AS`.
+/// Profile of `ROCE_AS`.
 ///
 /// # Errors
-/// [`EnvironmentError::Profile`] if it is unknown or invalid.
+/// [`EnvironmentError::Profile`].
 pub fn profile() -> Result<Option<Profile>, EnvironmentError> {
     let name = text(AS)?;
     Ok(if name.is_empty() { None } else { Some(Profile::named(&name)?) })
 }
 
-/// Returns the devices that a text names, with the profile's names.
+/// Devices that a text names, under the profile's names.
 ///
-/// Original names are accepted and get profile names in order. An empty text selects all that the
-/// profile has.
+/// Original names are accepted, and renamed in order. An empty text selects all devices of the
+/// profile.
 ///
 /// # Errors
-/// [`EnvironmentError::Device`] if one does not exist.
+/// [`EnvironmentError::Device`].
 pub fn devices_as(specs: &str, profile: Option<&Profile>) -> Result<Vec<Device>, EnvironmentError> {
     let Some(profile) = profile else { return devices_named(specs) };
     let all = profile.shown(device::devices(), true);
@@ -151,7 +148,7 @@ pub fn devices_as(specs: &str, profile: Option<&Profile>) -> Result<Vec<Device>,
     }
 }
 
-/// Splits at commas or spaces, except commas within a raw device.
+/// Splits at commas and spaces, except within a raw device.
 fn split(specs: &str) -> Vec<String> {
     let words =
         specs.split(|c: char| c == ',' || c.is_whitespace()).filter(|word| !word.is_empty());
@@ -164,10 +161,10 @@ fn split(specs: &str) -> Vec<String> {
     })
 }
 
-/// Returns the devices that a text names, as on a command line.
+/// Devices that a text names.
 ///
 /// # Errors
-/// [`EnvironmentError::Device`] if one does not exist.
+/// [`EnvironmentError::Device`].
 pub fn devices_named(specs: &str) -> Result<Vec<Device>, EnvironmentError> {
     let named = split(specs)
         .iter()
@@ -181,10 +178,10 @@ pub fn devices_named(specs: &str) -> Result<Vec<Device>, EnvironmentError> {
     Ok(named.into_iter().filter(|device| names.insert(device.name().to_owned())).collect())
 }
 
-/// Returns the checks of `ROCE_CHECK`, if any.
+/// Checks of `ROCE_CHECK`, if any.
 ///
 /// # Errors
-/// [`EnvironmentError::Check`] for anything else.
+/// [`EnvironmentError::Check`].
 pub fn checks() -> Result<Option<Checks>, EnvironmentError> {
     match text(CHECK)?.as_str() {
         "" | "0" => Ok(None),
@@ -193,10 +190,10 @@ pub fn checks() -> Result<Option<Checks>, EnvironmentError> {
 }
 
 impl OpenOptions {
-    /// Returns the default options with the environment's changes; see the [module](self).
+    /// Default options with the environment's changes; see the [module](self).
     ///
     /// # Errors
-    /// [`EnvironmentError`] for an invalid value.
+    /// [`EnvironmentError`].
     pub fn from_environment() -> Result<Self, EnvironmentError> {
         let FaultRules { packets, .. } = text(FAULT)?.parse()?;
         // switchable faults reach links another way
@@ -232,7 +229,6 @@ impl OpenOptions {
     }
 }
 
-/// Returns congestion control without the parts turned off.
 fn congestion_without(off: impl Fn(&str) -> bool) -> CongestionConfig {
     let default = CongestionConfig::default();
     CongestionConfig {
@@ -242,16 +238,15 @@ fn congestion_without(off: impl Fn(&str) -> bool) -> CongestionConfig {
     }
 }
 
-/// Logs to stderr at the level of `ROCE_LOG`; without it, only the system's refusals, one line
-/// each.
+/// Logs to stderr at the level of `ROCE_LOG`, by default only the system's refusals.
 ///
-/// `debug` shows devices, queue pairs, retries and refused packets. For programs: libraries leave
-/// the `tracing` subscriber to them. Only the first call counts, and an existing subscriber stays.
+/// `debug` shows devices, queue pairs, retries and refused packets. For programs only: libraries
+/// must not set the `tracing` subscriber. An existing subscriber stays.
 ///
-/// Threads log under a device's lock, so a blocked terminal or pipe stops the device.
+/// Threads log under a device's lock: a blocked terminal or pipe stops the device.
 ///
 /// # Errors
-/// [`EnvironmentError::Log`] for an unknown level.
+/// [`EnvironmentError::Log`].
 #[cfg(feature = "log")]
 pub fn init_log() -> Result<(), EnvironmentError> {
     let level = text(LOG)?;
@@ -265,14 +260,14 @@ pub fn init_log() -> Result<(), EnvironmentError> {
         .with_writer(|| LogWriter(Uncancelled::begin(), std::io::stderr()))
         .with_target(false)
         .with_ansi(false)
-        // it would panic without a reader
+        // panics without a reader
         .log_internal_errors(false)
         .finish();
-    let _ = tracing::subscriber::set_global_default(subscriber); // the program has one already
+    let _ = tracing::subscriber::set_global_default(subscriber);
     Ok(())
 }
 
-/// Standard error, without cancellation during a line.
+/// Stderr, without cancellation during a line.
 #[cfg(feature = "log")]
 struct LogWriter(#[allow(dead_code, reason = "only held")] Uncancelled, std::io::Stderr);
 
@@ -287,7 +282,6 @@ impl std::io::Write for LogWriter {
     }
 }
 
-/// Returns a variable's value, or an empty text.
 fn text(variable: &'static str) -> Result<String, EnvironmentError> {
     let value = value(variable).unwrap_or_default();
     value.into_string().map_err(|_| EnvironmentError::NotText(variable))

@@ -18,19 +18,19 @@ numbers! {
     ETIME ETIMEDOUT EWOULDBLOCK EXDEV
 }
 
-/// Returns the number of a name.
+/// Number of a name.
 #[must_use]
 pub fn number(name: &str) -> Option<c_int> {
     NUMBERS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, number)| *number)
 }
 
-/// Returns the errno in an error's explanation.
+/// Errno of an error's explanation.
 #[must_use]
 pub fn of(error: &impl Explain) -> c_int {
     error.explain().errno.and_then(number).unwrap_or(libc::EINVAL)
 }
 
-/// Returns the name of a number, for messages.
+/// Name of a number.
 #[must_use]
 pub fn name(number: c_int) -> &'static str {
     NUMBERS.iter().find(|(_, known)| *known == number).map_or("errno", |(name, _)| name)

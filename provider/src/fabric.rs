@@ -1,4 +1,3 @@
-//! Simulated network (`roce-fabric`): drops, duplicates, delays, reorders, corrupts and marks
-//! datagrams by rules and seed.
+//! Simulated network with faults (`roce-fabric`).
 
 pub use roce_fabric::*;

@@ -1,22 +1,21 @@
-//! Devices, links and verbs of a RoCEv2 adapter in user space, over the protocol of [`transport`].
+//! Devices, links and verbs of a user-space RoCEv2 adapter, over the protocol of [`transport`].
 //!
-//! Programs use the crate [`roce`](https://docs.rs/roce), which re-exports this one.
+//! Programs use the crate [`roce`](https://docs.rs/roce).
 //!
-//! [`devices`] lists the host's devices; [`Device::open`] returns a [`Context`], which makes
-//! [`ProtectionDomain`], [`MemoryRegion`], [`CompletionQueue`] and [`QueuePair`]. Objects name
-//! their C counterparts. Handles are cheap to clone; the last one destroys the object.
+//! [`Device::open`] returns a [`Context`], which makes [`ProtectionDomain`], [`MemoryRegion`],
+//! [`CompletionQueue`] and [`QueuePair`]. Handles are cheap to clone. The last handle destroys the
+//! object.
 //!
-//! Layers: [`fabric`] simulates networks and faults; a [`link`] carries datagrams; the engine moves
-//! them between link and [`Adapter`](transport::adapter::Adapter) under one lock; verbs objects are
-//! handles on the adapter. [`Device`] assembles them; [`cm`] connects queue pairs by address and
-//! port.
+//! A [`link`] carries datagrams. [`fabric`] simulates networks and faults. The engine moves
+//! datagrams between link and [`Adapter`](transport::adapter::Adapter) under one lock. Verbs
+//! objects are handles on the adapter. [`cm`] connects queue pairs by address and port.
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod bind;
-#[doc(hidden)] // for the C interface
+#[doc(hidden)] // C interface
 pub mod calls;
-#[doc(hidden)] // for the C interface
+#[doc(hidden)] // C interface
 pub mod cancel;
 mod checks;
 mod clock;
@@ -27,9 +26,9 @@ mod device;
 mod diagnosis;
 mod engine;
 pub mod environment;
-#[doc(hidden)] // for the C interface
+#[doc(hidden)] // C interface
 pub mod errnos;
-#[doc(hidden)] // for the fuzz targets
+#[doc(hidden)] // fuzz targets
 pub mod fabric;
 pub mod faults;
 pub mod link;
@@ -45,11 +44,11 @@ mod publish;
 mod readiness;
 mod reaper;
 mod region;
-#[doc(hidden)] // for the C interface
+#[doc(hidden)] // C interface
 pub mod report;
-#[doc(hidden)] // for the C interface
+#[doc(hidden)] // C interface
 pub mod signals;
-#[doc(hidden)] // for the C interface
+#[doc(hidden)] // C interface
 pub mod sync;
 mod sysfs;
 #[cfg(feature = "tokio")]
@@ -59,16 +58,16 @@ mod verbs;
 
 pub use checks::{CheckForm, CheckSyntaxError, Checks};
 pub use counters::{LeasedAddress, LinkCounters};
-#[doc(hidden)] // for the C interface
+#[doc(hidden)] // C interface
 pub use device::attend_rules;
 pub use device::{Device, DeviceAddress, OpenError, OpenOptions, devices};
 pub use diagnosis::ExplainFormat;
-#[doc(hidden)] // for the C interface
+#[doc(hidden)] // C interface
 pub use diagnosis::explain_call;
 pub use engine::Progress;
-#[doc(hidden)] // for the watchdog of tests
+#[doc(hidden)] // test watchdog
 pub use engine::describe_engines;
-#[doc(hidden)] // for the C interface
+#[doc(hidden)] // C interface
 pub use engine::{any_devices, end_devices, survive_forks};
 pub use environment::EnvironmentError;
 pub use port::{GidEntry, GidType, PortAttr};
@@ -77,7 +76,7 @@ pub use profile::{Profile, ProfileError};
 pub use publish::{Published, PublishedCounter, published_counters, runtime_directory};
 pub use reaper::Reaper;
 pub use region::{FileMemory, ForeignMemory, GpuMemory, MmapMemory, SharedMemory, Unreachable};
-#[doc(hidden)] // for the C interface
+#[doc(hidden)] // C interface
 pub use region::{before_the_end, copy_from_program, copy_to_program, gpus_work};
 pub use roce_ethernet::{
     EthFilter, FlowAttr, FlowKind, FlowSpec, FlowSpecError, Ipv4Filter, Ipv6Filter, PortFilter,
@@ -91,8 +90,6 @@ pub use verbs::{
     XrcDomain,
 };
 
-/// Explanation of captured packets.
 pub use roce_capture::explain;
 
-/// Protocol and its vocabulary.
 pub use roce_transport as transport;

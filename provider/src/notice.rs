@@ -1,7 +1,6 @@
-//! Refusals of the system, reported to users without a log.
+//! System refusals, as `tracing` events with their own target.
 //!
-//! Libraries print nothing: these are `tracing` events with their own target. C library programs
-//! and the tool print them (`environment::init_log`).
+//! Libraries print nothing. C programs and the tool print these events (`environment::init_log`).
 
 use std::{
     io,
@@ -12,11 +11,10 @@ use tracing::warn;
 
 pub(crate) const TARGET: &str = "roce::missing";
 
-/// System feature that a device can do without.
 pub(crate) struct OptionalFeature {
     /// C name.
     name: &'static str,
-    /// Consequence of its absence.
+    /// Consequence of absence.
     without: &'static str,
     said: AtomicBool,
 }
@@ -26,7 +24,7 @@ impl OptionalFeature {
         Self { name, without, said: AtomicBool::new(false) }
     }
 
-    /// Reports a refusal, once per process.
+    /// Reports once per process.
     pub(crate) fn refused(&self, error: &io::Error) {
         if !self.said.swap(true, Ordering::Relaxed) {
             let Self { name, without, .. } = self;
@@ -65,7 +63,6 @@ mod lines {
     use super::TARGET;
     use crate::{cancel::Uncancelled, report};
 
-    /// Prints these events to stderr, one per line.
     pub(crate) struct Lines;
 
     impl Subscriber for Lines {

@@ -10,7 +10,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::sync::Mutex;
 
-/// Maximum values; more displace the oldest.
+/// Further values displace the oldest.
 const MAX_VALUES: usize = 4096;
 
 /// Queue with a descriptor, readable while it holds values.
@@ -23,9 +23,8 @@ pub(crate) struct Notifier<T> {
 #[derive(Debug)]
 struct Queue<T> {
     values: VecDeque<T>,
-    /// The descriptor is readable.
     is_readable: bool,
-    /// The descriptor stays as it is.
+    /// The descriptor stays unchanged.
     is_quiet: bool,
 }
 
@@ -36,7 +35,6 @@ impl<T> Notifier<T> {
         Ok(Self { queue: Mutex::new(queue), descriptor: eventfd(0, flags)? })
     }
 
-    /// Changes the queue, then the descriptor if necessary.
     fn change<R>(&self, change: impl FnOnce(&mut Queue<T>) -> R) -> R {
         let mut queue = self.queue.lock();
         let result = change(&mut queue);
@@ -51,7 +49,7 @@ impl<T> Notifier<T> {
         result
     }
 
-    /// Adds a value; true if the number grew.
+    /// True if the queue grew.
     pub(crate) fn push(&self, value: T) -> bool {
         self.push_if(value, |_| true)
     }
@@ -75,7 +73,7 @@ impl<T> Notifier<T> {
         self.change(|queue| queue.values.pop_front())
     }
 
-    /// Drops values not to keep; returns their number.
+    /// Number of dropped values.
     pub(crate) fn retain(&self, keep: impl FnMut(&T) -> bool) -> usize {
         self.change(|queue| {
             let before = queue.values.len();
@@ -84,7 +82,7 @@ impl<T> Notifier<T> {
         })
     }
 
-    /// Takes a value that `make` adds. The descriptor does not show it.
+    /// Takes the oldest value after `make`, without signalling the descriptor.
     pub(crate) fn pop_made<R>(&self, make: impl FnOnce() -> R) -> (R, Option<T>) {
         self.change(|queue| queue.is_quiet = true);
         let made = make();
@@ -144,7 +142,6 @@ mod tests {
             assert_eq!(is_readable(&notifier), count > 1, "of {count}");
             notifier.retain(|_| false);
         }
-        // one from before
         make(1);
         assert_eq!((notifier.pop_made(|| ()).1, is_readable(&notifier)), (Some(0), false));
     }

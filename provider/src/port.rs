@@ -1,4 +1,4 @@
-//! Port of a device: attributes, GID table, changes of its network interface.
+//! Port: attributes, GID table, interface changes.
 
 use std::{
     fs, io,
@@ -25,17 +25,16 @@ use crate::{
     sync::Mutex,
 };
 
-/// Interval between checks of stopped processes.
+/// Check interval of stopped processes.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Maximum entries of a GID table.
 pub(crate) const GID_TABLE_LEN: u16 = 256;
 
-/// Attributes of a port (`ibv_port_attr`); every device has one port, number 1.
+/// Port attributes (`ibv_port_attr`). Every device has one port, number 1.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub struct PortAttr {
-    /// True if the interface is up with a carrier: `IBV_PORT_ACTIVE`, else `IBV_PORT_DOWN`.
+    /// `IBV_PORT_ACTIVE`: the interface is up with a carrier.
     pub active: bool,
     /// Largest payload per packet (`active_mtu`).
     pub active_mtu: Mtu,
@@ -43,7 +42,7 @@ pub struct PortAttr {
     pub max_mtu: Mtu,
     /// Longest message in bytes (`max_msg_sz`).
     pub max_message: u32,
-    /// Maximum entries of the GID table (`gid_tbl_len`).
+    /// Entries of the GID table (`gid_tbl_len`).
     pub gid_table_len: u16,
     /// Entries of the P_Key table (`pkey_tbl_len`).
     pub pkey_table_len: u16,
@@ -51,12 +50,11 @@ pub struct PortAttr {
     pub bad_pkeys: u64,
     /// Datagrams with a mismatched Q_Key (`qkey_viol_cntr`).
     pub qkey_violations: u64,
-    /// Even GID entries are for RoCE v1: on raw devices that send it, or shown by a
-    /// [profile](crate::Profile).
+    /// Even GID entries are for RoCE v1, on raw devices or by [profile](crate::Profile).
     pub roce_v1: bool,
     /// `port_cap_flags` of a [profile](crate::Profile).
     pub cap_flags: Option<u32>,
-    /// Code of the number of virtual lanes (`max_vl_num`): 1, or that of a profile.
+    /// Code of the number of virtual lanes (`max_vl_num`), by default 1.
     pub max_vl_num: u8,
     /// Speed in Mbit/s (`active_speed`, `active_width`); `None`: unknown.
     pub speed: Option<u32>,
@@ -80,7 +78,7 @@ impl PortAttr {
         }
     }
 
-    /// Returns the packet type of a GID entry (`ibv_query_gid_type`).
+    /// Packet type of a GID entry (`ibv_query_gid_type`).
     #[must_use]
     pub const fn gid_type(&self, index: u16) -> GidType {
         if self.roce_v1 && index.is_multiple_of(2) { GidType::RoceV1 } else { GidType::RoceV2 }
@@ -91,19 +89,19 @@ impl PortAttr {
     }
 }
 
-/// An entry of a GID table (`ibv_gid_entry`).
+/// Entry of a GID table (`ibv_gid_entry`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub struct GidEntry {
-    /// Address of the device.
+    /// Device address.
     pub gid: Gid,
     /// Index for work requests and connections.
     pub index: u16,
-    /// The port, always 1.
+    /// Port, always 1.
     pub port: u8,
     /// Packet type.
     pub gid_type: GidType,
-    /// Index of the network interface; 0: none.
+    /// Interface index; 0: none.
     pub interface: u32,
 }
 
@@ -111,8 +109,7 @@ pub struct GidEntry {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum GidType {
-    /// Ethernet (`IBV_GID_TYPE_ROCE_V1`): shown by [profiles](crate::Profile) with such entries,
-    /// refused in use.
+    /// Ethernet (`IBV_GID_TYPE_ROCE_V1`). Entries of [profiles](crate::Profile) are refused in use.
     RoceV1,
     /// UDP (`IBV_GID_TYPE_ROCE_V2`).
     RoceV2,
@@ -127,7 +124,6 @@ impl std::fmt::Display for GidType {
     }
 }
 
-/// State of an interface, as the system reports it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct InterfaceState {
     pub(crate) up: bool,
@@ -138,17 +134,16 @@ pub(crate) struct InterfaceState {
 }
 
 impl InterfaceState {
-    /// A missing interface.
     const GONE: Self = Self { up: false, link_mtu: 0, speed: None, addresses: Vec::new() };
 
-    /// Loopback, if the system does not list it.
+    /// Unlisted loopback interface.
     pub(crate) const fn loopback() -> Self {
         Self { up: true, link_mtu: 65_536, speed: None, addresses: Vec::new() }
     }
 
     pub(crate) fn of(interface: &NetworkInterface) -> Self {
         let mut addresses: Vec<IpAddr> = interface.ips.iter().map(|network| network.ip()).collect();
-        // the kernel's GID order: link-local, IPv4, other IPv6
+        // the kernel's GID order
         addresses.sort_by_key(|address| match address {
             IpAddr::V6(v6) if v6.is_unicast_link_local() => 0,
             IpAddr::V4(_) => 1,
@@ -160,7 +155,7 @@ impl InterfaceState {
         let number = |name: &str| attribute(name)?.trim().parse::<u32>().ok();
         Self {
             up: interface.is_up() && interface.is_running(),
-            // Ethernet's MTU if unknown
+            // Ethernet's default
             link_mtu: number("mtu").unwrap_or(1500),
             // virtual interfaces report -1 or impossible speeds
             speed: number("speed").filter(|&speed| speed > 0 && speed < 100_000_000),
@@ -173,7 +168,6 @@ impl InterfaceState {
     }
 }
 
-/// Addresses of the interface that a device follows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Follows {
     All,
@@ -183,7 +177,6 @@ pub(crate) enum Follows {
     State,
 }
 
-/// Difference between a GID table and the interface's addresses.
 #[derive(PartialEq, Eq, Debug, Default)]
 pub(crate) struct TableChange {
     pub(crate) gone: Vec<IpAddr>,
@@ -204,12 +197,11 @@ impl Follows {
         let new = addresses.iter().filter(|address| wanted(address)).filter(has).copied().collect();
         let used = table.iter().filter(|gid| !gid.is_zero()).map(|gid| gid.to_ip());
         let mut gone: Vec<IpAddr> = used.filter(|ip| !addresses.contains(ip)).collect();
-        gone.dedup(); // the entries next to each other may be one address
+        gone.dedup(); // an address may have adjacent entries
         TableChange { gone, new }
     }
 }
 
-/// Size of a GID table, and kinds of its entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct GidLayout {
     pub(crate) len: u16,
@@ -224,19 +216,18 @@ impl Default for GidLayout {
 }
 
 impl GidLayout {
-    /// Builds the table for these addresses.
     pub(crate) fn table(self, addresses: impl IntoIterator<Item = IpAddr>) -> Vec<Gid> {
         let mut table = Vec::new();
         for address in addresses {
-            self.insert(&mut table, address); // more than a table holds are left out
+            self.insert(&mut table, address); // ignored if full
         }
         table
     }
 
-    /// Puts an address into the first unused slot; `false`: the table is full.
+    /// Puts an address into the first unused slot; `false` if full.
     ///
-    /// Other indexes stay. Kernel tables begin with link-local, then IPv4, where older programs
-    /// look. Without link-local, the IPv4 address takes both slots.
+    /// Kernel tables begin with a link-local and an IPv4 address: older programs use index 1.
+    /// Without link-local, an IPv4 address takes both slots.
     pub(crate) fn insert(self, table: &mut Vec<Gid>, address: IpAddr) -> bool {
         let width = if self.v1 == RoceV1::Absent { 1 } else { 2 };
         let enter = |table: &mut Vec<Gid>, place: usize| {
@@ -259,12 +250,12 @@ impl GidLayout {
     }
 }
 
-/// Removes an address and leaves its entry unused.
+/// Leaves the entry unused.
 fn remove(table: &mut [Gid], address: IpAddr) {
     table.iter_mut().filter(|gid| **gid == address.into()).for_each(|gid| *gid = Gid::default());
 }
 
-/// GID indexes common to a device's shards, whatever the order of their address changes.
+/// GID indexes common to all shards, in any order of address changes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GidPlaces {
     layout: GidLayout,
@@ -276,17 +267,15 @@ impl GidPlaces {
         Self { layout, taken: Arc::new(Mutex::new(table)) }
     }
 
-    /// Builds a further shard's table.
     pub(crate) fn table(&self, addresses: impl IntoIterator<Item = IpAddr>) -> Vec<Gid> {
         let mut table = Vec::new();
         for address in addresses {
-            self.insert(&mut table, address); // more than a table holds are left out
+            self.insert(&mut table, address); // ignored if full
         }
         table
     }
 
-    /// Puts an address into a shard's table, at the common index or by [layout](GidLayout::insert);
-    /// `false`: full.
+    /// Inserts at the common index, or by [layout](GidLayout::insert); `false` if full.
     pub(crate) fn insert(&self, table: &mut Vec<Gid>, address: IpAddr) -> bool {
         let gid = Gid::from(address);
         let mut taken = self.taken.lock();
@@ -299,32 +288,29 @@ impl GidPlaces {
         true
     }
 
-    /// Removes an address from a shard's table and from the common indexes.
     pub(crate) fn remove(&self, table: &mut [Gid], address: IpAddr) {
         remove(table, address);
         remove(&mut self.taken.lock(), address);
     }
 }
 
-/// Watch on interface changes. The routing socket only triggers a reread, so lost messages and new
-/// formats do no harm.
+/// Watch on interface changes. Netlink messages are not parsed: losses and new formats do no harm.
 pub(crate) struct Watch {
     socket: OwnedFd,
     interface: u32,
     pub(crate) follows: Follows,
-    /// Stopped processes with addresses of the interface, and the time of the next check.
+    /// Stopped holders of addresses, and the time of the next check.
     stopped: Mutex<Option<(Vec<u32>, Instant)>>,
 }
 
-/// Protocol number 0, the default.
+/// Protocol 0.
 const NETLINK_ROUTE: Option<rustix::net::Protocol> = None;
 
-/// Links and addresses of both families (`RTMGRP_LINK`, `RTMGRP_IPV4_IFADDR`,
-/// `RTMGRP_IPV6_IFADDR`).
+/// `RTMGRP_LINK`, `RTMGRP_IPV4_IFADDR`, `RTMGRP_IPV6_IFADDR`.
 const GROUPS: u32 = 0x1 | 0x10 | 0x100;
 
 impl Watch {
-    /// Watches an interface by index, without privilege.
+    /// Needs no privilege.
     pub(crate) fn new(interface: u32, follows: Follows) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, NETLINK_ROUTE)?;
@@ -332,14 +318,14 @@ impl Watch {
         Ok(Self { socket, interface, follows, stopped: Mutex::default() })
     }
 
-    /// If a stopped process holds the address, reports news when it resumes or ends.
+    /// Reports news when a stopped holder of the address resumes or ends.
     pub(crate) fn await_end_of(&self, error: &BindError) {
         let &BindError::Stopped { process, .. } = error else { return };
         let mut stopped = self.stopped.lock();
         stopped.get_or_insert_with(|| (Vec::new(), clock::now().plus(LOOK))).0.push(process);
     }
 
-    /// Returns the delay until news may exist without a readable descriptor.
+    /// Delay until the next check of stopped processes.
     pub(crate) fn looks_after(&self) -> Option<Duration> {
         let stopped = self.stopped.lock();
         stopped.as_ref().map(|(_, look_at)| look_at.since(clock::now()))
@@ -355,7 +341,7 @@ impl Watch {
         *look_at = clock::now().plus(LOOK);
         let goes_on = !processes.iter().all(|&process| is_stopped(process));
         if goes_on {
-            *stopped = None; // those that still are stopped are found again
+            *stopped = None; // processes still stopped are found again
         }
         goes_on
     }
@@ -363,11 +349,11 @@ impl Watch {
     /// True if an interface changed, or addresses may be free.
     pub(crate) fn has_news(&self) -> bool {
         let mut news = self.goes_on();
-        // bounded against a flood of messages
+        // bounded against floods
         for _ in 0..1024 {
             let mut ignored = [0_u8; 64];
             match recv(&self.socket, &mut ignored, RecvFlags::TRUNC) {
-                Ok(_) | Err(Errno::NOBUFS) => news = true, // messages that found no room are news too
+                Ok(_) | Err(Errno::NOBUFS) => news = true, // lost messages are news too
                 Err(Errno::INTR) => {}
                 Err(_) => break,
             }

@@ -1,17 +1,17 @@
-//! Counters named as in `/sys/class/infiniband`, for scripts and monitoring agents.
+//! Port counters named as in `/sys/class/infiniband`.
 //!
-//! Sources: the kernel's documentation (InfiniBand volume 1, 16.1.3.5, `PortCounters`), NVIDIA's
-//! `mlx5` counters and `rxe`'s list. Impossible events, such as cable errors, stay 0.
+//! Sources: Linux (InfiniBand volume 1, 16.1.3.5, `PortCounters`), NVIDIA's `mlx5`, `rxe`.
+//! Impossible events, such as cable errors, stay 0.
 
 use roce_transport::event::{Counters, DropReason};
 
 use crate::{LinkCounters, Profile};
 
-/// Counter of a port, as the kernel shows it.
+/// Counter of a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct PortCounter {
-    /// Directory below the port: `counters` or `hw_counters`.
+    /// `counters` or `hw_counters`.
     pub directory: &'static str,
     /// File name.
     pub name: &'static str,
@@ -26,7 +26,7 @@ type Value = fn(&Counters, &LinkCounters) -> u64;
 
 const NOTHING: Value = |_, _| 0;
 
-/// Common counters: packets, and data in units of 4 octets.
+/// Data in units of 4 octets.
 const PORT: [(&str, Value); 21] = [
     ("port_xmit_data", |all, _| all.sent_bytes / 4),
     ("port_xmit_packets", |all, _| all.sent_packets),
@@ -104,7 +104,6 @@ const RXE: [(&str, Value); 15] = [
     ("sent_pkts", |all, _| all.sent_packets),
 ];
 
-/// Counts invalid or incomplete packets.
 fn malformed(all: &Counters) -> u64 {
     use DropReason as Reason;
     [Reason::TooShort, Reason::Padding, Reason::UnknownOpcode, Reason::TransportVersion]
@@ -114,8 +113,7 @@ fn malformed(all: &Counters) -> u64 {
         .sum()
 }
 
-/// Returns a device's counters as the profile's driver shows them (`mlx5`, `rxe` or none); without
-/// a profile, all.
+/// Counters that the profile's driver shows (`mlx5`, `rxe` or none); without a profile, all.
 #[must_use]
 pub fn port_counters(
     profile: Option<&Profile>,

@@ -1,11 +1,8 @@
-//! Counters of open devices, published to other processes of the user.
+//! Counters of open devices, published to the user's other processes.
 //!
-//! Each open device has a JSON file in a private directory: `$XDG_RUNTIME_DIR/roce`, else
-//! `/tmp/roce-UID`, else `/tmp/roce-UID.NUMBER` if another user took that. A changed file is
-//! replaced whole, at most once a second, and removed at close. Its owner holds a `flock`, which
-//! the kernel releases at process end; readers remove unlocked files.
-//!
-//! Without a directory or disk space, the device works unpublished.
+//! Each device has a JSON file in the [runtime directory](runtime_directory), replaced at most once
+//! a second. The owner holds a `flock`, which the kernel releases at process end. Readers remove
+//! unlocked files. Without a directory or disk space, the device works unpublished.
 
 use std::{
     env,
@@ -28,24 +25,22 @@ use crate::{
     variables,
 };
 
-/// Version of the file format.
 const VERSION: u32 = 3;
 const SUFFIX: &str = "counters";
-/// Suffix of an incomplete file, before it replaces the old one.
+/// Suffix of an incomplete file.
 const UNFINISHED: &str = "new";
 
-/// Counters of an open device, of this or another process.
+/// Counters of an open device.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Published {
-    /// Name of the device.
+    /// Device name.
     pub device: String,
-    /// Its process, as numbered in that process's namespace.
+    /// Process ID in the process's namespace.
     pub pid: u32,
-    /// Program of the process.
+    /// Program.
     pub program: String,
-    /// Network namespace (inode of `/proc/PID/ns/net`); 0: unknown. Equal addresses in different
-    /// ones differ.
+    /// Network namespace (inode of `/proc/PID/ns/net`); 0: unknown.
     pub network: u64,
     /// GIDs; `::` for unused entries.
     pub gids: Vec<String>,
@@ -59,19 +54,19 @@ pub struct Published {
     pub counters: Vec<PublishedCounter>,
 }
 
-/// Counter of an open device.
+/// Published counter.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct PublishedCounter {
-    /// Name of the counter.
+    /// Name.
     pub name: String,
-    /// Explanation; empty if another version's counter is unknown here.
+    /// Explanation; empty for an unknown counter.
     pub explanation: &'static str,
     /// Value.
     pub value: u64,
 }
 
-/// Reads the counters of the user's open devices, about 1 s old (`roce devinfo --counters`).
+/// Counters of the user's open devices, about 1 s old (`roce devinfo --counters`).
 ///
 /// Removes files of dead processes.
 ///
@@ -96,7 +91,7 @@ pub fn published_counters() -> io::Result<Vec<Published>> {
 }
 
 impl Published {
-    /// True if the device is in this network namespace, or neither is known.
+    /// True in the same network namespace, or if both are unknown.
     #[must_use]
     pub fn shares_network(&self) -> bool {
         self.network == network()
@@ -118,24 +113,24 @@ fn read_all(directory: &Path) -> io::Result<Vec<Published>> {
                     .and_then(|metadata| metadata.modified())
                     .map(|at| at.elapsed());
                 if age.is_ok_and(|age| age.is_ok_and(|age| age > Duration::from_secs(60))) {
-                    let _ = fs::remove_file(&path); // its owner died while it wrote it
+                    let _ = fs::remove_file(&path); // the owner died while writing
                 }
                 continue;
             }
             _ => continue,
         }
-        // an unreadable file has gone or is foreign
+        // unreadable: gone or foreign
         found.extend(read(&path).ok().flatten().as_deref().and_then(parse));
     }
     Ok(found)
 }
 
-/// Returns a file's contents if its owner lives.
+/// A file's contents, if the owner lives.
 fn read(path: &Path) -> io::Result<Option<String>> {
     loop {
         let mut file = File::open(path)?;
         if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
-            // unlocked, unless its owner just replaced it by a locked one
+            // the owner may just have replaced the file
             if fs::metadata(path)?.ino() != file.metadata()?.ino() {
                 continue;
             }
@@ -161,7 +156,6 @@ struct Record {
     /// Milliseconds since the Unix epoch.
     opened: u64,
     updated: u64,
-    /// Name and value.
     counters: Vec<(String, u64)>,
 }
 
@@ -176,7 +170,7 @@ impl Record {
         Self { version, device, pid, program, network, gids, lease, opened, updated, counters }
     }
 
-    /// Returns the device if the version matches.
+    /// `None` for another version.
     fn read(self) -> Option<Published> {
         let Self { version, device, pid, program, network, gids, lease, opened, updated, counters } =
             self;
@@ -201,16 +195,15 @@ fn parse(text: &str) -> Option<Published> {
 
 pub(crate) struct Publisher {
     path: PathBuf,
-    /// Locked current file.
     held: Option<File>,
     published: Published,
 }
 
 impl Publisher {
-    /// Publishes a device with zero counters; `None`: no file possible.
+    /// `None` if no file is possible.
     pub(crate) fn new(device: &str, gids: Vec<String>) -> Option<Self> {
         let directory = runtime_directory().ok()?;
-        let _ = read_all(&directory); // removes what dead processes have left
+        let _ = read_all(&directory); // removes dead processes' files
         Self::within(&directory, device, gids)
     }
 
@@ -218,7 +211,7 @@ impl Publisher {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let (pid, number) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let started = since_epoch();
-        // process numbers repeat across containers
+        // process IDs repeat across containers
         let path = directory.join(format!("{pid}-{number}-{}.{SUFFIX}", started.as_nanos()));
         let program = env::current_exe().unwrap_or_default();
         let program = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -275,7 +268,7 @@ impl CounterSink for Publisher {
 impl Drop for Publisher {
     fn drop(&mut self) {
         if self.published.pid != std::process::id() {
-            return; // a copy in a child: the file is still its parent's
+            return; // the file is the parent's
         }
         let _ = fs::remove_file(&self.path);
     }
@@ -285,13 +278,13 @@ fn since_epoch() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
-/// Returns the user's private directory and creates it if missing.
+/// The user's private directory, created if missing: `$XDG_RUNTIME_DIR/roce`, `/tmp/roce-UID`, or
+/// `/tmp/roce-UID.NUMBER` if others took that name.
 ///
-/// `$XDG_RUNTIME_DIR/roce`, `/tmp/roce-UID`, or `/tmp/roce-UID.NUMBER` if others took that name.
-/// Never execute from it: after a cleanup of /tmp, others can create it.
+/// Never execute files from there: after a cleanup of /tmp, others can create the directory.
 ///
 /// # Errors
-/// If creation fails, or the one in `$XDG_RUNTIME_DIR` belongs to, or is open to, another user.
+/// If creation fails, or `$XDG_RUNTIME_DIR/roce` belongs or is open to another user.
 pub fn runtime_directory() -> io::Result<PathBuf> {
     match own_runtime() {
         Some(runtime) => make(runtime.join("roce")),
@@ -299,10 +292,9 @@ pub fn runtime_directory() -> io::Result<PathBuf> {
     }
 }
 
-/// World-writable directory.
 const SHARED: &str = "/tmp";
 
-/// Returns `$XDG_RUNTIME_DIR` if this user owns it; after setuid it may be another user's.
+/// `$XDG_RUNTIME_DIR`, unless another user's, as after setuid.
 fn own_runtime() -> Option<PathBuf> {
     let user = rustix::process::geteuid().as_raw();
     let own = |path: &PathBuf| fs::metadata(path).is_ok_and(|metadata| metadata.uid() == user);
@@ -322,7 +314,7 @@ fn make(directory: PathBuf) -> io::Result<PathBuf> {
     Ok(directory)
 }
 
-/// Creates the directory under the first name, or a suffixed one if that is taken.
+/// Uses a suffixed name if the first name is taken.
 fn make_below(shared: &Path) -> io::Result<PathBuf> {
     let name = name_below();
     let error = match make(shared.join(&name)) {
@@ -338,7 +330,6 @@ fn make_below(shared: &Path) -> io::Result<PathBuf> {
     make(other).map_err(|_| error)
 }
 
-/// Lists the user's directories below `shared`.
 fn own_below(shared: &Path) -> io::Result<Vec<PathBuf>> {
     let name = name_below();
     let mut found = Vec::new();
@@ -372,8 +363,7 @@ mod tests {
 
     use super::*;
 
-    /// Links, files and open directories stand in for another user's directory, which only root can
-    /// create.
+    /// Stand-ins for another user's directory, which only root can create.
     #[test]
     fn who_takes_the_first_name_locks_nobody_out() {
         let shared = env::temp_dir().join(format!("roce-publish-{}", std::process::id()));

@@ -12,7 +12,7 @@ pub(crate) fn wait(descriptors: &[BorrowedFd<'_>], timeout: Option<Duration>) ->
     }
 }
 
-/// Waits likewise; a signal returns `EINTR`.
+/// Like [`wait`], but a signal returns `EINTR`.
 pub(crate) fn wait_or_signal(
     descriptors: &[BorrowedFd<'_>],
     timeout: Option<Duration>,
@@ -24,7 +24,6 @@ pub(crate) fn wait_or_signal(
     Ok(())
 }
 
-/// True if the descriptor is readable now.
 pub(crate) fn is_readable(descriptor: BorrowedFd<'_>) -> bool {
     let mut polled = [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)];
     poll(&mut polled, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)

@@ -20,22 +20,21 @@ use crate::{
 
 /// Time limit for peers' responses.
 const LIMIT: Duration = Duration::from_secs(2);
-/// Poll interval for them.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Reaper: ends dead programs' connections with their peers, as a kernel does.
+/// Ends dead programs' connections, as a kernel does.
 ///
-/// For processes with its [`variable`](Self::variable) that are alone at an address; another
-/// process at the address would end the connections instead. The reaper handles none of their
-/// traffic. It works in [`wait`](Self::wait) and [`finish`](Self::finish).
+/// Serves processes with the [`variable`](Self::variable) that are alone at an address: another
+/// process there would end the connections itself. Works in [`wait`](Self::wait) and
+/// [`finish`](Self::finish), and handles no traffic.
 pub struct Reaper {
     members: Members,
-    /// Devices at dead processes' addresses, with their deadlines.
+    /// Devices at dead processes' addresses, with deadlines.
     ending: Vec<(Instant, Context)>,
 }
 
 impl Reaper {
-    /// Creates a reaper without processes.
+    /// Creates a reaper.
     ///
     /// # Errors
     /// If the system has no socket.
@@ -43,7 +42,7 @@ impl Reaper {
         Ok(Self { members: Members::new()?, ending: Vec::new() })
     }
 
-    /// Returns name and value of the environment variable for processes.
+    /// Name and value of the processes' environment variable.
     #[must_use]
     pub fn variable(&self) -> (&'static str, &str) {
         (REAPER, self.members.variable())
@@ -63,8 +62,7 @@ impl Reaper {
         Ok(())
     }
 
-    /// Ends dead processes' connections, waiting up to 2 s for responses. Live processes continue
-    /// without the reaper.
+    /// Ends dead processes' connections, waiting up to 2 s. Live processes continue.
     pub fn finish(mut self) {
         let end = clock::now().plus(LIMIT);
         self.attend();
@@ -99,15 +97,14 @@ impl fmt::Debug for Reaper {
     }
 }
 
-/// Opens a device at an abandoned address and ends its connections; keep it until the peers
-/// respond.
+/// Ends an abandoned address's connections. Keep the device until peers respond.
 fn notify_peers(left: &Left) -> Result<Context, OpenError> {
     let Left { address, partitions, records } = left;
     info!(%address, connections = records.len(), "processes have ended");
-    // short timeout: retries follow soon
+    // retries follow soon
     let cm = CmConfig { response_timeout: 15, ..CmConfig::default() };
     let options = OpenOptions { cm, ..OpenOptions::default() };
-    // a partition that none had: responses address theirs
+    // an unused partition: responses address the others
     let own = IdPartition::all().find(|partition| !partitions.contains(partition));
     let context = Device::at(*address)?.open_unpublished(own, options)?;
     for record in records {

@@ -1,5 +1,4 @@
-//! Signals belong to the program's threads: on ours a handler would run unexpectedly, or a call to
-//! interrupt would go on.
+//! Library threads block signals: handlers run, and interrupt calls, on program threads only.
 
 #![allow(unsafe_code, reason = "signal masks")]
 
@@ -7,7 +6,7 @@ use std::{mem, ptr};
 
 use rustix::io::Errno;
 
-/// Fault signals, left unblocked.
+/// Left unblocked.
 const FAULTS: [libc::c_int; 7] = [
     libc::SIGSEGV,
     libc::SIGBUS,
@@ -23,8 +22,7 @@ pub fn blocked<R>(start: impl FnOnce() -> R) -> R {
     // SAFETY: all zero is an empty set
     let (mut set, mut before): (libc::sigset_t, libc::sigset_t) =
         unsafe { (mem::zeroed(), mem::zeroed()) };
-    // SAFETY: the sets are initialised and borrowed for the calls, which change this thread's mask
-    // only
+    // SAFETY: initialised sets, borrowed for the calls
     let result = unsafe {
         libc::sigfillset(&mut set);
         for signal in FAULTS {
@@ -34,21 +32,19 @@ pub fn blocked<R>(start: impl FnOnce() -> R) -> R {
     };
     let started = start();
     if result == 0 {
-        // SAFETY: as above; back to what it was
+        // SAFETY: as above
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, ptr::null_mut()) };
     }
     started
 }
 
-/// Writes without a SIGPIPE from a closed pipe.
 pub(crate) fn without_sigpipe<T: PartialEq>(
     write: impl FnOnce() -> rustix::io::Result<T>,
 ) -> rustix::io::Result<T> {
     // SAFETY: all zero is an empty set
     let (mut pipe, mut before, mut pending): (libc::sigset_t, libc::sigset_t, libc::sigset_t) =
         unsafe { (mem::zeroed(), mem::zeroed(), mem::zeroed()) };
-    // SAFETY: the sets are initialised and borrowed for the calls, which change this thread's mask
-    // only
+    // SAFETY: initialised sets, borrowed for the calls
     let (was_pending, blocked) = unsafe {
         libc::sigemptyset(&mut pipe);
         libc::sigaddset(&mut pipe, libc::SIGPIPE);
@@ -60,8 +56,7 @@ pub(crate) fn without_sigpipe<T: PartialEq>(
         return Err(Errno::INVAL);
     }
     let result = write();
-    // SAFETY: as above; the signal that this write has raised for this thread is taken, and the
-    // mask is what it was
+    // SAFETY: as above; consumes the write's SIGPIPE, and restores the mask
     unsafe {
         if result == Err(Errno::PIPE) && !was_pending {
             let none = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -79,7 +74,7 @@ mod tests {
     use super::*;
 
     fn is_blocked(signal: libc::c_int) -> bool {
-        // SAFETY: all zero is an empty set, and the mask is only asked for
+        // SAFETY: all zero is an empty set; the mask is only read
         unsafe {
             let mut mask = mem::zeroed();
             libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), &mut mask);

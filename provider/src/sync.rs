@@ -1,13 +1,11 @@
-//! Mutex without poisoning.
+//! Mutex without poisoning, usable in a forked child.
 //!
-//! The standard library's mutex holds all its state, so a forked child can release and take it.
-//! `parking_lot` keeps waiters in a process-wide table whose locks another thread may hold at
-//! `fork`: later calls in the child hang (Amanieu/parking_lot#515). Programs with the C library
-//! fork and open devices in the child.
+//! `parking_lot` keeps waiters in a process-wide table. If another thread holds the table's lock at
+//! `fork`, the child hangs (Amanieu/parking_lot#515). A standard mutex contains all its state.
 
 use std::sync::{self, MutexGuard, PoisonError, TryLockError};
 
-/// Mutex whose `lock` cannot fail: a panic under the lock is our bug and leaves the state usable.
+/// Mutex whose `lock` cannot fail: a panic under the lock leaves the state usable.
 #[derive(Debug, Default)]
 pub struct Mutex<T: ?Sized>(sync::Mutex<T>);
 

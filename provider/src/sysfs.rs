@@ -1,8 +1,8 @@
-//! Counters of open devices in the files of `roce run --sysfs`, for `/sys/class/infiniband`.
+//! Counters in the files of `roce run --sysfs`, for `/sys/class/infiniband`.
 //!
-//! A file sums all processes that had the device open since its creation, as in the kernel. Each
-//! adds its increments under a `flock` on the port's directory; if locked, at the next change.
-//! Numbers only grow, so files are written in place and readers see the old or new number.
+//! A file sums all processes since its creation, as in the kernel. A process adds increments under
+//! a `flock` on the port's directory, or at the next change. Numbers only grow: a file written in
+//! place shows the old or new number.
 
 use std::{
     fs::{self, File},
@@ -23,21 +23,19 @@ use crate::{
     variables,
 };
 
-/// Attempts to lock, held for microseconds, and their interval.
+/// Attempts to take a lock held for microseconds.
 const ATTEMPTS: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(1);
 
 pub(crate) struct CounterFiles {
-    /// Directory of the port.
     port: PathBuf,
     profile: Option<Profile>,
-    /// Counts added so far.
     added: Vec<PortCounter>,
     process: u32,
 }
 
 impl CounterFiles {
-    /// Returns the device's files, if configured.
+    /// `None` if not configured.
     pub(crate) fn of(device: &str, profile: Option<&Profile>) -> Option<Self> {
         let classes = variables::value(variables::SYSFS).map(PathBuf::from)?;
         Self::below(&classes, device, profile)
@@ -57,7 +55,7 @@ impl CounterFiles {
                 let file = self.port.join(now.directory).join(now.name);
                 match add_to(&file, now.value - before.value) {
                     Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                    _ => before.value = now.value, // or nobody wants to see it
+                    _ => before.value = now.value, // or the file is missing
                 }
             }
         }
@@ -129,7 +127,7 @@ mod tests {
         assert_eq!(read(&classes, "hw_counters/local_ack_timeout_err"), "3\n");
         assert_eq!(read(&classes, "hw_counters/out_of_sequence"), "0\n");
 
-        // a process adds later what it cannot add now
+        // a locked directory delays the increments
         let held = File::open(&port).unwrap();
         flock(&held, FlockOperation::NonBlockingLockExclusive).unwrap();
         other.publish(&counted(800, 0), &link, &[]);

@@ -1,4 +1,4 @@
-//! Channels to await in tokio tasks. Posting, polling and accepting never wait and need no wrapper.
+//! Channels for tokio tasks. Posting, polling and accepting never wait.
 
 use std::{
     io,
@@ -22,13 +22,12 @@ impl<T: AsFd> AsRawFd for Descriptor<T> {
 }
 
 fn register<T: AsFd>(channel: T) -> io::Result<AsyncFd<Descriptor<T>>> {
-    // SAFETY: the channel, which the result owns, holds an open descriptor that it never closes or
-    // replaces as long as it lives, and shows that one every time. Private, so that `T` is one of
-    // the two channels of this module.
+    // SAFETY: `T` is a channel of this module, owned by the result. A channel keeps one open
+    // descriptor while alive.
     Ok(unsafe { AsyncFd::register_with_interest(Descriptor(channel), Interest::READABLE) }?)
 }
 
-/// Awaits a result of `take` on a readable descriptor.
+/// Awaits a result of `take`.
 async fn next<T: AsFd, R>(
     channel: &AsyncFd<Descriptor<T>>,
     take: impl Fn(&T) -> Option<R>,
@@ -45,7 +44,7 @@ async fn next<T: AsFd, R>(
     }
 }
 
-/// An [`EventChannel`] for tasks.
+/// [`EventChannel`] for tasks.
 #[derive(Debug)]
 pub struct AsyncEventChannel(AsyncFd<Descriptor<EventChannel>>);
 
@@ -53,7 +52,7 @@ impl AsyncEventChannel {
     /// Registers the channel with the current runtime.
     ///
     /// # Errors
-    /// If the runtime cannot watch another descriptor.
+    /// If the runtime refuses the descriptor.
     ///
     /// # Panics
     /// Outside a runtime with I/O.
@@ -61,7 +60,7 @@ impl AsyncEventChannel {
         Ok(Self(register(channel)?))
     }
 
-    /// Returns the channel.
+    /// Channel.
     #[must_use]
     pub fn channel(&self) -> &EventChannel {
         &self.0.get_ref().0
@@ -76,7 +75,7 @@ impl AsyncEventChannel {
     }
 }
 
-/// A [`CompletionChannel`] for tasks.
+/// [`CompletionChannel`] for tasks.
 #[derive(Debug)]
 pub struct AsyncCompletionChannel(AsyncFd<Descriptor<CompletionChannel>>);
 
@@ -84,7 +83,7 @@ impl AsyncCompletionChannel {
     /// Registers the channel with the current runtime.
     ///
     /// # Errors
-    /// If the runtime cannot watch another descriptor.
+    /// If the runtime refuses the descriptor.
     ///
     /// # Panics
     /// Outside a runtime with I/O.
@@ -92,7 +91,7 @@ impl AsyncCompletionChannel {
         Ok(Self(register(channel)?))
     }
 
-    /// Returns the channel.
+    /// Channel.
     #[must_use]
     pub fn channel(&self) -> &CompletionChannel {
         &self.0.get_ref().0

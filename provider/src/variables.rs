@@ -10,7 +10,7 @@ use std::{
 /// Environment variable and its option of `roce run`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Variable {
-    /// Name of the variable.
+    /// Name.
     pub name: &'static str,
     /// Option; empty if none.
     pub option: &'static str,
@@ -97,10 +97,10 @@ variables! {
     LOG = "ROCE_LOG", "", "nothing";
 }
 
-/// Returns a variable's value; `None` if unset or empty, or in a privileged program (`AT_SECURE`).
+/// Value of a variable; `None` if unset or empty, or in a privileged program (`AT_SECURE`).
 ///
-/// The caller of a setuid, setgid or file-capability program sets its environment, but must not
-/// choose the files that it writes.
+/// A setuid, setgid or file-capability program's caller must not choose the files that the program
+/// writes.
 pub fn value(name: impl AsRef<OsStr>) -> Option<OsString> {
     obeyed(env::var_os(name), is_privileged())
 }
@@ -116,7 +116,7 @@ pub fn parse_seed(text: &str) -> Option<u64> {
 }
 
 fn is_privileged() -> bool {
-    // SAFETY: It takes a number, and reads what the kernel gave the process at its start.
+    // SAFETY: reads the kernel's auxiliary vector.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
@@ -124,13 +124,13 @@ fn obeyed(value: Option<OsString>, privileged: bool) -> Option<OsString> {
     value.filter(|value| !privileged && !value.is_empty())
 }
 
-/// True if a variable is set to anything but 0.
+/// True if set to anything but 0.
 #[must_use]
 pub fn is_on(variable: &str) -> bool {
     value(variable).is_some_and(|value| value != "0")
 }
 
-/// True if a variable is set to 0.
+/// True if set to 0.
 #[must_use]
 pub fn is_off(variable: &str) -> bool {
     value(variable).is_some_and(|value| value == "0")

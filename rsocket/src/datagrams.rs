@@ -1,7 +1,5 @@
-//! Datagrams: their channel, and their arrival.
-//!
-//! A UDP socket holds the port. The first datagram to a peer takes it, headed by the sender's queue
-//! pair number; the peer responds with its own. Further datagrams go between the queue pairs.
+//! A UDP socket holds the port. The first datagram to a peer goes through it with the sender's
+//! queue pair number; the peer responds with its own. Later datagrams go between the queue pairs.
 
 use std::{
     collections::VecDeque,
@@ -29,7 +27,7 @@ use super::{
 };
 use roce_provider::{cm::EventChannel, link::now};
 
-/// Most data bytes of a datagram, on either channel.
+/// Most data bytes of a datagram.
 const MOST: usize = 4096;
 const BATCH: usize = 64;
 
@@ -40,7 +38,7 @@ pub(super) struct Datagrams {
     channel: EventChannel,
     endpoints: Vec<Endpoint>,
     peers: Peers,
-    /// The connected peer: sole sender and default destination.
+    /// Sole sender and default destination.
     connected: Option<SocketAddr>,
     arrived: VecDeque<Arrived>,
     /// Queued bytes that came through UDP.
@@ -124,7 +122,7 @@ impl Datagrams {
         self.local.map(|local| local.ip()).filter(|ip| !any(ip))
     }
 
-    /// Adds a peer. One that `addressed` a local address knows this side by it.
+    /// `addressed`: local address by which the peer knows this side.
     fn peer_for(
         &mut self,
         peer: SocketAddr,
@@ -150,7 +148,7 @@ impl Datagrams {
         self.peers.get(peer).ok_or(Errno::HOSTUNREACH)
     }
 
-    /// The channel to a peer, from a given local address if any; and that address.
+    /// Also returns the local address.
     fn path(
         &mut self,
         peer: SocketAddr,
@@ -177,8 +175,6 @@ impl Datagrams {
         Ok((Path { endpoint, handle, most }, own))
     }
 
-    /// Sends a datagram, by default to the connected peer.
-    ///
     /// # Errors
     /// `EAGAIN`; `EDESTADDRREQ`; `EMSGSIZE`; `EINVAL`; `EPIPE` after a shutdown; `EFAULT`; those of
     /// address resolution.
@@ -292,10 +288,10 @@ impl Datagrams {
         }
     }
 
-    /// Reads the first datagram up to `length` bytes, and its sender. With `peek` it stays.
+    /// Reads up to `length` bytes of the first datagram.
     ///
     /// # Errors
-    /// `EAGAIN`; `EFAULT`: it stays.
+    /// `EAGAIN`; `EFAULT`: the datagram stays.
     pub(super) fn receive(
         &mut self,
         length: usize,
@@ -350,7 +346,7 @@ impl Datagrams {
         self.write_shut |= write;
     }
 
-    /// Returns whether receiving, and whether both halves are shut down.
+    /// Receiving half, both halves.
     pub(super) const fn is_shut(&self) -> (bool, bool) {
         (self.read_shut, self.read_shut && self.write_shut)
     }
@@ -359,7 +355,6 @@ impl Datagrams {
         self.news
     }
 
-    /// Makes the descriptor readable at the next completion.
     pub(super) fn arm(&self) {
         self.endpoints.iter().for_each(Endpoint::arm);
     }
@@ -407,7 +402,7 @@ mod tests {
         Ok((String::from_utf8(got).unwrap(), from.unwrap()))
     }
 
-    /// Waits for a datagram; true if it came between queue pairs.
+    /// True if the datagram came between queue pairs.
     #[track_caller]
     fn arrives(at: &mut Datagrams, from: SocketAddr, text: &str) -> bool {
         let end = now().plus(Duration::from_secs(20));

@@ -1,5 +1,3 @@
-//! Deadlines of waits.
-
 use std::time::Duration;
 
 use roce_transport::time::Instant;
@@ -11,19 +9,19 @@ use roce_provider::link::now;
 pub struct Deadline(Option<Instant>);
 
 impl Deadline {
-    /// Returns the deadline `limit` from now.
+    /// `limit` from now.
     #[must_use]
     pub fn after(limit: Option<Duration>) -> Self {
         Self(limit.map(|limit| now().plus(limit)))
     }
 
-    /// Returns the remaining time; `None` without a deadline.
+    /// Remaining time; `None` without a deadline.
     #[must_use]
     pub fn left(&self) -> Option<Duration> {
         self.0.map(|end| end.since(now()))
     }
 
-    /// Returns true if it has passed.
+    /// True once passed.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.left().is_some_and(|left| left.is_zero())

@@ -20,7 +20,7 @@ use roce_provider::{
     cm::{CmError, CmId, CmQpAttr, UDP_QKEY},
 };
 
-/// Work request ID of sends; receives use their slot's number.
+/// Receives use their slot's number.
 const SEND: u64 = u64::MAX;
 /// Completions per call.
 const MOST: usize = 1024;
@@ -34,12 +34,12 @@ pub(super) struct Endpoint {
     channel: CompletionChannel,
     pub(super) domain: ProtectionDomain,
     mtu: usize,
-    /// One slot per send request, used in turn.
+    /// One slot per request, used in turn.
     send_buffer: MemoryRegion,
     slots: usize,
     next: usize,
     used: usize,
-    /// One slot per receive request.
+    /// One slot per request.
     receive_buffer: MemoryRegion,
     /// Its queue pair or device is gone.
     pub(super) failed: bool,
@@ -124,7 +124,7 @@ impl Endpoint {
         changed
     }
 
-    /// Parses a slot; `None` unless an rsocket sent it from the address that it names.
+    /// `None` unless an rsocket sent it from the address in its header.
     fn look(&self, slot: usize, length: usize) -> Option<Message> {
         let start = slot * (GRH_LEN + self.mtu);
         let mut area = [0; GRH_LEN];
@@ -171,8 +171,6 @@ impl Endpoint {
         self.used == 0 || self.failed
     }
 
-    /// Sends a message from a port to a queue pair.
-    ///
     /// # Errors
     /// `EAGAIN`; `EFAULT`; `ENETDOWN`.
     pub(super) fn send(

@@ -1,5 +1,3 @@
-//! Error numbers of ids and of the system.
-
 use std::io;
 
 use rustix::io::Errno;

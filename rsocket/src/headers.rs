@@ -1,5 +1,5 @@
-//! Headers before datagram data: in UDP, where peers exchange queue pair numbers, and between queue
-//! pairs. As in "rsocket Protocol and Design Guide" (rdma-core, librdmacm/docs/rsocket).
+//! Datagram headers: in UDP, to exchange queue pair numbers, and between queue pairs. Source:
+//! "rsocket Protocol and Design Guide" (rdma-core, librdmacm/docs/rsocket).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -13,9 +13,8 @@ pub(super) const LONGEST: usize = 28;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Purpose {
-    /// Carries data.
     Data,
-    /// Responds to one with data.
+    /// Response to data.
     Control,
 }
 
@@ -53,7 +52,7 @@ impl DatagramHeader {
         bytes
     }
 
-    /// Parses header and data; `None`: not of an rsocket.
+    /// `None` if not of an rsocket.
     pub(super) fn parse(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (head, rest) = bytes.split_first_chunk::<12>()?;
         let [t0, t1, t2, t3, version, op, length, _, q0, q1, q2, _] = *head;
@@ -69,7 +68,7 @@ impl DatagramHeader {
     }
 }
 
-/// Header of a message between queue pairs: the sender's address and port.
+/// Header between queue pairs: the sender's address and port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Sender(pub(super) SocketAddr);
 
@@ -95,7 +94,7 @@ impl Sender {
         bytes
     }
 
-    /// Parses it with its length; `None`: not of an rsocket.
+    /// `None` if not of an rsocket.
     pub(super) fn parse(bytes: &[u8]) -> Option<(Self, usize)> {
         let (&[version, length, p0, p1], rest) = bytes.split_first_chunk::<4>()?;
         let flow_label = if version == IPV6 { 4 } else { 0 };

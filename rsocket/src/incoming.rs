@@ -1,4 +1,4 @@
-//! The receiving half of a connection: arrived data, and credits.
+//! The receiving half of a connection.
 
 use std::collections::VecDeque;
 
@@ -21,8 +21,7 @@ pub(super) struct Room {
     pub(super) length: u32,
 }
 
-/// See the [module's documentation](self). The buffer is advertised in halves: a half that was read
-/// is advertised again while the other fills.
+/// The buffer is advertised in halves: a read half is advertised again while the other fills.
 #[derive(Debug)]
 pub(super) struct Incoming {
     half: u32,
@@ -39,7 +38,7 @@ pub(super) struct Incoming {
     next: u32,
     index: u32,
     entries: u32,
-    /// Numbers of the last message that arrived, that was read, and that is permitted.
+    /// Numbers of the last arrived, read and permitted message.
     arrived: u16,
     read: u16,
     last: u16,
@@ -48,8 +47,8 @@ pub(super) struct Incoming {
 }
 
 impl Incoming {
-    /// Creates the half whose peer has `credits`, the first half of a buffer of `size` bytes, and a
-    /// table of `entries`.
+    /// The peer has `credits`, the first half of a buffer of `size` bytes, and a table of
+    /// `entries`.
     pub(super) fn new(credits: u16, size: u32, entries: u32) -> Self {
         let half = size / 2;
         Self {
@@ -69,10 +68,8 @@ impl Incoming {
         }
     }
 
-    /// Accounts for an arrived data message.
-    ///
     /// # Errors
-    /// [`Violation`] for a message beyond the credits, or bytes beyond the buffer.
+    /// [`Violation`] beyond the credits or the buffer.
     pub(super) fn arrive(&mut self, length: u32) -> Result<(), Violation> {
         if self.arrived == self.last || length > self.open {
             return Err(Violation);
@@ -116,7 +113,6 @@ impl Incoming {
         }
     }
 
-    /// True if the peer should get credits.
     pub(super) fn is_due(&self) -> bool {
         // one update per half of the messages
         let ahead = self.last.wrapping_sub(self.read);

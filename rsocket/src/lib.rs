@@ -1,9 +1,8 @@
-//! rsockets for the C interface, as in librdmacm: byte streams over RC connections, and datagrams.
+//! rsockets, as in librdmacm: byte streams over RC connections, and datagrams.
 //!
 //! Each side exposes a receive buffer; the peer WRITEs data into it, with the length in immediate
-//! data. `incoming` and `outgoing` are the pure protocol halves, `wire` the formats. `stream`
-//! drives a queue pair, `socket` adds addresses and states. `datagrams` has a queue pair
-//! (`endpoint`) per local address, and a UDP socket for discovery; `headers` precede data.
+//! data. `incoming` and `outgoing` are the pure protocol halves. `datagrams` has a queue pair
+//! (`endpoint`) per local address, and a UDP socket for discovery.
 
 mod datagrams;
 mod deadline;

@@ -2,7 +2,7 @@
 
 use roce_provider::MemoryRegion;
 
-/// Mappings, each at most once in the peer's table.
+/// Each at most once in the peer's table.
 #[derive(Debug, Default)]
 pub(super) struct Maps(Vec<Mapped>);
 

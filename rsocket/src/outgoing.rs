@@ -1,4 +1,4 @@
-//! The sending half of a connection: destination and time of its bytes.
+//! The sending half of a connection.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use super::wire::Span;
 
 /// Send slots for messages without data.
 pub(super) const CONTROL_PLACES: u32 = 4;
-/// Most bytes of a message: the peer may read the first while more are under way.
+/// Most bytes of a message: smaller messages let the peer read earlier.
 const MOST: u32 = 1 << 16;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,7 +21,7 @@ pub(super) struct Segment {
 
 #[derive(Debug)]
 pub(super) struct Outgoing {
-    /// Numbers of the last sent and the last permitted data message.
+    /// Numbers of the last sent and permitted message.
     sent: u16,
     last: u16,
     /// Rest of the peer's current buffer.
@@ -45,8 +45,8 @@ enum Posted {
 }
 
 impl Outgoing {
-    /// Creates the half towards a peer with these credits, first buffer and number of table
-    /// entries. `size` is the send buffer's, `places` the send queue's without [`CONTROL_PLACES`].
+    /// `size` is the send buffer's, `places` the send queue's without [`CONTROL_PLACES`]. The rest
+    /// is the peer's.
     pub(super) fn new(
         credits: u16,
         first: Span,
@@ -74,7 +74,7 @@ impl Outgoing {
         (self.target.length == 0).then_some(self.next)
     }
 
-    /// Takes that entry; the peer rewrites it only once it is used up.
+    /// The peer rewrites `entry` only once used up.
     pub(super) fn fill(&mut self, entry: Span) {
         self.target = entry;
         self.next = (self.next + 1) % self.entries;
@@ -93,7 +93,7 @@ impl Outgoing {
         self.sent != self.last && self.places > 0 && self.target.length > 0
     }
 
-    /// The next segment of `left` bytes to send; `None`: none can be sent now.
+    /// `None` if none can be sent now.
     pub(super) fn next(&self, left: usize) -> Option<Segment> {
         if !self.may_send() {
             return None;
@@ -102,8 +102,7 @@ impl Outgoing {
         self.place(Span { address, key, length: length.min(u32::try_from(left).unwrap_or(MOST)) })
     }
 
-    /// The first segment of a write to the peer's mapping, which needs neither credits nor a peer
-    /// buffer.
+    /// First segment of a write to the peer's mapping, without credits or peer buffer.
     pub(super) fn direct(&self, to: Span) -> Option<Segment> {
         if self.places > 0 { self.place(to) } else { None }
     }
@@ -132,7 +131,7 @@ impl Outgoing {
         self.posted.push_back(Posted::Data(buffered));
     }
 
-    /// Takes a slot for a message without data; false: none is free.
+    /// False without a free control slot.
     pub(super) fn control(&mut self) -> bool {
         if self.control == 0 {
             return false;

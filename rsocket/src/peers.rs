@@ -1,5 +1,3 @@
-//! Peers of a datagram rsocket.
-
 use std::{
     collections::BTreeMap,
     net::{IpAddr, SocketAddr},
@@ -12,21 +10,20 @@ use roce_provider::AddressHandle;
 
 /// Most known peers. Others are resolved again, without loss.
 const MOST: usize = 4096;
-/// Silence of a peer after which datagrams go through UDP again, to learn a restarted peer's queue
-/// pair number.
+/// After this silence, datagrams go through UDP again, to learn a restarted peer's queue pair
+/// number.
 pub(super) const SILENCE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Peer {
-    /// Its address, with a link-local scope.
+    /// With a link-local scope.
     pub(super) address: SocketAddr,
-    /// The channel from a queue pair of ours; `None` if another process has the local address's
-    /// device.
+    /// `None` if another process has the local address's device.
     pub(super) path: Option<Path>,
     /// The local address that it knows; `None`: the UDP socket's.
     pub(super) own: Option<IpAddr>,
     pub(super) qpn: Option<Qpn>,
-    /// Time of its last message, or of the last request for one.
+    /// Last message, or last request for a message.
     pub(super) heard: Instant,
     used: u64,
 }
@@ -44,7 +41,7 @@ impl Peer {
         Self { address, path, own, qpn: None, heard: Instant::ZERO, used: 0 }
     }
 
-    /// The channel to its queue pair, if known and not silent for [`SILENCE`].
+    /// `None` if unknown, or silent for [`SILENCE`].
     pub(super) fn direct(&self, now: Instant) -> Option<(&Path, Qpn)> {
         let is_known = now.since(self.heard) < SILENCE;
         self.path.as_ref().zip(self.qpn).filter(|_| is_known)

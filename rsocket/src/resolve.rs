@@ -1,5 +1,3 @@
-//! Resolution of a peer's address.
-
 use std::{net::SocketAddr, time::Duration};
 
 use rustix::io::Errno;
@@ -7,10 +5,10 @@ use rustix::io::Errno;
 use super::errors::{of_cm, reason};
 use roce_provider::cm::{CmId, EventChannel, EventKind, Status};
 
-/// Time limit of resolution, which is immediate here.
+/// Time limit; resolution is immediate here.
 const RESOLUTION: Duration = Duration::from_secs(2);
 
-/// Finds device and local address towards a peer for an id of this channel, without sending.
+/// Finds device and local address without sending.
 ///
 /// # Errors
 /// Those of [`CmId::resolve_addr`]; `EHOSTUNREACH` and others without a route.

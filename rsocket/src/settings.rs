@@ -1,5 +1,3 @@
-//! Sizes of an rsocket, and their defaults.
-
 use std::{fs, path::Path, sync::OnceLock, time::Duration};
 
 /// The administrator's defaults, one file per number.
@@ -32,7 +30,7 @@ impl Settings {
         mappings: 0,
     };
 
-    /// Reads the administrator's defaults, or takes librdmacm's.
+    /// The administrator's defaults, or librdmacm's.
     pub(super) fn of_host() -> Self {
         static SETTINGS: OnceLock<Settings> = OnceLock::new();
         *SETTINGS.get_or_init(|| Self::read(Path::new(DIRECTORY)))
@@ -50,75 +48,75 @@ impl Settings {
         settings
     }
 
-    /// Returns the bytes that may be unacknowledged (`SO_SNDBUF`).
+    /// Most unacknowledged bytes (`SO_SNDBUF`).
     #[must_use]
     pub const fn send_buffer(&self) -> u32 {
         self.send_buffer
     }
 
-    /// Sets them, clamped like the following.
+    /// Sets `SO_SNDBUF`, clamped.
     pub fn set_send_buffer(&mut self, bytes: u32) {
         self.send_buffer = bytes.clamp(BUFFER.0, BUFFER.1);
     }
 
-    /// Returns the bytes that the peer may send ahead (`SO_RCVBUF`).
+    /// Bytes that the peer may send ahead (`SO_RCVBUF`).
     #[must_use]
     pub const fn receive_buffer(&self) -> u32 {
         self.receive_buffer
     }
 
-    /// Sets them.
+    /// Sets `SO_RCVBUF`, clamped.
     pub fn set_receive_buffer(&mut self, bytes: u32) {
         // of two halves
         self.receive_buffer = bytes.clamp(BUFFER.0, BUFFER.1).next_multiple_of(2);
     }
 
-    /// Returns the data messages in flight (`RDMA_SQSIZE`).
+    /// Most data messages in flight (`RDMA_SQSIZE`).
     #[must_use]
     pub const fn send_queue(&self) -> u32 {
         self.send_queue
     }
 
-    /// Sets their number.
+    /// Sets `RDMA_SQSIZE`, clamped.
     pub fn set_send_queue(&mut self, places: u32) {
         self.send_queue = places.clamp(QUEUE.0, QUEUE.1);
     }
 
-    /// Returns the data messages that the peer may send ahead (`RDMA_RQSIZE`).
+    /// Data messages that the peer may send ahead (`RDMA_RQSIZE`).
     #[must_use]
     pub const fn receive_queue(&self) -> u32 {
         self.receive_queue
     }
 
-    /// Sets their number.
+    /// Sets `RDMA_RQSIZE`, clamped.
     pub fn set_receive_queue(&mut self, places: u32) {
         self.receive_queue = places.clamp(QUEUE.0, QUEUE.1);
     }
 
-    /// Returns the inline bytes (`RDMA_INLINE`).
+    /// Most inline bytes (`RDMA_INLINE`).
     #[must_use]
     pub const fn inline(&self) -> u32 {
         self.inline
     }
 
-    /// Sets them.
+    /// Sets `RDMA_INLINE`, clamped.
     pub fn set_inline(&mut self, bytes: u32) {
         self.inline = bytes.min(INLINE);
     }
 
-    /// Returns the peer memory mappings at once for `riowrite` (`RDMA_IOMAPSIZE`).
+    /// Most peer mappings for `riowrite` (`RDMA_IOMAPSIZE`).
     #[must_use]
     pub const fn mappings(&self) -> u32 {
         self.mappings
     }
 
-    /// Sets their number.
+    /// Sets `RDMA_IOMAPSIZE`, clamped.
     pub fn set_mappings(&mut self, entries: u32) {
         self.mappings = entries.min(u8::MAX.into());
     }
 }
 
-/// Returns the time of polling before a sleep.
+/// Time to busy-poll before sleeping.
 #[must_use]
 pub fn polling_time() -> Duration {
     static TIME: OnceLock<Duration> = OnceLock::new();

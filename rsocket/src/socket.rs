@@ -1,5 +1,3 @@
-//! Sockets and their connecting.
-
 use std::{
     collections::VecDeque,
     fmt, io,
@@ -29,8 +27,7 @@ use roce_provider::{
     sync::Mutex,
 };
 
-/// A stream socket over a connection, or a datagram socket. Cheap to clone; its last handle closes
-/// it.
+/// A stream or datagram socket, cheap to clone. The last handle closes it.
 ///
 /// No call blocks: without progress it fails with `EAGAIN` (connecting: `EINPROGRESS`). To wait:
 /// [`prepare_to_wait`](Self::prepare_to_wait), retry, sleep on the socket's descriptor and [the
@@ -48,7 +45,7 @@ struct Inner {
     state: Mutex<State>,
 }
 
-/// State of a socket; its lock comes before all others.
+/// Outermost lock.
 pub(super) struct State {
     /// Unused by datagram sockets.
     pub(super) id: CmId,
@@ -57,7 +54,7 @@ pub(super) struct State {
     pub(super) settings: Settings,
     options: Options,
     events: u64,
-    /// Pending error of the last attempt to connect.
+    /// Pending connect error.
     error: Option<Errno>,
 }
 
@@ -145,19 +142,19 @@ impl Socket {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Returns its number.
+    /// Descriptor number.
     #[must_use]
     pub fn number(&self) -> RawFd {
         self.inner.descriptor.as_raw_fd()
     }
 
-    /// Returns false in a forked child.
+    /// False in a forked child.
     #[must_use]
     pub fn is_of_this_process(&self) -> bool {
         self.inner.process == process::id()
     }
 
-    /// Locks its state after handling all events.
+    /// Locks the state after handling all events.
     ///
     /// # Errors
     /// `EBADF` in a forked child.
@@ -172,7 +169,7 @@ impl Socket {
         Ok(state)
     }
 
-    /// Binds to a local address (`rbind`).
+    /// Binds (`rbind`).
     ///
     /// # Errors
     /// Those of [`CmId::bind_addr`]; for datagrams the system's.
@@ -184,7 +181,7 @@ impl Socket {
         }
     }
 
-    /// Listens for peers (`rlisten`).
+    /// Listens (`rlisten`).
     ///
     /// # Errors
     /// `EINVAL` if connected; `EOPNOTSUPP` for datagrams; those of [`CmId::listen`].
@@ -202,7 +199,7 @@ impl Socket {
         }
     }
 
-    /// Returns the next peer's socket (`raccept`).
+    /// Accepts the next peer (`raccept`).
     ///
     /// # Errors
     /// `EAGAIN`; `EINVAL` if not listening; `EOPNOTSUPP` for datagrams; `EMFILE`, `ENOMEM`: the
@@ -240,7 +237,7 @@ impl Socket {
         Ok(socket)
     }
 
-    /// Connects (`rconnect`) or reports the progress. A datagram socket then has this peer alone.
+    /// Connects (`rconnect`). A datagram socket then has only this peer.
     ///
     /// # Errors
     /// `EINPROGRESS` once begun; `EALREADY` meanwhile; `EISCONN`; `ECONNREFUSED`, `ETIMEDOUT` and
@@ -269,7 +266,7 @@ impl Socket {
             .map_err(|error| if error == Errno::ALREADY { Errno::INPROGRESS } else { error })
     }
 
-    /// Returns the result of the attempt to connect.
+    /// Result of connecting.
     ///
     /// # Errors
     /// `EALREADY` while it runs; a failure's reason, once; `ENOTCONN`.
@@ -282,7 +279,7 @@ impl Socket {
         }
     }
 
-    /// Returns the local address (`rgetsockname`), if known.
+    /// Local address (`rgetsockname`), if known.
     #[must_use]
     pub fn local_addr(&self) -> Option<SocketAddr> {
         let mut state = self.inner.state.lock();
@@ -292,7 +289,7 @@ impl Socket {
         }
     }
 
-    /// Returns the peer's address (`rgetpeername`).
+    /// Peer address (`rgetpeername`).
     ///
     /// # Errors
     /// `ENOTCONN`.
@@ -306,7 +303,7 @@ impl Socket {
         .ok_or(Errno::NOTCONN)
     }
 
-    /// Returns its readiness (`rpoll`).
+    /// Readiness (`rpoll`).
     ///
     /// # Errors
     /// `EBADF` in a forked child.
@@ -343,8 +340,8 @@ impl Socket {
         })
     }
 
-    /// Makes later events readable at the descriptor and lets them wake this thread. Check for
-    /// earlier ones afterwards.
+    /// Later events make the descriptor readable and wake this thread. Check for earlier events
+    /// afterwards.
     ///
     /// # Errors
     /// `EMFILE`; `EBADF` in a forked child.
@@ -362,7 +359,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Returns a number that changes when its readiness grows.
+    /// Changes when the readiness grows.
     #[must_use]
     pub fn news(&self) -> u64 {
         let state = self.inner.state.lock();
@@ -385,18 +382,18 @@ impl Socket {
         })
     }
 
-    /// Returns the sizes for the next connection.
+    /// Sizes for the next connection.
     #[must_use]
     pub fn settings(&self) -> Settings {
         self.inner.state.lock().settings
     }
 
-    /// Changes them; an existing connection keeps its sizes.
+    /// An existing connection keeps its sizes.
     pub fn change_settings(&self, change: impl FnOnce(&mut Settings)) {
         change(&mut self.inner.state.lock().settings);
     }
 
-    /// Returns the bytes per packet (`TCP_MAXSEG`).
+    /// Bytes per packet (`TCP_MAXSEG`).
     #[must_use]
     pub fn path_mtu(&self) -> u32 {
         self.inner.state.lock().id.path_mtu().bytes()
@@ -418,7 +415,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Returns the option.
+    /// `SO_REUSEADDR`.
     #[must_use]
     pub fn reuse_addr(&self) -> bool {
         self.inner.state.lock().options.reuse_addr
@@ -440,7 +437,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Returns the option.
+    /// `IPV6_V6ONLY`.
     #[must_use]
     pub fn v6_only(&self) -> bool {
         self.inner.state.lock().options.afonly.unwrap_or_default()
@@ -456,19 +453,19 @@ impl Socket {
         state.options.tos = tos;
     }
 
-    /// Returns the option.
+    /// `IP_TOS`, `IPV6_TCLASS`.
     #[must_use]
     pub fn tos(&self) -> u8 {
         self.inner.state.lock().options.tos
     }
 
-    /// Returns true for a datagram socket.
+    /// True for datagrams.
     #[must_use]
     pub fn is_datagram(&self) -> bool {
         matches!(self.inner.state.lock().phase, Phase::Datagrams(_))
     }
 
-    /// Returns true while listening (`SO_ACCEPTCONN`).
+    /// True while listening (`SO_ACCEPTCONN`).
     #[must_use]
     pub fn is_listening(&self) -> bool {
         matches!(self.inner.state.lock().phase, Phase::Listening(_))
@@ -490,7 +487,7 @@ impl State {
             self.events += 1;
             self.follow(&event);
         }
-        // After the end of the connection: all data before it is then there.
+        // After the connection's end: all earlier data has then arrived.
         if let Phase::Connecting(stream) | Phase::Connected(stream) = &mut self.phase {
             changed |= stream.process();
         }

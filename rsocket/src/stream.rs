@@ -37,10 +37,9 @@ const RECEIVE: u64 = 1;
 
 /// Copies the program's next bytes into a slice.
 pub type Source<'a> = &'a mut dyn FnMut(&mut [u8]) -> Result<(), MemoryFault>;
-/// Copies bytes to the program's next ones.
+/// Copies bytes to the program.
 pub type Sink<'a> = &'a mut dyn FnMut(&[u8]) -> Result<(), MemoryFault>;
 
-/// See the [module's documentation](self).
 pub(super) struct Stream {
     qp: QueuePair,
     cq: CompletionQueue,
@@ -49,7 +48,7 @@ pub(super) struct Stream {
     pub(super) maps: Maps,
     send_buffer: MemoryRegion,
     receive_buffer: MemoryRegion,
-    /// [`ENTRIES`] peer buffers, then the peer's mappings. The peer writes it.
+    /// [`ENTRIES`] peer buffers, then mappings; written by the peer.
     table: MemoryRegion,
     settings: Settings,
     halves: Option<Halves>,
@@ -60,10 +59,9 @@ pub(super) struct Stream {
 
 #[derive(Default)]
 struct Ending {
-    /// Halves that the program shut down.
     read_shut: bool,
     write_shut: bool,
-    /// The message about it: sent, or waiting for a send slot.
+    /// Message about the shutdown: sent, or waiting for a send slot.
     said: Option<Message>,
     to_say: Option<Message>,
     /// The peer sends no more.
@@ -135,7 +133,7 @@ impl Stream {
         Ok(stream)
     }
 
-    /// Private data of the connection's request or reply.
+    /// Private data of request or reply.
     pub(super) fn conn_param(&self) -> ConnParam {
         let span = |region: &MemoryRegion, length| Span {
             address: region.address(),
@@ -182,14 +180,13 @@ impl Stream {
         self.say_what_is_due();
     }
 
-    /// Ends the connection on the peer's request: nothing is sent any more; arrived data stays
-    /// readable.
+    /// Arrived data stays readable.
     pub(super) fn end(&mut self) {
         self.news += 1;
         (self.ending.finished, self.ending.gone) = (true, true);
     }
 
-    /// Ends the connection without the peer's message, after handling all completions.
+    /// Without the peer's message.
     pub(super) fn hang_up(&mut self) {
         self.process();
         self.end();
@@ -283,7 +280,7 @@ impl Stream {
         Ok(self.qp.post_recv(&requests)?)
     }
 
-    /// Sends credits, and the messages that wait for a slot.
+    /// Sends credits, and messages that wait for slots.
     fn say_what_is_due(&mut self) {
         if !self.open || self.ending.gone {
             return;
@@ -352,7 +349,7 @@ impl Stream {
         }
     }
 
-    /// Sends as many of `length` bytes as possible now.
+    /// Sends as many bytes as possible now.
     ///
     /// # Errors
     /// `EPIPE` after a shutdown; a failure's reason; `ECONNRESET` if the peer takes no more;
@@ -406,8 +403,6 @@ impl Stream {
         Ok(self.send_buffer.sge(start..start + length).into())
     }
 
-    /// Writes as many bytes as possible now to the peer's mapping at `offset`.
-    ///
     /// # Errors
     /// As for [`send`](Self::send); `EINVAL` if nothing is mapped there.
     pub(super) fn write_mapped(
@@ -438,12 +433,12 @@ impl Stream {
         if written == 0 && length > 0 { Err(Errno::AGAIN) } else { Ok(written) }
     }
 
-    /// Returns how many parts of our memory the peer can map at once.
+    /// Mappings that the peer's table holds.
     pub(super) fn peers_mappings(&self) -> usize {
         self.halves.as_ref().map_or(0, |halves| halves.peer.mappings.into())
     }
 
-    /// Announces a mapping, or its removal, to the peer.
+    /// Announces a mapping, or its removal.
     ///
     /// # Errors
     /// `EAGAIN` without a send slot; as for [`send`](Self::send).
@@ -460,7 +455,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Probes the peer with an empty message unless one is under way.
+    /// Sends an empty message unless one is in flight.
     pub(super) fn probe(&mut self) {
         if self.open
             && !self.ending.gone
@@ -472,7 +467,7 @@ impl Stream {
         }
     }
 
-    /// Reads up to `length` arrived bytes; 0 at the end. With `peek` they stay.
+    /// Returns 0 at the end.
     ///
     /// # Errors
     /// `EAGAIN`; `EFAULT`; a failure's reason.
@@ -560,7 +555,6 @@ impl Stream {
         self.say_what_is_due();
     }
 
-    /// Makes the descriptor readable at the next completion.
     pub(super) fn arm(&self) {
         while self.channel.poll().is_some() {}
         self.cq.req_notify(NotifyKind::Next);

@@ -1,5 +1,4 @@
-//! Both halves without a network: messages and tables arrive at random times, in order. And a
-//! connection on an in-process network with a forced order.
+//! Both halves without a network, with random timing; and a connection on an in-process network.
 
 use std::{collections::VecDeque, time::Duration};
 

@@ -1,5 +1,3 @@
-//! Sockets: data transfer, mappings, and shutdown.
-
 use std::net::SocketAddr;
 
 use rustix::io::Errno;
@@ -13,8 +11,6 @@ use super::{
 use roce_provider::{MemoryRegion, ProtectionDomain};
 
 impl Socket {
-    /// Calls `act` with the connection.
-    ///
     /// # Errors
     /// `ENOTCONN`; `EAGAIN` while connecting; `EOPNOTSUPP` for datagrams.
     fn with_stream<R>(
@@ -29,7 +25,7 @@ impl Socket {
         }
     }
 
-    /// Sends as many of `length` bytes as possible now (`rsend`).
+    /// Sends as many bytes as possible now (`rsend`).
     ///
     /// # Errors
     /// `EAGAIN`; `ENOTCONN`; `EPIPE` after a shutdown; `ECONNRESET`, `ETIMEDOUT` if the peer is
@@ -38,7 +34,7 @@ impl Socket {
         self.with_stream(|stream| stream.send(length, source))
     }
 
-    /// Reads up to `length` arrived bytes, 0 at the end (`rrecv`). With `peek` they stay.
+    /// Reads arrived bytes (`rrecv`); 0 at the end.
     ///
     /// # Errors
     /// As for [`send`](Self::send).
@@ -46,8 +42,7 @@ impl Socket {
         self.with_stream(|stream| stream.receive(length, peek, sink))
     }
 
-    /// Sends a datagram (`rsendto`), by default to the connected peer. The first ones to a peer go
-    /// through UDP. At most the path MTU less 8 bytes (24 for IPv6) fits.
+    /// Sends a datagram (`rsendto`) of at most the path MTU less 8 bytes (24 for IPv6).
     ///
     /// # Errors
     /// `EAGAIN`; `EDESTADDRREQ`; `EMSGSIZE`; `EINVAL` for port 0; `EPIPE` after a shutdown;
@@ -66,11 +61,10 @@ impl Socket {
         }
     }
 
-    /// Reads the first datagram up to `length` bytes (`rrecvfrom`); returns its size and sender,
-    /// after a shutdown none. With `peek` it stays.
+    /// Reads a datagram (`rrecvfrom`); returns size and sender, without sender after a shutdown.
     ///
     /// # Errors
-    /// `EAGAIN`; `EFAULT`: it stays; `EOPNOTSUPP` for a stream.
+    /// `EAGAIN`; `EFAULT`: the datagram stays; `EOPNOTSUPP` for a stream.
     pub fn receive_from(
         &self,
         length: usize,
@@ -83,8 +77,7 @@ impl Socket {
         }
     }
 
-    /// Writes as many of `length` bytes as possible now to the peer's mapping at `offset`
-    /// (`riowrite`).
+    /// Writes as many bytes as possible now to the peer's mapping (`riowrite`).
     ///
     /// # Errors
     /// As for [`send`](Self::send); `EINVAL` if nothing is mapped there.
@@ -97,7 +90,7 @@ impl Socket {
         self.with_stream(|stream| stream.write_mapped(length, offset, source))
     }
 
-    /// Returns the protection domain for [mapped](Self::map) memory.
+    /// Protection domain for [mapped](Self::map) memory.
     ///
     /// # Errors
     /// `ENOTCONN`.
@@ -105,8 +98,7 @@ impl Socket {
         self.with_stream(|stream| Ok(stream.domain.clone()))
     }
 
-    /// Maps program memory at `address` (`riomap`). If `remote`, the peer may write it from
-    /// `offset` on.
+    /// Maps program memory (`riomap`). With `remote`, the peer may write from this offset on.
     ///
     /// # Errors
     /// `EAGAIN`; `EEXIST` if already mapped; `ENOBUFS` if the peer has no table or a full one.
@@ -137,7 +129,7 @@ impl Socket {
         })
     }
 
-    /// Unmaps it (`riounmap`): a later write by the peer ends the connection.
+    /// Unmaps (`riounmap`): a later write by the peer ends the connection.
     ///
     /// # Errors
     /// `EAGAIN`; `EINVAL` if not mapped.
@@ -155,7 +147,7 @@ impl Socket {
         })
     }
 
-    /// Returns the readable bytes (`FIONREAD`), of the first datagram if any.
+    /// Readable bytes (`FIONREAD`), of the first datagram if any.
     ///
     /// # Errors
     /// `ENOTCONN`.
@@ -166,7 +158,7 @@ impl Socket {
         self.with_stream(|stream| Ok(stream.readable()))
     }
 
-    /// Shuts down receiving, sending, or both (`rshutdown`).
+    /// Shuts down (`rshutdown`).
     ///
     /// # Errors
     /// `ENOTCONN`.
@@ -182,7 +174,7 @@ impl Socket {
         })
     }
 
-    /// Returns true if the peer has all sent data, or never will.
+    /// True if the peer has all data, or never will.
     #[must_use]
     pub fn is_sent(&self) -> bool {
         if let Ok(Phase::Datagrams(datagrams)) = self.served().as_deref().map(|state| &state.phase)
@@ -192,7 +184,7 @@ impl Socket {
         self.with_stream(|stream| Ok(stream.is_sent())).unwrap_or(true)
     }
 
-    /// Probes the peer; if it is gone, the connection fails later.
+    /// Probes the peer. Without a peer, the connection fails later.
     pub fn probe(&self) {
         let _ = self.with_stream(|stream| {
             stream.probe();

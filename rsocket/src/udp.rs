@@ -1,6 +1,3 @@
-//! UDP sockets of datagram rsockets: they hold the port, and carry messages before the queue pairs
-//! know each other.
-
 use std::{
     io, mem,
     net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket},
@@ -9,8 +6,7 @@ use std::{
 
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
-/// See the [module's documentation](self). IPv4 addresses are never mapped, even with an IPv6
-/// socket.
+/// IPv4 addresses are never mapped, even with an IPv6 socket.
 pub(super) struct Udp {
     socket: UdpSocket,
     v6: bool,
@@ -41,7 +37,7 @@ impl Udp {
         SockRef::from(&self.socket).bind(&address.into())
     }
 
-    /// Returns its address; port 0 while unbound.
+    /// Port 0 while unbound.
     pub(super) fn local_addr(&self) -> Option<SocketAddr> {
         self.socket.local_addr().ok().map(outside)
     }
@@ -51,7 +47,7 @@ impl Udp {
         Ok((length, outside(from)))
     }
 
-    /// Sends a message from this local address, or from the system's choice.
+    /// `None`: the system chooses the local address.
     pub(super) fn send(
         &self,
         bytes: &[u8],
@@ -63,7 +59,7 @@ impl Udp {
         let to = SockAddr::from(to);
         match (self.v6, from) {
             (false, IpAddr::V4(from)) => {
-                // SAFETY: All bytes zero are a value of it.
+                // SAFETY: Zeros are valid.
                 #[allow(unsafe_code, reason = "libc's structures have no other constructor")]
                 let mut info: libc::in_pktinfo = unsafe { mem::zeroed() };
                 info.ipi_spec_dst.s_addr = u32::from_ne_bytes(from.octets());
@@ -99,16 +95,15 @@ impl Udp {
         let mut control = Control([0; 64]);
         let mut piece =
             libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-        // SAFETY: All bytes zero are a value of it.
+        // SAFETY: Zeros are valid.
         let mut message: libc::msghdr = unsafe { mem::zeroed() };
         message.msg_name = to.as_ptr().cast_mut().cast();
         message.msg_namelen = to.len();
         message.msg_iov = &raw mut piece;
         message.msg_iovlen = 1;
         message.msg_control = control.0.as_mut_ptr().cast();
-        // SAFETY: The macros compute; there is room for one header and its data, which is aligned
-        // for the header and written as bytes. The kernel reads the address, the piece and the
-        // ancillary data, all of which live until the call returns, and writes none of them.
+        // SAFETY: `control` has aligned room for one header and its data. The kernel only reads
+        // address, piece and control, which outlive the call.
         let sent = unsafe {
             message.msg_controllen = libc::CMSG_SPACE(size_of::<T>() as u32) as _;
             let header = libc::CMSG_FIRSTHDR(&raw const message);
@@ -121,7 +116,6 @@ impl Udp {
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// The socket's form of an address.
     fn inside(&self, address: SocketAddr) -> SocketAddr {
         match address {
             SocketAddr::V4(v4) if self.v6 => {
@@ -132,7 +126,7 @@ impl Udp {
     }
 }
 
-/// An address without mapping; a link-local scope is kept.
+/// Unmaps IPv4; keeps a link-local scope.
 fn outside(address: SocketAddr) -> SocketAddr {
     match (address.ip().to_canonical(), address) {
         (IpAddr::V6(ip), SocketAddr::V6(v6)) => {

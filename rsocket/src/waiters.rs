@@ -1,5 +1,5 @@
-//! Threads asleep until a socket's event. The thread that serves the socket first sees it and wakes
-//! them by their descriptors. A cancelled sleeper leaves nothing: its descriptor goes with it.
+//! Threads asleep until a socket's event. The thread that sees the event first wakes the others by
+//! their descriptors, which end with their threads.
 
 use std::{
     cell::RefCell,
@@ -33,11 +33,11 @@ fn own() -> io::Result<Arc<OwnedFd>> {
     })
 }
 
-/// Returns this thread's wakeup descriptor, to poll besides the sockets', and clears it. It lives
-/// as long as the thread.
+/// Clears and returns this thread's wakeup descriptor, to poll beside the sockets'. It lives as
+/// long as the thread.
 ///
 /// # Errors
-/// If the process has no descriptor left (`EMFILE`).
+/// `EMFILE`.
 pub fn wakeup_descriptor() -> io::Result<RawFd> {
     let own = own()?;
     let _ = rustix::io::read(own.as_fd(), &mut [0; 8]); // fails if not readable
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     fn is_woken(descriptor: RawFd) -> bool {
-        // SAFETY: This thread's own, which lives as long as the thread.
+        // SAFETY: Lives as long as this thread.
         #[allow(unsafe_code, reason = "a descriptor that a test has got as a number")]
         let descriptor = unsafe { BorrowedFd::borrow_raw(descriptor) };
         let mut polled = [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)];

@@ -1,14 +1,11 @@
-//! The rsocket protocol: private data of request and reply, messages in immediate data, table
-//! entries written to the peer.
+//! The rsocket protocol: private data, messages in immediate data, and the peer's tables.
 //!
-//! Follows "rsocket Protocol and Design Guide" (rdma-core, librdmacm/docs/rsocket), and librdmacm
-//! 44 where it is silent: kinds of control messages, the byte with the number of mappings. A credit
-//! update names the last permitted message, not a count.
+//! Source: "rsocket Protocol and Design Guide" (rdma-core, librdmacm/docs/rsocket); where silent,
+//! librdmacm 44: kinds of control messages, the number of mappings.
 
-/// The only version of the protocol.
 const VERSION: u8 = 1;
 const BIG_ENDIAN: u8 = 1;
-/// The sender supports mappings: [`Hello::mappings`] is valid.
+/// [`Hello::mappings`] is valid.
 const HAS_MAPPINGS: u8 = 1 << 1;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,17 +63,15 @@ impl Span {
     }
 }
 
-/// Memory that the peer may write by `riowrite`: an entry of the mapping table, behind the receive
-/// buffers'.
+/// Entry of the mapping table, behind the receive buffers: memory for `riowrite`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Mapping {
-    /// The programs' offset of its first byte.
+    /// Programs' offset of the first byte.
     pub(super) offset: u64,
     pub(super) span: Span,
 }
 
 impl Mapping {
-    /// Bytes of a table entry.
     pub(super) const LEN: usize = 8 + Span::LEN;
 
     pub(super) fn encode(self, order: ByteOrder) -> [u8; Self::LEN] {
@@ -105,7 +100,7 @@ impl Mapping {
 pub(super) struct Hello {
     /// Byte order of entries in the sender's tables.
     pub(super) order: ByteOrder,
-    /// Data messages that it takes before the next update.
+    /// Data messages before the next update.
     pub(super) credits: u16,
     pub(super) mappings: u8,
     /// Its table of the receiver's buffers.

@@ -1,5 +1,3 @@
-//! C's socket addresses.
-
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use libc::{AF_INET, AF_INET6, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage};
@@ -7,7 +5,7 @@ use libc::{AF_INET, AF_INET6, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_stor
 use crate::errno::{Errno, Result};
 use crate::rule::Rule;
 
-/// Reads an address; `EINVAL` for null, and for families other than IPv4 and IPv6.
+/// `EINVAL` for null and families other than IPv4 and IPv6.
 pub(crate) unsafe fn read(address: *const sockaddr) -> Result<SocketAddr> {
     match optional(address)? {
         Some(address) => Ok(address),
@@ -15,7 +13,7 @@ pub(crate) unsafe fn read(address: *const sockaddr) -> Result<SocketAddr> {
     }
 }
 
-/// Reads an address; `None` for null.
+/// `None` for null.
 pub(super) unsafe fn optional(address: *const sockaddr) -> Result<Option<SocketAddr>> {
     if address.is_null() {
         return Ok(None);
@@ -39,9 +37,8 @@ pub(super) unsafe fn optional(address: *const sockaddr) -> Result<Option<SocketA
     }
 }
 
-/// Returns the address with its length.
 pub(crate) fn write(address: SocketAddr) -> (sockaddr_storage, usize) {
-    // SAFETY: All bytes zero are an address of no family.
+    // SAFETY: Zeros are `AF_UNSPEC`.
     let mut storage: sockaddr_storage = unsafe { std::mem::zeroed() };
     let place = &raw mut storage;
     let length = match address {
@@ -52,7 +49,7 @@ pub(crate) fn write(address: SocketAddr) -> (sockaddr_storage, usize) {
                 sin_addr: libc::in_addr { s_addr: u32::from(*v4.ip()).to_be() },
                 sin_zero: [0; 8],
             };
-            // SAFETY: There is room for any address, and the place is aligned for any.
+            // SAFETY: `sockaddr_storage` fits any address.
             unsafe { place.cast::<sockaddr_in>().write(c) };
             size_of::<sockaddr_in>()
         }
@@ -89,7 +86,7 @@ mod tests {
             let address: SocketAddr = text.parse().unwrap();
             let (c, written) = write(address);
             assert_eq!(written, length, "{text}");
-            // SAFETY: It has just been made.
+            // SAFETY: A whole address.
             assert_eq!(unsafe { read((&raw const c).cast()) }, Ok(address));
             assert_eq!(port(&c), address.port().to_be());
         }
@@ -97,7 +94,7 @@ mod tests {
 
     #[test]
     fn nothing_else_is_an_address() {
-        // SAFETY: All bytes zero are an address of no family.
+        // SAFETY: Zeros are `AF_UNSPEC`.
         let mut other: sockaddr_storage = unsafe { std::mem::zeroed() };
         assert_eq!(port(&other), 0);
         for family in [libc::AF_UNSPEC, libc::AF_UNIX, 27] {
@@ -105,7 +102,7 @@ mod tests {
             // SAFETY: A whole address.
             assert_eq!(unsafe { read((&raw const other).cast()) }, Err(Errno::plain(libc::EINVAL)));
         }
-        // SAFETY: Null is looked at first.
+        // SAFETY: Null is not read.
         unsafe {
             assert_eq!(read(std::ptr::null()), Err(Errno::plain(libc::EINVAL)));
             assert_eq!(optional(std::ptr::null()), Ok(None));

@@ -1,4 +1,4 @@
-//! Names to addresses.
+//! `rdma_getaddrinfo`.
 
 use std::{
     ffi::{c_char, c_int},
@@ -22,7 +22,7 @@ const UD: c_int = IBV_QPT_UD as c_int;
 const XRC_SEND: c_int = IBV_QPT_XRC_SEND as c_int;
 const XRC_RECV: c_int = IBV_QPT_XRC_RECV as c_int;
 
-/// The C library's hints for queue pair type and port space. It rejects mismatches.
+/// Translates hints. `getaddrinfo` rejects mismatched types and port spaces.
 unsafe fn wanted(hints: &rdma_addrinfo) -> addrinfo {
     let mut wanted: addrinfo = std::mem::zeroed();
     for (flag, like) in [(RAI_PASSIVE, libc::AI_PASSIVE), (RAI_NUMERICHOST, libc::AI_NUMERICHOST)] {
@@ -44,7 +44,7 @@ unsafe fn wanted(hints: &rdma_addrinfo) -> addrinfo {
     wanted
 }
 
-/// Chooses queue pair type and port space by the hints, or the socket.
+/// Queue pair type and port space; hints take precedence.
 const fn service(hints: &rdma_addrinfo, socket: &addrinfo) -> (c_int, c_int) {
     let qp_type = match (hints.ai_qp_type, socket.ai_socktype) {
         (0, libc::SOCK_DGRAM) => UD,
@@ -59,7 +59,6 @@ const fn service(hints: &rdma_addrinfo, socket: &addrinfo) -> (c_int, c_int) {
     (qp_type, port_space)
 }
 
-/// Copies an address; null for null.
 unsafe fn copy(address: *const sockaddr, length: socklen_t) -> *mut sockaddr {
     if address.is_null() || length == 0 {
         return ptr::null_mut();
@@ -95,7 +94,7 @@ unsafe fn append(end: &mut *mut *mut rdma_addrinfo, info: rdma_addrinfo) {
 
 pub(super) struct AddressList(*mut rdma_addrinfo);
 
-// SAFETY: It may be used on any thread.
+// SAFETY: The list has no other owner.
 unsafe impl Send for AddressList {}
 
 impl AddressList {
@@ -106,7 +105,7 @@ impl AddressList {
 
 impl Drop for AddressList {
     fn drop(&mut self) {
-        // SAFETY: It was made here.
+        // SAFETY: Allocated by `find`.
         unsafe { rdma_freeaddrinfo(self.0) };
     }
 }
@@ -116,7 +115,6 @@ pub(super) enum Addresses {
     #[default]
     None,
     Pending,
-    /// Not yet taken.
     Found(AddressList),
 }
 
@@ -136,14 +134,14 @@ pub(super) unsafe fn look_up(
     }
 }
 
-/// Looks names up; returns 0 or an error of `getaddrinfo`.
+/// Returns 0 or an error of `getaddrinfo`.
 unsafe fn find(
     node: *const c_char,
     port: *const c_char,
     hints: *const rdma_addrinfo,
     to: *mut *mut rdma_addrinfo,
 ) -> Result<c_int> {
-    // a fork does not wait for this call: a name server may never respond
+    // no `Call`: a name server may never respond
     let _uncancelled = Uncancelled::begin();
     if to.is_null() || node.is_null() && port.is_null() && hints.is_null() {
         return Err(Errno::of(Rule::NullArgument));
@@ -154,7 +152,7 @@ unsafe fn find(
     let mut first = ptr::null_mut();
     let mut end = &raw mut first;
     if node.is_null() && port.is_null() {
-        // nothing to look up: return the hints
+        // no names: return the hints
         let mut info = rdma_addrinfo {
             ai_flags: hints.ai_flags,
             ai_family: hints.ai_family,
@@ -241,7 +239,7 @@ mod tests {
             ..rdma_addrinfo::zeroed()
         };
         let mut found = ptr::null_mut();
-        // SAFETY: Texts of C, and places of our own; what was found is whole.
+        // SAFETY: All pointers are valid.
         unsafe {
             match rdma_getaddrinfo(c"127.0.0.1".as_ptr(), c"5".as_ptr(), &hints, &raw mut found) {
                 0 => {
@@ -362,11 +360,11 @@ mod tests {
                     port: *const c_char,
                     hints: &rdma_addrinfo,
                     found: &mut *mut rdma_addrinfo| {
-            // SAFETY: Texts of C, or null, and places of our own.
+            // SAFETY: Pointers are valid or null.
             unsafe { rdma_getaddrinfo(node, port, hints, found) }
         };
         assert_eq!(look(ptr::null(), c"7471".as_ptr(), &hints, &mut found), 0);
-        // SAFETY: It was just made; its addresses are whole or null.
+        // SAFETY: As above.
         unsafe {
             assert_eq!(address::read((*found).ai_src_addr), Ok("0.0.0.0:7471".parse().unwrap()));
             assert!((*found).ai_dst_addr.is_null() && (*found).ai_next.is_null());
@@ -400,7 +398,7 @@ mod tests {
         let port = c"no-such-service".as_ptr();
         assert_eq!(look(c"10.0.0.7".as_ptr(), port, &hints, &mut found), libc::EAI_SERVICE);
         let null = ptr::null();
-        // SAFETY: Null is looked at first.
+        // SAFETY: Null is not read.
         assert_eq!(unsafe { rdma_getaddrinfo(null, null, ptr::null(), &raw mut found) }, -1);
     }
 }

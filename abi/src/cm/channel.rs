@@ -1,5 +1,3 @@
-//! Event channels.
-
 use std::{
     cell::UnsafeCell,
     os::fd::{AsFd, AsRawFd},
@@ -24,7 +22,7 @@ pub(super) struct Channel {
     pub(super) channel: EventChannel,
 }
 
-// SAFETY: `repr(C)`, and it starts with its cell.
+// SAFETY: `repr(C)`, cell first.
 unsafe impl Object for Channel {
     type C = rdma_event_channel;
     const NAME: &str = "rdma_event_channel";

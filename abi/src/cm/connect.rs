@@ -1,5 +1,3 @@
-//! Connecting, accepting, disconnecting.
-
 use std::{
     ffi::{c_int, c_uint, c_void},
     slice,
@@ -32,7 +30,7 @@ unsafe fn bytes(at: *const c_void, length: u8) -> Vec<u8> {
     }
 }
 
-/// Translates parameters; `first` precedes the private data. Null: maximum values.
+/// Null means maximum values. `first` precedes the private data.
 unsafe fn conn_param(
     id: *const rdma_cm_id,
     c: *const rdma_conn_param,
@@ -148,7 +146,7 @@ unsafe extern "C-unwind" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
     })
 }
 
-/// Accepted for the program's own queue pair, not sent: this adapter has no options.
+/// Accepted but not sent: this adapter has no ECE options.
 unsafe extern "C" fn rdma_set_local_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
     call::control(CallId::rdma_set_local_ece, || {
         let known = ece.as_ref().is_some_and(|ece| ece.vendor_id != 0 && ece.comp_mask == 0);

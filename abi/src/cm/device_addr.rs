@@ -28,16 +28,15 @@ use crate::{
 #[derive(Clone, Copy)]
 pub(super) struct DeviceAddr {
     pub(super) verbs: *mut ibv_context,
-    /// Default protection domain.
     pub(super) pd: *mut ibv_pd,
 }
 
-// SAFETY: Both objects may be used from any thread, and stay for as long as the process lives.
+// SAFETY: Both objects are thread-safe and never closed.
 unsafe impl Send for DeviceAddr {}
 
 static DEVICE_ADDRS: Mutex<BTreeMap<String, DeviceAddr>> = Mutex::new(BTreeMap::new());
 
-/// Public devices, each open at most once.
+/// Opens each device at most once.
 struct Devices;
 
 impl DeviceSource for Devices {
@@ -50,7 +49,7 @@ impl DeviceSource for Devices {
     }
 }
 
-/// Sets the source of devices. Call before the first id.
+/// Sets the device source; call before the first id.
 pub(crate) fn prepare() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -75,7 +74,7 @@ fn shared(dev: &'static Dev) -> Result<DeviceAddr> {
     let (verbs, pd) = records::for_itself(|| -> Result<_> {
         let command_file = CommandFile::new(dev)?;
         let verbs = table::open(dev.open(), command_file, None)?;
-        // SAFETY: It has just been opened.
+        // SAFETY: Just opened.
         Ok((verbs, unsafe { ibv_alloc_pd(verbs) }))
     })?;
     if pd.is_null() {

@@ -29,7 +29,7 @@ use crate::{
     translate::qp::type_from_c,
 };
 
-/// Timeout in milliseconds.
+/// Milliseconds.
 const TIMEOUT: c_int = 2000;
 
 unsafe fn start(info: *const rdma_addrinfo) -> Result<*mut rdma_cm_id> {
@@ -38,7 +38,7 @@ unsafe fn start(info: *const rdma_addrinfo) -> Result<*mut rdma_cm_id> {
     let qp_type =
         if info.ai_qp_type == 0 { None } else { Some(type_from_c(info.ai_qp_type as c_uint)?) };
     let space = match (port_space(info.ai_port_space as c_uint)?, qp_type) {
-        // rdma_getaddrinfo's default port space, wrong for these types
+        // rdma_getaddrinfo's default, wrong for these types
         (PortSpace::Tcp, Some(QpType::Uc | QpType::XrcInitiator | QpType::XrcTarget)) => {
             PortSpace::Ib
         }
@@ -80,7 +80,6 @@ unsafe fn create_queues(
     create_plain_qp(id, pd, attr)
 }
 
-/// Stops at the first error.
 unsafe fn prepare(
     id: *mut rdma_cm_id,
     info: *const rdma_addrinfo,

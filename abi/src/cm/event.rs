@@ -1,5 +1,3 @@
-//! Events.
-
 use std::{
     cell::UnsafeCell,
     ffi::{CStr, c_char, c_int, c_uint},
@@ -16,7 +14,7 @@ use crate::{
     objects::object::Object,
 };
 
-/// Fills acknowledged events under checks: no address, kind or status.
+/// Fills acknowledged events; no valid address, kind or status.
 const GONE: u8 = 0xBA;
 
 #[repr(C)]
@@ -24,11 +22,11 @@ pub(super) struct Event {
     c: UnsafeCell<rdma_cm_event>,
     /// Target of `private_data`.
     private_data: Box<[u8]>,
-    /// Keeps its id, or the listener.
+    /// Keeps the id or listener.
     _taken: TakenEvent,
 }
 
-// SAFETY: `repr(C)`, and it starts with its cell.
+// SAFETY: `repr(C)`, cell first.
 unsafe impl Object for Event {
     type C = rdma_cm_event;
     const NAME: &str = "rdma_cm_event";
@@ -43,7 +41,7 @@ impl Event {
         Self { c: UnsafeCell::new(c), private_data, _taken: taken }.into_raw()
     }
 
-    /// Takes an event back; under checks, later reads see [`GONE`].
+    /// Under checks, later reads see [`GONE`].
     unsafe fn acknowledge(event: *mut rdma_cm_event) {
         let mut object = Self::from_raw(event);
         if check::is_on() {

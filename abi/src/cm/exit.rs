@@ -5,19 +5,18 @@ use std::time::Duration;
 use super::{id::Id, registry};
 use crate::objects::object::Object;
 
-/// Longest delay: only a held lock takes time.
+/// Only a held lock takes time.
 pub(crate) const LIMIT: Duration = Duration::from_millis(200);
 
 pub(crate) fn any() -> bool {
     registry::any_ids()
 }
 
-/// Ends connections and rejects requests; programs may still hold the ids. A forked child's copies
-/// send nothing.
+/// Ends connections and rejects requests; the program keeps the ids. A forked child's copies send
+/// nothing.
 pub(crate) fn end_all() {
     for id in registry::pointers() {
-        // SAFETY: It was there, and a program that destroys ids in its last moments, in other
-        // threads, is at fault.
+        // SAFETY: The id is registered; a program must not destroy ids during exit.
         let cm = unsafe { Id::get(id) }.map(Id::take_cm);
         drop(cm);
     }

@@ -1,5 +1,3 @@
-//! Taking events, and their effect on public structures.
-
 use std::{
     ffi::{c_int, c_uint, c_void},
     net::IpAddr,
@@ -45,8 +43,7 @@ unsafe fn take(channel: &EventChannel) -> Option<*mut rdma_cm_event> {
     }
 }
 
-/// Translates an event. `None` if its id is being destroyed, or its request cannot have an id and
-/// is refused.
+/// `None` if the id is being destroyed, or a request is refused because its id cannot be created.
 unsafe fn translate(event: &CmEvent) -> Option<*mut rdma_cm_event> {
     let is_group = matches!(event.kind(), EventKind::MulticastJoin | EventKind::MulticastError);
     let group: Option<IpAddr> = event.ud().filter(|_| is_group).map(|ud| ud.av.dgid.to_ip());
@@ -144,7 +141,6 @@ unsafe fn follow(event: &CmEvent, c: &mut rdma_cm_event, taken: &TakenEvent) {
     }
 }
 
-/// Attaches the queue pair, if any.
 pub(super) unsafe fn attach(qp: *mut ibv_qp, group: Gid) -> Result<()> {
     if qp.is_null() {
         return Ok(());
@@ -155,10 +151,9 @@ pub(super) unsafe fn attach(qp: *mut ibv_qp, group: Gid) -> Result<()> {
     }
 }
 
-/// Waits for an event. Cancellation point: nothing to drop.
+/// Cancellation point.
 ///
-/// If another thread destroys the channel, it sleeps on, as in librdmacm; the next check gives
-/// `EBADF`.
+/// A wait on a destroyed channel sleeps on, as in librdmacm; the next check gives `EBADF`.
 pub(super) unsafe fn next(channel: *mut rdma_event_channel) -> Result<*mut rdma_cm_event> {
     may_end_here();
     let mut awaited = Awaited::default();
@@ -173,7 +168,7 @@ pub(super) unsafe fn next(channel: *mut rdma_event_channel) -> Result<*mut rdma_
     }
 }
 
-/// Explains why the event of the only thread cannot come.
+/// Explains why the only thread waits forever.
 unsafe fn endless(channel: *mut rdma_event_channel) -> Option<String> {
     let (own, others): (Vec<_>, Vec<_>) =
         registry::pointers().into_iter().partition(|id| (**id).channel == channel);
@@ -207,7 +202,7 @@ pub(super) unsafe fn is_sync(id: *mut rdma_cm_id) -> bool {
     Id::get(id).is_ok_and(Id::is_sync)
 }
 
-/// Waits for a call's event, if the id has no channel; skips earlier events.
+/// Without a channel, waits for the call's event and skips earlier events.
 pub(super) unsafe fn complete(id: *mut rdma_cm_id) -> Result<()> {
     if !is_sync(id) {
         return Ok(());

@@ -1,5 +1,3 @@
-//! Ids.
-
 use std::{
     cell::UnsafeCell,
     ffi::{c_uint, c_void},
@@ -56,11 +54,10 @@ pub(super) struct Settings {
 #[derive(Clone, Copy)]
 pub(super) struct QpTemplate(pub(super) ibv_qp_init_attr);
 
-// SAFETY: What it points to may be used from any thread; the program keeps it for as long as the
-// endpoint is there.
+// SAFETY: The program keeps the pointed-to objects, all thread-safe, longer than the endpoint.
 unsafe impl Send for QpTemplate {}
 
-// SAFETY: `repr(C)`, and it starts with its cell.
+// SAFETY: `repr(C)`, cell first.
 unsafe impl Object for Id {
     type C = rdma_cm_id;
     const NAME: &str = "rdma_cm_id";
@@ -119,7 +116,6 @@ impl Id {
         registry::enter_group(self.serial, ip, context, receives);
     }
 
-    /// Leaves a group once its events are acknowledged.
     pub(super) fn leave_group(&self, ip: IpAddr) -> Option<Group> {
         registry::leave_group(self.serial, ip)
     }
@@ -129,13 +125,13 @@ impl Id {
         let cm = self.cm()?;
         // shared with the program: access members only
         let c = self.c();
-        // As in the kernel, a loopback address without a peer is a wildcard without a device.
-        // libfabric relies on it ("localhost" for any address).
+        // As in the kernel, a loopback address without a peer is a wildcard without a device:
+        // libfabric uses "localhost" for any address.
         let is_any = matches!(cm.state(), IdState::Bound | IdState::Listening)
             && cm.local_addr().is_some_and(|local| local.ip().is_loopback());
         let device = cm.context().filter(|_| !is_any);
         let shared = device.as_ref().map(device_addr::of).transpose()?;
-        // SAFETY: The structure is there, and no other call on this id changes it meanwhile.
+        // SAFETY: No other call on this id changes the structure meanwhile.
         unsafe {
             if let (Some(DeviceAddr { verbs, pd }), Some(context)) = (shared, device) {
                 (*c).verbs = verbs;

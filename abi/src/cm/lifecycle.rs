@@ -1,5 +1,3 @@
-//! Creating, destroying, migrating ids.
-
 use std::ffi::{c_int, c_uint, c_void};
 
 use roce_provider::{cm::PortSpace, transport::qp::QpType};
@@ -19,7 +17,7 @@ use crate::{
     rule::Rule,
 };
 
-/// Creates an id; without a channel its calls block.
+/// Without a channel, the id's calls block.
 pub(super) unsafe fn create(
     channel: *mut rdma_event_channel,
     context: *mut c_void,
@@ -40,7 +38,6 @@ pub(super) unsafe fn create(
     Ok(id)
 }
 
-/// Destroys an id once its events are acknowledged.
 pub(super) unsafe fn destroy(id: *mut rdma_cm_id) -> Result<()> {
     let object = Id::get(id)?;
     let cm = object.take_cm();

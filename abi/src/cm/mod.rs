@@ -1,7 +1,6 @@
-//! librdmacm on top of [`roce_provider::cm`], which moves queue pairs and finds devices.
+//! librdmacm on top of [`roce_provider::cm`].
 //!
-//! As in librdmacm, taking an event fills in the id, a device's ids share context and protection
-//! domain, and an id without a channel blocks.
+//! Taking an event fills in the id. A device's ids share context and protection domain.
 
 pub(crate) mod address;
 mod addrinfo;

@@ -1,5 +1,3 @@
-//! Multicast groups.
-
 use std::{
     ffi::{c_int, c_void},
     net::IpAddr,

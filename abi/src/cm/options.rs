@@ -1,5 +1,3 @@
-//! Options of an id.
-
 use std::ffi::{c_int, c_void};
 
 use roce_provider::{cm::IdState, transport::qp::QpType};
@@ -66,7 +64,7 @@ unsafe fn set(
             }
             cm.set_ack_timeout(code)?;
         }
-        // A given path replaces a resolved one. There is only one, resolved here.
+        // There is only one path, resolved here.
         (RDMA_OPTION_IB, RDMA_OPTION_IB_PATH) => {
             check_paths(at, length)?;
             if cm.state() != IdState::AddrResolved {
@@ -180,7 +178,7 @@ mod tests {
         address.sin_port = 7471u16.to_be();
         address.sin_addr.s_addr = u32::from_be_bytes([127, 0, 0, 1]).to_be();
         let to = (&raw mut address).cast::<libc::sockaddr>();
-        // an id without a channel blocks
+        // blocks without a channel
         assert_eq!(unsafe { resolve::rdma_resolve_addr(id.0, null_mut(), to, 2000) }, 0);
         for length in [0, 1, SIZE - 1, SIZE, SIZE + 1, 2 * SIZE - 1] {
             assert_eq!(set(&paths, length), libc::EINVAL, "{length} bytes, no whole path");

@@ -1,5 +1,3 @@
-//! Queue pair, completion queues, SRQ of an id.
-
 use std::{
     collections::BTreeMap,
     ffi::{c_int, c_void},
@@ -40,7 +38,7 @@ fn check<T>(pointer: *mut T) -> Result<*mut T> {
     if pointer.is_null() { Err(last_errno()) } else { Ok(pointer) }
 }
 
-/// Creates a queue with a channel; its context is the id.
+/// The queue's context is the id.
 unsafe fn create_cq(
     id: *mut rdma_cm_id,
     size: u32,
@@ -158,7 +156,6 @@ unsafe extern "C" fn rdma_create_qp_ex(
     })
 }
 
-/// Creates a queue pair; writes the results back.
 pub(super) unsafe fn create_plain_qp(
     id: *mut rdma_cm_id,
     pd: *mut ibv_pd,

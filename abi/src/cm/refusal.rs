@@ -1,5 +1,5 @@
-//! Explains why loopback refused a connection: there each program has an address, shown only by
-//! `roce devinfo --counters`.
+//! Explains refused connections on loopback, where only `roce devinfo --counters` shows each
+//! program's address.
 
 use std::sync::Once;
 

@@ -10,7 +10,7 @@ use crate::{
     sync::{Changes, Mutex},
 };
 
-/// An id. Numbers are never reused.
+/// Serial numbers are never reused.
 #[derive(Default)]
 struct Entry {
     id: usize,
@@ -22,7 +22,7 @@ struct Entry {
 #[derive(Default)]
 pub(super) struct Group {
     context: usize,
-    /// True if the group attaches the queue pair.
+    /// Whether to attach the queue pair.
     pub(super) receives: bool,
     events: u32,
 }
@@ -38,7 +38,7 @@ pub(super) fn wait_for_acknowledgements(serial: u64) {
     drop(wait(serial, |entry| entry.events == 0));
 }
 
-/// Ends the id's events, once acknowledged.
+/// Waits until the id's events are acknowledged.
 pub(super) fn remove(serial: u64) {
     wait(serial, |entry| entry.events == 0).remove(&serial);
 }
@@ -49,13 +49,13 @@ pub(super) fn enter_group(serial: u64, ip: IpAddr, context: usize, receives: boo
     }
 }
 
-/// Removes a group once its events are acknowledged.
+/// Waits until the group's events are acknowledged.
 pub(super) fn leave_group(serial: u64, ip: IpAddr) -> Option<Group> {
     let mut ids = wait(serial, |entry| entry.groups.get(&ip).is_none_or(|group| group.events == 0));
     ids.get_mut(&serial)?.groups.remove(&ip)
 }
 
-/// True if any exist. Never waits: a held lock means yes.
+/// Never waits: a held lock means yes.
 pub(super) fn any_ids() -> bool {
     IDS.try_lock().is_none_or(|ids| !ids.is_empty())
 }
@@ -79,12 +79,11 @@ pub(super) struct TakenEvent {
     serial: u64,
     group: Option<IpAddr>,
     pub(super) context: usize,
-    /// True if the group attaches the queue pair.
     pub(super) receives: bool,
 }
 
 impl TakenEvent {
-    /// Takes an event. `None` if its id is being destroyed, or has left the group.
+    /// `None` if the id is being destroyed, or has left the group.
     pub(super) fn new(id: &CmId, group: Option<IpAddr>) -> Option<Self> {
         let serial = id.user_data();
         let mut ids = IDS.lock();

@@ -1,5 +1,3 @@
-//! Binding, listening, and resolving peers.
-
 use std::{ffi::c_int, time::Duration};
 
 use libc::sockaddr;

@@ -1,4 +1,4 @@
-//! InfiniBand path records (`ibv_sa_path_rec`).
+//! `ibv_sa_path_rec`.
 
 use roce_provider::cm::CmId;
 

@@ -1,4 +1,4 @@
-//! Attributes for a program's queue pair (`rdma_init_qp_attr`).
+//! `rdma_init_qp_attr`.
 
 use std::ffi::{c_int, c_uint};
 

@@ -21,7 +21,6 @@ use crate::{
     rule::Rule,
 };
 
-/// Writes `RDMA_CM_EVENT_USER` only.
 unsafe extern "C" fn rdma_write_cm_event(
     id: *mut rdma_cm_id,
     event: c_uint,
@@ -38,8 +37,8 @@ unsafe extern "C" fn rdma_write_cm_event(
     })
 }
 
-/// Reserves the id's addresses: `EBUSY` until the previous ones are taken, `EOPNOTSUPP` for a
-/// subnet administrator's, which RoCE lacks.
+/// `EBUSY` until the previous addresses are taken; `EOPNOTSUPP` for a subnet administrator, which
+/// RoCE lacks.
 unsafe fn reserve(id: *mut rdma_cm_id, hints: *const rdma_addrinfo) -> Result<()> {
     let _call = Call::begin();
     let id = Id::get(id)?;
@@ -59,7 +58,7 @@ unsafe fn reserve(id: *mut rdma_cm_id, hints: *const rdma_addrinfo) -> Result<()
     Ok(())
 }
 
-/// Keeps the result; reports success as an event.
+/// Reports only success as an event.
 unsafe fn settle(id: *mut rdma_cm_id, found: Result<AddressList>) -> Result<()> {
     let _call = Call::begin();
     let id = Id::get(id)?;
@@ -74,8 +73,7 @@ unsafe fn settle(id: *mut rdma_cm_id, found: Result<AddressList>) -> Result<()> 
     result
 }
 
-/// Looks a name up. As in librdmacm it waits for the name server; the event follows at once, or
-/// none on failure.
+/// Waits for the name server, as in librdmacm. A failure reports no event.
 unsafe extern "C-unwind" fn rdma_resolve_addrinfo(
     id: *mut rdma_cm_id,
     node: *const c_char,
@@ -89,7 +87,7 @@ unsafe extern "C-unwind" fn rdma_resolve_addrinfo(
     })
 }
 
-/// `ENOENT` if nothing was found, or all is taken.
+/// `ENOENT` without untaken addresses.
 unsafe extern "C" fn rdma_query_addrinfo(
     id: *mut rdma_cm_id,
     to: *mut *mut rdma_addrinfo,
@@ -187,10 +185,10 @@ mod tests {
             assert_eq!((rdma_query_addrinfo(id, &raw mut found), errno()), (-1, libc::ENOENT));
 
             assert_eq!(resolve(null(), RAI_PASSIVE), 0);
-            lifecycle::destroy(id).unwrap(); // with results nobody took
+            lifecycle::destroy(id).unwrap(); // with untaken results
             channel::destroy(channel);
 
-            // an id without a channel takes its event itself
+            // without a channel
             let id = lifecycle::create(null_mut(), null_mut(), PortSpace::Tcp, None).unwrap();
             assert_eq!(rdma_resolve_addrinfo(id, host, null(), null()), 0);
             assert_eq!(rdma_query_addrinfo(id, &raw mut found), 0);

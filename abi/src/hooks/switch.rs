@@ -1,5 +1,3 @@
-//! Active hooks.
-
 use std::sync::atomic::{AtomicU8, Ordering};
 
 #[derive(Clone, Copy)]
@@ -11,7 +9,7 @@ pub(super) enum Hook {
     Lines = 4,
 }
 
-/// Bits of hooks that are on, set at load.
+/// Set at load.
 static ON: AtomicU8 = AtomicU8::new(0);
 
 impl Hook {

@@ -1,8 +1,5 @@
-//! C's constants.
-
 use std::ffi::{c_int, c_uint};
 
-/// Declares constants, and lists them for the test.
 macro_rules! constants {
     ($($type:ty { $($name:ident = $value:expr,)* })*) => {
         $($(pub(crate) const $name: $type = $value;)*)*

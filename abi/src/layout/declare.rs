@@ -1,5 +1,3 @@
-//! C structures.
-
 /// A function that is never called.
 pub(crate) type Unused = Option<unsafe extern "C" fn()>;
 
@@ -10,7 +8,6 @@ pub(crate) struct Layout {
     pub(crate) members: &'static [(&'static str, usize)],
 }
 
-/// Declares structures, and lists them for the test.
 macro_rules! layouts {
     ($($(#[$attr:meta])* struct $name:ident { $($member:ident: $type:ty,)* })*) => {
         $(
@@ -22,8 +19,7 @@ macro_rules! layouts {
             impl $name {
                 /// Null pointers, no functions.
                 pub(crate) const fn zeroed() -> Self {
-                    // SAFETY: Every member is a number, a raw pointer, an `Option` of a function,
-                    // or made of those: zero is a value of each.
+                    // SAFETY: Zero is valid for numbers, raw pointers and `Option`s of functions.
                     unsafe { std::mem::zeroed() }
                 }
             }

@@ -1,10 +1,10 @@
-//! Structures of older headers. The memory behind them is not ours: copy only their members, and
-//! form no reference to a full structure.
+//! Structures of older headers may be shorter: copy only their bytes, and form no reference to a
+//! full structure.
 
-/// Copies a structure, truncated or zero-filled.
+/// Truncates or zero-fills.
 ///
 /// # Safety
-/// `to` has room for so many bytes.
+/// `to` has `room` bytes.
 pub(crate) unsafe fn copy_sized<T>(from: &T, to: *mut T, room: usize) {
     to.cast::<u8>().write_bytes(0, room);
     to.cast::<u8>()
@@ -14,7 +14,7 @@ pub(crate) unsafe fn copy_sized<T>(from: &T, to: *mut T, room: usize) {
 /// Reads the first `length` bytes over `rest`.
 ///
 /// # Safety
-/// There are so many bytes, and any bytes are a `T`.
+/// `from` has `length` bytes, and any bytes are a `T`.
 pub(crate) unsafe fn read_sized<T>(from: *const T, length: usize, mut rest: T) -> T {
     (&raw mut rest).cast::<u8>().copy_from_nonoverlapping(from.cast(), length.min(size_of::<T>()));
     rest
@@ -27,7 +27,7 @@ mod tests {
     #[test]
     fn what_is_not_the_callers_stays_as_it_is() {
         let mut place = [7u32; 4];
-        // SAFETY: There is room for that.
+        // SAFETY: There is room.
         unsafe { copy_sized(&[1u32, 2, 3, 4], &raw mut place, 8) };
         assert_eq!(place, [1, 2, 7, 7]);
         let short = Box::new([5u32, 6]); // out of bounds

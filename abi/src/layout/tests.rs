@@ -1,7 +1,7 @@
 //! Structures and constants against recorded and installed headers of rdma-core.
 //!
-//! The records, `tests/data/rdma-core-*.txt`, hold names and numbers. To rewrite one, install its
-//! version (Debian 12: libibverbs-dev, librdmacm-dev), or unpack it in a directory:
+//! To rewrite a record (`tests/data/rdma-core-*.txt`), install its version (Debian 12:
+//! libibverbs-dev, librdmacm-dev), or unpack it in a directory:
 //!
 //! ```sh
 //! cargo test -p roce-abi -- --ignored write_the_record
@@ -244,7 +244,6 @@ fn sources() -> Vec<Source> {
 /// Structures may have grown, one of them at its start.
 fn compare(layouts: &[Layout]) {
     for Source { name: source, facts, extent, recorded } in &sources() {
-        // records are of x86-64
         let comparable = !recorded || cfg!(target_arch = "x86_64");
         for layout in layouts.iter().filter(|layout| layout.is_in(*extent)) {
             let name = layout.name;

@@ -1,4 +1,4 @@
-//! Prefetching memory.
+//! `ibv_advise_mr`.
 
 use std::{
     ffi::{c_int, c_uint},
@@ -15,8 +15,7 @@ use crate::{
     rule::Rule,
 };
 
-/// Prefetches: `EFAULT` outside, `ENOENT` for an unknown key, `EPERM` for another domain's or a
-/// read-only region.
+/// `EFAULT` outside, `ENOENT` for an unknown key, `EPERM` for a read-only region or another domain.
 pub(crate) unsafe extern "C" fn advise_mr(
     pd: *mut ibv_pd,
     advice: c_uint,
@@ -83,7 +82,7 @@ mod tests {
         testing::{Allocated, Opened},
     };
 
-    /// Two present pages.
+    /// Two absent pages.
     fn region(pd: &Allocated, writable: bool) -> *mut ibv_mr {
         unsafe {
             let (kind, rights) =

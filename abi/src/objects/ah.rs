@@ -1,5 +1,3 @@
-//! Address handles.
-
 use std::{cell::UnsafeCell, ffi::c_int};
 
 use roce_provider::{AddressHandle, copy_from_program};
@@ -26,7 +24,7 @@ pub(crate) struct Ah {
     _pd: User,
 }
 
-// SAFETY: `repr(C)`, and it starts with its cell.
+// SAFETY: `repr(C)`, cell first.
 unsafe impl Object for Ah {
     type C = ibv_ah;
     const NAME: &str = "ibv_ah";
@@ -59,10 +57,10 @@ unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
     })
 }
 
-/// Hop limit of responses: the highest.
+/// Hop limit of responses.
 const HOP_LIMIT: u8 = 0xFF;
 
-/// Path to a datagram's sender; 40 bytes precede the data.
+/// Path to a datagram's sender.
 unsafe fn reply_path(
     context: *mut ibv_context,
     port: u8,

@@ -40,7 +40,7 @@ impl<T> Batch<T> {
         *ended.wait_while(by, |by| *by != 0) = this;
     }
 
-    /// Reports a call outside of a batch. Call under checks.
+    /// Reports a call outside a batch.
     #[cold]
     pub(crate) fn expect_begun(&self, call: &str) {
         let Some((taken, _)) = &self.taken else { return };

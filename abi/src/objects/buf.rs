@@ -16,7 +16,7 @@ use crate::{
     rule::Rule,
 };
 
-/// A buffer, opaque to programs.
+/// Opaque to programs.
 pub(crate) struct Buf {
     pd: *mut ibv_pd,
     address: *mut c_void,
@@ -33,7 +33,6 @@ impl Buf {
     }
 }
 
-/// Allocates page-aligned memory.
 unsafe fn allocate(pd: *mut ibv_pd, size: usize, to: *mut *mut Buf) -> Result<*mut c_void> {
     Pd::get(pd)?;
     let page = libc::sysconf(libc::_SC_PAGESIZE) as usize;

@@ -1,5 +1,3 @@
-//! Completion channels.
-
 use std::{
     cell::UnsafeCell,
     ffi::{c_int, c_void},
@@ -30,7 +28,7 @@ use crate::{
     },
 };
 
-/// Above the moderation time: after it, existing completions cause no event.
+/// Above the moderation time: existing completions then cause no event.
 const LONGER_THAN_MODERATION: Duration = Duration::from_millis(150);
 
 #[repr(C)]
@@ -41,7 +39,7 @@ pub(crate) struct Channel {
     pub(crate) users: Users,
 }
 
-// SAFETY: `repr(C)`, and it starts with its cell.
+// SAFETY: `repr(C)`, cell first.
 unsafe impl Object for Channel {
     type C = ibv_comp_channel;
     const NAME: &str = "ibv_comp_channel";
@@ -56,7 +54,6 @@ impl Channel {
     }
 }
 
-/// Takes an event that `next` finds.
 fn take(
     ctx: &ContextInner,
     mut next: impl FnMut() -> Option<CompletionQueue>,
@@ -70,7 +67,7 @@ fn take(
     }
 }
 
-/// Updates `refcnt`; null is allowed.
+/// Null is allowed.
 pub(crate) unsafe fn count(channel: *mut ibv_comp_channel, change: c_int) {
     if !channel.is_null() {
         AtomicI32::from_ptr(&raw mut (*channel).refcnt).fetch_add(change, Ordering::Relaxed);
@@ -94,8 +91,7 @@ pub(crate) unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_
     })
 }
 
-/// Cancellation point: nothing to drop. Sleeps on if another thread destroys the channel, as in
-/// libibverbs.
+/// Cancellation point. Sleeps on after the channel's destruction, as in libibverbs.
 pub(crate) unsafe extern "C-unwind" fn ibv_get_cq_event(
     channel: *mut ibv_comp_channel,
     cq: *mut *mut ibv_cq,
@@ -141,7 +137,7 @@ unsafe fn look(channel: *mut ibv_comp_channel, awaited: &mut Awaited) -> Result<
     Ok(Look::of(take(&ctx, || channel.poll()), descriptor))
 }
 
-/// Serves the device instead of sleeping; true if there may be an event.
+/// Serves the device instead of sleeping; true for a possible event.
 unsafe fn serve(channel: *mut ibv_comp_channel, awaited: &mut Awaited) -> Result<bool> {
     let shared = {
         let _call = Call::begin();
@@ -161,7 +157,7 @@ unsafe fn serve(channel: *mut ibv_comp_channel, awaited: &mut Awaited) -> Result
     }
 }
 
-/// Serves the device for a program with an event loop, and takes an event.
+/// Serves the device for a program's event loop, and takes an event.
 unsafe fn serve_in_loop(
     channel: *mut ibv_comp_channel,
     awaited: &mut Awaited,
@@ -171,7 +167,7 @@ unsafe fn serve_in_loop(
     Ok(take(&ctx, || channel.serve()))
 }
 
-/// Waits, and checks whether the wait can end. Cancellation point.
+/// Cancellation point.
 unsafe fn sleep_checked(channel: *mut ibv_comp_channel, descriptor: c_int) -> Result<()> {
     wake_ups::before_wait(channel as usize);
     let mut wanted = libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
@@ -180,7 +176,7 @@ unsafe fn sleep_checked(channel: *mut ibv_comp_channel, descriptor: c_int) -> Re
     if done < 0 {
         return Err(Errno::plain(Errno::last().number()));
     }
-    // a signal may end it early
+    // ends early on a signal
     if done == 0 && began.elapsed() >= LONGER_THAN_MODERATION {
         wake_ups::still_waits(channel as usize);
         wait_checked(descriptor, || {

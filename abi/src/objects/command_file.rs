@@ -1,7 +1,7 @@
 //! Files behind `ibv_context.cmd_fd`.
 //!
-//! They carry no data: descriptors of one file belong together. Imported contexts share it, and
-//! number objects together.
+//! A file carries no data, only its identity: imported contexts share the file and its object
+//! numbers.
 
 use std::{
     collections::HashMap,
@@ -23,7 +23,6 @@ use crate::{
     sync::Mutex,
 };
 
-/// A context's file, shared with imports.
 pub(crate) struct CommandFile {
     pub(crate) dev: &'static Dev,
     file: OwnedFd,
@@ -31,7 +30,7 @@ pub(crate) struct CommandFile {
     importable: Mutex<HashMap<u32, Importable>>,
 }
 
-/// Pointers to importable objects, as numbers.
+/// Pointers, as numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Importable {
     Pd(usize),
@@ -39,7 +38,7 @@ pub(crate) enum Importable {
     Dm(usize),
 }
 
-/// Creates a unique file. A sandbox may refuse `memfd_create`.
+/// A sandbox may refuse `memfd_create`.
 fn new_file() -> io::Result<OwnedFd> {
     match memfd_create(c"roce-context", MemfdFlags::CLOEXEC) {
         Ok(file) => Ok(file),
@@ -63,15 +62,13 @@ impl CommandFile {
         Ok(command_file)
     }
 
-    /// Finds the descriptor's file.
-    ///
     /// # Safety
     /// Nothing closes the descriptor during the call.
     pub(crate) unsafe fn of(descriptor: c_int) -> Option<Arc<Self>> {
         if descriptor < 0 {
             return None;
         }
-        // SAFETY: By the contract. One that is not open gives an error.
+        // SAFETY: By the contract; a closed descriptor gives an error.
         let wanted = identity(unsafe { BorrowedFd::borrow_raw(descriptor) })?;
         let all = COMMAND_FILES.lock();
         all.iter().filter_map(Weak::upgrade).find(|other| identity(&other.file) == Some(wanted))
@@ -97,7 +94,7 @@ impl CommandFile {
         }
     }
 
-    /// Runs `import` while the object stays alive; `ENOENT` if there is none.
+    /// Runs `import` while the object lives; `ENOENT` without an object.
     pub(crate) fn import<T>(
         &self,
         handle: u32,

@@ -1,5 +1,3 @@
-//! Completion counters.
-
 use std::{cell::UnsafeCell, ffi::c_int, sync::Arc};
 
 use roce_provider::transport::{
@@ -32,7 +30,7 @@ pub(crate) struct CompCntr {
     counter: Arc<CompletionCounter>,
 }
 
-// SAFETY: `repr(C)`, and it starts with its cell.
+// SAFETY: `repr(C)`, cell first.
 unsafe impl Object for CompCntr {
     type C = ibv_comp_cntr;
     const NAME: &str = "ibv_comp_cntr";
@@ -80,7 +78,7 @@ unsafe extern "C" fn ibv_create_comp_cntr(
     })
 }
 
-/// Destroys a counter; `EBUSY` while attached.
+/// `EBUSY` while attached.
 unsafe extern "C" fn ibv_destroy_comp_cntr(counter: *mut ibv_comp_cntr) -> c_int {
     call::control(CallId::ibv_destroy_comp_cntr, || {
         if Arc::strong_count(&CompCntr::get(counter)?.counter) > 1 {

@@ -27,7 +27,7 @@ use crate::{
     wait::blocking,
 };
 
-/// A context; the program's pointer is to the last member of `verbs_context`.
+/// Programs point to the last member of `verbs_context`.
 #[repr(C)]
 pub(crate) struct Ctx {
     verbs: UnsafeCell<verbs_context>,
@@ -42,12 +42,10 @@ pub(crate) struct ContextInner {
     pub(crate) events: AsyncEvents,
     pub(crate) command_file: Arc<CommandFile>,
     objects: Arc<Mutex<Objects>>,
-    /// Notified when an object's events are acknowledged.
     acknowledged: Changes,
 }
 
-/// Objects by the adapter's numbers. An engine locks them under its lock and an event queue's:
-/// never take those under this.
+/// Objects by the adapter's numbers. Lock order: engine, event queue, objects.
 #[derive(Default)]
 pub(crate) struct Objects {
     pub(crate) cqs: HashMap<u32, usize>,
@@ -68,7 +66,7 @@ impl Objects {
         .copied()
     }
 
-    /// True for an event of theirs, the port's or the device's.
+    /// True for events of these objects, the port or the device.
     fn accept_event(&self, event: AsyncEvent) -> bool {
         let is_heard = event::to_c(event).is_some_and(|(_, subject)| {
             matches!(subject, Subject::Port | Subject::Device) || self.find(subject).is_some()
@@ -81,7 +79,7 @@ impl Objects {
 }
 
 impl ContextInner {
-    /// True if they number objects together.
+    /// True if both share object numbers.
     pub(crate) fn is_one_with(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.command_file, &other.command_file)
     }
@@ -99,7 +97,7 @@ impl ContextInner {
         self.objects.lock()
     }
 
-    /// Takes an event of `find`'s object; `None`: gone.
+    /// `None` if the object is gone.
     pub(crate) fn take_event(&self, find: impl FnOnce(&Objects) -> Option<usize>) -> Option<usize> {
         let mut objects = self.objects();
         let pointer = find(&objects)?;
@@ -126,8 +124,7 @@ impl ContextInner {
         }
     }
 
-    /// Ends an object's events by `remove`, then waits until taken ones are acknowledged; reports a
-    /// long wait as `kind`.
+    /// Waits until taken events are acknowledged; reports a long wait as `kind`.
     pub(crate) fn remove_object(
         &self,
         pointer: usize,
@@ -146,7 +143,7 @@ impl ContextInner {
 }
 
 impl Ctx {
-    /// Returns a context: `EINVAL` for null, `ENOENT` if not live.
+    /// `EINVAL` for null, `ENOENT` if not live.
     pub(crate) unsafe fn get<'a>(pointer: *const ibv_context) -> Result<&'a Self> {
         object::find::<Self>(pointer.cast())?;
         Ok(Self::at(pointer))
@@ -170,7 +167,7 @@ impl Ctx {
         unsafe { &raw mut (*self.verbs.get()).context }
     }
 
-    /// Creates a context; an import owns `imported_by`.
+    /// An import owns `imported_by`.
     pub(crate) fn open(
         opened: Result<Context, OpenError>,
         operations: verbs_context,
@@ -203,7 +200,7 @@ impl Ctx {
         verbs.context.num_comp_vectors = c_int::from(context.query_device().num_comp_vectors);
         verbs.context.mutex = libc::PTHREAD_MUTEX_INITIALIZER;
         verbs.context.abi_compat = usize::MAX as *mut _;
-        // SAFETY: The program gives the descriptor to the context that it imports.
+        // SAFETY: An import owns the program's descriptor.
         let _imported_by =
             imported_by.map(|descriptor| unsafe { OwnedFd::from_raw_fd(descriptor) });
         let inner =
@@ -225,7 +222,7 @@ pub(crate) unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c
         let ctx = match Ctx::get(context) {
             Ok(ctx) => std::ptr::from_ref(ctx).cast_mut(),
             Err(error) => {
-                // and not -1
+                // not -1
                 call::fail(CallId::ibv_close_device.name(), &error);
                 return Ok(error.number());
             }

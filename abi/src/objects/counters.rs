@@ -1,4 +1,4 @@
-//! Counters objects: they count the device's received packets, and are attached to no flow.
+//! Counters of the device's received packets, never attached to a flow.
 
 use std::{
     cell::UnsafeCell,
@@ -27,13 +27,13 @@ pub(crate) struct Counters {
     attached: Mutex<Vec<Attached>>,
 }
 
-/// Index, and the count on attachment.
+/// `before`: the count on attachment.
 struct Attached {
     index: u32,
     before: u64,
 }
 
-// SAFETY: `repr(C)`, and it starts with its cell.
+// SAFETY: `repr(C)`, cell first.
 unsafe impl Object for Counters {
     type C = ibv_counters;
     const NAME: &str = "ibv_counters";
@@ -65,7 +65,7 @@ pub(crate) unsafe extern "C" fn destroy_counters(counters: *mut ibv_counters) ->
     })
 }
 
-/// Attaches a counter: `EINVAL` for a flow, `EOPNOTSUPP` except for packets.
+/// `EINVAL` for a flow, `EOPNOTSUPP` except for packets.
 pub(crate) unsafe extern "C" fn attach_counters_point_flow(
     counters: *mut ibv_counters,
     attr: *mut ibv_counter_attach_attr,
@@ -85,7 +85,7 @@ pub(crate) unsafe extern "C" fn attach_counters_point_flow(
     })
 }
 
-/// Reads counters: `EINVAL` with too few values.
+/// `EINVAL` with too few values.
 pub(crate) unsafe extern "C" fn read_counters(
     counters: *mut ibv_counters,
     values: *mut u64,

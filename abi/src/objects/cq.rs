@@ -1,5 +1,3 @@
-//! Completion queues.
-
 use std::{
     cell::UnsafeCell,
     ffi::{c_int, c_uint, c_void},
@@ -39,13 +37,12 @@ pub(crate) struct Cq {
     pub(crate) users: Users,
     _channel: Option<User>,
     pub(crate) parent: Option<User>,
-    /// Of completions that the program asked for.
+    /// Requested completion members.
     pub(crate) members: u64,
-    /// From `ibv_start_poll` to `ibv_end_poll`.
     pub(crate) batch: Batch<CurrentCompletion>,
 }
 
-// SAFETY: `repr(C)`, and it starts with its cell, whose structure starts with this one.
+// SAFETY: `repr(C)`, cell first; `ibv_cq_ex` starts with `ibv_cq`.
 unsafe impl Object for Cq {
     type C = ibv_cq;
     const NAME: &str = "ibv_cq";
@@ -55,7 +52,7 @@ unsafe impl Object for Cq {
     }
 }
 
-/// Current completion, and latest time reported.
+/// `wall`: latest time reported.
 pub(crate) struct CurrentCompletion {
     pub(crate) wc: Wc,
     pub(crate) wall: LatestTime,
@@ -113,14 +110,14 @@ impl Cq {
         self.c.get_mut()
     }
 
-    /// Gives the queue to the program, and starts its events.
+    /// Publishes the queue, and starts its events.
     pub(crate) fn start(self) -> *mut ibv_cq {
         let (ctx, id) = (self.ctx.clone(), self.cq.id().0);
         let pointer = self.into_raw();
-        // SAFETY: Its own members, and a channel that it keeps.
+        // SAFETY: The queue keeps its channel.
         unsafe { channel::count((*pointer).channel, 1) };
         ctx.objects().cqs.insert(id, pointer as usize);
-        // SAFETY: It was made above, and keeps its channel.
+        // SAFETY: Made above; keeps its channel.
         let (channel, made) = unsafe { ((*pointer).channel, &*pointer.cast::<Self>()) };
         // SAFETY: As above; null for none.
         let descriptor = unsafe { channel.as_ref() }.map_or(-1, |channel| channel.fd);
@@ -169,7 +166,7 @@ pub(crate) unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_
     })
 }
 
-/// `ibv_poll_cq`. After an overflow, `EOVERFLOW` once empty: no completion will follow.
+/// After an overflow, `EOVERFLOW` once empty: no completion follows.
 pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, number: c_int, wcs: *mut ibv_wc) -> c_int {
     call::data(CallId::ibv_poll_cq, move |call| {
         let object = call.object::<Cq>(cq)?;
@@ -200,8 +197,7 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, number: c_int, wcs: *mu
     })
 }
 
-/// `ibv_req_notify_cq`. Under checks it does only what the specification promises, to expose
-/// programs that rely on more.
+/// Under checks, does only what the specification promises, to expose programs that rely on more.
 pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
     call::control(CallId::ibv_req_notify_cq, || {
         // a thread that arms a wrong queue would wait forever

@@ -1,4 +1,4 @@
-//! Extended completion queues: batches whose completions are read by calls.
+//! Extended completion queues.
 
 use std::{
     ffi::{c_int, c_uint},
@@ -29,13 +29,13 @@ use crate::{
     translate::wc,
 };
 
-/// Readable members: no VLANs, flow tags or tag matching.
+/// Readable members: no VLANs or tag matching.
 const SUPPORTED_WC_FLAGS: u64 = IBV_WC_STANDARD_FLAGS
     | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP
     | IBV_WC_EX_WITH_FLOW_TAG
     | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
 
-/// `ibv_create_cq_ex`. `EOPNOTSUPP` for unknown members and `IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN`.
+/// `EOPNOTSUPP` for unknown members and `IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN`.
 pub(crate) unsafe extern "C" fn create_cq_ex(
     context: *mut ibv_context,
     attr: *mut ibv_cq_init_attr_ex,
@@ -46,7 +46,7 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
     })
 }
 
-/// Reads the attributes; the program's structure may be shorter.
+/// The program's structure may be shorter.
 unsafe fn given(attr: *const ibv_cq_init_attr_ex) -> Result<ibv_cq_init_attr_ex> {
     if attr.is_null() {
         return Err(Errno::of(Rule::NullArgument));
@@ -116,11 +116,10 @@ unsafe fn object<'a>(cq: *mut ibv_cq_ex) -> &'a Cq {
     &*cq.cast::<Cq>()
 }
 
-/// A member that programs read.
 #[derive(Clone, Copy)]
 struct Member {
     call: &'static str,
-    /// Its bit in `wc_flags`; 0: always there.
+    /// Bit in `wc_flags`; 0: always there.
     flag: u64,
 }
 
@@ -130,7 +129,6 @@ impl Member {
     }
 }
 
-/// The current completion.
 unsafe fn at<'a>(cq: *mut ibv_cq_ex, member: Member) -> &'a Wc {
     let object = object(cq);
     if check::is_on() {
@@ -154,7 +152,7 @@ fn look(cq: &Cq, Member { call, flag }: Member) {
     });
 }
 
-/// Reads a member; of a failed completion 0, or under checks an implausible value.
+/// A failed completion gives 0, or an implausible value under checks.
 unsafe fn of_success(cq: *mut ibv_cq_ex, member: Member, read: impl FnOnce(&WcOk) -> u32) -> u32 {
     let (wc, call) = (at(cq, member), member.call);
     match &wc.result {

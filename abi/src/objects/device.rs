@@ -1,5 +1,3 @@
-//! The list of devices.
-
 use std::{
     cell::UnsafeCell,
     collections::BTreeMap,
@@ -25,31 +23,29 @@ use crate::{
     sync::Mutex,
 };
 
-/// A device. It ends with a driver's members, which other drivers compare to recognize their
-/// devices.
 #[repr(C)]
 pub(crate) struct Dev {
     c: UnsafeCell<ibv_device>,
-    /// Members of `verbs_device`; `ops` must not equal another driver's.
+    /// Members of `verbs_device`. Drivers compare `ops` to recognize their devices.
     driver: [usize; 5],
     index: c_int,
     device: Mutex<Device>,
-    /// One adapter per process, since it owns the addresses. Locked while opening and closing.
+    /// One adapter per process: it owns the addresses. Locked while opening and closing.
     open: Mutex<Option<Open>>,
 }
 
-// SAFETY: `repr(C)`, and it starts with its cell.
+// SAFETY: `repr(C)`, cell first.
 unsafe impl Object for Dev {
     type C = ibv_device;
     const NAME: &str = "ibv_device";
 }
 
-// SAFETY: The structure is written when it is made, and never again.
+// SAFETY: The structure is never written after creation.
 unsafe impl Sync for Dev {}
 // SAFETY: Its pointers are null.
 unsafe impl Send for Dev {}
 
-/// Devices ever listed, never freed: a program may keep one beyond its list.
+/// Devices ever listed, never freed: programs may keep devices beyond their list.
 static DEVICES: Mutex<BTreeMap<String, &'static Dev>> = Mutex::new(BTreeMap::new());
 
 struct Open {
@@ -58,17 +54,17 @@ struct Open {
     taken: Option<IpAddr>,
 }
 
-/// Time of retries without a listener. Programs that start both sides at once (perftest) rely on a
-/// kernel's slow address resolution.
+/// Retries without a listener: programs that start both sides at once (perftest) rely on a kernel's
+/// slow address resolution.
 const LISTEN_GRACE: Duration = Duration::from_millis(250);
 
-/// Copies text, truncated, with a NUL.
+/// Truncates; adds a NUL.
 pub(crate) fn copy_text(to: &mut [c_char], text: &str) {
     let bytes = text.bytes().take(to.len() - 1).chain(std::iter::repeat(0));
     to.iter_mut().zip(bytes).for_each(|(to, byte)| *to = byte as c_char);
 }
 
-/// Lists the devices that the environment selects, or all; none if it is wrong.
+/// Devices that the environment selects, or all; none if the environment is wrong.
 pub(crate) fn all() -> Vec<&'static Dev> {
     static LOG: Once = Once::new();
     static REPORTED: Once = Once::new();
@@ -77,7 +73,7 @@ pub(crate) fn all() -> Vec<&'static Dev> {
             report::line(error);
         }
     });
-    // reads the faults too: their errors are reported before a device is opened
+    // parses faults too, to report their errors before opening
     let devices = OpenOptions::from_environment()
         .and_then(|_| environment::devices())
         .unwrap_or_else(|error| {
@@ -93,8 +89,6 @@ pub(crate) fn all() -> Vec<&'static Dev> {
 }
 
 impl Dev {
-    /// A listed device.
-    ///
     /// # Safety
     /// As for [`Object::trust`].
     pub(crate) unsafe fn listed<'a>(device: *const ibv_device, call: &str) -> Result<&'a Self> {
@@ -106,12 +100,11 @@ impl Dev {
         Ok(dev)
     }
 
-    /// Finds a listed or [known](Self::of) device.
     pub(crate) fn named(name: &str) -> Option<&'static Self> {
         DEVICES.lock().get(name).copied()
     }
 
-    /// Returns the device at a unique address, possibly unlisted.
+    /// The device at a unique address, possibly unlisted.
     pub(crate) fn of(device: &Device) -> &'static Self {
         let mut known = DEVICES.lock();
         let index = known.len() as c_int;
@@ -158,24 +151,18 @@ impl Dev {
         )
     }
 
-    /// Opens the adapter once.
-    ///
-    /// # Errors
-    /// See [`OpenError`]; listing reported errors of the environment.
+    /// Opens the adapter once. Listing reports errors of the environment.
     pub(crate) fn open(&self) -> Result<Context, OpenError> {
         self.open_or(Err)
     }
 
     /// Opens with the port down if another program owns the address: programs that scan devices
     /// continue.
-    ///
-    /// # Errors
-    /// See [`OpenError`].
     pub(crate) fn open_or_down(&self) -> Result<Context, OpenError> {
         self.open_or(Ok)
     }
 
-    /// Opens the device. `taken` decides about an address in use: `Ok` opens with the port down.
+    /// `taken` decides on an address in use: `Ok` opens with the port down.
     fn open_or(
         &self,
         taken: impl Fn(IpAddr) -> std::result::Result<IpAddr, IpAddr>,
@@ -213,7 +200,7 @@ impl Dev {
         Ok(context)
     }
 
-    /// Drops a handle; opens wait until the addresses are free.
+    /// Opens wait until `handle`'s addresses are free.
     pub(crate) fn close<T>(&self, handle: T) {
         let _open = self.open.lock();
         drop(handle);
@@ -225,7 +212,7 @@ unsafe extern "C" fn ibv_get_device_list(number: *mut c_int) -> *mut *mut ibv_de
         second::warn();
         let all = all();
         if !number.is_null() {
-            // SAFETY: The caller gives a place for the number.
+            // SAFETY: The caller's pointer is valid.
             unsafe { *number = all.len() as c_int };
         }
         let pointers: Vec<*mut ibv_device> = all.iter().map(|dev| dev.c()).collect();
@@ -237,12 +224,12 @@ unsafe extern "C" fn ibv_get_device_list(number: *mut c_int) -> *mut *mut ibv_de
 
 unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
     devices::freed(list as usize);
-    // SAFETY: It came from `ibv_get_device_list`, or is null.
+    // SAFETY: From `ibv_get_device_list`, or null.
     unsafe { libc::free(list.cast()) };
 }
 
 unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const c_char {
-    // SAFETY: A device of a list.
+    // SAFETY: A listed device.
     match unsafe { Dev::listed(device, "ibv_get_device_name") } {
         // SAFETY: Its structure is never written again.
         Ok(dev) => unsafe { &raw const (*dev.c()).name }.cast(),
@@ -255,13 +242,13 @@ unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const c_ch
 
 unsafe extern "C" fn ibv_get_device_guid(device: *mut ibv_device) -> u64 {
     let _call = Call::begin();
-    // SAFETY: A device of a list.
+    // SAFETY: A listed device.
     unsafe { Dev::listed(device, "ibv_get_device_guid") }.map_or(0, Dev::guid)
 }
 
 unsafe extern "C" fn ibv_get_device_index(device: *mut ibv_device) -> c_int {
     let _call = Call::begin();
-    // SAFETY: A device of a list.
+    // SAFETY: A listed device.
     unsafe { Dev::listed(device, "ibv_get_device_index") }.map_or(-1, |dev| dev.index)
 }
 

@@ -1,5 +1,3 @@
-//! Device memory.
-
 use std::{
     cell::UnsafeCell,
     ffi::{c_int, c_uint, c_void},
@@ -42,7 +40,7 @@ pub(crate) struct Dm {
     users: Users,
 }
 
-// SAFETY: `repr(C)`, and it starts with its cell.
+// SAFETY: `repr(C)`, cell first.
 unsafe impl Object for Dm {
     type C = ibv_dm;
     const NAME: &str = "ibv_dm";
@@ -126,7 +124,7 @@ pub(crate) unsafe extern "C" fn reg_dm_mr(
     })
 }
 
-/// Copies: `EFAULT` outside, `EINVAL` unless multiples of 4.
+/// `EFAULT` outside, `EINVAL` unless multiples of 4.
 unsafe extern "C" fn memcpy_to_dm(
     dm: *mut ibv_dm,
     offset: u64,

@@ -30,7 +30,7 @@ use crate::{
     translate::rights,
 };
 
-/// Registers a descriptor's memory; as in the kernel, `addr` is the offset.
+/// As in the kernel, the region's `addr` is the offset.
 pub(crate) unsafe fn register(
     pd: *mut ibv_pd,
     offset: u64,
@@ -51,11 +51,11 @@ pub(crate) unsafe fn register(
         return Err(Errno::of(Rule::AccessFlags));
     }
     if descriptor < 0 {
-        // so programs ask whether memory of GPUs can be registered
+        // programs probe for GPU support with -1
         let rule = if gpus_work() { Rule::NotADescriptor } else { Rule::NoGpu };
         return Err(Errno::of(rule));
     }
-    // nothing closes the descriptor during the call; one that is not open gives an error
+    // stays open during the call; a closed descriptor gives an error
     let descriptor = BorrowedFd::borrow_raw(descriptor);
     let (memory, in_process) = match SharedMemory::new(descriptor, offset, length, rights) {
         Ok(memory) => {
@@ -63,7 +63,7 @@ pub(crate) unsafe fn register(
                 RegionMemory { iova, address: memory.origin() as usize, length, is_pinned: false };
             (watch::watched(memory), Some(there))
         }
-        // one that cannot be mapped: programs give the GPU's address for an iova
+        // unmappable memory: programs pass the GPU's address as iova
         Err(error) => (on_gpu(iova, length, error)?, None),
     };
     let region = pd.domain.register(memory, iova, rights)?;
@@ -75,7 +75,7 @@ pub(crate) unsafe fn register(
     Ok(mr)
 }
 
-/// Memory of a GPU at an address; the error that mapping the buffer gave if that is none.
+/// GPU memory at `address`, or the `error` of mapping the buffer.
 fn on_gpu(address: u64, length: usize, error: io::Error) -> Result<Arc<dyn Memory>> {
     let number = error.raw_os_error();
     if number != Some(libc::EBADF)

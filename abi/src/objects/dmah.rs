@@ -1,4 +1,4 @@
-//! DMA handles (PCIe hints): no DMA here, none exist.
+//! DMA handles (PCIe hints): none without DMA.
 
 use std::ffi::{c_int, c_void};
 

@@ -25,11 +25,11 @@ pub(crate) struct Td {
     c: UnsafeCell<ibv_td>,
     domain: ThreadDomain,
     ctx: Arc<ContextInner>,
-    /// Its parent domains.
+    /// Parent domains.
     users: Users,
 }
 
-// SAFETY: `repr(C)`, and it starts with its cell.
+// SAFETY: `repr(C)`, cell first.
 unsafe impl Object for Td {
     type C = ibv_td;
     const NAME: &str = "ibv_td";
@@ -58,7 +58,7 @@ pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
     })
 }
 
-/// Reads the attributes; the program's structure may be shorter.
+/// The program's structure may be shorter.
 unsafe fn given(attr: *const ibv_parent_domain_init_attr) -> Result<ibv_parent_domain_init_attr> {
     if attr.is_null() {
         return Err(Errno::of(Rule::NullArgument));
@@ -72,8 +72,8 @@ unsafe fn given(attr: *const ibv_parent_domain_init_attr) -> Result<ibv_parent_d
     Ok(read_sized(attr, length, ibv_parent_domain_init_attr::zeroed()))
 }
 
-/// Ignores allocators, which serve rings read by devices, and leave to share memory with a
-/// confidential guest's host: nothing here needs either.
+/// Ignores allocators (for rings that devices read) and permission to share memory with a
+/// confidential guest's host: neither is needed.
 pub(crate) unsafe extern "C" fn alloc_parent_domain(
     context: *mut ibv_context,
     attr: *mut ibv_parent_domain_init_attr,

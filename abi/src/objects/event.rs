@@ -1,5 +1,3 @@
-//! Asynchronous events.
-
 use std::{
     ffi::c_int,
     sync::atomic::{AtomicU32, Ordering},
@@ -28,7 +26,7 @@ impl ContextInner {
                 Subject::Port => Element { port_num: 1 },
                 Subject::Device => Element { port_num: 0 },
                 object => match self.take_event(|objects| objects.find(object)) {
-                    // a pointer at the same place for every kind
+                    // the same union offset for every kind
                     Some(pointer) => Element { cq: pointer as *mut ibv_cq },
                     // another thread is destroying it
                     None => continue,
@@ -39,8 +37,7 @@ impl ContextInner {
     }
 }
 
-/// Cancellation point: nothing to drop. Sleeps on if another thread closes the context, as in
-/// libibverbs.
+/// Cancellation point. Sleeps on after the context's closing, as in libibverbs.
 pub(crate) unsafe extern "C-unwind" fn ibv_get_async_event(
     context: *mut ibv_context,
     event: *mut ibv_async_event,
@@ -77,7 +74,7 @@ pub(crate) unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event)
         }
         _ => return,
     };
-    // at the same place for every kind; objects start with their context
+    // every kind has this offset, and starts with its context
     let object = element.cq;
     if let Ok(ctx) = Ctx::get(*object.cast::<*const ibv_context>()) {
         count_acknowledged(counted, 1);
@@ -85,12 +82,10 @@ pub(crate) unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event)
     }
 }
 
-/// Counts in the public member, as libibverbs does. Call before acknowledging: then the object may
-/// go.
+/// Counts as libibverbs does. Call before acknowledging, which may free the object.
 ///
 /// # Safety
-///
-/// A member of an object's structure.
+/// `member` belongs to a live object.
 pub(crate) unsafe fn count_acknowledged(member: *mut u32, number: u32) {
     AtomicU32::from_ptr(member).fetch_add(number, Ordering::Relaxed);
 }
@@ -118,10 +113,10 @@ mod tests {
     const EVENTS: usize = 200;
     const LONG: Duration = Duration::from_secs(60);
 
-    /// Overflows a queue, which causes an event.
+    /// Causes an event.
     fn overflow(cq: *mut ibv_cq) -> QueuePair {
         let qp = flushing(cq);
-        // SAFETY: A queue of the test's.
+        // SAFETY: A live queue.
         let room = unsafe { (*cq).cqe } as u64;
         (0..=room).for_each(|id| flush(&qp, id));
         qp
@@ -145,8 +140,7 @@ mod tests {
                         ibv_async_event { element: Element { port_num: 0 }, event_type: 99 };
                     loop {
                         let context = with_exposed_provenance_mut(exposed);
-                        // SAFETY: The context is open, and the queues are there, until all threads
-                        // are joined.
+                        // SAFETY: Context and queues outlive the threads.
                         let cq = unsafe {
                             assert_eq!(ibv_get_async_event(context, &raw mut event), 0);
                             ibv_ack_async_event(&raw mut event);
@@ -186,9 +180,9 @@ mod tests {
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         drop(qps);
         for cq in cqs {
-            // SAFETY: It is there, and all its events are acknowledged.
+            // SAFETY: A live queue.
             assert_eq!(unsafe { (*cq).async_events_completed }, 1);
-            // SAFETY: Nothing uses the queue any more.
+            // SAFETY: The queue is unused.
             assert_eq!(unsafe { ibv_destroy_cq(cq) }, 0);
         }
     }

@@ -39,13 +39,13 @@ pub(crate) struct FlowObject {
     _qp: User,
 }
 
-// SAFETY: `repr(C)`, and it starts with its cell.
+// SAFETY: `repr(C)`, cell first.
 unsafe impl Object for FlowObject {
     type C = ibv_flow;
     const NAME: &str = "ibv_flow";
 
     unsafe fn identity(c: *const ibv_flow) -> Identity {
-        // SAFETY: By the contract, it is such a structure.
+        // SAFETY: By the contract.
         unsafe { Identity::new((*c).context, (*c).handle) }
     }
 }

@@ -1,11 +1,11 @@
-//! Wall time of completions, which must not go back. The clocks drift, so each conversion reads
-//! both in turn, and their distance varies.
+//! Monotonic wall time of completions. The clocks drift, so their distance varies between
+//! conversions.
 
 use std::time::Duration;
 
 use roce_provider::transport::time::Instant;
 
-/// After larger steps of the clock, time may go back.
+/// Larger steps of the clock may set time back.
 const SET_BACK: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +17,7 @@ pub(crate) struct LatestTime {
 impl LatestTime {
     pub(crate) const NONE: Self = Self { timestamp: Instant::ZERO, wall: Duration::ZERO };
 
-    /// Returns a time never before an earlier timestamp's, and equal for equal timestamps.
+    /// Never before an earlier timestamp's time; equal for equal timestamps.
     pub(crate) fn of(&mut self, timestamp: Instant, wall: Duration) -> Duration {
         if timestamp < self.timestamp {
             return wall.min(self.wall);

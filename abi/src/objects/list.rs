@@ -1,10 +1,8 @@
-//! Lists for programs.
-
 use crate::errno;
 
-/// Returns a null-terminated list to `free`; null with `ENOMEM`.
+/// Null-terminated list to `free`; null with `ENOMEM`.
 pub(crate) fn allocate<T>(pointers: &[*mut T]) -> *mut *mut T {
-    // SAFETY: One more pointer than is written, which stays null.
+    // SAFETY: Room for one more pointer.
     unsafe {
         let list: *mut *mut T = libc::calloc(pointers.len() + 1, size_of::<*mut T>()).cast();
         if list.is_null() {

@@ -1,5 +1,3 @@
-//! Multicast groups.
-
 use std::ffi::c_int;
 
 use roce_provider::{

@@ -1,7 +1,7 @@
 //! Queue pair transitions: attribute masks become typed attributes.
 //!
-//! Source: table "QP state transition properties" (11.2.4.2), the required attributes here, the
-//! optional ones in the transport.
+//! Source: table "QP state transition properties" (11.2.4.2): required attributes here, optional
+//! ones in the transport.
 
 use std::ffi::c_int;
 
@@ -32,7 +32,7 @@ use crate::{
     },
 };
 
-/// Checks a mask: `EOPNOTSUPP` for newer attributes.
+/// `EOPNOTSUPP` for newer attributes.
 const fn known(mask: c_int) -> Result<u32> {
     let mask = mask as u32;
     if mask >= IBV_QP_DEST_QPN << 1 { Err(Errno::of(Rule::QpMask)) } else { Ok(mask) }
@@ -56,7 +56,7 @@ const fn bit(attribute: Attribute) -> u32 {
     }
 }
 
-/// Attributes that this end of XRC lacks. Programs pass them as for RC; the kernel ignores them.
+/// Attributes that this end of XRC lacks; the kernel ignores them.
 const fn ignored(qp_type: QpType) -> u32 {
     match qp_type {
         QpType::XrcInitiator => IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
@@ -94,7 +94,7 @@ pub(crate) const fn required(qp_type: QpType, from: State, to: State) -> u32 {
     }
 }
 
-/// Port and notification exist in C only: the transport has one port, and a transition to SQD.
+/// The transport has no port or notification attribute.
 fn optional(qp_type: QpType, from: State, to: State) -> u32 {
     let others = match (from, to) {
         _ if qp_type == QpType::RawPacket => 0,
@@ -144,7 +144,6 @@ impl Transition {
         if mask & IBV_QP_PORT != 0 && attr.port_num != 1 {
             return Err(Errno::of(Rule::Port));
         }
-        // required attributes are in the transition; optional ones follow
         let changes = changes(attr, mask & optional)?;
         Ok(match (from, to) {
             (_, State::Reset) if mask & IBV_QP_STATE == 0 => Self::Stay,

@@ -1,5 +1,3 @@
-//! Memory regions.
-
 use std::{
     cell::UnsafeCell,
     ffi::{c_int, c_uint, c_void},
@@ -49,13 +47,12 @@ struct State {
 #[derive(Clone)]
 pub(crate) enum Region {
     Memory(MemoryRegion),
-    /// dma-buf.
     DmaBuf(MemoryRegion),
     Device(MemoryRegion, #[allow(dead_code, reason = "only held")] User),
     Null(#[allow(dead_code, reason = "only held")] NullRegion),
 }
 
-// SAFETY: `repr(C)`, and it starts with its cell.
+// SAFETY: `repr(C)`, cell first.
 unsafe impl Object for Mr {
     type C = ibv_mr;
     const NAME: &str = "ibv_mr";
@@ -66,10 +63,10 @@ unsafe impl Object for Mr {
 }
 
 impl Region {
-    /// Finds a region: `ENOENT` for no such key, `EPERM` for another domain's.
+    /// `ENOENT` for an unknown key, `EPERM` for another domain's.
     ///
     /// # Safety
-    /// Regions that can be imported exist.
+    /// Importable regions exist.
     pub(crate) unsafe fn find(
         command_file: &CommandFile,
         pd_handle: u32,
@@ -134,7 +131,6 @@ impl Mr {
         mr
     }
 
-    /// Creates a region for the same memory as another.
     pub(crate) fn with_handle(
         pd: &Pd,
         region: Region,
@@ -154,7 +150,6 @@ impl Mr {
         self.state.lock().region.clone()
     }
 
-    /// The region, for memory windows.
     pub(crate) fn region(&self) -> Option<MemoryRegion> {
         self.shared().memory().cloned()
     }

@@ -1,5 +1,3 @@
-//! Memory windows.
-
 use std::{
     cell::UnsafeCell,
     ffi::{c_int, c_uint},
@@ -35,7 +33,7 @@ pub(crate) struct Mw {
     _pd: User,
 }
 
-// SAFETY: `repr(C)`, and it starts with its cell.
+// SAFETY: `repr(C)`, cell first.
 unsafe impl Object for Mw {
     type C = ibv_mw;
     const NAME: &str = "ibv_mw";
@@ -75,14 +73,12 @@ pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
 }
 
 impl Mw {
-    /// Returns a key with the low 8 bits of `key`. Like mlx5 and rxe it ignores the rest: programs
-    /// count up from anywhere.
+    /// Takes only the low 8 bits of `key`, like mlx5 and rxe: programs count up from anywhere.
     fn key_like(&self, key: u32) -> RKey {
         RKey(self.window.rkey().0 & !0xFF | key & 0xFF)
     }
 }
 
-/// Translates a bind; the new key has the low 8 bits of `rkey`.
 pub(crate) unsafe fn bind(
     mw: *const ibv_mw,
     rkey: u32,

@@ -1,5 +1,3 @@
-//! Objects held by programs.
-
 use std::{
     alloc::Layout,
     any::TypeId,
@@ -29,8 +27,7 @@ struct Live {
     number: u64,
 }
 
-/// Members by which the kernel finds an object. If a program overwrites one, its calls get
-/// `ENOENT`, as from the kernel.
+/// Members by which the kernel finds an object: overwriting them gives `ENOENT`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Identity {
     context: usize,
@@ -57,7 +54,7 @@ pub(crate) fn remove(pointer: *const c_void) {
     LIVE.lock().remove(&pointer.addr());
 }
 
-/// Returns a live object's identity: `EINVAL` for null, `ENOENT` if unknown or of another kind.
+/// `EINVAL` for null; `ENOENT` if unknown or of another kind.
 pub(crate) fn find<T: 'static>(pointer: *const c_void) -> Result<Identity> {
     if pointer.is_null() {
         return Err(Errno::of(Rule::NullObject));
@@ -70,15 +67,15 @@ pub(crate) fn find<T: 'static>(pointer: *const c_void) -> Result<Identity> {
     })
 }
 
-/// The object of a waiting call. Another thread may replace it at the same address.
+/// A waiting call's object, which another thread may replace at the same address.
 #[derive(Default)]
 pub(crate) struct Awaited {
     number: Option<u64>,
 }
 
 impl Awaited {
-    /// Returns `read`'s shares of an object that nobody destroys meanwhile. `EINVAL` for null;
-    /// `EBADF` if it is gone or replaced. `read` is short and takes no lock.
+    /// Runs `read` while nobody destroys the object. `EINVAL` for null; `EBADF` if gone or
+    /// replaced. `read` is short and takes no lock.
     pub(crate) fn read<T: 'static, R>(
         &mut self,
         pointer: *const c_void,
@@ -100,19 +97,18 @@ impl Awaited {
     }
 }
 
-/// Takes an object's contents. Under checks its memory stays for a while: programs may still read
-/// it.
+/// Takes an object's contents. Under checks, its memory stays readable for a while.
 ///
 /// # Safety
-/// The pointer came from `Box::into_raw`, and is not used again but by such programs. `program` is
-/// the program's pointer to it, which is the same, or leads inside.
+/// `object` comes from `Box::into_raw`, and only programs use it again. `program` points to or into
+/// it.
 pub(crate) unsafe fn take<T>(object: *mut T, program: *const c_void) -> T {
     remove(program);
     if !check::is_on() {
         // SAFETY: By the contract above.
         return *unsafe { Box::from_raw(object) };
     }
-    // SAFETY: As above; what is read is not dropped where it was.
+    // SAFETY: As above; the memory is not dropped.
     unsafe {
         let taken = object.read();
         records::destroyed(program.addr(), object.cast(), Layout::new::<T>());
@@ -120,8 +116,7 @@ pub(crate) unsafe fn take<T>(object: *mut T, program: *const c_void) -> T {
     }
 }
 
-/// Object that starts with its public C structure. Programs access that at any time: use only its
-/// pointer.
+/// Starts with a public C structure, used only by pointer: programs access it at any time.
 ///
 /// # Safety
 /// `Self` is `repr(C)` and starts with `UnsafeCell<Self::C>`.
@@ -129,10 +124,8 @@ pub(crate) unsafe trait Object: Sized + 'static {
     type C;
     const NAME: &str;
 
-    /// Reads the identity.
-    ///
     /// # Safety
-    /// The pointer is to such a structure.
+    /// The pointer is to a `Self::C`.
     unsafe fn identity(_: *const Self::C) -> Identity {
         Identity::default()
     }
@@ -148,17 +141,16 @@ pub(crate) unsafe trait Object: Sized + 'static {
         pointer
     }
 
-    /// Returns a program's object. `EINVAL` for null; `ENOENT` if not live, or with another
-    /// [identity](Self::identity).
+    /// `EINVAL` for null; `ENOENT` if not live, or with another [identity](Self::identity).
     ///
     /// # Safety
-    /// The reference is not used beyond the call that the program has made. Destroying an object
-    /// during another call on it is as wrong as with any other library.
+    /// The reference ends with the program's call. Programs must not destroy an object during
+    /// another call on it.
     unsafe fn get<'a>(pointer: *const Self::C) -> Result<&'a Self> {
         let identity = find::<Self>(pointer.cast())?;
-        // SAFETY: It is in the list, and so an object of this type.
+        // SAFETY: A live object of this type.
         if unsafe { Self::identity(pointer) } == identity {
-            // SAFETY: As above; the object starts where its structure does.
+            // SAFETY: As above; the structure comes first.
             Ok(unsafe { &*pointer.cast::<Self>() })
         } else {
             Err(Errno::of(Rule::NoSuchObject))
@@ -174,8 +166,7 @@ pub(crate) unsafe trait Object: Sized + 'static {
         awaited: &mut Awaited,
         read: impl FnOnce(&Self) -> R,
     ) -> Result<R> {
-        // SAFETY: It is in the list meanwhile, and so an object of this type, which starts where
-        // its structure does.
+        // SAFETY: Live meanwhile, of this type, and its structure comes first.
         awaited.read::<Self, R>(pointer.cast(), || read(unsafe { &*pointer.cast::<Self>() }))
     }
 
@@ -191,22 +182,20 @@ pub(crate) unsafe trait Object: Sized + 'static {
         unsafe { Self::get(pointer) }.map(Some)
     }
 
-    /// Returns an object without the lookup, for calls that move data; `EINVAL` for null.
+    /// Skips the lookup, for data-path calls; `EINVAL` for null.
     ///
     /// # Safety
-    /// The pointer is null, or [`into_raw`](Self::into_raw) gave it and it has not been [taken
-    /// back](Self::from_raw); and as for [`get`](Self::get).
+    /// The pointer is null, or comes from [`into_raw`](Self::into_raw) and has not been [taken
+    /// back](Self::from_raw). As for [`get`](Self::get).
     unsafe fn trust<'a>(pointer: *const Self::C) -> Result<&'a Self> {
-        // SAFETY: By the contract above; the object starts where its structure does.
+        // SAFETY: By the contract; the structure comes first.
         unsafe { pointer.cast::<Self>().as_ref() }.ok_or_else(|| Errno::of(Rule::NullObject))
     }
 
-    /// Takes the object back.
-    ///
     /// # Safety
     /// [`get`](Self::get) has found the object, and the pointer is not used again.
     unsafe fn from_raw(pointer: *mut Self::C) -> Self {
-        // SAFETY: By the contract above, it came from `Box::into_raw` in `into_raw`.
+        // SAFETY: `into_raw` made it by `Box::into_raw`.
         unsafe { take(pointer.cast(), pointer.cast()) }
     }
 }

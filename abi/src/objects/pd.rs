@@ -1,5 +1,3 @@
-//! Protection domains.
-
 use std::{cell::UnsafeCell, ffi::c_int, sync::Arc};
 
 use roce_provider::ProtectionDomain;
@@ -25,7 +23,7 @@ pub(crate) struct Pd {
     parent_of: Vec<User>,
 }
 
-// SAFETY: `repr(C)`, and it starts with its cell.
+// SAFETY: `repr(C)`, cell first.
 unsafe impl Object for Pd {
     type C = ibv_pd;
     const NAME: &str = "ibv_pd";
@@ -36,7 +34,6 @@ unsafe impl Object for Pd {
 }
 
 impl Pd {
-    /// Creates an importable domain.
     fn create_raw(ctx: &Ctx, domain: ProtectionDomain) -> *mut ibv_pd {
         let handle = ctx.inner.new_handle();
         let pd = Self::with_handle(ctx, domain, handle).into_raw();
@@ -48,7 +45,6 @@ impl Pd {
         Self::parent(ctx, domain, handle, Vec::new())
     }
 
-    /// Creates a parent domain with the protection domain's handle; it keeps its sources.
     pub(crate) fn parent(
         ctx: &Ctx,
         domain: ProtectionDomain,

@@ -1,5 +1,3 @@
-//! Queries of a device and its port.
-
 use std::ffi::{c_int, c_uint};
 
 use roce_provider::{
@@ -24,7 +22,6 @@ use crate::{
 /// sysfs's numbers, for `ibv_query_gid_type`.
 const SYSFS_ROCE_V1: c_uint = 0;
 const SYSFS_ROCE_V2: c_uint = 1;
-/// `port_cap_flags`.
 const PORT_CAPS: u32 = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS;
 /// Physical states.
 const LINK_UP: u8 = 5;
@@ -115,7 +112,6 @@ unsafe extern "C" fn ibv_query_port_speed(
     })
 }
 
-/// Converts to C's signed counts.
 fn int(count: impl TryInto<c_int>) -> c_int {
     count.try_into().unwrap_or(c_int::MAX)
 }
@@ -337,7 +333,7 @@ unsafe extern "C" fn ibv_get_pkey_index(context: *mut ibv_context, port: u8, pke
     })
 }
 
-/// `ibv_query_rt_values_ex`: clock of completion timestamps, all in `tv_nsec` like other devices.
+/// Clock of completion timestamps, all in `tv_nsec`, like other devices.
 pub(crate) unsafe extern "C" fn query_rt_values(
     context: *mut ibv_context,
     values: *mut ibv_values_ex,

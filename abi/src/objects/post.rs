@@ -1,5 +1,4 @@
-//! Lists of work requests, translated while posting. Like the stock libraries it accepts unaligned
-//! lists: some programs pack structures.
+//! Posts lists of work requests, possibly unaligned: some programs pack structures.
 
 use std::{ffi::c_int, mem::MaybeUninit};
 
@@ -123,7 +122,7 @@ impl Listed for ibv_recv_wr {
     }
 }
 
-/// Posts a list; `place` ends at a failing request. Under checks an unreadable request fails.
+/// `place` ends at a failing request; under checks, unreadable requests fail.
 #[inline]
 unsafe fn each<W: Listed, R>(
     place: &mut *mut W,
@@ -159,7 +158,6 @@ unsafe fn refused<W: Listed>(id: CallId, first: *mut W, place: *mut W) -> String
     }
 }
 
-/// Posts a list; writes the failing place to `bad_wr`.
 #[inline]
 unsafe fn posting<W>(
     id: CallId,

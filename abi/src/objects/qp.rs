@@ -1,5 +1,3 @@
-//! Queue pairs.
-
 use std::{cell::UnsafeCell, ffi::c_int, sync::Arc};
 
 use roce_provider::{
@@ -55,8 +53,7 @@ pub(crate) struct Qp {
     _made_from: Vec<User>,
 }
 
-// SAFETY: `repr(C)`, and it starts with its cell, which holds a structure that starts with that
-// one.
+// SAFETY: `repr(C)`, cell first; `ibv_qp_ex` starts with `ibv_qp`.
 unsafe impl Object for Qp {
     type C = ibv_qp;
     const NAME: &str = "ibv_qp";
@@ -83,7 +80,6 @@ pub(crate) struct NewQp {
 }
 
 impl Qp {
-    /// Gives a queue pair to the program; `set_operations` sets extended functions.
     pub(crate) unsafe fn create_raw(
         new: NewQp,
         ctx: &Arc<ContextInner>,

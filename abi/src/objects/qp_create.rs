@@ -1,5 +1,3 @@
-//! Creating and opening queue pairs.
-
 use std::sync::Arc;
 
 use roce_provider::{
@@ -32,7 +30,6 @@ use crate::{
 /// Most inline bytes given unasked.
 const MAX_INLINE_GIVEN: u32 = 512;
 
-/// Creates a queue pair; writes its sizes back.
 unsafe fn create(context: *mut ibv_context, attr: &mut ibv_qp_init_attr_ex) -> Result<*mut ibv_qp> {
     if attr.comp_mask
         & !(IBV_QP_INIT_ATTR_PD

@@ -124,15 +124,13 @@ unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
     })
 }
 
-/// Object behind `ibv_qp_to_qp_ex`'s pointer.
 unsafe fn object<'a>(qp: *mut ibv_qp_ex) -> &'a Qp {
     &*qp.cast()
 }
 
 /// For the batch's thread.
 unsafe fn requests<'a>(qp: &Qp) -> &'a mut Requests {
-    // SAFETY: C demands that only the thread that has started a batch makes requests and completes
-    // it, and the reference does not outlive the call.
+    // SAFETY: C allows only the batch's thread to call, and the reference ends with the call.
     unsafe { &mut *qp.batch.state() }
 }
 
@@ -174,7 +172,7 @@ unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
     object.batch.end();
 }
 
-/// Adds a request with the program's `wr_id` and flags; later calls set data and destination.
+/// Later calls set data and destination.
 unsafe fn push(qp: *mut ibv_qp_ex, op: impl FnOnce() -> Result<SendOp>) {
     let requests = requests(object(qp));
     if requests.error.is_none() {

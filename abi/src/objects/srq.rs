@@ -1,5 +1,3 @@
-//! Shared receive queues.
-
 use std::{
     cell::UnsafeCell,
     ffi::{c_int, c_void},
@@ -38,7 +36,7 @@ pub(crate) struct Srq {
     _made_from: Vec<User>,
 }
 
-// SAFETY: `repr(C)`, and it starts with its cell.
+// SAFETY: `repr(C)`, cell first.
 unsafe impl Object for Srq {
     type C = ibv_srq;
     const NAME: &str = "ibv_srq";
@@ -54,7 +52,7 @@ impl Srq {
     }
 }
 
-/// Creates an SRQ; writes its sizes back. The limit is set later.
+/// The limit is set later.
 unsafe fn create(
     pd: &Pd,
     srq_context: *mut c_void,
@@ -105,7 +103,7 @@ unsafe extern "C" fn ibv_create_srq(pd: *mut ibv_pd, attr: *mut ibv_srq_init_att
     })
 }
 
-/// Reads attributes without the later tag matching.
+/// Omits tag matching, a later member.
 pub(crate) unsafe fn init_attr_from_c(
     attr: *const ibv_srq_init_attr_ex,
 ) -> Result<ibv_srq_init_attr_ex> {

@@ -55,7 +55,7 @@ fn operations() -> verbs_context {
     verbs
 }
 
-/// Opens a context; an import owns `imported_by`.
+/// An import owns `imported_by`.
 pub(crate) fn open(
     opened: Result<Context, OpenError>,
     command_file: Arc<CommandFile>,

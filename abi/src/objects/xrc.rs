@@ -30,26 +30,26 @@ pub(crate) struct Xrcd {
     pub(crate) users: Users,
 }
 
-// SAFETY: `repr(C)`, and it starts with its cell.
+// SAFETY: `repr(C)`, cell first.
 unsafe impl Object for Xrcd {
     type C = ibv_xrcd;
     const NAME: &str = "ibv_xrcd";
 }
 
-/// A domain, shared by handles of a file.
+/// Shared by handles of a file.
 struct Shared {
     domain: XrcDomain,
     targets: Mutex<HashMap<u32, Weak<Target>>>,
 }
 
-/// A target, destroyed with its last handle.
+/// Destroyed with the last handle.
 pub(crate) struct Target {
     pub(crate) qp: QueuePair,
 }
 
 type File = (String, u64, u64);
 
-/// Domains of this process. Each process has its own address, so no peer reaches two domains.
+/// This process's domains. Each process has its own address, so no peer reaches two.
 static OF_FILES: Mutex<Vec<(File, Weak<Shared>)>> = Mutex::new(Vec::new());
 
 impl Xrcd {
@@ -74,7 +74,7 @@ fn identity(ctx: &ContextInner, descriptor: c_int) -> Result<File> {
     if descriptor < 0 {
         return Err(Errno::of(Rule::NotADescriptor));
     }
-    // SAFETY: Nothing closes the descriptor during the call. One that is not open gives an error.
+    // SAFETY: Stays open during the call; a closed descriptor gives an error.
     let stat = rustix::fs::fstat(unsafe { BorrowedFd::borrow_raw(descriptor) })?;
     Ok((ctx.context.name().to_owned(), stat.st_dev, stat.st_ino))
 }

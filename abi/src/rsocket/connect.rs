@@ -1,5 +1,3 @@
-//! Connecting, and addresses.
-
 use std::{
     ffi::c_int,
     net::{IpAddr, SocketAddr},
@@ -19,7 +17,7 @@ use crate::{
     rule::Rule,
 };
 
-/// Reads an address; IPv4-mapped IPv6 becomes IPv4.
+/// IPv4-mapped IPv6 becomes IPv4.
 pub(super) unsafe fn given(at: *const sockaddr, length: socklen_t) -> Result<SocketAddr> {
     if at.is_null() {
         return Err(Errno::of(Rule::SocketPointer));
@@ -45,7 +43,7 @@ pub(super) unsafe fn given(at: *const sockaddr, length: socklen_t) -> Result<Soc
     Ok(address)
 }
 
-/// Writes an address, perhaps truncated.
+/// Truncates long addresses.
 pub(super) unsafe fn give(
     entry: &Entry,
     mut address: SocketAddr,

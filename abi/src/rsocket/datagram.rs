@@ -1,5 +1,3 @@
-//! Datagrams.
-
 use std::ffi::c_int;
 
 use libc::{iovec, sockaddr, socklen_t};
@@ -18,7 +16,7 @@ pub(super) fn is_one(number: c_int) -> Result<bool> {
     Ok(table::find(number)?.socket.is_datagram())
 }
 
-/// Sends one datagram. Cancellation point.
+/// Cancellation point.
 pub(super) unsafe fn send(
     number: c_int,
     pieces: *const iovec,
@@ -42,19 +40,17 @@ pub(super) struct Received {
 }
 
 impl Received {
-    /// True if truncated.
     pub(super) const fn is_truncated(self) -> bool {
         self.fit < self.whole
     }
 
-    /// Result: with `MSG_TRUNC` the whole length.
+    /// With `MSG_TRUNC`, the whole length.
     pub(super) const fn length(self, flags: c_int) -> isize {
         let length = if flags & libc::MSG_TRUNC != 0 { self.whole } else { self.fit };
         length.cast_signed()
     }
 }
 
-/// Receives a datagram, perhaps truncated.
 pub(super) unsafe fn receive(
     number: c_int,
     pieces: *const iovec,

@@ -1,5 +1,3 @@
-//! Creating rsockets, and `fcntl`.
-
 use std::{
     ffi::{c_int, c_uint},
     sync::atomic::Ordering,
@@ -16,7 +14,7 @@ use crate::{
     rule::Rule,
 };
 
-/// Creates an rsocket, with the errors of `socket`.
+/// Errors as for `socket`.
 fn create(domain: c_int, kind: c_int, protocol: c_int) -> Result<c_int> {
     if domain != libc::AF_INET && domain != libc::AF_INET6 {
         return Err(Errno::of(Rule::SocketFamily));
@@ -51,7 +49,7 @@ fn control(number: c_int, command: c_int, argument: c_uint) -> Result<c_int> {
             entry.nonblocking.store(nonblocking, Ordering::Relaxed);
             Ok(0)
         }
-        // SAFETY: A descriptor of ours; neither looks at memory.
+        // SAFETY: These commands access no memory.
         libc::F_GETFD | libc::F_SETFD => match unsafe { libc::fcntl(number, command, argument) } {
             -1 => Err(Errno::last()),
             flags => Ok(flags),

@@ -25,7 +25,6 @@ struct Watched {
     reported: Option<u64>,
 }
 
-/// Reported always.
 const ALWAYS: u32 = (libc::EPOLLERR | libc::EPOLLHUP).cast_unsigned();
 const EDGE: u32 = libc::EPOLLET.cast_unsigned();
 const ONCE: u32 = libc::EPOLLONESHOT.cast_unsigned();
@@ -130,7 +129,6 @@ fn rsockets(instance: c_int) -> Vec<c_int> {
         .map_or_else(Vec::new, |watched| watched.keys().copied().collect())
 }
 
-/// Prepares a wait; lists the descriptors to sleep on.
 fn prepare(instance: c_int) -> Result<(*mut libc::pollfd, std::ffi::c_ulong)> {
     let numbers = rsockets(instance);
     let own = wakeup_descriptor()?;
@@ -208,7 +206,7 @@ mod tests {
     fn descriptors_are_waited_for_until_the_instance_is_closed() {
         let (reader, mut writer) = std::io::pipe().unwrap();
         let nothing = epoll_event { events: 0, u64: 0 };
-        // SAFETY: Descriptors and places of our own.
+        // SAFETY: All pointers are valid.
         unsafe {
             let epoll = repoll_create(libc::O_CLOEXEC | libc::O_NONBLOCK);
             let mut event = epoll_event { events: libc::EPOLLIN as u32, u64: 77 };

@@ -1,4 +1,4 @@
-//! Maps memory for the peer, and writes to the peer's mappings.
+//! `riomap`, `riowrite`.
 
 use std::ffi::{c_int, c_void};
 
@@ -16,7 +16,7 @@ use crate::{
     rule::Rule,
 };
 
-/// Maps memory; the offset is its address by default.
+/// The offset is the address by default.
 unsafe fn map(
     number: c_int,
     at: *mut c_void,

@@ -14,10 +14,10 @@ pub(super) struct Cursor {
 }
 
 impl Cursor {
-    /// Start of a list, and its total bytes.
+    /// Also returns the total bytes.
     ///
     /// # Safety
-    /// There are so many pieces.
+    /// `pieces` has `number` elements.
     pub(super) unsafe fn new(pieces: *const iovec, number: usize) -> Result<(Self, usize)> {
         let mut bytes = 0_usize;
         for index in 0..number {
@@ -56,10 +56,8 @@ impl Cursor {
         Err(MemoryFault)
     }
 
-    /// Skips bytes.
-    ///
     /// # Safety
-    /// The list is as it was.
+    /// The list is unchanged.
     pub(super) unsafe fn skip(&mut self, bytes: usize) {
         let mut done = 0;
         while done < bytes {
@@ -69,10 +67,8 @@ impl Cursor {
         }
     }
 
-    /// Copies from the program.
-    ///
     /// # Safety
-    /// They may be read.
+    /// The pieces are readable.
     pub(super) unsafe fn read(&mut self, to: &mut [u8]) -> Result<(), MemoryFault> {
         let mut done = 0;
         while done < to.len() {
@@ -84,10 +80,8 @@ impl Cursor {
         Ok(())
     }
 
-    /// Copies to the program.
-    ///
     /// # Safety
-    /// They may be written.
+    /// The pieces are writable.
     pub(super) unsafe fn write(&mut self, from: &[u8]) -> Result<(), MemoryFault> {
         let mut done = 0;
         while done < from.len() {

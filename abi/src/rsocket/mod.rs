@@ -1,5 +1,4 @@
-//! librdmacm's rsockets on [`roce_rsocket`], whose calls never wait. Waits are here,
-//! where cancellation leaks nothing.
+//! librdmacm's rsockets on [`roce_rsocket`]. Waits are here, where cancellation leaks nothing.
 
 mod connect;
 mod datagram;

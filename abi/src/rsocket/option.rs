@@ -1,5 +1,3 @@
-//! Options of rsockets.
-
 use std::{
     ffi::{c_int, c_void},
     sync::atomic::{AtomicBool, Ordering},
@@ -124,7 +122,6 @@ unsafe extern "C" fn rsetsockopt(
     })
 }
 
-/// Returns a value, perhaps truncated.
 unsafe fn give<T: Copy>(value: T, at: *mut c_void, length: *mut socklen_t) -> Result<()> {
     if at.is_null() || length.is_null() {
         return Err(Errno::of(Rule::SocketPointer));

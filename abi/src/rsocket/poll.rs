@@ -1,5 +1,3 @@
-//! Waits for rsockets and other descriptors.
-
 use std::{
     cell::RefCell,
     ffi::{c_int, c_short, c_ulong},
@@ -31,7 +29,6 @@ pub(super) fn slept_on(wanted: impl IntoIterator<Item = pollfd>) -> (*mut pollfd
     })
 }
 
-/// Events found by the sleep.
 fn found(at: usize) -> c_short {
     SLEPT_ON.with_borrow(|list| list.get(at).map_or(0, |one| one.revents))
 }

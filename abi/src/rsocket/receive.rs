@@ -1,5 +1,3 @@
-//! Receiving.
-
 use std::ffi::{c_int, c_void};
 
 use libc::{iovec, msghdr, sockaddr, socklen_t};
@@ -17,10 +15,9 @@ use crate::{
     rule::Rule,
 };
 
-/// No address wanted.
 const NOBODY: (*mut sockaddr, *mut socklen_t) = (std::ptr::null_mut(), std::ptr::null_mut());
 
-/// Receives available data, or with `MSG_WAITALL` all that fits. Cancellation point.
+/// With `MSG_WAITALL`, receives all that fits. Cancellation point.
 unsafe fn receive(
     number: c_int,
     pieces: *const iovec,
@@ -69,7 +66,7 @@ unsafe extern "C-unwind" fn rrecvfrom(
     })
 }
 
-/// Receives; true if a datagram was truncated.
+/// True if a datagram was truncated.
 unsafe fn receive_from(
     number: c_int,
     pieces: *const iovec,

@@ -1,5 +1,3 @@
-//! Sending.
-
 use std::ffi::{c_int, c_void};
 
 use libc::{iovec, msghdr, sockaddr, socklen_t};
@@ -16,10 +14,9 @@ use crate::{
     rule::Rule,
 };
 
-/// No address.
 const NOWHERE: (*const sockaddr, socklen_t) = (std::ptr::null(), 0);
 
-/// Sends all, unless non-blocking or failing. A stream ignores `to`. Cancellation point.
+/// Sends all, unless non-blocking or failing. Cancellation point.
 unsafe fn send(
     number: c_int,
     pieces: *const iovec,

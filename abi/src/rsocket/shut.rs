@@ -1,5 +1,3 @@
-//! Closing rsockets.
-
 use std::{ffi::c_int, sync::atomic::Ordering, time::Duration};
 
 use roce_provider::calls::Call;
@@ -27,7 +25,7 @@ unsafe extern "C" fn rshutdown(number: c_int, how: c_int) -> c_int {
     })
 }
 
-/// Returns the time to deliver sent data; `None`: until done, or the peer is lost.
+/// Time to deliver sent data; `None`: until done, or the peer is lost.
 fn linger(number: c_int) -> Result<Option<Duration>> {
     let entry = table::find(number)?;
     let (on, seconds) = &entry.linger;
@@ -49,7 +47,7 @@ fn end(number: c_int) {
     drop(table::remove(number));
 }
 
-/// Closes an rsocket or an instance of `repoll_create`. `EBADF` otherwise.
+/// An rsocket or an instance of `repoll_create`; else `EBADF`.
 unsafe extern "C-unwind" fn rclose(number: c_int) -> c_int {
     call::waiting(CallId::rclose, || {
         let Ok(limit) = begin(number) else { return instance::close(number) };

@@ -79,7 +79,7 @@ impl Entry {
         }
     }
 
-    /// An accepted rsocket, with the listener's options.
+    /// Copies the listener's options.
     pub(super) fn accepted(&self, socket: Socket) -> Self {
         Self {
             socket,
@@ -115,7 +115,7 @@ pub(super) fn add(entry: Entry) -> c_int {
     number
 }
 
-/// Finds an rsocket; `EBADF` otherwise.
+/// `EBADF` if unknown.
 pub(super) fn find(number: c_int) -> Result<Arc<Entry>> {
     SOCKETS.lock().get(&number).cloned().ok_or(Errno::of(Rule::NotARsocket))
 }
@@ -124,15 +124,14 @@ pub(super) fn is_one(number: c_int) -> bool {
     SOCKETS.lock().contains_key(&number)
 }
 
-/// Removes an rsocket, which the last call drops.
+/// The last call drops the rsocket.
 pub(super) fn remove(number: c_int) -> Option<Arc<Entry>> {
     let removed = SOCKETS.lock().remove(&number)?;
     NUMBER.fetch_sub(1, Ordering::Relaxed);
     Some(removed)
 }
 
-/// True without rsockets. Takes no lock: a signal handler that exits may have interrupted its
-/// holder.
+/// Takes no lock: a signal handler that exits may have interrupted the holder.
 pub(super) fn is_empty() -> bool {
     NUMBER.load(Ordering::Relaxed) == 0
 }

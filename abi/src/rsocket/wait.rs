@@ -1,5 +1,3 @@
-//! Calls that wait.
-
 use std::{
     ffi::{c_int, c_short},
     time::Duration,
@@ -28,7 +26,7 @@ pub(super) enum Blocking {
     Sending,
     /// `MSG_DONTWAIT`.
     None,
-    /// This limit, whatever the options.
+    /// Regardless of options.
     AtMost(Option<Duration>),
 }
 
@@ -37,7 +35,7 @@ impl Blocking {
         if flags & libc::MSG_DONTWAIT != 0 { Self::None } else { self }
     }
 
-    /// Returns the longest wait; `EAGAIN` if the call must not wait.
+    /// `EAGAIN` if the call must not wait.
     fn limit(self, entry: &Entry) -> Result<Option<Duration>> {
         match self {
             Self::AtMost(limit) => Ok(limit),
@@ -57,7 +55,7 @@ struct Wait {
 }
 
 impl Wait {
-    /// Returns the longest sleep, or none to poll.
+    /// The longest sleep; `None`: poll.
     fn next(&mut self, entry: &Entry, blocking: Blocking) -> Result<Option<Option<Duration>>> {
         let limit = blocking.limit(entry)?;
         let end = *self.end.get_or_insert_with(|| Deadline::after(limit));
@@ -79,7 +77,7 @@ impl Wait {
     }
 }
 
-/// Retries on `EAGAIN`. Cancellation point: `attempt` may hold nothing to drop either.
+/// Retries on `EAGAIN`. Cancellation point: `attempt` may hold nothing to drop.
 pub(super) fn until<R: Copy>(
     number: c_int,
     blocking: Blocking,
@@ -100,7 +98,7 @@ pub(super) fn until<R: Copy>(
         if let (Some(limit), Some(own)) = (sleep, wait.own.take_if(|_| sleep.is_some())) {
             let wanted = |fd| pollfd { fd, events: libc::POLLIN as c_short, revents: 0 };
             let mut descriptors = [wanted(number), wanted(own)];
-            // SAFETY: Descriptors and places of this thread.
+            // SAFETY: `descriptors` has two elements.
             let ready = unsafe { wait_for(descriptors.as_mut_ptr(), 2, milliseconds(limit)) };
             if ready < 0 {
                 return Err(Errno::last());
@@ -110,12 +108,11 @@ pub(super) fn until<R: Copy>(
     }
 }
 
-/// Moves and returns up to `bytes` bytes; ends early if an attempt moves none, or, with `some`,
-/// after any. An error after the first bytes is dropped. An attempt gets the cursor and the bytes
-/// moved. Cancellation point.
+/// Moves up to `bytes` bytes. Ends early if an attempt moves none, or, with `some`, after any.
+/// Drops an error after the first bytes. Cancellation point.
 ///
 /// # Safety
-/// The pieces are as they were when the cursor was made.
+/// The pieces are unchanged since the cursor was made.
 pub(super) unsafe fn transfer(
     number: c_int,
     blocking: Blocking,

@@ -1,4 +1,4 @@
-//! Address vectors (`ibv_ah_attr`).
+//! `ibv_ah_attr`.
 
 use roce_provider::transport::addr::{AddressVector, Gid, StaticRate};
 

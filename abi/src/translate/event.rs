@@ -1,5 +1,3 @@
-//! Asynchronous events.
-
 use std::ffi::c_uint;
 
 use roce_provider::AsyncEvent;
@@ -16,7 +14,7 @@ pub(crate) enum Subject {
     Device,
 }
 
-/// Translates an event; `None`: no number in C.
+/// `None` without a number in C.
 pub(crate) fn to_c(event: AsyncEvent) -> Option<(c_uint, Subject)> {
     Some(match event {
         AsyncEvent::CqError(cq) => (IBV_EVENT_CQ_ERR, Subject::Cq(cq.0)),

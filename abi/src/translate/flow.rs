@@ -1,6 +1,6 @@
-//! `struct ibv_flow_attr` and the specs behind it, as bytes.
+//! `struct ibv_flow_attr` and its specs, as bytes.
 //!
-//! A spec has kind, size, value, mask; header fields are in network byte order.
+//! Spec: kind, size, value, mask; header fields in network byte order.
 
 use roce_provider::{EthFilter, FlowAttr, FlowKind, FlowSpec, Ipv4Filter, Ipv6Filter, PortFilter};
 
@@ -29,11 +29,11 @@ const TCP: u32 = 0x40;
 const UDP: u32 = 0x41;
 const ACTION_TAG: u32 = 0x1000;
 const ACTION_DROP: u32 = 0x1001;
-/// Other kinds: ESP, tunnels, GRE, MPLS, actions; and the bit for inner headers.
+/// ESP, tunnels, GRE, MPLS, actions; `INNER` marks inner headers.
 const OTHERS: [u32; 6] = [0x34, 0x50, 0x51, 0x60, 0x1002, 0x1003];
 const INNER: u32 = 0x100;
 
-/// Reads a flow; `copy` fills a buffer from an offset.
+/// `copy` fills a buffer from an offset.
 pub(crate) fn whole(copy: impl Fn(usize, &mut [u8]) -> Result<()>) -> Result<FlowAttr> {
     let mut bytes = [0; ATTR];
     copy(0, &mut bytes)?;
@@ -86,7 +86,7 @@ const fn size(head: &[u8; HEAD]) -> usize {
     u16::from_ne_bytes([head[4], head[5]]) as usize
 }
 
-/// Reads a spec of at most [`LONGEST`] bytes.
+/// At most [`LONGEST`] bytes.
 fn spec(bytes: &[u8]) -> Result<FlowSpec> {
     let wrong = Errno::of(Rule::Flow);
     let Some(kind) = bytes.first_chunk::<4>() else { return Err(wrong) };
@@ -127,7 +127,6 @@ fn words(bytes: &[u8; ATTR]) -> [u32; 5] {
     words
 }
 
-/// Reads value and mask of `length` bytes each.
 fn pair<T>(
     bytes: &[u8],
     start: usize,
@@ -152,7 +151,7 @@ fn eth(bytes: &[u8]) -> Option<EthFilter> {
     })
 }
 
-/// Reads both IPv4 kinds; missing bytes are 0.
+/// Both IPv4 kinds; missing bytes are 0.
 fn ipv4(bytes: &[u8]) -> Option<Ipv4Filter> {
     let byte = |at: usize| bytes.get(at).copied().unwrap_or(0);
     Some(Ipv4Filter {

@@ -1,5 +1,3 @@
-//! Translations from and to C.
-
 pub(crate) mod address;
 pub(crate) mod event;
 pub(crate) mod flow;

@@ -1,4 +1,4 @@
-//! Path MTUs (`enum ibv_mtu`).
+//! `enum ibv_mtu`.
 
 use std::ffi::c_uint;
 

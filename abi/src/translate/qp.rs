@@ -1,5 +1,3 @@
-//! Queue pair types, states, attributes.
-
 use std::{ffi::c_uint, mem::offset_of};
 
 use roce_provider::transport::qp::{PathMigration, QpCaps, QpInfo, QpType, State};

@@ -1,4 +1,4 @@
-//! Access rights (`enum ibv_access_flags`).
+//! `enum ibv_access_flags`.
 
 use std::ffi::c_uint;
 
@@ -14,7 +14,7 @@ use crate::{
 const NO_RIGHTS: c_uint =
     IBV_ACCESS_ZERO_BASED | IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB | IBV_ACCESS_OPTIONAL_RANGE;
 
-/// Translates rights, numbered alike; `EINVAL` if unknown.
+/// Same numbers in C; `EINVAL` if unknown.
 pub(crate) fn from_c(flags: c_uint) -> Result<Access> {
     Access::from_bits(flags & !NO_RIGHTS).ok_or(Errno::of(Rule::AccessFlags))
 }

@@ -1,4 +1,4 @@
-//! Completions (`ibv_wc`).
+//! `ibv_wc`.
 
 use std::ffi::c_uint;
 
@@ -9,7 +9,7 @@ use crate::{
     layout::{consts::*, ibv_wc},
 };
 
-/// Writes a completion to perhaps uninitialized, unaligned memory.
+/// `place` may be uninitialized and unaligned.
 pub(crate) unsafe fn write(place: *mut ibv_wc, wc: &Wc) {
     let mut c =
         ibv_wc { wr_id: wc.wr_id, qp_num: wc.qpn.get(), status: status(wc), ..ibv_wc::zeroed() };
@@ -31,7 +31,7 @@ pub(crate) unsafe fn write(place: *mut ibv_wc, wc: &Wc) {
 /// Value of undefined members under checks: no opcode, no plausible length.
 pub(crate) const INVALID: u32 = 0xBAD0_BAD0;
 
-/// Writes a completion; its undefined members are [`INVALID`].
+/// Undefined members are [`INVALID`].
 pub(crate) unsafe fn write_checked(place: *mut ibv_wc, wc: &Wc) {
     write(place, wc);
     let mut c = place.read_unaligned();
@@ -45,7 +45,7 @@ pub(crate) unsafe fn write_checked(place: *mut ibv_wc, wc: &Wc) {
     place.write_unaligned(c);
 }
 
-/// Bytes received, read or changed; undefined for what is sent.
+/// Bytes received, read or changed; undefined for sends.
 pub(crate) fn checked_byte_len(ok: &WcOk) -> u32 {
     match ok.opcode {
         WcOpcode::Recv
@@ -90,8 +90,8 @@ pub(crate) fn flags(ok: &WcOk) -> c_uint {
         | flag(ok.invalidated.is_some(), IBV_WC_WITH_INV)
 }
 
-/// `sl`. On Ethernet a datagram's packet type, as ConnectX reports and UCX reads it: 8 for UDP,
-/// plus 1 for IPv6 or 2 for IPv4; 0 for RoCE v1.
+/// A datagram's packet type, as ConnectX reports and UCX reads: 8 for UDP, plus 1 for IPv6 or 2 for
+/// IPv4; 0 for RoCE v1.
 pub(crate) fn sl(ok: &WcOk) -> u8 {
     match ok.grh {
         None | Some(GrhArea::GlobalRoute) => 0,
@@ -100,13 +100,13 @@ pub(crate) fn sl(ok: &WcOk) -> u8 {
     }
 }
 
-/// Immediate data in network byte order, or the invalidated key: a union.
+/// Immediate data in network byte order, or the invalidated key.
 pub(crate) fn immediate_or_key(ok: &WcOk) -> u32 {
     let immediate = ok.immediate.map(|immediate| u32::from_ne_bytes(immediate.0));
     immediate.or(ok.invalidated.map(|key| key.0)).unwrap_or(0)
 }
 
-/// Cause as a number; the next byte is the responder's syndrome. 0: flushed.
+/// The second byte is the responder's syndrome.
 pub(crate) fn vendor_error(error: &WcError) -> u32 {
     match error.cause {
         Cause::Flushed => 0,
@@ -146,7 +146,7 @@ mod tests {
     fn written(result: Result<WcOk, WcError>, write: unsafe fn(*mut ibv_wc, &Wc)) -> ibv_wc {
         let wc = Wc { wr_id: 77, qpn: Qpn::new(0x123456), timestamp: Instant::ZERO, result };
         let mut place = std::mem::MaybeUninit::uninit();
-        // SAFETY: A place of ours, all of which is written.
+        // SAFETY: `write` initializes all.
         unsafe {
             write(place.as_mut_ptr(), &wc);
             place.assume_init()

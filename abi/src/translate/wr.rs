@@ -1,5 +1,3 @@
-//! Parts of work requests.
-
 use std::ffi::c_uint;
 
 use roce_provider::{
@@ -17,7 +15,7 @@ use crate::{
     rule::Rule,
 };
 
-/// Translates flags, numbered alike. There are no checksums (`IBV_SEND_IP_CSUM`).
+/// Same numbers in C, without checksums (`IBV_SEND_IP_CSUM`).
 pub(crate) fn flags(flags: c_uint) -> Result<SendFlags> {
     SendFlags::from_bits(flags & !IBV_SEND_INLINE).ok_or(Errno::of(Rule::SendFlags))
 }
@@ -34,7 +32,7 @@ const fn sge(c: ibv_sge) -> Sge {
     Sge { lkey: LKey(c.lkey), address: c.addr, length: c.length }
 }
 
-/// Reads an array, perhaps unaligned.
+/// May be unaligned.
 pub(crate) unsafe fn elements<T: Copy>(
     first: *const T,
     count: usize,
@@ -75,7 +73,7 @@ pub(crate) unsafe fn inline(
             continue;
         }
         bytes.reserve(length);
-        // SAFETY: There is room for so many bytes, and they are there once they are copied.
+        // SAFETY: There is room, and the copy initializes the bytes.
         copy_from_program(start, bytes.as_mut_ptr().add(before), length)?;
         bytes.set_len(before + length);
     }

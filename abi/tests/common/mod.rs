@@ -1,4 +1,4 @@
-//! rdma-core's recorded and installed headers, and the C compiler.
+//! rdma-core's headers and the C compiler.
 
 use std::{
     collections::BTreeMap,
@@ -28,7 +28,6 @@ pub(crate) const NEWEST: Record =
 /// Sizes (`struct ibv_qp`), offsets (`member ibv_qp handle`) and constants (`constant IBV_QPT_RC`).
 pub(crate) type Facts = BTreeMap<String, i64>;
 
-/// Parses facts.
 pub(crate) fn facts(lines: &str) -> Facts {
     lines
         .lines()
@@ -60,7 +59,6 @@ pub(crate) fn compiler() -> Option<String> {
     })
 }
 
-/// True with installed headers.
 pub(crate) fn has_headers(compiler: &str) -> bool {
     let mut preprocessor = Command::new(compiler)
         .args(["-E", "-x", "c", "-"])

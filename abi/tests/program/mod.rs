@@ -14,7 +14,7 @@ use crate::{common::Directory, watchdog};
 /// Per program.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
-/// A program in a directory with links to the libraries.
+/// In a directory with links to the libraries.
 pub(crate) struct Program {
     directory: Directory,
     name: String,
@@ -22,7 +22,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Links with the library unless it `loads` it. `options` name header directories.
+    /// Links with the library unless the program `loads` it.
     pub(crate) fn compile(compiler: &str, options: &[String], file: &Path, loads: bool) -> Self {
         let name = file.file_stem().and_then(OsStr::to_str).unwrap_or_default();
         watchdog::start(String::new);
@@ -47,7 +47,7 @@ impl Program {
         Self { directory, name: name.to_owned(), options: options.to_vec() }
     }
 
-    /// Until it exits with `status`.
+    /// Expects `status`.
     pub(crate) fn run(&self, variables: &[(&str, &str)], status: i32) -> Output {
         self.run_by(Command::new(self.directory.file(&self.name)), variables, status)
     }
@@ -62,7 +62,6 @@ impl Program {
         self.run_by(command, variables, 0);
     }
 
-    /// After `setup`.
     pub(crate) fn run_in_namespace(&self, setup: &str, variables: &[(&str, &str)]) -> Output {
         let mut command = Command::new("unshare");
         let script = format!("set -e\n{setup}\nexec \"$0\"");
@@ -96,7 +95,6 @@ pub(crate) struct Output {
     pub(crate) stderr: String,
 }
 
-/// The last lines.
 fn last_lines(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
     let lines: Vec<&str> = text.lines().collect();

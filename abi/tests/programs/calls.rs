@@ -183,7 +183,6 @@ fn send_wr(wr_id: u64, list: &mut Structure, count: c_int) -> Structure {
     wr
 }
 
-/// One device after another.
 pub(crate) fn make_all() {
     creating();
     modifying();

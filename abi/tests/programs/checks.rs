@@ -6,7 +6,6 @@ use serde_json::Value;
 
 use super::{FOUND, common::Directory, program, sources, wrong};
 
-/// Posting, children, a thread for events.
 #[test]
 fn programs_without_a_mistake_are_clean() {
     for name in ["queue_pairs", "forks", "event_thread"] {
@@ -91,7 +90,6 @@ fn findings_are_one_document_for_tools() {
     );
 }
 
-/// A signal must not lose findings.
 #[test]
 fn what_a_signal_ends_has_its_findings() {
     let Some(program) = program("killed") else { return };
@@ -106,7 +104,6 @@ fn what_a_signal_ends_has_its_findings() {
     assert!(has("timeout_zero") && has("object_alive"), "{results:?}");
 }
 
-/// A random seed is printed.
 #[test]
 fn a_seed_is_told() {
     let Some(program) = wrong::compile("alive", false) else { return };

@@ -76,18 +76,18 @@ const ERRNO: c_int = libc::EXDEV;
 type Function =
     unsafe extern "C" fn([*mut u64; 1], *mut u64, *mut u64, *mut u64, *mut u64, *mut u64) -> isize;
 
-/// Fails by rule; the arguments are garbage.
+/// The arguments are garbage.
 fn assert_fails(call: CallId, function: *const c_void) {
     let failing = call.failing();
     assert!(!function.is_null(), "{}", failing.name);
     let mut scratch = [0x5555_5555_5555_5555_u64; 64];
     let at = scratch.as_mut_ptr();
-    // SAFETY: A function of at most six words, which is not carried out.
+    // SAFETY: The function takes at most six words, and does nothing.
     let function: Function = unsafe { mem::transmute(function) };
-    // SAFETY: The place is this thread's own.
+    // SAFETY: `errno` is thread-local.
     let errno = unsafe { &mut *libc::__errno_location() };
     *errno = 0;
-    // SAFETY: As above; a list that is posted has this as its first request, and a place for it.
+    // SAFETY: As above; posts read `scratch` as a request.
     let answer = unsafe { function([at], at, at, at, at, at) };
     let returned = match failing.failure {
         Failure::Null => answer,
@@ -148,7 +148,7 @@ fn what_a_call_makes_in_turn_is_no_call_of_the_programs() {
     }
     let library = Library::load();
     let mut number: c_int = 0;
-    // SAFETY: Functions of these types, and a context of the list.
+    // SAFETY: Types match; a listed context.
     unsafe {
         let get_devices: unsafe extern "C" fn(*mut c_int) -> *mut *mut c_void =
             library.function("rdma_get_devices");

@@ -1,4 +1,4 @@
-//! Memory of a GPU in C: the probe of programs, pointers, and descriptors that cannot be mapped.
+//! GPU memory in C: probe, pointers, unmappable descriptors.
 
 #![allow(
     clippy::undocumented_unsafe_blocks,
@@ -23,24 +23,24 @@ type Pointer = *mut c_void;
 
 const LENGTH: usize = 8192;
 
-/// Results of calls: 0, or the error number.
+/// 0, or the error number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Results {
-    /// `ibv_reg_dmabuf_mr` without a descriptor, as NCCL and UCX ask.
+    /// `ibv_reg_dmabuf_mr` without a descriptor, as NCCL and UCX probe.
     probe: c_int,
-    /// `ibv_reg_mr` of an address of the GPU's.
+    /// `ibv_reg_mr` of a GPU address.
     pointer: c_int,
-    /// The same for memory of which the pages may come and go.
+    /// The same on demand.
     on_demand: c_int,
-    /// `ibv_reg_dmabuf_mr` of a descriptor that cannot be mapped, with the address as iova.
+    /// `ibv_reg_dmabuf_mr` of an unmappable descriptor, with the address as iova.
     descriptor: c_int,
-    /// The same with an address of no GPU's.
+    /// The same with another address.
     other_address: c_int,
-    /// `ibv_rereg_mr` from memory of the process to the GPU's.
+    /// `ibv_rereg_mr` from process to GPU memory.
     changed: c_int,
 }
 
-/// The driver of `tests/fake_cuda`, with memory of a GPU and a descriptor for it.
+/// GPU memory and descriptor of `tests/fake_cuda`.
 fn gpu_memory() -> (u64, c_int) {
     unsafe {
         let driver = load::driver();
@@ -132,7 +132,7 @@ fn the_probe_says_that_it_is_turned_off() {
     let expected = Results {
         probe: libc::EOPNOTSUPP,
         pointer: libc::EFAULT,
-        on_demand: 0, // whose pages are not looked at
+        on_demand: 0, // pages are not checked
         descriptor: libc::EINVAL,
         other_address: libc::EINVAL,
         changed: libc::EFAULT,

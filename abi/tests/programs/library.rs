@@ -27,7 +27,7 @@ impl Library {
     pub(crate) fn load() -> Self {
         let path = env::current_exe().unwrap().with_file_name("libroce_abi.so");
         let path = CString::new(path.as_os_str().as_bytes()).unwrap();
-        // SAFETY: A path that ends.
+        // SAFETY: A C string.
         let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW) };
         assert!(!library.is_null(), "{path:?} cannot be loaded");
         Self(library)
@@ -37,14 +37,14 @@ impl Library {
     pub(crate) fn find(self, symbol: &str) -> *mut c_void {
         let (name, version) = symbol.split_once('@').unwrap();
         let (name, version) = (CString::new(name).unwrap(), CString::new(version).unwrap());
-        // SAFETY: A library that stays loaded, and texts that end.
+        // SAFETY: A loaded library, and C strings.
         unsafe { dlvsym(self.0, name.as_ptr(), version.as_ptr()) }
     }
 
-    /// In its newest recorded version.
+    /// In the newest recorded version.
     ///
     /// # Safety
-    /// `F` is a pointer to a function of that kind.
+    /// `F` is the function's pointer type.
     pub(crate) unsafe fn function<F>(self, name: &str) -> F {
         let newest = common::NEWEST
             .symbols()
@@ -103,7 +103,7 @@ impl Library {
             ("ibv_dealloc_pd", pd),
             ("ibv_close_device", context),
         ] {
-            // SAFETY: A whole object, and the function for it.
+            // SAFETY: A live object, and its destructor.
             let status = unsafe {
                 let function: unsafe extern "C" fn(Pointer) -> c_int = self.function(destroy);
                 function(object)
@@ -177,10 +177,8 @@ fn offset(name: &str, member: &str) -> usize {
     }
 }
 
-/// Reads a member.
-///
 /// # Safety
-/// The pointer leads to such a structure, whose member is a `T`.
+/// `pointer` is to this structure, whose member is a `T`.
 pub(crate) unsafe fn get<T: Copy>(name: &str, pointer: *const c_void, member: &str) -> T {
     // SAFETY: By the contract.
     unsafe { pointer.byte_add(offset(name, member)).cast::<T>().read_unaligned() }
@@ -189,7 +187,7 @@ pub(crate) unsafe fn get<T: Copy>(name: &str, pointer: *const c_void, member: &s
 /// Of `ibv_context_ops`, or before it.
 ///
 /// # Safety
-/// The context is open, and `F` is a pointer to a function of that kind.
+/// The context is open, and `F` is the function's pointer type.
 pub(crate) unsafe fn operation<F>(context: *const c_void, member: &str) -> F {
     let place = if FACTS.contains_key(&format!("member ibv_context_ops {member}")) {
         // SAFETY: The context is whole.

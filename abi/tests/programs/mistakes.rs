@@ -9,7 +9,6 @@ use std::{
 
 use super::{LIMIT, common::Directory, watchdog, wrong};
 
-/// A stock program without the GID option that RoCE needs.
 #[test]
 fn a_stock_program_without_a_gid_is_told_so() {
     let (directory, free) = (Directory::new(), TcpListener::bind("127.0.0.1:0").unwrap());

@@ -1,6 +1,5 @@
-//! C programs, compiled with libibverbs's headers and run with this library: with installed
-//! headers, if any, and with our `declarations`, whose layout is the record's. `calls` needs no C
-//! compiler.
+//! C programs, compiled with installed headers, if any, and with our `declarations`. `calls` needs
+//! no C compiler.
 
 use std::{
     env, fs,
@@ -64,7 +63,7 @@ fn compile(compiler: &str, options: &[String], name: &str) -> Program {
     Program::compile(compiler, &[options, &shared].concat(), &file, false)
 }
 
-/// Writes the recorded constants as a header; returns compiler options.
+/// Writes recorded constants as a header; returns compiler options.
 fn declarations(directory: &Directory) -> Vec<String> {
     let facts = common::OLDEST.facts();
     let base = facts["member verbs_context context"];
@@ -84,7 +83,7 @@ fn declarations(directory: &Directory) -> Vec<String> {
     vec![include(&sources().join("declarations")), include(&directory.file(""))]
 }
 
-/// With our declarations, then with installed headers. False without a compiler.
+/// False without a compiler.
 fn run_compiled(name: &str, variables: &[(&str, &str)]) -> bool {
     let Some(compiler) = common::compiler() else { return false };
     let directory = Directory::new();
@@ -98,7 +97,7 @@ fn run_compiled(name: &str, variables: &[(&str, &str)]) -> bool {
     true
 }
 
-/// With our declarations; `None` without a compiler.
+/// `None` without a compiler.
 fn program(name: &str) -> Option<Program> {
     let (compiler, directory) = (common::compiler()?, Directory::new());
     Some(compile(&compiler, &declarations(&directory), name))
@@ -246,7 +245,6 @@ fn datagrams() {
     }
 }
 
-/// Of optional calls.
 #[test]
 fn a_sandbox_refuses_something() {
     let Some(program) = program("sandbox") else {
@@ -284,7 +282,6 @@ fn a_program_whose_standard_error_nobody_reads_goes_on() {
     }
 }
 
-/// The files for /sys outlive a program that exits with its device open.
 #[test]
 fn counters_outlive_the_program() {
     let Some(program) = program("left_open") else {

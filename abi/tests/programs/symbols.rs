@@ -23,7 +23,6 @@ const REFUSED: &str = "
     ibv_alloc_dmah ibv_dealloc_dmah ibv_dm_export_dmabuf_fd ibv_export_buf_dmabuf_fd
 ";
 
-/// Rank, version, name, release.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Symbol {
     order: (u32, Vec<u32>),
@@ -115,7 +114,6 @@ fn the_library_has_every_export_in_its_version() {
     }
 }
 
-/// Arguments are ignored.
 #[test]
 fn what_is_said_to_refuse_does() {
     type Function = extern "C" fn(usize, usize, usize, usize, usize, usize) -> usize;
@@ -126,9 +124,9 @@ fn what_is_said_to_refuse_does() {
     for name in REFUSED.split_whitespace() {
         let function = library.find(&format!("{name}@{}", newest[name]));
         assert!(!function.is_null(), "{name}");
-        // SAFETY: A function that takes at most so many words; it leaves them alone.
+        // SAFETY: The function ignores its arguments.
         let function: Function = unsafe { mem::transmute(function) };
-        // SAFETY: The place is this thread's own.
+        // SAFETY: `errno` is thread-local.
         let errno = unsafe { &mut *libc::__errno_location() };
         *errno = 0;
         let answer = function(0, 0, 0, 0, 0, 0) as c_int;
@@ -151,7 +149,6 @@ fn page() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide/symbols.md")
 }
 
-/// The table is made from the history.
 fn write_page() -> String {
     let all = symbols_of(u32::MAX);
     let refused: BTreeSet<_> = REFUSED.split_whitespace().collect();

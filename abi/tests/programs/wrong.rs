@@ -1,5 +1,4 @@
-//! The programs of `tests/wrong`, one mistake each: what the library reports, and nothing once
-//! repaired.
+//! The programs of `tests/wrong`, one mistake each: reported, and silent once repaired.
 //!
 //! First lines of a program:
 //!
@@ -19,7 +18,6 @@ use serde_json::Value;
 
 use super::{FOUND, Program, common, common::Directory, declarations, sources};
 
-/// Exit status of a failing program.
 const FAILED: i32 = 1;
 /// Most of them wait.
 const AT_A_TIME: usize = 4;
@@ -39,7 +37,6 @@ pub(crate) fn compile(name: &str, is_repaired: bool) -> Option<Program> {
     Some(Program::compile(&compiler, &options, &directory().join(format!("{name}.c")), false))
 }
 
-/// Expected report.
 enum Wanted {
     Finding(String),
     Advice(String),
@@ -116,7 +113,6 @@ impl Wanted {
         }
     }
 
-    /// Repaired.
     fn check_repaired(&self, name: &str, program: &Program) {
         match self {
             Self::Explained { .. } => {
@@ -150,7 +146,6 @@ fn objects(lines: &str) -> Vec<Value> {
     lines.lines().map(parse).collect()
 }
 
-/// Findings and summary.
 fn found(lines: &str) -> (Vec<Value>, Value) {
     let mut objects = objects(lines);
     let summary = objects.pop().unwrap_or_default();

@@ -1,5 +1,3 @@
-//! Random calls: create, modify, query, destroy.
-
 use std::{
     ffi::{c_char, c_int, c_uint},
     ptr::null_mut,
@@ -341,7 +339,6 @@ impl World<'_> {
         unsafe { change(qp.0, group, lid) == 0 }
     }
 
-    /// Events, if any.
     fn look_for_events(&mut self) -> bool {
         if let Some(channel) = self.any(CHANNEL) {
             let (mut cq, mut context) = (null_mut(), null_mut());

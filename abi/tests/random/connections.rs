@@ -1,5 +1,3 @@
-//! Connection management.
-
 use std::{
     ffi::{CString, c_char, c_int, c_uint},
     ptr::null_mut,
@@ -124,7 +122,7 @@ impl World<'_> {
         true
     }
 
-    /// Destroys an id's queue pair, as required before the id.
+    /// Required before destroying the id.
     pub(crate) fn destroy_qp_of(&self, id: Object) {
         let qp: Pointer = unsafe { get("rdma_cm_id", id.0, "qp") };
         if !qp.is_null() {

@@ -1,5 +1,3 @@
-//! Work requests, and their completions.
-
 use std::{
     ffi::{c_int, c_uint},
     ptr::null_mut,

@@ -17,7 +17,7 @@ const ARENA: usize = 64 << 10;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Object(pub(crate) Pointer);
 
-// SAFETY: All objects of verbs may be used by several threads.
+// SAFETY: Verbs objects are thread-safe.
 unsafe impl Send for Object {}
 // SAFETY: As above.
 unsafe impl Sync for Object {}
@@ -38,7 +38,7 @@ pub(crate) struct Shared {
     pub(crate) gid: Gid,
 }
 
-// SAFETY: The library's functions may be called by any thread.
+// SAFETY: The library is thread-safe.
 unsafe impl Sync for Shared {}
 
 impl Shared {
@@ -70,7 +70,7 @@ impl Shared {
 }
 
 pub(crate) fn destroyed(library: Library, destroy: &str, object: Object) -> c_int {
-    // SAFETY: A whole object, and the function for it.
+    // SAFETY: A live object, and its destructor.
     unsafe {
         let function: unsafe extern "C" fn(Pointer) -> c_int = match destroy {
             // no symbol; the object starts with its context

@@ -1,25 +1,24 @@
-//! Sleeping and waking of an engine: the provider's files decide which thread sleeps until when;
-//! sleeps, wake-ups, a shard's work and time are here.
+//! Sleeping and waking of an engine: the provider's files with modelled sleeps, wake-ups, work and
+//! time.
 //!
 //! The link is the [ring](crate::runs) of shared memory: its writer wakes only declared sleepers. A
-//! UDP socket, readable while it holds data, asks less of the engine.
+//! UDP socket asks less of the engine.
 //!
-//! The background thread's short sleeps, to see whether the program polls, end at any time. The
-//! models show that nothing is slept through forever or past a timer, not that all is served at
-//! once.
+//! Short sleeps of the background thread end at any time. The models show that no event is missed
+//! forever or past a timer, not that all are served at once.
 //!
-//! Tests leave out one step at a time ([`Omission`]). Each of these changes of the provider's files
+//! Tests omit one step at a time ([`Omission`]). Each of these changes of the provider's files
 //! fails a test:
 //!
 //! | change | test that fails |
 //! |---|---|
 //! | `sleeps_until` is set when the lock is released | `a_timer_is_not_slept_through`, `counters_are_not_forgotten` |
 //! | the wakeup is cleared after the check of `stop`, or `stop` is set after the wakeup | `a_background_thread_ends` and all others that end |
-//! | the background thread does not park, ignores what is there, or does not wait on the sockets | `a_request_is_not_slept_through`, `an_event_loop_is_woken` |
+//! | the background thread does not park, check for arrivals, or wait on the sockets | `a_request_is_not_slept_through`, `an_event_loop_is_woken` |
 //! | its sleep has no end, or none for due counters | `a_timer_is_not_slept_through`, `counters_are_not_forgotten` |
 //! | `after_service` compares the wrong way, or precedes the command | `a_timer_is_not_slept_through` |
 //! | nothing wakes it for counters, or it wrongly claims to know of them | `counters_are_not_forgotten` |
-//! | a driving thread does not park, or ignores what is there | `a_waiting_thread_is_woken` |
+//! | a driving thread does not park or check for arrivals | `a_waiting_thread_is_woken` |
 //! | a thread that drove does not say that it has left | `a_thread_that_has_waited_leaves_the_sockets` |
 //! | nor wakes the background thread that left it the sockets, or that does not check for others | the same, `a_thread_that_has_served_leaves_the_sockets`, `a_thread_is_woken_by_one_that_serves` |
 //! | it unparks twice | `waiting_threads_are_woken_whoever_takes_their_runs` |

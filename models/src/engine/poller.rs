@@ -1,4 +1,4 @@
-//! A polling program thread: watched, and found to have had the processor.
+//! A watched polling thread that always has the processor.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! An engine: words by which threads coordinate, and a shard under a lock.
+//! An engine: coordination words, and a shard under a lock.
 
 use std::sync::{Arc, atomic};
 
@@ -20,7 +20,6 @@ pub(super) enum Progress {
     Manual,
 }
 
-/// A lock that is only tried.
 pub(super) struct TryLock<T>(Mutex<T>);
 
 impl<T> TryLock<T> {

@@ -1,4 +1,4 @@
-//! State under an engine's lock: a ring written by another process, a timer, counters.
+//! State under an engine's lock.
 
 use roce_transport::{adapter::TransmitLimits, time::Instant};
 
@@ -12,17 +12,17 @@ use crate::ring::runs::Link;
 
 pub(super) struct Shard {
     link: Link,
-    /// Runs and the program threads that they are for.
+    /// Runs and their program threads.
     awaited: Vec<(u64, usize)>,
-    /// A rare timer, too late for any thread.
+    /// Timer too late for any thread.
     pub(super) rare: Option<Instant>,
     pub(super) timer: Option<(Instant, usize)>,
     pub(super) publication: Publication,
     pub(super) reader: Option<usize>,
     pub(super) cork: SharedCork,
-    /// Program thread that waits for posted requests to leave.
+    /// Thread that waits for posted requests to leave.
     pub(super) posted: Option<usize>,
-    /// Program thread that waits for the first arrival's acknowledgement to leave.
+    /// Thread that waits for the first arrival's acknowledgement to leave.
     pub(super) acknowledged: Option<usize>,
     system: System,
 }

@@ -7,7 +7,7 @@ use loom::sync::{Condvar, Mutex};
 use super::serve::Engine;
 use crate::clock;
 
-/// A longer sleep must be ended by another thread. A shorter one ends by itself, perhaps at once.
+/// A longer sleep is ended by another thread only.
 const LONG: Duration = Duration::from_secs(1);
 
 /// More checks would show nothing more.
@@ -24,7 +24,7 @@ pub enum Omission {
     None,
     /// Waking the background thread.
     Wakeup,
-    /// Parking before a sleep, so that the other side wakes it.
+    /// Parking before a sleep.
     Park,
     /// Checking for arrivals after parking.
     Look,
@@ -46,7 +46,7 @@ pub(super) fn omits(omission: Omission) -> bool {
     OMISSION.get() == omission
 }
 
-/// Threads: a short sleep ends at any time.
+/// A short sleep ends at any time.
 pub(super) mod thread {
     pub(in super::super) use loom::thread::yield_now;
 
@@ -92,17 +92,16 @@ impl System {
         self.0.0.lock().unwrap().sockets = false;
     }
 
-    /// A program thread's event has come.
     pub(super) fn give(&self, number: usize) {
         self.change(|readable| readable.wanted[number] = true);
     }
 
-    /// Sleeps in the program's own way until a thread's event.
+    /// The program's own sleep.
     pub(super) fn wait_for(&self, number: usize) {
         self.wait(|readable| readable.wanted[number]);
     }
 
-    /// The same in an event loop, which an arrival ends, too.
+    /// In an event loop, an arrival ends the sleep, too.
     pub(super) fn wait_in_loop(&self, number: usize) {
         self.wait(|readable| readable.wanted[number] || readable.joined && readable.sockets);
     }

@@ -17,8 +17,8 @@ const SOON: Duration = Duration::from_millis(1);
 /// Delay of a timer that no thread waits for.
 const LATE: Duration = Duration::from_secs(3600);
 
-/// Runs a program beside the background thread and a process that sends `sent` runs. The last ones
-/// are for the program's threads, in order.
+/// Runs a program beside the background thread and a sender of `sent` runs. The last runs are for
+/// the program's threads, in order.
 fn run(preemptions: usize, sent: u64, late: bool, program: fn(&Arc<Engine>)) {
     check(preemptions, move || {
         clock::begin();
@@ -45,7 +45,7 @@ fn run(preemptions: usize, sent: u64, late: bool, program: fn(&Arc<Engine>)) {
     });
 }
 
-/// After a program's last poll, arrivals are served.
+/// Arrivals after a program's last poll.
 pub fn requests_are_served_beside_a_program_that_sleeps() {
     run(2, 2, false, |engine| {
         engine.progress();
@@ -53,8 +53,7 @@ pub fn requests_are_served_beside_a_program_that_sleeps() {
     });
 }
 
-/// A thread sets a timer and sleeps: it fires in time, however long the background thread would
-/// sleep.
+/// A timer set by a sleeping thread shortens the background thread's sleep.
 pub fn a_timer_fires() {
     for late in [false, true] {
         run(3, 0, late, |engine| {
@@ -64,7 +63,7 @@ pub fn a_timer_fires() {
     }
 }
 
-/// Counters are published though a thread has polled meanwhile.
+/// Counters are published despite a poll.
 pub fn counters_are_published() {
     run(2, 0, false, |engine| {
         engine.command_shard(|shard, now| {
@@ -76,12 +75,12 @@ pub fn counters_are_published() {
     });
 }
 
-/// A thread waits on the sockets until its event.
+/// Waits on the sockets.
 pub fn a_thread_that_waits_on_the_sockets_is_woken() {
     run(2, 1, false, |engine| wait(engine, 1));
 }
 
-/// After a thread stops waiting on the sockets, arrivals are served.
+/// Arrivals after a thread stops waiting on the sockets.
 pub fn requests_are_served_after_a_thread_that_waited() {
     run(2, 2, false, |engine| {
         wait(engine, 0);
@@ -89,7 +88,7 @@ pub fn requests_are_served_after_a_thread_that_waited() {
     });
 }
 
-/// Two threads wait on the sockets for different events: one may take the other's.
+/// A thread may take the other thread's event.
 pub fn two_threads_that_wait_on_the_sockets_are_woken() {
     run(1, 2, false, |engine| {
         let other = engine.clone();
@@ -99,12 +98,12 @@ pub fn two_threads_that_wait_on_the_sockets_are_woken() {
     });
 }
 
-/// A thread serves until its event, or sleeps in its own way.
+/// Serves until the event.
 pub fn a_thread_that_serves_is_woken() {
     run(2, 1, false, |engine| serve(engine, 1));
 }
 
-/// After a thread stops serving, arrivals are served.
+/// Arrivals after a thread stops serving.
 pub fn requests_are_served_after_a_thread_that_served() {
     run(2, 2, false, |engine| {
         serve(engine, 0);
@@ -147,8 +146,7 @@ fn wait(engine: &Engine, number: usize) {
     }
 }
 
-/// A thread sleeps in its own way on a descriptor that the background thread makes readable: arms,
-/// polls, sleeps.
+/// Sleeps on a descriptor of the background thread.
 pub fn a_thread_with_an_event_loop_is_woken() {
     run(2, 1, false, |engine| {
         engine.progress();
@@ -158,7 +156,7 @@ pub fn a_thread_with_an_event_loop_is_woken() {
     });
 }
 
-/// The same with a descriptor that arrivals make readable, too.
+/// Arrivals make the descriptor readable, too.
 pub fn a_thread_with_an_event_loop_on_the_sockets_is_woken() {
     run(2, 1, false, |engine| {
         let system = &engine.system;
@@ -174,7 +172,7 @@ pub fn a_thread_with_an_event_loop_on_the_sockets_is_woken() {
     });
 }
 
-/// A program about to sleep in its event loop does not: arrivals are served.
+/// Enters an event loop, then sleeps elsewhere.
 pub fn requests_are_served_beside_an_event_loop_that_is_left() {
     run(2, 2, false, |engine| {
         engine.enter_loop();
@@ -182,7 +180,7 @@ pub fn requests_are_served_beside_an_event_loop_that_is_left() {
     });
 }
 
-/// A program ends its event loop when others may already count on it.
+/// Ends an event loop that other threads may count on.
 pub fn requests_are_served_after_an_event_loop() {
     run(2, 2, false, |engine| {
         engine.enter_loop();
@@ -192,7 +190,7 @@ pub fn requests_are_served_after_an_event_loop() {
     });
 }
 
-/// A program posts requests in quick succession, and sleeps until they have left.
+/// Sleeps until posted requests have left.
 pub fn what_is_corked_leaves() {
     run(2, 0, false, |engine| {
         engine.progress();
@@ -209,15 +207,14 @@ pub fn what_is_corked_leaves() {
     });
 }
 
-/// A program that responds to messages has found one, and sleeps until its acknowledgement has
-/// left.
+/// Sleeps until an acknowledgement has left.
 pub fn what_acknowledges_leaves() {
     run(2, 1, false, |engine| {
         {
             let mut shard = engine.lock();
             let now = clock::now();
             shard.cork.change(|cork| cork.find(now, true));
-            // it has responded before
+            // an earlier response
             shard.cork.change(|cork| cork.post(now, Load::default(), 0, Next::Polls));
         }
         engine.progress();
@@ -225,7 +222,7 @@ pub fn what_acknowledges_leaves() {
     });
 }
 
-/// The background thread ends wherever it is when `stop` is set.
+/// `stop` ends the background thread anywhere.
 pub fn the_background_thread_ends() {
     run(3, 0, true, |engine| _ = engine.progress());
 }

@@ -1,4 +1,4 @@
-//! A ring's memory, so small that a few runs fill it.
+//! Memory of a ring that a few runs fill.
 
 use std::{io, sync::Arc};
 

@@ -52,7 +52,7 @@ fn take(found: Option<RunHeader>, buffer: &[u8], next: &mut u64) -> bool {
     true
 }
 
-/// A reader sleeps on an empty ring. `looks_again`: it obeys [`Reader::park`].
+/// A reader sleeps on an empty ring. `looks_again`: obeys [`Reader::park`].
 pub fn a_reader_sleeps(looks_again: bool) {
     check(3, move || {
         const COUNT: u64 = 2;
@@ -138,9 +138,8 @@ impl Link {
     }
 }
 
-/// One thread sleeps until the last run; another takes runs, perhaps that one, and leaves.
-/// `for_sleepers`: it leaves the ring parked; `clears_first`: it clears the sleeper's wakeup before
-/// taking runs, not after.
+/// One thread sleeps until the last run; another thread takes runs and leaves. `for_sleepers`:
+/// leaves the ring parked; `clears_first`: clears the sleeper's wakeup before taking runs.
 pub fn a_thread_takes_what_another_sleeps_for(for_sleepers: bool, clears_first: bool) {
     check(3, move || {
         const COUNT: u64 = 2;
@@ -187,8 +186,7 @@ pub fn a_thread_takes_what_another_sleeps_for(for_sleepers: bool, clears_first: 
     });
 }
 
-/// The writer restarts at the front if the reader has kept up; else it goes around, or finds no
-/// room.
+/// The writer restarts at the front if the reader has kept up, else goes around or finds no room.
 pub fn runs_go_around() {
     check(3, || {
         let (mut writer, mut reader) = ring();

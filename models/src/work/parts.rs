@@ -78,7 +78,6 @@ impl<T> ArrayQueue<T> {
     }
 }
 
-/// Filled once.
 #[derive(Debug)]
 pub(super) struct OnceBox<T>(OnceLock<Box<T>>);
 

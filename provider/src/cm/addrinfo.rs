@@ -7,7 +7,7 @@ use std::{
 
 use roce_transport::{cm::PortSpace, qp::QpType};
 
-/// Wanted kind of address (hints of `rdma_getaddrinfo`).
+/// Hints of `rdma_getaddrinfo`.
 #[derive(Clone, Debug, Default)]
 pub struct AddrInfoHints {
     /// True to listen, false to connect (`RAI_PASSIVE`).
@@ -37,12 +37,12 @@ pub struct AddrInfo {
     pub dst: Option<SocketAddr>,
 }
 
-/// Resolves host name and port number (`rdma_getaddrinfo`); without a name, the wildcards (passive)
-/// or loopback (active).
+/// Resolves a host name and port (`rdma_getaddrinfo`), by default wildcards (passive) or loopback
+/// (active).
 ///
 /// # Errors
-/// If the name does not exist (system's error), or `service` is no port number
-/// ([`InvalidInput`](io::ErrorKind::InvalidInput)).
+/// System error for an unknown name; [`InvalidInput`](io::ErrorKind::InvalidInput) for an invalid
+/// `service`.
 pub fn getaddrinfo(
     node: Option<&str>,
     service: Option<&str>,

@@ -16,10 +16,9 @@ use crate::{
     verbs::{WeakContext, WeakDomain},
 };
 
-/// Event channel (`rdma_event_channel`), for a waiting thread or by descriptor; cheap to clone.
+/// Event channel (`rdma_event_channel`), cheap to clone.
 ///
-/// Events of an id keep their order. Ids hold their channel; devices that ids opened stay open with
-/// it.
+/// Events of an id keep their order. Devices that ids opened stay open with the channel.
 ///
 /// ```no_run
 /// # use roce_provider::cm::{EventChannel, PortSpace};
@@ -52,7 +51,7 @@ impl EventChannel {
     /// Creates a channel (`rdma_create_event_channel`).
     ///
     /// # Errors
-    /// If the process has no free descriptor (`EMFILE`).
+    /// `EMFILE`.
     pub fn new() -> io::Result<Self> {
         let inner = ChannelInner {
             queue: Arc::new(Queue::new()?),
@@ -62,7 +61,6 @@ impl EventChannel {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Returns open devices of the channel's ids.
     pub(super) fn contexts(&self) -> Vec<Context> {
         let mut known = self.known();
         known.devices.retain(|(context, _)| context.is_open());
@@ -73,7 +71,7 @@ impl EventChannel {
         self.inner.known.lock()
     }
 
-    /// Records a device of an id; `opened`: by the id.
+    /// `opened`: by an id of the channel.
     pub(super) fn attach(&self, context: &Context, opened: bool) {
         let mut known = self.known();
         if !known.devices.iter().any(|(other, _)| other.is(context)) {
@@ -88,7 +86,6 @@ impl EventChannel {
         }
     }
 
-    /// Returns the default domain of the channel's ids on a device.
     pub(super) fn default_domain(&self, context: &Context) -> Result<ProtectionDomain, CmError> {
         self.attach(context, false);
         let mut known = self.known();

@@ -26,19 +26,17 @@ const REQ_DATA: usize = Req::PRIVATE_DATA - IpHeader::LEN;
 const SIDR_REQ_DATA: usize = SidrReq::PRIVATE_DATA - IpHeader::LEN;
 
 impl CmId {
-    /// Requests a connection (`rdma_connect`), or with a UD queue pair a datagram service (SIDR).
+    /// Requests a connection (`rdma_connect`), or for UD a datagram service (SIDR).
     ///
-    /// An event reports [`Established`](EventKind::Established), [`Rejected`](EventKind::Rejected),
-    /// [`Unreachable`](EventKind::Unreachable) or [`ConnectError`](EventKind::ConnectError). On
-    /// acceptance the adapter moves the id's queue pair. If a loopback peer's address is free, the
-    /// call waits for `CmConfig::listen_grace`, then counts as refused. Without a queue pair, the
-    /// parameters name one that the program moves after
-    /// [`ConnectResponse`](EventKind::ConnectResponse).
+    /// [`Established`](EventKind::Established), [`Rejected`](EventKind::Rejected),
+    /// [`Unreachable`](EventKind::Unreachable) or [`ConnectError`](EventKind::ConnectError)
+    /// follows. The adapter moves the id's queue pair. The program moves a queue pair of `param`
+    /// after [`ConnectResponse`](EventKind::ConnectResponse). At a free loopback address, the call
+    /// waits `CmConfig::listen_grace` for a listener, then counts as refused.
     ///
     /// # Errors
     /// [`CmError::State`], [`CmError::NoQueuePair`], [`CmError::PrivateData`], [`CmError::Range`],
     /// [`CmError::NotOfDevice`], [`CmError::Protocol`]; without a channel, [`CmError::Failed`].
-    /// Only the last spoils the id.
     pub fn connect(&self, param: &ConnParam) -> Result<(), CmError> {
         let inner = self.inner();
         self.check(&[IdState::RouteResolved])?;
@@ -121,7 +119,7 @@ impl CmId {
             let mut state = self.shared().state();
             state.state = IdState::Closed;
             if let Some(qpn) = state.qpn {
-                let _ = shard.adapter().to_error(now, qpn); // it may be in ERR
+                let _ = shard.adapter().to_error(now, qpn); // may be in ERR
             }
         });
         let (kind, status) = if is_ud {
@@ -135,13 +133,13 @@ impl CmId {
     /// Accepts a request (`rdma_accept`): moves the queue pair to RTS and sends the response.
     ///
     /// [`Established`](EventKind::Established) reports the peer's confirmation. A datagram service
-    /// only gets the queue pair's number. On the active side, after
-    /// [`ConnectResponse`](EventKind::ConnectResponse), it equals [`establish`](Self::establish).
+    /// only gets the queue pair's number. After [`ConnectResponse`](EventKind::ConnectResponse),
+    /// equals [`establish`](Self::establish).
     ///
     /// # Errors
     /// [`CmError::State`]; [`CmError::NoQueuePair`]; [`CmError::PrivateData`], [`CmError::Range`],
-    /// [`CmError::Modify`], which keep the request; [`CmError::Protocol`] if it is gone; without a
-    /// channel, [`CmError::Failed`].
+    /// [`CmError::Modify`], which keep the request; [`CmError::Protocol`] if the request is gone;
+    /// without a channel, [`CmError::Failed`].
     pub fn accept(&self, param: &ConnParam) -> Result<(), CmError> {
         let mut inner = self.inner();
         if self.check(&[IdState::RequestReceived, IdState::ResponseReceived])?
@@ -197,7 +195,7 @@ impl CmId {
     /// Rejects a request, or a reply after [`ConnectResponse`](EventKind::ConnectResponse)
     /// (`rdma_reject`).
     ///
-    /// Up to 148 bytes of private data; 136 for a datagram service.
+    /// Private data: up to 148 bytes, 136 for a datagram service.
     ///
     /// # Errors
     /// [`CmError::State`], [`CmError::PrivateData`], [`CmError::Protocol`].
@@ -205,8 +203,7 @@ impl CmId {
         self.reject_for(RejectReason::CONSUMER, private_data)
     }
 
-    /// Rejects because of the peer's vendor options (`rdma_reject_ece`); a datagram service gives
-    /// no reason.
+    /// Rejects because of the peer's vendor options (`rdma_reject_ece`).
     ///
     /// # Errors
     /// As for [`reject`](Self::reject).
@@ -246,8 +243,7 @@ impl CmId {
         })
     }
 
-    /// Reports a packet that came before the peer's confirmation (`rdma_notify` with
-    /// `IBV_EVENT_COMM_EST`).
+    /// Reports a packet before the peer's confirmation (`rdma_notify` with `IBV_EVENT_COMM_EST`).
     ///
     /// # Errors
     /// [`CmError::State`], [`CmError::Protocol`].
@@ -262,8 +258,8 @@ impl CmId {
 
     /// Disconnects, or confirms the peer's disconnect (`rdma_disconnect`).
     ///
-    /// The queue pair moves to ERR, which flushes its requests;
-    /// [`Disconnected`](EventKind::Disconnected) reports the peer's confirmation.
+    /// The queue pair moves to ERR. [`Disconnected`](EventKind::Disconnected) reports the peer's
+    /// confirmation.
     ///
     /// # Errors
     /// [`CmError::State`] without a connection; without a channel, [`CmError::Failed`].
@@ -277,7 +273,7 @@ impl CmId {
         let qpn = self.shared().state().qpn;
         self.command(&inner, |adapter, now, conn| {
             if let Some(qpn) = qpn {
-                let _ = adapter.to_error(now, qpn); // the program may have moved it
+                let _ = adapter.to_error(now, qpn); // may be in ERR
             }
             adapter.cm_disconnect(now, conn, &[])?;
             Ok(state)
@@ -290,7 +286,7 @@ impl CmId {
         }
     }
 
-    /// Runs a command on the connection; the id takes the state of `act`, unless an event moved it.
+    /// The id takes the state of `act`, unless an event changed the state.
     fn command(
         &self,
         inner: &IdInner,
@@ -318,7 +314,7 @@ impl CmId {
 }
 
 impl IdInner {
-    /// Returns the queue pair's number, whether it has an SRQ, and whether the adapter moves it.
+    /// Queue pair number, has an SRQ, is moved by the adapter.
     fn end(&self, param: &ConnParam) -> Result<(Qpn, bool, bool), CmError> {
         match (&self.queues, self.adopted, param.qpn) {
             (Some(queues), ..) => Ok((queues.qp.qpn(), queues.srq, true)),

@@ -1,4 +1,4 @@
-//! Queue pair of an id: created, adopted, destroyed.
+//! Queue pair of an id.
 
 use std::sync::Arc;
 
@@ -18,10 +18,10 @@ use super::{
 use crate::{CompletionChannel, CompletionQueue, Context, ProtectionDomain, QpInitAttr, QueuePair};
 
 impl CmId {
-    /// Creates the queue pair (`rdma_create_qp`) in `pd`, or in the channel's domain of the device.
+    /// Creates the queue pair (`rdma_create_qp`) in `pd`, or the channel's domain.
     ///
-    /// It is in INIT, ready for receive requests; a UD queue pair is in RTS. The peer has READ,
-    /// WRITE and atomic access where regions allow it.
+    /// The queue pair is in INIT, UD in RTS. The peer has READ, WRITE and atomic access where
+    /// regions allow.
     ///
     /// # Errors
     /// [`CmError::NoDevice`], [`CmError::HasQueuePair`], [`CmError::Object`], [`CmError::Modify`];
@@ -58,15 +58,14 @@ impl CmId {
         Ok(())
     }
 
-    /// Adopts a program's queue pair in RESET, like one of [`create_qp`](Self::create_qp).
+    /// Adopts a program's queue pair in RESET, as if by [`create_qp`](Self::create_qp).
     ///
-    /// It moves to INIT, a UD queue pair to RTS; then the adapter moves it. The program keeps the
-    /// handle: it destroys the queue pair and attaches multicast groups.
+    /// The program still destroys the queue pair, and attaches multicast groups.
     ///
     /// # Errors
     /// [`CmError::NoDevice`]; [`CmError::HasQueuePair`]; [`CmError::Object`] for another device or
-    /// not the first [shard](crate::OpenOptions::shards); [`CmError::WrongService`] for another
-    /// type than the id's; [`CmError::Modify`].
+    /// [shard](crate::OpenOptions::shards) than the first; [`CmError::WrongService`] for another
+    /// type; [`CmError::Modify`].
     pub fn adopt_qp(&self, qp: &QueuePair) -> Result<(), CmError> {
         let mut inner = self.inner();
         if inner.has_qp() {
@@ -89,8 +88,7 @@ impl CmId {
         Ok(())
     }
 
-    /// Releases the queue pair (`rdma_destroy_qp`) and destroys it, unless the program holds a
-    /// handle.
+    /// Releases the queue pair (`rdma_destroy_qp`), destroyed by its last handle.
     pub fn destroy_qp(&self) {
         let queues = {
             let mut inner = self.inner();
@@ -102,13 +100,13 @@ impl CmId {
         drop(queues);
     }
 
-    /// Returns the queue pair (`id->qp`).
+    /// Queue pair (`id->qp`).
     #[must_use]
     pub fn qp(&self) -> Option<QueuePair> {
         self.inner().queues.as_ref().map(|queues| queues.qp.clone())
     }
 
-    /// Returns the queue pair's domain (`id->pd`), or the one that a new queue pair would get.
+    /// Domain of the queue pair (`id->pd`), or of a future one.
     ///
     /// # Errors
     /// [`CmError::NoDevice`]; [`CmError::Object`] (`ENOMEM`).
@@ -120,34 +118,34 @@ impl CmId {
         }
     }
 
-    /// Returns the send completion queue (`id->send_cq`).
+    /// Send completion queue (`id->send_cq`).
     #[must_use]
     pub fn send_cq(&self) -> Option<CompletionQueue> {
         self.inner().queues.as_ref().map(|queues| queues.send.cq.clone())
     }
 
-    /// Returns the receive completion queue (`id->recv_cq`).
+    /// Receive completion queue (`id->recv_cq`).
     #[must_use]
     pub fn recv_cq(&self) -> Option<CompletionQueue> {
         self.inner().queues.as_ref().map(|queues| queues.recv.cq.clone())
     }
 
-    /// Returns the channel of the id's send completion queue (`id->send_cq_channel`).
+    /// Channel of the send completion queue (`id->send_cq_channel`).
     #[must_use]
     pub fn send_cq_channel(&self) -> Option<CompletionChannel> {
         self.inner().queues.as_ref().and_then(|queues| queues.send.channel.clone())
     }
 
-    /// Returns the channel of the id's receive completion queue (`id->recv_cq_channel`).
+    /// Channel of the receive completion queue (`id->recv_cq_channel`).
     #[must_use]
     pub fn recv_cq_channel(&self) -> Option<CompletionChannel> {
         self.inner().queues.as_ref().and_then(|queues| queues.recv.channel.clone())
     }
 
-    /// Returns attributes for a queue pair that the program moves (`rdma_init_qp_attr`).
+    /// Attributes for a queue pair that the program moves (`rdma_init_qp_attr`).
     ///
-    /// Available from the request or response until established; on the accepting side until the
-    /// end, as the confirmation may overtake the program. Before acceptance, the READ and atomic
+    /// Available from the request or response until established. The accepting side has them until
+    /// the end: the confirmation may overtake the program. Before acceptance, READ and atomic
     /// limits are the peer's.
     #[must_use]
     pub fn qp_setup(&self) -> Option<QpSetup> {
@@ -177,7 +175,6 @@ impl IdInner {
         self.queues.is_some() || self.adopted.is_some()
     }
 
-    /// Returns the first PSN expected by the passive side, drawn once.
     pub(super) fn first_psn(&mut self, context: &Context) -> Psn {
         *self.psn.get_or_insert_with(|| context.random_psn())
     }

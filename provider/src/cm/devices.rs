@@ -1,4 +1,4 @@
-//! Choice of an id's device, among open devices and those that the library opens.
+//! Choice of an id's device: open, or opened here.
 
 use std::{
     io,
@@ -17,22 +17,19 @@ use crate::{
     devices,
 };
 
-/// Lock of search and opening, against opening a device twice.
+/// Prevents opening a device twice.
 static OPENING: ProcessMutex<()> = ProcessMutex::new(());
 
 fn opening() -> ProcessGuard<'static, ()> {
     OPENING.lock()
 }
 
-/// Source of devices for ids.
-///
-/// Ids choose among [`devices`] by default; a program with a device table implements this trait and
-/// calls [`set_device_source`].
+/// Source of devices for ids, for programs with a device table; by default [`devices`].
 pub trait DeviceSource: Send + Sync {
-    /// Lists the devices for ids.
+    /// Devices for ids.
     fn devices(&self) -> Vec<Device>;
 
-    /// Opens one of them, or one with a single further address.
+    /// Opens a listed device, or a device of one address.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -41,7 +38,7 @@ pub trait DeviceSource: Send + Sync {
 
 static SOURCE: OnceLock<&'static dyn DeviceSource> = OnceLock::new();
 
-/// Sets the source for all ids of the process; false after the first call.
+/// Sets the process's source; false after the first call.
 pub fn set_device_source(source: &'static dyn DeviceSource) -> bool {
     SOURCE.set(source).is_ok()
 }
@@ -57,7 +54,7 @@ fn open(device: &Device) -> Result<Context, OpenError> {
     }
 }
 
-/// Returns the device to open for an address; a source's device brings its other addresses.
+/// Preferably of the source.
 fn with_address(ip: IpAddr) -> Result<Device, OpenError> {
     let of_source = SOURCE.get().and_then(|source| {
         source
@@ -68,7 +65,6 @@ fn with_address(ip: IpAddr) -> Result<Device, OpenError> {
     of_source.map_or_else(|| Device::at(ip), Ok)
 }
 
-/// Device and local address of an id.
 #[derive(Clone)]
 pub(super) struct DeviceAddr {
     pub(super) context: Context,
@@ -87,7 +83,7 @@ fn index_of(context: &Context, ip: IpAddr) -> Option<u16> {
     context.find_gid(|own| own == Gid::from(ip))
 }
 
-/// Returns the device with this address, opened if necessary.
+/// Opened if necessary.
 pub(super) fn at(ip: IpAddr) -> Result<DeviceAddr, OpenError> {
     let _one_at_a_time = opening();
     if let Some(context) =
@@ -103,7 +99,7 @@ pub(super) fn at(ip: IpAddr) -> Result<DeviceAddr, OpenError> {
     Ok(DeviceAddr { context, ip, opened: true })
 }
 
-/// Returns an address of `context`: `ip`, or one of `peer`'s family and scope.
+/// `ip`, or an address of `peer`'s family and scope.
 pub(super) fn of(
     context: &Context,
     ip: Option<IpAddr>,
@@ -124,7 +120,7 @@ fn is_link_local(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local())
 }
 
-/// Returns device and address for `peer`, by the route.
+/// By the route.
 pub(super) fn towards(peer: SocketAddr) -> Result<DeviceAddr, Unroutable> {
     let local = route(peer).map_err(Unroutable::NoRoute)?;
     if local.is_loopback() && local.is_ipv4() {
@@ -133,16 +129,13 @@ pub(super) fn towards(peer: SocketAddr) -> Result<DeviceAddr, Unroutable> {
     from(local, peer.ip()).map_err(Unroutable::NoDevice)
 }
 
-/// Returns the device to reach `peer` from `local`.
 pub(super) fn from(local: IpAddr, peer: IpAddr) -> Result<DeviceAddr, OpenError> {
     let is_open = || open_contexts().iter().any(|context| index_of(context, local).is_some());
-    // local peer address not open here: another program listens there, and loopback is a shorter
-    // path than a shared address
+    // another program has the peer's local address: loopback is shorter than a shared address
     if local.is_ipv4() && local == peer && !is_open() {
         return loopback(peer);
     }
     match at(local) {
-        // another program has the address, and the peer is on this host
         Err(OpenError::Bind(
             BindError::Taken(_)
             | BindError::OtherUser { .. }
@@ -153,13 +146,12 @@ pub(super) fn from(local: IpAddr, peer: IpAddr) -> Result<DeviceAddr, OpenError>
     }
 }
 
-/// Reason that a peer is unreachable.
 pub(super) enum Unroutable {
     NoRoute(io::Error),
     NoDevice(OpenError),
 }
 
-/// Returns an open loopback device, or a new one that avoids the peer's address.
+/// Loopback device, avoiding the peer's address if new.
 fn loopback(peer: IpAddr) -> Result<DeviceAddr, OpenError> {
     let _one_at_a_time = opening();
     let own = |context: &Context| {
@@ -180,14 +172,13 @@ fn loopback(peer: IpAddr) -> Result<DeviceAddr, OpenError> {
     Ok(DeviceAddr { context, ip, opened: true })
 }
 
-/// Returns all devices that are open or can be opened; true if opened here. Skips taken ports; if
-/// none is left, returns the last error.
+/// All devices, open or opened here (true). Skips failures; returns the last error if none is left.
 pub(super) fn all() -> Result<Vec<(Context, bool)>, CmError> {
     let mut found: Vec<(Context, bool)> = Vec::new();
     let mut last = None;
     for device in listed() {
         let _one_at_a_time = opening();
-        let leases = device.leases_address(); // which one, only who has it open knows
+        let leases = device.leases_address(); // the address is known once open
         let is_lo = !leases && device.addresses().iter().all(|address| address.ip.is_loopback());
         let has = |context: &Context| {
             if leases {
@@ -220,7 +211,7 @@ pub(super) fn all() -> Result<Vec<(Context, bool)>, CmError> {
     Ok(found)
 }
 
-/// Returns the system's source address for `peer`, without sending.
+/// Source address for `peer`, without sending.
 fn route(peer: SocketAddr) -> io::Result<IpAddr> {
     let any: IpAddr = if peer.is_ipv4() {
         Ipv4Addr::UNSPECIFIED.into()
@@ -238,15 +229,14 @@ fn is_own(ip: IpAddr) -> bool {
     ip.is_loopback() || interface_mtu(ip).is_some()
 }
 
-/// Returns the MTU of the address's interface.
 fn interface_mtu(ip: IpAddr) -> Option<u32> {
     let device =
         devices().into_iter().find(|device| device.addresses().iter().any(|own| own.ip == ip))?;
     Some(device.link_mtu())
 }
 
-/// Returns the path MTU: the port's limit and, as the kernel counts, the interface MTU less 96
-/// header bytes. A peer on the same host may have a smaller interface.
+/// Path MTU: the port's MTU or, as in the kernel, the interface MTU less 96 header bytes. A local
+/// peer's interface may be smaller.
 pub(super) fn path_mtu(own: &DeviceAddr, peer: IpAddr) -> Mtu {
     let port = own.context.active_mtu();
     if own.ip.is_loopback() && peer.is_loopback() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{AddrInfo, CmError, CmEvent, CmId, CmQpAttr, EventKind, IdState, Status, param::Param};
 use crate::ProtectionDomain;
 
-/// Timeout of resolution, which is immediate.
+/// Unused: resolution is immediate.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 impl CmId {
@@ -44,8 +44,8 @@ impl CmId {
         Ok(id)
     }
 
-    /// Waits for a listener's next request (`rdma_get_request`), an id without a channel;
-    /// [`event`](Self::event) has its data.
+    /// Waits for the next request (`rdma_get_request`); [`event`](Self::event) of the new id has
+    /// the data.
     ///
     /// # Errors
     /// [`CmError::State`] if not listening or with a channel; those of
@@ -79,14 +79,14 @@ impl CmId {
         Ok(id)
     }
 
-    /// Returns the latest event of an id without a channel (`id->event`).
+    /// Latest event of an id without a channel (`id->event`).
     #[must_use]
     pub fn event(&self) -> Option<CmEvent> {
         let (kind, status, param) = self.inner().events.last.clone()?;
         Some(CmEvent { id: self.clone(), listen_id: None, kind, status, param })
     }
 
-    /// Finishes a started call: at once with a channel, else at a `wanted` event.
+    /// Without a channel, waits for a `wanted` event.
     pub(super) fn finish(&self, wanted: &[EventKind]) -> Result<(), CmError> {
         let channel = {
             let inner = self.inner();

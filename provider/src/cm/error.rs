@@ -1,4 +1,4 @@
-//! Errors of calls, and failed operations of ids without a channel.
+//! Errors of calls.
 
 use std::{io, net::IpAddr};
 
@@ -17,30 +17,29 @@ use crate::{
     AttachError, BadWorkRequest, ChannelError, OpenError, RegionError, errnos, link::BindError,
 };
 
-/// Reason that a call is refused. Only [`Failed`](Self::Failed) changes state.
+/// Refused call. Only [`Failed`](Self::Failed) changes state.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum CmError {
     /// Wrong state (`EINVAL`).
     #[error("not possible in state {0:?}")]
     State(IdState),
-    /// No device: bind or resolve first (`EINVAL`).
+    /// No device (`EINVAL`).
     #[error("the id has no device; call bind_addr or resolve_addr first")]
     NoDevice,
-    /// No queue pair, and none named (`EINVAL`).
+    /// No queue pair (`EINVAL`).
     #[error("the id has no queue pair; call create_qp first")]
     NoQueuePair,
-    /// The id has a queue pair already (`EINVAL`).
+    /// A queue pair exists (`EINVAL`).
     #[error("the id already has a queue pair; call destroy_qp first")]
     HasQueuePair,
     /// Wrong transport service (`EINVAL`).
     #[error("not possible for {0} queue pairs")]
     WrongService(QpType),
-    /// Another id has the port, in this process, or as a listener in one that shares the address
-    /// (`EADDRINUSE`).
+    /// Another id of this process, or a listener at a shared address, has the port (`EADDRINUSE`).
     #[error("port {0} is in use")]
     PortInUse(u16),
-    /// The port is in use, and one id is bound to all addresses (`EADDRNOTAVAIL`).
+    /// The port overlaps a binding to all addresses (`EADDRNOTAVAIL`).
     #[error("port {0} is in use at one of the addresses; choose another port")]
     PortOverlap(u16),
     /// Ports below `net.ipv4.ip_unprivileged_port_start` need `CAP_NET_BIND_SERVICE` (`EACCES`).
@@ -48,16 +47,16 @@ pub enum CmError {
         "port {0} is privileged; use a port from 1024, or give the program CAP_NET_BIND_SERVICE"
     )]
     PortPrivileged(u16),
-    /// Every ephemeral port is in use (`EADDRNOTAVAIL`).
+    /// No free ephemeral port (`EADDRNOTAVAIL`).
     #[error("all ephemeral ports (32768 to 60999) are in use; destroy unused ids, or bind a port")]
     NoPort,
-    /// The addresses are of different families (`EAFNOSUPPORT`).
+    /// Different address families (`EAFNOSUPPORT`).
     #[error("{0} is of another address family than the id's address")]
     Family(IpAddr),
-    /// The address is unsuitable (`EINVAL`).
+    /// Unsuitable address (`EINVAL`).
     #[error("address {0} is invalid for this call")]
     Address(IpAddr),
-    /// The chosen device lacks the address (`EADDRNOTAVAIL`).
+    /// The device lacks the address (`EADDRNOTAVAIL`).
     #[error("the device has no address {0}; `roce devinfo` lists its addresses")]
     NotOfDevice(IpAddr),
     /// No device can listen (`ENODEV`).
@@ -70,7 +69,7 @@ pub enum CmError {
     /// Too much private data (`EINVAL`).
     #[error("more than {0} bytes of private data")]
     PrivateData(usize),
-    /// A number too large (`EINVAL`).
+    /// Number too large (`EINVAL`).
     #[error("{0} is out of range")]
     Range(ConnAttribute),
     /// The protocol refuses.
@@ -88,18 +87,18 @@ pub enum CmError {
     /// A request cannot be posted (`EINVAL`, or `ENOMEM` for a full queue).
     #[error(transparent)]
     Post(#[from] BadWorkRequest),
-    /// Not a member of this multicast group (`EADDRNOTAVAIL`).
+    /// Not a member of the group (`EADDRNOTAVAIL`).
     #[error("not a member of {0}")]
     NotJoined(IpAddr),
-    /// A member of this multicast group already (`EADDRINUSE`).
+    /// Already a member (`EADDRINUSE`).
     #[error("already a member of {0}")]
     Joined(IpAddr),
     /// Failed operation of an id without a channel.
     #[error("{event}: {status}")]
     Failed {
-        /// The event that reported the failure.
+        /// Event of the failure.
         event: EventKind,
-        /// The reason.
+        /// Reason.
         status: Status,
     },
     /// Failed name resolution, or another system error.
@@ -136,7 +135,7 @@ impl From<ChannelError> for CmError {
 }
 
 impl CmError {
-    /// Returns the C API's `errno`.
+    /// `errno` of the C interface.
     #[must_use]
     pub fn errno(&self) -> i32 {
         match self {
@@ -153,7 +152,6 @@ impl CmError {
     }
 }
 
-/// Returns the errno of a failed opening.
 pub(super) fn open_errno(error: &OpenError) -> i32 {
     match error {
         OpenError::Bind(BindError::System { source, .. } | BindError::NoDoor { source, .. })
@@ -167,7 +165,6 @@ pub(super) fn open_errno(error: &OpenError) -> i32 {
     }
 }
 
-/// Returns the errno of a failed join.
 pub(super) fn attach_errno(error: &AttachError) -> i32 {
     match error {
         AttachError::Adapter(error) => errnos::of(error),

@@ -11,7 +11,7 @@ use super::{
     reasons::report_event,
 };
 
-/// Event (`rdma_cm_event`); dropping it does what `rdma_ack_cm_event` does.
+/// Event (`rdma_cm_event`), acknowledged on drop (`rdma_ack_cm_event`).
 #[derive(Clone)]
 pub struct CmEvent {
     pub(super) id: CmId,
@@ -22,19 +22,18 @@ pub struct CmEvent {
 }
 
 impl CmEvent {
-    /// Returns the id concerned; a new one for [`ConnectRequest`](EventKind::ConnectRequest).
+    /// Id of the event; new for [`ConnectRequest`](EventKind::ConnectRequest).
     #[must_use]
     pub const fn id(&self) -> &CmId {
         &self.id
     }
 
-    /// Returns the listening id of a [`ConnectRequest`](EventKind::ConnectRequest).
+    /// Listening id of a [`ConnectRequest`](EventKind::ConnectRequest).
     #[must_use]
     pub const fn listen_id(&self) -> Option<&CmId> {
         self.listen_id.as_ref()
     }
 
-    /// Explains a failure, if the device explains.
     pub(super) fn explain(&self) {
         let is_failure = !matches!(self.status, Status::Success | Status::User(_));
         if !is_failure && self.kind != EventKind::DeviceRemoval {
@@ -60,19 +59,19 @@ impl CmEvent {
         }
     }
 
-    /// Returns the kind.
+    /// Kind.
     #[must_use]
     pub const fn kind(&self) -> EventKind {
         self.kind
     }
 
-    /// Returns success or the cause of failure.
+    /// Success, or the cause of failure.
     #[must_use]
     pub const fn status(&self) -> Status {
         self.status
     }
 
-    /// Returns the connection values of a request or response.
+    /// Connection values of a request or response.
     #[must_use]
     pub const fn conn(&self) -> Option<&ConnParam> {
         match &self.param {
@@ -81,7 +80,7 @@ impl CmEvent {
         }
     }
 
-    /// Returns the values of a datagram service's request or response, or of a multicast group.
+    /// Values of a datagram service or multicast group.
     #[must_use]
     pub const fn ud(&self) -> Option<&UdParam> {
         match &self.param {
@@ -90,7 +89,7 @@ impl CmEvent {
         }
     }
 
-    /// Returns the program's value of a [`User`](EventKind::User) event.
+    /// Program's value of a [`User`](EventKind::User) event.
     #[must_use]
     pub const fn user_value(&self) -> Option<u64> {
         match self.param {
@@ -99,7 +98,7 @@ impl CmEvent {
         }
     }
 
-    /// Returns the peer's private data: the full field, zero-padded; empty without a message.
+    /// Peer's private data: the full field, zero-padded; empty without a message.
     #[must_use]
     pub fn private_data(&self) -> &[u8] {
         match &self.param {

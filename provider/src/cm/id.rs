@@ -1,4 +1,4 @@
-//! Communication ids and their end.
+//! Communication ids.
 
 use std::{
     collections::BTreeMap,
@@ -33,21 +33,20 @@ use super::{
 };
 use crate::{Context, ProtectionDomain, sync::Mutex};
 
-/// Communication id (`rdma_cm_id`): a socket for RDMA, cheap to clone.
+/// Communication id (`rdma_cm_id`), cheap to clone.
 ///
-/// The last handle destroys it (`rdma_destroy_id`): ends its connection, rejects pending requests,
-/// drops its events. Its queue pair goes too, unless the program holds a handle.
+/// The last handle destroys the id (`rdma_destroy_id`), with its connection, queue pair, events and
+/// pending requests.
 ///
-/// Calls on an id, in order:
+/// Order of calls:
 ///
 /// * to connect: [`resolve_addr`](Self::resolve_addr), [`resolve_route`](Self::resolve_route),
 ///   [`create_qp`](Self::create_qp), [`connect`](Self::connect), [`disconnect`](Self::disconnect);
-/// * to listen: [`bind_addr`](Self::bind_addr), [`listen`](Self::listen), and on the new
-///   id that comes with each [`ConnectRequest`](EventKind::ConnectRequest):
-///   [`create_qp`](Self::create_qp), [`accept`](Self::accept).
+/// * to listen: [`bind_addr`](Self::bind_addr), [`listen`](Self::listen), and for the new id of a
+///   [`ConnectRequest`](EventKind::ConnectRequest): [`create_qp`](Self::create_qp),
+///   [`accept`](Self::accept).
 ///
-/// With an [`EventChannel`], calls start operations and events report results;
-/// [without](Self::new_sync), calls wait.
+/// With an [`EventChannel`], events report results; [without](Self::new_sync), calls wait.
 ///
 /// ```no_run
 /// # use roce_provider::cm::{CmId, CmQpAttr, ConnParam, PortSpace};
@@ -83,7 +82,7 @@ pub(super) struct IdInner {
     pub(super) peer: Option<SocketAddr>,
     pub(super) path_mtu: Mtu,
     pub(super) queues: Option<Queues>,
-    /// Queue pair of the program that the adapter moves; true if it has an SRQ.
+    /// Program's queue pair that the adapter moves; true with an SRQ.
     pub(super) adopted: Option<(Qpn, bool)>,
     /// First PSN that the passive side expects, once drawn.
     pub(super) psn: Option<Psn>,
@@ -92,7 +91,6 @@ pub(super) struct IdInner {
     pub(super) groups: BTreeMap<IpAddr, bool>,
 }
 
-/// Destination of results: the channel, or waiting calls.
 pub(super) struct Results {
     pub(super) channel: EventChannel,
     /// True if calls wait.
@@ -101,11 +99,10 @@ pub(super) struct Results {
     pub(super) last: Option<(EventKind, Status, Param)>,
 }
 
-/// State of a listening id.
 #[derive(Default)]
 pub(super) struct Listener {
     pub(super) devices: Vec<Context>,
-    /// Domain and queue pair attributes for an endpoint's requests.
+    /// For an endpoint's requests.
     pub(super) template: Option<(Option<ProtectionDomain>, CmQpAttr)>,
 }
 
@@ -132,7 +129,6 @@ impl IdInner {
         self.device_addr.as_ref().ok_or(CmError::NoDevice)
     }
 
-    /// Attaches the id to a device.
     pub(super) fn attach(&mut self, shared: &Arc<Shared>, device_addr: DeviceAddr) {
         self.events.channel.attach(&device_addr.context, device_addr.opened);
         let ip = Some(device_addr.ip);
@@ -146,7 +142,7 @@ impl IdInner {
 }
 
 impl CmId {
-    /// Returns a handle of this state's id, while one exists.
+    /// `None` once the last handle is gone.
     pub(super) fn of(shared: &Shared) -> Option<Self> {
         Some(Self { handle: shared.handle()?.downcast().ok()? })
     }
@@ -174,12 +170,12 @@ impl CmId {
     /// Creates an id without a channel (`rdma_create_id`): its calls wait.
     ///
     /// # Errors
-    /// If the process has no free descriptor (`EMFILE`).
+    /// `EMFILE`.
     pub fn new_sync(port_space: PortSpace) -> io::Result<Self> {
         Ok(Self::create(&EventChannel::new()?, port_space, true))
     }
 
-    /// Creates the id of a request taken from this listener.
+    /// Id of a request taken from this listener.
     pub(super) fn adopt(&self, shared: Arc<Shared>, request: &PendingRequest) -> Option<Self> {
         let listener = self.inner();
         let context = listener.listener.devices.get(request.device)?;
@@ -203,25 +199,24 @@ impl CmId {
         &self.handle.shared
     }
 
-    /// Refuses a call in the wrong state.
     pub(super) fn check(&self, allowed: &[IdState]) -> Result<IdState, CmError> {
         let state = self.shared().state().state;
         if allowed.contains(&state) { Ok(state) } else { Err(CmError::State(state)) }
     }
 
-    /// Returns the state.
+    /// State.
     #[must_use]
     pub fn state(&self) -> IdState {
         self.shared().state().state
     }
 
-    /// Returns the port space.
+    /// Port space.
     #[must_use]
     pub fn port_space(&self) -> PortSpace {
         self.handle.port_space
     }
 
-    /// Returns the program's number (`id->context`); initially 0.
+    /// Program's number (`id->context`), initially 0.
     #[must_use]
     pub fn user_data(&self) -> u64 {
         self.handle.user_data.load(Ordering::Acquire)
@@ -232,67 +227,67 @@ impl CmId {
         self.handle.user_data.store(number, Ordering::Release);
     }
 
-    /// Returns the queue pair type.
+    /// Queue pair type.
     #[must_use]
     pub fn qp_type(&self) -> QpType {
         self.inner().options.qp_type
     }
 
-    /// Returns the device (`id->verbs`), after an address is bound or resolved.
+    /// Device (`id->verbs`), once an address is bound or resolved.
     #[must_use]
     pub fn context(&self) -> Option<Context> {
         self.inner().device_addr.as_ref().map(|own| own.context.clone())
     }
 
-    /// Returns the event channel.
+    /// Event channel.
     #[must_use]
     pub fn channel(&self) -> EventChannel {
         self.inner().events.channel.clone()
     }
 
-    /// Returns the local address and port (`rdma_get_local_addr`), as far as known.
+    /// Local address and port (`rdma_get_local_addr`), if known.
     #[must_use]
     pub fn local_addr(&self) -> Option<SocketAddr> {
         self.inner().local
     }
 
-    /// Returns the peer's address and port (`rdma_get_peer_addr`).
+    /// Peer's address and port (`rdma_get_peer_addr`).
     #[must_use]
     pub fn peer_addr(&self) -> Option<SocketAddr> {
         self.inner().peer
     }
 
-    /// Returns the resolved path (`id->route`); [`qp_setup`](Self::qp_setup) has a request's.
+    /// Resolved path (`id->route`); for a request, see [`qp_setup`](Self::qp_setup).
     #[must_use]
     pub fn address_vector(&self) -> Option<AddressVector> {
         self.inner().address_vector().ok()
     }
 
-    /// Returns the path MTU, after route resolution.
+    /// Path MTU, after route resolution.
     #[must_use]
     pub fn path_mtu(&self) -> Mtu {
         self.inner().path_mtu
     }
 
-    /// Returns the local port (`rdma_get_src_port`), or 0.
+    /// Local port (`rdma_get_src_port`), or 0.
     #[must_use]
     pub fn src_port(&self) -> u16 {
         self.local_addr().map_or(0, |address| address.port())
     }
 
-    /// Returns the peer's port (`rdma_get_dst_port`), or 0.
+    /// Peer's port (`rdma_get_dst_port`), or 0.
     #[must_use]
     pub fn dst_port(&self) -> u16 {
         self.peer_addr().map_or(0, |address| address.port())
     }
 
-    /// Queues an [event](EventKind::User) of the program, to wake a waiter (`rdma_write_cm_event`).
+    /// Queues a program's [event](EventKind::User) (`rdma_write_cm_event`).
     pub fn write_event(&self, status: i32, value: u64) {
         self.shared().emit(EventKind::User, Status::User(status), Param::User(value));
     }
 
     /// Reports a completed name lookup.
-    #[doc(hidden)] // for the C interface
+    #[doc(hidden)] // C interface
     pub fn report_addrinfo(&self) {
         self.shared().emit(EventKind::AddrinfoResolved, Status::Success, Param::None);
     }
@@ -311,10 +306,10 @@ impl CmId {
         inner.events.sync = false;
     }
 
-    /// Makes calls wait from now on, on a private channel (`rdma_migrate_id` to none).
+    /// Makes calls wait, on a private channel (`rdma_migrate_id` to none).
     ///
     /// # Errors
-    /// If the process has no free descriptor (`EMFILE`).
+    /// `EMFILE`.
     pub fn make_sync(&self) -> io::Result<()> {
         self.migrate_id(&EventChannel::new()?);
         self.inner().events.sync = true;
@@ -335,7 +330,7 @@ impl Drop for IdHandle {
         }
         for (group, attached) in std::mem::take(&mut inner.groups) {
             if let Some(queues) = inner.queues.as_ref().filter(|_| attached) {
-                let _ = queues.qp.detach_mcast(group.into()); // the program may have done so
+                let _ = queues.qp.detach_mcast(group.into()); // may be detached already
             }
         }
         if let Some(own) = &inner.device_addr {

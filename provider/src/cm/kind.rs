@@ -12,10 +12,10 @@ macro_rules! event_kinds {
         pub enum EventKind { $($(#[doc = $doc])* $variant,)* }
 
         impl EventKind {
-            /// Every kind, numbered from 0 as in C.
+            /// All kinds, numbered as in C.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
-            /// Returns the C name (`rdma_event_str`).
+            /// C name (`rdma_event_str`).
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
@@ -25,7 +25,7 @@ macro_rules! event_kinds {
 }
 
 event_kinds! {
-    /// The peer's address is resolved to a device.
+    /// The peer's address is resolved.
     AddrResolved "RDMA_CM_EVENT_ADDR_RESOLVED";
     /// No device leads to the address.
     AddrError "RDMA_CM_EVENT_ADDR_ERROR";
@@ -33,32 +33,32 @@ event_kinds! {
     RouteResolved "RDMA_CM_EVENT_ROUTE_RESOLVED";
     /// The device lost the local address.
     RouteError "RDMA_CM_EVENT_ROUTE_ERROR";
-    /// A request for a connection or datagram service; the event has a new id.
+    /// Request for a connection or datagram service, with a new id.
     ConnectRequest "RDMA_CM_EVENT_CONNECT_REQUEST";
     /// The peer accepted; the program moves its queue pair and calls
     /// [`establish`](super::CmId::establish).
     ConnectResponse "RDMA_CM_EVENT_CONNECT_RESPONSE";
-    /// The peer accepted, but the local queue pair failed to move.
+    /// The local queue pair failed to move.
     ConnectError "RDMA_CM_EVENT_CONNECT_ERROR";
     /// The peer does not respond, or lacks the datagram service.
     Unreachable "RDMA_CM_EVENT_UNREACHABLE";
     /// The peer refuses.
     Rejected "RDMA_CM_EVENT_REJECTED";
-    /// The connection is usable, or the datagram service known.
+    /// Connection usable, or datagram service known.
     Established "RDMA_CM_EVENT_ESTABLISHED";
     /// The connection ended.
     Disconnected "RDMA_CM_EVENT_DISCONNECTED";
     /// The device is lost.
     DeviceRemoval "RDMA_CM_EVENT_DEVICE_REMOVAL";
-    /// A multicast group is joined.
+    /// Multicast group joined.
     MulticastJoin "RDMA_CM_EVENT_MULTICAST_JOIN";
-    /// A multicast join failed.
+    /// Multicast join failed.
     MulticastError "RDMA_CM_EVENT_MULTICAST_ERROR";
     /// The device lost the local address.
     AddrChange "RDMA_CM_EVENT_ADDR_CHANGE";
     /// No packet of the ended connection can be in flight.
     TimewaitExit "RDMA_CM_EVENT_TIMEWAIT_EXIT";
-    /// A name is resolved (C interface).
+    /// Name resolved (C interface).
     AddrinfoResolved "RDMA_CM_EVENT_ADDRINFO_RESOLVED";
     /// Name resolution failed.
     AddrinfoError "RDMA_CM_EVENT_ADDRINFO_ERROR";
@@ -89,7 +89,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// Returns the C number: 0, a negative errno, or the peer's code.
+    /// C number: 0, a negative errno, or the peer's code.
     #[must_use]
     pub const fn code(self) -> i32 {
         match self {

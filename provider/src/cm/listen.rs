@@ -11,23 +11,21 @@ use super::{
 };
 use crate::Context;
 
-/// Default backlog.
 const BACKLOG: usize = 1024;
 
 impl CmId {
-    /// Listens (`rdma_listen`): each request is a
+    /// Listens (`rdma_listen`). Each request is a
     /// [`EventKind::ConnectRequest`](super::EventKind::ConnectRequest) with a new id.
     ///
-    /// Up to `backlog` requests wait per address (0: 1,024); further ones are dropped and retried
-    /// by the sender.
+    /// Up to `backlog` requests wait per address (0: 1,024). Further requests are dropped, and
+    /// retried by the peer.
     ///
-    /// An id without a device listens on every device, loopback included, and on later addresses.
-    /// An unbound id gets a free port.
+    /// An id without a device listens on every device, and on later addresses. An unbound id gets a
+    /// free port.
     ///
     /// # Errors
-    /// [`CmError::State`]; [`CmError::PortInUse`] if an id, or a process at the address, has the
-    /// port; [`CmError::PortOverlap`] if so at one of all addresses; [`CmError::NoListenDevice`];
-    /// those of [`bind_addr`](Self::bind_addr).
+    /// [`CmError::State`]; [`CmError::PortInUse`]; [`CmError::PortOverlap`] for a wildcard;
+    /// [`CmError::NoListenDevice`]; those of [`bind_addr`](Self::bind_addr).
     pub fn listen(&self, backlog: usize) -> Result<(), CmError> {
         let mut inner = self.inner();
         self.check(&[IdState::Idle, IdState::Bound])?;
@@ -54,7 +52,7 @@ impl CmId {
         let own = (!local.ip().is_unspecified()).then_some(local.ip());
         let mut result = Ok(());
         for (context, opened) in devices {
-            // a device may get such an address later
+            // addresses may come later
             inner.events.channel.attach(&context, opened);
             let index = contexts.len();
             let refused = route::claim(&context.inner.engine, listening);
@@ -75,7 +73,7 @@ impl CmId {
                 }
             }
         }
-        // another process at the address listens, or a listener here that is not in the port table
+        // another process listens, or an id outside the port table
         if taken.iter().any(|ip| !heard.contains(ip)) {
             let port = local.port();
             result = Err(own.map_or(CmError::PortOverlap(port), |_| CmError::PortInUse(port)));
@@ -89,7 +87,7 @@ impl CmId {
         Ok(())
     }
 
-    /// Returns the listening addresses with ports, of all devices.
+    /// Listening addresses and ports of all devices.
     #[must_use]
     pub fn listening_addrs(&self) -> Vec<SocketAddr> {
         let inner = self.inner();

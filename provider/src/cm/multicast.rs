@@ -22,8 +22,8 @@ pub enum JoinFlags {
 }
 
 impl CmId {
-    /// Joins a multicast group (`rdma_join_multicast`), with the queue pair if any; the system
-    /// reports it by IGMP or MLD.
+    /// Joins a multicast group (`rdma_join_multicast`), with the queue pair if any, and reports by
+    /// IGMP or MLD.
     ///
     /// [`MulticastJoin`](EventKind::MulticastJoin) has the destination;
     /// [`MulticastError`](EventKind::MulticastError) reports failure.
@@ -89,7 +89,7 @@ impl CmId {
         self.finish(&[EventKind::MulticastJoin])
     }
 
-    /// True if the id has joined the group.
+    /// True if joined.
     #[must_use]
     pub fn is_member(&self, group: IpAddr) -> bool {
         self.inner().groups.contains_key(&group)
@@ -103,7 +103,7 @@ impl CmId {
         let mut inner = self.inner();
         let attached = inner.groups.remove(&group).ok_or(CmError::NotJoined(group))?;
         if let Some(queues) = inner.queues.as_ref().filter(|_| attached) {
-            let _ = queues.qp.detach_mcast(group.into()); // the program may have done so
+            let _ = queues.qp.detach_mcast(group.into()); // may be detached already
         }
         Ok(())
     }

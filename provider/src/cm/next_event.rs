@@ -17,11 +17,11 @@ impl EventChannel {
         CmId::create(self, port_space, false)
     }
 
-    /// Takes the next event, if any (non-blocking `rdma_get_cm_event`); serves the devices first if
-    /// there is none.
+    /// Takes the next event (non-blocking `rdma_get_cm_event`). If none has come, serves the
+    /// devices.
     ///
-    /// A connection's end found only by this call is left to the next: completions came with it,
-    /// which a program that disconnects now would lose.
+    /// A disconnect found by this call is left to the next call: a program that disconnects now
+    /// would lose completions that came with it.
     #[must_use]
     pub fn poll(&self) -> Option<CmEvent> {
         self.take().or_else(|| {
@@ -67,7 +67,7 @@ impl EventChannel {
         }
     }
 
-    /// Returns the next event that has come, without serving any device.
+    /// Next event, without serving the devices.
     #[doc(hidden)] // for rsockets
     pub fn take(&self) -> Option<CmEvent> {
         loop {

@@ -2,10 +2,9 @@
 
 use roce_transport::qp::QpType;
 
-/// Default code of the acknowledge timeout.
+/// Default code.
 pub(super) const ACK_TIMEOUT: u8 = 16;
 
-/// See the setters.
 #[derive(Clone, Copy)]
 pub(super) struct Options {
     pub(super) qp_type: QpType,
@@ -13,7 +12,7 @@ pub(super) struct Options {
     pub(super) ack_timeout: Option<u8>,
     pub(super) min_rnr_timer: u8,
     pub(super) reuse_addr: bool,
-    /// Set by the program; else the bound address decides.
+    /// By default, the bound address decides.
     pub(super) afonly: Option<bool>,
 }
 

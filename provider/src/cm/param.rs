@@ -12,28 +12,26 @@ use roce_transport::{
 /// Q_Key of ids' UD queue pairs and multicast groups (`RDMA_UDP_QKEY`).
 pub const UDP_QKEY: QKey = QKey(0x0123_4567);
 
-/// Connection parameters (`rdma_conn_param`): the program's request, or in an event the peer's,
-/// seen from this side.
+/// Connection parameters (`rdma_conn_param`); in events the peer's, from this side's view.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ConnParam {
     /// Private data: up to 56 bytes to connect, 196 to accept; datagrams 180 and 136. Events have
     /// the full field, zero-padded.
     pub private_data: Vec<u8>,
-    /// READs and atomics that this side serves at once: 0..=128, 255 for the maximum; default 16.
-    /// [`accept`](super::CmId::accept) limits it to the peer's depth.
+    /// Incoming READs and atomics at once: 0..=128, 255 for the maximum; default 16.
+    /// [`accept`](super::CmId::accept) limits the number to the peer's depth.
     pub responder_resources: u8,
-    /// READs and atomics that this side has outstanding: 0..=128, 255 for the maximum; default 16.
-    /// [`accept`](super::CmId::accept) limits it to the peer's resources.
+    /// Outgoing READs and atomics at once: 0..=128, 255 for the maximum; default 16.
+    /// [`accept`](super::CmId::accept) limits the number to the peer's resources.
     pub initiator_depth: u8,
-    /// True if the peer obeys credits; set in events only, never sent: RoCE has no such flow
-    /// control.
+    /// True if the peer obeys credits. In events only, never sent: RoCE lacks credit flow control.
     pub flow_control: bool,
     /// Retries without progress on both sides, 0..=7, default 7; for
     /// [`connect`](super::CmId::connect) only.
     pub retry_count: u8,
     /// Peer's RNR retries, 0..=7; 7, the default, is unlimited.
     pub rnr_retry_count: u8,
-    /// True with a shared receive queue; for queue pairs that the id does not know.
+    /// True with a shared receive queue; for queue pairs unknown to the id.
     pub srq: bool,
     /// Queue pair that the program moves, for ids without one; in events the peer's.
     pub qpn: Option<Qpn>,
@@ -63,12 +61,12 @@ pub struct UdParam {
     pub av: AddressVector,
     /// Peer's queue pair; 0 in a request.
     pub qpn: Qpn,
-    /// Its Q_Key; 0 in a request.
+    /// Peer's Q_Key; 0 in a request.
     pub qkey: QKey,
 }
 
 impl UdParam {
-    /// Returns the destination for [`SendWr::send_to`](roce_transport::work::SendWr::send_to) and
+    /// Destination for [`SendWr::send_to`](roce_transport::work::SendWr::send_to) and
     /// [`post_ud_send`](super::CmId::post_ud_send).
     #[must_use]
     pub const fn destination(&self) -> UdDestination {
@@ -102,7 +100,6 @@ impl fmt::Debug for UdParam {
     }
 }
 
-/// Private data without padding.
 struct Used<'a>(&'a [u8]);
 
 impl fmt::Debug for Used<'_> {
@@ -111,7 +108,6 @@ impl fmt::Debug for Used<'_> {
     }
 }
 
-/// Values of an event.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Param {
     #[default]

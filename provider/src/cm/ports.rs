@@ -1,5 +1,5 @@
-//! Port numbers of this process. Processes that share an address also claim a listener's port on
-//! the link. Sharing follows the kernel's connection management.
+//! Ports of this process, shared as in the kernel. Processes at one address also claim listeners'
+//! ports on the link.
 
 use std::{
     collections::BTreeMap,
@@ -13,13 +13,11 @@ use rustix::thread::CapabilitySet;
 use super::error::CmError;
 use crate::calls::{ProcessGuard, ProcessMutex};
 
-/// Ephemeral ports.
 const EPHEMERAL: std::ops::RangeInclusive<u16> = 32_768..=60_999;
 
-/// First unprivileged port, if the system reports none.
+/// If the system reports none.
 const UNPRIVILEGED: u16 = 1024;
 
-/// Checks the thread's right to `port`; 0 is any free one.
 pub(super) fn check_right(port: u16) -> Result<(), CmError> {
     let start = fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
     let start = start.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(UNPRIVILEGED);
@@ -34,20 +32,17 @@ fn may_take(port: u16, start: u16, is_capable: impl FnOnce() -> bool) -> bool {
     port == 0 || port >= start || is_capable()
 }
 
-/// An id's binding to its port.
 #[derive(Clone, Copy)]
 pub(super) struct Binding {
-    /// Local address, or a wildcard.
     pub(super) address: IpAddr,
-    /// True if a wildcard covers its own family only.
+    /// A wildcard covers its family only.
     pub(super) afonly: bool,
-    /// True if it shares the port with others of this option.
+    /// Shares the port with bindings of this option.
     pub(super) reuse: bool,
     pub(super) peer: Option<SocketAddr>,
 }
 
 impl Binding {
-    /// Checks whether `port` can be shared with `other`.
     fn check(&self, other: &Self, port: u16) -> Result<(), CmError> {
         let one_family = self.address.is_ipv4() == other.address.is_ipv4();
         if self.reuse && other.reuse || self.afonly && other.afonly && !one_family {
@@ -79,9 +74,9 @@ pub(super) fn bindv6only() -> bool {
 #[derive(Default)]
 struct Table {
     next: u64,
-    /// Start of the next ephemeral search; random at first, as processes may share an address.
+    /// Start of the next ephemeral search, first random: processes may share an address.
     hint: Option<u16>,
-    /// Bindings with serial numbers.
+    /// With serial numbers.
     uses: BTreeMap<(PortSpace, u16), Vec<(u64, Binding)>>,
 }
 
@@ -92,7 +87,7 @@ fn table() -> ProcessGuard<'static, Table> {
     TABLE.lock()
 }
 
-/// A port in use, released on drop.
+/// Released on drop.
 pub(super) struct PortLease {
     space: PortSpace,
     port: u16,
@@ -100,7 +95,7 @@ pub(super) struct PortLease {
 }
 
 impl PortLease {
-    /// Takes `port`; 0 takes a free one.
+    /// Port 0: a free port.
     pub(super) fn take(space: PortSpace, port: u16, binding: Binding) -> Result<Self, CmError> {
         let mut table = table();
         let port = if port == 0 {
@@ -121,7 +116,7 @@ impl PortLease {
         self.port
     }
 
-    /// Makes the port exclusive, for a listener.
+    /// Makes the port exclusive.
     pub(super) fn listen(&self) -> Result<(), CmError> {
         let mut table = table();
         let uses = table.of(self.space, self.port);
@@ -134,7 +129,6 @@ impl PortLease {
         Ok(())
     }
 
-    /// Updates the binding.
     pub(super) fn change(&self, change: impl FnOnce(&mut Binding)) {
         table().change(self, change);
     }
@@ -165,7 +159,6 @@ impl Table {
         }
     }
 
-    /// Finds an ephemeral port without conflicting bindings.
     fn free(&mut self, space: PortSpace, binding: &Binding) -> Result<u16, CmError> {
         let (first, last) = (*EPHEMERAL.start(), *EPHEMERAL.end());
         let count = last - first + 1;
@@ -188,7 +181,7 @@ mod tests {
 
     const TWO: &str = "10.0.0.2";
 
-    /// Parses an address, or `4` or `6` for a wildcard, then `only` and `reuse`.
+    /// An address, `4` or `6` (wildcards), then `only` and `reuse`.
     fn binding(text: &str) -> Binding {
         let mut words = text.split(' ');
         let address = match words.next().unwrap() {
@@ -210,7 +203,7 @@ mod tests {
         PortLease::take(PortSpace::Ipoib, port, binding(text))
     }
 
-    /// The kernel's result of binding the second beside the first.
+    /// The kernel's results.
     #[test]
     fn two_at_a_port() {
         const IN_USE: i32 = libc::EADDRINUSE;
@@ -226,7 +219,7 @@ mod tests {
             ("4", "6", OVERLAP),
             ("4", "6 only", 0),
             ("4", "fd00::1 only", 0),
-            // without the option, an IPv6 address may overlap all of IPv4
+            // without `only`, overlaps IPv4
             ("4", "fd00::1", OVERLAP),
             ("fd00::1", "fd00::1", IN_USE),
             ("fd00::1", "fd00::2", 0),
@@ -294,7 +287,6 @@ mod tests {
         PortLease::take(PortSpace::Ib, 7, binding("4")).unwrap();
     }
 
-    /// More connections than ports, to different peers.
     #[test]
     fn ephemeral_ports_run_out_for_one_peer_only() {
         let to = |peer: &str| Binding { peer: Some(peer.parse().unwrap()), ..binding("10.0.0.1") };

@@ -33,8 +33,7 @@ impl CmId {
         Ok(self.pd()?.allocate(length, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?)
     }
 
-    /// Posts a receive request (`rdma_post_recv`, `rdma_post_recvv`); its completion returns
-    /// `wr_id`.
+    /// Posts a receive request (`rdma_post_recv`, `rdma_post_recvv`).
     ///
     /// # Errors
     /// [`CmError::NoQueuePair`], [`CmError::Post`].
@@ -102,7 +101,7 @@ impl CmId {
         self.post(wr_id, SendOp::SendTo { to, immediate: None }, data.into(), flags)
     }
 
-    /// Waits for the next send completion (`rdma_get_send_comp`); polls a queue of the program's.
+    /// Waits for the next send completion (`rdma_get_send_comp`); busy-polls a program's queue.
     ///
     /// # Errors
     /// [`CmError::NoQueuePair`]; [`CmError::Io`] if the system cannot wait.
@@ -111,7 +110,7 @@ impl CmId {
         completions.ok_or(CmError::NoQueuePair)?.next()
     }
 
-    /// Waits for the next receive completion (`rdma_get_recv_comp`), likewise.
+    /// Waits for the next receive completion (`rdma_get_recv_comp`).
     ///
     /// # Errors
     /// As for [`get_send_comp`](Self::get_send_comp).

@@ -1,5 +1,4 @@
-//! Presence of a loopback peer. An unused address gives no response, whereas the kernel would
-//! refuse.
+//! Presence of a loopback peer: an unused address gives no response, where a kernel refuses.
 
 use std::{
     fs,
@@ -12,12 +11,10 @@ use roce_transport::{addr::ROCE_UDP_PORT, time::Instant};
 
 use crate::{calls::ProcessMutex, clock, device::open_contexts};
 
-/// Interval between checks.
 const PAUSE: Duration = Duration::from_millis(2);
-/// Time for which a seen peer counts as present; a check can take 1 ms.
+/// Validity of a check, which can take 1 ms.
 const VALIDITY: Duration = Duration::from_secs(1);
 
-/// Latest peer seen.
 static SEEN: ProcessMutex<Option<(Ipv4Addr, Instant)>> = ProcessMutex::new(None);
 
 /// Waits up to `grace` for a peer at a loopback address. True for other addresses, or if unknown.
@@ -46,7 +43,7 @@ pub(super) fn wait_for(peer: IpAddr, grace: Duration) -> bool {
     true
 }
 
-/// True if `/proc/net/udp` has a RoCE socket at this address; the kernel's rxe has one for all.
+/// True with a RoCE socket in `/proc/net/udp`; rxe has one for all addresses.
 fn has_socket(sockets: &str, ip: Ipv4Addr) -> bool {
     // address bytes in memory order, as a number
     let shown =

@@ -11,7 +11,6 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::sync::Mutex;
 
-/// See the [module's documentation](self).
 pub(super) struct Queue<T> {
     items: Mutex<VecDeque<T>>,
     descriptor: OwnedFd,
@@ -35,7 +34,6 @@ impl<T> Queue<T> {
         items.push_back(item);
     }
 
-    /// Removes `wanted` items, in order.
     pub(super) fn extract(&self, wanted: impl Fn(&T) -> bool) -> Vec<T> {
         let mut items = self.lock();
         let had_some = !items.is_empty();
@@ -48,7 +46,6 @@ impl<T> Queue<T> {
         taken.into()
     }
 
-    /// True if `is` holds for the oldest item.
     pub(super) fn first_is(&self, is: impl Fn(&T) -> bool) -> bool {
         self.lock().front().is_some_and(is)
     }

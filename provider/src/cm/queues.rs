@@ -11,7 +11,7 @@ use crate::{
     CompletionChannel, CompletionQueue, Context, ProtectionDomain, QueuePair, SharedReceiveQueue,
 };
 
-/// Attributes of an id's queue pair (`ibv_qp_init_attr`), of the id's type.
+/// Attributes of an id's queue pair (`ibv_qp_init_attr`).
 ///
 /// ```
 /// # use roce_provider::{cm::CmQpAttr, transport::qp::QpCaps};
@@ -22,19 +22,18 @@ use crate::{
 pub struct CmQpAttr {
     /// Send completion queue; by default created with a channel, as large as the send queue.
     pub send_cq: Option<CompletionQueue>,
-    /// Receive completion queue; by default created with a channel, as large as the receive queue.
+    /// Receive completion queue, likewise.
     pub recv_cq: Option<CompletionQueue>,
     /// Shared receive queue, instead of a private one.
     pub srq: Option<SharedReceiveQueue>,
     /// Queue sizes.
     pub caps: QpCaps,
-    /// Signals every send request. False by default.
+    /// Signals every send request.
     pub sq_sig_all: bool,
-    /// Peer's deviations from the specification. None by default.
+    /// Peer's deviations from the specification.
     pub quirks: Quirks,
 }
 
-/// Queue pair and its objects.
 pub(super) struct Queues {
     pub(super) qp: QueuePair,
     pub(super) pd: ProtectionDomain,
@@ -64,7 +63,7 @@ impl Completions {
         Ok(Self { cq, channel: Some(channel) })
     }
 
-    /// Waits for the next completion, without limit.
+    /// Waits without limit.
     pub(super) fn next(&self) -> Result<Wc, CmError> {
         loop {
             if let Some(wc) = self.cq.poll_one() {
@@ -80,7 +79,7 @@ impl Completions {
     }
 }
 
-/// Moves a queue pair from RESET to a postable state.
+/// From RESET to INIT, UD to RTS.
 pub(super) fn prepare(qp: &QueuePair) -> Result<(), ModifyError> {
     if qp.query().qp_type == QpType::Ud {
         qp.to_init(Init { qkey: UDP_QKEY, ..Init::default() })?;

@@ -1,4 +1,4 @@
-//! Explanations of connection management: errors and event results.
+//! Explanations of errors and events.
 
 use std::io;
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{Context, diagnosis, errnos};
 
-/// Explains an event, if its device does or, without a device, the environment asks.
+/// Without a device, the environment decides.
 pub(super) fn report_event(
     context: Option<&Context>,
     subject: &str,
@@ -103,7 +103,6 @@ impl Explain for Refused<'_> {
     }
 }
 
-/// Explains local failures; peers' failures by their reasons.
 impl Explain for Status {
     fn explain(&self) -> Reason {
         let advice = match *self {
@@ -143,7 +142,6 @@ impl Explain for Status {
     }
 }
 
-/// Explains by kind alone.
 impl Explain for EventKind {
     fn explain(&self) -> Reason {
         let advice = match self {

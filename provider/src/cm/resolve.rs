@@ -18,15 +18,14 @@ use super::{
 };
 
 impl CmId {
-    /// Binds to a local address and port (`rdma_bind_addr`), on its device, opened if necessary.
+    /// Binds to a local address and port (`rdma_bind_addr`); opens the device if necessary.
     ///
-    /// Port 0 takes a free one of 32768 to 60999. 0.0.0.0 or :: binds to all addresses.
+    /// Port 0 takes a free port of 32768 to 60999. 0.0.0.0 or :: binds to all addresses.
     ///
     /// # Errors
-    /// [`CmError::State`]; [`CmError::PortInUse`], also for a listener in a process that shares the
-    /// address; [`CmError::PortOverlap`]; [`CmError::PortPrivileged`]; [`CmError::NoPort`];
-    /// [`CmError::NotOfDevice`]; [`CmError::Open`], also if the address is not local;
-    /// [`CmError::Address`] for multicast.
+    /// [`CmError::State`]; [`CmError::PortInUse`]; [`CmError::PortOverlap`];
+    /// [`CmError::PortPrivileged`]; [`CmError::NoPort`]; [`CmError::NotOfDevice`];
+    /// [`CmError::Open`], also if the address is not local; [`CmError::Address`] for multicast.
     pub fn bind_addr(&self, address: SocketAddr) -> Result<(), CmError> {
         let mut inner = self.inner();
         self.check(&[IdState::Idle])?;
@@ -111,12 +110,11 @@ impl CmId {
 
     /// Resolves `dst` to a device (`rdma_resolve_addr`), after binding to `src` if given.
     ///
-    /// [`EventKind::AddrResolved`] or [`EventKind::AddrError`] reports the result at once, whatever
-    /// `timeout` says: nothing is sent.
+    /// [`EventKind::AddrResolved`] or [`EventKind::AddrError`] follows at once: nothing is sent,
+    /// and `timeout` is ignored.
     ///
-    /// The device is that of `src`, or of the system's source address. Loopback addresses use the
-    /// loopback device, at any address. If another program has the source address and `dst` is
-    /// local, the loopback device and its address serve too.
+    /// The device has `src`, or the system's source address. The loopback device serves loopback
+    /// addresses, and a local `dst` if another program has the source address.
     ///
     /// # Errors
     /// [`CmError::State`], [`CmError::Family`]; [`CmError::Address`] for a wildcard `dst`; those of
@@ -162,7 +160,7 @@ impl CmId {
         self.finish(&[EventKind::AddrResolved])
     }
 
-    /// Finds device and address towards `dst`, unless known; the inner errno is for an event.
+    /// The inner errno is for an event.
     fn find_route(&self, inner: &mut IdInner, dst: SocketAddr) -> Result<Result<(), i32>, CmError> {
         if inner.device_addr.is_none() {
             let device_addr = match &inner.context {
@@ -193,8 +191,8 @@ impl CmId {
 
     /// Determines the path MTU (`rdma_resolve_route`), without sending.
     ///
-    /// Reported by [`EventKind::RouteResolved`], or [`EventKind::RouteError`] if the device lost
-    /// the local address.
+    /// [`EventKind::RouteResolved`] follows, or [`EventKind::RouteError`] if the device lost the
+    /// local address.
     ///
     /// # Errors
     /// [`CmError::State`]; without a channel, [`CmError::Failed`].
@@ -219,7 +217,7 @@ impl CmId {
 }
 
 impl IdInner {
-    /// Returns the path to the peer, filled in as the kernel does.
+    /// Path to the peer, as in the kernel.
     pub(super) fn address_vector(&self) -> Result<AddressVector, CmError> {
         let device_addr = self.device_addr()?;
         let sgid_index = device_addr.sgid_index().ok_or(CmError::NotOfDevice(device_addr.ip))?;

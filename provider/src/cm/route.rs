@@ -1,5 +1,5 @@
-//! Delivery of adapter events to ids. Runs under the engine's lock, so it touches the shared state
-//! of ids, never their handles.
+//! Delivery of adapter events to ids. Code under the engine's lock touches ids' shared state, never
+//! handles.
 
 use std::{
     collections::BTreeMap,
@@ -36,19 +36,16 @@ use crate::{
 pub(crate) struct Routes {
     listeners: BTreeMap<ListenerId, Listener>,
     conns: BTreeMap<ConnId, Arc<Shared>>,
-    /// Attached ids.
     ids: BTreeMap<usize, Attached>,
 }
 
 struct Attached {
     id: Arc<Shared>,
-    /// Local address.
     ip: Option<IpAddr>,
     /// Index of this device in a listener.
     device: usize,
 }
 
-/// Result of listening on a device.
 #[derive(Default)]
 pub(super) struct Listened {
     pub(super) on: Vec<IpAddr>,
@@ -56,7 +53,6 @@ pub(super) struct Listened {
     pub(super) in_use: Vec<IpAddr>,
 }
 
-/// Listening id at one address.
 struct Listener {
     id: Arc<Shared>,
     /// Index of this device in the id.
@@ -65,7 +61,6 @@ struct Listener {
     service_id: ServiceId,
 }
 
-/// Incoming request.
 struct IncomingRequest {
     listener: ListenerId,
     conn: ConnId,
@@ -88,7 +83,6 @@ impl RequestMessage {
         IpHeader::parse(bytes.first_chunk()?)
     }
 
-    /// Returns the requested queue pair type, if known.
     const fn qp_type(&self) -> Option<QpType> {
         match self {
             Self::SidrReq(_) => Some(QpType::Ud),
@@ -101,7 +95,7 @@ impl RequestMessage {
         }
     }
 
-    /// Refuses and consumes the request, which cannot fail.
+    /// Consumes the request; cannot fail.
     fn refuse(&self, adapter: &mut Adapter, now: Instant, conn: ConnId, reason: RejectReason) {
         let _ = match (self, reason) {
             (Self::Req(_), _) => adapter.cm_reject(now, conn, reason, &[]),
@@ -112,7 +106,6 @@ impl RequestMessage {
         };
     }
 
-    /// Returns the values of the event.
     fn param(&self, adapter: &Adapter, remote: IpAddr, local: IpAddr) -> Param {
         match self {
             Self::Req(req) => Param::Conn(of_request(req)),
@@ -136,21 +129,17 @@ impl Routes {
         self.listeners.is_empty() && self.conns.is_empty() && self.ids.is_empty()
     }
 
-    /// Attaches an id; `device` is this device's index in a listener.
+    /// `device`: index of this device in a listener.
     pub(super) fn attach(&mut self, id: &Arc<Shared>, ip: Option<IpAddr>, device: usize) {
         self.ids.insert(Arc::as_ptr(id).addr(), Attached { id: id.clone(), ip, device });
     }
 
-    /// Detaches an id: it gets no further events.
     pub(super) fn detach(&mut self, id: &Arc<Shared>) {
         self.ids.remove(&Arc::as_ptr(id).addr());
     }
 
-    /// Listens on each wanted address of the adapter. Skips addresses with another listener, and
-    /// `refused` ones of another user's program.
-    ///
-    /// # Errors
-    /// As [`Adapter::cm_listen`].
+    /// Listens on each wanted address, except addresses with another listener and `refused`
+    /// addresses of another user's program.
     pub(super) fn listen(
         &mut self,
         id: &Arc<Shared>,
@@ -202,7 +191,7 @@ impl Routes {
         self.listeners.retain(|&name, other| {
             let is_own = Arc::ptr_eq(&other.id, id);
             if is_own {
-                let _ = adapter.cm_mut().unlisten(name); // it was there
+                let _ = adapter.cm_mut().unlisten(name);
                 link.release(other.service_id, other.address);
             }
             !is_own
@@ -234,7 +223,7 @@ impl Routes {
         if !message.qp_type().is_some_and(serves) {
             return message.refuse(adapter, now, conn, RejectReason::INVALID_TRANSPORT);
         }
-        // the request's addresses must match its packet
+        // must match the packet's addresses
         let header = message.header().filter(|header| header.dst == local && header.src == remote);
         let Some(header) =
             header.filter(|header| !header.src.is_multicast() && !header.src.is_unspecified())
@@ -255,7 +244,6 @@ impl Routes {
         listener.push_request(QueuedEvent { id, request, kind, status, param });
     }
 
-    /// Delivers the response of a service ID resolution to its id.
     fn deliver_sidr_reply(&mut self, conn: ConnId, rep: &SidrRep) {
         let Some(id) = self.conns.get(&conn) else { return };
         let av = id.state().av;
@@ -288,8 +276,7 @@ impl Routes {
         if id.has_had_handle() {
             id.push(QueuedEvent { id: id.clone(), request: None, kind, status, param });
         } else {
-            // The peer withdrew the request before the program took it: hide it, so a peer cannot
-            // fill the channel.
+            // The peer withdrew an untaken request: hidden, or a peer could fill the channel.
             id.withdraw();
             self.forget(conn);
         }
@@ -301,22 +288,20 @@ impl Routes {
         }
     }
 
-    /// Moves the queue pair to ERR, which flushes early posts.
+    /// ERR flushes early posts.
     fn fail_qp(&self, conn: ConnId, adapter: &mut Adapter, now: Instant) {
         if let Some(qpn) = self.conns.get(&conn).and_then(|id| id.state().qpn) {
-            let _ = adapter.to_error(now, qpn); // it may be gone, or in ERR
+            let _ = adapter.to_error(now, qpn); // may be gone, or in ERR
         }
     }
 }
 
-/// Returns the addresses that an id listens on.
 fn addresses(adapter: &Adapter, listening: Listening) -> Vec<IpAddr> {
     let own = adapter.gids().entries().iter().filter(|gid| !gid.is_zero());
     own.map(|gid| gid.to_ip()).filter(|&ip| listening.takes(ip)).collect()
 }
 
-/// Claims the service for addresses whose claim may wait. Returns those claimed by another user's
-/// program.
+/// Claims the service where a claim may wait. Returns addresses that another user's program has.
 pub(super) fn claim(engine: &Engine, listening: Listening) -> Vec<IpAddr> {
     let claims: Vec<_> = engine.command_shard(|shard, _| {
         let (adapter, link, _) = shard.parts::<Routes>();
@@ -336,7 +321,6 @@ pub(super) fn is_refused(claim: Preparation<io::Error>) -> bool {
 }
 
 impl EventSink for Routes {
-    /// Delivers an asynchronous event to the ids concerned.
     fn on_event(&mut self, event: Event, adapter: &mut Adapter, link: &mut dyn Link) {
         match event {
             Event::DeviceFatal => {
@@ -353,14 +337,13 @@ impl EventSink for Routes {
                 // wildcard listeners extend to new addresses
                 let ids: Vec<_> = self.ids.values().map(|one| one.id.clone()).collect();
                 for id in ids {
-                    let _ = self.listen(&id, adapter, link, &[]); // another listener may be there already
+                    let _ = self.listen(&id, adapter, link, &[]); // may be taken
                 }
             }
             _ => {}
         }
     }
 
-    /// Delivers a connection event to its id.
     fn on_cm_event(
         &mut self,
         event: ConnEvent,
@@ -465,7 +448,7 @@ impl EventSink for Routes {
     }
 }
 
-/// Converts a request to the receiver's view: each side's depth limits the other.
+/// In the receiver's view: each side's depth limits the other.
 fn of_request(req: &Req) -> ConnParam {
     ConnParam {
         private_data: req.private_data.0[IpHeader::LEN..].into(),

@@ -9,7 +9,7 @@ use super::{error::CmError, id::CmId, state::IdState};
 use crate::Context;
 
 impl CmId {
-    /// Sets the device, instead of the address's, on an unbound id.
+    /// Sets the device of an unbound id.
     ///
     /// # Errors
     /// [`CmError::State`].
@@ -69,7 +69,7 @@ impl CmId {
     }
 
     /// Shares address and port with ids of this option (`RDMA_OPTION_ID_REUSEADDR`), unless one
-    /// listens; default false.
+    /// listens.
     ///
     /// # Errors
     /// [`CmError::State`] once listening; `false` only before binding.
@@ -88,8 +88,7 @@ impl CmId {
 
     /// Limits a wildcard binding to its family (`RDMA_OPTION_ID_AFONLY`).
     ///
-    /// By default `0.0.0.0` covers IPv4, and `::` both families, unless `net.ipv6.bindv6only` is
-    /// set.
+    /// By default, `::` covers both families, unless `net.ipv6.bindv6only` is set.
     ///
     /// # Errors
     /// [`CmError::State`] once listening or resolved.

@@ -1,4 +1,4 @@
-//! State of an id between engine and handles, and events from engine to handles.
+//! State and events between engine and handles of an id.
 
 use std::{
     any::Any,
@@ -22,7 +22,7 @@ use super::{
 use crate::sync::Mutex;
 
 pub(super) struct Shared {
-    /// Handle side, of a type unknown here; unset for a request not yet taken.
+    /// Handle side; unset for an untaken request.
     handle: OnceLock<Weak<dyn Any + Send + Sync>>,
     queue: Mutex<Arc<Queue<QueuedEvent>>>,
     state: Mutex<State>,
@@ -32,11 +32,11 @@ pub(super) struct State {
     pub(super) state: IdState,
     pub(super) conn: Option<ConnId>,
     pub(super) qpn: Option<Qpn>,
-    /// Path to the peer (active side).
+    /// Active side.
     pub(super) av: Option<AddressVector>,
-    /// Wanted requests (listener).
+    /// Listener.
     pub(super) listening: Option<Listening>,
-    /// Received request (passive side).
+    /// Passive side.
     pub(super) request: Option<RequestInfo>,
 }
 
@@ -44,13 +44,11 @@ pub(super) struct State {
 pub(super) struct Listening {
     pub(super) qp_type: QpType,
     pub(super) service_id: ServiceId,
-    /// Bound address.
     pub(super) address: IpAddr,
     pub(super) afonly: bool,
     pub(super) backlog: usize,
 }
 
-/// Addresses and values of a received request.
 #[derive(Clone)]
 pub(super) struct RequestInfo {
     pub(super) qp_type: QpType,
@@ -60,7 +58,7 @@ pub(super) struct RequestInfo {
     pub(super) conn: Option<ConnParam>,
 }
 
-/// Event in a channel. It holds no handle, so dropping it leaves the id alone.
+/// Event in a channel. Holds no handle: a drop leaves the id alone.
 pub(super) struct QueuedEvent {
     pub(super) id: Arc<Shared>,
     /// Reported request, until taken.
@@ -70,16 +68,14 @@ pub(super) struct QueuedEvent {
     pub(super) param: Param,
 }
 
-/// Request not yet taken.
 pub(super) struct PendingRequest {
     pub(super) listener: Arc<Shared>,
-    /// Index of its device in the listener.
+    /// Index of the device in the listener.
     pub(super) device: usize,
     pub(super) conn: ConnId,
 }
 
 impl Listening {
-    /// True if requests to this address are wanted.
     pub(super) fn takes(&self, ip: IpAddr) -> bool {
         if self.address.is_unspecified() {
             !self.afonly || ip.is_ipv4() == self.address.is_ipv4()
@@ -90,7 +86,7 @@ impl Listening {
 }
 
 impl QueuedEvent {
-    /// Returns the id that gets the event; for a request, the listener.
+    /// For a request, the listener.
     pub(super) fn recipient(&self) -> &Arc<Shared> {
         self.request.as_ref().map_or(&self.id, |request| &request.listener)
     }
@@ -101,12 +97,10 @@ impl Shared {
         Self { handle: OnceLock::new(), queue: Mutex::new(queue), state: Mutex::new(state) }
     }
 
-    /// Creates the state of a new id.
     pub(super) fn idle(queue: Arc<Queue<QueuedEvent>>) -> Self {
         Self::new(queue, State::new(IdState::Idle))
     }
 
-    /// Creates the state of a request to `listener`.
     pub(super) fn of_request(listener: &Self, conn: ConnId, request: RequestInfo) -> Self {
         let state = State {
             conn: Some(conn),
@@ -124,12 +118,11 @@ impl Shared {
         self.queue.lock()
     }
 
-    /// Returns the handle side while a handle exists.
     pub(super) fn handle(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         self.handle.get()?.upgrade()
     }
 
-    /// Sets the handle side; call once.
+    /// Called once.
     pub(super) fn set_handle<H: Send + Sync + 'static>(&self, handle: &Arc<H>) {
         let handle: Weak<H> = Arc::downgrade(handle);
         let _ = self.handle.set(handle);
@@ -144,7 +137,6 @@ impl Shared {
         self.queue().push(event);
     }
 
-    /// Queues a request for this listener.
     pub(super) fn push_request(&self, event: QueuedEvent) {
         let queue = self.queue();
         *event.id.queue() = queue.clone();
@@ -160,7 +152,7 @@ impl Shared {
         self.queue().extract(|event| std::ptr::eq(&*event.id, self));
     }
 
-    /// Removes its untaken events, and requests to it.
+    /// Removes untaken events, and requests to this listener.
     pub(super) fn extract(&self) -> Vec<QueuedEvent> {
         self.queue().extract(|event| self.owns(event))
     }
@@ -170,7 +162,7 @@ impl Shared {
         is_self(&event.id) || is_self(event.recipient())
     }
 
-    /// Moves its queued and future events to another queue.
+    /// Moves queued and future events.
     pub(super) fn migrate(&self, to: &Arc<Queue<QueuedEvent>>) {
         let mut queue = self.queue();
         for event in queue.extract(|event| self.owns(event)) {

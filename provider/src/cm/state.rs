@@ -5,11 +5,11 @@
 pub enum IdState {
     /// New.
     Idle,
-    /// Bound to a local address and port.
+    /// After [`bind_addr`](super::CmId::bind_addr).
     Bound,
-    /// The peer's address is resolved to a device.
+    /// After [`resolve_addr`](super::CmId::resolve_addr).
     AddrResolved,
-    /// The path MTU is known.
+    /// After [`resolve_route`](super::CmId::resolve_route).
     RouteResolved,
     /// Listening for requests.
     Listening,

@@ -1,5 +1,4 @@
-//! Tests of internals: devices that lose an address or link, and requests that our programs never
-//! send.
+//! Lost addresses and links, and requests that no program sends.
 
 use std::{
     io,
@@ -67,7 +66,6 @@ impl World {
         event
     }
 
-    /// Sends a request with this private data on behalf of `id`.
     fn send(&self, id: &CmId, private_data: &[u8]) -> ConnId {
         let request = Connect {
             service_id: self.listener.port_space().service(self.to().port()),
@@ -134,7 +132,6 @@ fn a_false_header_is_refused() {
     world.expect(EventKind::Rejected);
 }
 
-/// Changes the GID table under bound, resolved, listening and connected ids.
 #[test]
 fn an_address_comes_and_goes() {
     let world = World::new(PortSpace::Tcp);
@@ -155,7 +152,7 @@ fn an_address_comes_and_goes() {
     set(&world.a, &["10.9.0.1"]);
     client.resolve_route(Duration::ZERO).unwrap();
     world.expect(EventKind::RouteResolved);
-    // a wildcard listener adds the new address, and the old ones only once
+    // a wildcard listener adds only the new address
     set(&world.b, &["10.9.0.2", "10.9.0.22", "fd00::1"]);
     let addresses = world.listener.listening_addrs();
     assert_eq!(
@@ -186,7 +183,7 @@ fn an_address_comes_and_goes() {
     drop(other);
 }
 
-/// A permanently readable link that fails on demand and has no multicast.
+/// Readable link that fails on demand, without multicast.
 struct Failing {
     descriptor: OwnedFd,
     fails: Arc<AtomicBool>,
@@ -256,7 +253,6 @@ fn a_device_is_lost() {
     assert!(lost.contains(&listener) && lost.contains(&client));
 }
 
-/// The engine forgets destroyed ids.
 #[test]
 fn nothing_is_left_behind() {
     let world = World::new(PortSpace::Tcp);
@@ -286,7 +282,6 @@ fn nothing_is_left_behind() {
     }
 }
 
-/// Event types are numbered as in C.
 #[test]
 fn events_are_numbered_as_in_c() {
     assert_eq!(EventKind::ALL.len(), 19);

@@ -1,4 +1,4 @@
-//! Local knowledge of an unresponsive peer: devices at its address, and their drops.
+//! Local knowledge of an unresponsive peer.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use roce_transport::{
 use super::contexts::open_contexts;
 use crate::publish::published_counters;
 
-/// Describes this user's devices at the address; `None` for a local address without one.
+/// This user's devices at the address; `None` if a loopback address has none.
 pub(super) fn about_peer(address: IpAddr) -> Option<Vec<String>> {
     let gid = Gid::from(address);
     let own = open_contexts().into_iter().filter(|context| context.gids().contains(&gid));

@@ -5,10 +5,9 @@ use crate::{
     verbs::{Context, WeakContext},
 };
 
-/// Open devices, for lookup by address.
 static OPEN: ProcessMutex<Vec<WeakContext>> = ProcessMutex::new(Vec::new());
 
-/// Returns open devices, oldest first.
+/// Oldest first.
 pub(crate) fn open_contexts() -> Vec<Context> {
     let open = OPEN.lock();
     open.iter().filter_map(WeakContext::upgrade).filter(Context::is_of_this_process).collect()

@@ -10,21 +10,21 @@ use crate::bind::BindError;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// No device has this name.
+    /// No such device.
     #[error(
         "device {0} does not exist; `roce devinfo` lists the devices, and udp:ADDRESS names one by \
          its address"
     )]
     NoSuchDevice(String),
-    /// The text after `udp:` is not an IP address.
+    /// Invalid IP address after `udp:`.
     #[error("{0} is not an IP address; name a device like udp:192.0.2.1 or udp:2001:db8::1")]
     NoAddress(String),
-    /// A raw device's name has an invalid word.
+    /// Invalid word in a raw device's name.
     #[error("{text}: {word:?} is wrong: {hint}")]
     RawSpec {
         /// Text from `raw:` or `xdp:` on.
         text: String,
-        /// The word.
+        /// Word.
         word: String,
         /// Valid words.
         hint: String,
@@ -32,39 +32,39 @@ pub enum OpenError {
     /// The interface cannot have a raw device.
     #[error("the interface {interface} {why}")]
     NoInterface {
-        /// The interface.
+        /// Interface.
         interface: String,
-        /// The reason.
+        /// Reason.
         why: &'static str,
     },
-    /// An address cannot be used.
+    /// Unusable address.
     #[error(transparent)]
     Bind(#[from] BindError),
-    /// The MTU is below the smallest path MTU's need.
+    /// The MTU is below that of path MTU 256.
     #[error(
         "the MTU {link_mtu} of {device} is too small: packets of path MTU 256 need 336 bytes; \
          raise it (ip link set DEV mtu 1500)"
     )]
     MtuTooSmall {
-        /// The device.
+        /// Device.
         device: String,
-        /// MTU of its interface.
+        /// Interface MTU.
         link_mtu: u32,
     },
     /// The device cannot have several shards.
     #[error("{device} cannot have several shards: {why}")]
     Shards {
-        /// The device.
+        /// Device.
         device: String,
-        /// The reason.
+        /// Reason.
         why: &'static str,
     },
     /// The capture file cannot be written.
     #[error("cannot write the capture {path}: {source}")]
     Capture {
-        /// The file.
+        /// File.
         path: PathBuf,
-        /// Error that the system returned.
+        /// System error.
         source: io::Error,
     },
     /// The system refuses descriptors, threads or random numbers.

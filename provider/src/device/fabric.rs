@@ -8,7 +8,7 @@ use super::{Device, OpenError, OpenOptions};
 use crate::{link::Fabric, verbs::Context};
 
 impl Fabric {
-    /// Opens a device with this address; its port carries 4,096 bytes of payload.
+    /// Opens a device with this address and MTU 4096.
     ///
     /// # Errors
     /// [`OpenError::Bind`] if another device has the address; [`OpenError::System`],

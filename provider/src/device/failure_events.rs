@@ -5,7 +5,7 @@ use roce_transport::{adapter::Adapter, event::Event};
 
 use crate::{diagnosis::FoundEvents, engine::EventSink, link::Link};
 
-/// Forwards them, if the device explains.
+/// `None` unless the device explains.
 #[derive(Default)]
 pub(super) struct FailureEvents(pub(super) Option<FoundEvents>);
 

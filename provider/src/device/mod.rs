@@ -50,7 +50,7 @@ use raw::RawSpec;
 pub(crate) use raw::continues;
 use roce_ethernet::{Prefix, StationConfig};
 
-/// A device that can be opened.
+/// Device that can be opened.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Device {
     name: String,
@@ -78,10 +78,9 @@ static NO_IPV6: OptionalFeature =
 static NO_NETLINK: OptionalFeature =
     OptionalFeature::new("sockets of netlink", "ports do not follow their interfaces");
 
-/// Choice of a loopback address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Choice {
-    /// The first free address except this one, which another program will take.
+    /// First free address, except the one that another program will take.
     Free(Option<IpAddr>),
     This(IpAddr),
 }
@@ -89,14 +88,13 @@ enum Choice {
 /// Address of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct DeviceAddress {
-    /// The address.
+    /// Address.
     pub ip: IpAddr,
     /// Index of the interface.
     pub interface: u32,
 }
 
-/// Lists the devices of this host (`ibv_get_device_list`): loopback, then each interface with an
-/// address.
+/// Devices of this host (`ibv_get_device_list`): loopback, then interfaces with addresses.
 #[must_use]
 pub fn devices() -> Vec<Device> {
     let interfaces = pnet_datalink::interfaces();
@@ -118,8 +116,8 @@ impl Device {
             .and_then(|interface| interface.mac)
             .map(|mac| mac.octets())
             .filter(|mac| *mac != [0; 6]);
-        let mac = mac.unwrap_or([0, 0, 0, 0, 0, 1]); // the loopback interface: programs take zeros for no device
-        // no loopback interface is listed
+        let mac = mac.unwrap_or([0, 0, 0, 0, 0, 1]); // loopback: zeros mean no device
+        // unlisted loopback
         let state = interface.map_or_else(InterfaceState::loopback, InterfaceState::of);
         Self {
             name,
@@ -152,16 +150,15 @@ impl Device {
 
     /// Finds a device by its name or its interface's name.
     ///
-    /// `udp:ADDRESS` is a device with that address alone. `raw:INTERFACE` builds Ethernet frames
-    /// itself, with the interface's addresses (CAP_NET_RAW). `raw:INTERFACE,ip=ADDRESS/LENGTH` has
-    /// its own addresses; `raw:INTERFACE,ip=dhcp,mac=MAC` leases one. Both take further `ip=`,
-    /// `mac=MAC`, `vlan=ID`, `prio=PRIORITY` and `gw=ADDRESS`. `xdp:` instead of `raw:` uses
-    /// AF_XDP, needs CAP_NET_ADMIN and CAP_BPF as well, and takes `queue=NUMBER`, `mode=MODE` and
-    /// `busy=MICROSECONDS`.
+    /// `udp:ADDRESS` has that address alone. `raw:INTERFACE` builds Ethernet frames with the
+    /// interface's addresses (CAP_NET_RAW). `raw:INTERFACE,ip=ADDRESS/LENGTH` has its own
+    /// addresses; `raw:INTERFACE,ip=dhcp,mac=MAC` leases one. Both take further `ip=`, `mac=MAC`,
+    /// `vlan=ID`, `prio=PRIORITY` and `gw=ADDRESS`. `xdp:` uses AF_XDP (also CAP_NET_ADMIN and
+    /// CAP_BPF) and takes `queue=NUMBER`, `mode=MODE` and `busy=MICROSECONDS`, too.
     ///
     /// # Errors
     /// [`OpenError::NoSuchDevice`], [`OpenError::NoAddress`], [`OpenError::RawSpec`],
-    /// [`OpenError::NoInterface`]; [`OpenError::Bind`] if the address is not local.
+    /// [`OpenError::NoInterface`]; [`OpenError::Bind`] unless local.
     pub fn named(spec: &str) -> Result<Self, OpenError> {
         if raw::is_raw(spec) {
             return Self::raw(&RawSpec::parse(spec)?);
@@ -203,10 +200,10 @@ impl Device {
         Ok(device)
     }
 
-    /// Returns a device with this address alone.
+    /// Device with this address alone.
     ///
     /// # Errors
-    /// [`OpenError::Bind`] if the address is not local.
+    /// [`OpenError::Bind`] unless local.
     pub fn at(ip: IpAddr) -> Result<Self, OpenError> {
         let interfaces = pnet_datalink::interfaces();
         let has = |interface: &&NetworkInterface| {
@@ -217,11 +214,10 @@ impl Device {
         Ok(Self::on(Some(interface), format!("udp:{ip}"), Kind::Address, &[ip]))
     }
 
-    /// Returns the device for connections from `local`: the loopback device, or one with that
-    /// address.
+    /// Device for connections from `local`: loopback, or one with that address.
     ///
     /// # Errors
-    /// [`OpenError::Bind`] if the address is not local.
+    /// [`OpenError::Bind`] unless local.
     pub fn for_local(local: IpAddr) -> Result<Self, OpenError> {
         if local.is_loopback() && local.is_ipv4() {
             let interfaces = pnet_datalink::interfaces();
@@ -230,7 +226,7 @@ impl Device {
         Self::at(local)
     }
 
-    /// Prefers this address where the kind has a choice.
+    /// Prefers this address, if the kind has a choice.
     pub(crate) fn preferring(self, ip: IpAddr) -> Self {
         match self.kind {
             Kind::Loopback(_) if ip.is_ipv4() && ip.is_loopback() => {
@@ -241,7 +237,7 @@ impl Device {
         }
     }
 
-    /// Leaves this address to others where the kind has a choice.
+    /// Avoids this address, if the kind has a choice.
     pub(crate) fn avoiding(self, ip: IpAddr) -> Self {
         match self.kind {
             Kind::Loopback(Choice::Free(_)) => {
@@ -251,7 +247,7 @@ impl Device {
         }
     }
 
-    /// Returns the name.
+    /// Name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -261,63 +257,58 @@ impl Device {
         self.state.link_mtu
     }
 
-    /// Returns the name of the interface.
+    /// Interface name.
     #[must_use]
     pub fn interface(&self) -> Option<&str> {
         self.interface.as_deref()
     }
 
-    /// Returns the addresses; the loopback device takes a free one of 127.0.0.0/24 at opening.
+    /// Addresses; the loopback device takes one at opening.
     #[must_use]
     pub fn addresses(&self) -> &[DeviceAddress] {
         &self.addresses
     }
 
-    /// Returns the future GID table (`ibv_query_gid`).
+    /// GID table after opening (`ibv_query_gid`): link-local, IPv4, other IPv6.
     ///
-    /// Order: link-local, IPv4, other IPv6. If an IPv4 address comes first, it has the second entry
-    /// too.
+    /// A first IPv4 address has the second entry, too.
     #[must_use]
     pub fn gids(&self) -> Vec<Gid> {
         self.gids_as(None)
     }
 
-    /// True if a DHCP server leases the address at opening; [`addresses`](Self::addresses) lacks it
-    /// until then.
+    /// True if a DHCP server leases an address at opening.
     #[must_use]
     pub const fn leases_address(&self) -> bool {
         matches!(self.kind, Kind::Raw(StationConfig { dhcp: Some(_), .. }, _))
     }
 
-    /// True if the device takes an address of 127.0.0.0/24 at opening.
+    /// True if opening takes an address of 127.0.0.0/24.
     #[must_use]
     pub const fn takes_loopback_address(&self) -> bool {
         matches!(self.kind, Kind::Loopback(_))
     }
 
-    /// Returns the port as listed (`ibv_query_port`); [`Context::query_port`] has the present
-    /// state.
+    /// Port as listed (`ibv_query_port`); [`Context::query_port`] has the present state.
     #[must_use]
     pub fn port(&self) -> PortAttr {
         PortAttr { roce_v1: self.speaks_roce_v1(), ..PortAttr::of(&self.state) }
     }
 
-    /// Returns the attributes with these limits (`ibv_query_device_ex`); the node GUID is zero
-    /// until opening.
+    /// Attributes with these limits (`ibv_query_device_ex`); the node GUID is zero until opening.
     #[must_use]
     pub fn attributes(&self, limits: Limits) -> DeviceAttr {
         DeviceAttr::new(limits, Guid::default(), self.sys_image_guid)
     }
 
-    /// Opens the device (`ibv_open_device`) on the `udp` link, without privilege.
+    /// Opens the device (`ibv_open_device`).
     ///
-    /// The port follows its interface's state and MTU, and an interface device also the addresses.
-    /// Counters are published for [`published_counters`](crate::published_counters) where a
-    /// directory allows.
+    /// The port follows the interface's state and MTU, and an interface device also the addresses.
+    /// [`published_counters`](crate::published_counters) has the counters.
     ///
     /// Up to 62 processes of one user share an address, except with [`OpenOptions::sockets_only`]
     /// or [`Progress::Manual`]. The first process receives for all; this call waits up to 1 s for
-    /// its response. The loopback device takes an address of its own.
+    /// its response.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -368,7 +359,6 @@ impl Device {
         Ok(opening.finish())
     }
 
-    /// Checks the number of shards.
     fn can_have(&self, shards: usize, shares: bool, progress: Progress) -> Result<(), OpenError> {
         let why = match progress {
             _ if shards == 1 => return Ok(()),
@@ -381,7 +371,7 @@ impl Device {
         Err(OpenError::Shards { device: self.name.clone(), why })
     }
 
-    /// Opens a further shard's link at the first one's addresses, with its interface watch.
+    /// Opens a further shard's link and watch at the first shard's addresses.
     fn open_beside(
         &self,
         addresses: &[IpAddr],
@@ -402,7 +392,7 @@ impl Device {
 
     /// Opens the link alone, for programs that build and parse packets.
     ///
-    /// Pass it times of [`link::now`](crate::link::now).
+    /// The link takes times of [`link::now`](crate::link::now).
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -410,7 +400,6 @@ impl Device {
         self.open_watched(options).map(|(link, _)| link)
     }
 
-    /// Opens the link and its interface watch.
     fn open_watched(
         &self,
         options: &OpenOptions,
@@ -421,7 +410,6 @@ impl Device {
         }
     }
 
-    /// Opens a raw link and a watch that ignores addresses.
     fn open_raw(
         &self,
         station: &StationConfig,
@@ -453,7 +441,6 @@ impl Device {
         self.watched(link, self.follows(), options)
     }
 
-    /// Selects the interface state to follow.
     fn follows(&self) -> Follows {
         let first = self.addresses.first().map(|address| address.ip);
         match (&self.kind, first) {
@@ -485,7 +472,7 @@ impl Device {
         Ok((Box::new(link), watch))
     }
 
-    /// Watches the interface; `None` if the system refuses netlink.
+    /// `None` if the system refuses netlink.
     fn watch(&self, follows: Follows) -> io::Result<Option<Watch>> {
         match Watch::new(self.index, follows) {
             Ok(watch) => Ok(Some(watch)),
@@ -497,8 +484,7 @@ impl Device {
         }
     }
 
-    /// Opens the device to clean up an address, with this partition if free; unpublished, port
-    /// fixed.
+    /// Opens the device unpublished and unwatched, with this partition if free.
     pub(crate) fn open_unpublished(
         &self,
         partition: Option<IdPartition>,
@@ -514,10 +500,9 @@ impl Device {
         open_link(self.name.clone(), self.port(), Box::new(link), surroundings, options)
     }
 
-    /// Opens a device on the program's own link: a tunnel, a raw socket, a simulation.
+    /// Opens a device on the program's link.
     ///
-    /// The port is active with payloads up to `mtu`; the GID table has the link's addresses.
-    /// Faults, captures and observers work as usual.
+    /// The port is active with payloads up to `mtu`. The GID table has the link's addresses.
     ///
     /// ```
     /// use std::{
@@ -558,12 +543,13 @@ impl Device {
     ///     }
     ///
     ///     fn send(&mut self, _: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<usize> {
-    ///         for (index, run) in runs.iter().enumerate().filter(|(_, run)| run.dst == self.peer) {
+    ///         let to_peer = runs.iter().enumerate().filter(|(_, run)| run.dst == self.peer);
+    ///         for (index, run) in to_peer {
     ///             match self.socket.send(&bytes[run.range.clone()]) {
     ///                 Ok(_) => {}
     ///                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(index),
     ///                 Err(error) if index == 0 => return Err(error),
-    ///                 Err(_) => return Ok(index), // the next call, of which it is the first, tells
+    ///                 Err(_) => return Ok(index), // the next call returns it
     ///             }
     ///         }
     ///         Ok(runs.len())

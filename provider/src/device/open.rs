@@ -29,7 +29,6 @@ use crate::{
     },
 };
 
-/// Optional parts of a shard; none on an in-process network.
 #[derive(Default)]
 pub(super) struct ShardParts {
     pub(super) watch: Option<Watch>,
@@ -39,7 +38,7 @@ pub(super) struct ShardParts {
     pub(super) layout: Option<GidLayout>,
 }
 
-/// Opens a device with one shard on this link.
+/// With one shard.
 pub(super) fn open_link(
     name: String,
     port: PortAttr,
@@ -52,7 +51,7 @@ pub(super) fn open_link(
     Ok(opening.finish())
 }
 
-/// Device being opened: starts its shards in turn, each on a link.
+/// Device being opened, shard by shard.
 pub(super) struct Opening {
     name: String,
     port: PortAttr,
@@ -68,13 +67,12 @@ pub(super) struct Opening {
 struct First {
     attr: DeviceAttr,
     host_grace: Option<Duration>,
-    /// GID indexes, common to all shards.
     places: GidPlaces,
 }
 
 impl Drop for Opening {
     fn drop(&mut self) {
-        self.started.iter().rev().for_each(|engine| engine.stop()); // another could not be started
+        self.started.iter().rev().for_each(|engine| engine.stop()); // a shard failed to start
     }
 }
 
@@ -122,7 +120,7 @@ impl Opening {
             Box::new(FaultyLink::counted(link, faults.clone(), seed))
         };
         let mut seed = options.random_seed()?;
-        seed[31] ^= index; // each draws numbers of its own
+        seed[31] ^= index; // distinct random numbers
         let write_only_packets = options.write_only_packets.unwrap_or_default();
         let host_grace = watch.is_some().then_some(cm.listen_grace);
         let partition = link.sharing().and_then(|sharing| sharing.partition());
@@ -178,7 +176,7 @@ impl Opening {
             adapter.set_flow_ports(address, link.flow_ports(address));
             adapter.set_control_port(address, link.control_port(address));
         }
-        while adapter.poll_event().is_some() {} // how it starts is no news
+        while adapter.poll_event().is_some() {} // drops the initial events
         let mut attr = DeviceAttr::new(*adapter.limits(), node_guid, sys_image_guid);
         profile.iter().for_each(|profile| profile.apply(&mut attr));
         let frame_mtu = link.frames().map(|link| link.mtu());
@@ -222,7 +220,6 @@ impl Opening {
         Ok(())
     }
 
-    /// Returns the device.
     pub(super) fn finish(mut self) -> Context {
         let mut engines = mem::take(&mut self.started).into_iter();
         let (Some(engine), Some(first)) = (engines.next(), self.first.take()) else {

@@ -18,62 +18,56 @@ use crate::{
     profile::Profile,
 };
 
-/// Options of opening a device; only [`from_environment`](Self::from_environment) reads variables.
+/// Options of opening a device.
 #[derive(Debug, Default)]
-// independent options, set by name
 pub struct OpenOptions {
     /// Threads that move packets: by default the program's calls, else a background thread.
     pub progress: Progress,
-    /// Captures every datagram into this pcapng file.
+    /// Captures every datagram into this pcapng file, created by the first packet.
     ///
-    /// `%d` is the device's name, `%p` the process number, `%%` a percent sign. The first packet
-    /// creates the file. A file written earlier by this process, or by a running one, is kept:
-    /// `name.2.pcapng` replaces `name.pcapng`, and so on. A dead process's file is overwritten.
+    /// `%d` is the device's name, `%p` the process ID, `%%` a percent sign. A file of this or
+    /// another running process is kept: the next is `name.2.pcapng`. A dead process's file is
+    /// overwritten.
     pub pcap: Option<PathBuf>,
     /// Sends every packet through the network stack, visible to tcpdump, packet filters and `tc`.
     ///
-    /// By default, devices of one user on this host use shared memory, and processes of that user
-    /// share addresses. With this option the addresses are exclusive.
+    /// By default, a user's devices on one host use shared memory and share addresses. This option
+    /// makes addresses exclusive.
     pub sockets_only: bool,
     /// Receive buffer of each socket in bytes; default 4 MiB, at most `net.core.rmem_max`.
     pub receive_buffer: Option<usize>,
     /// Number of UDP source ports per address, for multipath networks.
     ///
-    /// 0 or 1: port 4791 only. Default 16, on loopback 0. See [`SocketOptions`].
+    /// 0 or 1: port 4791 only. Default 16, on loopback 0.
     pub source_ports: Option<usize>,
-    /// Datagrams per kernel run at most.
-    ///
-    /// 1 disables segmentation, for network cards whose numbering differs from Linux. See
-    /// [`SocketOptions`].
+    /// Maximum datagrams per run for the kernel. 1 disables segmentation, for network cards that
+    /// number datagrams unlike Linux.
     pub segments: Option<usize>,
-    /// Reliable WRITEs of up to this many packets, without immediate data, leave as WRITE Only
-    /// packets.
+    /// Splits reliable WRITEs of up to this many packets, without immediate data, into WRITE Only
+    /// packets; default 0.
     ///
-    /// First packets are 16 bytes longer than Middle ones and begin a run. Packets of equal length
-    /// need fewer calls, which pays for short WRITEs through sockets. If a peer refuses one packet,
-    /// the earlier ones are placed; with First nothing would be. Default 0: never split.
+    /// Helps short WRITEs through sockets: a First packet is 16 bytes longer than Middle packets
+    /// and begins a run. If a peer refuses a packet, earlier packets stay placed, unlike with
+    /// First.
     pub write_only_packets: Option<usize>,
-    /// Number of shards: engines that share the device's queue pairs, each with a lock, a socket
-    /// and a thread.
+    /// Number of shards, 1 to 16, default 1: engines with a lock, a socket and a thread each.
     ///
-    /// For programs with many active queue pairs and threads. A queue pair's completion queues and
-    /// SRQ fix its shard; they get shards in turn with their first queue pair. Threads with
-    /// separate completion queues do not wait for each other; `rdma_cm` queue pairs use the first
-    /// shard. Event loops on completion channels, and channels over several shards, are woken by
-    /// the shards' threads.
+    /// For programs with many active queue pairs and threads. Completion queues and SRQs get shards
+    /// in turn with their first queue pair, and fix the shard of further queue pairs. `rdma_cm`
+    /// queue pairs use the first shard. The shards' threads wake event loops on completion
+    /// channels, and channels over several shards.
     ///
-    /// 1 to 16, default 1. Raw devices and [`Progress::Manual`] have one. Several shards exclude
-    /// memory windows of type 1.
+    /// Raw devices and [`Progress::Manual`] have one shard. Several shards exclude memory windows
+    /// of type 1.
     pub shards: Option<usize>,
-    /// Receives for all users' programs on these addresses, as `roce share` does; needs root.
-    /// Default: one user only.
+    /// Receives for all users' programs, like `roce share`; needs root.
     pub receives_for_users: bool,
     /// Congestion control: windows, ECN, DCQCN.
     pub congestion: CongestionConfig,
     /// Makes a region's L_Key and R_Key equal, as on network cards and rxe.
     ///
-    /// Different keys, the default, reveal mix-ups and keep the L_Key secret. The C libraries use
-    /// equal keys unless `ROCE_DISTINCT_KEYS` is set, neither empty nor 0.
+    /// The C libraries use equal keys unless `ROCE_DISTINCT_KEYS` is on. Different keys, the
+    /// default, reveal mix-ups and keep the L_Key secret.
     pub equal_keys: bool,
     /// Observes every datagram.
     pub observer: Option<Box<dyn Observer>>,
@@ -82,19 +76,17 @@ pub struct OpenOptions {
     ///
     /// The sink runs under the device's lock: it must not wait or use the device.
     pub trace: Trace,
-    /// Explains failed calls and queue pairs on stderr: broken rule, peer's response, history,
-    /// advice; each cause once.
+    /// Explains failed calls and queue pairs on stderr, each cause once; off by default.
     ///
-    /// Off by default. Slower: every packet is recorded.
+    /// Slower: every packet is recorded.
     pub explain: Option<ExplainFormat>,
     /// Faults between adapter and link, both directions; default none. Packets then leave singly.
     pub faults: FaultPlan,
-    /// Seed of the faults; equal seeds repeat equal faults.
+    /// Seed of the faults.
     pub fault_seed: u64,
-    /// Late placement and reporting, to find reliance on more than the specification promises.
+    /// Late placement and completion, to find reliance on more than the specification promises.
     ///
-    /// Bytes are placed in any order, just before their completion or response; completions and
-    /// events wait. Off by default; in C: `roce run --check=reorder,delay`.
+    /// Off by default; in C: `roce run --check=reorder,delay`.
     pub late: LateConfig,
     /// P_Key table; default full membership of 0xFFFF.
     pub pkeys: PKeyTable,
@@ -104,18 +96,15 @@ pub struct OpenOptions {
     pub profile: Option<Profile>,
     /// Connection management: timeouts and retries.
     pub cm: CmConfig,
-    /// Seed of all random numbers; default 32 bytes from the system.
-    ///
-    /// For tests only: a known seed makes keys predictable.
+    /// Seed of all random numbers, for tests only: a known seed makes keys predictable.
     pub seed: Option<[u8; 32]>,
 }
 
-/// Maximum shards: as many processes can have sockets at an address.
+/// As many processes can have sockets at an address.
 pub(super) const MAX_SHARDS: usize = 16;
 
 impl OpenOptions {
-    /// Returns the receive buffer that a device would get now, in bytes, with advice if it is small
-    /// by default.
+    /// Receive buffer that a device would get now, in bytes, with advice if small.
     ///
     /// # Errors
     /// If no socket can be made.
@@ -125,12 +114,10 @@ impl OpenOptions {
         Ok((granted, sockets.advice(granted)))
     }
 
-    /// Returns the configured seed, or a random one.
     pub(super) fn random_seed(&self) -> io::Result<[u8; 32]> {
         self.seed.map_or_else(random_seed, Ok)
     }
 
-    /// Selects sharing with others of this host, under this partition.
     pub(super) fn locality(&self, partition: u8) -> Locality {
         match self.progress {
             _ if self.receives_for_users => Locality::Network,
@@ -138,7 +125,7 @@ impl OpenOptions {
                 Locality::SharedInProcess { partition }
             }
             _ if self.sockets_only => Locality::Network,
-            // a manual program could stall and keep others from their packets
+            // a stalled program would keep others from their packets
             Progress::Manual => Locality::SharedMemory,
             Progress::Automatic => Locality::SharedAddress { partition },
         }
@@ -158,7 +145,6 @@ impl OpenOptions {
     }
 }
 
-/// Returns a random seed.
 pub(super) fn random_seed() -> io::Result<[u8; 32]> {
     let mut seed = [0; 32];
     getrandom::fill(&mut seed).map_err(|error| io::Error::other(error.to_string()))?;

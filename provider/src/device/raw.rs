@@ -7,7 +7,6 @@ use super::OpenError;
 use crate::link::{XdpMode, XdpOptions};
 use roce_ethernet::{MacAddr, Prefix, StationConfig, Vlan};
 
-/// Configuration in a raw device's name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct RawSpec {
     pub(super) interface: String,
@@ -45,13 +44,11 @@ pub(crate) fn continues(before: &str, word: &str) -> bool {
     is_raw(before) && word.contains('=')
 }
 
-/// True for a raw device's name.
 pub(super) fn is_raw(text: &str) -> bool {
     text.starts_with("raw:") || text.starts_with(XDP)
 }
 
 impl RawSpec {
-    /// Parses a [raw](is_raw) name.
     pub(super) fn parse(text: &str) -> Result<Self, OpenError> {
         let mut words = text.split(',').map(str::trim);
         let interface = words.next().unwrap_or_default();
@@ -106,7 +103,7 @@ impl RawSpec {
             ));
         }
         for &gateway in &spec.gateways {
-            let is_of_lease = spec.dhcp && gateway.is_ipv4(); // whose network is not known yet
+            let is_of_lease = spec.dhcp && gateway.is_ipv4(); // network not known yet
             if !is_of_lease && !spec.addresses.iter().any(|own| own.contains(gateway)) {
                 let hint = "the gateway is in no network of ip=; give one that is";
                 return Err(wrong(text, &format!("gw={gateway}"), hint));
@@ -115,7 +112,7 @@ impl RawSpec {
         Ok(spec)
     }
 
-    /// Applies a word, or returns the valid ones.
+    /// Valid words on error.
     fn set(&mut self, word: &str) -> Result<(), &'static str> {
         let options = if self.xdp.is_some() { XDP_OPTIONS } else { OPTIONS };
         let (key, value) = word.split_once('=').ok_or(options)?;
@@ -175,12 +172,10 @@ impl RawSpec {
         Ok(())
     }
 
-    /// True if it has its own addresses.
     const fn is_own(&self) -> bool {
         self.dhcp || !self.addresses.is_empty()
     }
 
-    /// Returns the device name: its first address, or its most distinctive option.
     pub(super) fn name(&self) -> String {
         let scheme = if self.xdp.is_some() { "xdp" } else { "raw" };
         match (self.addresses.first(), self.mac) {
@@ -190,7 +185,6 @@ impl RawSpec {
         }
     }
 
-    /// Returns the station on an interface with this MAC address and addresses.
     pub(super) fn station(&self, mac: MacAddr, addresses: Vec<Prefix>) -> StationConfig {
         if !self.is_own() {
             return StationConfig {
@@ -217,8 +211,7 @@ impl RawSpec {
         }
     }
 
-    /// Derives a locally administered MAC address from the first address: peers never learn a new
-    /// one.
+    /// Locally administered, from the first address: peers never learn another.
     fn derived_mac(&self) -> MacAddr {
         let last = self.addresses.first().map_or([0; 4], |own| match own.address {
             IpAddr::V4(v4) => v4.octets(),
@@ -229,7 +222,6 @@ impl RawSpec {
     }
 }
 
-/// Applies an AF_XDP word, or returns the valid ones.
 fn set_xdp(xdp: &mut XdpOptions, key: &str, value: &str) -> Result<(), &'static str> {
     match key {
         "queue" => {
@@ -279,7 +271,7 @@ fn prefix(text: &str) -> Option<Prefix> {
         .then_some(Prefix { address, length })
 }
 
-/// Reads an interface's default gateways from the kernel.
+/// The kernel's default gateways.
 fn gateways(interface: &str) -> Vec<IpAddr> {
     let table = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let v4 = ipv4_gateway(&table("/proc/net/route"), interface);

@@ -11,14 +11,12 @@ use crate::{
     sync::Mutex,
 };
 
-/// Optional readers of a device.
 pub(super) struct Readers {
     observer: Option<Shared<dyn Observer>>,
     sink: Option<Shared<dyn Sink>>,
     latest: usize,
 }
 
-/// Reader used by several threads.
 struct Shared<T: ?Sized>(Arc<Mutex<Box<T>>>);
 
 impl<T: ?Sized> Shared<T> {
@@ -34,7 +32,6 @@ impl<T: ?Sized> Clone for Shared<T> {
 }
 
 impl Readers {
-    /// Opens the capture, if any, and adds the program's readers.
     pub(super) fn new(
         device: &str,
         pcap: Option<PathBuf>,
@@ -53,12 +50,10 @@ impl Readers {
         Ok(Self { observer: observer.map(Shared::new), sink: sink.map(Shared::new), latest })
     }
 
-    /// Returns the observer of a shard's packets.
     pub(super) fn observer(&self) -> Option<Box<dyn Observer>> {
         self.observer.clone().map(|observer| Box::new(observer) as _)
     }
 
-    /// Returns the receiver of a shard's record.
     pub(super) fn trace(&self) -> Trace {
         let sink = self.sink.clone().map(|sink| Box::new(sink) as _);
         Trace { sink, latest: self.latest }

@@ -41,19 +41,19 @@ impl Device {
         matches!(self.kind, Kind::Raw(StationConfig { roce_v1: true, .. }, _))
     }
 
-    /// Returns the [GID table](Self::gids) under this profile.
+    /// [GID table](Self::gids) under this profile.
     #[must_use]
     pub fn gids_as(&self, profile: Option<&Profile>) -> Vec<Gid> {
         self.gid_layout(profile).table(self.addresses.iter().map(|address| address.ip))
     }
 
-    /// Returns the [port](Self::port) under this profile.
+    /// [Port](Self::port) under this profile.
     #[must_use]
     pub fn port_as(&self, profile: Option<&Profile>) -> PortAttr {
         profile.map_or(self.port(), |profile| profile.port(self.port()))
     }
 
-    /// Returns the [attributes](Self::attributes) under this profile.
+    /// [Attributes](Self::attributes) under this profile.
     #[must_use]
     pub fn attributes_as(&self, profile: Option<&Profile>) -> DeviceAttr {
         let limits = Limits::default();

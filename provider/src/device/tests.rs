@@ -82,7 +82,6 @@ fn a_link_that_cannot_be_read_is_given_up() {
     assert_eq!(context.link_counters().receive_errors, errors);
 }
 
-/// Waits for the device's loss.
 fn wait_until_lost(context: &Context) {
     let start = StdInstant::now();
     while context.poll_async_event() != Some(Event::DeviceFatal) {

@@ -6,19 +6,16 @@ use roce_transport::event::Counters;
 
 use crate::{counters::LinkCounters, engine::CounterSink, sync::Mutex};
 
-/// Publishers, and each shard's counters.
 struct Totals {
     publishers: Vec<Box<dyn CounterSink>>,
     parts: Vec<(Counters, LinkCounters)>,
 }
 
-/// Receives one shard's counters.
 struct Part {
     totals: Arc<Mutex<Totals>>,
     index: usize,
 }
 
-/// Creates a sink per shard, publishing together.
 pub(super) fn parts(
     publishers: Vec<Box<dyn CounterSink>>,
     shards: usize,

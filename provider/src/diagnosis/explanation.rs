@@ -5,17 +5,16 @@ use serde_json::json;
 
 use crate::report::Report;
 
-/// Form of a device's explanations on stderr.
+/// Form of explanations on stderr.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ExplainFormat {
-    /// A few lines each, coloured on a terminal (unless `NO_COLOR` is set).
+    /// Lines, coloured on a terminal (unless `NO_COLOR` is set).
     Text,
-    /// One JSON line each.
+    /// JSON lines.
     Json,
 }
 
-/// Explains a failure, with facts about the peer, the call's place, and the number of omitted
-/// failures.
+/// `others`: facts about the peer; `left_out`: number of earlier failures not shown.
 pub(super) fn report(
     device: Option<&str>,
     finding: &Finding,
@@ -62,7 +61,7 @@ pub(super) fn report(
     }
 }
 
-/// Earlier events with their age; repetitions are one line.
+/// Earlier events with age; repetitions are one line.
 fn before(finding: &Finding) -> Vec<String> {
     let mut lines: Vec<(Instant, String, u32)> = Vec::new();
     for record in &finding.latest {

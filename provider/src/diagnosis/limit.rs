@@ -6,7 +6,7 @@ use roce_transport::{explain::Finding, time::Instant};
 
 /// Burst of explanations.
 const AT_ONCE: u32 = 20;
-/// Interval of further ones.
+/// Interval afterwards.
 const APART: Duration = Duration::from_millis(500);
 const CAUSES: usize = 4096;
 
@@ -28,7 +28,7 @@ struct Cause {
 }
 
 impl Limit {
-    /// Returns whether to report a failure, and how many were omitted before.
+    /// `Some`: report, with the number omitted before.
     pub(super) fn admit(
         &mut self,
         device: Option<&str>,

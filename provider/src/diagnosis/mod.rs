@@ -1,9 +1,8 @@
-//! Explanations of failures on stderr: the failure, its rule, the peer's message, earlier events,
-//! and advice.
+//! Explanations of failures on stderr.
 //!
-//! A device that explains has a [`Diagnosis`]: a [sink](roce_transport::trace::Sink) in its record
-//! finds failures under the engine's lock and queues them. A thread that released the lock reports
-//! them. The thread of a failed call reports that call. Other devices keep no record.
+//! A device's [`Diagnosis`] has a [sink](roce_transport::trace::Sink) of its record, which queues
+//! failures under the engine's lock. A thread that released the lock reports them. A failed call's
+//! own thread reports that call.
 
 mod explanation;
 mod limit;
@@ -38,16 +37,16 @@ use crate::{
 use limit::Limit;
 
 const WAITING: usize = 64;
-/// Longest wait for a running report at the end of the process.
+/// Longest wait for a running report at exit.
 const AT_EXIT: Duration = Duration::from_millis(200);
 
-/// Reports of this process: each is made once.
+/// Each report is made once.
 static REPORTED: LazyLock<Mutex<Limit>> = LazyLock::new(|| Mutex::new(Limit::default()));
 static TELLING: AtomicU32 = AtomicU32::new(0);
-/// Every device that explains, for the end of the process.
+/// Devices that explain, for the report at exit.
 static DEVICES: Mutex<Vec<Weak<Found>>> = Mutex::new(Vec::new());
 
-/// Returns the form that the environment asks for, read once.
+/// Form that the environment requests, read once.
 pub(crate) fn format() -> Option<ExplainFormat> {
     static FORMAT: LazyLock<Option<ExplainFormat>> = LazyLock::new(|| {
         let value = variables::value(variables::EXPLAIN).filter(|value| value != "0")?;
@@ -56,8 +55,7 @@ pub(crate) fn format() -> Option<ExplainFormat> {
     *FORMAT
 }
 
-/// Explains a failed call of the C interface without a device, if the environment asks for
-/// explanations.
+/// Explains a failed C call without a device, if the environment requests it.
 pub fn explain_call(call: &str, reason: impl FnOnce() -> Reason) {
     if let Some(format) = format() {
         report_call(format, call, reason());
@@ -67,14 +65,14 @@ pub fn explain_call(call: &str, reason: impl FnOnce() -> Reason) {
 /// Facts about a silent peer; `None`: nobody has the address.
 pub(crate) type AboutPeer = fn(IpAddr) -> Option<Vec<String>>;
 
-/// Names of error numbers where a profile's adapter has others.
+/// Error names of a profile's adapter.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Errnos {
-    /// An object beyond its limit.
+    /// Object beyond the limit.
     pub(crate) objects: Option<&'static str>,
-    /// An object that the adapter lacks.
+    /// Object that the adapter lacks.
     pub(crate) missing: Option<&'static str>,
-    /// A size beyond its limit.
+    /// Size beyond the limit.
     pub(crate) sizes: Option<&'static str>,
 }
 
@@ -97,9 +95,8 @@ pub(crate) struct Diagnosis {
     errnos: Errnos,
 }
 
-/// The found failures and the means to find them.
 struct Found {
-    /// Its process: a forked child reports none of the parent's.
+    /// A forked child reports none of the parent's failures.
     process: u32,
     state: Mutex<State>,
     any: AtomicBool,
@@ -130,20 +127,19 @@ impl State {
     }
 }
 
-/// A queued finding, and the thread that made it.
 struct Waiting {
     finding: Finding,
     thread: ThreadId,
 }
 
 impl Waiting {
-    /// True if another thread reports it: its call is on that thread's stack.
+    /// The call is on another thread's stack.
     fn is_of_other(&self) -> bool {
         self.finding.status.is_none() && self.thread != thread::current().id()
     }
 }
 
-/// Sink in the device's record, under the engine's lock.
+/// Called under the engine's lock.
 struct Finder {
     found: Arc<Found>,
     other: Option<Box<dyn Sink>>,
@@ -179,7 +175,7 @@ impl Found {
         }
     }
 
-    /// Takes the next finding that this thread reports.
+    /// Next finding for this thread.
     fn next(&self) -> Option<Finding> {
         let mut state = self.state.lock();
         let next = state.waiting.iter().position(|waiting| !waiting.is_of_other());
@@ -192,7 +188,7 @@ impl Found {
 }
 
 impl Diagnosis {
-    /// Creates a device's explanations. Its record becomes `trace`; others may read it as well.
+    /// Adds a sink to `trace`, beside an existing sink.
     pub(crate) fn new(
         format: ExplainFormat,
         device: &str,
@@ -215,8 +211,7 @@ impl Diagnosis {
         FoundEvents(self.found.clone())
     }
 
-    /// Reports the found failures. Call it without a contended lock; an empty queue costs one load.
-    /// `link_error`: the latest send error.
+    /// Reports the findings, without a contended lock. An empty queue costs one load.
     pub(crate) fn report(&self, link_error: impl Fn() -> Option<String>) {
         if self.found.any.load(Ordering::Relaxed) {
             report(&self.found, self.format, &self.device, self.about_peer, &link_error);
@@ -236,7 +231,7 @@ impl Diagnosis {
             None => reason,
         };
         let mut finding = Finding::of_call(clock::now(), call.to_owned(), reason);
-        let _call = Call::begin(); // no fork while this thread has the lock
+        let _call = Call::begin(); // no fork under the lock
         finding.qpn = qpn;
         finding.latest = qpn.map_or_else(Vec::new, |qpn| {
             self.found.state.lock().histories.latest(qpn).cloned().collect()
@@ -261,7 +256,7 @@ fn report(
     if found.process != std::process::id() {
         return;
     }
-    let _call = Call::begin(); // neither a fork nor a cancellation while this thread has locks
+    let _call = Call::begin(); // no fork or cancellation under locks
     TELLING.fetch_add(1, Ordering::SeqCst);
     while let Some(finding) = found.next() {
         let mut others = Vec::new();
@@ -281,13 +276,12 @@ fn report(
 
 fn write(format: ExplainFormat, device: Option<&str>, finding: &Finding, others: &[String]) {
     let Some(left_out) = REPORTED.lock().admit(device, finding, clock::now()) else { return };
-    // A finding without status is a call: its own thread reports it.
+    // a call is reported by its own thread
     let caller = finding.status.is_none().then(report::caller).flatten();
     let report = explanation::report(device, finding, others, caller, left_out);
     report::write(&report.in_form(format == ExplainFormat::Json));
 }
 
-/// Reports the rest at the end of the process.
 extern "C" fn report_rest() {
     let start = clock::now();
     let devices = DEVICES.try_lock().map(|devices| devices.clone()).unwrap_or_default();

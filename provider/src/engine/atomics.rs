@@ -1,3 +1,3 @@
-//! Atomics; `models/` replaces this file.
+//! `models/` replaces this file.
 
 pub(super) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};

@@ -1,5 +1,3 @@
-//! Background thread of an engine.
-
 use std::{
     hint, io,
     panic::{self, AssertUnwindSafe},
@@ -23,8 +21,7 @@ use super::{
 use crate::clock;
 
 impl Engine {
-    /// Runs the background thread. A panic, our bug, leaves arrivals unserved: the device is lost,
-    /// with a log line.
+    /// A panic loses the device: nothing would serve arrivals.
     pub(super) fn run(&self) {
         if panic::catch_unwind(AssertUnwindSafe(|| self.serve_until_stopped())).is_err() {
             // the broken state may panic too
@@ -32,14 +29,14 @@ impl Engine {
         }
     }
 
-    /// Serves whenever the program does not, until the engine stops.
+    /// Serves whenever the program does not.
     pub(super) fn serve_until_stopped(&self) {
         let mut duties = Duties::new(self.calls.activity.load(Ordering::Relaxed));
         let mut spin = SpinPolicy::new(SWITCH);
         let mut response = None;
         loop {
             self.clear_wakeup();
-            // after clearing the wakeup: the stopping thread sets it first and wakes once
+            // after clearing the wakeup: `stop` is set before the only wakeup
             if self.background.stop.load(Ordering::SeqCst) {
                 return;
             }
@@ -93,7 +90,6 @@ impl Engine {
         }
     }
 
-    /// Observes the program; `activity`: its serving calls.
     fn seen(&self, activity: u64) -> Seen {
         Seen {
             activity,
@@ -103,15 +99,15 @@ impl Engine {
         }
     }
 
-    /// True if work waits untaken. `None` without work, or if the polling thread lacks a processor,
-    /// which this thread would take too.
+    /// True if arrivals went unserved; `None`: no arrivals, or the polling thread lacks a
+    /// processor.
     fn is_absent(&self, response: &mut Option<Watched>) -> Option<bool> {
         let before = self.calls.served();
         let watched = self.poller.watch();
         self.sleep_beside_timer(ABSENT);
         self.attend_timer(response);
         if self.is_awaited(clock::now()) {
-            return None; // it comes for it without a call
+            return None; // a waiting thread is expected
         }
         let received = match self.try_lock() {
             Some(mut shard) if self.calls.served() == before => self.serve(&mut shard, false),
@@ -125,16 +121,14 @@ impl Engine {
         is_absent.then_some(true)
     }
 
-    /// Calls [`serve_and_sleep`](Self::serve_and_sleep); on error it pauses.
     fn serve_or_wait(&self, duty: Duty, stands_aside: bool) {
         if self.serve_and_sleep(duty, stands_aside).is_err() {
-            thread::sleep(LOOK); // nothing that waiting can fail with goes away at once
+            thread::sleep(LOOK); // no error of waiting goes away at once
         }
     }
 
-    /// Serves timers, then sleeps until the next timer, or arrivals that no other thread awaits;
-    /// beside an event loop for one check. `stands_aside`: leaves the adapter to a fast-polling
-    /// program until it hands over.
+    /// Serves timers, then sleeps until the next, or arrivals that no other thread awaits; beside
+    /// an event loop for [`LOOK`]. `stands_aside`: leaves the sockets to a polling program.
     fn serve_and_sleep(&self, duty: Duty, stands_aside: bool) -> io::Result<()> {
         let (deadline, for_packets, quiet) = {
             let mut shard = self.lock();
@@ -152,12 +146,12 @@ impl Engine {
             if shard.is_due() && !waits {
                 drop(shard);
                 self.explain();
-                return Ok(()); // there is more to send
+                return Ok(());
             }
             shard.publication.know();
             let publish_at = shard.publication.due();
             let deadline = if duty == Duty::EventLoop {
-                // the program serves earlier timers itself, without a wakeup
+                // the program serves earlier timers, without a wakeup
                 Some(now.plus(LOOK))
             } else {
                 let deadline = [shard.deadline(), publish_at].into_iter().flatten().min();
@@ -172,7 +166,7 @@ impl Engine {
         let timeout = deadline.map(|deadline| deadline.since(clock::now()));
         let result = if duty == Duty::Timers {
             self.waits.leaves_sockets.store(true, Ordering::SeqCst);
-            // the last driver may have left before, or it is an event loop
+            // the last driver may have left, or is an event loop
             let is_alone = self.waits.drivers.load(Ordering::SeqCst) == 0 || self.is_in_loop();
             let result = if is_alone { Ok(()) } else { self.sleep(false, timeout) };
             self.waits.leaves_sockets.store(false, Ordering::SeqCst);
@@ -189,9 +183,8 @@ impl Engine {
         result
     }
 
-    /// Serves while packets move and shortly after, unless others want the processor: sleep and
-    /// wakeup exceed most gaps. Ends when the program serves (`activity` changes). True if anything
-    /// arrived.
+    /// Spins until packets stop, others want the processor, or the program serves (`activity`
+    /// changes). True if anything arrived.
     fn linger(&self, activity: u64, spin: &mut SpinPolicy) -> bool {
         let start = clock::now();
         let mut last = start;
@@ -219,15 +212,15 @@ impl Engine {
         last != start
     }
 
-    /// Serves between calls of a memory-polling program. Acknowledgements of WRITEs may wait for
-    /// its reply, so the peer still polls when the reply comes.
+    /// Serves between calls of a program that polls memory. Acknowledgements of WRITEs wait for the
+    /// reply, so the peer still polls when it comes.
     fn linger_beside(&self, spin: &mut SpinPolicy) -> bool {
         let start = clock::now();
         let mut last = start;
         let mut before = self.calls.served();
         let mut pause = 0..PAUSE;
         while self.calls.served() == before && pause.next().is_some() {
-            hint::spin_loop(); // it polls, perhaps
+            hint::spin_loop(); // the program may poll
         }
         let mut came = false;
         while !self.background.stop.load(Ordering::SeqCst) {

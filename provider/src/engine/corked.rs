@@ -1,5 +1,5 @@
-//! [Corked](super::schedule::cork) requests and acknowledgements of an engine. `models/` checks
-//! that they leave in time, whatever the program does.
+//! [Corking](super::schedule::cork) in an engine. `models/` checks that corked packets leave in
+//! time.
 
 use std::sync::atomic::Ordering;
 
@@ -18,7 +18,7 @@ use super::{
 use crate::clock;
 
 impl Engine {
-    /// Corks or sends a post; serves if arrivals went long unserved.
+    /// Serves too if arrivals went long unserved.
     pub(super) fn cork_or_send(&self, shard: &mut Shard, now: Instant, load: Load) {
         let waited = shard.is_corked();
         if !shard.corks(now, load, self.calls.polls(), self.next_step()) {
@@ -33,14 +33,13 @@ impl Engine {
         }
     }
 
-    /// Arms the timer for corked packets.
     pub(super) fn wake_later(&self, shard: &mut Shard, now: Instant) {
         if let Some(after) = shard.cork.observer().set_timer(now) {
             self.set_timer(after);
         }
     }
 
-    /// Serves a polling program; acknowledgements of its messages may wait for its reply.
+    /// Acknowledgements may wait for the program's reply.
     pub(super) fn serve_polling(&self, shard: &mut Shard) -> usize {
         shard.cork.observer().count_poll();
         let received = self.serve(shard, true);
@@ -50,7 +49,7 @@ impl Engine {
         received
     }
 
-    /// Counts a poll that finds completions without service; sends corked packets when due.
+    /// Counts a poll without service; flushes corked packets when due.
     #[inline]
     pub(crate) fn count_find(&self) {
         grow(&self.calls.finds);
@@ -63,15 +62,13 @@ impl Engine {
         }
     }
 
-    /// Sends corked packets before other work.
     pub(crate) fn uncork(&self) {
         if self.corked_until.load(Ordering::Relaxed) != 0 {
             self.flush(&mut self.lock());
         }
     }
 
-    /// Sends corked requests: the program may sleep in its event loop. Acknowledgements wait for
-    /// its reply.
+    /// The program may sleep in its event loop. Acknowledgements alone wait for its reply.
     pub(crate) fn uncork_requests(&self) {
         if self.corked_until.load(Ordering::Relaxed) != 0 {
             let mut shard = self.lock();
@@ -96,8 +93,8 @@ impl Engine {
         }
     }
 
-    /// Sends packets corked until the timer. Acknowledgements wait on while the program lacks a
-    /// processor: its `response` follows once it runs.
+    /// Flushes after the timer. Acknowledgements wait on while the replying program lacks a
+    /// processor.
     pub(super) fn attend_timer(&self, response: &mut Option<Watched>) {
         if self.corked_until.load(Ordering::SeqCst) == 0 {
             *response = None;

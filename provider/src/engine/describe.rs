@@ -5,10 +5,10 @@ use std::{fmt::Write, sync::atomic::Ordering, thread, time::Duration};
 use super::{fork, serve::Engine};
 use crate::clock;
 
-/// Attempts to lock, 1 ms apart: the holder may be hanging.
+/// Attempts to lock, 1 ms apart: the holder may hang.
 const ATTEMPTS: u32 = 100;
 
-/// Describes every engine: waits, counters, queue pair states.
+/// State of every engine.
 #[must_use]
 pub fn describe_engines() -> String {
     let mut text = String::new();

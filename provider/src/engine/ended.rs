@@ -1,5 +1,4 @@
-//! Connections of dead processes: those at local addresses, ended by this process, and peers of its
-//! own connections.
+//! Ends connections of dead processes at local addresses, and connections to dead peers.
 
 use std::net::IpAddr;
 
@@ -16,7 +15,6 @@ use crate::{
     link::{Ended, Link, SharingLink},
 };
 
-/// Dead processes at local addresses.
 #[derive(Default)]
 pub(super) struct EndedProcesses(Vec<EndedProcess>);
 
@@ -30,7 +28,6 @@ struct EndedProcess {
 }
 
 impl EndedProcesses {
-    /// Takes reports of dead processes and continues ending their connections.
     pub(super) fn attend(&mut self, now: Instant, adapter: &mut Adapter, link: &mut dyn Link) {
         let Some(sharing) = link.sharing() else { return };
         while let Some(ended) = sharing.poll_ended() {
@@ -54,7 +51,7 @@ impl EndedProcesses {
 }
 
 impl EndedProcess {
-    /// Ends connections, as many at once as possible; true once all peers responded or timed out.
+    /// True once all peers responded or timed out.
     fn end(&mut self, now: Instant, adapter: &mut Adapter, sharing: &mut dyn SharingLink) -> bool {
         while let Some(record) = self.records.pop() {
             match adapter.cm_end_for_another(now, &record) {
@@ -63,7 +60,7 @@ impl EndedProcess {
                     self.records.push(record);
                     break;
                 }
-                Err(_) => {} // what no process can have had
+                Err(_) => {} // no process can have had this record
             }
         }
         while self.ending.pop_if(|conn| adapter.cm().state(*conn).is_none()).is_some() {}
@@ -91,7 +88,6 @@ mod tests {
 
     const OWN: [u8; 4] = [10, 0, 0, 1];
 
-    /// A link that reports dead processes.
     #[derive(Default)]
     struct Reporting {
         ended: VecDeque<Ended>,
@@ -164,7 +160,6 @@ mod tests {
         }
     }
 
-    /// Any number of connections, with or without responses.
     #[test]
     fn every_peer_is_told_and_then_all_is_settled() {
         let [one, other] = [5, 6].map(|number| IdPartition::new(number).unwrap());

@@ -1,12 +1,11 @@
 //! Programs with event loops.
 //!
-//! Such a program sleeps in epoll on a channel's descriptor, and takes events without waiting. If
-//! it does so often, packets make the descriptor readable and the program [drives](Engine::drive)
-//! the engine, which saves a wakeup of the background thread. The link is parked; the background
-//! thread serves timers. It takes over if work waits, the program stays away, or wakeups find
-//! nothing.
+//! Such a program sleeps in epoll on a channel's descriptor and takes events without waiting. If it
+//! does so often, packets make the descriptor readable and the program [drives](Engine::drive) the
+//! engine, which saves a wakeup of the background thread. That thread takes over if work waits, the
+//! program stays away, or wakeups find nothing.
 //!
-//! `models/` checks this file's concurrency.
+//! `models/` checks the concurrency.
 
 use std::sync::atomic::Ordering;
 
@@ -19,8 +18,8 @@ impl Engine {
         self.event_loop.place.compare_exchange(from as u32, to as u32, success, failure)
     }
 
-    /// Enters the event loop; true if packets wake the program, else others must serve. False while
-    /// threads sleep on descriptors that only others make readable.
+    /// True if packets wake the program; false while threads sleep on descriptors that only others
+    /// make readable.
     pub(crate) fn enter_loop(&self) -> bool {
         if let Err(place) = self.change_place(LoopWait::Out, LoopWait::Between) {
             return place == LoopWait::In as u32;
@@ -39,22 +38,21 @@ impl Engine {
         self.waits.handed_over.store(false, Ordering::SeqCst);
         self.event_loop.place.store(LoopWait::In as u32, Ordering::SeqCst);
         if self.waits.leaves_sockets.swap(false, Ordering::SeqCst) {
-            self.wake_background(); // it has taken this for a thread that waits on the sockets itself
+            self.wake_background(); // took the event loop for a thread on the sockets
         }
         if !quiet {
-            self.progress(); // nobody will be woken for that
+            self.progress(); // earlier arrivals wake nobody
         }
         true
     }
 
-    /// Ends wakeups by packets: other threads serve.
     pub(crate) fn leave_loop(&self) {
         if self.change_place(LoopWait::In, LoopWait::Between).is_err() {
             return;
         }
         self.part_loop();
         if self.are_sockets_readable() {
-            self.event_loop.stirred.store(true, Ordering::Relaxed); // it has been woken already
+            self.event_loop.stirred.store(true, Ordering::Relaxed); // already woken
         }
         self.lock().unpark();
         self.waits.handed_over.store(true, Ordering::SeqCst);
@@ -62,7 +60,7 @@ impl Engine {
         self.event_loop.place.store(LoopWait::Out as u32, Ordering::SeqCst);
     }
 
-    /// Suspends wakeups before an object goes, after which arrivals might have no event.
+    /// Suspends wakeups before an object goes: its arrivals have no event.
     pub(crate) fn pause_loop(&self) {
         if self.is_in_loop() {
             let end = clock::now().plus(LOOP_PAUSE);
@@ -71,17 +69,16 @@ impl Engine {
         }
     }
 
-    /// Leaves the descriptor as it is in a forked child: the parent shares it.
+    /// A forked child leaves the descriptor as it is: the parent shares it.
     pub(super) fn lose_loop(&self) {
         self.event_loop.place.store(LoopWait::Out as u32, Ordering::SeqCst);
     }
 
-    /// True if packets wake an event loop.
     pub(crate) fn is_in_loop(&self) -> bool {
         self.event_loop.place.load(Ordering::SeqCst) == LoopWait::In as u32
     }
 
-    /// Records a receipt that may have woken the event loop, under the lock.
+    /// Call under the lock.
     pub(super) fn record_stir(&self) {
         if self.event_loop.place.load(Ordering::SeqCst) != LoopWait::Out as u32 {
             self.event_loop.stirred.store(true, Ordering::Relaxed);
@@ -98,12 +95,11 @@ impl Engine {
             is_woken = true;
         }
         if !is_woken && !is_there() {
-            drop(self.lock()); // another may have it, with what has woken the program
+            drop(self.lock()); // the holder may have taken the arrival
         }
         is_woken | self.event_loop.stirred.swap(false, Ordering::Relaxed)
     }
 
-    /// Records that the wakeup had an event.
     pub(crate) fn record_taken(&self) {
         self.event_loop.stirred.store(false, Ordering::Relaxed);
     }
@@ -121,7 +117,7 @@ impl Engine {
         self.event_loop.takes.store(true, Ordering::Relaxed);
     }
 
-    /// True if an event-taking program has more events: it serves with the last.
+    /// True while the program has events left to take: it serves with the last.
     pub(crate) fn has_untaken(&self) -> bool {
         let not_before = || self.event_loop.untaken_not_before.load(Ordering::Relaxed);
         self.event_loop.takes.load(Ordering::Relaxed)
@@ -130,12 +126,10 @@ impl Engine {
             && (not_before() == 0 || not_before() <= clock::now().as_nanos())
     }
 
-    /// Records an event for the woken program.
     pub(crate) fn record_event(&self) {
         self.event_loop.empty_wakeups.store(0, Ordering::Relaxed);
     }
 
-    /// Counts a wakeup without an event.
     pub(crate) fn count_empty_wakeup(&self) {
         grow(&self.event_loop.empty_wakeups);
     }
@@ -149,7 +143,6 @@ mod tests {
 
     use crate::{Device, OpenOptions};
 
-    /// The child shares the descriptor with its parent.
     #[test]
     fn a_child_leaves_the_descriptor_as_it_is() {
         let context = Device::named("roce_lo").unwrap().open(OpenOptions::default()).unwrap();

@@ -1,27 +1,22 @@
-//! Failed calls of a link, and its loss.
-
 use std::time::Duration;
 
 use roce_transport::time::Instant;
 
-/// Consecutive failures after which the link can count as lost.
+/// Consecutive failures that lose a link.
 pub(crate) const LOST_AFTER: u32 = 64;
-/// Time without success that it also takes: a busy link fails 64 times in a moment. Failures
-/// further apart do not count as consecutive.
+/// Time that the failures must span: a busy link fails 64 times in a moment. Failures further apart
+/// are not consecutive.
 pub(crate) const LOST_TIME: Duration = Duration::from_secs(1);
 
-/// Consecutive failures.
 #[derive(Debug, Default)]
 pub(super) struct Failures {
     count: u32,
-    /// Times of the first and the latest.
     first: Instant,
     last: Instant,
     is_lost: bool,
 }
 
 impl Failures {
-    /// True if the link is lost for good.
     pub(super) const fn is_lost(&self) -> bool {
         self.is_lost
     }
@@ -30,7 +25,7 @@ impl Failures {
         self.count = 0;
     }
 
-    /// Counts a failure; true if it is the first in a row.
+    /// True if the failure is the first in a row.
     pub(super) fn count_failure(&mut self, now: Instant) -> bool {
         if self.count == 0 || now.since(self.last) > LOST_TIME {
             (self.count, self.first) = (0, now);
@@ -41,7 +36,6 @@ impl Failures {
         self.count == 1
     }
 
-    /// Marks the link as lost.
     pub(super) const fn lose(&mut self) {
         self.is_lost = true;
     }
@@ -51,7 +45,6 @@ impl Failures {
 mod tests {
     use super::*;
 
-    /// Returns the failures at this interval until the link is lost, if ever.
     fn until_lost(apart: Duration) -> Option<u32> {
         let mut failures = Failures::default();
         (1..=100_000).find(|&number| {

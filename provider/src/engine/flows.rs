@@ -1,4 +1,4 @@
-//! Creation and destruction of flows. Interface requests may block, so they run without the lock.
+//! Interface requests may block, so they run without the lock.
 
 use std::io;
 
@@ -8,17 +8,14 @@ use super::serve::Engine;
 use crate::link::Prepared;
 use roce_ethernet::{FlowAttr, FlowId, MacAddr};
 
-/// Maximum flows of a device.
+/// Maximum flows per device.
 const FLOWS: usize = 65_536;
 
-/// Reason that a flow cannot be made.
 #[derive(Debug)]
 pub(crate) enum FlowRefused {
-    /// The link carries no frames.
     NoFrames,
-    /// The maximum exists.
+    /// The maximum.
     TooMany(usize),
-    /// The system refuses.
     System(io::Error),
 }
 
@@ -49,13 +46,12 @@ impl Engine {
         Ok((frames.flows.add(qpn, attr), kept))
     }
 
-    /// Destroys a flow.
     pub(crate) fn remove_flow(&self, id: FlowId) {
         let mut shard = self.lock();
         let (frames, link) = shard.frames_and_link();
         frames.flows.remove(id);
         if let Some(link) = link.filter(|_| frames.flows.is_empty()) {
-            let _ = link.listen(false); // what it hears nevertheless is for nobody
+            let _ = link.listen(false); // on failure, frames match no flow
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Socket changes of a running link: interface addresses and multicast groups. These calls may
-//! block, so they run without the lock.
+//! Socket changes of a running link: interface addresses and multicast groups. The calls may block,
+//! so they run without the lock.
 
 use std::{io, net::IpAddr, os::fd::OwnedFd, sync::MutexGuard};
 
@@ -22,7 +22,6 @@ impl Engine {
         }
     }
 
-    /// Applies the interface's state to the port.
     pub(super) fn follow(&self) {
         let Some(watch) = &self.interface.watch else { return };
         let state = watch.state();
@@ -39,10 +38,8 @@ impl Engine {
         self.after_service(&mut shard);
     }
 
-    /// Attaches a queue pair to a group; the link joins if `change` returns true.
-    ///
-    /// # Errors
-    /// The outer error is that of `change`; the inner one is the link's, after `undo`.
+    /// Attaches a queue pair; the link joins if `change` returns true. The outer error is that of
+    /// `change`, the inner one the link's, after `undo`.
     pub(crate) fn join_group<E>(
         &self,
         group: IpAddr,
@@ -64,10 +61,7 @@ impl Engine {
         Ok(joined)
     }
 
-    /// Detaches a queue pair from groups; the link leaves those that `change` returns.
-    ///
-    /// # Errors
-    /// The error of `change`.
+    /// Detaches a queue pair; the link leaves the groups that `change` returns.
     pub(crate) fn leave_groups<E>(
         &self,
         change: impl FnOnce(&mut Adapter) -> Result<Vec<IpAddr>, E>,
@@ -82,8 +76,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Serialises joining and leaving; none in a forked child, where another thread's turn would
-    /// never end.
+    /// `None` in a forked child, where another thread's turn would never end.
     fn grouping_turn(&self) -> Option<MutexGuard<'_, ()>> {
         self.is_of_this_process().then(|| self.interface.grouping.lock())
     }

@@ -1,8 +1,7 @@
 //! Engines across a fork.
 //!
-//! The child's copies have no thread, and would take packets from the parent's sockets. So they
-//! lose their links at once, and can only be queried and destroyed; devices that the child opens
-//! work.
+//! The child's copies have no thread, and would take packets from the parent's sockets. They lose
+//! their links: the child can only query and destroy them, and open other devices.
 //!
 //! The forking thread waits for other [calls](crate::calls) and takes every engine's lock, so the
 //! copies are consistent. The child releases the inherited guards: mutexes of [`sync`] allow that.
@@ -39,8 +38,8 @@ struct Held {
 
 impl Held {
     fn new(engine: Arc<Engine>) -> Self {
-        // SAFETY: The guards borrow from the engine, which this value keeps where it is until after
-        // they are gone: a value with a `Drop` cannot be taken apart.
+        // SAFETY: the guards borrow from the engine, which drops after them; `Drop` keeps the value
+        // whole
         let borrowed = unsafe { &*Arc::as_ptr(&engine) };
         // lock order of publishing threads
         let publishers = borrowed.publishers.lock();
@@ -48,14 +47,13 @@ impl Held {
         Self { publishers, shard, engine }
     }
 
-    /// Detaches the child's copy from the parent.
     fn lose_parent(&mut self) {
         self.engine.lose_loop();
         self.shard.lose_link(Box::new(NullLink));
         self.engine.shard.forget_waiting(); // those threads are the parent's
         self.publishers.clear(); // closes the child's descriptor of the parent's file
         if let Some(mut background) = self.engine.system.thread.try_lock() {
-            std::mem::forget(background.take()); // there is no such thread in this process
+            std::mem::forget(background.take()); // the thread is the parent's
         }
     }
 }
@@ -84,13 +82,11 @@ pub fn survive_forks() {
     if DONE.swap(true, Ordering::SeqCst) || cfg!(miri) {
         return; // Miri has no processes
     }
-    // SAFETY: The three are functions that live as long as the process does: a library with this
-    // code in it is never unloaded, because its threads run in it. If there is no memory for them,
-    // forks do as they do without.
+    // SAFETY: the functions live as long as the process: a library whose threads run in it is never
+    // unloaded. Without memory, forks go unprotected
     unsafe { libc::pthread_atfork(Some(prepare), Some(in_parent), Some(in_child)) };
 }
 
-/// Adds an engine to those that survive forks.
 pub(super) fn watch(engine: &Arc<Engine>) {
     survive_forks();
     let mut engines = ENGINES.lock();
@@ -98,14 +94,13 @@ pub(super) fn watch(engine: &Arc<Engine>) {
     engines.push(Arc::downgrade(engine));
 }
 
-/// Lists this process's engines; empty if the list is locked.
+/// Empty if the list is locked.
 pub(super) fn engines() -> Vec<Arc<Engine>> {
     let list = ENGINES.try_lock();
     list.iter().flat_map(|list| list.iter().filter_map(Weak::upgrade)).collect()
 }
 
-/// Ends open devices before process exit: releases their addresses and publishes their final
-/// counters.
+/// Before process exit: releases the devices' addresses and publishes their counters.
 pub fn end_devices() {
     engines().iter().for_each(|engine| engine.leave());
 }

@@ -11,24 +11,20 @@ use roce_ethernet::{Copies, FlowTable, MacAddr};
 /// Frames sent per turn.
 const PORTION: usize = 32;
 
-/// Flows, and the frame not yet taken.
 pub(super) struct SteeredFrames {
     pub(super) flows: FlowTable,
     copies: Copies,
     frame: Vec<u8>,
-    /// True if the frame waits for room.
+    /// The frame waits for room.
     waits: bool,
     room: Room,
     dropped: u64,
     unmatched: u64,
 }
 
-/// Result of a send turn.
 #[derive(Default)]
 pub(super) struct Sent {
-    /// A counter changed.
     pub(super) counted: bool,
-    /// The link is full.
     pub(super) full: bool,
     /// A frame was lost.
     pub(super) error: Option<io::Error>,
@@ -47,12 +43,10 @@ impl SteeredFrames {
         }
     }
 
-    /// True if frames wait and the link is not known to be full.
     pub(super) fn is_due(&self, adapter: &Adapter) -> bool {
         !self.room.is_blocked() && (self.waits || adapter.has_frames())
     }
 
-    /// Time to send without a readable descriptor.
     pub(super) fn deadline(&self, adapter: &Adapter) -> Option<Instant> {
         self.room.deadline(self.is_due(adapter))
     }
@@ -62,7 +56,7 @@ impl SteeredFrames {
         totals.flow_unmatched += self.unmatched;
     }
 
-    /// Drops unsent frames in a forked child.
+    /// Drops unsent frames of a replaced link.
     pub(super) fn abandon(&mut self) {
         self.waits = false;
         self.room.abandon();
@@ -119,11 +113,11 @@ impl SteeredFrames {
         self.flows.steer(&self.frame, false, Some(from), &mut self.copies);
         self.dropped += u64::from(self.copies.dropped);
         for &(qpn, tag) in &self.copies.to {
-            let _ = adapter.handle_frame(now, qpn, &self.frame, tag); // which counts
+            let _ = adapter.handle_frame(now, qpn, &self.frame, tag); // the adapter counts drops
         }
     }
 
-    /// Receives frames; returns their number.
+    /// Returns the number of frames.
     pub(super) fn receive(
         &mut self,
         now: Instant,
@@ -148,7 +142,7 @@ impl SteeredFrames {
                 observe(frame);
             }
             for &(qpn, tag) in &copies.to {
-                let _ = adapter.handle_frame(now, qpn, frame, tag); // which counts
+                let _ = adapter.handle_frame(now, qpn, frame, tag); // the adapter counts drops
             }
         })
     }

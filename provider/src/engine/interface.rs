@@ -1,12 +1,11 @@
 use crate::{port::Watch, sync::Mutex};
 
-/// Network interface of a device, and turns to change the link there.
+/// Network interface of a device.
 pub(super) struct Interface {
     pub(super) watch: Option<Watch>,
     /// Held by the thread that follows the interface.
     pub(super) following: Mutex<()>,
-    /// Held by a thread that joins or leaves groups, possibly blocking: each sees the previous
-    /// change.
+    /// Serialises joining and leaving of groups, which may block.
     pub(super) grouping: Mutex<()>,
 }
 

@@ -1,5 +1,3 @@
-//! Lock of an engine; its holder releases it soon if threads wait.
-
 use std::{
     hint,
     ops::{Deref, DerefMut},
@@ -16,7 +14,6 @@ use super::{
 };
 use crate::{clock, region::Section, sync::Mutex};
 
-/// Shard, and the number of waiting threads.
 pub(crate) struct ShardLock {
     shard: Mutex<Shard>,
     waiting: AtomicU32,
@@ -27,8 +24,7 @@ impl ShardLock {
         Self { shard: Mutex::new(shard), waiting: AtomicU32::new(0) }
     }
 
-    /// Locks the shard; waiting threads are counted, so the serving one releases soon and stays
-    /// away.
+    /// Counts waiting threads, so the holder releases soon and stays away.
     pub(super) fn lock(&self) -> MutexGuard<'_, Shard> {
         self.shard.try_lock().unwrap_or_else(|| {
             self.waiting.fetch_add(1, Ordering::SeqCst);
@@ -68,7 +64,7 @@ impl ShardLock {
             } else if waited < GIVE_WAY_SPIN {
                 hint::spin_loop();
             } else {
-                thread::yield_now(); // it may have to run on this processor
+                thread::yield_now(); // a waiter may need this processor
             }
         }
     }

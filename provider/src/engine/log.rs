@@ -15,12 +15,10 @@ const ORDINARY: [&str; 8] = [
     "cnp_received",
 ];
 
-/// Counters at the latest log.
 #[derive(Default)]
 pub(super) struct CounterLog(Counters);
 
 impl CounterLog {
-    /// Logs new retries, NAKs and refused packets; without logging, costs a comparison.
     pub(super) fn update(&mut self, device: &str, counters: &Counters) {
         if !enabled!(Level::DEBUG) {
             return;

@@ -1,5 +1,3 @@
-//! Descriptor of a program's [event loop](super::event_loop).
-
 use std::{
     io,
     os::fd::BorrowedFd,
@@ -10,7 +8,6 @@ use rustix::event::epoll;
 
 use crate::sync::Mutex;
 
-/// Epoll descriptor for an event loop.
 pub(crate) trait LoopDescriptor: Send + Sync {
     fn epoll(&self) -> BorrowedFd<'_>;
 
@@ -18,12 +15,11 @@ pub(crate) trait LoopDescriptor: Send + Sync {
     fn is_awaited(&self) -> bool;
 }
 
-/// Event loop descriptor of a device, if any.
 #[derive(Default)]
 pub(super) struct LoopSlot(Mutex<Option<Weak<dyn LoopDescriptor>>>);
 
 impl LoopSlot {
-    /// Makes the device's descriptor, unless it exists.
+    /// `None` if the device has a descriptor.
     pub(super) fn fill<T: LoopDescriptor + 'static>(
         &self,
         make: impl FnOnce() -> io::Result<T>,
@@ -42,7 +38,7 @@ impl LoopSlot {
         self.0.lock().as_ref()?.upgrade()
     }
 
-    /// Joins the sockets to it; false if the program does not wait.
+    /// Adds the sockets to the descriptor; false if the program does not wait for it.
     pub(super) fn join(&self, sockets: BorrowedFd<'_>) -> bool {
         let Some(descriptor) = self.get().filter(|it| it.is_awaited()) else { return false };
         let (data, flags) = (epoll::EventData::new_u64(0), epoll::EventFlags::IN);

@@ -5,17 +5,16 @@ use super::atomics::{AtomicBool, AtomicU32, AtomicU64};
 pub(super) struct LoopState {
     /// A [`LoopWait`].
     pub(super) place: AtomicU32,
-    /// True if arrivals may have woken the program.
+    /// Arrivals may have woken the program.
     pub(super) stirred: AtomicBool,
     /// Consecutive needless wakeups.
     pub(super) empty_wakeups: AtomicU64,
-    /// End of its pause, in clock nanoseconds.
+    /// End of the pause, in clock ns.
     pub(super) not_before: AtomicU64,
-    /// Untaken events of channels.
     pub(super) untaken: AtomicU64,
-    /// True after taking an event, until service.
+    /// Set from taking an event until service.
     pub(super) takes: AtomicBool,
-    /// Time before which packets do not wait for events, in clock nanoseconds.
+    /// Time from which packets wait for untaken events, in clock ns.
     pub(super) untaken_not_before: AtomicU64,
 }
 

@@ -1,8 +1,8 @@
 //! Engine: an adapter, its link, and the threads that move packets.
 //!
-//! The lock's holder serves. A program serves when it posts or polls, else a background thread, so
-//! peers' READs and WRITEs proceed while the target sleeps. While a program polls, that thread
-//! leaves the sockets, checks every few milliseconds, and takes over when polling stops.
+//! The lock's holder serves: a program that posts or polls, else a background thread, so peers'
+//! READs and WRITEs proceed while the target sleeps. While a program polls, the background thread
+//! only checks every few milliseconds that polling continues.
 
 mod atomics;
 mod background;

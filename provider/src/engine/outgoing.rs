@@ -1,5 +1,3 @@
-//! Runs between adapter and link.
-
 use std::{io, os::fd::OwnedFd, sync::Arc};
 
 use roce_transport::{
@@ -11,33 +9,30 @@ use roce_transport::{
 use super::room::Room;
 use crate::link::Link;
 
-/// Bytes of a full run of the largest packets; one more packet would be a second run.
+/// Bytes of a full run of the largest packets.
 const RUN: usize = 15 * PACKET_MAX;
-/// Bytes built per send call: few enough for the processor's cache, and for an early send.
+/// Bytes built per send call: few enough for the cache, and for an early send.
 const BY_CALL: usize = 64 * PACKET_MAX;
 /// Bytes built through memory: the reader works while more is built.
 const BY_MEMORY: usize = RUN;
-/// Runs offered to the link at once, so that many small ones do not take long.
+/// Runs per offer: bounds the time of many small ones.
 const PORTION: usize = 16;
 
-/// Transmit buffer; the link's untaken runs stay in order, and nothing is built behind them.
+/// Transmit buffer. Untaken runs keep their order; nothing is built behind them.
 pub(super) struct Outgoing {
     buffer: TransmitBuffer,
     /// Runs taken by the link.
     taken: usize,
-    /// True if packets may remain that did not fit.
+    /// Packets may remain that did not fit.
     has_more: bool,
     room: Room,
 }
 
 pub(super) enum Offer {
-    /// Number of runs taken.
     Taken(usize),
-    /// The link is full.
     Full,
     /// The first run is lost.
     Lost(io::Error),
-    /// No run was offered.
     Nothing,
 }
 
@@ -51,7 +46,6 @@ impl Outgoing {
         }
     }
 
-    /// True if runs remain and the link is not known to be full.
     pub(super) fn is_due(&self) -> bool {
         !self.room.is_blocked() && (self.has_more || !self.rest().is_empty())
     }
@@ -60,12 +54,11 @@ impl Outgoing {
         self.room.is_blocked()
     }
 
-    /// Time to send without a readable descriptor.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.room.deadline(self.is_due())
     }
 
-    /// Builds due packets; false if nothing new: untaken runs go first, in their turn.
+    /// Builds due packets once all runs are taken; false if nothing is new.
     pub(super) fn build(&mut self, now: Instant, adapter: &mut Adapter) -> bool {
         if !self.rest().is_empty() {
             self.has_more = true;
@@ -78,12 +71,11 @@ impl Outgoing {
         !self.buffer.is_empty()
     }
 
-    /// Adapts the buffer's bound to sends by system call or memory.
     pub(super) fn record_sent(&mut self, by_call: bool) {
         self.buffer.set_bound(if by_call { BY_CALL } else { BY_MEMORY });
     }
 
-    /// Returns the built datagrams with all ICRCs.
+    /// Built datagrams with their ICRCs.
     pub(super) fn sealed(&mut self) -> &TransmitBuffer {
         self.buffer.seal_all();
         &self.buffer
@@ -117,14 +109,13 @@ impl Outgoing {
         }
     }
 
-    /// Drops unsent runs in a forked child, without its parent's epoll descriptor.
+    /// Drops unsent runs of a replaced link.
     pub(super) fn abandon(&mut self) {
         self.buffer.clear();
         self.taken = 0;
         self.room.abandon();
     }
 
-    /// Drops unsent runs, as a port that is down.
     pub(super) fn lose(&mut self) {
         self.taken = self.buffer.runs().len();
     }

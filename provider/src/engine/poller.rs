@@ -1,4 +1,4 @@
-//! Polling thread, as the system sees it: without calls it works elsewhere or lacks a processor.
+//! Polling thread: without calls it works elsewhere or lacks a processor.
 
 #![allow(unsafe_code, reason = "the clock of another thread has no safe interface")]
 
@@ -17,7 +17,7 @@ use super::schedule::spin::PollYields;
 use crate::clock;
 
 thread_local! {
-    /// System number of this thread; 0: unknown yet.
+    /// Thread id; 0: unknown yet.
     static ID: Cell<u32> = const { Cell::new(0) };
     static YIELDS: Cell<PollYields> = const { Cell::new(PollYields::new()) };
 }
@@ -26,7 +26,7 @@ thread_local! {
 #[derive(Debug, Default)]
 pub(super) struct Poller(AtomicU32);
 
-/// Counts a poll of this thread. Empty polls yield now and then, to the threads awaited.
+/// Counts a poll; empty polls yield now and then.
 pub(super) fn count_poll(received: bool) {
     let mut yields = YIELDS.get();
     if yields.count_poll(received) {
@@ -37,7 +37,6 @@ pub(super) fn count_poll(received: bool) {
     YIELDS.set(yields);
 }
 
-/// Run time at the start of a watch.
 pub(super) struct Watched {
     thread: u32,
     at: Instant,
@@ -53,12 +52,11 @@ impl Poller {
         }
     }
 
-    /// True if the thread waits for something other than a processor.
     pub(super) fn sleeps(&self) -> bool {
         !is_ready(self.0.load(Ordering::Relaxed))
     }
 
-    /// Starts a watch, if the thread exists.
+    /// `None` if the thread is gone.
     pub(super) fn watch(&self) -> Option<Watched> {
         let thread = self.0.load(Ordering::Relaxed);
         Some(Watched { thread, at: clock::now(), run: run_time(thread)? })
@@ -70,7 +68,6 @@ impl Watched {
         now.since(self.at)
     }
 
-    /// True if the thread waits for a processor.
     pub(super) fn lacks_processor(&self) -> bool {
         let passed = clock::now().since(self.at);
         let ran = run_time(self.thread).map(|run| run.saturating_sub(self.run));
@@ -78,7 +75,6 @@ impl Watched {
     }
 }
 
-/// True for a ready thread that ran less than half of the time.
 fn waits_for_processor(ran: Duration, passed: Duration, is_ready: impl Fn() -> bool) -> bool {
     ran < passed / 2 && is_ready()
 }
@@ -90,18 +86,17 @@ fn learn() -> u32 {
     id
 }
 
-/// Forgets the number in a forked child, where it differs.
+/// Forgets the id in a forked child.
 pub(super) fn forget() {
     let _ = ID.try_with(|id| id.set(0));
 }
 
-/// Returns a thread's processor time.
 fn run_time(thread: u32) -> Option<Duration> {
     // the kernel's clock numbers: CPUCLOCK_PERTHREAD_MASK, CPUCLOCK_SCHED
     let clock = !thread.cast_signed() << 3 | 4 | 2;
-    // SAFETY: all of its members are numbers
+    // SAFETY: all members are numbers
     let mut time: libc::timespec = unsafe { mem::zeroed() };
-    // SAFETY: the kernel writes the structure, and refuses a clock that there is not
+    // SAFETY: the kernel writes the structure, or refuses the clock
     let result = unsafe { libc::clock_gettime(clock, &raw mut time) };
     let is_known = thread != 0 && result == 0;
     is_known.then(|| Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec as u32))

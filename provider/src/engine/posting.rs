@@ -17,27 +17,24 @@ use crate::clock;
 /// Requests plus elements posted per hold of the lock.
 const PORTION: usize = 256;
 
-/// Effect of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Posted {
     Send,
-    /// It waits for arrivals or completes at once.
+    /// Waits for arrivals or completes at once.
     Receive,
 }
 
 pub(crate) struct Posting<'a> {
     engine: &'a Engine,
     kind: Posted,
-    /// Lock, and the time of taking it.
+    /// Lock, and when it was taken.
     held: Option<(Locked<'a>, Instant)>,
     /// Rest of the portion.
     left: usize,
-    /// Send requests of the portion.
     load: Load,
 }
 
 impl Engine {
-    /// Posts a list; `requests` supplies its requests.
     pub(crate) fn post<R>(&self, kind: Posted, requests: impl FnOnce(&mut Posting<'_>) -> R) -> R {
         if kind == Posted::Send {
             grow(&self.calls.commands);
@@ -51,7 +48,7 @@ impl Engine {
         result
     }
 
-    /// Posts these requests under one hold of the lock.
+    /// Posts under one hold of the lock.
     pub(crate) fn post_at_once<R>(
         &self,
         wrs: &[SendWr],
@@ -102,7 +99,6 @@ impl Posting<'_> {
         self.one(wr.sges.len(), |adapter, _| adapter.post_srq_recv(id, wr))
     }
 
-    /// Posts one request with this number of elements.
     fn one<R>(&mut self, elements: usize, post: impl FnOnce(&mut Adapter, Instant) -> R) -> R {
         if self.left == 0 {
             self.end_portion();
@@ -114,7 +110,6 @@ impl Posting<'_> {
         post(shard.adapter(), *now)
     }
 
-    /// Sends posted requests and releases the lock.
     fn end_portion(&mut self) {
         let Some((mut shard, now)) = self.held.take() else { return };
         let load = mem::take(&mut self.load);
@@ -132,7 +127,6 @@ impl Posting<'_> {
     }
 }
 
-/// Returns the number of elements and their bytes.
 fn elements_and_bytes(wr: &SendWr) -> (usize, usize) {
     match &wr.data {
         Data::Sges(sges) => (sges.len(), sges.iter().map(|sge| sge.length as usize).sum()),

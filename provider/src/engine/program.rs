@@ -1,11 +1,11 @@
-//! Program calls: each serves on its thread and wakes the background thread for the rest; see
-//! [background thread](super::background).
+//! Program calls: each serves on its thread and wakes the [background thread](super::background)
+//! for the rest.
 //!
-//! A thread announces its sleep and deadline under the lock, then checks once more. Later lock
-//! holders see which thread would oversleep a new timer or unsent packets. Arrivals wake threads
-//! for which the link is [parked](crate::link::Link::park).
+//! A thread announces its sleep and deadline under the lock, then checks again, so later holders
+//! see a thread that would oversleep. Arrivals wake threads for which the link is
+//! [parked](crate::link::Link::park).
 //!
-//! `models/` checks this file and the background thread's.
+//! `models/` checks this file and `background.rs`.
 
 use std::{io, sync::atomic::Ordering, time::Duration};
 
@@ -21,13 +21,12 @@ use super::{
 use crate::clock;
 
 impl Engine {
-    /// Runs a command and sends its packets.
     pub(crate) fn command_shard<R>(&self, command: impl FnOnce(&mut Shard, Instant) -> R) -> R {
         grow(&self.calls.commands);
         let mut shard = self.lock();
         let now = clock::now();
         if shard.is_corked() {
-            shard.transmit(now); // what was posted before
+            shard.transmit(now); // earlier posts
         }
         let result = command(&mut shard, now);
         shard.transmit(now);
@@ -38,7 +37,7 @@ impl Engine {
         result
     }
 
-    /// Serves on this thread unless another does; returns the number of messages received.
+    /// Serves unless another thread does; returns the number of messages received.
     pub(crate) fn progress(&self) -> usize {
         self.count_activity();
         self.let_others_in();
@@ -58,13 +57,12 @@ impl Engine {
         received
     }
 
-    /// Counts a call that serves on this thread.
     pub(super) fn count_activity(&self) {
         grow(&self.calls.activity);
         self.poller.record_poll();
     }
 
-    /// Wakes the background thread if it would oversleep a new timer, or must send the turn's rest.
+    /// Wakes the background thread if it would oversleep a timer, unsent packets or a publication.
     pub(super) fn after_service(&self, shard: &mut Shard) {
         let sleeps_until = self.background.sleeps_until.load(Ordering::SeqCst);
         if sleeps_until == 0 {
@@ -81,8 +79,7 @@ impl Engine {
         }
     }
 
-    /// Hands service to the background thread: a program thread sleeps on a descriptor that must
-    /// become readable.
+    /// Hands service to the background thread: the program sleeps on a descriptor.
     pub(crate) fn hand_over(&self) {
         if !self.waits.handed_over.swap(true, Ordering::SeqCst) {
             self.wake_background();
@@ -97,7 +94,7 @@ impl Engine {
         }
     }
 
-    /// Sleeps as [`drive`](Self::drive); a signal returns `EINTR`.
+    /// Like [`drive`](Self::drive), but a signal returns `EINTR`.
     pub(super) fn drive_or_signal(
         &self,
         wanted: Wanted<'_>,
@@ -120,7 +117,6 @@ impl Engine {
         result
     }
 
-    /// Leaves the sockets after a wait.
     pub(super) fn leave_sockets(&self) {
         self.waits.drivers.fetch_sub(1, Ordering::SeqCst);
         if self.waits.leaves_sockets.swap(false, Ordering::SeqCst) {
@@ -134,8 +130,8 @@ impl Engine {
     }
 }
 
-/// Adds one and returns the sum. Simultaneous threads may count as one, which is cheaper than an
-/// atomic add.
+/// Increments and returns the sum. Cheaper than an atomic add: simultaneous threads may count as
+/// one.
 pub(super) fn grow(count: &AtomicU64) -> u64 {
     let grown = count.load(Ordering::Relaxed).wrapping_add(1);
     count.store(grown, Ordering::Relaxed);

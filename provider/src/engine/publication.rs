@@ -1,5 +1,3 @@
-//! Publication times of a shard's counters.
-
 use std::time::Duration;
 
 use roce_transport::time::Instant;
@@ -9,7 +7,7 @@ pub(super) const PUBLISH: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
 pub(super) struct Publication {
-    /// A counter may have changed since the latest.
+    /// A counter may have changed.
     pub(super) counted: bool,
     /// Earliest next publication; `None`: off.
     not_before: Option<Instant>,
@@ -18,7 +16,6 @@ pub(super) struct Publication {
 }
 
 impl Publication {
-    /// Starts publication at this time.
     pub(super) const fn start(&mut self, at: Instant) {
         self.not_before = Some(at);
     }
@@ -27,12 +24,11 @@ impl Publication {
         self.not_before = None;
     }
 
-    /// Returns the time of the next publication.
     pub(super) fn due(&self) -> Option<Instant> {
         self.not_before.filter(|_| self.counted)
     }
 
-    /// True if due now; then not for the next second.
+    /// True if due; the next is a second later.
     pub(super) fn begin(&mut self, now: Instant) -> bool {
         let begins = self.due().is_some_and(|due| due <= now);
         if begins {
@@ -41,12 +37,12 @@ impl Publication {
         begins
     }
 
-    /// True if the background thread must be woken for it, once.
+    /// True if the background thread must be woken, once.
     pub(super) fn wakes(&self) -> bool {
         !self.is_known && self.due().is_some()
     }
 
-    /// Records that the background thread knows the time, or is woken.
+    /// The background thread knows the time, or is woken.
     pub(super) fn know(&mut self) {
         self.is_known = self.due().is_some();
     }

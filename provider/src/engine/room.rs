@@ -1,5 +1,3 @@
-//! Waits for room in a full link.
-
 use std::{
     os::fd::{BorrowedFd, OwnedFd},
     sync::Arc,
@@ -14,20 +12,16 @@ use crate::cancel::Uncancelled;
 /// Retry interval of a link that does not signal room.
 const RETRY: Duration = Duration::from_millis(1);
 
-/// State of a full link.
 pub(super) struct Room {
-    /// Set while the link is full.
     blocked: Option<Blocked>,
     /// Epoll descriptor of sleeping threads.
     sockets: Arc<OwnedFd>,
 }
 
-/// Condition of the retry.
 enum Blocked {
     /// A copy of the link's descriptor in epoll until writable: the original may be read there, or
     /// be closed.
     Writable(OwnedFd),
-    /// Retry time.
     Until(Instant),
 }
 
@@ -49,15 +43,14 @@ impl Room {
         }
     }
 
-    /// The link has taken runs.
     pub(super) fn found(&mut self) {
         if let Some(Blocked::Writable(descriptor)) = self.blocked.take() {
-            let _uncancelled = Uncancelled::begin(); // which closes it
+            let _uncancelled = Uncancelled::begin(); // the drop closes it
             let _ = epoll::delete(&self.sockets, &descriptor);
         }
     }
 
-    /// Waits for the descriptor to be writable; `None`: for some time.
+    /// Waits until `descriptor` is writable, else for [`RETRY`].
     pub(super) fn wait(&mut self, now: Instant, descriptor: Option<BorrowedFd<'_>>) {
         if matches!(self.blocked, Some(Blocked::Writable(_))) {
             return;
@@ -71,7 +64,8 @@ impl Room {
         self.blocked = Some(watched.unwrap_or(Blocked::Until(now.plus(RETRY))));
     }
 
-    /// Ends the wait in a forked child, without its parent's epoll descriptor.
+    /// Ends the wait. The epoll descriptor stays as it is: a forked child shares it with its
+    /// parent.
     pub(super) fn abandon(&mut self) {
         self.blocked = None;
     }

@@ -1,5 +1,3 @@
-//! Engine: the locked shard and the program's calls.
-
 use std::{
     os::fd::{AsFd, BorrowedFd},
     sync::{Arc, MutexGuard, atomic::AtomicU64},
@@ -31,31 +29,25 @@ pub enum Progress {
     Manual,
 }
 
-/// See the [module's documentation](super).
 pub(crate) struct Engine {
     pub(super) shard: ShardLock,
-    /// Descriptors that threads sleep on.
     pub(super) system: System,
     pub(super) calls: Calls,
-    /// Thread of the latest call.
     pub(super) poller: Poller,
     pub(super) waits: Waits,
     /// Held by a program thread that serves while it waits.
     pub(super) waiter: Mutex<WaitPolicy>,
     pub(super) background: Background,
     pub(super) event_loop: LoopState,
-    /// End of corking in clock nanoseconds; 0: nothing is corked.
     pub(super) corked_until: Arc<AtomicU64>,
     pub(super) interface: Interface,
     pub(super) publishers: Mutex<Vec<Box<dyn CounterSink>>>,
-    /// Explanation of failures, if enabled.
     pub(crate) diagnosis: Option<Diagnosis>,
     pub(super) progress: Progress,
-    /// Process of the engine; a child's copy does nothing.
+    /// A forked child's copy does nothing.
     pub(super) process: u32,
 }
 
-/// Published values.
 struct Report {
     counters: Counters,
     link: LinkCounters,
@@ -76,22 +68,20 @@ impl Report {
 }
 
 impl Engine {
-    /// False in a forked child, whose copy does nothing.
     pub(crate) fn is_of_this_process(&self) -> bool {
         self.process == std::process::id()
     }
 
-    /// True if a background thread serves between calls.
     pub(crate) fn has_background(&self) -> bool {
         self.progress == Progress::Automatic
     }
 
-    /// Returns the network interface's index; 0: none.
+    /// Index of the network interface; 0: none.
     pub(crate) fn interface(&self) -> u32 {
         self.interface.watch.as_ref().map_or(0, Watch::interface)
     }
 
-    /// Does deferrable work: follows the interface, publishes counters.
+    /// Follows the interface, publishes counters.
     pub(super) fn attend(&self) {
         self.follow_news();
         let mut publishers = self.publishers.lock();
@@ -131,18 +121,17 @@ impl Engine {
         self.shard.lock()
     }
 
-    /// See [`ShardLock::let_others_in`].
     pub(super) fn let_others_in(&self) {
         self.shard.let_others_in();
     }
 
-    /// Serves the adapter; returns the number of messages received. `polls`: acknowledgements may
-    /// wait for the program's reply.
+    /// Returns the number of messages received. `polls`: acknowledgements may wait for the
+    /// program's reply.
     pub(super) fn serve(&self, shard: &mut Shard, polls: bool) -> usize {
         let start = clock::now();
         shard.cork.observer().record_service(start);
         if shard.is_corked() {
-            shard.transmit(start); // a peer can respond while this looks for others
+            shard.transmit(start); // the peer responds while this thread receives
         }
         let received = shard.serve(start, polls, || self.shard.is_wanted());
         if received > 0 {
@@ -168,14 +157,14 @@ impl Engine {
         let mut shard = self.lock();
         let start = clock::now();
         if shard.is_corked() {
-            shard.transmit(start); // what was posted before
+            shard.transmit(start); // earlier posts
         }
         let result = change(shard.adapter());
         shard.count_hold(start);
         result
     }
 
-    /// Explains failures, without the lock: output may be slow.
+    /// Call without the lock: output may be slow.
     #[inline]
     pub(crate) fn explain(&self) {
         if let Some(diagnosis) = &self.diagnosis {
@@ -187,12 +176,12 @@ impl Engine {
         self.shard.try_lock()?.link_counters().last_send_error
     }
 
-    /// Returns the time of the next service without arrivals.
+    /// Time of the next service without arrivals.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.lock().deadline()
     }
 
-    /// Returns a descriptor, readable after arrivals.
+    /// Readable after arrivals.
     pub(crate) fn sockets(&self) -> BorrowedFd<'_> {
         self.system.sockets.as_fd()
     }

@@ -34,20 +34,18 @@ use crate::{
     port::{Follows, GidPlaces, InterfaceState, TableChange, Watch},
 };
 
-/// Completions or WRITEs that a program finds.
 #[derive(Clone, Copy)]
 struct Found {
-    /// True if only a peer's WRITEs to memory were found.
+    /// Only a peer's WRITEs to memory.
     written: bool,
 }
 
 pub(crate) struct Shard {
-    /// Device name, for the log.
+    /// For the log.
     name: String,
     adapter: Adapter,
     port: LinkPort,
     sinks: Sinks,
-    /// Indexes in the GID table.
     pub(super) places: GidPlaces,
     pub(crate) link_counters: LinkCounters,
     log: CounterLog,
@@ -62,12 +60,11 @@ pub(crate) struct Shard {
     rules: Option<Box<Schedule>>,
 }
 
-/// Link, observer and link state.
 struct LinkPort {
     link: Box<dyn Link>,
     observer: Option<Box<dyn Observer>>,
     failures: Failures,
-    /// Link down by a rule.
+    /// Set by a fault rule.
     is_down: bool,
 }
 
@@ -105,7 +102,6 @@ impl Shard {
         &mut self.adapter
     }
 
-    /// Returns the flows, and the frame link if any.
     pub(super) fn frames_and_link(&mut self) -> (&mut SteeredFrames, Option<&mut dyn FrameLink>) {
         (&mut self.frames, self.port.link.frames())
     }
@@ -122,7 +118,6 @@ impl Shard {
         (&mut self.adapter, self.sinks.of())
     }
 
-    /// Returns the link's totals, including those that the link keeps.
     pub(crate) fn link_counters(&mut self) -> LinkCounters {
         let mut totals = self.link_counters.clone();
         totals.socket_drops += self.port.link.socket_drops();
@@ -142,10 +137,9 @@ impl Shard {
         (&mut self.adapter, &mut *self.port.link, self.sinks.of())
     }
 
-    /// Serves in turns: receive a batch, handle it, send one buffer, notify.
-    ///
-    /// Ends without work, at the time limit, or when threads wait for the lock. Returns the number
-    /// of messages received. With `polls`, acknowledgements may wait for the program's reply.
+    /// Serves in turns: receive a batch, handle it, send one buffer, deliver events. Ends without
+    /// work, after [`BUDGET`], or when threads wait for the lock. Returns the number of messages
+    /// received.
     pub(super) fn serve(
         &mut self,
         start: Instant,
@@ -158,7 +152,7 @@ impl Shard {
             let batch = self.receive(now) + self.receive_frames(now);
             received += batch;
             if batch == 0 && !self.has_work(now) {
-                break; // a program that polls finds that again and again
+                break; // the common case of a polling program
             }
             let found = (polls && (1..BATCH).contains(&batch))
                 .then(|| Found { written: self.adapter.counters().completed_receives == receives });
@@ -192,19 +186,17 @@ impl Shard {
         self.cork.is_corked()
     }
 
-    /// Records a post after this many polls; true if it is corked.
+    /// True if the post is corked.
     pub(super) fn corks(&mut self, now: Instant, load: Load, polls: u64, next: Next) -> bool {
         let waits = self.cork.change(|cork| cork.post(now, load, polls, next));
         self.link_counters.corked += if waits { load.requests() } else { 0 };
         waits
     }
 
-    /// True if corked requests reached the timer.
     pub(super) fn is_late(&mut self, now: Instant) -> bool {
         self.cork.observer().is_late(now)
     }
 
-    /// True if packets wait for room in the link.
     pub(super) const fn is_blocked(&self) -> bool {
         self.outgoing.is_blocked()
     }
@@ -218,7 +210,7 @@ impl Shard {
         self.moved
     }
 
-    /// Counts the lock's hold time since `start`; returns the present time.
+    /// Returns the present time.
     pub(super) fn count_hold(&mut self, start: Instant) -> Instant {
         self.moved = false;
         let now = clock::now();
@@ -230,8 +222,8 @@ impl Shard {
         now
     }
 
-    /// Counts a short hold: a post, or a poll below a batch. Through memory most are as short as a
-    /// clock read, so they are not measured; returns their start.
+    /// Counts a post, or a poll below a batch. Through memory most are as short as a clock read:
+    /// not measured, and `start` is returned.
     pub(super) fn count_short_hold(&mut self, start: Instant) -> Instant {
         if self.cork.sent() == Sent::Call {
             return self.count_hold(start);
@@ -240,12 +232,11 @@ impl Shard {
         start
     }
 
-    /// Serves timers without receiving.
     pub(super) fn serve_timers(&mut self, now: Instant) {
         self.take_turn(now, None);
     }
 
-    /// Runs one turn; true if acknowledgements wait after the program `found` something.
+    /// True if acknowledgements wait after the program `found` something.
     fn take_turn(&mut self, now: Instant, found: Option<Found>) -> bool {
         self.attend_rules(now);
         self.adapter.handle_timeout(now);
@@ -267,7 +258,6 @@ impl Shard {
             && self.cork.change(|cork| cork.find(now, written))
     }
 
-    /// Carries out due rules.
     pub(crate) fn attend_rules(&mut self, now: Instant) {
         while let Some(due) = self.rules.as_mut().and_then(|rules| rules.poll(now)) {
             let _uncancelled = Uncancelled::begin();
@@ -293,7 +283,6 @@ impl Shard {
         }
     }
 
-    /// Time of the next service without arrivals.
     pub(super) fn deadline(&mut self) -> Option<Instant> {
         let rules = self.rules.as_deref().and_then(Schedule::deadline);
         let adapter = self.adapter.poll_timeout();
@@ -302,7 +291,6 @@ impl Shard {
         Instant::earliest([adapter, self.port.link.deadline(), outgoing, frames, rules])
     }
 
-    /// True if the link is lost for good.
     pub(super) const fn is_lost(&self) -> bool {
         self.port.failures.is_lost()
     }
@@ -312,11 +300,11 @@ impl Shard {
             return 0;
         }
         let Self { adapter, port: LinkPort { link, observer, is_down, .. }, .. } = self;
-        let _uncancelled = observer.as_ref().map(|_| Uncancelled::begin()); // it writes files
+        let _uncancelled = observer.as_ref().map(|_| Uncancelled::begin()); // observers write files
         let mut room = Vec::new();
         let result = link.receive_runs(now, &mut |run| {
             if *is_down {
-                return; // the cable is out
+                return;
             }
             let Some(observer) = observer else { return adapter.handle_run(now, run) };
             run.for_each(|datagram| {
@@ -365,7 +353,7 @@ impl Shard {
         self.deliver_events();
     }
 
-    /// Applies the interface's state to the port; returns the preparation of new addresses.
+    /// Returns the preparation of new addresses.
     pub(super) fn follow(
         &mut self,
         state: &InterfaceState,
@@ -381,7 +369,7 @@ impl Shard {
         change.new.into_iter().map(prepare).collect()
     }
 
-    /// Applies the interface's addresses; true if the link's descriptors changed.
+    /// True if the link's descriptors changed.
     pub(super) fn change_addresses(
         &mut self,
         state: &InterfaceState,
@@ -426,7 +414,6 @@ impl Shard {
         added
     }
 
-    /// Follows the link's address changes.
     fn follow_link(&mut self) {
         let mut table = self.adapter.gids().entries().to_vec();
         let TableChange { gone, new } = Follows::All.compare(&table, &self.port.link.addresses());
@@ -442,7 +429,6 @@ impl Shard {
         self.adapter.set_gids(table);
     }
 
-    /// Replaces the link.
     pub(super) fn replace_link(&mut self, instead: Box<dyn Link>) {
         self.link_counters = self.link_counters();
         self.port.link = instead;
@@ -451,10 +437,9 @@ impl Shard {
         self.cork.change(|cork| *cork = Cork::default());
     }
 
-    /// Replaces the link and forgets its observer without a drop.
     pub(super) fn lose_link(&mut self, instead: Box<dyn Link>) {
         self.replace_link(instead);
-        mem::forget(self.port.observer.take()); // what it has not written yet, the other copy writes
+        mem::forget(self.port.observer.take()); // the parent's copy writes its buffer
         self.publication.stop();
     }
 
@@ -463,7 +448,6 @@ impl Shard {
         self.port.link.park()
     }
 
-    /// A sleeping thread is awake.
     pub(super) fn unpark(&mut self) {
         self.port.link.unpark();
     }
@@ -512,7 +496,6 @@ impl Shard {
         self.deliver_events();
     }
 
-    /// Receives frames for raw packet queue pairs; returns their number.
     fn receive_frames(&mut self, now: Instant) -> usize {
         if self.is_lost() {
             return 0;
@@ -538,7 +521,6 @@ impl Shard {
         }
     }
 
-    /// Sends frames of raw packet queue pairs.
     fn send_frames(&mut self, now: Instant) {
         let Self { frames, adapter, port, .. } = self;
         let LinkPort { link, observer, is_down, .. } = port;
@@ -554,7 +536,7 @@ impl Shard {
         }
     }
 
-    /// Passes connection records to the link, for the case that this process ends.
+    /// Passes connection records to the link, in case this process dies.
     fn keep_records(&mut self, now: Instant) {
         while let Some((conn, record)) = self.adapter.cm_mut().poll_record() {
             let Some(sharing) = self.port.link.sharing() else { continue };
@@ -566,7 +548,6 @@ impl Shard {
         }
     }
 
-    /// Delivers events.
     fn deliver_events(&mut self) {
         while let Some(event) = self.adapter.poll_event() {
             let rare = !matches!(event, Event::Completion(_));
@@ -578,7 +559,6 @@ impl Shard {
         }
     }
 
-    /// Sends built packets, within the link's room and the turn's time.
     fn send(&mut self, now: Instant) {
         let mut before = self.shared_runs();
         loop {
@@ -631,7 +611,7 @@ fn frame_observer(
 ) -> impl FnMut(&[u8]) {
     move |frame| {
         if let Some(observer) = observer {
-            let _uncancelled = Uncancelled::begin(); // it writes files
+            let _uncancelled = Uncancelled::begin(); // observers write files
             observer.observe_frame(clock::wall(now), direction, frame);
         }
     }

@@ -1,4 +1,4 @@
-//! Cork of a shard, visible without its lock; `models/` checks it.
+//! Cork of a shard; its end is read without the lock. `models/` checks this file.
 
 use std::{
     ops::Deref,
@@ -12,11 +12,10 @@ use roce_transport::time::Instant;
 
 use super::schedule::cork::Cork;
 
-/// Cork under the lock; its end is read without.
 #[derive(Debug, Default)]
 pub(super) struct SharedCork {
     cork: Cork,
-    /// End in clock nanoseconds; 0: nothing is corked.
+    /// End in clock ns; 0: nothing is corked.
     until: Arc<AtomicU64>,
 }
 
@@ -33,7 +32,6 @@ impl SharedCork {
         Self { cork, until: Arc::default() }
     }
 
-    /// Returns the end of corking, shared.
     pub(super) fn until_shared(&self) -> Arc<AtomicU64> {
         self.until.clone()
     }
@@ -43,7 +41,6 @@ impl SharedCork {
         &mut self.cork
     }
 
-    /// Changes the corked packets or their end.
     pub(super) fn change<R>(&mut self, change: impl FnOnce(&mut Cork) -> R) -> R {
         let before = self.cork.until();
         let result = change(&mut self.cork);

@@ -11,14 +11,12 @@ use roce_transport::{
 
 use crate::{counters::LinkCounters, link::Link};
 
-/// Receiver of a device's events.
-///
-/// Runs under the engine's lock: it must not call the engine or drop an object's last handle.
+/// Receiver of a device's events. Runs under the engine's lock: it must not call the engine or drop
+/// an object's last handle.
 pub(crate) trait EventSink: Any + Send {
-    /// Receives an asynchronous or completion queue event.
     fn on_event(&mut self, event: Event, adapter: &mut Adapter, link: &mut dyn Link);
 
-    /// Receives a connection event; returns foreign ones.
+    /// Returns events of other sinks.
     fn on_cm_event(
         &mut self,
         event: ConnEvent,
@@ -32,7 +30,7 @@ pub(crate) trait EventSink: Any + Send {
 
 /// Receiver of a device's counters, at most once a second and at the end.
 pub(crate) trait CounterSink: Send {
-    /// Receives present counters and GIDs; failures wait for the next change.
+    /// Failures wait for the next change.
     fn publish(&mut self, counters: &Counters, link: &LinkCounters, gids: &[String]);
 }
 
@@ -41,7 +39,7 @@ pub(crate) trait CounterSink: Send {
 pub(crate) struct Sinks(Vec<Box<dyn EventSink>>);
 
 impl Sinks {
-    /// Returns the sink of a type, added if missing.
+    /// Adds a missing sink.
     pub(crate) fn of<S: EventSink + Default>(&mut self) -> &mut S {
         let is_wanted = |sink: &dyn Any| sink.is::<S>();
         let index = self.0.iter().position(|sink| is_wanted(&**sink)).unwrap_or_else(|| {
@@ -52,12 +50,11 @@ impl Sinks {
         sink.downcast_mut().unwrap_or_else(|| unreachable!("its type was compared"))
     }
 
-    /// Passes an event to all sinks, upper layers first.
+    /// Upper layers first.
     pub(super) fn on_event(&mut self, event: Event, adapter: &mut Adapter, link: &mut dyn Link) {
         self.0.iter_mut().rev().for_each(|sink| sink.on_event(event, adapter, link));
     }
 
-    /// Passes a connection event to its sink.
     pub(super) fn on_cm_event(&mut self, event: ConnEvent, adapter: &mut Adapter, now: Instant) {
         self.0.iter_mut().try_fold(event, |event, sink| sink.on_cm_event(event, adapter, now));
     }

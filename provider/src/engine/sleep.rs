@@ -28,7 +28,6 @@ pub(super) const PAUSE: u32 = 256;
 /// Descriptor that wakes a waiting program thread.
 pub(crate) type Wanted<'a> = BorrowedFd<'a>;
 
-/// Creates the sleep timer, if the system has one.
 pub(super) fn timer() -> Option<OwnedFd> {
     let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
     timerfd_create(TimerfdClockId::Monotonic, flags).ok()
@@ -46,7 +45,6 @@ impl Engine {
         wait(&descriptors.into_iter().flatten().collect::<Vec<_>>(), timeout)
     }
 
-    /// Sleeps on a program thread until `wanted`, an arrival or the timeout.
     pub(super) fn sleep_driving(
         &self,
         wanted: Wanted<'_>,
@@ -55,8 +53,7 @@ impl Engine {
         wait_or_signal(&[wanted, self.system.sockets.as_fd()], timeout)
     }
 
-    /// Fills the device's only event loop descriptor, unless set; it wakes the program for all
-    /// channels.
+    /// `None` if the device has a descriptor: one wakes the program for all channels.
     pub(crate) fn make_loop_descriptor<T: LoopDescriptor + 'static>(
         &self,
         make: impl FnOnce() -> io::Result<T>,
@@ -64,7 +61,6 @@ impl Engine {
         if self.has_background() { self.system.loop_slot.fill(make) } else { Ok(None) }
     }
 
-    /// Joins the sockets to the descriptor; false if the program does not wait for it.
     pub(super) fn join_loop(&self) -> bool {
         self.system.loop_slot.join(self.system.sockets.as_fd())
     }
@@ -83,7 +79,6 @@ impl Engine {
         let _ = rustix::io::write(&self.system.wake, &1u64.to_ne_bytes());
     }
 
-    /// Clears the wakeup of the background thread.
     pub(super) fn clear_wakeup(&self) {
         for descriptor in
             [Some(&self.system.wake), self.system.timer.as_ref()].into_iter().flatten()
@@ -92,7 +87,7 @@ impl Engine {
         }
     }
 
-    /// Ends the background thread's present or next sleep after this time.
+    /// Wakes the background thread after this time.
     pub(super) fn set_timer(&self, after: Duration) {
         let (Some(timer), Ok(it_value)) = (&self.system.timer, Timespec::try_from(after)) else {
             return;
@@ -101,7 +96,6 @@ impl Engine {
         let _ = timerfd_settime(timer, TimerfdTimerFlags::empty(), &once);
     }
 
-    /// Sleeps for this time, or until the timer.
     pub(super) fn sleep_beside_timer(&self, time: Duration) {
         match &self.system.timer {
             Some(timer) => drop(wait(&[timer.as_fd()], Some(time))),

@@ -15,17 +15,16 @@ pub(super) fn shorten() {
         && [libc::SCHED_OTHER, libc::SCHED_BATCH].contains(&attributes.sched_policy.cast_signed())
     {
         attributes.sched_runtime = SLICE;
-        // SAFETY: The kernel reads as many bytes as the structure says that it has.
+        // SAFETY: the kernel reads as many bytes as the structure states
         unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
     }
 }
 
-/// Returns this thread's scheduling attributes.
 fn attributes() -> io::Result<libc::sched_attr> {
     let size = size_of::<libc::sched_attr>();
-    // SAFETY: All of its members are numbers.
+    // SAFETY: all members are numbers
     let mut attributes: libc::sched_attr = unsafe { mem::zeroed() };
-    // SAFETY: The kernel writes `size` bytes at most, which the structure has.
+    // SAFETY: the kernel writes at most `size` bytes
     match unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) } {
         0 => Ok(attributes),
         _ => Err(io::Error::last_os_error()),
@@ -41,7 +40,7 @@ mod tests {
     #[test]
     fn a_slice_is_shortened_and_nothing_else_changes() {
         thread::spawn(|| {
-            let Ok(before) = attributes() else { return }; // not everything that runs Linux's programs has it
+            let Ok(before) = attributes() else { return }; // Linux emulations may lack it
             shorten();
             let after = attributes().unwrap();
             let rest = |of: &libc::sched_attr| (of.sched_policy, of.sched_nice, of.sched_priority);

@@ -1,5 +1,3 @@
-//! Start and stop of an engine.
-
 use std::{io, os::fd::AsFd, sync::Arc, thread, time::Duration};
 
 use roce_transport::adapter::Adapter;
@@ -50,7 +48,7 @@ pub(crate) struct EngineParts {
 }
 
 impl Engine {
-    /// Starts an engine and, unless manual, its background thread, until [`stop`](Self::stop).
+    /// Starts the background thread too, unless manual; see [`stop`](Self::stop).
     pub(crate) fn start(parts: EngineParts, progress: Progress) -> io::Result<Arc<Self>> {
         let EngineParts {
             name,
@@ -75,11 +73,11 @@ impl Engine {
         let timer = cork.is_possible().then(sleep::timer).flatten();
         let mut shard = Shard::new(name, adapter, link, observer, sinks, sockets.clone());
         if timer.is_some() {
-            shard.cork = SharedCork::new(cork); // else nobody would end it
+            shard.cork = SharedCork::new(cork); // without a timer nothing would flush
         }
         shard.places = places;
         if progress == Progress::Manual {
-            shard.park(); // the program may sleep at any time, without notice
+            shard.park(); // the program may sleep at any time
         }
         if !publishers.is_empty() {
             shard.publication.start(clock::now().plus(PUBLISH));
@@ -124,7 +122,7 @@ impl Engine {
         if let Some(background) =
             background.filter(|thread| thread.thread().id() != thread::current().id())
         {
-            let _ = background.join(); // a panic there has been printed already
+            let _ = background.join(); // its panic is already printed
         }
         if let Some(diagnosis) = &self.diagnosis {
             diagnosis.report_rest(|| self.last_send_error());
@@ -133,7 +131,7 @@ impl Engine {
         self.publishers.lock().clear();
     }
 
-    /// Sends the rest; waits briefly for a full link or unknown destinations.
+    /// Waits briefly for a full link or unknown destinations.
     fn send_rest(&self) {
         let end = clock::now().plus(STOPPING);
         loop {
@@ -177,7 +175,6 @@ mod tests {
     use super::*;
     use crate::link::Datagram;
 
-    /// A link that learns destinations after this many checks.
     struct Learning {
         looks: Arc<AtomicU32>,
         needed: u32,

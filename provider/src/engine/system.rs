@@ -1,5 +1,3 @@
-//! The thread and the descriptors of an engine.
-
 use std::{io, os::fd::OwnedFd, sync::Arc, thread::JoinHandle};
 
 use rustix::event::{EventfdFlags, eventfd};
@@ -7,7 +5,6 @@ use rustix::event::{EventfdFlags, eventfd};
 use super::loop_descriptor::LoopSlot;
 use crate::sync::Mutex;
 
-/// Background thread, and descriptors for sleeping threads.
 pub(super) struct System {
     /// Readable with a link's descriptor, or with room after a full link.
     pub(super) sockets: Arc<OwnedFd>,
@@ -15,7 +12,6 @@ pub(super) struct System {
     pub(super) wake: OwnedFd,
     /// Wakes the background thread to flush the cork, if corking is on.
     pub(super) timer: Option<OwnedFd>,
-    /// Event loop descriptor.
     pub(super) loop_slot: LoopSlot,
     pub(super) thread: Mutex<Option<JoinHandle<()>>>,
 }

@@ -1,10 +1,10 @@
 //! Program threads that wait.
 //!
-//! One waiting thread serves itself, which saves waking the background thread to wake it. It spins
-//! briefly, then sleeps on the sockets too. After some milliseconds without work the background
-//! thread takes the sockets, without hurry.
+//! One waiting thread serves, which saves a wakeup by the background thread. It spins briefly, then
+//! sleeps on the sockets too. After some milliseconds without work the background thread takes the
+//! sockets.
 //!
-//! `models/` checks this file's concurrency.
+//! `models/` checks the concurrency.
 
 use std::{io, sync::atomic::Ordering, time::Duration};
 
@@ -21,8 +21,8 @@ use super::{
 use crate::clock;
 
 impl Engine {
-    /// Serves until `is_there`, for some milliseconds or `limit`; nothing if other threads wait or
-    /// poll. True if found; else the thread may sleep on `wanted`.
+    /// Serves until `is_there`, for up to [`SERVES`] or `limit`; not beside threads that wait or
+    /// poll. If false, the thread may sleep on `wanted`.
     ///
     /// # Errors
     /// `EINTR` after a signal, or if the system cannot wait.
@@ -60,7 +60,6 @@ impl Engine {
         }
     }
 
-    /// Spins for packets until `is_there`; returns that.
     fn linger_until(&self, spin: &mut SpinPolicy, is_there: impl Fn() -> bool) -> bool {
         let start = clock::now();
         let mut last = start;
@@ -102,7 +101,7 @@ impl Engine {
     }
 }
 
-/// Yields the processor and records for how long.
+/// Yields, and records for how long.
 pub(super) fn yield_to_others(spin: &mut SpinPolicy) {
     let before = clock::now();
     thread::yield_now();
@@ -139,7 +138,7 @@ mod tests {
             self.background.found.fetch_add(1, Ordering::Relaxed);
         }
 
-        /// Returns whether a thread has it, and whether the thread served.
+        /// Whether an event was found, and whether the thread served.
         fn try_until(&self, wanted: &Notifier<()>) -> (bool, bool) {
             let before = self.calls.activity.load(Ordering::Relaxed);
             let found = self.serve_until(wanted.descriptor(), None, || !wanted.is_empty()).unwrap();

@@ -4,7 +4,6 @@ use std::sync::atomic::Ordering;
 
 use super::atomics::{AtomicBool, AtomicU32, AtomicU64};
 
-/// Counts of the program's calls.
 #[derive(Default)]
 pub(super) struct Calls {
     /// Calls that served.
@@ -16,39 +15,35 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    /// Returns the number of polls.
     pub(super) fn polls(&self) -> u64 {
         self.activity.load(Ordering::Relaxed).wrapping_add(self.finds.load(Ordering::Relaxed))
     }
 
-    /// Returns the counts to which the background thread may leave the adapter.
+    /// Counts to which the background thread may leave the adapter.
     pub(super) fn served(&self) -> [u64; 2] {
         [&self.activity, &self.commands].map(|count| count.load(Ordering::Relaxed))
     }
 }
 
-/// Waits of program threads.
 #[derive(Default)]
 pub(super) struct Waits {
     /// Threads that wait on the sockets.
     pub(super) drivers: AtomicU32,
-    /// True while the background thread leaves the sockets to the drivers, until woken.
+    /// The background thread leaves the sockets to the drivers, until woken.
     pub(super) leaves_sockets: AtomicBool,
     /// Descriptors on which threads sleep.
     pub(super) sleepers: AtomicU32,
-    /// True while a thread may sleep on a descriptor that only the background thread makes
-    /// readable.
+    /// A thread may sleep on a descriptor that only the background thread makes readable.
     pub(super) handed_over: AtomicBool,
-    /// Start of the latest serving wait, in clock nanoseconds.
+    /// Start of the latest serving wait, in clock ns.
     pub(super) waited_at: AtomicU64,
 }
 
-/// State of the background thread.
 #[derive(Default)]
 pub(super) struct Background {
-    /// End of its sleep in clock nanoseconds; 0: awake or about to check.
+    /// End of the sleep in clock ns; 0: awake or about to check.
     pub(super) sleeps_until: AtomicU64,
-    /// Times that it found work.
+    /// Times that the thread found work.
     pub(super) found: AtomicU64,
     pub(super) stop: AtomicBool,
 }

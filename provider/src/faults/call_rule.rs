@@ -1,4 +1,4 @@
-//! Call rules: which calls, how often, to what effect.
+//! Call rules.
 
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ use crate::{
     fabric::clause::{Chance, Counts, Often, Words, set, time},
 };
 
-/// The effect on a call.
+/// Effect on a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CallEffect {
-    /// Fails with this error or the default, without effect.
+    /// Failure with this error or the default, without effect.
     Fail(Option<c_int>),
-    /// Delayed; `None`: until the rule is removed.
+    /// Delay; `None`: until the rule is removed.
     Wait(Option<Duration>),
 }
 
-/// A call rule. The first that hits decides.
+/// Call rule; the first hit decides.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CallRule {
     calls: Vec<CallId>,
@@ -87,7 +87,7 @@ impl CallRule {
     }
 }
 
-/// Call rules with counters and their random source.
+/// Call rules with counters.
 #[derive(Debug)]
 pub struct CallFaults {
     rules: Vec<(u64, CallRule, Counts)>,
@@ -111,18 +111,18 @@ impl CallFaults {
         self.rules.retain(|(number, ..)| keep(*number));
     }
 
-    /// Returns true without rules.
+    /// True without rules.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// Returns each rule's number and counters.
+    /// Numbers and counters of the rules.
     pub fn counts(&self) -> impl Iterator<Item = (u64, Counts)> {
         self.rules.iter().map(|(number, _, counts)| (*number, *counts))
     }
 
-    /// Decides a call: the effect and its rule.
+    /// Effect on a call, and its rule.
     pub fn decide(&mut self, call: CallId) -> Option<(u64, CallEffect)> {
         let Self { rules, chance } = self;
         rules.iter_mut().filter(|(_, rule, _)| rule.calls.contains(&call)).find_map(
@@ -133,7 +133,7 @@ impl CallFaults {
     }
 }
 
-/// Returns a failing call's error number and name.
+/// Error number and name of a failing call.
 #[must_use]
 pub fn error_of(call: CallId, errno: Option<c_int>) -> (c_int, &'static str) {
     let number = errno.unwrap_or(call.failing().errno);

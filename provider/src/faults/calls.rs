@@ -7,16 +7,16 @@ use libc::c_int;
 pub enum Failure {
     /// Null.
     Null,
-    /// The error number.
+    /// Error number.
     Number,
-    /// The negated error number.
+    /// Negated error number.
     Negative,
-    /// A value of the call, mostly -1.
+    /// Value of the call, mostly -1.
     Value(c_int),
 }
 
 impl Failure {
-    /// Returns the value for an error.
+    /// Value for an error.
     #[must_use]
     pub const fn value(self, errno: c_int) -> isize {
         match self {
@@ -28,7 +28,7 @@ impl Failure {
     }
 }
 
-/// A call that can fail.
+/// Call that can fail.
 #[derive(Clone, Copy, Debug)]
 pub struct Failing {
     /// Name in C.
@@ -41,7 +41,7 @@ pub struct Failing {
 
 macro_rules! calls {
     ($($failure:expr, $errno:ident: $($name:ident)*;)*) => {
-        /// A call that can fail, by its name in C.
+        /// Call that can fail, by C name.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         #[allow(missing_docs, non_camel_case_types, reason = "they are the names in C")]
         #[non_exhaustive]
@@ -49,7 +49,6 @@ macro_rules! calls {
             $($($name,)*)*
         }
 
-        /// All calls in the table's order.
         const ALL: &[CallId] = &[$($(CallId::$name,)*)*];
 
         const CALLS: &[Failing] = &[$($(
@@ -126,7 +125,6 @@ calls! {
     MINUS_ONE, EIO: rclose;
 }
 
-/// Words for several calls, besides object names.
 const ANY: &str = "any";
 const FAMILIES: &[&str] = &[
     "device", "pd", "mr", "mw", "dm", "ah", "cq", "qp", "srq", "xrcd", "channel", "post", "poll",
@@ -134,15 +132,15 @@ const FAMILIES: &[&str] = &[
 ];
 
 impl CallId {
-    /// Returns every call.
+    /// All calls.
     pub fn all() -> impl Iterator<Item = Self> {
         ALL.iter().copied()
     }
 
-    /// Number of calls that can fail.
+    /// Number of calls.
     pub const COUNT: usize = CALLS.len();
 
-    /// Returns the call with this name in C.
+    /// Call with this C name.
     #[must_use]
     pub const fn of(name: &str) -> Option<Self> {
         // header functions call `_ibv_query_gid_ex` and others
@@ -158,26 +156,25 @@ impl CallId {
         None
     }
 
-    /// Returns its index in the table.
+    /// Index in the table.
     #[must_use]
     pub const fn number(self) -> usize {
         self as usize
     }
 
-    /// Returns its name in C.
+    /// C name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         self.failing().name
     }
 
-    /// Returns its table entry.
+    /// Table entry.
     #[must_use]
     pub const fn failing(self) -> &'static Failing {
         &CALLS[self.number()]
     }
 
-    /// Calls for a word of a rule: a name with or without `ibv_` or `rdma_`, or a family. Empty:
-    /// unknown.
+    /// Calls of a name, with or without `ibv_` or `rdma_`, or of a family; empty if unknown.
     pub(super) fn named(word: &str) -> Vec<Self> {
         let prefixed =
             ["", "ibv_", "rdma_"].iter().find_map(|prefix| Self::of(&format!("{prefix}{word}")));
@@ -211,8 +208,7 @@ impl CallId {
     }
 }
 
-/// Functions that libibverbs' headers call instead of others: a name covers all that a program's
-/// source may mean.
+/// Functions that libibverbs' headers call instead: a name covers both.
 const HEADER_ALIASES: &[(&str, &str)] = &[
     ("ibv_reg_mr", "ibv_reg_mr_iova2"),
     ("ibv_reg_mr_iova", "ibv_reg_mr_iova2"),

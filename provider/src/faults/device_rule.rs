@@ -10,38 +10,38 @@ use roce_transport::{
 
 use crate::fabric::clause::{Often, Words, number, set, time};
 
-/// A timed event of a device.
+/// Timed event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Incident {
-    /// A queue pair, or each, goes to ERR.
+    /// Queue pair, or each, goes to ERR.
     QpFatal(Option<Qpn>),
     /// The port is down for this time; `None`: for good.
     PortDown(Option<Duration>),
-    /// A change of the GID table is reported.
+    /// A GID table change is reported.
     GidChange,
     /// The device is lost.
     DeviceFatal,
 }
 
-/// A device rule.
+/// Device rule.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum DeviceRule {
     /// Requests complete with this status.
     Complete {
-        /// The queue.
+        /// Queue.
         queue: Queue,
-        /// The queue pair; `None`: any.
+        /// Queue pair; `None`: any.
         qpn: Option<Qpn>,
-        /// Which of them.
+        /// Frequency.
         often: Often,
-        /// Their status.
+        /// Status.
         status: WcStatus,
     },
-    /// An event after the rule is given or the device is opened.
+    /// Event after the rule is given, or the device opened.
     At {
-        /// The delay.
+        /// Delay.
         after: Duration,
-        /// The event.
+        /// Event.
         incident: Incident,
     },
     /// Connection requests are rejected.
@@ -63,7 +63,6 @@ const STATUSES: [(&str, WcStatus); 12] = [
     ("RNR_RETRY_EXC_ERR", WcStatus::RnrRetryExcErr),
 ];
 
-/// Connection management messages that can be lost, by the program's names.
 const MESSAGES: [(&str, &str); 8] = [
     ("connect", "cm-req"),
     ("accept", "cm-rep"),
@@ -77,7 +76,7 @@ const MESSAGES: [(&str, &str); 8] = [
 
 pub(super) enum Parsed {
     Rule(DeviceRule),
-    /// An equivalent packet clause.
+    /// Equivalent packet clause.
     Packets(String),
 }
 
@@ -115,7 +114,7 @@ impl DeviceRule {
         Ok(Parsed::Rule(rule))
     }
 
-    /// Returns true if the rule concerns this request.
+    /// True if the rule concerns this request.
     #[must_use]
     pub fn concerns(&self, completing: &Completing) -> bool {
         let Self::Complete { queue, qpn, status, .. } = self else { return false };
@@ -195,7 +194,6 @@ fn status_of(name: &str, queue: Queue) -> Result<WcStatus, String> {
     }
 }
 
-/// An event with an optional delay, by default none.
 fn at(mut words: Words<'_>, incident: Incident, example: &str) -> Result<DeviceRule, String> {
     let (mut after, mut length) = (None, None);
     while let Some(word) = words.next() {

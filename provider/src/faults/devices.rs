@@ -1,4 +1,4 @@
-//! Device rules of this process: storage, counters, schedules.
+//! Device rules of this process.
 
 use std::{
     collections::BTreeSet,
@@ -19,7 +19,7 @@ use crate::{
     sync::Mutex,
 };
 
-/// Incremented with every change of the rules.
+/// Incremented with every change.
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 static RULES: Mutex<Option<Rules>> = Mutex::new(None);
 
@@ -50,7 +50,7 @@ pub fn retain(keep: impl Fn(u64) -> bool) {
     GENERATION.fetch_add(1, Ordering::SeqCst);
 }
 
-/// Returns each rule with number and counters.
+/// Rules with numbers and counters.
 #[must_use]
 pub fn list() -> Vec<(u64, String, Option<Counts>)> {
     with(|rules| {
@@ -63,7 +63,6 @@ fn asks() -> bool {
     with(|rules| rules.all.iter().any(|(_, _, rule, _)| !matches!(rule, DeviceRule::At { .. })))
 }
 
-/// Judge asked by adapters.
 #[derive(Debug)]
 pub(crate) struct Judge;
 
@@ -101,9 +100,7 @@ pub(crate) enum Due {
     QpFatal(Option<Qpn>),
     /// Take the port down, or up.
     Port(bool),
-    /// Report a change of the GID table.
     GidChange,
-    /// Lose the device.
     DeviceFatal,
 }
 
@@ -117,7 +114,7 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// Follows changed rules, and returns the due action.
+    /// Due action under the present rules.
     pub(crate) fn poll(&mut self, now: Instant) -> Option<Due> {
         let generation = GENERATION.load(Ordering::Relaxed);
         if self.generation != generation {
@@ -210,7 +207,7 @@ mod tests {
         assert_eq!([poll(1000), poll(1499)], [Some(Due::Port(false)), None]);
         assert_eq!([poll(1500), poll(1999)], [Some(Due::Port(true)), None]);
         assert_eq!([poll(2000), poll(9999)], [Some(Due::QpFatal(Some(Qpn::new(0x12)))), None]);
-        // A port down for good comes back when the rule is removed.
+        // comes back with the rule's removal
         add(4, String::new(), rule("port down"));
         assert_eq!([poll(10_000), poll(90_000)], [Some(Due::Port(false)), None]);
         assert_eq!(list().iter().map(|(.., counts)| counts.unwrap().hits).sum::<u64>(), 4);

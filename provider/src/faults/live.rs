@@ -26,7 +26,7 @@ struct Clause {
     tally: Tally,
 }
 
-/// A plan with its rules' counters, shared by all links of a device in both directions.
+/// Plan with counters, shared by a device's links in both directions.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct CountedPlan {
     plan: FaultPlan,
@@ -57,12 +57,12 @@ impl CountedPlan {
     }
 }
 
-/// Lets devices opened from now on follow later faults.
+/// Makes devices opened later follow the faults.
 pub fn enable() {
     ON.store(true, Ordering::SeqCst);
 }
 
-/// Returns true if faults can be switched.
+/// True if faults can be switched.
 #[must_use]
 pub fn is_on() -> bool {
     ON.load(Ordering::Relaxed)
@@ -82,7 +82,7 @@ pub fn add(added: impl IntoIterator<Item = (u64, String)>) -> Result<(), FaultSy
     Ok(())
 }
 
-/// Removes clauses that `keep` rejects, and those that need a removed one.
+/// Removes clauses that `keep` rejects, and dependent clauses.
 pub fn retain(keep: impl Fn(u64) -> bool) {
     let mut clauses = CLAUSES.lock();
     let mut left: Vec<Clause> =
@@ -98,7 +98,7 @@ fn replace(clauses: &mut MutexGuard<'_, Vec<Clause>>, by: Vec<Clause>) {
     GENERATION.fetch_add(1, Ordering::SeqCst);
 }
 
-/// Returns each clause with its number, and counters of those for single packets.
+/// Clauses with numbers, and counters of clauses for single packets.
 #[must_use]
 pub fn list() -> Vec<(u64, String, Option<Counts>)> {
     let clauses = CLAUSES.lock();

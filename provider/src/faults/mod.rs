@@ -1,5 +1,4 @@
-//! Injected faults as text: of packets, calls and devices. The guide's chapter on faults has the
-//! grammar.
+//! Injected faults of packets, calls and devices. The guide has the grammar.
 
 mod call_rule;
 mod calls;
@@ -25,7 +24,7 @@ use crate::fabric::{
 pub struct FaultRules {
     /// For packets.
     pub packets: FaultPlan,
-    /// The same as text, one per clause.
+    /// `packets` as text, by clause.
     pub packet_clauses: Vec<String>,
     /// For calls of the C interface, in order of trial.
     pub calls: Vec<(String, CallRule)>,

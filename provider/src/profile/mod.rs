@@ -1,4 +1,4 @@
-//! Profiles: names, numbers and limits of a real adapter for a device.
+//! Profiles of real adapters.
 
 mod parse;
 mod schema;
@@ -23,9 +23,9 @@ use crate::{
 };
 use schema::Value;
 
-/// The adapter that a device presents: names, attributes and limits from a TOML file that cites a
-/// source for every number. Limits are enforced; those beyond this software are
-/// [lowered](Self::limits).
+/// Adapter that a device presents: names, attributes and limits of a TOML file with sources.
+///
+/// Limits are enforced, [lowered](Self::limits) to this software's.
 ///
 /// ```
 /// use roce_provider::{
@@ -56,7 +56,7 @@ struct Parsed {
     sources: BTreeSet<String>,
 }
 
-/// An unusable profile: one line with the wrong key and valid values.
+/// Invalid profile: one line with key and valid values.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("{0}")]
 pub struct ProfileError(String);
@@ -71,8 +71,7 @@ const BUILT_IN: [(&str, &str); 7] = [
     ("rxe", include_str!("rxe.toml")),
 ];
 
-/// Limits of this software; the adapter limits queue pairs, memory windows and shared receive
-/// queues.
+/// Limits of this software; for queue pairs, memory windows and SRQs, the adapter's.
 const MOST: Limits = Limits {
     max_pd: 1 << 24,
     max_mr: 1 << 24,
@@ -101,10 +100,10 @@ const MOST: Limits = Limits {
 };
 
 impl Profile {
-    /// Loads a profile by name, or from a path: a text with a slash or that ends with `.toml`.
+    /// Loads a profile by name, or by path (with a slash, or ending in `.toml`).
     ///
     /// # Errors
-    /// [`ProfileError`] if there is none, or it is invalid.
+    /// [`ProfileError`] if missing or invalid.
     pub fn named(spec: &str) -> Result<Self, ProfileError> {
         if let Some((_, text)) = BUILT_IN.iter().find(|(name, _)| *name == spec) {
             return text.parse();
@@ -124,29 +123,29 @@ impl Profile {
         text.parse().map_err(|error| about(&error))
     }
 
-    /// Returns the names of the built-in profiles.
+    /// Names of the built-in profiles.
     pub fn built_in() -> impl Iterator<Item = &'static str> {
         BUILT_IN.iter().map(|(name, _)| *name)
     }
 
-    /// Returns its name.
+    /// Name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// Returns the adapter's name in words.
+    /// Adapter's name in words.
     #[must_use]
     pub fn title(&self) -> &str {
         &self.0.title
     }
 
-    /// Returns the addresses of its sources.
+    /// Addresses of the sources.
     pub fn sources(&self) -> impl Iterator<Item = &str> {
         self.0.sources.iter().map(String::as_str)
     }
 
-    /// Returns the profile's number for a key, such as `limits.max_sge`, unlowered.
+    /// Number of a key, such as `limits.max_sge`, not lowered.
     #[must_use]
     pub fn number(&self, key: &str) -> Option<u64> {
         let (section, key) = key.split_once('.')?;
@@ -156,8 +155,7 @@ impl Profile {
         })
     }
 
-    /// Returns the text for a key, such as `device.board_id`. It is static: device attributes are
-    /// copied.
+    /// Text of a key, such as `device.board_id`. Static, because device attributes are copied.
     #[must_use]
     pub fn text(&self, key: &str) -> Option<&'static str> {
         let (section, key) = key.split_once('.')?;
@@ -174,8 +172,8 @@ impl Profile {
             .any(|((s, k), value)| (*s, *k) == (section, key) && *value == Value::Flag(true))
     }
 
-    /// Returns the limits of a device: the profile's, lowered to this software's, and `otherwise`
-    /// where it is silent. Missing features have limit 0.
+    /// The profile's limits, lowered to this software's; `otherwise` for missing keys. Missing
+    /// features have limit 0.
     #[must_use]
     pub fn limits(&self, otherwise: Limits) -> Limits {
         let number = |key: &str| self.number(&format!("limits.{key}"));
@@ -224,7 +222,6 @@ impl Profile {
         }
     }
 
-    /// Returns how the adapter rounds acknowledge timeouts.
     pub(crate) fn ack_timer(&self) -> AckTimer {
         let number = |key| self.number(key).and_then(|number| u32::try_from(number).ok());
         let usual = AckTimer::default();
@@ -251,7 +248,7 @@ impl Profile {
         self.number("device.device_cap_flags").map(DeviceCaps::from_bits_truncate)
     }
 
-    /// Applies the adapter's attributes; the limits are already applied.
+    /// `attr` has the limits already.
     pub(crate) fn apply(&self, attr: &mut DeviceAttr) {
         fn set<T: TryFrom<u64> + Ord + Copy>(to: &mut T, number: Option<u64>) {
             if let Some(number) = number.and_then(|number| T::try_from(number).ok()) {
@@ -324,7 +321,7 @@ impl Profile {
     }
 }
 
-/// Interns the text for the life of the process.
+/// Interns the text forever.
 fn lasting(text: &str) -> &'static str {
     static TEXTS: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut texts = TEXTS.lock();

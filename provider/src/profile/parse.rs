@@ -16,7 +16,6 @@ use super::{
 
 /// Longest device name (`IBV_SYSFS_NAME_MAX`) with terminator and number.
 const LONGEST_NAME: usize = 56;
-/// Keys outside the sections.
 const TOP: [&str; 2] = ["name", "title"];
 
 impl FromStr for Profile {
@@ -147,7 +146,7 @@ fn read(value: &Toml, takes: ValueType) -> Option<Value> {
     }
 }
 
-/// A number; above TOML's 2^63 - 1 it is written as text.
+/// Numbers above TOML's 2^63 - 1 are text.
 fn number(value: &Toml) -> Option<u64> {
     match value {
         Toml::Integer(number) => u64::try_from(*number).ok(),

@@ -11,11 +11,9 @@ pub(super) enum Value {
 pub(super) enum ValueType {
     /// Non-empty text up to this many bytes.
     Text(usize),
-    /// One of these.
     OneOf(&'static [&'static str]),
     /// A device name with `{}` for its number.
     Names,
-    /// A number in this range.
     Number(u64, u64),
     Flag,
 }

@@ -122,7 +122,6 @@ fn devices_have_the_adapters_names() {
 }
 
 proptest! {
-    /// Any text gives a profile or a one-line error.
     #[test]
     fn any_text_is_a_profile_or_an_error_of_one_line(text in "(?s).{0,400}") {
         if let Err(error) = parse(&text) {

@@ -1,9 +1,8 @@
 //! SIGSEGV and SIGBUS handlers that let the [`routines`](super::routines) survive faults.
 //!
-//! The first registration of foreign memory puts them in front of the program's handlers. Other
-//! faults go to those, or to the default action, which kills. A periodic check moves ours back in
-//! front of later handlers. Such a handler may pass unknown faults back to ours: each delivery
-//! carries the number of earlier handlers left, which ends the loop.
+//! Installed at the first registration of foreign memory, and again in front of handlers that the
+//! program sets later. Other faults go to the replaced handlers, then to the default action. Each
+//! delivery carries the number of handlers left, which ends loops among handlers.
 
 #![allow(unsafe_code, reason = "signal handlers")]
 
@@ -22,33 +21,30 @@ use std::{
 use super::routines;
 use crate::clock;
 
-/// Time for which handlers seen in front count as in front.
+/// Validity of a check.
 const TRUSTED: Duration = Duration::from_millis(10);
 
-/// Code of an address without a mapping.
 const SEGV_MAPERR: c_int = 1;
 
-/// Maximum replaced handlers remembered; a program that installs more stays in front.
+/// Maximum replaced handlers.
 const MOST: usize = 8;
 
 pub(super) const SIGNALS: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
 
-/// Handlers behind ours, for each signal.
 static BEHIND: [Row; 2] = [const { Row::new() }; 2];
 
-/// True if our handlers were in front at the latest check.
+/// Result of the latest check.
 static IN_FRONT: AtomicBool = AtomicBool::new(false);
 
-/// True once our handlers no longer move to the front.
+/// Set once a [`Row`] is full: no more moves to the front.
 static GIVEN_UP: AtomicBool = AtomicBool::new(false);
 
-/// Hears of an address without a mapping before the fault ends the process.
 static UNMAPPED: OnceLock<fn(usize)> = OnceLock::new();
 
-/// Time of the latest check, in clock nanoseconds.
+/// Time of the latest check, in clock ns.
 static LOOKED: AtomicU64 = AtomicU64::new(0);
 
-/// Replaced handlers, latest last; never freed, as a signal may be on its way to one.
+/// Replaced handlers of a signal, latest last. Never freed: a signal may be on its way to one.
 struct Row {
     count: AtomicUsize,
     actions: [AtomicPtr<libc::sigaction>; MOST],
@@ -63,7 +59,7 @@ impl Row {
         &BEHIND[usize::from(signal != libc::SIGSEGV)]
     }
 
-    /// Appends a handler; false if the row is full.
+    /// False if full.
     fn push(&self, action: libc::sigaction) -> bool {
         let count = self.count.load(Ordering::Relaxed);
         let Some(slot) = self.actions.get(count) else { return false };
@@ -78,13 +74,12 @@ impl Row {
             .load(Ordering::Relaxed)
             .checked_sub(1)
             .map(|last| self.actions[last].load(Ordering::Acquire));
-        // SAFETY: what is in the row is never freed
+        // SAFETY: entries are never freed
         last.is_some_and(|last| unsafe { (*last).sa_sigaction } == handler)
     }
 }
 
-/// True if faults in the routines are survived; moves the handlers in front if needed. `now` forces
-/// a check.
+/// Moves the handlers to the front if needed; true if they are there. `now` forces a check.
 pub(super) fn are_in_front(now: bool) -> bool {
     if !routines::EXIST {
         return false;
@@ -108,13 +103,12 @@ pub(super) fn are_in_front(now: bool) -> bool {
     in_front
 }
 
-/// Has `tell` called in the handler with an address without a mapping, before the fault ends the
-/// process.
+/// Calls `tell` with the address of a fatal access to unmapped memory, in the signal handler.
 pub fn before_the_end(tell: fn(usize)) {
     let _ = UNMAPPED.set(tell);
 }
 
-/// Lock of the handler check: holds the process number, so a fork's child does not inherit it.
+/// Holds the process id, so a fork's child does not inherit the lock.
 struct CheckLock;
 
 static CHECKER: AtomicU32 = AtomicU32::new(0);
@@ -147,7 +141,7 @@ fn put_in_front(signal: c_int) -> bool {
         GIVEN_UP.store(true, Ordering::Relaxed);
         return false;
     }
-    // SAFETY: all zero is a valid value: no flags, an empty mask
+    // SAFETY: all zero is valid
     let mut action: libc::sigaction = unsafe { mem::zeroed() };
     action.sa_sigaction = own;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
@@ -162,23 +156,22 @@ fn put_in_front(signal: c_int) -> bool {
     }
 }
 
-/// Sets an action if given, and returns the old one.
+/// Returns the old action.
 fn swap_action(signal: c_int, action: Option<&libc::sigaction>) -> Option<libc::sigaction> {
-    // SAFETY: all zero is a valid value
+    // SAFETY: all zero is valid
     let mut before = unsafe { mem::zeroed() };
-    // SAFETY: both are borrowed for the call. The handler that is set can be called at any time and
-    // on any thread: see `on_fault`; or it is the default.
+    // SAFETY: both are borrowed for the call; `on_fault` may run at any time on any thread
     let result =
         unsafe { libc::sigaction(signal, action.map_or(ptr::null(), ptr::from_ref), &mut before) };
     (result == 0).then_some(before)
 }
 
-/// Handler; async-signal-safe: arguments, atomics and permitted calls only.
+/// Async-signal-safe: arguments, atomics and permitted calls only.
 extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     if info.is_null() || context.is_null() {
-        return set_default(signal); // called by one who forgot what handlers are given
+        return set_default(signal); // a handler passed the signal on without its arguments
     }
-    // SAFETY: the kernel, or who passes on what the kernel gave, points to a whole `siginfo_t`
+    // SAFETY: the kernel's whole `siginfo_t`, perhaps passed on by a handler
     let code = unsafe { (*info).si_code };
     // signals sent by processes, and BUS_MCEERR_AO, are no faults of this thread
     let is_fault = code > 0 && !(signal == libc::SIGBUS && code == libc::BUS_MCEERR_AO);
@@ -186,7 +179,7 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
     if is_fault && unsafe { routines::recover(context) } {
         return;
     }
-    // SAFETY: `__errno_location` points to this thread's
+    // SAFETY: this thread's `errno`
     let errno = unsafe { *libc::__errno_location() };
     // SAFETY: as above
     unsafe { pass_on(signal, info, context, is_fault) };
@@ -197,13 +190,11 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
 /// Mark of a passed-on delivery; the lower half counts the handlers left.
 const MARK: u64 = 0x726f_6365_0000_0000;
 
-/// Calls the next replaced handler.
-///
 /// # Safety
 /// The arguments are those of a handler.
 unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void, is_fault: bool) {
-    // The kernel fills a `siginfo_t` up with zeros, so its end is free for a mark that goes with
-    // the delivery. SAFETY: inside the structure, and aligned, as it is
+    // The kernel zero-fills the end of a `siginfo_t`: room for a mark. SAFETY: inside the structure
+    // and aligned
     let mark = unsafe { info.cast::<u8>().add(size_of::<libc::siginfo_t>() - 8).cast::<u64>() };
     let row = Row::of(signal);
     let count = row.count.load(Ordering::Acquire);
@@ -217,16 +208,16 @@ unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_voi
     let Some(next) = left.checked_sub(1) else { return end(signal, info, is_fault) };
     // SAFETY: as above
     unsafe { *mark = MARK | next as u64 };
-    // SAFETY: what is in the row is never freed
+    // SAFETY: entries are never freed
     let action = unsafe { &*row.actions[next].load(Ordering::Acquire) };
     match action.sa_sigaction {
         libc::SIG_DFL => return end(signal, info, is_fault),
-        libc::SIG_IGN if is_fault => return end(signal, info, is_fault), // the kernel does not let a fault be ignored either
+        libc::SIG_IGN if is_fault => return end(signal, info, is_fault), // faults cannot be ignored
         libc::SIG_IGN => return,
         _ => {}
     }
-    // SAFETY: all zero is an empty set; the calls change the mask of this thread, as the kernel
-    // does for a handler, until the outermost handler returns
+    // SAFETY: all zero is an empty set; the kernel restores this thread's mask after the outermost
+    // handler
     unsafe {
         libc::pthread_sigmask(libc::SIG_BLOCK, &action.sa_mask, null_mut());
         if action.sa_flags & libc::SA_NODEFER != 0 {
@@ -239,23 +230,22 @@ unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_voi
         row.actions[next].store((&raw const DEFAULT).cast_mut().cast(), Ordering::Release);
     }
     type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
-    // SAFETY: the code that set it said that it is a handler. The kernel passes all three arguments
-    // to those that want one, too.
+    // SAFETY: set as a handler; the kernel too passes three arguments to handlers of one
     let handler = unsafe { mem::transmute::<usize, Handler>(action.sa_sigaction) };
     handler(signal, info, context);
 }
 
-/// Takes the default action. A fault repeats with its instruction and kills; any other signal, and
-/// a fault that was told, is sent again with its full `siginfo_t`.
+/// Takes the default action: a fault repeats with its instruction. Other signals, and faults
+/// reported to [`UNMAPPED`], are sent again with their `siginfo_t`.
 fn end(signal: c_int, info: *mut libc::siginfo_t, is_fault: bool) {
-    // SAFETY: the kernel, or who passes on what the kernel gave, points to a whole `siginfo_t`
+    // SAFETY: as in `on_fault`
     let (code, address) = unsafe { ((*info).si_code, (*info).si_addr()) };
     let told = UNMAPPED
         .get()
         .filter(|_| is_fault && signal == libc::SIGSEGV && code == SEGV_MAPERR)
         .inspect(|tell| tell(address.addr()));
     set_default(signal);
-    // the address may have got a mapping meanwhile
+    // the address may be mapped by now
     if !is_fault || told.is_some() {
         // SAFETY: numbers, and a `siginfo_t` that the kernel reads
         unsafe {
@@ -272,12 +262,11 @@ fn set_default(signal: c_int) {
     swap_action(signal, Some(&action));
 }
 
-/// `sigaction` has a pointer (`sa_restorer`), null here.
 struct Shareable(#[allow(dead_code, reason = "read through pointers in a row")] libc::sigaction);
 
-// SAFETY: it is never written
+// SAFETY: never written
 unsafe impl Sync for Shareable {}
 
-/// Action that replaces a handler that wanted to be called once.
-// SAFETY: all zero is a valid value: the default action
+/// Replaces a handler with `SA_RESETHAND`.
+// SAFETY: all zero is the default action
 static DEFAULT: Shareable = Shareable(unsafe { mem::zeroed() });

@@ -1,13 +1,10 @@
-//! Files as memory.
-
 use std::{fs::File, io, os::unix::fs::FileExt};
 
 use roce_transport::mem::{Memory, MemoryFault};
 
-/// File as memory: whatever happens to the file, an access at worst fails.
+/// File as memory; at worst an access fails.
 ///
-/// [`Memory::persist`] makes writes durable, so peers may have `FLUSH_PERSISTENT`. Atomics fail:
-/// the file has no words.
+/// [`Memory::persist`] makes writes durable, so peers may have `FLUSH_PERSISTENT`. Atomics fail.
 #[derive(Debug)]
 pub struct FileMemory {
     file: File,

@@ -1,5 +1,3 @@
-//! Program memory that may go away at any time.
-
 #![allow(
     unsafe_code,
     reason = "the constructors' promises are the callers', and this is where they are used"
@@ -16,13 +14,13 @@ use super::{faults, guard, reach};
 pub struct Unreachable {
     /// Address of the fault, as far as known.
     pub address: u64,
-    /// True if write access was needed too.
+    /// Write access was needed too.
     pub write: bool,
 }
 
-/// Program memory of any kind, reached by address, never by reference.
+/// Program memory, reached by address, never by reference.
 ///
-/// If it is unmapped, protected or truncated (a file), accesses fail with [`MemoryFault`]. A later
+/// Accesses fail with [`MemoryFault`] if it is unmapped, protected, or a truncated file. A later
 /// mapping at the address belongs to the region: deregister before unmapping.
 ///
 /// Eight-byte operations need addresses divisible by 8.
@@ -35,17 +33,16 @@ pub struct ForeignMemory {
 impl ForeignMemory {
     /// Covers `length` readable bytes at `pointer`, writable if `access` has a write right.
     ///
-    /// A short range is paged in; no byte changes.
+    /// Pages in a short range.
     ///
     /// # Errors
     /// [`Unreachable`] (`EFAULT`).
     ///
     /// # Safety
-    /// As long as this value lives (a region holds it, and so do requests that use the region):
-    /// whatever is mapped in this range may be read at any time, and, where this memory is
-    /// registered with a right to write or is written through this value, written at any time. That
-    /// is: no Rust reference into it is used then whose guarantees such an access would break, and
-    /// nothing relies on these bytes for its own soundness.
+    /// While this value lives (a region and its requests hold it), the range may be read at any
+    /// time. It may be written if registered with a write right, or through this value. No Rust
+    /// reference is used meanwhile whose guarantees that breaks, and nothing relies on these bytes
+    /// for soundness.
     pub unsafe fn new(
         pointer: *mut u8,
         length: usize,
@@ -60,7 +57,7 @@ impl ForeignMemory {
         Ok(unsafe { Self::on_demand(pointer, length) })
     }
 
-    /// Covers the memory unchecked; missing pages show in use.
+    /// Covers the range unchecked; accesses to missing pages fail.
     ///
     /// # Safety
     /// As for [`new`](Self::new).
@@ -70,7 +67,7 @@ impl ForeignMemory {
         Self { address: pointer.expose_provenance(), len: length }
     }
 
-    /// Returns a byte's address, if `length` bytes from it are inside.
+    /// Address at `offset`, if `length` bytes from there are inside.
     fn at(&self, offset: u64, length: usize) -> Result<usize, MemoryFault> {
         self.check(offset, length)?;
         let address = self.address.checked_add(offset as usize).ok_or(MemoryFault)?;
@@ -93,7 +90,7 @@ impl Memory for ForeignMemory {
 
     fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), MemoryFault> {
         let address = self.at(offset, from.len())?;
-        // SAFETY: the constructor's caller promised that it may be written
+        // SAFETY: promised to the constructor
         unsafe { guard::write(address, from) }
     }
 
@@ -131,7 +128,6 @@ mod tests {
     use super::*;
     use crate::region::{MmapMemory, kernel, pipe};
 
-    /// Copy functions under test, and their memory.
     struct Routines {
         name: &'static str,
         read: fn(usize, &mut [u8]) -> Result<(), MemoryFault>,
@@ -147,7 +143,6 @@ mod tests {
         (0..length).map(|at| (at * 7 + at / 251) as u8 | 1).collect()
     }
 
-    /// Asserts that a copy of `length` bytes at `offset` moves exactly these, both ways.
     fn is_exact(ways: &Routines, memory: &MmapMemory, offset: usize, skew: usize, length: usize) {
         let size = memory.len() as usize;
         let address = memory.address() as usize + offset;
@@ -155,7 +150,7 @@ mod tests {
         let mut expected = vec![0; size];
         expected[offset..][..length].copy_from_slice(&data[skew..]);
         memory.write_at(0, &vec![0; size]).unwrap();
-        // SAFETY: memory of this test's own, without references into it
+        // SAFETY: this test's memory, without references
         unsafe { (ways.write)(address, &data[skew..]).unwrap() };
         let mut whole = vec![0; size];
         memory.read_at(0, &mut whole).unwrap();
@@ -170,7 +165,6 @@ mod tests {
         );
     }
 
-    /// Tests every offset with several lengths, then long copies at random.
     fn are_exact(ways: &Routines, step: usize) {
         let (small, large) = (MmapMemory::new(400).unwrap(), MmapMemory::new(70_000).unwrap());
         let mut state = 1_u32;
@@ -212,12 +206,12 @@ mod tests {
         let memory = MmapMemory::new(2 * page).unwrap();
         let start = memory.address() as usize;
         let second = (start + page) as *mut libc::c_void;
-        // SAFETY: a page of this mapping, to which there is no reference
+        // SAFETY: a page of this mapping, without references
         assert_eq!(unsafe { libc::mprotect(second, page, libc::PROT_NONE) }, 0);
         for Routines { name, read, write } in [KERNEL, PIPE] {
             for (offset, length) in [(page, 1), (page - 4, 8), (page, 5000), (page - 100, 200)] {
                 let mut bytes = vec![1; length];
-                // SAFETY: memory of this test's own, without references into it
+                // SAFETY: this test's memory, without references
                 let written = unsafe { write(start + offset, &bytes) };
                 assert_eq!(written, Err(MemoryFault), "{name} {offset} {length}");
                 assert_eq!(read(start + offset, &mut bytes), Err(MemoryFault), "{name}");
@@ -228,7 +222,7 @@ mod tests {
         }
     }
 
-    /// Bytes before the missing page are copied up to the last; none after it.
+    /// Bytes before the missing page are copied; none after.
     #[test]
     fn across_a_page_that_is_missing() {
         let page = rustix::param::page_size();
@@ -236,7 +230,7 @@ mod tests {
         let start = memory.address() as usize;
         let protect = |rights| {
             let second = (start + page) as *mut libc::c_void;
-            // SAFETY: a page of this mapping, to which there is no reference
+            // SAFETY: a page of this mapping, without references
             assert_eq!(unsafe { libc::mprotect(second, page, rights) }, 0);
         };
         protect(libc::PROT_NONE);
@@ -259,7 +253,7 @@ mod tests {
                     foreign.read_at(offset as u64, &mut vec![0; before + inside]),
                     Err(MemoryFault)
                 );
-                // from its end into the next page
+                // from the missing page into the next
                 let offset = 2 * page - inside;
                 assert_eq!(foreign.write_at(offset as u64, &data), Err(MemoryFault));
                 assert_eq!(

@@ -1,9 +1,8 @@
 //! Access to foreign memory: [`routines`] where faults are survived, else the [`kernel`].
 //!
-//! Survival needs our handlers in front and their signals unblocked: a blocked fault kills at once.
-//! A [`Section`] unblocks them on its thread, by one system call; so the engine opens one per hold
-//! of its lock. As the call costs as much as a small message, unblocked threads are trusted for
-//! [`VALIDITY`].
+//! A fault whose signal is blocked kills at once, so a [`Section`] unblocks the signals of its
+//! thread. The system call costs as much as a small message: the engine opens one section per hold
+//! of its lock, and threads found unblocked are trusted for [`VALIDITY`].
 
 #![allow(unsafe_code, reason = "calling the routines, and signal masks")]
 
@@ -19,27 +18,24 @@ use roce_transport::mem::MemoryFault;
 
 use super::{faults, kernel, routines};
 
-/// Period in which the thread runs only our code, with a stable signal mask. Nested sections have
-/// no effect.
+/// Period in which the thread runs only our code. Nested sections have no effect.
 pub(crate) struct Section {
     outermost: bool,
     of_this_thread: PhantomData<*const ()>,
 }
 
-/// Time for which unblocked signals are assumed to stay so.
 const VALIDITY: Duration = Duration::from_micros(100);
 
 #[derive(Clone, Copy)]
 enum State {
-    /// In no section.
     Outside,
-    /// In a section, before any foreign access.
+    /// Before any foreign access.
     Untried,
-    /// In a section that survives faults.
+    /// Faults are survived.
     Safe,
-    /// As `Safe`, but the end of the section blocks these signals.
+    /// As `Safe`; the end of the section blocks these signals.
     Unblocked(libc::sigset_t),
-    /// In a section where a fault would kill the process.
+    /// A fault would kill the process.
     Unsafe,
 }
 
@@ -58,7 +54,7 @@ impl Section {
         Self { outermost, of_this_thread: PhantomData }
     }
 
-    /// True if routine faults are survived while this value lives.
+    /// True if faults are survived while this value lives.
     fn is_safe(&self) -> bool {
         match STATE.get() {
             State::Safe | State::Unblocked(_) => true,
@@ -78,13 +74,12 @@ impl Drop for Section {
             return;
         }
         if let State::Unblocked(signals) = STATE.replace(State::Outside) {
-            // SAFETY: the set is initialised; only this thread's mask changes, to what it was
+            // SAFETY: an initialised set; restores this thread's mask
             unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &signals, ptr::null_mut()) };
         }
     }
 }
 
-/// Unblocks the fault signals.
 fn unblock() -> State {
     let now = Instant::now();
     if FOUND_FREE.get().is_some_and(|found| now.duration_since(found) < VALIDITY) {
@@ -93,7 +88,7 @@ fn unblock() -> State {
     let wanted = set_of(faults::SIGNALS);
     // SAFETY: all zero is an empty set
     let mut before = unsafe { mem::zeroed() };
-    // SAFETY: both sets are initialised and borrowed for the call
+    // SAFETY: both sets are initialised and borrowed
     if unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &wanted, &mut before) } != 0 {
         return State::Unsafe;
     }
@@ -117,47 +112,40 @@ fn set_of(signals: impl IntoIterator<Item = c_int>) -> libc::sigset_t {
     set
 }
 
-/// Copies foreign bytes into `to`.
 pub(super) fn read(address: usize, to: &mut [u8]) -> Result<(), MemoryFault> {
     let section = Section::enter();
     if !section.is_safe() {
         return kernel::read(address, to);
     }
-    // SAFETY: it writes `to` and nothing else, and reads from memory that may be there or not: a
-    // fault is survived
+    // SAFETY: writes `to` only; a fault at `address` is survived
     done(unsafe { routines::copy_in(to.as_mut_ptr(), address, to.len()) })
 }
 
-/// Copies `from` to `address`.
-///
 /// # Safety
-/// If the memory at `address` exists, it may be written.
+/// Memory at `address`, if any, may be written.
 pub(super) unsafe fn write(address: usize, from: &[u8]) -> Result<(), MemoryFault> {
     let section = Section::enter();
     if !section.is_safe() {
         // SAFETY: the caller promises the same
         return unsafe { kernel::write(address, from) };
     }
-    // SAFETY: it reads `from`, and writes what the caller says may be written; a fault is survived
+    // SAFETY: the caller promises writability; a fault is survived
     done(unsafe { routines::copy_out(address, from.as_ptr(), from.len()) })
 }
 
-/// Loads the word at `address`.
 pub(super) fn load(address: usize) -> Result<u64, MemoryFault> {
-    // SAFETY: it reads memory that may be there or not
+    // SAFETY: a fault is survived
     word(address, |found| unsafe { routines::load(address, found) })
 }
 
-/// Sets the word at `address`.
-///
 /// # Safety
 /// As for [`write`].
 pub(super) unsafe fn store(address: usize, value: u64) -> Result<(), MemoryFault> {
-    // SAFETY: it writes what the caller says may be written
+    // SAFETY: the caller promises writability
     word(address, |_| unsafe { routines::store(address, value) }).map(|_| ())
 }
 
-/// Sets the word to `swap` if it is `compare`; returns the old value.
+/// Returns the old value.
 ///
 /// # Safety
 /// As for [`write`].
@@ -166,21 +154,20 @@ pub(super) unsafe fn compare_swap(
     compare: u64,
     swap: u64,
 ) -> Result<u64, MemoryFault> {
-    // SAFETY: it writes what the caller says may be written
+    // SAFETY: the caller promises writability
     word(address, |found| unsafe { routines::compare_swap(address, compare, swap, found) })
 }
 
-/// Adds to the word; returns the old value.
+/// Returns the old value.
 ///
 /// # Safety
 /// As for [`write`].
 pub(super) unsafe fn fetch_add(address: usize, add: u64) -> Result<u64, MemoryFault> {
-    // SAFETY: it writes what the caller says may be written
+    // SAFETY: the caller promises writability
     word(address, |found| unsafe { routines::fetch_add(address, add, found) })
 }
 
-/// Operates on the word atomically; refused without the routines, as the kernel offers no such
-/// call.
+/// Fails without the routines: the kernel has no atomic access.
 fn word(address: usize, operation: impl FnOnce(&mut u64) -> usize) -> Result<u64, MemoryFault> {
     let section = Section::enter();
     if !address.is_multiple_of(8) || !section.is_safe() {

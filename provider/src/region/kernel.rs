@@ -12,14 +12,12 @@ use roce_transport::mem::MemoryFault;
 
 use super::pipe;
 
-/// A sandbox or a Linux emulation refused the calls.
+/// Set if a sandbox or a Linux emulation refuses the calls.
 static ARE_REFUSED: AtomicBool = AtomicBool::new(false);
 
-/// Copies foreign bytes into `to`.
 pub(super) fn read(address: usize, to: &mut [u8]) -> Result<(), MemoryFault> {
     let (own, there) = (vector(to.as_mut_ptr() as usize, to.len()), vector(address, to.len()));
-    // SAFETY: the kernel writes `to`, which is borrowed for that, and reads elsewhere only what it
-    // can
+    // SAFETY: the kernel writes `to`, and reads only what exists
     let call = || unsafe { libc::process_vm_readv(libc::getpid(), &own, 1, &there, 1, 0) };
     match copied(call, to.len()) {
         Some(result) => result,
@@ -27,13 +25,11 @@ pub(super) fn read(address: usize, to: &mut [u8]) -> Result<(), MemoryFault> {
     }
 }
 
-/// Copies `from` to `address`.
-///
 /// # Safety
-/// If the memory at `address` exists, it may be written.
+/// Memory at `address`, if any, may be written.
 pub(super) unsafe fn write(address: usize, from: &[u8]) -> Result<(), MemoryFault> {
     let (own, there) = (vector(from.as_ptr() as usize, from.len()), vector(address, from.len()));
-    // SAFETY: the kernel reads `from`, and writes what the caller says may be written, if it can
+    // SAFETY: the kernel reads `from`; the caller promises writability
     let call = || unsafe { libc::process_vm_writev(libc::getpid(), &own, 1, &there, 1, 0) };
     match copied(call, from.len()) {
         Some(result) => result,
@@ -42,7 +38,7 @@ pub(super) unsafe fn write(address: usize, from: &[u8]) -> Result<(), MemoryFaul
     }
 }
 
-/// Returns the result of a copy; `None`: the call is refused.
+/// `None` if the call is refused.
 fn copied(call: impl FnOnce() -> isize, length: usize) -> Option<Result<(), MemoryFault>> {
     if ARE_REFUSED.load(Ordering::Relaxed) {
         return None;

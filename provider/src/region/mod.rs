@@ -1,4 +1,4 @@
-//! Memory for regions: pages, files, shared buffers, program memory, memory of GPUs.
+//! Memory for regions.
 
 mod faults;
 mod file;

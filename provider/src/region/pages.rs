@@ -1,4 +1,4 @@
-//! Pages from the kernel. The [routines] copy them where available, by more than a word at a time.
+//! Pages from the kernel, copied by the [routines] where available.
 
 #![allow(unsafe_code, reason = "a mapping becomes atomic words, or the other side of a copy")]
 
@@ -9,7 +9,7 @@ use roce_transport::mem::{Memory, MemoryFault, read_words, write_words};
 
 use super::{guard::done, routines};
 
-/// Zeroed pages, whose bytes no reference covers.
+/// Zeroed pages without references into them.
 #[derive(Debug)]
 pub struct MmapMemory {
     map: MmapRaw,
@@ -25,10 +25,7 @@ impl MmapMemory {
         Self::map(MmapOptions::new().populate(), len)
     }
 
-    /// Maps pages on first use.
-    ///
-    /// # Errors
-    /// As for [`new`](Self::new).
+    /// Like [`new`](Self::new), with pages on first use.
     pub fn on_demand(len: usize) -> io::Result<Self> {
         Self::map(MmapOptions::new().no_reserve_swap(), len)
     }
@@ -43,19 +40,17 @@ impl MmapMemory {
         Ok(Self { map: options.len(whole_words).map_anon()?.into(), len })
     }
 
-    /// Returns the first byte's address, as a number.
+    /// Address of the first byte.
     #[must_use]
     pub fn address(&self) -> u64 {
         self.map.as_ptr() as u64
     }
 
     fn slice(&self) -> &[AtomicU64] {
-        // SAFETY: The mapping starts on a page and is `map.len()` bytes long, of which whole words
-        // are used, readable and writable, and lives as long as `self`. This value hands out no
-        // other pointer to it, so every access in this process is through these atomics, or a copy
-        // in assembly, by whole words and at the edges by parts of one; another process that has
-        // the memory, too, can change it at any time, as atomics may be changed. All bit patterns
-        // are valid.
+        // SAFETY: the mapping is page-aligned, readable, writable, `map.len()` bytes long, and
+        // lives as long as `self`; all bit patterns are valid. This process accesses it only
+        // through these atomics and copies in assembly, by whole words except at the edges. Other
+        // processes may change it at any time, as atomics allow.
         unsafe {
             std::slice::from_raw_parts(
                 self.map.as_mut_ptr().cast::<AtomicU64>(),
@@ -80,7 +75,7 @@ impl Memory for MmapMemory {
             return read_words(self.slice(), offset, to);
         }
         let from = self.map.as_ptr() as usize + offset as usize;
-        // SAFETY: It writes `to`, and reads the mapping, which is there as far as was just checked.
+        // SAFETY: writes `to`; the range was just checked
         done(unsafe { routines::copy_in(to.as_mut_ptr(), from, to.len()) })
     }
 
@@ -90,8 +85,7 @@ impl Memory for MmapMemory {
             return write_words(self.slice(), offset, from);
         }
         let to = self.map.as_ptr() as usize + offset as usize;
-        // SAFETY: It reads `from`, and writes the mapping, which is there as far as was just
-        // checked.
+        // SAFETY: reads `from`; the range was just checked
         done(unsafe { routines::copy_out(to, from.as_ptr(), from.len()) })
     }
 
@@ -103,7 +97,7 @@ impl Memory for MmapMemory {
         }
         match self.map.advise_range(Advice::PopulateWrite, offset as usize, length) {
             Err(error) if error.kind() != io::ErrorKind::InvalidInput => Err(MemoryFault),
-            _ => Ok(()), // a system that cannot do it brings the pages when they are used
+            _ => Ok(()), // unsupported: pages come on first use
         }
     }
 }
@@ -112,7 +106,6 @@ impl Memory for MmapMemory {
 mod tests {
     use super::*;
 
-    /// Copies move exactly their bytes at every offset.
     #[test]
     fn copies_at_every_place() {
         const SPACE: usize = 160;

@@ -1,5 +1,5 @@
-//! Process memory through a pipe, where sandboxes refuse the calls of [`kernel`](super::kernel):
-//! slower; missing memory is an error too.
+//! Foreign memory through a pipe, where a sandbox refuses the calls of [`kernel`](super::kernel):
+//! slower still.
 
 #![allow(unsafe_code, reason = "memory that may not be there is no slice")]
 
@@ -11,24 +11,21 @@ use std::{
 
 use roce_transport::mem::MemoryFault;
 
-/// Bytes at a time: the capacity of the smallest pipe.
+/// Capacity of the smallest pipe, in bytes.
 const PART: usize = 4096;
 
-/// Copies foreign bytes into `to`.
 pub(super) fn read(address: usize, to: &mut [u8]) -> Result<(), MemoryFault> {
     let pipe = Pipe::new()?;
     for (part, from) in to.chunks_mut(PART).zip((address..).step_by(PART)) {
         pipe.fill(from, part.len())?;
-        // SAFETY: it is borrowed for that
+        // SAFETY: `part` is borrowed for the call
         unsafe { pipe.empty(part.as_mut_ptr() as usize, part.len())? };
     }
     Ok(())
 }
 
-/// Copies `from` to `address`.
-///
 /// # Safety
-/// If the memory at `address` exists, it may be written.
+/// Memory at `address`, if any, may be written.
 pub(super) unsafe fn write(address: usize, from: &[u8]) -> Result<(), MemoryFault> {
     let pipe = Pipe::new()?;
     for (part, to) in from.chunks(PART).zip((address..).step_by(PART)) {
@@ -39,7 +36,7 @@ pub(super) unsafe fn write(address: usize, from: &[u8]) -> Result<(), MemoryFaul
     Ok(())
 }
 
-/// One per copy, so a forked process shares none.
+/// Created per copy, so a forked process shares none.
 struct Pipe {
     reader: PipeReader,
     writer: PipeWriter,
@@ -51,20 +48,17 @@ impl Pipe {
         Ok(Self { reader, writer })
     }
 
-    /// Fills the pipe from `address`.
     fn fill(&self, address: usize, length: usize) -> Result<(), MemoryFault> {
-        // SAFETY: the kernel reads only what it can
+        // SAFETY: the kernel reads only what exists
         let done =
             unsafe { libc::write(self.writer.as_raw_fd(), address as *const c_void, length) };
         whole(done, length)
     }
 
-    /// Empties the pipe to `address`.
-    ///
     /// # Safety
-    /// If the memory there exists, it may be written.
+    /// Memory at `address`, if any, may be written.
     unsafe fn empty(&self, address: usize, length: usize) -> Result<(), MemoryFault> {
-        // SAFETY: the kernel writes what the caller says may be written, if it can
+        // SAFETY: the caller promises writability
         let done = unsafe { libc::read(self.reader.as_raw_fd(), address as *mut c_void, length) };
         whole(done, length)
     }

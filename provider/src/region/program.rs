@@ -1,5 +1,4 @@
-//! Program buffers of one call. They may be registered memory, so they are copied without
-//! references.
+//! Program buffers of one call, copied without references: they may be registered memory.
 
 #![allow(unsafe_code, reason = "calling the routines")]
 
@@ -10,41 +9,38 @@ use super::{kernel, routines};
 /// Copies `length` bytes at `address` to `to`, which may be uninitialised.
 ///
 /// # Errors
-/// The memory is missing and this was noticed; elsewhere it faults in the program.
+/// [`MemoryFault`] if missing memory is noticed; elsewhere the program faults.
 ///
 /// # Safety
-/// The memory may be read. `to` is for writing, of this length, and nobody else's.
+/// The memory is readable; `to` is writable, `length` bytes long, and unshared.
 pub unsafe fn copy_from_program(
     address: *const u8,
     to: *mut u8,
     length: usize,
 ) -> Result<(), MemoryFault> {
     if !routines::EXIST {
-        // SAFETY: By the contract; what it refers to is written first.
+        // SAFETY: by the contract; the bytes are initialised first
         let to = unsafe {
             to.write_bytes(0, length);
             std::slice::from_raw_parts_mut(to, length)
         };
         return kernel::read(address.addr(), to);
     }
-    // SAFETY: It writes `to`, and reads what the caller says may be read.
+    // SAFETY: by the contract
     let status = unsafe { routines::copy_in(to, address.addr(), length) };
     if status == 0 { Ok(()) } else { Err(MemoryFault) }
 }
 
-/// Copies `from` to `address`.
-///
-/// # Errors
-/// As for [`copy_from_program`].
+/// Copies `from` to `address`; errors as for [`copy_from_program`].
 ///
 /// # Safety
-/// The memory may be written.
+/// The memory is writable.
 pub unsafe fn copy_to_program(address: *mut u8, from: &[u8]) -> Result<(), MemoryFault> {
     if !routines::EXIST {
-        // SAFETY: The caller promises the same.
+        // SAFETY: by the contract
         return unsafe { kernel::write(address.addr(), from) };
     }
-    // SAFETY: It reads `from`, and writes what the caller says may be written.
+    // SAFETY: by the contract
     let status = unsafe { routines::copy_out(address.addr(), from.as_ptr(), from.len()) };
     if status == 0 { Ok(()) } else { Err(MemoryFault) }
 }

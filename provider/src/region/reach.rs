@@ -4,22 +4,15 @@
 
 use std::{fs, io, ops::Range};
 
-/// Maximum length to populate, as pinning would. For longer ranges only mappings are checked:
-/// populating gigabytes takes seconds.
+/// Longest range to populate, as pinning would; gigabytes take seconds.
 const POPULATED: usize = 4 << 20;
 
-/// Checks that a range is readable, and writable if `write`.
-///
-/// # Errors
-/// The first bad address, as far as known.
+/// Else returns the first bad address, as far as known.
 pub(super) fn check(range: Range<usize>, write: bool) -> Result<(), usize> {
     if range.len() <= POPULATED { bring_in(range, write) } else { look_up(range, write) }
 }
 
-/// Checks and populates a range where possible.
-///
-/// # Errors
-/// As for [`check`].
+/// Populates a range where possible; errors as for [`check`].
 pub(super) fn bring_in(range: Range<usize>, write: bool) -> Result<(), usize> {
     if range.is_empty() {
         return Ok(());
@@ -39,11 +32,10 @@ fn look_up(range: Range<usize>, write: bool) -> Result<(), usize> {
     }
 }
 
-/// Populates a range, for writing if `write`, unchanged.
 fn populate(range: &Range<usize>, write: bool) -> io::Result<()> {
     let start = range.start - range.start % page_size();
     let advice = if write { libc::MADV_POPULATE_WRITE } else { libc::MADV_POPULATE_READ };
-    // SAFETY: this fetches pages, which changes no byte and takes nothing away
+    // SAFETY: populating changes no byte
     let result = unsafe { libc::madvise(start as *mut libc::c_void, range.end - start, advice) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

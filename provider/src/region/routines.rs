@@ -1,11 +1,11 @@
 //! Copies and 8-byte operations on memory that may be missing, in survivable assembly.
 //!
-//! Each routine lies between two labels, keeps nothing on the stack and returns 0. A handler that
-//! finds the program counter between the labels moves it to a third, which returns 1 ([`recover`]).
+//! The routines lie between two labels, use no stack and return 0. [`recover`] moves a program
+//! counter between the labels to a third, which returns 1.
 //!
 //! Copies go upwards, aligned on the foreign side: 8-byte words move whole, as in our regions.
-//! x86-64 moves 16 bytes, whole with AVX, else by halves. Data one page ahead is prefetched,
-//! without faults: hardware streams end at the page, where the next packet continues.
+//! x86-64 moves 16 bytes, whole with AVX, else by halves. Data one page ahead is prefetched:
+//! hardware streams end at the page, where the next packet continues.
 
 #![allow(unsafe_code, reason = "memory that can fault is beyond what the language knows")]
 
@@ -125,16 +125,12 @@ std::arch::global_asm!(
     ".hidden roce_foreign_begin",
     ".globl roce_foreign_begin",
     "roce_foreign_begin:",
-    // rdi: to, rsi: from, rdx: bytes
+    // Arguments are in the order of the declarations below, by the C ABI.
     copy!("roce_foreign_copy_in", "sil", "movaps", "movups", "prefetcht0 [rsi + 4096]"),
     copy!("roce_foreign_copy_out", "dil", "movups", "movaps", "prefetchw [rdi + 4096]"),
-    // rdi: word, rsi: result
     word!("roce_foreign_load", "mov rax, [rdi]", "mov [rsi], rax"),
-    // rdi: word, rsi: value
     word!("roce_foreign_store", "mov [rdi], rsi"),
-    // rdi: word, rsi: compare, rdx: swap, rcx: result
     word!("roce_foreign_compare_swap", "mov rax, rsi", "lock cmpxchg [rdi], rdx", "mov [rcx], rax"),
-    // rdi: word, rsi: addend, rdx: result
     word!("roce_foreign_fetch_add", "lock xadd [rdi], rsi", "mov [rdx], rsi"),
     ".hidden roce_foreign_end",
     ".globl roce_foreign_end",
@@ -149,7 +145,6 @@ std::arch::global_asm!(
 
 #[cfg(target_arch = "aarch64")]
 macro_rules! copy {
-    // Aligned register, and the next packet's prefetch.
     ($name:literal, $foreign:literal, $prefetch:literal) => {
         concat!(
             ".hidden ",
@@ -222,14 +217,11 @@ std::arch::global_asm!(
     ".hidden roce_foreign_begin",
     ".globl roce_foreign_begin",
     "roce_foreign_begin:",
-    // x0: to, x1: from, x2: bytes
+    // Arguments are in the order of the declarations below, by the C ABI.
     copy!("roce_foreign_copy_in", "x1", "prfm pldl1keep, [x1, #4096]"),
     copy!("roce_foreign_copy_out", "x0", "prfm pstl1keep, [x0, #4096]"),
-    // x0: word, x1: result
     word!("roce_foreign_load", "ldar x2, [x0]", "str x2, [x1]"),
-    // x0: word, x1: value
     word!("roce_foreign_store", "stlr x1, [x0]"),
-    // x0: word, x1: compare, x2: swap, x3: result
     word!(
         "roce_foreign_compare_swap",
         "41: ldaxr x4, [x0]",
@@ -240,7 +232,6 @@ std::arch::global_asm!(
         "42: clrex",
         "str x4, [x3]"
     ),
-    // x0: word, x1: addend, x2: result
     word!(
         "roce_foreign_fetch_add",
         "41: ldaxr x4, [x0]",
@@ -260,11 +251,10 @@ std::arch::global_asm!(
     ".popsection",
 );
 
-/// True if this architecture has the routines.
 pub(super) const EXIST: bool = true;
 
-// Returns 0, or 1 on a fault, possibly after partial work. Foreign addresses are numbers. The
-// handler of `faults` must be installed.
+// Return 0, or 1 after a fault, possibly with partial work. The handler of `faults` must be
+// installed.
 unsafe extern "C" {
     #[link_name = "roce_foreign_copy_in"]
     pub(super) fn copy_in(to: *mut u8, from: usize, length: usize) -> usize;
@@ -287,12 +277,12 @@ unsafe extern "C" {
     static FAULT: u8;
 }
 
-/// Resumes a faulting routine where it returns 1; true if the fault was in one.
+/// Makes a faulting routine return 1; true if the fault was in one.
 ///
 /// # Safety
-/// `context` is the third argument of a handler of a fault of this thread.
+/// `context` is the third argument of this thread's signal handler.
 pub(super) unsafe fn recover(context: *mut c_void) -> bool {
-    // SAFETY: the kernel passes a `ucontext_t`, which is the handler's to change
+    // SAFETY: the kernel's `ucontext_t`, which handlers may change
     let context = unsafe { &mut *context.cast::<libc::ucontext_t>() };
     let (begin, end, fault) =
         (&raw const BEGIN as usize, &raw const END as usize, &raw const FAULT as usize);

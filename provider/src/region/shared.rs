@@ -1,5 +1,3 @@
-//! Shared memory behind a descriptor.
-
 #![allow(unsafe_code, reason = "what is mapped is used through its address alone")]
 
 use std::{io, os::fd::AsFd};
@@ -13,7 +11,7 @@ use rustix::{
 
 use super::{ForeignMemory, Unreachable};
 
-/// Magic number of dma-bufs (`DMA_BUF_MAGIC`).
+/// `DMA_BUF_MAGIC`.
 const DMA_BUF: FsWord = 0x444d_4142;
 
 /// Shared mapping of a dma-buf (`/dev/udmabuf`, GPUs) or a `memfd_create` file; the descriptor may
@@ -24,7 +22,6 @@ const DMA_BUF: FsWord = 0x444d_4142;
 #[derive(Debug)]
 pub struct SharedMemory {
     memory: ForeignMemory,
-    /// Mapping of `memory`.
     _map: MmapRaw,
 }
 
@@ -52,9 +49,8 @@ impl SharedMemory {
         } else {
             options.map_raw_read_only(&descriptor)?
         };
-        // SAFETY: The mapping is this value's own and goes with it, later than the memory; there is
-        // no reference into it. Others who have the buffer rely on none of its bytes for what is
-        // sound in this process.
+        // SAFETY: the mapping outlives the memory, without references into it. Nothing in this
+        // process relies on its bytes for soundness.
         let memory = unsafe { ForeignMemory::new(map.as_mut_ptr(), length, access) };
         let memory = memory.map_err(|Unreachable { .. }| Errno::FAULT)?;
         Ok(Self { memory, _map: map })
@@ -181,7 +177,6 @@ mod tests {
         assert!(SharedMemory::new(&read_only, 0, 1, Access::REMOTE_READ).is_ok());
     }
 
-    /// Needs `/dev/udmabuf` and the right to open it.
     #[test]
     fn a_dma_buf_of_the_kernels_memory() {
         let page = rustix::param::page_size() as u64;
@@ -221,7 +216,7 @@ mod tests {
         const UDMABUF_CREATE: libc::c_ulong = 0x4018_7542;
         let device = File::options().read(true).write(true).open("/dev/udmabuf").ok()?;
         let create = Create { memfd: of.as_raw_fd() as u32, flags: 1, offset: 0, size };
-        // SAFETY: The kernel reads that structure, and gives a descriptor of its own.
+        // SAFETY: the kernel reads the structure and returns a new descriptor
         unsafe {
             let descriptor =
                 libc::ioctl(device.as_raw_fd(), UDMABUF_CREATE as _, &raw const create);

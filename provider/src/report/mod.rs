@@ -1,4 +1,4 @@
-//! Reports on stderr: one value, as text or JSON.
+//! Reports on stderr, as text or JSON.
 
 mod stderr;
 
@@ -17,9 +17,9 @@ pub use stderr::write;
 pub struct Report {
     /// Reporter and subject.
     pub about: String,
-    /// The event.
+    /// Event.
     pub what: String,
-    /// True for advice, false for a failure.
+    /// Advice, not a failure.
     pub is_advice: bool,
     /// Named facts.
     pub said: Vec<(&'static str, String)>,
@@ -27,12 +27,12 @@ pub struct Report {
     pub lists: Vec<(&'static str, Vec<String>)>,
     /// Last line.
     pub end: Option<String>,
-    /// The JSON form.
+    /// JSON form.
     pub object: Value,
 }
 
 impl Report {
-    /// Formats it as a line of JSON, or as text, coloured if stderr is.
+    /// Line of JSON, or text, coloured on a terminal.
     #[must_use]
     pub fn in_form(&self, is_json: bool) -> String {
         if is_json { line_of(&self.object) } else { self.text(stderr::has_colors()) }
@@ -61,19 +61,19 @@ impl Report {
     }
 }
 
-/// Locates the program's call that this thread is in.
+/// Locates the program's call on this thread.
 static CALLER: OnceLock<fn() -> Option<String>> = OnceLock::new();
 
-/// Adds their place in the program (function, source, line) to reported calls.
+/// Adds function, source and line to reported calls.
 pub fn with_callers(caller: fn() -> Option<String>) {
-    let _ = CALLER.set(caller); // it is always the same
+    let _ = CALLER.set(caller); // always the same
 }
 
 pub(crate) fn caller() -> Option<String> {
     CALLER.get().and_then(|caller| caller())
 }
 
-/// Returns a JSON line.
+/// JSON line.
 #[must_use]
 pub fn line_of(object: &Value) -> String {
     format!("{object}\n")

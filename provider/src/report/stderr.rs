@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// Bytes that a writable pipe takes without blocking (`PIPE_BUF`).
 const PART: usize = 4096;
 
-/// Held while writing: texts do not mix.
+/// Texts do not mix.
 static WRITING: Mutex<()> = Mutex::new(());
 /// Set once nobody reads.
 static QUIET: AtomicBool = AtomicBool::new(false);
@@ -44,14 +44,14 @@ pub fn write(text: &str) {
     }
 }
 
-/// Fails once nothing can be written. Text not taken in time is lost.
+/// Fails if nobody reads. Text not taken in time is lost.
 fn write_all(mut bytes: &[u8]) -> rustix::io::Result<()> {
     let stderr = rustix::stdio::stderr();
     while !bytes.is_empty() {
         let mut ready = [PollFd::new(&stderr, PollFlags::OUT)];
         let limit = Timespec::try_from(PATIENCE).map_err(|_| Errno::INVAL)?;
         match poll(&mut ready, Some(&limit)) {
-            Ok(0) => return Ok(()), // the reader gets no more
+            Ok(0) => return Ok(()), // the reader is stuck
             Ok(_) if ready[0].revents().contains(PollFlags::NVAL) => return Err(Errno::BADF),
             Ok(_) => {}
             Err(Errno::INTR) => continue,
@@ -69,7 +69,7 @@ fn write_all(mut bytes: &[u8]) -> rustix::io::Result<()> {
 
 pub(crate) fn at_exit(run: extern "C" fn()) {
     static ONCE: Once = Once::new();
-    // SAFETY: A function without arguments, which is there as long as this library is.
+    // SAFETY: the function lives as long as this library
     ONCE.call_once(|| unsafe {
         libc::atexit(run);
     });

@@ -1,5 +1,3 @@
-//! Address handles.
-
 use std::{fmt, sync::Arc};
 
 use roce_transport::{
@@ -49,23 +47,23 @@ impl Drop for AhInner {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[non_exhaustive]
 pub enum AhFromWcError {
-    /// The completion failed or is not of a datagram.
+    /// No received datagram.
     #[error("the completion is not of a received datagram, and has no source address")]
     NotDatagram,
-    /// The area holds no IP header.
+    /// No GRH.
     #[error("the first 40 bytes of the buffer are no GRH; pass the buffer of the datagram")]
     NoHeader,
-    /// The device no longer has the destination address.
+    /// Destination no longer on the device.
     #[error("the GRH's destination is no address of this device; pass the buffer of the datagram")]
     NoAddress,
-    /// The address handle cannot be made.
+    /// Error of creation.
     #[error(transparent)]
     Object(#[from] ObjectError),
 }
 
 impl Context {
-    /// Returns the path to a datagram's sender (`ibv_init_ah_from_wc`); `area`: the first 40 bytes
-    /// of its buffer.
+    /// Path to a datagram's sender (`ibv_init_ah_from_wc`); `area` is the first 40 bytes of its
+    /// buffer.
     ///
     /// # Errors
     /// [`AhFromWcError::NoHeader`], [`AhFromWcError::NoAddress`] (both `EINVAL`).
@@ -92,8 +90,8 @@ impl ProtectionDomain {
         Ok(AddressHandle { inner: Arc::new(AhInner { domain, id, av }) })
     }
 
-    /// Creates a handle to a datagram's sender (`ibv_create_ah_from_wc`); `area`: the first 40
-    /// bytes of its buffer.
+    /// Creates a handle to a datagram's sender (`ibv_create_ah_from_wc`); `area` as for
+    /// [`Context::init_ah_from_wc`].
     ///
     /// # Errors
     /// See [`AhFromWcError`] (`EINVAL`, `ENOMEM`).
@@ -111,15 +109,14 @@ impl ProtectionDomain {
 }
 
 impl AddressHandle {
-    /// Returns the address vector.
+    /// Address vector.
     #[must_use]
     pub fn address_vector(&self) -> AddressVector {
         self.inner.av
     }
 
-    /// Returns a queue pair of the peer as destination, for
-    /// [`SendWr::send_to`](roce_transport::work::SendWr::send_to). Other protection domains refuse
-    /// it.
+    /// Destination for [`SendWr::send_to`](roce_transport::work::SendWr::send_to); other protection
+    /// domains refuse it.
     #[must_use]
     pub fn to(&self, qpn: Qpn, qkey: QKey) -> UdDestination {
         UdDestination { av: self.inner.av, qpn, qkey, pd: Some(self.inner.domain.id) }

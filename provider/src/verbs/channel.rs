@@ -1,5 +1,3 @@
-//! Completion channels.
-
 use std::{
     fmt, io,
     os::fd::{AsFd, BorrowedFd},
@@ -52,7 +50,7 @@ impl Context {
     /// Creates a completion channel (`ibv_create_comp_channel`).
     ///
     /// # Errors
-    /// If the process has no free descriptor (`EMFILE`).
+    /// `EMFILE` without a free descriptor.
     pub fn create_channel(&self) -> io::Result<CompletionChannel> {
         Ok(CompletionChannel { inner: Arc::new(ChannelInner::new(self)?) })
     }
@@ -118,8 +116,8 @@ impl CompletionChannel {
     /// Serves briefly before the caller sleeps on the [descriptor](Self::as_fd), which it mostly
     /// avoids.
     ///
-    /// Returns true if an event exists. Does not serve beside other threads. If false, the thread
-    /// counts as asleep until it takes an event or makes the next call of this.
+    /// True if an event exists. Does nothing beside other serving threads. If false, the thread
+    /// counts as asleep until it takes an event or calls this again.
     ///
     /// # Errors
     /// `EINTR` after a signal, or if the system cannot wait.
@@ -127,20 +125,18 @@ impl CompletionChannel {
         self.inner.prepare_to_wait(None)
     }
 
-    /// Reports that the program takes an event; `never_waits`: it [serves](Self::serve) from an
-    /// event loop instead of waiting.
-    ///
-    /// Call it per event: after 64 the loop counts as known.
+    /// Counts an event that the program takes; after 64 its event loop is known. `never_waits`: it
+    /// [serves](Self::serve) from an event loop instead of waiting.
     pub fn count_use(&self, never_waits: impl FnOnce() -> bool) {
         self.inner.count_use(never_waits);
     }
 
-    /// Serves for an event loop that woke on the [descriptor](Self::as_fd) without an event, and
-    /// takes one as [`poll`](Self::poll) does.
+    /// Serves an event loop that woke on the [descriptor](Self::as_fd) without an event, then
+    /// [polls](Self::poll).
     ///
-    /// From then on packets can make the descriptor readable, without a second thread. Call this
-    /// whenever the descriptor is readable without an event. If packets complete nothing, an armed
-    /// queue may have an empty event, until this returns `None` once.
+    /// From the first call on, packets can make the descriptor readable; call whenever it is
+    /// readable without an event. If packets complete nothing, an armed queue may have an empty
+    /// event, until this returns `None` once.
     #[must_use]
     pub fn serve(&self) -> Option<CompletionQueue> {
         self.inner.serve().map(|inner| self.taken(inner))

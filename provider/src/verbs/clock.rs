@@ -1,5 +1,3 @@
-//! Clock of completion timestamps.
-
 use std::time::SystemTime;
 
 use roce_transport::time::Instant;
@@ -23,9 +21,7 @@ pub struct ClockValues {
 }
 
 impl ClockValues {
-    /// Returns a timestamp's time of day by the system clock at this reading.
-    ///
-    /// The clocks drift: read again at intervals.
+    /// Converts a timestamp to time of day. The clocks drift: read again at intervals.
     #[must_use]
     pub fn wall_time(&self, timestamp: Instant) -> SystemTime {
         let (before, after) = (self.raw.since(timestamp), timestamp.since(self.raw));

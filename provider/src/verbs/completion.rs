@@ -46,7 +46,7 @@ impl CqInner {
         let engine = &context.inner.engine;
         let fits = engine.lock().adapter().fits_cq(capacity);
         context.explained("ibv_create_cq", fits)?;
-        let room = work::CqRoom::new(capacity); // without the lock: it may take long
+        let room = work::CqRoom::new(capacity); // without the lock: may take long
         let adopt = |adapter: &mut Adapter, ring: &Arc<_>| adapter.adopt_cq(ring);
         let made = context.inner.shards.make(|adapter| adapter.create_cq_in(room), adopt);
         let ring = context.explained("ibv_create_cq", made)?;
@@ -69,7 +69,6 @@ impl CqInner {
         self.context.inner.shards.engine(self.place.shard())
     }
 
-    /// Delivers the event of an armed queue.
     pub(super) fn wake(self: &Arc<Self>) {
         if let Some(channel) = &self.channel {
             channel.push(Arc::downgrade(self));
@@ -80,9 +79,9 @@ impl CqInner {
         self.taken.store(true, Ordering::Relaxed);
     }
 
-    /// Serves an empty queue on this thread, unless the program has more events to take: one
-    /// service is enough for all. Nor after arming in an event loop, once: that poll is for
-    /// completions from before, and what arrives later wakes the program.
+    /// Serves for an empty queue on this thread, unless the program has events left to take: the
+    /// last poll serves for all. The first poll after arming in an event loop only looks for
+    /// earlier completions; later arrivals wake the program.
     #[inline]
     pub(super) fn serve_empty(&self) {
         if self.taken.load(Ordering::Relaxed) {
@@ -101,18 +100,18 @@ impl CqInner {
         engine.progress();
     }
 
-    /// Handles arming before the program sleeps: flushes corked packets, and hands the descriptor
-    /// to other threads if the program sleeps on it.
+    /// Flushes corked packets before the program sleeps; hands over service if it sleeps on the
+    /// descriptor.
     pub(super) fn is_armed(self: &Arc<Self>) {
         let engine = self.engine();
         let channel = self.channel.as_ref();
         if channel.is_some_and(|channel| channel.serves(engine)) {
-            return; // it has served instead of sleeping, and will again
+            return; // the program serves instead of sleeping
         }
         let exposed = channel.filter(|channel| channel.exposed.load(Ordering::Relaxed));
         if exposed.is_some_and(|channel| channel.sleeps_in_loop(self)) {
             self.armed.store(true, Ordering::Relaxed);
-            return; // it polls once more, and perhaps responds
+            return; // the program polls again, and may respond
         }
         engine.uncork();
         if exposed.is_some() {
@@ -129,11 +128,11 @@ impl Drop for CqInner {
             for engine in shards.engines() {
                 let mut shard = engine.lock();
                 shard.sink::<ObjectEvents>().remove_cq(self.ring.id());
-                // its queue pairs kept it alive
+                // never in use: queue pairs keep it alive
                 let _ = shard.adapter().destroy_cq(self.ring.id());
             }
         }
-        // Removes its event, which would leave the descriptor readable with nothing to take.
+        // A leftover event would keep the descriptor readable.
         if let Some(channel) = &self.channel {
             let gone = channel.notifier.retain(|cq| cq.strong_count() > 0);
             channel.context.inner.engine.remove_events(gone);
@@ -148,14 +147,13 @@ pub(super) struct ChannelInner {
     pub(super) context: Context,
     pub(super) notifier: Notifier<Weak<CqInner>>,
     pub(super) spread: Arc<SharedSpread>,
-    /// Descriptor for event loops, if any.
     event_loop: Option<Arc<ChannelLoop<CqInner>>>,
     /// The program has taken the descriptor.
     exposed: AtomicBool,
     /// Sleep of a thread on the descriptor, while others serve.
     sleep: Sleep,
-    /// Background thread's [finds](crate::engine::Engine::found) when the last wait served to its
-    /// event; else above any value. While equal, an arming program is expected to wait that way.
+    /// [`Engine::found`] when the latest wait served until its event, else `u64::MAX`. While equal,
+    /// an arming program is expected to serve while it waits again.
     served: AtomicU64,
 }
 
@@ -163,7 +161,7 @@ impl ChannelInner {
     pub(super) fn new(context: &Context) -> io::Result<Self> {
         let (context, notifier) = (context.clone(), Notifier::new()?);
         let make = || ChannelLoop::new(notifier.descriptor());
-        // one shard's packets cannot wake a program for all
+        // packets of one shard cannot wake for all
         let event_loop = match context.inner.shards.are_several() {
             false => context.inner.engine.make_loop_descriptor(make)?,
             true => None,
@@ -173,7 +171,6 @@ impl ChannelInner {
         Ok(Self { context, notifier, spread, event_loop, exposed, sleep, served })
     }
 
-    /// Returns the descriptor for the program.
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
         self.event_loop.as_ref().map_or(self.notifier.descriptor(), |it| it.epoll())
     }
@@ -189,7 +186,7 @@ impl ChannelInner {
         }
     }
 
-    /// Takes the next event; skips destroyed queues.
+    /// Skips events of destroyed queues.
     pub(super) fn take(&self) -> Option<Arc<CqInner>> {
         loop {
             let taken = self.taken(&self.notifier.pop()?);
@@ -199,7 +196,7 @@ impl ChannelInner {
         }
     }
 
-    /// The queue of an event that was taken, unless it is destroyed.
+    /// `None` if the queue is destroyed.
     fn taken(&self, cq: &Weak<CqInner>) -> Option<Arc<CqInner>> {
         self.context.inner.engine.take_event();
         let cq = cq.upgrade()?;
@@ -213,12 +210,11 @@ impl ChannelInner {
             && self.served.load(Ordering::Relaxed) == engine.found()
     }
 
-    /// Serves on this thread.
     pub(super) fn progress(&self) {
         self.context.inner.shards.among(self.spread.now()).for_each(|engine| _ = engine.progress());
     }
 
-    /// Enters the event loop after arming; true if packets wake the program.
+    /// Arms in the event loop; true if packets wake the program.
     fn sleeps_in_loop(&self, cq: &Arc<CqInner>) -> bool {
         if let Some(event_loop) = &self.event_loop {
             event_loop.record_armed(&cq.ring, cq, &self.context.inner.engine);
@@ -234,14 +230,12 @@ impl ChannelInner {
         }
     }
 
-    /// See [`CompletionChannel::count_use`](super::CompletionChannel::count_use).
     pub(super) fn count_use(&self, never_waits: impl FnOnce() -> bool) {
         if let Some(event_loop) = &self.event_loop {
             event_loop.count_use(never_waits);
         }
     }
 
-    /// See [`CompletionChannel::serve`](super::CompletionChannel::serve).
     pub(super) fn serve(&self) -> Option<Arc<CqInner>> {
         let event_loop = self.event_loop.as_ref()?;
         let engine = &self.context.inner.engine;
@@ -258,7 +252,7 @@ impl ChannelInner {
             self.add(cq);
             return self.take();
         }
-        drop(engine.lock()); // under which another completes something in a queue
+        drop(engine.lock()); // another holder may complete into a queue
         let taken = self.take();
         if taken.is_none() {
             event_loop.record_none();
@@ -266,7 +260,6 @@ impl ChannelInner {
         taken
     }
 
-    /// See [`CompletionChannel::prepare_to_wait`](super::CompletionChannel::prepare_to_wait).
     pub(super) fn prepare_to_wait(&self, limit: Option<Duration>) -> io::Result<bool> {
         self.has_slept();
         let is_there = || !self.notifier.is_empty();
@@ -287,14 +280,12 @@ impl ChannelInner {
         Ok(found)
     }
 
-    /// Ends the sleep on the descriptor.
     pub(super) fn has_slept(&self) {
         if let Some(spread) = self.sleep.end() {
             self.context.inner.shards.among(spread).for_each(|engine| engine.has_slept());
         }
     }
 
-    /// Marks the descriptor as taken.
     pub(super) fn expose(&self) {
         if !self.exposed.swap(true, Ordering::Relaxed) {
             let shards = &self.context.inner.shards;
@@ -308,7 +299,7 @@ impl Drop for ChannelInner {
         if self.event_loop.is_some() {
             self.context.inner.engine.leave_loop();
         }
-        self.has_slept(); // a thread that was cancelled has not said so
+        self.has_slept(); // after a cancelled thread
         self.context.inner.engine.remove_events(self.notifier.retain(|_| false));
     }
 }
@@ -435,7 +426,7 @@ mod tests {
         let cq = context.create_cq(16, Some(&channel)).unwrap();
         let engine = &context.inner.engine;
         let hands_over = || {
-            let _held = engine.lock(); // under which the background thread takes the sockets over
+            let _held = engine.lock(); // the background thread takes over under it
             engine.take_back();
             cq.req_notify(NotifyKind::Next);
             engine.is_handed_over()

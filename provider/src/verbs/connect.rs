@@ -1,5 +1,3 @@
-//! Connecting a queue pair to a peer whose address, number and PSN are known.
-
 use roce_transport::{
     addr::{AddressVector, Gid, Mtu, Qpn},
     mem::Access,
@@ -27,19 +25,19 @@ pub struct Endpoint {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The device has no GID of the peer's family.
+    /// No GID of the peer's family.
     #[error(
         "the device has no address of the family of the peer's {0}; choose another device or \
          address"
     )]
     NoAddress(Gid),
-    /// A transition was refused.
+    /// Refused transition.
     #[error(transparent)]
     Modify(#[from] ModifyError),
 }
 
 impl QueuePair {
-    /// Returns this end, with the address at `gid_index`; `None` without one.
+    /// This end, with the GID at `gid_index`; `None` without one.
     #[must_use]
     pub fn endpoint(&self, gid_index: u16) -> Option<Endpoint> {
         let gid = self.context().gids().get(usize::from(gid_index)).copied()?;
@@ -59,10 +57,7 @@ impl QueuePair {
         self.connect_with_mtu(peer, self.context().active_mtu())
     }
 
-    /// Calls [`connect_to`](Self::connect_to) with a path MTU, equal at both ends.
-    ///
-    /// # Errors
-    /// As for [`connect_to`](Self::connect_to).
+    /// Like [`connect_to`](Self::connect_to), with a path MTU, equal at both ends.
     pub fn connect_with_mtu(&self, peer: Endpoint, path_mtu: Mtu) -> Result<(), ConnectError> {
         let context = self.context();
         let wants_v4 = peer.gid.to_ip().is_ipv4();

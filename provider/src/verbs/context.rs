@@ -1,5 +1,3 @@
-//! Open devices.
-
 use std::{
     fmt,
     os::fd::BorrowedFd,
@@ -24,9 +22,7 @@ use crate::{
     port::{GidEntry, GidType, PortAttr},
 };
 
-/// Open device (`ibv_context`): an adapter with its addresses.
-///
-/// Its objects hold handles; the last handle closes it.
+/// Open device (`ibv_context`), closed with its last handle; its objects hold handles.
 ///
 /// ```
 /// # use roce_provider::{Device, OpenOptions};
@@ -45,7 +41,7 @@ pub struct Context {
 pub struct WeakContext(Weak<ContextInner>);
 
 impl WeakContext {
-    /// Returns the device if it is open.
+    /// The device, if open.
     #[must_use]
     pub fn upgrade(&self) -> Option<Context> {
         self.0.upgrade().map(|inner| Context { inner })
@@ -61,12 +57,12 @@ impl WeakContext {
 }
 
 pub(crate) struct ContextInner {
-    /// Engine of the first shard.
+    /// First shard's engine.
     pub(crate) engine: Arc<Engine>,
     pub(crate) shards: Shards,
     pub(crate) events: Arc<AsyncQueue>,
     pub(crate) name: String,
-    /// Port attributes, as at opening.
+    /// Attributes at opening.
     pub(crate) port: PortAttr,
     pub(crate) attr: DeviceAttr,
     /// Bytes of device memory in use.
@@ -77,13 +73,14 @@ pub(crate) struct ContextInner {
 
 impl Drop for ContextInner {
     fn drop(&mut self) {
-        self.shards.engines().rev().for_each(|engine| engine.stop()); // the first may receive for all
+        // in reverse: the first may receive for all
+        self.shards.engines().rev().for_each(|engine| engine.stop());
         tracing::debug!(device = self.name, "device closed");
     }
 }
 
 impl Context {
-    /// Explains an error of a verb, if the device explains. Call without the engine's lock.
+    /// Explains an error, if enabled. Call without the engine's lock.
     pub(crate) fn explained<T, E: Explain>(
         &self,
         call: &str,
@@ -95,34 +92,32 @@ impl Context {
         result
     }
 
-    /// Returns the device's name (`ibv_get_device_name`).
+    /// Device name (`ibv_get_device_name`).
     #[must_use]
     pub fn name(&self) -> &str {
         &self.inner.name
     }
 
-    /// Returns a weak handle.
+    /// Weak handle.
     #[must_use]
     pub fn downgrade(&self) -> WeakContext {
         WeakContext(Arc::downgrade(&self.inner))
     }
 
-    /// True if this process opened the device.
-    ///
-    /// A forked child can query and drop inherited devices, but they move no packets; devices that
-    /// it opens work.
+    /// False in a forked child: inherited devices move no packets, and can only be queried and
+    /// dropped.
     #[must_use]
     pub fn is_of_this_process(&self) -> bool {
         self.inner.engine.is_of_this_process()
     }
 
-    /// Returns the device's attributes (`ibv_query_device_ex`).
+    /// Device attributes (`ibv_query_device_ex`).
     #[must_use]
     pub fn query_device(&self) -> DeviceAttr {
         self.inner.attr
     }
 
-    /// Returns the port's present attributes (`ibv_query_port`).
+    /// Present port attributes (`ibv_query_port`).
     #[must_use]
     pub fn query_port(&self) -> PortAttr {
         let counters = self.counters();
@@ -138,27 +133,27 @@ impl Context {
         }
     }
 
-    /// Returns the limits of [`query_device`](Self::query_device).
+    /// Limits of [`query_device`](Self::query_device).
     #[must_use]
     pub fn limits(&self) -> Limits {
         self.inner.attr.limits
     }
 
-    /// Returns the GID table; unused entries are zero. Entries keep their index while the interface
-    /// has the address.
+    /// GID table; unused entries are zero. An entry keeps its index while the interface has the
+    /// address.
     #[must_use]
     pub fn gids(&self) -> Vec<Gid> {
         self.inner.engine.lock().adapter().gids().entries().to_vec()
     }
 
-    /// Returns a GID entry, zero if unused (`ibv_query_gid`); `None` beyond the table (`EINVAL`).
+    /// GID, zero if unused (`ibv_query_gid`); `None` beyond the table (`EINVAL`).
     #[must_use]
     pub fn query_gid(&self, index: u16) -> Option<Gid> {
         let entry = self.gids().get(usize::from(index)).copied();
         entry.or_else(|| (index < self.inner.port.gid_table_len).then(Gid::default))
     }
 
-    /// Returns the used GID entries (`ibv_query_gid_table`).
+    /// Used GID entries (`ibv_query_gid_table`).
     #[must_use]
     pub fn query_gid_table(&self) -> Vec<GidEntry> {
         let interface = self.inner.engine.interface();
@@ -172,7 +167,7 @@ impl Context {
         (0..).zip(self.gids()).filter(|(_, gid)| !gid.is_zero()).map(entry).collect()
     }
 
-    /// Returns a GID entry's packet type (`ibv_query_gid_type`).
+    /// Packet type of a GID (`ibv_query_gid_type`).
     #[must_use]
     pub fn gid_type(&self, index: u16) -> GidType {
         match self.inner.engine.lock().adapter().gids().version(index) {
@@ -181,18 +176,18 @@ impl Context {
         }
     }
 
-    /// Returns the index of the first usable GID with a property.
+    /// Index of the first usable GID that matches.
     pub(crate) fn find_gid(&self, is_it: impl FnMut(Gid) -> bool) -> Option<u16> {
         self.inner.engine.lock().adapter().gids().position(is_it)
     }
 
-    /// Returns a P_Key by index (`ibv_query_pkey`); `None` beyond the table. Unused: 0 or 0x8000.
+    /// P_Key at an index (`ibv_query_pkey`); `None` beyond the table. Unused: 0 or 0x8000.
     #[must_use]
     pub fn query_pkey(&self, index: u16) -> Option<PKey> {
         self.inner.engine.lock().adapter().pkeys().entries().get(usize::from(index)).copied()
     }
 
-    /// Returns the index of the first matching P_Key (`ibv_get_pkey_index`).
+    /// Index of the first matching P_Key (`ibv_get_pkey_index`).
     #[must_use]
     pub fn find_pkey(&self, pkey: PKey) -> Option<u16> {
         self.inner.engine.lock().adapter().pkeys().find(pkey)
@@ -215,7 +210,7 @@ impl Context {
         self.explained("set_pkeys", result)
     }
 
-    /// Returns the port's present payload limit.
+    /// Present MTU of the port.
     #[must_use]
     pub fn active_mtu(&self) -> Mtu {
         self.inner.engine.lock().adapter().gids().port_mtu()
@@ -228,7 +223,7 @@ impl Context {
         ClockValues { raw, wall }
     }
 
-    /// Returns the transport's totals since opening.
+    /// Transport totals since opening.
     #[must_use]
     pub fn counters(&self) -> Counters {
         let mut totals = Counters::default();
@@ -238,7 +233,7 @@ impl Context {
         totals
     }
 
-    /// Returns the link's totals since opening.
+    /// Link totals since opening.
     #[must_use]
     pub fn link_counters(&self) -> LinkCounters {
         let mut totals = LinkCounters::default();
@@ -248,13 +243,13 @@ impl Context {
         totals
     }
 
-    /// Returns a random first PSN.
+    /// Random first PSN.
     #[must_use]
     pub fn random_psn(&self) -> Psn {
         self.inner.engine.lock().adapter().random_psn()
     }
 
-    /// Returns the number of connections and SIDR requests, including TIMEWAIT.
+    /// Number of connections and SIDR requests, including TIMEWAIT.
     #[must_use]
     pub fn cm_count(&self) -> usize {
         self.inner.engine.lock().adapter().cm().count()
@@ -266,16 +261,15 @@ impl Context {
         self.inner.shards.engines().for_each(|engine| _ = engine.progress());
     }
 
-    /// Returns the time until [`progress`](Self::progress) is due without
-    /// [`progress_fd`](Self::progress_fd), for [`Progress::Manual`](crate::Progress::Manual).
-    /// `None`: no timer runs.
+    /// Time until [`progress`](Self::progress) is due even if [`progress_fd`](Self::progress_fd) is
+    /// not readable; `None` if no timer runs.
     #[must_use]
     pub fn progress_timeout(&self) -> Option<Duration> {
         let deadline: Option<Instant> = self.inner.engine.deadline();
         deadline.map(|deadline| deadline.since(clock::now()))
     }
 
-    /// Returns a descriptor, readable when [`progress`](Self::progress) has work.
+    /// Readable when [`progress`](Self::progress) has work.
     #[must_use]
     pub fn progress_fd(&self) -> BorrowedFd<'_> {
         self.inner.engine.sockets()

@@ -1,5 +1,3 @@
-//! Counters objects.
-
 use std::{fmt, sync::Arc};
 
 use roce_transport::{
@@ -11,7 +9,7 @@ use roce_transport::{
 use super::{context::Context, queue_pair::QueuePair};
 use crate::sync::Mutex;
 
-/// Counters object (`ibv_counters`) of the device or queue pairs, from their attachment on; it
+/// Counters object (`ibv_counters`): counts of the device or of queue pairs since attachment. It
 /// keeps the queue pairs.
 ///
 /// ```
@@ -60,8 +58,8 @@ impl CounterSet {
         self.attach(Source { qp: None, before: self.context.counters() });
     }
 
-    /// Attaches a queue pair (as `ibv_attach_counters_point_flow` a flow); costs time per packet
-    /// until it is destroyed.
+    /// Attaches a queue pair, whose packets then cost more (as `ibv_attach_counters_point_flow` a
+    /// flow).
     ///
     /// # Errors
     /// [`ObjectError::Unknown`] for another device's queue pair (`EINVAL`).

@@ -1,5 +1,3 @@
-//! Completion queues.
-
 use std::{fmt, sync::Arc};
 
 use roce_transport::{
@@ -26,20 +24,19 @@ pub struct CompletionQueue {
 }
 
 impl CompletionQueue {
-    /// Returns the queue's identifier in events.
+    /// Identifier in events.
     #[must_use]
     pub fn id(&self) -> CqId {
         self.inner.ring.id()
     }
 
-    /// Returns the capacity in completions; overflow fails the queue and its queue pairs.
+    /// Capacity in completions; overflow fails the queue and its queue pairs.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.inner.ring.capacity()
     }
 
-    /// Takes completions, oldest first, up to the length of `to`; returns their number
-    /// (`ibv_poll_cq`).
+    /// Takes the oldest completions into `to`, and returns their number (`ibv_poll_cq`).
     ///
     /// Serves the device first if there are none.
     pub fn poll(&self, to: &mut [Wc]) -> usize {
@@ -55,7 +52,7 @@ impl CompletionQueue {
         }
     }
 
-    /// Passes up to `limit` completions to `take`, as [`poll`](Self::poll) takes them.
+    /// Like [`poll`](Self::poll), but passes up to `limit` completions to `take`.
     pub fn poll_each(&self, limit: usize, mut take: impl FnMut(Wc)) -> usize {
         if limit == 0 {
             return 0;
@@ -71,7 +68,7 @@ impl CompletionQueue {
         count
     }
 
-    /// Takes the oldest completion, as [`poll`](Self::poll) does.
+    /// Like [`poll`](Self::poll), but takes only the oldest completion.
     #[must_use]
     pub fn poll_one(&self) -> Option<Wc> {
         match self.inner.ring.pop() {
@@ -122,10 +119,8 @@ impl CompletionQueue {
         context.explained("ibv_resize_cq", resized)
     }
 
-    /// Sets event moderation: a count and a time that an armed queue waits (`ibv_modify_cq`,
-    /// `IBV_CQ_ATTR_MODERATE`).
-    ///
-    /// A delayed event is delivered now.
+    /// Sets event moderation: the count and time that an armed queue waits for (`ibv_modify_cq`,
+    /// `IBV_CQ_ATTR_MODERATE`). A delayed event is delivered now.
     ///
     /// # Errors
     /// [`ObjectError::Size`] (`EINVAL`) above 65,535 µs.
@@ -136,21 +131,21 @@ impl CompletionQueue {
         context.explained("ibv_modify_cq", moderated)
     }
 
-    /// Returns the event moderation.
+    /// Event moderation.
     #[must_use]
     pub fn moderation(&self) -> CqModeration {
         self.inner.ring.moderation()
     }
 
-    /// Places the queue in the first [shard](crate::OpenOptions::shards), as for `rdma_cm`, unless
-    /// it has one. For the C interface.
+    /// Places the queue, unless placed, in the first [shard](crate::OpenOptions::shards), as for
+    /// `rdma_cm`. For the C interface.
     #[doc(hidden)]
     pub fn prefer_first_shard(&self) {
         let first = HomeShard::of(0);
         let _ = self.inner.context.inner.shards.place(&[&first, &self.inner.place], None);
     }
 
-    /// Returns the number of completions, without service. For the C interface.
+    /// Number of completions, without service. For the C interface.
     #[doc(hidden)]
     #[must_use]
     pub fn len(&self) -> usize {

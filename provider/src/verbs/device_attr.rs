@@ -1,5 +1,3 @@
-//! Attributes of a device.
-
 use std::fmt;
 
 use bitflags::bitflags;
@@ -14,7 +12,7 @@ use roce_transport::{
 pub struct Guid(pub [u8; 8]);
 
 impl Guid {
-    /// Returns the EUI-64 of a MAC address.
+    /// EUI-64 of a MAC address.
     pub(crate) const fn of_mac([a, b, c, d, e, f]: [u8; 6]) -> Self {
         Self([a ^ 2, b, c, 0xFF, 0xFE, d, e, f])
     }
@@ -102,17 +100,15 @@ impl OdpCaps {
     const ALL: Self = Self { general: 0b11, rc: 0x3F, uc: 0x27, ud: 0x23, xrc: 0x3F };
 }
 
-/// Attributes of a device (`ibv_device_attr_ex`); objects beyond [`limits`](Self::limits) are
-/// refused.
+/// Device attributes (`ibv_device_attr_ex`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-// fields and names of `ibv_device_attr_ex`
 pub struct DeviceAttr {
     /// Version of this software or a [profile](crate::Profile).
     pub fw_ver: &'static str,
-    /// GUID of the open device: random at each opening, except the local bit.
+    /// Device GUID: random at each opening, except the local bit.
     pub node_guid: Guid,
-    /// GUID of the interface: its MAC address as EUI-64, common to its devices.
+    /// Interface GUID: its MAC address as EUI-64, common to its devices.
     pub sys_image_guid: Guid,
     /// 0xFFFFFF, unregistered, or a profile's.
     pub vendor_id: u32,
@@ -122,7 +118,7 @@ pub struct DeviceAttr {
     pub hw_ver: u32,
     /// Capabilities.
     pub device_cap_flags: DeviceCaps,
-    /// Maximum bytes of a memory region: the address space.
+    /// Maximum region in bytes: the address space.
     pub max_mr_size: u64,
     /// Page size bits: 4 KiB and larger.
     pub page_size_cap: u64,
@@ -148,13 +144,13 @@ pub struct DeviceAttr {
     pub local_ca_ack_delay: u8,
     /// 1.
     pub phys_port_cnt: u8,
-    /// Completion vectors (`num_comp_vectors`): 1, or a profile's number, though only one exists.
+    /// 1, or a profile's number, though only one exists.
     pub num_comp_vectors: u16,
     /// On-demand paging.
     pub odp: OdpCaps,
     /// Valid bits of completion timestamps.
     pub completion_timestamp_mask: u64,
-    /// Frequency of the timestamp clock in kHz; it counts nanoseconds.
+    /// Timestamp clock in kHz; counts nanoseconds.
     pub hca_core_clock: u64,
     /// Maximum completions per event.
     pub max_cq_count: u16,

@@ -1,5 +1,3 @@
-//! Device memory.
-
 use std::{
     fmt, io,
     ops::Range,
@@ -53,10 +51,10 @@ impl Drop for DmInner {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum DeviceMemoryError {
-    /// The device has none.
+    /// No device memory.
     #[error("the device has no memory for programs: max_dm_size is 0")]
     Missing,
-    /// The length is zero or exceeds the rest.
+    /// Zero, or more than the rest.
     #[error(
         "cannot allocate {length} bytes: {used} of the {limit} bytes of device memory are in use"
     )]
@@ -68,16 +66,16 @@ pub enum DeviceMemoryError {
         /// Bytes in use.
         used: usize,
     },
-    /// The range is outside the memory.
+    /// Range outside the memory.
     #[error("bytes {0:?} are not inside the device memory")]
     Range(Range<usize>),
-    /// Memory and protection domain belong to different devices.
+    /// Memory and domain of different devices.
     #[error("the device memory and the protection domain are of different devices")]
     OtherDevice,
-    /// The system is out of memory.
+    /// Out of memory.
     #[error("cannot allocate the memory: {0}")]
     Memory(io::Error),
-    /// The region is invalid.
+    /// Invalid region.
     #[error(transparent)]
     Region(#[from] RegionError),
 }
@@ -112,9 +110,8 @@ impl Context {
 }
 
 impl ProtectionDomain {
-    /// Registers a part (`ibv_reg_dm_mr`) as a zero-based region.
-    ///
-    /// Atomics need a start divisible by 8.
+    /// Registers a part (`ibv_reg_dm_mr`) as a zero-based region. Atomics need a start divisible by
+    /// 8.
     ///
     /// # Errors
     /// [`DeviceMemoryError`]: range outside, other device (`EINVAL`), too many regions (`ENOMEM`).
@@ -140,7 +137,7 @@ impl ProtectionDomain {
 }
 
 impl DeviceMemory {
-    /// Returns the number of bytes.
+    /// Length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.inner.memory.len() as usize
@@ -160,10 +157,8 @@ impl DeviceMemory {
         self.inner.memory.write_at(offset as u64, from)
     }
 
-    /// Copies bytes at `offset` into `to` (`ibv_memcpy_from_dm`).
-    ///
-    /// # Errors
-    /// [`MemoryFault`] outside the memory (`EFAULT`).
+    /// Copies bytes at `offset` into `to` (`ibv_memcpy_from_dm`); errors as for
+    /// [`write_at`](Self::write_at).
     pub fn read_at(&self, offset: usize, to: &mut [u8]) -> Result<(), MemoryFault> {
         self.inner.memory.read_at(offset as u64, to)
     }
@@ -178,7 +173,7 @@ impl fmt::Debug for DeviceMemory {
     }
 }
 
-/// Part of the memory in a region.
+/// Registered part.
 struct Window {
     memory: Arc<DmInner>,
     start: u64,

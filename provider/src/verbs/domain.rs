@@ -1,5 +1,3 @@
-//! Protection domains.
-
 use std::{
     fmt,
     sync::{Arc, Weak},
@@ -20,8 +18,6 @@ use super::context::Context;
 /// let qp = pd.create_qp(&QpInitAttr::new(QpType::Rc, &cq))?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-///
-/// See [`parent_domain`](Self::parent_domain) for `ibv_alloc_parent_domain`.
 #[derive(Clone)]
 pub struct ProtectionDomain {
     pub(super) inner: Arc<DomainInner>,
@@ -37,7 +33,7 @@ pub(super) struct DomainInner {
 /// Thread domain (`ibv_td`): a promise of use by one thread at a time, for a [parent
 /// domain](ProtectionDomain::parent_domain).
 ///
-/// It has no effect: posting always locks the device, cheaply without contention.
+/// Without effect: posting always locks the device, cheaply without contention.
 ///
 /// ```
 /// # let context = roce_provider::Device::named("roce_lo")?.open(Default::default())?;
@@ -51,7 +47,6 @@ pub struct ThreadDomain {
     pub(super) inner: Context,
 }
 
-/// Weak handle of a protection domain.
 pub(crate) struct WeakDomain(Weak<DomainInner>);
 
 impl WeakDomain {
@@ -63,9 +58,9 @@ impl WeakDomain {
 impl Drop for DomainInner {
     fn drop(&mut self) {
         if self.parent_of.is_some() {
-            return; // the domain itself goes with its own last handle
+            return; // the domain goes with its last handle
         }
-        // its objects kept it alive
+        // never in use: its objects keep it alive
         self.context.inner.shards.alter(|adapter| _ = adapter.dealloc_pd(self.id));
     }
 }
@@ -91,7 +86,7 @@ impl Context {
 }
 
 impl ProtectionDomain {
-    /// Returns the device.
+    /// The device.
     #[must_use]
     pub fn context(&self) -> &Context {
         &self.inner.context
@@ -102,7 +97,6 @@ impl ProtectionDomain {
     }
 
     /// Creates a parent domain (`ibv_alloc_parent_domain`): the same domain under another handle.
-    ///
     /// Objects of both work together and keep both alive.
     ///
     /// # Errors
@@ -118,7 +112,7 @@ impl ProtectionDomain {
         })
     }
 
-    /// Returns the parent domain's thread domain.
+    /// The parent domain's thread domain.
     #[must_use]
     pub fn thread_domain(&self) -> Option<ThreadDomain> {
         self.inner.parent_of.as_ref()?.1.clone()

@@ -1,5 +1,3 @@
-//! Asynchronous events.
-
 use std::{
     fmt, io,
     os::fd::{AsFd, BorrowedFd},
@@ -13,11 +11,10 @@ use super::{
     sink::{AsyncQueue, ObjectEvents},
 };
 
-/// Asynchronous event (`ibv_async_event`) of an object, outside completions.
+/// Asynchronous event (`ibv_async_event`).
 pub type AsyncEvent = Event;
 
-/// Further reader of a device's asynchronous events; each reader gets all, for devices with several
-/// users.
+/// Further reader of a device's asynchronous events; each reader gets all.
 ///
 /// ```
 /// # use roce_provider::transport::adapter::PKeyTable;
@@ -43,17 +40,16 @@ impl Context {
     /// Creates a further reader of future events.
     ///
     /// # Errors
-    /// If the process has no free descriptor (`EMFILE`).
+    /// `EMFILE` without a free descriptor.
     pub fn read_async_events(&self) -> io::Result<AsyncEvents> {
         self.read_async_events_if(|_| true)
     }
 
-    /// Creates a reader of `wanted` events only.
-    ///
-    /// `wanted` runs under the device's lock: it must not call the device.
+    /// Creates a reader of `wanted` events. `wanted` runs under the device's lock and must not call
+    /// the device.
     ///
     /// # Errors
-    /// If the process has no free descriptor (`EMFILE`).
+    /// `EMFILE` without a free descriptor.
     pub fn read_async_events_if(
         &self,
         wanted: impl Fn(AsyncEvent) -> bool + Send + Sync + 'static,
@@ -65,7 +61,7 @@ impl Context {
         Ok(AsyncEvents { queue })
     }
 
-    /// Returns a descriptor, readable while events exist.
+    /// Readable while events exist.
     #[must_use]
     pub fn async_fd(&self) -> BorrowedFd<'_> {
         self.inner.events.descriptor()
@@ -73,7 +69,6 @@ impl Context {
 }
 
 impl AsFd for Context {
-    /// Same as [`async_fd`](Context::async_fd).
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.async_fd()
     }
@@ -86,8 +81,7 @@ impl AsyncEvents {
         self.queue.pop()
     }
 
-    /// Drops events that are no longer [wanted](Context::read_async_events_if), such as those of
-    /// released objects.
+    /// Drops events that are no longer [wanted](Context::read_async_events_if).
     pub fn leave_out_unwanted(&self) {
         self.queue.leave_out();
     }

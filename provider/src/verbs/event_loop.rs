@@ -1,5 +1,3 @@
-//! Channels in a program's event loop.
-
 use std::{
     collections::BTreeMap,
     io,
@@ -21,7 +19,7 @@ use crate::{
 /// Events taken without waiting after which a program counts as having an event loop.
 pub(super) const USES: u32 = 64;
 
-/// Interval, in events, of the check whether a program waits: it costs a system call.
+/// Events between checks whether a program waits; a check costs a system call.
 const RARELY: u32 = 64;
 
 /// Descriptor that is readable with an event and, during a wait in an event loop, after arrivals.
@@ -29,7 +27,7 @@ pub(super) struct ChannelLoop<Q> {
     epoll: OwnedFd,
     /// Events taken without waiting, up to [`USES`].
     uses: AtomicU32,
-    /// Events at the latest check for waiting.
+    /// Events taken.
     asked: AtomicU32,
     /// The program accepts wakeups without an event.
     finds_none: AtomicBool,
@@ -38,7 +36,6 @@ pub(super) struct ChannelLoop<Q> {
     queues: Mutex<Queues<Q>>,
 }
 
-/// Armed queues of a channel.
 struct Queues<Q> {
     known: BTreeMap<CqId, (Weak<CompletionQueue>, Weak<Q>)>,
     /// Arrivals do not wake the program: no queue is armed.
@@ -54,7 +51,6 @@ impl<Q> Queues<Q> {
 }
 
 impl<Q> ChannelLoop<Q> {
-    /// Joins `events`, which is readable with events.
     pub(super) fn new(events: BorrowedFd<'_>) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, events, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
@@ -68,7 +64,7 @@ impl<Q> ChannelLoop<Q> {
         self.finds_none.store(true, Ordering::Relaxed);
     }
 
-    /// Counts an event taken; `never_waits`: the program does not block for events.
+    /// `never_waits`: the program does not block for events.
     pub(super) fn count_use(&self, never_waits: impl FnOnce() -> bool) {
         let uses = self.uses.load(Ordering::Relaxed);
         if uses == USES {
@@ -80,7 +76,7 @@ impl<Q> ChannelLoop<Q> {
         }
     }
 
-    /// Turns wakeups by arrivals on or off; false on failure.
+    /// False on failure.
     fn listen(&self, engine: &Engine, flags: epoll::EventFlags) -> bool {
         let data = epoll::EventData::new_u64(0);
         epoll::modify(&self.epoll, engine.sockets(), data, flags).is_ok()
@@ -100,13 +96,11 @@ impl<Q> ChannelLoop<Q> {
         }
     }
 
-    /// Removes a destroyed queue.
     pub(super) fn forget(&self, id: CqId, engine: &Engine) {
         self.queues.lock().known.remove(&id);
         self.mute_unless_armed(engine);
     }
 
-    /// Ends wakeups while no queue is armed.
     pub(super) fn mute_unless_armed(&self, engine: &Engine) {
         if self.finds_none.load(Ordering::Relaxed) || !engine.is_in_loop() {
             return;
@@ -117,7 +111,7 @@ impl<Q> ChannelLoop<Q> {
         }
     }
 
-    /// Disarms a queue for a program that may treat a wakeup without an event as an error.
+    /// Disarms a queue for a program that may take a wakeup without an event as an error.
     /// `is_woken` misses some wakeups, as when another thread consumes a peer's, but hardly two in
     /// a row.
     pub(super) fn disarm_one(&self, is_woken: bool) -> Option<Weak<Q>> {

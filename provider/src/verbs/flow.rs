@@ -1,5 +1,3 @@
-//! Flows: frames that raw packet queue pairs receive.
-
 use std::{fmt, io};
 
 use roce_transport::qp::QpType;
@@ -13,19 +11,19 @@ use roce_ethernet::{FlowAttr, FlowId, FlowSpecError};
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum FlowError {
-    /// The flow is invalid (`EINVAL`).
+    /// Invalid flow (`EINVAL`).
     #[error(transparent)]
     Spec(#[from] FlowSpecError),
-    /// The queue pair receives no raw packets (`EINVAL`).
+    /// Not a raw packet queue pair (`EINVAL`).
     #[error("a {0} queue pair takes no flows; use a raw packet queue pair")]
     WrongService(QpType),
-    /// The device's link carries no raw packets (`EOPNOTSUPP`).
+    /// Link without raw packets (`EOPNOTSUPP`).
     #[error("the device's link carries no raw packets; open raw:INTERFACE or xdp:INTERFACE")]
     NoFrames,
-    /// The maximum exists (`ENOMEM`).
+    /// Maximum reached (`ENOMEM`).
     #[error("too many flows; at most {0}")]
     TooMany(usize),
-    /// The interface refuses the filter (system's error).
+    /// Filter refused by the interface (system's error).
     #[error("the interface refuses the filter for these frames: {0}")]
     Interface(io::Error),
 }
@@ -49,7 +47,7 @@ impl QueuePair {
     /// queue pairs; no queue pair receives its own.
     ///
     /// # Errors
-    /// [`FlowError`] with its `errno`: `EINVAL`, `EOPNOTSUPP`, `ENOMEM`, or the system's.
+    /// [`FlowError`].
     pub fn create_flow(&self, attr: &FlowAttr) -> Result<Flow, FlowError> {
         let result = self.make_flow(attr);
         self.context().explained("ibv_create_flow", result)
@@ -72,7 +70,7 @@ impl QueuePair {
 }
 
 impl Flow {
-    /// Returns the queue pair.
+    /// The queue pair.
     #[must_use]
     pub const fn qp(&self) -> &QueuePair {
         &self.qp
@@ -82,7 +80,7 @@ impl Flow {
 impl Drop for Flow {
     fn drop(&mut self) {
         self.qp.inner.engine().remove_flow(self.id);
-        drop(self.kept.lock().take()); // without the engine's lock
+        drop(self.kept.lock().take()); // without the lock
     }
 }
 

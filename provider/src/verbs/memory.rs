@@ -1,5 +1,3 @@
-//! Memory regions.
-
 use std::{fmt, io, ops::Range, sync::Arc};
 
 use roce_transport::{
@@ -13,9 +11,7 @@ use super::domain::{DomainInner, ProtectionDomain};
 use crate::region::{ForeignMemory, GpuMemory, MmapMemory, Unreachable};
 
 /// Memory region (`ibv_mr`): bytes that the adapter, and a peer with rights, may access at any
-/// time.
-///
-/// No references point into it; programs copy in and out.
+/// time. Programs copy in and out.
 ///
 /// ```
 /// # use roce_provider::transport::mem::Access;
@@ -49,13 +45,13 @@ impl Drop for RegionInner {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RegionError {
-    /// The system is out of memory.
+    /// Out of memory.
     #[error("cannot allocate the memory: {0}")]
     Memory(io::Error),
-    /// Program memory is missing, or lacks the rights granted.
+    /// Missing memory, or rights.
     #[error(transparent)]
     Unreachable(#[from] Unreachable),
-    /// The region is invalid, or the change is not allowed.
+    /// Invalid region, or change not allowed.
     #[error(transparent)]
     Register(#[from] RegisterError),
 }
@@ -72,10 +68,7 @@ impl ProtectionDomain {
         self.register(Arc::new(memory), address, access)
     }
 
-    /// Allocates and registers memory with pages on first use (`IBV_ACCESS_ON_DEMAND`).
-    ///
-    /// # Errors
-    /// As for [`allocate`](Self::allocate).
+    /// Like [`allocate`](Self::allocate), with pages on first use (`IBV_ACCESS_ON_DEMAND`).
     pub fn allocate_on_demand(
         &self,
         length: usize,
@@ -111,12 +104,10 @@ impl ProtectionDomain {
     /// Registers `length` bytes of program memory at `pointer` (`ibv_reg_mr`, `ibv_reg_mr_iova`).
     ///
     /// Requests and peers address the first byte as `address`. Every page must exist now; requests
-    /// fail on pages that go later.
+    /// fail on pages that go later. A pointer to GPU memory makes a region of [`GpuMemory`].
     ///
     /// To change the region, even to add rights, set [`ReregMr::memory`] to a new
     /// [`ForeignMemory`], whose constructor checks that the memory is writable.
-    ///
-    /// A pointer to memory of a GPU makes a region of [`GpuMemory`].
     ///
     /// # Errors
     /// [`RegionError::Unreachable`] (`EFAULT`); [`RegionError::Register`], as above.
@@ -173,13 +164,13 @@ impl ProtectionDomain {
 }
 
 impl MemoryRegion {
-    /// Returns the protection domain.
+    /// The protection domain.
     #[must_use]
     pub fn domain(&self) -> ProtectionDomain {
         ProtectionDomain { inner: self.inner.domain.clone() }
     }
 
-    /// Returns the number of bytes.
+    /// Length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.inner.region.length() as usize
@@ -191,45 +182,44 @@ impl MemoryRegion {
         self.len() == 0
     }
 
-    /// Returns the first byte's address in requests.
+    /// Address of the first byte in requests.
     #[must_use]
     pub fn address(&self) -> u64 {
         self.inner.region.address()
     }
 
-    /// Returns the access rights.
+    /// Access rights.
     #[must_use]
     pub fn access(&self) -> Access {
         self.inner.region.access()
     }
 
-    /// Returns the key for local work requests.
+    /// Key for local work requests.
     #[must_use]
     pub fn lkey(&self) -> LKey {
         self.inner.region.lkey()
     }
 
-    /// Returns the key for peers.
+    /// Key for peers.
     #[must_use]
     pub fn rkey(&self) -> RKey {
         self.inner.region.rkey()
     }
 
-    /// Returns a scatter/gather element; execution checks the range, and lengths saturate at
-    /// 2^32−1.
+    /// Scatter/gather element; execution checks the range, and lengths saturate at 2^32−1.
     #[must_use]
     pub fn sge(&self, range: Range<usize>) -> Sge {
         let length = u32::try_from(range.len()).unwrap_or(u32::MAX);
         Sge { lkey: self.lkey(), address: self.address().wrapping_add(range.start as u64), length }
     }
 
-    /// Returns a scatter/gather element of the whole region.
+    /// Scatter/gather element of the whole region.
     #[must_use]
     pub fn sge_all(&self) -> Sge {
         self.sge(0..self.len())
     }
 
-    /// Returns a byte's address and R_Key, for a peer.
+    /// Address and R_Key at `offset`, for a peer.
     #[must_use]
     pub fn remote(&self, offset: usize) -> Remote {
         Remote { address: self.address().wrapping_add(offset as u64), rkey: self.rkey() }
@@ -243,18 +233,12 @@ impl MemoryRegion {
         self.inner.region.memory().read_at(offset as u64, to)
     }
 
-    /// Copies `from` to `offset`.
-    ///
-    /// # Errors
-    /// [`MemoryFault`] (`EFAULT`) outside the region, or if the memory is gone.
+    /// Copies `from` to `offset`; errors as for [`read_at`](Self::read_at).
     pub fn write_at(&self, offset: usize, from: &[u8]) -> Result<(), MemoryFault> {
         self.inner.region.memory().write_at(offset as u64, from)
     }
 
-    /// Copies the bytes of `range`.
-    ///
-    /// # Errors
-    /// [`MemoryFault`] (`EFAULT`) outside the region, or if the memory is gone.
+    /// Copies the bytes of `range`; errors as for [`read_at`](Self::read_at).
     pub fn to_vec(&self, range: Range<usize>) -> Result<Vec<u8>, MemoryFault> {
         if range.end > self.len() {
             return Err(MemoryFault);
@@ -264,10 +248,7 @@ impl MemoryRegion {
         Ok(bytes)
     }
 
-    /// Sets every byte.
-    ///
-    /// # Errors
-    /// [`MemoryFault`] (`EFAULT`) if the memory is gone.
+    /// Sets every byte; errors as for [`read_at`](Self::read_at).
     pub fn fill(&self, value: u8) -> Result<(), MemoryFault> {
         let piece = [value; 4096];
         (0..self.len())
@@ -275,9 +256,8 @@ impl MemoryRegion {
             .try_for_each(|at| self.write_at(at, &piece[..piece.len().min(self.len() - at)]))
     }
 
-    /// Reads an 8-byte word atomically at `offset`, a multiple of 8.
-    ///
-    /// For polling: the peer's earlier writes are visible too.
+    /// Reads an 8-byte word atomically at `offset`, a multiple of 8. The peer's earlier writes are
+    /// visible too.
     ///
     /// # Errors
     /// [`MemoryFault`] (`EFAULT`) if no whole word is at `offset`.
@@ -285,10 +265,7 @@ impl MemoryRegion {
         self.inner.region.memory().load_u64(offset as u64)
     }
 
-    /// Sets an 8-byte word atomically at `offset`, a multiple of 8.
-    ///
-    /// # Errors
-    /// [`MemoryFault`] (`EFAULT`) if no whole word is at `offset`.
+    /// Sets an 8-byte word atomically; errors as for [`load_u64`](Self::load_u64).
     pub fn store_u64(&self, offset: usize, value: u64) -> Result<(), MemoryFault> {
         self.inner.region.memory().store_u64(offset as u64, value)
     }
@@ -342,10 +319,8 @@ impl MemoryRegion {
 
     /// Prefetches a part of the region (`IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE`).
     ///
-    /// Only affects regions of [`allocate_on_demand`](ProtectionDomain::allocate_on_demand).
-    ///
-    /// # Errors
-    /// [`MemoryFault`] (`EFAULT`) outside the region, or if the memory is gone.
+    /// Only affects regions of [`allocate_on_demand`](ProtectionDomain::allocate_on_demand). Errors
+    /// as for [`read_at`](Self::read_at).
     pub fn prefetch(&self, range: Range<usize>) -> Result<(), MemoryFault> {
         let memory = self.inner.region.memory();
         memory.check(range.start as u64, range.len())?;

@@ -1,5 +1,3 @@
-//! Multicast groups of queue pairs.
-
 use std::io;
 
 use roce_transport::{adapter::McastError, addr::Gid};
@@ -11,15 +9,15 @@ use super::queue_pair::QueuePair;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum AttachError {
-    /// The adapter refuses.
+    /// Refused by the adapter.
     #[error(transparent)]
     Adapter(#[from] McastError),
-    /// The link cannot join the group.
+    /// The link cannot join.
     #[error("cannot join {group}: {source}")]
     Join {
         /// The group.
         group: Gid,
-        /// Error of the system.
+        /// System error.
         source: io::Error,
     },
 }
@@ -28,7 +26,7 @@ impl QueuePair {
     /// Attaches a UD queue pair to a multicast group, IPv6 or mapped IPv4 (`ibv_attach_mcast`,
     /// without LID).
     ///
-    /// It receives datagrams to the group with
+    /// The queue pair receives datagrams to the group with
     /// [`Qpn::MULTICAST`](roce_transport::addr::Qpn::MULTICAST) and its Q_Key, its own included.
     /// The device leaves the group with the last queue pair.
     ///

@@ -1,5 +1,3 @@
-//! Regions without memory.
-
 use std::{fmt, sync::Arc};
 
 use roce_transport::{
@@ -43,13 +41,13 @@ impl ProtectionDomain {
 }
 
 impl NullRegion {
-    /// Returns the key; any address is valid with it.
+    /// Key, valid with any address.
     #[must_use]
     pub fn lkey(&self) -> LKey {
         self.region.lkey()
     }
 
-    /// Returns an element of `length` bytes without memory.
+    /// Element of `length` bytes without memory.
     #[must_use]
     pub fn sge(&self, length: u32) -> Sge {
         Sge { lkey: self.lkey(), address: 0, length }

@@ -1,5 +1,3 @@
-//! Posting lists of work requests.
-
 use roce_transport::qp::PostError;
 use thiserror::Error;
 

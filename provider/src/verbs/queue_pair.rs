@@ -1,5 +1,3 @@
-//! Queue pairs.
-
 use std::{convert::Infallible, fmt, sync::Arc};
 
 use roce_transport::{
@@ -46,7 +44,7 @@ pub struct QpInitAttr {
 }
 
 impl QpInitAttr {
-    /// Returns attributes with one completion queue and default sizes.
+    /// Attributes with one completion queue and default sizes.
     #[must_use]
     pub fn new(qp_type: QpType, cq: &CompletionQueue) -> Self {
         Self {
@@ -192,13 +190,13 @@ impl QueuePair {
         })
     }
 
-    /// Returns the device.
+    /// The device.
     #[must_use]
     pub fn context(&self) -> &Context {
         &self.inner.context
     }
 
-    /// Returns the queue pair number.
+    /// Queue pair number.
     #[must_use]
     pub fn qpn(&self) -> Qpn {
         self.inner.qpn
@@ -216,10 +214,7 @@ impl QueuePair {
         )
     }
 
-    /// Returns the attributes (`ibv_query_qp`).
-    ///
-    /// # Panics
-    /// Never: the handle keeps the object alive.
+    /// Attributes (`ibv_query_qp`).
     #[must_use]
     pub fn query(&self) -> QpInfo {
         let mut shard = self.inner.engine().lock();
@@ -230,23 +225,17 @@ impl QueuePair {
     /// Moves RESET→INIT or INIT→INIT (`ibv_modify_qp`).
     ///
     /// # Errors
-    /// See [`ModifyError`] (`EINVAL`). No transition changes anything on error.
+    /// As for every transition: see [`ModifyError`] (`EINVAL`); nothing changes on error.
     pub fn to_init(&self, init: Init) -> Result<(), ModifyError> {
         self.moved(State::Init, self.engine_command(|adapter, _, qpn| adapter.to_init(qpn, &init)))
     }
 
     /// Moves INIT→RTR.
-    ///
-    /// # Errors
-    /// See [`ModifyError`] (`EINVAL`).
     pub fn to_rtr(&self, rtr: Rtr) -> Result<(), ModifyError> {
         self.moved(State::Rtr, self.engine_command(|adapter, _, qpn| adapter.to_rtr(qpn, &rtr)))
     }
 
     /// Moves RTR→RTS; with [`Rts::Resume`] SQD→RTS and SQE→RTS.
-    ///
-    /// # Errors
-    /// See [`ModifyError`] (`EINVAL`).
     pub fn to_rts(&self, rts: Rts) -> Result<(), ModifyError> {
         self.moved(
             State::Rts,
@@ -256,9 +245,6 @@ impl QueuePair {
 
     /// Moves RTS→SQD: no new request starts; with `notify` an event reports when started ones
     /// complete.
-    ///
-    /// # Errors
-    /// See [`ModifyError`] (`EINVAL`).
     pub fn to_sqd(&self, notify: bool) -> Result<(), ModifyError> {
         self.moved(
             State::Sqd,
@@ -267,17 +253,11 @@ impl QueuePair {
     }
 
     /// Moves any state but RESET to ERR: requests complete as flushed.
-    ///
-    /// # Errors
-    /// See [`ModifyError`] (`EINVAL`).
     pub fn to_error(&self) -> Result<(), ModifyError> {
         self.moved(State::Err, self.engine_command(|adapter, now, qpn| adapter.to_error(now, qpn)))
     }
 
     /// Moves any state to RESET: requests are dropped without completions.
-    ///
-    /// # Errors
-    /// See [`ModifyError`] (`EINVAL`).
     pub fn to_reset(&self) -> Result<(), ModifyError> {
         let (reset, requests) = self.engine_command(|adapter, _, qpn| {
             let requests = adapter.abandon_requests(qpn);
@@ -288,9 +268,6 @@ impl QueuePair {
     }
 
     /// Calls [`to_rtr`](Self::to_rtr) with optional attributes.
-    ///
-    /// # Errors
-    /// See [`ModifyError`] (`EINVAL`).
     pub fn to_rtr_with(&self, rtr: Rtr, changes: QpUpdate) -> Result<(), ModifyError> {
         self.moved(
             State::Rtr,
@@ -299,9 +276,6 @@ impl QueuePair {
     }
 
     /// Calls [`to_rts`](Self::to_rts) with optional attributes; with [`Rts::Resume`] also RTS→RTS.
-    ///
-    /// # Errors
-    /// See [`ModifyError`] (`EINVAL`).
     pub fn to_rts_with(&self, rts: Rts, changes: QpUpdate) -> Result<(), ModifyError> {
         self.moved(
             State::Rts,
@@ -322,15 +296,13 @@ impl QueuePair {
     /// Others may use the device between requests of a long list.
     ///
     /// # Errors
-    /// [`BadWorkRequest`] with the first request not posted (`ENOMEM` if full, else `EINVAL`).
+    /// [`BadWorkRequest`] (`ENOMEM` if full, else `EINVAL`).
     pub fn post_send(&self, wrs: &[SendWr]) -> Result<(), BadWorkRequest> {
         self.post_send_with(|one| post(wrs, one))
     }
 
-    /// Posts receive requests in order (`ibv_post_recv`).
-    ///
-    /// # Errors
-    /// [`BadWorkRequest`] with the first request not posted (`ENOMEM` if full, else `EINVAL`).
+    /// Posts receive requests in order (`ibv_post_recv`); errors as for
+    /// [`post_send`](Self::post_send).
     pub fn post_recv(&self, wrs: &[RecvWr]) -> Result<(), BadWorkRequest> {
         self.post_recv_with(|one| post(wrs, one))
     }
@@ -355,9 +327,8 @@ impl QueuePair {
         context.explained("ibv_qp_attach_comp_cntr", result)
     }
 
-    /// Removes this queue pair's unpolled completions.
-    ///
-    /// Network card drivers do this on RESET and destruction; here only this call does.
+    /// Removes this queue pair's unpolled completions. NIC drivers do this on RESET and
+    /// destruction; here only this call does.
     pub fn discard_completions(&self) {
         self.inner.engine().alter(|adapter| adapter.discard_completions(self.inner.qpn));
     }
@@ -388,8 +359,7 @@ impl QueuePair {
     /// Posts all requests or none (`ibv_wr_complete`).
     ///
     /// # Errors
-    /// [`BadWorkRequest`] with the first bad request (`ENOMEM` if the list does not fit, else
-    /// `EINVAL`).
+    /// [`BadWorkRequest`] (`ENOMEM` if the list does not fit, else `EINVAL`).
     pub fn post_send_all(&self, wrs: &[SendWr]) -> Result<(), BadWorkRequest> {
         let mut checked = true;
         let qpn = self.inner.qpn;
@@ -416,7 +386,6 @@ impl QueuePair {
         }
     }
 
-    /// Logs a transition or its refusal.
     fn moved(&self, to: State, result: Result<(), ModifyError>) -> Result<(), ModifyError> {
         let (device, qpn) = (self.inner.context.name(), self.inner.qpn);
         match &result {

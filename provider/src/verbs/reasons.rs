@@ -1,5 +1,3 @@
-//! Explanations of errors of verbs.
-
 use roce_transport::reasons;
 
 use super::{

@@ -20,12 +20,12 @@ use crate::{
     engine::Engine,
 };
 
-/// Engines of a device; by default one.
+/// One by default.
 pub(crate) struct Shards {
     first: Arc<Engine>,
     further: Box<[Arc<Engine>]>,
-    /// Number of queue pairs without a fixed shard. Locked while common objects come and go, and
-    /// while a queue gets its shard.
+    /// Queue pairs placed in turn. Locked while common objects come and go, and while a queue gets
+    /// its shard.
     placed: ProcessMutex<u32>,
 }
 
@@ -34,12 +34,12 @@ impl Shards {
         Self { first, further: further.into(), placed: ProcessMutex::new(0) }
     }
 
-    /// Returns the engines, first shard first.
+    /// First shard first.
     pub(crate) fn engines(&self) -> impl DoubleEndedIterator<Item = &Arc<Engine>> {
         [&self.first].into_iter().chain(&self.further)
     }
 
-    /// Returns a shard's engine, else the first's.
+    /// Falls back to the first engine.
     #[inline]
     pub(super) fn engine(&self, shard: u32) -> &Arc<Engine> {
         let further = (shard as usize).checked_sub(1).and_then(|index| self.further.get(index));
@@ -69,7 +69,6 @@ impl Shards {
         Ok(made)
     }
 
-    /// Changes or destroys a common object.
     pub(super) fn alter(&self, change: impl Fn(&mut Adapter)) {
         let _held = self.hold();
         self.engines().for_each(|engine| engine.alter(&change));
@@ -102,7 +101,7 @@ impl Shards {
         Ok(shard)
     }
 
-    /// Returns the only engine of a channel's queues, if one serves all.
+    /// Engine of all of a channel's queues, if one serves all.
     pub(super) fn only(&self, spread: Spread) -> Option<&Arc<Engine>> {
         match spread {
             Spread::One(shard) => Some(self.engine(shard)),
@@ -110,13 +109,13 @@ impl Shards {
         }
     }
 
-    /// Returns the engines of a channel's queues; all while none has a shard.
+    /// Engines of a channel's queues; all while none has a shard.
     pub(super) fn among(&self, spread: Spread) -> impl Iterator<Item = &Arc<Engine>> {
         let only = self.only(spread);
         self.engines().filter(move |engine| only.is_none_or(|only| Arc::ptr_eq(only, engine)))
     }
 
-    /// Acts in the shard of a queue, which stays there meanwhile.
+    /// Acts in a queue's shard; the queue stays there meanwhile.
     pub(super) fn at<R>(&self, place: &HomeShard, act: impl FnOnce(&Engine) -> R) -> R {
         let _held = place.known().map_or_else(|| self.hold(), |_| None);
         act(self.engine(place.shard()))
@@ -130,7 +129,6 @@ pub(super) struct HomeShard {
     among: Option<Arc<SharedSpread>>,
 }
 
-/// No shard.
 const NOWHERE: u32 = u32::MAX;
 
 impl HomeShard {
@@ -146,7 +144,7 @@ impl HomeShard {
         Some(self.shard()).filter(|&shard| shard != NOWHERE)
     }
 
-    /// Returns the shard, or a nonexistent one.
+    /// [`NOWHERE`] before placement.
     #[inline]
     pub(super) fn shard(&self) -> u32 {
         self.shard.load(Ordering::Relaxed)
@@ -188,7 +186,6 @@ impl Spread {
     }
 }
 
-/// Present shards of a channel's queues.
 pub(super) struct SharedSpread(AtomicU32);
 
 impl SharedSpread {
@@ -210,7 +207,7 @@ impl SharedSpread {
     }
 }
 
-/// Shards of a channel's queues when a thread began to sleep, if any.
+/// Shards when a thread began to sleep, if any.
 pub(super) struct Sleep(AtomicU32);
 
 impl Sleep {
@@ -220,13 +217,13 @@ impl Sleep {
         Self(AtomicU32::new(Self::AWAKE))
     }
 
-    /// Begins a sleep; false if another thread sleeps.
+    /// False if another thread sleeps.
     pub(super) fn begin(&self, spread: Spread) -> bool {
         let (success, failure) = (Ordering::SeqCst, Ordering::Relaxed);
         self.0.compare_exchange(Self::AWAKE, spread.encode(), success, failure).is_ok()
     }
 
-    /// Ends the sleep; returns its shards, if any.
+    /// Shards of the ended sleep, if any.
     pub(super) fn end(&self) -> Option<Spread> {
         let slept = self.0.load(Ordering::Relaxed) != Self::AWAKE;
         let code = slept.then(|| self.0.swap(Self::AWAKE, Ordering::SeqCst));

@@ -1,5 +1,3 @@
-//! Distribution of object events.
-
 use std::{
     collections::BTreeMap,
     io,
@@ -11,7 +9,6 @@ use roce_transport::{adapter::Adapter, event::Event, work::CqId};
 
 use crate::{engine::EventSink, link::Link, notify::Notifier};
 
-/// Asynchronous events that a reader wants.
 pub(crate) struct AsyncQueue {
     events: Notifier<Event>,
     wanted: Box<dyn Fn(Event) -> bool + Send + Sync>,
@@ -31,7 +28,6 @@ impl AsyncQueue {
         self.events.pop()
     }
 
-    /// Drops unwanted events.
     pub(super) fn leave_out(&self) {
         self.events.retain(|event| (self.wanted)(*event));
     }
@@ -41,7 +37,6 @@ impl AsyncQueue {
     }
 }
 
-/// Completion queues by identifier, and readers of asynchronous events.
 #[derive(Default)]
 pub(crate) struct ObjectEvents {
     completions: BTreeMap<CqId, Box<dyn Fn() + Send>>,
@@ -51,12 +46,10 @@ pub(crate) struct ObjectEvents {
 }
 
 impl ObjectEvents {
-    /// Calls `wake` at each event of a completion queue.
     pub(super) fn insert_cq(&mut self, id: CqId, wake: impl Fn() + Send + 'static) {
         self.completions.insert(id, Box::new(wake));
     }
 
-    /// Leaves port events to another shard's sink.
     pub(crate) const fn tell_objects_only(&mut self) {
         self.tells_objects_only = true;
     }
@@ -65,7 +58,6 @@ impl ObjectEvents {
         self.completions.remove(&id);
     }
 
-    /// Adds a reader of future events.
     pub(crate) fn add_reader(&mut self, reader: &Arc<AsyncQueue>) {
         self.readers.retain(|reader| reader.strong_count() > 0);
         self.readers.push(Arc::downgrade(reader));
@@ -84,7 +76,7 @@ impl EventSink for ObjectEvents {
     }
 }
 
-/// True if all shards have such an event but the program gets one.
+/// Every shard has such an event; the program gets one.
 const fn is_of_port(event: Event) -> bool {
     matches!(event, Event::PKeyChange | Event::PortActive | Event::PortError | Event::GidChange)
 }

@@ -1,5 +1,3 @@
-//! Shared receive queues.
-
 use std::{fmt, sync::Arc};
 
 use roce_transport::{
@@ -45,7 +43,6 @@ pub(super) struct SrqInner {
 }
 
 impl SrqInner {
-    /// Acts in the queue's shard.
     fn at_engine<R>(&self, act: impl FnOnce(&Engine) -> R) -> R {
         self.domain.context.inner.shards.at(&self.place, act)
     }
@@ -56,7 +53,7 @@ impl Drop for SrqInner {
         let requests = self.at_engine(|engine| {
             let mut shard = engine.lock();
             let requests = shard.adapter().abandon_srq_requests(self.id);
-            // its queue pairs kept it alive
+            // never in use: queue pairs keep it alive
             let _ = shard.adapter().destroy_srq(self.id);
             requests
         });
@@ -113,22 +110,19 @@ impl SharedReceiveQueue {
         Arc::ptr_eq(&self.inner.domain.context.inner, &context.inner)
     }
 
-    /// Returns the queue's identifier in events.
+    /// Identifier in events.
     #[must_use]
     pub fn id(&self) -> SrqId {
         self.inner.id
     }
 
-    /// Returns an XRC SRQ's number for peers (`ibv_get_srq_num`), else `None`.
+    /// Number of an XRC SRQ for peers (`ibv_get_srq_num`), else `None`.
     #[must_use]
     pub fn number(&self) -> Option<SrqId> {
         self.inner.xrc.is_some().then_some(self.inner.id)
     }
 
-    /// Returns the attributes (`ibv_query_srq`).
-    ///
-    /// # Panics
-    /// Never: the handle keeps the queue alive.
+    /// Attributes (`ibv_query_srq`).
     #[must_use]
     pub fn query(&self) -> SrqInfo {
         self.inner
@@ -139,7 +133,7 @@ impl SharedReceiveQueue {
     /// Posts receive requests in order (`ibv_post_srq_recv`).
     ///
     /// # Errors
-    /// [`BadWorkRequest`] with the first request not posted (`ENOMEM` if full, else `EINVAL`).
+    /// [`BadWorkRequest`] (`ENOMEM` if full, else `EINVAL`).
     pub fn post_recv(&self, wrs: &[RecvWr]) -> Result<(), BadWorkRequest> {
         self.post_recv_with(|one| post(wrs, one))
     }

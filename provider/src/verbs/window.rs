@@ -1,5 +1,3 @@
-//! Memory windows.
-
 use std::{
     fmt,
     sync::{
@@ -66,7 +64,7 @@ impl ProtectionDomain {
         let domain = self.inner.clone();
         let shards = &domain.context.inner.shards;
         let allocated = if window_type == WindowType::Type1 && shards.are_several() {
-            Err(ObjectMismatch::Type1Window.into()) // whose binding all queue pairs share
+            Err(ObjectMismatch::Type1Window.into()) // all queue pairs share its binding
         } else {
             shards.make(
                 |adapter| adapter.alloc_window(domain.id, window_type),
@@ -80,20 +78,20 @@ impl ProtectionDomain {
 }
 
 impl MemoryWindow {
-    /// Returns the type.
+    /// Window type.
     #[must_use]
     pub fn window_type(&self) -> WindowType {
         self.inner.window_type
     }
 
-    /// Returns the latest key, usable by peers once its bind completes.
+    /// Latest key, usable by peers once its bind completes.
     #[must_use]
     pub fn rkey(&self) -> RKey {
         RKey(self.inner.rkey.load(Ordering::Relaxed))
     }
 
-    /// Returns a bind request for `length` bytes of `region` at `offset`, with the next key
-    /// (`ibv_bind_mw`, `IBV_WR_BIND_MW`).
+    /// Bind request for `length` bytes of `region` at `offset`, with the next key (`ibv_bind_mw`,
+    /// `IBV_WR_BIND_MW`).
     ///
     /// For [`SendWr::bind_window`](roce_transport::work::SendWr::bind_window); type 2 includes
     /// `ibv_inc_rkey`. Execution checks the range. Length 0 unbinds type 1.

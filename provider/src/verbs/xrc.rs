@@ -1,5 +1,3 @@
-//! XRC domains.
-
 use std::{fmt, sync::Arc};
 
 use roce_transport::{adapter::ObjectError, work::XrcdId};
@@ -34,7 +32,7 @@ struct XrcdInner {
 
 impl Drop for XrcdInner {
     fn drop(&mut self) {
-        // its targets and XRC SRQs kept it alive
+        // never in use: targets and XRC SRQs keep it alive
         let _ = self.context.inner.engine.alter(|adapter| adapter.close_xrcd(self.id));
     }
 }
@@ -56,7 +54,7 @@ impl XrcDomain {
         self.inner.id
     }
 
-    /// Returns the device.
+    /// The device.
     #[must_use]
     pub fn context(&self) -> &Context {
         &self.inner.context

@@ -15,7 +15,6 @@ use crate::sync::Mutex;
 static LISTS: Mutex<Lists> = Mutex::new(Lists { alive: BTreeMap::new(), gone: BTreeMap::new() });
 
 struct Lists {
-    /// Devices of live lists.
     alive: BTreeMap<usize, Vec<usize>>,
     /// Stack that freed a device's last list.
     gone: BTreeMap<usize, Stack>,

@@ -5,7 +5,7 @@ use super::stack::Stack;
 pub(crate) struct Finding {
     pub(crate) kind: Kind,
     pub(crate) what: String,
-    /// The first is the mistake's, and identifies the finding.
+    /// The first identifies the finding.
     pub(crate) stacks: Vec<(&'static str, Stack)>,
 }
 
@@ -42,13 +42,11 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// By the program.
     SendBufferChanged "send_buffer_changed":
         "the adapter owns the buffer until the request's completion is polled: it may read the \
          buffer late, or again to retransmit, and the peer gets old bytes, new bytes or both";
         "poll the completion before you write to the buffer, or use another buffer (ibv_post_send \
          with IBV_SEND_INLINE copies)";
-    /// By incoming data.
     SendBufferOverwritten "send_buffer_overwritten":
         "incoming data overwrites a buffer that is being sent: the peer may get its own data back";
         "use another buffer for receives and peers' writes until the send's completion is polled";
@@ -60,7 +58,6 @@ kinds! {
         "the adapter owns a receive buffer until its completion is polled: a message may arrive \
          at any time, before or after the program's write";
         "poll the completion before you write to the buffer, or prepare the buffer before it is posted";
-    /// By a peer's WRITE or atomic.
     ReceiveOverwritten "receive_overwritten":
         "a peer's WRITE or atomic changes bytes that a message or a response fills as well: which \
          of them the program reads depends on their order";
@@ -115,7 +112,6 @@ kinds! {
          fill it before a poll, it overflows and all of its queue pairs fail";
         "advice, not a mistake if peers have credits: count max_wr of the shared receive queue, \
          or all credits, in cqe of ibv_create_cq";
-    /// Advice.
     EachSignaled "each_request_signaled":
         "every request of a deep send queue is signaled: each costs a completion to write and \
          poll, although requests of one queue complete in order";
@@ -130,22 +126,18 @@ kinds! {
         "more than max_send_wr sends are posted and not polled: polling a completion frees slots, \
          and adapters refuse this call with ENOMEM";
         "count posted sends and poll completions first, or raise cap.max_send_wr";
-    /// `ibv_destroy_cq` blocks.
     CqEventsUnacknowledged "cq_events_unacknowledged":
         "ibv_destroy_cq blocks until all events that ibv_get_cq_event returned for the completion \
          queue are acknowledged";
         "call ibv_ack_cq_events for every event before ibv_destroy_cq";
-    /// `ibv_destroy_qp` and the like block.
     AsyncEventsUnacknowledged "async_events_unacknowledged":
         "destroying an object blocks until all events that ibv_get_async_event returned for it \
          are acknowledged";
         "call ibv_ack_async_event after every ibv_get_async_event";
-    /// Counts that never match.
     TooManyAcknowledged "too_many_acknowledged":
         "more events are acknowledged than were returned: libibverbs compares the counts, and \
          destroying the object blocks until they are equal";
         "acknowledge each event that ibv_get_cq_event or ibv_get_async_event returned exactly once";
-    /// `rdma_destroy_id` blocks.
     CmEventsUnacknowledged "cm_events_unacknowledged":
         "rdma_destroy_id and rdma_migrate_id block until all events that rdma_get_cm_event \
          returned for the id are acknowledged";
@@ -227,7 +219,6 @@ kinds! {
     RetryZero "retry_zero":
         "retry_cnt is 0: one lost packet fails the queue pair with IBV_WC_RETRY_EXC_ERR";
         "set retry_cnt to 7 in ibv_modify_qp to RTS";
-    /// 0 is the longest.
     RnrTimerZero "rnr_timer_zero":
         "min_rnr_timer is 0, the longest time, not the shortest: a sender that finds no receive \
          waits 655 ms";

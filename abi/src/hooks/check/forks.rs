@@ -1,8 +1,7 @@
-//! Forks with registered memory: without `ibv_fork_init`, or a child that uses the memory.
+//! Forks without `ibv_fork_init`, and children that use registered memory.
 //!
-//! Before Linux 5.12, `ibv_fork_init` has the pages of regions left out of children
-//! (`MADV_DONTFORK`). The checks do so as well, during the fork and for whole pages, unless the
-//! program asks `ibv_is_fork_initialized` whether it is needed.
+//! Before Linux 5.12, `ibv_fork_init` sets `MADV_DONTFORK` on regions. The checks do the same for
+//! whole pages during a fork, unless the program calls `ibv_is_fork_initialized`.
 
 use std::{
     ffi::c_int,
@@ -35,14 +34,13 @@ pub(crate) fn knows() {
     KNOWS.store(true, Ordering::Relaxed);
 }
 
-/// Watches forks. Call after [`survive_forks`](roce_provider::survive_forks), whose locks then come
-/// later.
+/// Call after [`survive_forks`](roce_provider::survive_forks), whose locks then come later.
 pub(super) fn watch() {
     if VARIABLES.iter().any(|name| std::env::var_os(name).is_some()) {
         prepared();
     }
     before_the_end(unmapped);
-    // SAFETY: Functions that live as long as the process does: this library is never unloaded.
+    // SAFETY: The library is never unloaded.
     unsafe { libc::pthread_atfork(Some(before), Some(after), None) };
 }
 
@@ -72,27 +70,27 @@ unsafe extern "C" fn after() {
     }
 }
 
-/// The whole pages: others have data beside the region.
+/// Skips partial pages, which hold other data too.
 fn advise(region: &RegionMemory, advice: c_int) {
     let page = rustix::param::page_size();
     let start = region.address.next_multiple_of(page);
     let end = (region.address + region.length) / page * page;
     if region.is_pinned && start < end {
-        // SAFETY: Whether a child gets the pages does not concern this process.
+        // SAFETY: Only children are affected.
         unsafe { libc::madvise(start as *mut libc::c_void, end - start, advice) };
     }
 }
 
-/// Explains a fault that ends the process: a child uses memory that its parent registered.
+/// Explains a child's fault on memory that its parent registered.
 ///
-/// A signal handler: the interrupted thread may be inside `malloc`, and `SIGALRM` then ends the
+/// A signal handler: the interrupted thread may be inside `malloc`; `SIGALRM` then ends the
 /// process.
 fn unmapped(address: usize) {
     let Some((lkey, memory, process)) = requests::region_with(address) else { return };
     if process == process::id() {
         return;
     }
-    // SAFETY: They change the disposition of a signal, and send it later.
+    // SAFETY: Both are async-signal-safe.
     unsafe {
         libc::signal(libc::SIGALRM, libc::SIG_DFL);
         libc::alarm(at_exit::LIMIT.as_secs() as u32);

@@ -1,5 +1,3 @@
-//! Switch of the checks, and the form of reports.
-
 use std::{
     fs::File,
     io::{self, Read, Seek, Write},
@@ -15,8 +13,7 @@ use rustix::fs::{FlockOperation, flock};
 use super::sarif;
 use crate::hooks::switch::Hook;
 
-/// Configuration; `None`: no checks. Reports invalid words, as does device lookup, which then finds
-/// none.
+/// Reports invalid words, as does device lookup, which then finds no device.
 pub(super) static ASKED: LazyLock<Option<Checks>> = LazyLock::new(|| {
     let mut checks = environment::checks().ok().flatten()?;
     if let Some(name) = &checks.file {
@@ -42,7 +39,6 @@ pub(super) fn form() -> Option<CheckForm> {
     ASKED.as_ref().map(|checks| checks.form)
 }
 
-/// Prints a random seed, which repeats the run.
 pub(super) fn report_seed() {
     if let Some(checks) = ASKED.as_ref().filter(|checks| checks.are_late() && checks.seed.is_none())
     {

@@ -15,10 +15,10 @@ use super::{
 };
 use crate::sync::Mutex;
 
-/// Keys remembered, as many as an adapter withholds from reuse.
+/// As many keys as an adapter withholds from reuse.
 const REMEMBERED: usize = 4096;
 
-/// Innermost lock: an engine takes it under its own.
+/// Innermost lock, taken under an engine's.
 static KEYS: Mutex<Keys> = Mutex::new(Keys {
     registered: BTreeMap::new(),
     deregistered: BTreeMap::new(),
@@ -26,9 +26,9 @@ static KEYS: Mutex<Keys> = Mutex::new(Keys {
 });
 
 struct Keys {
-    /// Registration by L_Key.
+    /// By L_Key.
     registered: BTreeMap<u32, Stack>,
-    /// Deregistration by R_Key.
+    /// By R_Key.
     deregistered: BTreeMap<u32, Stack>,
     /// Oldest first.
     order: VecDeque<u32>,
@@ -64,7 +64,6 @@ pub(crate) fn deregistered(lkey: u32, rkey: u32) {
     }
 }
 
-/// Queues a finding for such a key.
 pub(crate) fn refused(event: &AsyncEvent) {
     let AsyncEvent::QpAccessError(qpn, Refusal::Access(error)) = *event else { return };
     if !is_on() {

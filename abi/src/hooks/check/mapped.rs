@@ -1,5 +1,3 @@
-//! Mapped files: programs and libraries.
-
 use std::{
     ffi::{CStr, c_int, c_void},
     ops::Range,
@@ -8,7 +6,6 @@ use std::{
     sync::LazyLock,
 };
 
-/// The mapped file of the innermost caller.
 pub(super) fn caller() -> String {
     let mut caller = 0;
     backtrace::trace(|frame| {
@@ -30,10 +27,10 @@ pub(super) static OWN: LazyLock<Range<usize>> = LazyLock::new(|| {
         _: usize,
         search: *mut c_void,
     ) -> c_int {
-        // SAFETY: The linker describes an object, and hands on the search below.
+        // SAFETY: The linker passes an object and the search below.
         let (object, search) = unsafe { (&*object, &mut *search.cast::<Search>()) };
         for at in 0..usize::from(object.dlpi_phnum) {
-            // SAFETY: There are so many.
+            // SAFETY: `at` is in bounds.
             let part = unsafe { &*object.dlpi_phdr.add(at) };
             let start = object.dlpi_addr as usize + part.p_vaddr as usize;
             let range = start..start + part.p_memsz as usize;
@@ -46,7 +43,7 @@ pub(super) static OWN: LazyLock<Range<usize>> = LazyLock::new(|| {
     }
 
     let mut search = Search { wanted: caller as fn() -> String as usize, found: 0..0 };
-    // SAFETY: The function above, with what it expects.
+    // SAFETY: `look` expects a `Search`.
     unsafe { libc::dl_iterate_phdr(Some(look), ptr::from_mut(&mut search).cast()) };
     // linked statically, every address would be this library's
     let is_shared = module(search.wanted).0.contains(".so");
@@ -55,14 +52,14 @@ pub(super) static OWN: LazyLock<Range<usize>> = LazyLock::new(|| {
 
 /// Mapped file and offset.
 pub(super) fn module(address: usize) -> (String, usize) {
-    // SAFETY: All zero is one without names.
+    // SAFETY: Zeros are valid.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
-    // SAFETY: It writes to a place of ours.
+    // SAFETY: `info` is writable.
     let known = unsafe { libc::dladdr(address as *const c_void, &raw mut info) } != 0;
     if !known || info.dli_fname.is_null() {
         return ("?".to_owned(), address);
     }
-    // SAFETY: A name of the linker's, which stays as long as the object is mapped.
+    // SAFETY: The name lives as long as the object is mapped.
     let path = unsafe { CStr::from_ptr(info.dli_fname) }.to_string_lossy();
     let name = Path::new(&*path).file_name().unwrap_or_default().to_string_lossy().into_owned();
     (name, address.wrapping_sub(info.dli_fbase as usize))

@@ -1,11 +1,10 @@
-//! Checks for mistakes that go unnoticed by luck: memory touched while the adapter owns it,
-//! overruns of queues, lost wake-ups, use after destruction, leaks.
+//! Checks for mistakes that go unnoticed by luck.
 //!
-//! With `ROCE_CHECK`, calls that move data record requests and completions, memory records the
-//! adapter's writes ([`watch`]), and [`records`] has all objects.
+//! With `ROCE_CHECK`, [`requests`] has requests and completions, [`watch`] the adapter's writes,
+//! [`records`] all objects.
 //!
-//! Locks, in this order: that of [`requests`], held while posting; an engine's; that of [`watch`],
-//! which the adapter takes. Findings under the last two are reported after release.
+//! Lock order: [`requests`], held while posting; an engine; [`watch`], taken by the adapter.
+//! Findings under the last two are reported after release.
 
 mod at_exit;
 pub(crate) mod devices;

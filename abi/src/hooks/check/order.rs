@@ -1,7 +1,7 @@
-//! Requests that need a READ's or atomic's response, or change what a retried READ fetches: without
-//! a fence they begin too early.
+//! Missing fences: a request needs the response of an earlier READ or atomic, or changes what a
+//! retried READ fetches.
 //!
-//! Read first: IBTA volume 1, 10.8.3.3 (order of work requests), the rows of READs and atomics.
+//! Source: IBTA volume 1, 10.8.3.3 (order of work requests), rows of READs and atomics.
 
 use std::{ops::Range, sync::Arc};
 
@@ -20,7 +20,7 @@ pub(crate) struct Order {
     /// `IBV_SEND_INLINE`.
     pub(crate) is_inline: bool,
     pub(crate) remote: Option<RemoteUse>,
-    /// Local memory that it sends.
+    /// Sent local memory.
     pub(crate) source: SmallVec<[Range<usize>; 2]>,
 }
 
@@ -49,7 +49,7 @@ impl RemoteUse {
     }
 }
 
-/// Finds the mistake of a request behind the unfinished requests `before`.
+/// `before` has the unfinished requests.
 pub(super) fn check<'a>(
     subject: &Subject,
     order: &Order,
@@ -58,7 +58,7 @@ pub(super) fn check<'a>(
     fetched_into(subject, order, &before).or_else(|| written_behind(subject, order, before))
 }
 
-/// Finds a send from a buffer that a READ or atomic fetches into.
+/// A send from a buffer that a READ or atomic fetches into.
 fn fetched_into<'a>(
     subject: &Subject,
     order: &Order,
@@ -77,7 +77,7 @@ fn fetched_into<'a>(
     Some(found(subject, &reader, &format!("sends{copied} the bytes that it fetches")))
 }
 
-/// Finds a change of peer memory that an earlier READ fetches.
+/// A change of peer memory that an earlier READ fetches.
 fn written_behind<'a>(
     subject: &Subject,
     order: &Order,

@@ -1,8 +1,8 @@
-//! Lines of a Python program that calls this library.
+//! Lines of a calling Python program.
 //!
-//! They are read when a call begins, before it takes a lock: the interpreter may run the program's
-//! finalizers, which may call this library. ctypes and cffi release the GIL during a call. It is
-//! taken for a moment if they are the caller; another extension may hold locks of its own.
+//! Each call reads them before it takes a lock: the interpreter may run finalizers that call this
+//! library. ctypes and cffi release the GIL during calls. Only for them is the GIL taken: other
+//! extensions may hold locks.
 
 use std::{
     cell::RefCell,
@@ -19,7 +19,7 @@ use crate::hooks::switch::Hook;
 
 /// Lines kept.
 const DEPTH: usize = 6;
-/// Objects of which the interpreter consists, and those that call C for it.
+/// Shared objects: the interpreter, and its callers of C.
 const OBJECTS: [&str; 2] = ["python", "libpython"];
 const CALLERS: [&str; 3] = ["_ctypes", "libffi", "_cffi_backend"];
 
@@ -36,18 +36,17 @@ thread_local! {
     static LINES: RefCell<Option<Arc<[Line]>>> = const { RefCell::new(None) };
 }
 
-/// True for a frame in the interpreter, or between it and C.
+/// True in the interpreter, or between it and C.
 pub(super) fn is_interpreter(object: &str) -> bool {
     OBJECTS.iter().chain(&CALLERS).any(|name| object.starts_with(name))
 }
 
-/// Lines of the thread's call, innermost first.
+/// Innermost first.
 pub(super) fn lines() -> Arc<[Line]> {
     let lines = LINES.try_with(|lines| lines.try_borrow().ok()?.clone());
     lines.ok().flatten().unwrap_or_default()
 }
 
-/// Forgets the lines when the call ends.
 pub(crate) struct Entered(());
 
 impl Drop for Entered {
@@ -56,14 +55,12 @@ impl Drop for Entered {
     }
 }
 
-/// Has calls of a Python program know their lines if failures are explained.
 pub(super) fn at_load() {
     if environment::is_on(environment::EXPLAIN) && PYTHON.is_some() {
         Hook::Lines.switch_on();
     }
 }
 
-/// Reads the lines of a call; `None` without a Python program, or if nothing shows them.
 pub(crate) fn enter(id: Option<CallId>) -> Option<Entered> {
     if !Hook::Checks.is_on() && !Hook::Lines.is_on() {
         return None;
@@ -96,16 +93,14 @@ struct Python {
     error: ErrorFunctions,
 }
 
-/// Functions that take the thread's exception away and put it back.
+/// Saves and restores the thread's exception.
 struct ErrorFunctions {
     fetch: unsafe extern "C" fn(*mut *mut c_void, *mut *mut c_void, *mut *mut c_void),
     restore: unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_void),
 }
 
-/// A function of the process.
-///
 /// # Safety
-/// It has this type.
+/// The function has type `F`.
 unsafe fn function<F: Copy>(name: &CStr) -> Option<F> {
     let found = libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr());
     assert_eq!(size_of::<F>(), size_of_val(&found));
@@ -114,7 +109,7 @@ unsafe fn function<F: Copy>(name: &CStr) -> Option<F> {
 
 impl Python {
     fn find() -> Option<Self> {
-        // SAFETY: The types are those of Python's headers.
+        // SAFETY: Types as in Python's headers.
         unsafe {
             Some(Self {
                 is_initialized: function(c"Py_IsInitialized")?,
@@ -140,7 +135,7 @@ impl Python {
         }
     }
 
-    /// With the GIL, if the thread has it, or if it `may_take` it.
+    /// Takes the GIL if the thread lacks it and `may_take` it.
     fn lines(&self, may_take: bool) -> Option<Vec<Line>> {
         // SAFETY: These need no GIL.
         let (this, current) = unsafe {
@@ -165,7 +160,7 @@ impl Python {
         if ends || !may_take || !is_by_ctypes() {
             return None;
         }
-        // SAFETY: The thread is one of Python, and neither this library nor ctypes holds a lock.
+        // SAFETY: A Python thread; neither this library nor ctypes holds a lock.
         unsafe {
             let before = (self.ensure)();
             let lines = self.read();
@@ -200,7 +195,7 @@ impl Python {
         let text = |name: &CStr| {
             let value = Object::new((self.attribute)(code, name.as_ptr()));
             let text = value.map(|value| (self.text)(value)).filter(|text| !text.is_null());
-            // SAFETY: Python's text ends with a zero, and lives as long as `value`.
+            // SAFETY: A C string that lives as long as `value`.
             let copy = text.map(|text| unsafe { CStr::from_ptr(text) }.to_string_lossy().into());
             value.into_iter().for_each(|value| (self.decrement)(value));
             if copy.is_none() {

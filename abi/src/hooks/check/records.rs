@@ -1,5 +1,3 @@
-//! Live and destroyed objects with their stacks.
-
 use std::{
     alloc::{Layout, dealloc},
     cell::Cell,
@@ -16,7 +14,7 @@ use super::{
 };
 use crate::sync::Mutex;
 
-/// Destroyed objects kept, with their memory: programs may still read it.
+/// Destroyed objects whose memory stays readable.
 const REMEMBERED: usize = 16_384;
 /// Most places shown per type.
 const PLACES: usize = 3;
@@ -55,7 +53,6 @@ struct Destroyed {
     memory: (usize, Layout),
 }
 
-/// True if this process created one.
 pub(super) fn were_made() -> bool {
     MAKER.load(Ordering::Relaxed) == process::id()
 }
@@ -82,10 +79,10 @@ pub(crate) fn made(pointer: usize, kind: &'static str) {
     records.alive.insert(pointer, Alive { kind, made, process: process::id(), is_own });
 }
 
-/// Records a destruction; frees later.
+/// Frees the memory later.
 ///
 /// # Safety
-/// The memory is allocated with this layout, and nothing else frees it.
+/// `memory` has `layout`, and nothing else frees it.
 pub(crate) unsafe fn destroyed(pointer: usize, memory: *mut u8, layout: Layout) {
     let destroyed = Stack::here();
     single::forget(pointer);
@@ -108,7 +105,6 @@ pub(crate) fn named(pointer: usize) {
     NAMED.set(pointer);
 }
 
-/// Reports a call on a destroyed object.
 pub(crate) fn refused(call: &str) {
     if is_on() {
         used(NAMED.replace(0), call);
@@ -172,7 +168,6 @@ pub(super) fn report_alive() {
 }
 
 impl Records {
-    /// Forgets a destroyed object; frees its memory if `free`.
     fn forget(&mut self, pointer: usize, free: bool) {
         let Some(gone) = self.gone.remove(&pointer) else { return };
         if free {

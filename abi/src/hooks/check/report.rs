@@ -63,7 +63,7 @@ static SUPPRESSIONS: LazyLock<Suppressions> = LazyLock::new(|| {
     lines
 });
 
-/// Reports a finding once. The caller holds no engine lock.
+/// Reports a finding once. Call without engine locks.
 #[cold]
 pub(crate) fn emit(finding: &Finding) {
     let Some(form) = form::form() else { return };
@@ -97,14 +97,14 @@ pub(crate) fn emit(finding: &Finding) {
     }
 }
 
-/// True with findings. Never waits: a forked child may inherit a held lock.
+/// Never waits: a forked child may inherit a held lock.
 pub(super) fn has_findings() -> bool {
     FINDINGS
         .try_lock()
         .is_some_and(|findings| findings.process == process::id() && !findings.places.is_empty())
 }
 
-/// Queues a finding for [`report_postponed`], as callers with locks must.
+/// Queues for [`report_postponed`]; for callers with locks.
 pub(super) fn postpone(finding: Finding) {
     POSTPONED.lock().push(finding);
     ARE_POSTPONED.store(true, Ordering::Release);
@@ -117,7 +117,7 @@ pub(crate) fn report_postponed() {
     }
 }
 
-/// Prints the summary; returns the number of findings without advice.
+/// Returns the number of findings, advice excluded.
 pub(super) fn summarize() -> usize {
     let (Some(form), Some(checks)) = (form::form(), form::ASKED.as_ref()) else { return 0 };
     let mut findings = FINDINGS.lock();
@@ -199,11 +199,11 @@ pub(super) fn caller() -> Option<String> {
     own(&frames).map(|own| frames[own].to_string())
 }
 
-/// Finds the innermost caller outside headers and the C library.
+/// Innermost caller outside headers, the C library and bindings.
 fn own(frames: &[Frame]) -> Option<usize> {
     let is_foreign = |frame: &Frame| {
         let (function, place) = (&frame.function, &frame.place);
-        // programs use such names, too; a resolved one has no offset
+        // programs use these names, too; resolved names have no offset
         let is_named = !function.contains('+')
             && ["ibv_", "rdma_"].iter().any(|start| function.starts_with(start));
         let is_header = ["infiniband/", "rdma/"].iter().any(|start| place.starts_with(start));

@@ -1,4 +1,4 @@
-//! Posted requests without a polled completion, and their queues.
+//! Posted requests whose completions are not yet polled.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -35,7 +35,7 @@ const DEEP: usize = 16;
 const IN_A_ROW: u32 = 1000;
 /// Time of empty polls until the cause is checked.
 const EMPTY_POLLS: Duration = Duration::from_millis(500);
-/// Empty polls until the cause is checked: the program does little else.
+/// As many empty polls: the program does little else.
 const POLLS: u32 = 1000;
 
 pub(crate) type QpKey = (usize, u32);
@@ -44,17 +44,17 @@ pub(crate) type QpKey = (usize, u32);
 pub(crate) struct Request {
     wr_id: u64,
     name: &'static str,
-    /// `None`: no memory, or it has been copied.
+    /// `None`: no memory, or copied.
     role: Option<Role>,
     sges: SgeList,
     is_signaled: bool,
     order: Order,
-    /// The datagram's `ibv_ah`; 0: none.
+    /// `ibv_ah`; 0: none.
     ah: usize,
 }
 
 impl Request {
-    /// `inline`: sources of inline data, which only the translation knows.
+    /// `inline`: sources of inline data.
     pub(crate) fn send(wr: &SendWr, sq_sig_all: bool, inline: Option<SgeList>, ah: usize) -> Self {
         let (name, role, remote) = operation(&wr.op);
         let is_inline = inline.is_some();
@@ -90,7 +90,7 @@ impl Request {
     }
 }
 
-/// Name, role of local memory, and use of peer memory.
+/// Name, local role, and remote use.
 const fn operation(op: &SendOp) -> (&'static str, Option<Role>, Option<(Remote, RemoteOperation)>) {
     const SEND: Option<Role> = Some(Role::Send);
     const READ: Option<Role> = Some(Role::Read);
@@ -124,13 +124,13 @@ const fn operation(op: &SendOp) -> (&'static str, Option<Role>, Option<(Remote, 
 pub(crate) enum Queue {
     Send(QpKey),
     Receive(QpKey),
-    /// `ibv_srq` as a number.
+    /// Address of `ibv_srq`.
     Shared(usize),
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RegionMemory {
-    /// First address in requests, not of the process.
+    /// First address in requests.
     pub(crate) iova: u64,
     pub(crate) address: usize,
     pub(crate) length: usize,
@@ -156,7 +156,7 @@ struct Requests {
     pairs: BTreeMap<QpKey, Pair>,
     shared: BTreeMap<usize, Shared>,
     cqs: BTreeMap<usize, Completions>,
-    /// With the process that registered them.
+    /// With the registering process.
     regions: BTreeMap<(usize, u32), (RegionMemory, u32)>,
 }
 
@@ -183,7 +183,7 @@ struct Posted {
     subject: Arc<Subject>,
     is_signaled: bool,
     order: Order,
-    /// Each with the bytes of the message before it.
+    /// With each watch's offset in the message.
     watches: SmallVec<[(WatchId, usize); 2]>,
     lkeys: SmallVec<[u32; 2]>,
     ah: usize,
@@ -198,7 +198,7 @@ struct Completions {
     empty: Option<Empty>,
 }
 
-/// Polls that find nothing, since something was posted or polled.
+/// Empty polls since the last post or completion.
 struct Empty {
     since: Instant,
     polls: u32,
@@ -209,7 +209,7 @@ struct Reset {
     number: usize,
 }
 
-/// `None`: checks are off.
+/// `None` without checks.
 fn locked() -> Option<MutexGuard<'static, Requests>> {
     is_on().then(|| REQUESTS.lock())
 }
@@ -290,7 +290,7 @@ pub(crate) fn reset_pair(key: QpKey) {
     }
 }
 
-/// Handles an empty poll; reports why the next ones are empty as well.
+/// Reports why polls stay empty.
 pub(crate) fn found_empty(cq: usize) {
     let mut requests = REQUESTS.lock();
     let load = requests.load(cq);
@@ -312,7 +312,7 @@ pub(crate) fn found_empty(cq: usize) {
     }
 }
 
-/// Records a shared receive queue; `cq` for XRC only.
+/// `cq` is for XRC only.
 pub(crate) fn add_shared(device: usize, srq: usize, cq: Option<usize>) {
     if let Some(mut requests) = locked() {
         requests.shared.insert(srq, Shared { device, cq, list: VecDeque::new() });
@@ -330,19 +330,17 @@ pub(crate) fn add_region(device: usize, lkey: u32, memory: RegionMemory) {
     }
 }
 
-/// Finds a request that needs a region. Call before deregistering, which may fail the request.
+/// Call before deregistering, which may fail the request.
 pub(crate) fn user_of_region(device: usize, lkey: u32) -> Option<Arc<Subject>> {
     locked()?.user_of(device, lkey)
 }
 
-/// Forgets a region.
 pub(crate) fn remove_region(device: usize, lkey: u32) {
     if let Some(mut requests) = locked() {
         requests.regions.remove(&(device, lkey));
     }
 }
 
-/// Reports the `user` of a region that a call has taken away.
 pub(crate) fn region_gone(call: CallId, lkey: u32, user: Option<Arc<Subject>>) {
     let found = user.map(|subject| Finding {
         kind: Kind::RegionInUse,
@@ -352,7 +350,7 @@ pub(crate) fn region_gone(call: CallId, lkey: u32, user: Option<Arc<Subject>>) {
     found.iter().for_each(report::emit);
 }
 
-/// Reports a send that needs the address handle, unless it may be done.
+/// Reports a send that surely still needs the address handle.
 pub(crate) fn remove_ah(ah: usize) {
     let Some(requests) = locked() else { return };
     let user = requests.pairs.values().find_map(|pair| {
@@ -369,14 +367,13 @@ pub(crate) fn remove_ah(ah: usize) {
     found.iter().for_each(report::emit);
 }
 
-/// This process's regions.
 pub(super) fn regions() -> Vec<RegionMemory> {
     let requests = REQUESTS.lock();
     let own = requests.regions.values().filter(|(_, process)| *process == process::id());
     own.map(|(memory, _)| *memory).collect()
 }
 
-/// The L_Key and memory of a region with an address, and its process. Does not wait.
+/// L_Key, memory and process. Does not wait.
 pub(super) fn region_with(address: usize) -> Option<(u32, RegionMemory, u32)> {
     let requests = REQUESTS.try_lock()?;
     let has = |memory: &RegionMemory| address.wrapping_sub(memory.address) < memory.length;
@@ -384,7 +381,7 @@ pub(super) fn region_with(address: usize) -> Option<(u32, RegionMemory, u32)> {
     found.map(|((_, lkey), (memory, process))| (*lkey, *memory, *process))
 }
 
-/// Attributes of a queue pair and its peer here.
+/// Queue pair, and its peer in this process.
 pub(super) fn connected(qpn: Qpn) -> Option<(QpInfo, QpInfo)> {
     let requests = REQUESTS.lock();
     let all = || requests.pairs.values().map(|pair| pair.new.qp.query());
@@ -394,7 +391,7 @@ pub(super) fn connected(qpn: Qpn) -> Option<(QpInfo, QpInfo)> {
     Some((this, peer))
 }
 
-/// Posts requests; `post` returns the number taken, and its result.
+/// `post` returns the number posted, and its result.
 pub(crate) fn post<R>(
     queue: Queue,
     call: &'static str,
@@ -436,7 +433,6 @@ pub(crate) fn completed(device: usize, cq: usize, wc: &Wc) {
 }
 
 impl Requests {
-    /// Why a queue stays empty in which no posted request completes.
     fn why_empty(&self, cq: usize) -> Option<Finding> {
         let Completions { capacity, made, reset, .. } = self.cqs.get(&cq)?;
         let what = |why: String| {
@@ -452,7 +448,7 @@ impl Requests {
                 stacks: vec![polled, ("reset", at.clone())],
             });
         }
-        // one that is polled as well is empty
+        // a queue that is also polled is empty
         if let Some((other, held)) = wake_ups::holding() {
             let other = self.cqs.get(&other)?;
             return Some(Finding {
@@ -530,7 +526,6 @@ impl Requests {
         (Posted { subject, is_signaled, order, watches, lkeys, ah }, overlap)
     }
 
-    /// Ordering mistake of a request behind queue and list.
     fn unordered<F>(&self, queue: Queue, new: &Posted, list: &[(Posted, F)]) -> Option<Finding> {
         let Queue::Send(key) = queue else { return None };
         let before =
@@ -590,7 +585,7 @@ impl Requests {
             let own = completions.pending;
             let load = self.load(cq);
             if load > capacity {
-                // peers may limit themselves by credits
+                // peers may use credits
                 let is_sure = own > capacity;
                 findings.push(Finding {
                     kind: if is_sure { Kind::CqOverrun } else { Kind::SharedQueueOverrun },
@@ -663,7 +658,7 @@ impl Requests {
         match &mut having[..] {
             [] => {}
             [shared] => complete_shared(&mut shared.list, wc.wr_id, filled(wc), findings),
-            // unknown which
+            // ambiguous
             several => {
                 for posted in
                     several.iter().flat_map(|shared| &shared.list).filter(|posted| is_it(posted))
@@ -716,7 +711,6 @@ impl Pair {
         !self.has_failed && !matches!(self.new.qp.query().state, State::Reset | State::Err)
     }
 
-    /// The mistake if one more send finds no room.
     fn is_full(&self) -> Option<Kind> {
         if self.has_failed || self.sends.len() < self.new.max_send {
             return None;
@@ -725,7 +719,6 @@ impl Pair {
         Some(if any_signaled { Kind::SendQueueFull } else { Kind::NothingSignaled })
     }
 
-    /// Advice if every request of a deep queue is signaled.
     fn signals_each(&mut self, posted: &Posted) -> Option<Finding> {
         let is_deep = self.sends.len() >= DEEP;
         self.signaled = match posted.is_signaled {
@@ -744,7 +737,7 @@ impl Pair {
         })
     }
 
-    /// True if a receive failed, as far as is known.
+    /// True if a receive failed, as far as known.
     fn has_received(&self, cq: usize, wr_id: u64) -> bool {
         let NewPair { send_cq, recv_cq, srq, .. } = &self.new;
         if send_cq != recv_cq {
@@ -759,12 +752,12 @@ impl Pair {
     }
 }
 
-/// Bytes of memory that a completed request has filled; `None`: it failed.
+/// Bytes that a completed request filled; `None`: failed.
 fn filled(wc: &Wc) -> Option<usize> {
     let ok = wc.result.as_ref().ok()?;
     Some(match ok.opcode {
         WcOpcode::Recv => ok.byte_len as usize,
-        WcOpcode::RecvRdmaWithImm => 0, // the peer's WRITE took the request alone
+        WcOpcode::RecvRdmaWithImm => 0, // a WRITE fills no receive buffer
         _ => usize::MAX,
     })
 }
@@ -789,7 +782,6 @@ fn complete_shared(
 }
 
 impl Posted {
-    /// Ends the watches; compares the memory if some bytes are filled.
     fn finish(self, filled: Option<usize>, findings: &mut Vec<Finding>) {
         for (id, before) in self.watches {
             match filled {

@@ -1,4 +1,4 @@
-//! Findings as SARIF, for tools that show them in the source.
+//! Findings as SARIF, for source viewers.
 //!
 //! Read first: SARIF 2.1.0, 3.13 (the file), 3.14 (runs), 3.27 (results).
 
@@ -12,7 +12,6 @@ use super::{
     stack::Frame,
 };
 
-/// A finding at exit.
 pub(super) struct Found {
     pub(super) finding: Finding,
     pub(super) stacks: Vec<(&'static str, Vec<Frame>)>,
@@ -56,7 +55,7 @@ pub(super) fn document(found: &[Found], checks: &Checks) -> String {
     format!("{document}\n")
 }
 
-/// Joins documents; `before` may be empty.
+/// `before` may be empty.
 pub(super) fn joined(before: &str, document: &str) -> io::Result<String> {
     if before.trim().is_empty() {
         return Ok(document.to_owned());
@@ -115,7 +114,7 @@ fn location(frame: &Frame) -> Value {
     location
 }
 
-/// Returns a relative path below the working directory, as viewers prefer, or a URI.
+/// A path below the working directory is relative, as viewers prefer.
 fn uri(file: &Path) -> String {
     let here = env::current_dir().ok();
     let inside = here.as_ref().and_then(|here| file.strip_prefix(here).ok());

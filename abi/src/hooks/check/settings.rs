@@ -31,8 +31,7 @@ pub(crate) fn changed(
     }
 }
 
-/// Reports a requester with more READs than its responder in this process takes. Call in RTR or
-/// RTS.
+/// Compares READs with a responder in this process. Call in RTR or RTS.
 pub(crate) fn connected(qpn: u32) {
     let Some((this, peer)) = requests::connected(Qpn::new(qpn)) else { return };
     for (asks, responses) in [(&this, &peer), (&peer, &this)] {

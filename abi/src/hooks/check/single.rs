@@ -1,7 +1,6 @@
-//! Objects promised to a single thread, for which libraries take no lock.
+//! Objects promised to a single thread: libraries take no lock.
 //!
-//! After a change of thread, a call lingers for 100 µs: a call of the first thread meanwhile shows
-//! the race.
+//! After a change of thread, a call lingers for 100 µs to meet a call of the first thread.
 
 use std::{
     collections::BTreeMap,
@@ -24,7 +23,6 @@ const CALL_OVERLAP: Duration = Duration::from_micros(100);
 static OBJECTS: Mutex<BTreeMap<usize, Object>> = Mutex::new(BTreeMap::new());
 
 struct Object {
-    /// Text of the promise.
     promise: &'static str,
     last: u32,
     inside: Option<(u32, Stack)>,
@@ -36,7 +34,6 @@ pub(crate) fn promised(object: usize, promise: &'static str) {
     }
 }
 
-/// Extends a promise to a dependent object.
 pub(crate) fn made_with(object: usize, other: usize) {
     if is_on() {
         let promise = OBJECTS.lock().get(&other).map(|other| other.promise);

@@ -30,7 +30,7 @@ pub(super) struct Frame {
     /// Source and line, or the file.
     pub(super) place: String,
     pub(super) source: Option<(PathBuf, u32)>,
-    /// The mapped file.
+    /// Mapped file.
     pub(super) object: String,
 }
 
@@ -62,7 +62,7 @@ impl Stack {
         Self { addresses, lines: self.lines.iter().take(1).cloned().collect() }
     }
 
-    /// Resolves the callers down to `main`, or to the lines of Python.
+    /// Resolves callers down to `main` or Python's lines.
     pub(super) fn frames(&self) -> Vec<Frame> {
         let mut frames = Vec::new();
         for &address in &*self.addresses {

@@ -29,7 +29,6 @@ struct Suppression {
 }
 
 impl Suppressions {
-    /// Reads a file; returns a message per wrong line.
     pub(super) fn read(path: &Path) -> (Self, Vec<String>) {
         match fs::read_to_string(path) {
             Ok(text) => {
@@ -41,7 +40,6 @@ impl Suppressions {
         }
     }
 
-    /// Skips wrong lines, and returns them.
     fn parse(text: &str) -> (Self, Vec<(usize, String)>) {
         let (mut found, mut wrong) = (Vec::new(), Vec::new());
         for (number, line) in text.lines().enumerate() {
@@ -83,14 +81,13 @@ impl Suppressions {
         is_covered
     }
 
-    /// Lines that suppressed nothing.
     pub(super) fn unused(&self) -> Vec<usize> {
         let unused = self.0.iter().filter(|line| !line.has_covered.load(Ordering::Relaxed));
         unused.map(|line| line.line).collect()
     }
 }
 
-/// Matches a pattern; `*` stands for anything.
+/// `*` matches anything.
 fn matches(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();

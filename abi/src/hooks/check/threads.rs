@@ -36,11 +36,11 @@ pub(super) enum Activity {
     Blocked,
 }
 
-/// Lists the threads; `None` if unreadable, or if a timer's signal may wake one.
+/// `None` if unreadable, or if a timer's signal may wake a thread.
 pub(super) fn all() -> Option<Vec<Thread>> {
-    // SAFETY: All bytes zero are a value of it.
+    // SAFETY: Zeros are valid.
     let mut timer: libc::itimerval = unsafe { mem::zeroed() };
-    // SAFETY: It writes to a place of ours.
+    // SAFETY: `timer` is writable.
     let known = unsafe { libc::getitimer(libc::ITIMER_REAL, &raw mut timer) } == 0;
     if !known || (timer.it_value.tv_sec, timer.it_value.tv_usec) != (0, 0) {
         return None;
@@ -187,7 +187,6 @@ mod tests {
 
     use super::*;
 
-    /// State during `wait`; `end` ends it.
     fn doing(wait: impl FnOnce() + Send + 'static, end: impl FnOnce()) -> Activity {
         let (say, hear) = mpsc::channel();
         let other = thread::spawn(move || {
@@ -220,7 +219,7 @@ mod tests {
             let fd = reader.as_raw_fd();
             let wait = move || {
                 let mut wanted = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-                // SAFETY: A place of this thread's.
+                // SAFETY: `wanted` is writable.
                 unsafe { libc::poll(&raw mut wanted, 1, limit) };
                 drop(reader);
             };
@@ -234,7 +233,7 @@ mod tests {
         let (reader, writer) = std::io::pipe().unwrap();
         let fd = reader.as_raw_fd();
         let wait = move || {
-            // SAFETY: A set of this thread's.
+            // SAFETY: `set` is writable.
             unsafe {
                 let mut set: libc::fd_set = mem::zeroed();
                 libc::FD_SET(fd, &raw mut set);
@@ -249,7 +248,7 @@ mod tests {
         let (reader, writer) = std::io::pipe().unwrap();
         let fd = reader.as_raw_fd();
         let wait = move || {
-            // SAFETY: A descriptor and an event of this thread's.
+            // SAFETY: `event` is writable.
             unsafe {
                 let epoll = libc::epoll_create1(0);
                 let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };

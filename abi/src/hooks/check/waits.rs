@@ -1,5 +1,3 @@
-//! Endless waits for acknowledgements or events.
-
 use std::{
     collections::BTreeMap,
     time::{Duration, Instant},
@@ -17,10 +15,10 @@ use super::{
 };
 use crate::sync::{Changes, Mutex};
 
-/// Time until suspicion: programs acknowledge sooner or never.
+/// Programs acknowledge sooner or never.
 pub(crate) const SUSPICION: Duration = Duration::from_secs(1);
 
-/// Threads that wait for another to act, and when that was found.
+/// Threads that wait for others, and when last seen.
 static ENDLESS: Mutex<BTreeMap<u32, Instant>> = Mutex::new(BTreeMap::new());
 
 /// Retries `attempt` after each change; after [`SUSPICION`], reports `what`.
@@ -39,8 +37,7 @@ pub(crate) fn for_acknowledgement<R>(
     changes.wait_for(attempt)
 }
 
-/// Runs after each [`SUSPICION`] of a wait. `endless` says why only another thread can end it;
-/// reported once if none acts.
+/// Runs after each [`SUSPICION`]. `endless` says why only another thread can end the wait.
 pub(crate) fn look(endless: &dyn Fn() -> Option<String>, is_reported: &mut bool) {
     let _call = Call::begin();
     let this = threads::this();

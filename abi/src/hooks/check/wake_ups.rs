@@ -34,7 +34,7 @@ struct Armed {
     kind: NotifyKind,
     /// Completions may precede arming.
     may_have_missed: bool,
-    /// The program has polled since, or this thread has posted a request that completes here.
+    /// The program has polled since, or the arming thread has posted a request.
     is_safe: bool,
     /// At the last check, without an event.
     lay_there: bool,
@@ -62,7 +62,6 @@ pub(super) fn holding() -> Option<(usize, usize)> {
     cqs.iter().map(|(cq, queue)| (*cq, queue.cq.len())).find(|(_, held)| *held > 0)
 }
 
-/// Records a poll; reports postponed findings.
 pub(crate) fn polled(cq: usize) {
     report::report_postponed();
     change(cq, |queue| {
@@ -80,7 +79,7 @@ pub(super) fn posted(cq: usize) {
     });
 }
 
-/// Records arming, while `pending` requests might complete.
+/// `pending` requests might complete.
 pub(crate) fn armed(cq: usize, kind: NotifyKind, pending: usize) {
     let (at, by) = (Stack::here(), threads::this());
     let mut mute = None;
@@ -109,12 +108,12 @@ pub(crate) fn woken(cq: usize) {
     let _call = Call::begin();
     let channel = CQS.lock().get(&cq).map(|queue| queue.channel);
     if let Some(channel) = channel {
-        not_polled_again(channel, Some(cq)); // it has waited in poll or epoll_wait
+        not_polled_again(channel, Some(cq)); // after poll or epoll_wait
     }
     change(cq, |queue| queue.armed = None);
 }
 
-/// Runs before a wait. A thread other than the arming one may be about to poll.
+/// Checks only this thread's queues: another thread may be about to poll.
 pub(crate) fn before_wait(channel: usize) {
     let _call = Call::begin();
     not_polled_again(channel, None);
@@ -148,8 +147,7 @@ pub(crate) fn still_waits(channel: usize) {
     });
 }
 
-/// Explains why only another thread can cause an event. `have_completed` gets a queue and its
-/// completions.
+/// Explains why only another thread can cause an event. `have_completed` gets queue and length.
 pub(crate) fn endless(
     call: &str,
     channel: usize,
@@ -174,8 +172,7 @@ pub(crate) fn endless(
     })
 }
 
-/// Like `endless`, for descriptors that are all channels; also returns a queue's stack. An existing
-/// event ends the wait.
+/// Like [`endless`], if all descriptors are channels without events; also returns a queue's stack.
 pub(super) fn endless_for(
     descriptors: &[c_int],
     have_completed: fn(usize, usize) -> bool,
@@ -197,8 +194,8 @@ pub(super) fn endless_for(
     reasons.all(|(reason, _)| reason.is_some()).then(|| Some((first?, made))).flatten()
 }
 
-/// Finds completions that came before arming, while a thread waits in a system call. `threads` were
-/// idle since the last check.
+/// Finds completions before arming, while a thread waits in a system call. `threads` are idle since
+/// the last check.
 pub(super) fn look_at_waits(threads: &[Thread]) {
     let waits: Vec<_> = threads.iter().map(|thread| (thread.id, thread.doing())).collect();
     let mut findings = Vec::new();
@@ -238,7 +235,7 @@ pub(super) fn look_at_waits(threads: &[Thread]) {
 
 pub(crate) fn is_readable(descriptor: c_int) -> bool {
     let mut wanted = libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
-    // SAFETY: A place of ours; the descriptor is asked for its state, whatever it is.
+    // SAFETY: `wanted` is writable.
     unsafe { libc::poll(&raw mut wanted, 1, 0) == 1 }
 }
 
@@ -248,7 +245,7 @@ fn change(cq: usize, change: impl FnOnce(&mut Queue)) {
     }
 }
 
-/// Reports `say`'s text for a channel's queues armed for any completion.
+/// Reports `say`'s text for queues armed for any completion.
 fn find(channel: usize, say: impl Fn(usize, &Queue, &Armed) -> Option<String>) {
     let cqs = CQS.lock();
     let findings: Vec<_> = cqs

@@ -73,8 +73,7 @@ struct Watches {
 
 static WATCHES: Mutex<Watches> = Mutex::new(Watches { all: BTreeMap::new(), next: 0, longest: 0 });
 
-/// Watches memory of a new request; returns a request that places data there as well, if any. Such
-/// memory is not compared.
+/// Also returns an overlapping request that places data, if any. Shared memory is not compared.
 pub(crate) fn add(
     start: usize,
     length: usize,
@@ -109,7 +108,6 @@ pub(crate) fn add(
     (id, other)
 }
 
-/// Requests that place responses in a range.
 pub(super) fn readers(range: &Range<usize>) -> Vec<Arc<Subject>> {
     let watches = WATCHES.lock();
     let found = watches.overlapping(range.start, range.len());
@@ -128,8 +126,7 @@ pub(crate) fn doubt(id: WatchId) {
     }
 }
 
-/// Ends the watch of memory whose first `filled` bytes have the message or response; compares
-/// before the program sees the completion.
+/// `filled`: bytes of the message or response. Call before the program sees the completion.
 pub(crate) fn finish(id: WatchId, filled: usize) -> Option<Finding> {
     let mut watches = WATCHES.lock();
     let watch = watches.all.remove(&id)?;
@@ -139,7 +136,7 @@ pub(crate) fn finish(id: WatchId, filled: usize) -> Option<Finding> {
     }
 }
 
-/// Records a peer's WRITE or atomic. A receive that it completes, or nothing, stays harmless.
+/// Records a peer's WRITE or atomic, harmless unless a message fills the bytes, too.
 fn peer_changes(address: usize, length: usize) {
     let mut watches = WATCHES.lock();
     let receives = |watch: &Watch| watch.role != Role::Send && watch.changed.len() < CHANGES;
@@ -153,7 +150,7 @@ fn peer_changes(address: usize, length: usize) {
     }
 }
 
-/// Runs the adapter's write; updates the checksums.
+/// Updates the checksums.
 fn place<R>(address: usize, length: usize, write: impl FnOnce() -> R) -> R {
     let mut watches = WATCHES.lock();
     let found: Vec<_> = watches
@@ -252,8 +249,7 @@ fn sums(start: usize, range: Range<usize>) -> Option<Vec<u32>> {
     let mut part = [0; PART];
     for from in range.clone().step_by(PART) {
         let length = PART.min(range.end - from);
-        // SAFETY: What is not there is noticed: the program has registered it, so that faults are
-        // caught. The part is ours, and long enough.
+        // SAFETY: Faults in registered memory are caught; `part` is long enough.
         unsafe { copy_from_program((start + from) as *const u8, part.as_mut_ptr(), length) }
             .ok()?;
         sums.extend(part[..length].chunks(BLOCK).map(crc32fast::hash));
@@ -341,7 +337,7 @@ mod tests {
     }
 
     fn watched(memory: &mut [u8]) -> WatchedMemory<ForeignMemory> {
-        // SAFETY: The memory outlives it in these tests, which touch it through pointers alone.
+        // SAFETY: The memory outlives it; tests touch it only through pointers.
         WatchedMemory::new(unsafe { ForeignMemory::on_demand(memory.as_mut_ptr(), memory.len()) })
     }
 
@@ -418,13 +414,13 @@ mod tests {
     #[test]
     fn memory_that_is_gone_is_noticed() {
         let length = 8192;
-        // SAFETY: A new mapping, which only this test uses.
+        // SAFETY: A new mapping.
         let start = unsafe {
             let rights = libc::PROT_READ | libc::PROT_WRITE;
             let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
             libc::mmap(std::ptr::null_mut(), length, rights, kind, -1, 0)
         };
-        // SAFETY: As above; this is how faults come to be caught.
+        // SAFETY: As above; registering catches faults.
         let _memory = unsafe { ForeignMemory::on_demand(start.cast(), length) };
         let (id, _) = add(start as usize, length, Role::Send, &subject());
         // SAFETY: Nothing refers to it.

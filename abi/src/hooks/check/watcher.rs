@@ -1,5 +1,4 @@
-//! Finds endless waits in system calls, which bypass this library. Reports the findings when a
-//! signal ends the program.
+//! Finds endless waits in system calls. Reports findings when a signal ends the program.
 
 use std::{
     ffi::c_int,
@@ -25,7 +24,7 @@ use super::{
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 /// 1: a signal ends the program.
 static ENDS: AtomicU32 = AtomicU32::new(0);
-/// 1: reported; the handler waits for this.
+/// 1: reported.
 static IS_REPORTED: AtomicU32 = AtomicU32::new(0);
 
 pub(crate) fn start() {
@@ -70,8 +69,7 @@ fn look_on() {
 
 /// Handles a fatal signal, unless the program does.
 fn take(signal: c_int) {
-    // SAFETY: All bytes zero are a value of it. The calls write to a place of ours, and install a
-    // function that lives as long as the process: this library is never unloaded.
+    // SAFETY: Zeros are valid, `action` is writable, and the library is never unloaded.
     unsafe {
         let mut action: libc::sigaction = mem::zeroed();
         let known = libc::sigaction(signal, ptr::null(), &raw mut action) == 0;
@@ -83,15 +81,15 @@ fn take(signal: c_int) {
     }
 }
 
-/// Has the thread report, then lets the signal end the program. Takes no lock and allocates
-/// nothing: the interrupted thread may be inside either.
+/// Has the thread report, then ends the program. Takes no lock and allocates nothing: the
+/// interrupted thread may be inside either.
 extern "C" fn on_signal(signal: c_int) {
     if PROCESS.load(Ordering::SeqCst) == process::id() {
         ENDS.store(1, Ordering::SeqCst);
         let _ = futex::wake(&ENDS, futex::Flags::PRIVATE, 1);
         wait(&IS_REPORTED, at_exit::LIMIT);
     }
-    // SAFETY: It changes a disposition, and sends a signal that comes when this function returns.
+    // SAFETY: Both are async-signal-safe.
     unsafe {
         libc::signal(signal, libc::SIG_DFL);
         libc::raise(signal);

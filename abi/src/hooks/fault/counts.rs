@@ -42,7 +42,7 @@ fn map(directory: &Path) -> io::Result<&'static [AtomicU32]> {
         .mode(0o600)
         .open(path)?;
     file.set_len((WORDS * size_of::<u32>()) as u64)?;
-    // SAFETY: A new mapping at a place of the kernel's choice.
+    // SAFETY: A new mapping.
     let place = unsafe {
         libc::mmap(
             ptr::null_mut(),
@@ -56,8 +56,8 @@ fn map(directory: &Path) -> io::Result<&'static [AtomicU32]> {
     if place == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: As many words, which stay mapped; other writers use atomics, too. The directory is
-    // its user's own, who gains nothing by cutting the file short.
+    // SAFETY: `WORDS` words stay mapped; all writers use atomics. Only the directory's user could
+    // truncate the file.
     Ok(unsafe { slice::from_raw_parts(place.cast(), WORDS) })
 }
 

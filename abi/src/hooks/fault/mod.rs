@@ -1,4 +1,4 @@
-//! Injected failures and delays (`ROCE_FAULT`), before a [`call`](crate::call) does anything.
+//! Failures and delays injected (`ROCE_FAULT`) before a [`call`](crate::call) runs.
 
 mod counts;
 mod rules;
@@ -18,7 +18,7 @@ use super::switch::Hook;
 pub(crate) fn at_load() {
     if rules::at_load() {
         Hook::Faults.switch_on();
-        // SAFETY: The function is there as long as the process is: the library is never unloaded.
+        // SAFETY: The library is never unloaded.
         unsafe { libc::atexit(end) };
     }
 }
@@ -55,13 +55,13 @@ pub(crate) fn decide(call: CallId) -> Option<(c_int, Reason)> {
 
 const ADVICE: &str = "the rule comes from ROCE_FAULT, `roce run --fault` or `roce fault`";
 
-/// Waits for `length`, or while the rule exists. The thread holds no lock.
+/// Waits for `length` or until the rule is removed. Call without locks.
 fn wait(rule: u64, length: Option<Duration>) {
     let mut left = length.unwrap_or(Duration::MAX);
     while !left.is_zero() && rules::has(rule) {
         let part = left.min(LOOK);
         left -= part;
-        // a signal may end it early
+        // ends early on a signal
         let _ = nanosleep(&Timespec { tv_sec: 0, tv_nsec: i64::from(part.subsec_nanos()) });
     }
 }

@@ -39,7 +39,7 @@ fn has_live_rules() -> bool {
     control::is_wanted() || !from_environment().devices.is_empty()
 }
 
-/// True if calls need a check: for rules, now or later, or for counts.
+/// True if calls are counted, or rules exist or may come.
 pub(super) fn at_load() -> bool {
     let mut given = from_environment();
     if given.calls.is_empty() && !has_live_rules() && environment::value(CALLS).is_none() {
@@ -64,7 +64,6 @@ pub(super) fn at_load() -> bool {
     true
 }
 
-/// Accepts rules from outside, if configured.
 fn listen() {
     let own = process::id();
     if !control::is_wanted() || LISTENS.swap(own, Ordering::SeqCst) == own {
@@ -90,7 +89,6 @@ pub(super) fn at_end() {
     drop(listening);
 }
 
-/// Runs a command of the control socket.
 fn answer(command: &str) -> Result<Vec<String>, String> {
     let _call = Call::begin();
     let answer = obey(command);
@@ -186,7 +184,6 @@ fn text_of(texts: &[(u64, String)], number: u64) -> String {
     texts.iter().filter(|(of, _)| *of == number).map(|(_, text)| text.as_str()).collect()
 }
 
-/// Also returns the rule's number.
 pub(super) fn decide(call: CallId) -> Option<(u64, CallEffect)> {
     listen();
     let decided = RULES.lock().as_mut()?.faults.decide(call);

@@ -52,7 +52,6 @@ fn is_readable(descriptor: c_int) -> bool {
     unsafe { libc::poll(&raw mut wanted, 1, 0) == 1 }
 }
 
-/// Takes an event; returns its queue.
 fn event(channel: *mut ibv_comp_channel) -> Result<*mut ibv_cq, c_int> {
     let (mut cq, mut cq_context) = (null_mut(), null_mut());
     if unsafe { ibv_get_cq_event(channel, &raw mut cq, &raw mut cq_context) } != 0 {
@@ -230,7 +229,6 @@ fn a_channel_of_another_context_is_none() {
     assert_eq!(unsafe { ibv_destroy_comp_channel(channel) }, 0);
 }
 
-/// Waits for an event of a channel.
 extern "C-unwind" fn wait(channel: *mut c_void) -> *mut c_void {
     let (mut cq, mut cq_context) = (null_mut(), null_mut());
     let done = unsafe { ibv_get_cq_event(channel.cast(), &raw mut cq, &raw mut cq_context) };

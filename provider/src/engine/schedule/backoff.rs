@@ -1,5 +1,3 @@
-//! Exponential backoff.
-
 use std::time::Duration;
 
 use roce_transport::time::Instant;
@@ -22,24 +20,22 @@ impl Backoff {
         self.until
     }
 
-    /// True if it is over but its length is kept.
+    /// True if over with its length kept.
     pub(in crate::engine) fn is_remembered(&self, now: Instant) -> bool {
         !self.length.is_zero() && !self.lasts(now)
     }
 
-    /// Renews: doubles the length.
     pub(in crate::engine) fn renew(&mut self, [least, most]: [Duration; 2], now: Instant) {
         self.length = (self.length * 2).clamp(least, most);
         self.until = now.plus(self.length);
         self.without = 0;
     }
 
-    /// Ends it early.
     pub(in crate::engine) fn end_now(&mut self, now: Instant) {
         self.until = self.until.min(now);
     }
 
-    /// Counts a miss; the length resets after `looks` of them.
+    /// The length resets after `looks` misses.
     pub(in crate::engine) fn miss(&mut self, looks: u32) {
         self.without = self.without.saturating_add(1);
         if self.without == looks {

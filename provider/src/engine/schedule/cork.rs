@@ -1,15 +1,14 @@
-//! Corking: requests wait for later ones, to leave with one system call.
+//! Corking: requests wait for later ones, to leave with one system call, which costs as much for
+//! one small datagram as for a run.
 //!
-//! A call costs as much for one small datagram as for a run. As in TCP autocorking, the first small
-//! request leaves at once; close successors wait for
+//! As in TCP autocorking, the first small request leaves at once; close successors wait for
 //! - the next poll of an empty completion queue, or any call but a post,
 //! - a full run,
-//! - or the first post or poll after [`CORK`]; without one, a timer wakes the background thread
-//!   after [`CORK_TIMER`] and corking pauses.
+//! - or the first post or poll after [`CORK`]; without one, a timer flushes after [`CORK_TIMER`]
+//!   and corking pauses.
 //!
-//! In ping-pong traffic acknowledgements wait too, and leave with the program's reply, if it
-//! replied to the previous message within [`CLOSELY`] and posted only receives in between. A reply
-//! never waits.
+//! Acknowledgements wait for the program's reply, if it replied to the previous message within
+//! [`CLOSELY`] and posted only receives in between. A reply never waits.
 //!
 //! In an event loop only requests of further events and of long series wait: the program may sleep
 //! after any other.
@@ -29,12 +28,10 @@ use super::{
     },
 };
 
-/// Requests of one post call.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::engine) struct Load {
     requests: usize,
     bytes: usize,
-    /// Bytes of the largest request.
     largest: usize,
 }
 
@@ -50,14 +47,12 @@ impl Load {
     }
 }
 
-/// The next step of a program that posts.
+/// Next step of a posting program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::engine) enum Next {
-    /// It polls, or goes on posting.
+    /// Polls, or goes on posting.
     Polls,
-    /// It takes one more event, and may post for it.
     TakesEvent,
-    /// It may sleep in its event loop.
     Sleeps,
 }
 
@@ -68,11 +63,9 @@ pub(in crate::engine) enum Sent {
     Memory,
     /// Through memory, with a system call to wake the peer.
     Wakeup,
-    /// By a system call.
     Call,
 }
 
-/// See the [module's documentation](self).
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Cork {
     /// Largest run of the link; `None`: corking is off.
@@ -82,7 +75,7 @@ pub(in crate::engine) struct Cork {
     timer_at: Instant,
     posts: Posts,
     responses: Responses,
-    /// Time of the latest service, by any thread.
+    /// Latest service by any thread.
     served_at: Instant,
     sent: Sent,
     /// Backoff after the timer had to flush.
@@ -91,7 +84,6 @@ pub(in crate::engine) struct Cork {
     apart: Backoff,
 }
 
-/// Corked packets.
 #[derive(Debug, Default)]
 struct Waiting {
     requests: usize,
@@ -102,25 +94,21 @@ struct Waiting {
     until: Instant,
 }
 
-/// Posting pattern of the program.
 #[derive(Debug, Default)]
 struct Posts {
-    /// End of the latest post.
     ended_at: Instant,
-    /// Polls of the program, and the time of the latest poll, or of a post in the series after it.
+    /// Polls, and the time of the latest poll or of a post in the series after it.
     polls: u64,
     polled_at: Instant,
-    /// Number of posts in close succession.
+    /// Posts in close succession.
     series: usize,
     /// The series goes on, and the program polls or the series is long.
     in_series: bool,
 }
 
-/// How the program replies to completions.
 #[derive(Debug, Default)]
 struct Responses {
-    /// Time of finding messages that need only acknowledgements; `None` after the program's next
-    /// call.
+    /// When messages to acknowledge were found; `None` after the program's next call.
     found_at: Option<Instant>,
     /// Only WRITEs to memory were found.
     written: bool,
@@ -131,12 +119,11 @@ struct Responses {
 }
 
 impl Cork {
-    /// Corks for a link with these limits and a background thread; the default never corks.
+    /// Needs a background thread; the default never corks.
     pub(in crate::engine) fn new(limits: TransmitLimits) -> Self {
         Self { run: (limits.segments > 1).then_some(limits), ..Self::default() }
     }
 
-    /// True if the link allows corking.
     pub(in crate::engine) const fn is_possible(&self) -> bool {
         self.run.is_some()
     }
@@ -164,8 +151,7 @@ impl Cork {
         }
     }
 
-    /// The program finds messages to acknowledge, or if `written` only WRITEs; true if
-    /// acknowledgements wait.
+    /// The program finds messages, only WRITEs if `written`; true if acknowledgements wait.
     pub(in crate::engine) fn find(&mut self, now: Instant, written: bool) -> bool {
         if !self.is_possible() {
             return false;
@@ -180,14 +166,13 @@ impl Cork {
         self.waiting.acknowledgements
     }
 
-    /// Sets the time at which the program learns of its messages.
     pub(in crate::engine) fn record_found(&mut self, now: Instant) {
         if let Some(at) = &mut self.responses.found_at {
             *at = now;
         }
     }
 
-    /// Returns the delay of the timer for newly corked packets; `None`: it is set already.
+    /// Timer delay for newly corked packets; `None` if set already.
     pub(in crate::engine) fn set_timer(&mut self, now: Instant) -> Option<Duration> {
         let after = match self.waiting.acknowledgements || self.waiting.events {
             true if self.timer_at >= now.plus(CORK_TIMER) => return None,
@@ -198,7 +183,7 @@ impl Cork {
         Some(after)
     }
 
-    /// Records a post after this many polls. True if the load waits; else everything leaves.
+    /// True if the load waits; else everything leaves.
     pub(in crate::engine) fn post(
         &mut self,
         now: Instant,
@@ -215,7 +200,7 @@ impl Cork {
             self.responses.expected = self.responses.excused || now.since(found_at) <= closely;
         }
         if self.waiting.acknowledgements && next != Next::TakesEvent {
-            return false; // which leave with it
+            return false; // acknowledgements leave with the reply
         }
         let is_followed = match next {
             Next::Polls => self.posts.in_series,
@@ -239,7 +224,7 @@ impl Cork {
         true
     }
 
-    /// Excludes time spent waiting for the engine's lock.
+    /// Excludes the wait for the lock.
     pub(in crate::engine) fn record_wait(&mut self, time: Duration) {
         self.posts.ended_at = self.posts.ended_at.plus(time);
     }
@@ -248,17 +233,15 @@ impl Cork {
         self.served_at = now;
     }
 
-    /// True if the posting program must serve: its series has gone unserved too long.
+    /// True if the posting program must serve its long series.
     pub(in crate::engine) fn is_unserved(&self, now: Instant) -> bool {
         self.posts.in_series && now.since(self.served_at) > UNSERVED
     }
 
-    /// Ends a post, including its system call.
     pub(in crate::engine) fn record_end(&mut self, now: Instant) {
         self.posts.ended_at = now;
     }
 
-    /// True if the cork time is over.
     fn is_over(&self, now: Instant) -> bool {
         self.until().is_some_and(|until| now >= until)
     }
@@ -273,13 +256,11 @@ impl Cork {
         is_late
     }
 
-    /// True if acknowledgements waited too long for the program's reply.
     pub(in crate::engine) fn is_response_late(&self, now: Instant) -> bool {
         self.waiting.acknowledgements && now >= self.late_at()
     }
 
-    /// Extends the wait of acknowledgements: the program may lack a processor. Returns the next
-    /// check's delay.
+    /// The program lacks a processor: acknowledgements wait on. Returns the next check's delay.
     pub(in crate::engine) fn excuse(&mut self, now: Instant) -> Duration {
         let was_excused = mem::replace(&mut self.responses.excused, true);
         let after = if was_excused { ACK_TIMER } else { CORK_TIMER };
@@ -288,12 +269,10 @@ impl Cork {
         after
     }
 
-    /// Time at which the timer flushes.
     fn late_at(&self) -> Instant {
         self.waiting.until.plus(CORK_TIMER - CORK)
     }
 
-    /// Resets the cork: its packets leave.
     pub(in crate::engine) fn leave(&mut self) {
         if self.is_corked() {
             self.waiting = Waiting::default();
@@ -302,8 +281,8 @@ impl Cork {
         }
     }
 
-    /// The timer flushed while an event-driven program sleeps: another thread takes events, or
-    /// polling stops early. Returns the end of the time without corking for events.
+    /// The timer flushed while the program sleeps: another thread takes events, or polling stopped
+    /// early. Returns the end of the pause.
     pub(in crate::engine) fn part(&mut self, now: Instant) -> Instant {
         self.apart.renew(APART, now);
         self.apart.end()
@@ -315,7 +294,7 @@ impl Cork {
 }
 
 impl Posts {
-    /// Records a post after this many polls; a run holds `segments` datagrams.
+    /// `segments`: datagrams of a run.
     fn record(&mut self, now: Instant, polls: u64, segments: usize) {
         if polls != self.polls {
             (self.polls, self.polled_at) = (polls, now);
@@ -335,7 +314,6 @@ mod tests {
 
     const LIMITS: TransmitLimits = TransmitLimits { segments: 64, bytes: 65_487 };
 
-    /// A polling and posting program in virtual time.
     struct Program {
         cork: Cork,
         now: Instant,
@@ -344,7 +322,6 @@ mod tests {
     }
 
     impl Program {
-        /// The latest message took a system call.
         fn new() -> Self {
             let now = Instant::ZERO.plus(Duration::from_secs(1));
             let mut cork = Cork::new(LIMITS);
@@ -352,7 +329,6 @@ mod tests {
             Self { cork, now, activity: 0, next: Next::Polls }
         }
 
-        /// Posts a request after this delay; true if it waits.
         fn post(&mut self, bytes: usize, after: Duration) -> bool {
             self.now = self.now.plus(after);
             let mut load = Load::default();
@@ -372,7 +348,6 @@ mod tests {
         }
     }
 
-    /// Cost of a system call.
     const CALL: Duration = Duration::from_micros(15);
     const AT_ONCE: Duration = Duration::from_nanos(100);
 
@@ -400,9 +375,7 @@ mod tests {
         }
     }
 
-    /// A program that replies to one message per poll.
     impl Program {
-        /// True if the acknowledgement waits.
         fn find(&mut self) -> bool {
             self.activity += 1;
             self.cork.leave();
@@ -449,7 +422,6 @@ mod tests {
         }
     }
 
-    /// Replies to several events leave together, with the acknowledgements.
     #[test]
     fn responses_wait_for_those_of_further_events() {
         let mut program = Program::new();
@@ -491,7 +463,6 @@ mod tests {
         assert_eq!(program.cork.part(now).since(now), APART[0]);
     }
 
-    /// A memory-polling program replies to WRITEs found by the background thread.
     #[test]
     fn what_acknowledges_a_write_waits_through_memory_too() {
         let mut program = Program::new();
@@ -630,7 +601,6 @@ mod tests {
         assert!(program.post(64, AT_ONCE));
     }
 
-    /// A program that posts thousands of requests per poll.
     #[test]
     fn a_long_series_of_posts_waits_after_one_poll_and_is_served() {
         let mut program = Program::new();

@@ -1,12 +1,12 @@
 //! The background thread's duty until its next look at the program.
 //!
-//! | the program | the duty |
+//! | program | duty |
 //! |---|---|
-//! | waits in an event loop, on the sockets, too | [`EventLoop`](Duty::EventLoop) |
-//! | has threads that sleep on the sockets | [`Timers`](Duty::Timers), [`Standby`](Duty::Standby) just after one served |
-//! | makes calls that serve, and was absent while something waited | [`Assist`](Duty::Assist) |
-//! | makes calls that serve | [`Standby`](Duty::Standby) |
-//! | makes none, or has handed over | [`Serve`](Duty::Serve) |
+//! | waits in an event loop | [`EventLoop`](Duty::EventLoop) |
+//! | sleeps on the sockets | [`Timers`](Duty::Timers), [`Standby`](Duty::Standby) after serving |
+//! | serves, but was absent while work waited | [`Assist`](Duty::Assist) |
+//! | serves | [`Standby`](Duty::Standby) |
+//! | does not serve, or has handed over | [`Serve`](Duty::Serve) |
 
 use std::time::Duration;
 
@@ -17,42 +17,36 @@ use super::{
     times::{ABSENCES, ASSISTS, EMPTY_WAKEUPS, LOOK, LOOK_LESS, STEADY},
 };
 
-/// See the [module's documentation](self).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::engine) enum Duty {
     /// Checks periodically that the program still polls.
     Standby,
-    /// Serves whenever the program makes no call: it polls memory between its calls.
+    /// Serves between the calls of a program that polls memory.
     Assist,
     /// Serves timers, and checks periodically that the event loop takes packets.
     EventLoop,
     /// Serves timers; program threads sleep on the sockets.
     Timers,
-    /// No other thread serves.
+    /// Serves everything.
     Serve,
 }
 
 impl Duty {
-    /// True if arriving packets wake the thread.
     pub(in crate::engine) const fn is_for_packets(self) -> bool {
         !matches!(self, Self::Timers | Self::EventLoop)
     }
 }
 
-/// Observation of the program at a check.
 #[derive(Clone, Copy, Default, Debug)]
 pub(in crate::engine) struct Seen {
-    /// Number of calls that served.
+    /// Calls that served.
     pub(in crate::engine) activity: u64,
-    /// The event loop waits, on the sockets too.
     pub(in crate::engine) is_in_loop: bool,
     /// Threads of the program sleep on the sockets.
     pub(in crate::engine) drives: bool,
-    /// A thread sleeps on a descriptor that only the background thread makes readable.
     pub(in crate::engine) has_handed_over: bool,
 }
 
-/// State between checks.
 #[derive(Debug)]
 pub(in crate::engine) struct Duties {
     activity: u64,
@@ -62,7 +56,6 @@ pub(in crate::engine) struct Duties {
     looks: u32,
     /// Backoff after an absence that delayed work.
     absence: Backoff,
-    /// Consecutive checks with the event loop absent.
     loop_absences: u32,
     /// Consecutive checks without service by the event loop.
     loop_pauses: u32,
@@ -71,7 +64,6 @@ pub(in crate::engine) struct Duties {
 }
 
 impl Duties {
-    /// Starts at this number of serving calls.
     pub(in crate::engine) fn new(activity: u64) -> Self {
         Self {
             activity,
@@ -84,7 +76,6 @@ impl Duties {
         }
     }
 
-    /// Decides the duty until the next check.
     pub(in crate::engine) fn decide(&mut self, seen: Seen, now: Instant) -> Duty {
         let serves = seen.activity != self.activity;
         (self.activity, self.program_serves) = (seen.activity, serves);
@@ -110,21 +101,20 @@ impl Duties {
         self.program_serves
     }
 
-    /// Returns the time to the next check on standby; `None`: at once, until a few checks show that
-    /// an absent program is back.
+    /// Time to the next check on standby. `None`: at once, until a few checks show that an absent
+    /// program is back.
     pub(in crate::engine) fn look_after(&self, now: Instant) -> Option<Duration> {
         let after = if self.looks > STEADY { LOOK_LESS } else { LOOK };
         (!self.absence.is_remembered(now)).then_some(after)
     }
 
-    /// True if this service of an event loop's timers also checks for its absence: at first always,
-    /// later rarely.
+    /// True if a service of timers also checks for absence: at first always, later rarely.
     pub(in crate::engine) const fn looks_now(&self) -> bool {
         const RARELY: u32 = (LOOK_LESS.as_micros() / LOOK.as_micros()) as u32;
         self.looks <= STEADY || self.looks.is_multiple_of(RARELY)
     }
 
-    /// Records a check on standby: absent while work waited, present, or `None`: unknown.
+    /// Absent while work waited, present, or `None`: unknown.
     pub(in crate::engine) fn record_look(&mut self, is_absent: Option<bool>, now: Instant) {
         match is_absent {
             Some(true) => self.absence.renew(ASSISTS, now),
@@ -138,9 +128,8 @@ impl Duties {
         self.absence.end_now(now);
     }
 
-    /// Records a check of an event loop, with its consecutive needless wakeups. `idle` checks
-    /// without a call are enough. Returns whether packets wake it, and the end of its pause if it
-    /// is unfit.
+    /// Records a check of an event loop, which more than `idle` checks without a call end. Returns
+    /// whether packets wake it, and the end of its pause if unfit.
     pub(in crate::engine) fn record_loop(
         &mut self,
         is_absent: bool,
@@ -163,8 +152,7 @@ impl Duties {
         (stays, is_unfit.then(|| self.apart.end()))
     }
 
-    /// True if the thread leaves the adapter to a program that polls faster than the thread wakes,
-    /// or is `awaited` to.
+    /// Leaves the sockets to a program that polls faster than the thread wakes, or is `awaited` to.
     pub(in crate::engine) const fn stands_aside(
         &self,
         duty: Duty,
@@ -179,7 +167,6 @@ impl Duties {
 mod tests {
     use super::*;
 
-    /// A background thread in virtual time.
     struct Thread {
         duties: Duties,
         now: Instant,
@@ -198,7 +185,6 @@ mod tests {
             self.duties.decide(self.seen, self.now)
         }
 
-        /// Checks while on standby, up to `time`, beside a program that serves this often.
         fn stands_by(&mut self, time: Duration, serves_after: Duration, is_absent: bool) -> Duty {
             let end = self.now.plus(time);
             loop {
@@ -216,7 +202,6 @@ mod tests {
 
     const OFTEN: Duration = Duration::from_micros(1);
 
-    /// Covers every row of the table and every combination.
     #[test]
     fn the_duty_follows_from_what_is_seen() {
         let now = Instant::ZERO.plus(Duration::from_secs(1));
@@ -270,7 +255,6 @@ mod tests {
         assert!(thread.now.since(stopped) <= LOOK_LESS);
     }
 
-    /// A program that polls memory, and sometimes its queue.
     #[test]
     fn an_absent_program_is_assisted_longer_each_time_until_it_is_back() {
         let mut thread = Thread::new();

@@ -9,7 +9,6 @@ use super::{
     times::{ALONE_YIELDS, CROWDED, LINGER, RARE_YIELDS, SLICE, SWITCH, YIELD_AFTER},
 };
 
-/// See the [module's documentation](self).
 #[derive(Debug)]
 pub(in crate::engine) struct SpinPolicy {
     /// Yield time above which another thread ran.
@@ -21,17 +20,15 @@ pub(in crate::engine) struct SpinPolicy {
 }
 
 impl SpinPolicy {
-    /// `switch`: yield time above which another thread ran.
     pub(in crate::engine) fn new(switch: Duration) -> Self {
         Self { switch, crowd: Backoff::default(), vain: 0 }
     }
 
-    /// True if the thread spins on, this long after the last packet.
+    /// True if the thread spins on after `idle` without packets.
     pub(in crate::engine) fn lasts(&self, idle: Duration, now: Instant) -> bool {
         idle <= LINGER && !self.crowd.lasts(now)
     }
 
-    /// Records the time of a yield.
     pub(in crate::engine) fn record_yield(&mut self, took: Duration, now: Instant) {
         if took <= self.switch {
             self.vain = self.vain.saturating_add(1);
@@ -48,7 +45,6 @@ impl SpinPolicy {
 /// Yield policy of empty polls.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::engine) struct PollYields {
-    /// Consecutive empty polls.
     vain: u32,
     /// Empty polls before a yield.
     after: u32,
@@ -59,13 +55,12 @@ impl PollYields {
         Self { vain: 0, after: YIELD_AFTER[1] }
     }
 
-    /// Counts a poll; true if the thread yields.
+    /// True if the thread yields.
     pub(in crate::engine) const fn count_poll(&mut self, received: bool) -> bool {
         self.vain = if received { 0 } else { self.vain + 1 };
         self.vain == self.after
     }
 
-    /// Records the time of a yield.
     pub(in crate::engine) fn record_yield(&mut self, took: Duration) {
         let [soon, late] = YIELD_AFTER;
         self.vain = 0;
@@ -90,7 +85,6 @@ impl Default for WaitPolicy {
 mod tests {
     use super::*;
 
-    /// Returns the empty polls before each of `count` yields of this length.
     fn polls_before_yields(yields: &mut PollYields, took: Duration, count: usize) -> Vec<u32> {
         let next = |_| {
             let polls = (1..1000).find(|_| yields.count_poll(false));

@@ -14,10 +14,10 @@ const fn ms(time: u64) -> Duration {
 
 /// Corked packets leave with the next call after this.
 pub(in crate::engine) const CORK: Duration = us(20);
-/// They leave by the timer after this; a program that goes on posting comes earlier.
+/// Delay of the flushing timer; a posting program comes earlier.
 pub(in crate::engine) const CORK_TIMER: Duration = us(60);
-/// Delay of the acknowledgement timer. Setting a timer costs a virtual machine some microseconds;
-/// ping-pong traffic resets it before it fires.
+/// Delay of the acknowledgement timer: ping-pong traffic rarely resets it, which costs a virtual
+/// machine some microseconds.
 pub(in crate::engine) const ACK_TIMER: Duration = us(500);
 /// Longest wait of acknowledgements for a preempted program; peers retry after some milliseconds.
 pub(in crate::engine) const ACK_LONGEST: Duration = ms(5);
@@ -36,8 +36,7 @@ pub(in crate::engine) const HEADERS: usize = 64;
 /// Corking pause after a timer flush, first and longest: costs such a program 1 %; a program that
 /// only paused recovers soon.
 pub(in crate::engine) const UNCORKED: [Duration; 2] = [us(500), ms(10)];
-/// Time without corking for events after a timer flush, first and longest; one such wait costs
-/// little.
+/// Pause of corking for events after a timer flush, first and longest.
 pub(in crate::engine) const APART: [Duration; 2] = [ms(100), Duration::from_secs(10)];
 /// Timely flushes after which a late one is forgotten.
 pub(in crate::engine) const IN_TIME: u32 = 8;
@@ -60,20 +59,20 @@ pub(in crate::engine) const RARE_YIELDS: u32 = 4;
 /// Idle yields after which contention is over.
 pub(in crate::engine) const ALONE_YIELDS: u32 = 16;
 /// Empty polls before a program's thread yields, with and without contention. With 256 threads on
-/// two processors 8 gives 2 to 3 times the throughput; with four threads no difference.
+/// two processors 8 gives 2 to 3 times the throughput.
 pub(in crate::engine) const YIELD_AFTER: [u32; 2] = [8, 64];
 
 // Duties of the background thread.
 
 /// Interval of checks that a program still polls.
 pub(in crate::engine) const LOOK: Duration = ms(1);
-/// Checks of a polling program before they become rarer; each costs it time.
+/// Checks before they become rarer; each costs the program time.
 pub(in crate::engine) const STEADY: u32 = 16;
 /// Interval of the rarer checks.
 pub(in crate::engine) const LOOK_LESS: Duration = ms(4);
 /// A polling program that has not served for this long is absent.
 pub(in crate::engine) const ABSENT: Duration = us(250);
-/// Time that the thread assists after an absence delayed work, first and longest.
+/// Assistance after an absence delayed work, first and longest.
 pub(in crate::engine) const ASSISTS: [Duration; 2] = [ms(20), Duration::from_secs(1)];
 /// Consecutive absences of an event loop before the thread serves; after one or two it may await a
 /// processor.
@@ -87,18 +86,18 @@ pub(in crate::engine) const LOOP_PAUSE: Duration = ms(20);
 
 /// Longest service of a waiting thread without its result.
 pub(in crate::engine) const SERVES: Duration = ms(10);
-/// Time without serving while other threads poll, first and longest; a wakeup would be needless.
+/// Time without serving while other threads poll, first and longest.
 pub(in crate::engine) const POLLED: [Duration; 2] = [ms(10), Duration::from_secs(1)];
 /// Waits without other threads after which none counts as polling.
 pub(in crate::engine) const UNPOLLED: u32 = 16;
-/// Time in which the next wait is expected after the start of one.
+/// Time from the start of a wait in which the next is expected.
 pub(in crate::engine) const RETURNS: Duration = ms(1);
 
 // The lock.
 
 /// Longest that a thread leaves the lock to others.
 pub(in crate::engine) const GIVE_WAY: Duration = us(100);
-/// It spins for this part.
+/// Part of it that spins.
 pub(in crate::engine) const GIVE_WAY_SPIN: Duration = us(20);
 /// No new turn starts after this while others want the lock.
 pub(in crate::engine) const BUDGET: Duration = us(50);

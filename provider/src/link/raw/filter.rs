@@ -1,4 +1,4 @@
-//! Classic BPF filter of the packet socket: only frames that the device needs.
+//! Classic BPF filters of the packet sockets.
 
 use socket2::SockFilter;
 
@@ -7,7 +7,7 @@ use roce_ethernet::{MacAddr, PAUSE_GROUP, StationConfig};
 const LOAD_WORD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
 const LOAD_HALF: u16 = (libc::BPF_LD | libc::BPF_H | libc::BPF_ABS) as u16;
 const LOAD_BYTE: u16 = (libc::BPF_LD | libc::BPF_B | libc::BPF_ABS) as u16;
-/// X becomes the IPv4 header length, four times a byte's low half.
+/// X becomes the IPv4 header length.
 const LOAD_HEADER_LENGTH: u16 = (libc::BPF_LDX | libc::BPF_B | libc::BPF_MSH) as u16;
 const LOAD_HALF_BEHIND: u16 = (libc::BPF_LD | libc::BPF_H | libc::BPF_IND) as u16;
 const AND: u16 = (libc::BPF_ALU | libc::BPF_AND | libc::BPF_K) as u16;
@@ -15,13 +15,12 @@ const EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
 const HAS_BIT: u16 = (libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K) as u16;
 const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
 
-/// Metadata of a tag that the kernel removed.
+/// Metadata of the removed tag.
 const TAG: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_VLAN_TAG) as u32;
 const HAS_TAG: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_VLAN_TAG_PRESENT) as u32;
 const TAGS: [u16; 2] = [0x8100, 0x88A8];
 
-/// True for a tag in the frame itself: the kernel removes tags of received frames, not of those
-/// from programs of this host.
+/// The kernel removes tags of received frames, not of those from programs of this host.
 pub(super) fn is_tagged(frame: &[u8]) -> bool {
     frame.get(12..14).is_some_and(|kind| TAGS.iter().any(|tag| tag.to_be_bytes() == kind))
 }
@@ -31,7 +30,6 @@ enum To {
     Next,
     Drop,
     Accept,
-    /// `n` instructions behind the next one.
     Skip(u8),
 }
 
@@ -63,13 +61,13 @@ impl Program {
     }
 }
 
-/// The filter of a station: frames from others, on its VLAN, to its MAC address or a group. With
-/// borrowed addresses only RoCEv2 and neighbour discovery.
+/// Frames from others, on the station's VLAN, to its MAC address or a group. Borrowed addresses
+/// need only RoCE and neighbour discovery.
 pub(super) fn of(config: &StationConfig) -> Vec<SockFilter> {
     let MacAddr(a, b, c, d, e, f) = config.mac;
     let (high, low) = (u32::from(u16::from_be_bytes([a, b])), u32::from_be_bytes([c, d, e, f]));
     let mut program = Program::default();
-    // Not from itself: the socket sees sent frames, too, so that devices on one interface meet.
+    // Not from itself: the socket also sees sent frames, for devices on one interface.
     program.load(LOAD_WORD, 8);
     program.jump(EQUAL, low, To::Next, To::Skip(2));
     program.load(LOAD_HALF, 6);
@@ -157,7 +155,7 @@ mod tests {
 
     const MAC: MacAddr = MacAddr(2, 0, 0, 0, 0, 1);
 
-    /// True if the filter passes a frame, tried on an unprivileged socket.
+    /// Tries the filter on an unprivileged socket.
     fn passes(config: &StationConfig, frame: &[u8]) -> bool {
         let (sender, receiver) = UnixDatagram::pair().unwrap();
         SockRef::from(&receiver).attach_filter(&of(config)).unwrap();

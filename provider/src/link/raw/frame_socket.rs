@@ -8,40 +8,31 @@ use roce_ethernet::FrameCounters;
 
 pub(super) struct Arrived<'a> {
     pub(super) frame: &'a [u8],
-    /// Payload length of a run, except the last; `None`: a single datagram.
+    /// Payload length of each datagram but the last; `None`: a single datagram.
     pub(super) segment: Option<usize>,
-    /// Its tag was the device's, and is removed.
+    /// The device's VLAN tag is removed.
     pub(super) untagged: bool,
 }
 
-/// A non-blocking socket for frames on one interface.
+/// Non-blocking frame I/O on one interface.
 pub(super) trait FrameSocket: Send {
-    /// Most datagrams of a run.
+    /// Most datagrams per run.
     fn segments(&self) -> usize;
 
-    /// Sends a run with its first datagram's headers; `false`: full.
-    ///
-    /// # Errors
-    /// If the run cannot be sent. It is lost.
+    /// `headers` are the first datagram's. Returns `false` if full; on an error, the run is lost.
     fn send_run(&mut self, run: &Transmit, headers: &mut [u8], payload: &[u8]) -> io::Result<bool>;
 
-    /// Sends a whole frame; `false`: full.
-    ///
-    /// # Errors
-    /// If the frame cannot be sent. It is lost.
+    /// Returns `false` if full; on an error, the frame is lost.
     fn send_frame(&mut self, frame: &[u8]) -> io::Result<bool>;
 
     fn submit(&mut self) {}
 
-    /// True while frames are unflushed: call [`submit`](Self::submit) again.
+    /// Frames wait: call [`submit`](Self::submit) again.
     fn is_behind(&self) -> bool {
         false
     }
 
-    /// Returns the next frame.
-    ///
-    /// # Errors
-    /// If receiving fails; an interface that is down or gone is no error, the port reports it.
+    /// An interface down or gone is no error: the port reports it.
     fn receive(
         &mut self,
         now: Instant,
@@ -50,19 +41,19 @@ pub(super) trait FrameSocket: Send {
 
     fn wake(&mut self) {}
 
-    /// Bytes that the system buffers.
+    /// In bytes.
     fn receive_buffer(&self) -> Option<usize>;
 
-    /// Frames dropped for want of room.
+    /// Frames dropped for lack of room.
     fn drops(&self) -> u64;
 
     fn count(&self, counters: &mut FrameCounters) {
         let _ = counters;
     }
 
-    /// Descriptors that become readable on arrival.
+    /// Readable on arrival.
     fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
 
-    /// Descriptor that becomes writable with room; `None`: no notification.
+    /// Writable with room; `None`: no notification.
     fn writable(&self) -> Option<BorrowedFd<'_>>;
 }

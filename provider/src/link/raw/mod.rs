@@ -1,5 +1,4 @@
-//! The `raw` and `xdp` links: Ethernet frames through a packet socket (packet(7)), which needs
-//! CAP_NET_RAW, or past the network stack by AF_XDP.
+//! The `raw` and `xdp` links: Ethernet frames by packet socket (packet(7), CAP_NET_RAW) or AF_XDP.
 
 mod filter;
 mod frame_socket;
@@ -42,52 +41,48 @@ use socket::PacketSocket;
 use xdp::XdpSocket;
 pub(crate) use xdp::{XdpMode, XdpOptions};
 
-/// Greatest payload sum of a run: IPv4 and IPv6 both carry it in one piece.
+/// Greatest payload of a run, in bytes, that fits both IPv4 and IPv6.
 const MAX_RUN: usize = 65_487;
 const MESSAGES: usize = 64;
-/// Queued datagrams from this device to itself, at most.
+/// Most queued datagrams from this device to itself.
 const OWN: usize = 4096;
-/// Longest wait for a DHCP server: four requests and the probes of the granted address.
+/// Longest wait for a lease: four requests and the address's probes.
 const LEASING: Duration = Duration::from_secs(10);
-/// Longest wait for a port. The kernel closes a killed process's packet socket first, slowly, then
-/// its guards.
+/// Longest wait for a port: the kernel closes a killed process's packet socket, slowly, before the
+/// process's guards.
 const GUARDING: Duration = Duration::from_secs(1);
 
-/// A link that builds its own frames.
-///
-/// With its own addresses it is a separate host on the interface's network. Otherwise it borrows
-/// the interface's addresses, which the kernel keeps using.
+/// With its own addresses, the link is a separate host on the interface's network. Otherwise the
+/// link borrows the interface's addresses, which the kernel keeps using.
 pub(crate) struct RawLink {
     interface: String,
     index: u32,
     socket: Box<dyn FrameSocket>,
     packets: RawPackets,
     station: Station,
-    /// Frames to itself: those for its own address leave no interface.
+    /// Datagrams to this device itself.
     own: VecDeque<(NetHeader, Vec<u8>)>,
     leased: Option<IpAddr>,
     /// The queue of paused frames is full.
     is_held_up: bool,
     /// The queue of paused raw packets is full.
     are_packets_held_up: bool,
-    /// Sockets that only make the interface accept groups' frames.
+    /// Sockets that make the interface accept groups' frames.
     groups: BTreeMap<IpAddr, Socket>,
-    /// Sockets on port 4791 of borrowed addresses: they keep the kernel from sending "port
-    /// unreachable", and others from the port.
+    /// Sockets on port 4791 of borrowed addresses, against "port unreachable" and other programs.
     _guards: Vec<Socket>,
-    /// Its process: a forked copy releases nothing.
+    /// A forked copy releases nothing.
     process: u32,
 }
 
 impl RawLink {
-    /// Opens a link on an interface. Waits 1 s to probe its own addresses, up to 10 s for a lease,
-    /// up to 1 s for a borrowed address's taken port. `xdp`, with the interface's MTU, bypasses the
-    /// network stack where possible.
+    /// Waits 1 s to probe its own addresses, up to 10 s for a lease, up to 1 s for a borrowed
+    /// address's taken port. `xdp` has the interface's MTU.
     ///
     /// # Errors
     /// [`BindError::NoNetRaw`], [`BindError::Duplicate`], [`BindError::NoLease`],
-    /// [`BindError::Interface`], [`BindError::Xdp`]; for borrowed addresses [`BindError::Taken`] if
-    /// another program has their port.
+    /// [`BindError::Interface`], [`BindError::Xdp`], or [`BindError::Taken`] if another program has
+    /// a borrowed address's port.
     pub(crate) fn open(
         interface: &str,
         index: u32,
@@ -125,7 +120,7 @@ impl RawLink {
             process: std::process::id(),
         };
         link.await_assignment().map_err(wrong)?;
-        link.poll_addresses(); // the first ones are no change
+        link.poll_addresses(); // the first addresses are no change
         match (link.station.assignment(), link.station.lease_error()) {
             (Assignment::Taken { address, mac }, _) => Err(BindError::Duplicate { address, mac }),
             (Assignment::Probing, Some(error)) => {
@@ -157,8 +152,7 @@ impl RawLink {
         }
     }
 
-    /// Sends a run with a known next hop; `false`: the socket or the queue of paused frames is
-    /// full.
+    /// `false`: the socket or the queue of paused frames is full.
     fn send_run(
         &mut self,
         now: Instant,
@@ -176,7 +170,7 @@ impl RawLink {
         self.socket.send_run(run, &mut headers, payload)
     }
 
-    /// Loops a run back to this link; `false`: full.
+    /// Loops a run back; `false`: full.
     fn send_own(&mut self, run: &Transmit, bytes: &[u8]) -> bool {
         if !self.own_room(run) {
             return false;
@@ -188,7 +182,7 @@ impl RawLink {
         true
     }
 
-    /// Sends a run to a group of its own: the wire returns no copy.
+    /// Also loops the run back: the wire returns no copy.
     fn send_to_own_group(
         &mut self,
         now: Instant,
@@ -204,13 +198,13 @@ impl RawLink {
         self.own.len() + run.count() <= OWN
     }
 
-    /// Sends frames whose pause has ended, while there is room.
+    /// Sends frames whose pause has ended, while room is left.
     fn release(&mut self, now: Instant) {
         while let Some(frame) = self.station.released(now) {
             if matches!(self.socket.send_frame(frame), Ok(false)) {
                 break;
             }
-            // A frame that cannot be sent is lost, as on a wire.
+            // An unsendable frame is lost, as on a wire.
             self.station.pop_released(now);
         }
     }
@@ -240,8 +234,8 @@ impl RawLink {
     }
 }
 
-/// Sockets that hold the port on each borrowed address. An address that the interface lacks
-/// (duplicate address detection included) is left out.
+/// Holds the port of each borrowed address. Omits addresses that the interface lacks or still
+/// probes.
 fn guards(config: &mut StationConfig, interface: u32) -> Result<Vec<Socket>, BindError> {
     let (mut guards, mut missing) = (Vec::new(), None);
     let end = clock::now().plus(GUARDING);
@@ -506,7 +500,7 @@ impl MulticastLink for RawLink {
     }
 }
 
-/// A socket that makes the kernel join a group. Without a port it receives nothing.
+/// Makes the kernel join a group. Without a port, the socket receives nothing.
 fn kernel_member(group: IpAddr, interface: u32) -> io::Result<Socket> {
     let domain = Domain::for_address(SocketAddr::new(group, 0));
     let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;

@@ -1,5 +1,5 @@
-//! Raw packets: their own packet socket, so that their flood costs nothing of the device's receive
-//! buffer. Without flows it receives nothing.
+//! Raw packets, on a separate packet socket: a flood costs nothing of the device's receive buffer.
+//! Without flows, the socket receives nothing.
 
 #![allow(unsafe_code, reason = "what the kernel tells beside a frame has no safe interface")]
 
@@ -24,14 +24,14 @@ use super::{
 };
 use roce_ethernet::{FrameCounters, MacAddr};
 
-/// `struct virtio_net_hdr`: flags, kind of a run, place of an incomplete checksum.
+/// Length of `struct virtio_net_hdr`.
 const HEADER: usize = 10;
-/// The VLAN tag, which the kernel removes; frames are read behind room for it.
+/// Room before a frame for the VLAN tag that the kernel removes.
 const TAG: usize = 4;
 const ADDRESSES: usize = 12;
 const FRAME: usize = 18 + 40 + 65_535;
 const TAG_8021Q: u16 = 0x8100;
-/// Consecutive messages without frame before others get their turn.
+/// Most consecutive messages without frame per call.
 const LOST: usize = 64;
 
 pub(super) struct RawPackets {
@@ -57,7 +57,7 @@ impl RawPackets {
         Ok(Self { socket, interface, own, is_bound: false, buffer, drops })
     }
 
-    /// The interface's MTU, or IPv6's least if unknown.
+    /// If unknown, 1280, the IPv6 minimum.
     pub(super) fn mtu(&self) -> u32 {
         let name = rustix::net::netdevice::index_to_name_inlined(&self.socket, self.interface);
         let text = name.ok().and_then(|name| {
@@ -77,7 +77,7 @@ impl RawPackets {
         Ok(())
     }
 
-    /// Sends a frame without blocking; `false`: full.
+    /// Returns `false` if full.
     pub(super) fn send(&self, frame: &[u8]) -> io::Result<bool> {
         let header = [0; HEADER];
         let parts = [io::IoSlice::new(&header), io::IoSlice::new(frame)];
@@ -89,7 +89,7 @@ impl RawPackets {
         }
     }
 
-    /// Returns the next frame as on the wire, with tag and checksums.
+    /// The next frame as on the wire, with tag and checksums.
     pub(super) fn receive(&mut self, counters: &mut FrameCounters) -> io::Result<Option<&[u8]>> {
         if !self.is_bound {
             return Ok(None);
@@ -130,9 +130,8 @@ impl RawPackets {
             libc::iovec { iov_base: header.as_mut_ptr().cast::<c_void>(), iov_len: HEADER },
             libc::iovec { iov_base: frame.as_mut_ptr().cast::<c_void>(), iov_len: frame.len() },
         ];
-        // SAFETY: The structure is plain numbers and pointers, and all zero is a valid value. The
-        // kernel writes to the two parts and to `control`, which outlive the call, at most as many
-        // bytes as they have.
+        // SAFETY: All zero is valid for numbers and pointers. The kernel writes only to the two
+        // parts and to `control`, within their lengths. All outlive the call.
         let (length, message) = unsafe {
             let mut message: libc::msghdr = mem::zeroed();
             message.msg_iov = parts.as_mut_ptr();
@@ -168,8 +167,8 @@ struct Read {
 }
 
 fn tag(message: &libc::msghdr) -> Option<[u8; TAG]> {
-    // SAFETY: The kernel has written the message's control data, and as much of it as its length
-    // says. The structure is plain numbers, and read from where it may lie unaligned.
+    // SAFETY: The kernel has written control data of the stated length. The structure is plain
+    // numbers, read unaligned.
     let auxiliary = unsafe {
         let first = libc::CMSG_FIRSTHDR(ptr::from_ref(message));
         if first.is_null()

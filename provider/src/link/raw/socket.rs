@@ -1,5 +1,5 @@
-//! The packet socket. A header before each frame (`PACKET_VNET_HDR`) tells how to segment a run:
-//! the kernel does so on sending, this link on receiving.
+//! The packet socket. A header before each frame (`PACKET_VNET_HDR`) has a run's segment size: the
+//! kernel segments sent runs, this link received runs.
 
 #![allow(
     unsafe_code,
@@ -35,7 +35,7 @@ const GSO_HEADER: usize = 10;
 /// Longest IP packet in a frame, with the header.
 const MESSAGE: usize = GSO_HEADER + 18 + 40 + 65_535;
 const UDP: usize = 8;
-/// Datagrams per run, as many as the kernel cuts at once (`UDP_MAX_SEGMENTS` before Linux 6.9).
+/// Datagrams per run (`UDP_MAX_SEGMENTS` before Linux 6.9).
 const SEGMENTS: usize = 64;
 
 /// `struct virtio_net_hdr`.
@@ -45,14 +45,13 @@ struct GsoHeader([u8; GSO_HEADER]);
 /// `VIRTIO_NET_HDR_F_NEEDS_CSUM` and `VIRTIO_NET_HDR_GSO_UDP_L4`.
 const NEEDS_CHECKSUM: u8 = 1;
 const UDP_RUN: u8 = 5;
-/// Bit of the kind unrelated to length (`VIRTIO_NET_HDR_GSO_ECN`).
+/// `VIRTIO_NET_HDR_GSO_ECN`, a flag beside the kind.
 const ECN: u8 = 0x80;
 
 impl GsoHeader {
     const NONE: Self = Self([0; GSO_HEADER]);
 
-    /// The header of a run, whose UDP checksum is the pseudo header's sum: the kernel completes
-    /// each datagram's.
+    /// Sets the UDP checksum to the pseudo header's sum: the kernel completes each datagram's.
     fn of_run(run: &Transmit, headers: &mut [u8], payload: usize) -> Self {
         let udp = headers.len() - UDP;
         let sum = pseudo_sum(run.src, run.dst, UDP + payload);
@@ -67,14 +66,14 @@ impl GsoHeader {
         Self(header)
     }
 
-    /// Payload length of a run, except the last; `None`: a single datagram.
+    /// As [`Arrived::segment`].
     fn segment(self) -> Option<usize> {
         let size = u16::from_ne_bytes([self.0[4], self.0[5]]);
         (self.0[1] & !ECN == UDP_RUN && size > 0).then_some(size.into())
     }
 }
 
-/// Sum of UDP's pseudo header (RFC 768, RFC 8200 section 8.1), folded, not complemented.
+/// UDP's pseudo header sum (RFC 768, RFC 8200 section 8.1), folded, not complemented.
 fn pseudo_sum(src: IpAddr, dst: IpAddr, length: usize) -> u16 {
     let words = |address: IpAddr| match address {
         IpAddr::V4(v4) => v4.octets().chunks(2).map(word).sum::<u32>(),
@@ -91,8 +90,7 @@ fn word(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0, |word, &byte| word << 8 | u32::from(byte))
 }
 
-/// Datagrams that the kernel takes as one run, at most `most`: 1 before Linux 6.2, whose packet
-/// sockets lack UDP runs.
+/// 1 before Linux 6.2, whose packet sockets lack UDP runs.
 fn max_segments(most: usize) -> usize {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut numbers = release.split(['.', '-']).map_while(|part| part.trim().parse::<u32>().ok());
@@ -104,7 +102,6 @@ pub(super) struct PacketSocket {
     socket: Socket,
     buffer: Box<[u8]>,
     segments: usize,
-    /// Drops so far: reading the kernel's counter resets it.
     drops: Cell<u64>,
 }
 
@@ -114,7 +111,7 @@ impl PacketSocket {
         config: &StationConfig,
         options: &SocketOptions,
     ) -> io::Result<Self> {
-        // With protocol 0 it receives nothing until bound, after its filter is set.
+        // Protocol 0 receives nothing until bound, after the filter is set.
         let socket = Socket::new(Domain::PACKET, Type::RAW, Some(Protocol::from(0)))?;
         socket.set_nonblocking(true)?;
         options.set_receive_buffer(&socket);
@@ -167,7 +164,7 @@ impl FrameSocket for PacketSocket {
         _: Instant,
         counters: &mut FrameCounters,
     ) -> io::Result<Option<Arrived<'_>>> {
-        // One of each error at most: this ends.
+        // At most one of each error.
         for _ in 0..4 {
             match recv(&self.socket, &mut self.buffer[..], RecvFlags::DONTWAIT) {
                 Ok((length, _)) => {
@@ -181,7 +178,7 @@ impl FrameSocket for PacketSocket {
                     return Ok(Some(Arrived { frame, segment, untagged }));
                 }
                 Err(Errno::AGAIN) => break,
-                // A run that the kernel cannot describe: before Linux 6.2, of UDP.
+                // A run that the kernel cannot describe: UDP before Linux 6.2.
                 Err(Errno::INVAL) => counters.unread += 1,
                 Err(Errno::INTR | Errno::NETDOWN | Errno::NXIO | Errno::NODEV) => {}
                 Err(error) => return Err(error.into()),
@@ -207,7 +204,7 @@ impl FrameSocket for PacketSocket {
     }
 }
 
-/// Completes a checksum that a sender on this host left to its interface.
+/// Completes a checksum that a local sender left to its interface.
 pub(super) fn complete(header: [u8; GSO_HEADER], frame: &mut [u8]) {
     if header[0] & NEEDS_CHECKSUM == 0 {
         return;
@@ -231,17 +228,15 @@ pub(super) fn complete(header: [u8; GSO_HEADER], frame: &mut [u8]) {
     }
 }
 
-/// True for a datagram to a DHCP client: its checksum must be completed. Nobody checks that of RoCE
-/// packets.
+/// DHCP clients check the UDP checksum; RoCE receivers do not.
 fn is_for_dhcp(header: [u8; GSO_HEADER], frame: &[u8]) -> bool {
     let udp = usize::from(u16::from_ne_bytes([header[6], header[7]]));
     frame.get(udp + 2..udp + 4) == Some(&DHCP_CLIENT_PORT.to_be_bytes())
 }
 
-/// Dropped frames; `so_far` keeps the sum, since reading resets the kernel's counter.
+/// `so_far` keeps the sum: reading resets the kernel's counter.
 pub(super) fn drops_of(socket: &Socket, so_far: &Cell<u64>) -> u64 {
-    // SAFETY: The structure is plain numbers, all zero is a valid value, and the kernel writes at
-    // most as many bytes as it has.
+    // SAFETY: All zero is valid for plain numbers. The kernel writes at most `length` bytes.
     let statistics = unsafe {
         let mut statistics: libc::tpacket_stats = mem::zeroed();
         let mut length = size_of_val(&statistics) as libc::socklen_t;
@@ -259,7 +254,7 @@ pub(super) fn drops_of(socket: &Socket, so_far: &Cell<u64>) -> u64 {
     so_far.get()
 }
 
-/// A socket that makes the interface accept a group's frames while open. It receives nothing.
+/// Makes the interface accept a group's frames while open; receives nothing.
 pub(super) fn member(group: IpAddr, interface: u32) -> io::Result<Socket> {
     let socket = Socket::new(Domain::PACKET, Type::RAW, Some(Protocol::from(0)))?;
     let mac = group_mac(group).ok_or(io::ErrorKind::InvalidInput)?;
@@ -267,7 +262,7 @@ pub(super) fn member(group: IpAddr, interface: u32) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// A socket that makes the interface accept more frames while open. It receives nothing.
+/// Makes the interface accept more frames while open; receives nothing.
 pub(super) fn membership(membership: Membership, interface: u32) -> io::Result<Socket> {
     let socket = Socket::new(Domain::PACKET, Type::RAW, Some(Protocol::from(0)))?;
     match membership {
@@ -300,7 +295,7 @@ pub(super) fn set<T>(socket: &Socket, option: c_int, value: &T) -> io::Result<()
 }
 
 pub(super) fn set_at<T>(socket: RawFd, level: c_int, option: c_int, value: &T) -> io::Result<()> {
-    // SAFETY: The kernel reads as many bytes as the value has.
+    // SAFETY: The kernel reads the value's bytes.
     let result = unsafe {
         libc::setsockopt(
             socket,
@@ -313,10 +308,9 @@ pub(super) fn set_at<T>(socket: RawFd, level: c_int, option: c_int, value: &T) -
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Binds to the interface; `protocol` selects received frames: `ETH_P_ALL` all, 0 none.
+/// `protocol` selects received frames: `ETH_P_ALL` all, 0 none.
 pub(super) fn bind(socket: &Socket, interface: u32, protocol: c_int) -> io::Result<()> {
-    // SAFETY: The structure is plain numbers, and all zero is a valid value; the kernel reads as
-    // many bytes as it has.
+    // SAFETY: All zero is valid for plain numbers. The kernel reads the structure's bytes.
     let result = unsafe {
         let mut address: libc::sockaddr_ll = mem::zeroed();
         address.sll_family = libc::AF_PACKET as u16;
@@ -337,7 +331,7 @@ mod tests {
 
     #[test]
     fn a_checksum_is_completed() {
-        // A 1-byte UDP datagram from 10.0.0.1 to 10.0.0.2 with the pseudo header's sum as checksum.
+        // A 1-byte datagram from 10.0.0.1 to 10.0.0.2 with the pseudo header's sum as checksum.
         let pseudo: u16 = 0x0A00 + 1 + 0x0A00 + 2 + 17 + 9;
         let [high, low] = pseudo.to_be_bytes();
         let mut frame = vec![0xEE; 34];

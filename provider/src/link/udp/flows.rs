@@ -1,8 +1,7 @@
-//! Source ports of data, to use all paths of a network.
+//! Source ports that spread data over all paths of a network.
 //!
-//! Routers choose a path by a hash over addresses and ports, and RoCEv2 has one destination port.
-//! Each flow thus has one of a few source ports, with a socket each. They receive nothing, since
-//! peers send to port 4791.
+//! Routers hash addresses and ports (ECMP), and RoCEv2 has one destination port. Each flow sends
+//! from one of a few sockets, which receive nothing: peers send to port 4791.
 
 use std::{io, net::IpAddr, os::fd::AsRawFd};
 
@@ -12,11 +11,11 @@ use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 use super::{message, options::SocketOptions};
 use crate::notice::OptionalFeature;
 
-/// Ports beyond Linux's ephemeral ones (32768 to 60999), which programs get by chance, and within
-/// RoCEv2's recommended range (0xC000 and up).
+/// First port above Linux's ephemeral range (32768 to 60999), within RoCEv2's recommended range
+/// (0xC000 and up).
 const FIRST: u16 = 61_000;
 const COUNT: u16 = u16::MAX - FIRST + 1;
-/// Taken ports to skip before settling for fewer.
+/// Ports tried before settling for fewer.
 const TRIES: usize = 1024;
 
 pub(super) struct FlowSocket {
@@ -24,8 +23,8 @@ pub(super) struct FlowSocket {
     pub(super) socket: Socket,
 }
 
-/// Opens up to `count` sockets for an address. Missing ones (no descriptors or ports) do no harm:
-/// without any, all leaves from port 4791.
+/// Opens up to `count` sockets, fewer without descriptors or ports. Without any, all data leaves
+/// from port 4791.
 pub(super) fn open(address: IpAddr, interface: u32, count: usize) -> Vec<FlowSocket> {
     // Processes that share an address start at different ports.
     let begin = std::process::id().wrapping_mul(64);
@@ -58,7 +57,7 @@ fn unbound(address: IpAddr, interface: u32) -> io::Result<Socket> {
     if u64::from(socket.as_raw_fd().unsigned_abs()) >= limit / 2 {
         return Err(io::Error::from_raw_os_error(libc::EMFILE));
     }
-    // Packets sent to it all the same cost no memory.
+    // Stray packets cost no memory.
     static SO_ATTACH_FILTER: OptionalFeature = OptionalFeature::new(
         "SO_ATTACH_FILTER",
         "datagrams to source ports take memory until they are dropped",
@@ -72,7 +71,7 @@ fn unbound(address: IpAddr, interface: u32) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Filter instruction: keep a constant number of bytes.
+/// Returns a constant; 0 drops the packet.
 const DROP: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
 
 #[cfg(test)]
@@ -103,7 +102,7 @@ mod tests {
         }
     }
 
-    /// In a process of its own: the limit is per process.
+    /// A child process: the limit is per process.
     #[test]
     fn half_of_the_descriptors_are_left_alone() {
         const INSIDE: &str = "ROCE_TEST_FEW_DESCRIPTORS";

@@ -1,5 +1,4 @@
-//! Sockets of multicast groups. The link's other sockets are bound to its addresses and receive no
-//! multicast.
+//! Sockets of multicast groups: sockets bound to unicast addresses receive no multicast.
 
 use std::{
     collections::BTreeMap,
@@ -16,19 +15,18 @@ use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
 use super::{message, options::SocketOptions, port::Port, receive::Overflow};
 use crate::link::Preparation;
 
-/// Sockets per round of epoll.
+/// Events per `epoll_wait`.
 const READY: usize = 16;
 
-/// One socket per group, bound to the group's address to receive nothing else. The system copies to
-/// every such socket of any program. Bound to the link's interface: a datagram arriving by two
-/// would come twice.
+/// One socket per group, bound to the group's address and limited to the link's interface: a
+/// datagram that arrives by two would come twice. The kernel copies to every member socket of any
+/// program.
 pub(super) struct Groups {
     members: BTreeMap<u64, Member>,
     next: u64,
-    /// Datagrams lost at sockets of left groups for want of room.
+    /// Drops at sockets of left groups.
     drops_of_left: u64,
-    /// Readable sockets: a receiver need not try each. Its descriptor is constant, for waiting
-    /// threads.
+    /// Reports readable sockets; a constant descriptor for waiting threads.
     epoll: OwnedFd,
 }
 
@@ -48,8 +46,8 @@ impl Groups {
         self.epoll.as_fd()
     }
 
-    /// Opens a socket that joins a group on the link's interface, that of the first of `ports` of
-    /// its family. Joining blocks while other processes change interfaces.
+    /// Joins on the interface of the first of `ports` in the group's family. Joining blocks while
+    /// other processes change interfaces.
     pub(super) fn prepare(
         group: IpAddr,
         ports: &[Port],
@@ -84,7 +82,7 @@ impl Groups {
         Ok(())
     }
 
-    /// Leaves a group; queued datagrams are lost. Closing the socket leaves the group.
+    /// Closing the socket leaves the group; queued datagrams are lost.
     pub(super) fn leave(&mut self, group: IpAddr) -> Option<Socket> {
         let key = *self.members.iter().find(|(_, member)| member.group == group)?.0;
         let member = self.members.remove(&key)?;
@@ -115,8 +113,7 @@ impl Groups {
     }
 }
 
-/// Opens a socket that joins a group on the interface of `own`. The system reports the membership
-/// to the network (IGMP, MLD).
+/// The kernel reports the membership to the network (IGMP, MLD).
 fn open(group: IpAddr, own: IpAddr, interface: u32, options: &SocketOptions) -> io::Result<Socket> {
     let socket = Socket::new(
         Domain::for_address(SocketAddr::new(group, 0)),
@@ -124,7 +121,7 @@ fn open(group: IpAddr, own: IpAddr, interface: u32, options: &SocketOptions) -> 
         Some(Protocol::UDP),
     )?;
     options.set_receive_buffer(&socket);
-    // Several programs of this host can be members.
+    // Several programs may be members.
     message::named("SO_REUSEADDR", socket.set_reuse_address(true))?;
     message::configure(&socket, group.is_ipv6())?;
     match (group, own) {
@@ -139,7 +136,7 @@ fn open(group: IpAddr, own: IpAddr, interface: u32, options: &SocketOptions) -> 
             socket.join_multicast_v4_n(&group, &interface)?;
         }
         (IpAddr::V6(group), _) => {
-            // IPv6 has the same option, but it compares groups only, on any interface.
+            // The IPv6 option compares only groups, on any interface.
             message::named("IPV6_MULTICAST_ALL", socket.set_multicast_all_v6(false))?;
             message::bind_to_interface(&socket, interface)?;
             socket.bind(
@@ -147,7 +144,8 @@ fn open(group: IpAddr, own: IpAddr, interface: u32, options: &SocketOptions) -> 
             )?;
             socket.join_multicast_v6(&group, interface)?;
         }
-        (IpAddr::V4(_), IpAddr::V6(_)) => return Err(io::ErrorKind::AddrNotAvailable.into()), // sorted out before
+        // excluded by `prepare`
+        (IpAddr::V4(_), IpAddr::V6(_)) => return Err(io::ErrorKind::AddrNotAvailable.into()),
     }
     Ok(socket)
 }

@@ -1,5 +1,4 @@
-//! Socket calls that the standard library lacks: UDP options, and batched sending with ancillary
-//! data.
+//! UDP socket options, and batched sending with ancillary data.
 
 #![allow(
     unsafe_code,
@@ -20,11 +19,11 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::notice::{OptionalFeature, is_refusal};
 
-/// Ancillary data of one message in bytes: segment size, traffic class and hop limit take 72, a
-/// drop count 24.
+/// Bytes of ancillary data per message: segment size, traffic class and hop limit take 72, a drop
+/// count 24.
 pub(super) const CONTROL: usize = 128;
 
-// Ancillary data must be aligned like its header.
+// Aligned like `cmsghdr`.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
 pub(super) struct Control(pub(super) [u8; CONTROL]);
@@ -46,8 +45,8 @@ pub(super) fn configure(socket: &Socket, v6: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Options that a system with UDP sockets may lack. gVisor lacks `UDP_SEGMENT`, `UDP_GRO` and an
-/// `IP_MTU_DISCOVER` that forbids fragmentation.
+/// A system may lack these options: gVisor lacks `UDP_SEGMENT`, `UDP_GRO` and an `IP_MTU_DISCOVER`
+/// that forbids fragmentation.
 static IPV6_RECVTCLASS: OptionalFeature =
     OptionalFeature::new("IPV6_RECVTCLASS", "ECN marks over IPv6 are not visible");
 static IPV6_RECVHOPLIMIT: OptionalFeature =
@@ -94,18 +93,16 @@ impl OptionalFeature {
     }
 }
 
-/// Names the indispensable option in its error.
+/// Adds the option's name to the error.
 pub(super) fn named(option: &str, result: io::Result<()>) -> io::Result<()> {
     result.map_err(|error| {
         io::Error::new(error.kind(), format!("the system refuses {option}: {error}"))
     })
 }
 
-/// Configures any socket of the link.
-///
-/// `PMTUDISC_PROBE`: never fragment, since the ICRC covers DF and identification; the interface
-/// alone limits the size. `PMTUDISC_DO` would believe forged ICMP with guessable addresses and
-/// port, and fail full-size packets for ten minutes.
+/// `PMTUDISC_PROBE` never fragments, since the ICRC covers DF and identification, and ignores path
+/// MTUs from ICMP. With `PMTUDISC_DO`, forged ICMP with guessable addresses and port fails
+/// full-size packets for ten minutes.
 pub(super) fn configure_sending(socket: &Socket, v6: bool) -> io::Result<()> {
     let fd = socket.as_raw_fd();
     if v6 {
@@ -119,7 +116,6 @@ pub(super) fn configure_sending(socket: &Socket, v6: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// A port of an address. A link-local address needs the interface.
 pub(super) fn socket_address(address: IpAddr, interface: u32, port: u16) -> SocketAddr {
     match address {
         IpAddr::V4(v4) => SocketAddrV4::new(v4, port).into(),
@@ -130,8 +126,8 @@ pub(super) fn socket_address(address: IpAddr, interface: u32, port: u16) -> Sock
     }
 }
 
-/// Configures multicast sending: from `own`'s interface, looped back to this host, with unicast's
-/// hop limit. Without multicast on the interface, sends fail and are counted.
+/// Multicast leaves by `own`'s interface, loops back to this host, and has unicast's hop limit.
+/// Without multicast on the interface, sends fail and are counted.
 pub(super) fn configure_multicast(socket: &Socket, own: IpAddr, interface: u32) {
     let (options, results) = match own {
         IpAddr::V4(own) => (
@@ -161,20 +157,19 @@ pub(super) fn configure_multicast(socket: &Socket, own: IpAddr, interface: u32) 
     }
 }
 
-/// Restricts reception to one interface; 0 is every interface. Unprivileged since Linux 5.7.
+/// Index 0 is every interface. Unprivileged since Linux 5.7.
 pub(super) fn bind_to_interface(socket: &Socket, interface: u32) -> io::Result<()> {
     let index = interface.cast_signed();
     let result = set(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_BINDTOIFINDEX, index);
     named("SO_BINDTOIFINDEX", result)
 }
 
-/// Datagrams that the kernel cuts one buffer into: 1 without segmentation, 64 in older kernels, 128
-/// in newer ones. Tried once, on a socket that sends to itself.
+/// Most segments of a send: 1 without `UDP_SEGMENT`, 64 before Linux 6.9, 128 since. Probed once.
 pub(super) fn max_segments() -> usize {
     static SEGMENTS: OnceLock<usize> = OnceLock::new();
     *SEGMENTS.get_or_init(|| {
         let Ok(socket) = connected_to_itself() else { return 1 };
-        // Asked first: a system without UDP ancillary data may ignore it.
+        // Ask first: a system without UDP ancillary data may ignore the segment size.
         let is_known = set(socket.as_raw_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, 0);
         let mut result = Ok(());
         for count in [128, 64].into_iter().filter(|_| is_known.is_ok()) {
@@ -214,7 +209,7 @@ pub(super) fn send_run(socket: &Socket, bytes: &[u8], segment: usize) -> io::Res
 }
 
 fn set(fd: RawFd, level: c_int, option: c_int, value: c_int) -> io::Result<()> {
-    // SAFETY: The value is an int, its size is given, and the kernel only reads it.
+    // SAFETY: The kernel reads one int, of the given size.
     let result = unsafe {
         libc::setsockopt(
             fd,
@@ -229,7 +224,7 @@ fn set(fd: RawFd, level: c_int, option: c_int, value: c_int) -> io::Result<()> {
 
 #[derive(Default)]
 pub(super) struct SendBuffers {
-    /// In the kernel's form, rebuilt only for another address.
+    /// In the kernel's form, rebuilt only on change.
     addresses: Vec<(SocketAddr, SockAddr)>,
     /// Only the last write is read.
     controls: Vec<Control>,
@@ -237,12 +232,11 @@ pub(super) struct SendBuffers {
     headers: Vec<libc::mmsghdr>,
 }
 
-// SAFETY: The pointers in `vectors` and `headers` are only used inside `send`, which fills them
-// first.
+// SAFETY: Only `send` uses the pointers in `vectors` and `headers`, and fills them first.
 unsafe impl Send for SendBuffers {}
 
 impl SendBuffers {
-    /// Sends the first runs without blocking and returns their number; 0: the socket is full.
+    /// Sends the first runs without blocking; 0: the socket is full.
     ///
     /// # Errors
     /// If the first cannot be sent.
@@ -254,10 +248,9 @@ impl SendBuffers {
         to: impl Fn(&Transmit) -> SocketAddr,
     ) -> io::Result<usize> {
         self.fill(bytes, runs, to);
-        // The system call itself, because the C library's function is a cancellation point, and its
-        // caller holds a lock. SAFETY: Each header points to an address, one vector and ancillary
-        // data that live in `self` and in `bytes` until the call returns, with their true lengths.
-        // The kernel reads all of them and writes only the headers.
+        // The wrapper in glibc is a cancellation point, and the caller holds a lock.
+        // SAFETY: Each header points to an address, a vector and ancillary data in `self` and
+        // `bytes`, with their true lengths. The kernel writes only the headers.
         let sent = unsafe {
             libc::syscall(
                 libc::SYS_sendmmsg,
@@ -276,8 +269,6 @@ impl SendBuffers {
         })
     }
 
-    /// Fills the headers: each points to an address, a vector with its run's bytes, and ancillary
-    /// data.
     fn fill(&mut self, bytes: &[u8], runs: &[Transmit], to: impl Fn(&Transmit) -> SocketAddr) {
         for (index, run) in runs.iter().enumerate() {
             let address = to(run);
@@ -299,7 +290,7 @@ impl SendBuffers {
                 iov_len: payload.len(),
             });
         }
-        // Borrow each once for all its pointers: another borrow would invalidate them.
+        // One borrow each: another would invalidate its pointers.
         let buffers = self.controls.iter_mut().zip(&mut self.vectors);
         for ((run, (_, address)), (control, vector)) in
             runs.iter().zip(&self.addresses).zip(buffers)
@@ -320,8 +311,8 @@ impl SendBuffers {
     }
 }
 
-/// Writes a run's ancillary data and returns its length: the segment size of several datagrams, and
-/// IP fields that differ from the socket's defaults.
+/// Writes the segment size of several datagrams, and IP fields that differ from the socket's
+/// defaults. Returns the length.
 fn ancillary(control: &mut Control, run: &Transmit) -> usize {
     let mut used = 0;
     if run.count() > 1 {
@@ -383,7 +374,7 @@ mod tests {
             buffers.fill(b"abcdefg", &runs, |run| (run.dst, 4791).into());
             let headers = buffers.headers.as_mut_ptr();
             let read = |index| {
-                // SAFETY: There are as many headers as runs, and each points to what is read here.
+                // SAFETY: Each run has a header, which points to what is read here.
                 unsafe {
                     let header = (*headers.add(index)).msg_hdr;
                     let family = (*header.msg_name.cast::<libc::sockaddr_in>()).sin_family;

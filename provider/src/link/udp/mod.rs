@@ -43,42 +43,43 @@ use port::{Opened, Port};
 pub use receive::{Ancillary, read_ancillary};
 use receive::{Overflow, ReceiveBuffers};
 
-/// Greatest payload sum of one send: IPv4 and IPv6 both carry it in one piece.
+/// Greatest payload of a send, in bytes, that fits both IPv4 and IPv6.
 const MAX_RUN: usize = 65_487;
-/// Longest interval between looks at the sockets beside traffic through shared memory. The interval
-/// is an eighth of their silence: a look costs more than a packet through shared memory.
+/// Longest interval between socket polls beside shared memory; otherwise an eighth of the sockets'
+/// silence. A poll costs more than a packet through shared memory.
 const LOOK: Duration = Duration::from_millis(1);
-/// Time after a socket's packet during which every call looks at the sockets.
+/// Time after a socket's packet during which every call polls the sockets.
 const RECENT: Duration = Duration::from_millis(1);
 
-/// Treatment of other processes of the same user, host and namespaces.
+/// Path to other processes of the same user, host and namespaces.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Locality {
-    /// As any other host: packets take the network stack.
+    /// Through the network stack, like any other host.
     Network,
-    /// Through shared memory. Packet filters and tcpdump on the host do not see these packets.
+    /// Through shared memory, unseen by the host's packet filters and tcpdump.
     SharedMemory,
-    /// As `SharedMemory`, and processes may share addresses. Each has a
-    /// [partition](super::SharingLink::partition) of the numbers. The first receives for all, so it
-    /// must always [receive](Link::receive); another takes over from one that does not.
+    /// As `SharedMemory`, and processes may share addresses, each with a
+    /// [partition](super::SharingLink::partition) of the numbers. The first process receives for
+    /// all and must keep [receiving](Link::receive); otherwise another takes over.
     SharedAddress {
-        /// Preferred partition, modulo their number; the next free one is taken.
+        /// Preferred partition, modulo their number; if taken, the next free partition.
         partition: u8,
     },
-    /// As `Network`, and other links of this process alone may share addresses.
+    /// As `Network`, but links of this process may share addresses.
     SharedInProcess {
-        /// As above.
+        /// Preferred partition, as above.
         partition: u8,
     },
 }
 
-/// The unprivileged link: one UDP socket per local address, and more to send from.
+/// The unprivileged link: a UDP socket per local address, and more for sending.
 ///
-/// The ICRC covers the IPv4 identification, which UDP sockets neither set nor show. An unconnected
-/// socket that forbids fragmentation sends 0, and with `UDP_SEGMENT` 0, 1, 2, … per call; the
-/// transport counts on it. On receiving it solves for the value (see `roce_transport::wire`).
+/// The ICRC covers the IPv4 identification, which UDP sockets neither set nor show. The transport
+/// relies on Linux: an unconnected socket that forbids fragmentation sends 0, and with
+/// `UDP_SEGMENT` 0, 1, 2, … per call. On reception the transport solves for the value
+/// (`roce_transport::wire`).
 pub struct UdpLink {
-    /// Receives for other users. Its doors are gone before the sockets are.
+    /// Receives for other users; declared first, to drop its doors before the sockets.
     service: Option<Service>,
     ports: Vec<Port>,
     groups: Groups,
@@ -87,19 +88,18 @@ pub struct UdpLink {
     send_buffers: SendBuffers,
     receive_buffers: ReceiveBuffers,
     drops_of_closed: u64,
-    /// Other devices of this host; `None` for [`Locality::Network`].
+    /// `None` for [`Locality::Network`].
     sharing: Option<Sharing>,
     /// Addresses where the service receives.
     clients: Clients,
-    /// Partition of the device's numbers on shared addresses.
     partition: Option<IdPartition>,
     looks: Looks,
     blocked: Option<(IpAddr, u16)>,
-    /// Reasons why addresses in use elsewhere were left out.
+    /// Errors of omitted addresses.
     left_out: Vec<BindError>,
 }
 
-/// Polling of sockets beside `sharing`: the longer they are silent, the rarer.
+/// Poll schedule of the sockets beside `sharing`.
 #[derive(Default)]
 struct Looks {
     next: Instant,
@@ -117,12 +117,12 @@ impl Looks {
 }
 
 impl UdpLink {
-    /// Binds to addresses with their interface index, which link-local IPv6 needs. Of several it
-    /// omits one that the interface lacks (or still probes), one of a stopped process, and
-    /// unsupported IPv6.
+    /// Binds to addresses, each with its interface index (for link-local IPv6). Of several, omits
+    /// those that the interface lacks or still probes, those of a stopped process, and unsupported
+    /// IPv6.
     ///
     /// # Errors
-    /// See [`BindError`]: the first unusable address, or one left out if none remains.
+    /// [`BindError`] of the first unusable address, or of an omitted address if none remains.
     pub fn bind(
         addresses: &[(IpAddr, u32)],
         locality: Locality,
@@ -131,16 +131,16 @@ impl UdpLink {
         Self::on(addresses, locality, false, options)
     }
 
-    /// Declares that all further datagrams are as an adapter built them: receivers through shared
-    /// memory skip the ICRC.
+    /// Marks all further datagrams as built by an adapter: receivers through shared memory skip the
+    /// ICRC.
     pub fn set_trusted(&mut self) {
         if let Some(sharing) = &mut self.sharing {
             sharing.trusted = true;
         }
     }
 
-    /// Binds to the first free loopback address of 127.0.0.1 to 127.0.0.254 except `but`. If none
-    /// is left and 127.0.0.2 is not local, 127.0.0.1 is shared where allowed.
+    /// Binds to the first free address of 127.0.0.1 to 127.0.0.254 except `but`. If 127.0.0.1 is
+    /// taken and 127.0.0.2 is not local, shares 127.0.0.1 where allowed.
     ///
     /// # Errors
     /// [`BindError::LoopbackFull`], [`BindError::NoLoopbackLeft`], [`BindError::LoopbackDown`] or
@@ -168,8 +168,7 @@ impl UdpLink {
                 Err(BindError::NotLocal(missing)) if missing == first => {
                     return Err(BindError::LoopbackDown);
                 }
-                // Linux has all of 127.0.0.0/8, some sandboxes only the first: share it, as on any
-                // interface.
+                // Some sandboxes lack the rest of 127.0.0.0/8: share the first address.
                 Err(BindError::NotLocal(missing)) => {
                     return match Self::on(&[(first, 0)], locality, false, options) {
                         Err(BindError::Taken(_) | BindError::OtherUser { .. }) => {
@@ -297,7 +296,7 @@ impl UdpLink {
         })
     }
 
-    /// Opens a socket that holds the port of an address and receives nothing.
+    /// Opens a socket that holds an address's port and receives nothing.
     ///
     /// # Errors
     /// See [`BindError`].
@@ -310,8 +309,8 @@ impl UdpLink {
         &self.left_out
     }
 
-    /// Sends the first run and those that fit into the same call, as [`Link::send`]. Returns their
-    /// number, and whether others may follow at once.
+    /// Sends the first run and those that fit into its call. Returns their number, and whether more
+    /// may follow at once.
     fn send_first(
         &mut self,
         now: Instant,
@@ -333,7 +332,7 @@ impl UdpLink {
         if let Some(sharing) = sharing {
             let same = runs[..count].iter().take_while(|run| run.dst == first.dst).count();
             if let Some(sent) = sharing.paths.send(now, bytes, &runs[..same], sharing.trusted) {
-                // A broken channel carries none behind: they may lack the ICRC.
+                // If the channel breaks, stop: the rest may lack the ICRC.
                 return sent.map(|sent| (sent, sent == same));
             }
             let far = |run: &&Transmit| !sharing.reaches(now, bytes, run, port.interface);
@@ -367,8 +366,7 @@ impl Link for UdpLink {
     }
 
     fn source_port(&self) -> SourcePort {
-        // One socket sends and receives: a peer's responses must find it, and no receiver looks at
-        // the source port.
+        // Responses must reach the receiving socket, and no receiver checks the source port.
         SourcePort::Fixed(ROCE_UDP_PORT)
     }
 
@@ -469,8 +467,7 @@ impl Link for UdpLink {
             }
             sharing.inbox.is_settled()
         });
-        // Look at the sockets before the first packet from shared memory: older datagrams are
-        // there.
+        // Before the first packet from shared memory: the sockets hold older datagrams.
         if !settled || looks.next <= now {
             for port in ports {
                 if port.is_read_here(sharing.as_ref()) {
@@ -696,7 +693,6 @@ mod tests {
         assert_ne!(bind(Some(free[0])), free);
     }
 
-    /// A later address has flow ports until it is removed.
     #[test]
     fn every_address_has_its_ports() {
         let [first, second]: [IpAddr; 2] = [[127, 79, 1, 1].into(), [127, 79, 1, 2].into()];
@@ -709,7 +705,7 @@ mod tests {
         link.ports[1].overflow.dropped = 3;
         link.remove_address(second);
         assert_eq!((link.flow_ports(second).len(), link.socket_drops()), (0, 3));
-        // A run from a closed port is lost: its ICRC would be wrong from another.
+        // A closed port's run is lost: from another port, its ICRC is wrong.
         let run = Transmit {
             src: first,
             dst: first,

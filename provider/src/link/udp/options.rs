@@ -1,4 +1,4 @@
-//! Socket options, and the sizes that the system grants.
+//! Socket options and granted buffer sizes.
 
 use std::{io, net::IpAddr};
 
@@ -7,37 +7,34 @@ use socket2::{Domain, Protocol, Socket, Type};
 use crate::notice::OptionalFeature;
 
 const BUFFER: usize = 4 << 20;
-/// Smaller receive buffers get advice: one sender at full speed fills them before a process gets
-/// the processor.
+/// Smaller receive buffers get advice: one fast sender fills them before a process is scheduled.
 const SMALL: usize = 1 << 20;
-/// Source ports per address: default and maximum.
 const SOURCE_PORTS: usize = 16;
 const MAX_SOURCE_PORTS: usize = 64;
 
 /// Options of the sockets of a [`UdpLink`](super::UdpLink).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct SocketOptions {
-    /// Size of each receive buffer in bytes, default 4 MiB. The kernel grants up to
-    /// `net.core.rmem_max`, doubled for its bookkeeping.
+    /// Receive buffer in bytes, default 4 MiB. The kernel grants up to `net.core.rmem_max`, doubled
+    /// for its overhead.
     pub receive_buffer: Option<usize>,
-    /// UDP source ports per address, up to 64: flows spread over them to use all paths of a
-    /// network. Default 16; none on loopback, which has one path. 0 or 1: all data leaves from port
-    /// 4791.
+    /// UDP source ports per address, up to 64, over which flows spread. Default 16; none on
+    /// loopback, which has one path. 0 or 1: all data leaves from port 4791.
     pub source_ports: Option<usize>,
-    /// Most datagrams per run to the kernel, by default its limit. 1: for adapters that segment
-    /// themselves and number IPv4 identifications unlike Linux: the peer counts `bad_icrc`.
+    /// Most datagrams per run, by default the kernel's limit. 1: for adapters whose segmentation
+    /// numbers IPv4 identifications unlike Linux, which the peer counts as `bad_icrc`.
     pub segments: Option<usize>,
-    /// Set for the service that receives for all users' programs: it has the addresses itself.
+    /// Set for the service that receives for all users' programs.
     pub receives_for_users: bool,
 }
 
 impl SocketOptions {
     fn wanted(&self) -> usize {
-        // The kernel takes an int, and clamps it.
+        // The kernel clamps an int.
         self.receive_buffer.unwrap_or(BUFFER).min(i32::MAX as usize)
     }
 
-    /// Requests the receive buffer; a smaller one only reduces data in flight.
+    /// A smaller grant only reduces data in flight.
     pub(in crate::link) fn set_receive_buffer(&self, socket: &Socket) {
         static SO_RCVBUF: OptionalFeature =
             OptionalFeature::new("SO_RCVBUF", "receive buffers keep their size");
@@ -60,7 +57,7 @@ impl SocketOptions {
         }
     }
 
-    /// Returns the receive buffer that the system grants now, in bytes.
+    /// Receive buffer that the system grants now, in bytes.
     ///
     /// # Errors
     /// If no socket can be created.
@@ -70,8 +67,7 @@ impl SocketOptions {
         socket.recv_buffer_size()
     }
 
-    /// Returns advice about a granted receive buffer; `None`: large enough, or as small as
-    /// requested.
+    /// Advice about a granted receive buffer, unless large enough or as small as requested.
     #[must_use]
     pub fn advice(&self, granted: usize) -> Option<String> {
         (granted < SMALL && granted / 2 < self.wanted()).then(|| {

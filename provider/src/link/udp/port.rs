@@ -1,4 +1,4 @@
-//! A local address and its socket.
+//! A local address and its sockets.
 
 use std::{
     io,
@@ -33,7 +33,6 @@ pub(super) struct Port {
     pub(super) overflow: Overflow,
     /// Another process's socket of a shared address, read here.
     pub(super) member: Option<(Socket, Overflow)>,
-    /// Data sockets with their own source ports.
     pub(super) flows: Vec<FlowSocket>,
     /// Source port of all else if the service has 4791.
     pub(super) control: Option<u16>,
@@ -42,13 +41,12 @@ pub(super) struct Port {
 pub(super) struct Opened {
     pub(super) port: Port,
     pub(super) acquired: Option<Acquired>,
-    /// The service receives there.
+    /// Set if the service receives there.
     pub(super) client: Option<Client>,
 }
 
 impl Port {
-    /// Opens an address. `scope`: possible sharers, `None` without sharing. `wanted`: its partition
-    /// at other addresses.
+    /// `scope`: `None` without sharing. `wanted`: the partition at other addresses.
     pub(super) fn open(
         address: IpAddr,
         interface: u32,
@@ -117,12 +115,12 @@ impl Port {
         self.flows.iter().find(|flow| flow.port == source_port).map(|flow| &flow.socket)
     }
 
-    /// True if no other process reads its socket.
+    /// False if another process reads the socket.
     pub(super) fn is_read_here(&self, sharing: Option<&Sharing>) -> bool {
         self.control.is_none() && !sharing.is_some_and(|sharing| sharing.is_peer(self.address))
     }
 
-    /// Binds a socket. `beside`: others may share address and port.
+    /// `beside`: others may share address and port.
     fn bound(
         address: IpAddr,
         interface: u32,

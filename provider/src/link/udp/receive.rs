@@ -1,4 +1,4 @@
-//! Batched receiving with ancillary data, and drops of the receive buffer.
+//! Batched receiving with ancillary data, and receive buffer drops.
 
 #![allow(
     unsafe_code,
@@ -20,27 +20,23 @@ use super::message::{CONTROL, Control, HEADER};
 use crate::link::BATCH;
 
 const LONGEST: usize = 65_536;
-/// Distance between message buffers. Not a multiple of a power of two: their beginnings would
-/// compete for the same cache lines.
+/// Distance between message buffers. Off page alignment: aligned starts compete for cache lines.
 const STRIDE: usize = LONGEST + 4096 + 64;
-/// Least number of messages asked for at once: each may have [`LONGEST`] bytes.
+/// Least messages per call: each may have [`LONGEST`] bytes.
 const FEW: usize = 4;
-/// Most messages asked for at once. The kernel merges no datagrams with zero UDP checksums, which
-/// rxe and network adapters send.
+/// Most messages per call. The kernel merges no datagrams with zero UDP checksums (rxe, adapters).
 const MANY: usize = 64;
-/// Bytes asked for at once, about: they stay in the cache until handed over.
+/// Approximate bytes per call: they stay in the cache until handed over.
 const HOT: usize = 256 << 10;
-/// Bytes that end a batch: the next request or ACK leaves while the peer still has work. Otherwise
-/// both responses of a two-request READ arrive together.
+/// Bytes that end a batch: the next request or ACK leaves while the peer still has work.
 const PORTION: usize = 64 << 10;
 
 pub(super) struct Meta {
     pub(super) source: SocketAddr,
-    /// Length of each datagram but the last.
     pub(super) segment: usize,
     pub(super) traffic_class: u8,
     pub(super) hop_limit: u8,
-    /// True if the receive buffer was filling.
+    /// The receive buffer was filling.
     pub(super) congested: bool,
 }
 
@@ -49,24 +45,23 @@ pub(super) struct Meta {
 pub struct Ancillary {
     /// Length of each datagram but the last.
     pub segment: usize,
-    /// Traffic class of its IP header.
+    /// IP traffic class.
     pub traffic_class: u8,
-    /// Hop limit of its IP header.
+    /// IP hop limit.
     pub hop_limit: u8,
-    /// The kernel's drop count at arrival, if not zero.
+    /// The kernel's drop count at arrival, if nonzero.
     pub drops: Option<u32>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Overflow {
-    /// The kernel's count when last seen.
+    /// The kernel's last count.
     seen: u32,
-    /// Datagrams counted as lost by this process.
     pub(super) dropped: u64,
 }
 
 impl Overflow {
-    /// Starts at the kernel's count: losses of a previous owner process do not count.
+    /// Starts at the kernel's count, without losses of a previous owner process.
     pub(super) fn of(socket: &Socket) -> Self {
         let seen = MemInfo::of(socket).map_or(0, |info| info.drops);
         Self { seen, dropped: 0 }
@@ -77,9 +72,9 @@ impl Overflow {
         MemInfo::of(socket).map(|info| info.waiting)
     }
 
-    /// Takes the kernel's count; returns whether it grew.
+    /// Returns whether the kernel's count grew.
     const fn update(&mut self, count: u32) -> bool {
-        // An older count came with a datagram that was queued earlier.
+        // A datagram that was queued earlier carries an older count.
         let grown = count.wrapping_sub(self.seen).cast_signed();
         if grown <= 0 {
             return false;
@@ -90,10 +85,10 @@ impl Overflow {
     }
 }
 
-/// Memory of a socket (`SO_MEMINFO`).
+/// `SO_MEMINFO`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct MemInfo {
-    /// Bytes queued, with the kernel's bookkeeping.
+    /// Queued bytes, with the kernel's overhead.
     waiting: u32,
     room: u32,
     drops: u32,
@@ -103,7 +98,7 @@ impl MemInfo {
     fn of(socket: &Socket) -> Option<Self> {
         let mut words = [0u32; 9];
         let mut length = size_of_val(&words) as libc::socklen_t;
-        // SAFETY: The kernel writes at most `length` bytes to the words, whatever they are.
+        // SAFETY: The kernel writes at most `length` bytes to the words.
         let result = unsafe {
             libc::getsockopt(
                 socket.as_raw_fd(),
@@ -137,13 +132,12 @@ pub(super) struct ReceiveBuffers {
     headers: Vec<libc::mmsghdr>,
     /// Reached only through the headers.
     _slots: Vec<Slot>,
-    /// As above. Pages that no message reaches are never touched.
+    /// As above. Unused pages are never touched.
     _memory: MmapMut,
     ask: usize,
 }
 
-// SAFETY: The pointers in `headers` and `_slots` are to memory that the value owns, and that moves
-// with it.
+// SAFETY: The pointers in `headers` and `_slots` lead to memory that the value owns.
 unsafe impl Send for ReceiveBuffers {}
 
 impl ReceiveBuffers {
@@ -151,12 +145,12 @@ impl ReceiveBuffers {
         let mut memory = MmapMut::map_anon(MANY * STRIDE)?;
         // Most of a huge page would stay unused.
         let _ = memory.advise(Advice::NoHugePage);
-        // SAFETY: All zero is a valid value of each of its parts.
+        // SAFETY: All zero is valid for each field.
         let mut slots: Vec<Slot> = vec![unsafe { mem::zeroed() }; MANY];
         let (bytes, first) = (memory.as_mut_ptr(), slots.as_mut_ptr());
         let header = |index: usize| {
-            // SAFETY: There are as many slots, and as many strides in the memory. Neither is used
-            // again but through these pointers, so that they stay good for as long as both live.
+            // SAFETY: `index` is below the number of slots and strides. Only these pointers access
+            // both from here on, so they stay valid.
             unsafe {
                 let slot = first.add(index);
                 (*slot).vector =
@@ -174,8 +168,7 @@ impl ReceiveBuffers {
         Ok(Self { headers, _slots: slots, _memory: memory, ask: FEW })
     }
 
-    /// Hands over a batch of messages; returns their number, at least [`BATCH`] unless no more are
-    /// there.
+    /// Hands over a batch; returns at least [`BATCH`] while messages are left.
     pub(super) fn receive(
         &mut self,
         socket: &Socket,
@@ -200,7 +193,7 @@ impl ReceiveBuffers {
         }
     }
 
-    /// Receives with one call. `fills`: whether the receive buffer does, if asked.
+    /// One system call. `fills`: the receive buffer is filling, if known.
     fn take(
         &mut self,
         socket: &Socket,
@@ -215,8 +208,8 @@ impl ReceiveBuffers {
             header.msg_hdr.msg_controllen = CONTROL as _;
         }
         // The wrapper in glibc is a cancellation point, and this runs under the engine's lock.
-        // SAFETY: Each header points to one vector, a name and ancillary data that outlive the
-        // call, with their true lengths, and to nothing that another header points to.
+        // SAFETY: Each header has its own vector, name and ancillary data, with their true lengths.
+        // All outlive the call.
         let count = unsafe {
             libc::syscall(
                 libc::SYS_recvmmsg,
@@ -241,9 +234,8 @@ impl ReceiveBuffers {
         for header in self.headers.iter().take(count) {
             let length = (header.msg_len as usize).min(LONGEST);
             let message = &header.msg_hdr;
-            // SAFETY: The header points to a name, to ancillary data and, with a vector, to bytes.
-            // The value owns all of them, nothing writes them until the next call, and they are
-            // initialised, whatever the kernel has written of them.
+            // SAFETY: The value owns name, ancillary data and bytes. They are initialised, and
+            // nothing writes them until the next call.
             let (name, control, payload) = unsafe {
                 (
                     &*message.msg_name.cast::<libc::sockaddr_storage>(),
@@ -273,8 +265,7 @@ impl ReceiveBuffers {
 fn source_address(name: &libc::sockaddr_storage) -> Option<SocketAddr> {
     match c_int::from(name.ss_family) {
         libc::AF_INET => {
-            // SAFETY: The family says that the storage, which is larger and more strictly aligned,
-            // holds this.
+            // SAFETY: The family states the type; the storage is larger and more strictly aligned.
             let v4 = unsafe { &*(&raw const *name).cast::<libc::sockaddr_in>() };
             let address = Ipv4Addr::from(v4.sin_addr.s_addr.to_ne_bytes());
             Some(SocketAddrV4::new(address, u16::from_be(v4.sin_port)).into())
@@ -289,7 +280,7 @@ fn source_address(name: &libc::sockaddr_storage) -> Option<SocketAddr> {
     }
 }
 
-/// Reads a message's ancillary data and skips unknown items.
+/// Parses ancillary data; skips unknown items.
 #[must_use]
 pub fn read_ancillary(mut rest: &[u8], length: usize) -> Ancillary {
     let mut said = Ancillary { segment: length, ..Ancillary::default() };
@@ -343,8 +334,7 @@ mod tests {
         (receiver, sender)
     }
 
-    /// All arrivals: first byte, length, flag. A call with less than a batch has emptied the
-    /// socket.
+    /// All arrivals: first byte, length, flag.
     fn drain(
         buffers: &mut ReceiveBuffers,
         socket: &Socket,
@@ -382,7 +372,6 @@ mod tests {
         assert_eq!(overflow.dropped, 0);
     }
 
-    /// Runs merged by the kernel are received whole, however many messages are asked for.
     #[test]
     fn runs_among_single_datagrams_come_whole() {
         let (receiver, sender) = pair(4 << 20);
@@ -407,7 +396,6 @@ mod tests {
         assert!(segment == 1 || buffers.ask == FEW, "few, since they were long");
     }
 
-    /// A batch ends after a portion, though a second 64 KiB portion has arrived.
     #[test]
     fn a_batch_ends_after_a_portion() {
         let (receiver, sender) = pair(4 << 20);
@@ -429,7 +417,6 @@ mod tests {
         assert!(batches.len() >= 4, "{batches:?}");
     }
 
-    /// Datagrams are flagged from three quarters full on; dropped ones are counted.
     #[test]
     fn a_buffer_that_fills_is_seen_and_its_losses_are_counted() {
         let (receiver, sender) = pair(200_000);

@@ -1,7 +1,6 @@
-//! NVIDIA's driver, `libcuda.so.1`, as the program has loaded it. Addresses are 64-bit integers,
-//! handles are pointers.
+//! NVIDIA's driver, `libcuda.so.1`, as loaded by the program.
 //!
-//! Read first: CUDA driver API, "Unified Addressing", "Memory Management", "Stream Management".
+//! See the CUDA driver API: "Unified Addressing", "Memory Management", "Stream Management".
 
 #![allow(unsafe_code, reason = "calling functions of a library of C")]
 
@@ -42,35 +41,34 @@ const RANGE_SIZE: c_int = 12;
 
 /// `CU_MEMORYTYPE_DEVICE`.
 const DEVICE: c_uint = 2;
-/// `CU_STREAM_NON_BLOCKING`: does not wait for the kernels of the program.
+/// `CU_STREAM_NON_BLOCKING`: does not wait for the program's kernels.
 const NON_BLOCKING: c_uint = 1;
 /// `CU_EVENT_DISABLE_TIMING`.
 const NO_TIMING: c_uint = 2;
 /// `CU_MEMHOSTALLOC_PORTABLE`.
 const PORTABLE: c_uint = 1;
 
-/// Bytes of a copy: the size of a pinned buffer.
+/// Bytes of a pinned buffer, so of a copy.
 const BUFFER: usize = 256 << 10;
-/// Copies that a context has under way at most.
+/// Maximum copies in flight per context.
 const MOST: usize = 32;
-/// Time after which a copy that has not ended has failed.
+/// Time limit of a copy.
 const LIMIT: Duration = Duration::from_secs(2);
 
 macro_rules! functions {
     ($($field:ident = $name:literal($($argument:ty),*);)*) => {
-        /// The functions of the driver.
         pub(super) struct Cuda {
             $($field: unsafe extern "C" fn($($argument),*) -> Status,)*
             lanes: Mutex<Vec<Weak<Lane>>>,
         }
 
         impl Cuda {
-            /// The functions, if the library has all of them.
+            /// `None` if the library lacks a function.
             fn of(library: Handle) -> Option<Self> {
                 Some(Self {
                     $($field: {
                         let function = function(library, $name)?;
-                        // SAFETY: the driver declares the function so
+                        // SAFETY: the driver's signature
                         unsafe {
                             mem::transmute::<Handle, unsafe extern "C" fn($($argument),*) -> Status>(
                                 function,
@@ -104,7 +102,7 @@ functions! {
 }
 
 fn function(library: Handle, name: &CStr) -> Option<Handle> {
-    // SAFETY: a library that is loaded, and a name that ends
+    // SAFETY: a loaded library and a C string
     let found = unsafe { libc::dlsym(library, name.as_ptr()) };
     (!found.is_null()).then_some(found)
 }
@@ -114,14 +112,14 @@ const fn done(status: Status) -> Result<(), MemoryFault> {
 }
 
 impl Cuda {
-    /// The driver, once the program has loaded it. It stays loaded.
+    /// `None` until the program has loaded the driver, which then stays loaded.
     pub(super) fn loaded() -> Option<&'static Self> {
         static LOADED: OnceLock<Option<Cuda>> = OnceLock::new();
         if let Some(found) = LOADED.get() {
             return found.as_ref();
         }
         let flags = libc::RTLD_NOW | libc::RTLD_NOLOAD;
-        // SAFETY: a name that ends; nothing is loaded
+        // SAFETY: a C string; nothing is loaded
         let library = unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), flags) };
         if library.is_null() {
             return None;
@@ -129,19 +127,18 @@ impl Cuda {
         LOADED.get_or_init(|| Self::of(library)).as_ref()
     }
 
-    /// An attribute of an address; `None` if the driver does not know the address.
+    /// `None` if the driver does not know the address.
     fn attribute<T: Copy>(&self, attribute: c_int, address: u64, mut value: T) -> Option<T> {
-        // SAFETY: it writes a value of the attribute's type, which the callers below give
+        // SAFETY: callers pass the attribute's type
         let status =
             unsafe { (self.pointer_attribute)((&raw mut value).cast(), attribute, address) };
         (status == SUCCESS).then_some(value)
     }
 
-    /// The context and the end of the allocation that an address lies in, if it is one of device
-    /// memory.
+    /// Context and end of the device allocation around `address`, if any.
     fn allocation(&self, address: u64) -> Option<(Handle, u64)> {
         let is_device = self.attribute(MEMORY_TYPE, address, 0 as c_uint)? == DEVICE;
-        // managed memory is the processor's, too
+        // the processor reaches managed memory
         let is_managed = self.attribute(IS_MANAGED, address, 0 as c_uint).unwrap_or(0) & 0xFF != 0;
         if !is_device || is_managed {
             return None;
@@ -149,7 +146,7 @@ impl Cuda {
         let start = self.attribute(RANGE_START, address, 0_u64)?;
         let size = self.attribute(RANGE_SIZE, address, 0_usize)?;
         let end = start.checked_add(size as u64).filter(|end| *end > address)?;
-        // memory of pools and of mappings has no context: the primary one of its device serves
+        // pools and mappings have no context: use their device's primary one
         let context = self
             .attribute(CONTEXT, address, ptr::null_mut::<c_void>())
             .filter(|context| !context.is_null())
@@ -159,24 +156,24 @@ impl Cuda {
 
     fn primary(&self, ordinal: c_int) -> Option<Handle> {
         let (mut device, mut context) = (0, ptr::null_mut());
-        // SAFETY: it writes the place
+        // SAFETY: writes `device`
         done(unsafe { (self.device)(&raw mut device, ordinal) }).ok()?;
-        // SAFETY: likewise; the context stays retained, as the program has it, too
+        // SAFETY: writes `context`, which stays retained
         done(unsafe { (self.retain)(&raw mut context, device) }).ok()?;
         Some(context)
     }
 
-    /// Calls `act` with a context current on this thread.
+    /// Calls `act` with `context` current on this thread.
     fn within<R>(
         &self,
         context: Handle,
         act: impl FnOnce() -> Result<R, MemoryFault>,
     ) -> Result<R, MemoryFault> {
-        // SAFETY: the driver tells if it is no context any more
+        // SAFETY: the driver refuses a dead context
         done(unsafe { (self.push)(context) })?;
         let result = act();
         let mut popped = ptr::null_mut();
-        // SAFETY: it writes the place
+        // SAFETY: writes `popped`
         unsafe { (self.pop)(&raw mut popped) };
         result
     }
@@ -205,40 +202,37 @@ impl Driver for Cuda {
     }
 }
 
-/// A stream of a context, and pinned buffers for its copies.
+/// Stream of a context, with pinned buffers.
 struct Lane {
     cuda: &'static Cuda,
     context: Handle,
     stream: Handle,
     state: Mutex<State>,
-    /// True once a copy has failed or not ended in its time: buffers may still be in use.
+    /// Set once a copy fails or exceeds [`LIMIT`]: buffers may still be in use.
     is_broken: AtomicBool,
 }
 
 #[derive(Default)]
 struct State {
-    /// Copies that have started, in order.
+    /// Copies in flight, in order.
     started: VecDeque<Started>,
-    /// Buffers that no copy uses.
     free: Vec<Pinned>,
-    /// Number of the last copy.
     last: u64,
 }
 
-/// A copy that has started.
 struct Started {
     number: u64,
     buffer: Pinned,
     at: Instant,
 }
 
-/// A pinned buffer, and the event behind its copy.
+/// Pinned buffer, and the event after its copy.
 struct Pinned {
     bytes: *mut u8,
     event: Handle,
 }
 
-// SAFETY: handles of the driver, which any thread may use
+// SAFETY: any thread may use the driver's handles
 unsafe impl Send for Lane {}
 // SAFETY: as above; the buffers are behind a mutex
 unsafe impl Sync for Lane {}
@@ -247,7 +241,7 @@ impl Lane {
     fn new(cuda: &'static Cuda, context: Handle) -> Result<Self, MemoryFault> {
         let stream = cuda.within(context, || {
             let mut stream = ptr::null_mut();
-            // SAFETY: it writes the place
+            // SAFETY: writes `stream`
             done(unsafe { (cuda.create_stream)(&raw mut stream, NON_BLOCKING) })?;
             Ok(stream)
         })?;
@@ -255,9 +249,9 @@ impl Lane {
         Ok(Self { cuda, context, stream, state, is_broken: AtomicBool::new(false) })
     }
 
-    /// True if the context is still there.
+    /// True if the context still exists.
     fn works(&self) -> bool {
-        // SAFETY: a stream that was made, or one that is gone, of which the driver tells
+        // SAFETY: the driver refuses a dead stream
         let query = || match unsafe { (self.cuda.query_stream)(self.stream) } {
             NOT_READY => Ok(()),
             status => done(status),
@@ -265,7 +259,7 @@ impl Lane {
         !self.is_broken.load(Ordering::Relaxed) && self.cuda.within(self.context, query).is_ok()
     }
 
-    /// Calls `act` with the state, and with the context current.
+    /// Calls `act` under the lock, with the context current.
     fn with<R>(
         &self,
         act: impl FnOnce(&mut State) -> Result<R, MemoryFault>,
@@ -277,7 +271,6 @@ impl Lane {
         self.cuda.within(self.context, || act(&mut state))
     }
 
-    /// A buffer that no copy uses.
     fn buffer(&self, state: &mut State) -> Result<Pinned, MemoryFault> {
         self.look(state)?;
         if let Some(buffer) = state.free.pop() {
@@ -288,19 +281,19 @@ impl Lane {
             return state.free.pop().ok_or(MemoryFault);
         }
         let (mut bytes, mut event) = (ptr::null_mut(), ptr::null_mut());
-        // SAFETY: it writes the place
+        // SAFETY: writes `event`
         done(unsafe { (self.cuda.create_event)(&raw mut event, NO_TIMING) })?;
-        // SAFETY: likewise
+        // SAFETY: writes `bytes`
         let allocated = unsafe { (self.cuda.allocate)(&raw mut bytes, BUFFER, PORTABLE) };
         if allocated != SUCCESS {
-            // SAFETY: the event that was just made
+            // SAFETY: the event just created
             unsafe { (self.cuda.destroy_event)(event) };
             return Err(MemoryFault);
         }
         Ok(Pinned { bytes: bytes.cast(), event })
     }
 
-    /// Starts a copy, which `copy` gives to the driver, and returns its number.
+    /// Starts `copy` and returns its number.
     fn start(
         &self,
         state: &mut State,
@@ -308,7 +301,7 @@ impl Lane {
         copy: impl FnOnce(&Pinned) -> Status,
     ) -> Result<u64, MemoryFault> {
         let started = done(copy(&buffer)).and_then(|()| {
-            // SAFETY: an event and a stream that were made
+            // SAFETY: a live event and stream
             done(unsafe { (self.cuda.record)(buffer.event, self.stream) })
         });
         if started.is_err() {
@@ -320,10 +313,10 @@ impl Lane {
         Ok(state.last)
     }
 
-    /// Takes note of the copies that have ended.
+    /// Frees the buffers of completed copies.
     fn look(&self, state: &mut State) -> Result<(), MemoryFault> {
         while let Some(first) = state.started.front() {
-            // SAFETY: an event that was made
+            // SAFETY: a live event
             match unsafe { (self.cuda.query_event)(first.buffer.event) } {
                 SUCCESS => {}
                 NOT_READY if first.at.elapsed() < LIMIT => break,
@@ -337,7 +330,6 @@ impl Lane {
         Ok(())
     }
 
-    /// Waits until a copy has ended.
     fn finish(&self, state: &mut State, number: u64) -> Result<(), MemoryFault> {
         loop {
             self.look(state)?;
@@ -348,15 +340,15 @@ impl Lane {
         }
     }
 
-    /// Starts the copies of some bytes, and returns the number of the last.
+    /// Returns the number of the last copy.
     fn send(&self, state: &mut State, address: u64, from: &[u8]) -> Result<u64, MemoryFault> {
         let (mut at, mut last) = (address, state.last);
         for part in from.chunks(BUFFER) {
             let buffer = self.buffer(state)?;
-            // SAFETY: the buffer is so long, and nobody else's
+            // SAFETY: the buffer is long enough and unshared
             unsafe { ptr::copy_nonoverlapping(part.as_ptr(), buffer.bytes, part.len()) };
             last = self.start(state, buffer, |buffer| {
-                // SAFETY: the buffer stays as it is until the copy has ended
+                // SAFETY: the buffer is unchanged until the copy ends
                 unsafe { (self.cuda.to_device)(at, buffer.bytes.cast(), part.len(), self.stream) }
             })?;
             at += part.len() as u64;
@@ -370,7 +362,7 @@ impl Lane {
             let buffer = self.buffer(state)?;
             let bytes = buffer.bytes;
             let number = self.start(state, buffer, |buffer| {
-                // SAFETY: the buffer is so long, and nobody else's until the copy has ended
+                // SAFETY: the buffer is long enough, and unshared until the copy ends
                 unsafe { (self.cuda.to_host)(buffer.bytes.cast(), at, part.len(), self.stream) }
             })?;
             self.finish(state, number)?;
@@ -426,7 +418,7 @@ impl Drop for Lane {
             let last = state.last;
             self.finish(state, last)?;
             for Pinned { bytes, event } in state.free.drain(..) {
-                // SAFETY: both were made by these functions, and nothing uses them any more
+                // SAFETY: both are ours and unused
                 unsafe {
                     (self.cuda.destroy_event)(event);
                     (self.cuda.free)(bytes.cast());

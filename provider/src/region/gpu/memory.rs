@@ -1,5 +1,3 @@
-//! A range of a GPU's memory.
-
 use std::sync::{
     Arc, OnceLock,
     atomic::{AtomicBool, Ordering},
@@ -13,13 +11,13 @@ use super::{
 };
 use crate::{region::Unreachable, variables};
 
-/// True once memory of a GPU was found.
+/// Set once GPU memory is found.
 static USED: AtomicBool = AtomicBool::new(false);
 
-/// Memory of a GPU, reached by copies of the driver that the program has loaded. An access returns
-/// when its copy has ended, and fails if the GPU fails, or if the memory or its context is gone.
+/// GPU memory, copied by the driver that the program has loaded. An access waits for its copy, and
+/// fails if the GPU fails, or if the memory or its context is gone.
 ///
-/// Atomic operations are atomic for each other in this process, and not for kernels of the GPU.
+/// Atomics are atomic among those of this process, not with GPU kernels.
 #[derive(Debug)]
 pub struct GpuMemory {
     copies: Arc<dyn Copies>,
@@ -28,10 +26,10 @@ pub struct GpuMemory {
 }
 
 impl GpuMemory {
-    /// The `length` bytes from `address` on; `None` if that is no address of a GPU's memory.
+    /// Finds `length` bytes at `address`; `None` if not in GPU memory.
     ///
     /// # Errors
-    /// [`Unreachable`] (`EFAULT`) if the range only begins in a GPU's memory.
+    /// [`Unreachable`] (`EFAULT`) if the range only begins in GPU memory.
     pub fn find(address: u64, length: usize) -> Result<Option<Self>, Unreachable> {
         let length = length as u64;
         let (Some(driver), Some(end)) = (driver(), address.checked_add(length)) else {
@@ -45,21 +43,18 @@ impl GpuMemory {
         }))
     }
 
-    /// The same, which costs nothing as long as no memory of a GPU was found.
-    ///
-    /// # Errors
-    /// As above.
+    /// Like [`find`](Self::find), but free until GPU memory is found.
     pub fn find_used(address: u64, length: usize) -> Result<Option<Self>, Unreachable> {
         if USED.load(Ordering::Relaxed) { Self::find(address, length) } else { Ok(None) }
     }
 
-    /// Address of a byte, if `length` bytes from there on are inside.
+    /// Address at `offset`, if `length` bytes from there are inside.
     fn at(&self, offset: u64, length: usize) -> Result<u64, MemoryFault> {
         self.check(offset, length)?;
         Ok(self.address + offset)
     }
 
-    /// The same of a word.
+    /// Address of an aligned word.
     fn word_at(&self, offset: u64) -> Result<u64, MemoryFault> {
         self.at(offset, 8).ok().filter(|address| address.is_multiple_of(8)).ok_or(MemoryFault)
     }
@@ -114,7 +109,6 @@ impl Memory for GpuMemory {
     }
 }
 
-/// The driver, once the program has loaded one.
 fn driver() -> Option<&'static dyn Driver> {
     static IS_OFF: OnceLock<bool> = OnceLock::new();
     if *IS_OFF.get_or_init(|| variables::is_off(variables::GPU)) {
@@ -124,8 +118,8 @@ fn driver() -> Option<&'static dyn Driver> {
     }
 }
 
-/// True if memory of GPUs can be registered in this process: the program has loaded the driver, and
-/// `ROCE_GPU` is not 0.
+/// True if GPU memory can be registered: the program has loaded the driver, and `ROCE_GPU` is not
+/// 0.
 #[must_use]
 pub fn gpus_work() -> bool {
     driver().is_some()

@@ -1,6 +1,6 @@
-//! Memory of GPUs, which the processor cannot reach: the driver that the program has loaded copies.
+//! GPU memory, which the processor cannot reach: the driver copies.
 //!
-//! The driver is looked for with `RTLD_NOLOAD`. A program without one has no memory of a GPU.
+//! `RTLD_NOLOAD`: a program without the driver has no GPU memory.
 
 mod cuda;
 mod driver;

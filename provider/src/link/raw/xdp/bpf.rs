@@ -18,9 +18,9 @@ const LINK_CREATE: c_int = 28;
 const MAP_TYPE_XSKMAP: u32 = 17;
 const PROG_TYPE_XDP: u32 = 6;
 const ATTACH_TYPE_XDP: u32 = 37;
-/// `BPF_F_XDP_HAS_FRAGS`: the program accepts multi-part frames.
+/// `BPF_F_XDP_HAS_FRAGS`.
 const IN_PARTS: u32 = 1 << 5;
-/// Attachment: in the driver, or in front of the network stack where the driver lacks support.
+/// `XDP_FLAGS_DRV_MODE`, `XDP_FLAGS_SKB_MODE`.
 const IN_DRIVER: u32 = 1 << 2;
 const IN_STACK: u32 = 1 << 1;
 
@@ -95,11 +95,11 @@ pub(super) fn insert(map: BorrowedFd<'_>, queue: u32, socket: BorrowedFd<'_>) ->
         value: address(&raw const value),
         flags: 0,
     };
-    // SAFETY: Key and value live through the call, and have the four bytes that the map's have.
+    // SAFETY: Key and value outlive the call and have the map's four bytes.
     unsafe { call(MAP_UPDATE_ELEM, &request) }.map(drop)
 }
 
-/// Loads an XDP program. A verifier's refusal has the last line of its log.
+/// A verifier's error ends with the last line of its log.
 pub(super) fn load(instructions: &[Instruction], in_parts: bool) -> io::Result<OwnedFd> {
     match try_load(instructions, in_parts, &mut []) {
         Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EACCES)) => {
@@ -124,7 +124,7 @@ fn try_load(instructions: &[Instruction], in_parts: bool, log: &mut [u8]) -> io:
         kind: PROG_TYPE_XDP,
         count: instructions.len() as u32,
         instructions: address(instructions.as_ptr()),
-        // it calls nothing that needs another license
+        // no helper needs another license
         license: address(c"Dual MIT/GPL".as_ptr()),
         log_level: u32::from(!log.is_empty()),
         log_size: log.len() as u32,
@@ -135,12 +135,11 @@ fn try_load(instructions: &[Instruction], in_parts: bool, log: &mut [u8]) -> io:
         interface: 0,
         attach_type: ATTACH_TYPE_XDP,
     };
-    // SAFETY: The instructions and the license live through the call, and the count is theirs; the
-    // log is borrowed for it, with its true length.
+    // SAFETY: Instructions, license and log outlive the call, with their true lengths.
     unsafe { call(PROG_LOAD, &request) }.map(opened)
 }
 
-/// Attaches a program to an interface while the descriptor is open.
+/// Attached while the returned descriptor is open.
 pub(super) fn attach(
     program: BorrowedFd<'_>,
     interface: u32,
@@ -162,16 +161,14 @@ fn address<T>(pointer: *const T) -> u64 {
 }
 
 fn opened(descriptor: c_int) -> OwnedFd {
-    // SAFETY: The kernel has opened it for the call whose result it is.
+    // SAFETY: The kernel has just returned the descriptor to this process.
     unsafe { OwnedFd::from_raw_fd(descriptor) }
 }
 
 /// # Safety
-/// The addresses in the structure are of what the command reads or writes there, with its true
-/// length.
+/// The structure's addresses and lengths are of memory that the command may access.
 unsafe fn call<T>(command: c_int, request: &T) -> io::Result<c_int> {
-    // SAFETY: The kernel reads as many bytes as the structure has; what it leads to is the
-    // caller's.
+    // SAFETY: The kernel reads the structure's bytes; the caller vouches for its addresses.
     let result = unsafe {
         libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(request), size_of::<T>())
     };

@@ -1,4 +1,4 @@
-//! Frame memory (UMEM): chunks of the kernel or of this process.
+//! UMEM: each chunk is the kernel's or this process's.
 
 #![allow(unsafe_code, reason = "the kernel writes to chunks that it has")]
 
@@ -7,11 +7,11 @@ use std::{io, slice};
 use memmap2::{Advice, MmapOptions, MmapRaw};
 use rustix::net::xdp::{XdpUmemReg, XdpUmemRegFlags};
 
-/// A chunk that belongs to this process, in no ring. Each chunk has one value.
+/// The unique owner of a chunk that is in no ring.
 pub(super) struct Chunk(u64);
 
 impl Chunk {
-    /// Gives the chunk to a kernel's ring; returns its offset.
+    /// Gives the chunk to the kernel's ring; returns its offset.
     pub(super) const fn give(self) -> u64 {
         self.0
     }
@@ -23,10 +23,10 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Allocates `count` chunks of a power-of-two length.
+    /// `chunk` is a power of two.
     pub(super) fn new(count: usize, chunk: usize) -> io::Result<(Self, Vec<Chunk>)> {
         let map = MmapOptions::new().len(count * chunk).populate().map_anon()?;
-        // A forked child does not need it, and must not cause copies.
+        // A fork would cause copies that no child needs.
         map.advise(Advice::DontFork)?;
         let chunks = (0..count).map(|index| Chunk((index * chunk) as u64)).collect();
         Ok((Self { map: map.into(), chunk }, chunks))
@@ -47,7 +47,7 @@ impl Memory {
         self.chunk
     }
 
-    /// Takes back the chunk at an offset from a kernel's ring, and returns the offset within it.
+    /// Takes back the chunk at a ring's offset, and returns the offset within it.
     pub(super) fn take(&self, place: u64) -> Option<(Chunk, usize)> {
         let offset = place % self.chunk as u64;
         (place < self.map.len() as u64).then_some((Chunk(place - offset), offset as usize))
@@ -60,16 +60,15 @@ impl Memory {
         length: usize,
     ) -> Option<&'a [u8]> {
         self.within(offset, length)?;
-        // SAFETY: They are within a chunk, which is within the mapping. The chunk is this process's
-        // while it is borrowed, so neither the kernel nor `write` writes to it.
+        // SAFETY: The bytes lie in a chunk of the mapping. Neither the kernel nor `write` writes to
+        // a borrowed chunk.
         Some(unsafe { slice::from_raw_parts(self.place(chunk, offset), length) })
     }
 
     pub(super) fn write(&self, chunk: &mut Chunk, offset: usize, bytes: &[u8]) -> Option<()> {
         self.within(offset, bytes.len())?;
-        // SAFETY: They fit into the chunk, which is within the mapping. The chunk is this
-        // process's, and borrowed by nobody else, so nobody reads or writes it, and the bytes are
-        // elsewhere.
+        // SAFETY: The bytes fit into a chunk of the mapping. The exclusive borrow keeps others out,
+        // and `bytes` lies elsewhere.
         unsafe {
             self.place(chunk, offset).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
         }

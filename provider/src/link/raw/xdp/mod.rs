@@ -1,5 +1,5 @@
-//! AF_XDP: a program at the interface passes the device's RoCE packets around the network stack, in
-//! shared memory. All else takes the packet socket.
+//! AF_XDP: a program at the interface passes RoCE packets to the device in shared memory. All else
+//! takes the packet socket.
 
 mod bpf;
 mod memory;
@@ -33,12 +33,11 @@ use roce_ethernet::FrameCounters;
 
 /// Most parts of a frame.
 const PARTS: usize = 17;
-/// Interval of looks at the packet socket while polling: its frames are not urgent, and a look is a
-/// system call.
+/// Poll interval of the packet socket: its frames are not urgent, and a poll is a system call.
 const LOOK: Duration = Duration::from_micros(50);
 
 pub(super) struct XdpSocket {
-    /// The program, attached while this is open.
+    /// Attached while open.
     _program: OwnedFd,
     socket: OwnedFd,
     packet: PacketSocket,
@@ -46,7 +45,7 @@ pub(super) struct XdpSocket {
     fill: Producer<u64>,
     arrived: Consumer<XdpDesc>,
     sending: Sending,
-    /// The last frame's chunk, returned with the next call.
+    /// The last frame's chunk, until the next call.
     held: Option<Chunk>,
     whole: Vec<u8>,
     /// Receive chunks.
@@ -55,15 +54,14 @@ pub(super) struct XdpSocket {
     look: Instant,
 }
 
-/// Send queue: each chunk is free, in the ring, or with the kernel.
+/// Each chunk is free, in the ring, or with the kernel.
 struct Sending {
     ring: Producer<XdpDesc>,
     sent: Consumer<u64>,
     free: Vec<Chunk>,
     in_parts: bool,
-    /// Written frames are not yet submitted.
+    /// Frames are written, not submitted.
     is_new: bool,
-    /// Last send error of the kernel.
     stalled: Option<Errno>,
 }
 
@@ -83,7 +81,7 @@ impl Sending {
         }
     }
 
-    /// Makes the kernel send from the ring while it can.
+    /// Makes the kernel send while it can.
     fn submit(&mut self, socket: &OwnedFd) {
         if self.is_new {
             self.ring.submit();
@@ -111,7 +109,7 @@ impl Sending {
 }
 
 impl XdpSocket {
-    /// Writes a frame in two parts into the ring; `false`: full.
+    /// Queues a frame; returns `false` if full.
     fn put(&mut self, head: &[u8], rest: &[u8]) -> io::Result<bool> {
         let Self { sending, memory, socket, .. } = self;
         let (length, chunk) = (head.len() + rest.len(), memory.chunk());
@@ -194,10 +192,10 @@ impl XdpSocket {
         }
     }
 
-    /// Makes the kernel look at the fill ring, or at the interface.
+    /// Makes the kernel read the fill ring or poll the interface.
     fn poll(&self) {
         if self.is_busy_polled || self.fill.needs_wakeup() {
-            // It returns no data; an error only means that the interface is down.
+            // No data returns; an error only means that the interface is down.
             let _ = recv(&self.socket, &mut [0_u8; 0], RecvFlags::DONTWAIT);
         }
     }

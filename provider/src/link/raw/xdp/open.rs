@@ -1,4 +1,4 @@
-//! Opening an AF_XDP socket within the limits of interface, kernel and rights.
+//! Opening of an AF_XDP socket.
 
 use std::{
     fs, io,
@@ -30,7 +30,7 @@ use super::{
 use crate::bind::XdpRefusal;
 use roce_ethernet::StationConfig;
 
-/// Bytes before a frame in its chunk (`XDP_PACKET_HEADROOM`).
+/// `XDP_PACKET_HEADROOM`.
 const HEADROOM: usize = 256;
 const ETHERNET: usize = 22;
 const ONE_PAGE: usize = 3_400;
@@ -38,23 +38,23 @@ const ONE_PAGE: usize = 3_400;
 const ARRIVING: usize = 4_096;
 const ARRIVING_LIMITS: [usize; 2] = [256, 32_768];
 const SENDING: usize = 1_024;
-/// Bytes of frames that the kernel may hold unsent.
+/// Unsent bytes that the kernel may hold.
 const SEND_BUFFER: usize = 16 << 20;
-/// Socket options missing in libc, as on all processors but two.
+/// Missing in libc; equal on all processors but two.
 const SO_BUSY_POLL: i32 = 46;
 const SO_PREFER_BUSY_POLL: i32 = 69;
 const SO_BUSY_POLL_BUDGET: i32 = 70;
-/// Retry interval and count: the kernel releases a queue a moment after its socket's close.
+/// Retry interval and count: the kernel releases a queue shortly after its socket closes.
 const GIVEN_BACK: (Duration, u32) = (Duration::from_millis(20), 50);
 /// Packets per round of busy polling.
 const BUDGET: i32 = 64;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) enum XdpMode {
-    /// The fastest that the interface supports.
+    /// The fastest supported mode.
     #[default]
     Fastest,
-    /// The interface accesses the device's memory; otherwise opening fails.
+    /// The interface accesses the device's memory, or opening fails.
     ZeroCopy,
     /// The kernel copies, behind a program in the driver.
     Copy,
@@ -66,15 +66,14 @@ pub(crate) enum XdpMode {
 pub(crate) struct XdpOptions {
     pub(crate) queue: u32,
     pub(crate) mode: XdpMode,
-    /// Time in µs that the kernel polls the interface instead of using interrupts.
+    /// Busy polling time in µs, in place of interrupts.
     pub(crate) busy: Option<u32>,
 }
 
 type Result<T> = std::result::Result<T, XdpRefusal>;
 
 impl XdpSocket {
-    /// Opens a socket on a queue of the interface with this name and index, with IP packets up to
-    /// `mtu` bytes, beside a packet socket.
+    /// Opens a socket for IP packets up to `mtu` bytes, beside a packet socket.
     pub(in super::super) fn open(
         (name, interface): (&str, u32),
         mtu: u32,
@@ -85,7 +84,7 @@ impl XdpSocket {
     ) -> Result<Self> {
         check_queue(name, xdp.queue)?;
         let longest = mtu as usize + ETHERNET;
-        // Drivers cut runs; only a tap's passes those of a virtual machine.
+        // Only tap drivers pass uncut runs, those of virtual machines.
         let in_runs = fs::exists(format!("/sys/class/net/{name}/tun_flags")).unwrap_or(false);
         let frames = Handover { longest, in_parts: longest > ONE_PAGE, in_runs };
         let chunk = if longest + HEADROOM <= 2_048 { 2_048 } else { 4_096 };
@@ -104,7 +103,7 @@ impl XdpSocket {
             fill.push(chunk.give());
         }
         fill.submit();
-        // Frames count until received; without the right to more, up to the kernel's limit.
+        // Frames count until received. Without CAP_NET_ADMIN, the kernel's limit applies.
         let forced = sockopt::set_socket_send_buffer_size_force(&socket, SEND_BUFFER);
         let _ = forced.or_else(|_| sockopt::set_socket_send_buffer_size(&socket, SEND_BUFFER));
         bind_to(&socket, interface, xdp, frames)?;
@@ -129,7 +128,7 @@ impl XdpSocket {
     }
 }
 
-/// Checks the queue by the interface's sysfs directories; without those, binding reports it.
+/// Without sysfs, binding reports a missing queue.
 fn check_queue(interface: &str, queue: u32) -> Result<()> {
     let Ok(entries) = fs::read_dir(format!("/sys/class/net/{interface}/queues")) else {
         return Ok(());
@@ -174,8 +173,8 @@ fn poll_busily(socket: &OwnedFd, time: u32) -> Result<()> {
     Ok(())
 }
 
-/// Registers frame memory with as many receive chunks as asked for, or as the process may lock. A
-/// closed device's memory counts a little longer.
+/// Registers `asked` receive chunks, or as many as the process may lock. A closed device's memory
+/// counts a little longer.
 fn register(
     socket: &OwnedFd,
     asked: usize,
@@ -243,7 +242,7 @@ fn bind_to(socket: &OwnedFd, interface: u32, xdp: XdpOptions, frames: Handover) 
     })
 }
 
-/// Attaches the program to the interface; returns its guard, and whether it is in the driver.
+/// Returns the attachment, and whether the program is in the driver.
 fn put_program(
     socket: &OwnedFd,
     interface: u32,
@@ -260,7 +259,7 @@ fn put_program(
     bpf::insert(map.as_fd(), xdp.queue, socket.as_fd())
         .map_err(|source| denied("a BPF map", source))?;
     let attach = |in_driver: bool| {
-        // In front of the stack runs arrive uncut.
+        // In front of the stack, runs arrive uncut.
         let frames = Handover { in_runs: frames.in_runs || !in_driver, ..frames };
         let instructions = program::of(config, frames, map.as_raw_fd());
         let program = bpf::load(&instructions, frames.in_parts).map_err(|source| {
@@ -271,7 +270,6 @@ fn put_program(
         })?;
         bpf::attach(program.as_fd(), interface, in_driver).map_err(|source| {
             match source.raw_os_error() {
-                // Another program is attached.
                 Some(libc::EBUSY | libc::EEXIST) => XdpRefusal::Attached,
                 Some(libc::EOPNOTSUPP) if in_driver => XdpRefusal::NoDriver,
                 _ => denied("the BPF program", source),
@@ -293,7 +291,7 @@ fn put_program(
 
 fn missing_right() -> XdpRefusal {
     let own = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
-    // the older capability stands for both
+    // CAP_SYS_ADMIN stands for both
     if own.contains(CapabilitySet::SYS_ADMIN) {
         return XdpRefusal::UserNamespace;
     }

@@ -1,7 +1,6 @@
-//! The BPF program at the interface: RoCE packets for the device go to its socket, everything else
-//! to the kernel.
+//! The XDP program: RoCE packets for the device go to its socket, everything else to the kernel.
 //!
-//! Read first: RFC 9669 (instructions), `linux/bpf.h` (functions, `struct xdp_md`).
+//! See RFC 9669 (instructions) and `linux/bpf.h` (functions, `struct xdp_md`).
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -18,7 +17,7 @@ pub(super) struct Instruction {
     value: i32,
 }
 
-/// `XDP_PASS`: the kernel gets the frame.
+/// `XDP_PASS`.
 const PASS: i32 = 2;
 
 const LOAD_BYTE: u8 = 0x71;
@@ -44,7 +43,7 @@ const JUMP_GREATER: u8 = 0x26;
 const REDIRECT: i32 = 51;
 const FRAME_LENGTH: i32 = 188;
 
-/// Offsets in `struct xdp_md`: start and end of the frame (of its first part), receive queue.
+/// Offsets in `struct xdp_md`; start and end are of a frame's first part.
 const DATA: i16 = 0;
 const DATA_END: i16 = 4;
 const QUEUE: i16 = 16;
@@ -109,7 +108,7 @@ impl Assembler {
         self.places.push((place, self.code.len()));
     }
 
-    /// Passes frames with fewer bytes from the register on.
+    /// Passes frames under `length` bytes.
     fn need(&mut self, length: usize) {
         self.combine(COPY, VALUE, FRAME);
         self.compute(ADD, VALUE, length as i32);
@@ -117,19 +116,18 @@ impl Assembler {
         self.combine(JUMP_GREATER_REGISTER, VALUE, END);
     }
 
-    /// Passes frames whose two bytes at `at` differ.
+    /// Passes frames with other bytes at `at`.
     fn need_half(&mut self, at: usize, bytes: [u8; 2]) {
         self.load(LOAD_HALF, VALUE, FRAME, at);
         self.jump(JUMP_UNEQUAL, VALUE, half(bytes), To::Pass);
     }
 
-    /// Passes frames whose byte at `at` differs.
     fn need_byte(&mut self, at: usize, byte: u8) {
         self.load(LOAD_BYTE, VALUE, FRAME, at);
         self.jump(JUMP_UNEQUAL, VALUE, byte.into(), To::Pass);
     }
 
-    /// Passes frames whose 16-byte address is none of these.
+    /// Passes frames to other 16-byte addresses.
     fn need_address(&mut self, at: usize, addresses: &[Ipv6Addr], kind: u8) {
         for (index, address) in addresses.iter().enumerate() {
             self.place(To::Next(kind, index));
@@ -163,23 +161,19 @@ fn half(bytes: [u8; 2]) -> i32 {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Handover {
-    /// Longest frame; a longer one is a merged or uncut run.
+    /// Longer frames are merged or uncut runs.
     pub(super) longest: usize,
-    /// Frames may lie in several parts.
     pub(super) in_parts: bool,
-    /// Frames may be uncut runs, unmarked. The kernel has yet to complete their UDP checksum: it is
-    /// not zero.
+    /// Frames may be uncut runs, unmarked except by their nonzero, incomplete UDP checksum.
     pub(super) in_runs: bool,
 }
 
-/// Builds the program of a station with the map of its socket.
+/// Takes RoCE packets to the station's MAC address, VLAN and IP addresses, or to any IPv4 address
+/// with DHCP: the lease may change. RoCE is UDP to port 4791 without fragmentation, options and
+/// extension headers, or RoCE v1 if enabled. The kernel and the packet socket get the rest (ARP,
+/// multicast), which others on this host need.
 ///
-/// It takes RoCE packets to the station's MAC address, VLAN and IP addresses; if IPv4 is leased, to
-/// any IPv4 address, since the lease may change. RoCE is UDP to port 4791 without fragmentation,
-/// options and extension headers, or RoCE v1 if enabled. The rest (ARP, multicast) goes to the
-/// kernel, thus to the packet socket: others on this host need it.
-///
-/// IP lengths are not checked: the station drops packets that exceed them.
+/// IP lengths are unchecked: the station drops packets that exceed them.
 pub(super) fn of(config: &StationConfig, frames: Handover, map: i32) -> Vec<Instruction> {
     let (mut v4, mut v6, mut gids) = (Vec::new(), Vec::new(), Vec::new());
     for own in &config.addresses {
@@ -258,7 +252,7 @@ fn begin(program: &mut Assembler, frames: Handover) {
     program.put(LOAD_WORD, FRAME, CONTEXT, DATA, 0);
     program.put(LOAD_WORD, END, CONTEXT, DATA_END, 0);
     if !frames.in_parts {
-        // Compare: only CAP_PERFMON may subtract addresses.
+        // Only CAP_PERFMON may subtract addresses.
         program.combine(COPY, VALUE, FRAME);
         program.compute(ADD, VALUE, frames.longest as i32);
         program.jumps.push((program.code.len(), To::Pass));
@@ -266,7 +260,7 @@ fn begin(program: &mut Assembler, frames: Handover) {
     }
 }
 
-/// An unfragmented UDP datagram without options to one of these addresses, or to any.
+/// Unfragmented UDP without options to these addresses; `None`: to any.
 fn ipv4(program: &mut Assembler, ip: usize, addresses: Option<&Vec<[u8; 4]>>, frames: Handover) {
     program.need_byte(ip + 9, 17);
     program.load(LOAD_HALF, VALUE, FRAME, ip + 6);
@@ -286,7 +280,6 @@ fn ipv4(program: &mut Assembler, ip: usize, addresses: Option<&Vec<[u8; 4]>>, fr
     udp(program, ip + 20, frames);
 }
 
-/// A single datagram to the port.
 fn udp(program: &mut Assembler, udp: usize, frames: Handover) {
     program.need_half(udp + 2, ROCE_UDP_PORT.to_be_bytes());
     if frames.in_runs {

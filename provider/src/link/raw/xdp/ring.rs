@@ -1,5 +1,4 @@
-//! Rings of an AF_XDP socket, shared with the kernel. The producer writes entries and advances its
-//! index; the consumer reads them and advances its own.
+//! Rings of an AF_XDP socket, shared with the kernel.
 
 #![allow(unsafe_code, reason = "the kernel writes to the rings' memory")]
 
@@ -13,14 +12,13 @@ use std::{
 use memmap2::{MmapOptions, MmapRaw};
 use rustix::net::xdp::{XdpDesc, XdpRingFlags, XdpRingOffset};
 
-/// A ring's entry: numbers, valid with any bytes.
+/// Plain numbers, valid with any bytes.
 pub(super) trait Entry: Copy {}
 
 /// Offset of a chunk.
 impl Entry for u64 {}
 impl Entry for XdpDesc {}
 
-/// A ring with this process as producer or consumer.
 pub(super) struct Ring<T> {
     memory: MmapRaw,
     offsets: XdpRingOffset,
@@ -32,7 +30,7 @@ pub(super) struct Ring<T> {
 }
 
 impl<T: Entry> Ring<T> {
-    /// Maps the socket's ring at this offset of its file.
+    /// `place`: the ring's offset in the socket's file.
     pub(super) fn new(
         socket: BorrowedFd<'_>,
         place: u64,
@@ -53,8 +51,8 @@ impl<T: Entry> Ring<T> {
     }
 
     fn word(&self, offset: u64) -> &AtomicU32 {
-        // SAFETY: `new` has checked that four aligned bytes of the mapping are there, which lives
-        // as long as the value. They are reached as an atomic only, also by the kernel.
+        // SAFETY: `new` has checked for four aligned bytes in the mapping. Both sides access them
+        // only atomically.
         unsafe { AtomicU32::from_ptr(self.memory.as_mut_ptr().add(offset as usize).cast()) }
     }
 
@@ -81,7 +79,7 @@ impl<T: Entry> Ring<T> {
 pub(super) struct Producer<T>(pub(super) Ring<T>);
 
 impl<T: Entry> Producer<T> {
-    /// Returns the free entries, looked up only if fewer than `wanted` are known.
+    /// Free entries; reads the kernel's index only if fewer than `wanted` are known.
     pub(super) fn room(&mut self, wanted: u32) -> u32 {
         let ring = &mut self.0;
         if ring.size - ring.own.wrapping_sub(ring.other) < wanted {
@@ -90,14 +88,14 @@ impl<T: Entry> Producer<T> {
         ring.size.saturating_sub(ring.own.wrapping_sub(ring.other))
     }
 
-    /// Writes an entry; `false`: full. The kernel sees it after [`submit`](Self::submit).
+    /// Returns `false` if full. The kernel sees the entry after [`submit`](Self::submit).
     pub(super) fn push(&mut self, entry: T) -> bool {
         if self.room(1) == 0 {
             return false;
         }
         let ring = &mut self.0;
-        // SAFETY: The entry is within the mapping and aligned. The kernel does not look at entries
-        // that are not submitted, and has gone past the one that was here before.
+        // SAFETY: The entry is aligned within the mapping. The kernel is past the previous entry,
+        // and reads none before `submit`.
         unsafe { ring.entry(ring.own).write(entry) };
         ring.own = ring.own.wrapping_add(1);
         true
@@ -107,12 +105,12 @@ impl<T: Entry> Producer<T> {
         self.0.producer().store(self.0.own, Ordering::Release);
     }
 
-    /// True while the kernel has entries to take.
+    /// The kernel has entries to take.
     pub(super) fn is_pending(&self) -> bool {
         self.0.consumer().load(Ordering::Acquire) != self.0.own
     }
 
-    /// True if the kernel needs a call to proceed.
+    /// The kernel needs a call to proceed.
     pub(super) fn needs_wakeup(&self) -> bool {
         self.0.needs_wakeup()
     }
@@ -129,8 +127,8 @@ impl<T: Entry> Consumer<T> {
                 return None;
             }
         }
-        // SAFETY: The entry is within the mapping and aligned, and any bytes are one. The kernel
-        // has written it before it moved its index, and leaves it alone until ours has passed.
+        // SAFETY: The entry is aligned within the mapping, and any bytes are valid. The kernel
+        // wrote it before its index, and leaves it alone until ours passes.
         let entry = unsafe { ring.entry(ring.own).read() };
         ring.own = ring.own.wrapping_add(1);
         ring.consumer().store(ring.own, Ordering::Release);

@@ -37,8 +37,7 @@ fn frame_length(_: u64, _: u64, _: u64, _: u64, _: u64) -> u64 {
     LENGTH.get()
 }
 
-/// Bytes of a program for the interpreter with 64-bit registers: the kernel also rewrites context
-/// loads to such.
+/// For the interpreter, context loads become 64-bit, as in the kernel.
 fn bytes(program: &[Instruction]) -> Vec<u8> {
     const LOAD_LONG: u8 = 0x79;
     let loads = [(DATA, LOAD_LONG, 0), (DATA_END, LOAD_LONG, 8), (QUEUE, LOAD_LONG, 16)];
@@ -59,7 +58,7 @@ fn bytes(program: &[Instruction]) -> Vec<u8> {
     instructions.collect()
 }
 
-/// True if the program takes the frame. A read outside ends in an error.
+/// A read outside the frame is an error.
 fn takes(config: &StationConfig, frames: Handover, frame: &[u8]) -> bool {
     let program = bytes(&of(config, frames, MAP));
     let mut machine = EbpfVmMbuff::new(Some(&program)).unwrap();
@@ -104,7 +103,7 @@ fn udp(port: u16) -> Vec<u8> {
     [&[0xC0, 1][..], &port.to_be_bytes(), &[0, 24, 0, 0], &[0x55; 16]].concat()
 }
 
-/// A packet with `options` words of options, and these flags and offset.
+/// `options` in words; `fragment`: flags and offset.
 fn ipv4(dst: Ipv4Addr, options: u8, fragment: u16, protocol: u8, payload: &[u8]) -> Vec<u8> {
     let length = 20 + u16::from(options) * 4 + payload.len() as u16;
     let mut packet = vec![0x45 + options, 0];
@@ -308,7 +307,7 @@ fn what_is_cut_short_or_too_long_is_left_to_the_kernel() {
         (frame(&[], 0x8915, &ipv6(V6, 27, &[0; 24])), 54),
     ] {
         for length in 0..=whole.len() {
-            // in memory of its own, with nothing behind it
+            // a separate allocation, with nothing behind
             let cut = whole[..length].to_vec();
             for frames in [WHOLE, IN_PARTS] {
                 assert_eq!(takes(&config, frames, &cut), length >= needed, "{length}");
@@ -324,7 +323,6 @@ fn what_is_cut_short_or_too_long_is_left_to_the_kernel() {
     }
 }
 
-/// Captured frames: each RoCE packet is taken by its destination alone.
 #[test]
 fn captured_frames_are_taken_by_whom_they_are_for() {
     let mut count = [0, 0];
@@ -350,8 +348,8 @@ fn captured_frames_are_taken_by_whom_they_are_for() {
 }
 
 proptest! {
-    /// With any bytes the program reads nothing outside, and takes exactly the parser's RoCE
-    /// packets for the device.
+    /// With any bytes, the program reads nothing outside and takes exactly the parser's RoCE
+    /// packets.
     #[test]
     fn it_agrees_with_the_reader_of_frames(
         kind in 0_usize..3,
@@ -409,7 +407,7 @@ proptest! {
     }
 }
 
-/// True for IPv4 with options, or IPv6 whose next header is not UDP.
+/// IPv4 options, or an IPv6 next header other than UDP.
 fn frame_has_extensions(frame: &[u8], ip: usize) -> bool {
     match frame[ip - 2..ip] {
         [0x86, 0xDD] => frame[ip + 6] != 17,
