@@ -1,11 +1,9 @@
-//! Comments of captures that roce writes: text and sender.
-
 use roce_transport::addr::Qpn;
 
 /// Precedes the sender's QPN at a comment's end.
 const FROM: &str = "from qp ";
 
-/// Returns a comment that names the sender's queue pair.
+/// Comment that names the sender's queue pair.
 #[must_use]
 pub fn with_sender(text: &str, sender: Qpn) -> String {
     format!("{text}; {FROM}{sender}")

@@ -1,5 +1,3 @@
-//! Writes datagrams for Wireshark.
-
 use std::{
     borrow::Cow,
     fmt,
@@ -25,36 +23,28 @@ use roce_transport::{
 /// EtherType of RoCE v1: GRH and transport headers, no IP or UDP.
 pub(crate) const ETHERTYPE_ROCE_V1: u16 = 0x8915;
 
-/// Interface numbers.
 const IP: u32 = 0;
 const ETHERNET: u32 = 1;
 
-/// Writes pcapng: raw IP packets, and RoCE v1 in Ethernet frames.
+/// Writer of pcapng: raw IP packets, and RoCE v1 in Ethernet frames.
 ///
-/// IP headers are as sent, or reconstructed. A received IPv4 packet gets the identification that
-/// makes its ICRC right, else a guess.
+/// A received IPv4 packet gets the identification that makes the ICRC right, else a guess.
 pub struct CaptureWriter<W: Write> {
     writer: PcapNgWriter<W>,
-    /// The second interface, Ethernet, is described.
+    /// The Ethernet interface is written.
     has_ethernet: bool,
 }
 
 impl<W: Write> CaptureWriter<W> {
     /// Starts a capture.
-    ///
-    /// # Errors
-    /// When writing fails.
     pub fn new(to: W) -> io::Result<Self> {
         let mut writer = PcapNgWriter::new(to).map_err(to_io)?;
         writer.write_pcapng_block(interface(DataLink::RAW)).map_err(to_io)?;
         Ok(Self { writer, has_ethernet: false })
     }
 
-    /// Writes a datagram: time since the Unix epoch, headers, UDP payload and comment, truncated to
-    /// a capture's limit.
-    ///
-    /// # Errors
-    /// When writing fails, or IP carries no datagram of this size.
+    /// Writes a datagram; `at` is since the Unix epoch. Long comments are truncated. Fails for
+    /// sizes that IP cannot carry.
     pub fn write(
         &mut self,
         at: Duration,
@@ -68,7 +58,6 @@ impl<W: Write> CaptureWriter<W> {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         let comment = comment.map(|mut comment| {
-            // 16-bit length
             let most = usize::from(u16::MAX).min(comment.len());
             let end = (0..=most).rev().find(|&at| comment.is_char_boundary(at));
             comment.truncate(end.unwrap_or_default());
@@ -81,9 +70,6 @@ impl<W: Write> CaptureWriter<W> {
     }
 
     /// Writes an Ethernet frame, without FCS.
-    ///
-    /// # Errors
-    /// When writing fails.
     pub fn write_frame(&mut self, at: Duration, frame: &[u8]) -> io::Result<()> {
         self.put(at, ETHERNET, frame.into(), None)
     }
@@ -113,7 +99,7 @@ impl<W: Write> CaptureWriter<W> {
         self.writer.get_mut().flush()
     }
 
-    /// Returns the underlying writer.
+    /// The underlying writer.
     pub fn into_inner(self) -> W {
         self.writer.into_inner()
     }
@@ -138,7 +124,7 @@ fn interface(linktype: DataLink) -> InterfaceDescriptionBlock<'static> {
     InterfaceDescriptionBlock { linktype, snaplen: 0, options: vec![name, nanoseconds] }
 }
 
-/// Frames a RoCE v1 packet; the unknown MAC addresses are zero.
+/// MAC addresses are unknown: zero.
 fn v1_frame(net: &NetHeader, packet: &[u8]) -> Vec<u8> {
     let mut frame = vec![0; 12];
     frame.extend(ETHERTYPE_ROCE_V1.to_be_bytes());
@@ -147,7 +133,7 @@ fn v1_frame(net: &NetHeader, packet: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Returns the IP packet around a RoCEv2 UDP payload.
+/// IP packet around a RoCEv2 UDP payload.
 #[must_use]
 pub fn ip_packet(net: &NetHeader, payload: &[u8]) -> Vec<u8> {
     let header = grh(net, payload.len());
@@ -165,7 +151,7 @@ pub fn ip_packet(net: &NetHeader, payload: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// UDP checksum, mandatory in IPv6: over addresses, length, protocol and datagram.
+/// UDP checksum, mandatory in IPv6.
 fn udp6_checksum(packet: &[u8], udp: usize) -> u16 {
     let mut covered = packet[8..40].to_vec();
     covered.extend(((packet.len() - udp) as u32).to_be_bytes());

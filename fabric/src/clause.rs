@@ -16,14 +16,14 @@ pub(crate) use quantity::{rate, size};
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("in the fault \"{clause}\": {problem}")]
 pub struct FaultSyntaxError {
-    /// The wrong clause.
+    /// Wrong clause.
     pub clause: String,
-    /// The mistake, and what to write.
+    /// Mistake and remedy.
     pub problem: String,
 }
 
 impl FaultSyntaxError {
-    /// Makes an error of one line.
+    /// Error in one line.
     #[must_use]
     pub fn new(clause: &str, problem: String) -> Self {
         Self { clause: Words::of(clause).words.join(" "), problem }
@@ -57,16 +57,13 @@ impl<'a> Words<'a> {
         Some(word)
     }
 
-    /// Returns the next word without taking it.
+    /// The next word, not taken.
     #[must_use]
     pub fn peek(&self) -> Option<&'a str> {
         self.words.get(self.at).copied()
     }
 
-    /// Takes the word after `what`.
-    ///
-    /// # Errors
-    /// No word; the message shows `example`.
+    /// Takes the word after `what`; the error shows `example`.
     pub fn value(&mut self, what: &str, example: &str) -> Result<&'a str, String> {
         self.next()
             .ok_or_else(|| format!("\"{what}\" needs a value; write for example \"{example}\""))
@@ -74,9 +71,6 @@ impl<'a> Words<'a> {
 }
 
 /// Sets a value once.
-///
-/// # Errors
-/// Already set.
 pub fn set<T>(slot: &mut Option<T>, value: T, what: &str) -> Result<(), String> {
     match slot.replace(value) {
         None => Ok(()),
@@ -84,10 +78,7 @@ pub fn set<T>(slot: &mut Option<T>, value: T, what: &str) -> Result<(), String> 
     }
 }
 
-/// Parses a number below 2^24, decimal or `0x`.
-///
-/// # Errors
-/// Not a number; the message shows `example`.
+/// Parses a number below 2^24, decimal or `0x`; the error shows `example`.
 pub fn number(word: &str, example: &str) -> Result<u32, String> {
     let parsed = match word.strip_prefix("0x") {
         Some(hex) => u32::from_str_radix(hex, 16),
@@ -116,13 +107,10 @@ pub struct Often {
 }
 
 impl Often {
-    /// Its words, for messages.
+    /// Words for messages.
     pub const WORDS: &str = "a percentage, every N, nth N, once, twice, times N";
 
     /// Takes this word with its arguments; false: no frequency.
-    ///
-    /// # Errors
-    /// Wrong argument.
     pub fn take(&mut self, word: &str, words: &mut Words<'_>) -> Result<bool, String> {
         let Self { frequency, times } = self;
         match word {
@@ -179,7 +167,7 @@ impl Counts {
 pub struct Tally(Arc<Mutex<Counts>>);
 
 impl Tally {
-    /// Returns the counters.
+    /// Current counters.
     #[must_use]
     pub fn counts(&self) -> Counts {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -191,12 +179,12 @@ impl Tally {
     }
 }
 
-/// Random numbers, the same for the same seed.
+/// Random numbers by seed.
 #[derive(Clone, Debug)]
 pub struct Chance(pub(crate) ChaCha8Rng);
 
 impl Chance {
-    /// Makes a generator.
+    /// Generator of this seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(ChaCha8Rng::seed_from_u64(seed))

@@ -1,5 +1,3 @@
-//! Faults of a network, decided per datagram.
-
 use std::time::Duration;
 
 use rand_chacha::ChaCha8Rng;
@@ -15,8 +13,7 @@ use super::{
     rule::{Action, Corruption, Direction, Rule, asks_for_receive},
 };
 
-/// Conditions of a network. Probabilities go from 0 (default) to 1. The default is perfect, without
-/// delay.
+/// Conditions of a network; perfect by default. Probabilities are 0 to 1.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Conditions {
     /// Probability of loss.
@@ -25,21 +22,21 @@ pub struct Conditions {
     pub duplication: f64,
     /// Probability of a delay that lets later datagrams overtake.
     pub reordering: f64,
-    /// Longest delay for reordering, 100 µs by default. Several times the gap between datagrams, or
-    /// nothing overtakes.
+    /// Longest delay for reordering, 100 µs by default. Below the gap between datagrams, nothing
+    /// overtakes.
     pub reorder_by: Duration,
-    /// Probability that one byte changes. The ICRC detects it except in the BTH's congestion bits,
-    /// and weakly under [`Identification::Hidden`](super::Identification::Hidden).
+    /// Probability that one byte changes. The ICRC misses the BTH's congestion bits, and more under
+    /// [`Identification::Hidden`](super::Identification::Hidden).
     pub corruption: f64,
     /// Probability of a "congestion experienced" mark.
     pub ecn: f64,
-    /// Least travel time, 0 by default.
+    /// Minimum travel time.
     pub delay: Duration,
-    /// Random addition to the delay, 0 by default. Above their gap, datagrams overtake.
+    /// Random addition to the delay; may reorder.
     pub jitter: Duration,
-    /// Ports of limited rate before the delay. `None` by default: unlimited.
+    /// Ports of limited rate before the delay, if any.
     pub bottleneck: Option<Bottleneck>,
-    /// Limited receive buffers. `None` by default: unlimited.
+    /// Limited receive buffers, if any.
     pub receiver: Option<Receiver>,
 }
 
@@ -60,25 +57,23 @@ impl Default for Conditions {
     }
 }
 
-/// Plan of all faults; as text, clauses separated by commas, each starting with its action.
+/// Plan of all faults; as text, clauses separated by commas.
 ///
 /// ```text
 /// drop 3%                     probability of loss; also: duplicate, reorder, corrupt, mark
 /// delay 2ms                   travel time; also: jitter
-/// rate 1gbit                  a port of this rate per destination; rate 1gbit shared: one for all
-/// queue 64kb                  a port's queue; overflow is dropped
+/// rate 1gbit                  a port per destination; rate 1gbit shared: one for all
+/// queue 64kb                  a port's queue
 /// ecn 20kb..60kb 10%          K_min, K_max and P_max of the port's marking
 /// receiver 2us 208kb          time per datagram and receive buffer
-/// drop every 7                every seventh
-/// drop nth 3                  the third, and no other
-/// drop ack 10%                only acknowledgements
+/// drop every 7                also: nth 3, once, twice, times 5
 /// drop psn 5..9 once          one datagram of PSNs 5 to 9
 /// delay 5ms write last twice  the last packets of the first two WRITEs
 /// corrupt byte 20 to 10.0.0.2 byte 20 of the UDP payload
 /// drop read-response qp 0x12  on the way to this queue pair
-/// rnr 10%                     RNR NAK for a message although a receive request is posted
-/// drop 1% tx                  only packets sent by the device; rx: received
-/// pass cnp                    exempt from all later clauses and from "drop 3%"
+/// rnr 10%                     RNR NAK although a receive request is posted
+/// drop 1% tx                  only sent packets; rx: received
+/// pass cnp                    exempt from later clauses and "drop 3%"
 /// ```
 ///
 /// Packets: `request`, `response`, `send`, `write`, `read`, `read-response`, `ack`, `nak`,
@@ -95,13 +90,12 @@ impl Default for Conditions {
 pub struct FaultPlan {
     /// Conditions of datagrams that no rule hits.
     pub conditions: Conditions,
-    /// Rules, tried in this order.
+    /// Rules, in order.
     pub rules: Vec<Rule>,
 }
 
 impl FaultPlan {
-    /// Returns the part for one direction. Not-ready rules and receive buffers apply to received
-    /// datagrams.
+    /// Part for one direction. Not-ready rules and receive buffers apply to received datagrams.
     #[must_use]
     pub fn toward(&self, direction: Direction) -> Self {
         let concerned = |rule: &&Rule| rule.concerns(direction);
@@ -113,7 +107,7 @@ impl FaultPlan {
     }
 }
 
-/// Verdict on a datagram; default: arrives at once, unchanged.
+/// Verdict on a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Verdict {
     /// Lost by a fault or a full queue.
@@ -131,7 +125,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Returns a travel time for each arrival.
+    /// Travel time of each arrival.
     pub fn delays(&self) -> impl Iterator<Item = Duration> + use<> {
         [(!self.lost).then_some(self.delay), self.copy.filter(|_| !self.lost)].into_iter().flatten()
     }
@@ -141,7 +135,7 @@ impl Verdict {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RuleId(usize);
 
-/// Judge of datagrams: rules, conditions, counters, random numbers.
+/// Judge of datagrams.
 #[derive(Debug)]
 pub struct Faults {
     conditions: Conditions,
@@ -150,7 +144,7 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Follows this plan. Same seed and datagrams, same verdicts.
+    /// Same seed and datagrams, same verdicts.
     #[must_use]
     pub fn new(plan: FaultPlan, seed: u64) -> Self {
         let mut faults =
@@ -161,7 +155,7 @@ impl Faults {
         faults
     }
 
-    /// Returns the general conditions.
+    /// General conditions.
     #[must_use]
     pub const fn conditions(&self) -> &Conditions {
         &self.conditions
@@ -188,13 +182,13 @@ impl Faults {
         self.rules.clear();
     }
 
-    /// Returns how many datagrams the rule hit.
+    /// Datagrams hit by the rule.
     #[must_use]
     pub fn hits(&self, rule: RuleId) -> u64 {
         self.rules.get(rule.0).map_or(0, |(_, tally)| tally.counts().hits)
     }
 
-    /// Returns how many datagrams matched, hit or not, except an earlier rule's hits.
+    /// Datagrams that matched, hit or not, except an earlier rule's hits.
     #[must_use]
     pub fn seen(&self, rule: RuleId) -> u64 {
         self.rules.get(rule.0).map_or(0, |(_, tally)| tally.counts().seen)

@@ -1,4 +1,4 @@
-//! Queues: a port per destination, and the receive buffer behind it.
+//! Queues: ports and receive buffers.
 //!
 //! ```text
 //!  senders ─▶ faults ─▶ port: rate, queue, marks ─▶ delay, jitter ─▶ receive buffer ─▶ receiver
@@ -21,7 +21,7 @@ const UDP: u64 = 8;
 /// Linux's overhead per datagram, about.
 const BOOKKEEPING: u64 = 768;
 
-/// Ports of a switch. Each destination address or multicast group has one; a full queue drops.
+/// Switch port per destination address or multicast group; a full queue drops.
 ///
 /// Lengths on the wire: UDP payload plus 66 bytes over IPv4, 86 over IPv6.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -30,14 +30,14 @@ pub struct Bottleneck {
     pub rate: u64,
     /// One port for all destinations.
     pub shared: bool,
-    /// Queue in bytes, with the datagram being sent; holds at least one. Unlimited by default.
+    /// Queue in bytes, including the datagram in transmission; holds at least one datagram.
     pub queue: u64,
-    /// ECN marking, none by default.
+    /// ECN marking, if any.
     pub marking: Option<Marking>,
 }
 
 impl Bottleneck {
-    /// Makes an unlimited, unmarked port per destination.
+    /// Unlimited queues without marks.
     #[must_use]
     pub const fn new(rate: u64) -> Self {
         Self { rate, shared: false, queue: u64::MAX, marking: None }
@@ -57,7 +57,7 @@ pub struct Marking {
 }
 
 impl Marking {
-    /// Returns the probability of a mark.
+    /// Probability of a mark.
     #[must_use]
     pub fn probability(&self, queued: u64) -> f64 {
         if queued <= self.min.min(self.max) {
@@ -70,9 +70,8 @@ impl Marking {
     }
 }
 
-/// A receiver per destination that takes datagrams from a limited buffer, like a socket. A full
-/// buffer drops; above three quarters, it notifies the sender. It drains at its own rate,
-/// independent of polls.
+/// Receive buffer per destination, like a socket's. A full buffer drops; above three quarters, the
+/// receiver notifies the sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Receiver {
     /// Time per datagram.
@@ -82,13 +81,13 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Makes a receiver with Linux's default buffer.
+    /// Receiver with Linux's default buffer.
     #[must_use]
     pub const fn new(time: Duration) -> Self {
         Self { time, buffer: 212_992 }
     }
 
-    /// Returns the buffer in bytes.
+    /// Buffer in bytes.
     #[must_use]
     pub fn room(self) -> usize {
         usize::try_from(self.buffer).unwrap_or(usize::MAX)
@@ -109,7 +108,6 @@ pub struct QueueCounters {
 }
 
 impl QueueCounters {
-    /// Sums both; the longest queue is the longer one.
     #[must_use]
     pub(super) fn and(self, other: Self) -> Self {
         Self {
@@ -128,7 +126,6 @@ pub(super) fn serialisation(bytes: u64, rate: u64) -> Picos {
     u128::from(bytes) * 8 * 1_000_000_000_000 / u128::from(rate.max(1))
 }
 
-/// Length on the wire.
 pub(super) fn on_wire(net: &NetHeader, payload: usize) -> u64 {
     let ip = if net.dst.is_ipv4() { 20 } else { 40 };
     payload as u64 + UDP + ip + ETHERNET
@@ -138,7 +135,6 @@ pub(super) const fn in_buffer(payload: usize) -> u64 {
     payload as u64 + BOOKKEEPING
 }
 
-/// True if the datagram is ECN-capable.
 pub(super) const fn is_ect(net: &NetHeader) -> bool {
     matches!(net.traffic_class & 3, 1 | 2)
 }
@@ -164,7 +160,7 @@ impl Queue {
         self.held
     }
 
-    /// Queues a datagram; returns its departure, or `None` without room.
+    /// Departure, or `None` without room.
     pub(super) fn enter(
         &mut self,
         now: Instant,

@@ -1,5 +1,3 @@
-//! Rules: which datagrams, how often, which action.
-
 use std::{net::IpAddr, ops::RangeInclusive, time::Duration};
 
 use roce_transport::{
@@ -89,7 +87,7 @@ pub struct Matcher {
     pub place: Option<PacketPosition>,
     /// Destination queue pair.
     pub dest_qp: Option<Qpn>,
-    /// PSN range, both ends included; it wraps if the end is smaller.
+    /// PSN range, inclusive; wraps if the end is smaller.
     pub psn: Option<RangeInclusive<u32>>,
     /// Sender's address.
     pub src: Option<IpAddr>,
@@ -98,7 +96,7 @@ pub struct Matcher {
 }
 
 impl Matcher {
-    /// Returns true for a match. A malformed packet has only addresses.
+    /// True for a match. A malformed packet has only addresses.
     #[must_use]
     pub fn matches(&self, net: &NetHeader, packet: Option<&Packet<'_>>) -> bool {
         let Self { kind, place, dest_qp, psn, src, dst } = self;
@@ -165,8 +163,7 @@ pub enum Action {
     Corrupt(Option<Corruption>),
     /// Marks "congestion experienced".
     Mark,
-    /// RNR NAK for a SEND or WRITE with immediate, as without a receive request. For received
-    /// packets of RC and XRC.
+    /// RNR NAK for a received SEND or WRITE with immediate, in RC and XRC.
     NotReady,
 }
 
@@ -184,7 +181,7 @@ const fn is_send(operation: Operation) -> bool {
         || matches!(operation, Op::SendLastInvalidate | Op::SendOnlyInvalidate)
 }
 
-/// True if the packet takes a receive request and can get an RNR NAK.
+/// True if the packet can get an RNR NAK.
 pub(super) fn asks_for_receive(packet: &Packet<'_>) -> bool {
     use Operation as Op;
     let opcode = packet.headers.bth().opcode;
@@ -193,12 +190,12 @@ pub(super) fn asks_for_receive(packet: &Packet<'_>) -> bool {
         && (first_of_send || matches!(opcode.operation(), Op::WriteLastImm | Op::WriteOnlyImm))
 }
 
-/// Rule for single datagrams. The first that hits decides, instead of the conditions.
+/// Rule for single datagrams. The first hit decides, instead of the conditions.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Rule {
     /// Condition.
     pub matcher: Matcher,
-    /// Selection among matching datagrams.
+    /// Selection.
     pub frequency: Frequency,
     /// Action.
     pub action: Action,
@@ -209,7 +206,7 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Returns true if the rule applies in this direction; not-ready rules: received only.
+    /// True if the rule applies in this direction; not-ready rules: received only.
     #[must_use]
     pub fn concerns(&self, direction: Direction) -> bool {
         self.direction.is_none_or(|its| its == direction)

@@ -1,5 +1,3 @@
-//! Faults as text.
-
 mod capacity;
 
 use std::{net::IpAddr, str::FromStr, time::Duration};
@@ -118,7 +116,6 @@ impl Clause {
             Verb::Pass => Action::Pass,
             Verb::Drop => Action::Drop,
             Verb::Duplicate => Action::Duplicate,
-            // reordering is a delay
             Verb::Reorder => Action::Delay(Conditions::default().reorder_by),
             Verb::Corrupt => Action::Corrupt(self.corruption),
             Verb::Mark => Action::Mark,

@@ -1,4 +1,4 @@
-//! Addresses, keys of partitions and queues, and paths.
+//! Addresses, partition and queue keys, and paths.
 
 use core::{
     fmt,
@@ -7,33 +7,33 @@ use core::{
 
 pub use crate::ids::Qpn;
 
-/// The UDP destination port of RoCEv2.
+/// UDP destination port of RoCEv2.
 pub const ROCE_UDP_PORT: u16 = 4791;
 
-/// Global identifier: IPv6 address, or IPv4 address mapped as `::ffff:a.b.c.d`.
+/// IPv6 address, or IPv4 address mapped as `::ffff:a.b.c.d`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Gid(pub [u8; 16]);
 
 impl Gid {
-    /// Returns the IP address.
+    /// IP address, unmapped for IPv4.
     #[must_use]
     pub fn to_ip(self) -> IpAddr {
         IpAddr::V6(self.to_ipv6()).to_canonical()
     }
 
-    /// Returns the IPv6 address; mapped for IPv4.
+    /// IPv6 address, mapped for IPv4.
     #[must_use]
     pub fn to_ipv6(self) -> Ipv6Addr {
         self.0.into()
     }
 
-    /// Returns true for a multicast group, IPv6 or mapped IPv4.
+    /// True for IPv6 and mapped IPv4 groups.
     #[must_use]
     pub fn is_multicast(self) -> bool {
         self.to_ip().is_multicast()
     }
 
-    /// Returns true for an unused entry of a GID table.
+    /// True for an unused GID table entry.
     #[must_use]
     pub fn is_zero(self) -> bool {
         self.0 == [0; 16]
@@ -73,7 +73,7 @@ impl fmt::Display for Gid {
     }
 }
 
-/// Partition key: 15 bits of partition, one of full membership.
+/// Partition key: 15 bits, and one bit of full membership.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PKey(pub u16);
 
@@ -81,13 +81,13 @@ impl PKey {
     /// Full membership of the default partition.
     pub const DEFAULT: Self = Self(0xFFFF);
 
-    /// Returns false for partition 0, which does not exist (10.9.1.1).
+    /// False for partition 0, which does not exist (10.9.1.1).
     #[must_use]
     pub const fn is_valid(self) -> bool {
         self.0 & 0x7FFF != 0
     }
 
-    /// Returns true if both may communicate: same partition, one a full member (C9-44).
+    /// True for keys of one partition, one with full membership (C9-44).
     #[must_use]
     pub const fn matches(self, other: Self) -> bool {
         self.is_valid() && self.0 & 0x7FFF == other.0 & 0x7FFF && (self.0 | other.0) & 0x8000 != 0
@@ -108,14 +108,14 @@ impl QKey {
     /// Q_Key of QP1 (C10-130).
     pub const GSI: Self = Self(0x8001_0000);
 
-    /// Returns true if a work request with this key uses the queue pair's (high bit, C10-15).
+    /// True if a work request with this key uses the queue pair's key (high bit, C10-15).
     #[must_use]
     pub const fn is_controlled(self) -> bool {
         self.0 & 0x8000_0000 != 0
     }
 }
 
-/// Path MTU: the largest payload of a packet.
+/// Path MTU: maximum payload of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum Mtu {
@@ -135,33 +135,32 @@ impl Mtu {
     /// All, ascending.
     pub const ALL: [Self; 5] = [Self::B256, Self::B512, Self::B1024, Self::B2048, Self::B4096];
 
-    /// Returns the bytes.
+    /// Size in bytes.
     #[must_use]
     pub const fn bytes(self) -> u32 {
         128 << self as u8
     }
 
-    /// Returns the MTU of exactly `bytes`.
+    /// MTU of exactly `bytes`.
     #[must_use]
     pub fn from_bytes(bytes: u32) -> Option<Self> {
         Self::ALL.into_iter().find(|mtu| mtu.bytes() == bytes)
     }
 
-    /// Returns the largest MTU for a link, with 80 bytes of headers as in rxe; `None` below 336
-    /// bytes.
+    /// Largest MTU for a link with 80 bytes of headers, as in rxe.
     #[must_use]
     pub fn fitting(link_mtu: u32) -> Option<Self> {
         Self::ALL.into_iter().rev().find(|mtu| mtu.bytes() + 80 <= link_mtu)
     }
 
-    /// Returns the packets of a message, at least one.
+    /// Packets of a message, at least 1.
     #[must_use]
     pub const fn packets(self, length: u32) -> u32 {
         if length == 0 { 1 } else { length.div_ceil(self.bytes()) }
     }
 }
 
-/// Version of RoCE.
+/// RoCE version.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum RoceVersion {
     /// Ethertype 0x8915 with a GRH (annex A16).
@@ -178,22 +177,20 @@ pub struct AddressVector {
     pub dgid: Gid,
     /// Index of the local GID.
     pub sgid_index: u16,
-    /// Service level, 0 to 15. The lower three bits are the VLAN priority, where the link builds
-    /// frames.
+    /// Service level, 0 to 15; the lower three bits are the VLAN priority.
     pub service_level: u8,
-    /// Flow label, 20 bits, sent where the link builds frames. Selects the UDP source port; 0: by
-    /// the QPNs.
+    /// Flow label, 20 bits; selects the UDP source port.
     pub flow_label: u32,
     /// IPv4 TOS or IPv6 traffic class, with ECN bits.
     pub traffic_class: u8,
     /// IPv4 TTL or IPv6 hop limit; 0: 64.
     pub hop_limit: u8,
-    /// Highest rate; returned by queries, not enforced: the transport has no clock.
+    /// Maximum rate, not enforced: the transport has no clock.
     pub static_rate: StaticRate,
 }
 
 impl AddressVector {
-    /// Makes a path from the GID at `sgid_index` to `dgid`, with defaults.
+    /// Path to `dgid` with default values.
     #[must_use]
     pub const fn new(dgid: Gid, sgid_index: u16) -> Self {
         Self {
@@ -210,7 +207,7 @@ impl AddressVector {
 
 macro_rules! static_rates {
     ($($(#[doc = $doc:literal])* $variant:ident = $code:literal;)*) => {
-        /// Static rate, with the codes of `ibv_rate` and CM messages.
+        /// Static rate, in codes of `ibv_rate` and CM messages.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
         #[repr(u8)]
         pub enum StaticRate { #[default] $($(#[doc = $doc])* $variant = $code,)* }
@@ -274,15 +271,15 @@ static_rates! {
 }
 
 impl StaticRate {
-    /// Returns the rate with this code.
+    /// Rate with this code.
     #[must_use]
     pub fn from_code(code: u8) -> Option<Self> {
         Self::ALL.iter().copied().find(|rate| *rate as u8 == code)
     }
 }
 
-/// Returns a flow's UDP source port, 0xC000 to 0xFFFF, by the flow label, or if 0 by both QPNs,
-/// symmetrically. Switches spread flows by it. A link with few ports takes the remainder.
+/// UDP source port of a flow, 0xC000 to 0xFFFF: from the flow label or, if 0, symmetrically from
+/// both QPNs. A link with few ports takes the remainder.
 #[must_use]
 pub fn udp_source_port(flow_label: u32, local: Qpn, remote: Qpn) -> u16 {
     let label = if flow_label & 0xF_FFFF == 0 {

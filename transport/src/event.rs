@@ -10,14 +10,14 @@ use crate::{
 
 pub use crate::work::Refusal;
 
-/// An asynchronous event (11.6.3), or a completion in an armed completion queue.
+/// Asynchronous event (11.6.3), or completion in an armed queue.
 ///
-/// Two cannot occur. `IBV_EVENT_SRQ_ERR`: a bad request fails the queue pair that took it.
-/// `IBV_EVENT_PATH_MIG(_ERR)`: RoCE has no path migration.
+/// Never `IBV_EVENT_SRQ_ERR`, as a bad request fails its queue pair, or `IBV_EVENT_PATH_MIG(_ERR)`,
+/// as RoCE has no path migration.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// A completion in an armed queue, for the owner of the completion channel.
+    /// Completion in an armed queue.
     Completion(CqId),
     /// `IBV_EVENT_COMM_EST`: first packet in RTR.
     CommunicationEstablished(Qpn),
@@ -25,14 +25,13 @@ pub enum Event {
     SendQueueDrained(Qpn),
     /// `IBV_EVENT_QP_FATAL`: a failure without a completion.
     QpFatal(Qpn),
-    /// `IBV_EVENT_QP_REQ_ERR`: an invalid request. The peer does not learn the reason.
+    /// `IBV_EVENT_QP_REQ_ERR`: an invalid request.
     QpRequestError(Qpn, Refusal),
     /// `IBV_EVENT_QP_ACCESS_ERR`: a refused memory access.
     QpAccessError(Qpn, Refusal),
     /// `IBV_EVENT_SRQ_LIMIT_REACHED`.
     SrqLimitReached(SrqId),
-    /// `IBV_EVENT_QP_LAST_WQE_REACHED`: in error, a queue pair takes nothing more from its shared
-    /// receive queue, an XRC target from any.
+    /// `IBV_EVENT_QP_LAST_WQE_REACHED`: in error, the queue pair takes nothing more from SRQs.
     LastWqeReached(Qpn),
     /// `IBV_EVENT_PKEY_CHANGE`.
     PKeyChange,
@@ -205,7 +204,7 @@ pub enum Disposition {
     Refused(Syndrome, Refusal),
     /// Response that advanced the requester.
     Acknowledged {
-        /// Work requests completed, with success or error.
+        /// Completed or failed work requests.
         completed: u32,
     },
     /// NAK: the requester retransmits, waits or fails.
@@ -270,7 +269,6 @@ macro_rules! totals {
                     .map(|(name, explanation, value)| Counter { name, explanation: explanation.trim_ascii(), value })
             }
 
-            /// Adds the difference between two states of other counters.
             pub(crate) const fn add_difference(&mut self, before: &Self, after: &Self) {
                 $(self.$name += after.$name - before.$name;)*
                 let mut index = 0;
@@ -373,7 +371,7 @@ totals! {
 pub struct Counter {
     /// Name for machines.
     pub name: &'static str,
-    /// Things counted; of a [`DropReason`], why.
+    /// Explanation for people.
     pub explanation: &'static str,
     /// Count.
     pub value: u64,
@@ -442,7 +440,7 @@ impl Counters {
         }
     }
 
-    /// Returns every counter in a fixed order, drops last.
+    /// Every counter in a fixed order, drops last.
     pub fn iter(&self) -> impl Iterator<Item = Counter> {
         let drops = DropReason::ALL.iter().map(|&reason| (reason, self.dropped(reason)));
         self.totals().chain(drops.map(|(reason, value)| Counter {

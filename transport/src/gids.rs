@@ -14,7 +14,7 @@ use crate::{
 pub enum SourcePort {
     /// Fixed, except for [flow ports](crate::adapter::Adapter::set_flow_ports).
     Fixed(u16),
-    /// By flow; see [`udp_source_port`].
+    /// By [`udp_source_port`].
     PerFlow,
 }
 
@@ -49,9 +49,9 @@ pub struct GidTable {
     v1: RoceV1,
     port_mtu: Mtu,
     source_port: SourcePort,
-    /// Source ports of data, per address.
+    /// Source ports of data.
     flow_ports: BTreeMap<IpAddr, Vec<u16>>,
-    /// Source port of other packets, per address.
+    /// Source port of other packets.
     control_ports: BTreeMap<IpAddr, u16>,
 }
 
@@ -67,14 +67,14 @@ impl GidTable {
         }
     }
 
-    /// Returns true if the table changed.
+    /// True if the table changed.
     pub(crate) fn set(&mut self, gids: Vec<Gid>) -> bool {
         let changed = self.gids != gids;
         self.gids = gids;
         changed
     }
 
-    /// Sets the source ports of data from this address; none: the control port.
+    /// Without ports, data uses the control port.
     pub(crate) fn set_flow_ports(&mut self, address: IpAddr, ports: Vec<u16>) {
         if ports.is_empty() {
             self.flow_ports.remove(&address);
@@ -83,7 +83,7 @@ impl GidTable {
         }
     }
 
-    /// Sets the source port of other packets; `None`: the adapter's.
+    /// `None` restores the adapter's port.
     pub(crate) fn set_control_port(&mut self, address: IpAddr, port: Option<u16>) {
         match port {
             Some(port) => self.control_ports.insert(address, port),
@@ -99,13 +99,13 @@ impl GidTable {
         self.port_mtu = mtu;
     }
 
-    /// Returns every entry; zero is unused.
+    /// Every entry; zero is unused.
     #[must_use]
     pub fn entries(&self) -> &[Gid] {
         &self.gids
     }
 
-    /// Returns the port's MTU.
+    /// MTU of the port.
     #[must_use]
     pub const fn port_mtu(&self) -> Mtu {
         self.port_mtu
@@ -115,7 +115,7 @@ impl GidTable {
         self.v1 = v1;
     }
 
-    /// Returns an entry's RoCE version.
+    /// RoCE version of an entry.
     #[must_use]
     pub const fn version(&self, index: u16) -> RoceVersion {
         match self.v1 {
@@ -124,12 +124,12 @@ impl GidTable {
         }
     }
 
-    /// Returns the first matching RoCEv2 entry.
+    /// First matching RoCEv2 entry.
     pub fn position(&self, is_it: impl FnMut(Gid) -> bool) -> Option<u16> {
         self.position_of(RoceVersion::V2, is_it)
     }
 
-    /// Returns the first usable matching entry of this version.
+    /// First usable matching entry of this version.
     pub fn position_of(
         &self,
         version: RoceVersion,
@@ -150,9 +150,8 @@ impl GidTable {
         !gid.is_zero() && self.gids.contains(&gid)
     }
 
-    /// Returns the path back to a datagram's sender (`ibv_init_ah_from_wc`), from its destination,
-    /// or for multicast from the family's first address. Clears the ECN mark, resets the hop limit.
-    /// `None`: not to this table.
+    /// Path back to the sender of a datagram (`ibv_init_ah_from_wc`). Replies to multicast leave
+    /// from the family's first address. The ECN mark is cleared. `None` for other destinations.
     #[must_use]
     pub fn reply_path(&self, grh: &Grh) -> Option<AddressVector> {
         let position = |is_it: &dyn Fn(Gid) -> bool| self.position_of(grh.version, is_it);
@@ -167,13 +166,13 @@ impl GidTable {
         Some(AddressVector { flow_label, traffic_class, ..AddressVector::new(src.into(), index) })
     }
 
-    /// Path from a GID to a peer; `None` for an unusable index or another family.
+    /// `None` for an unusable index or another address family.
     pub(crate) fn path(&self, av: &AddressVector, local: Qpn, remote: Qpn) -> Option<Path> {
         let usable = |gid: &&Gid| !gid.is_zero() && !self.is_only_shown(av.sgid_index);
         let own = self.gids.get(usize::from(av.sgid_index)).filter(usable)?;
         let (src, dst) = (own.to_ip(), av.dgid.to_ip());
         let by_flow = udp_source_port(av.flow_label, local, remote);
-        // few CM messages; a packet filter may match their port
+        // a packet filter may match the port of CM messages
         let ports = self.flow_ports.get(&src).filter(|_| local != Qpn::GSI);
         let src_port = match (ports, self.source_port) {
             (Some(ports), _) => ports[usize::from(by_flow) % ports.len()],

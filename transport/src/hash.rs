@@ -1,7 +1,6 @@
-//! Hashing of random identifiers: QPNs, keys, communication IDs.
+//! Maps of random identifiers: QPNs, keys, communication IDs.
 //!
-//! Peers cannot choose them to collide: no secret is needed. Keys that peers choose are in
-//! `BTreeMap`s.
+//! Hashes need no secret: peers cannot choose the keys. Keys that peers choose are in `BTreeMap`s.
 
 use alloc::boxed::Box;
 use core::hash::{BuildHasher, Hash};
@@ -10,7 +9,7 @@ use hashbrown::HashTable;
 
 pub(crate) type IdHasher = rustc_hash::FxBuildHasher;
 
-/// Map in parts: growing one of a million entries takes tens of milliseconds.
+/// Map in parts: growing a million entries at once takes tens of milliseconds.
 #[derive(Debug)]
 pub(crate) struct IdMap<K, V> {
     parts: Box<[HashTable<(K, V)>]>,
@@ -24,7 +23,7 @@ impl<K: Hash + Eq, V> IdMap<K, V> {
         IdHasher::default().hash_one(key)
     }
 
-    /// Selects a part by hash bits that it does not use itself.
+    /// By hash bits that the part does not use.
     const fn part(hash: u64) -> usize {
         (hash >> 40) as usize % PARTS
     }
@@ -81,7 +80,6 @@ mod tests {
 
     use super::*;
 
-    /// Growth moves one part; parts are balanced.
     #[test]
     fn no_insertion_moves_many() {
         const COUNT: usize = if cfg!(miri) { 2000 } else { 200_000 };

@@ -2,7 +2,6 @@
 
 use core::fmt;
 
-/// A number of 24 bits.
 macro_rules! number24 {
     ($(#[$attribute:meta])* $name:ident) => {
         $(#[$attribute])*
@@ -16,7 +15,7 @@ macro_rules! number24 {
                 Self(value & 0x00FF_FFFF)
             }
 
-            /// Returns the number, below 2^24.
+            /// The number, below 2^24.
             #[must_use]
             pub const fn get(self) -> u32 {
                 self.0
@@ -53,7 +52,7 @@ impl fmt::Display for Qpn {
 }
 
 number24! {
-    /// Random number of a shared receive queue, for peers of an XRC SRQ (`ibv_get_srq_num`).
+    /// Random number of a shared receive queue (`ibv_get_srq_num`).
     #[derive(PartialOrd, Ord)]
     SrqId
 }
@@ -67,7 +66,6 @@ pub struct CqId(pub u32);
 pub struct PdId(pub(crate) u32);
 
 impl PdId {
-    /// No protection domain.
     pub(crate) const NONE: Self = Self(u32::MAX);
 }
 
@@ -94,7 +92,7 @@ impl fmt::Debug for LKey {
 pub struct RKey(pub u32);
 
 impl RKey {
-    /// Returns a window's next key: lower eight bits incremented (`ibv_inc_rkey`).
+    /// Next key of a window: lower eight bits incremented (`ibv_inc_rkey`).
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0 & !0xFF | self.0.wrapping_add(1) & 0xFF)
@@ -112,7 +110,7 @@ impl fmt::Debug for RKey {
 pub struct WindowId(u32);
 
 impl WindowId {
-    /// Returns the window of a key.
+    /// Window of a key.
     #[must_use]
     pub const fn of(key: RKey) -> Self {
         Self(key.0 >> 8)

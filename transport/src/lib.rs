@@ -1,10 +1,10 @@
 //! The InfiniBand transport of RoCEv2 as a deterministic, sans-IO core.
 //!
-//! No socket, clock, thread or entropy: an [`Adapter`](adapter::Adapter) is a function of
-//! datagrams, commands and time. Same seed and calls, same packets.
+//! No socket, clock, thread or entropy: an [`Adapter`](adapter::Adapter) is a function of seed,
+//! datagrams, commands and time.
 //!
 //! Names are those of the InfiniBand Architecture Specification, volume 1, and annex A17 (RoCEv2).
-//! Read [`adapter`], [`qp`], [`wire`], in this order. [`trace`] records decisions and reasons.
+//! Read [`adapter`], [`qp`], [`wire`], in this order.
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -6,12 +6,10 @@ use thiserror::Error;
 
 use crate::addr::PKey;
 
-/// Partition keys by index. A queue pair sends its key and receives packets that match it.
+/// Partition keys by index. Entries of partition 0 are unused.
 ///
-/// Entries of partition 0 are unused; no queue pair keeps one.
-///
-/// QP1 receives with any key, named by [`pkey_index`](crate::work::WcOk::pkey_index), and responds
-/// with it; see [`find`](Self::find).
+/// QP1 receives with any key and responds with the same
+/// ([`pkey_index`](crate::work::WcOk::pkey_index)).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct PKeyTable(Vec<PKey>);
 
@@ -21,13 +19,10 @@ pub struct PKeyTable(Vec<PKey>);
 pub struct PKeyTableSize(pub usize);
 
 impl PKeyTable {
-    /// Most entries (`ibv_device_attr.max_pkeys`).
+    /// `ibv_device_attr.max_pkeys`.
     pub const MAX: usize = 128;
 
-    /// Makes a table.
-    ///
-    /// # Errors
-    /// Not 1 to [`MAX`](Self::MAX) entries.
+    /// Takes 1 to [`MAX`](Self::MAX) entries.
     pub fn new(entries: impl Into<Vec<PKey>>) -> Result<Self, PKeyTableSize> {
         let entries = entries.into();
         if (1..=Self::MAX).contains(&entries.len()) {
@@ -37,19 +32,19 @@ impl PKeyTable {
         }
     }
 
-    /// Returns every entry.
+    /// Every entry.
     #[must_use]
     pub fn entries(&self) -> &[PKey] {
         &self.0
     }
 
-    /// Returns a used entry.
+    /// Entry, if used.
     #[must_use]
     pub fn get(&self, index: u16) -> Option<PKey> {
         self.0.get(usize::from(index)).copied().filter(|pkey| pkey.is_valid())
     }
 
-    /// Returns the first matching entry.
+    /// First matching entry.
     #[must_use]
     pub fn find(&self, pkey: PKey) -> Option<u16> {
         self.0.iter().position(|entry| entry.matches(pkey)).map(|index| index as u16)
@@ -57,7 +52,6 @@ impl PKeyTable {
 }
 
 impl Default for PKeyTable {
-    /// Full membership of the default partition.
     fn default() -> Self {
         Self(vec![PKey::DEFAULT])
     }

@@ -13,27 +13,26 @@ number24! {
 }
 
 impl Psn {
-    /// Returns the number `n` later.
+    /// The number `n` later.
     #[must_use]
     pub const fn plus(self, n: u32) -> Self {
         Self(self.0.wrapping_add(n) & MASK)
     }
 
-    /// Returns the number before.
+    /// The number before.
     #[must_use]
     pub const fn previous(self) -> Self {
         self.plus(MASK)
     }
 
-    /// Returns the distance after `base`; `None` in the half before it, the duplicate region
-    /// (C9-19).
+    /// Distance after `base`; `None` in the half before, the duplicate region (C9-19).
     #[must_use]
     pub const fn after(self, base: Self) -> Option<u32> {
         let distance = self.0.wrapping_sub(base.0) & MASK;
         if distance < HALF { Some(distance) } else { None }
     }
 
-    /// Returns true if before `base`.
+    /// True if before `base`.
     #[must_use]
     pub const fn is_before(self, base: Self) -> bool {
         self.after(base).is_none()
@@ -52,7 +51,7 @@ number24! {
 }
 
 impl Msn {
-    /// Returns the number after.
+    /// The number after.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.wrapping_add(1) & MASK)

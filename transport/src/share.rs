@@ -1,7 +1,7 @@
 //! Several adapters behind one address.
 //!
 //! The upper six bits of QPNs and communication IDs are the adapter's [`IdPartition`]. A REQ goes
-//! to the listener's adapter. A TIMEOUT REJ names only the peer's number and follows its
+//! to the listener's adapter. A TIMEOUT REJ names only the peer's ID and follows the
 //! [REQ](Requests).
 
 use alloc::collections::VecDeque;
@@ -16,7 +16,7 @@ use crate::{
 
 const QPN_BITS: u32 = 18;
 const ID_BITS: u32 = 26;
-/// REQs remembered; the REJ of another is lost, and a timeout ends its connection.
+/// REQs remembered. A connection whose REJ is lost ends by a timeout.
 const REQUESTS: usize = 256;
 
 /// One adapter's part of the numbers, 1 to 62. The rest: QP0, QP1, multicast QPN, communication ID
@@ -28,44 +28,44 @@ impl IdPartition {
     /// Number of partitions.
     pub const COUNT: u8 = 62;
 
-    /// Returns the partition with this number.
+    /// Partition with this number.
     #[must_use]
     pub const fn new(number: u8) -> Option<Self> {
         if 1 <= number && number <= Self::COUNT { Some(Self(number)) } else { None }
     }
 
-    /// Returns all partitions.
+    /// All partitions.
     pub fn all() -> impl Iterator<Item = Self> + Clone {
         (1..=Self::COUNT).map(Self)
     }
 
-    /// Returns the number.
+    /// The number.
     #[must_use]
     pub const fn get(self) -> u8 {
         self.0
     }
 
-    /// Returns the partition of a communication ID.
+    /// Partition of a communication ID.
     #[must_use]
     pub const fn of_id(id: u32) -> Option<Self> {
         Self::new((id >> ID_BITS) as u8)
     }
 
-    /// Returns its QPNs (see [`AdapterConfig::qpns`](crate::adapter::AdapterConfig::qpns)).
+    /// QPNs for [`AdapterConfig::qpns`](crate::adapter::AdapterConfig::qpns).
     #[must_use]
     pub const fn qpns(self) -> RangeInclusive<u32> {
         let first = (self.0 as u32) << QPN_BITS;
         first..=first | ((1 << QPN_BITS) - 1)
     }
 
-    /// Returns its communication IDs (see [`CmConfig::ids`](crate::cm::CmConfig::ids)).
+    /// Communication IDs for [`CmConfig::ids`](crate::cm::CmConfig::ids).
     #[must_use]
     pub const fn ids(self) -> RangeInclusive<u32> {
         let first = (self.0 as u32) << ID_BITS;
         first..=first | ((1 << ID_BITS) - 1)
     }
 
-    /// Returns true if the connection can be of its adapter.
+    /// True if the adapter can have the connection.
     #[must_use]
     pub fn can_have(self, record: &ConnRecord) -> bool {
         let &ConnRecord { local, remote, pkey, local_id, .. } = record;
@@ -83,14 +83,14 @@ impl IdPartition {
 pub enum Addressee {
     /// The partition's adapter.
     Partition(IdPartition),
-    /// The adapter that listens for the service.
+    /// Listener of the service.
     Service(ServiceId),
     /// Not in the bytes.
     Unknown,
 }
 
 impl Addressee {
-    /// Returns the addressee of a UDP payload, unchecked.
+    /// Addressee of a UDP payload, unchecked.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         let Some(qpn) = destination(bytes) else { return Self::Unknown };
@@ -144,7 +144,7 @@ struct Requester {
 }
 
 impl Requests {
-    /// Returns the addressee of a UDP payload; remembers REQs.
+    /// Addressee of a UDP payload; remembers REQs.
     pub fn addressee(&mut self, address: IpAddr, bytes: &[u8]) -> Addressee {
         let addressee = Addressee::of(bytes);
         if matches!(addressee, Addressee::Partition(_)) {

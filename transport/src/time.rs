@@ -16,7 +16,7 @@ impl Instant {
         Self(nanos)
     }
 
-    /// Returns nanoseconds since the origin.
+    /// Nanoseconds since the origin.
     #[must_use]
     pub const fn as_nanos(self) -> u64 {
         self.0
@@ -33,23 +33,23 @@ impl Instant {
         }
     }
 
-    /// Returns the earliest instant; `u64::MAX` is missing. Branch-free: memory checkers report a
-    /// branch on a missing one as a read of uninitialised memory.
+    /// Earliest instant; `u64::MAX` counts as `None`. Branch-free: memory checkers report a branch
+    /// on `None` as a read of uninitialised memory.
     #[must_use]
     pub fn earliest<const N: usize>(instants: [Option<Self>; N]) -> Option<Self> {
         let earliest = instants.map(|at| at.map_or(u64::MAX, Self::as_nanos)).into_iter().min()?;
         (earliest != u64::MAX).then_some(Self(earliest))
     }
 
-    /// Returns the time since `earlier`, saturating at zero.
+    /// Time since `earlier`, saturating at zero.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 }
 
-/// Returns the RC acknowledge timeout of a code: 4.096 µs · 2^code; 0: never. The specification
-/// allows four times as long.
+/// RC acknowledge timeout of a code: 4.096 µs · 2^code; 0: never. The specification allows four
+/// times as long.
 #[must_use]
 pub const fn ack_timeout(code: u8) -> Option<Duration> {
     match code & 0x1F {
@@ -58,18 +58,16 @@ pub const fn ack_timeout(code: u8) -> Option<Duration> {
     }
 }
 
-/// 4.096 µs · 2^code.
 pub(crate) const fn timeout(code: u8) -> Duration {
     Duration::from_nanos(4096 << (code & 0x1F))
 }
 
-/// RNR NAK timer codes in units of 10 µs.
 const RNR_TIMER_10US: [u32; 32] = [
     65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536,
     2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
 ];
 
-/// Returns the RNR NAK timer of a code: 0.01 ms (1) to 491.52 ms (31), 655.36 ms (0).
+/// RNR NAK timer of a code: 0.01 ms (1) to 491.52 ms (31), 655.36 ms (0).
 #[must_use]
 pub const fn rnr_timer(code: u8) -> Duration {
     Duration::from_micros(RNR_TIMER_10US[(code & 0x1F) as usize] as u64 * 10)

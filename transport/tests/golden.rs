@@ -1,5 +1,4 @@
-//! Packets captured from the kernel's rxe, parsed and encoded byte by byte: every service and
-//! operation of rxe, over IPv4 and IPv6, and connection management.
+//! Packets of the kernel's rxe, parsed and encoded byte by byte.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +14,7 @@ use roce_transport::{
     wire::{FrameFields, IcrcMatch, Ident, NetHeader, PACKET_MAX, Packet, icrc, verify_icrc},
 };
 
-/// A capture; the counts ensure that no frame is skipped.
+/// Counts ensure that no frame is skipped.
 struct Capture {
     name: &'static str,
     roce_v4: usize,
@@ -56,7 +55,6 @@ fn every_packet_parses_and_is_written_back_as_it_came() {
     });
 }
 
-/// CM messages round-trip, and hold rdma_cm's values.
 #[test]
 fn every_cm_message_parses_and_is_written_back_as_it_came() {
     let mut kinds = BTreeMap::new();
@@ -157,7 +155,7 @@ fn every_file_is_in_the_table() {
     assert_eq!(files, CAPTURES.map(|capture| capture.name));
 }
 
-/// Calls `each` with file and frame number, network header and UDP payload of every RoCEv2 packet.
+/// `each` takes file and frame number, network header and UDP payload.
 fn for_every_packet(mut each: impl FnMut(&str, &NetHeader, &[u8])) {
     for capture in &CAPTURES {
         let (mut roce_v4, mut roce_v6, mut arp, mut icmpv6) = (0, 0, 0, 0);

@@ -1,5 +1,4 @@
-//! Used objects cannot be destroyed: random steps against a model that searches all, and the cost
-//! beside many objects.
+//! Used objects cannot be destroyed: random steps against a model.
 
 use std::{
     sync::Arc,
@@ -89,7 +88,6 @@ struct Qp {
     xrcd: Option<XrcdId>,
 }
 
-/// An adapter and its objects.
 struct World {
     adapter: Adapter,
     pds: Vec<PdId>,
@@ -332,8 +330,7 @@ proptest! {
     }
 }
 
-/// 5,000 destructions beside 100,000 regions and 10,000 other objects each. Searching all would
-/// take minutes; the limit of 1 s is a hundred times the need.
+/// A search of all objects would take minutes. The limit of 1 s is a hundred times the need.
 #[test]
 fn destruction_does_not_depend_on_the_number_of_objects() {
     const ROUNDS: usize = 5000;

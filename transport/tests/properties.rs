@@ -1,5 +1,3 @@
-//! Properties of every packet.
-
 use std::net::IpAddr;
 
 use proptest::{collection::vec, prelude::*, sample::Index};
@@ -17,7 +15,7 @@ use roce_transport::{
 
 const SERVICES: [Service; 5] = [Service::Rc, Service::Uc, Service::Ud, Service::Cnp, Service::Xrc];
 
-/// Byte of the BTH outside the ICRC: congestion bits and reserved bits.
+/// Congestion and reserved bits, outside the ICRC.
 const MASKED: usize = 4;
 
 const PAYLOAD_MAX: usize = 4096;
@@ -28,7 +26,6 @@ fn every_opcode() -> impl Iterator<Item = Opcode> {
     })
 }
 
-/// Values for every header.
 #[derive(Clone, Debug)]
 struct Values {
     words: [u32; 6],
@@ -108,8 +105,7 @@ fn opcode() -> impl Strategy<Value = Opcode> {
     any::<Index>().prop_map(|index| *index.get(&every_opcode().collect::<Vec<_>>()))
 }
 
-/// Mostly short payloads and the longest. One block, repeated: drawing each byte takes most of a
-/// test's time.
+/// One repeated block: drawing each byte takes most of a test's time.
 fn payload() -> impl Strategy<Value = Vec<u8>> {
     let length =
         prop_oneof![3 => 0..64_usize, 1 => 0..=PAYLOAD_MAX, 1 => PAYLOAD_MAX - 3..=PAYLOAD_MAX];
@@ -147,7 +143,6 @@ fn known() -> impl Strategy<Value = Ident> {
 
 fn encode(packet: &Packet<'_>) -> Vec<u8> {
     let payload = packet.payload.len();
-    // as documented
     let mut out = vec![0xAA; HEADERS_MAX + payload + padding(payload) + ICRC_LEN];
     let length = packet.encode(&mut out);
     out.truncate(length);
@@ -402,7 +397,7 @@ fn every_service_has_its_operations_and_no_others() {
     }
 }
 
-/// With an unknown identification, the ICRC checks 15 bits: one corrupted packet in 2^15 passes.
+/// With an unknown identification, one corrupted packet in 2^15 passes.
 #[test]
 fn few_corrupted_packets_pass_for_others() {
     const TRIES: u32 = 1 << 18;

@@ -1,5 +1,3 @@
-//! One pass over a capture: packets, connections, reasons, findings.
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     mem,
@@ -296,7 +294,7 @@ impl Analysis {
                 Syndrome::RnrNak { .. } => Some(Cause::NotReady),
                 _ => None,
             };
-            // it may refer to packets lost before the capture
+            // the NAK may refer to packets lost before the capture
             if end.has(psn) || end.has_lost(psn) {
                 end.msn = headers.ext().aeth().map(|aeth| aeth.msn);
                 end.refuse(packet.at, psn, cause);

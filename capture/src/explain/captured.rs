@@ -1,5 +1,3 @@
-//! Content of a frame: a transport packet, or none.
-
 use roce_transport::wire::PACKET_MAX;
 
 use super::{icrc::Icrc, network::Network};
@@ -12,7 +10,7 @@ pub(super) struct Captured {
     pub(super) icrc: Option<Icrc>,
 }
 
-/// A frame without a packet, or without enough of it.
+/// Frame without a whole packet.
 pub(super) enum NoPacket {
     Other,
     /// IP fragment.

@@ -1,5 +1,3 @@
-//! Connections and their figures.
-
 use std::{fmt, time::Duration};
 
 use roce_transport::{addr::Qpn, wire::Service};
@@ -9,11 +7,11 @@ use super::network::Address;
 /// Two queue pairs, or a flow of datagrams.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Connection {
-    /// The service.
+    /// Transport service.
     pub service: Service,
     /// The end whose packet came first, then the other.
     pub ends: [EndPoint; 2],
-    /// Candidates for its other direction, if undecided; else 0.
+    /// Candidates for the other direction, if undecided; else 0.
     pub one_of: usize,
     /// Figures of each end's packets.
     pub summaries: [EndSummary; 2],
@@ -22,18 +20,18 @@ pub struct Connection {
     /// True if the path MTU may be larger: the longest payload is no part of a longer
     /// message.
     pub mtu_at_least: bool,
-    /// True if CM messages made it.
+    /// Made by CM messages.
     pub by_messages: bool,
-    /// Times of its first and last packet.
+    /// Times of first and last packet.
     pub time: (Duration, Duration),
 }
 
 /// End of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct EndPoint {
-    /// Its address.
+    /// Address.
     pub address: Address,
-    /// Its queue pair, if known.
+    /// Queue pair, if known.
     pub qpn: Option<Qpn>,
 }
 
@@ -67,11 +65,11 @@ pub struct EndSummary {
     pub marked: u64,
     /// Damaged packets.
     pub damaged: u64,
-    /// Times from requests to their responses.
+    /// Round trips, where captured.
     pub round_trips: Option<RoundTrips>,
 }
 
-/// Times from a request to its response, where captured.
+/// Times from requests to responses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RoundTrips {
     /// Minimum.
@@ -97,8 +95,7 @@ impl RoundTrips {
 }
 
 impl Connection {
-    /// Returns payload bits per second sent by an end, retransmissions included; `None` for zero
-    /// time.
+    /// Payload bits per second of an end, retransmissions included; `None` for zero time.
     #[must_use]
     pub fn throughput(&self, end: usize) -> Option<f64> {
         let time = self.time.1.saturating_sub(self.time.0).as_secs_f64();

@@ -1,4 +1,4 @@
-//! One end's requester: packets sent, packets acknowledged, and causes for retransmission.
+//! Requester of one end: packets sent and acknowledged, causes of retransmissions.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -37,11 +37,11 @@ struct Awaited {
 #[derive(Clone, Copy)]
 struct Cursor {
     at: i64,
-    /// `None`: the trigger is not in the capture.
+    /// `None`: not in the capture.
     causes: Option<Causes>,
 }
 
-/// A requester. PSNs count from the first captured one and do not wrap.
+/// PSNs count from the first captured and do not wrap.
 #[derive(Default)]
 pub(super) struct End {
     captured: Captured,
@@ -64,17 +64,16 @@ pub(super) struct End {
     pub(super) repeats: Repeats,
 }
 
-/// Captured PSNs.
 #[derive(Default)]
 struct Captured {
     first: Option<Psn>,
     /// Lowest; negative after reordering.
     low: i64,
-    /// Missing ones in between.
+    /// Missing in between.
     missing: BTreeSet<i64>,
 }
 
-/// Retransmissions. They outlast a connection whose PSNs begin elsewhere.
+/// Retransmissions, kept across a jump of PSNs.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Repeats {
     /// Cause of all, if nothing of the other end was captured.
@@ -88,7 +87,7 @@ pub(super) struct Repeats {
 pub(super) struct Span {
     pub(super) least: u32,
     pub(super) most: u32,
-    /// Its response has data.
+    /// The response has data.
     pub(super) awaits: bool,
 }
 
@@ -120,7 +119,7 @@ impl End {
             self.add(now, 0, span);
             return Explanation::Jump;
         }
-        // ends the READ before it
+        // the previous READ ends here
         self.stretch(at);
         let silent = now.saturating_sub(self.active) >= SILENCE;
         if at < self.captured.low || self.captured.missing.remove(&at) {
@@ -184,7 +183,7 @@ impl End {
         }
     }
 
-    /// If `at` may belong to the last READ or follow it, that READ extends so far.
+    /// Extends the last READ up to `at`, if possible.
     fn stretch(&mut self, at: i64) {
         if (self.end + 1..=self.most).contains(&at) {
             if let Some(read) = self.awaited.back_mut().filter(|read| read.end == self.end) {
@@ -194,13 +193,12 @@ impl End {
         }
     }
 
-    /// Causes for retransmitting an earlier packet now.
     fn causes(&mut self, now: Duration, at: i64, span: i64, silent: bool) -> Causes {
         if let Some(causes) = self.repeats.deaf_causes {
             return causes;
         }
         if at < self.oldest {
-            // its response, and perhaps others, were lost beyond the capture
+            // responses were lost beyond the capture
             self.go_back(at + span, None);
             return Causes::UNKNOWN;
         }
@@ -215,16 +213,16 @@ impl End {
         }
         let by_itself = at <= self.oldest || is_last;
         if by_itself && silent && !is_asked {
-            // or it follows a due packet lost before the capture
+            // or an earlier due packet was lost before the capture
             if causes == Causes::UNKNOWN {
                 causes = before;
             }
-            // if it is a probe, the due packets are still to come
+            // after a probe, the due packets are still to come
             for cause in causes.iter().filter(|cause| *cause != Cause::NoResponse) {
                 self.go_back(at, Some(cause));
             }
             causes = causes.or(Cause::NoResponse);
-            // it may have been the very first
+            // possibly the first of a retransmission
             self.go_back(at + span, Some(Cause::NoResponse));
         } else if causes == Causes::UNKNOWN {
             // a timer during other packets, or a copy by the network
@@ -233,11 +231,10 @@ impl End {
         causes
     }
 
-    /// Advances this packet's retransmissions. Returns their causes; `None`: one is not in the
-    /// capture.
+    /// Causes of the retransmissions due; `None`: one is not in the capture.
     fn pass(&mut self, at: i64, span: i64) -> Option<Causes> {
         let mut known = Some(Causes::UNKNOWN);
-        // packets due before it may be lost before the capture
+        // earlier due packets may be lost before the capture
         let are_far = self.naks.are_far;
         let is_due = |cursor: &&mut Cursor| cursor.at == at || are_far && cursor.at < at;
         for cursor in self.cursors.iter_mut().filter(is_due) {
@@ -265,26 +262,24 @@ impl End {
         self.cursors.push(Cursor { at, causes });
     }
 
-    /// A PSN as a non-wrapping number near the last request.
     fn index(&self, psn: Psn) -> i64 {
         unwrapped(psn, self.captured.first.unwrap_or(psn), self.end)
     }
 
-    /// True if a response's PSN is one of the captured.
     pub(super) fn has(&mut self, psn: Psn) -> bool {
         let at = self.index(psn);
         self.stretch(at + 1);
         self.captured.first.is_some() && (self.captured.low..self.end).contains(&at)
     }
 
-    /// True if the PSN was lost or sent before the capture: others around it were captured.
+    /// True for a PSN shortly before the captured.
     pub(super) fn has_lost(&self, psn: Psn) -> bool {
         let at = self.index(psn);
         self.captured.first.is_some()
             && (self.captured.low - KEPT as i64..self.captured.low).contains(&at)
     }
 
-    /// No response is known for this PSN from before the first captured one.
+    /// Expects a response for a PSN before the first captured.
     fn expect(&mut self, at: i64) {
         if self.oldest <= self.captured.low {
             self.oldest = self.oldest.min(at);
@@ -297,7 +292,7 @@ impl End {
         self.advance(now, at + 1)
     }
 
-    /// A NAK for `psn`, with its cause if not fatal.
+    /// `cause` is `None` for fatal NAKs.
     pub(super) fn refuse(&mut self, now: Duration, psn: Psn, cause: Option<Cause>) {
         let at = self.index(psn);
         self.active = now;
@@ -316,7 +311,7 @@ impl End {
         }
     }
 
-    /// Data for `psn`. Returns its effect, and whether it is a duplicate.
+    /// Returns the effect, and true for duplicate data.
     pub(super) fn data(&mut self, now: Duration, psn: Psn) -> (Acknowledged, bool) {
         let at = self.index(psn);
         self.active = now;
@@ -377,7 +372,7 @@ impl End {
         acknowledged
     }
 
-    /// Its progress. `has_responses`: its service has responses.
+    /// `has_responses`: of the service.
     pub(super) fn requester(&self, has_responses: bool) -> Option<Requester> {
         let first = self.captured.first.filter(|_| !self.is_unsure)?;
         let psn = |at: i64| first.plus((at & 0xFF_FFFF) as u32);

@@ -1,5 +1,3 @@
-//! Frames in ERF records, as capture cards write them.
-
 use super::{
     captured::{NoPacket, skip},
     file::LinkKind,
@@ -19,7 +17,7 @@ pub(super) fn frame(record: &[u8]) -> Result<(LinkKind, &[u8]), NoPacket> {
         frame = skip(frame, 8)?;
     }
     match header[8] & !MORE {
-        // these have an offset and a pad before the frame
+        // offset and pad before the frame
         2 | 11 | 16 | 20 => Ok((LinkKind::Ethernet, skip(frame, 2)?)),
         21 => Ok((LinkKind::InfiniBand, frame)),
         22 | 23 => Ok((LinkKind::Ip, frame)),

@@ -1,5 +1,3 @@
-//! A capture with reasons for its packets.
-
 use std::time::Duration;
 
 use roce_transport::{
@@ -14,11 +12,11 @@ use super::{connection::Connection, finding::Finding, network::Network, reason::
 /// An explained capture.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Explained {
-    /// All RoCE and InfiniBand packets, in capture order.
+    /// RoCE and InfiniBand packets, in capture order.
     pub packets: Vec<ExplainedPacket>,
     /// Connections and datagram flows, ordered by first packet.
     pub connections: Vec<Connection>,
-    /// Findings, ordered by the packets that show them.
+    /// Findings, ordered by packet.
     pub findings: Vec<Finding>,
     /// Number of other frames.
     pub other_frames: usize,
@@ -37,30 +35,30 @@ pub struct ExplainedPacket {
     pub at: Duration,
     /// Network headers.
     pub net: Network,
-    /// Transport headers; `None`: it does not parse.
+    /// Transport headers, if valid.
     pub headers: Option<Headers>,
-    /// Payload bytes by its headers.
+    /// Payload bytes by the headers.
     pub payload: usize,
     /// CM message, if any.
     pub message: Option<Box<CmMad>>,
-    /// True if it was not fully captured; its ICRC is then unchecked.
+    /// Not fully captured; the ICRC is unchecked.
     pub truncated: bool,
-    /// True if its ICRC is wrong, unless all others on its way are, too.
+    /// The ICRC is wrong.
     pub wrong_icrc: bool,
-    /// Sender's queue pair, if a comment of roce's names it.
+    /// Sender's queue pair, from roce's comment.
     pub sender_qp: Option<Qpn>,
-    /// Index of its connection.
+    /// Index of the connection.
     pub connection: Option<usize>,
-    /// True if sent by the connection's second end.
+    /// Sent by the second end.
     pub from_second: bool,
-    /// Reason for sending it.
+    /// Reason for sending.
     pub why: Explanation,
-    /// Requesters of both ends after it. `None`: no request yet, or unknown PSNs of a READ.
+    /// Requesters of both ends afterwards. `None`: no request yet, or unknown PSNs of a READ.
     pub requesters: [Option<Requester>; 2],
 }
 
 impl ExplainedPacket {
-    /// Returns true if marked in the network: ECN in RoCE, FECN in InfiniBand.
+    /// True if marked in the network: ECN in RoCE, FECN in InfiniBand.
     #[must_use]
     pub fn is_congested(&self) -> bool {
         match self.net {
@@ -70,12 +68,12 @@ impl ExplainedPacket {
     }
 }
 
-/// A requester's progress as far as the capture shows it.
+/// Progress of a requester, as far as captured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Requester {
     /// PSN after the furthest request.
     pub next_psn: Psn,
-    /// Oldest unacknowledged PSN. `None`: there is none, or the service has no responses.
+    /// Oldest unacknowledged PSN, in services with responses.
     pub oldest_unacked: Option<Psn>,
     /// Completed requests, by the last response.
     pub msn: Option<Msn>,

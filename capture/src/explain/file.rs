@@ -1,5 +1,3 @@
-//! Reads pcap and pcapng files frame by frame.
-
 use std::time::Duration;
 
 use pcap_file::{
@@ -15,7 +13,7 @@ use pcap_file::{
 };
 use thiserror::Error;
 
-/// Why a file cannot be read.
+/// Unreadable capture file.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum CaptureError {
@@ -32,7 +30,6 @@ pub enum CaptureError {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum LinkKind {
     Ethernet,
-    /// Bare IP packet.
     Ip,
     /// Linux cooked, of either version.
     Cooked,
@@ -41,7 +38,6 @@ pub(super) enum LinkKind {
     Loopback,
     /// InfiniBand from the LRH on.
     InfiniBand,
-    /// ERF record.
     Erf,
 }
 
@@ -70,7 +66,7 @@ pub(super) struct Frame<'a> {
     pub(super) comment: Option<&'a str>,
 }
 
-/// Hands over each frame. Returns false if the file ends within one or continues with garbage.
+/// Returns false if the file ends within a frame or continues with garbage.
 pub(super) fn frames(file: &[u8], take: &mut dyn FnMut(Frame<'_>)) -> Result<bool, CaptureError> {
     // the first block's type is the same in either byte order
     if file.starts_with(&[0x0A, 0x0D, 0x0D, 0x0A]) { pcapng(file, take) } else { pcap(file, take) }

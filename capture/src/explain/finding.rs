@@ -1,19 +1,17 @@
-//! Findings in a capture.
-
 use std::{fmt, time::Duration};
 
 use roce_transport::event::DropReason;
 
 use super::{icrc::WrongIcrcs, network::Address};
 
-/// A fault, or an apparent one.
+/// A fault, possibly apparent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
-    /// Frame that shows it, from 1.
+    /// Frame number, from 1.
     pub frame: usize,
-    /// Its connection, if any.
+    /// Connection, if any.
     pub connection: Option<usize>,
-    /// The fault.
+    /// Fault.
     pub kind: FindingKind,
 }
 
@@ -21,7 +19,7 @@ pub struct Finding {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum FindingKind {
-    /// Wrong ICRC: a damaged packet, a router that changed it, or a sender that computes none.
+    /// Wrong ICRC, from damage, a router or the sender.
     WrongIcrc,
     /// Wrong ICRCs that count as right.
     WrongIcrcs {
@@ -38,37 +36,37 @@ pub enum FindingKind {
     PsnJump(u32),
     /// A NAK that ends the connection.
     FatalNak(String),
-    /// Packets without the requested response for this time, to the capture's end.
+    /// No response for this time, to the capture's end.
     NoResponse(Duration),
-    /// A response's time, and the usual one.
+    /// Response time, and the usual time.
     LateResponse(Duration, Duration),
     /// Transmissions of one packet.
     Storm(u32),
     /// Percentage of retransmitted packets.
     ManyRepeats(u32),
-    /// Marked packets without a notification to their sender.
+    /// Marked packets without a CNP.
     MarksWithoutNotification(u32),
-    /// Notifications that did not slow the sender.
+    /// CNPs that did not slow the sender.
     NotificationsIgnored(u32),
-    /// A middle packet of a message has another length than the others.
+    /// A middle packet has another length.
     MtuMismatch {
-        /// Bytes of the others, or those agreed on.
+        /// Path MTU in bytes.
         expected: u32,
-        /// Its bytes.
+        /// Payload bytes.
         found: u32,
     },
-    /// Retransmitted after this time though the response was on its way.
+    /// Retransmitted after the first time; the response takes the second.
     TimeoutTooShort(Duration, Duration),
     /// One direction only was captured, or the other end was silent.
     OneDirection,
-    /// The other direction is in one of so many connections, undecided by the capture.
+    /// Number of connections that may be the other direction.
     OneOf(usize),
     /// A rejected connection request.
     Rejected(String),
 }
 
 impl FindingKind {
-    /// Returns a short name for machines.
+    /// Short name for machines.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -98,7 +96,7 @@ impl fmt::Display for FindingKind {
             Self::WrongIcrc => f.write_str(
                 "wrong ICRC: damaged in transit, rewritten on the way, or wrong at the sender",
             ),
-            // a single one: the evidence is the other direction
+            // a single packet: the evidence is the other direction
             Self::WrongIcrcs { packets: 1, way: [src, dst], .. } => write!(
                 f,
                 "the ICRC of the packet from {src} to {dst} is wrong, as are all of the other \

@@ -11,7 +11,7 @@ use super::psn::unwrapped;
 
 /// Captures of several queues are out of order by up to this.
 const DISORDER: Duration = Duration::from_micros(10);
-/// A response's PSN lies this near to the requests'.
+/// Maximum distance between PSNs of responses and requests.
 const WINDOW: i64 = 1 << 14;
 /// Kept responses to later requests, and kept READs and atomics.
 const KEPT: usize = 16;
@@ -62,7 +62,7 @@ impl Response {
     }
 }
 
-/// A flow's requests. PSNs count from the first captured.
+/// PSNs count from the first captured.
 #[derive(Default)]
 pub(super) struct Requests {
     first: Option<Psn>,
@@ -82,7 +82,7 @@ impl Requests {
         self.first.is_none()
     }
 
-    /// Resets on a distant PSN, as of another connection. Returns true if it did.
+    /// Resets on a distant PSN, as of another connection, and returns true.
     pub(super) fn begin_anew(&mut self, headers: &Headers) -> bool {
         let at = self.index(headers.bth().psn);
         let is_near = (-WINDOW..self.limit + WINDOW).contains(&at);
@@ -129,7 +129,7 @@ impl Requests {
         Some(at)
     }
 
-    /// True if a READ or atomic has this PSN, or may have before the kept ones.
+    /// True if a READ or atomic has this PSN, or may have had.
     fn has(&self, at: i64, kind: Kind) -> bool {
         let before = self.with_data.range(..=at).rev();
         let mut found = before.take_while(|(from, (end, _))| at < *end || **from > at - WINDOW);
@@ -192,7 +192,7 @@ impl Fit {
             }
             return;
         }
-        // its request may precede the capture
+        // the request may precede the capture
         if at < 0 {
             self.misses += u64::from(at < -WINDOW);
             return;
@@ -229,17 +229,17 @@ impl Fit {
         self.misses += (before - self.ahead.len() - disorder) as u64;
     }
 
-    /// End of the capture: responses without requests were for others, or fell into a gap.
+    /// Responses without requests were for others, or fell into a gap.
     pub(super) fn end(&mut self, requests: &Requests) {
         self.beyond = self.ahead.drain(..).filter(|(at, _)| *at >= requests.limit).count();
     }
 
-    /// True if every response fits. `has_gaps`: packets, perhaps the last, are missing.
+    /// True if every response fits. `has_gaps`: packets are missing.
     pub(super) const fn is_right(&self, has_gaps: bool) -> bool {
         self.hits > 0 && self.misses == 0 && (has_gaps || self.beyond == 0)
     }
 
-    /// True if most fit; missing packets may speak against the right flow.
+    /// Missing packets may speak against the right flow.
     pub(super) const fn is_mostly_right(&self) -> bool {
         self.hits > 4 * self.misses
     }

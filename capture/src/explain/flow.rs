@@ -1,4 +1,4 @@
-//! Flows: packets from one address to one queue pair. A packet names the receiver's only.
+//! Flows: packets from one address to one queue pair. Packets name the receiver only.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ pub(super) struct Flow {
     pub(super) src: Address,
     pub(super) dst: Address,
     pub(super) qpn: Qpn,
-    /// Connections made with this queue pair so far: each is another flow.
+    /// Connections of this queue pair so far: each is another flow.
     connections: u32,
 }
 

@@ -1,5 +1,3 @@
-//! Finds the packet in a frame.
-
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use roce_transport::{
@@ -66,7 +64,7 @@ fn ipv4(bytes: &[u8], missing: usize) -> Result<Captured, NoPacket> {
     }
     let fragment = u16_at(bytes, 6)?;
     if fragment & 0x1FFF != 0 {
-        return Err(NoPacket::Other); // no UDP header: not ours
+        return Err(NoPacket::Other); // no UDP header
     }
     let length = usize::from(header[0] & 0xF) * 4;
     let udp = skip(bytes, length)?;
@@ -94,7 +92,7 @@ fn ipv6(bytes: &[u8], missing: usize, next: u8) -> Result<Captured, NoPacket> {
     let address = |at: usize| {
         let mut octets = [0; 16];
         octets.copy_from_slice(&header[at..at + 16]);
-        // RoCE v1 writes IPv4 addresses as mapped ones
+        // RoCE v1 maps IPv4 addresses
         Ipv6Addr::from(octets).to_canonical()
     };
     let (src, dst) = (address(8), address(24));

@@ -9,7 +9,7 @@ use roce_transport::wire::{ICRC_LEN, NetHeader, icrc_change, verify_icrc};
 
 use super::network::Address;
 
-/// Least number of wrong packets on one way for a cause other than damage.
+/// Minimum wrong packets on a way for a cause other than damage.
 const ENOUGH: usize = 4;
 
 #[derive(Clone, Copy)]
@@ -32,7 +32,7 @@ impl Icrc {
     }
 }
 
-/// Why many ICRCs are wrong.
+/// Cause of many wrong ICRCs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WrongIcrcs {
     /// The same change of network headers explains all.
@@ -72,7 +72,6 @@ pub(super) struct Icrcs(BTreeMap<(Address, Address), Direction>);
 /// Packets of one way whose wrong ICRCs count as right.
 pub(super) struct Excused {
     pub(super) way: (Address, Address),
-    /// Indices.
     pub(super) packets: Vec<usize>,
     pub(super) fault: WrongIcrcs,
 }

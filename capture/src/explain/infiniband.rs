@@ -1,5 +1,3 @@
-//! Finds the packet in an InfiniBand frame, LRH to VCRC.
-
 use roce_transport::wire::ICRC_LEN;
 
 use super::{
@@ -35,8 +33,7 @@ pub(super) fn infiniband(frame: &[u8], missing: usize) -> Result<Captured, NoPac
     Ok(captured)
 }
 
-/// The ICRC covers what switches keep; with a GRH, what routers keep: not the LRH. `bytes`: BTH to
-/// ICRC.
+/// The ICRC covers what switches keep or, with a GRH, what routers keep. `bytes`: BTH to ICRC.
 fn is_icrc_right(before: &[u8], bytes: &[u8]) -> bool {
     let Some((body, icrc)) = bytes.split_last_chunk::<ICRC_LEN>() else { return false };
     let mut covered = [before, body].concat();

@@ -1,10 +1,8 @@
-//! Analyses a capture's packets: connections, reasons, faults, figures.
+//! Analysis of captures: connections, reasons, faults, figures.
 //!
-//! An adapter [records](roce_transport::trace) its decisions; a capture has packets alone. The
-//! analysis follows both ends' state and gives only proven reasons; if several are possible, all.
-//!
-//! Reasons are best in captures at the retransmitting end: elsewhere a captured NAK may be lost
-//! later.
+//! The analysis follows the state of both ends and gives only proven reasons; if several are
+//! possible, all. Captures at the retransmitting end show most: elsewhere a captured NAK may be
+//! lost later.
 
 mod analysis;
 mod captured;
@@ -37,10 +35,7 @@ pub use network::{Address, Network};
 pub use reason::{Cause, Causes, Explanation};
 
 impl Explained {
-    /// Explains a pcap or pcapng file.
-    ///
-    /// # Errors
-    /// [`CaptureError`], when it is neither.
+    /// Explains a pcap or pcapng file; [`CaptureError`] for others.
     pub fn of_file(file: &[u8]) -> Result<Self, CaptureError> {
         let mut analysis = analysis::Analysis::default();
         let complete = file::frames(file, &mut |frame| analysis.take(&frame))?;

@@ -5,12 +5,12 @@ use std::time::Duration;
 /// Silence after which an in-order packet may also be a probe. No requester probes sooner.
 pub(super) const SILENCE: Duration = Duration::from_micros(100);
 
-/// NAKs to a requester. PSNs count as in [`End`](super::end::End).
+/// PSNs count as in [`End`](super::end::End).
 #[derive(Default)]
 pub(super) struct Naks {
     /// Last NAK's request, while nothing else has made the requester go back.
     asked: Option<Asked>,
-    /// Time of the latest, implied ones included.
+    /// Latest NAK, implied or not.
     pub(super) latest: Option<Duration>,
     /// Shortest time from a NAK to its retransmission.
     reaction: Option<Duration>,
@@ -31,8 +31,7 @@ struct Asked {
 }
 
 impl Naks {
-    /// Takes a NAK for `at`. `alone`: nothing else makes the requester go back. `captured`: the
-    /// packet was.
+    /// `alone`: nothing else makes the requester go back. `captured`: the packet at `at` was.
     pub(super) fn take(&mut self, now: Duration, at: i64, alone: bool, captured: bool) {
         self.latest = Some(now);
         self.asked = alone.then_some(Asked { next: at, since: now, count: 0 });
@@ -51,7 +50,7 @@ impl Naks {
         self.asked = self.asked.filter(|asked| asked.next >= to);
     }
 
-    /// Takes a retransmission. True if a NAK caused it and it came as fast as others.
+    /// True if a NAK caused the retransmission as fast as others.
     pub(super) fn ask_for(&mut self, now: Duration, at: i64, span: i64) -> bool {
         let Some(Asked { next, since, count }) = self.asked else { return false };
         // those in between may be lost

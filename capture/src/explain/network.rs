@@ -1,5 +1,3 @@
-//! Packet addresses: IP, or LIDs of an InfiniBand subnet.
-
 use std::{fmt, net::IpAddr};
 
 use roce_transport::wire::NetHeader;
@@ -7,9 +5,9 @@ use roce_transport::wire::NetHeader;
 /// Address of a port.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Address {
-    /// Of RoCE.
+    /// RoCE.
     Ip(IpAddr),
-    /// Of InfiniBand: LID of a port or a multicast group.
+    /// InfiniBand LID of a port or multicast group.
     Lid(u16),
 }
 
@@ -45,7 +43,7 @@ pub enum Network {
 }
 
 impl Network {
-    /// Returns the sender.
+    /// Sender's address.
     #[must_use]
     pub const fn src(&self) -> Address {
         match self {
@@ -54,7 +52,7 @@ impl Network {
         }
     }
 
-    /// Returns the receiver.
+    /// Receiver's address.
     #[must_use]
     pub const fn dst(&self) -> Address {
         match self {

@@ -1,5 +1,5 @@
-//! Pairs flows into connections. Packets name the receiver's queue pair; the sender's follows from
-//! CM messages, roce's comments, or responses that fit one flow only.
+//! Pairs of flows. Packets name the receiver's queue pair. The sender's follows from CM messages,
+//! roce's comments, or responses that fit a single flow.
 
 use std::{
     cmp::Ordering,
@@ -101,12 +101,12 @@ fn by_comments(packets: &[ExplainedPacket], flows: &[Option<Flow>]) -> BTreeSet<
 struct Seen {
     flow: Flow,
     service: Service,
-    /// UDP source port, if there is exactly one.
+    /// UDP source port, if single.
     port: Option<u16>,
     requests: Requests,
     /// First responses, for requests that begin later.
     responses: Vec<Response>,
-    /// How other flows' responses fit its requests.
+    /// Fit of other flows' responses.
     fits: BTreeMap<usize, Fit>,
 }
 
@@ -213,7 +213,7 @@ impl Fits {
         }
     }
 
-    /// Decides between fitting ones by MSN or UDP source port.
+    /// Decides between candidates by MSN or UDP source port.
     fn prefer(&mut self) {
         for responder in 0..self.flows.len() {
             let counts = |asker: usize| self.flows[asker].fits.get(&responder)?.counts();
@@ -233,8 +233,8 @@ impl Fits {
         }
     }
 
-    /// True if the source ports are those of connected queue pairs in Linux and most adapters: from
-    /// both numbers, or each one's own.
+    /// True for source ports of a connection in Linux and most adapters: from both QPNs, or each
+    /// from its own.
     fn has_ports_of_a_pair(&self, one: usize, other: usize) -> bool {
         let [one, other] = [one, other].map(|number| &self.flows[number]);
         let (Some(port), Some(others)) = (one.port, other.port) else { return false };
@@ -284,8 +284,8 @@ impl Fits {
         }
     }
 
-    /// Pairs the only flows between two addresses, one each way, unless contradicted. More may be
-    /// halves of two connections.
+    /// Pairs the only flows between two addresses, unless contradicted. More flows may be halves of
+    /// two connections.
     fn pair_single(&self, flows: &[Option<Flow>], pairs: &mut Pairs) {
         let mut ways: BTreeMap<(Address, Address), BTreeSet<Flow>> = BTreeMap::new();
         for flow in flows.iter().flatten() {

@@ -1,8 +1,6 @@
-//! Non-wrapping PSNs.
-
 use roce_transport::psn::Psn;
 
-/// A PSN counted from `first`, near `end`.
+/// PSN counted from `first`, near `end`.
 pub(super) fn unwrapped(psn: Psn, first: Psn, end: i64) -> i64 {
     let near = first.plus((end & 0xFF_FFFF) as u32);
     match psn.after(near) {

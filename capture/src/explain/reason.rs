@@ -1,20 +1,18 @@
-//! Reasons that the packets prove.
-
 use std::{fmt, time::Duration};
 
 use roce_transport::{psn::Psn, wire::Syndrome};
 
-/// Why a requester retransmits.
+/// Cause of a retransmission.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum Cause {
-    /// A NAK "PSN sequence error".
+    /// NAK "PSN sequence error".
     Nak = 1,
-    /// A response to a later request while a READ's or atomic's data is missing.
+    /// Response to a later request while READ or atomic data is missing.
     ImpliedNak = 2,
     /// No response in time: acknowledge timer, or an earlier probe.
     NoResponse = 4,
-    /// The RNR timer that the receiver asked for has expired.
+    /// Expired RNR timer.
     NotReady = 8,
     /// Nothing of the other end was captured.
     NotCaptured = 16,
@@ -37,7 +35,7 @@ impl fmt::Display for Cause {
     }
 }
 
-/// Possible causes, one of which is right.
+/// Possible causes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Causes(u8);
 
@@ -45,7 +43,7 @@ impl Causes {
     /// No known cause.
     pub const UNKNOWN: Self = Self(0);
 
-    /// Returns the set of these.
+    /// Set of causes.
     #[must_use]
     pub fn of(causes: &[Cause]) -> Self {
         Self(causes.iter().fold(0, |all, &cause| all | cause as u8))
@@ -56,13 +54,13 @@ impl Causes {
         Self(self.0 | cause as u8)
     }
 
-    /// Returns true if this cause is possible.
+    /// True if the cause is possible.
     #[must_use]
     pub const fn contains(self, cause: Cause) -> bool {
         self.0 & cause as u8 != 0
     }
 
-    /// Iterates over the causes.
+    /// Every possible cause.
     pub fn iter(self) -> impl Iterator<Item = Cause> {
         Cause::ALL.into_iter().filter(move |&cause| self.contains(cause))
     }
@@ -80,25 +78,25 @@ impl fmt::Display for Causes {
     }
 }
 
-/// Why a packet was sent, as far as the capture proves it.
+/// Reason for a packet, as far as the capture proves.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Explanation {
     /// First packet of a new message.
     First,
-    /// Continues a message, seen for the first time.
+    /// Next packet of a message.
     Next,
-    /// First captured packet of a requester, perhaps not its first.
+    /// First captured packet of a requester.
     Joined,
-    /// Far from the PSNs before: much was not captured, or the queue pair was reconnected.
+    /// Far from earlier PSNs: a reconnection, or much was not captured.
     Jump,
-    /// Missing PSNs before it.
+    /// Number of missing PSNs before.
     AfterGap(u32),
-    /// First seen after later ones: overtaken, or lost and retransmitted.
+    /// Seen after later packets: overtaken, or lost and retransmitted.
     Late,
     /// Retransmitted.
     Retransmit(Causes),
-    /// Repeated too soon for a retransmission: a copy by the network or the capture.
+    /// Copy, too soon for a retransmission.
     Copy,
     /// Acknowledges everything up to a PSN.
     Acknowledges {
@@ -106,21 +104,21 @@ pub enum Explanation {
         up_to: Psn,
         /// Newly acknowledged packets.
         packets: u32,
-        /// Time since the last of them was sent, if sent once.
+        /// Time since the last was sent, if sent once.
         after: Option<Duration>,
     },
     /// Acknowledges nothing new.
     DuplicateAcknowledge(Psn),
-    /// Refuses this PSN and acknowledges everything before.
+    /// NAK or RNR NAK of this PSN.
     Negative(Psn, Syndrome),
-    /// A READ response or the like.
+    /// Response with data.
     Responses {
-        /// True if this PSN already had a response.
+        /// The PSN already had a response.
         again: bool,
     },
-    /// Responds to a request that was not captured.
+    /// Response to an uncaptured request.
     RespondsToUnseen,
-    /// Responds to one of so many connections, undecided by the capture.
+    /// Response to one of this many connections.
     RespondsToOneOf(usize),
     /// A CNP.
     Congestion,
@@ -132,7 +130,7 @@ pub enum Explanation {
     MessageRetransmit,
     /// Does not parse.
     Unreadable,
-    /// Damaged: its fields are unreliable.
+    /// Damaged: fields are unreliable.
     Damaged,
 }
 

@@ -12,18 +12,18 @@ use super::{
     reason::{Cause, Causes},
 };
 
-/// A finding: this percentage of retransmissions, among at least so many packets.
+/// Percentage of retransmissions for a finding, and minimum packets.
 const MANY: u64 = 10;
 const ENOUGH: u64 = 20;
 const STORM: u32 = 5;
-/// Marked packets without a notification, and ineffective notifications, that make a finding.
+/// Marked packets without a CNP, and ineffective CNPs, for a finding.
 const MARKS: u64 = 10;
 const NOTIFICATIONS: usize = 10;
-/// A late response: this multiple of the median, and at least this time.
+/// Late: this multiple of the median, and at least this time.
 const LATE: u32 = 20;
 const LATE_AT_LEAST: Duration = Duration::from_millis(2);
 const SILENCE: Duration = Duration::from_millis(100);
-/// A sender's data is compared this long before and after a notification.
+/// Time to compare a sender's data before and after a CNP.
 const COMPARED: Duration = Duration::from_millis(1);
 
 #[derive(Default)]
@@ -31,7 +31,7 @@ pub(super) struct Talk {
     pub(super) ends: [End; 2],
     round_trips: [Vec<(usize, Duration)>; 2],
     least: [Option<Duration>; 2],
-    /// Data sent by an end, and notifications sent to it.
+    /// Data of each end, and CNPs to the end.
     pub(super) data: [Vec<(Duration, u64)>; 2],
     pub(super) notified: [Vec<(usize, Duration)>; 2],
     pub(super) mismatched: [bool; 2],
@@ -57,7 +57,6 @@ impl Talk {
         }
     }
 
-    /// Takes a response time and returns its findings.
     pub(super) fn measure(
         &mut self,
         packet: &ExplainedPacket,
@@ -129,7 +128,7 @@ impl Talk {
     }
 }
 
-/// Frame of the first of many notifications that did not slow the sender.
+/// Frame of the first of many CNPs that did not slow the sender.
 fn ignored(data: &[(Duration, u64)], notified: &[(usize, Duration)]) -> Option<usize> {
     let &(frame, first) = notified.first()?;
     let soon = notified.iter().filter(|(_, at)| *at <= first + COMPARED * 2).count();

@@ -1,5 +1,3 @@
-//! Files of all forms: links, VLANs, RoCE v1, snapshot lengths, both formats, truncation.
-
 use std::{net::IpAddr, time::Duration};
 
 use roce_capture::{
@@ -174,7 +172,7 @@ fn wrong_icrcs(explained: &Explained) -> Vec<(usize, usize, WrongIcrcs)> {
     wrong.collect()
 }
 
-/// An anonymizer changes both addresses but not the ICRC; earlier damage is still found.
+/// An anonymizer changes addresses but not the ICRC. Earlier damage is still found.
 #[test]
 fn rewritten_addresses_are_said_once() {
     for ipv6 in [false, true] {
@@ -203,7 +201,7 @@ fn rewritten_addresses_are_said_once() {
     }
 }
 
-/// An FPGA without ICRCs, and one with useless ones; its peer's are right.
+/// FPGAs with zero or useless ICRCs; their peer's are right.
 #[test]
 fn a_sender_without_icrcs_is_said_once() {
     for (wrong, fault) in [(0, WrongIcrcs::Zero), (1, WrongIcrcs::Unknown)] {

@@ -1,6 +1,5 @@
 //! Captures of other stacks: a Verilog requester on an FPGA
-//! ([blue-rdma](https://github.com/open-rdma)); programs without PSN exchange, whose connections
-//! begin at PSN 0.
+//! ([blue-rdma](https://github.com/open-rdma)), and programs whose connections begin at PSN 0.
 
 use std::{fs, path::PathBuf};
 
@@ -16,7 +15,7 @@ fn repeats(explained: &Explained) -> Vec<String> {
     again.map(|packet| packet.why.to_string()).collect()
 }
 
-/// The requester takes milliseconds per packet; its timer does not expire in 291 of them.
+/// The requester takes milliseconds per packet. Its timer does not expire in 291 ms.
 #[test]
 fn a_slow_requester_behind_a_nak() {
     for (name, count) in [("blue-rdma-nak.pcapng", 2), ("blue-rdma-first-lost.pcapng", 3)] {

@@ -1,5 +1,3 @@
-//! Hand-made capture files.
-
 use std::net::IpAddr;
 
 use roce_transport::{
@@ -7,7 +5,6 @@ use roce_transport::{
     wire::{Ident, NetHeader},
 };
 
-/// Link types.
 pub(crate) const ETHERNET: u32 = 1;
 pub(crate) const RAW: u32 = 101;
 pub(crate) const COOKED: u32 = 113;
@@ -46,7 +43,7 @@ pub(crate) fn ip(net: &NetHeader, payload: &[u8]) -> Vec<u8> {
     }
 }
 
-/// A pcap file with nanoseconds: frames with time and length on the wire.
+/// Frames with time and length on the wire, in nanosecond pcap.
 pub(crate) fn pcap(link: u32, frames: &[(Instant, Vec<u8>, usize)]) -> Vec<u8> {
     let mut file = Vec::new();
     for word in [0xA1B2_3C4D_u32, 0x0004_0002, 0, 0, 0xFFFF, link] {
@@ -63,7 +60,6 @@ pub(crate) fn pcap(link: u32, frames: &[(Instant, Vec<u8>, usize)]) -> Vec<u8> {
     file
 }
 
-/// A link's datagrams as raw IP packets.
 pub(crate) fn of_datagrams(seen: &[(Instant, NetHeader, Vec<u8>)]) -> Vec<u8> {
     let frames: Vec<_> = seen
         .iter()

@@ -6,7 +6,6 @@ use roce_transport::time::Instant;
 use super::forms::{self, ERF};
 
 const INFINIBAND: u32 = 247;
-/// Bytes of a record header.
 const RECORD: usize = 16;
 
 /// A SEND of an echo request, and its acknowledgement.
@@ -80,7 +79,7 @@ fn in_records_and_without() {
     check(&explained(ERF, &longer));
 }
 
-/// The ICRC leaves out fields that switches change, and with a GRH those that routers change.
+/// The ICRC omits fields that switches change or, with a GRH, routers.
 #[test]
 fn what_the_icrc_covers() {
     let damaged = |number: usize, at: usize| {
@@ -103,7 +102,7 @@ fn what_the_icrc_covers() {
     assert!(!damaged(1, 8 + 4));
 }
 
-/// Frames without transport, other records and truncated ones hold no packet.
+/// No transport, another record type, truncated.
 #[test]
 fn what_is_none() {
     let mut frames = records();

@@ -88,7 +88,7 @@ fn datagrams(name: &str) -> Vec<(Instant, NetHeader, Vec<u8>)> {
     explained.packets.iter().map(datagram).collect()
 }
 
-/// The same two queue pairs reconnect at other PSNs near the first ones.
+/// Queue pairs reconnect at nearby PSNs.
 #[test]
 fn queue_pairs_that_connect_again_are_another_connection() {
     let mut seen = datagrams("cm_rping");

@@ -1,5 +1,3 @@
-//! Explained captures: the kernel's, generated runs with records as truth, and files of all forms.
-
 mod files;
 mod foreign;
 mod forms;

@@ -1,5 +1,4 @@
-//! Generated runs on lossy networks: the explanation of the sender's capture must agree with both
-//! adapters' records.
+//! On lossy networks, explanations of captures agree with both adapters' records.
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
@@ -87,7 +86,6 @@ fn run(seed: u64, networks: &[&str]) -> Pair {
     pair
 }
 
-/// Reasons of an adapter's packets, in order.
 fn reasons(records: &[Record]) -> impl Iterator<Item = Reason> {
     records.iter().filter_map(|record| match record.what {
         What::Sent { why: Why::Queue(reason), .. } => Some(reason),
@@ -132,8 +130,8 @@ const fn cause(loss: Loss) -> Cause {
     }
 }
 
-/// After each arrival the oldest unacknowledged PSN is the record's, and finally the next PSN the
-/// queue pair's. Returns the number of new responses.
+/// After each arrival, the oldest unacknowledged PSN is the record's. Finally, the next PSN is the
+/// queue pair's.
 fn check_requesters(
     explained: &Explained,
     (ip, adapter): (IpAddr, &Adapter),
@@ -217,7 +215,7 @@ fn no_reason_is_wrong() {
     assert!(named(0) * 100 <= totals.repeated * 5, "few are not known: {totals:?}");
 }
 
-/// The peer's packets in a receiver's capture: requests are lost before it, responses all arrive.
+/// Captures at the receiver: requests are lost before, all responses arrive.
 #[test]
 fn nor_is_one_at_the_receiver() {
     const WAY: Duration = Duration::from_micros(5);

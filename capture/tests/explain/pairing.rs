@@ -1,5 +1,3 @@
-//! Pairing of flows: never wrong, and undecided if the packets allow several.
-
 use std::{collections::BTreeSet, time::Duration};
 
 use rand_chacha::ChaCha8Rng;
@@ -24,7 +22,7 @@ use crate::common::{End, Options, Pair, Side};
 type Seen = Vec<(Instant, NetHeader, Vec<u8>)>;
 type Truth = BTreeSet<(Qpn, Qpn)>;
 
-/// Connections with the same first PSN, and their queue pairs.
+/// Connections with the same first PSN.
 fn connections(network: &str, seed: u64, count: usize) -> (Pair, Vec<(End, End)>, Truth) {
     let network = Network::with_plan(network.parse().unwrap(), seed);
     let mut pair = Pair::with_network(network).recorded();
@@ -35,7 +33,6 @@ fn connections(network: &str, seed: u64, count: usize) -> (Pair, Vec<(End, End)>
     (pair, ends, truth)
 }
 
-/// Uninformative source ports.
 fn without_ports(seen: &mut Seen) {
     for (_, net, bytes) in seen {
         net.src_port = 49152;
@@ -45,7 +42,6 @@ fn without_ports(seen: &mut Seen) {
     }
 }
 
-/// Both ends of a connection, if known: A's and B's.
 fn pair_of(connection: &Connection, pair: &Pair) -> Option<(Qpn, Qpn)> {
     let [one, other] = connection.ends;
     let (one_qpn, other_qpn) = (one.qpn?, other.qpn?);
@@ -56,7 +52,7 @@ fn explained(seen: &Seen) -> Explained {
     Explained::of_file(&forms::of_datagrams(seen)).unwrap()
 }
 
-/// Rounds of one message per connection, as in collectives: all alike, or not.
+/// Rounds of one message per connection, as in collectives.
 fn rounds(pair: &mut Pair, ends: &[(End, End)], dice: &mut ChaCha8Rng, alike: bool) {
     let memory: Vec<_> = ends.iter().map(|_| (pair.a.buffer(4096), pair.b.buffer(4096))).collect();
     let mut pick = |n: u32| dice.next_u32() % n;
@@ -122,7 +118,7 @@ fn no_pair_is_wrong() {
     assert!(open > 500, "{open}: those that are alike");
 }
 
-/// Two connections send equal requests at once; only their numbers tell the responses apart.
+/// Two connections with equal requests: only QPNs tell the responses apart.
 fn twins() -> (Pair, Truth, Seen) {
     let (mut pair, ends, truth) = connections("delay 5us", 1, 2);
     let (near, far) = (pair.a.buffer(8), pair.b.buffer(8));
@@ -162,7 +158,7 @@ fn source_ports_tell_them_apart() {
     assert_eq!(pairs(&explained(&seen), &pair), truth);
 }
 
-/// Like captures of one's own device, where arrivals name their sender.
+/// As in captures of roce, where arrivals name the sender.
 #[test]
 fn comments_tell_them_apart() {
     let (pair, truth, mut seen) = twins();
@@ -179,7 +175,6 @@ fn comments_tell_them_apart() {
     assert_eq!(explained.findings, []);
 }
 
-/// A capture of one direction reports no missing responses.
 #[test]
 fn one_direction_says_nothing_of_responses() {
     let (mut pair, ends, _) = connections("delay 5us, drop write once", 1, 1);

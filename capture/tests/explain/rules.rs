@@ -1,5 +1,3 @@
-//! Findings, and correct captures.
-
 use std::time::Duration;
 
 use roce_capture::explain::{Explained, Explanation, FindingKind};
@@ -69,7 +67,7 @@ fn the_same_from_the_other_side_shows_the_gap() {
     assert_eq!(kinds(&explained(&pair, Side::B)), ["psn_jump"]);
 }
 
-/// It may be another connection, so nothing counts as missing or late.
+/// Possibly another connection: nothing is missing or late.
 #[test]
 fn a_psn_that_is_far_from_the_others() {
     for far in [100_000, 0xFF_FFFF - 100_000] {
@@ -170,7 +168,7 @@ fn the_path_mtu_is_known_by_long_messages() {
     }
 }
 
-/// A request after a READ of unknown span is neither after a gap nor a retransmission.
+/// Neither after a gap nor a retransmission.
 #[test]
 fn what_comes_behind_a_read_of_unknown_span() {
     // requests alone, or also each response's last packet
@@ -201,7 +199,7 @@ fn many_repeats() {
     assert!(found.contains(&"many_retransmissions"), "{found:?}");
 }
 
-/// As in a capture of every interface that a packet passes.
+/// As in a capture of all interfaces.
 #[test]
 fn copies_are_not_sent_again() {
     let (mut pair, a) = recorded("delay 5us", Options::default());
@@ -239,7 +237,7 @@ fn marks_without_a_notification() {
     assert!(found.findings.iter().any(|finding| is_marks(&finding.kind)), "{:?}", found.findings);
 }
 
-/// The first's response comes just after the retransmission, too soon to be its own.
+/// The response comes too soon after the retransmission.
 #[test]
 fn a_timeout_that_is_shorter_than_the_way() {
     let (mut pair, a) = recorded("delay 5us", Options::default());

@@ -1,5 +1,3 @@
-//! Clauses of ports and receive buffers, for every datagram.
-
 use crate::{
     Bottleneck, Conditions, Marking, Receiver,
     clause::{Words, percentage, rate, set, size, time},
@@ -14,7 +12,7 @@ pub(super) struct Port<'a> {
     needs_rate: Option<&'a str>,
 }
 
-/// True for a clause of ports or buffers, with marks that depend on the queue.
+/// True for clauses of ports and buffers, marks by queue included.
 pub(super) fn concerns(words: &Words<'_>) -> bool {
     match words.words.first() {
         Some(&("rate" | "queue" | "receiver")) => true,
@@ -23,7 +21,7 @@ pub(super) fn concerns(words: &Words<'_>) -> bool {
     }
 }
 
-/// True for a range other than of PSNs.
+/// Excludes PSN ranges.
 fn is_range(before: &str, word: &str) -> bool {
     before != "psn" && word.contains("..")
 }
@@ -68,7 +66,7 @@ impl<'a> Port<'a> {
         }
     }
 
-    /// Returns the bottleneck, or a clause without rate.
+    /// Bottleneck, or a clause that lacks a rate.
     pub(super) fn bottleneck(self) -> Result<Option<Bottleneck>, (&'a str, String)> {
         let Self { rate, queue, marking, needs_rate } = self;
         match (rate, needs_rate) {

@@ -1,13 +1,12 @@
-//! Byte budgets: outstanding READs, and bytes in flight to a destination. Queue pairs without
-//! credits wait for a [turn](super::turns).
+//! Byte budgets of READs and of data in flight to a destination.
 
 use alloc::vec::Vec;
 
 use super::turns::{Turn, TurnState, Turns};
 use crate::{congestion::LARGEST, qp::Room};
 
-/// Portions of a budget: one arrives while another is in flight. More portions split READ
-/// responses, whose first and last packets join no run.
+/// One portion arrives while another is in flight. More portions split READ responses, whose first
+/// and last packets join no run.
 const PORTIONS: u64 = 2;
 
 #[derive(Clone, Copy, Default, Debug)]
@@ -22,7 +21,6 @@ impl Share {
         self.taken
     }
 
-    /// True if nothing waits and the record is up to date.
     pub(super) fn is_recorded(shares: &[Self], index: usize, taken: u64, waits: bool) -> bool {
         let recorded = shares.get(index).copied().unwrap_or_default();
         !waits && !recorded.waits && recorded.taken == taken
@@ -32,16 +30,14 @@ impl Share {
 #[derive(Debug)]
 pub(super) struct Budget {
     limit: u64,
-    /// Most bytes of a portion.
     largest: u64,
     taken: u64,
     waiting: Turns,
-    /// Turn under way: others wait until it takes something.
+    /// Other queue pairs wait until this turn takes credits.
     granted: Option<Turn>,
 }
 
 impl Budget {
-    /// Makes a budget of at least one packet.
     pub(super) fn new(limit: u64, largest: u64) -> Self {
         let limit = limit.max(LARGEST);
         Self { limit, largest, taken: 0, waiting: Turns::default(), granted: None }
@@ -51,7 +47,6 @@ impl Budget {
         self.limit = limit.max(LARGEST);
     }
 
-    /// Most bytes of a request or waiting turn.
     fn portion(&self) -> u64 {
         (self.limit / PORTIONS).min(self.largest).max(LARGEST)
     }
@@ -60,7 +55,6 @@ impl Budget {
         self.taken
     }
 
-    /// Credits of a queue pair that has taken `taken` bytes.
     pub(super) fn room(&self, shares: &[Share], index: usize, taken: u64) -> Room {
         let recorded = shares.get(index).map_or(0, Share::taken);
         let portion = self.portion();
@@ -77,7 +71,7 @@ impl Budget {
         Room { portion, left }
     }
 
-    /// Records a queue pair's bytes, and whether it waits. Returns the next to continue.
+    /// Returns the next queue pair to continue.
     pub(super) fn update(
         &mut self,
         shares: &mut Vec<Share>,
@@ -105,7 +99,7 @@ impl Budget {
             self.waiting.add(index, &mut share.place);
         }
         if self.granted.is_none() && self.waiting.is_empty() {
-            return None; // nearly always
+            return None;
         }
         if self.taken > 0 && self.limit.saturating_sub(self.taken) < self.portion() {
             return None;

@@ -1,5 +1,3 @@
-//! Completion queues and counters.
-
 use alloc::{boxed::Box, sync::Arc};
 
 use super::{
@@ -19,7 +17,7 @@ use crate::{
 };
 
 impl Adapter {
-    /// Creates a completion queue for `capacity` completions or more (`ibv_create_cq`).
+    /// Creates a completion queue of at least `capacity` (`ibv_create_cq`).
     ///
     /// # Errors
     /// [`ObjectError::Size`], [`ObjectError::TooMany`].
@@ -28,7 +26,7 @@ impl Adapter {
         self.create_cq_in(CqRoom::new(capacity))
     }
 
-    /// Checks a completion queue's capacity (`max_cqe`).
+    /// Checks a capacity against `max_cqe`.
     pub fn fits_cq(&self, capacity: usize) -> Result<(), ObjectError> {
         size(ObjectSize::Completions, capacity, 1, self.limits.max_cqe)
     }
@@ -57,7 +55,7 @@ impl Adapter {
         Ok(())
     }
 
-    /// Sets the failure of requests, for tests of programs.
+    /// Injects completion errors, for tests of programs.
     pub fn set_completion_faults(&mut self, faults: Option<Box<dyn CompletionFaults>>) {
         self.reports.cqs.injected.faults = faults;
     }
@@ -75,7 +73,7 @@ impl Adapter {
         self.resize_cq_in(id, capacity, None)
     }
 
-    /// As [`resize_cq`](Self::resize_cq), with the memory that it [lacks](CompletionQueue::lacks).
+    /// As [`resize_cq`](Self::resize_cq), with [missing](CompletionQueue::lacks) memory.
     pub fn resize_cq_in(
         &mut self,
         id: CqId,
@@ -90,7 +88,7 @@ impl Adapter {
         cq.resize(capacity, room).map_err(ObjectError::Held)
     }
 
-    /// Sets event moderation (`ibv_modify_cq`); a delayed event is delivered now.
+    /// Sets event moderation (`ibv_modify_cq`) and delivers a delayed event.
     ///
     /// # Errors
     /// [`ObjectError::Size`] above 65,535 µs; [`ObjectError::Unknown`].
@@ -109,7 +107,7 @@ impl Adapter {
         Ok(())
     }
 
-    /// Attaches a counter to a queue pair in RESET or INIT (`ibv_qp_attach_comp_cntr`).
+    /// Attaches a counter in RESET or INIT (`ibv_qp_attach_comp_cntr`).
     pub fn count_completions(
         &mut self,
         qpn: Qpn,
@@ -128,7 +126,7 @@ impl Adapter {
         if attached { Ok(()) } else { Err(CountError::Counted) }
     }
 
-    /// Times delayed events, and fails queue pairs of an overflowed queue (11.6.3.2).
+    /// Fails queue pairs of overflowed queues (11.6.3.2).
     #[inline]
     pub(super) fn check_cqs(&mut self, now: Instant) {
         if !self.reports.cqs.are_none() {
@@ -188,7 +186,7 @@ impl Adapter {
         self.check_cqs(now);
         for qpn in placed {
             if let Some(index) = self.qps.place(qpn) {
-                self.make_ready(index); // its responses have waited
+                self.make_ready(index); // responses waited for placement
             }
         }
     }

@@ -1,5 +1,3 @@
-//! Configuration and limits of an adapter.
-
 use rand_chacha::ChaCha12Rng;
 use rand_core::{RngCore, SeedableRng};
 
@@ -9,9 +7,8 @@ use crate::{
     qp::AckTimer, work::LateConfig,
 };
 
-/// Limits of objects and their sizes.
+/// Limits, mostly named as in `ibv_device_attr`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-// independent limits, most named as in `ibv_device_attr`
 pub struct Limits {
     /// Protection domains.
     pub max_pd: usize,
@@ -21,44 +18,44 @@ pub struct Limits {
     pub max_mw: usize,
     /// Completion queues.
     pub max_cq: usize,
-    /// Completions in one queue.
+    /// Completions per queue.
     pub max_cqe: usize,
     /// Queue pairs.
     pub max_qp: usize,
-    /// Shared receive queues, with XRC SRQs.
+    /// Shared receive queues, also XRC.
     pub max_srq: usize,
     /// XRC domains.
     pub max_xrcd: usize,
     /// Multicast groups.
     pub max_mcast_grp: usize,
-    /// Queue pairs in a multicast group; each costs a copy.
+    /// Queue pairs per multicast group.
     pub max_mcast_qp_attach: usize,
     /// Address handles.
     pub max_ah: usize,
-    /// Requests in one work queue.
+    /// Requests per work queue.
     pub max_qp_wr: u32,
-    /// SGEs of a send request.
+    /// SGEs per send request.
     pub max_sge: u32,
-    /// SGEs of a receive request.
+    /// SGEs per receive request.
     pub max_recv_sge: u32,
-    /// Requests in one shared receive queue.
+    /// Requests per shared receive queue.
     pub max_srq_wr: u32,
-    /// SGEs of a shared receive request.
+    /// SGEs per shared receive request.
     pub max_srq_sge: u32,
-    /// Inline bytes of one request.
+    /// Inline bytes per request.
     pub max_inline_data: u32,
-    /// Bytes of device memory in total.
+    /// Device memory in bytes.
     pub max_dm_size: usize,
-    /// SGEs of a READ (`max_sge_rd`), if less than `max_sge`.
+    /// SGEs per READ (`max_sge_rd`), if below `max_sge`.
     pub max_read_sge: u32,
-    /// Compare and swap, fetch and add, ATOMIC WRITE.
+    /// Atomics, including ATOMIC WRITE.
     pub atomics: bool,
-    /// Bytes of one memory region.
+    /// Bytes per memory region.
     pub max_mr_size: u64,
-    /// Allows posting in RESET, INIT and RTR, as drivers that ignore the state do. Such sends leave
-    /// with the next post in RTS.
+    /// Allows posting in RESET, INIT and RTR, as some drivers do; sends leave with the next post in
+    /// RTS.
     pub early_posts: bool,
-    /// Memory of a send queue, if limited.
+    /// Send queue memory.
     pub send_queue: Option<SendQueueMemory>,
     /// Acknowledge timer.
     pub ack_timer: AckTimer,
@@ -107,10 +104,10 @@ impl Limits {
     }
 }
 
-/// Configuration of an adapter.
+/// Adapter configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AdapterConfig {
-    /// Seed of keys, QPNs, PSNs; unpredictable outside tests.
+    /// Unpredictable seed of keys, QPNs and PSNs.
     pub seed: [u8; 32],
     /// Largest payload of the link.
     pub port_mtu: Mtu,
@@ -118,33 +115,32 @@ pub struct AdapterConfig {
     pub source_port: SourcePort,
     /// P_Key table; the default partition by default.
     pub pkeys: PKeyTable,
-    /// QPN range, 2 to 0xFFFFFE by default. Adapters that share an address need separate ranges.
+    /// QPN range, by default 2 to 0xFFFFFE; disjoint among adapters of one address.
     pub qpns: core::ops::RangeInclusive<u32>,
-    /// Most READ bytes outstanding, all queue pairs, plus 768 per packet; at least one packet,
-    /// unlimited by default. READs above half are split. Use half of the receive buffer, which
-    /// drops the excess.
+    /// Outstanding READ bytes of all queue pairs, plus 768 per packet; default unlimited. Use half
+    /// of the receive buffer, which drops the excess.
     pub read_budget: u64,
-    /// Equal L_Key and R_Key, as in NICs and rxe, for programs that confuse them; off by default.
+    /// Equal L_Key and R_Key, as in NICs and rxe, for programs that confuse them; default off.
     pub equal_keys: bool,
-    /// Longest reliable WRITE, in packets, sent as WRITE Only packets: equal lengths form a run.
-    /// Not with immediate data. A refusal leaves earlier packets placed. 0 (off) by default.
+    /// Longest reliable WRITE without immediate, in packets, sent as WRITE ONLYs, whose equal
+    /// lengths form a run; default 0.
     pub write_only_packets: u32,
-    /// Header prediction, on by default; changes only speed.
+    /// Header prediction, default on; affects only speed.
     pub header_prediction: bool,
     /// Windows and congestion control.
     pub congestion: CongestionConfig,
-    /// Late placement and completions, for tests of programs.
+    /// Late placement, for tests of programs.
     pub late: LateConfig,
     /// Limits.
     pub limits: Limits,
     /// Connection management.
     pub cm: CmConfig,
-    /// Unique GUID for peers. By default random by seed, which it does not reveal; marked local.
+    /// Unique GUID, by default random and marked local.
     pub guid: u64,
 }
 
 impl AdapterConfig {
-    /// Makes the default configuration: path MTU 4,096, port per flow.
+    /// Default configuration.
     #[must_use]
     pub fn new(seed: [u8; 32]) -> Self {
         Self {
@@ -166,7 +162,7 @@ impl AdapterConfig {
     }
 }
 
-/// Drawn on another stream than keys: peers see it.
+/// Uses another stream than the keys: peers see the GUID.
 fn random_guid(seed: [u8; 32]) -> u64 {
     let mut rng = ChaCha12Rng::from_seed(seed);
     rng.set_stream(1);

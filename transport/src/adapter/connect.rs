@@ -1,6 +1,6 @@
-//! QP1, and the queue pairs that connection management moves.
+//! QP1, and connection management of queue pairs.
 //!
-//! Read first: [`cm`](crate::cm); InfiniBand volume 1, 13.5.3 (QP1), 12.9.8 (order of moves).
+//! Read first: InfiniBand volume 1, 13.5.3, 12.9.8.
 
 use core::net::IpAddr;
 
@@ -26,13 +26,13 @@ use crate::{
     },
 };
 
-/// Reason why a request is not accepted; it stays pending unless gone.
+/// Accept error; the request stays pending unless gone.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 pub enum AcceptError {
     /// Refused by connection management.
     #[error(transparent)]
     Connection(#[from] ConnError),
-    /// The queue pair could not be moved.
+    /// Failed queue pair transition.
     #[error("cannot modify the queue pair: {0}")]
     QueuePair(#[from] ModifyError),
 }
@@ -47,13 +47,13 @@ impl From<AcceptError> for CallError {
 }
 
 impl Adapter {
-    /// Returns the communication manager, for calls that are not recorded.
+    /// Communication manager, for unrecorded calls.
     #[must_use]
     pub const fn cm(&self) -> &Connections {
         &self.cm
     }
 
-    /// Returns the communication manager, to change it.
+    /// Mutable communication manager.
     pub const fn cm_mut(&mut self) -> &mut Connections {
         &mut self.cm
     }
@@ -67,7 +67,7 @@ impl Adapter {
         self.recorded(Instant::ZERO, Qpn::GSI, call, |adapter| adapter.cm.listen(listen))
     }
 
-    /// Requests a connection (`rdma_connect`); [`ConnEvent`]s report its progress.
+    /// Requests a connection (`rdma_connect`); [`ConnEvent`]s report progress.
     ///
     /// # Errors
     /// [`ConnError::NoRoute`], [`ConnError::PrivateData`], [`ConnError::Range`],
@@ -81,7 +81,7 @@ impl Adapter {
         })
     }
 
-    /// Accepts a request (`rdma_accept`). `managed`: moves the queue pair from INIT to RTS first.
+    /// Accepts a request (`rdma_accept`); `managed` first moves the queue pair to RTS.
     ///
     /// # Errors
     /// [`AcceptError::QueuePair`]: the request stays pending; [`ConnError::State`],
@@ -105,7 +105,7 @@ impl Adapter {
         })
     }
 
-    /// Confirms a [`ConnEvent::Reply`] (`rdma_establish`; `rdma_accept` on the active side).
+    /// Confirms a [`ConnEvent::Reply`] (`rdma_establish`).
     ///
     /// # Errors
     /// [`ConnError::State`], [`ConnError::Unknown`], [`ConnError::PrivateData`].
@@ -137,7 +137,7 @@ impl Adapter {
         )
     }
 
-    /// Disconnects, or confirms a DREQ (`rdma_disconnect`). The program moves the queue pair.
+    /// Disconnects, or confirms a DREQ (`rdma_disconnect`).
     ///
     /// # Errors
     /// [`ConnError::State`], [`ConnError::Unknown`], [`ConnError::PrivateData`].
@@ -155,9 +155,9 @@ impl Adapter {
         )
     }
 
-    /// Disconnects for an adapter that is gone from this address (see [`share`](crate::share)), as
-    /// a kernel does at process exit. No events; [`state`](Connections::state) shows the end. Until
-    /// then responses must reach this adapter, and the communication ID stays reserved.
+    /// Disconnects for an adapter that is gone from this address (see [`share`](crate::share)).
+    /// Until [`state`](Connections::state) shows the end, responses must reach this adapter, and
+    /// the communication ID stays reserved.
     ///
     /// # Errors
     /// [`ConnError::OwnId`], [`ConnError::TooMany`]; [`ConnError::NoRoute`] without the address.
@@ -196,7 +196,7 @@ impl Adapter {
         )
     }
 
-    /// Responds with a queue pair and Q_Key, or a nonzero status (`rdma_accept`, `rdma_reject`).
+    /// Responds with a queue pair and Q_Key, or a nonzero status.
     ///
     /// # Errors
     /// [`ConnError::State`], [`ConnError::Unknown`], [`ConnError::PrivateData`].
@@ -214,7 +214,7 @@ impl Adapter {
         )
     }
 
-    /// Returns the next event of connection management.
+    /// Next connection management event.
     pub fn poll_cm_event(&mut self) -> Option<ConnEvent> {
         self.late.cm_event(|| self.cm.poll_event())
     }
@@ -246,7 +246,7 @@ impl Adapter {
         self.to_rts(now, qpn, &Rts::new(qp_type, sq_psn, requester))
     }
 
-    /// Follows the peer's REP: moves the queue pair, sends RTU or REJ.
+    /// Moves the queue pair after a REP; sends RTU or REJ.
     fn follow(&mut self, now: Instant, conn: ConnId) {
         let moved = match self.cm.qp_setup(conn) {
             Some(setup) => self.move_qp(now, &setup).is_ok(),
@@ -259,7 +259,6 @@ impl Adapter {
         }
     }
 
-    /// Checks a packet to QP1 and returns its partition, for the response.
     pub(super) fn check_mad(&mut self, packet: &Packet<'_>) -> Result<PKey, DropReason> {
         let Ext::Deth(Deth { qkey, .. }) = packet.headers.ext() else {
             return Err(DropReason::WrongService);
@@ -305,8 +304,6 @@ impl Adapter {
         Ok(Disposition::Executed)
     }
 
-    /// Path of CM messages, with the local GID index; `None` unless `own` is local and the families
-    /// agree.
     fn gsi_path(&self, own: IpAddr, peer: IpAddr, frame: FrameFields) -> Option<(u16, Path)> {
         let service_level = frame.service_level();
         let index = self.resources.gids.position_of(frame.version(), |gid| gid == own.into())?;
@@ -314,7 +311,7 @@ impl Adapter {
         Some((index, self.resources.gids.path(&av, Qpn::GSI, Qpn::GSI)?))
     }
 
-    /// Adds due CM messages; false if `buffer` is full.
+    /// Returns false if `buffer` is full.
     pub(super) fn transmit_mads(&mut self, now: Instant, buffer: &mut TransmitBuffer) -> bool {
         while self.cm.has_transmit() {
             let Some(slot) = buffer.slot() else { return false };

@@ -1,10 +1,10 @@
-//! Counters of single queue pairs, as differences of the adapter's.
+//! Counters per queue pair, as differences of the adapter's.
 
 use super::{Adapter, error::ObjectError};
 use crate::{event::Counters, ids::Qpn, wire::Packet};
 
 impl Adapter {
-    /// Starts counters of a queue pair, once. The adapter then uses no fast path.
+    /// Starts a queue pair's counters and disables the adapter's fast paths.
     ///
     /// # Errors
     /// [`ObjectError::Unknown`].
@@ -14,7 +14,7 @@ impl Adapter {
         Ok(())
     }
 
-    /// Returns the counters since [`count_qp`](Self::count_qp).
+    /// Counters since [`count_qp`](Self::count_qp).
     #[must_use]
     pub fn qp_counters(&self, qpn: Qpn) -> Option<&Counters> {
         self.qps.counted.get(&self.qps.place(qpn)?)

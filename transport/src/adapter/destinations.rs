@@ -1,5 +1,4 @@
-//! Bytes in flight per destination: this adapter's queue pairs share a receive buffer there, and so
-//! a window.
+//! Windows per destination: queue pairs share the receive buffer there.
 
 use alloc::{collections::BTreeMap, vec::Vec};
 use core::{net::IpAddr, time::Duration};
@@ -16,17 +15,15 @@ use crate::{
     time::Instant,
 };
 
-/// Most bytes of a portion: the largest run. One packet more would be another run.
 const LARGEST_PORTION: u64 = LARGEST_RUN * LARGEST;
-/// Least window: below it, one lost packet stalls all others.
+/// Below this, one lost packet stalls all others.
 const LEAST: u64 = 8 * LARGEST;
-/// One loss shows at many queue pairs: shrink once in this time.
+/// Queue pairs see the same loss: shrink once per interval.
 const ONE_LOSS: Duration = Duration::from_micros(500);
 
 #[derive(Debug)]
 struct Destination {
     address: IpAddr,
-    /// Connected queue pairs.
     users: usize,
     window: Window,
     budget: Budget,
@@ -38,7 +35,6 @@ pub(super) struct Destinations {
     config: WindowConfig,
     all: Slab<Destination>,
     by_address: BTreeMap<IpAddr, usize>,
-    /// By queue pair.
     of: Vec<Option<usize>>,
     shares: Vec<Share>,
 }
@@ -58,7 +54,6 @@ impl Destinations {
         self.of.get(index).copied().flatten()
     }
 
-    /// Sets a queue pair's destination. Returns a queue pair that may continue.
     pub(super) fn assign(&mut self, index: usize, address: Option<IpAddr>) -> Option<usize> {
         let before = self.of(index);
         if before.and_then(|at| self.all.get(at)).map(|its| its.address) == address {
@@ -96,7 +91,6 @@ impl Destinations {
         at
     }
 
-    /// Credits of a queue pair with `in_flight` bytes, and its portion.
     pub(super) fn room(&self, index: usize, in_flight: u64) -> Room {
         let Some(destination) = self.of(index).and_then(|at| self.all.get(at)) else {
             return Room::UNLIMITED;
@@ -112,7 +106,6 @@ impl Destinations {
         Share::is_recorded(&self.shares, index, in_flight, waits)
     }
 
-    /// Records bytes in flight, and whether it waits. Returns a queue pair that may continue.
     pub(super) fn update(
         &mut self,
         index: usize,
@@ -133,12 +126,10 @@ impl Destinations {
         destination.budget.update(&mut self.shares, index, in_flight, waits)
     }
 
-    /// The destination or a switch has lost a packet.
     pub(super) fn on_loss(&mut self, index: usize, now: Instant) {
         self.shrink(index, now, |window, taken| window.on_loss(taken));
     }
 
-    /// The destination or a switch is congested.
     pub(super) fn on_notification(&mut self, index: usize, now: Instant) {
         self.shrink(index, now, |window, _| window.on_notification(now));
     }

@@ -1,10 +1,8 @@
-//! Errors of creation and destruction.
-
 use core::fmt;
 
 use thiserror::Error;
 
-/// Reason why an object is not created or destroyed; nothing changes.
+/// Creation or destruction error; nothing changed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[non_exhaustive]
 pub enum ObjectError {
@@ -16,7 +14,7 @@ pub enum ObjectError {
         /// Limit.
         limit: usize,
     },
-    /// A size outside its range.
+    /// Out of range.
     #[error("{what} is out of range; expected {least} to {limit}")]
     Size {
         /// Size.
@@ -32,7 +30,7 @@ pub enum ObjectError {
     /// The completion queue overflowed.
     #[error("the completion queue has overflowed; make a new one")]
     Overrun,
-    /// No such GID index, or another address family.
+    /// Missing GID index, or another address family.
     #[error("GID index {0} does not exist, or its address family is not the destination's")]
     GidIndex(u16),
     /// RoCE v1 entry, unable to send.
@@ -59,13 +57,13 @@ pub enum ObjectMismatch {
     /// XRC target with queues.
     #[error("an XRC target is made in an XRC domain, without queues")]
     TargetWithQueues,
-    /// XRC initiator with a shared receive queue.
+    /// XRC initiator with an SRQ.
     #[error("an XRC initiator has no receive queue")]
     InitiatorWithSrq,
-    /// Raw packet queue pair with a shared receive queue.
+    /// Raw packet queue pair with an SRQ.
     #[error("a raw packet queue pair takes no shared receive queue")]
     RawWithSrq,
-    /// XRC SRQ for a queue pair other than a target.
+    /// XRC SRQ, which serves XRC targets only.
     #[error("an XRC SRQ serves XRC targets only")]
     XrcSrq,
     /// Queues of different shards.

@@ -1,11 +1,10 @@
-//! Turns of raw packet queue pairs.
+//! Turns of raw packet queue pairs, one frame each.
 
 use alloc::collections::VecDeque;
 
-/// A turn is one frame.
 #[derive(Default, Debug)]
 pub(super) struct FrameSenders {
-    /// MTU; `None`: the link carries no frames.
+    /// `None`: the link carries no frames.
     pub(super) mtu: Option<u32>,
     pub(super) line: VecDeque<usize>,
 }

@@ -1,5 +1,3 @@
-//! Multicast groups and their members.
-
 use alloc::{collections::BTreeMap, vec::Vec};
 
 use thiserror::Error;
@@ -7,7 +5,7 @@ use thiserror::Error;
 use super::config::Limits;
 use crate::{addr::Gid, qp::QpType};
 
-/// Reason why attaching or detaching changes nothing.
+/// Attach or detach error; nothing changed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[non_exhaustive]
 pub enum McastError {
@@ -37,12 +35,10 @@ pub enum McastError {
     NotAttached(Gid),
 }
 
-/// Members by index, in order of attachment.
 #[derive(Debug, Default)]
 pub(super) struct Groups(BTreeMap<Gid, Vec<usize>>);
 
 impl Groups {
-    /// Returns true for the first member.
     pub(super) fn attach(
         &mut self,
         group: Gid,
@@ -68,7 +64,6 @@ impl Groups {
         }
     }
 
-    /// Returns true for the last member.
     pub(super) fn detach(&mut self, group: Gid, index: usize) -> Result<bool, McastError> {
         let not_attached = McastError::NotAttached(group);
         let members = self.0.get_mut(&group).ok_or(not_attached)?;
@@ -96,7 +91,7 @@ impl Groups {
         self.0.iter().map(|(group, members)| (*group, members.as_slice()))
     }
 
-    /// Takes the members while they receive; see [`put_back`](Self::put_back).
+    /// Leaves the group empty until [`put_back`](Self::put_back).
     pub(super) fn take(&mut self, group: Gid) -> Vec<usize> {
         self.0.get_mut(&group).map(core::mem::take).unwrap_or_default()
     }

@@ -10,20 +10,17 @@ use crate::{
     work::{Half, Late, LateConfig},
 };
 
-/// Late placement and completions, if enabled.
 #[derive(Debug, Default)]
 pub(super) struct Lateness(Option<Box<Parts>>);
 
 #[derive(Debug)]
 struct Parts {
     late: Late,
-    /// Latest time seen.
     now: Instant,
     events: Waiting<Event>,
     cm_events: Waiting<ConnEvent>,
 }
 
-/// Events with their delivery times, in order.
 #[derive(Debug)]
 struct Waiting<E>(VecDeque<(Instant, E)>);
 
@@ -58,7 +55,7 @@ impl Lateness {
         Self(Late::new(config).map(Parts::new).map(Into::into))
     }
 
-    /// There is a region whose bytes may be placed late.
+    /// Called for regions behind drivers.
     pub(super) fn begin(&mut self) {
         self.0.get_or_insert_with(|| Box::new(Parts::new(Late::with(LateConfig::default()))));
     }

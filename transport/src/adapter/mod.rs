@@ -1,9 +1,9 @@
-//! The adapter: tables of objects, packets to and from queue pairs, and the send scheduler.
+//! The adapter: object tables, packets to and from queue pairs, and the send scheduler.
 //!
-//! An adapter is passive. The owner of link and clock calls, under one lock:
+//! The owner of link and clock calls, under one lock:
 //!
 //! - commands (`create_qp`, `post_send`, …);
-//! - [`handle_datagram`](Adapter::handle_datagram) for each datagram;
+//! - [`handle_datagram`](Adapter::handle_datagram) per datagram;
 //!   [`handle_timeout`](Adapter::handle_timeout) at the time of
 //!   [`poll_timeout`](Adapter::poll_timeout);
 //! - after each, in order: [`poll_transmit`](Adapter::poll_transmit) until the buffer stays empty
@@ -11,8 +11,7 @@
 //!   [`poll_cm_event`](Adapter::poll_cm_event) until empty; [`poll_timeout`](Adapter::poll_timeout)
 //!   once.
 //!
-//! Completions go to the [completion queues](crate::work::CompletionQueue), polled without the
-//! adapter.
+//! [Completion queues](crate::work::CompletionQueue) are polled without the adapter.
 
 mod budget;
 mod completion;
@@ -105,13 +104,13 @@ pub struct Adapter {
 }
 
 impl Adapter {
-    /// Makes an adapter with an empty GID table.
+    /// Adapter with an empty GID table.
     #[must_use]
     pub fn new(config: AdapterConfig) -> Self {
         Self::with_trace(config, Trace::default())
     }
 
-    /// Makes an adapter with a [record](crate::trace).
+    /// Adapter with a [record](crate::trace).
     #[must_use]
     pub fn with_trace(mut config: AdapterConfig, trace: Trace) -> Self {
         let recorder = Recorder::new(trace);
@@ -153,44 +152,44 @@ impl Adapter {
         }
     }
 
-    /// Limits outstanding READs and atomics per queue pair (`max_qp_init_rd_atom`,
-    /// `max_qp_rd_atom`), to at most [`MAX_RD_ATOMIC`](crate::qp::MAX_RD_ATOMIC).
+    /// Limits outstanding READs and atomics (`max_qp_init_rd_atom`, `max_qp_rd_atom`) to
+    /// [`MAX_RD_ATOMIC`](crate::qp::MAX_RD_ATOMIC) or less.
     pub fn limit_rd_atomic(&mut self, requester: u8, responder: u8) {
         let RdAtomicLimits { requester: most, .. } = RdAtomicLimits::default();
         self.resources.rd_atomic =
             RdAtomicLimits { requester: requester.min(most), responder: responder.min(most) };
     }
 
-    /// Returns the totals since creation.
+    /// Totals since creation.
     #[must_use]
     pub const fn counters(&self) -> &Counters {
         &self.reports.counters
     }
 
-    /// Returns the granted limits, at most those configured.
+    /// Granted limits, at most those configured.
     #[must_use]
     pub const fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// Returns the GID table.
+    /// GID table.
     #[must_use]
     pub const fn gids(&self) -> &GidTable {
         &self.resources.gids
     }
 
-    /// Returns the P_Key table.
+    /// P_Key table.
     #[must_use]
     pub const fn pkeys(&self) -> &PKeyTable {
         &self.resources.pkeys
     }
 
-    /// Draws a random initial PSN.
+    /// Random initial PSN.
     pub fn random_psn(&mut self) -> Psn {
         Psn::new(self.rng.next_u32())
     }
 
-    // Transitions of a queue pair (`ibv_modify_qp`). An error changes nothing.
+    // Transitions (`ibv_modify_qp`); an error changes nothing.
 
     /// RESET→INIT and INIT→INIT.
     pub fn to_init(&mut self, qpn: Qpn, init: &Init) -> Result<(), ModifyError> {
@@ -228,7 +227,7 @@ impl Adapter {
         self.modify(now, qpn, State::Rts, |qp, env| qp.to_rts(rts, changes, env))
     }
 
-    /// Changes attributes in the same state: INIT, RTS or SQD.
+    /// Changes attributes in INIT, RTS or SQD.
     pub fn update(
         &mut self,
         now: Instant,
@@ -248,12 +247,12 @@ impl Adapter {
         self.modify(now, qpn, State::Sqd, |qp, env| qp.to_sqd(notify, env))
     }
 
-    /// Any state but RESET to ERR: everything posted is flushed.
+    /// Any state but RESET→ERR; flushes posted requests.
     pub fn to_error(&mut self, now: Instant, qpn: Qpn) -> Result<(), ModifyError> {
         self.modify(now, qpn, State::Err, Qp::to_error)
     }
 
-    /// Any state to RESET: drops posted requests, and unbinds type 2 windows of this queue pair.
+    /// Any state→RESET; drops posted requests and unbinds type 2 windows.
     pub fn to_reset(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
         self.modify(Instant::ZERO, qpn, State::Reset, |qp, env| {
             for half in [Half::Requester, Half::Responder] {
@@ -310,15 +309,14 @@ impl Adapter {
         })
     }
 
-    /// Removes the queue pair's unpolled completions, as NIC drivers do on RESET (`ibv_modify_qp`)
-    /// and `ibv_destroy_qp`.
+    /// Removes unpolled completions, as NIC drivers do on RESET and `ibv_destroy_qp`.
     pub fn discard_completions(&mut self, qpn: Qpn) {
         if let Some(index) = self.qps.place(qpn) {
             self.qps[index].common.discard_completions();
         }
     }
 
-    /// Checks that `wr` could be posted after `others` more.
+    /// Checks posting of `wr` after `others` more requests.
     pub fn check_send(&self, qpn: Qpn, wr: &SendWr, others: usize) -> Result<(), PostError> {
         let index = self.qps.place(qpn).ok_or(PostError::UnknownQp)?;
         self.qps[index].check_send(wr, others)
@@ -337,10 +335,7 @@ impl Adapter {
         })
     }
 
-    // The world.
-
-    /// Handles expired timers, a bounded number; if some are left,
-    /// [`poll_timeout`](Self::poll_timeout) is in the past.
+    /// Handles a bounded number of expired timers.
     pub fn handle_timeout(&mut self, now: Instant) {
         let Self { cm, qps, .. } = self;
         cm.handle_timeout(now, &|own, peer| {
@@ -362,14 +357,13 @@ impl Adapter {
         self.handle_late(now);
     }
 
-    /// Returns when to call [`handle_timeout`](Self::handle_timeout); possibly before a timer
-    /// expires.
+    /// Time to call [`handle_timeout`](Self::handle_timeout), possibly before a timer expires.
     pub fn poll_timeout(&mut self) -> Option<Instant> {
         let (qps, cqs) = (self.qps.next_deadline(), self.tables.next_cq_deadline());
         Instant::earliest([qps, cqs, self.cm.poll_timeout(), self.late.deadline()])
     }
 
-    /// Returns false if nothing is to do now, as in most polls.
+    /// False if nothing is due.
     pub fn is_due(&mut self, now: Instant) -> bool {
         !self.sending.turns.is_empty()
             || !self.reports.events.is_empty()
@@ -378,20 +372,19 @@ impl Adapter {
             || self.poll_timeout().is_some_and(|due| due <= now)
     }
 
-    /// Returns true if events wait.
+    /// True if events wait.
     #[must_use]
     pub fn has_events(&self) -> bool {
         !self.reports.events.is_empty() || self.late.has_events()
     }
 
-    /// Returns the next event.
+    /// Next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.late.event(&mut self.reports.events)
     }
 
-    /// Fills the cleared `buffer` with due packets, by turns. Send and repeat until it stays empty
-    /// and [has no more](TransmitBuffer::may_have_more). Each call visits a bounded number of queue
-    /// pairs.
+    /// Fills the cleared `buffer` with due packets. Send and repeat until the buffer stays empty
+    /// and [has no more](TransmitBuffer::may_have_more).
     pub fn poll_transmit(&mut self, now: Instant, buffer: &mut TransmitBuffer) {
         if !self.transmit_mads(now, buffer) || self.sending.turns.is_empty() {
             return;
@@ -469,7 +462,7 @@ impl Adapter {
         }
     }
 
-    /// Sends predicted packets. Returns their bytes, and whether nothing else is to send.
+    /// Returns the bytes sent, and whether nothing else is to send.
     fn transmit_singles(
         &mut self,
         now: Instant,
@@ -509,7 +502,7 @@ impl Adapter {
         (part, false)
     }
 
-    /// Adds middle packets to the run, at most `left` bytes. Returns their bytes.
+    /// Returns the bytes sent.
     fn transmit_middles(
         &mut self,
         now: Instant,
@@ -542,8 +535,7 @@ impl Adapter {
         sent * part
     }
 
-    /// Returns true if [`poll_transmit`](Self::poll_transmit) would send only a few
-    /// acknowledgements. They may wait for the program's next post.
+    /// True if only a few acknowledgements are due, which may wait for a post.
     pub fn only_acknowledges(&self) -> bool {
         let acknowledges = |index| self.qps.get(index).is_some_and(Qp::only_acknowledges);
         !self.cm.has_transmit()
@@ -551,12 +543,10 @@ impl Adapter {
             && self.sending.turns.few_fresh(FEW).is_some_and(|mut fresh| fresh.all(acknowledges))
     }
 
-    /// True if header prediction applies.
     fn predicts(&self) -> bool {
         self.header_prediction && self.recorder.is_none() && self.is_plain()
     }
 
-    /// True if no queue pair has separate counters and late placement is off.
     pub(super) fn is_plain(&self) -> bool {
         self.qps.counted.is_empty() && !self.late.is_on()
     }
@@ -576,7 +566,6 @@ impl Adapter {
         (qp, env)
     }
 
-    /// As `split`, with credits for sending.
     fn split_to_send(&mut self, index: usize, now: Instant) -> (&mut Qp, Env<'_>) {
         let qp = &self.qps[index];
         let headroom =
@@ -601,7 +590,6 @@ impl Adapter {
         }
     }
 
-    /// Records bytes in flight and outstanding; readies queue pairs that waited for credits.
     pub(super) fn record_headroom(&mut self, index: usize, now: Instant) {
         let idle = (0, false);
         let (reads, flight, lost) = self
@@ -615,7 +603,6 @@ impl Adapter {
         next.into_iter().flatten().for_each(|next| self.make_ready(next));
     }
 
-    /// Acts on a queue pair, then updates turn, timer and full completion queues.
     fn with_qp<R>(
         &mut self,
         index: usize,
@@ -644,10 +631,10 @@ impl fmt::Debug for Adapter {
     }
 }
 
-/// Most queue pairs whose acknowledgements may wait.
+/// Queue pairs whose acknowledgements may wait.
 const FEW: usize = 64;
 
-/// Most queue pairs visited per transmit buffer.
+/// Queue pairs visited per transmit buffer.
 const VISITS: usize = 128;
 
 /// Least bytes charged: a turn has at most 64 packets.

@@ -1,8 +1,5 @@
-//! Multicast (9.5.2, 10.5, A17.4.5).
-//!
-//! A group is an IP multicast address; its datagrams go to QPN 0xFFFFFF. Each attached queue pair
-//! checks service, state, P_Key and Q_Key. As in hardware and rxe, an attached sender receives its
-//! own datagrams.
+//! Multicast (9.5.2, 10.5, A17.4.5). As in hardware and rxe, an attached sender receives its own
+//! datagrams.
 
 use super::{Adapter, groups::McastError};
 use crate::{
@@ -15,8 +12,8 @@ use crate::{
 };
 
 impl Adapter {
-    /// Attaches a UD queue pair in any state, once (`ibv_attach_mcast`). Returns true for the first
-    /// member: the link must join.
+    /// Attaches a UD queue pair (`ibv_attach_mcast`). True for the first member: the link must
+    /// join.
     pub fn attach_mcast(&mut self, qpn: Qpn, group: Gid) -> Result<bool, McastError> {
         let index = self.datagram_qp(qpn)?;
         if !group.is_multicast() {
@@ -25,8 +22,7 @@ impl Adapter {
         self.groups.attach(group, index, &self.limits)
     }
 
-    /// Detaches a queue pair (`ibv_detach_mcast`). Returns true for the last member: the link must
-    /// leave.
+    /// Detaches a queue pair (`ibv_detach_mcast`). True for the last member: the link must leave.
     ///
     /// # Errors
     /// [`McastError::UnknownQp`], [`McastError::WrongService`], [`McastError::NotAttached`].
@@ -35,7 +31,7 @@ impl Adapter {
         self.groups.detach(group, index)
     }
 
-    /// Returns the groups with members, or those of one queue pair.
+    /// Groups with members, or those of one queue pair.
     pub fn mcast_groups(&self, of: Option<Qpn>) -> impl Iterator<Item = Gid> {
         let index = of.map(|qpn| self.qps.place(qpn));
         self.groups
@@ -69,7 +65,7 @@ impl Adapter {
         if self.groups.contains(group) { Ok(group) } else { Err(DropReason::NotAttached) }
     }
 
-    /// Hands each member a copy; undeliverable copies count as drops.
+    /// Undeliverable copies count as drops.
     pub(super) fn replicate(
         &mut self,
         now: Instant,
@@ -78,7 +74,7 @@ impl Adapter {
         packet: &Packet<'_>,
     ) -> Disposition {
         self.reports.counters.multicast_packets += 1;
-        // the queue pairs' turns cannot change the group
+        // delivery cannot change the group
         let members = self.groups.take(group);
         let copies = members.len() as u32;
         let mut taken = 0;
@@ -93,7 +89,7 @@ impl Adapter {
             }
             self.count_since(counted);
             if let Some(own) = self.qps.counted.get_mut(&index) {
-                // its copy; the adapter counts the packet once
+                // the adapter counts the packet once
                 own.received_packets += 1;
                 own.received_bytes += datagram.bytes.len() as u64;
                 own.multicast_packets += 1;

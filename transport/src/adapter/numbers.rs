@@ -2,7 +2,7 @@ use hashbrown::HashMap;
 
 use crate::{hash::IdHasher, ids::Qpn};
 
-/// Indexes by number, with a cache: most lookups repeat the last.
+/// Indexes by QPN; the last lookup is cached.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
     places: HashMap<Qpn, usize, IdHasher>,

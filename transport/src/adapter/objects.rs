@@ -1,5 +1,3 @@
-//! Creation and destruction of objects.
-
 use alloc::sync::Arc;
 
 use super::{
@@ -67,8 +65,8 @@ impl Adapter {
         if length <= most { Ok(()) } else { Err(RegisterError::TooLong(most)) }
     }
 
-    /// Changes a region and keeps its keys (`ibv_rereg_mr`). In-flight requests that use the old
-    /// one fail.
+    /// Changes a region but not its keys (`ibv_rereg_mr`); in-flight requests of the old region
+    /// fail.
     ///
     /// # Errors
     /// [`RegisterError::InUse`] while windows are bound; [`RegisterError::Deregistered`].
@@ -91,14 +89,13 @@ impl Adapter {
         Ok(changed)
     }
 
-    /// Allows late placement if the region is behind a driver.
     pub(super) fn late_for(&mut self, region: &Region) {
         if region.is_behind_driver() {
             self.late.begin();
         }
     }
 
-    /// Deregisters memory (`ibv_dereg_mr`). In-flight requests that use it fail.
+    /// Deregisters memory (`ibv_dereg_mr`); in-flight requests to it fail.
     ///
     /// # Errors
     /// [`RegisterError::InUse`] while windows are bound.
@@ -110,7 +107,7 @@ impl Adapter {
         Ok(())
     }
 
-    /// Deregisters memory even with bound windows, which then reach nothing.
+    /// Deregisters memory despite bound windows, which then reach nothing.
     pub fn revoke(&mut self, region: &Region) {
         self.late.place_all();
         if self.resources.regions.deregister(region) {
@@ -147,7 +144,7 @@ impl Adapter {
         Ok(())
     }
 
-    /// Creates an address handle (`ibv_create_ah`). The caller keeps the address vector.
+    /// Creates an address handle (`ibv_create_ah`).
     ///
     /// # Errors
     /// [`ObjectError::GidIndex`] unless `sgid_index` is a local GID of the destination's family;
@@ -169,7 +166,7 @@ impl Adapter {
         Ok(AhId(self.tables.ahs.insert(pd) as u32))
     }
 
-    /// Destroys an address handle (`ibv_destroy_ah`). Requests posted with it still execute.
+    /// Destroys an address handle (`ibv_destroy_ah`); posted requests still execute.
     ///
     /// # Errors
     /// [`ObjectError::Unknown`].
@@ -187,8 +184,7 @@ impl Adapter {
         self.insert_srq(pd, attr, None)
     }
 
-    /// Creates an XRC SRQ (`ibv_create_srq_ex` with `IBV_SRQT_XRC`) for the targets of a domain.
-    /// Completions go to `cq`.
+    /// Creates an XRC SRQ (`ibv_create_srq_ex`, `IBV_SRQT_XRC`) for a domain's targets.
     ///
     /// # Errors
     /// [`ObjectError::Size`], [`ObjectError::TooMany`], [`ObjectError::Unknown`];
@@ -216,7 +212,7 @@ impl Adapter {
         xrc: Option<XrcPart>,
     ) -> Result<SrqId, ObjectError> {
         if self.limits.max_srq == 0 {
-            limit(ObjectKind::SharedReceiveQueue, 0, 0)?; // whatever its size
+            limit(ObjectKind::SharedReceiveQueue, 0, 0)?; // whatever the size
         }
         size(ObjectSize::MaxWr, attr.max_wr as usize, 1, self.limits.max_srq_wr as usize)?;
         size(ObjectSize::MaxSge, attr.max_sge as usize, 0, self.limits.max_srq_sge as usize)?;
@@ -224,7 +220,7 @@ impl Adapter {
             return Err(ObjectError::Unknown);
         }
         limit(ObjectKind::SharedReceiveQueue, self.resources.srqs.len(), self.limits.max_srq)?;
-        // SRQ numbers, like QPNs, are unique within a device
+        // unique within a device, like QPNs
         let id = loop {
             let id = SrqId::new(self.qps.random_number(&mut self.rng));
             if !self.resources.srqs.contains_key(&id) {
@@ -261,8 +257,7 @@ impl Adapter {
         Ok(())
     }
 
-    /// Destroys a shared receive queue (`ibv_destroy_srq`). Its requests complete nowhere; later
-    /// ones that name an XRC SRQ are refused.
+    /// Destroys a shared receive queue (`ibv_destroy_srq`); its requests do not complete.
     ///
     /// # Errors
     /// [`ObjectError::InUse`] while a queue pair other than an XRC target uses it;
@@ -281,14 +276,13 @@ impl Adapter {
         Ok(())
     }
 
-    /// Returns a shared receive queue's attributes (`ibv_query_srq`).
+    /// Attributes of a shared receive queue (`ibv_query_srq`).
     #[must_use]
     pub fn query_srq(&self, id: SrqId) -> Option<SrqInfo> {
         self.resources.srqs.get(&id).map(SharedQueue::info)
     }
 
-    /// Arms [`SrqLimitReached`](crate::event::Event::SrqLimitReached) once (`IBV_SRQ_LIMIT`). If
-    /// already below, the next request taken raises it.
+    /// Arms [`SrqLimitReached`](crate::event::Event::SrqLimitReached) once (`IBV_SRQ_LIMIT`).
     ///
     /// # Errors
     /// [`SrqError::Limit`] beyond the queue's size; [`SrqError::UnknownSrq`].
@@ -321,7 +315,7 @@ impl Adapter {
         Ok(())
     }
 
-    /// Posts one receive request to a shared receive queue (`ibv_post_srq_recv`).
+    /// Posts to a shared receive queue (`ibv_post_srq_recv`).
     pub fn post_srq_recv(&mut self, id: SrqId, wr: &RecvWr) -> Result<(), PostError> {
         let call = || Call::post_srq_recv(id, wr);
         self.recorded(Instant::ZERO, Qpn::default(), call, |adapter| adapter.push_srq(id, wr))
@@ -344,9 +338,8 @@ impl Adapter {
     /// # Errors
     /// [`ObjectError::Size`], [`ObjectError::TooMany`], [`ObjectError::Unknown`];
     /// [`ObjectError::Overrun`] after a completion queue's overflow; [`ObjectError::NoFrames`]
-    /// unless the link [carries](Self::carry_frames) raw packets. [`ObjectError::Mismatch`] for an
-    /// XRC SRQ, for an initiator or raw packets with a shared receive queue, and for a target
-    /// ([`create_xrc_target`](Self::create_xrc_target)).
+    /// unless the link [carries](Self::carry_frames) raw packets; [`ObjectError::Mismatch`] for a
+    /// wrong shared receive queue, or a target ([`create_xrc_target`](Self::create_xrc_target)).
     pub fn create_qp(&mut self, init: QpInit) -> Result<Qpn, ObjectError> {
         let qp_type = init.qp_type;
         let result = self.make_qp(init);
@@ -460,8 +453,8 @@ impl Adapter {
         Ok(qpn)
     }
 
-    /// Destroys a queue pair (`ibv_destroy_qp`); its requests complete nowhere. Detach it first to
-    /// learn which multicast groups become empty.
+    /// Destroys a queue pair (`ibv_destroy_qp`) without completions. Detach it first to learn which
+    /// multicast groups become empty.
     ///
     /// # Errors
     /// [`ObjectError::Unknown`].
@@ -471,14 +464,13 @@ impl Adapter {
         Ok(())
     }
 
-    /// Takes the requests of a queue pair before RESET or destruction, to drop them outside the
-    /// lock.
+    /// Takes a queue pair's requests before RESET or destruction, to drop them outside the lock.
     pub fn abandon_requests(&mut self, qpn: Qpn) -> Option<AbandonedRequests> {
         let index = self.qps.place(qpn)?;
         Some(self.qps[index].give_up())
     }
 
-    /// The same for a shared receive queue that is not in use.
+    /// The same for an unused shared receive queue.
     pub fn abandon_srq_requests(&mut self, id: SrqId) -> Option<AbandonedRequests> {
         let srq =
             self.resources.srqs.get_mut(&id).filter(|_| !self.tables.users.any(Used::Srq(id)))?;
@@ -501,19 +493,19 @@ impl Adapter {
         Ok(())
     }
 
-    /// Returns a queue pair's attributes and state (`ibv_query_qp`).
+    /// Attributes and state of a queue pair (`ibv_query_qp`).
     #[must_use]
     pub fn query_qp(&self, qpn: Qpn) -> Option<QpInfo> {
         Some(self.qps[self.qps.place(qpn)?].info())
     }
 
-    /// Returns the progress of a send queue.
+    /// Progress of a send queue.
     #[must_use]
     pub fn query_send_queue(&self, qpn: Qpn) -> Option<SendQueueInfo> {
         Some(self.qps[self.qps.place(qpn)?].send_queue_info())
     }
 
-    /// Returns the attributes and states of all queue pairs.
+    /// Attributes and states of all queue pairs.
     pub fn queue_pairs(&self) -> impl Iterator<Item = QpInfo> {
         self.qps.iter().map(|(_, qp)| qp.info())
     }

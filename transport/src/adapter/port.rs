@@ -1,5 +1,3 @@
-//! The only port: addresses, partitions, state.
-
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
@@ -14,8 +12,7 @@ use crate::{
 };
 
 impl Adapter {
-    /// Replaces the GID table; [`Event::GidChange`] unless it was empty. Connected queue pairs keep
-    /// their addresses.
+    /// Replaces the GID table; [`Event::GidChange`] unless it was empty.
     pub fn set_gids(&mut self, gids: Vec<Gid>) {
         let had = !self.resources.gids.entries().is_empty();
         if self.resources.gids.set(gids) && had {
@@ -23,7 +20,7 @@ impl Adapter {
         }
     }
 
-    /// Sets the RoCE v1 entries of the GID table.
+    /// Sets the GID table's RoCE v1 entries.
     pub const fn set_roce_v1(&mut self, v1: RoceV1) {
         self.resources.gids.set_roce_v1(v1);
     }
@@ -55,14 +52,13 @@ impl Adapter {
         }
     }
 
-    /// Returns true if the port is up (`IBV_PORT_ACTIVE`), as in a new adapter.
+    /// True if the port is up (`IBV_PORT_ACTIVE`), as initially.
     #[must_use]
     pub const fn port_is_active(&self) -> bool {
         self.port_active
     }
 
-    /// Sets state and MTU, with [`Event::PortActive`] or [`Event::PortError`]. Queue pairs keep
-    /// their path MTU.
+    /// Sets state and MTU, with [`Event::PortActive`] or [`Event::PortError`].
     pub fn set_port(&mut self, active: bool, mtu: Mtu) {
         self.resources.gids.set_port_mtu(mtu);
         if self.port_active != active {
@@ -92,8 +88,7 @@ impl Adapter {
         }
     }
 
-    /// Moves a queue pair to ERR with [`Event::QpFatal`]; `None`: all outside RESET and ERR.
-    /// Returns how many.
+    /// Moves a queue pair, or all, to ERR with [`Event::QpFatal`]; returns how many.
     pub fn fail_qp(&mut self, now: Instant, qpn: Option<Qpn>) -> usize {
         let mut failed = 0;
         for index in 0..self.sending.places() {
@@ -116,7 +111,7 @@ impl Adapter {
         self.reports.events.push_back(Event::GidChange);
     }
 
-    /// Replaces the P_Key table, with [`Event::PKeyChange`]. Queue pairs keep their index.
+    /// Replaces the P_Key table, with [`Event::PKeyChange`].
     ///
     /// # Errors
     /// [`ObjectError::InUse`] if a queue pair outside RESET would lose its key; nothing changes.

@@ -1,5 +1,3 @@
-//! Queue pairs by index, number and deadline.
-
 use alloc::collections::BTreeMap;
 use core::ops::{Deref, DerefMut, RangeInclusive};
 
@@ -12,10 +10,8 @@ use crate::{event::Counters, ids::Qpn, qp::Qp, time::Instant};
 pub(super) struct QueuePairs {
     all: Slab<Qp>,
     numbers: Numbers,
-    /// Range of numbers.
     range: RangeInclusive<u32>,
     timers: Timers,
-    /// Separate counters, by index.
     pub(super) counted: BTreeMap<usize, Counters>,
 }
 
@@ -25,12 +21,11 @@ impl QueuePairs {
         Self { all, numbers, range, timers, counted: BTreeMap::new() }
     }
 
-    /// Returns the index for a number.
     pub(super) fn place(&self, qpn: Qpn) -> Option<usize> {
         self.numbers.get(&qpn).copied()
     }
 
-    /// The same, cached for repeated lookups.
+    /// Like [`place`](Self::place), but cached.
     #[inline]
     pub(super) fn find(&mut self, qpn: Qpn) -> Option<usize> {
         self.numbers.find(qpn)
@@ -55,7 +50,6 @@ impl QueuePairs {
         Some((index, self.all.remove(index)))
     }
 
-    /// Updates its deadline.
     #[inline]
     pub(super) fn set_timer(&mut self, index: usize) {
         self.timers.set(index, self.all.get(index).and_then(Qp::deadline));
@@ -66,13 +60,11 @@ impl QueuePairs {
         self.timers.set(index, deadline);
     }
 
-    /// Takes a due queue pair; each visit decrements `left`.
     pub(super) fn pop_due(&mut self, now: Instant, left: &mut usize) -> Option<usize> {
         let all = &self.all;
         self.timers.pop_due(now, left, |index| all.get(index).and_then(Qp::deadline))
     }
 
-    /// Returns the next deadline, or an earlier time.
     pub(super) fn next_deadline(&mut self) -> Option<Instant> {
         let all = &self.all;
         self.timers.next(|index| all.get(index).and_then(Qp::deadline))

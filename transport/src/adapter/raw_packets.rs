@@ -1,5 +1,4 @@
-//! Ethernet frames of `IBV_QPT_RAW_PACKET` queue pairs, unparsed. The link's owner finds the queue
-//! pair by flow.
+//! Unparsed Ethernet frames of `IBV_QPT_RAW_PACKET` queue pairs.
 
 use alloc::vec::Vec;
 
@@ -7,25 +6,25 @@ use super::Adapter;
 use crate::{event::DropReason, ids::Qpn, qp::QpType, time::Instant};
 
 impl Adapter {
-    /// Sets the frames' MTU, without Ethernet header and VLAN tag; `None`, the default: no frames.
+    /// Sets the frames' MTU, without Ethernet header and VLAN tag; default no frames.
     pub const fn carry_frames(&mut self, mtu: Option<u32>) {
         self.sending.frames.mtu = mtu;
     }
 
-    /// Returns the frames' MTU.
+    /// MTU of frames.
     #[must_use]
     pub const fn frame_mtu(&self) -> Option<u32> {
         self.sending.frames.mtu
     }
 
-    /// Returns true if [`poll_frame`](Self::poll_frame) has work.
+    /// True if [`poll_frame`](Self::poll_frame) has work.
     #[must_use]
     pub fn has_frames(&self) -> bool {
         !self.sending.frames.line.is_empty()
     }
 
-    /// Writes the next frame, without FCS; returns its queue pair. `None` is not the end: see
-    /// [`has_frames`](Self::has_frames).
+    /// Writes the next frame, without FCS; returns its queue pair. See
+    /// [`has_frames`](Self::has_frames) for more.
     pub fn poll_frame(&mut self, now: Instant, frame: &mut Vec<u8>) -> Option<Qpn> {
         let index = self.sending.frames.line.pop_front()?;
         if !self.qps.contains(index) {

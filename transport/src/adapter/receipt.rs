@@ -27,8 +27,8 @@ pub enum IcrcCheck {
 }
 
 impl Receipt {
-    /// Returns the network header with the identification that matches the ICRC; computes a
-    /// [skipped](IcrcCheck::Skipped) one.
+    /// Network header with the identification that matches the ICRC, [skipped](IcrcCheck::Skipped)
+    /// or not.
     #[must_use]
     pub fn identify(&self, datagram: &Datagram<'_>) -> NetHeader {
         let found = match self.icrc {

@@ -1,7 +1,6 @@
-//! Path of a packet from link to queue pair.
+//! Path of a packet from link to queue pair (9.6).
 //!
-//! Read first: InfiniBand volume 1, 9.6. Checks are ordered by cost; nothing changes before the
-//! ICRC check.
+//! Checks are ordered by cost; nothing changes before the ICRC check.
 
 use super::{
     Adapter,
@@ -20,10 +19,8 @@ use crate::{
     },
 };
 
-/// An accepted middle packet.
 #[derive(Clone, Copy)]
 struct Middle {
-    /// Index of the queue pair.
     index: usize,
     operation: Operation,
 }
@@ -36,9 +33,8 @@ enum Destination {
 }
 
 impl Adapter {
-    /// Handles a run as [`handle_datagram`](Self::handle_datagram) would, but a final
-    /// acknowledgement first: it is last only by its length, and completes the messages that the
-    /// requests respond to.
+    /// Handles a run, a final acknowledgement first: only its length puts it last, and it completes
+    /// messages that the requests respond to.
     pub fn handle_run(&mut self, now: Instant, run: &DatagramRun<'_>) {
         if run.bytes.len() <= run.segment {
             let DatagramRun { net, bytes, meta, .. } = *run;
@@ -86,7 +82,7 @@ impl Adapter {
         self.handle(now, datagram).0
     }
 
-    /// Also returns how the rest of the run may continue.
+    /// Also returns how the run may continue.
     fn handle(&mut self, now: Instant, datagram: &Datagram<'_>) -> (Receipt, Option<Middle>) {
         match self.receive_expected(now, datagram) {
             Some(receipt) => (receipt, None),
@@ -122,8 +118,7 @@ impl Adapter {
         (receipt, None)
     }
 
-    /// Handles a [predicted](crate::qp) packet like [`receive`](Self::receive). `None`: nothing
-    /// done.
+    /// Handles a [predicted](crate::qp) packet. `None`: nothing done.
     #[inline]
     fn receive_expected(&mut self, now: Instant, datagram: &Datagram<'_>) -> Option<Receipt> {
         let Datagram { net, bytes, meta } = *datagram;
@@ -158,7 +153,6 @@ impl Adapter {
         Some(Receipt { disposition, icrc })
     }
 
-    /// Continues a run after a middle packet of a READ response.
     fn continued_response(&self, receipt: &Receipt, datagram: &Datagram<'_>) -> Option<Middle> {
         let is_part = matches!(receipt.disposition, Disposition::Acknowledged { completed: 0 });
         if !is_part || !self.takes_middles(datagram) {
@@ -178,8 +172,7 @@ impl Adapter {
         self.reports.counters.received_bytes += bytes.len() as u64;
     }
 
-    /// Handles an expected middle packet like [`receive`](Self::receive), at less cost. `None`:
-    /// nothing done.
+    /// Handles an expected middle packet. `None`: nothing done.
     fn receive_middle(
         &mut self,
         now: Instant,
@@ -204,7 +197,7 @@ impl Adapter {
         Some((Receipt { disposition: Disposition::Executed, icrc }, middle))
     }
 
-    /// Handles the next packet of a run, if only PSN and payload differ from `before`.
+    /// Only PSN and payload may differ from `before`.
     fn receive_next(&mut self, middle: Middle, before: &[u8], datagram: &Datagram<'_>) -> bool {
         let Some((psn, payload)) = Packet::parse_like(before, datagram.bytes) else { return false };
         self.recorder.is_none() && self.take_middle(middle, psn, payload, datagram).is_some()
@@ -263,7 +256,6 @@ impl Adapter {
         Receipt { disposition, icrc }
     }
 
-    /// Checks that need no ICRC.
     fn destination(
         &mut self,
         net: &NetHeader,
@@ -324,7 +316,7 @@ impl Adapter {
         if takes { Ok(()) } else { Err(DropReason::QpState) }
     }
 
-    /// Same partition, one of the two a full member (C9-42 to C9-44).
+    /// Same partition, with a full member (C9-42 to C9-44).
     pub(super) fn check_pkey(&mut self, index: usize, bth: &Bth) -> Result<(), DropReason> {
         if self.qps[index].common.admission.pkey.matches(bth.pkey) {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The adapter's part of the [record](crate::trace); it changes no decision.
+//! The adapter's part of the [record](crate::trace).
 
 use super::{Adapter, ObjectError, TransmitBuffer, recorder::Mark};
 use crate::{
@@ -12,8 +12,7 @@ use crate::{
 };
 
 impl Adapter {
-    /// Returns a queue pair's latest records, oldest first
-    /// ([`Trace::latest`](crate::trace::Trace::latest)).
+    /// A queue pair's [latest](crate::trace::Trace::latest) records, oldest first.
     pub fn latest(&self, qpn: Qpn) -> impl Iterator<Item = &Record> {
         self.recorder.iter().flat_map(move |recorder| recorder.latest.of(qpn))
     }
@@ -72,7 +71,6 @@ impl Adapter {
         result
     }
 
-    /// Records a queue pair's decisions, window and rate.
     #[inline]
     pub(super) fn record_decisions(&mut self, now: Instant, index: usize) {
         if self.reports.decisions.are_recorded() {
@@ -80,7 +78,6 @@ impl Adapter {
         }
     }
 
-    /// The same for a packet just built, the last in the buffer.
     #[inline]
     pub(super) fn record_sent(&mut self, now: Instant, index: usize, buffer: &TransmitBuffer) {
         if self.reports.decisions.are_recorded() {
@@ -96,7 +93,7 @@ impl Adapter {
         let Some(qp) = self.qps.get(index) else { return };
         let qpn = qp.common.qpn;
         let mut cause = WindowCause::Acknowledged;
-        // a packet noted but not written is skipped
+        // skip packets recorded but not written
         let built = decisions.iter().rposition(|decision| matches!(decision, Decision::Packet(_)));
         for (at, decision) in decisions.drain(..).enumerate() {
             let what = match decision {

@@ -12,12 +12,10 @@ use crate::{
 pub(super) struct Recorder {
     pub(super) sink: Option<Box<dyn Sink>>,
     pub(super) latest: Latest,
-    /// Latest time of a call.
     pub(super) now: Instant,
     pub(super) held: Vec<Record>,
     /// Nested calls and arrivals.
     pub(super) depth: usize,
-    /// Last recorded window and rate.
     pub(super) paces: Vec<(u64, Option<u64>)>,
 }
 

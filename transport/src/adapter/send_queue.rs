@@ -1,18 +1,16 @@
-//! Send queue memory of an emulated adapter.
-
 use super::error::{ObjectError, ObjectSize, size};
 use crate::qp::{QpCaps, QpType};
 
-/// Memory of a send queue with elements of equal size.
+/// Send queue memory of an emulated adapter, with elements of equal size.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SendQueueMemory {
-    /// Most bytes of a queue.
+    /// Most bytes per queue.
     pub queue: u32,
-    /// Most bytes of an element.
+    /// Most bytes per element.
     pub element: u32,
-    /// Granularity of an element.
+    /// Element granularity.
     pub unit: u32,
-    /// Bytes of an element beside SGEs and inline data: RC, UC.
+    /// Bytes per element beside SGEs and inline data: RC, UC.
     pub connected: u32,
     /// UD.
     pub datagrams: u32,

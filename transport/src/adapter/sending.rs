@@ -1,4 +1,4 @@
-//! Send scheduler, and credits for READs and bytes in flight.
+//! Send scheduler, with shared credits.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -11,13 +11,10 @@ use super::{
 };
 use crate::{congestion::WindowConfig, qp::Room, time::Instant};
 
-/// Turns and shared credits of queue pairs.
 pub(super) struct Sending {
     pub(super) turns: Turns,
-    /// By queue pair.
     places: Vec<TurnState>,
     pub(super) frames: FrameSenders,
-    /// READ budget and shares.
     reads: (Budget, Vec<Share>),
     pub(super) destinations: Destinations,
 }
@@ -43,14 +40,12 @@ impl Sending {
         }
     }
 
-    /// Returns the queue pairs that may continue.
     pub(super) fn leave(&mut self, index: usize) -> [Option<usize>; 2] {
         self.frames.forget(index);
         let (budget, shares) = &mut self.reads;
         [budget.leave(shares, index), self.destinations.assign(index, None)]
     }
 
-    /// Returns a waiting queue pair that may continue.
     pub(super) fn assign(&mut self, index: usize, peer: Option<IpAddr>) -> Option<usize> {
         self.destinations.assign(index, peer)
     }
@@ -85,7 +80,7 @@ impl Sending {
         (budget.room(shares, index, asked), self.destinations.room(index, in_flight))
     }
 
-    /// Returns the queue pairs that may continue.
+    /// Returns queue pairs that may continue.
     #[inline]
     pub(super) fn record_headroom(
         &mut self,

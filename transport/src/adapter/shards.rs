@@ -1,7 +1,7 @@
 //! Objects shared by a device's adapters (shards).
 //!
-//! One adapter creates an object; the others adopt it. All create, adopt and destroy in the same
-//! order, so that their tables agree.
+//! One adapter creates an object, and the others adopt it, all in the same order: their tables must
+//! agree.
 
 use alloc::sync::Arc;
 use core::fmt;
@@ -27,7 +27,7 @@ impl fmt::Debug for ReleasedSrq {
 }
 
 impl Adapter {
-    /// Adopts a protection domain with its number.
+    /// Adopts a protection domain.
     ///
     /// # Errors
     /// [`ObjectError::TooMany`]; [`ObjectError::Unknown`] unless the number is the next one.
@@ -65,8 +65,7 @@ impl Adapter {
         self.late_for(changed);
     }
 
-    /// Adopts an unbound memory window. Only type 2, owned by the queue pair that binds it, means
-    /// the same on every shard.
+    /// Adopts an unbound memory window. Only type 2 means the same on every shard.
     ///
     /// # Errors
     /// [`ObjectError::TooMany`]; [`ObjectError::Unknown`].
@@ -81,7 +80,7 @@ impl Adapter {
         Ok(())
     }
 
-    /// Releases a shared receive queue without queue pairs.
+    /// Releases an unused shared receive queue.
     pub fn release_srq(&mut self, id: SrqId) -> Option<ReleasedSrq> {
         if self.tables.users.any(Used::Srq(id)) {
             return None;
@@ -97,7 +96,7 @@ impl Adapter {
         self.resources.srqs.insert(id, srq.0);
     }
 
-    /// Adopts a completion queue, for queue pairs of one adapter.
+    /// Adopts a completion queue.
     ///
     /// # Errors
     /// [`ObjectError::TooMany`]; [`ObjectError::Unknown`] unless the number is the next one.

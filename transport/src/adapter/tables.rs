@@ -8,12 +8,11 @@ use super::{
 };
 use crate::{ids::PdId, time::Instant, work::CompletionQueue};
 
-/// Objects other than queue pairs, with their users.
 #[derive(Default)]
 pub(super) struct Tables {
     pub(super) pds: Slab<()>,
     pub(super) xrcds: Slab<()>,
-    /// Protection domain of each address handle.
+    /// Protection domains of address handles.
     pub(super) ahs: Slab<PdId>,
     pub(super) cqs: Slab<Arc<CompletionQueue>>,
     /// Of completion queues with a delayed event.

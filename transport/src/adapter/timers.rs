@@ -1,7 +1,6 @@
-//! Deadlines of queue pairs: a heap with lazy correction.
+//! Deadlines: a heap with lazy correction.
 //!
-//! Acknowledgements move deadlines. An earlier one is pushed; a later one is corrected when its
-//! entry expires. Calls visit a bounded number of entries.
+//! A later deadline is corrected when its entry expires. Calls visit a bounded number of entries.
 
 use alloc::{collections::BinaryHeap, vec::Vec};
 use core::cmp::Reverse;
@@ -14,7 +13,6 @@ pub(super) const PORTION: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     heap: BinaryHeap<Reverse<(Instant, usize)>>,
-    /// Earliest entry per queue pair.
     earliest: Vec<Option<Instant>>,
 }
 
@@ -31,7 +29,7 @@ impl Timers {
         }
     }
 
-    /// Drops replaced entries once they are the majority: peers can cause many.
+    /// Drops replaced entries, of which peers can cause many.
     fn compact(&mut self) {
         if self.heap.len() > 2 * self.earliest.len() + 16 {
             let entries = self.earliest.iter().enumerate();
@@ -46,7 +44,7 @@ impl Timers {
         }
     }
 
-    /// Returns the earliest deadline, or an earlier time. `current` is a queue pair's deadline.
+    /// Returns the earliest deadline, or an earlier time; `current` is authoritative.
     pub(super) fn next(&mut self, current: impl Fn(usize) -> Option<Instant>) -> Option<Instant> {
         for _ in 0..PORTION {
             let &Reverse((at, index)) = self.heap.peek()?;
@@ -64,7 +62,7 @@ impl Timers {
         self.heap.peek().map(|&Reverse((at, _))| at)
     }
 
-    /// Takes a due queue pair; each visit decrements `left`.
+    /// Each visit decrements `left`.
     pub(super) fn pop_due(
         &mut self,
         now: Instant,
@@ -77,7 +75,7 @@ impl Timers {
             *left = left.checked_sub(1)?;
             self.heap.pop();
             if self.earliest[index] != Some(at) {
-                continue; // replaced by an earlier one
+                continue;
             }
             self.earliest[index] = None;
             match current(index) {

@@ -1,4 +1,4 @@
-//! Outgoing packets, in runs that a link sends with one call.
+//! Outgoing packets in runs, each for one send call.
 
 use alloc::{boxed::Box, vec, vec::Vec};
 use core::{mem, net::IpAddr, ops::Range};
@@ -10,8 +10,8 @@ use crate::{
     wire::{FrameFields, ICRC_LEN, Ident, NetHeader, PACKET_MAX, icrc, rxe_flush_icrc},
 };
 
-/// A run of datagrams of `segment` bytes, the last possibly shorter. The n-th must leave with IPv4
-/// identification n and "don't fragment": its ICRC covers both.
+/// A run of datagrams of `segment` bytes, the last possibly shorter. ICRCs require "don't fragment"
+/// and IPv4 identification n in datagram n.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Transmit {
     /// Sender's address.
@@ -26,20 +26,20 @@ pub struct Transmit {
     pub hop_limit: u8,
     /// Fields for links that build frames.
     pub frame: FrameFields,
-    /// Length of each UDP payload except the last.
+    /// Length of UDP payloads except the last.
     pub segment: usize,
     /// Payloads in the buffer.
     pub range: Range<usize>,
 }
 
 impl Transmit {
-    /// Returns the number of datagrams.
+    /// Number of datagrams.
     #[must_use]
     pub fn count(&self) -> usize {
         self.range.len().div_ceil(self.segment)
     }
 
-    /// Returns the network header of datagram `index`.
+    /// Network header of datagram `index`.
     #[must_use]
     pub const fn net_header(&self, index: usize) -> NetHeader {
         NetHeader {
@@ -82,13 +82,12 @@ impl TransmitLimits {
 #[derive(Debug)]
 pub struct TransmitBuffer {
     bytes: Box<[u8]>,
-    /// Bytes that may be filled.
     bound: usize,
     len: usize,
     runs: Vec<Transmit>,
     /// Datagrams of the last run, while it can grow.
     growing: Option<usize>,
-    /// Per run: its ICRCs are zero until [`seal`](Self::seal).
+    /// Per run: ICRCs are zero until [`seal`](Self::seal).
     unsealed: Vec<bool>,
     defers: bool,
     limits: TransmitLimits,
@@ -97,7 +96,7 @@ pub struct TransmitBuffer {
 }
 
 impl TransmitBuffer {
-    /// Makes a buffer for `capacity` bytes, at least one packet.
+    /// Buffer of `capacity` bytes, at least one packet.
     #[must_use]
     pub fn new(capacity: usize, limits: TransmitLimits) -> Self {
         let bound = capacity.max(PACKET_MAX);
@@ -114,8 +113,7 @@ impl TransmitBuffer {
         }
     }
 
-    /// Makes a buffer without ICRCs until [sealed](Self::seal), for receivers that do not check
-    /// them.
+    /// Buffer without ICRCs until [sealed](Self::seal), for receivers that check none.
     #[must_use]
     pub fn unsealed(capacity: usize, limits: TransmitLimits) -> Self {
         Self { defers: true, ..Self::new(capacity, limits) }
@@ -143,19 +141,19 @@ impl TransmitBuffer {
         (0..self.runs.len()).for_each(|index| self.seal(index));
     }
 
-    /// Returns the runs in sending order.
+    /// Runs in sending order.
     #[must_use]
     pub fn runs(&self) -> &[Transmit] {
         &self.runs
     }
 
-    /// Returns all payloads, indexed by a run's range.
+    /// All payloads, indexed by a run's range.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 
-    /// Returns a run's UDP payloads.
+    /// A run's UDP payloads.
     #[must_use]
     pub fn payload(&self, run: &Transmit) -> &[u8] {
         self.bytes.get(run.range.clone()).unwrap_or_default()
@@ -168,7 +166,7 @@ impl TransmitBuffer {
         Some((run.net_header(index), bytes))
     }
 
-    /// Returns every datagram with its network header.
+    /// Every datagram with its network header.
     pub fn datagrams(&self) -> impl Iterator<Item = (NetHeader, &[u8])> {
         self.runs.iter().flat_map(|run| {
             let payloads = self.payload(run).chunks(run.segment.max(1));
@@ -176,13 +174,13 @@ impl TransmitBuffer {
         })
     }
 
-    /// Returns true if empty.
+    /// True if empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }
 
-    /// Returns true if more may be due.
+    /// True if more may be due.
     #[must_use]
     pub fn may_have_more(&self) -> bool {
         self.holds_back || self.len + PACKET_MAX > self.bound
@@ -202,12 +200,10 @@ impl TransmitBuffer {
         self.holds_back = false;
     }
 
-    /// Room for the largest packet.
     pub(super) fn slot(&mut self) -> Option<&mut [u8]> {
         self.bytes.get_mut(self.len..self.bound)?.get_mut(..PACKET_MAX)
     }
 
-    /// Number of datagrams of this length with [room](Self::slot).
     pub(super) const fn room_for(&self, length: usize) -> usize {
         match self.bound.checked_sub(self.len + PACKET_MAX) {
             Some(left) => left / length + 1,
@@ -223,12 +219,12 @@ impl TransmitBuffer {
         self.holds_back = true;
     }
 
-    /// Adds the packet in [`slot`](Self::slot), with its ICRC unless deferred.
+    /// Adds the packet in [`slot`](Self::slot).
     pub(super) fn commit(&mut self, built: &Built, path: &Path) {
         self.add(built, path, false);
     }
 
-    /// As `commit`, if only the bytes differ from the last packet.
+    /// Like [`commit`](Self::commit), if only the bytes differ from the last packet.
     pub(super) fn commit_like(&mut self, built: &Built, path: &Path) {
         self.add(built, path, true);
     }

@@ -1,20 +1,17 @@
-//! Order of sending and credits: rounds of bounded turns.
+//! Rounds of bounded turns, for sending and credits (RFC 8290, 4.2, FQ-CoDel).
 //!
-//! Read first: RFC 8290, 4.2 (FQ-CoDel). A queue pair that was idle precedes those that always
-//! send, within its share of the round.
+//! A queue pair that was idle goes first, within its share of the round.
 
 use alloc::{collections::VecDeque, vec::Vec};
 
 /// Packets of the largest run at the largest path MTU.
 pub(super) const LARGEST_RUN: u64 = 15;
-/// Bytes of a turn: the largest run.
 pub(super) const QUANTUM: u64 = LARGEST_RUN * 4096;
 
 #[derive(Default, Debug)]
 pub(super) struct Turns {
     fresh: VecDeque<usize>,
     others: VecDeque<usize>,
-    /// Interrupted turn.
     unfinished: Option<Turn>,
 }
 
@@ -22,14 +19,13 @@ pub(super) struct Turns {
 pub(super) struct TurnState {
     is_fresh: bool,
     is_in_round: bool,
-    /// Rest of its share of the round.
+    /// Bytes left in this round.
     credit: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Turn {
     pub(super) index: usize,
-    /// Its byte limit.
     pub(super) bytes: u64,
     is_fresh: bool,
 }
@@ -39,7 +35,7 @@ impl Turns {
         self.fresh.is_empty() && self.others.is_empty() && self.unfinished.is_none()
     }
 
-    /// Waiting queue pairs, if few, without a turn in this round.
+    /// Returns `None` beyond `most`, or if others wait.
     pub(super) fn few_fresh(&self, most: usize) -> Option<impl Iterator<Item = usize>> {
         let are_few = self.fresh.len() <= most;
         let only = are_few && self.others.is_empty() && self.unfinished.is_none();
@@ -56,7 +52,6 @@ impl Turns {
         }
     }
 
-    /// Sorts the first `count` fresh queue pairs.
     pub(super) fn sort_fresh_by_key<K: Ord>(&mut self, count: usize, key: impl Fn(usize) -> K) {
         if self.fresh.len() < 2 {
             return;

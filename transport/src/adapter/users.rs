@@ -1,5 +1,5 @@
-//! Reference counts of objects. An XRC target counts for its XRC domain only; its other objects are
-//! those of its current XRC SRQ.
+//! Reference counts. An XRC target counts only for its XRC domain: its other objects are the
+//! current XRC SRQ's.
 
 use hashbrown::HashMap;
 

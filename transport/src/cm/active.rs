@@ -1,5 +1,3 @@
-//! Active side of connection setup.
-
 use alloc::boxed::Box;
 
 use rand_chacha::ChaCha12Rng;
@@ -80,7 +78,7 @@ impl Connections {
         let is_own = self.common.config.ids.contains(&id);
         let conn = match find_own(&mut self.conns, id, arrival) {
             Ok(conn) => conn,
-            // connection given up; its sender still waits
+            // given up; the peer still waits
             Err(DropReason::CmUnknownConnection) if is_own => {
                 let reason = RejectReason::INVALID_COMM_ID;
                 let rej = Rej::new(id, rep.local_id, About::Rep, reason);
@@ -139,7 +137,7 @@ impl Connections {
         Ok(ReplyOutcome::Handled)
     }
 
-    /// Rejects a REP with another connection's queue pair, perhaps stale.
+    /// Rejects a REP of another connection's queue pair.
     fn refuse_rep(&mut self, rep: &Rep, other: u32, arrival: &mut Arrival<'_>) {
         let id = rep.remote_id;
         let rej = Rej::new(id, rep.local_id, About::Rep, RejectReason::STALE_CONNECTION);
@@ -149,7 +147,6 @@ impl Connections {
         self.remove(Trigger::Rep, id);
     }
 
-    /// Sends the RTU.
     pub(crate) fn establish(&mut self, id: ConnId, bytes: &[u8]) -> Result<(), ConnError> {
         self.check(id, Trigger::Establish)?;
         let conn = get_mut(&mut self.conns, id)?;
@@ -185,8 +182,8 @@ impl Connections {
     }
 }
 
-/// Acknowledge timeout that covers the peer's ACK delay (12.7.34): the longer, plus one if they
-/// differ by at most one, as in Linux. 0 stays: never.
+/// Returns a timeout with the peer's ACK delay (12.7.34): the longer, plus one if both differ by at
+/// most one, as in Linux. 0 (never) stays.
 fn with_ack_delay(ack_timeout: u8, delay: u8) -> u8 {
     let delay = delay.min(MAX_ACK_DELAY);
     let longer = ack_timeout.max(delay);

@@ -9,8 +9,7 @@ use super::{
 use crate::event::DropReason;
 
 impl Connections {
-    /// Refuses an alternate path (12.8). Linux does not respond on RoCE, and its peer keeps
-    /// retrying.
+    /// Refuses an alternate path (12.8). On RoCE, Linux does not respond, and peers retry.
     pub(super) fn on_lap(&mut self, lap: &Lap, arrival: &Arrival<'_>) -> Result<(), DropReason> {
         let status = match find(&mut self.conns, lap.remote_id, lap.local_id, arrival) {
             Ok(conn) if conn.local_qpn != lap.remote_qpn => Apr::INVALID_COMM_ID,
@@ -25,7 +24,7 @@ impl Connections {
         Ok(())
     }
 
-    /// Refuses an APR: this side sends no LAP.
+    /// This side sends no LAP.
     pub(super) fn on_apr(&mut self, apr: &Apr, arrival: &Arrival<'_>) -> Result<(), DropReason> {
         find(&mut self.conns, apr.remote_id, apr.local_id, arrival)?;
         Err(DropReason::CmWrongState)

@@ -5,12 +5,10 @@ use rand_chacha::ChaCha12Rng;
 use super::path::CmPath;
 use crate::{addr::Mtu, event::DropReason, pkeys::PKeyTable, time::Instant};
 
-/// Circumstances of a message's arrival.
 pub(crate) struct Arrival<'a> {
     pub(crate) now: Instant,
     /// Path of the response.
     pub(crate) path: CmPath,
-    /// Index of the local GID.
     pub(crate) sgid_index: u16,
     pub(crate) port_mtu: Mtu,
     pub(crate) pkeys: &'a PKeyTable,

@@ -1,5 +1,3 @@
-//! Arguments of connection management commands.
-
 use core::{fmt, net::IpAddr};
 
 use super::service::ServiceId;
@@ -9,7 +7,7 @@ use crate::{
     psn::Psn,
 };
 
-/// Connection or resolution: the communication ID (request ID) that the peer sees.
+/// Communication ID of a connection, or request ID of a resolution.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ConnId(pub(super) u32);
 
@@ -62,7 +60,7 @@ pub struct Connect<'a> {
     pub retry_count: u8,
     /// Acknowledge timeout of both sides, code, 0: never.
     pub ack_timeout: u8,
-    /// Adds the peer's ACK delay to the local timeout.
+    /// Adds the peer's ACK delay to the timeout.
     pub fits_ack_delay: bool,
     /// Path MTU.
     pub path_mtu: Mtu,
@@ -90,7 +88,7 @@ pub struct ConnEnd {
     pub starting_psn: Psn,
     /// READs and atomics served at once.
     pub responder_resources: u8,
-    /// READs and atomics outstanding at once.
+    /// READs and atomics outstanding.
     pub initiator_depth: u8,
     /// RNR retry counter of the other end, 0 to 7.
     pub rnr_retry: u8,

@@ -1,5 +1,3 @@
-//! State shared by connections and resolutions.
-
 use alloc::{
     boxed::Box,
     collections::{BTreeMap, VecDeque},
@@ -29,10 +27,9 @@ use crate::{
     time::{Instant, timeout},
 };
 
-/// Most messages that wait; excess is dropped, and retransmitted later.
+/// Excess is dropped, and retransmitted later.
 const OUTBOX: usize = 4096;
 
-/// A due message.
 pub(crate) struct OutgoingMad {
     pub(crate) path: CmPath,
     pub(crate) mad: Box<CmMad>,
@@ -41,26 +38,22 @@ pub(crate) struct OutgoingMad {
 
 pub(super) struct Common {
     pub(super) config: CmConfig,
-    /// GUID of the adapter.
     pub(super) guid: u64,
     pub(super) listeners: Listeners,
     pub(super) deadlines: Deadlines,
     time_waits: Deadlines,
-    /// Communication IDs, each with the peer that its REQ counts for.
+    /// Communication IDs, each with the peer charged for its REQ.
     ids: HashMap<u32, Option<IpAddr>, IdHasher>,
-    /// REQs counted per peer.
     requests: BTreeMap<IpAddr, usize>,
     outbox: VecDeque<OutgoingMad>,
     events: VecDeque<ConnEvent>,
-    /// Connections whose records may have changed.
     records: VecDeque<ConnId>,
-    /// Rejection of incoming requests, for tests of programs.
     pub(super) faults: Option<Box<dyn RequestFaults>>,
 }
 
-/// Selects REQs to reject. Called under the adapter's lock: must not wait.
+/// Rejects REQs; called under the adapter's lock, must not wait.
 pub trait RequestFaults: Send + fmt::Debug {
-    /// Returns true to reject this REQ.
+    /// True to reject a REQ.
     fn rejects(&mut self) -> bool;
 }
 
@@ -122,7 +115,6 @@ impl Common {
         Ok(())
     }
 
-    /// Admits a REQ: communication ID and backlog.
     pub(super) fn admit(
         &mut self,
         listener: ListenerId,
@@ -149,7 +141,7 @@ impl Common {
         self.ids.remove(&id);
     }
 
-    /// Starts a time wait, uncounted. Returns the ID whose time wait must end early, if any.
+    /// Returns the ID whose time wait must end early, if any.
     #[must_use]
     pub(super) fn enter_time_wait(&mut self, id: u32, until: Instant) -> Option<u32> {
         let is_full = self.time_waits.len() >= self.most();
@@ -218,7 +210,7 @@ impl Common {
         Resend::new(mad, self.config.max_retries)
     }
 
-    /// Retransmits a message if due and within credit; false after its last retry.
+    /// Returns false after the last retry.
     pub(super) fn resend(
         &mut self,
         now: Instant,
@@ -235,7 +227,7 @@ impl Common {
         true
     }
 
-    /// Schedules the retry of a refused REQ; false after `listen_grace`.
+    /// Returns false after `listen_grace`.
     pub(super) fn retry_later(&mut self, now: Instant, id: u32, resend: &mut Resend) -> bool {
         let retries = resend.outlasts_refusal(now, self.config.listen_grace);
         if retries {

@@ -1,42 +1,38 @@
-//! Settings of connection management.
-
 use core::{ops::RangeInclusive, time::Duration};
 
 use crate::time::timeout;
 
-/// Longest time wait: 4.3 s (code 20); Linux's REQs cause 17 to 19.
+/// 4.3 s (code 20); Linux's REQs cause 17 to 19.
 pub(super) const MAX_TIME_WAIT: Duration = timeout(20);
 
-/// Longest target ACK delay accepted: 4.3 s (code 20). Adapters name 15 or 16.
+/// 4.3 s (code 20); adapters name 15 or 16.
 pub(super) const MAX_ACK_DELAY: u8 = 20;
 
-/// Longest service timeout of an MRA: 69 s (code 24), Linux's own.
+/// 69 s (code 24), Linux's value.
 pub(super) const MAX_SERVICE_TIMEOUT: u8 = 24;
 
 /// Settings of connection management.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CmConfig {
-    /// Range of communication IDs, all by default. Adapters that share an address need separate
-    /// ranges.
+    /// Communication IDs, all by default; disjoint among adapters of one address.
     pub ids: RangeInclusive<u32>,
-    /// Time until a message is retransmitted: 4.096 µs · 2^code, 18 (1.07 s) by default.
+    /// Retransmit timeout, code (4.096 µs · 2^code); default 18 (1.07 s).
     pub response_timeout: u8,
-    /// Retransmissions of a message, 0 to 15; 15 by default.
+    /// Retransmissions per message, 0 to 15; default 15.
     pub max_retries: u8,
-    /// Most messages for one REQ before its source is proven, REP and last DREQ included: 2 or
-    /// more, 3 by default. The source may be forged; a lost RTU may need more.
+    /// Messages per REQ until its source is proven, with REP and last DREQ; at least 2, default 3.
+    /// A lost RTU may need more.
     pub unproven_messages: u8,
-    /// Service timeout of this side's MRAs; 69 s (code 24) by default.
+    /// Service timeout in MRAs, code; default 24 (69 s).
     pub service_timeout: u8,
-    /// Time for retrying a REQ every 10 ms without listener, zero by default. For programs that
-    /// start both sides at once.
+    /// Time to retry a REQ every 10 ms without listener; default zero.
     pub listen_grace: Duration,
-    /// Most connections and resolutions, at most a quarter of the IDs; 65,536 by default. As many
-    /// more may be in time wait; beyond that, the one with the least time left ends.
+    /// Connections and resolutions, at most a quarter of the IDs; default 65,536. As many more may
+    /// be in time wait.
     pub max_connections: usize,
-    /// Most of them requested by one address; 16,384 by default.
+    /// Connections and resolutions per requesting address; default 16,384.
     pub max_per_peer: usize,
-    /// [`poll_record`] reports changed records, and the owner must drain it. Off by default.
+    /// Enables [`poll_record`], which the owner must drain; default off.
     ///
     /// [`poll_record`]: super::Connections::poll_record
     pub tells_records: bool,

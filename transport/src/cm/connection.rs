@@ -1,5 +1,3 @@
-//! A connection.
-
 use alloc::boxed::Box;
 use core::{mem, time::Duration};
 
@@ -18,19 +16,19 @@ use crate::{addr::AddressVector, ids::Qpn};
 pub(super) struct Connection {
     pub(super) state: ConnState,
     pub(super) path: CmPath,
-    /// Local queue pair; 0 until the passive program names it.
+    /// On the passive side, 0 until `prepare`.
     pub(super) local_qpn: Qpn,
     pub(super) transaction: u64,
     pub(super) credit: Credit,
     /// Destroyed by the program (`rdma_destroy_id`).
     pub(super) abandoned: bool,
     pub(super) probe: Option<Probe>,
-    /// After the RTU, for a queue pair that the program has yet to move.
+    /// After the RTU, if the program moves the queue pair.
     pub(super) setup: Option<Box<QpSetup>>,
     pub(super) time_wait: Duration,
 }
 
-/// State with its data; [`EDGES`](super::EDGES) has the transitions.
+/// See [`EDGES`](super::EDGES) for the transitions.
 pub(super) enum ConnState {
     ReqSent(Requested),
     MraReqRcvd(Requested),
@@ -44,7 +42,6 @@ pub(super) enum ConnState {
     TimeWait(Remote),
 }
 
-/// The peer's communication ID, adapter and queue pair.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Remote {
     pub(super) id: u32,
@@ -52,7 +49,6 @@ pub(super) struct Remote {
     pub(super) qpn: Qpn,
 }
 
-/// A REQ and its local attributes.
 pub(super) struct Terms {
     pub(super) req: Req,
     pub(super) av: AddressVector,
@@ -60,12 +56,10 @@ pub(super) struct Terms {
     pub(super) min_rnr_timer: u8,
 }
 
-/// Waits for the REP.
 pub(super) struct Requested {
     pub(super) terms: Box<Terms>,
     /// The adapter moves the queue pair.
     pub(super) managed: bool,
-    /// The acknowledge timeout covers the peer's ACK delay.
     pub(super) fits_ack_delay: bool,
     pub(super) resend: Resend,
 }
@@ -76,21 +70,17 @@ pub(super) struct Replied {
     pub(super) rep: Box<Rep>,
 }
 
-/// In a listener's backlog.
 pub(super) struct Received {
     pub(super) remote: Remote,
     pub(super) listener: ListenerId,
     pub(super) terms: Box<Terms>,
-    /// Prepared REP.
     pub(super) rep: Box<Rep>,
 }
 
-/// Waits for the RTU.
 pub(super) struct Accepted {
     pub(super) remote: Remote,
     pub(super) terms: Box<Terms>,
     pub(super) rep: Box<Rep>,
-    /// The adapter has moved the queue pair.
     pub(super) managed: bool,
     pub(super) resend: Resend,
 }
@@ -124,7 +114,6 @@ impl ConnState {
         }
     }
 
-    /// Returns the message that waits for a response.
     pub(super) const fn resend_mut(&mut self) -> Option<&mut Resend> {
         match self {
             Self::ReqSent(requested) | Self::MraReqRcvd(requested) => Some(&mut requested.resend),
@@ -136,7 +125,7 @@ impl ConnState {
 }
 
 impl Connection {
-    /// Returns the peer's communication ID; 0 before it is known.
+    /// Returns 0 while unknown.
     pub(super) fn remote_id(&self) -> u32 {
         self.state.remote().map_or(0, |remote| remote.id)
     }
@@ -145,7 +134,6 @@ impl Connection {
         CmMad::new(self.transaction, message)
     }
 
-    /// Takes an edge; `next` maps the old state to the new one.
     pub(super) fn advance(&mut self, on: Trigger, next: impl FnOnce(ConnState) -> ConnState) {
         let from = self.state.name();
         let state = mem::replace(&mut self.state, ConnState::TimeWait(Remote::default()));
@@ -154,8 +142,7 @@ impl Connection {
         debug_assert!(is_edge(Some(from), on, Some(to)), "{from:?} / {on:?} > {to:?}");
     }
 
-    /// Local attributes until established, and later if the passive program has yet to move its
-    /// queue pair.
+    /// Available until established, or later if the program moves the passive queue pair.
     pub(super) fn qp_setup(&self) -> Option<QpSetup> {
         let local = |terms: &Terms| Local {
             qpn: self.local_qpn,

@@ -1,5 +1,3 @@
-//! All connections, with their indexes.
-
 use alloc::{boxed::Box, collections::BTreeMap};
 use core::{fmt, net::IpAddr};
 
@@ -33,28 +31,25 @@ use crate::{
     time::{Instant, timeout},
 };
 
-/// Communication manager of an adapter. `active` and `passive` set up connections, `release` ends
-/// them.
+/// Communication manager of an adapter.
 ///
 /// After each call, drain `poll_event` and `poll_transmit`, then read `poll_timeout`.
 pub struct Connections {
     pub(super) common: Common,
     pub(super) conns: Conns,
-    /// By the peer's address, adapter and communication ID. The address prevents impersonation.
+    /// By address, adapter and communication ID; the address prevents impersonation.
     pub(super) by_remote_id: BTreeMap<(IpAddr, u64, u32), u32>,
-    /// By the peer's address, adapter and queue pair.
     pub(super) by_remote_qpn: BTreeMap<(IpAddr, u64, Qpn), u32>,
     pub(super) sidr: Sidr,
     /// PSN of QP1's next packet.
     psn: Psn,
 }
 
-/// Next step after a REP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ReplyOutcome {
     /// None.
     Handled,
-    /// Move the local queue pair, then `complete` or `fail`.
+    /// Then call `complete` or `fail`.
     MoveQueuePair(ConnId),
 }
 
@@ -72,22 +67,20 @@ impl Connections {
         }
     }
 
-    /// Returns the state of a connection or service ID resolution; `None` after its end.
+    /// State of a connection or resolution; `None` after its end.
     #[must_use]
     pub fn state(&self, id: ConnId) -> Option<CmState> {
         let conn = self.conns.get(&id.0).map(|conn| conn.state.name());
         conn.or_else(|| self.sidr.state(id))
     }
 
-    /// Returns the number of connections and resolutions, at most twice
-    /// [`CmConfig::max_connections`].
+    /// Connections and resolutions, at most twice [`CmConfig::max_connections`].
     #[must_use]
     pub fn count(&self) -> usize {
         self.common.ids_in_use()
     }
 
-    /// Returns the attributes for RTR and RTS (`rdma_init_qp_attr`), from REQ or REP until
-    /// established.
+    /// Attributes for RTR and RTS (`rdma_init_qp_attr`), from REQ or REP until established.
     #[must_use]
     pub fn qp_setup(&self, id: ConnId) -> Option<QpSetup> {
         self.conns.get(&id.0)?.qp_setup()
@@ -101,7 +94,7 @@ impl Connections {
         }
     }
 
-    /// Sets rejection of incoming requests, for tests of programs.
+    /// Rejects incoming requests, for tests of programs.
     pub fn set_faults(&mut self, faults: Option<Box<dyn RequestFaults>>) {
         self.common.faults = faults;
     }
@@ -160,7 +153,7 @@ impl Connections {
         Ok(ReplyOutcome::Handled)
     }
 
-    /// Handles expired timers. `expected(local, remote)` is a local queue pair's expected PSN.
+    /// `expected(local, remote)` is a local queue pair's expected PSN.
     pub(crate) fn handle_timeout(
         &mut self,
         now: Instant,
@@ -193,7 +186,6 @@ impl Connections {
         self.common.is_due()
     }
 
-    /// Returns the next message and its packet's PSN.
     pub(crate) fn poll_transmit(&mut self) -> Option<(OutgoingMad, Psn)> {
         let mad = self.common.poll_transmit()?;
         let psn = self.psn;
@@ -226,7 +218,6 @@ impl Connections {
         Ok(())
     }
 
-    /// Retransmits, or reports that no response came.
     pub(super) fn on_deadline(
         &mut self,
         now: Instant,
@@ -286,7 +277,6 @@ impl Connections {
         self.common.send_for(MadReason::GivenUp, conn.path, conn.transaction, rej);
     }
 
-    /// Reports an event unless the program abandoned the connection.
     pub(super) fn emit(&mut self, id: u32, event: impl FnOnce(ConnId) -> ConnEvent) {
         if self.conns.get(&id).is_some_and(|conn| !conn.abandoned) {
             self.common.emit(id, event);
@@ -298,8 +288,8 @@ impl Connections {
         self.by_remote_qpn.insert((peer, remote.guid, remote.qpn), id);
     }
 
-    /// Keeps both communication IDs, to recognise a late REQ. The peer's queue pair may open
-    /// another connection, as in Linux.
+    /// Keeps both communication IDs to recognise a late REQ. As in Linux, the peer's queue pair may
+    /// reconnect.
     pub(super) fn enter_time_wait(&mut self, on: Trigger, now: Instant, id: u32) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         let remote = conn.state.remote().copied().unwrap_or_default();
@@ -350,7 +340,7 @@ pub(super) fn get_mut(conns: &mut Conns, id: ConnId) -> Result<&mut Connection, 
     conns.get_mut(&id.0).ok_or(ConnError::Unknown)
 }
 
-/// Finds a message's connection: both communication IDs and the peer match.
+/// Both communication IDs and the peer must match.
 pub(super) fn find<'a>(
     conns: &'a mut Conns,
     own: u32,
@@ -363,7 +353,7 @@ pub(super) fn find<'a>(
     Ok(conn)
 }
 
-/// The same for a message that may be the first with the peer's communication ID.
+/// Like [`find`], but the peer's communication ID may be new.
 pub(super) fn find_own<'a>(
     conns: &'a mut Conns,
     own: u32,

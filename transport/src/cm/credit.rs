@@ -1,7 +1,7 @@
-//! Limit on messages to an address that may be forged.
+//! Limit on messages to a possibly forged address, as in QUIC (RFC 9000, 8.1).
 //!
-//! A message with the REP's communication ID proves the address. Until then a REQ causes few
-//! messages, as in QUIC (RFC 9000, 8.1), besides responses to retransmitted REQs.
+//! A message with the REP's communication ID proves the address. Responses to retransmitted REQs do
+//! not count.
 
 /// Unsolicited messages left.
 pub(super) struct Credit(Option<u8>);
@@ -10,7 +10,6 @@ impl Credit {
     /// Proven, or chosen by this side.
     pub(super) const PROVEN: Self = Self(None);
 
-    /// The last is for the DREQ.
     pub(super) const fn new(messages: u8) -> Self {
         Self(Some(messages))
     }

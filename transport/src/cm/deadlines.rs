@@ -4,7 +4,6 @@ use hashbrown::HashMap;
 
 use crate::{hash::IdHasher, time::Instant};
 
-/// One deadline per communication ID, ordered.
 #[derive(Default)]
 pub(super) struct Deadlines {
     by_time: BTreeSet<(Instant, u32)>,
@@ -12,7 +11,6 @@ pub(super) struct Deadlines {
 }
 
 impl Deadlines {
-    /// Replaces the deadline of `id`.
     pub(super) fn set(&mut self, id: u32, at: Instant) {
         self.clear(id);
         self.by_time.insert((at, id));

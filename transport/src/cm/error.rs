@@ -1,12 +1,10 @@
-//! Errors of connection management commands.
-
 use core::fmt;
 
 use thiserror::Error;
 
 use super::{message::PrivateData, state::CmState};
 
-/// Reason why a command changes nothing.
+/// Command error; nothing changed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[non_exhaustive]
 pub enum ConnError {
@@ -25,10 +23,10 @@ pub enum ConnError {
     /// Limit reached.
     #[error("too many connections; at most {0}")]
     TooMany(usize),
-    /// The communication ID is in this adapter's range.
+    /// Communication ID of this adapter.
     #[error("the communication ID is one of this adapter's")]
     OwnId,
-    /// No such GID index, or another address family.
+    /// Missing GID index, or another address family.
     #[error("no route from the GID index to the peer's GID")]
     NoRoute,
     /// Value out of range.

@@ -33,12 +33,12 @@ pub enum ConnEvent {
     Established {
         /// Connection.
         conn: ConnId,
-        /// REP, on the active side.
+        /// REP on the active side.
         rep: Option<Box<Rep>>,
-        /// Private data of the RTU, on the passive side.
+        /// The RTU's private data on the passive side.
         private_data: Option<Box<PrivateData<{ Rtu::PRIVATE_DATA }>>>,
     },
-    /// Rejected or withdrawn by the peer; the connection is gone.
+    /// REJ; the connection is gone.
     Rejected {
         /// Connection.
         conn: ConnId,
@@ -50,7 +50,7 @@ pub enum ConnEvent {
         /// Connection or resolution.
         conn: ConnId,
     },
-    /// The queue pair could not follow the REP; the peer got a REJ, the connection is gone.
+    /// The queue pair could not follow the REP; the connection is gone.
     ConnectError {
         /// Connection.
         conn: ConnId,

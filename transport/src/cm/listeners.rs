@@ -16,7 +16,6 @@ pub(super) struct Listeners {
 
 struct Listener {
     listen: Listen,
-    /// Pending REQs.
     pending: usize,
 }
 

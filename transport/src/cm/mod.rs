@@ -1,9 +1,7 @@
-//! Connection management.
+//! Connection management by QP1.
 //!
-//! Read first: InfiniBand volume 1, chapter 12, above all 12.9.7; annex A11.
-//!
-//! The communication manager of QP1 knows queue pairs by number only, and retransmits messages
-//! until their response. [`EDGES`] is the table of states.
+//! Read first: InfiniBand volume 1, chapter 12, above all 12.9.7; annex A11. [`EDGES`] has the
+//! transitions.
 
 mod active;
 mod alternate_path;

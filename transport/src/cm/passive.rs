@@ -1,5 +1,3 @@
-//! Passive side of connection setup.
-
 use alloc::boxed::Box;
 
 use super::{
@@ -22,7 +20,7 @@ use crate::{
     time::{Instant, timeout},
 };
 
-/// Target ACK delay in a REP: 134 ms, as rxe.
+/// 134 ms, as in rxe.
 const TARGET_ACK_DELAY: u8 = 15;
 
 impl Connections {
@@ -35,8 +33,7 @@ impl Connections {
         if let Some(&id) = self.by_remote_id.get(&(peer, guid, req.local_id)) {
             return self.on_repeated_req(id, req, arrival);
         }
-        // a connected queue pair cannot open another connection; after its owner's restart the old
-        // one is stale
+        // a connected queue pair cannot connect again; after a restart the old connection is stale
         if let Some(&id) = self.by_remote_qpn.get(&(peer, guid, req.local_qpn)) {
             refuse(&mut self.common, arrival, rejection(req, RejectReason::STALE_CONNECTION, &[]));
             self.probe(arrival, id);
@@ -81,7 +78,6 @@ impl Connections {
         Ok(())
     }
 
-    /// Admits a REQ within backlog and limits.
     fn admit(
         &mut self,
         req: &Req,
@@ -221,7 +217,6 @@ impl Connections {
     }
 }
 
-/// Finds the listener for a valid REQ.
 fn listener_for(common: &Common, req: &Req, arrival: &Arrival<'_>) -> Result<ListenerId, Box<Rej>> {
     let listener = common.listeners.find(req.service_id, arrival.own());
     let listener = listener.ok_or_else(|| rejection(req, RejectReason::INVALID_SERVICE_ID, &[]))?;

@@ -2,11 +2,9 @@ use core::net::IpAddr;
 
 use crate::{addr::PKey, gids::Path};
 
-/// Path of CM messages to a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct CmPath {
     pub(crate) path: Path,
-    /// P_Key.
     pub(crate) pkey: PKey,
 }
 

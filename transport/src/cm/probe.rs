@@ -5,15 +5,13 @@ use rand_core::RngCore;
 
 use crate::time::Instant;
 
-/// Least time between probes.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Probe whether the peer has a connection.
 #[derive(Clone, Copy)]
 pub(super) struct Probe {
-    /// Transaction ID of all probes and of the response.
+    /// Same for all probes and the response.
     pub(super) transaction: u64,
-    /// Time of the last probe.
     sent: Instant,
 }
 

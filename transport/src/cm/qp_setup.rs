@@ -1,5 +1,3 @@
-//! Negotiated attributes of queue pairs.
-
 use super::message::{Rep, Req};
 use crate::{
     addr::{AddressVector, Mtu},

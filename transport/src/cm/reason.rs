@@ -3,7 +3,7 @@ use core::fmt;
 /// Reason for sending a CM message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum MadReason {
-    /// A command, or the reaction to a message.
+    /// First transmission.
     First,
     /// No response in time.
     Unanswered,
@@ -13,9 +13,9 @@ pub enum MadReason {
     Repeated,
     /// Response to an unacceptable message.
     Response,
-    /// This side stopped waiting for the response.
+    /// Response no longer awaited.
     GivenUp,
-    /// Probe of a connection that seems stale.
+    /// Probe of a stale connection.
     Stale,
 }
 

@@ -1,8 +1,6 @@
-//! Ends the connections of another adapter.
+//! Ends connections of an adapter that is gone from this address, as a kernel does for a process.
 //!
-//! A kernel disconnects for a process that ends; an adapter does so for one that is gone from its
-//! address. A [`ConnRecord`] has the DREQ's content and destination. Responses arrive here, since
-//! no other adapter has their communication IDs.
+//! Responses arrive here: no other adapter has their communication IDs.
 
 use core::{net::IpAddr, time::Duration};
 
@@ -21,7 +19,7 @@ use super::{
 };
 use crate::{addr::PKey, gids::Path, ids::Qpn, time::Instant};
 
-/// Data to disconnect for another adapter at the address.
+/// Data to disconnect for another adapter.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ConnRecord {
     /// Local address.
@@ -41,8 +39,7 @@ pub struct ConnRecord {
 }
 
 impl Connections {
-    /// Returns a connection's record; `None` unless the peer considers it connected, from the REP
-    /// until a DREQ.
+    /// Record of a connection that the peer considers established: from REP to DREQ.
     #[must_use]
     pub fn record(&self, id: ConnId) -> Option<ConnRecord> {
         let Connection { state, path, local_qpn, .. } = self.conns.get(&id.0)?;
@@ -62,8 +59,7 @@ impl Connections {
         })
     }
 
-    /// Returns the next changed record, if
-    /// [`CmConfig::tells_records`](super::CmConfig::tells_records).
+    /// Next changed record, if [`CmConfig::tells_records`](super::CmConfig::tells_records).
     pub fn poll_record(&mut self) -> Option<(ConnId, Option<ConnRecord>)> {
         let id = self.common.poll_record()?;
         Some((id, self.record(id)))

@@ -1,5 +1,3 @@
-//! Rejection, disconnection, destruction.
-
 use alloc::boxed::Box;
 
 use super::{
@@ -16,7 +14,6 @@ use super::{
 use crate::{event::DropReason, time::Instant};
 
 impl Connections {
-    /// Rejects a REQ or REP.
     pub(crate) fn reject(
         &mut self,
         now: Instant,
@@ -73,7 +70,7 @@ impl Connections {
         Ok(())
     }
 
-    /// Finds a REJ's connection, by GUID if the peer lacks this communication ID.
+    /// Falls back to the GUID if the peer lacks this communication ID.
     fn rejected(&self, rej: &Rej, arrival: &Arrival<'_>) -> Result<u32, DropReason> {
         if self.conns.contains_key(&rej.remote_id) {
             return Ok(rej.remote_id);
@@ -82,7 +79,7 @@ impl Connections {
         rej.requester_guid().and_then(by_guid).copied().ok_or(DropReason::CmUnknownConnection)
     }
 
-    /// Sends a DREQ, or a DREP if the peer sent a DREQ.
+    /// Sends a DREQ, or a DREP after the peer's DREQ.
     pub(crate) fn disconnect(
         &mut self,
         now: Instant,
@@ -122,7 +119,7 @@ impl Connections {
         let id = dreq.remote_id;
         let conn = match find(&mut self.conns, id, dreq.local_id, arrival) {
             Ok(conn) => conn,
-            // unknown connection, but the peer still waits
+            // the peer still waits
             Err(DropReason::CmUnknownConnection) => {
                 respond_to_dreq(&mut self.common, dreq, arrival);
                 return Ok(());
@@ -146,7 +143,7 @@ impl Connections {
         Ok(())
     }
 
-    /// Ends a connection for the peer: by its DREQ, or because it is gone.
+    /// Ends a connection: the peer sent a DREQ or is gone.
     pub fn end_by_peer(&mut self, now: Instant, id: ConnId) {
         let ConnId(number) = id;
         let Ok(conn) = get_mut(&mut self.conns, id) else { return };
@@ -185,13 +182,13 @@ impl Connections {
         Ok(())
     }
 
-    /// Ends a connection or resolution in any state, without events (`rdma_destroy_id`). A waiting
-    /// peer gets its response.
+    /// Ends a connection or resolution without events (`rdma_destroy_id`); a waiting peer gets a
+    /// response.
     pub fn destroy(&mut self, now: Instant, id: ConnId) {
         self.sidr.destroy(&mut self.common, id);
         let Ok(conn) = get_mut(&mut self.conns, id) else { return };
         conn.abandoned = true;
-        // none fails: allowed in its state, without private data
+        // cannot fail: allowed states, no private data
         let _ = match conn.state.name() {
             CmState::ReqRcvd | CmState::RepRcvd => {
                 self.reject(now, id, RejectReason::CONSUMER, &[])
@@ -206,7 +203,6 @@ impl Connections {
     }
 }
 
-/// Sends a DREP for an ended or unknown connection.
 fn respond_to_dreq(common: &mut Common, dreq: &Dreq, arrival: &Arrival<'_>) {
     let (local_id, remote_id) = (dreq.remote_id, dreq.local_id);
     let drep = Drep { local_id, remote_id, private_data: PrivateData::default() };

@@ -4,13 +4,12 @@ use core::time::Duration;
 use super::{message::CmMad, reason::MadReason};
 use crate::time::Instant;
 
-/// Delay before a REQ that found no listener is retried.
+/// Delay for a REQ that found no listener.
 pub(super) const RETRY_DELAY: Duration = Duration::from_millis(10);
 
 /// A message retransmitted until its response.
 pub(super) struct Resend {
     pub(super) mad: Box<CmMad>,
-    /// Retransmissions left.
     left: u8,
     /// MRA since the last transmission.
     acknowledged: bool,
@@ -25,7 +24,6 @@ impl Resend {
         Self { mad, left, acknowledged: false, refused: false, until: None }
     }
 
-    /// Returns the next retransmission and its reason.
     pub(super) fn next(&mut self) -> Option<(Box<CmMad>, MadReason)> {
         self.left = self.left.checked_sub(1)?;
         self.acknowledged = false;

@@ -42,13 +42,13 @@ impl PortSpace {
     /// Every port space.
     pub const ALL: [Self; 4] = [Self::Ipoib, Self::Tcp, Self::Udp, Self::Ib];
 
-    /// Returns the service ID of a port.
+    /// Service ID of a port.
     #[must_use]
     pub const fn service(self, port: u16) -> ServiceId {
         ServiceId((self as u64) << 16 | port as u64)
     }
 
-    /// Returns port space and port of a service ID.
+    /// Port space and port of a service ID.
     #[must_use]
     pub fn of(service: ServiceId) -> Option<(Self, u16)> {
         let space = Self::ALL.into_iter().find(|space| *space as u64 == service.0 >> 16)?;

@@ -24,7 +24,7 @@ use crate::{addr::QKey, event::DropReason, hash::IdHasher, ids::Qpn, time::Insta
 #[derive(Default)]
 pub(super) struct Sidr {
     resolutions: HashMap<u32, Resolution, IdHasher>,
-    /// Requests by the peer's address and request ID.
+    /// By address and request ID.
     by_remote_id: BTreeMap<(IpAddr, u32), u32>,
 }
 
@@ -34,9 +34,7 @@ struct Resolution {
 }
 
 enum SidrState {
-    /// Waits for the response.
     ReqSent(Resend),
-    /// Waits for the program, in a listener's backlog.
     ReqRcvd { request_id: u32, service_id: ServiceId, transaction: u64, listener: ListenerId },
 }
 

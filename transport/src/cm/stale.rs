@@ -1,9 +1,9 @@
 //! Stale connections, unknown to a restarted peer.
 //!
-//! Sign: a REQ or REP with a connected queue pair (12.9.8.3.1). It is rejected, and ends nothing:
-//! peers know the GUID and can guess a QPN, so it may be forged. A probe decides: a DREQ with the
-//! connection's IDs, but another queue pair. A peer with the connection ignores it; one without
-//! sends a DREP (Linux does both), proven by the transaction ID.
+//! A REQ or REP with a connected queue pair (12.9.8.3.1) may be forged: rejected, it ends nothing.
+//! A probe decides: a DREQ with the connection's IDs but another queue pair. A peer with the
+//! connection ignores the probe; a peer without sends a DREP (Linux does both), proven by the
+//! transaction ID.
 
 use super::{
     arrival::Arrival,

@@ -1,5 +1,3 @@
-//! States and edges of connections and resolutions.
-
 /// State of a connection (12.9.5 to 12.9.7) or service ID resolution (12.11).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum CmState {
@@ -21,7 +19,7 @@ pub enum CmState {
     DreqSent,
     /// DREQ received.
     DreqRcvd,
-    /// Ended; communication ID and queue pair reserved while packets may be in flight.
+    /// Ended; communication IDs reserved while packets may be in flight.
     TimeWait,
     /// SIDR_REQ sent.
     SidrReqSent,
@@ -58,9 +56,9 @@ pub enum Trigger {
     Connect,
     /// `rdma_accept`.
     Accept,
-    /// `rdma_establish`: the local queue pair is ready.
+    /// `rdma_establish`.
     Establish,
-    /// `rdma_notify`, or the adapter found a packet from the peer's queue pair.
+    /// `rdma_notify`, or a packet from the peer.
     Notify,
     /// `rdma_reject`.
     Reject,
@@ -72,7 +70,7 @@ pub enum Trigger {
     SidrRespond,
     /// End of a connection whose adapter is gone.
     EndForAnother,
-    /// `rdma_destroy_id`: rejects or disconnects if needed.
+    /// `rdma_destroy_id`.
     Destroy,
     /// REQ.
     Req,
@@ -119,7 +117,7 @@ const TIME_WAIT: Option<CmState> = Some(CmState::TimeWait);
 const SIDR_REQ_SENT: Option<CmState> = Some(CmState::SidrReqSent);
 const SIDR_REQ_RCVD: Option<CmState> = Some(CmState::SidrReqRcvd);
 
-/// Every edge; all else is refused. Edges to the same state respond, retransmit or do nothing.
+/// Every edge. Edges to the same state respond, retransmit or do nothing.
 pub const EDGES: &[Edge] = &[
     // Active side.
     (NONE, Trigger::Connect, REQ_SENT),

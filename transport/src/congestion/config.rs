@@ -1,19 +1,15 @@
-//! Parameters of congestion control.
-
 use core::time::Duration;
 
 /// Congestion control of an adapter.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CongestionConfig {
-    /// Sends reliable connections as ECT(0), to be marked instead of dropped; default true. Traffic
-    /// classes with ECN bits stay.
+    /// Sends reliable connections as ECT(0), unless the traffic class has ECN bits.
     pub ecn: bool,
     /// Limits of unacknowledged data.
     pub window: WindowConfig,
-    /// Reaction to CNPs, default on; `None`: none.
+    /// Reaction to CNPs, if any.
     pub dcqcn: Option<Dcqcn>,
-    /// Minimum between CNPs of a queue pair (`min_time_between_cnps`), sent or counted; default 50
-    /// µs.
+    /// Minimum between CNPs of a queue pair (`min_time_between_cnps`), sent or counted.
     pub np_min_time_between_cnps: Duration,
 }
 
@@ -28,17 +24,17 @@ impl Default for CongestionConfig {
     }
 }
 
-/// Limits of unacknowledged bytes, 768 added per packet for headers and receive bookkeeping. One
+/// Limits of unacknowledged bytes, plus 768 per packet for headers and receive bookkeeping. One
 /// packet always fits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct WindowConfig {
-    /// Initial, per queue pair; default 64 KiB.
+    /// Initial, per queue pair.
     pub initial: u64,
-    /// Maximum, per queue pair; default 1 MiB.
+    /// Maximum, per queue pair.
     pub most: u64,
-    /// Initial, per destination; default 128 KiB, within Linux's socket limit of 212,992 bytes.
+    /// Initial, per destination; within Linux's socket limit of 212,992 bytes.
     pub destination_initial: u64,
-    /// Maximum, per destination; default 4 MiB.
+    /// Maximum, per destination.
     pub destination_most: u64,
 }
 
@@ -53,35 +49,35 @@ impl Default for WindowConfig {
     }
 }
 
-/// DCQCN reaction point (Zhu et al., "Congestion Control for Large-Scale RDMA Deployments", SIGCOMM
-/// 2015), in adapters' names. Rates in bits/s; the paper's defaults, except `rpg_min_rate`.
+/// DCQCN reaction point (Zhu et al., SIGCOMM 2015), with the names of adapters. Rates are in
+/// bits/s. Defaults are the paper's, except `rpg_min_rate`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Dcqcn {
-    /// Line rate, ending the limit; default 100 Gbit/s.
+    /// Line rate, which lifts the limit.
     pub rpg_max_rate: u64,
-    /// Minimum rate; default 10 Mbit/s.
+    /// Minimum rate.
     pub rpg_min_rate: u64,
-    /// Rate at the first CNP; default 0: as measured.
+    /// Rate at the first CNP; 0: as measured.
     pub rate_to_set_on_first_cnp: u64,
-    /// Additive increase; default 40 Mbit/s.
+    /// Additive increase.
     pub rpg_ai_rate: u64,
-    /// Hyper increase; default 400 Mbit/s.
+    /// Hyper increase.
     pub rpg_hai_rate: u64,
-    /// Timer of increases; default 55 µs.
+    /// Time between increases.
     pub rpg_time_reset: Duration,
-    /// Bytes between increases; default 10 MB.
+    /// Bytes between increases.
     pub rpg_byte_reset: u64,
-    /// Increases in fast recovery; default 5.
+    /// Increases in fast recovery.
     pub rpg_threshold: u32,
-    /// Percent left by a cut, at least; default 50.
+    /// Minimum percentage left by a cut.
     pub rpg_min_dec_fac: u8,
-    /// Minimum between cuts; default 50 µs.
+    /// Minimum between cuts.
     pub rate_reduce_monitor_period: Duration,
-    /// Weight of a CNP, in 1/1024; default 4: 1/256.
+    /// Weight of a CNP, in 1/1024.
     pub dce_tcp_g: u16,
-    /// Time without CNPs to shrink the estimate; default 55 µs.
+    /// Time without CNPs to shrink the estimate.
     pub dce_tcp_rtt: Duration,
-    /// Initial estimate, in 1/1024; default 1023, about one.
+    /// Initial estimate, in 1/1024.
     pub initial_alpha_value: u16,
 }
 

@@ -1,8 +1,7 @@
 //! Congestion control.
 //!
-//! Windows limit unacknowledged bytes per queue pair and destination, reacting to loss and CNPs.
-//! Rates (DCQCN) limit a queue pair's data, reacting to CNPs. READ responses to lossy peers are
-//! paced. [`CongestionConfig`] configures windows and rates.
+//! Windows limit unacknowledged bytes per queue pair and per destination, by loss and CNPs. DCQCN
+//! limits the rate of a queue pair, by CNPs. READ responses to lossy peers are paced.
 
 mod config;
 mod pace;

@@ -1,8 +1,7 @@
-//! Pace of READ responses to a peer that loses them and re-requests late.
+//! Pace of READ responses to a peer that loses them and repeats the request late.
 //!
-//! Responders do not know how much arrived. This crate's requester limits its READs, and adapters
-//! retry at the first gap. rxe drops everything behind a gap until its timer, possibly gigabytes. A
-//! late repeat halves the rate; each second adds the halved rate.
+//! Unlike adapters and this crate, rxe drops everything behind a gap until its timer expires,
+//! possibly gigabytes. A late repeat halves the rate. Each second adds the halved rate.
 
 use core::time::Duration;
 
@@ -11,7 +10,7 @@ use crate::time::Instant;
 
 /// Silence before a late repeat.
 const LATE: Duration = Duration::from_millis(10);
-/// Response bytes behind a repeat that also make it late.
+/// Response bytes behind a repeat that also make the repeat late.
 const FAR: u64 = 16 << 20;
 /// Smaller bursts are not cut.
 const MANY: u64 = 256 << 10;
@@ -38,7 +37,6 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Returns the rate after the cut, in bits/s.
     pub(crate) fn limit(&self) -> Option<u64> {
         (self.cut > 0).then_some(self.cut)
     }
@@ -48,7 +46,7 @@ impl Pace {
         self.cut.saturating_add(grown as u64)
     }
 
-    /// True if a response may leave, else at [`deadline`](Self::deadline).
+    /// False until [`deadline`](Self::deadline).
     pub(crate) fn allows(&mut self, now: Instant) -> bool {
         if self.cut > 0 && now.since(self.cut_at) >= LIFTED {
             self.cut = 0;
@@ -99,7 +97,7 @@ mod tests {
         Instant::from_nanos(millis * 1_000_000)
     }
 
-    /// Returns a pace after `bytes` within 10 ms.
+    /// Pace after `bytes` within 10 ms.
     fn sent(bytes: u64) -> Pace {
         let mut pace = Pace::default();
         (0..10).for_each(|n| pace.on_sent(bytes / 10, at(100 + n)));

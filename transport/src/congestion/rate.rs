@@ -1,11 +1,9 @@
 //! DCQCN reaction point: a queue pair's rate.
 //!
 //! Read first: Zhu et al., "Congestion Control for Large-Scale RDMA Deployments" (SIGCOMM 2015),
-//! section 3. CNPs cut the rate by the congestion estimate; timer and byte counter raise it by fast
-//! recovery, additive and hyper increase.
+//! section 3.
 //!
-//! The first CNP starts from the measured rate: before, the line speed is unknown and only the
-//! window limits.
+//! The first CNP starts from the measured rate: the line speed is unknown.
 
 use core::time::Duration;
 
@@ -49,12 +47,12 @@ struct Meter {
 }
 
 impl Rate {
-    /// Returns the limit in bits/s.
+    /// In bits/s.
     pub(crate) fn limit(&self) -> Option<u64> {
         self.limiter.as_ref().map(|limiter| limiter.current)
     }
 
-    /// True if data may leave, else at [`deadline`](Self::deadline).
+    /// False until [`deadline`](Self::deadline).
     pub(crate) fn allows(&mut self, now: Instant, config: Option<&Dcqcn>) -> bool {
         let (Some(limiter), Some(config)) = (&mut self.limiter, config) else {
             (self.limiter, self.waits) = (None, false);
@@ -182,7 +180,7 @@ impl Limiter {
             };
             self.target = self.target.saturating_add(step).min(config.rpg_max_rate);
         }
-        // mean, rounded up to reach the target
+        // rounded up to reach the target
         self.current = (self.current + self.target).div_ceil(2);
     }
 }
@@ -190,7 +188,7 @@ impl Limiter {
 /// Minimum between increases.
 const TICK: Duration = Duration::from_micros(1);
 
-/// Returns when data may follow `bytes` sent now.
+/// Time when data may follow `bytes` sent now.
 pub(super) fn spread(next: Instant, bytes: u64, rate: u64, now: Instant) -> Instant {
     let nanos = u128::from(bytes) * 8 * 1_000_000_000 / u128::from(rate.max(1));
     let earliest = Instant::from_nanos(now.as_nanos().saturating_sub(BURST.as_nanos() as u64));
@@ -201,7 +199,7 @@ pub(super) fn bits_per_second(bytes: u64, time: Duration) -> u64 {
     (u128::from(bytes) * 8 * 1_000_000_000 / time.as_nanos().max(1)) as u64
 }
 
-/// Returns `rate` times `part`/65536.
+/// `rate` × `part`/65536.
 fn scale(rate: u64, part: u64) -> u64 {
     (u128::from(rate) * u128::from(part) / u128::from(ONE)) as u64
 }
@@ -216,7 +214,7 @@ impl Meter {
         self.bytes += bytes;
     }
 
-    /// Returns the measured rate in bits/s.
+    /// In bits/s.
     fn rate(&self, now: Instant) -> u64 {
         let elapsed = now.since(self.since);
         if elapsed >= EPOCH { self.of(elapsed) } else { self.last.max(self.of(EPOCH)) }
@@ -257,7 +255,7 @@ mod tests {
         rate.limit().unwrap_or(config.rpg_max_rate)
     }
 
-    /// The first CNP halves the rate; five timer periods return it within 1/32 of half.
+    /// Five timer periods return the rate to within 1/32 of half.
     #[test]
     fn the_first_cut_halves_and_fast_recovery_returns() {
         let config = config();
@@ -272,8 +270,7 @@ mod tests {
         }
     }
 
-    /// Equation 1 and figure 7: alpha grows by g (1 - alpha) per CNP, shrinks by g alpha per 55 µs
-    /// without.
+    /// Equation 1 and figure 7 of the paper.
     #[test]
     fn the_estimate_of_congestion_follows_the_notifications() {
         let config = Dcqcn {
@@ -290,7 +287,6 @@ mod tests {
         assert!((alpha(&rate) - wanted).abs() < 5e-3, "{}", alpha(&rate));
     }
 
-    /// The rate grows by 40 Mbit/s a period beyond the old one; with bytes and time ever faster.
     #[test]
     fn additive_and_hyper_increase() {
         let config = config();
@@ -310,7 +306,6 @@ mod tests {
         assert_eq!(limiter.target, target + 2 * 400_000_000);
     }
 
-    /// Persistent congestion ends far below line rate, not at zero.
     #[test]
     fn repeated_notifications_bring_it_down_to_the_least_rate() {
         let config = config();

@@ -1,17 +1,16 @@
-//! A congestion window for a path and its receive buffer.
+//! Congestion window of a path and its receive buffer.
 //!
 //! Read first: RFC 5681 (slow start, congestion avoidance), RFC 9438 (CUBIC). Bytes include
-//! receive-buffer overhead. Loss costs more than in TCP: go-back-N. After a CNP growth is slow near
-//! the old size: [`Near`].
+//! receive-buffer overhead. Loss costs more than in TCP: go-back-N.
 
 use core::time::Duration;
 
 use super::LARGEST;
 use crate::time::Instant;
 
-/// Left after a loss, in tenths.
+/// Tenths left after a loss.
 const AFTER_LOSS: u64 = 7;
-/// Left after a CNP, in tenths.
+/// Tenths left after a CNP.
 const AFTER_NOTIFICATION: u64 = 8;
 /// Divisor of growth near a CNP's size.
 const CAREFULLY: u64 = 8;
@@ -36,7 +35,7 @@ struct Notified {
 }
 
 impl Notified {
-    /// Returns the allowed size until it expires.
+    /// Allowed size, until the CNP expires.
     fn allowed(self, now: Instant) -> Option<u64> {
         /// Steps per `RETURN`.
         const ONE: i64 = 256;
@@ -85,12 +84,12 @@ impl Window {
         self.limit
     }
 
-    /// Records that data waits: only full windows grow.
+    /// Only full windows grow.
     pub(crate) const fn record_filled(&mut self) {
         self.filled = true;
     }
 
-    /// Handles the acknowledgement of `bytes`, of `taken` in flight.
+    /// Acknowledges `bytes` of `taken` in flight.
     pub(crate) fn on_acknowledged(&mut self, bytes: u64, taken: u64, now: Instant) {
         if !self.filled {
             return;
@@ -123,13 +122,12 @@ impl Window {
         self.shrink(self.limit.min(taken) * AFTER_LOSS / 10);
     }
 
-    /// Handles the loss of everything in flight.
+    /// Everything in flight is lost.
     pub(crate) fn on_timeout(&mut self) {
         self.shrink(self.limit / 2);
         self.limit = self.least;
     }
 
-    /// Handles a CNP.
     pub(crate) fn on_notification(&mut self, now: Instant) {
         self.notified = Some(Notified { size: self.limit, at: now });
         self.shrink(self.limit * AFTER_NOTIFICATION / 10);
@@ -151,7 +149,7 @@ mod tests {
     const START: u64 = 20 * LARGEST;
     const MOST: u64 = 100 * LARGEST;
 
-    /// Plays a round trip with a full window.
+    /// A round trip with a full window.
     fn round_at(window: &mut Window, now: Instant) {
         let taken = window.limit();
         window.record_filled();
@@ -195,7 +193,6 @@ mod tests {
         window.on_notification(Instant::ZERO);
         assert_eq!(window.limit(), START * 8 / 10);
         let mut sizes = Vec::new();
-        // every hundred round trips
         for n in 1..=500 {
             round_at(&mut window, Instant::ZERO.plus(RETURN * n / 100));
             if n % 100 == 0 {

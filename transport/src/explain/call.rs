@@ -1,5 +1,3 @@
-//! Errors of calls.
-
 use crate::{
     adapter::{AcceptError, McastError, ObjectError, ObjectKind, ObjectMismatch, ObjectSize},
     mem::RegisterError,

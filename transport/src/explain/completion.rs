@@ -1,5 +1,3 @@
-//! Completions in error.
-
 use super::{Explain, Reason};
 use crate::{
     wire::{NakCode, Syndrome},
@@ -12,7 +10,7 @@ macro_rules! statuses {
             /// Every failure status.
             pub const ALL: &'static [Self] = &[$(Self::$status,)*];
 
-            /// Returns the name in `enum ibv_wc_status`.
+            /// Name in `enum ibv_wc_status`.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$status => $name,)* }

@@ -1,5 +1,3 @@
-//! Errors and rejections of connection management.
-
 use core::fmt;
 
 use super::{Explain, Reason};

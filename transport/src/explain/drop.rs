@@ -1,12 +1,10 @@
-//! Drop reasons.
-
 use alloc::borrow::Cow;
 
 use super::{Explain, Reason};
 use crate::event::DropReason;
 
 impl DropReason {
-    /// Returns true if the drop shows a program's mistake that nothing else reports.
+    /// True if the drop shows a program's mistake that nothing else reports.
     #[must_use]
     pub const fn shows_a_mistake(self) -> bool {
         matches!(
@@ -27,7 +25,7 @@ impl DropReason {
 }
 
 impl DropReason {
-    /// True if the reason blocks every response, unlike a loss or a closed connection.
+    /// Unlike a loss or a closed connection, an obstacle blocks every response.
     pub(super) fn is_obstacle(self) -> bool {
         let advice = self.explain().advice;
         advice != LOSSES && advice != OVER

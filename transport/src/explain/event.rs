@@ -1,9 +1,7 @@
-//! Asynchronous events.
-
 use crate::event::Event;
 
 impl Event {
-    /// Returns true for a failure.
+    /// True for a failure.
     #[must_use]
     pub const fn is_failure(&self) -> bool {
         match self {

@@ -1,5 +1,3 @@
-//! Failures found in a record, each with its history.
-
 use alloc::{
     collections::{BTreeMap, VecDeque},
     format,
@@ -50,10 +48,10 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// Cause that holds only if the host knows no receiver at the [silent](Self::silent) address.
+    /// Cause that requires no receiver at the [silent](Self::silent) address.
     pub const NOBODY: &str = "nobody_there";
 
-    /// Makes the finding of a call without a queue pair.
+    /// Finding of a call without a queue pair.
     #[must_use]
     pub fn of_call(at: Instant, call: String, reason: Reason) -> Self {
         let (status, peer, silent) = (None, None, None);
@@ -61,7 +59,7 @@ impl Finding {
     }
 }
 
-/// Histories of queue pairs, bounded, that find failures in a record.
+/// Bounded histories of queue pairs, which find failures in records.
 #[derive(Debug)]
 pub struct Histories {
     latest: Latest,
@@ -125,7 +123,7 @@ impl Histories {
         })
     }
 
-    /// Returns the latest records of a queue pair, oldest first.
+    /// Latest records of a queue pair, oldest first.
     pub fn latest(&self, qpn: Qpn) -> impl Iterator<Item = &Record> {
         self.latest.of(qpn)
     }
@@ -197,7 +195,7 @@ fn unheard(at: Instant, history: &History, asked: &mut VecDeque<IpAddr>) -> Opti
     Some(Finding { silent: Some(address), ..finding })
 }
 
-/// A refused call; connection management explains its own.
+/// Connection management explains its own refusals.
 fn of_call(at: Instant, call: &Call, error: CallError, state: Option<State>) -> Option<Finding> {
     if matches!(error, CallError::Connection(_)) {
         return None;
@@ -212,7 +210,7 @@ fn of_call(at: Instant, call: &Call, error: CallError, state: Option<State>) -> 
     Some(Finding::of_call(at, what, error.explain()))
 }
 
-/// A request posted in ERR and flushed.
+/// A request posted in ERR.
 fn late(at: Instant, history: &mut History, what: &What) -> Option<Finding> {
     let (since, failure) = history.failure.filter(|_| history.state == State::Err)?;
     if core::mem::replace(&mut history.told_flush, true) {
@@ -318,7 +316,6 @@ fn of_request(at: Instant, history: &History, what: String, error: WcError) -> F
     Finding { status: Some(error.status), peer, silent, ..finding }
 }
 
-/// Explains missing or dropped responses.
 fn explain_silence(reason: &mut Reason, history: &History, tries: u8) {
     if tries == 1 {
         reason.rule += ": retry_cnt is 0";

@@ -1,5 +1,3 @@
-//! History of a queue pair.
-
 use alloc::{
     collections::VecDeque,
     format,
@@ -26,11 +24,10 @@ const TIMEOUTS: usize = 8;
 /// Events since the requester's last progress.
 #[derive(Debug, Default)]
 struct Silence {
-    /// Latest acknowledge timeouts.
     timeouts: VecDeque<Instant>,
     /// RNR NAKs, and the wait of the last one.
     not_ready: (u32, Duration),
-    /// Dropped responses, latest reason last.
+    /// Dropped responses.
     dropped: Dropped,
     /// Malformed packets and unknown queue pairs, from the peer's address.
     astray: Dropped,
@@ -73,9 +70,8 @@ pub(super) struct History {
     pub(super) state: State,
     posts: VecDeque<Call>,
     silence: Silence,
-    /// Time of the peer's latest accepted packet.
+    /// Latest accepted packet of the peer.
     heard: Option<Instant>,
-    /// The peer has acknowledged something.
     acknowledged: bool,
     /// Destination of the latest packet.
     pub(super) peer: Option<(IpAddr, Qpn)>,
@@ -84,9 +80,8 @@ pub(super) struct History {
     failed: Option<(Instant, u64, WcError)>,
     /// To ERR or SQE.
     pub(super) failure: Option<(Instant, Failure)>,
-    /// A bit for each reason.
+    /// A bit per reason.
     reported: u64,
-    /// A flush was reported.
     pub(super) told_flush: bool,
 }
 
@@ -189,14 +184,14 @@ impl History {
         self.failed.filter(|failed| failed.0 == at).map(|(_, wr_id, error)| (wr_id, error))
     }
 
-    /// True if the peer responds with PSNs never sent.
+    /// The peer responds with PSNs never sent.
     pub(super) fn is_out_of_step(&self) -> bool {
         let dropped = self.silence.dropped.latest();
         let other_psns = [DropReason::ResponseOutsideWindow, DropReason::StaleResponse].map(Some);
         !self.acknowledged && other_psns.contains(&dropped)
     }
 
-    /// True if the peer has sent nothing.
+    /// The peer has sent nothing.
     pub(super) fn is_deaf(&self) -> bool {
         self.heard.is_none() && self.silence.dropped.0.is_empty()
     }
@@ -210,7 +205,7 @@ impl History {
         dropped.obstacle().or(astray).map(|(reason, _)| reason)
     }
 
-    /// Describes the peer's responses to a request that ran out of retries.
+    /// The peer's responses to a request out of retries.
     pub(super) fn responses(&self, at: Instant) -> String {
         let Silence { timeouts, not_ready, dropped, astray } = &self.silence;
         let mut parts = Vec::new();
@@ -248,7 +243,7 @@ impl History {
         parts.join("; ")
     }
 
-    /// Returns true on the first report of this reason.
+    /// True on the first report of this reason.
     pub(super) const fn report_once(&mut self, reason: DropReason) -> bool {
         const { assert!(DropReason::ALL.len() <= u64::BITS as usize) };
         let bit = 1 << reason as u32;

@@ -1,5 +1,3 @@
-//! Memory access and memory windows.
-
 use crate::mem::{AccessError, WindowError};
 
 reasons! {

@@ -1,5 +1,5 @@
-//! Explanations: the broken rule and advice. [`Explain`] takes an error alone; [`Histories`] read
-//! the [record](crate::trace) and return [`Finding`]s.
+//! Explanations of errors ([`Explain`]) and of failures in the [record](crate::trace)
+//! ([`Histories`]).
 
 /// Table of an error's variants: `errno`, cause, advice. `of` delegates to the inner error; `like`
 /// borrows cause and advice.
@@ -57,7 +57,7 @@ pub struct Reason {
 }
 
 impl Reason {
-    /// Makes a reason without `errno`.
+    /// Reason without `errno`.
     #[must_use]
     pub fn new(
         cause: &'static str,
@@ -76,6 +76,6 @@ impl Reason {
 
 /// An error with an explanation.
 pub trait Explain {
-    /// Explains it.
+    /// Explains the error.
     fn explain(&self) -> Reason;
 }

@@ -1,5 +1,3 @@
-//! A responder's reasons for refusal.
-
 use crate::event::Refusal;
 
 reasons! {

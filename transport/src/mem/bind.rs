@@ -25,7 +25,6 @@ impl RegionTable {
         self.windows.len()
     }
 
-    /// Creates an unbound window; returns its key.
     pub(crate) fn alloc_window(
         &mut self,
         pd: PdId,
@@ -50,7 +49,6 @@ impl RegionTable {
         self.windows.insert(WindowId::of(rkey), Window { pd, window_type, rkey, bound: None });
     }
 
-    /// Destroys a window; returns its domain.
     pub(crate) fn dealloc_window(&mut self, id: WindowId) -> Option<PdId> {
         let mut window = self.windows.remove(&id)?;
         if let Some(qpn) = window.unbind() {
@@ -145,7 +143,7 @@ impl RegionTable {
         Ok(())
     }
 
-    /// Unbinds a queue pair's type 2 windows.
+    /// Type 2 windows only.
     pub(crate) fn unbind_all(&mut self, qpn: Qpn) {
         let first = (qpn, WindowId::of(RKey(0)));
         while let Some(&(own, id)) = self.bound.range(first..).next()

@@ -1,5 +1,3 @@
-//! Heap memory as atomic words.
-
 use alloc::boxed::Box;
 use core::sync::atomic::AtomicU64;
 
@@ -16,7 +14,7 @@ pub struct HeapMemory {
 }
 
 impl HeapMemory {
-    /// Returns `len` zero bytes.
+    /// `len` zero bytes.
     #[must_use]
     pub fn new(len: usize) -> Self {
         Self { words: (0..len.div_ceil(8)).map(|_| AtomicU64::new(0)).collect(), len: len as u64 }

@@ -1,7 +1,7 @@
 //! Registered memory: keys, rights and bounds.
 //!
-//! Read first: InfiniBand volume 1, 10.6 (memory management). Peers may write the bytes any time:
-//! the [`Memory`] trait hides them, and no reference to them exists.
+//! Read first: InfiniBand volume 1, 10.6 (memory management). Peers may write the bytes at any
+//! time: [`Memory`] gives no reference to them.
 
 mod bind;
 mod heap;
@@ -31,12 +31,12 @@ use thiserror::Error;
 #[error("the region's memory is not accessible")]
 pub struct MemoryFault;
 
-/// Bytes accessed by program and peers without a lock.
+/// Bytes that the program and peers access without a lock.
 ///
-/// Callers check offsets against [`len`](Memory::len); beyond it implementations return
-/// [`MemoryFault`] without panicking.
+/// Methods return [`MemoryFault`] beyond [`len`](Memory::len) and for unreachable memory. They
+/// never panic.
 pub trait Memory: Send + Sync {
-    /// Returns the length in bytes.
+    /// Length in bytes.
     fn len(&self) -> u64;
 
     /// True if empty.
@@ -44,22 +44,19 @@ pub trait Memory: Send + Sync {
         self.len() == 0
     }
 
-    /// Returns atomic words, if it starts and ends on them.
+    /// Atomic words, if the memory starts and ends on them.
     fn words(&self) -> Option<&[AtomicU64]> {
         None
     }
 
-    /// Returns a number for the first byte; others follow. Memories that share bytes agree, which
-    /// matches READs with WRITEs. Default: the address of [`words`](Memory::words), else unique.
+    /// Number of the first byte; the others follow. Memories that share bytes use the same numbers,
+    /// which matches READs with WRITEs.
     fn origin(&self) -> u64 {
         let own = || core::ptr::from_ref(self).addr();
         self.words().map_or_else(own, |words| words.as_ptr().addr()) as u64
     }
 
-    /// Returns the word at `offset`.
-    ///
-    /// # Errors
-    /// [`MemoryFault`] without a whole word there.
+    /// Whole word at `offset`.
     fn word(&self, offset: u64) -> Result<&AtomicU64, MemoryFault> {
         self.check(offset, 8)?;
         let word = self.words().and_then(|words| words.get((offset / 8) as usize));
@@ -68,85 +65,58 @@ pub trait Memory: Send + Sync {
 
     /// Loads a word with acquire ordering.
     ///
-    /// Memory without [`words`](Memory::words) implements this and the next three; then the
+    /// Memory without [`words`](Memory::words) implements the four atomic methods. Then the
     /// address, not `offset`, must be 8-byte aligned.
-    ///
-    /// # Errors
-    /// [`MemoryFault`] without a reachable whole word.
     fn load_u64(&self, offset: u64) -> Result<u64, MemoryFault> {
         Ok(self.word(offset)?.load(Ordering::Acquire))
     }
 
     /// Stores a word with release ordering.
-    ///
-    /// # Errors
-    /// [`MemoryFault`] without a reachable whole word.
     fn store_u64(&self, offset: u64, value: u64) -> Result<(), MemoryFault> {
         self.word(offset)?.store(value, Ordering::Release);
         Ok(())
     }
 
-    /// Sets a word to `swap` if it is `compare`, atomically; returns the old value.
-    ///
-    /// # Errors
-    /// [`MemoryFault`] without a reachable whole word.
+    /// Replaces `compare` with `swap`; returns the old value.
     fn compare_swap(&self, offset: u64, compare: u64, swap: u64) -> Result<u64, MemoryFault> {
         let found =
             self.word(offset)?.compare_exchange(compare, swap, Ordering::AcqRel, Ordering::Acquire);
         Ok(found.unwrap_or_else(|other| other))
     }
 
-    /// Adds to a word atomically, wrapping; returns the old value.
-    ///
-    /// # Errors
-    /// [`MemoryFault`] without a reachable whole word.
+    /// Adds to a word, wrapping; returns the old value.
     fn fetch_add(&self, offset: u64, add: u64) -> Result<u64, MemoryFault> {
         Ok(self.word(offset)?.fetch_add(add, Ordering::AcqRel))
     }
 
     /// Checks a range.
-    ///
-    /// # Errors
-    /// [`MemoryFault`] outside.
     fn check(&self, offset: u64, length: usize) -> Result<(), MemoryFault> {
         let end = offset.checked_add(length as u64).ok_or(MemoryFault)?;
         if end > self.len() { Err(MemoryFault) } else { Ok(()) }
     }
 
     /// Copies from `offset` into `to`.
-    ///
-    /// # Errors
-    /// [`MemoryFault`] if unreachable.
     fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<(), MemoryFault>;
 
     /// Copies `from` to `offset`.
-    ///
-    /// # Errors
-    /// [`MemoryFault`] if unreachable.
     fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), MemoryFault>;
 
-    /// A peer's WRITE or atomic is about to change the range.
+    /// Called before a peer's WRITE or atomic.
     fn peer_changes(&self, _offset: u64, _length: u64) {}
 
-    /// True if a write may end later than the call ([`start_write`](Memory::start_write)), as with
-    /// memory of another device.
+    /// True if a write may end after [`start_write`](Memory::start_write), as in another device's
+    /// memory.
     fn is_behind_driver(&self) -> bool {
         false
     }
 
-    /// Starts to copy `from` to `offset`, behind what was started before. Returns a number for
+    /// Starts to copy `from` to `offset`, behind earlier copies. Returns a number for
     /// [`has_ended`](Memory::has_ended).
-    ///
-    /// # Errors
-    /// [`MemoryFault`] when the memory cannot be reached.
     fn start_write(&self, offset: u64, from: &[u8]) -> Result<u64, MemoryFault> {
         self.write_at(offset, from).map(|()| 0)
     }
 
-    /// True if a copy has ended.
-    ///
-    /// # Errors
-    /// [`MemoryFault`] when it has failed.
+    /// True if a copy has ended; [`MemoryFault`] if the copy failed.
     fn has_ended(&self, _copy: u64) -> Result<bool, MemoryFault> {
         Ok(true)
     }
@@ -157,17 +127,11 @@ pub trait Memory: Send + Sync {
     }
 
     /// Makes the range survive power loss.
-    ///
-    /// # Errors
-    /// [`MemoryFault`] if impossible.
     fn persist(&self, _offset: u64, _length: u64) -> Result<(), MemoryFault> {
         Err(MemoryFault)
     }
 
-    /// Prefetches the range (`ibv_advise_mr`), by default not.
-    ///
-    /// # Errors
-    /// [`MemoryFault`] if unreachable.
+    /// Prefetches the range (`ibv_advise_mr`).
     fn prefetch(&self, _offset: u64, _length: u64) -> Result<(), MemoryFault> {
         Ok(())
     }

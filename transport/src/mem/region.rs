@@ -1,5 +1,3 @@
-//! A region: memory with keys, domain, rights and bounds.
-
 use alloc::sync::Arc;
 use core::{
     fmt,
@@ -20,17 +18,16 @@ pub(crate) struct User {
 }
 
 bitflags! {
-    /// Rights to a region, or of a queue pair's peer (`ibv_access_flags`), default none; local
-    /// reads need none.
+    /// Rights to a region, or of a queue pair's peer (`ibv_access_flags`). Local reads need none.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
     pub struct Access: u32 {
         /// Writes by receives and READs.
         const LOCAL_WRITE = 1;
-        /// Writes by the peer; regions also need `LOCAL_WRITE`.
+        /// Writes by the peer.
         const REMOTE_WRITE = 1 << 1;
         /// Reads by the peer.
         const REMOTE_READ = 1 << 2;
-        /// Atomics by the peer; regions also need `LOCAL_WRITE`.
+        /// Atomics by the peer.
         const REMOTE_ATOMIC = 1 << 3;
         /// Memory windows on a region.
         const MW_BIND = 1 << 4;
@@ -50,13 +47,13 @@ impl Access {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[non_exhaustive]
 pub enum AccessError {
-    /// No region has this key.
+    /// Unknown key.
     #[error("key {0:#010x} names no region")]
     UnknownKey(u32),
     /// An L_Key, where the R_Key differs.
     #[error("key {0:#010x} is the L_Key of a region; send the peer its R_Key")]
     LocalKey(u32),
-    /// A key with its bytes swapped.
+    /// Byte-swapped key.
     #[error("key {0:#010x} names no region; byte-swapped, it is that of one")]
     SwappedKey(u32),
     /// Deregistered region or deallocated window.
@@ -65,7 +62,7 @@ pub enum AccessError {
     /// Another protection domain.
     #[error("key {0:#010x} belongs to another protection domain")]
     ProtectionDomain(u32),
-    /// The region lacks the right.
+    /// Missing right.
     #[error("the region of key {key:#010x} lacks the access right {needed:?}")]
     Rights {
         /// The key.
@@ -73,7 +70,7 @@ pub enum AccessError {
         /// The missing right.
         needed: Access,
     },
-    /// The range exceeds the region.
+    /// Out of bounds.
     #[error(
         "{length} bytes at {address:#x} are not inside the region of key {key:#010x}, {size} bytes \
          at {start:#x}"
@@ -90,10 +87,10 @@ pub enum AccessError {
         /// Bytes of the region.
         size: u64,
     },
-    /// The memory is unreachable.
+    /// Unreachable memory.
     #[error("the memory of key {0:#010x} is not accessible")]
     Fault(u32),
-    /// The window is unbound.
+    /// Unbound window.
     #[error("the memory window of key {0:#010x} is not bound")]
     NotBound(u32),
     /// Bound to another queue pair.
@@ -104,7 +101,7 @@ pub enum AccessError {
     NotInvalidable(u32),
 }
 
-/// A memory region, or a window's part. Adapter and work requests keep it and its memory alive.
+/// Memory region or bound window, kept alive by adapter and work requests.
 pub struct Region {
     pub(super) pd: PdId,
     pub(super) access: Access,
@@ -118,11 +115,10 @@ pub struct Region {
     pub(super) windows: AtomicU32,
     /// Written bytes may arrive after the call.
     pub(super) behind_driver: bool,
-    /// Place of a window.
     pub(super) inside: Option<Inside>,
 }
 
-/// A window's place.
+/// Place of a window.
 pub(super) struct Inside {
     pub(super) region: Arc<Region>,
     /// Bytes before the window.
@@ -134,50 +130,49 @@ impl Region {
         self.pd
     }
 
-    /// Returns the L_Key.
+    /// L_Key.
     #[must_use]
     pub const fn lkey(&self) -> LKey {
         self.lkey
     }
 
-    /// Returns the R_Key.
+    /// R_Key.
     #[must_use]
     pub const fn rkey(&self) -> RKey {
         self.rkey
     }
 
-    /// Returns the first address.
+    /// First address.
     #[must_use]
     pub const fn address(&self) -> u64 {
         self.address
     }
 
-    /// Returns the length in bytes.
+    /// Length in bytes.
     #[must_use]
     pub const fn length(&self) -> u64 {
         self.length
     }
 
-    /// Returns the rights.
+    /// Rights.
     #[must_use]
     pub const fn access(&self) -> Access {
         self.access
     }
 
-    /// True if windows are bound to it.
+    /// True if windows are bound.
     #[must_use]
     pub fn has_windows(&self) -> bool {
         self.windows.load(Ordering::Relaxed) > 0
     }
 
-    /// Returns the memory.
+    /// The memory.
     #[must_use]
     pub const fn memory(&self) -> &Arc<dyn Memory> {
         &self.memory
     }
 
-    /// Checks a range for `pd` and `needed`; `key` is for the error. No overflow: registration
-    /// checked the end.
+    /// `key` is for the error.
     pub(crate) fn check(
         &self,
         key: u32,
@@ -195,7 +190,7 @@ impl Region {
         self.check_rights(key, address, length, needed)
     }
 
-    /// Checks all but the protection domain.
+    /// Rights and bounds only.
     pub(super) fn check_rights(
         &self,
         key: u32,
@@ -216,7 +211,7 @@ impl Region {
         AccessError::Bounds { key, address, length, start: self.address, size: self.length }
     }
 
-    /// Returns a number for a byte, equal in every region and window that shows it.
+    /// Number of a byte, equal in all regions and windows.
     pub(crate) fn origin(&self, address: u64) -> u64 {
         self.memory.origin().wrapping_add(self.offset(address))
     }
@@ -225,43 +220,37 @@ impl Region {
         self.memory.peer_changes(self.offset(address), length);
     }
 
-    /// Reads a checked range of a possibly deregistered region.
+    /// The caller has checked the range.
     pub(crate) fn read(&self, address: u64, to: &mut [u8]) -> Result<(), AccessError> {
         let offset = self.live_offset(self.key(), address)?;
         self.memory.read_at(offset, to).map_err(|_| AccessError::Fault(self.key()))
     }
 
-    /// Writes a checked range of a possibly deregistered region. Polling programs see packets in
-    /// order, as with a network card.
+    /// Polling programs see packets in order, as with a network card.
     pub(crate) fn write(&self, address: u64, from: &[u8]) -> Result<(), AccessError> {
         let offset = self.live_offset(self.key(), address)?;
         fence(Ordering::Release); // no instruction where the processor keeps stores in order
         self.memory.write_at(offset, from).map_err(|_| AccessError::Fault(self.key()))
     }
 
-    /// True if written bytes may arrive after the call.
     pub(crate) const fn is_behind_driver(&self) -> bool {
         self.behind_driver
     }
 
-    /// Checks that the region has not been deregistered.
     pub(crate) fn check_live(&self) -> Result<(), AccessError> {
         if self.is_revoked() { Err(AccessError::Deregistered(self.key())) } else { Ok(()) }
     }
 
-    /// Starts to write bytes, whose range was checked.
     pub(crate) fn start_write(&self, address: u64, from: &[u8]) -> Result<u64, AccessError> {
         let offset = self.live_offset(self.key(), address)?;
         fence(Ordering::Release);
         self.memory.start_write(offset, from).map_err(|_| AccessError::Fault(self.key()))
     }
 
-    /// True if what was started has ended.
     pub(crate) fn has_ended(&self, copy: u64) -> Result<bool, AccessError> {
         self.memory.has_ended(copy).map_err(|_| AccessError::Fault(self.key()))
     }
 
-    /// Sets a checked word to `swap` if it is `compare`; returns the old value.
     pub(crate) fn compare_swap(
         &self,
         address: u64,
@@ -272,7 +261,6 @@ impl Region {
         self.memory.compare_swap(offset, compare, swap).map_err(|_| AccessError::Fault(self.rkey.0))
     }
 
-    /// Adds to a checked word; returns the old value.
     pub(crate) fn fetch_add(&self, address: u64, add: u64) -> Result<u64, AccessError> {
         let offset = self.live_offset(self.rkey.0, address)?;
         self.memory.fetch_add(offset, add).map_err(|_| AccessError::Fault(self.rkey.0))
@@ -283,7 +271,6 @@ impl Region {
         self.memory.store_u64(offset, value).map_err(|_| AccessError::Fault(self.rkey.0))
     }
 
-    /// Makes writes to a checked range visible or persistent.
     pub(crate) fn flush(
         &self,
         address: u64,
@@ -298,7 +285,7 @@ impl Region {
         self.memory.persist(offset, length).map_err(|_| AccessError::Fault(self.rkey.0))
     }
 
-    /// Returns the key for errors.
+    /// For errors.
     fn key(&self) -> u32 {
         if self.inside.is_some() { self.rkey.0 } else { self.lkey.0 }
     }
@@ -313,13 +300,13 @@ impl Region {
         Ok(self.offset(address))
     }
 
-    /// Bytes of memory before the address; no overflow inside: windows end within their region.
+    /// No overflow: windows end within their region.
     fn offset(&self, address: u64) -> u64 {
         let inside = self.inside.as_ref().map_or(0, |inside| inside.offset);
         address.wrapping_sub(self.address).wrapping_add(inside)
     }
 
-    /// True if it, or a window's region, is deregistered.
+    /// Includes the region of a window.
     pub(super) fn is_revoked(&self) -> bool {
         let revoked = |region: &Self| region.revoked.load(Ordering::Relaxed);
         revoked(self) || self.inside.as_ref().is_some_and(|inside| revoked(&inside.region))

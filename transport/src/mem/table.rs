@@ -1,5 +1,3 @@
-//! The regions of an adapter, by key.
-
 use alloc::{
     collections::{BTreeSet, VecDeque},
     sync::Arc,
@@ -29,13 +27,13 @@ const QUARANTINE: usize = 4096;
 pub struct MrAttr {
     /// All of the region's memory.
     pub memory: Arc<dyn Memory>,
-    /// First address, for requests and peers.
+    /// First address.
     pub address: u64,
     /// Rights.
     pub access: Access,
 }
 
-/// Changes of a region (`ibv_rereg_mr`), if given.
+/// Changes of a region (`ibv_rereg_mr`).
 #[derive(Debug, Default)]
 pub struct Reregister {
     /// Protection domain (`IBV_REREG_MR_CHANGE_PD`).
@@ -50,7 +48,7 @@ pub struct Reregister {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[non_exhaustive]
 pub enum RegisterError {
-    /// The protection domain does not exist.
+    /// Unknown protection domain.
     #[error("the protection domain does not exist")]
     UnknownPd,
     /// `REMOTE_WRITE` or `REMOTE_ATOMIC` lacks `LOCAL_WRITE`.
@@ -76,8 +74,8 @@ pub enum RegisterError {
     InUse,
 }
 
-/// Regions, under both keys, which are random and different unless configured equal, and memory
-/// windows. A window owns 256 keys; its owner chooses the low eight bits.
+/// Regions by both keys, which are random, and memory windows. A window owns 256 keys: programs
+/// choose the low eight bits.
 pub(crate) struct RegionTable {
     by_key: IdMap<u32, Arc<Region>>,
     pub(super) windows: IdMap<WindowId, Window>,
@@ -120,7 +118,7 @@ impl RegionTable {
         Ok(self.insert(pd, attr, LKey(lkey), RKey(rkey)))
     }
 
-    /// Replaces a region; requests on the old one fail.
+    /// Requests on the old region fail.
     pub(crate) fn reregister(
         &mut self,
         region: &Arc<Region>,
@@ -180,7 +178,7 @@ impl RegionTable {
         Ok(())
     }
 
-    /// Deregisters a region, also for its windows; false if not registered.
+    /// False if not registered.
     pub(crate) fn deregister(&mut self, region: &Region) -> bool {
         if !self.is_registered(region) {
             return false;
@@ -213,7 +211,7 @@ impl RegionTable {
         self.by_key.get(&key.0).filter(|region| region.lkey == key)
     }
 
-    /// Returns an R_Key's region or window, if allowed.
+    /// Region or window of an R_Key, if allowed.
     pub(crate) fn remote(
         &self,
         key: RKey,
@@ -230,7 +228,7 @@ impl RegionTable {
         Ok(region)
     }
 
-    /// As `remote`, for all of it.
+    /// As `remote`, for the whole region.
     pub(crate) fn remote_whole(
         &self,
         key: RKey,
@@ -388,7 +386,6 @@ mod tests {
         assert_eq!(region.write(0, &[1]), Err(AccessError::Deregistered(region.lkey().0)));
     }
 
-    /// Windows are found by queue pair, without a scan.
     #[test]
     fn windows_are_kept_by_the_queue_pair_that_bound_them() {
         let (mut table, mut rng) = table();

@@ -1,6 +1,6 @@
 //! Memory windows: keys for parts of regions.
 //!
-//! Read first: InfiniBand volume 1, 10.6.7 (memory windows).
+//! Read first: InfiniBand volume 1, 10.6.7.
 
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
@@ -13,7 +13,7 @@ use crate::ids::{LKey, PdId, Qpn, RKey};
 /// Type of a window.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum WindowType {
-    /// Open to its protection domain. Rebound any time; 0 bytes unbind it.
+    /// Open to its protection domain. Rebound at any time; 0 bytes unbind.
     Type1,
     /// Open to the binding queue pair. Rebound after invalidation.
     Type2A,
@@ -24,7 +24,7 @@ pub enum WindowType {
 /// Arguments of a bind (`ibv_mw_bind_info`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct WindowBind {
-    /// The new key: the window's upper 24 bits, 8 free bits. [`RKey::next`] invalidates the old.
+    /// New key: the window's upper 24 bits, and 8 free bits, as from [`RKey::next`].
     pub rkey: RKey,
     /// Region with [`Access::MW_BIND`].
     pub region: LKey,
@@ -32,7 +32,7 @@ pub struct WindowBind {
     pub address: u64,
     /// Bytes; 0 unbinds type 1.
     pub length: u64,
-    /// Remote rights; changing memory needs the region's [`Access::LOCAL_WRITE`].
+    /// Remote rights.
     pub access: Access,
     /// Addresses from 0 (`IBV_ACCESS_ZERO_BASED`), type 2 only.
     pub zero_based: bool,
@@ -42,7 +42,7 @@ pub struct WindowBind {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[non_exhaustive]
 pub enum WindowError {
-    /// No such window.
+    /// Unknown window.
     #[error("key {0:#010x} is not of a memory window")]
     UnknownWindow(u32),
     /// A bound type 2 window (o10-37.2.30).
@@ -51,7 +51,7 @@ pub enum WindowError {
     /// Different protection domains (C10-72).
     #[error("window, region and queue pair are of different protection domains")]
     ProtectionDomain,
-    /// No region has this key.
+    /// Unknown region.
     #[error("key {0:#010x} names no region")]
     UnknownRegion(u32),
     /// The region lacks `MW_BIND`.
@@ -63,7 +63,7 @@ pub enum WindowError {
     /// Not grantable.
     #[error("a memory window cannot grant {0:?}")]
     Rights(Access),
-    /// The range exceeds the region.
+    /// Out of bounds.
     #[error("{length} bytes at {address:#x} are not inside the region")]
     Bounds {
         /// First address.
@@ -71,7 +71,7 @@ pub enum WindowError {
         /// Bytes.
         length: u64,
     },
-    /// 0 bytes for type 2, which invalidation unbinds.
+    /// 0 bytes for type 2.
     #[error("a memory window of type 2 cannot have length 0; invalidate it instead")]
     Empty,
     /// Zero-based type 1.

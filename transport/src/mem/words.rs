@@ -1,16 +1,10 @@
-//! Bytes in atomic words.
-//!
-//! Whole words use relaxed loads and stores; partly written words compare-and-swap, preserving
-//! their other bytes.
+//! Bytes in atomic words: relaxed loads and stores of whole words, compare-and-swap of parts.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::MemoryFault;
 
-/// Copies from `offset` into `to`.
-///
-/// # Errors
-/// [`MemoryFault`] outside.
+/// Copies from `offset` into `to`; [`MemoryFault`] outside.
 pub fn read_words(words: &[AtomicU64], offset: u64, to: &mut [u8]) -> Result<(), MemoryFault> {
     let Span { mut words, skip } = span(words, offset, to.len())?;
     let head = if skip == 0 { 0 } else { (8 - skip).min(to.len()) };
@@ -33,10 +27,7 @@ pub fn read_words(words: &[AtomicU64], offset: u64, to: &mut [u8]) -> Result<(),
     Ok(())
 }
 
-/// Copies `from` to `offset`.
-///
-/// # Errors
-/// [`MemoryFault`] outside.
+/// Copies `from` to `offset`; [`MemoryFault`] outside.
 pub fn write_words(words: &[AtomicU64], offset: u64, from: &[u8]) -> Result<(), MemoryFault> {
     let Span { mut words, skip } = span(words, offset, from.len())?;
     let head = if skip == 0 { 0 } else { (8 - skip).min(from.len()) };
@@ -57,7 +48,7 @@ pub fn write_words(words: &[AtomicU64], offset: u64, from: &[u8]) -> Result<(), 
     Ok(())
 }
 
-/// A range's words, and the bytes before it.
+/// `skip`: bytes before the range.
 struct Span<'a> {
     words: &'a [AtomicU64],
     skip: usize,

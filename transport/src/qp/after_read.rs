@@ -1,10 +1,10 @@
 //! Requests behind an unfinished READ.
 //!
 //! The specification lets them pass without a fence (volume 1, 10.8.3.3), but adapters and rxe keep
-//! the order, and programs rely on it. Here READ memory is read when the response leaves, while
-//! later requests execute on arrival. Therefore
+//! the order, and programs rely on it. READ memory is read as the response leaves, while later
+//! requests execute on arrival. Therefore
 //!
-//! * up to [`KEPT`] response packets are copied before their memory changes; beyond that the
+//! * up to [`KEPT`] response packets are copied before their memory changes; beyond that, the
 //!   request gets a NAK;
 //! * receives complete after the READ's response.
 //!
@@ -33,10 +33,8 @@ const KEPT: usize = 256;
 
 #[derive(Debug, Default)]
 pub(super) struct AfterRead {
-    /// READ responses queued, and those of them sent.
     pub(super) queued: u64,
     pub(super) responded: u64,
-    /// Copied response data by PSN.
     kept: BTreeMap<u32, Box<[u8]>>,
     completions: VecDeque<Completion>,
 }
@@ -45,7 +43,7 @@ pub(super) struct AfterRead {
 #[derive(Debug)]
 struct Completion {
     after: u64,
-    /// Of an XRC target: the queue of the SRQ then served.
+    /// An XRC target's queue at that time.
     cq: Option<Arc<CompletionQueue>>,
     wr_id: u64,
     ok: WcOk,
@@ -57,7 +55,7 @@ impl AfterRead {
         self.queued == self.responded
     }
 
-    /// Drops waiting READs, without completing receives behind them.
+    /// Does not complete receives behind the READs.
     pub(super) fn forget_reads(&mut self) {
         self.responded = self.queued;
         self.kept.clear();
@@ -131,7 +129,6 @@ impl AfterRead {
         self.kept.remove(&psn.get()).filter(|bytes| bytes.len() == length)
     }
 
-    /// Handles the end of a response, or its NAK.
     pub(super) fn on_responses(&mut self, replies: &VecDeque<Reply>) {
         self.responded += 1;
         if !self.kept.is_empty() {
@@ -151,7 +148,6 @@ impl AfterRead {
         !self.is_empty() && replies.iter().any(reads)
     }
 
-    /// Completes a receive once earlier READs finish.
     pub(super) fn complete(
         &mut self,
         wr_id: u64,
@@ -176,7 +172,7 @@ impl AfterRead {
         }
     }
 
-    /// Completes all before reporting an error behind them.
+    /// Completes receives before an error behind them is reported.
     pub(super) fn complete_all(&mut self, common: &Common, env: &mut Env<'_>) {
         for next in core::mem::take(&mut self.completions) {
             next.complete(common, env);

@@ -1,5 +1,3 @@
-//! Attributes for creating and modifying a queue pair.
-
 use alloc::sync::Arc;
 
 use super::state::QpType;
@@ -11,10 +9,10 @@ use crate::{
     work::CompletionQueue,
 };
 
-/// The longest message, 2^30 bytes as on ConnectX: at most half the PSN space at any MTU.
+/// Longest message, as on ConnectX: at most half the PSN space at any MTU.
 pub const MAX_MESSAGE: u32 = 1 << 30;
 
-/// Limit of a queue pair's outstanding READs and atomics, either way.
+/// Outstanding READs and atomics per queue pair, either way.
 pub const MAX_RD_ATOMIC: u8 = 128;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,16 +34,15 @@ pub struct QpCaps {
     pub max_send_wr: u32,
     /// Outstanding receive requests.
     pub max_recv_wr: u32,
-    /// SGEs of a send request.
+    /// SGEs per send request.
     pub max_send_sge: u32,
-    /// SGEs of a receive request.
+    /// SGEs per receive request.
     pub max_recv_sge: u32,
-    /// Inline bytes of a send request.
+    /// Inline bytes per send request.
     pub max_inline_data: u32,
 }
 
 impl Default for QpCaps {
-    /// 128 requests each way, four SGEs, 64 bytes inline.
     fn default() -> Self {
         Self {
             max_send_wr: 128,
@@ -78,11 +75,11 @@ pub struct QpInit {
     pub quirks: Quirks,
 }
 
-/// Departures of a peer from the specification that adapters cannot detect, default none.
+/// A peer's undetectable departures from the specification, default none.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Quirks {
-    /// Handles FLUSH as rxe: sends [`rxe_flush_icrc`](crate::wire::rxe_flush_icrc) (either is
-    /// accepted), and counts it as a READ.
+    /// Handles FLUSH as rxe does: [`rxe_flush_icrc`](crate::wire::rxe_flush_icrc), counted as a
+    /// READ.
     pub rxe_flush: bool,
 }
 
@@ -91,7 +88,7 @@ pub struct Quirks {
 pub struct Init {
     /// P_Key index, default 0.
     pub pkey_index: u16,
-    /// The peer's remote rights (RC, UC), default none.
+    /// The peer's rights (RC, UC), default none.
     pub access: Access,
     /// Queue key (UD), default 0.
     pub qkey: QKey,
@@ -104,14 +101,13 @@ pub struct PeerAttr {
     pub dest_qpn: Qpn,
     /// Largest payload per packet; both ends must agree.
     pub path_mtu: Mtu,
-    /// The peer's first PSN. In UC another counts as loss until the next message; an XRC initiator
-    /// ignores it.
+    /// The peer's first PSN. Another counts as loss in UC; XRC initiators ignore it.
     pub rq_psn: Psn,
     /// Address vector.
     pub av: AddressVector,
 }
 
-/// Responder attributes of a reliable connection.
+/// Responder attributes (RC, XRC).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ResponderAttr {
     /// READs and atomics outstanding from the peer, 0..=128.
@@ -120,7 +116,7 @@ pub struct ResponderAttr {
     pub min_rnr_timer: u8,
 }
 
-/// Requester attributes of a reliable connection.
+/// Requester attributes (RC, XRC).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RequesterAttr {
     /// Acknowledge timeout code, 0..=31; see [`ack_timeout`](crate::time::ack_timeout).
@@ -151,7 +147,7 @@ pub enum Rtr {
 }
 
 impl Rtr {
-    /// Returns the attributes for this type.
+    /// Attributes for this type.
     #[must_use]
     pub const fn new(qp_type: QpType, peer: PeerAttr, responder: ResponderAttr) -> Self {
         match qp_type {
@@ -176,7 +172,7 @@ pub enum Rts {
     Ud(Psn),
     /// The sending end of XRC.
     XrcInitiator(Psn, RequesterAttr),
-    /// The receiving end of XRC, whose attributes have no effect.
+    /// The receiving end of XRC; attributes have no effect.
     XrcTarget {
         /// First PSN.
         sq_psn: Psn,
@@ -190,7 +186,7 @@ pub enum Rts {
 }
 
 impl Rts {
-    /// Returns the attributes for this type.
+    /// Attributes for this type.
     #[must_use]
     pub const fn new(qp_type: QpType, sq_psn: Psn, requester: RequesterAttr) -> Self {
         match qp_type {

@@ -1,5 +1,3 @@
-//! State shared by a queue pair's halves.
-
 use alloc::{collections::VecDeque, sync::Arc, vec::Vec};
 
 use super::{
@@ -28,7 +26,6 @@ use crate::{
     },
 };
 
-/// Adapter objects used by queue pairs.
 pub(crate) struct Resources {
     pub(crate) regions: RegionTable,
     pub(crate) gids: GidTable,
@@ -73,7 +70,6 @@ pub(super) enum Refused {
 #[derive(Debug, Default)]
 pub(crate) struct AffectedCqs {
     pub(crate) overrun: Vec<CqId>,
-    /// With deferred events.
     pub(crate) deferred: Vec<CqId>,
     pub(crate) injected: Injected,
 }
@@ -96,7 +92,6 @@ impl Env<'_> {
         }
     }
 
-    /// Places bytes, now or late, in a checked range.
     pub(crate) fn place(
         &mut self,
         flow: Flow,
@@ -114,21 +109,20 @@ impl Env<'_> {
         self.late.as_ref().is_some_and(|late| late.has_unplaced(flow))
     }
 
-    /// Places this half's late bytes before they are needed.
     pub(crate) fn place_all_of(&mut self, flow: Flow) {
         if let Some(late) = &mut self.late {
             late.place_all_of(flow);
         }
     }
 
-    /// Places late bytes of a half of a queue pair, without waiting for copies: the response waits.
+    /// Places late bytes without waiting for copies: the response waits.
     pub(crate) fn place_pieces_of(&mut self, flow: Flow) {
         if let Some(late) = &mut self.late {
             late.place_pieces_of(flow);
         }
     }
 
-    /// Places all late bytes before a key is revoked.
+    /// Needed before a key is revoked.
     pub(crate) fn place_all(&mut self) {
         if let Some(late) = &mut self.late {
             late.place_all();
@@ -193,11 +187,9 @@ pub(crate) struct Receiving {
 }
 
 impl Receiving {
-    /// Without queues or regions.
     pub(super) const NOTHING: Self = Self { pd: PdId::NONE, srq: None, cq: None };
 }
 
-/// Keys required of packets, and rights.
 #[derive(Default)]
 pub(crate) struct Admission {
     pub(crate) pkey: PKey,
@@ -246,7 +238,6 @@ pub(crate) struct Posting {
     pub(crate) write_only_packets: u32,
     pub(crate) max_read_sge: u32,
     pub(crate) atomics: bool,
-    /// Posting before RTS.
     pub(crate) early_posts: bool,
 }
 
@@ -273,7 +264,6 @@ impl Common {
         User { pd: self.receiving.pd, qpn: self.qpn }
     }
 
-    /// Returns a queue pair in RESET, without number, queues or domain.
     pub(crate) fn new(qp_type: QpType, caps: QpCaps, mtu: Mtu) -> Self {
         Self {
             qpn: Qpn::default(),
@@ -297,7 +287,6 @@ impl Common {
         cqs.into_iter().flatten().any(|cq| cq.id() == id)
     }
 
-    /// Discards unpolled completions.
     pub(crate) fn discard_completions(&mut self) {
         core::mem::take(&mut self.completions.validity).discard();
     }
@@ -308,7 +297,7 @@ impl Common {
         bth
     }
 
-    /// Completes a send request; a success only if signaled.
+    /// A success completes only if signaled.
     pub(crate) fn complete_send(
         &self,
         wqe: &SendWqe,
@@ -369,7 +358,7 @@ impl Common {
         self.complete_recv_in(self.receiving.cq.as_ref(), wr_id, result, solicited, env);
     }
 
-    /// Completes in `cq`, the completion queue when the request was taken.
+    /// `cq` was the completion queue when the request was taken.
     pub(super) fn complete_recv_in(
         &self,
         cq: Option<&Arc<CompletionQueue>>,

@@ -1,6 +1,6 @@
-//! The requester's receiving half: acknowledgements and data.
+//! The requester's receiving half.
 //!
-//! Read first: InfiniBand volume 1, 9.7.5.1 (responses), 9.9.2 (requester errors).
+//! Read first: InfiniBand volume 1, 9.7.5.1, 9.9.2.
 
 use super::{
     common::{Common, Env},
@@ -60,7 +60,6 @@ impl Requester {
         }
     }
 
-    /// Handles a READ or atomic response.
     pub(super) fn on_data(
         &mut self,
         packet: &Packet<'_>,
@@ -138,7 +137,6 @@ impl Requester {
         Disposition::Acknowledged { completed: before + u32::from(last) }
     }
 
-    /// Records READ data up to `oldest_unacked`.
     pub(super) fn record_responses(&mut self, env: &mut Env<'_>) {
         self.reads -= self.portions.on_data(self.oldest_unacked);
         self.on_progress(env);
@@ -154,8 +152,7 @@ impl Requester {
         }
     }
 
-    /// Acknowledges up to `end` or the first READ or atomic with missing data; returns the
-    /// completed requests and the gap.
+    /// Acknowledges up to `end`, or the first READ or atomic without data.
     pub(super) fn acknowledge(
         &mut self,
         end: Psn,
@@ -212,7 +209,7 @@ impl Requester {
         self.lift_cursor();
     }
 
-    /// Retransmits behind a probe whose acknowledgement covers no more: packets there were dropped.
+    /// Retransmits behind a probe: its acknowledgement covered no more.
     fn repeat_rest(&mut self, env: &mut Env<'_>) {
         let psn = self.oldest_unacked;
         if psn.is_before(self.sent_end) {
@@ -223,7 +220,6 @@ impl Requester {
         }
     }
 
-    /// Handles an implied NAK.
     fn on_gap(&mut self, disposition: Disposition, env: &mut Env<'_>) -> Disposition {
         let psn = self.oldest_unacked;
         let verdict = self.retry.on_loss(psn, env.now);
@@ -277,7 +273,7 @@ impl Requester {
     }
 }
 
-/// Whether a READ or atomic with missing data precedes the acknowledged PSN.
+/// A READ or atomic without data precedes the acknowledged PSN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Gap {
     No,

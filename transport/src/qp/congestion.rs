@@ -1,9 +1,7 @@
-//! Congestion notifications to a peer (annex A17.9).
+//! Congestion notifications to a peer (annex A17.9), for ECN marks and a filling receive buffer
+//! ([`DatagramMeta::congested`](crate::wire::DatagramMeta::congested)).
 //!
-//! A receiver sends a CNP for an ECN-marked packet, and when its receive buffer fills
-//! ([`DatagramMeta::congested`](crate::wire::DatagramMeta::congested));
-//! [`Rate`](crate::congestion::Rate) slows the sender. UD only counts marks: each datagram may have
-//! another sender.
+//! UD only counts marks: each datagram may have another sender.
 
 use core::{convert::Infallible, time::Duration};
 
@@ -47,7 +45,7 @@ impl Congestion {
         *self = Self::default();
     }
 
-    /// Counts a CNP; false within `interval` of the last: adapters send none that fast.
+    /// Returns false within `interval` of the last CNP: adapters send none that fast.
     pub(super) fn on_cnp(&mut self, now: Instant, interval: Duration) -> bool {
         self.counters.cnp_received += 1;
         let counts = self.notified.is_none_or(|last| now.since(last) >= interval);

@@ -1,4 +1,4 @@
-//! A queue pair's decisions, each with its rule, for the [record](crate::trace), if enabled.
+//! Decisions of a queue pair for the [record](crate::trace).
 
 use alloc::vec::Vec;
 use core::{fmt, time::Duration};
@@ -12,7 +12,7 @@ use crate::{
     work::{Wc, WcError},
 };
 
-/// A packet's position in its work request.
+/// Position in a work request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Part {
     /// Request identifier.
@@ -23,14 +23,14 @@ pub struct Part {
     pub of: u32,
 }
 
-/// Reason to consider packets lost.
+/// Sign of a loss.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Loss {
     /// A NAK "PSN sequence error".
     Nak,
     /// A later response without earlier READ or atomic data (9.7.5.1.2).
     ImpliedNak,
-    /// The acknowledge timer fired (9.7.6.1.3).
+    /// Acknowledge timeout (9.7.6.1.3).
     Timeout,
     /// An acknowledged probe showed a gap behind it.
     Probe,
@@ -41,13 +41,13 @@ pub enum Loss {
 /// Recovery from a loss.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Recovery {
-    /// Retransmits everything from the lost packet.
+    /// Retransmits from the lost packet on.
     Retransmit,
     /// Retransmits after a pause.
     RetransmitAfter(Duration),
-    /// Recovery of this loss is in progress.
+    /// Recovery is in progress.
     UnderWay,
-    /// The retry counter is exhausted.
+    /// Retry counter exhausted.
     GiveUp {
         /// Transmissions made.
         tries: u8,
@@ -57,11 +57,11 @@ pub enum Recovery {
 /// Reason for sending a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Reason {
-    /// First transmission of part of a work request.
+    /// First transmission.
     First(Part),
     /// Retransmission after a loss.
     Retransmit(Part, Loss),
-    /// Tail-loss probe: the last or oldest packet, a few round trips without a response.
+    /// Tail-loss probe.
     Probe {
         /// The packet.
         part: Part,
@@ -77,7 +77,7 @@ pub enum Reason {
     Acknowledge(Psn),
     /// Refuses this PSN, acknowledging everything before.
     Negative(Psn, Syndrome),
-    /// Part of a response to a READ, atomic, ATOMIC WRITE or FLUSH.
+    /// Response to a READ, atomic, ATOMIC WRITE or FLUSH.
     Response {
         /// True for a duplicate request.
         again: bool,
@@ -89,11 +89,11 @@ pub enum Reason {
 /// A timer of a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Timer {
-    /// The acknowledge timer expired for this PSN.
+    /// Acknowledge timeout for this PSN.
     Acknowledge(Psn),
     /// The acknowledge timer restarts: packets wait for credits.
     PutOff,
-    /// A probe is due after a few round trips.
+    /// A probe is due.
     Probe,
     /// An RNR pause is over.
     NotReady,
@@ -104,11 +104,11 @@ pub enum Timer {
 pub enum WindowCause {
     /// The queue pair starts.
     Start,
-    /// A full window was acknowledged.
+    /// Full window acknowledged.
     Acknowledged,
-    /// A NAK or a probe showed a loss.
+    /// Loss shown by NAK or probe.
     Loss,
-    /// The acknowledge timer expired.
+    /// Acknowledge timeout.
     Timeout,
     /// A CNP arrived.
     Notification,
@@ -119,13 +119,13 @@ pub enum WindowCause {
 pub enum Failure {
     /// The program's transition (`ibv_modify_qp`).
     Asked,
-    /// A send request failed.
+    /// Failed send request.
     Request(WcError),
-    /// A request of the peer was refused.
+    /// Refused request of the peer.
     Refused(Syndrome, Refusal),
-    /// A receive request was invalid.
+    /// Invalid receive request.
     Receive,
-    /// A completion queue overflowed.
+    /// Completion queue overflow.
     CqOverrun(CqId),
     /// Link down.
     Device,
@@ -155,7 +155,6 @@ pub(crate) enum Decision {
     },
 }
 
-/// Decisions of one call, if enabled.
 #[derive(Debug, Default)]
 pub(crate) struct Decisions(Option<Vec<Decision>>);
 
@@ -176,7 +175,6 @@ impl Decisions {
         }
     }
 
-    /// Off the packet path: recording is rare.
     #[cold]
     #[inline(never)]
     fn push(&mut self, decision: impl FnOnce() -> Decision) {

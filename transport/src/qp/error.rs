@@ -1,5 +1,3 @@
-//! Errors of transitions and posting.
-
 use thiserror::Error;
 
 use super::{
@@ -8,7 +6,7 @@ use super::{
 };
 use crate::addr::{Gid, Mtu};
 
-/// Reason why a transition fails; nothing has changed.
+/// Transition error; nothing changed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[non_exhaustive]
 pub enum ModifyError {
@@ -34,10 +32,10 @@ pub enum ModifyError {
     /// A completion queue overflowed.
     #[error("a completion queue of the queue pair has overflowed")]
     CqOverrun,
-    /// The P_Key entry is missing or unused.
+    /// P_Key entry missing or unused.
     #[error("P_Key index {0} does not exist or is unused")]
     PKeyIndex(u16),
-    /// The edge does not take this attribute (`EINVAL`).
+    /// Attribute of another edge (`EINVAL`).
     #[error("a {qp_type} queue pair takes no {attribute} from {from} to {to}")]
     NotTaken {
         /// The attribute.
@@ -52,19 +50,19 @@ pub enum ModifyError {
     /// Specified, but not supported (`EOPNOTSUPP`).
     #[error("{0} is not supported: automatic path migration is missing")]
     NotSupported(Attribute),
-    /// The state differs from the given one.
+    /// Not in the given state.
     #[error("the queue pair is in {0}, not in the given cur_qp_state")]
     OtherState(State),
-    /// A connection's peer is a multicast group.
+    /// Multicast peer.
     #[error("{0} is a multicast group; give the unicast GID of the peer")]
     MulticastPeer(Gid),
-    /// The GID entry is missing, or of another address family.
+    /// Missing GID entry, or another address family.
     #[error("GID index {0} does not exist, or its address family is not the peer's")]
     GidIndex(u16),
-    /// The GID entry is of RoCE v1, which is not sent.
+    /// RoCE v1 GID entry, unable to send.
     #[error("GID index {0} is a RoCE v1 entry, which this link cannot send; use a RoCE v2 entry")]
     RoceV1(u16),
-    /// The path MTU exceeds the port's.
+    /// Path MTU above the port's.
     #[error("path MTU {} is more than the port's active MTU {}", asked.bytes(), port.bytes())]
     PathMtu {
         /// The requested path MTU.
@@ -72,7 +70,7 @@ pub enum ModifyError {
         /// The port's MTU.
         port: Mtu,
     },
-    /// A value is too large.
+    /// Value too large.
     #[error("{attribute} is too large; at most {limit}")]
     Range {
         /// The attribute.
@@ -82,7 +80,7 @@ pub enum ModifyError {
     },
 }
 
-/// Reason why a completion counter cannot attach.
+/// Error of attaching a completion counter.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[non_exhaustive]
 pub enum CountError {
@@ -100,7 +98,7 @@ pub enum CountError {
     Counted,
 }
 
-/// Reason why posting fails; nothing has been posted.
+/// Posting error; nothing was posted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[non_exhaustive]
 pub enum PostError {
@@ -125,7 +123,7 @@ pub enum PostError {
     /// The queue is full.
     #[error("the queue is full")]
     QueueFull,
-    /// The queue's size is 0.
+    /// Queue of size 0.
     #[error("the queue has 0 entries; create the queue pair with more")]
     QueueOfZero,
     /// Too many SGEs.
@@ -149,17 +147,16 @@ pub enum PostError {
         /// Bytes allowed.
         limit: u32,
     },
-    /// A READ or atomic cannot be inline.
+    /// READs and atomics cannot be inline.
     #[error("a READ or an atomic operation cannot be inline")]
     InlineRead,
-    /// A FLUSH, bind or invalidation has no bytes.
+    /// This operation takes no bytes.
     #[error("this operation takes no scatter/gather elements")]
     NoBytes,
     /// The message exceeds 2^30 bytes.
     #[error("the message is longer than 2^30 bytes")]
     TooLong,
-    /// A UD message needs a destination, any other none; UD has no windows. Other foreign
-    /// operations complete in error.
+    /// UD messages need a destination, others none; UD has no windows.
     #[error("a {0} queue pair has no such operation")]
     WrongOperation(QpType),
 }

@@ -1,6 +1,6 @@
-//! Executes requests.
+//! Execution of requests.
 //!
-//! Read first: InfiniBand volume 1, 9.4 (transport functions), 9.7.4.1 (responder checks).
+//! Read first: InfiniBand volume 1, 9.4, 9.7.4.1.
 
 use alloc::sync::Arc;
 use core::mem::replace;
@@ -56,7 +56,7 @@ impl Responder {
         Ok(())
     }
 
-    /// Executes a SEND or WRITE packet, in any service.
+    /// Executes a SEND or WRITE of any service.
     pub(super) fn take_message(
         &mut self,
         packet: &Packet<'_>,
@@ -83,7 +83,7 @@ impl Responder {
         }
     }
 
-    /// Checks the payload length (9.4.1, C9-59 to C9-62).
+    /// See 9.4.1, C9-59 to C9-62.
     fn check_length(place: PacketPosition, payload: usize, common: &Common) -> Result<(), Refused> {
         let mtu = common.mtu.bytes() as usize;
         let right = match place {
@@ -210,7 +210,7 @@ impl Responder {
             }
             return Err(Refused::BehindRead);
         }
-        // A WRITE's immediate data needs a receive request before execution.
+        // immediate data needs a receive request before execution
         let immediate = packet.headers.ext().immediate();
         let receive = match immediate.map(|_| self.take(common, env)) {
             Some(None) => {
@@ -259,7 +259,7 @@ impl Responder {
         Ok(())
     }
 
-    /// Refuses a WRITE with immediate; its receive request fails.
+    /// The WRITE's receive request fails.
     fn refuse_immediate(&mut self, wqe: Option<RecvWqe>, refused: Refused) -> Refused {
         if let Some(wqe) = wqe {
             self.message = Message::Send { wqe, received: 0 };
@@ -410,7 +410,6 @@ impl Responder {
         if payload.is_empty() { Ok(()) } else { Err(Refused::invalid(Refusal::Length)) }
     }
 
-    /// Checks a request with a data response: between messages, within the READ limit.
     fn check_response(&self, payload: &[u8]) -> Result<(), Refused> {
         self.check_between_messages(payload)?;
         if !self.has_room(Attempt::First) {
@@ -419,7 +418,7 @@ impl Responder {
         Ok(())
     }
 
-    /// Returns a RETH's region, if allowed; 0 bytes need no key.
+    /// Returns `None` for 0 bytes, which need no key.
     pub(super) fn target(
         reth: &Reth,
         needed: Access,

@@ -1,7 +1,6 @@
-//! A requester's bytes in flight and their window.
+//! A requester's bytes in flight, neither acknowledged nor counted as lost, and their window.
 //!
-//! In flight means sent and neither acknowledged nor counted as lost. READ requests weigh nothing:
-//! their data has a budget.
+//! READ requests weigh nothing: their data has a budget.
 
 use super::read::Room;
 use crate::{
@@ -10,12 +9,11 @@ use crate::{
     work::{SendOp, SendWqe},
 };
 
-/// Minimum of acknowledgement requests per window: it reopens gradually.
+/// Least acknowledgement requests per window, which reopens gradually.
 const ASKS: u64 = 4;
 /// Maximum between acknowledgement requests, in largest packets.
 const ASK_AFTER: u64 = 64;
 
-/// See the [module's documentation](self).
 #[derive(Debug)]
 pub(crate) struct Flight {
     window: Window,
@@ -23,8 +21,7 @@ pub(crate) struct Flight {
     /// Bytes since the last acknowledgement request.
     unasked: u64,
     waits: bool,
-    /// The peer timed out: until it responds it gets little, outside the shared budget, so others
-    /// continue.
+    /// After a timeout, outside the shared budget until a response: others continue.
     is_apart: bool,
     lost: bool,
 }
@@ -41,7 +38,7 @@ impl Flight {
         }
     }
 
-    /// Returns bytes in flight within the shared budget.
+    /// Bytes in flight within the shared budget.
     pub(crate) const fn shared(&self) -> u64 {
         if self.is_apart { 0 } else { self.bytes }
     }
@@ -72,8 +69,7 @@ impl Flight {
         self.waits = false;
     }
 
-    /// Returns `Some` if a packet may leave; true if it must request an acknowledgement, as no
-    /// largest packet fits after it.
+    /// Returns `Some` if a packet may leave, true if it must request an acknowledgement.
     pub(super) fn admit(&mut self, cost: u64, largest: u64, room: Room) -> Option<bool> {
         let own = self.window.limit().saturating_sub(self.bytes);
         let fits_own = cost <= own || self.bytes == 0;
@@ -96,7 +92,7 @@ impl Flight {
         (self.window.limit() / ASKS).min(ASK_AFTER * largest).min(room.portion)
     }
 
-    /// Returns the packets that [may leave](Self::admit) before one requests an acknowledgement.
+    /// Packets that [may leave](Self::admit) before one requests an acknowledgement.
     pub(super) fn count_unasked(&self, cost: u64, largest: u64, room: Room) -> u32 {
         let room = if self.is_apart { Room::UNLIMITED } else { room };
         let left = self.window.limit().saturating_sub(self.bytes).min(room.left);
@@ -135,7 +131,6 @@ impl Flight {
         self.window.on_notification(now);
     }
 
-    /// Empties the flight after loss or acknowledgement.
     pub(super) const fn clear(&mut self) {
         self.bytes = 0;
         self.unasked = 0;
@@ -143,7 +138,7 @@ impl Flight {
     }
 }
 
-/// Returns the bytes with overhead.
+/// Bytes with overhead.
 pub(super) fn cost(wqe: &SendWqe, from: u32, to: u32, mtu: u32) -> u64 {
     if matches!(wqe.op, SendOp::Read { .. }) {
         return 0;

@@ -1,5 +1,3 @@
-//! Queries of a queue pair.
-
 use super::{
     attr::{QpCaps, RequesterAttr, ResponderAttr},
     state::{QpType, State},
@@ -18,7 +16,6 @@ use crate::{
 /// Attributes and state of a queue pair (`ibv_query_qp`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
-// As in `ibv_qp_attr`; the last three are ours.
 pub struct QpInfo {
     /// Queue pair number.
     pub qpn: Qpn,

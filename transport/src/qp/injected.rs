@@ -1,4 +1,4 @@
-//! Injected completion errors, with the consequences of real ones.
+//! Injected completion errors, which act like real errors.
 
 use alloc::{boxed::Box, collections::VecDeque};
 use core::fmt;
@@ -61,7 +61,7 @@ impl Completing {
     }
 }
 
-/// True if a receive request can have this status.
+/// True if receive requests can have this status.
 #[must_use]
 pub const fn may_be_received(status: WcStatus) -> bool {
     matches!(
@@ -75,7 +75,7 @@ pub const fn may_be_received(status: WcStatus) -> bool {
     )
 }
 
-/// Chooses requests to fail; called under the adapter's lock, it must not wait.
+/// Chooses requests to fail; called under the adapter's lock, must not wait.
 pub trait CompletionFaults: Send + fmt::Debug {
     /// Returns a [possible](Completing::may_be) status to inject.
     fn judge(&mut self, completing: &Completing) -> Option<WcStatus>;
@@ -89,7 +89,7 @@ pub(crate) struct Injected {
 }
 
 impl Injected {
-    /// Returns the injected error or a flush behind one.
+    /// An injected error, or a flush behind one.
     #[inline]
     pub(crate) fn judge(&mut self, completing: impl FnOnce() -> Completing) -> Option<WcError> {
         if self.faults.is_none() && self.failed.is_empty() {

@@ -1,7 +1,6 @@
-//! Runs of middle packets of a long SEND, WRITE or READ response, which differ only in PSN and
-//! payload and request no acknowledgement.
+//! Runs of middle packets of a SEND, WRITE or READ response, which differ only in PSN and payload.
 //!
-//! A fast path: a run ends where another packet may be due; others take the general path.
+//! A fast path: a run ends where another packet may be due.
 
 use alloc::sync::Arc;
 
@@ -28,12 +27,11 @@ use crate::{
 /// A run, counted as sent.
 #[derive(Debug)]
 pub(crate) struct Middles {
-    /// Number of their request; `None` for a response.
+    /// Request number; `None` for a response.
     pub(super) request: Option<u64>,
     repeats: bool,
     first: Psn,
     headers: MiddleHeaders,
-    /// Per packet.
     payload: usize,
     origin: Origin,
     pub(crate) count: u32,
@@ -48,7 +46,7 @@ enum Origin {
 }
 
 impl Qp {
-    /// Returns the length without ICRC of a possible next [middle packet](Middles).
+    /// Length of a possible next middle packet, without ICRC.
     pub(crate) fn middle_length(&self) -> Option<usize> {
         let continues =
             self.requester.is_within_request() || self.responder.responses.is_within_read();
@@ -58,7 +56,6 @@ impl Qp {
         continues.then_some(Bth::LEN + xrceth + mtu.bytes() as usize)
     }
 
-    /// Takes up to `most` packets if nothing else is due first.
     pub(crate) fn take_middles(
         &mut self,
         most: u32,
@@ -84,7 +81,7 @@ impl Qp {
         Some(middles)
     }
 
-    /// Writes a packet without ICRC. On failure it and the rest do not leave.
+    /// On failure, the rest of the run does not leave.
     pub(crate) fn build_middle(
         &mut self,
         middles: &Middles,
@@ -103,7 +100,7 @@ impl Qp {
         written.is_ok()
     }
 
-    /// True if this packet is next and only needs placement.
+    /// True if the packet is next and only needs placement.
     pub(crate) fn awaits_middle(&self, operation: Operation, psn: Psn, payload: &[u8]) -> bool {
         matches!(self.common.qp_type, QpType::Rc | QpType::Uc)
             && payload.len() == self.common.mtu.bytes() as usize
@@ -113,8 +110,7 @@ impl Qp {
             }
     }
 
-    /// Places the payload; a failed packet counts as not received. Call
-    /// [`record_responses`](Self::record_answered) after a run of response packets.
+    /// After a run of responses, call [`record_responses`](Self::record_responses).
     pub(crate) fn take_middle(&mut self, operation: Operation, payload: &[u8]) -> bool {
         let taken = match operation {
             Operation::ReadResponseMiddle => {
@@ -161,7 +157,6 @@ impl Requester {
         self.cursor.packet > 0
     }
 
-    /// Takes up to `most` packets that may leave now.
     pub(super) fn take_middles(
         &mut self,
         most: u32,
@@ -212,7 +207,6 @@ impl Requester {
         Some(Middles { request, repeats: false, first, headers, payload, origin, count })
     }
 
-    /// True if this READ response packet is next and ends no portion.
     pub(super) fn awaits_middle(&self, psn: Psn) -> bool {
         let is_read = |wqe: &&SendWqe| {
             wqe.started && wqe.failed.is_none() && matches!(wqe.op, SendOp::Read { .. })
@@ -227,7 +221,6 @@ impl Requester {
             })
     }
 
-    /// Places the payload; [`record_responses`](Self::record_answered) follows the run.
     pub(super) fn take_middle(&mut self, payload: &[u8], mtu: u32) -> Result<(), AccessError> {
         if let Some(wqe) = self.queue.oldest()
             && let Some(index) = self.oldest_unacked.after(wqe.first_psn)
@@ -277,7 +270,6 @@ impl Responses {
         })
     }
 
-    /// Returns unwritable packets; the general path handles the failure.
     pub(super) fn put_back_middles(&mut self, middles: &Middles, from: u32) {
         if let Some(Reply::Read(read)) = self.replies.front_mut() {
             read.next -= middles.count - from;
@@ -286,7 +278,6 @@ impl Responses {
 }
 
 impl Responder {
-    /// True if this packet of a path MTU continues the message.
     pub(super) fn awaits_middle(&self, operation: Operation, psn: Psn, payload: u64) -> bool {
         let continues = match (&self.message, operation) {
             (Message::Send { wqe, received }, Operation::SendMiddle) => {

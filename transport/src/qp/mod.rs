@@ -1,9 +1,8 @@
-//! A queue pair: its state and protocol halves.
+//! Queue pairs.
 //!
-//! Read first: InfiniBand volume 1, 9.7 (reliable service), 9.8.3 (unreliable datagram), 10.3
-//! (states), A14 (XRC). `requester` sends requests, `completer` takes responses, `responder`
-//! executes the peer's requests, `responses` holds its responses. They yield packet values;
-//! `Qp::build` writes bytes. `raw` handles the program's frames.
+//! Read first: InfiniBand volume 1, 9.7, 9.8.3, 10.3, A14. `requester` sends requests, `completer`
+//! takes responses, `responder` executes the peer's requests, `responses` holds its responses,
+//! `raw` handles frames.
 
 mod after_read;
 mod attr;
@@ -80,12 +79,11 @@ pub(crate) struct Qp {
     congestion: Congestion,
     rate: Rate,
     turn: Turn,
-    /// Of the last datagram built.
     datagram_path: Option<Path>,
     reliability: Reliability,
     /// The peer has sent since RTR.
     established: bool,
-    /// In SQD: the send queue has drained; an event is wanted.
+    /// In SQD.
     drained: bool,
     drain_event: bool,
     /// In ERR: requests are left to flush.
@@ -337,30 +335,26 @@ impl Qp {
         Instant::earliest([self.requester.deadline(), rates[0], rates[1]])
     }
 
-    /// Returns READ bytes of the shared budget, and whether a READ waits for
-    /// [room](Env::read_room).
+    /// READ bytes in the shared budget; true if a READ waits for [room](Env::read_room).
     pub(crate) const fn reads(&self) -> (u64, bool) {
         (self.requester.portions.shared(), self.requester.portions.waits())
     }
 
-    /// Returns request bytes of the shared budget, and whether one waits for
-    /// [room](Env::send_room).
+    /// The same for requests.
     pub(crate) const fn flight(&self) -> (u64, bool) {
         (self.requester.flight.shared(), self.requester.flight.waits())
     }
 
-    /// Returns the window in bytes and any rate.
+    /// Window in bytes, rate in bits/s.
     pub(crate) fn pace(&self) -> (u64, Option<u64>) {
         let rates = [self.rate.limit(), self.responder.responses.pace.limit()];
         (self.requester.flight.window(), rates.into_iter().flatten().min())
     }
 
-    /// True once after a loss.
     pub(crate) const fn take_lost(&mut self) -> bool {
         self.requester.flight.take_lost()
     }
 
-    /// Writes the next due packet without ICRC.
     pub(crate) fn build(&mut self, slot: &mut [u8], env: &mut Env<'_>) -> Option<Built> {
         if self.is_flushing() {
             self.flush(env);
@@ -397,7 +391,7 @@ impl Qp {
         }
     }
 
-    /// False if there is nothing to send or do; cheap.
+    /// False if nothing is due; cheap.
     pub(crate) fn may_send(&self) -> bool {
         self.requester.may_send() // first: the case of a long message
             || !self.responder.responses.is_empty()
@@ -418,7 +412,6 @@ impl Qp {
             && !self.is_flushing()
     }
 
-    /// Writes the next frame; `mtu` is the interface's.
     pub(crate) fn build_frame(&mut self, mtu: u32, frame: &mut Vec<u8>, env: &mut Env<'_>) -> bool {
         if self.is_flushing() {
             self.flush(env);
@@ -443,8 +436,7 @@ impl Qp {
         self.end_receive(received, env)
     }
 
-    /// True if a long READ's last packet may wait one transmit buffer, to share a run with the next
-    /// response.
+    /// True if a long READ's last packet may wait one transmit buffer, to share the next run.
     pub(crate) fn hold_back(&mut self) -> bool {
         self.responder.responses.hold_back()
     }
@@ -543,7 +535,6 @@ impl Qp {
         }
     }
 
-    /// Updates the state after a failure or drained queue.
     fn settle(&mut self, env: &mut Env<'_>) {
         match self.common.state {
             State::Rts | State::Sqd => {}
@@ -579,7 +570,7 @@ impl Qp {
         }
     }
 
-    /// Handles a failed copy to memory behind a driver: unacknowledged requests fail.
+    /// Fails unacknowledged requests: a copy to memory behind a driver failed.
     pub(crate) fn fail_copy(&mut self, half: Half, error: AccessError, env: &mut Env<'_>) {
         if matches!(self.common.state, State::Reset | State::Err) {
             return;
@@ -600,14 +591,13 @@ impl Qp {
         self.enter_error(failure, env);
     }
 
-    /// Enters a state that no command requested.
     fn enter(&mut self, to: State, failure: Failure, env: &mut Env<'_>) {
         let from = core::mem::replace(&mut self.common.state, to);
         env.record(|| Decision::State { from, to, failure });
     }
 
-    /// Enters ERR, flushing requests in order, sends first (10.3.1.7), possibly over several turns.
-    /// Waiting responses still leave: the last may be a NAK.
+    /// Flushes requests in order, sends first (10.3.1.7). Waiting responses still leave: the last
+    /// may be a NAK.
     fn enter_error(&mut self, failure: Failure, env: &mut Env<'_>) {
         let was_alive = self.common.state != State::Err;
         self.congestion.forget();
@@ -660,7 +650,7 @@ enum Kind {
     Request,
 }
 
-/// Alternates responses and requests, so a peer does not starve this side.
+/// Alternates responses and requests: neither starves.
 #[derive(Debug, Default)]
 struct Turn {
     requests_first: bool,

@@ -50,7 +50,7 @@ impl Qp {
         matches!(self.common.state, State::Sqd) && !self.drained
     }
 
-    /// Checks all changes except numbers, checked by [`Reliability`].
+    /// Checks all but the numbers, which [`Reliability`] checks.
     fn check_changes(
         &self,
         to: State,
@@ -240,7 +240,8 @@ impl Qp {
     pub(crate) fn to_sqd(&mut self, notify: bool, env: &mut Env<'_>) -> Result<(), ModifyError> {
         let (from, qp_type) = (self.common.state, self.common.qp_type);
         if from == State::Sqd {
-            return Err(ModifyError::IllegalTransition { qp_type, from, to: State::Sqd }); // that edge is `update`'s
+            // `update` takes that edge
+            return Err(ModifyError::IllegalTransition { qp_type, from, to: State::Sqd });
         }
         self.check_edge(State::Sqd)?;
         self.common.state = State::Sqd;
@@ -256,7 +257,7 @@ impl Qp {
         Ok(())
     }
 
-    /// Drops requests without completions and resets the state.
+    /// Drops requests without completions.
     pub(crate) fn to_reset(&mut self, srqs: &mut SrqTable) {
         self.requester.reset();
         self.responder.reset();

@@ -1,5 +1,3 @@
-//! Packets for the transmit buffer.
-
 use crate::wire::{Headers, padding};
 
 #[derive(Debug)]
@@ -9,7 +7,7 @@ pub(super) struct OutgoingPacket {
 }
 
 impl OutgoingPacket {
-    /// Writes headers, payload (by `fill`) and padding; returns the length.
+    /// Returns the length; `fill` writes the payload.
     pub(super) fn write<E>(
         &self,
         slot: &mut [u8],
@@ -24,7 +22,7 @@ impl OutgoingPacket {
     }
 }
 
-/// A packet written without ICRC; its path is copied separately.
+/// A packet without ICRC.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Built {
     pub(crate) length: usize,

@@ -1,15 +1,14 @@
 //! Tail-loss probes: retransmit the last packet after a few round trips without a response.
 //!
-//! NAKs report losses with packets behind them; a lost tail or response would wait for the
-//! acknowledge timeout, 67 ms or more in most programs. A probe gets an acknowledgement or a NAK.
-//! It changes neither retry counter nor acknowledge timer: errors keep their time (9.9.2.4.1).
+//! A NAK needs a later packet: a lost tail would wait for the acknowledge timeout, 67 ms or more in
+//! most programs. A probe changes neither retry counter nor acknowledge timer: errors keep their
+//! time (9.9.2.4.1).
 //!
-//! A responder sends one NAK per gap (9.7.5.2.8). If it or the retransmission is lost, a repeated
-//! last packet is dropped silently. With a known gap, or after an unanswered probe, the oldest
-//! packet is sent; if its acknowledgement covers no more, later packets were dropped.
+//! A responder with a gap sends one NAK (9.7.5.2.8), then drops a repeated last packet silently.
+//! With a known gap, or after an unanswered probe, the oldest packet is sent; if its
+//! acknowledgement covers no more, later packets were dropped.
 //!
-//! Round-trip times are smoothed as in RFC 6298, without retransmissions (Karn's rule); until the
-//! next sample the wait stays that of the last probe.
+//! Round trips are smoothed as in RFC 6298, without retransmissions (Karn's rule).
 
 use crate::{psn::Psn, time::Instant};
 
@@ -25,10 +24,8 @@ const UNMEASURED: u64 = 10_000_000;
 #[derive(Debug, Default)]
 pub(crate) struct Probe {
     round_trip: Option<RoundTrip>,
-    /// Timed packet and departure.
     timed: Option<(Psn, Instant)>,
     sent: u32,
-    /// Doublings since the last sample.
     doubled: u32,
     deadline: Option<Instant>,
     /// The probe has not left yet.
@@ -45,7 +42,7 @@ struct RoundTrip {
 }
 
 impl Probe {
-    /// Records a packet needing a response; `again` if retransmitted.
+    /// Records a packet that needs a response; `again` if retransmitted.
     pub(crate) fn on_sent(&mut self, psn: Psn, again: bool, now: Instant) {
         if again {
             self.timed = None;
@@ -71,13 +68,12 @@ impl Probe {
         }
     }
 
-    /// Stops before a retransmission or a pause.
     pub(crate) const fn stop(&mut self) {
         self.deadline = None;
         self.is_due = false;
     }
 
-    /// Stops, dropping the sample of a packet to be retransmitted.
+    /// Drops the sample, too: the packet is retransmitted.
     pub(crate) const fn on_loss(&mut self) {
         self.timed = None;
         self.stop();
@@ -100,7 +96,6 @@ impl Probe {
         self.is_due
     }
 
-    /// Takes a due probe as sent.
     pub(crate) fn take(&mut self, now: Instant) -> bool {
         if !self.is_due {
             return false;

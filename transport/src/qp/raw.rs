@@ -1,6 +1,5 @@
-//! Raw packets: send requests are Ethernet frames, and received frames fill receive requests.
-//!
-//! Of verbs (`IBV_QPT_RAW_PACKET`), not the transport: no PSNs, acknowledgements or retries.
+//! Raw packets (`IBV_QPT_RAW_PACKET`): send requests are Ethernet frames, and received frames fill
+//! receive requests.
 
 use alloc::vec::Vec;
 

@@ -1,5 +1,4 @@
-//! READ requests on the wire, split so that outstanding data fits the receiver's buffers; the peer
-//! sees ordinary READs.
+//! READ requests, split to fit the receiver's buffers; the peer sees ordinary READs.
 
 use alloc::collections::VecDeque;
 
@@ -22,16 +21,15 @@ impl Room {
     pub(crate) const UNLIMITED: Self = Self { portion: u64::MAX, left: u64::MAX };
 }
 
-/// Outstanding bytes on a lossless path, at most half per request: enough for the peer, without
-/// monopolizing its adapter.
+/// Outstanding bytes on a lossless path: enough for the peer, without monopolizing its adapter.
 const BY_MEMORY: u64 = 1 << 20;
 
 /// Bytes per send call: one UDP datagram.
 const RUN: u32 = 65_507;
 const HEADERS: u32 = (Bth::LEN + ICRC_LEN) as u32;
 
-/// Returns how many of `most` packets to request. The first two packets of a response form a run,
-/// the last is one: the rest should fill whole runs.
+/// The first two packets of a response form a run, as does the last: the rest should fill whole
+/// runs.
 const fn in_whole_runs(most: u32, mtu: u32) -> u32 {
     let run = RUN / (mtu + HEADERS);
     match most.checked_sub(3) {
@@ -50,7 +48,6 @@ struct Portion {
     ends: bool,
 }
 
-/// A queue pair's READ requests in PSN order.
 #[derive(Debug, Default)]
 pub(super) struct Portions {
     outstanding: VecDeque<Portion>,
@@ -61,7 +58,7 @@ pub(super) struct Portions {
 }
 
 impl Portions {
-    /// Returns outstanding bytes of the shared budget.
+    /// Outstanding bytes within the shared budget.
     pub(super) const fn shared(&self) -> u64 {
         if self.by_memory { 0 } else { self.bytes }
     }
@@ -78,7 +75,7 @@ impl Portions {
         self.waits = false;
     }
 
-    /// Requests up to `left` packets; returns the PSN after them, `None` without credits.
+    /// Returns the PSN after the requested packets; `None` without credits.
     pub(super) fn ask(&mut self, psn: Psn, left: u32, mtu: u32, room: Room) -> Option<Psn> {
         let room = match self.by_memory {
             true => Room { portion: BY_MEMORY / 2, left: BY_MEMORY.saturating_sub(self.bytes) },
@@ -103,7 +100,7 @@ impl Portions {
         self.outstanding.iter().map(|portion| portion.end).find(|&end| psn.is_before(end))
     }
 
-    /// Handles data before `end`; returns completed requests that do not end their work request.
+    /// Returns completed requests that do not end their work request.
     pub(super) fn on_data(&mut self, end: Psn) -> u32 {
         let mut complete = 0;
         while let Some(portion) = self.outstanding.front_mut() {

@@ -1,12 +1,10 @@
-//! Timers, counters and limits of a reliable connection.
-
 use super::{
     attr::{RdAtomicLimits, RequesterAttr, ResponderAttr},
     error::ModifyError,
     update::{Attribute, QpUpdate},
 };
 
-/// Attributes as given; requester and responder hold derived values, lost on failure.
+/// Attributes as given: requester and responder lose derived values on failure.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reliability {
     pub(super) requester: RequesterAttr,

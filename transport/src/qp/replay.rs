@@ -24,7 +24,7 @@ pub(crate) enum RememberedOp {
     Atomic { operation: Operation, eth: AtomicEth, found: u64 },
 }
 
-/// The latest, up to the agreed limit rounded up to a power of two, as in rxe.
+/// The agreed limit is rounded up to a power of two, as in rxe.
 #[derive(Debug, Default)]
 pub(crate) struct ReplayRing {
     entries: VecDeque<Remembered>,
@@ -54,7 +54,6 @@ impl ReplayRing {
         self.entries.push_back(entry);
     }
 
-    /// Returns the request whose response has `psn`.
     pub(crate) fn find(&self, psn: Psn) -> Option<Remembered> {
         self.entries
             .iter()
@@ -68,11 +67,11 @@ fn capacity(agreed: u8) -> usize {
     if agreed == 0 { 0 } else { usize::from(agreed).next_power_of_two() }
 }
 
-/// Limit of ATOMIC WRITEs and FLUSHes, waiting or remembered: above a requester's window.
+/// ATOMIC WRITEs and FLUSHes waiting or remembered: above a requester's window.
 pub(crate) const PLACED: usize = 512;
 
-/// The latest ATOMIC WRITEs and FLUSHes. Responses confirm execution, so unknown PSNs must not get
-/// one: a restarted peer may use PSNs that look old.
+/// Unknown PSNs get no response, which would confirm execution: a restarted peer's PSNs may look
+/// old.
 #[derive(Debug, Default)]
 pub(crate) struct Placements {
     responded: VecDeque<(Psn, Msn)>,

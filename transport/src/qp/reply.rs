@@ -1,5 +1,3 @@
-//! Queued responses of a responder.
-
 use alloc::{boxed::Box, sync::Arc};
 
 use crate::{
@@ -29,7 +27,7 @@ pub(super) enum Reply {
     },
 }
 
-/// First or repeated; limits apply separately, so repeats do not displace new requests.
+/// Limits apply separately: repeats must not displace new requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Attempt {
     First,

@@ -1,14 +1,14 @@
-//! The requester's sending half: turns send requests into packets, and retransmits.
+//! The requester's sending half.
 //!
-//! Read first: InfiniBand volume 1, 9.7.2 to 9.7.4 (acknowledgements, PSNs), 9.7.5.1 (responses).
+//! Read first: InfiniBand volume 1, 9.7.2 to 9.7.4, 9.7.5.1.
 //!
 //! ```text
 //!        oldest_unacked          cursor             sent_end         next_psn
 //!  acknowledged |  sent, waiting   |   to retransmit  |  not sent yet  |   not numbered yet
 //! ```
 //!
-//! A request gets its PSNs with its first packet. The cursor gives the next packet: at `sent_end`
-//! normally, behind it after a loss (go-back-N).
+//! A request gets its PSNs with its first packet. After a loss the cursor goes back behind
+//! `sent_end` (go-back-N).
 
 use super::{
     attr::RequesterAttr,
@@ -34,14 +34,12 @@ use crate::{
 };
 use alloc::collections::VecDeque;
 
-/// Limit of unacknowledged packets; responses to others are dropped. A READ counts its responses
-/// and may exceed it once.
+/// Most unacknowledged packets. A READ counts its responses, and may exceed the limit once.
 pub(super) const WINDOW: u32 = 512;
 
 /// In bytes.
 const ATOMIC: u32 = 8;
 
-/// Request number and packet index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Cursor {
     pub(super) number: u64,
@@ -51,7 +49,7 @@ pub(super) struct Cursor {
 #[derive(Debug)]
 pub(crate) struct Requester {
     pub(super) queue: SendQueue,
-    /// Posted before RTS; they join with the next post.
+    /// Posted before RTS; join with the next post.
     early: VecDeque<SendWqe>,
     pub(super) cursor: Cursor,
     pub(super) oldest_unacked: Psn,
@@ -67,7 +65,6 @@ pub(crate) struct Requester {
     loss: Loss,
 }
 
-/// A due request packet; `write` fills it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestPacket {
     pub(super) at: Cursor,
@@ -116,7 +113,6 @@ impl Requester {
         self.flight = Flight::new(&resources.congestion.window);
     }
 
-    /// Sets attributes while nothing is outstanding.
     pub(crate) fn configure(&mut self, attr: &RequesterAttr, timer: AckTimer) {
         let RequesterAttr { timeout, retry_cnt, rnr_retry, max_rd_atomic } = *attr;
         self.max_reads = u32::from(max_rd_atomic);
@@ -189,7 +185,7 @@ impl Requester {
         wqe
     }
 
-    /// Fails a request for its local buffer; it completes in order.
+    /// The failed request completes in order.
     pub(crate) fn fail(&mut self, number: u64, error: AccessError) {
         if let Some(wqe) = self.queue.get_mut(number) {
             wqe.failed.get_or_insert(WcError {
@@ -207,13 +203,12 @@ impl Requester {
         }
     }
 
-    /// Takes UD's oldest request after its packet.
     pub(super) fn take_datagram(&mut self) -> Option<SendWqe> {
         self.next_psn = self.next_psn.plus(1);
         self.queue.pop()
     }
 
-    /// Takes UC's oldest request after its last packet.
+    /// For UC and raw packets, after the last packet.
     pub(super) fn take_sent(&mut self) -> Option<SendWqe> {
         self.queue.pop()
     }
@@ -238,12 +233,11 @@ impl Requester {
         self.sent_end.after(self.oldest_unacked).unwrap_or(0)
     }
 
-    /// Returns the next due packet, or a probe.
     pub(crate) fn next(&mut self, common: &mut Common, env: &mut Env<'_>) -> Option<RequestPacket> {
         self.next_in_order(common, env).or_else(|| self.next_probe(common, env))
     }
 
-    /// Leaves the queue for shared credits: an unused place in it would block others.
+    /// Leaves the queue for shared credits, where an unused place would block others.
     pub(crate) const fn wait_for_no_room(&mut self) {
         self.portions.retry();
         self.flight.retry();
@@ -338,8 +332,7 @@ impl Requester {
         Some(request)
     }
 
-    /// Returns a packet of a started request; `end` is the PSN after its response. It requests an
-    /// acknowledgement if it is the request's last, or on `asks`.
+    /// `end` is the PSN after the response.
     pub(super) fn request(
         &self,
         at: Cursor,
@@ -376,7 +369,7 @@ impl Requester {
         Some((Contents { packet, offset: u64::from(offset) }, wqe))
     }
 
-    /// Executes due binds and invalidations: at the queue's head nothing is outstanding.
+    /// Executes binds and invalidations: at the queue's head nothing is outstanding.
     fn carry_out_local(&mut self, common: &mut Common, env: &mut Env<'_>) {
         while common.state == State::Rts
             && self.cursor.number == self.queue.head()
@@ -438,7 +431,6 @@ impl Requester {
         true
     }
 
-    /// Writes a request packet; `None`: no packet.
     pub(super) fn write(
         &self,
         request: &RequestPacket,
@@ -513,7 +505,7 @@ impl Requester {
         }
     }
 
-    /// Prepares retransmission from `psn` after an RNR pause.
+    /// Retransmits from `psn` after an RNR pause.
     pub(super) fn wait_for_receiver(&mut self, psn: Psn) {
         self.loss = Loss::NotReady;
         self.go_back(psn);
@@ -594,7 +586,7 @@ pub(super) fn leaves_as_writes(wqe: &SendWqe, common: &Common) -> bool {
         && matches!(wqe.op, SendOp::Write { immediate: None, .. })
 }
 
-/// Returns packet `index`, if any. For a READ it requests `packets` response packets.
+/// Describes packet `index`; a READ requests `packets` response packets.
 fn describe(wqe: &SendWqe, index: u32, packets: u32, common: &Common) -> Option<Description> {
     let mtu = common.mtu.bytes();
     let offset = index * mtu;

@@ -1,6 +1,6 @@
-//! The responder: executes the peer's requests and responds.
+//! The responder.
 //!
-//! Read first: InfiniBand volume 1, 9.7.4 (inbound requests), 9.9.3 (responder errors).
+//! Read first: InfiniBand volume 1, 9.7.4, 9.9.3.
 
 use alloc::{collections::VecDeque, sync::Arc};
 
@@ -28,7 +28,7 @@ pub(super) enum Message {
         wqe: RecvWqe,
         received: u64,
     },
-    /// `region` is `None` for a WRITE of 0 bytes, which needs no key.
+    /// `region` is `None` for 0 bytes, which need no key.
     Write {
         region: Option<Arc<Region>>,
         address: u64,
@@ -42,14 +42,12 @@ pub(crate) struct Responder {
     queue: RecvQueue,
     pub(super) expected: Psn,
     pub(super) msn: Msn,
-    /// PSN after the last request other than a READ. Repeats are acknowledged up to here: an
-    /// acknowledgement never replaces READ data.
+    /// PSN after the last request other than a READ: an acknowledgement never replaces READ data.
     acknowledged: Psn,
-    /// MSN up to `acknowledged`.
     acknowledged_msn: Msn,
-    /// A NAK for `expected` is sent or queued; later packets are dropped without another.
+    /// A NAK for `expected` is sent or queued; later packets get none.
     nak_sent: bool,
-    /// PSN of the first packet with bytes not yet placed, if any.
+    /// First packet with bytes not yet placed, if any.
     pub(super) unplaced: Psn,
     /// PSN after the furthest request dropped as too early.
     ahead: Option<Psn>,
@@ -257,7 +255,7 @@ impl Responder {
         }
     }
 
-    /// A late packet filled the gap; packets dropped behind it need a NAK, unless one left already.
+    /// Packets dropped behind a filled gap need a NAK, unless one left already.
     fn close_gap(&mut self, unsent: bool) {
         self.ahead = self.ahead.filter(|&ahead| self.expected.is_before(ahead));
         if unsent && self.ahead.is_some() {
@@ -266,8 +264,7 @@ impl Responder {
         }
     }
 
-    /// Acknowledges a SEND with an invalid key; the receive request and queue pair fail (9.9.3,
-    /// class J).
+    /// The SEND is acknowledged; receive request and queue pair fail (9.9.3, class J).
     fn fail_invalidation(
         &mut self,
         packet: &Packet<'_>,
@@ -295,7 +292,7 @@ impl Responder {
             (Operation::AtomicWrite | Operation::Flush, _) => {
                 match self.placements.find(bth.psn) {
                     None => Disposition::Dropped(DropReason::ReplayMissing),
-                    // executed the first time; only the response is missing
+                    // already executed; only the response is missing
                     Some(_) if !self.responses.has_room_for_placed() => {
                         Disposition::Dropped(DropReason::ResponderBusy)
                     }
@@ -316,7 +313,7 @@ impl Responder {
         disposition
     }
 
-    /// Executes a repeated READ, whole or from inside (9.7.5.1.4), on current memory.
+    /// Repeats a READ, whole or in part (9.7.5.1.4), from current memory.
     fn repeat_read(
         &mut self,
         psn: Psn,
@@ -387,7 +384,6 @@ impl Responder {
         (self.acknowledged, self.acknowledged_msn) = (self.expected, self.msn);
     }
 
-    /// Advances past an executed SEND or WRITE packet.
     pub(super) fn advance(&mut self, psn: Psn, ends: bool, ack_req: bool) {
         self.expected = self.expected.plus(1);
         if ends {
@@ -419,7 +415,6 @@ impl Responder {
         Outcome::Fatal { disposition, event }
     }
 
-    /// Refuses requests with bytes that cannot be placed.
     pub(super) fn refuse_unplaced(
         &mut self,
         error: AccessError,
@@ -431,7 +426,7 @@ impl Responder {
         self.refuse(NakCode::RemoteOperationalError, refusal, common, env)
     }
 
-    /// Fails a receive being filled; false without one.
+    /// Returns false if no receive is being filled.
     pub(super) fn fail_receive(
         &mut self,
         code: NakCode,

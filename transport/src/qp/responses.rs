@@ -1,6 +1,4 @@
-//! Responses of a responder: queue and packets.
-//!
-//! Read first: InfiniBand volume 1, 9.7.5.1 (generating responses).
+//! A responder's responses (9.7.5.1).
 
 use alloc::{boxed::Box, collections::VecDeque, sync::Arc, vec};
 
@@ -30,10 +28,8 @@ pub(super) const SEQUENCE_ERROR: Syndrome = Syndrome::Nak(NakCode::PsnSequenceEr
 /// Packets of the longest run at the largest path MTU.
 const LONGEST_RUN: u32 = 15;
 
-/// Responses waiting to be sent.
-///
-/// Bound: per attempt, the data responses that the peer may request, with an acknowledgement around
-/// each; consecutive ones merge.
+/// Bounded per attempt by the data responses that the peer may request; consecutive
+/// acknowledgements merge.
 #[derive(Debug, Default)]
 pub(super) struct Responses {
     pub(super) replies: VecDeque<Reply>,
@@ -64,7 +60,6 @@ impl Responses {
             .any(|reply| matches!(reply, Reply::Atomic { psn: its, .. } if *its == psn))
     }
 
-    /// Returns the unfinished READ response with this PSN.
     pub(super) fn read_at(&mut self, psn: Psn) -> Option<&mut ReadReply> {
         self.replies.iter_mut().find_map(|reply| match reply {
             Reply::Read(read) if read.holds(psn) => Some(read),
@@ -82,7 +77,7 @@ impl Responses {
         self.replies.push_back(Reply::Atomic { psn, aeth, found, attempt });
     }
 
-    /// True if another may wait; no attribute limits FLUSHes.
+    /// No attribute limits FLUSHes.
     pub(super) fn has_room_for_placed(&self) -> bool {
         self.replies.iter().filter(|reply| matches!(reply, Reply::Placed { .. })).count() < PLACED
     }
@@ -99,7 +94,7 @@ impl Responses {
     pub(super) fn acknowledge(&mut self, psn: Psn, msn: Msn) {
         let aeth = Aeth { syndrome: Syndrome::ACK, msn };
         match self.replies.back_mut() {
-            // the waiting one covers this PSN
+            // the waiting acknowledgement covers this PSN
             Some(Reply::Acknowledge { psn: waiting, .. }) if psn.is_before(*waiting) => {}
             Some(waiting @ Reply::Acknowledge { .. }) => {
                 *waiting = Reply::Acknowledge { psn, aeth }
@@ -108,7 +103,7 @@ impl Responses {
         }
     }
 
-    /// Queues a NAK. It replaces an acknowledgement or NAK directly before it, which it implies.
+    /// Replaces an acknowledgement or NAK directly before it.
     pub(super) fn push_nak(&mut self, psn: Psn, syndrome: Syndrome, msn: Msn) {
         if let Some(Reply::Acknowledge { .. }) = self.replies.back() {
             self.replies.pop_back();
@@ -132,7 +127,7 @@ impl Responses {
         self.replies.extend(nak);
     }
 
-    /// Applies [`AfterRead::keep`] to the waiting READs.
+    /// See [`AfterRead::keep`].
     pub(super) fn keep(
         &mut self,
         region: Option<&Region>,
@@ -163,7 +158,7 @@ impl Responses {
                 if matches!(aeth.syndrome, Syndrome::Ack { .. }))
     }
 
-    /// True once for a long READ's last packet with nothing queued behind it.
+    /// True once per long READ, with nothing queued behind.
     pub(super) fn hold_back(&mut self) -> bool {
         match self.replies.front_mut() {
             Some(Reply::Read(read))
@@ -176,7 +171,6 @@ impl Responses {
         }
     }
 
-    /// Writes a leading ACK or NAK; returns its length.
     pub(super) fn write_acknowledgement(
         &mut self,
         common: &Common,
@@ -195,7 +189,6 @@ impl Responses {
         Some(Headers::built(common.bth(opcode, psn), Ext::Aeth(aeth)).encode(0, slot))
     }
 
-    /// Returns the next response other than an ACK or NAK.
     pub(super) fn next(&mut self, common: &Common) -> Option<Response> {
         let (mut attempt, mut ends_read) = (Attempt::First, None);
         let (psn, operation, ext, payload, source) = match self.replies.front_mut()? {
@@ -253,9 +246,8 @@ impl Responses {
         })
     }
 
-    /// Replaces an unreadable response by a NAK and returns the event that fails the queue pair. A
-    /// repeat returns none: the peer may have the first response, and the memory may be
-    /// deregistered since.
+    /// Replaces an unreadable response by a NAK, and returns the event that fails the queue pair. A
+    /// repeat fails nothing: its memory may be gone.
     pub(super) fn fail(
         &mut self,
         response: &Response,
@@ -285,14 +277,14 @@ pub(super) struct Response {
     psn: Psn,
     source: Source,
     attempt: Attempt,
-    /// Length of the READ that this ends, unless repeated.
+    /// Length of the ended READ, unless repeated.
     pub(super) ends_read: Option<u32>,
 }
 
 enum Source {
     Nothing,
     Memory(Arc<Region>, u64),
-    /// A copy from before a later request changed it, or fetched from memory behind a driver.
+    /// Copied before a later request's change, or fetched from memory behind a driver.
     Kept(Box<[u8]>),
 }
 
@@ -317,7 +309,7 @@ impl Response {
     }
 }
 
-/// Fetches data from memory behind a driver; `None` for other memory, or if reading fails.
+/// `None` for memory not behind a driver, or if reading fails.
 fn fetch(
     fetched: &mut Option<Box<Fetched>>,
     region: &Region,

@@ -1,4 +1,4 @@
-//! Retries of a requester: timers and counters (9.7.6.1.3, 9.9.2.4.1).
+//! A requester's retries (9.7.6.1.3, 9.9.2.4.1).
 
 use core::time::Duration;
 
@@ -8,14 +8,13 @@ use crate::{
     time::{Instant, ack_timeout},
 };
 
-/// RNR retry count 7 is unlimited; retry count 7 is 7.
+/// RNR retry count 7 is unlimited.
 const RNR_WITHOUT_LIMIT: u8 = 7;
 
-/// Limit of backoff, in acknowledge timeouts: a busy peer needs time, not more packets.
+/// Backoff limit in acknowledge timeouts: a busy peer needs time.
 const LONGEST: u32 = 4;
 
-/// The limit from 0.5 s on: such a peer is rarely just busy, and the error comes within twice the
-/// configured time.
+/// The limit from 0.5 s on: the error should come within twice the configured time.
 const LONGEST_OF_LONG: u32 = 2;
 const LONG: u8 = 17;
 
@@ -42,7 +41,7 @@ impl Default for AckTimer {
 }
 
 impl AckTimer {
-    /// Returns the timeout and its largest multiple.
+    /// Timeout and its largest multiple.
     fn of(&self, code: u8) -> (Option<Duration>, u32) {
         let longest = match self.backs_off {
             false => 1,
@@ -54,8 +53,7 @@ impl AckTimer {
     }
 }
 
-/// Acknowledge timeouts during which useless responses, such as READ data behind a gap, put the
-/// timer off.
+/// Acknowledge timeouts for which useless responses, as behind a gap, put the timer off.
 const PATIENCE: u32 = 64;
 
 #[derive(Debug, Default)]
@@ -69,10 +67,9 @@ pub(crate) struct Retry {
     /// Expiries since progress.
     fired: u32,
     deadline: Option<Instant>,
-    /// End of an RNR pause.
     paused_until: Option<Instant>,
-    /// PSN of the last go-back. Until it is acknowledged or the timer fires, other signs of this
-    /// loss come from packets in flight: ignore them.
+    /// Last go-back: until acknowledged or timed out, further signs of this loss come from packets
+    /// in flight.
     resent_from: Option<Psn>,
     responding_since: Option<Instant>,
 }
@@ -111,14 +108,13 @@ impl Retry {
         }
     }
 
-    /// Records a packet that needs a response.
     pub(crate) fn on_sent(&mut self, now: Instant) {
         if self.deadline.is_none() {
             self.put_off(now);
         }
     }
 
-    /// Handles progress; `outstanding`: more responses are due.
+    /// `outstanding`: more responses are due.
     pub(crate) fn on_progress(&mut self, now: Instant, outstanding: bool) {
         self.retries_left = self.retry_cnt;
         self.rnr_left = self.rnr_retry;
@@ -130,7 +126,6 @@ impl Retry {
         self.deadline = self.timeout.filter(|_| waits).map(|timeout| now.plus(timeout));
     }
 
-    /// Handles a loss shown by a NAK or gap.
     pub(crate) fn on_loss(&mut self, psn: Psn, now: Instant) -> Verdict {
         if self.resent_from == Some(psn) || self.is_paused() {
             return Verdict::UnderWay;
@@ -147,12 +142,11 @@ impl Retry {
         self.put_off(now);
     }
 
-    /// True if `psn` was retransmitted for a loss.
     pub(crate) fn is_resent(&self, psn: Psn) -> bool {
         self.resent_from == Some(psn)
     }
 
-    /// Handles useless data: the peer is alive, and the repeated response comes behind it.
+    /// Useless data puts the timer off: the repeated response comes behind it.
     pub(crate) fn on_sign_of_life(&mut self, now: Instant) {
         let (Some(timeout), Some(deadline)) = (self.timeout, self.deadline) else { return };
         let since = *self.responding_since.get_or_insert(now);
@@ -174,8 +168,7 @@ impl Retry {
         self.spend()
     }
 
-    /// Handles an RNR NAK. A NAK for `psn` after the pause is late: some peers send one for each
-    /// packet in flight.
+    /// After the pause, a NAK for `psn` is late: some peers send one per packet in flight.
     pub(crate) fn on_not_ready(&mut self, psn: Psn, now: Instant, pause: Duration) -> Verdict {
         if self.is_paused() {
             return Verdict::UnderWay;
@@ -200,7 +193,7 @@ impl Retry {
         self.paused_until.is_some()
     }
 
-    /// Ends an expired pause; returns whether it did.
+    /// Returns true if an expired pause ended.
     pub(crate) fn end_pause(&mut self, now: Instant) -> bool {
         let was_paused = self.is_paused();
         self.paused_until = self.paused_until.filter(|&until| until > now);

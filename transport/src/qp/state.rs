@@ -4,7 +4,7 @@ use core::fmt;
 
 use crate::wire::Service;
 
-/// The transport service of a queue pair (`ibv_qp_type`).
+/// Transport service (`ibv_qp_type`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum QpType {
     /// Reliable connection.
@@ -15,15 +15,14 @@ pub enum QpType {
     Ud,
     /// The sending end of XRC (`IBV_QPT_XRC_SEND`), without a receive queue.
     XrcInitiator,
-    /// The receiving end of XRC (`IBV_QPT_XRC_RECV`), without queues; it uses its domain's XRC
-    /// SRQs.
+    /// The receiving end of XRC (`IBV_QPT_XRC_RECV`), without queues.
     XrcTarget,
     /// The program's Ethernet frames (`IBV_QPT_RAW_PACKET`).
     RawPacket,
 }
 
 impl QpType {
-    /// Returns the service in opcodes; raw packets, without opcodes, count as UD.
+    /// Service in opcodes; raw packets, without opcodes, count as UD.
     #[must_use]
     pub const fn service(self) -> Service {
         match self {
@@ -93,8 +92,7 @@ impl State {
         [Self::Reset, Self::Init, Self::Rtr, Self::Rts, Self::Sqd, Self::Sqe, Self::Err];
 }
 
-/// Edges for commands, besides any→RESET and any but RESET→ERR. Only the adapter enters SQE. Loops
-/// change attributes alone.
+/// Edges for commands, besides any→RESET and any but RESET→ERR. Only the adapter enters SQE.
 pub const EDGES: &[(State, State)] = &[
     (State::Reset, State::Init),
     (State::Init, State::Init),

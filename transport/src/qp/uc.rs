@@ -1,4 +1,4 @@
-//! Unreliable connections: whole messages or nothing, without responses (9.8.2).
+//! Unreliable connections: whole messages or nothing (9.8.2).
 
 use super::{
     common::{Common, Env},
@@ -10,7 +10,7 @@ use crate::{
 };
 
 impl Responder {
-    /// Handles a request. A gap or misfit drops the message; the next may start at any PSN.
+    /// A gap or misfit drops the message; the next may start at any PSN.
     pub(super) fn handle_unreliable(
         &mut self,
         packet: &Packet<'_>,
@@ -28,7 +28,7 @@ impl Responder {
         }
         match self.take_message(packet, common, env) {
             Ok(()) => Outcome::Done(Disposition::Executed),
-            // an invalid receive request completes, and the queue pair fails
+            // an invalid receive request fails the queue pair
             Err(Refused::Fatal(
                 code @ NakCode::RemoteOperationalError,
                 refusal @ Refusal::LocalBuffer(_),
@@ -53,7 +53,7 @@ impl Responder {
         }
     }
 
-    /// Drops the message; its receive request serves the next.
+    /// The message's receive request serves the next.
     fn abandon(&mut self, common: &Common, env: &mut Env<'_>) {
         if let Message::Send { wqe, .. } = core::mem::replace(&mut self.message, Message::None) {
             self.receives(common, env).put_back(wqe);

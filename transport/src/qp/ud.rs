@@ -1,4 +1,4 @@
-//! Unreliable datagrams: one packet per message, unacknowledged (9.8.3).
+//! Unreliable datagrams: one packet per message (9.8.3).
 
 use core::net::IpAddr;
 
@@ -18,7 +18,7 @@ use crate::{
     work::{Cause, GrhArea, Half, SendFlags, SendOp, SendWqe, WcError, WcOk, WcOpcode, WcStatus},
 };
 
-/// Writes the next datagram and returns its path, or fails its request.
+/// Returns the path, or fails the request.
 pub(super) fn build(
     common: &Common,
     requester: &mut Requester,
@@ -85,7 +85,7 @@ fn write(
     Ok((Built::new(length), path))
 }
 
-/// Delivers a datagram: 40-byte GRH area, then payload.
+/// The 40-byte GRH area precedes the payload.
 pub(super) fn receive(
     common: &Common,
     responder: &mut Responder,

@@ -1,5 +1,3 @@
-//! Optional attributes of transitions.
-
 use core::fmt;
 
 use super::state::{QpType, State};
@@ -10,8 +8,7 @@ use crate::{
 
 macro_rules! attributes {
     ($($(#[doc = $doc:literal])* $field:ident: $type:ty, $variant:ident $flag:literal;)*) => {
-        /// An optional attribute (`ibv_qp_attr_mask`) of [`QpUpdate`]. There is one port, so no
-        /// port number.
+        /// Optional attribute (`ibv_qp_attr_mask`) of [`QpUpdate`]. The port number is fixed.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         pub enum Attribute {
             $(#[doc = concat!("`", stringify!($field), "`, `", $flag, "`.")] $variant,)*
@@ -77,7 +74,7 @@ attributes! {
     path_migration: PathMigration, PathMigration "IBV_QP_PATH_MIG_STATE";
 }
 
-/// The state of automatic path migration (`ibv_mig_state`).
+/// Automatic path migration (`ibv_mig_state`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum PathMigration {
     /// One path is in use; packets carry MigReq 1.
@@ -89,8 +86,8 @@ pub enum PathMigration {
     Armed,
 }
 
-/// Returns an edge's optional attributes (table "QP state transition properties", 11.2.4.2); none
-/// towards RESET, ERR or SQD.
+/// Optional attributes of an edge (table "QP state transition properties", 11.2.4.2); none towards
+/// RESET, ERR or SQD.
 #[must_use]
 pub const fn optional_attributes(qp_type: QpType, from: State, to: State) -> &'static [Attribute] {
     use Attribute as A;

@@ -4,17 +4,16 @@
 //! from a reliable connection:
 //!
 //! - Opcodes are 0xA0 plus the operation. An XRCETH with the XRC SRQ number follows the BTH of
-//!   *every* request packet, before other headers; responses have none. (Volume 1, release 1.3, as
-//!   in NFStest's `packet/transport/ib.py`; patch "RDMA/rxe: Add XRC opcodes to rxe_opcode_info",
-//!   linux-rdma, July 2021. Wireshark 4.0 does not decode XRC.)
-//! - A target's queue, completion queue and protection domain are those of the request's XRC SRQ,
-//!   also for READs, WRITEs and atomics; the rights are the target's. (Same series: "Enable
-//!   receiving XRC packets"; September 2022: "Extend rxe_resp.c to support xrc".)
-//! - A receive completion names the target: `ibv_xsrq_pingpong` finds its connection by it.
+//!   *every* request packet; responses have none. (Volume 1, release 1.3, as in NFStest's
+//!   `packet/transport/ib.py`; patch "RDMA/rxe: Add XRC opcodes to rxe_opcode_info", linux-rdma,
+//!   July 2021.)
+//! - A target uses queue, completion queue and protection domain of the request's XRC SRQ, also for
+//!   READs, WRITEs and atomics; the rights are the target's. (Same series: "Enable receiving XRC
+//!   packets"; September 2022: "Extend rxe_resp.c to support xrc".)
+//! - A receive completion names the target, as `ibv_xsrq_pingpong` expects.
 //! - An SRQ that is unknown or of another domain gets NAK remote access error and an access error
 //!   event. (Patches of 2021; hns and qedr map both to `IBV_EVENT_QP_ACCESS_ERR`. Later patches
-//!   drop the packet; the peer times out.)
-//! - An empty XRC SRQ is "receiver not ready".
+//!   drop the packet.)
 //!
 //! Without a source: changing the SRQ mid-message is an invalid request; a failing target always
 //! raises `IBV_EVENT_QP_LAST_WQE_REACHED`.
@@ -34,7 +33,7 @@ use crate::{
 };
 
 impl Receiving {
-    /// Returns the named SRQ if in the target's domain.
+    /// Fails for an SRQ outside the target's domain.
     fn find(id: SrqId, common: &Common, env: &Env<'_>) -> Result<Self, (NakCode, Refusal)> {
         let named = env.resources.srqs.get(&id).and_then(|srq| Some((srq.pd, srq.xrc.as_ref()?)));
         let (pd, xrc) = named.ok_or((NakCode::RemoteAccessError, Refusal::UnknownXrcSrq))?;
@@ -67,7 +66,7 @@ impl Common {
 }
 
 impl Qp {
-    /// Handles a request; the target serves its SRQ until the message ends.
+    /// The target serves the request's SRQ until the message ends.
     pub(super) fn handle_for_srq(&mut self, packet: &Packet<'_>, env: &mut Env<'_>) -> Outcome {
         let Self { common, responder, .. } = self;
         let named = packet.headers.xrceth().unwrap_or_default().0;

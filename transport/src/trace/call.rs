@@ -1,5 +1,3 @@
-//! Calls in the record.
-
 use core::fmt;
 
 use crate::{

@@ -35,7 +35,7 @@ impl Latest {
         self.records.remove(&qpn);
     }
 
-    /// Returns records, oldest first.
+    /// Records, oldest first.
     pub fn of(&self, qpn: Qpn) -> impl Iterator<Item = &Record> {
         self.records.get(&qpn).into_iter().flatten()
     }

@@ -1,8 +1,8 @@
-//! Record of an adapter: packets with reasons and outcomes, calls, timers, completions, changes of
-//! state, window and rate. Readers infer nothing.
+//! Record of an adapter: packets with reasons and outcomes, calls, timers, completions, and changes
+//! of state, window and rate.
 //!
-//! Causes precede consequences; a call's records come together, at its end. A [`Sink`] runs under
-//! the engine's lock: it must not wait, nor call the adapter.
+//! Causes precede consequences. Records of a call come at its end. A [`Sink`] runs under the
+//! engine's lock and must not wait or call the adapter.
 
 mod call;
 mod latest;
@@ -30,7 +30,7 @@ use crate::{
     work::{WcError, WcOk},
 };
 
-/// Readers of a record; none by default.
+/// Readers of a record.
 #[derive(Default)]
 pub struct Trace {
     /// Reader of every record.
@@ -40,13 +40,13 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Makes a trace for this sink.
+    /// Trace for this sink.
     #[must_use]
     pub fn to(sink: impl Sink + 'static) -> Self {
         Self { sink: Some(Box::new(sink)), latest: 0 }
     }
 
-    /// Returns true without readers.
+    /// True without readers.
     #[must_use]
     pub const fn is_null(&self) -> bool {
         self.sink.is_none() && self.latest == 0
@@ -79,8 +79,8 @@ impl<F: FnMut(Record) + Send> Sink for F {
 pub struct Record {
     /// Time; of a call without a time, the last known.
     pub at: Instant,
-    /// Queue pair; [`Qpn::GSI`] for connection management, [`Qpn::MULTICAST`] for a multicast
-    /// packet before its copies. An unknown queue pair has the packet's number.
+    /// Queue pair, possibly unknown; [`Qpn::GSI`] for connection management, [`Qpn::MULTICAST`] for
+    /// a multicast packet before its copies.
     pub qpn: Qpn,
     /// Event.
     pub what: What,

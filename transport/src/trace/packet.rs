@@ -21,7 +21,7 @@ pub struct PacketRecord {
 }
 
 impl PacketRecord {
-    /// Makes the record of a packet.
+    /// Record of a packet.
     #[must_use]
     pub fn new(net: &NetHeader, packet: &Packet<'_>) -> Self {
         let is_mad = packet.headers.bth().dest_qp == Qpn::GSI;

@@ -1,5 +1,3 @@
-//! Records as text.
-
 use core::fmt;
 
 use super::{Record, What, Why};

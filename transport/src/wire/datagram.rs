@@ -1,5 +1,3 @@
-//! Datagrams received from a link.
-
 use alloc::vec::Vec;
 
 use super::{
@@ -22,17 +20,17 @@ pub struct Datagram<'a> {
 /// Facts beyond the bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct DatagramMeta {
-    /// Injects "receiver not ready" even with a receive request: on reliable connections a SEND or
-    /// WRITE with immediate gets an RNR NAK, others execute.
+    /// Injected "receiver not ready": on reliable connections, a SEND or WRITE with immediate gets
+    /// an RNR NAK.
     pub not_ready: bool,
     /// From this host's memory: the ICRC is unchecked and may be [omitted](Datagram::sealed).
     pub checksum_verified: bool,
-    /// A receive buffer fills; the sender gets a CNP.
+    /// A receive buffer is filling: the sender gets a CNP.
     pub congested: bool,
 }
 
 impl<'a> Datagram<'a> {
-    /// Returns a datagram without metadata.
+    /// Datagram without metadata.
     #[must_use]
     pub const fn new(net: &'a NetHeader, bytes: &'a [u8]) -> Self {
         let meta = DatagramMeta { not_ready: false, checksum_verified: false, congested: false };
@@ -45,7 +43,7 @@ impl<'a> Datagram<'a> {
         self.meta.checksum_verified && self.bytes.ends_with(&[0; ICRC_LEN])
     }
 
-    /// Returns the bytes with their ICRC, for viewers and forwarding; `room` is for a copy.
+    /// Bytes with their ICRC, possibly copied into `room`.
     pub fn sealed<'b>(&'b self, room: &'b mut Vec<u8>) -> &'b [u8] {
         match self.bytes.split_last_chunk::<ICRC_LEN>() {
             Some((body, _)) if self.lacks_icrc() => {
@@ -59,8 +57,8 @@ impl<'a> Datagram<'a> {
     }
 }
 
-/// Datagrams received together, alike but for contents: `segment` bytes each, the last possibly
-/// fewer; IPv4 identifications count up.
+/// Datagrams received together: `segment` bytes each, the last possibly fewer. IPv4 identifications
+/// count up.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct DatagramRun<'a> {
     /// Of the first.
@@ -74,7 +72,7 @@ pub struct DatagramRun<'a> {
 }
 
 impl<'a> DatagramRun<'a> {
-    /// Returns the payloads.
+    /// Payload of each datagram.
     pub fn payloads(&self) -> impl Iterator<Item = &'a [u8]> {
         // an empty datagram counts
         let none = self.bytes.is_empty().then_some(&[][..]);

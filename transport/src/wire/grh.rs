@@ -11,8 +11,8 @@ use crate::addr::{Gid, RoceVersion};
 /// Bytes of the area.
 pub const GRH_LEN: usize = 40;
 
-/// Returns the area for `udp_payload` bytes, BTH to ICRC: the GRH (RoCE v1), the IPv6 header, or 20
-/// zero bytes and the IPv4 header, identified by its checksum.
+/// Area for `udp_payload` bytes, BTH to ICRC: the GRH (RoCE v1), the IPv6 header, or 20 zero bytes
+/// and the IPv4 header.
 #[must_use]
 pub fn grh(net: &NetHeader, udp_payload: usize) -> [u8; GRH_LEN] {
     let mut area = [0; GRH_LEN];
@@ -71,8 +71,8 @@ pub struct Grh {
 }
 
 impl Grh {
-    /// Parses the area; `None`: no IP header. Adapters differ before an IPv4 header, so it needs
-    /// version 4, no options and a correct checksum.
+    /// Parses the area. Adapters differ in the bytes before an IPv4 header, which needs a correct
+    /// checksum and no options.
     #[must_use]
     pub fn parse(area: &[u8; GRH_LEN]) -> Option<Self> {
         let v4 = &area[20..];
@@ -108,7 +108,7 @@ impl Grh {
     }
 }
 
-/// Returns the Internet checksum (RFC 1071) of even-length bytes.
+/// Internet checksum (RFC 1071) of even-length bytes.
 #[must_use]
 pub fn checksum(bytes: &[u8]) -> u16 {
     let mut sum: u32 =
@@ -169,7 +169,6 @@ mod tests {
         }
     }
 
-    /// Hardware leaves anything before the IPv4 header.
     #[test]
     fn only_a_right_checksum_makes_an_ipv4_header() {
         let net = NetHeader {

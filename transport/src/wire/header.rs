@@ -1,5 +1,3 @@
-//! Transport headers: fixed, big-endian.
-
 use core::fmt;
 
 use super::opcode::Opcode;
@@ -17,7 +15,7 @@ fn put_u24(out: &mut [u8], value: u32) {
     out.copy_from_slice(&value.to_be_bytes()[1..]);
 }
 
-/// Base transport header, 12 bytes (9.2), without pad count, known from the length, and version, 0.
+/// Base transport header (9.2), without version and pad count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bth {
     /// Service and operation.
@@ -41,12 +39,12 @@ pub struct Bth {
 }
 
 impl Bth {
-    /// Bytes on the wire.
+    /// Wire length.
     pub const LEN: usize = 12;
     /// Offset of the PSN.
     pub(super) const PSN: usize = 9;
 
-    /// Returns a migrated header of the default partition, without acknowledgement request.
+    /// Migrated header of the default partition.
     #[must_use]
     pub const fn new(opcode: Opcode, dest_qp: Qpn, psn: Psn) -> Self {
         Self {
@@ -93,7 +91,7 @@ impl Bth {
     }
 }
 
-/// RDMA extended transport header, 16 bytes (9.3.3).
+/// RDMA extended transport header (9.3.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Reth {
     /// Address in the region.
@@ -105,7 +103,7 @@ pub struct Reth {
 }
 
 impl Reth {
-    /// Bytes on the wire.
+    /// Wire length.
     pub const LEN: usize = 16;
 
     /// Parses the header.
@@ -169,7 +167,7 @@ impl Syndrome {
     /// ACK without flow control.
     pub const ACK: Self = Self::Ack { credits: 31 };
 
-    /// Returns receives granted beyond the MSN (table "end-to-end flow control credits"), if any.
+    /// Receives granted beyond the MSN (table "end-to-end flow control credits"), if any.
     #[must_use]
     pub const fn granted(self) -> Option<u32> {
         match self {
@@ -197,7 +195,7 @@ impl Syndrome {
         }
     }
 
-    /// Returns the byte on the wire.
+    /// Byte on the wire.
     #[must_use]
     pub const fn to_wire(self) -> u8 {
         match self {
@@ -228,7 +226,7 @@ impl fmt::Display for Syndrome {
     }
 }
 
-/// ACK extended transport header, 4 bytes (9.3.5).
+/// ACK extended transport header (9.3.5).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Aeth {
     /// ACK, RNR NAK or NAK.
@@ -238,7 +236,7 @@ pub struct Aeth {
 }
 
 impl Aeth {
-    /// Bytes on the wire.
+    /// Wire length.
     pub const LEN: usize = 4;
 
     /// Parses the header.
@@ -256,7 +254,7 @@ impl Aeth {
     }
 }
 
-/// Datagram extended transport header, 8 bytes (9.3.2).
+/// Datagram extended transport header (9.3.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Deth {
     /// Queue key.
@@ -266,7 +264,7 @@ pub struct Deth {
 }
 
 impl Deth {
-    /// Bytes on the wire.
+    /// Wire length.
     pub const LEN: usize = 8;
 
     /// Parses the header.
@@ -288,12 +286,12 @@ impl Deth {
     }
 }
 
-/// XRC extended transport header, 4 bytes (A14), directly after the BTH: the XRC SRQ.
+/// XRC extended transport header (A14), after the BTH: the XRC SRQ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct XrcEth(pub SrqId);
 
 impl XrcEth {
-    /// Bytes on the wire.
+    /// Wire length.
     pub const LEN: usize = 4;
 
     /// Parses the header.
@@ -309,7 +307,7 @@ impl XrcEth {
     }
 }
 
-/// Atomic extended transport header, 28 bytes (9.3.4).
+/// Atomic extended transport header (9.3.4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AtomicEth {
     /// Aligned address in the region.
@@ -323,7 +321,7 @@ pub struct AtomicEth {
 }
 
 impl AtomicEth {
-    /// Bytes on the wire.
+    /// Wire length.
     pub const LEN: usize = 28;
 
     /// Parses the header.
@@ -350,12 +348,12 @@ impl AtomicEth {
     }
 }
 
-/// Old value from an atomic, 8 bytes (9.3.5.3).
+/// Old value from an atomic (9.3.5.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AtomicAckEth(pub u64);
 
 impl AtomicAckEth {
-    /// Bytes on the wire.
+    /// Wire length.
     pub const LEN: usize = 8;
 
     /// Parses the header.
@@ -371,16 +369,16 @@ impl AtomicAckEth {
     }
 }
 
-/// Immediate data, 4 bytes (9.3.6), unchanged to the receiver.
+/// Immediate data (9.3.6), unchanged to the receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Immediate(pub [u8; 4]);
 
-/// Invalidate extended transport header, 4 bytes (9.3.7): the receiver's R_Key.
+/// Invalidate extended transport header (9.3.7): the receiver's R_Key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct InvalidateEth(pub RKey);
 
 impl InvalidateEth {
-    /// Bytes on the wire.
+    /// Wire length.
     pub const LEN: usize = 4;
 
     /// Parses the header.
@@ -396,7 +394,7 @@ impl InvalidateEth {
     }
 }
 
-/// Flush extended transport header, 4 bytes.
+/// Flush extended transport header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Feth {
     /// 4 bits: 1 global, 2 persistent.
@@ -406,7 +404,7 @@ pub struct Feth {
 }
 
 impl Feth {
-    /// Bytes on the wire.
+    /// Wire length.
     pub const LEN: usize = 4;
 
     /// Parses the header.

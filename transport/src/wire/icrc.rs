@@ -1,10 +1,8 @@
-//! The invariant CRC of RoCEv2 (annex A17.3.3) and RoCE v1 (annex A16): a CRC-32 over bytes that
-//! routers keep.
+//! Invariant CRC of RoCEv2 (annex A17.3.3) and v1 (annex A16).
 //!
-//! It covers the IPv4 identification, which UDP sockets hide. CRCs are linear: the difference
-//! between received and computed reveals a few unknown bits. The identification is therefore
-//! *computed*; a packet passes if only it and "don't fragment" differ. This checks 15 of 32 bits;
-//! IPv6, or a link that reports it, checks all.
+//! The ICRC covers the IPv4 identification, which UDP sockets hide. CRCs are linear: the difference
+//! between received and computed ICRC reveals the identification. A packet passes if only the
+//! identification and "don't fragment" differ. Then 15 of 32 bits are checked, otherwise all.
 
 use core::{
     fmt,
@@ -16,7 +14,7 @@ use crc32fast::Hasher;
 use super::{header::Bth, opcode::Operation, packet::ICRC_LEN};
 use crate::addr::{Gid, ROCE_UDP_PORT, RoceVersion};
 
-/// An IPv4 header's identification and "don't fragment" bit, as known.
+/// IPv4 identification and "don't fragment" bit.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Ident {
     /// Both are known.
@@ -26,12 +24,12 @@ pub enum Ident {
         /// "Don't fragment" bit.
         dont_fragment: bool,
     },
-    /// Unknown; this one with "don't fragment" is likely.
+    /// Unknown; likely this identification with "don't fragment".
     Likely(u16),
 }
 
 impl Ident {
-    /// Returns the next datagram's, in a run.
+    /// For the next datagram in a run.
     #[must_use]
     pub const fn next(self) -> Self {
         match self {
@@ -62,15 +60,14 @@ pub struct NetHeader {
     pub frame: FrameFields,
 }
 
-/// Fields of links that build frames; otherwise the kernel sets them, and packets are RoCEv2.
+/// Fields for links that build frames; otherwise the kernel sets them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct FrameFields(u32);
 
 impl FrameFields {
     const V1: u32 = 1 << 31;
 
-    /// Returns fields: 4 bits of service level, the low 3 being VLAN priority, and 20 of flow label
-    /// (IPv6, or GRH of RoCE v1).
+    /// The VLAN priority is the low 3 bits of the service level.
     #[must_use]
     pub const fn new(version: RoceVersion, service_level: u8, flow_label: u32) -> Self {
         let version = match version {
@@ -80,19 +77,19 @@ impl FrameFields {
         Self(version | (service_level as u32 & 0xF) << 20 | flow_label & 0xF_FFFF)
     }
 
-    /// Returns the RoCE version.
+    /// RoCE version.
     #[must_use]
     pub const fn version(self) -> RoceVersion {
         if self.0 & Self::V1 == 0 { RoceVersion::V2 } else { RoceVersion::V1 }
     }
 
-    /// Returns the service level, 4 bits.
+    /// Service level, 4 bits.
     #[must_use]
     pub const fn service_level(self) -> u8 {
         (self.0 >> 20) as u8 & 0xF
     }
 
-    /// Returns the flow label, 20 bits.
+    /// Flow label, 20 bits.
     #[must_use]
     pub const fn flow_label(self) -> u32 {
         self.0 & 0xF_FFFF
@@ -132,7 +129,7 @@ pub enum IcrcMatch {
 }
 
 impl IcrcMatch {
-    /// Returns the header with the computed identification.
+    /// Header with the computed identification.
     #[must_use]
     pub const fn identify(self, net: &NetHeader) -> NetHeader {
         match self {
@@ -144,14 +141,14 @@ impl IcrcMatch {
     }
 }
 
-/// Returns the ICRC, sent least significant byte first, of BTH to padding, for any length.
+/// ICRC of BTH to padding, sent least significant byte first.
 #[must_use]
 pub fn icrc(net: &NetHeader, bytes: &[u8]) -> u32 {
     icrc_with(net, bytes, &[])
 }
 
-/// Returns rxe's ICRC of a FLUSH: BTH onwards counts twice, the second time unmasked. Through Linux
-/// 6.12 at least its opcode table lacks the payload offset.
+/// rxe's ICRC of a FLUSH: BTH onwards counts twice, the second time unmasked. Through Linux 6.12 at
+/// least, its opcode table lacks the payload offset.
 #[must_use]
 pub fn rxe_flush_icrc(net: &NetHeader, bytes: &[u8]) -> u32 {
     icrc_with(net, bytes, bytes)
@@ -207,7 +204,6 @@ pub(crate) struct IcrcFlow {
 }
 
 impl IcrcFlow {
-    /// Local route header (ones), IPv4 and UDP headers.
     const LEN: usize = IP + IPV4_LEN + UDP_LEN;
 
     /// `None` for IPv6 and RoCE v1.
@@ -243,7 +239,6 @@ impl IcrcFlow {
             && net.frame.version() == RoceVersion::V2
     }
 
-    /// Returns a packet's [ICRC](icrc).
     pub(crate) fn icrc(self, ident: Ident, bytes: &[u8]) -> u32 {
         self.icrc_with(ident, bytes, &[])
     }
@@ -274,7 +269,7 @@ const DONT_FRAGMENT: u8 = 1 << 6;
 /// Byte of "don't fragment".
 const FRAGMENT: usize = IP + 6;
 
-/// Returns a byte's effect on the [`IcrcFlow`] CRC, which is linear.
+/// Effect of a byte on the [`IcrcFlow`] CRC.
 const fn change(byte: u8, at: usize) -> u32 {
     let mut crc = byte as u32;
     let mut bits = 8 * (IcrcFlow::LEN - at);
@@ -339,25 +334,25 @@ fn verify(net: &NetHeader, bytes: &[u8], icrc: impl Fn(&[u8], &[u8]) -> u32) -> 
     })
 }
 
-/// Returns a number for the header change behind a wrong ICRC, equal for equal changes without
-/// other damage. `bytes` is BTH to ICRC; `None`: impossible length.
+/// Number of the header change behind a wrong ICRC, equal for equal changes without other damage.
+/// `None` for impossible lengths.
 #[must_use]
 pub fn icrc_change(net: &NetHeader, bytes: &[u8]) -> Option<u32> {
     let (body, received) = bytes.split_last_chunk::<ICRC_LEN>()?;
     unshift(icrc(net, body) ^ u32::from_le_bytes(*received), UDP_LEN + body.len())
 }
 
-/// Returns a CRC difference before `bytes` of shifts; `None`: not whole words, or too many.
+/// CRC difference before `bytes` of shifts; `None`: not whole words, or too many.
 fn unshift(difference: u32, bytes: usize) -> Option<u32> {
     let divisor = INVERSE_SHIFTS.get(bytes / 4).filter(|_| bytes.is_multiple_of(4))?;
     Some(multiply(difference, *divisor))
 }
 
-/// Returns the change of IPv4 bytes 4 to 7 that explains a difference; `None` beyond identification
-/// and "don't fragment".
+/// Change of IPv4 bytes 4 to 7 that explains a difference; `None` beyond identification and "don't
+/// fragment".
 ///
-/// Feeding four bytes into a zero register equals shifting them through. With n bytes behind, the
-/// difference is the word times x^(32 + 8·n) modulo the polynomial; division gives the word.
+/// With n bytes behind, the difference is the changed word times x^(32 + 8·n) modulo the
+/// polynomial.
 fn solve(difference: u32, body: usize, guess: u16) -> Option<IcrcMatch> {
     let change = unshift(difference, 4 + IPV4_AFTER_IDENT + UDP_LEN + body)?;
     if change & !0x0040_FFFF != 0 {
@@ -377,8 +372,8 @@ pub(super) const NEXT_HEADER_UDP: u8 = 17;
 pub(super) const NEXT_HEADER_IBA: u8 = 27;
 const IPV4_AFTER_IDENT: usize = 12;
 
-/// CRC input before the BTH: eight ones bytes for a local route header, then IP and UDP headers or
-/// GRH, ones where routers write.
+/// CRC input before the BTH: eight bytes of ones, then IP and UDP headers or GRH, with ones where
+/// routers write.
 struct Pseudo {
     bytes: [u8; Self::MAX],
     len: usize,
@@ -411,7 +406,7 @@ impl Pseudo {
 /// Reflected: bit 31 is x^0.
 const POLYNOMIAL: u32 = 0xEDB8_8320;
 
-/// Returns the product modulo [`POLYNOMIAL`].
+/// Modulo [`POLYNOMIAL`].
 const fn multiply(a: u32, mut b: u32) -> u32 {
     let mut product = 0;
     let mut bit = 1 << 31;
@@ -425,7 +420,7 @@ const fn multiply(a: u32, mut b: u32) -> u32 {
     product
 }
 
-/// Entry k is x^(-32·k), inverse to shifting k words, up to the largest packet.
+/// Entry k is x^(-32·k), up to the largest packet.
 static INVERSE_SHIFTS: [u32; 1100] = {
     let mut word = 1 << 31;
     let mut i = 0;
@@ -492,7 +487,6 @@ mod tests {
         }
     }
 
-    /// For any payload without more damage.
     #[test]
     fn packets_whose_headers_were_changed_alike_show_it() {
         for [a, b, other] in
@@ -601,7 +595,7 @@ mod tests {
         );
     }
 
-    /// With unknown identification about one corruption in 2^15 may pass; none here.
+    /// About one corruption in 2^15 may pass; none here.
     #[test]
     fn corruption_is_found() {
         let net = v4(&hex("4502003400004000401126b50a0000010a000002c12312b700200000"));

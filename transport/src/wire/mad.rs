@@ -6,7 +6,7 @@ pub const MAD_LEN: usize = 256;
 /// Bytes after the header.
 pub const MAD_DATA_LEN: usize = MAD_LEN - MadHeader::LEN;
 
-/// The common header, 24 bytes.
+/// Common header.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct MadHeader {
     /// Frame version, 1.
@@ -30,13 +30,13 @@ pub struct MadHeader {
 }
 
 impl MadHeader {
-    /// Bytes on the wire.
+    /// Wire length.
     pub const LEN: usize = 24;
     /// Connection management class.
     pub const CM_CLASS: u8 = 0x07;
     /// Class version.
     pub const CM_VERSION: u8 = 2;
-    /// Method of its messages: Send.
+    /// Method of CM messages.
     pub const SEND: u8 = 0x03;
 
     /// Parses the header.

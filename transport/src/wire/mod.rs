@@ -1,7 +1,7 @@
 //! Wire formats.
 //!
-//! Read first: InfiniBand volume 1, 9.2 and 9.3 (headers); annexes A14 (XRC), A17 (RoCEv2). Parsing
-//! is total: a value or a [`ParseError`]. Reserved fields are ignored in parsing, zero in encoding.
+//! Read first: InfiniBand volume 1, 9.2 and 9.3 (headers); annexes A14 (XRC), A17 (RoCEv2).
+//! Reserved fields are ignored in parsing and zero in encoding.
 
 mod datagram;
 mod grh;

@@ -1,5 +1,3 @@
-//! Opcodes: operations, positions, extended headers.
-
 use core::fmt;
 
 /// Transport service, an opcode's upper three bits.
@@ -30,7 +28,7 @@ impl Service {
         }
     }
 
-    /// Returns the name used in opcodes.
+    /// Name in opcodes.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -69,7 +67,7 @@ impl PacketPosition {
         matches!(self, Self::Last | Self::Only)
     }
 
-    /// Returns a packet's position.
+    /// Position of a packet.
     #[must_use]
     pub const fn of(index: u32, count: u32) -> Self {
         match (index == 0, index + 1 >= count) {
@@ -118,13 +116,13 @@ macro_rules! operations {
                 }
             }
 
-            /// Returns the specification's name.
+            /// Name in the specification.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            /// Returns its position.
+            /// Position in a message.
             #[must_use]
             pub const fn position(self) -> PacketPosition {
                 match self { $(Self::$variant => PacketPosition::$position,)* }
@@ -154,55 +152,55 @@ macro_rules! operations {
 
 // code, variant, name, position; headers after the BTH in RC (and XRC), UC, UD, CNP; "-": none
 operations! {
-    /// First packet of a SEND.
+    /// SEND First.
     0x00 SendFirst "SEND First" First  None None - -;
-    /// Middle packet of a SEND; unused in CNPs.
+    /// SEND Middle; unused in CNPs.
     0x01 SendMiddle "SEND Middle" Middle  None None - None;
-    /// Last packet of a SEND.
+    /// SEND Last.
     0x02 SendLast "SEND Last" Last  None None - -;
-    /// Last packet with immediate.
+    /// SEND Last with immediate.
     0x03 SendLastImm "SEND Last with Immediate" Last  Imm Imm - -;
-    /// A SEND of one packet.
+    /// SEND Only.
     0x04 SendOnly "SEND Only" Only  None None Deth -;
-    /// One packet with immediate.
+    /// SEND Only with immediate.
     0x05 SendOnlyImm "SEND Only with Immediate" Only  Imm Imm DethImm -;
-    /// First packet of an RDMA WRITE.
+    /// RDMA WRITE First.
     0x06 WriteFirst "RDMA WRITE First" First  Reth Reth - -;
-    /// Middle packet of an RDMA WRITE.
+    /// RDMA WRITE Middle.
     0x07 WriteMiddle "RDMA WRITE Middle" Middle  None None - -;
-    /// Last packet of an RDMA WRITE.
+    /// RDMA WRITE Last.
     0x08 WriteLast "RDMA WRITE Last" Last  None None - -;
-    /// Last packet with immediate.
+    /// RDMA WRITE Last with immediate.
     0x09 WriteLastImm "RDMA WRITE Last with Immediate" Last  Imm Imm - -;
-    /// An RDMA WRITE of one packet.
+    /// RDMA WRITE Only.
     0x0A WriteOnly "RDMA WRITE Only" Only  Reth Reth - -;
-    /// One packet with immediate.
+    /// RDMA WRITE Only with immediate.
     0x0B WriteOnlyImm "RDMA WRITE Only with Immediate" Only  RethImm RethImm - -;
-    /// An RDMA READ request.
+    /// RDMA READ request.
     0x0C ReadRequest "RDMA READ Request" Only  Reth - - -;
-    /// First packet of a READ response.
+    /// READ response First.
     0x0D ReadResponseFirst "RDMA READ response First" First  Aeth - - -;
-    /// Middle packet of a READ response.
+    /// READ response Middle.
     0x0E ReadResponseMiddle "RDMA READ response Middle" Middle  None - - -;
-    /// Last packet of a READ response.
+    /// READ response Last.
     0x0F ReadResponseLast "RDMA READ response Last" Last  Aeth - - -;
-    /// A READ response of one packet.
+    /// READ response Only.
     0x10 ReadResponseOnly "RDMA READ response Only" Only  Aeth - - -;
-    /// An ACK or NAK.
+    /// ACK or NAK.
     0x11 Acknowledge "Acknowledge" Only  Aeth - - -;
-    /// An atomic response.
+    /// Atomic response.
     0x12 AtomicAcknowledge "ATOMIC Acknowledge" Only  AethAtomicAck - - -;
-    /// An atomic compare and swap.
+    /// Compare and swap.
     0x13 CmpSwap "CmpSwap" Only  Atomic - - -;
-    /// An atomic fetch and add.
+    /// Fetch and add.
     0x14 FetchAdd "FetchAdd" Only  Atomic - - -;
-    /// Last packet with invalidation.
+    /// SEND Last with invalidation.
     0x16 SendLastInvalidate "SEND Last with Invalidate" Last  Ieth - - -;
-    /// One packet with invalidation.
+    /// SEND Only with invalidation.
     0x17 SendOnlyInvalidate "SEND Only with Invalidate" Only  Ieth - - -;
-    /// A FLUSH of remote memory.
+    /// FLUSH of remote memory.
     0x1C Flush "FLUSH" Only  FethReth - - -;
-    /// An ATOMIC WRITE of eight bytes.
+    /// ATOMIC WRITE of eight bytes.
     0x1D AtomicWrite "ATOMIC WRITE" Only  Reth - - -;
 }
 
@@ -222,7 +220,7 @@ impl Opcode {
         extension: Extension::None,
     };
 
-    /// Returns the opcode, if the service has it.
+    /// Opcode, if the service has the operation.
     #[must_use]
     pub const fn new(service: Service, operation: Operation) -> Option<Self> {
         match operation.extension(service) {
@@ -239,7 +237,7 @@ impl Opcode {
         }
     }
 
-    /// Returns a supported opcode.
+    /// Opcode, if supported.
     #[must_use]
     pub const fn from_wire(byte: u8) -> Option<Self> {
         match (Service::from_bits(byte >> 5), Operation::from_bits(byte & 0x1F)) {
@@ -248,19 +246,19 @@ impl Opcode {
         }
     }
 
-    /// Returns the byte on the wire.
+    /// Byte on the wire.
     #[must_use]
     pub const fn to_wire(self) -> u8 {
         (self.service as u8) << 5 | self.operation as u8
     }
 
-    /// Returns the service.
+    /// Transport service.
     #[must_use]
     pub const fn service(self) -> Service {
         self.service
     }
 
-    /// Returns the operation.
+    /// The operation.
     #[must_use]
     pub const fn operation(self) -> Operation {
         self.operation
@@ -272,7 +270,7 @@ impl Opcode {
         matches!(self.service, Service::Xrc) && !self.operation.is_response()
     }
 
-    /// Returns the extended headers.
+    /// Extended headers.
     #[must_use]
     pub const fn extension(self) -> Extension {
         self.extension

@@ -1,5 +1,3 @@
-//! A packet: the UDP payload.
-
 use thiserror::Error;
 
 use super::{
@@ -13,13 +11,13 @@ use crate::psn::Psn;
 /// Bytes of the ICRC.
 pub const ICRC_LEN: usize = 4;
 
-/// Most header bytes: BTH, XRCETH, AtomicETH.
+/// Most header bytes.
 pub const HEADERS_MAX: usize = Bth::LEN + XrcEth::LEN + AtomicEth::LEN;
 
-/// Longest packet sent: headers, 4,096 bytes, ICRC.
+/// Longest packet sent.
 pub const PACKET_MAX: usize = HEADERS_MAX + 4096 + ICRC_LEN;
 
-/// Returns the padding to a multiple of four.
+/// Padding to a multiple of four.
 #[must_use]
 pub const fn padding(payload: usize) -> usize {
     payload.wrapping_neg() & 3
@@ -43,7 +41,7 @@ pub enum Ext {
 }
 
 impl Ext {
-    /// Returns their kind.
+    /// Kind of headers.
     #[must_use]
     pub const fn extension(&self) -> Extension {
         match self {
@@ -61,7 +59,7 @@ impl Ext {
         }
     }
 
-    /// Returns immediate data, if any.
+    /// Immediate data, if any.
     #[must_use]
     pub const fn immediate(&self) -> Option<Immediate> {
         match self {
@@ -70,7 +68,7 @@ impl Ext {
         }
     }
 
-    /// Returns the RETH, if any.
+    /// RETH, if any.
     #[must_use]
     pub const fn reth(&self) -> Option<Reth> {
         match self {
@@ -79,7 +77,7 @@ impl Ext {
         }
     }
 
-    /// Returns the AETH, if any.
+    /// AETH, if any.
     #[must_use]
     pub const fn aeth(&self) -> Option<Aeth> {
         match self {
@@ -230,13 +228,13 @@ pub struct Headers {
 }
 
 impl Headers {
-    /// Returns headers if `ext` fits an opcode without XRCETH.
+    /// Headers, if `ext` fits an opcode without XRCETH.
     #[must_use]
     pub fn new(bth: Bth, ext: Ext) -> Option<Self> {
         Self::checked(bth, None, ext)
     }
 
-    /// Returns XRC request headers if they fit.
+    /// Headers of an XRC request, if they fit.
     #[must_use]
     pub fn xrc(bth: Bth, xrceth: XrcEth, ext: Ext) -> Option<Self> {
         Self::checked(bth, Some(xrceth), ext)
@@ -260,19 +258,19 @@ impl Headers {
         Self { xrceth, ..self }
     }
 
-    /// Returns the BTH.
+    /// The BTH.
     #[must_use]
     pub const fn bth(&self) -> &Bth {
         &self.bth
     }
 
-    /// Returns the XRCETH of an XRC request.
+    /// XRCETH of an XRC request.
     #[must_use]
     pub const fn xrceth(&self) -> Option<XrcEth> {
         self.xrceth
     }
 
-    /// Returns the extended headers.
+    /// Extended headers.
     #[must_use]
     pub const fn ext(&self) -> &Ext {
         &self.ext
@@ -292,7 +290,7 @@ impl Headers {
         writer.at
     }
 
-    /// Returns headers of a run: BTH and XRCETH only, unpadded.
+    /// Headers of a run: BTH and XRCETH only, unpadded.
     pub(crate) fn of_middles(&self) -> MiddleHeaders {
         debug_assert_eq!(self.ext, Ext::None);
         let mut bytes = [0; MiddleHeaders::MAX];
@@ -315,10 +313,7 @@ pub(crate) struct MiddleHeaders {
 impl MiddleHeaders {
     const MAX: usize = Bth::LEN + XrcEth::LEN;
 
-    /// Writes headers with `psn`; returns the rest, partly overwritten.
-    ///
-    /// # Panics
-    /// If `out` is shorter than BTH and XRCETH.
+    /// Returns the rest, partly overwritten. `out` must have room for BTH and XRCETH.
     pub(crate) fn write<'a>(&self, psn: Psn, out: &'a mut [u8]) -> &'a mut [u8] {
         out[..Self::MAX].copy_from_slice(&self.bytes);
         out[Bth::PSN..Bth::LEN].copy_from_slice(&psn.get().to_be_bytes()[1..]);
@@ -355,10 +350,7 @@ pub struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// Parses BTH to ICRC.
-    ///
-    /// # Errors
-    /// A [`ParseError`]; the ICRC, covering other headers, is unchecked.
+    /// Parses BTH to ICRC, without checking the ICRC.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
         let (bth, _) = bytes.split_first_chunk::<{ Bth::LEN }>().ok_or(ParseError::TooShort)?;
         let opcode = Opcode::from_wire(bth[0]).ok_or(ParseError::Opcode(bth[0]))?;
@@ -397,8 +389,7 @@ impl<'a> Packet<'a> {
         Some((Bth::parse(bth, Opcode::from_wire(bth[0])?), payload))
     }
 
-    /// Returns PSN and payload of a packet otherwise like `before`, a [middle
-    /// packet](Self::parse_middle).
+    /// PSN and payload of a packet otherwise like `before`, a [middle packet](Self::parse_middle).
     pub(crate) fn parse_like(before: &[u8], bytes: &'a [u8]) -> Option<(Psn, &'a [u8])> {
         let (bth, rest) = bytes.split_first_chunk::<{ Bth::LEN }>()?;
         let (payload, _) = rest.split_last_chunk::<ICRC_LEN>()?;

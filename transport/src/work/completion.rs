@@ -1,5 +1,3 @@
-//! Completions.
-
 use core::fmt;
 
 use thiserror::Error;
@@ -175,11 +173,11 @@ statuses! {
 /// Cause of a failure.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Cause {
-    /// The queue pair was in ERR.
+    /// Flushed in ERR.
     Flushed,
     /// Local buffer access.
     Access(AccessError),
-    /// The responder's NAK, without a reason.
+    /// NAK of the responder.
     Responder(Syndrome),
     /// No response.
     NoResponse {
@@ -209,11 +207,11 @@ pub enum Cause {
     },
     /// `max_rd_atomic` is 0: no READs or atomics.
     NoReadsAllowed,
-    /// READ response with a wrong opcode or length.
+    /// READ response that does not fit.
     ResponseMismatch,
     /// Our responder refused the message.
     Refused(Refusal),
-    /// The GID index is missing or of another address family.
+    /// Missing GID index, or another address family.
     NoRoute,
     /// Address handle of another protection domain.
     ForeignAddressHandle,

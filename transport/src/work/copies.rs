@@ -1,8 +1,7 @@
-//! Bytes for memory behind a driver: copies that end later than they start.
+//! Asynchronous copies to memory behind a driver.
 //!
-//! Bytes of one half of a queue pair are gathered in runs. A run is copied at once with those
-//! before it in the same region; behind a run of another region it waits until that has ended. So
-//! nobody sees bytes before those of an earlier packet.
+//! Bytes of one half of a queue pair are gathered in runs. Runs of one region are copied together;
+//! a run of another region waits for them. Bytes never appear before those of an earlier packet.
 
 use alloc::{
     collections::{BTreeMap, VecDeque},
@@ -17,18 +16,16 @@ use crate::{
     time::Instant,
 };
 
-/// Bytes of the longest run.
 const LONGEST: usize = 256 << 10;
-/// Time between two looks at copies that have not ended.
+/// Polling interval of copies.
 const PERIOD: Duration = Duration::from_micros(20);
 
-/// Runs that wait, or are copied.
 #[derive(Debug, Default)]
 pub(super) struct Copies {
     flows: BTreeMap<Flow, VecDeque<Run>>,
     failed: Vec<FailedCopy>,
     serial: u64,
-    /// Time of the next look.
+    /// Next poll.
     next: Instant,
 }
 
@@ -38,11 +35,11 @@ struct Run {
     region: Arc<Region>,
     address: u64,
     bytes: Vec<u8>,
-    /// The copy, once it has started.
+    /// Set once started.
     copy: Option<u64>,
 }
 
-/// A copy that has failed, with those behind it.
+/// Later copies of the flow fail, too.
 #[derive(Debug)]
 pub(crate) struct FailedCopy {
     pub(crate) flow: Flow,
@@ -51,7 +48,7 @@ pub(crate) struct FailedCopy {
 }
 
 impl Copies {
-    /// Takes bytes for a range of a region that was checked.
+    /// The range must be checked.
     pub(super) fn add(&mut self, flow: Flow, region: &Arc<Region>, address: u64, bytes: &[u8]) {
         let runs = self.flows.entry(flow).or_default();
         self.next = Instant::ZERO;
@@ -69,22 +66,21 @@ impl Copies {
         runs.push_back(Run { serial, region, address, bytes, copy: None });
     }
 
-    /// True if bytes of this half wait.
     pub(super) fn has(&self, flow: Flow) -> bool {
         self.flows.contains_key(&flow)
     }
 
-    /// The last run of this half; 0 without one.
+    /// Serial of the last run, or 0.
     pub(super) fn last(&self, flow: Flow) -> u64 {
         self.flows.get(&flow).and_then(VecDeque::back).map_or(0, |run| run.serial)
     }
 
-    /// True if a run of this half, and those before it, have ended.
+    /// True if this run and earlier runs have ended.
     pub(super) fn are_past(&self, flow: Flow, serial: u64) -> bool {
         self.flows.get(&flow).and_then(VecDeque::front).is_none_or(|run| run.serial > serial)
     }
 
-    /// Starts what can start and ends what has ended; the halves of which nothing is left.
+    /// Returns the finished halves.
     pub(super) fn advance(&mut self, now: Instant) -> Vec<Flow> {
         let mut done = Vec::new();
         self.flows.retain(|&flow, runs| {
@@ -101,7 +97,7 @@ impl Copies {
         done
     }
 
-    /// Waits until everything of one half has ended.
+    /// Spins until every copy has ended.
     pub(super) fn finish(&mut self, flow: Flow) {
         let Some(mut runs) = self.flows.remove(&flow) else { return };
         while !runs.is_empty() {
@@ -113,30 +109,25 @@ impl Copies {
         }
     }
 
-    /// The same for all.
     pub(super) fn finish_all(&mut self) {
         while let Some((&flow, _)) = self.flows.first_key_value() {
             self.finish(flow);
         }
     }
 
-    /// A copy that has failed.
     pub(super) fn next_failed(&mut self) -> Option<FailedCopy> {
         self.failed.pop()
     }
 
-    /// Forgets what has failed of one half.
     pub(super) fn forget(&mut self, flow: Flow) {
         self.failed.retain(|failed| failed.flow != flow);
     }
 
-    /// Time of the next look.
     pub(super) fn deadline(&self) -> Option<Instant> {
         (!self.flows.is_empty() || !self.failed.is_empty()).then_some(self.next)
     }
 }
 
-/// Starts and ends runs of one half, in order.
 fn advance(flow: Flow, runs: &mut VecDeque<Run>) -> Result<(), FailedCopy> {
     let failed = |serial, error| FailedCopy { flow, serial, error };
     while let Some(first) = runs.front_mut() {

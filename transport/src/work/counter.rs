@@ -1,5 +1,3 @@
-//! Completion counters.
-
 use alloc::{sync::Arc, vec::Vec};
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -63,8 +61,7 @@ impl CountedOps {
     }
 }
 
-/// A completion counter (`ibv_comp_cntr`) of successes, signaled or not, and failures; both wrap
-/// after [`u64::MAX`].
+/// A completion counter (`ibv_comp_cntr`) of successes and failures, which both wrap.
 #[derive(Debug)]
 pub struct CompletionCounter {
     counted: Counted,
@@ -73,19 +70,19 @@ pub struct CompletionCounter {
 }
 
 impl CompletionCounter {
-    /// Returns a counter at zero.
+    /// Counter at zero.
     #[must_use]
     pub const fn new(counted: Counted) -> Self {
         Self { counted, completed: AtomicU64::new(0), failed: AtomicU64::new(0) }
     }
 
-    /// Returns successful requests or bytes.
+    /// Successful requests or bytes.
     #[must_use]
     pub fn completed(&self) -> u64 {
         self.completed.load(Ordering::Acquire)
     }
 
-    /// Returns failed requests, with flushed ones.
+    /// Failed and flushed requests.
     #[must_use]
     pub fn failed(&self) -> u64 {
         self.failed.load(Ordering::Acquire)
@@ -118,7 +115,7 @@ pub(crate) struct CompletionCounters {
 }
 
 impl CompletionCounters {
-    /// Attaches a counter to operations without one.
+    /// Returns false if an operation has a counter.
     pub(crate) fn attach(&mut self, ops: CountedOps, counter: Arc<CompletionCounter>) -> bool {
         let free = !self.attached.iter().any(|(others, _)| others.intersects(ops));
         if free {
@@ -131,7 +128,7 @@ impl CompletionCounters {
         self.attached.is_empty()
     }
 
-    /// Counts an operation; `bytes` is `None` for a failure.
+    /// `bytes` is `None` for a failure.
     pub(crate) fn count(&self, op: CountedOps, bytes: Option<u32>) {
         let Some((_, counter)) = self.attached.iter().find(|(ops, _)| ops.intersects(op)) else {
             return;

@@ -1,4 +1,4 @@
-//! Completion queues: filled by the adapter, polled without it.
+//! Completion queues, polled without the adapter.
 
 use alloc::sync::Arc;
 use core::time::Duration;
@@ -22,24 +22,22 @@ pub enum NotifyKind {
 
 const NOT_ARMED: u8 = 0;
 
-/// Delay of an armed queue's event (`ibv_moderate_cq`), default none. Completions of the armed kind
+/// Delays an armed queue's event (`ibv_moderate_cq`), default none. Completions of the armed kind
 /// count, from arming.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct CqModeration {
     /// Completions before the event (`cq_count`); 0: no limit.
     pub count: u16,
-    /// Time after the first completion (`cq_period`), whole µs up to 65,535; 0: the event waits for
-    /// the count.
+    /// Time after the first completion (`cq_period`), whole µs up to 65,535; 0: no limit.
     pub period: Duration,
 }
 
 impl CqModeration {
-    /// Longest period: 65,535 µs.
+    /// 65,535 µs.
     pub const MAX_PERIOD: Duration = Duration::from_micros(u16::MAX as u64);
 }
 
-/// A bounded queue of completions, polled without a lock. Polled completions make earlier memory
-/// writes visible.
+/// A bounded queue, polled without a lock. Polled completions make earlier memory writes visible.
 #[derive(Debug)]
 pub struct CompletionQueue {
     id: CqId,
@@ -50,33 +48,31 @@ pub struct CompletionQueue {
     moderation: Moderation,
 }
 
-/// Storage for completions, allocated outside the adapter's lock: allocation takes time in its
-/// size.
+/// Storage for completions, allocated outside the adapter's lock.
 #[derive(Debug)]
 pub struct CqRoom(ArrayQueue<(Wc, Validity)>);
 
 impl CqRoom {
-    /// Returns storage for at least one completion.
+    /// Storage for `completions`, at least one.
     #[must_use]
     pub fn new(completions: usize) -> Self {
         Self(ArrayQueue::new(completions))
     }
 
-    /// Returns the capacity.
+    /// Capacity.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.0.capacity()
     }
 }
 
-/// Validity of completions, replaced when a queue pair discards them.
+/// Replaced when a queue pair discards completions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Validity {
     discarded: Arc<AtomicBool>,
 }
 
 impl Validity {
-    /// Hides completions.
     pub(crate) fn discard(&self) {
         self.discarded.store(true, Ordering::Release);
     }
@@ -98,7 +94,7 @@ struct Unpolled {
 }
 
 impl Unpolled {
-    /// Returns the count to take before polling.
+    /// Take this before polling.
     fn solicited(&self) -> u32 {
         self.solicited.load(Ordering::SeqCst)
     }
@@ -112,7 +108,7 @@ impl Unpolled {
         }
     }
 
-    /// True if one of this kind came since the empty poll.
+    /// True if a completion of this kind came since the empty poll.
     fn has(&self, kind: NotifyKind) -> bool {
         let any = self.found_none.load(Ordering::Relaxed);
         any && match kind {
@@ -124,7 +120,7 @@ impl Unpolled {
     }
 }
 
-/// Used by the adapter alone, under its lock; atomic for sharing.
+/// Used under the adapter's lock; atomic for sharing.
 #[derive(Debug, Default)]
 struct Moderation {
     count: AtomicU16,
@@ -158,19 +154,19 @@ impl CompletionQueue {
         Self { id, ring: Ring::of(room.0), armed, unpolled, overrun, moderation }
     }
 
-    /// Returns the identifier.
+    /// Identifier.
     #[must_use]
     pub const fn id(&self) -> CqId {
         self.id
     }
 
-    /// Returns the capacity.
+    /// Capacity.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.ring.limit()
     }
 
-    /// Returns the completions held, discarded ones included.
+    /// Completions held, discarded ones included.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ring.len()
@@ -188,7 +184,7 @@ impl CompletionQueue {
         self.overrun.load(Ordering::Acquire)
     }
 
-    /// Returns the moderation.
+    /// Moderation.
     #[must_use]
     pub fn moderation(&self) -> CqModeration {
         let Moderation { count, period_us, .. } = &self.moderation;
@@ -221,7 +217,7 @@ impl CompletionQueue {
         None
     }
 
-    /// Arms for one event at the next completion of this kind, or of any if so armed already.
+    /// Arms for one event at the next completion of this kind, or stays armed for any.
     pub fn req_notify(&self, kind: NotifyKind) {
         self.armed.fetch_max(kind as u8, Ordering::SeqCst);
     }
@@ -233,25 +229,25 @@ impl CompletionQueue {
         self.unpolled.has(kind) && !self.is_empty() && self.disarm()
     }
 
-    /// Returns storage missing for `capacity`.
+    /// Storage missing for `capacity`.
     #[must_use]
     pub fn lacks(&self, capacity: usize) -> Option<CqRoom> {
         self.ring.lacks(capacity).map(CqRoom::new)
     }
 
-    /// Changes the capacity; `Err`: more are held.
+    /// `Err`: more are held.
     pub(crate) fn resize(&self, capacity: usize, room: Option<CqRoom>) -> Result<(), usize> {
         self.ring.resize(capacity, room.map(|room| room.0))
     }
 
-    /// Sets the moderation; true if an event is due.
+    /// True if an event is due.
     pub(crate) fn moderate(&self, count: u16, period_us: u16) -> bool {
         self.moderation.count.store(count, Ordering::Relaxed);
         self.moderation.period_us.store(period_us, Ordering::Relaxed);
         self.moderation.waiting.load(Ordering::Relaxed) > 0 && self.disarm()
     }
 
-    /// Returns the time to call [`expire`](Self::expire).
+    /// Time to call [`expire`](Self::expire).
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let deadline = self.moderation.deadline.load(Ordering::Relaxed);
         (deadline != NEVER).then(|| Instant::from_nanos(deadline))
@@ -307,7 +303,7 @@ impl CompletionQueue {
         self.armed.load(Ordering::SeqCst) != NOT_ARMED
     }
 
-    /// Disarms; true if it was armed, and the caller notifies the reader.
+    /// Disarms; true if armed before: notify the reader.
     pub fn disarm(&self) -> bool {
         self.unpolled.found_none.store(false, Ordering::Relaxed);
         self.moderation.waiting.store(0, Ordering::Relaxed);
@@ -348,7 +344,6 @@ mod tests {
         assert_eq!(push(&cq, Wc { result: Err(WcError::FLUSHED), ..ok(6) }, false), Pushed::Waking);
     }
 
-    /// The program polls until empty, then arms.
     #[test]
     fn what_comes_before_an_event_is_asked_for_causes_it_once() {
         let cq = CompletionQueue::new(CqId(0), CqRoom::new(16));

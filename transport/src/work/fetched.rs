@@ -1,26 +1,22 @@
-//! Bytes of a message in memory behind a driver, which are fetched in runs, not for each packet.
+//! Runs fetched from memory behind a driver, instead of single packets.
 //!
-//! They may be fetched before their packet leaves: memory of a request is the adapter's until that
-//! completes, and a READ may find bytes of any time.
+//! Early fetching is allowed: a request's memory is the adapter's until completion, and a READ may
+//! find bytes of any time.
 
 use alloc::vec::Vec;
 
 use crate::mem::AccessError;
 
-/// Bytes of a run.
 const RUN: u64 = 256 << 10;
 
-/// The run that was fetched last.
 #[derive(Debug, Default)]
 pub(crate) struct Fetched {
-    /// Its offset in the message.
     from: u64,
     bytes: Vec<u8>,
 }
 
 impl Fetched {
-    /// Copies payload from `offset` on, of a message of this length. `fetch` brings what is not
-    /// there.
+    /// `length` is the message's; `fetch` brings missing bytes.
     pub(crate) fn read(
         &mut self,
         offset: u64,

@@ -1,5 +1,3 @@
-//! Owners of bytes and completions that may be late.
-
 /// One half of a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Half {
@@ -7,5 +5,5 @@ pub(crate) enum Half {
     Responder,
 }
 
-/// Owner of bytes and completions.
+/// Owner of bytes and completions that may be late.
 pub(crate) type Flow = (u32, Half);

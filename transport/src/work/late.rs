@@ -1,7 +1,7 @@
-//! Late, reordered placement and late completions: the specification's full freedom, for tests.
+//! Late and reordered placement, and late completions: all that the specification allows, for
+//! tests.
 //!
-//! Read first: InfiniBand volume 1, 9.5 (transaction ordering), 9.7.6 and o9-20 (when WRITE data is
-//! reliable), 10.8.3.3 (ordering and fences).
+//! Read first: InfiniBand volume 1, 9.5, 9.7.6, o9-20, 10.8.3.3.
 //!
 //! Bytes of a queue pair's half wait in pieces, each with its time. All are placed before
 //!
@@ -39,9 +39,8 @@ use crate::{
 pub struct LateConfig {
     /// Seed of orders and times.
     pub seed: u64,
-    /// Delay of bytes, placed in any order in pieces of up to 64; 0: at once. Responses wait too:
-    /// stay well below the peer's acknowledge timeout. READ and atomic data may take five times as
-    /// long.
+    /// Delay of bytes, in pieces of up to 64 in any order. Responses wait, too: stay well below the
+    /// peer's acknowledge timeout. READ and atomic data may take five times as long.
     pub placement: Duration,
     /// Delay of completions and events.
     pub completion: Duration,
@@ -94,7 +93,7 @@ struct Piece {
 pub(crate) struct DelayedCompletion {
     at: Instant,
     flow: Flow,
-    /// The copy that it comes after.
+    /// Copy to wait for.
     copy: u64,
     pub(crate) cq: Arc<CompletionQueue>,
     pub(crate) wc: Wc,
@@ -103,12 +102,11 @@ pub(crate) struct DelayedCompletion {
 }
 
 impl Late {
-    /// Returns `None` without delays.
     pub(crate) fn new(config: LateConfig) -> Option<Self> {
         (!config.placement.is_zero() || !config.completion.is_zero()).then(|| Self::with(config))
     }
 
-    /// Late as memory behind a driver makes it, if nothing else is to be.
+    /// Even without delays, for memory behind a driver.
     pub(crate) fn with(config: LateConfig) -> Self {
         Self {
             config,
@@ -120,7 +118,7 @@ impl Late {
         }
     }
 
-    /// Returns a random time up to `longest` later.
+    /// A random time up to `longest` later.
     fn soon(&mut self, now: Instant, longest: Duration) -> Instant {
         match longest.as_nanos() as u64 {
             0 => now,
@@ -194,7 +192,7 @@ impl Late {
         self.copies.finish(flow);
     }
 
-    /// Places the bytes of one half that are no copies: an answer waits for these.
+    /// Places all but copies, which responses await.
     pub(crate) fn place_pieces_of(&mut self, flow: Flow) {
         let there = self.unplaced.remove(&flow);
         there.into_iter().flat_map(|there| there.pieces.into_values()).for_each(Piece::place);
@@ -207,8 +205,7 @@ impl Late {
         self.copies.finish_all();
     }
 
-    /// A copy that has failed. The first completion that comes after it fails, too, and those
-    /// behind it are flushed.
+    /// The first completion after a failed copy fails, too; later completions are flushed.
     pub(crate) fn next_failed(&mut self) -> Option<FailedCopy> {
         let failed = self.copies.next_failed()?;
         let mut error =
@@ -222,12 +219,11 @@ impl Late {
         Some(failed)
     }
 
-    /// Forgets what has failed of one half.
     pub(crate) fn forget_failed(&mut self, flow: Flow) {
         self.copies.forget(flow);
     }
 
-    /// Places due pieces; returns finished queue pairs.
+    /// Returns finished queue pairs.
     pub(crate) fn place_due(&mut self, now: Instant) -> Vec<Qpn> {
         let mut due = Vec::new();
         for there in self.unplaced.values_mut() {
@@ -268,7 +264,6 @@ impl Late {
         None
     }
 
-    /// Takes a due completion after placing its bytes.
     pub(crate) fn next_due(&mut self, now: Instant) -> Option<DelayedCompletion> {
         loop {
             let copies = &self.copies;
@@ -288,7 +283,6 @@ impl Late {
         self.delayed.remove(&id);
     }
 
-    /// Returns the time of a new event.
     pub(crate) fn time_of_event(&mut self, now: Instant) -> Instant {
         let last = self.delayed.values().filter_map(|queue| queue.back()).map(|last| last.at).max();
         self.soon(now, self.config.completion).max(last.unwrap_or(now))

@@ -1,6 +1,6 @@
 //! Work requests, queues and completions.
 //!
-//! Read first: InfiniBand volume 1, 10.8 (work requests), 11.4 (posting, polling).
+//! Read first: InfiniBand volume 1, 10.8, 11.4.
 
 mod completion;
 mod copies;

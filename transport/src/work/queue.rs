@@ -1,5 +1,3 @@
-//! Work queues: posted, incomplete requests.
-
 use alloc::{boxed::Box, collections::VecDeque, sync::Arc};
 use core::cell::RefCell;
 
@@ -16,7 +14,7 @@ use crate::{
     psn::Psn,
 };
 
-/// An SGE of a posted request, keeping its memory.
+/// An SGE that keeps its memory.
 #[derive(Debug)]
 struct Piece {
     region: Option<Arc<Region>>,
@@ -43,12 +41,11 @@ impl Gather {
         gather
     }
 
-    /// Returns the length; posting refuses 4 GiB and more.
+    /// Posting refuses 4 GiB and more.
     fn length(&self) -> u64 {
         self.pieces.iter().map(|piece| u64::from(piece.sge.length)).sum()
     }
 
-    /// Checks non-empty pieces.
     fn check(&self, pd: PdId, needed: Access) -> Result<(), AccessError> {
         for Piece { region, sge } in self.pieces.iter().filter(|piece| piece.sge.length > 0) {
             let LKey(key) = sge.lkey;
@@ -58,7 +55,7 @@ impl Gather {
         Ok(())
     }
 
-    /// Reads from `offset`; the caller stays within [`length`](Self::length).
+    /// The caller stays within [`length`](Self::length).
     fn read(&self, offset: u64, to: &mut [u8]) -> Result<(), AccessError> {
         let Some(fetched) = &self.fetched else { return self.copy(offset, to) };
         let mut regions = self.pieces.iter().filter_map(|piece| piece.region.as_ref());
@@ -79,7 +76,6 @@ impl Gather {
         })
     }
 
-    /// Places at `offset`; the caller stays within [`length`](Self::length).
     fn write(
         &self,
         offset: u64,
@@ -94,7 +90,7 @@ impl Gather {
         })
     }
 
-    /// Returns region and address of a range within one piece.
+    /// `None` unless the range is within one piece.
     fn piece(&self, offset: u64, length: u64) -> Option<(&Arc<Region>, u64)> {
         let mut skip = offset;
         for Piece { region, sge } in &self.pieces {
@@ -108,7 +104,6 @@ impl Gather {
         None
     }
 
-    /// Calls `each` for every part of the range.
     fn walk(
         &self,
         offset: u64,
@@ -146,7 +141,7 @@ pub(crate) struct SendWqe {
     pub(crate) remote_srq: Option<SrqId>,
     pub(crate) length: u32,
     bytes: Bytes,
-    /// Packets have been built; only then are the next two valid.
+    /// Packets exist, and the next two fields are valid.
     pub(crate) started: bool,
     pub(crate) first_psn: Psn,
     /// PSNs used: request packets, or a READ's response packets.
@@ -230,7 +225,7 @@ impl SendWqe {
     }
 }
 
-/// The send queue, by number: positions survive completions.
+/// Requests by number: positions survive completions.
 #[derive(Debug)]
 pub(crate) struct SendQueue {
     wqes: VecDeque<SendWqe>,
@@ -282,7 +277,6 @@ impl SendQueue {
         self.wqes.get_mut(number.checked_sub(self.head)? as usize)
     }
 
-    /// Returns the started request with `psn`.
     pub(crate) fn find(&self, psn: Psn) -> Option<(u64, &SendWqe)> {
         // started requests come first and end within half the PSN space
         let oldest = self.wqes.front()?.first_psn;
@@ -299,7 +293,6 @@ impl SendQueue {
 pub(crate) struct RecvWqe {
     pub(crate) id: u64,
     gather: Gather,
-    /// Protection domain of its queue.
     pd: PdId,
     pub(crate) length: u64,
 }
@@ -318,7 +311,6 @@ impl RecvWqe {
         self.gather.walk(offset, length, each)
     }
 
-    /// Places part of a message; the caller stays within the length.
     pub(crate) fn write(
         &self,
         offset: u64,
@@ -329,7 +321,7 @@ impl RecvWqe {
     }
 }
 
-/// Requests without completions; dropping takes time in their number.
+/// Requests without completions; dropping many takes time.
 #[must_use = "drop them without the adapter's lock"]
 #[derive(Default, Debug)]
 pub struct AbandonedRequests {
@@ -338,7 +330,7 @@ pub struct AbandonedRequests {
 }
 
 impl AbandonedRequests {
-    /// Returns the counts of sends and receives.
+    /// Counts of sends and receives.
     #[must_use]
     pub fn len(&self) -> [usize; 2] {
         [self.sends.len(), self.recvs.len()]

@@ -1,5 +1,3 @@
-//! Refusals by a responder.
-
 use core::fmt;
 
 use crate::mem::AccessError;
@@ -7,35 +5,35 @@ use crate::mem::AccessError;
 /// Reason for a responder's NAK.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Refusal {
-    /// An earlier packet is missing.
+    /// Missing earlier packet.
     MissingPacket,
-    /// An unfinished READ uses the memory; the peer retransmits.
+    /// An unfinished READ uses the memory.
     PendingRead,
     /// No receive request.
     NoReceiveRequest,
-    /// The packet does not continue the message.
+    /// Opcode out of order.
     OpcodeOrder,
-    /// The length does not fit the position or announcement.
+    /// The length does not fit.
     Length,
     /// The message exceeds the buffer.
     BufferTooSmall,
-    /// The queue pair denies the operation.
+    /// Operation not enabled.
     NotEnabled,
-    /// More READs than the limit.
+    /// Too many READs.
     TooManyReads,
-    /// R_Key or access is invalid.
+    /// Invalid R_Key or access.
     Access(AccessError),
-    /// The receive request is invalid.
+    /// Invalid receive request.
     LocalBuffer(AccessError),
-    /// An atomic's address is not 8-byte aligned.
+    /// Atomic not 8-byte aligned.
     Misaligned,
-    /// The SEND's key cannot be invalidated.
+    /// Failed invalidation.
     Invalidate(AccessError),
-    /// A FLUSH of a reserved or missing type.
+    /// Reserved or missing FLUSH type.
     FlushKind,
-    /// The XRC SRQ does not exist.
+    /// Unknown XRC SRQ.
     UnknownXrcSrq,
-    /// The XRC SRQ is of another domain.
+    /// XRC SRQ of another domain.
     ForeignXrcSrq,
     /// The XRC SRQ's completion queue overflowed.
     FailedXrcSrq,

@@ -1,5 +1,3 @@
-//! Work requests as plain values.
-
 use bitflags::bitflags;
 use smallvec::SmallVec;
 
@@ -21,7 +19,7 @@ pub struct Sge {
     pub length: u32,
 }
 
-/// A scatter/gather list, inline up to two SGEs.
+/// Scatter/gather list.
 pub type SgeList = SmallVec<[Sge; 2]>;
 
 /// Memory of the peer.
@@ -38,16 +36,16 @@ pub struct Remote {
 pub struct UdDestination {
     /// Address vector.
     pub av: AddressVector,
-    /// Queue pair, or [`Qpn::MULTICAST`] for the group in `av`; a mismatch is not received.
+    /// Queue pair, or [`Qpn::MULTICAST`] for the group in `av`.
     pub qpn: Qpn,
     /// Queue key; the high bit selects the sender's.
     pub qkey: QKey,
-    /// The address handle's protection domain, required of the queue pair; `None` fits any.
+    /// Protection domain required of the queue pair; `None` fits any.
     pub pd: Option<PdId>,
 }
 
 impl UdDestination {
-    /// Returns a destination without a protection domain.
+    /// Without a protection domain.
     #[must_use]
     pub const fn new(av: AddressVector, qpn: Qpn, qkey: QKey) -> Self {
         Self { av, qpn, qkey, pd: None }
@@ -57,37 +55,37 @@ impl UdDestination {
 /// Operation of a send request (`ibv_wr_opcode`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SendOp {
-    /// Sends to the peer's next receive request (`IBV_WR_SEND`, `IBV_WR_SEND_WITH_IMM`).
+    /// SEND (`IBV_WR_SEND`, `IBV_WR_SEND_WITH_IMM`).
     Send {
         /// Immediate data.
         immediate: Option<Immediate>,
     },
-    /// Sends on a UD queue pair.
+    /// SEND on a UD queue pair.
     SendTo {
         /// The receiver.
         to: UdDestination,
         /// Immediate data.
         immediate: Option<Immediate>,
     },
-    /// Sends, and invalidates the peer's type 2 window (`IBV_WR_SEND_WITH_INV`).
+    /// SEND that invalidates the peer's type 2 window (`IBV_WR_SEND_WITH_INV`).
     SendInvalidate {
         /// The key.
         rkey: RKey,
     },
-    /// Writes to the peer's memory (`IBV_WR_RDMA_WRITE`, `IBV_WR_RDMA_WRITE_WITH_IMM`).
+    /// RDMA WRITE (`IBV_WR_RDMA_WRITE`, `IBV_WR_RDMA_WRITE_WITH_IMM`).
     Write {
         /// Destination.
         remote: Remote,
-        /// Immediate data, which completes a receive request.
+        /// Immediate data; completes a receive request.
         immediate: Option<Immediate>,
     },
-    /// Reads the peer's memory (`IBV_WR_RDMA_READ`).
+    /// RDMA READ (`IBV_WR_RDMA_READ`).
     Read {
         /// Source.
         remote: Remote,
     },
-    /// Replaces an 8-byte word if it equals `compare` (`IBV_WR_ATOMIC_CMP_AND_SWP`). The SGEs get
-    /// its 8 old bytes in host order.
+    /// Compare and swap of 8 bytes (`IBV_WR_ATOMIC_CMP_AND_SWP`). The SGEs get the old word in host
+    /// order.
     CompareSwap {
         /// The aligned word.
         remote: Remote,
@@ -96,7 +94,7 @@ pub enum SendOp {
         /// New value.
         swap: u64,
     },
-    /// Adds to an 8-byte word (`IBV_WR_ATOMIC_FETCH_AND_ADD`). The SGEs get its 8 old bytes in host
+    /// Fetch and add on 8 bytes (`IBV_WR_ATOMIC_FETCH_AND_ADD`). The SGEs get the old word in host
     /// order.
     FetchAdd {
         /// The aligned word.
@@ -120,8 +118,8 @@ pub enum SendOp {
         /// Whole region or window (`IBV_FLUSH_MR`).
         whole: bool,
     },
-    /// Binds a memory window (`IBV_WR_BIND_MW`, `ibv_bind_mw`) locally, after all earlier and
-    /// before all later requests.
+    /// Binds a memory window (`IBV_WR_BIND_MW`, `ibv_bind_mw`) locally, after earlier and before
+    /// later requests.
     BindWindow(WindowBind),
     /// Invalidates this queue pair's type 2 window (`IBV_WR_LOCAL_INV`), ordered like a bind.
     LocalInvalidate {
@@ -137,7 +135,7 @@ impl SendOp {
         matches!(self, Self::Read { .. } | Self::CompareSwap { .. } | Self::FetchAdd { .. })
     }
 
-    /// True for an atomic change of memory, refused by adapters without atomics.
+    /// True for operations that adapters without atomics refuse.
     #[must_use]
     pub const fn is_atomic(&self) -> bool {
         matches!(self, Self::CompareSwap { .. } | Self::FetchAdd { .. } | Self::AtomicWrite { .. })
@@ -180,7 +178,7 @@ bitflags! {
 }
 
 impl Placement {
-    /// Returns the required rights.
+    /// Required rights.
     #[must_use]
     pub fn needed(self) -> Access {
         let mut needed = Access::empty();
@@ -225,7 +223,7 @@ impl Data {
         Self::Inline(SmallVec::from_slice(bytes))
     }
 
-    /// Returns the length, even beyond the limit.
+    /// Length, even beyond the limit.
     #[must_use]
     pub fn length(&self) -> u64 {
         match self {
@@ -258,37 +256,36 @@ pub struct SendWr {
     pub data: Data,
     /// Flags.
     pub flags: SendFlags,
-    /// The peer's XRC SRQ (`wr.qp_type.xrc.remote_srqn`), from XRC initiators only: it receives,
-    /// and its protection domain applies.
+    /// The peer's XRC SRQ (`wr.qp_type.xrc.remote_srqn`), from XRC initiators only.
     pub remote_srq: Option<SrqId>,
 }
 
 impl SendWr {
-    /// Returns a signaled SEND.
+    /// Signaled SEND.
     #[must_use]
     pub fn send(wr_id: u64, data: impl Into<Data>) -> Self {
         Self::signaled(wr_id, SendOp::Send { immediate: None }, data.into())
     }
 
-    /// Returns a signaled UD SEND.
+    /// Signaled UD SEND.
     #[must_use]
     pub fn send_to(wr_id: u64, to: UdDestination, data: impl Into<Data>) -> Self {
         Self::signaled(wr_id, SendOp::SendTo { to, immediate: None }, data.into())
     }
 
-    /// Returns a signaled WRITE.
+    /// Signaled WRITE.
     #[must_use]
     pub fn write(wr_id: u64, remote: Remote, data: impl Into<Data>) -> Self {
         Self::signaled(wr_id, SendOp::Write { remote, immediate: None }, data.into())
     }
 
-    /// Returns a signaled READ.
+    /// Signaled READ.
     #[must_use]
     pub fn read(wr_id: u64, remote: Remote, data: impl Into<Data>) -> Self {
         Self::signaled(wr_id, SendOp::Read { remote }, data.into())
     }
 
-    /// Returns a signaled compare and swap.
+    /// Signaled compare and swap.
     #[must_use]
     pub fn compare_swap(
         wr_id: u64,
@@ -300,31 +297,31 @@ impl SendWr {
         Self::signaled(wr_id, SendOp::CompareSwap { remote, compare, swap }, data.into())
     }
 
-    /// Returns a signaled fetch and add.
+    /// Signaled fetch and add.
     #[must_use]
     pub fn fetch_add(wr_id: u64, remote: Remote, add: u64, data: impl Into<Data>) -> Self {
         Self::signaled(wr_id, SendOp::FetchAdd { remote, add }, data.into())
     }
 
-    /// Returns a signaled SEND with invalidation.
+    /// Signaled SEND with invalidation.
     #[must_use]
     pub fn send_invalidate(wr_id: u64, rkey: RKey, data: impl Into<Data>) -> Self {
         Self::signaled(wr_id, SendOp::SendInvalidate { rkey }, data.into())
     }
 
-    /// Returns a signaled ATOMIC WRITE.
+    /// Signaled ATOMIC WRITE.
     #[must_use]
     pub fn atomic_write(wr_id: u64, remote: Remote, data: impl Into<Data>) -> Self {
         Self::signaled(wr_id, SendOp::AtomicWrite { remote }, data.into())
     }
 
-    /// Returns a signaled FLUSH of a range.
+    /// Signaled FLUSH of a range.
     #[must_use]
     pub fn flush(wr_id: u64, remote: Remote, length: u32, placement: Placement) -> Self {
         Self::bare(wr_id, SendOp::Flush { remote, length, placement, whole: false })
     }
 
-    /// Returns a signaled FLUSH of a region or window.
+    /// Signaled FLUSH of a region or window.
     #[must_use]
     pub fn flush_all(wr_id: u64, rkey: RKey, placement: Placement) -> Self {
         Self::bare(
@@ -338,13 +335,13 @@ impl SendWr {
         )
     }
 
-    /// Returns a signaled bind.
+    /// Signaled bind.
     #[must_use]
     pub fn bind_window(wr_id: u64, bind: WindowBind) -> Self {
         Self::bare(wr_id, SendOp::BindWindow(bind))
     }
 
-    /// Returns a signaled invalidation.
+    /// Signaled invalidation.
     #[must_use]
     pub fn local_invalidate(wr_id: u64, rkey: RKey) -> Self {
         Self::bare(wr_id, SendOp::LocalInvalidate { rkey })
@@ -397,7 +394,7 @@ pub struct RecvWr {
 }
 
 impl RecvWr {
-    /// Returns a request.
+    /// Receive request.
     #[must_use]
     pub fn new(wr_id: u64, sges: impl IntoIterator<Item = Sge>) -> Self {
         Self { wr_id, sges: sges.into_iter().collect() }

@@ -7,10 +7,10 @@ use super::parts::{ArrayQueue, AtomicUsize, OnceBox, Ordering};
 /// Growth doubles: enough from 1 to 2^31 elements.
 const GROWN: usize = 31;
 
-/// A queue with one owner, which pushes and resizes, and lock-free pops by any thread.
+/// One owner pushes and resizes; any thread pops without a lock.
 ///
-/// An array in use cannot be replaced: growth appends a larger one for pushes, while pops empty
-/// older ones first. Shrinking only lowers the limit. All arrays stay, with less than twice the
+/// An array in use cannot be replaced: growth appends a larger array for pushes, while pops empty
+/// older arrays first. Shrinking only lowers the limit. Arrays stay, with less than twice the
 /// newest's elements.
 #[derive(Debug)]
 pub(super) struct Ring<T> {
@@ -77,7 +77,7 @@ impl<T> Ring<T> {
         }
     }
 
-    /// Pushes, or returns the element; owner only.
+    /// Owner only.
     pub(super) fn push(&self, value: T) -> Result<(), T> {
         let newest = self.newest.load(Ordering::Relaxed);
         match self.array(newest) {
@@ -88,15 +88,14 @@ impl<T> Ring<T> {
         }
     }
 
-    /// Returns the array size needed for `limit`, if larger.
+    /// Array size needed for `limit`, if larger.
     pub(super) fn lacks(&self, limit: usize) -> Option<usize> {
         let newest = self.newest.load(Ordering::Acquire);
         let allocated = self.array(newest).map_or(0, ArrayQueue::capacity);
         (limit > allocated).then(|| limit.max(allocated.saturating_mul(2)))
     }
 
-    /// Changes the limit, at least 1, with the array it [lacks](Self::lacks) or a new one. `Err`:
-    /// more elements are held; owner only.
+    /// Owner only; `limit` is at least 1. `Err`: more elements are held.
     pub(super) fn resize(&self, limit: usize, array: Option<ArrayQueue<T>>) -> Result<(), usize> {
         let held = self.len();
         if held > limit {
@@ -104,7 +103,8 @@ impl<T> Ring<T> {
         }
         if let Some(lacking) = self.lacks(limit) {
             let newest = self.newest.load(Ordering::Relaxed);
-            let place = self.grown.get(newest).ok_or(held)?; // never full: more slots than doublings
+            // never full: more slots than doublings
+            let place = self.grown.get(newest).ok_or(held)?;
             let array = array.filter(|array| array.capacity() >= lacking);
             let _ = place.set(Box::new(array.unwrap_or_else(|| ArrayQueue::new(lacking))));
             self.newest.store(newest + 1, Ordering::Release);
@@ -158,7 +158,6 @@ mod tests {
         assert!(ring.newest.load(Ordering::Relaxed) <= 11);
     }
 
-    /// Two threads pop under pushes and resizes: each element once, in order per thread.
     #[test]
     fn takers_do_not_notice_a_resize() {
         const COUNT: usize = if cfg!(miri) { 500 } else { 200_000 };

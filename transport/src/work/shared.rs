@@ -27,13 +27,13 @@ pub struct SrqAttr {
 pub struct SrqInfo {
     /// Sizes.
     pub attr: SrqAttr,
-    /// Raises an event once below it; 0: none.
+    /// Raises an event once below; 0: none.
     pub limit: u32,
     /// Posted requests.
     pub posted: u32,
 }
 
-/// Reason why a change fails; nothing has changed.
+/// Modify error; nothing changed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[non_exhaustive]
 pub enum SrqError {
@@ -59,7 +59,6 @@ pub(crate) struct SharedQueue {
     pub(crate) xrc: Option<XrcPart>,
 }
 
-/// An XRC SRQ's domain and completion queue.
 pub(crate) struct XrcPart {
     pub(crate) xrcd: XrcdId,
     pub(crate) cq: Arc<CompletionQueue>,

@@ -1,4 +1,4 @@
-//! One adapter with one queue pair; the test is its peer, in packet values.
+//! One adapter with one queue pair; the test is the peer.
 
 use std::{fmt, net::IpAddr, time::Duration};
 
@@ -19,20 +19,17 @@ use roce_transport::{
 
 use super::node::{Buffer, End, Node, Options, Side};
 
-/// An RC or XRC packet as a value.
 #[derive(Clone, PartialEq)]
 pub struct Pkt {
     pub operation: Operation,
     pub psn: u32,
     pub ack_req: bool,
     pub solicited: bool,
-    /// XRC SRQ of the request.
     pub srq: Option<SrqId>,
     pub ext: Ext,
     pub payload: Vec<u8>,
 }
 
-/// Without extended headers and payload.
 pub fn pkt(operation: Operation, psn: u32) -> Pkt {
     Pkt {
         operation,
@@ -87,7 +84,6 @@ impl Pkt {
         self
     }
 
-    /// Atomic response with the original value.
     pub fn atomic_ack(mut self, msn: u32, found: u64) -> Self {
         self.ext = Ext::AethAtomicAck(
             Aeth { syndrome: Syndrome::ACK, msn: Msn::new(msn) },
@@ -155,19 +151,17 @@ impl fmt::Debug for Pkt {
     }
 }
 
-/// An adapter with the test as its peer.
 pub struct Half {
     pub node: Node,
     pub qp: End,
     pub now: Instant,
-    /// Packets come through shared memory.
     pub by_memory: bool,
 }
 
 impl Half {
     /// First PSN of the adapter.
     pub const OURS: u32 = 0x100;
-    /// First PSN that it expects.
+    /// First PSN of the peer.
     pub const THEIRS: u32 = 0x200;
     pub const PEER: Qpn = Qpn::new(0x77);
     const OWN_IP: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
@@ -232,7 +226,7 @@ impl Half {
         self.node.adapter.post_recv(self.now, self.qp.qpn, wr).unwrap();
     }
 
-    /// Network header of the peer's packets.
+    /// The peer's.
     pub fn net(&self) -> NetHeader {
         NetHeader {
             src: Self::PEER_IP,
@@ -258,7 +252,6 @@ impl Half {
         bth
     }
 
-    /// Delivers a packet of the peer.
     pub fn send(&mut self, packet: &Pkt) -> Disposition {
         self.send_as(&self.net(), self.headers(packet), &packet.payload)
     }
@@ -272,7 +265,7 @@ impl Half {
         headers.expect("headers that the opcode does not call for")
     }
 
-    /// Delivers packets as a run, all but the last of equal length.
+    /// All but the last of equal length.
     pub fn send_run(&mut self, packets: &[Pkt]) {
         let first = self.net();
         let mut net = first;
@@ -292,7 +285,6 @@ impl Half {
         self.node.drain_events();
     }
 
-    /// Delivers a packet with these headers and a valid ICRC.
     pub fn send_as(&mut self, net: &NetHeader, headers: Headers, payload: &[u8]) -> Disposition {
         let bytes = encode(net, headers, payload);
         self.send_bytes(net, &bytes)
@@ -306,7 +298,6 @@ impl Half {
         disposition
     }
 
-    /// Takes all packets sent now.
     pub fn take(&mut self) -> Vec<Pkt> {
         let mut packets = Vec::new();
         loop {
@@ -318,7 +309,7 @@ impl Half {
         }
     }
 
-    /// Takes packets for one transmit buffer.
+    /// For one transmit buffer.
     pub fn take_turn(&mut self) -> Vec<Pkt> {
         self.node.transmit.clear();
         self.node.adapter.poll_transmit(self.now, &mut self.node.transmit);
@@ -336,7 +327,7 @@ impl Half {
         self.expect(&[]);
     }
 
-    /// Advances time and handles timers; sent packets wait for [`take`](Self::take).
+    /// Handles timers; sent packets wait for [`take`](Self::take).
     pub fn advance(&mut self, time: Duration) {
         let end = self.now.plus(time);
         while let Some(next) = self.node.adapter.poll_timeout().filter(|&next| next <= end) {
@@ -351,7 +342,6 @@ impl Half {
     }
 }
 
-/// Encodes the UDP payload with a valid ICRC.
 pub fn encode(net: &NetHeader, headers: Headers, payload: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0; 64 + payload.len()];
     let mut packet = Packet { headers, payload, icrc: 0 };

@@ -1,9 +1,8 @@
 //! Adapters in virtual time.
 //!
-//! A [`Pair`] is two adapters on a simulated network. It runs until idle; its clock jumps between
-//! events. A drop reason that the test does not allow fails it; a failed test prints every packet.
-//! A [`Star`] has many adapters. A [`Half`] is one adapter, whose peer is the test, in packet
-//! values.
+//! A [`Pair`] is two adapters on a simulated network, whose clock jumps between events. A drop
+//! reason that the test does not allow fails the test. A failed test prints every packet. A
+//! [`Star`] has many adapters, a [`Half`] one.
 
 #![allow(dead_code, reason = "every test program uses another part")]
 #![allow(unused_imports, reason = "every test program uses another part")]
@@ -39,7 +38,6 @@ pub use trace::{Rung, Trace};
 /// Limits of Linux's UDP_SEGMENT.
 pub const UDP_SEGMENT: TransmitLimits = TransmitLimits { segments: 128, bytes: 65507 };
 
-/// Drop reasons after loss, duplication and reordering.
 pub const AFTER_LOSS: &[DropReason] = &[
     DropReason::OutOfSequence,
     DropReason::StaleResponse,
@@ -49,7 +47,6 @@ pub const AFTER_LOSS: &[DropReason] = &[
     DropReason::ResponderBusy,
 ];
 
-/// Adapters A and B.
 pub struct Pair {
     pub a: Node,
     pub b: Node,
@@ -108,7 +105,7 @@ impl Pair {
         self
     }
 
-    /// With records that are compared but not kept.
+    /// Records are compared but not kept.
     pub fn audited(mut self) -> Self {
         self = self.recorded();
         self.audits.iter_mut().flatten().for_each(|audit| audit.forgets = true);
@@ -140,7 +137,7 @@ impl Pair {
         self.connect_with(options, options)
     }
 
-    /// With different options; the PSNs are those of `a`.
+    /// PSNs are those of `a`.
     pub fn connect_with(&mut self, a: Options, b: Options) -> (End, End) {
         let ends = (self.a.qp(Side::A, QpType::Rc, &a), self.b.qp(Side::B, QpType::Rc, &b));
         self.a.connect(ends.0.qpn, self.b.ip, ends.1.qpn, a.b_psn, a.a_psn, &a);
@@ -200,12 +197,10 @@ impl Pair {
         self.network.faults_mut().add(rule)
     }
 
-    /// See `FaultPlan`.
     pub fn fault(&mut self, text: &str) -> RuleId {
         self.rule(text.parse().unwrap())
     }
 
-    /// Applies to one side's packets.
     pub fn fault_from(&mut self, side: Side, text: &str) -> RuleId {
         let rule: Rule = text.parse().unwrap();
         let src = Some(self.node(side).ip);
@@ -248,12 +243,11 @@ impl Pair {
         std::mem::take(&mut self.node(side).events)
     }
 
-    /// Drops of both sides.
     pub fn dropped(&self, reason: DropReason) -> u64 {
         self.a.adapter.counters().dropped(reason) + self.b.adapter.counters().dropped(reason)
     }
 
-    /// Runs until idle; fails if it never is.
+    /// Runs until idle.
     #[track_caller]
     pub fn run(&mut self) {
         self.run_until(Instant::from_nanos(u64::MAX));
@@ -264,7 +258,7 @@ impl Pair {
         self.run_until(self.now.plus(time));
     }
 
-    /// Runs until `end` or until idle.
+    /// Or until idle.
     #[track_caller]
     pub fn run_until(&mut self, end: Instant) {
         for _ in 0..1_000_000 {
@@ -295,7 +289,7 @@ impl Pair {
         panic!("the pair does not come to rest");
     }
 
-    /// Sends one side's due packets; true if more are due.
+    /// True if more is due.
     pub fn transmit(&mut self, side: Side) -> bool {
         let now = self.now;
         let (node, network) = match side {
@@ -328,7 +322,7 @@ impl Pair {
         more
     }
 
-    /// Delivers arrived datagrams; true if any.
+    /// True if any arrived.
     #[track_caller]
     pub fn deliver(&mut self) -> bool {
         let (mut any, self_a) = (false, self.a.ip);
@@ -373,7 +367,6 @@ impl Drop for Pair {
     }
 }
 
-/// `(id, Ok(byte_len))` for each id.
 pub fn all_ok(ids: impl IntoIterator<Item = u64>, byte_len: u32) -> Vec<Outcome> {
     ids.into_iter().map(|id| (id, Ok(byte_len))).collect()
 }

@@ -1,5 +1,3 @@
-//! An adapter with its memory, queue pairs and completion queues.
-
 use std::{net::IpAddr, sync::Arc};
 
 use roce_fabric::Delivery;
@@ -36,7 +34,6 @@ impl Side {
     }
 }
 
-/// Attributes of a connection, harmless by default.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     pub mtu: Mtu,
@@ -53,7 +50,6 @@ pub struct Options {
     pub sq_sig_all: bool,
     pub a_psn: u32,
     pub b_psn: u32,
-    /// Entries of each completion queue.
     pub cqe: usize,
     pub pkey_index: u16,
     pub srq: Option<SrqId>,
@@ -115,7 +111,6 @@ impl Default for Options {
     }
 }
 
-/// Every right of volatile memory.
 pub const ALL_RIGHTS: Access = Access::all().difference(Access::FLUSH_PERSISTENT);
 
 pub const QKEY: QKey = QKey(0x1111_1111);
@@ -144,7 +139,7 @@ impl Node {
         Self::with_config(config, ip, limits)
     }
 
-    /// The windows start at their maximum: these tests do not depend on growth.
+    /// Windows start at their maximum: tests do not depend on growth.
     pub fn config(seed: u8) -> AdapterConfig {
         let mut config = AdapterConfig::new([seed; 32]);
         let window = &mut config.congestion.window;
@@ -239,7 +234,6 @@ impl Node {
         End { side, qpn, send_cq, recv_cq }
     }
 
-    /// XRC SRQ for 64 requests, and its completion queue.
     pub fn xrc_srq(&mut self) -> (SrqId, Arc<CompletionQueue>) {
         let (pd, xrcd) = (self.pd, self.xrcd);
         self.xrc_srq_in(pd, xrcd)
@@ -357,7 +351,7 @@ impl Node {
         }
     }
 
-    /// Returns the disposition, and the drop reasons of packets and copies.
+    /// Drop reasons are of packets and copies.
     pub fn handle_datagram(
         &mut self,
         now: Instant,
@@ -367,7 +361,7 @@ impl Node {
         self.watch(|adapter| adapter.handle_datagram(now, &Datagram::new(net, bytes)).disposition)
     }
 
-    /// The same for a delivery of the network, with its flags.
+    /// With the network's flags.
     pub fn handle(&mut self, now: Instant, delivery: &Delivery) -> (Disposition, Vec<DropReason>) {
         let mut datagram = delivery.datagram();
         datagram.meta.congested |= self.fills;
@@ -396,7 +390,6 @@ impl Node {
     }
 }
 
-/// A queue pair and its completion queues.
 #[derive(Clone, Debug)]
 pub struct End {
     pub side: Side,
@@ -409,12 +402,10 @@ pub struct End {
 pub type Outcome = (u64, Result<u32, WcStatus>);
 
 impl End {
-    /// Polls the send queue's completions.
     pub fn sent(&self) -> Vec<Wc> {
         std::iter::from_fn(|| self.send_cq.pop()).collect()
     }
 
-    /// Polls the receive queue's completions.
     pub fn received(&self) -> Vec<Wc> {
         std::iter::from_fn(|| self.recv_cq.pop()).collect()
     }
@@ -470,7 +461,7 @@ impl Buffer {
         self.memory.write_at(offset as u64, bytes).unwrap();
     }
 
-    /// Fills it with a long pattern: misplaced bytes show.
+    /// The pattern shows misplaced bytes.
     pub fn fill(self, seed: u8) -> Self {
         self.put(0, &pattern(seed, self.len()));
         self

@@ -51,7 +51,6 @@ struct Known {
     rate: Option<Option<u64>>,
 }
 
-/// See the [module's documentation](self).
 #[derive(Default)]
 pub struct Audit {
     queue_pairs: BTreeMap<Qpn, Known>,
@@ -81,7 +80,6 @@ impl Audit {
         self.follow(adapter, records);
     }
 
-    /// Audits a received datagram.
     #[track_caller]
     pub fn arrived(&mut self, adapter: &Adapter, recorded: &Recorded, disposition: Disposition) {
         let records = recorded.take();
@@ -182,7 +180,7 @@ impl Known {
         }
     }
 
-    /// A packet is new or retransmitted by its PSN, for the last recorded loss.
+    /// Retransmitted packets have an old PSN and the last loss.
     #[track_caller]
     fn send(&mut self, adapter: &Adapter, packet: &PacketRecord, reason: Reason, record: &Record) {
         let bth = packet.headers.bth();

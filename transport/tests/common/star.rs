@@ -14,8 +14,7 @@ use super::{
     node::{End, Node, Options, Side},
 };
 
-/// Adapters on a switch, numbered from 0. Runs like a [`Pair`](super::Pair), and fails on drop
-/// reasons not allowed.
+/// Adapters on a switch.
 pub struct Star {
     pub nodes: Vec<Node>,
     pub network: Network,
@@ -25,7 +24,6 @@ pub struct Star {
     allowed: BTreeSet<DropReason>,
 }
 
-/// Connected queue pairs of two nodes.
 #[derive(Clone, Debug)]
 pub struct Flow {
     pub from: usize,

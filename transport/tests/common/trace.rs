@@ -1,5 +1,3 @@
-//! Every packet of a test: queries, ladder, capture.
-
 use std::{
     fmt::Write as _,
     fs::File,
@@ -26,7 +24,7 @@ pub struct Rung {
     pub headers: Headers,
     pub payload: usize,
     pub verdict: Verdict,
-    /// Arrivals with dispositions: none if lost, two if duplicated.
+    /// None if lost, two if duplicated.
     pub arrivals: Vec<(Instant, Disposition)>,
 }
 
@@ -144,7 +142,7 @@ impl Trace {
         text
     }
 
-    /// Writes a pcapng file with a comment per packet.
+    /// With a comment per packet.
     pub fn write_pcapng(&self, path: &Path) -> io::Result<()> {
         let mut capture = CaptureWriter::new(BufWriter::new(File::create(path)?))?;
         for record in &self.records {

@@ -8,11 +8,11 @@ use roce_transport::{
 use super::{SERVICE, Talk, configure, hand, listen};
 use crate::common::{End, Side};
 
-/// Communication IDs of the adapter that is gone, and of the other.
+/// Communication IDs.
 const GONE: std::ops::RangeInclusive<u32> = 0x100..=0x1FF;
 const LEFT: std::ops::RangeInclusive<u32> = 0x200..=0x2FF;
 
-/// A connection whose adapter at A is gone: its record, B's ID, B's queue pair.
+/// A connection whose adapter at A is gone.
 fn left_behind() -> (Talk, ConnRecord, ConnId, End) {
     let mut talk = Talk::configured(Side::A, |cm| cm.ids = GONE);
     let (a, b, _, b_qp) = talk.connected();
@@ -45,7 +45,6 @@ fn its_peer_is_told() {
     }
 }
 
-/// The peer has ended it or is gone.
 #[test]
 fn its_peer_does_not_know_it() {
     let (mut talk, record, ..) = left_behind();
@@ -71,7 +70,6 @@ fn what_is_refused() {
     assert_eq!(end(&mut talk, &ipv6), Err(ConnError::NoRoute));
     end(&mut talk, &record).unwrap();
     assert_eq!(end(&mut talk, &record), Err(ConnError::OwnId), "it is being ended");
-    // a quarter of the IDs
     let most = LEFT.count() / 4;
     for n in 1..most as u32 {
         end(&mut talk, &ConnRecord { local_id: 0x300 + n, ..record }).unwrap();
@@ -112,7 +110,6 @@ fn when_there_is_a_record() {
     assert_eq!(hand::sent(&mut talk.pair, Side::A), []);
 }
 
-/// Notifications of changed records.
 fn told(talk: &mut Talk, side: Side) -> Vec<(ConnId, bool)> {
     let adapter = &mut talk.pair.node(side).adapter;
     let told = std::iter::from_fn(|| adapter.cm_mut().poll_record()).collect::<Vec<_>>();

@@ -17,7 +17,6 @@ use crate::common::{Pair, Side, encode};
 
 pub(crate) const GSI_QKEY: QKey = QKey(0x8001_0000);
 
-/// Takes a side's CM messages, undelivered.
 pub(crate) fn sent(pair: &mut Pair, side: Side) -> Vec<CmMad> {
     let now = pair.now;
     let node = pair.node(side);

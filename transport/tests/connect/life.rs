@@ -1,5 +1,3 @@
-//! Life of a connection, and its variants.
-
 use std::time::Duration;
 
 use roce_transport::{
@@ -117,7 +115,7 @@ fn numbers_cross_over() {
     );
 }
 
-/// Acknowledge timeouts cover the peer's ACK delay unless the program chose one; codes as in Linux.
+/// Acknowledge timeouts cover the peer's ACK delay unless chosen; codes as in Linux.
 #[test]
 fn the_delay_of_the_peer() {
     for (ack_timeout, delay, fits_ack_delay, expected) in [
@@ -264,7 +262,6 @@ fn rejected_by_the_adapter() {
         let end = talk.qp(Side::A);
         let service = PortSpace::Tcp.service(if case == 0 { 7472 } else { 7471 });
         talk.call_with(&end, service, b"").unwrap();
-        // invalid values
         let mad = hand::sent(&mut talk.pair, Side::A).remove(0);
         let mad = hand::change_req(mad, |req| match case {
             1 => req.path_mtu = 6,
@@ -282,7 +279,6 @@ fn rejected_by_the_adapter() {
     }
 }
 
-/// A listener with the address precedes one without.
 #[test]
 fn the_closest_listener() {
     let mut talk = Talk::new();
@@ -428,7 +424,6 @@ fn destroyed_in_every_state() {
         );
         talk.assert_gone();
     }
-    // RTU in flight
     let mut talk = Talk::new();
     talk.call();
     talk.deliver_all();
@@ -483,7 +478,6 @@ fn commands_at_the_wrong_time() {
     talk.assert_gone();
 }
 
-/// Beyond the backlog, a REQ is dropped; its retransmission finds room.
 #[test]
 fn a_full_backlog() {
     let mut talk = Talk::new();

@@ -1,5 +1,3 @@
-//! Limits on peers: numbers and times.
-
 use std::time::Duration;
 
 use roce_transport::{
@@ -14,7 +12,7 @@ use crate::common::Side;
 
 const OTHER_HOST: std::net::IpAddr = std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 66));
 
-/// Connects with `ack_timeout` and disconnects. Returns how many of B's time waits ended meanwhile.
+/// Number of B's ended time waits.
 fn ended(talk: &mut Talk, ack_timeout: u8) -> usize {
     let (end, to) = (talk.qp(Side::A), talk.pair.b.ip);
     let call = Connect { ack_timeout, ..connect(&end, to) };
@@ -37,7 +35,7 @@ fn ended(talk: &mut Talk, ack_timeout: u8) -> usize {
     events.iter().filter(|event| matches!(event, ConnEvent::TimeWaitExit { .. })).count()
 }
 
-/// An acknowledge timeout of 2.4 hours leads to a time wait of seconds.
+/// Despite an acknowledge timeout of 2.4 hours.
 #[test]
 fn a_time_wait_ends_in_seconds() {
     let mut talk = Talk::new();
@@ -49,7 +47,6 @@ fn a_time_wait_ends_in_seconds() {
     talk.assert_gone();
 }
 
-/// Time waits do not count against `max_connections`, but are limited, too.
 #[test]
 fn time_waits_are_not_counted() {
     let mut talk = Talk::configured(Side::B, |cm| cm.max_connections = 3);
@@ -62,7 +59,7 @@ fn time_waits_are_not_counted() {
         talk.deliver_all();
     }
     assert_eq!((talk.requests().len(), talk.pair.b.adapter.cm().count()), (3, 6));
-    // further requests are refused; time waits end as usual
+    // further requests are refused
     talk.pair.allow(DropReason::CmBacklog);
     talk.call();
     talk.pair.run_for(Duration::from_millis(4300));
@@ -92,7 +89,6 @@ fn more_connections_than_allowed() {
     assert_eq!((talk.requests().len(), talk.pair.b.adapter.cm().count()), (3, 3));
 }
 
-/// The limit of one address leaves room for others.
 #[test]
 fn more_connections_than_one_peer_may_have() {
     let mut talk = Talk::configured(Side::B, |cm| cm.max_per_peer = 2);
@@ -119,7 +115,6 @@ fn more_connections_than_one_peer_may_have() {
     assert_eq!(hand::deliver(&mut talk.pair, Side::B, &request(3)), Disposition::Executed);
 }
 
-/// Messages of B until its last deadline.
 fn sent_until_quiet(talk: &mut Talk) -> Vec<&'static str> {
     let mut names = Vec::new();
     loop {
@@ -131,7 +126,7 @@ fn sent_until_quiet(talk: &mut Talk) -> Vec<&'static str> {
     }
 }
 
-/// An unproven REQ causes at most three messages.
+/// The REQ's address is unproven.
 #[test]
 fn one_request_leads_to_three_messages() {
     type Then = fn(&mut Talk, ConnId);
@@ -162,7 +157,6 @@ fn one_request_leads_to_three_messages() {
     }
 }
 
-/// A forged REQ holds a connection only for seconds.
 #[test]
 fn a_connection_that_nobody_uses_ends_in_seconds() {
     let mut talk = Talk::configured(Side::A, |_| {});

@@ -1,5 +1,3 @@
-//! Lost, duplicated and late messages; slow programs.
-
 use std::time::Duration;
 
 use roce_transport::{
@@ -11,10 +9,8 @@ use roce_transport::{
 use super::{Talk, connect, hand, rejection};
 use crate::common::Side;
 
-/// Drop reasons of late retransmissions.
 const LATE: [DropReason; 2] = [DropReason::CmWrongState, DropReason::CmUnknownConnection];
 
-/// A connection's life with `fault` on one side's packets.
 fn life(side: Side, fault: &str) -> Talk {
     let mut talk = Talk::new();
     talk.pair.allow_all(&LATE);
@@ -76,7 +72,7 @@ fn each_message_late() {
     }
 }
 
-/// The peer retransmits its REQ, gets an MRA, and waits longer.
+/// An MRA makes the peer wait.
 #[test]
 fn a_program_that_needs_a_minute() {
     let mut talk = Talk::new();
@@ -95,7 +91,6 @@ fn a_program_that_needs_a_minute() {
     assert!(matches!(talk.take(Side::B)[..], [ConnEvent::Established { .. }]));
 }
 
-/// The peer eventually rejects with TIMEOUT.
 #[test]
 fn a_program_that_never_responds() {
     let mut talk = Talk::new();
@@ -148,7 +143,7 @@ fn notified_of_traffic() {
     assert_eq!(hand::sent(&mut talk.pair, Side::B).len(), 0);
 }
 
-/// Without a report, the adapter checks the queue pair before it retransmits the REP.
+/// The adapter checks the queue pair before it retransmits the REP.
 #[test]
 fn traffic_confirms() {
     for speaks in [false, true] {

@@ -1,5 +1,3 @@
-//! Connection management: two adapters, or one and messages of the test.
-
 mod another;
 mod hand;
 mod life;
@@ -99,7 +97,6 @@ impl Talk {
         std::mem::take(&mut node.cm_events)
     }
 
-    /// A connection: both IDs, both queue pairs.
     fn connected(&mut self) -> (ConnId, ConnId, End, End) {
         let (a, a_qp) = self.call();
         self.deliver_all();
@@ -116,7 +113,7 @@ impl Talk {
         (a, b, a_qp, b_qp)
     }
 
-    /// Delivers everything in flight; shorter than retransmissions and time waits.
+    /// Shorter than retransmissions and time waits.
     #[track_caller]
     fn deliver_all(&mut self) {
         self.pair.run_for(Duration::from_millis(10));

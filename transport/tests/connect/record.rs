@@ -1,5 +1,3 @@
-//! Record of connection management: messages with reasons and outcomes.
-
 use std::time::Duration;
 
 use roce_transport::{

@@ -112,7 +112,7 @@ fn no_response() {
     talk.assert_gone();
 }
 
-/// A retransmission does not count; the backlog is limited.
+/// Retransmissions do not count.
 #[test]
 fn a_backlog_of_requests() {
     let mut talk = talk();

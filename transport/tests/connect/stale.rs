@@ -1,4 +1,4 @@
-//! A REQ for a connected queue pair: its owner restarted, its program is wrong, or it is forged.
+//! A REQ for a connected queue pair: forged, wrong, or after a restart.
 
 use std::time::Duration;
 
@@ -13,7 +13,6 @@ use roce_transport::{
 use super::{SERVICE, Talk, hand, rejection};
 use crate::common::{End, Side};
 
-/// A connection and its REQ.
 struct Connected {
     talk: Talk,
     a: ConnId,
@@ -38,7 +37,7 @@ impl Connected {
         Self { talk, a, b, a_qp, b_qp, req }
     }
 
-    /// The same REQ with another communication ID, as if forged.
+    /// The REQ with another communication ID.
     fn another(&self, n: u32) -> CmMad {
         hand::change_req(self.req.clone(), |req: &mut Req| req.local_id ^= n)
     }
@@ -75,7 +74,7 @@ impl Connected {
 
 const UNKNOWN: Disposition = Disposition::Dropped(DropReason::CmUnknownConnection);
 
-/// A forged REQ does not end a connection, even a silent one.
+/// Even if the connection is silent.
 #[test]
 fn a_forged_request_ends_no_connection() {
     let mut world = Connected::new();
@@ -99,7 +98,7 @@ fn a_forged_request_ends_no_connection() {
     assert_eq!(world.talk.take(Side::B), [ConnEvent::Disconnected { conn: world.b }]);
 }
 
-/// A DREP without a probe, or with a guessed transaction ID, is ignored.
+/// A DREP without a probe, or with a guessed transaction ID.
 #[test]
 fn a_forged_response_ends_no_connection() {
     let mut world = Connected::new();
@@ -144,7 +143,7 @@ fn a_peer_that_starts_anew() {
     assert_eq!(world.talk.requests().len(), 1);
 }
 
-/// A queue pair's second connection is refused until the first ends.
+/// The second is refused until the first ends.
 #[test]
 fn a_queue_pair_with_two_connections() {
     let Connected { mut talk, a, b, a_qp, .. } = Connected::new();

@@ -1,5 +1,3 @@
-//! One side with a connection in any state, and its messages, commands and deadlines.
-
 use roce_transport::{
     adapter::AcceptError,
     addr::{AddressVector, Gid, PKey, Qpn},
@@ -15,7 +13,6 @@ use roce_transport::{
 use super::{SERVICE, Talk, accept, connect, hand};
 use crate::common::Side;
 
-/// The peer: communication ID, GUID, queue pair.
 pub(crate) const PEER_ID: u32 = 0x0BAD_CAFE;
 pub(crate) const PEER_GUID: u64 = 0x0200_0000_0000_0077;
 pub(crate) const PEER_QPN: Qpn = Qpn::new(0x77);
@@ -24,7 +21,7 @@ pub(crate) struct Subject {
     pub(crate) talk: Talk,
     pub(crate) side: Side,
     pub(crate) conn: ConnId,
-    /// Its communication ID.
+    /// Communication ID.
     pub(crate) id: u32,
     pub(crate) qpn: Qpn,
 }
@@ -168,7 +165,7 @@ impl Subject {
         self.talk.pair.node(self.side).adapter.cm().state(conn)
     }
 
-    /// Issues a command; false if the state refuses it.
+    /// False if the state refuses the command.
     pub(crate) fn command(&mut self, command: Trigger) -> bool {
         let (now, conn) = (self.talk.pair.now, self.conn);
         let end = self.talk.qp(self.side);
@@ -194,7 +191,6 @@ impl Subject {
         result.is_ok()
     }
 
-    /// A message of the peer.
     pub(crate) fn message(&mut self, name: &str) -> Message {
         let (local_id, remote_id) = (PEER_ID, self.id);
         let mra = |about| Mra {

@@ -1,4 +1,4 @@
-//! Many connections under faults, by seed. In the end both sides agree and nothing is left.
+//! Many connections under faults, by seed.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,7 +13,6 @@ use roce_transport::{
 use super::{SERVICE, Talk, configure};
 use crate::common::{Pair, Side};
 
-/// Events of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct History {
     begun: bool,
@@ -51,7 +50,7 @@ fn serve(talk: &mut Talk, side: Side, book: &mut Book, rng: &mut ChaCha12Rng, se
                         talk.destroy(side, conn);
                         book.get_mut(&conn).unwrap().destroyed = true;
                     }
-                    2 => continue, // never responds
+                    2 => continue,
                     _ => {
                         talk.accept(conn);
                     }
@@ -184,7 +183,6 @@ fn conversation(seed: u64) {
             "seed {seed}: {conn:?} {history:?}"
         );
     }
-    // an established callee has an established caller
     let connected = |book: &Book| book.values().filter(|history| history.established).count();
     assert!(connected(&callees) <= connected(&callers), "seed {seed}: {callers:?} {callees:?}");
 }

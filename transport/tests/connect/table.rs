@@ -1,5 +1,4 @@
-//! Every state with every message, command and deadline: response, next state, event. Compared with
-//! the table of edges in both directions.
+//! Every state with every message, command and deadline, against the table of edges.
 
 use std::fmt::Write as _;
 
@@ -80,8 +79,8 @@ const STATES: [&str; 12] = [
     "SidrReqSent",
 ];
 
-/// `+ X`: X sent; `! E`: event; `> S`: next state. Other messages are dropped. A DREQ or LAP before
-/// the peer's ID is known, and a REP to a resolution, find no connection.
+/// `+ X`: X sent; `! E`: event; `> S`: next state. Other messages are dropped. A DREQ or LAP
+/// without the peer's ID, and a REP to a resolution, find no connection.
 const EXPECTED: &str = "
 ReqSent / MRA of REQ > MraReqRcvd
 ReqSent / REP ! Reply > RepRcvd
@@ -135,7 +134,6 @@ const COMMANDS: [Trigger; 7] = [
     Trigger::Destroy,
 ];
 
-/// An APR has no trigger.
 fn trigger(name: &str) -> Option<Trigger> {
     Some(match name {
         "REQ" => Trigger::Req,
@@ -157,7 +155,6 @@ fn has_edge_from(state: Option<CmState>, on: Trigger) -> bool {
     EDGES.iter().any(|&(from, trigger, _)| (from, trigger) == (state, on))
 }
 
-/// Delivers every message in every state. Returns the edges and records the outcomes.
 fn by_messages(found: &mut String) -> Vec<Edge> {
     let mut taken = Vec::new();
     for state in STATES {
@@ -204,7 +201,6 @@ fn by_messages(found: &mut String) -> Vec<Edge> {
     taken
 }
 
-/// Issues every command in every state: refused without an edge.
 fn by_commands() -> Vec<Edge> {
     let mut taken = Vec::new();
     for state in STATES.into_iter().chain(["SidrReqRcvd"]) {
@@ -238,7 +234,6 @@ SidrReqSent + 15 SIDR_REQ ! Unreachable > gone
 SidrReqRcvd > SidrReqRcvd
 ";
 
-/// Lets every deadline expire in every state. Returns the edges and records the outcomes.
 fn by_timeouts(found: &mut String) -> Vec<Edge> {
     let mut taken = Vec::new();
     for state in STATES.into_iter().chain(["SidrReqRcvd"]) {
@@ -279,7 +274,6 @@ fn write_outcome(found: &mut String, events: &[ConnEvent], state: Option<CmState
     }
 }
 
-/// Edges that begin a connection or resolution.
 fn by_beginnings() -> Vec<Edge> {
     [
         (Trigger::Connect, "ReqSent"),
@@ -299,7 +293,6 @@ fn by_circumstances() -> Vec<Edge> {
         assert_eq!(subject.deliver(message), Disposition::Executed);
         taken.push((before, trigger, subject.state()));
     };
-    // no listener yet
     let mut subject = Subject::active_in(with_listen_grace());
     let rej = Rej::new(PEER_ID, subject.id, About::Req, RejectReason::INVALID_SERVICE_ID);
     deliver(&mut subject, Trigger::Rej, Message::Rej(Box::new(rej)));
@@ -364,7 +357,6 @@ fn every_state_and_time() {
     assert_eq!(found, EXPECTED_IN_TIME);
 }
 
-/// No edge is unused or listed twice.
 #[test]
 fn every_edge_is_taken() {
     let mut taken = by_messages(&mut String::new());
@@ -444,7 +436,6 @@ fn messages_about_nothing() {
     }
 }
 
-/// Another adapter's ID at the same address is ignored.
 #[test]
 fn a_reply_to_an_id_of_another_adapter() {
     let talk = Talk::configured(Side::A, |cm| cm.ids = 0x400..=0x7FF);

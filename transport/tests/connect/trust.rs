@@ -1,5 +1,3 @@
-//! Malformed and forged messages.
-
 use roce_transport::{
     addr::QKey,
     cm::{CmMad, CmState, ConnEvent, Drep, Dreq, Message, PrivateData, Rej, RejectReason, Rtu},
@@ -16,12 +14,11 @@ const fn dropped(reason: DropReason) -> Disposition {
     Disposition::Dropped(reason)
 }
 
-/// DREQ, DREP, REJ or RTU with valid IDs from another address are ignored.
+/// With valid IDs.
 #[test]
 fn from_another_host() {
     let mut talk = Talk::new();
     let (a, b, _, b_qp) = talk.connected();
-    // the peer's own message
     talk.disconnect(Side::A, a);
     let genuine = hand::sent(&mut talk.pair, Side::A).remove(0);
     let Message::Dreq(Dreq { local_id, remote_id, .. }) = genuine.message else {
@@ -142,7 +139,7 @@ fn no_message_at_all() {
     );
 }
 
-/// A flood fills the backlog; responses beyond the queue are dropped.
+/// Responses beyond the queue are dropped.
 #[test]
 fn a_flood_of_requests() {
     let mut talk = Talk::new();

@@ -37,7 +37,6 @@ fn at_least_every_64th_packet_asks() {
     assert_eq!(asking, [63, 127, 191, 199]);
 }
 
-/// Intermediate acknowledgements release more.
 #[test]
 fn no_more_than_512_packets_wait_for_acknowledgement() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
@@ -79,7 +78,6 @@ fn credits_hold_nothing_back() {
     assert_eq!(half.qp.send_outcomes(), all_ok(1..=4, 0));
 }
 
-/// A mid-message acknowledgement only moves the window.
 #[test]
 fn a_message_completes_with_its_last_packet() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
@@ -155,7 +153,7 @@ fn an_adapter_tells_whether_it_has_anything_to_do() {
     let mut half = Half::new(Options::default());
     let buffer = half.buffer(64);
     let is_due = |half: &mut Half| half.node.adapter.is_due(half.now);
-    assert_eq!(half.take().len(), 0); // the queue pair is new
+    assert_eq!(half.take().len(), 0);
     assert!(!is_due(&mut half));
     half.post_recv(&RecvWr::new(1, []));
     assert!(!is_due(&mut half));
@@ -217,7 +215,6 @@ fn the_msn_counts_messages() {
     half.expect(&[ack(0x204, 3)]);
 }
 
-/// An acknowledgement waits for earlier READ data.
 #[test]
 fn responses_keep_the_order_of_requests() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
@@ -249,7 +246,6 @@ fn credits_are_not_used() {
     assert_eq!(half.take().len(), 1);
 }
 
-/// Returns an address for 0 bytes.
 fn half_remote() -> roce_transport::work::Remote {
     roce_transport::work::Remote { address: 0xDEAD, rkey: roce_transport::mem::RKey(0) }
 }

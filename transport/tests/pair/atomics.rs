@@ -72,7 +72,6 @@ fn requests_and_responses_on_the_wire() {
     assert_eq!(word(&far, 0), 77);
 }
 
-/// A repeat gets the first value.
 #[test]
 fn a_repeat_gets_a_response_and_is_not_executed() {
     let mut half = Half::new(Options::default());
@@ -125,7 +124,6 @@ fn another_request_with_the_same_psn_is_no_repeat() {
     half.expect_nothing();
 }
 
-/// Requests and responses are lost.
 #[test]
 fn exactly_once_under_loss() {
     for lost in [
@@ -199,7 +197,6 @@ fn the_wrong_kind_of_response() {
     assert_eq!(half.qp.send_outcomes(), [(1, Err(WcStatus::BadRespErr))]);
 }
 
-/// An acknowledgement has no value.
 #[test]
 fn an_acknowledgement_is_no_response() {
     let mut half = Half::new(Options::default());

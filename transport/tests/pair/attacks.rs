@@ -20,7 +20,6 @@ fn options() -> Options {
     Options { access: RIGHTS, ..Options::default() }
 }
 
-/// Returns every kind of request for eight bytes.
 fn requests(psn: u32, remote: Remote) -> [Pkt; 6] {
     [
         pkt(Op::WriteOnly, psn).reth(remote, 8).payload(&[7; 8]),
@@ -32,7 +31,6 @@ fn requests(psn: u32, remote: Remote) -> [Pkt; 6] {
     ]
 }
 
-/// Each bit is set in about half of the keys.
 #[test]
 fn keys_are_random_and_not_given_again_soon() {
     let mut half = Half::new(Options::default());
@@ -48,7 +46,6 @@ fn keys_are_random_and_not_given_again_soon() {
             half.node.adapter.dealloc_window(WindowId::of(rkey)).unwrap();
         }
     }
-    // as many as quarantined
     for (n, key) in keys.iter().enumerate() {
         assert!(!keys[n + 1..].iter().take(4096).any(|other| other == key), "key {n} comes again");
     }
@@ -81,7 +78,6 @@ fn another_seed_gives_other_numbers() {
     assert_eq!(all.len(), 200);
 }
 
-/// A new connection needs its owner's help.
 #[test]
 fn a_wrong_guess_costs_the_connection() {
     for index in 0..6 {
@@ -99,7 +95,6 @@ fn a_wrong_guess_costs_the_connection() {
     }
 }
 
-/// Zero-based windows included.
 #[test]
 fn addresses_that_wrap() {
     for zero_based in [false, true] {
@@ -177,7 +172,6 @@ fn a_window_of_another_connection_cannot_be_invalidated() {
     }
 }
 
-/// The flood is only counted.
 #[test]
 fn a_flood_at_a_queue_pair_that_is_not_connected() {
     let mut half = Half::reset(options());
@@ -255,8 +249,7 @@ fn psns_far_outside() {
     assert_eq!(half.qp.send_outcomes(), []);
 }
 
-/// CNPs slow a queue pair to the minimum window and rate, one per 50 µs; other source addresses do
-/// not count.
+/// CNPs count once per 50 µs, and not from other addresses.
 #[test]
 fn forged_notifications_slow_down_and_nothing_else() {
     let mut half = Half::new(options());
@@ -307,7 +300,7 @@ fn a_guessed_queue_key() {
     assert_eq!(pair.trace.from(crate::common::Side::B).count(), 0);
 }
 
-/// Excess READs end the connection; repeats take turns.
+/// Excess READs end the connection.
 #[test]
 fn a_flood_of_reads() {
     let mut half = Half::new(Options { max_dest_rd_atomic: 4, ..options() });
@@ -322,7 +315,6 @@ fn a_flood_of_reads() {
     assert_eq!(responses.len(), 4 * 1024 + 1, "the four that were agreed on, and the NAK");
 }
 
-/// Every resource is limited and reusable.
 #[test]
 fn every_resource_has_a_limit() {
     let limits = Limits {

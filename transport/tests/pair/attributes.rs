@@ -12,7 +12,6 @@ use roce_transport::{
 
 use super::states::{TYPES, go, go_with, in_state, node};
 
-/// Returns a unique change of one attribute.
 fn change_of(attribute: Attribute, current: State) -> QpUpdate {
     let mut changes = QpUpdate::default();
     let av = AddressVector {
@@ -37,7 +36,6 @@ fn change_of(attribute: Attribute, current: State) -> QpUpdate {
     changes
 }
 
-/// Returns the attributes changed.
 fn changed(mut info: QpInfo, attribute: Attribute) -> QpInfo {
     let changes = change_of(attribute, info.state);
     info.pkey_index = changes.pkey_index.unwrap_or(info.pkey_index);
@@ -56,7 +54,6 @@ fn changed(mut info: QpInfo, attribute: Attribute) -> QpInfo {
     info
 }
 
-/// Covers every edge, existing or not.
 #[test]
 fn exactly_the_optional_attributes_of_the_table_are_taken() {
     let mut taken = 0;
@@ -172,7 +169,6 @@ fn the_table_of_optional_attributes() {
     }
 }
 
-/// One wrong change refuses all.
 #[test]
 fn changes_are_checked_before_anything_changes() {
     let mut node = node();

@@ -20,7 +20,7 @@ fn half() -> Half {
     Half::new(Options { mtu: Mtu::B256, access: ALL_RIGHTS, ..Options::default() })
 }
 
-/// Returns the response to a READ, the first request.
+/// The response to a READ, the first request.
 fn response(bytes: &[u8]) -> Vec<Pkt> {
     let last = bytes.len().div_ceil(MTU).saturating_sub(1);
     let packet = |(at, bytes): (usize, &[u8])| {
@@ -99,7 +99,6 @@ fn a_message_does_not_show_in_it() {
     half.expect(&response(&pattern(1, 600)));
 }
 
-/// Regions, windows and addresses.
 #[test]
 fn other_keys_of_the_same_memory() {
     let mut half = half();
@@ -247,7 +246,6 @@ fn a_receive_before_a_request_that_is_refused_completes() {
     half.expect(&[response(&pattern(1, 600)), vec![last]].concat());
 }
 
-/// ERR by the program.
 #[test]
 fn an_error_flushes_what_waits() {
     let mut half = half();

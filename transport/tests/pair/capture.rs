@@ -1,5 +1,3 @@
-//! Test tools: captures, and drops that fail tests.
-
 use std::panic;
 
 use pcap_file::pcapng::{Block, PcapNgReader, blocks::enhanced_packet::EnhancedPacketOption};

@@ -104,7 +104,6 @@ fn what_a_completion_says() {
     assert_eq!(timed(b.received()), received);
 }
 
-/// Failures notify too.
 #[test]
 fn solicited_events() {
     let mut pair = Pair::new();
@@ -168,7 +167,6 @@ fn an_event_for_the_next_completion() {
     assert_eq!(pair.events(Side::B), [Event::Completion(b.recv_cq.id())]);
 }
 
-/// Failures notify too.
 #[test]
 fn overrun() {
     let mut pair = Pair::new();
@@ -208,7 +206,6 @@ fn a_queue_in_use_cannot_be_destroyed() {
     assert_eq!(adapter.destroy_cq(recv_cq), Err(ObjectError::Unknown));
 }
 
-/// Returns a queue pair with one completion queue.
 fn with_one_queue() -> Half {
     let mut half = Half::reset(Options::default());
     let cq = half.node.adapter.create_cq(8).unwrap();
@@ -240,8 +237,7 @@ fn one_queue_for_both() {
     assert_eq!(completed(&half), [1, 2]);
 }
 
-/// A reply and an acknowledgement share a run. The shorter acknowledgement is last but handled
-/// first: programs rely on it.
+/// The acknowledgement is last in the run but handled first: programs rely on the order.
 #[test]
 fn a_sent_request_completes_before_its_response() {
     let mut half = with_one_queue();

@@ -1,5 +1,3 @@
-//! Completion counters.
-
 use std::sync::Arc;
 
 use roce_transport::{
@@ -12,7 +10,6 @@ use crate::common::{End, Options, Pair, Side};
 
 const UNSIGNALED: SendFlags = SendFlags::empty();
 
-/// Returns queue pairs with counters for these operations.
 fn connect(pair: &mut Pair, counters: [&[(Ops, &Arc<CompletionCounter>)]; 2]) -> (End, End) {
     let options = Options::default();
     let a = pair.a.qp(Side::A, QpType::Rc, &options);
@@ -35,7 +32,6 @@ fn read(counters: &[Arc<CompletionCounter>]) -> Vec<(u64, u64)> {
     counters.iter().map(|counter| (counter.completed(), counter.failed())).collect()
 }
 
-/// Requests and bytes, unsignaled, with losses.
 #[test]
 fn every_operation_is_counted_once() {
     for counted in [Counted::Requests, Counted::Bytes] {

@@ -84,7 +84,6 @@ fn unmarked_data_is_not() {
     assert_eq!((b.recv_outcomes(), pair.b.adapter.counters().cnp_sent), (all_ok([1], 1), 0));
 }
 
-/// An error keeps counters; a reset clears them.
 #[test]
 fn how_long_signs_are_kept() {
     let mut half = Half::new(Options::default());
@@ -119,7 +118,6 @@ fn only_packets_of_the_peer_count() {
     assert_eq!(half.node.adapter.counters().ecn_marked, 2, "the adapter counts whatever arrives");
 }
 
-/// A UD queue pair counts marks.
 #[test]
 fn datagrams_are_noted_only() {
     let mut pair = Pair::new();
@@ -173,7 +171,7 @@ fn a_receive_buffer_that_fills_with_what_cannot_be_slowed_down() {
     let (a, _) = pair.connect(Options::default());
     let (from, to) = pair.datagrams(Options::default());
     let (near, far) = (pair.a.buffer(64), pair.b.buffer(64));
-    pair.a.fills = true; // acknowledgements
+    pair.a.fills = true;
     pair.post_send(&a, &SendWr::write(1, far.remote(0), near.all()));
     pair.run();
     (pair.a.fills, pair.b.fills) = (false, true);

@@ -1,5 +1,4 @@
-//! Memory behind a driver: a copy ends when the test says, and whatever tells of its bytes comes
-//! after it.
+//! Memory behind a driver: completions wait for copies.
 
 use std::{
     sync::{Arc, Mutex},
@@ -16,7 +15,7 @@ use roce_transport::{
 
 use crate::common::{ALL_RIGHTS, End, Node, Options, Pair, Side};
 
-/// Memory of a device: a copy that has started waits until it may end.
+/// Device memory: started copies wait until allowed to end.
 struct Device {
     there: HeapMemory,
     copies: Mutex<Copies>,
@@ -90,7 +89,6 @@ impl Memory for Device {
     }
 }
 
-/// A device's memory, registered.
 struct Registered {
     device: Arc<Device>,
     region: Arc<Region>,
@@ -119,7 +117,7 @@ fn pair() -> (Pair, End, End) {
     (pair, a, b)
 }
 
-/// A time in which nothing is sent again.
+/// Shorter than a retransmission.
 const SOON: Duration = Duration::from_micros(100);
 const ALL: usize = usize::MAX;
 
@@ -143,7 +141,6 @@ fn nothing_is_told_before_the_copy_has_ended() {
     assert_eq!(far.device.part(0, 4000), [near.bytes(), near.bytes()].concat());
 }
 
-/// The copies of a later message do not hold back the completion of an earlier one.
 #[test]
 fn a_completion_waits_for_no_copy_behind_it() {
     let (mut pair, a, b) = pair();
@@ -234,7 +231,6 @@ fn a_copy_that_fails() {
     }
 }
 
-/// A READ of memory that a WRITE before it changes sends what the WRITE has brought.
 #[test]
 fn a_response_has_the_bytes_of_earlier_copies() {
     let (mut pair, a, _) = pair();
@@ -250,7 +246,7 @@ fn a_response_has_the_bytes_of_earlier_copies() {
     assert_eq!(back.bytes(), near.bytes());
 }
 
-/// Sixteen packets, and a copy or two.
+/// Sixteen packets, one copy.
 #[test]
 fn messages_are_copied_in_runs() {
     let (mut pair, a, _) = pair();
@@ -269,7 +265,7 @@ fn messages_are_copied_in_runs() {
     assert_eq!(reads, [1, 1]);
 }
 
-/// A message is not sent from memory that is deregistered, though its bytes were fetched.
+/// Fetched bytes are not sent after the deregistration.
 #[test]
 fn a_source_deregistered_under_way() {
     let (mut pair, a, _) = pair();

@@ -127,7 +127,6 @@ fn what_comes_before_arming() {
 
 const PERIOD: Duration = Duration::from_micros(100);
 
-/// Returns a receiver with a moderated, armed queue.
 fn moderated(count: u16, period: Duration, kind: NotifyKind) -> Half {
     let mut half = Half::new(Options::default());
     let cq = half.qp.recv_cq.clone();
@@ -137,7 +136,7 @@ fn moderated(count: u16, period: Duration, kind: NotifyKind) -> Half {
     half
 }
 
-/// Receives a message; returns whether the reader was notified.
+/// True if the reader was notified.
 fn arrival(half: &mut Half, psn: &mut u32, solicited: bool) -> bool {
     half.post_recv(&RecvWr::new(0, []));
     let packet = crate::common::Pkt { solicited, ..pkt(Op::SendOnly, *psn) };
@@ -256,7 +255,6 @@ fn a_destroyed_queue_has_no_timer() {
     assert_eq!(half.node.events, []);
 }
 
-/// Ten messages between two ends.
 #[test]
 fn a_burst_gives_one_event() {
     let mut pair = Pair::new();

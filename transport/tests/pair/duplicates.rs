@@ -234,7 +234,6 @@ fn a_flood_of_repeats_makes_no_flood_of_responses() {
     assert_eq!(half.qp.received().len(), 1);
 }
 
-/// Covers every kind of request.
 #[test]
 fn a_network_that_duplicates_everything_changes_nothing() {
     let mut pair = Pair::new();

@@ -17,7 +17,6 @@ use crate::common::{
 
 const FLUSHED: Result<u32, WcStatus> = Err(WcStatus::WrFlushErr);
 
-/// A's completion, B's event, and flushes.
 #[derive(Debug)]
 struct Refused {
     code: NakCode,
@@ -162,7 +161,7 @@ fn access_that_the_region_does_not_allow() {
     }
 }
 
-/// Returns a refusal of 8 bytes out of bounds.
+/// 8 bytes out of bounds.
 fn beyond<const SIZE: u64>(remote: Remote, _: Access) -> AccessError {
     let Remote { address, rkey } = remote;
     AccessError::Bounds { key: rkey.0, address, length: 8, start: 0x10_0000, size: SIZE }
@@ -313,7 +312,6 @@ fn opcodes_out_of_order_and_wrong_lengths_are_invalid_requests() {
                 "{what}"
             );
         }
-        // it sends nothing more
         half.send(&Pkt { psn, ..packets[0].clone() });
         half.expect_nothing();
     }
@@ -393,7 +391,6 @@ fn a_receive_buffer_of_a_message_without_data_is_not_looked_at() {
     }
 }
 
-/// Earlier requests complete first.
 #[test]
 fn a_bad_send_buffer_fails_in_its_turn() {
     let mut pair = Pair::new();
@@ -465,7 +462,6 @@ fn a_bad_list_of_a_response_fails_when_that_comes() {
     }
 }
 
-/// The peer detects it.
 #[test]
 fn both_keys_of_a_read_are_bad() {
     for op in ["read", "fetch_add"] {
@@ -483,7 +479,6 @@ fn both_keys_of_a_read_are_bad() {
     }
 }
 
-/// The receive it would complete fails.
 #[test]
 fn a_refused_write_with_immediate_data() {
     for (length, tells) in [(8, true), (0, false), (600, false)] {
@@ -511,7 +506,6 @@ fn a_refused_write_with_immediate_data() {
     }
 }
 
-/// The last packet is refused.
 #[test]
 fn a_target_deregistered_before_the_immediate_data() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
@@ -524,7 +518,6 @@ fn a_target_deregistered_before_the_immediate_data() {
     assert_eq!(half.qp.recv_outcomes(), [(1, Err(WcStatus::LocAccessErr))]);
 }
 
-/// Sending stops, and the request fails in order.
 #[test]
 fn a_source_deregistered_under_way() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
@@ -565,8 +558,8 @@ fn a_read_source_deregistered_under_way() {
     assert_eq!(half.node.events, [Event::QpAccessError(half.qp.qpn, gone)]);
 }
 
-/// The repeat was in flight when the peer confirmed its data: deregistration is no error. A peer
-/// still waiting gets the error.
+/// The peer has confirmed the data: deregistration is no error. A peer still waiting gets the
+/// error.
 #[test]
 fn a_read_source_deregistered_under_a_repeat() {
     for length in [256, 1024] {
@@ -620,7 +613,6 @@ fn statuses_of_naks() {
     }
 }
 
-/// Unsignaled requests included.
 #[test]
 fn failure_always_completes() {
     let mut half = Half::new(Options::default());

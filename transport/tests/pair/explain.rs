@@ -1,5 +1,3 @@
-//! Explanations of records.
-
 use std::collections::BTreeSet;
 
 use roce_fabric::{Action, Corruption, Kind, Matcher, Rule};
@@ -22,7 +20,6 @@ fn connected(options: Options) -> (Pair, End, End) {
     (pair, a, b)
 }
 
-/// Returns one side's findings.
 fn findings(pair: &mut Pair, side: Side) -> Vec<Finding> {
     let mut histories = Histories::default();
     pair.record(side).iter().filter_map(|record| histories.observe(record)).collect()
@@ -43,7 +40,6 @@ fn assert_says(text: &str, parts: &[&str]) {
     }
 }
 
-/// Returns a connection with this peer and PSNs.
 fn half_connected(pair: &mut Pair, dest: Option<Qpn>, a_psn: u32, b_expects: u32) -> (End, End) {
     let options = Options::default();
     let a = pair.a.qp(Side::A, QpType::Rc, &options);
@@ -99,7 +95,6 @@ fn a_peer_that_is_not_there() {
     assert_says(&far.reason.advice, &["dest_qp_num"]);
 }
 
-/// All are invalid.
 #[test]
 fn responses_that_are_dropped() {
     let flip = |offset, mask| Action::Corrupt(Some(Corruption { offset, mask }));
@@ -159,7 +154,6 @@ fn responses_that_are_dropped_later() {
     assert_says(&finding.reason.advice, &["the peer's adapter"]);
 }
 
-/// The hint names the setting.
 #[test]
 fn a_retry_count_of_zero() {
     for was_heard in [false, true] {
@@ -366,7 +360,7 @@ fn what_is_posted_after_a_failure_names_its_cause() {
     assert_eq!(pair.state(&a), State::Err);
 }
 
-/// Late packets for it are no error.
+/// Late packets are no error.
 #[test]
 fn a_queue_pair_that_is_gone() {
     let mut pair = Pair::new().recorded();
@@ -381,8 +375,7 @@ fn a_queue_pair_that_is_gone() {
     assert_eq!(histories.latest(b.qpn).count(), 0);
 }
 
-/// Statuses, drops, rejections and events have a name, rule and advice; call errors are matched in
-/// the code.
+/// Call errors are matched in the code.
 #[test]
 fn nothing_is_without_an_explanation() {
     let statuses = WcStatus::ALL.iter().map(Explain::explain);

@@ -1,5 +1,3 @@
-//! Fair turns and bounded work, deterministic by seed.
-
 use roce_transport::{
     adapter::TransmitBuffer,
     addr::{Mtu, Qpn},
@@ -11,7 +9,6 @@ use roce_transport::{
 
 use crate::common::{Half, Options, Pair, Side, UDP_SEGMENT, all_ok, pkt};
 
-/// An acknowledgement waits behind a thousand packets.
 #[test]
 fn a_long_queue_does_not_starve_a_short_one() {
     let mut pair = Pair::new();
@@ -37,7 +34,6 @@ fn a_long_queue_does_not_starve_a_short_one() {
     assert_eq!((busy.send_outcomes(), peer.send_outcomes()), (all_ok([2], 0), all_ok([1], 0)));
 }
 
-/// A turn continues in the next buffer.
 #[test]
 fn a_small_buffer_makes_no_turn_longer() {
     let mut pair = Pair::new();
@@ -98,8 +94,7 @@ fn queue_pairs_take_turns() {
     assert_eq!(order.len(), 16, "four turns each, of 64 packets");
 }
 
-/// A 64 KiB WRITE fills the window with at most three system calls. A run has up to 128 packets;
-/// the n-th has identification n.
+/// At most three system calls for a 64 KiB WRITE. The n-th packet of a run has identification n.
 #[test]
 fn runs() {
     for mtu in Mtu::ALL {
@@ -122,7 +117,6 @@ fn runs() {
     }
 }
 
-/// Mid-turn nothing is lost.
 #[test]
 fn a_small_buffer_is_filled_again_and_again() {
     let mut pair = Pair::new();
@@ -140,7 +134,7 @@ fn a_small_buffer_is_filled_again_and_again() {
     );
 }
 
-/// Runs equal those of a smaller buffer; the capacity is a bound too.
+/// Runs equal those of a smaller buffer.
 #[test]
 fn a_buffer_is_filled_up_to_its_bound() {
     let sent = |capacity: usize, bound: Option<usize>| {
@@ -190,7 +184,6 @@ fn a_flood_of_all_requests_gets_few_responses() {
     assert!(half.node.events.is_empty());
 }
 
-/// Thousands of queue pairs cost nothing.
 #[test]
 fn idle_queue_pairs_are_quiet() {
     let mut pair = Pair::new();
@@ -205,7 +198,6 @@ fn idle_queue_pairs_are_quiet() {
     assert_eq!(pair.b.adapter.poll_timeout(), None);
 }
 
-/// Many lose packets at once.
 #[test]
 fn every_queue_pair_has_its_own_timer() {
     let mut pair = Pair::new();

@@ -1,4 +1,4 @@
-//! Textual faults, with every example in docs/guide/faults.md: a connection survives them.
+//! Textual faults, with every example of docs/guide/faults.md.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -77,7 +77,6 @@ fn exchange(plan: &str, seed: u64) -> Pair {
     pair
 }
 
-/// Faults met by packets.
 struct Done {
     sent: usize,
     lost: usize,
@@ -149,7 +148,6 @@ fn the_same_seed_does_the_same() {
     assert_ne!(story(7), story(8));
 }
 
-/// A request executes once, after its RNR NAK.
 #[test]
 fn rnr_finds_whatever_needs_a_receive_request() {
     let immediate = Some(Immediate([1, 2, 3, 4]));
@@ -273,7 +271,6 @@ fn rnr_obeys_selectors() {
     assert!(pair.b.adapter.counters().rnr_naks_sent > 1);
 }
 
-/// Returns a page's "example" cells.
 fn examples_of(page: &str) -> Vec<&str> {
     let mut column = None;
     let mut examples = Vec::new();
@@ -290,7 +287,6 @@ fn examples_of(page: &str) -> Vec<&str> {
     examples
 }
 
-/// Each parses, is survived and has an effect.
 #[test]
 fn the_guides_examples_work() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide/faults.md");

@@ -1,5 +1,3 @@
-//! Source ports of flows.
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use roce_transport::{
@@ -12,7 +10,6 @@ use crate::common::{End, Options, Pair, Side, all_ok};
 
 const PORTS: [u16; 5] = [61_000, 61_001, 61_004, 61_007, 65_535];
 
-/// Returns source ports by destination queue pair.
 fn ports(pair: &Pair, side: Side) -> BTreeMap<Qpn, BTreeSet<u16>> {
     let mut found = BTreeMap::<_, BTreeSet<_>>::new();
     for record in pair.trace.from(side) {
@@ -21,7 +18,7 @@ fn ports(pair: &Pair, side: Side) -> BTreeMap<Qpn, BTreeSet<u16>> {
     found
 }
 
-/// The rule is that of links that choose any port; the ICRC covers the port.
+/// The ICRC covers the port.
 #[test]
 fn each_flow_keeps_to_one_of_the_ports() {
     let mut pair = Pair::new();
@@ -62,7 +59,6 @@ fn ports_that_change_under_a_connection() {
         pair.post_send(&a, &SendWr::write(1, far.remote(0), near.all()));
         pair.run();
     }
-    // another address's ports are irrelevant
     pair.a.adapter.set_flow_ports([10, 9, 9, 9].into(), vec![61_009]);
     pair.post_send(&a, &SendWr::write(1, far.remote(0), near.all()));
     pair.run();
@@ -70,7 +66,6 @@ fn ports_that_change_under_a_connection() {
     assert_eq!(ports(&pair, Side::A)[&b.qpn], wanted);
 }
 
-/// Each destination is a flow.
 #[test]
 fn datagrams_to_several_leave_from_several() {
     let mut pair = Pair::new();
@@ -91,7 +86,6 @@ fn datagrams_to_several_leave_from_several() {
     assert!(used.len() > 2, "{used:?} for 24 flows");
 }
 
-/// Runs are as many as ports, also of responses.
 #[test]
 fn queue_pairs_with_one_port_share_a_run() {
     let mut pair = Pair::new();
@@ -112,7 +106,7 @@ fn queue_pairs_with_one_port_share_a_run() {
     }
 }
 
-/// Progress stays equal with more data than a buffer.
+/// With more data than a buffer.
 #[test]
 fn order_by_ports_is_fair() {
     let mut pair = Pair::new();

@@ -1,4 +1,4 @@
-//! Memory gone at access: the key is valid, the memory's side fails.
+//! Memory gone at access: the key is valid.
 
 use std::sync::Arc;
 

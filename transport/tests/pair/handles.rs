@@ -83,7 +83,6 @@ fn a_posted_request_outlives_its_handle() {
     assert_eq!(b.recv_outcomes(), all_ok([1], 44));
 }
 
-/// The request fails with that error.
 #[test]
 fn the_own_address_goes() {
     let mut pair = Pair::new();

@@ -1,4 +1,4 @@
-//! Bounded work per call, in work, not time: the caller holds the device's lock.
+//! Bounded work per call: the caller holds the device's lock.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::common::{End, Half, Node, Options, Pair, Side, all_ok};
 
 const MANY: usize = 1000;
 
-/// Returns queue pairs in RTS with a peer host each.
+/// Queue pairs in RTS with a peer host each.
 fn many(node: &mut Node, options: &Options) -> Vec<End> {
     let connect = |index: usize| {
         let end = node.qp(Side::A, QpType::Rc, options);
@@ -46,7 +46,6 @@ fn a_buffer_is_not_filled_by_asking_all() {
     }
 }
 
-/// The rest stays due.
 #[test]
 fn timers_that_fire_together_are_served_in_portions() {
     let mut half = Half::new(Options::default());
@@ -93,7 +92,7 @@ fn portions_forget_nobody() {
     assert!(pair.now < Instant::from_nanos(60_000_000_000));
 }
 
-/// Requests flush in order, before later posts; the last-WQE event follows.
+/// In order, before later posts.
 #[test]
 fn thousands_of_requests_are_flushed_in_portions() {
     const REQUESTS: u64 = 3000;
@@ -129,7 +128,7 @@ fn thousands_of_requests_are_flushed_in_portions() {
     assert_eq!(half.qp.recv_outcomes(), flushed);
 }
 
-/// The flush does not block senders, and a reset ends it.
+/// Senders are not blocked. A reset ends the flush.
 #[test]
 fn a_flush_that_is_under_way() {
     let caps = QpCaps { max_recv_wr: 1000, ..Options::default().caps };
@@ -155,7 +154,6 @@ fn a_flush_that_is_under_way() {
     assert_eq!(a.recv_cq.len(), told);
 }
 
-/// The caller drops them.
 #[test]
 fn requests_of_a_queue_pair_that_goes() {
     let mut pair = Pair::new();
@@ -171,7 +169,6 @@ fn requests_of_a_queue_pair_that_goes() {
     assert_eq!((requests.len(), Arc::strong_count(&buffer.region)), ([3, 3], held));
     drop(requests);
     assert_eq!(Arc::strong_count(&buffer.region), held - 6);
-    // the queue pair is as new
     pair.b.adapter.to_reset(b.qpn).unwrap();
     let options = Options::default();
     pair.a.connect(a.qpn, pair.b.ip, b.qpn, 0x200, 0x100, &options);
@@ -196,7 +193,6 @@ fn requests_of_a_shared_receive_queue_that_goes() {
     assert!(adapter.abandon_srq_requests(srq).is_none());
 }
 
-/// Allocated before the call.
 #[test]
 fn a_completion_queue_gets_room_that_is_there() {
     let mut half = Half::new(Options::default());

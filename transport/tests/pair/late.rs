@@ -92,7 +92,6 @@ fn the_same_seed_places_in_the_same_order() {
     assert!(story(3) == story(3) && story(3) != story(4));
 }
 
-/// Messages have data or none, or are the WRITE's immediate.
 #[test]
 fn a_receive_completion_comes_behind_all_that_was_written_before_it() {
     for seed in 0..30 {
@@ -283,7 +282,6 @@ fn completions_of_a_queue_pair_that_is_gone_do_not_come() {
     assert!(a.sent().is_empty() && a.send_cq.is_empty());
 }
 
-/// The network loses and delays packets.
 #[test]
 fn an_exchange_over_a_rough_network_ends_as_it_would() {
     for seed in 0..20 {

@@ -1,5 +1,3 @@
-//! Adapter limits, named in errors; destruction frees space.
-
 use std::sync::Arc;
 
 use roce_transport::{
@@ -14,7 +12,6 @@ use roce_transport::{
 
 use crate::common::{Node, UDP_SEGMENT};
 
-/// Returns a node with one protection domain.
 fn granting(limits: Limits) -> Node {
     Node::granting(limits, [10, 0, 0, 1].into(), 1, UDP_SEGMENT)
 }

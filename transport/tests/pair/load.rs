@@ -1,5 +1,4 @@
-//! Networks under load. Settled flows lose nothing, share equally, never time out, and have a
-//! bounded wait.
+//! Networks under load: settled flows lose nothing, share equally and never time out.
 
 use std::time::Duration;
 
@@ -87,19 +86,16 @@ fn run(star: &mut Star, bulks: &mut [Bulk], time: Duration) {
     }
 }
 
-/// Returns bytes completed.
 fn shares(star: &mut Star, bulks: &mut [Bulk], time: Duration) -> Vec<u64> {
     let before: Vec<_> = bulks.iter().map(|bulk| bulk.done).collect();
     run(star, bulks, time);
     bulks.iter().zip(before).map(|(bulk, before)| bulk.done - before).collect()
 }
 
-/// Returns the payload share in percent.
 fn percent_of_gigabit(bytes: u64, time: Duration) -> u64 {
     (bytes * 8 * 100) / time.as_nanos() as u64
 }
 
-/// Sends occasional messages.
 struct Ping {
     flow: Flow,
     inbox: Buffer,
@@ -112,7 +108,6 @@ impl Ping {
         Self { flow, inbox }
     }
 
-    /// Returns the time to completion.
     fn send(&self, star: &mut Star, bulks: &mut [Bulk]) -> Duration {
         let start = star.now;
         star.post_recv(&self.flow, &RecvWr::new(1, [self.inbox.all()]));
@@ -139,7 +134,7 @@ impl Ping {
         }
     }
 
-    /// Returns the longest wait, 1 ms apart.
+    /// 1 ms apart.
     fn longest(
         &self,
         star: &mut Star,
@@ -162,7 +157,7 @@ fn timeouts(star: &Star) -> u64 {
     star.count(|counters| counters.timeouts)
 }
 
-/// Builds writers to node 0.
+/// Writers to node 0.
 fn incast(plan: &str, senders: u8, length: usize, depth: usize) -> (Star, Vec<Bulk>) {
     let mut star = Star::new(senders + 1, plan, 1);
     star.allow_all(AFTER_LOSS);
@@ -175,7 +170,7 @@ fn incast(plan: &str, senders: u8, length: usize, depth: usize) -> (Star, Vec<Bu
 const SWITCH: &str = "rate 1gbit, queue 256kb, ecn 40kb..160kb 10%, delay 5us";
 const SOCKET: &str = "rate 10gbit, receiver 8us 208kb, delay 5us";
 
-/// Data in flight fits the queue; the port is busy and shares are equal.
+/// Data in flight fits the queue.
 #[test]
 fn an_incast_of_small_messages_loses_nothing() {
     for plan in [SWITCH, SOCKET] {
@@ -191,12 +186,11 @@ fn an_incast_of_small_messages_loses_nothing() {
     }
 }
 
-/// Only senders get CNPs.
 #[test]
 fn marks_reach_the_senders() {
     let (mut star, mut bulks) = incast(SWITCH, 32, 4096, 1);
     run(&mut star, &mut bulks, ms(20));
-    star.run_for(ms(5)); // packets in flight arrive
+    star.run_for(ms(5));
     let QueueCounters { marked, dropped, .. } = star.network.port(Some(star.nodes[0].ip));
     let of = |node: usize| star.nodes[node].adapter.counters().clone();
     assert!(marked > 100, "{marked}");
@@ -206,7 +200,7 @@ fn marks_reach_the_senders() {
     assert!(of(0).cnp_sent.abs_diff(told) <= 32);
 }
 
-/// Some packets are up to 100 µs late, about ten packet times.
+/// Delays are about ten packet times.
 #[test]
 fn reordering_costs_no_timeout() {
     for kind in [Kind::Write, Kind::Read] {
@@ -221,7 +215,6 @@ fn reordering_costs_no_timeout() {
     }
 }
 
-/// Each plan loses every third message's end, or some responses.
 #[test]
 fn a_lost_tail_costs_no_timeout() {
     for plan in ["drop write last every 3", "drop read-response last every 3", "drop ack every 3"] {
@@ -269,7 +262,6 @@ fn a_small_message_passes_bulk_to_the_same_node() {
     assert!(longest <= ms(5), "{longest:?}");
 }
 
-/// A slow or lost node does not delay it.
 #[test]
 fn a_small_message_passes_bulk_to_another_node() {
     for slow in [", pass", ", delay 200us to 10.0.0.1", ", drop to 10.0.0.1"] {
@@ -302,7 +294,7 @@ fn a_small_read_passes_long_ones() {
     assert_eq!((dropped(&star), timeouts(&star)), (0, 0));
 }
 
-/// Checks 32 senders beyond the queue: at most `lost` packets per thousand, and a busy port.
+/// 32 senders exceed the queue. `lost` is per thousand packets.
 fn settles(plan: &str, lost: u64) {
     let (mut star, mut bulks) = incast(plan, 32, 64 << 10, 4);
     run(&mut star, &mut bulks, ms(100)); // includes the 67 ms timer
@@ -360,7 +352,6 @@ fn bulk_makes_no_long_queue() {
     assert_eq!(timeouts(&star), 0);
 }
 
-/// A late packet costs the data in flight.
 #[test]
 fn reordering_costs_little() {
     let mut star =
@@ -372,7 +363,6 @@ fn reordering_costs_little() {
     assert!(percent >= 25, "{percent}% of the rate");
 }
 
-/// A needless probe costs a packet, each time if the wait did not grow.
 #[test]
 fn probes_follow_a_round_trip_that_has_grown() {
     let (mut star, mut bulks) = incast(SWITCH, 32, 2048, 1);

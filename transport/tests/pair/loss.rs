@@ -36,7 +36,7 @@ struct Transfer {
     b: End,
     length: usize,
     target: Buffer,
-    /// Bytes of the receive completion, if any.
+    /// Receive completions.
     received: usize,
 }
 
@@ -71,7 +71,7 @@ impl Transfer {
         Self { pair, a, b, length, target, received }
     }
 
-    /// Posts another, which shows a gap before it.
+    /// Another message shows a gap.
     fn then_another(&mut self) -> &mut Self {
         let far = self.pair.b.buffer(1);
         let near = self.pair.a.buffer(1);
@@ -92,7 +92,6 @@ impl Transfer {
     }
 }
 
-/// Returns boundary packets of a message.
 fn places(kind: Kind, length: usize) -> Vec<u32> {
     if matches!(kind, Kind::Read) || length <= MTU {
         vec![0]
@@ -135,7 +134,6 @@ fn the_last_packet_of_all_comes_again_after_a_timeout() {
     }
 }
 
-/// Everything unacknowledged leaves, mostly as duplicates.
 #[test]
 fn a_lost_acknowledgement_costs_a_timeout_and_nothing_else() {
     for kind in [Kind::Send, Kind::SendImm, Kind::Write, Kind::WriteImm] {
@@ -198,7 +196,6 @@ fn a_lost_read_response_is_asked_for_again() {
                 let probes = transfer.pair.a.adapter.counters().tail_probes;
                 assert_eq!(probes, u64::from(is_probed));
                 assert_eq!(transfer.pair.a.adapter.counters().implied_naks, u64::from(!is_last));
-                // request only the missing part
                 let again = transfer
                     .pair
                     .trace
@@ -212,7 +209,6 @@ fn a_lost_read_response_is_asked_for_again() {
     }
 }
 
-/// A message resumes with MIDDLE and LAST, without another RETH.
 #[test]
 fn going_back_resumes_in_the_middle_of_a_message() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
@@ -279,7 +275,6 @@ fn one_nak_for_each_gap() {
     half.expect_nothing();
     half.send(&packet(0x201));
     half.expect(&[ack(0x201, 2)]);
-    // the next gap is new
     half.send(&packet(0x203));
     half.expect(&[nak(NakCode::PsnSequenceError, 0x202, 2)]);
     assert_eq!(half.node.adapter.counters().sequence_naks_sent, 2);
@@ -313,8 +308,7 @@ fn a_retry_count_of_n_is_n_plus_one_transmissions() {
     }
 }
 
-/// Requests fail within twice the configured time from 0.5 s on, else within four times, for busy
-/// peers.
+/// Within twice the configured time from 0.5 s on, else four times, for busy peers.
 #[test]
 fn a_silent_peer_is_given_up_in_time() {
     for (timeout, retry_cnt) in (1..=31).flat_map(|code| [0, 1, 5, 7].map(|count| (code, count))) {
@@ -333,8 +327,7 @@ fn a_silent_peer_is_given_up_in_time() {
     }
 }
 
-/// ConnectX-6 with 7 retries: 3.5 to 3.8 s with code 14, 58.5 to 58.8 s with code 20: 1.71 timeouts
-/// each, at least those of code 16.
+/// ConnectX-6 with 7 retries: 1.71 timeouts each, at least those of code 16.
 #[test]
 fn a_silent_peer_of_an_adapter_with_a_timer_of_its_own() {
     let ack_timer = AckTimer { least: 16, percent: 171, backs_off: false };
@@ -357,7 +350,6 @@ fn a_silent_peer_of_an_adapter_with_a_timer_of_its_own() {
     }
 }
 
-/// The count is per packet.
 #[test]
 fn progress_restores_the_retry_count() {
     let mut pair = Pair::new();
@@ -383,7 +375,6 @@ fn without_a_timeout_nothing_comes_again_by_itself() {
     assert_eq!(pair.trace.records.len(), 1);
 }
 
-/// Each packet is lost once.
 #[test]
 fn the_psn_wraps_in_the_middle_of_a_message() {
     for lost in 0..10u32 {
@@ -419,7 +410,6 @@ fn the_psn_wraps_in_the_middle_of_a_message() {
     }
 }
 
-/// The acknowledgement advances the retransmission.
 #[test]
 fn a_late_acknowledgement_spares_what_it_covers() {
     let mut half = Half::new(Options { timeout: 8, ..Options::default() });

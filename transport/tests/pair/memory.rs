@@ -12,7 +12,7 @@ use roce_transport::{
 
 use crate::common::{Buffer, Half, Options, Pair, Side, all_ok, pattern, pkt};
 
-/// Returns SGEs at odd addresses in reverse order.
+/// SGEs at odd addresses in reverse order.
 fn pieces(buffer: &Buffer, lengths: &[usize]) -> Vec<Sge> {
     let mut at = buffer.len();
     lengths
@@ -81,7 +81,6 @@ fn an_empty_piece_needs_no_key() {
     assert_eq!(far.bytes(), near.bytes());
 }
 
-/// Any key and address will do.
 #[test]
 fn no_bytes_need_no_key() {
     let unmapped = Remote { address: u64::MAX, rkey: roce_transport::mem::RKey(0xBAD) };
@@ -112,7 +111,6 @@ fn inline_data_is_a_copy() {
     ]);
 }
 
-/// The message is segmented and retransmitted.
 #[test]
 fn inline_data_of_several_packets_comes_again() {
     let caps = QpCaps { max_inline_data: 512, ..QpCaps::default() };
@@ -175,7 +173,6 @@ fn memory_lives_as_long_as_a_request_that_uses_it() {
     assert!(weak.upgrade().is_none(), "the request has failed and is gone");
 }
 
-/// Every combination keeps the keys and revokes the old region.
 #[test]
 fn a_region_registered_again() {
     for combination in 0..8 {
@@ -218,7 +215,6 @@ fn a_region_registered_again() {
     }
 }
 
-/// A refused region stays unchanged.
 #[test]
 fn a_region_that_cannot_be_registered_so() {
     let mut half = Half::new(Options::default());
@@ -251,7 +247,6 @@ fn a_region_that_cannot_be_registered_so() {
     assert_eq!(far.bytes(), [9; 8]);
 }
 
-/// Earlier requests fail, later ones succeed.
 #[test]
 fn requests_across_a_new_registration() {
     let mut half = Half::new(Options::default());

@@ -1,5 +1,4 @@
-//! Runs of middle packets equal single packets, as in an adapter that
-//! [counts](roce_transport::adapter::Adapter::count_qp) for one queue pair.
+//! Runs of middle packets equal single packets.
 
 use std::time::Duration;
 
@@ -22,7 +21,7 @@ use crate::common::{AFTER_LOSS, Node, Options, Pair, Side, UDP_SEGMENT};
 /// In bytes per side.
 const MEMORY: usize = 400_000;
 
-/// B's READ budget in bytes, for damaged packets.
+/// Bytes, for damaged packets.
 const READ_BUDGET: u64 = 100_000;
 
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +47,6 @@ fn message(rng: &mut ChaCha8Rng) -> Message {
     (side, kind, length as usize, u64::from(rng.next_u32() % longest_pause))
 }
 
-/// Returns packets, records and memory.
 fn play(messages: &[Message], options: Options, faults: &str, one_by_one: bool) -> Vec<String> {
     let mut pair = Pair::with_network(Network::new(Pair::conditions(), 3)).recorded();
     for node in [&mut pair.a, &mut pair.b] {
@@ -120,8 +118,7 @@ fn many_at_once_are_what_they_would_be_one_by_one() {
 /// Packets, and deadlines behind runs.
 type Sent = (Vec<Vec<u8>>, Vec<Option<Instant>>);
 
-/// Carries messages to B, some damaged or reordered READ responses. Returns B's packets, counters
-/// and memory.
+/// Some READ responses are damaged or reordered.
 fn carry(seed: u64, by_run: bool) -> (Sent, Counters, Vec<u8>) {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut pair = Pair::new();

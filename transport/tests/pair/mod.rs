@@ -1,5 +1,3 @@
-//! Transport rules, on two adapters in virtual time, or one with packet values.
-
 mod acks;
 mod atomics;
 mod attacks;

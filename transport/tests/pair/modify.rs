@@ -1,5 +1,3 @@
-//! Attribute changes on a live queue pair.
-
 use std::time::Duration;
 
 use roce_transport::{
@@ -194,7 +192,6 @@ fn reads_of_the_peer() {
     half.expect(&[nak(NakCode::InvalidRequest, 0x204, 4)]);
 }
 
-/// The new path carries requests and responses.
 #[test]
 fn the_way_to_the_peer() {
     for qp_type in [QpType::Rc, QpType::Uc] {
@@ -231,7 +228,7 @@ fn the_way_to_the_peer() {
     }
 }
 
-/// A key can change from INIT on, except in ERR, with immediate effect.
+/// A key can change from INIT on, except in ERR.
 #[test]
 fn queue_keys() {
     let other = QKey(0x2222_2222);

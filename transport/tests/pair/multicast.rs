@@ -26,7 +26,6 @@ fn attach(node: &mut Node, end: &End, group: IpAddr) -> Result<bool, McastError>
     node.adapter.attach_mcast(end.qpn, group.into())
 }
 
-/// Returns an attached UD queue pair with one receive.
 fn member(pair: &mut Pair, side: Side, group: IpAddr) -> (End, Buffer) {
     let options = Options::default();
     let node = pair.node(side);
@@ -46,7 +45,7 @@ fn say(pair: &mut Pair, from: &End, to: UdDestination) {
     pair.run();
 }
 
-/// Each side has two members, with the sender; another group has none of the copies.
+/// Each side has two members, the sender included.
 #[test]
 fn every_attached_queue_pair_gets_a_copy() {
     for ipv6 in [false, true] {
@@ -74,7 +73,6 @@ fn every_attached_queue_pair_gets_a_copy() {
                 (Some(sender.qpn), Some(Immediate([1, 2, 3, 4])), 0)
             );
             assert_eq!(memory.part(40, 5), b"hello");
-            // the GRH area shows the group
             let Gid(gid) = group.into();
             let to = memory.part(24, 16);
             assert_eq!(
@@ -108,7 +106,6 @@ fn from_outside_to_members_that_only_receive() {
     assert_eq!(sender.received(), [], "who is not attached gets nothing");
 }
 
-/// Each lost copy is counted.
 #[test]
 fn each_copy_passes_checks_of_its_own() {
     let mut pair = Pair::new();
@@ -163,7 +160,7 @@ fn each_copy_passes_checks_of_its_own() {
     assert_eq!(counters.received_packets, 1);
 }
 
-/// Members get copies in attachment order, one request each.
+/// In attachment order, one request each.
 #[test]
 fn members_with_a_shared_receive_queue() {
     let mut pair = Pair::new();
@@ -300,7 +297,6 @@ fn what_cannot_be_attached() {
     assert_eq!(adapter.mcast_groups(None).collect::<Vec<_>>(), [group(1), group(2)]);
 }
 
-/// Almost valid packets.
 #[test]
 fn what_is_no_multicast_packet() {
     let mut pair = Pair::new();
@@ -341,7 +337,6 @@ fn what_is_no_multicast_packet() {
         Disposition::Dropped(DropReason::Icrc)
     );
     assert_eq!((end.received(), memory.part(0, 1)), (vec![], vec![0]));
-    // the group still works
     let (disposition, _) = node.handle_datagram(Instant::ZERO, &net, &encode(&net, good, b"hello"));
     assert_eq!(disposition, Disposition::Replicated { taken: 1, copies: 1 });
     assert_eq!(end.recv_outcomes(), all_ok([7], 45));
@@ -361,7 +356,6 @@ fn how_far_it_goes() {
     }
 }
 
-/// Faults affect all copies; duplicates are datagrams.
 #[test]
 fn lost_and_doubled() {
     let mut pair = Pair::new();

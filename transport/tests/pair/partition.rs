@@ -15,7 +15,6 @@ fn table<const N: usize>(entries: [u16; N]) -> PKeyTable {
     PKeyTable::new(entries.map(PKey)).unwrap()
 }
 
-/// Returns queue pairs with these keys.
 fn pair_with(qp_type: QpType, a: u16, b: u16) -> (Pair, End, End) {
     let mut pair = Pair::new();
     pair.a.adapter.set_pkeys(table([0xFFFF, a])).unwrap();
@@ -194,7 +193,6 @@ fn another_index_in_sqd() {
     assert_eq!(sent, [[0x80, 0x04]]);
 }
 
-/// No congestion count, no event.
 #[test]
 fn another_partition_changes_nothing() {
     let mut half = Half::new(Options::default());

@@ -20,7 +20,6 @@ const BOTH: Placement = Placement::all();
 const RIGHTS: Access =
     Access::REMOTE_WRITE.union(Access::FLUSH_GLOBAL).union(Access::FLUSH_PERSISTENT);
 
-/// Records persisted ranges.
 struct Lasting {
     heap: HeapMemory,
     persisted: Mutex<Vec<(u64, u64)>>,
@@ -292,7 +291,6 @@ fn a_fence_waits_for_an_atomic_write() {
     half.expect(&[pkt(Op::SendOnly, 0x101).ask()]);
 }
 
-/// Requests and responses are lost in every position.
 #[test]
 fn losses() {
     for lost in 1..=24 {
@@ -346,7 +344,6 @@ fn a_repeat_of_what_never_was() {
     half.expect(&[placement_ack(0x201, 2)]);
 }
 
-/// Unread responses do not fill memory.
 #[test]
 fn a_flood_of_flushes_and_atomic_writes() {
     for operation in [Op::Flush, Op::AtomicWrite] {
@@ -366,7 +363,6 @@ fn a_flood_of_flushes_and_atomic_writes() {
         // after the first all are out of sequence
         let (busy, responses) = flood(0x200..0x200 + 512 + 100);
         assert!(busy == 1 && responses <= 513, "{operation:?}: {busy} {responses}");
-        // repeats, then new ones
         let (busy, responses) = flood(0x200..0x200 + 512 + 1);
         assert!(busy == 1 && responses <= 513, "{operation:?}: {busy} {responses}");
         assert_eq!(half.send(&request(0x200 + 512)), Disposition::Executed);

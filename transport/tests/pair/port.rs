@@ -28,7 +28,7 @@ fn a_change_of_the_table_raises_one_event() {
     assert_eq!(half.node.events, [Event::GidChange]);
 }
 
-/// Connections keep it; new ones need one.
+/// Existing connections keep the address.
 #[test]
 fn an_address_that_goes() {
     let mut pair = Pair::new();
@@ -76,7 +76,6 @@ fn the_port_goes_down_and_comes_back() {
     assert_eq!(half.node.adapter.gids().port_mtu(), Mtu::B512);
 }
 
-/// A shared receive queue reports failure and last request.
 #[test]
 fn the_last_request_of_a_queue_pair_that_fails() {
     let mut pair = Pair::new();
@@ -171,7 +170,6 @@ fn a_queue_pair_counts_for_itself() {
     assert_eq!(pair.a.adapter.qp_counters(a.qpn), None);
 }
 
-/// Counters give kind and failure; both sides agree.
 #[test]
 fn requests_are_counted_by_kind_and_by_fate() {
     let mut pair = Pair::new();
@@ -220,7 +218,6 @@ fn requests_are_counted_by_kind_and_by_fate() {
     assert_eq!((theirs.failed_receives, theirs.local_length_errors), (1, 1));
 }
 
-/// Each member counts its copy and result.
 #[test]
 fn a_member_of_a_group_counts_its_copies() {
     let mut pair = Pair::new();

@@ -107,7 +107,6 @@ fn a_response_acknowledges_what_came_before() {
     assert_eq!(half.qp.send_outcomes(), [(1, Ok(0)), (2, Ok(8))]);
 }
 
-/// The READ's data was lost.
 #[test]
 fn a_later_acknowledgement_is_an_implied_nak() {
     let mut half = Half::new(Options::default());
@@ -186,7 +185,6 @@ fn a_response_that_goes_on_with_middle_or_last_is_taken() {
     }
 }
 
-/// The response ends the connection.
 #[test]
 fn a_response_that_does_not_fit_is_a_bad_response() {
     for (operation, length) in [

@@ -12,7 +12,6 @@ use roce_transport::{
 use crate::common::{Half, Node, Options, Pair, Pkt, Side, UDP_SEGMENT, all_ok, pattern, pkt};
 
 const FAR: Remote = Remote { address: 0x5000, rkey: RKey(0x1234) };
-/// Two requests of four packets.
 const BUDGET: u64 = 2 * 4 * (1024 + 768);
 const PORTION: u32 = 4096;
 const MTU: usize = 1024;
@@ -22,7 +21,6 @@ fn half(options: Options) -> Half {
     Half::with_read_budget(BUDGET, Options { mtu: Mtu::B1024, ..options })
 }
 
-/// Returns portion `n`'s request.
 fn request(n: u32) -> Pkt {
     request_of(4 * n, PORTION)
 }
@@ -39,7 +37,6 @@ fn response(operation: Op, packet: u32, bytes: &[u8]) -> Pkt {
     if operation == Op::ReadResponseMiddle { response } else { response.aeth(Syndrome::ACK, 1) }
 }
 
-/// Returns portion `n`'s response.
 fn responses(n: u32, bytes: &[u8]) -> Vec<Pkt> {
     let operations = [
         Op::ReadResponseFirst,
@@ -82,7 +79,6 @@ fn responses_through_memory_have_room_of_their_own() {
     half.expect(&[request(0), request(1)]);
     half.by_memory = true;
     half.send(&responses(0, &bytes)[0]);
-    // half a MiB each, with overhead
     let portion = (512 << 10) / (1024 + 768);
     half.expect(&[request_of(8, portion * 1024)]);
     responses(0, &bytes)[1..].iter().chain(&responses(1, &bytes)).for_each(|packet| {
@@ -147,7 +143,6 @@ fn the_response_to_a_portion_has_its_own_ends() {
     }
 }
 
-/// Requests for later portions follow.
 #[test]
 fn a_lost_response_is_asked_for_within_its_portion() {
     let mut half = half(Options::default());
@@ -169,7 +164,6 @@ fn pair() -> Pair {
     pair
 }
 
-/// Returns A's peak of outstanding bytes.
 fn most_outstanding(pair: &Pair) -> u64 {
     let (mut now, mut most) = (0_i64, 0);
     for record in &pair.trace.records {

@@ -33,7 +33,6 @@ fn recorded() -> (Pair, End, End) {
     (pair, a, b)
 }
 
-/// Returns PSNs and reasons sent.
 fn sent(pair: &mut Pair, side: Side) -> Vec<(u32, Reason)> {
     let of = |record: &Record| match &record.what {
         What::Sent { packet, why: Why::Queue(reason) } => {
@@ -44,7 +43,6 @@ fn sent(pair: &mut Pair, side: Side) -> Vec<(u32, Reason)> {
     pair.record(side).iter().filter_map(of).collect()
 }
 
-/// Returns PSNs and dispositions.
 fn arrived(pair: &mut Pair, side: Side) -> Vec<(u32, Disposition)> {
     let of = |record: &Record| match &record.what {
         What::Arrived { packet, disposition } => {
@@ -55,7 +53,7 @@ fn arrived(pair: &mut Pair, side: Side) -> Vec<(u32, Disposition)> {
     pair.record(side).iter().filter_map(of).collect()
 }
 
-/// Returns other records, without calls and windows.
+/// Without calls and windows.
 fn decisions(pair: &mut Pair, side: Side) -> Vec<What> {
     let skipped = |what: &What| {
         matches!(
@@ -64,7 +62,6 @@ fn decisions(pair: &mut Pair, side: Side) -> Vec<What> {
         )
     };
     let whats = pair.record(side).iter().map(|record| record.what.clone());
-    // skip setup
     whats.filter(|what| !skipped(what)).filter(|what| !is_set_up(what)).collect()
 }
 
@@ -347,7 +344,6 @@ fn a_wrong_key_and_what_follows_on_both_sides() {
         })
         .collect();
     assert_eq!(results, [(1, WcStatus::RemAccessErr), (2, WcStatus::WrFlushErr)]);
-    // the queue pair keeps its latest records
     let kept: Vec<_> = pair.a.adapter.latest(a.qpn).cloned().collect();
     assert!(kept.len() <= 16 && kept.iter().all(|record| record.qpn == a.qpn));
     let all = pair.record(Side::A).to_vec();
@@ -487,7 +483,6 @@ fn bytes_that_are_no_packet() {
     assert_eq!(pair.record(Side::A).last().map(|record| &record.what), Some(&expected));
 }
 
-/// Packets and times stay equal.
 #[test]
 fn the_record_changes_nothing() {
     let run = |recorded: bool| {
@@ -507,7 +502,6 @@ fn the_record_changes_nothing() {
     assert!(run(true) == run(false));
 }
 
-/// Sink or latest only, or nothing.
 #[test]
 fn readers_are_optional() {
     let config = Node::config(1);

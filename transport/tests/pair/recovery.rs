@@ -38,12 +38,10 @@ fn a_nak_that_has_not_left_follows_the_gap() {
     assert_eq!(half.send(&send(0x200)), Disposition::Executed);
     half.expect(&[nak(SEQUENCE, 0x201, 1)]);
     assert_eq!(half.node.adapter.counters().sequence_naks_sent, 1);
-    // the peer goes back; everything is acknowledged
     assert_eq!(half.send(&send(0x201)), Disposition::Executed);
     half.expect(&[ack(0x201, 2)]);
 }
 
-/// Dropped packets return in one batch.
 #[test]
 fn a_gap_that_has_closed_altogether_is_acknowledged() {
     let mut half = receiving(4);
@@ -96,7 +94,7 @@ fn a_repeat_does_not_replace_a_waiting_nak() {
     half.expect(&[nak(SEQUENCE, 0x201, 1)]);
 }
 
-/// Repeats equal the first response (9.7.5.1.2), also of READs and atomics.
+/// Repeats equal the first response (9.7.5.1.2).
 #[test]
 fn a_repeated_response_has_the_msn_of_its_request() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
@@ -115,7 +113,7 @@ fn a_repeated_response_has_the_msn_of_its_request() {
     }
 }
 
-/// Returns a pair whose round trip A knows.
+/// A knows the round trip.
 fn warm() -> (Pair, End, End) {
     let mut pair = Pair::new();
     pair.allow_all(&[
@@ -157,7 +155,6 @@ fn a_lost_tail_costs_a_probe_and_no_timeout() {
     }
 }
 
-/// The last packet is probed; a NAK recovers earlier ones.
 #[test]
 fn a_lost_end_of_a_message_costs_a_probe_and_a_nak() {
     let (mut pair, a, _) = warm();

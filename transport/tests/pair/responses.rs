@@ -14,11 +14,9 @@ const STEP_PACKETS: usize = 3;
 const QUEUE: usize = 128;
 const TIMEOUT: Duration = Duration::from_millis(67);
 
-/// The peer and its path.
 struct Slow {
     half: Half,
     remote: Remote,
-    /// Packets requested, and received.
     packets: usize,
     arrived: Vec<u8>,
     way: VecDeque<Pkt>,
@@ -47,7 +45,7 @@ impl Slow {
         self.half.send(&pkt(Op::ReadRequest, psn).reth(from, left as u32).ask());
     }
 
-    /// Advances a step; true if the peer accepted anything.
+    /// True if the peer accepted anything.
     fn step(&mut self) -> bool {
         self.half.advance(STEP);
         for packet in self.half.take_turn() {

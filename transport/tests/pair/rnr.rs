@@ -82,7 +82,6 @@ fn an_rnr_retry_count_of_n_is_n_plus_one_transmissions() {
     }
 }
 
-/// Returns an address for 0 bytes.
 fn pair_remote() -> roce_transport::work::Remote {
     roce_transport::work::Remote { address: 0, rkey: roce_transport::mem::RKey(0) }
 }
@@ -104,7 +103,6 @@ fn seven_is_without_limit() {
     assert_eq!(a.send_outcomes(), all_ok([1], 0));
 }
 
-/// Packets behind follow after the pause, without sequence errors.
 #[test]
 fn not_ready_goes_before_out_of_sequence() {
     let mut half = Half::new(Options::default());
@@ -146,7 +144,6 @@ fn a_sequence_nak_after_the_pause_is_late() {
         half.expect_nothing();
     }
     half.send(&ack(0x100, 1));
-    // now it is a loss
     half.send(&nak(NakCode::PsnSequenceError, 0x101, 1));
     half.expect(&packets[1..]);
     half.send(&ack(0x101, 2));
@@ -166,7 +163,6 @@ fn a_packet_that_comes_again_is_refused_again() {
     half.expect(&[ack(0x200, 1)]);
 }
 
-/// Data is written on retransmission.
 #[test]
 fn a_write_with_immediate_waits_at_its_last_packet() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });

@@ -8,7 +8,6 @@ use roce_transport::{
 
 use crate::common::{Options, Pair, Side, all_ok};
 
-/// Returns lengths around every boundary.
 fn lengths(mtu: Mtu) -> Vec<usize> {
     let mtu = mtu.bytes() as usize;
     vec![

@@ -1,5 +1,3 @@
-//! Send queue reports.
-
 use roce_transport::{
     addr::Mtu,
     psn::Psn,

@@ -139,7 +139,6 @@ fn unreliable_services_take_from_it_too() {
     assert_eq!(pair.dropped(DropReason::NoReceiveRequest), 1);
 }
 
-/// The queue's protection domain applies to keys.
 #[test]
 fn requests_belong_to_its_protection_domain() {
     let mut pair = Pair::new();

@@ -34,7 +34,6 @@ pub(super) fn go(node: &mut Node, qp: &End, qp_type: QpType, to: State) -> Resul
     go_with(node, qp, qp_type, to, &QpUpdate::default())
 }
 
-/// As `go`, with changes.
 pub(super) fn go_with(
     node: &mut Node,
     qp: &End,
@@ -73,7 +72,7 @@ pub(super) fn go_with(
     }
 }
 
-/// Returns a queue pair in this state; `None` without SQE.
+/// `None` without SQE.
 pub(super) fn in_state(node: &mut Node, qp_type: QpType, state: State) -> Option<End> {
     let qp = node.qp(Side::A, qp_type, &Options::default());
     let way: &[State] = match state {
@@ -123,12 +122,11 @@ fn fail_a_send(node: &mut Node, qp: &End, qp_type: QpType) {
     send_all(node);
 }
 
-/// Sends packets and frames.
 fn send_all(node: &mut Node) {
     all_sent(node);
 }
 
-/// Returns datagrams and frames sent.
+/// Datagrams and frames sent.
 fn all_sent(node: &mut Node) -> (u64, u64) {
     let before = node.adapter.counters().sent_packets;
     node.transmit.clear();
@@ -299,7 +297,6 @@ fn what_is_posted_early_leaves_with_the_next_request_in_rts() {
         assert_eq!(sent(&mut node), 0, "{qp_type} {state}");
         post(&mut node, 2).unwrap();
         assert_eq!(sent(&mut node), 2, "{qp_type} {state}");
-        // a failure flushes it
         let other = in_state(&mut node, qp_type, state).unwrap();
         node.adapter.post_send(Instant::ZERO, other.qpn, &wr).unwrap();
         if state == State::Rtr {
@@ -376,7 +373,6 @@ fn the_first_packet_in_rtr_is_reported_once() {
     assert_eq!(half.node.events, [Event::CommunicationEstablished(qpn)]);
 }
 
-/// Started requests finish, none start; an event follows.
 #[test]
 fn draining() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
@@ -436,7 +432,6 @@ fn an_idle_queue_is_drained_at_once() {
     }
 }
 
-/// Nothing more is sent.
 #[test]
 fn error_flushes_everything_in_order() {
     let mut half = Half::new(Options { cqe: 64, ..Options::default() });
@@ -492,7 +487,6 @@ fn a_queue_pair_that_was_reset_starts_anew() {
     }
 }
 
-/// The program can resume.
 #[test]
 fn sqe_and_back() {
     let mut pair = Pair::new();
@@ -508,7 +502,6 @@ fn sqe_and_back() {
     pair.run();
     assert_eq!(a.send_outcomes(), [(1, Err(WcStatus::LocQpOpErr)), (2, Err(WcStatus::WrFlushErr))]);
     assert_eq!(pair.state(&a), State::Sqe);
-    // it still receives
     pair.post_send(&b, &SendWr::send_to(1, to_a, Data::inline(b"hello")));
     pair.run();
     assert_eq!(a.recv_outcomes(), all_ok([7], 45));
@@ -521,7 +514,6 @@ fn sqe_and_back() {
     assert_eq!((a.send_outcomes(), b.recv_outcomes()), (all_ok([3], 0), all_ok([8], 45)));
 }
 
-/// The send turn is gone too.
 #[test]
 fn destroyed_with_everything_pending() {
     let mut half = Half::new(Options::default());

@@ -18,7 +18,7 @@ const fn dropped(reason: DropReason) -> Disposition {
     Disposition::Dropped(reason)
 }
 
-/// Returns a receiver whose receive no refused packet may use.
+/// No refused packet may use the receive.
 fn receiver() -> Half {
     let mut half = Half::new(Options::default());
     half.post_recv(&RecvWr::new(1, []));
@@ -37,7 +37,6 @@ fn refused(mut half: Half, disposition: Disposition, reason: DropReason) {
     assert_eq!(half.node.adapter.counters().dropped(reason), 1);
     half.expect_nothing();
     assert_eq!((half.qp.received(), half.state()), (vec![], State::Rts));
-    // the valid packet is accepted
     assert_eq!(half.send(&pkt(Op::SendOnly, Half::THEIRS)), Disposition::Executed);
 }
 
@@ -144,7 +143,7 @@ fn the_identification_is_part_of_the_icrc() {
     }
 }
 
-/// Identification is known after an ICRC check even without the bytes.
+/// The ICRC check has determined the identification.
 #[test]
 fn a_receipt_tells_the_identification_without_another_icrc() {
     let mut half = receiver();
@@ -255,7 +254,6 @@ fn no_packet_at_all() {
     }
 }
 
-/// Congestion bits, migration state, source port.
 #[test]
 fn what_does_not_matter() {
     for change in [0, 1, 2, 3] {

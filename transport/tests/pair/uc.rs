@@ -18,7 +18,7 @@ fn pair() -> (Pair, End, End) {
     (pair, a, b)
 }
 
-/// Posts five three-packet messages with consecutive buffers.
+/// Five three-packet messages with consecutive buffers.
 fn five_messages(pair: &mut Pair, a: &End, b: &End) -> Buffer {
     let (near, far) = (pair.a.buffer(5 * 3 * MTU), pair.b.buffer(5 * 3 * MTU));
     for id in 0..5u8 {
@@ -57,7 +57,7 @@ fn a_long_message() {
     assert_eq!(far.bytes(), near.bytes());
 }
 
-/// Silently; its receive serves the next.
+/// The receive serves the next message.
 #[test]
 fn a_message_with_a_gap_is_gone() {
     for lost in 0..3 {
@@ -125,7 +125,6 @@ fn writes_with_and_without_immediate() {
     assert_eq!(far.bytes(), near.bytes());
 }
 
-/// The receive stays posted.
 #[test]
 fn a_message_longer_than_the_buffer_is_gone() {
     for length in [101, 700] {
@@ -145,7 +144,6 @@ fn a_message_longer_than_the_buffer_is_gone() {
     }
 }
 
-/// Both queue pairs continue.
 #[test]
 fn a_refused_write_is_only_counted() {
     let (mut pair, a, b) = pair();

@@ -54,7 +54,6 @@ fn a_datagram_arrives_behind_the_grh_area() {
     }
 }
 
-/// A datagram completes when sent.
 #[test]
 fn no_datagram_gets_a_response() {
     let (mut pair, a, b, to) = pair();
@@ -82,7 +81,7 @@ fn immediate_data() {
     assert_eq!((ok.byte_len, ok.immediate), (40, Some(Immediate([9, 8, 7, 6]))));
 }
 
-/// A wrong key drops silently; the high bit selects the sender's.
+/// The high bit selects the sender's key.
 #[test]
 fn queue_keys() {
     for (key, on_the_wire) in [
@@ -117,7 +116,6 @@ fn without_a_receive_request_it_is_gone() {
     assert_eq!(pair.dropped(DropReason::NoReceiveRequest), 1);
 }
 
-/// The receive stays posted.
 #[test]
 fn longer_than_the_buffer_it_is_gone() {
     let (mut pair, a, b, to) = pair();
@@ -205,7 +203,6 @@ fn a_bad_receive_buffer_is_fatal() {
     assert_eq!((pair.state(&a), pair.state(&b)), (State::Rts, State::Err));
 }
 
-/// One queue pair sends to many, itself included.
 #[test]
 fn to_whom_it_is_addressed() {
     let (mut pair, a, b, to_b) = pair();
@@ -226,7 +223,6 @@ fn to_whom_it_is_addressed() {
     assert_eq!(a.send_outcomes(), all_ok(1..=3, 0));
 }
 
-/// Only the port's MTU matters.
 #[test]
 fn the_path_mtu_of_connections_does_not_matter() {
     let mut pair = Pair::new();

@@ -12,7 +12,7 @@ use roce_transport::{
 
 use crate::common::{Half, Options, Pair, QKEY, Side, all_ok, pkt};
 
-/// Returns adapters with both versions; connections use the first.
+/// Adapters with both versions; connections use the first.
 fn pair(network: Pair) -> Pair {
     let mut pair = network.recorded();
     for side in [Side::A, Side::B] {
@@ -86,7 +86,6 @@ fn a_capture_has_packets_of_both_versions() {
     }
 }
 
-/// Packets are refused in both directions.
 #[test]
 fn the_other_version_is_refused() {
     for (gids, other) in [(RoceV1::Used, RoceVersion::V2), (RoceV1::Absent, RoceVersion::V1)] {
@@ -146,7 +145,6 @@ fn a_datagram_gets_a_response_in_its_version() {
     }
 }
 
-/// The link cannot use the entry.
 #[test]
 fn an_entry_that_is_only_shown_is_refused() {
     let mut pair = pair(Pair::new());

@@ -110,7 +110,6 @@ fn zero_based() {
     assert_eq!(near.part(0, 99), far.part(101, 99));
 }
 
-/// Type 2 is the queue pair's, type 1 the domain's.
 #[test]
 fn another_queue_pair() {
     for window_type in TYPES {
@@ -148,7 +147,6 @@ fn another_domain() {
     }
 }
 
-/// Rebinding revokes the old key; 0 bytes unbind.
 #[test]
 fn type_1_is_bound_again() {
     let mut half = Half::new(Options::default());
@@ -190,7 +188,6 @@ fn an_unbound_key() {
     }
 }
 
-/// A refused bind changes nothing.
 #[test]
 fn what_cannot_be_bound() {
     use WindowError as E;
@@ -546,7 +543,6 @@ fn a_revoked_region_takes_its_windows_with_it() {
     assert_eq!(far.bytes(), [0; 8]);
 }
 
-/// A reused number inherits none; a reset drops its own.
 #[test]
 fn what_becomes_of_a_queue_pairs_windows_of_type_2() {
     for window_type in TYPES {

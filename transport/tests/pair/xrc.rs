@@ -1,4 +1,4 @@
-//! Extended reliable connections (annex A14), beyond the rules of reliable ones.
+//! Extended reliable connections (annex A14).
 
 use std::{sync::Arc, time::Duration};
 
@@ -29,7 +29,6 @@ fn post(pair: &mut Pair, srq: SrqId, wr: &RecvWr) {
     pair.b.adapter.post_srq_recv(srq, wr).unwrap();
 }
 
-/// Returns each operation and its buffers.
 fn program(pair: &mut Pair, srq: SrqId) -> (Vec<SendWr>, [Buffer; 4]) {
     let (near, far) = (pair.a.buffer(4096).fill(1), pair.b.buffer(8192).fill(2));
     let (inbox, found) = (pair.b.buffer(4096), pair.a.buffer(4096));
@@ -55,7 +54,6 @@ fn program(pair: &mut Pair, srq: SrqId) -> (Vec<SendWr>, [Buffer; 4]) {
     (sends.into_iter().map(|wr| wr.to_srq(srq)).collect(), [near, far, inbox, found])
 }
 
-/// Checks `program`, on any network.
 fn check_program(end: &End, received: Vec<Wc>, [near, far, inbox, found]: &[Buffer; 4]) {
     let sent: Vec<Outcome> = end.send_outcomes();
     let expected = [0, 0, 0, 0, 800, 8, 8, 0, 0, 0, 100, 0, 0];
@@ -104,7 +102,6 @@ fn every_operation() {
         "a completion names the target that received"
     );
     check_program(&a, received, &buffers);
-    // every request names the queue; no response does
     assert!(pair.trace.from(Side::A).all(|record| record.headers.xrceth() == Some(XrcEth(srq))));
     assert!(pair.trace.from(Side::B).all(|record| record.headers.xrceth().is_none()));
     assert!(pair.trace.records.iter().all(|record| record.bytes[0] & 0xE0 == 0xA0));
@@ -118,7 +115,6 @@ fn every_operation() {
     }
 }
 
-/// Packets are lost in either direction.
 #[test]
 fn every_loss_is_made_good() {
     let run = |fault: Option<(Side, u32)>| {
@@ -184,8 +180,8 @@ fn requests_on_the_wire() {
     }
 }
 
-/// Requests use windows of their queue's domain. Targets cannot bind type 2, so no request can use
-/// one, and invalidating it fails the target.
+/// Targets cannot bind type 2: no request can use a type 2 window, and invalidation fails the
+/// target.
 #[test]
 fn memory_windows() {
     let mut pair = Pair::new();
@@ -225,7 +221,6 @@ fn memory_windows() {
     }
 }
 
-/// Each queue has its completion queue and memory.
 #[test]
 fn one_target_serves_every_queue_of_its_domain() {
     let mut pair = Pair::new();
@@ -292,7 +287,6 @@ fn several_targets_share_a_queue() {
     assert_eq!(received, [(0, one.1.qpn), (1, other.1.qpn), (2, other.1.qpn), (3, one.1.qpn)]);
 }
 
-/// Only the connection that needs it waits.
 #[test]
 fn an_empty_queue_is_not_ready() {
     let mut pair = Pair::new();
@@ -390,7 +384,6 @@ fn a_queue_that_the_target_must_not_serve() {
     }
 }
 
-/// READs, atomics and WRITEs of 0 bytes too.
 #[test]
 fn every_kind_of_request_names_a_queue() {
     let remote = Remote { address: 0, rkey: RKey(0) };
@@ -421,7 +414,6 @@ fn the_targets_rights_count() {
     assert_eq!(far.part(0, 8), [0; 8]);
 }
 
-/// XRC SRQs work like other shared receive queues.
 #[test]
 fn the_limit_raises_an_event() {
     let mut half = Half::xrc_target(small());

@@ -1,4 +1,4 @@
-//! XRC targets and initiators (annex A14): messages, failures, rights.
+//! XRC targets and initiators (annex A14).
 
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ fn a_message_stays_with_its_queue() {
     );
 }
 
-/// A READ repeated mid-message names another domain's queue, and responds from there.
+/// A READ repeated mid-message responds from another domain's queue.
 #[test]
 fn a_repeat_does_not_disturb_the_message_under_way() {
     let mut half = Half::xrc_target(small());
@@ -79,7 +79,6 @@ fn a_repeat_does_not_disturb_the_message_under_way() {
     half.send(&first(0x201, srq));
     assert_eq!(half.send(&read), Disposition::Duplicate);
     half.expect(&response);
-    // nor does a packet out of order
     half.send(&pkt(Op::SendOnly, 0x205).srq(other).ask());
     half.expect(&[nak(NakCode::PsnSequenceError, 0x202, 1)]);
     half.send(&pkt(Op::SendLast, 0x202).payload(&[2; 9]).srq(srq).ask());
@@ -131,7 +130,6 @@ fn a_queue_destroyed_in_the_middle_of_a_message() {
     half.node.adapter.dealloc_pd(pd).unwrap();
 }
 
-/// Destruction affects neither message nor target.
 #[test]
 fn a_queue_that_was_served_before() {
     let mut half = Half::xrc_target(small());
@@ -153,7 +151,7 @@ fn a_queue_that_was_served_before() {
     half.node.adapter.destroy_cq(cq.id()).unwrap();
 }
 
-/// Flushed to that queue's completion queue; others stay.
+/// Flushed to the completion queue of the SRQ.
 #[test]
 fn what_a_failed_target_had_taken() {
     for reset in [false, true] {
@@ -272,7 +270,6 @@ fn a_packet_without_room_for_the_queues_number() {
     assert_eq!(half.send_bytes(&net, &bytes), Disposition::Dropped(DropReason::TooShort));
 }
 
-/// RTR reports the first packet and responds from then on.
 #[test]
 fn a_target_in_rtr() {
     let options = Options::default();

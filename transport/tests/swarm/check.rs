@@ -1,5 +1,3 @@
-//! Checks a run against its model.
-
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 use roce_transport::{
@@ -23,7 +21,7 @@ fn count(totals: &mut Totals, what: impl Into<String>) {
 }
 
 impl Run<'_> {
-    /// Checks the outcome; `false` if a connection failed by itself.
+    /// False if a connection failed by itself.
     pub fn check(&mut self, totals: &mut Totals) -> bool {
         let mut clean = true;
         for talk in 0..self.talks.len() {
@@ -69,7 +67,7 @@ impl Run<'_> {
         clean
     }
 
-    /// Checks order: successes, one failure, flushes.
+    /// Successes, one failure, flushes.
     fn check_sent(&self, talk: usize, side: usize, totals: &mut Totals) {
         let (spec, state) = (&self.program.talks[talk], &self.talks[talk]);
         let what = format!("talk {talk}, side {side}, sent");
@@ -84,7 +82,6 @@ impl Run<'_> {
         let ids: Vec<_> = bad.iter().map(|wc| wc.wr_id).collect();
         let posted = id(talk, state.posted[side]);
         if let Some(&first) = ids.first() {
-            // the failed request and later ones
             let all =
                 (first..posted).filter(|&its| request(spec, side, its).is_some_and(Op::is_request));
             assert!(
@@ -141,7 +138,7 @@ impl Run<'_> {
         assert!(all || is.len() == must.len(), "{what}: {is:?}");
     }
 
-    /// Checks memory: after a failure bytes are old or new, and final after a life.
+    /// After a failure, bytes are old or new.
     fn check_memory(&self, talk: usize, side: usize, failed: bool) {
         let (spec, expected) = (&self.program.talks[talk], &self.expected.talks[talk]);
         let range = spec.memory[side].clone();
@@ -178,8 +175,8 @@ impl Run<'_> {
         );
     }
 
-    /// Checks a failing request's status on lossless networks, with reordering only if alone: an
-    /// earlier READ may be repeated.
+    /// Statuses are exact on lossless networks; with reordering only if alone: an earlier READ may
+    /// be repeated.
     fn check_end(&self, talk: usize, totals: &mut Totals) {
         let (spec, state) = (&self.program.talks[talk], &self.talks[talk]);
         if let Some(cut) = spec.cut {
@@ -232,7 +229,6 @@ impl Run<'_> {
         }
     }
 
-    /// Destroys everything.
     pub fn tear_down(mut self) {
         let pair = &mut self.pair;
         let mut buffers = Vec::new();

@@ -10,7 +10,6 @@ use super::{
     program::{Key, Kind, Op, Program, REMOTE, SpareSpec, Step, Talk, Target, WindowSpec},
 };
 
-/// A window or spare region.
 pub struct Churn {
     pub owner: usize,
     what: What,
@@ -72,7 +71,7 @@ impl Churn {
         dice.range(8, 3 * mtu).next_multiple_of(8) as usize
     }
 
-    /// Returns a window, and whether it is type 2.
+    /// Window, and true for type 2.
     pub fn window(&self, talk: &Talk) -> Option<(usize, bool)> {
         match self.what {
             What::Window { window, .. } => {
@@ -82,7 +81,6 @@ impl Churn {
         }
     }
 
-    /// Adds its next operation.
     pub fn step(&mut self, talk: &mut Talk, program: &mut Program, dice: &mut Dice) {
         match (self.open, self.what) {
             (Some(open), _) if open.last_use.is_none() || !dice.one_in(3) => {
@@ -179,7 +177,7 @@ impl Churn {
         self.open = Some(open);
     }
 
-    /// Ends use; type 1 may stay bound.
+    /// Type 1 may stay bound.
     fn release(
         &mut self,
         window: usize,

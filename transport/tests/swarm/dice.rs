@@ -1,5 +1,3 @@
-//! Random choices of a seed.
-
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 
@@ -14,7 +12,7 @@ impl Dice {
         self.0.next_u32() % n.max(1)
     }
 
-    /// Returns a number in `least..=most`.
+    /// In `least..=most`.
     pub fn range(&mut self, least: u32, most: u32) -> u32 {
         least + self.below(most - least + 1)
     }

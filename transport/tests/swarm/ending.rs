@@ -11,7 +11,7 @@ use super::{
     program::{Failure, Key, Kind, Op, Program, Step, Talk, Target, WindowSpec},
 };
 
-/// Adds a failing request, half the time after all else.
+/// Half the time after all else.
 pub fn add(talk: &mut Talk, program: &mut Program, churns: &[Churn], dice: &mut Dice) {
     let side = dice.below(2) as usize;
     let (mut op, failure) = make(side, talk, program, churns, dice);

@@ -1,11 +1,10 @@
 //! Thousands of random programs over bad networks, by seed.
 //!
-//! RC or XRC ends send, write, read and bind windows concurrently, with late receives, scattered
-//! buffers and shared receive queues. Connections are reset and reconnected, or fail alone. Memory
-//! and completions match a precomputed outcome, or the queue pair is in ERR with the specified
-//! status; then everything is destroyed.
+//! RC or XRC ends send, write, read and bind windows concurrently. Connections are reset and
+//! reconnected, or fail alone. Memory and completions match a precomputed outcome, or the queue
+//! pair is in ERR with the specified status.
 //!
-//! `ROCE_SWARM_SEEDS=n` sets the number; `ROCE_SWARM_SEED=n` runs one, with a capture in
+//! `ROCE_SWARM_SEEDS=n` sets the number; `ROCE_SWARM_SEED=n` runs a single seed, with a capture in
 //! `target/tmp`.
 
 #![allow(unreachable_pub, reason = "modules of a test program, not of a library")]

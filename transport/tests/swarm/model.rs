@@ -1,5 +1,3 @@
-//! A program's precomputed outcome.
-
 use std::collections::BTreeMap;
 
 use roce_transport::{
@@ -130,7 +128,7 @@ const fn opcode(op: &Op) -> WcOpcode {
     }
 }
 
-/// Applies an operation, except to receive buffers.
+/// Except to receive buffers.
 fn execute(op: &Op, bytes: &[u8], side: usize, memory: &mut [Vec<u8>; 2]) {
     match op.kind {
         Kind::Write(target) | Kind::AtomicWrite(target) => {

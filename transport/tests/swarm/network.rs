@@ -1,5 +1,3 @@
-//! Bad networks, and their drops.
-
 use std::time::Duration;
 
 use roce_fabric::{Bottleneck, Conditions, Identification, Marking, Network, Receiver};
@@ -8,7 +6,6 @@ use roce_transport::event::DropReason;
 use super::dice::Dice;
 
 pub fn network(dice: &mut Dice, seed: u64) -> Network {
-    // some only delay
     let perfect = dice.one_in(6);
     let share = |dice: &mut Dice, most: u32| {
         let share = if dice.one_in(2) { 0.0 } else { f64::from(dice.below(most + 1)) / 1000.0 };

@@ -1,8 +1,8 @@
 //! Programs as values.
 //!
-//! A [`Talk`] is a connection's life. Operations touch disjoint bytes, except atomic words, and
-//! READs after WRITEs or WRITEs after READs of one queue pair: interleaving does not matter.
-//! [`after`](Op::after) orders others.
+//! A [`Talk`] is a connection's life. Interleaving does not matter: operations touch disjoint
+//! bytes, except atomic words, and READs and WRITEs of one queue pair. [`after`](Op::after) orders
+//! others.
 
 use std::{ops::Range, time::Duration};
 
@@ -23,18 +23,15 @@ pub const REMOTE: Access =
 
 #[derive(Clone, Copy, Debug)]
 pub enum Key {
-    /// The node's main region.
     Region,
     /// A talk's window after its n-th bind, with addresses from `base`.
     Window { talk: usize, window: usize, generation: u32, base: Option<usize> },
     /// A talk's region over memory from `base`.
     Spare { spare: usize, base: usize },
-    /// Nonexistent.
     Unknown,
 }
 
 impl Key {
-    /// Returns the key with another's base.
     pub fn based_on(self, other: Self) -> Self {
         match (self, other) {
             (Self::Window { talk, window, generation, .. }, Self::Window { base, .. }) => {
@@ -87,7 +84,6 @@ pub enum Kind {
         zero_based: bool,
     },
     LocalInvalidate(Key),
-    /// Reregisters the spare region locally.
     Reregister {
         spare: usize,
         to: usize,
@@ -109,7 +105,6 @@ pub struct Op {
     pub immediate: Option<[u8; 4]>,
     pub flags: SendFlags,
     pub inline: bool,
-    /// Precede posting.
     pub after: Vec<Step>,
     pub fails: Option<Failure>,
     /// An SGE's key is unknown.
@@ -120,7 +115,6 @@ pub struct Op {
 pub struct Failure {
     /// `None`: no error.
     pub sender: Option<WcStatus>,
-    /// Status of the peer's receive.
     pub receiver: Option<WcStatus>,
 }
 
@@ -138,7 +132,7 @@ impl Op {
         matches!(self.kind, Kind::Send { .. }) || self.immediate.is_some()
     }
 
-    /// Returns the source of a main region READ of at least `length`.
+    /// Source of a main region READ of at least `length`.
     fn is_read_of(&self, length: usize) -> Option<usize> {
         match self.kind {
             Kind::Read(Target { at, key: Key::Region })
@@ -209,7 +203,6 @@ pub struct Talk {
     pub halves: [Half; 2],
     pub windows: Vec<WindowSpec>,
     pub spares: Vec<SpareSpec>,
-    /// Used on each side.
     pub memory: [Range<usize>; 2],
     pub cut: Option<Cut>,
 }
@@ -375,7 +368,6 @@ impl Program {
         self.push(talk, side, op, dice);
     }
 
-    /// Adds an operation with its receive.
     pub fn push(&mut self, talk: &mut Talk, side: usize, mut op: Op, dice: &mut Dice) -> Step {
         let may_be_inline =
             matches!(op.kind, Kind::Send { .. } | Kind::Write(_) | Kind::AtomicWrite(_))
@@ -409,7 +401,7 @@ impl Program {
         Step { talk: self.talks.len(), side, op: talk.halves[side].ops.len() - 1 }
     }
 
-    /// Makes completion visible.
+    /// Signals the completion.
     pub fn watch(&mut self, talk: &mut Talk, step: Step) -> Step {
         let its = if step.talk == self.talks.len() { talk } else { &mut self.talks[step.talk] };
         its.halves[step.side].ops[step.op].flags |= SendFlags::SIGNALED;
@@ -428,7 +420,7 @@ impl Program {
         Op { flags, ..Op::new(kind, self.allocate(side, 8, dice)) }
     }
 
-    /// Returns new memory, or an earlier WRITE.
+    /// New memory, or an earlier WRITE.
     fn read_source(&mut self, half: &Half, side: usize, length: usize, dice: &mut Dice) -> usize {
         let written = half.ops.iter().rev().find_map(|op| match op.kind {
             Kind::Write(Target { at, key: Key::Region }) if op.length() >= length => Some(at),
@@ -444,7 +436,7 @@ impl Program {
         }
     }
 
-    /// Returns new memory, or an earlier READ.
+    /// New memory, or an earlier READ.
     fn write_target(&mut self, half: &Half, side: usize, length: usize, dice: &mut Dice) -> usize {
         let read = half.ops.iter().rev().find_map(|op| op.is_read_of(length));
         let is_written = |at| half.ops.iter().any(|op| op.is_write_to(at));
@@ -454,7 +446,7 @@ impl Program {
         }
     }
 
-    /// Allocates memory; the first piece holds all of a WRITE.
+    /// The first piece holds all of a WRITE.
     pub fn allocate(&mut self, side: usize, length: usize, dice: &mut Dice) -> Pieces {
         let mut pieces = Pieces::new();
         let mut left = length;

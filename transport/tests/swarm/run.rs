@@ -1,5 +1,3 @@
-//! A running program.
-
 use std::{collections::BTreeSet, fmt::Write as _, sync::Arc, time::Duration};
 
 use roce_fabric::Network;
@@ -23,7 +21,6 @@ use super::{
 };
 use crate::common::{AFTER_LOSS, Buffer, End, Node, Options, Pair, Side, UDP_SEGMENT};
 
-/// Address of every spare region.
 const SPARE: u64 = 0x5_0000_0000;
 
 /// Never assigned.
@@ -51,20 +48,18 @@ pub struct Run<'a> {
     pub perfect: bool,
 }
 
-/// Queue pairs; for XRC the initiators.
+/// For XRC, the initiators.
 pub struct Link {
-    /// Ends; for XRC with the SRQ's completion queue.
+    /// For XRC, with the SRQ's completion queue.
     pub ends: [End; 2],
     pub xrc: Option<[(SrqId, End); 2]>,
     options: [Options; 2],
     /// First PSNs of current lives.
     psns: [u32; 2],
-    /// Talks of current lives.
     talk: [usize; 2],
     pub destroyed: [bool; 2],
 }
 
-/// Ends are initiators with their XRC SRQ's completion queue.
 fn connect_xrc(pair: &mut Pair, options: Options) -> ([End; 2], [(SrqId, End); 2]) {
     let connected = [Side::A, Side::B].map(|side| pair.connect_xrc(side, options));
     let [(a, b_target), (b, a_target)] = connected;
@@ -238,7 +233,7 @@ impl<'a> Run<'a> {
             && b.adapter.poll_timeout().is_none()
     }
 
-    /// Does due work; true if more follows.
+    /// True if more follows.
     fn step(&mut self, dice: &mut Dice) -> bool {
         for side in 0..2 {
             if let Some(pool) = &mut self.pools[side] {
@@ -289,7 +284,6 @@ impl<'a> Run<'a> {
         Arc::new(View { memory, start: start as u64, length: length as u64 })
     }
 
-    /// A reset has two halves.
     fn cut(&mut self, talk: usize, dice: &mut Dice) {
         let Some(Cut { how, side: first, .. }) = self.program.talks[talk].cut else { return };
         self.collect();
@@ -356,7 +350,7 @@ impl<'a> Run<'a> {
         link.destroyed[side] || self.pair.state(&link.ends[side]) == State::Err
     }
 
-    /// Posts due requests; true at the end.
+    /// True at the end.
     fn post(&mut self, talk: usize, side: usize, dice: &mut Dice) -> bool {
         let spec = &self.program.talks[talk];
         let half = &spec.halves[side];

@@ -1,5 +1,3 @@
-//! A shared receive queue under resizing and events.
-
 use roce_transport::{
     event::Event,
     qp::PostError,
@@ -31,7 +29,6 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Returns a pool for `slots` messages of up to `slot` bytes.
     pub fn new(node: &mut Node, slots: usize, slot: usize, dice: &mut Dice) -> Self {
         let attr = SrqAttr { max_wr: dice.range(1, MOST), max_sge: 2 };
         let pd = node.pd;
@@ -114,7 +111,7 @@ impl Pool {
         self.completed.push((id - FIRST_ID, message.map(|message| message.bytes.clone())));
     }
 
-    /// Returns the events after checks.
+    /// Returns the number of events.
     pub fn check(&mut self, node: &Node) -> u64 {
         self.record_events(node);
         let info = node.adapter.query_srq(self.id).unwrap();

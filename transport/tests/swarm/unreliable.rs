@@ -1,5 +1,4 @@
-//! UC and UD beside reliable services. Messages arrive whole or not at all, as often as their
-//! packets; sends complete at once.
+//! UC and UD beside reliable services. Messages arrive whole or not at all.
 
 use std::ops::Range;
 
@@ -203,7 +202,6 @@ impl<'a> Chatting<'a> {
         }
     }
 
-    /// Perfect networks deliver everything.
     pub fn check(&self, perfect: bool) {
         for side in 0..2 {
             let (half, lines) = (&self.halves[side], &self.chat.lines[side]);

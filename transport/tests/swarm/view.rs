@@ -1,5 +1,3 @@
-//! Part of a node's memory, for moving regions.
-
 use std::sync::{Arc, atomic::AtomicU64};
 
 use roce_transport::mem::{Memory, MemoryFault};

@@ -1,4 +1,4 @@
-/// Message acknowledged by an MRA (12.6.6) or rejected by a REJ (12.6.7).
+/// Message that an MRA (12.6.6) or REJ (12.6.7) is about.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum About {

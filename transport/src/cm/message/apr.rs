@@ -6,9 +6,9 @@ use super::{
 /// Alternate path response (12.8.2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Apr {
-    /// Sender's communication ID.
+    /// Sender's ID.
     pub local_id: u32,
-    /// Receiver's communication ID.
+    /// Receiver's ID.
     pub remote_id: u32,
     /// Valid bytes of `info`.
     pub info_length: u8,
@@ -32,7 +32,7 @@ mod at {
 impl Apr {
     /// Bytes of `info`.
     pub const INFO: usize = 72;
-    /// Bytes of private data.
+    /// In bytes.
     pub const PRIVATE_DATA: usize = 148;
     /// Unknown communication IDs.
     pub const INVALID_COMM_ID: u8 = 1;

@@ -6,9 +6,9 @@ use super::{
 /// Reply to request for communication release (12.6.11).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Drep {
-    /// Sender's communication ID.
+    /// Sender's ID.
     pub local_id: u32,
-    /// Receiver's communication ID.
+    /// Receiver's ID.
     pub remote_id: u32,
     /// Private data.
     pub private_data: PrivateData<{ Drep::PRIVATE_DATA }>,
@@ -21,7 +21,7 @@ mod at {
 }
 
 impl Drep {
-    /// Bytes of private data.
+    /// In bytes.
     pub const PRIVATE_DATA: usize = 224;
 
     pub(super) const ATTRIBUTE: u16 = 0x16;

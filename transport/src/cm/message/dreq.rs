@@ -7,9 +7,9 @@ use crate::ids::Qpn;
 /// Request for communication release (12.6.10).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Dreq {
-    /// Sender's communication ID.
+    /// Sender's ID.
     pub local_id: u32,
-    /// Receiver's communication ID.
+    /// Receiver's ID.
     pub remote_id: u32,
     /// Receiver's queue pair.
     pub remote_qpn: Qpn,
@@ -25,7 +25,7 @@ mod at {
 }
 
 impl Dreq {
-    /// Bytes of private data.
+    /// In bytes.
     pub const PRIVATE_DATA: usize = 220;
 
     pub(super) const ATTRIBUTE: u16 = 0x15;

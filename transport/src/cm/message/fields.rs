@@ -1,5 +1,3 @@
-//! Big-endian access to the bytes after a MAD's header.
-
 use super::private_data::PrivateData;
 use crate::wire::MAD_DATA_LEN;
 
@@ -35,7 +33,6 @@ impl Fields<'_> {
     }
 }
 
-/// Bytes to write, zero by default.
 pub(super) struct Writer<'a>(pub(super) &'a mut [u8; MAD_DATA_LEN]);
 
 impl Writer<'_> {

@@ -1,12 +1,12 @@
 use super::fields::{Fields, Writer};
 use crate::ids::Qpn;
 
-/// Load alternate path (12.8.1), without the path: RoCE has none.
+/// Load alternate path (12.8.1), without the path.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Lap {
-    /// Sender's communication ID.
+    /// Sender's ID.
     pub local_id: u32,
-    /// Receiver's communication ID.
+    /// Receiver's ID.
     pub remote_id: u32,
     /// Receiver's queue pair.
     pub remote_qpn: Qpn,

@@ -1,4 +1,4 @@
-//! CM messages as values (12.6): the 232 bytes after a MAD's header.
+//! CM messages (12.6): the 232 bytes after a MAD header.
 
 mod about;
 mod apr;
@@ -39,7 +39,7 @@ use crate::wire::{MAD_DATA_LEN, MAD_LEN, MadHeader};
 /// A message with its frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CmMad {
-    /// Transaction ID; repeated in responses, not used for matching.
+    /// Transaction ID, not used for matching.
     pub transaction: u64,
     /// Options of extended establishment, ignored.
     pub modifier: u32,
@@ -65,7 +65,7 @@ pub enum Message {
 }
 
 impl Message {
-    /// Returns the specification's name.
+    /// The specification's name.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -84,7 +84,7 @@ impl Message {
     }
 }
 
-/// Reason why bytes are no message.
+/// Malformed MAD.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[non_exhaustive]
 pub enum CmParseError {
@@ -100,7 +100,7 @@ pub enum CmParseError {
 }
 
 impl CmMad {
-    /// Makes a message without options.
+    /// Message without options.
     #[must_use]
     pub const fn new(transaction: u64, message: Message) -> Self {
         Self { transaction, modifier: 0, message }

@@ -7,9 +7,9 @@ use super::{
 /// Message receipt acknowledgement: the response takes longer (12.6.6).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Mra {
-    /// Sender's communication ID.
+    /// Sender's ID.
     pub local_id: u32,
-    /// Receiver's communication ID.
+    /// Receiver's ID.
     pub remote_id: u32,
     /// Received message.
     pub about: About,
@@ -22,15 +22,13 @@ pub struct Mra {
 mod at {
     pub(super) const LOCAL_ID: usize = 0;
     pub(super) const REMOTE_ID: usize = 4;
-    /// Message MRAed (2 bits), reserved (6).
     pub(super) const ABOUT: usize = 8;
-    /// Service timeout (5 bits), reserved (3).
     pub(super) const SERVICE_TIMEOUT: usize = 9;
     pub(super) const PRIVATE_DATA: usize = 10;
 }
 
 impl Mra {
-    /// Bytes of private data.
+    /// In bytes.
     pub const PRIVATE_DATA: usize = 222;
 
     pub(super) const ATTRIBUTE: u16 = 0x11;

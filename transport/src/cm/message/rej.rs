@@ -9,9 +9,9 @@ use super::{
 /// Reject (12.6.7).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Rej {
-    /// Sender's communication ID, or 0.
+    /// Sender's ID, or 0.
     pub local_id: u32,
-    /// Receiver's communication ID.
+    /// Receiver's ID.
     pub remote_id: u32,
     /// Rejected message.
     pub about: About,
@@ -28,9 +28,7 @@ pub struct Rej {
 mod at {
     pub(super) const LOCAL_ID: usize = 0;
     pub(super) const REMOTE_ID: usize = 4;
-    /// Message rejected (2 bits), reserved (6).
     pub(super) const ABOUT: usize = 8;
-    /// Length of the additional information (7 bits), reserved (1).
     pub(super) const INFO_LENGTH: usize = 9;
     pub(super) const REASON: usize = 10;
     pub(super) const INFO: usize = 12;
@@ -38,14 +36,14 @@ mod at {
 }
 
 impl Rej {
-    /// Bytes of additional information.
+    /// In bytes.
     pub const INFO: usize = 72;
-    /// Bytes of private data.
+    /// In bytes.
     pub const PRIVATE_DATA: usize = 148;
 
     pub(super) const ATTRIBUTE: u16 = 0x12;
 
-    /// Makes a rejection without ARI.
+    /// Rejection without ARI.
     #[must_use]
     pub fn new(local_id: u32, remote_id: u32, about: About, reason: RejectReason) -> Self {
         Self {
@@ -68,7 +66,7 @@ impl Rej {
         self
     }
 
-    /// Returns the GUID in a TIMEOUT rejection.
+    /// GUID in a TIMEOUT rejection.
     #[must_use]
     pub fn requester_guid(&self) -> Option<u64> {
         let gives_up = self.reason == RejectReason::TIMEOUT && self.info_length >= 8;

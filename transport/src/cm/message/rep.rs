@@ -8,13 +8,13 @@ use crate::{addr::QKey, ids::Qpn, psn::Psn};
 /// Reply to request for communication (12.6.8).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Rep {
-    /// Replier's communication ID.
+    /// Replier's ID.
     pub local_id: u32,
-    /// Requester's communication ID.
+    /// Requester's ID.
     pub remote_id: u32,
     /// Replier's queue pair.
     pub local_qpn: Qpn,
-    /// Without meaning on RoCE; the vendor ID is in three parts.
+    /// Fields without meaning on RoCE.
     pub unused: Unused,
     /// First PSN that the replier expects.
     pub starting_psn: Psn,
@@ -26,7 +26,7 @@ pub struct Rep {
     pub target_ack_delay: u8,
     /// Alternate path: 0, [`NO_FAILOVER`](Self::NO_FAILOVER), or 2.
     pub failover: u8,
-    /// End-to-end flow control (credits).
+    /// End-to-end flow control.
     pub flow_control: bool,
     /// RNR retry counter for the requester.
     pub rnr_retry: u8,
@@ -50,9 +50,9 @@ mod at {
     pub(super) const VENDOR_ID_LOW: usize = 23;
     pub(super) const RESPONDER_RESOURCES: usize = 24;
     pub(super) const INITIATOR_DEPTH: usize = 25;
-    /// Target ACK delay (5 bits), failover accepted (2), flow control (1).
+    /// Target ACK delay (5 bits), failover (2), flow control (1).
     pub(super) const TARGET_ACK_DELAY: usize = 26;
-    /// RNR retry count (3 bits), SRQ (1), reserved (4).
+    /// RNR retry count (3 bits), SRQ (1).
     pub(super) const RNR_RETRY: usize = 27;
     pub(super) const LOCAL_CA_GUID: usize = 28;
     pub(super) const PRIVATE_DATA: usize = 36;
@@ -61,7 +61,7 @@ mod at {
 impl Rep {
     /// No alternate paths.
     pub const NO_FAILOVER: u8 = 1;
-    /// Bytes of private data.
+    /// In bytes.
     pub const PRIVATE_DATA: usize = 196;
 
     pub(super) const ATTRIBUTE: u16 = 0x13;

@@ -12,9 +12,8 @@ use crate::{
 
 /// Request for communication (12.6.5).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-// In the order of the message.
 pub struct Req {
-    /// Requester's communication ID.
+    /// Requester's ID.
     pub local_id: u32,
     /// Service.
     pub service_id: ServiceId,
@@ -28,13 +27,13 @@ pub struct Req {
     pub unused: Unused,
     /// READs and atomics outstanding.
     pub initiator_depth: u8,
-    /// Remote EE context; see [`Unused`].
+    /// Remote EE context.
     pub remote_eecn: u32,
     /// Response deadline of the peer, code.
     pub remote_response_timeout: u8,
     /// Transport service: 0 RC, 1 UC, 3 `extended_transport`.
     pub transport: u8,
-    /// End-to-end flow control (credits).
+    /// End-to-end flow control.
     pub flow_control: bool,
     /// First PSN that the requester *expects*, as in Linux.
     pub starting_psn: Psn,
@@ -46,7 +45,7 @@ pub struct Req {
     pub pkey: PKey,
     /// Path MTU code, 1 to 5.
     pub path_mtu: u8,
-    /// RDC exists; see [`Unused`].
+    /// RDC exists.
     pub rdc_exists: bool,
     /// RNR retry counter for the peer.
     pub rnr_retry: u8,
@@ -114,18 +113,17 @@ mod at {
     pub(super) const REMOTE_LID: usize = 2;
     pub(super) const LOCAL_GID: usize = 4;
     pub(super) const REMOTE_GID: usize = 20;
-    /// Flow label (20 bits), reserved (6), packet rate (6).
+    /// Flow label (20 bits), reserved (6), rate (6).
     pub(super) const FLOW_LABEL: usize = 36;
     pub(super) const TRAFFIC_CLASS: usize = 40;
     pub(super) const HOP_LIMIT: usize = 41;
-    /// Service level (4 bits), subnet local (1), reserved (3).
+    /// Service level (4 bits), subnet local (1).
     pub(super) const SERVICE_LEVEL: usize = 42;
-    /// Acknowledge timeout (5 bits), reserved (3).
     pub(super) const ACK_TIMEOUT: usize = 43;
 }
 
 impl Req {
-    /// Bytes of private data.
+    /// In bytes.
     pub const PRIVATE_DATA: usize = 92;
 
     pub(super) const ATTRIBUTE: u16 = 0x10;

@@ -6,9 +6,9 @@ use super::{
 /// Ready to use (12.6.9).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Rtu {
-    /// Sender's communication ID.
+    /// Sender's ID.
     pub local_id: u32,
-    /// Receiver's communication ID.
+    /// Receiver's ID.
     pub remote_id: u32,
     /// Private data.
     pub private_data: PrivateData<{ Rtu::PRIVATE_DATA }>,
@@ -21,7 +21,7 @@ mod at {
 }
 
 impl Rtu {
-    /// Bytes of private data.
+    /// In bytes.
     pub const PRIVATE_DATA: usize = 224;
 
     pub(super) const ATTRIBUTE: u16 = 0x14;

@@ -1,5 +1,3 @@
-//! SIDR_REQ and SIDR_REP (12.11).
-
 use super::{
     fields::{Fields, Writer},
     private_data::PrivateData,
@@ -31,7 +29,7 @@ mod req_at {
 }
 
 impl SidrReq {
-    /// Bytes of private data.
+    /// In bytes.
     pub const PRIVATE_DATA: usize = 216;
 
     pub(super) const ATTRIBUTE: u16 = 0x17;
@@ -62,7 +60,7 @@ pub struct SidrRep {
     pub status: u8,
     /// Valid bytes of `info`.
     pub info_length: u8,
-    /// Vendor ID, as in a [`Req`](super::req::Req).
+    /// Vendor ID.
     pub vendor_id: u32,
     /// Queue pair of the service.
     pub qpn: Qpn,
@@ -97,7 +95,7 @@ impl SidrRep {
 
     /// Bytes of `info`.
     pub const INFO: usize = 72;
-    /// Bytes of private data.
+    /// In bytes.
     pub const PRIVATE_DATA: usize = 136;
 
     pub(super) const ATTRIBUTE: u16 = 0x18;

@@ -1,6 +1,6 @@
 use crate::addr::QKey;
 
-/// Fields of a [`Req`](super::Req) or [`Rep`](super::Rep) without meaning on RoCE; 0 when sent.
+/// Fields without meaning on RoCE; 0 when sent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Unused {
     /// Sender's Q_Key.

@@ -1,7 +1,7 @@
-//! Header prediction: a fast path for usual packets of established connections.
+//! Header prediction: a fast path for usual packets of established connections (V. Jacobson, "4BSD
+//! Header Prediction", 1990).
 //!
-//! Read first: V. Jacobson, "4BSD Header Prediction" (1990). It matches the general path and
-//! changes nothing before it commits: without prediction the same bytes leave.
+//! Without prediction the same bytes leave. Nothing changes before prediction commits.
 
 mod receive;
 mod send;

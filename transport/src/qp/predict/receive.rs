@@ -1,5 +1,3 @@
-//! Expected packets, each a whole message or response.
-
 use super::super::{
     Qp, QpType,
     common::{Admission, Common, Env},
@@ -17,7 +15,7 @@ use crate::{
 };
 
 impl Qp {
-    /// True if this is the peer's expected next packet; the ICRC may be unchecked.
+    /// True if the packet is the peer's next; the ICRC may be unchecked.
     pub(crate) fn expects(&self, net: &NetHeader, single: &Single<'_>) -> bool {
         let Common {
             state: State::Rts,
@@ -37,8 +35,7 @@ impl Qp {
             }
     }
 
-    /// Executes an [expected](Self::expects) packet with a correct ICRC. `None`: unchanged, use the
-    /// general path.
+    /// Executes an [expected](Self::expects) packet. `None`: unchanged, use the general path.
     pub(crate) fn take_expected(
         &mut self,
         single: &Single<'_>,
@@ -139,12 +136,11 @@ impl Responder {
 }
 
 impl Requester {
-    /// True if this acknowledges outstanding requests and no READ is outstanding.
     fn expects_acknowledge(&self, psn: Psn) -> bool {
         self.check_window(psn).is_ok() && self.reads == 0 && !self.probe.has_repeated(psn)
     }
 
-    /// True for a response to a one-packet READ, the oldest request.
+    /// True for a response to the oldest request, a one-packet READ.
     fn expects_response(&self, psn: Psn) -> bool {
         psn == self.oldest_unacked
             && psn.is_before(self.sent_end)

@@ -1,5 +1,3 @@
-//! Unobstructed one-packet requests and acknowledgements.
-
 use super::super::{
     Kind, Qp, QpType,
     common::{Common, PeerEnd},
@@ -24,8 +22,8 @@ pub(crate) struct BuiltSingle {
 }
 
 impl Qp {
-    /// Writes the next due packet. `room` returns the shared credits for bytes in flight. `None`:
-    /// unchanged, use the general path.
+    /// `room` returns the shared credits for bytes in flight. `None`: unchanged, use the general
+    /// path.
     pub(crate) fn build_single(
         &mut self,
         slot: &mut [u8],
@@ -64,7 +62,6 @@ impl Qp {
 }
 
 impl Responses {
-    /// Writes a leading ACK or NAK.
     fn build_single(&mut self, common: &Common, slot: &mut [u8]) -> Option<usize> {
         let Some(&Reply::Acknowledge { psn, aeth }) = self.replies.front() else { return None };
         self.replies.pop_front();
