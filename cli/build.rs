@@ -1,9 +1,9 @@
-//! Builds the C library and the rsockets library into an installed tool, so `roce run` is one file.
-//! In a checkout only the profile `dist` does; otherwise the tool uses those beside it.
+//! Embeds the C library and the rsockets library in an installed tool, so `roce run` is one file.
+//! In a checkout only the profile `dist` embeds them.
 //!
-//! Cargo cannot pass another package's shared object: a second cargo, with its own target
-//! directory, builds each. `ROCE_ABI_LIBRARY` names a built one instead, perhaps beside
-//! `librspreload.so`; if empty, the tool carries none.
+//! Cargo cannot pass another package's shared object: a second cargo with its own target directory
+//! builds each. `ROCE_ABI_LIBRARY` names a built one instead, perhaps beside `librspreload.so`;
+//! empty: none.
 
 use std::{
     env, fs,
@@ -74,14 +74,14 @@ fn carry(name: &str, library: Option<PathBuf>) {
     fs::write(out().join(name), carried).unwrap();
 }
 
-/// The libraries need glibc; only an installed tool must be one file.
+/// The libraries need glibc; only an installed tool must be a single file.
 fn is_wanted() -> bool {
     let is = |name: &str, value: &str| env::var(name).as_deref() == Ok(value);
     let is_installed = if workspace().is_some() { is_dist() } else { is("PROFILE", "release") };
     is_installed && is("CARGO_CFG_TARGET_OS", "linux") && is("CARGO_CFG_TARGET_ENV", "gnu")
 }
 
-/// True in the profile `dist`, whose name is only in the path `…/dist/build/roce-cli-…/out`.
+/// The profile's name is only in the path: `…/dist/build/roce-cli-…/out`.
 fn is_dist() -> bool {
     out().ancestors().skip(3).take(2).any(|directory| directory.ends_with("dist"))
 }
@@ -111,7 +111,7 @@ fn build(manifest: &Path, directory: &Path, package: &str, file: &str) -> PathBu
         .arg(manifest)
         .arg("--target-dir")
         .arg(directory)
-        // clippy's: this build is not linted
+        // clippy's wrapper
         .env_remove("RUSTC_WORKSPACE_WRAPPER");
     let status = command.status().expect("cargo starts");
     assert!(
@@ -123,7 +123,7 @@ fn build(manifest: &Path, directory: &Path, package: &str, file: &str) -> PathBu
 }
 
 fn workspace() -> Option<PathBuf> {
-    // at run time: a compilation cache may hold another checkout's build script
+    // At run time: a compilation cache may hold another checkout's build script.
     let workspace = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("..");
     workspace.join("abi/exports.map").exists().then_some(workspace)
 }

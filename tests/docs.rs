@@ -1,11 +1,9 @@
-//! Tests named by pages exist.
-
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-/// Pages where a name in backquotes with `::`, after a test program's, is a test.
+/// A backquoted name with `::` after a test program's name is a test here.
 const PAGES: [&str; 2] = ["docs/security.md", "docs/compliance.md"];
 
 fn tests() -> Vec<(Vec<String>, String)> {
@@ -48,7 +46,7 @@ fn tests() -> Vec<(Vec<String>, String)> {
     tests
 }
 
-/// All Rust files below a folder, without build output.
+/// Without build output.
 pub(crate) fn collect(directory: &Path, files: &mut Vec<PathBuf>) {
     let mut entries: Vec<_> =
         fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -74,7 +72,7 @@ fn exists(tests: &[(Vec<String>, String)], name: &str) -> bool {
     })
 }
 
-/// Test names in a page: backquoted, lower case, first a test program or file with tests.
+/// Backquoted, lower case, first a test program or file with tests.
 fn named<'a>(page: &'a str, tests: &[(Vec<String>, String)]) -> Vec<&'a str> {
     let quoted = page.split('`').skip(1).step_by(2);
     let is_name = |text: &&str| {
@@ -177,8 +175,7 @@ fn few_tests_depend_on_a_quiet_machine() {
     assert_eq!(ignored.map(|text| text.matches(&reason).count()).sum::<usize>(), listed.len());
 }
 
-/// Cargo does not find test programs by itself: a file that `main.rs` does not name would never
-/// run.
+/// Cargo would never run a file that `main.rs` does not name.
 #[test]
 fn every_file_of_tests_is_in_a_program() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -1,6 +1,5 @@
-//! Failing system calls, one after another, before or after a device is opened. Opening may fail
-//! and messages may be lost; nothing panics or hangs. Seccomp filters stay, so each case has its
-//! own process.
+//! Failing system calls, before or after a device is opened. Messages may be lost; nothing panics
+//! or hangs. Seccomp filters stay, so each case has its own process.
 
 use std::{
     env, panic,
@@ -43,14 +42,14 @@ fn fail(call: c_long, error: i32) {
     let instruction =
         |code: u32, k: u32, jt: u8, jf: u8| libc::sock_filter { code: code as u16, jt, jf, k };
     let mut program = [
-        // the syscall number comes first
+        // the syscall number
         instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
         instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, call as u32, 0, 1),
         instruction(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | error as u32, 0, 0),
         instruction(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0, 0),
     ];
     let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-    // SAFETY: The filter and its length are true, and the kernel copies it.
+    // SAFETY: the filter and its length are true, and the kernel copies it.
     unsafe {
         assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
         let (mode, flags) = (libc::SECCOMP_SET_MODE_FILTER, libc::SECCOMP_FILTER_FLAG_TSYNC);
@@ -93,7 +92,7 @@ fn try_all(call: c_long, error: i32, open_first: bool, sockets_only: bool) {
         }
         Ok(())
     };
-    let _ = message(); // may be lost, or an object unavailable
+    let _ = message(); // perhaps lost, or an object unavailable
     if call == libc::SYS_recvmmsg && sockets_only {
         assert!(b.link_counters().receive_errors > 0, "the filter has no effect");
     }
@@ -103,7 +102,7 @@ fn child(case: &str) {
     let [name, open_first, sockets_only] = case.split(' ').collect::<Vec<_>>()[..] else {
         panic!("{case}")
     };
-    // includes panics of library threads
+    // for panics of library threads
     panic::set_hook(Box::new(|info| {
         eprintln!("{info}");
         std::process::abort();

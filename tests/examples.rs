@@ -1,4 +1,4 @@
-//! The examples in two processes each, as documented; `cargo test` has built them.
+//! `cargo test` has built the examples.
 
 use std::{
     env,
@@ -18,7 +18,7 @@ fn example(name: &str) -> Command {
 struct Server {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
-    /// Its loopback address: 127.0.0.1, unless another program has that.
+    /// 127.0.0.1, unless another program has it.
     address: String,
 }
 

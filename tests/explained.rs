@@ -21,7 +21,7 @@ use roce::{
 
 const PROGRAM: &str = "ROCE_TEST_PROGRAM";
 
-/// Runs a test's program in its own process. Returns its output, or `None` in that process.
+/// `None` in the program's process.
 fn said(test: &str, wish: &str) -> Option<String> {
     if env::var_os(PROGRAM).is_some() {
         return None;
@@ -82,7 +82,7 @@ fn calls() {
 
 #[test]
 fn nothing_is_said_unless_it_is_asked_for() {
-    // the program's own options ignore the environment
+    // The program's options ignore the environment.
     let Some(text) = said("nothing_is_said_unless_it_is_asked_for", "1") else {
         return make_mistakes(&open(None));
     };
@@ -114,7 +114,7 @@ fn a_queue_pair_that_fails() {
         }
         std::process::exit(0);
     };
-    // connected to itself: either end may fail first
+    // Either end may fail first.
     assert!(text.contains("key 0x00000001 names no region"), "{text}");
     assert!(text.contains("  before:\n") && text.contains("create_qp RC"), "{text}");
     assert!(!text.contains('\x1b'), "{text}");

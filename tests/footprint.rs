@@ -1,4 +1,4 @@
-//! Memory cost of a packet and of an idle queue pair.
+//! Memory of packets and of idle queue pairs.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -23,7 +23,7 @@ use roce::{
     },
 };
 
-/// Counts per thread: other tests run in parallel.
+/// Per thread: other tests run in parallel.
 struct Counting;
 
 thread_local! {
@@ -31,19 +31,19 @@ thread_local! {
     static BYTES: Cell<usize> = const { Cell::new(0) };
 }
 
-// SAFETY: Everything is passed on to the system's allocator as it came.
+// SAFETY: everything goes to the system's allocator as it came.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         CALLS.set(CALLS.get() + 1);
         BYTES.set(BYTES.get().wrapping_add(layout.size()));
-        // SAFETY: The caller's promises are the same.
+        // SAFETY: the caller's promises are the same
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         // may be another thread's
         BYTES.set(BYTES.get().wrapping_sub(layout.size()));
-        // SAFETY: The caller's promises are the same.
+        // SAFETY: the caller's promises are the same
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -75,7 +75,7 @@ fn connect(
         )
         .unwrap();
     let av = AddressVector::new(peer, 0);
-    // equal seeds: the first queue pairs of both adapters have each other's expected numbers
+    // Equal seeds: the first queue pairs of both adapters have each other's expected numbers.
     let rtr = Rtr::Rc(
         PeerAttr { dest_qpn: qpn, path_mtu: Mtu::B1024, rq_psn: Psn::new(0), av },
         ResponderAttr { max_dest_rd_atomic: 16, min_rnr_timer: 1 },
@@ -89,7 +89,7 @@ fn connect(
     qpn
 }
 
-/// One test for all: the counters are per process.
+/// One test: the counters are per process.
 #[test]
 fn packets_cost_no_allocation_and_idle_queue_pairs_little_memory_and_floods_no_more() {
     let ends = [[10, 0, 0, 1], [10, 0, 0, 2]].map(|ip| Gid::from(std::net::IpAddr::from(ip)));
@@ -110,7 +110,7 @@ fn packets_cost_no_allocation_and_idle_queue_pairs_little_memory_and_floods_no_m
         sides.push((pd, cq, region, qpn));
     }
 
-    // Steady state: whole messages, requests, responses, acknowledgements, completions.
+    // Steady state.
     let mut buffer = TransmitBuffer::new(256 << 10, TransmitLimits { segments: 64, bytes: 65_487 });
     let remote = Remote { address: 0, rkey: sides[1].2.rkey() };
     let piece = Sge { lkey: sides[0].2.lkey(), address: 0, length: 100_000 };
@@ -144,7 +144,6 @@ fn packets_cost_no_allocation_and_idle_queue_pairs_little_memory_and_floods_no_m
     let calls: usize = (0..10).map(|_| round(true)).sum();
     assert_eq!(calls, 0, "allocations in ten rounds of some 200 packets each");
 
-    // Idle queue pairs.
     let (pd, cq) = (sides[0].0, sides[0].1.clone());
     let count = 1000;
     let before = BYTES.get();
@@ -162,7 +161,7 @@ fn packets_cost_no_allocation_and_idle_queue_pairs_little_memory_and_floods_no_m
     for &(name, operation, ext, payload) in FLOODS {
         let before = BYTES.get();
         for n in 0..20_000u32 {
-            // new, far ahead, and repeated
+            // new, far ahead, repeated
             let psn = [
                 adapter.query_qp(target).unwrap().rq_psn,
                 expected.plus(n * 419),
@@ -193,7 +192,6 @@ fn packets_cost_no_allocation_and_idle_queue_pairs_little_memory_and_floods_no_m
         assert!(more < 64 << 10, "a flood of {name} leaves {more} bytes");
         let state = adapter.query_qp(target).unwrap().state;
         assert!(matches!(state, roce::State::Rts | roce::State::Err), "{state}");
-        // reconnect a connection that failed
         while adapter.poll_event().is_some() {}
         adapter.to_reset(target).unwrap();
         reconnect(adapter, target, ends[0], expected);

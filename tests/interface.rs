@@ -1,5 +1,5 @@
-//! A device follows its network interface, in a network namespace. Without namespaces only unit
-//! tests cover the logic; with `ROCE_NAMESPACES=1`, as in CI, that is an error.
+//! In a network namespace. Without namespaces only unit tests cover the logic; with
+//! `ROCE_NAMESPACES=1`, as in CI, that is an error.
 
 use std::{
     env,
@@ -27,19 +27,19 @@ use rustix::{
 const TIMEOUT: Duration = Duration::from_secs(20);
 const INSIDE: &str = "ROCE_TEST_INSIDE";
 
-/// True inside a namespace; outside, runs this test in one.
+/// True inside a namespace; outside, runs this test in a namespace.
 fn inside(test: &str) -> bool {
     if env::var_os(INSIDE).is_some() {
         return true;
     }
-    // with /sys, for the interfaces' MTUs
+    // /sys has the interfaces' MTUs.
     let unshared = |script: &str, argument: &OsStr| {
         let mut command = Command::new("unshare");
         command
             .args(["--map-root-user", "--net", "--mount", "sh", "-c"])
             .arg(format!("mount -t sysfs roce /sys && {script}"));
         command.arg("sh").arg(argument).env(INSIDE, "1");
-        // tc's directory is not in the PATH of Debian's users
+        // tc's directory is not in the PATH of Debian's users.
         let path = env::var_os("PATH").unwrap_or_default();
         let places = env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
         command.env("PATH", env::join_paths(places).unwrap());
@@ -105,7 +105,7 @@ fn gids(context: &Context) -> Vec<String> {
     context.gids().iter().map(ToString::to_string).collect()
 }
 
-/// A queue pair connected to itself, over the address at this index, carries a message.
+/// A queue pair connected to itself carries a message.
 #[track_caller]
 fn works_over(context: &Context, sgid_index: u16) {
     let pd = context.alloc_pd().unwrap();
@@ -179,7 +179,7 @@ fn addresses_come_and_go() {
         "addresses of other interfaces are not its own"
     );
 
-    // sending from a removed address is a counted error
+    // Sending from a removed address is a counted error.
     let errors = context.link_counters().send_errors;
     let pd = context.alloc_pd().unwrap();
     let cq = context.create_cq(16, None).unwrap();
@@ -222,7 +222,7 @@ fn the_interface_goes_down_and_away() {
     ip("link del v0");
     let mut events = Vec::new();
     eventually("both events", || {
-        // address or carrier may go first, or both with the interface
+        // Address or carrier may go first, or both with the interface.
         gids(&context) == ["::"; 2] && !context.query_port().active
     });
     while let Some(event) = context.poll_async_event() {
@@ -232,8 +232,7 @@ fn the_interface_goes_down_and_away() {
     assert_eq!(events, [AsyncEvent::PortError, AsyncEvent::GidChange]);
 }
 
-/// A single-address device has that or none; the descriptor of an event-loop program becomes
-/// readable.
+/// The device has its address or none; the descriptor of an event loop becomes readable.
 #[test]
 fn a_single_address_by_hand() {
     if !inside("interface::a_single_address_by_hand") {
@@ -263,7 +262,7 @@ fn a_single_address_by_hand() {
     assert_eq!(gids(&context), ["::ffff:10.9.0.1"; 2]);
     works_over(&context, 0);
 
-    // packets for the new address make the descriptor readable, too
+    // Packets for the new address make the descriptor readable, too.
     while progress_is_due(&context, Duration::ZERO) {
         context.progress();
     }
@@ -309,7 +308,7 @@ fn loopback_keeps_its_address() {
     assert_eq!(gids(&second), ["::ffff:127.0.0.2"; 2]);
 }
 
-/// Like two hosts with a cable: packets between the addresses take the cable within this namespace.
+/// Packets between the addresses take the cable within this namespace.
 fn two_hosts() {
     cable();
     for (end, host) in [("v0", 1), ("v1", 2)] {
@@ -370,7 +369,7 @@ fn fragmented() -> Vec<String> {
     vec![v4, v6.trim().to_owned()]
 }
 
-/// Any host can forge this message: a datagram beyond the MTU is refused, never fragmented.
+/// Any host can forge this message. A datagram beyond the MTU is refused, never fragmented.
 #[test]
 fn a_forged_path_mtu_is_not_believed() {
     if !inside("interface::a_forged_path_mtu_is_not_believed") {
@@ -512,7 +511,7 @@ impl Holder {
 
     fn stop(&self) {
         self.signal(Signal::STOP);
-        // its threads may run on for a moment
+        // Its threads may run on for a moment.
         let stopped = waitpid(Some(Pid::from_child(&self.0)), WaitOptions::UNTRACED).unwrap();
         assert!(stopped.unwrap().1.stopped());
     }
@@ -525,15 +524,15 @@ impl Drop for Holder {
     }
 }
 
-/// Partition of a device's numbers: their upper six bits.
+/// Upper six bits of a device's numbers.
 fn partition(context: &Context) -> u32 {
     let pd = context.alloc_pd().unwrap();
     let cq = context.create_cq(1, None).unwrap();
     pd.create_qp(&QpInitAttr::new(QpType::Rc, &cq)).unwrap().qpn().get() >> 18
 }
 
-/// A stopped process has one of an interface's addresses: others open the rest, and get it
-/// when the process continues or ends.
+/// A stopped process has an address of an interface. Others open the rest, and get it when the
+/// process continues or ends.
 #[test]
 fn a_stopped_process_keeps_no_other_address() {
     const TEST: &str = "interface::a_stopped_process_keeps_no_other_address";
@@ -575,13 +574,14 @@ fn a_stopped_process_keeps_no_other_address() {
         let open = || Device::named("roce_v0").unwrap().open(OpenOptions::default()).unwrap();
         let mut context = open();
         assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
-        // numbers are random, and no device gets an address where another one has the same
+        // Numbers are random, and no device gets an address where another device has the same
+        // partition.
         while partition(&context) == held {
             context = open();
         }
         assert_eq!(gids(&context), ["fd00::1"]);
         works_over(&context, 0);
-        // it is polled meanwhile without blocking
+        // polled meanwhile without blocking
         std::thread::sleep(Duration::from_millis(1500));
         assert_eq!((gids(&context), context.poll_async_event()), (vec!["fd00::1".into()], None));
         holder.signal(if goes_on { Signal::CONT } else { Signal::KILL });
@@ -591,8 +591,7 @@ fn a_stopped_process_keeps_no_other_address() {
     }
 }
 
-/// A network of 2 Mbit/s: the socket is full for seconds, and no call waits. The rest is queued,
-/// not lost.
+/// At 2 Mbit/s the socket is full for seconds. The rest is queued, not lost.
 #[test]
 fn no_call_waits_for_a_slow_network() {
     if !inside("interface::no_call_waits_for_a_slow_network") {
@@ -607,7 +606,7 @@ fn no_call_waits_for_a_slow_network() {
         let options = OpenOptions { sockets_only: true, ..OpenOptions::default() };
         Device::at(IpAddr::from([127, 0, 1, last])).unwrap().open(options).unwrap()
     });
-    // UC has no window: more than any socket holds
+    // UC has no window: more than any socket holds.
     let connections: Vec<_> = (0..32)
         .map(|_| {
             contexts.each_ref().map(|context| {
@@ -646,7 +645,7 @@ fn no_call_waits_for_a_slow_network() {
     }
     let counters = context.link_counters();
     assert!(counters.full > 0 && counters.send_errors == 0, "{counters:?}");
-    // two may have waited for the processor
+    // Two may have waited for the processor.
     calls.sort_unstable();
     let longest = &calls[calls.len() - 3..];
     assert!(longest[0] < Duration::from_millis(200), "calls took {longest:?}");

@@ -1,5 +1,4 @@
-//! Tests with real memory, sockets, threads, processes and namespaces; structure of the sources;
-//! claims of pages.
+//! Tests with real memory, sockets, threads, processes and namespaces, and of sources and pages.
 
 mod docs;
 mod errors;

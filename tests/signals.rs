@@ -23,7 +23,7 @@ const A_WHILE: Duration = Duration::from_millis(30);
 
 type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
 
-/// Runs the rest of the calling test in its own process; returns the status, or `None` in there.
+/// Reruns the calling test in its own process: its status, or `None` in there.
 fn in_child(name: &str) -> Option<ExitStatus> {
     if env::var(CASE).is_ok_and(|case| case == name) {
         return None;
@@ -44,7 +44,7 @@ fn in_child(name: &str) -> Option<ExitStatus> {
     Some(wait(output))
 }
 
-/// An endless handler must not hang the tests.
+/// A handler may loop.
 fn wait(mut child: std::process::Child) -> ExitStatus {
     let start = Instant::now();
     loop {
@@ -85,7 +85,7 @@ impl Pages {
     }
 
     fn touch(&self) {
-        // SAFETY: not at all; that is what this is about
+        // SAFETY: none; the fault is the test
         unsafe { self.0.add(PAGE + 7).write_volatile(1) };
     }
 }
@@ -103,7 +103,7 @@ fn survive(memory: &ForeignMemory) {
 }
 
 fn set_action(signal: c_int, handler: usize, flags: c_int) -> libc::sigaction {
-    // SAFETY: all zero is a valid value; the handlers of this file can be called at any time
+    // SAFETY: all zero is a valid value; these handlers can be called at any time
     unsafe {
         let (mut action, mut before): (libc::sigaction, libc::sigaction) =
             (mem::zeroed(), mem::zeroed());
@@ -171,7 +171,7 @@ fn a_fault_of_a_program_without_a_handler_kills() {
     pages.touch();
 }
 
-/// The kernel does not let it be ignored without us, either.
+/// Without this library the kernel does not let it be ignored, either.
 #[test]
 fn a_fault_that_the_program_ignores_kills() {
     if let Some(status) = in_child("a_fault_that_the_program_ignores_kills") {
@@ -230,7 +230,7 @@ fn a_handler_that_comes_later_and_passes_nothing_on() {
 static BEFORE: AtomicUsize = AtomicUsize::new(0);
 static DEPTH: AtomicUsize = AtomicUsize::new(0);
 
-/// Passes faults to the previous handler, like polite libraries.
+/// Passes faults to the previous handler.
 extern "C" fn polite(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     CALLS.fetch_add(1, Ordering::Relaxed);
     if DEPTH.fetch_add(1, Ordering::Relaxed) > 1 {
@@ -253,13 +253,13 @@ fn a_handler_that_comes_later_and_passes_on_to_ours() {
     let pages = Pages::new();
     let memory = pages.memory();
     BEFORE.store(set_handler(libc::SIGSEGV, polite).sa_sigaction, Ordering::Relaxed);
-    survive(&memory); // it may still be first, and pass on to ours
+    survive(&memory); // perhaps first, passing on to ours
     thread::sleep(A_WHILE);
-    survive(&memory); // ours is first, then the one that passes on to it
+    survive(&memory); // ours, then the polite handler
     let calls = CALLS.load(Ordering::Relaxed);
     survive(&memory);
     assert_eq!(CALLS.load(Ordering::Relaxed), calls);
-    pages.touch(); // ours, that one, ours, the first
+    pages.touch(); // ours, the polite handler, ours, the first
 }
 
 #[test]
@@ -298,18 +298,18 @@ extern "C" fn one_of_many<const N: usize>(_: c_int, _: *mut libc::siginfo_t, _: 
     leave(0, null_mut(), null_mut());
 }
 
-/// Makes this system call fail in this thread, as in a sandbox.
+/// Fails in this thread, as in a sandbox.
 fn refuse(call: libc::c_long) -> io::Result<()> {
     let statement = |code: u32, k: u32, jt, jf| libc::sock_filter { code: code as u16, jt, jf, k };
     let mut program = [
-        // the syscall number comes first
+        // the syscall number
         statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
         statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, call as u32, 0, 1),
         statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32, 0, 0),
         statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0, 0),
     ];
     let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-    // SAFETY: a filter that lives as long as the call
+    // SAFETY: the filter outlives the call
     let set = unsafe {
         libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
             && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter) == 0
@@ -416,7 +416,7 @@ fn a_thread_with_a_stack_for_handlers() {
     let mut stack = vec![0u8; SIZE];
     let start = stack.as_mut_ptr();
     let wanted = libc::stack_t { ss_sp: start.cast(), ss_flags: 0, ss_size: SIZE };
-    // SAFETY: the stack stays, and its length is true; the one before comes back
+    // SAFETY: the stack stays, and its length is true; the former stack comes back
     unsafe {
         let mut before = mem::zeroed();
         assert_eq!(libc::sigaltstack(&raw const wanted, &raw mut before), 0);

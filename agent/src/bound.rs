@@ -1,4 +1,4 @@
-//! Bounds of commands: the client is not trusted with the host.
+//! The client is not trusted with the host.
 
 use std::{
     fmt,
@@ -12,7 +12,7 @@ pub(crate) const COMMANDS: usize = 1024;
 pub(crate) const OBJECTS: usize = 4096;
 /// All regions together.
 pub(crate) const MEMORY: usize = 256 << 20;
-/// Of a region, and of offsets in it.
+/// Region length, and offsets.
 const LENGTH: u64 = 64 << 20;
 /// Entries of a queue, and completions of a poll.
 const COUNT: u64 = 1 << 16;
@@ -91,10 +91,9 @@ impl<'de> Deserialize<'de> for Timeout {
     }
 }
 
-/// Bound of the waits of a line's commands.
+/// Bounds the waits of a line.
 pub(crate) struct Waiting<'a> {
     end: Instant,
-    /// True once the client has gone.
     is_gone: &'a dyn Fn() -> bool,
 }
 

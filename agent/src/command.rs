@@ -1,17 +1,14 @@
-//! Commands as received.
-
 use std::net::IpAddr;
 
 use serde::Deserialize;
 
 use crate::bound::{Count, InlineLength, Length, Name, Timeout};
 
-/// A command. The creator of an object names it; rights and flags have their C names without
-/// prefix.
+/// The creator of an object names the object. Rights and flags have their C names without prefix.
 #[derive(Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Command {
-    /// Returns device attributes: `{addresses, active_mtu, kind}`.
+    /// `{addresses, active_mtu, kind}`.
     Hello {},
     Pd {
         name: Name,
@@ -23,7 +20,7 @@ pub(crate) enum Command {
         length: Length,
         access: Vec<String>,
     },
-    /// Type 1 or 2.
+    /// 1 or 2.
     Window {
         name: Name,
         pd: String,
@@ -45,12 +42,12 @@ pub(crate) enum Command {
     },
     /// `{qpn}`.
     Qp(CreateQp),
-    /// A transition with exactly its attributes: `{"to": {"init": {"access": []}}}`.
+    /// A transition takes exactly its attributes: `{"to": {"init": {"access": []}}}`.
     Modify {
         qp: String,
         to: Transition,
     },
-    /// Attaches a datagram queue pair to a multicast group, which the host joins.
+    /// The host joins the group, too.
     Join {
         qp: String,
         group: IpAddr,
@@ -59,13 +56,12 @@ pub(crate) enum Command {
     Query {
         qp: String,
     },
-    /// `{posted, rkeys}`, the latter of bound windows; `{error, text}` of the refused request after
-    /// those, if any.
+    /// `{posted, rkeys}` with the keys of bound windows, and `{error, text}` of a refused request.
     Send {
         qp: String,
         wrs: Vec<Request>,
     },
-    /// Like `Send`, without `rkeys`; `qp`'s own queue or a shared one.
+    /// Like `Send`, without `rkeys`.
     Recv {
         #[serde(default)]
         qp: Option<String>,
@@ -73,32 +69,32 @@ pub(crate) enum Command {
         srq: Option<String>,
         wrs: Vec<Receive>,
     },
-    /// Up to `count` completions within a time in seconds.
+    /// `timeout` in seconds.
     Poll {
         cq: String,
         count: Count,
         timeout: Timeout,
     },
-    /// Asynchronous events, likewise: `[{event}]`, ours with a `reason`.
+    /// `[{event}]`, from this agent with a `reason`.
     Events {
         count: Count,
         timeout: Timeout,
     },
-    /// Writes byte `(seed + n) % 251` at `offset + n`.
+    /// Byte `(seed + n) % 251` at `offset + n`.
     Fill {
         mr: String,
         offset: Length,
         length: Length,
         seed: usize,
     },
-    /// `{differs}`: first of `length` offsets that differs from `fill`, or null.
+    /// `{differs}`: first offset that differs from `fill`, or null.
     Differs {
         mr: String,
         offset: Length,
         length: Length,
         seed: usize,
     },
-    /// Sets the 8-byte word at `offset`, in host byte order.
+    /// 8 bytes in host byte order.
     SetWord {
         mr: String,
         offset: Length,
@@ -110,11 +106,10 @@ pub(crate) enum Command {
         offset: Length,
     },
     Counters {},
-    /// Destroys one object.
     Destroy {
         name: String,
     },
-    /// Destroys all objects and discards all events.
+    /// Destroys all objects, and discards all events.
     Clear {},
 }
 
@@ -145,8 +140,7 @@ pub(crate) enum Transition {
         #[serde(default)]
         qkey: u32,
     },
-    /// A datagram queue pair has no connection attributes; an unreliable connection lacks the last
-    /// two.
+    /// UD has no attributes, UC all but the last two.
     Rtr {
         #[serde(default)]
         peer: Option<Peer>,
@@ -157,7 +151,7 @@ pub(crate) enum Transition {
         #[serde(default)]
         min_rnr_timer: u8,
     },
-    /// All but the first only for a reliable connection.
+    /// Only RC has more than the first.
     Rts {
         sq_psn: u32,
         #[serde(default)]
@@ -224,7 +218,7 @@ pub(crate) struct Request {
     pub(crate) remote: Option<RemoteAddress>,
     #[serde(default)]
     pub(crate) compare: u64,
-    /// Operand of an AtomicETH: an atomic writes or adds it.
+    /// Operand of an AtomicETH.
     #[serde(default, rename = "swap", alias = "add")]
     pub(crate) swap_or_add: u64,
     #[serde(default)]

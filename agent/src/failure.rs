@@ -1,5 +1,3 @@
-//! Refused commands.
-
 use std::fmt::Display;
 
 use roce::{
@@ -17,7 +15,6 @@ impl Failure {
         Self { errno, text: text.to_string() }
     }
 
-    /// A malformed command: the row's fault.
     pub(crate) fn malformed(text: impl Display) -> Self {
         Self::new("EPROTO", text)
     }

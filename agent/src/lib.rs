@@ -1,8 +1,8 @@
 //! Verbs as JSON commands: a test drives a device of another process or host.
 //!
-//! A line is a list of commands; the response line is a list of as many responses. A failed command
-//! returns `{"error": NAME_OF_ERRNO, "text": REASON}` and changes nothing. Commands: `command.rs`;
-//! [`PYTHON`] is the same with pyverbs.
+//! A line is a list of commands, its response a list of as many responses. A failed command returns
+//! `{"error": NAME_OF_ERRNO, "text": REASON}` and changes nothing. [`PYTHON`] takes the same
+//! commands with pyverbs.
 
 #![cfg(target_os = "linux")]
 
@@ -22,29 +22,29 @@ use crate::{
     objects::Objects,
 };
 
-/// Agent for devices with an rdma-core driver: a Python program in one file.
+/// Agent for devices with an rdma-core driver, a Python program.
 pub const PYTHON: &str = include_str!("../agent.py");
 
-/// The same in C, limited to what `roce conform` uses, for hosts without Python.
+/// Agent in C, limited to what `roce conform` uses, for hosts without Python.
 pub const C: &str = include_str!("../agent.c");
 
-/// A device and the objects made on it.
+/// A device and its objects.
 pub struct Agent {
     objects: Objects,
 }
 
 impl Agent {
-    /// Makes an agent without objects; `quirks` are those of its queue pairs' peers.
+    /// `quirks`: those of its queue pairs' peers.
     #[must_use]
     pub fn new(context: Context, quirks: Quirks) -> Self {
         Self { objects: Objects::new(context, quirks) }
     }
 
-    /// Executes a line of commands; returns the response line, without its end. Waits at most 30 s
-    /// in all, and until `is_gone` returns true.
+    /// Executes a line, and returns the response without its end. Waits end after 30 s in all, or
+    /// once `is_gone` is true.
     ///
     /// # Errors
-    /// When the line is no JSON list.
+    /// The line is no JSON list.
     pub fn execute(
         &mut self,
         line: &str,

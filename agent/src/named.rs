@@ -1,5 +1,3 @@
-//! Objects by name.
-
 use std::collections::HashMap;
 
 use roce::{

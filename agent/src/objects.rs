@@ -1,5 +1,3 @@
-//! Executes commands.
-
 use std::time::{Duration, Instant};
 
 use roce::{
@@ -267,7 +265,7 @@ fn post_response(count: usize, posted: Result<(), BadWorkRequest>) -> Value {
     }
 }
 
-/// Collects up to `count`, until time is over or the client has gone.
+/// Ends at the timeout, or when the client has gone.
 fn collect_until(
     count: Count,
     timeout: Timeout,

@@ -1,6 +1,4 @@
-//! Bytes that commands write and compare.
-
-/// Period of `fill`: prime, so that packets of a message differ.
+/// Prime, so that packets of a message differ.
 const PERIOD: usize = 251;
 
 pub(crate) fn pattern(seed: usize, length: usize) -> Vec<u8> {

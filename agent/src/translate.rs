@@ -1,5 +1,3 @@
-//! Translates between commands and verbs types.
-
 use std::{fmt::Debug, net::IpAddr};
 
 use roce::{
@@ -152,8 +150,7 @@ pub(crate) fn post_errno(error: PostError) -> &'static str {
     }
 }
 
-/// `{id, qpn, status}`, with `{opcode, byte_len, imm, src_qp}` on success and `{reason}` on
-/// failure.
+/// `{id, qpn, status}`; success: `{opcode, byte_len, imm, src_qp}`, failure: `{reason}`.
 pub(crate) fn completion(wc: &Wc) -> Value {
     match wc.result {
         Ok(ok) => json!({
@@ -182,7 +179,7 @@ pub(crate) fn event(event: &AsyncEvent) -> Value {
     json!({"event": name, "reason": event.to_string()})
 }
 
-/// C name of a value: `RnrRetryExcErr` is `RNR_RETRY_EXC_ERR`.
+/// `RnrRetryExcErr` becomes `RNR_RETRY_EXC_ERR`.
 fn c_name(value: &impl Debug) -> String {
     let mut name = String::new();
     for (at, letter) in format!("{value:?}").chars().enumerate() {

@@ -1,5 +1,4 @@
-//! Shared by the librdmacm-style tools: device and address options, and waiting for completions or
-//! events.
+//! Options and waiting of the librdmacm-style tools.
 
 use std::{
     net::{IpAddr, Ipv6Addr, SocketAddr},
@@ -44,7 +43,7 @@ pub(crate) struct LinkArgs {
 }
 
 impl LinkArgs {
-    /// Opens the named device; ids then find it by its address.
+    /// Opens the named device; ids then find it by address.
     pub(crate) fn open(&self) -> Result<Option<Context>, Failure> {
         let options = options(self.pcap.as_deref(), &self.fault)?;
         set_device_source(&ByEnvironment);
@@ -61,7 +60,7 @@ impl DeviceSource for ByEnvironment {
     }
 
     fn open(&self, device: &Device) -> Result<Context, OpenError> {
-        // invalid options were refused at the start
+        // `LinkArgs::open` has refused invalid options.
         device.open(OpenOptions::from_environment().unwrap_or_default())
     }
 }
@@ -204,7 +203,7 @@ pub(crate) fn use_device(id: &CmId, context: Option<&Context>) -> Result<(), Fai
     Ok(context.map_or(Ok(()), |context| id.set_context(context))?)
 }
 
-/// Resolves the route to a peer; the id must have its channel alone.
+/// The id must have its channel alone.
 pub(crate) fn resolve(
     id: &CmId,
     channel: &EventChannel,
@@ -218,7 +217,7 @@ pub(crate) fn resolve(
     Ok(())
 }
 
-/// Waits for this event; any other ends the tool.
+/// Another event ends the tool.
 pub(crate) fn expect(
     channel: &EventChannel,
     kind: EventKind,
@@ -269,7 +268,7 @@ fn words(private_data: &[u8]) -> String {
     }
 }
 
-/// Completions and connection events, whichever comes first.
+/// Completions and connection events.
 pub(crate) struct EventLoop {
     pub(crate) cq: CompletionQueue,
     completions: CompletionChannel,
@@ -292,8 +291,7 @@ impl EventLoop {
         Ok(Self { cq, completions, events: events.clone() })
     }
 
-    /// Waits for a completion or event, completions first: a connection's last ones precede its
-    /// end.
+    /// Completions come first: a connection's last completions precede its end.
     pub(crate) fn next(&self) -> Result<Ready, Failure> {
         loop {
             if let Some(ready) = self.now() {
@@ -320,7 +318,7 @@ impl EventLoop {
     }
 }
 
-/// After losses, waits for the peer's retransmissions of its last requests.
+/// After losses, waits for retransmissions of the peer's last requests.
 pub(crate) fn linger(context: &Context) {
     let counters = context.counters();
     if counters.retransmitted_packets + counters.duplicate_requests + counters.sequence_naks_sent
@@ -330,7 +328,7 @@ pub(crate) fn linger(context: &Context) {
     }
 }
 
-/// Resident bytes of this process; 0 if unknown.
+/// 0 if unknown.
 pub(crate) fn resident_bytes() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm")
         .ok()

@@ -1,5 +1,3 @@
-//! `roce completions`: completion scripts for shells.
-
 use clap_complete::{Shell, generate};
 
 use crate::{failure::Failure, output::outln};
@@ -14,7 +12,7 @@ pub(crate) struct Args {
     shell: Shell,
 }
 
-/// `tool` is the whole command line.
+/// `tool`: the command line.
 pub(crate) fn run(args: &Args, mut tool: clap::Command) -> Result<(), Failure> {
     let mut text = Vec::new();
     generate(args.shell, &mut tool, "roce", &mut text);

@@ -1,5 +1,3 @@
-//! `roce conform`: does that device speak RoCEv2?
-
 mod agent;
 mod diff;
 mod html;
@@ -184,7 +182,7 @@ fn play(args: &Args, chapters: &[Chapter]) -> Result<ExitCode, Failure> {
             let listener = Listener { port, private_data, seed: time.as_micros() as u32 };
             let mut network = Network::open(address, from, Some(listener.clone()), pause)?;
             greet(&mut network, address, port)?;
-            // other numbers than the greeting's
+            // other than the greeting's
             network.listener = Some(Listener { seed: !listener.seed, ..listener });
             play::all(&mut network, &address.to_string(), chapters, &options)?
         }
@@ -257,7 +255,7 @@ fn chosen(args: &Args) -> Result<Vec<Chapter>, Failure> {
             vec![Chapter::parse(name.as_deref().unwrap_or("own"), &text)?]
         }
     };
-    // over a network there is either an agent or a listening program
+    // A network has either an agent or a listening program.
     let is_possible = |case: &Case| args.address.is_none() || case.is_by_cm() == args.cm.is_some();
     let is_chosen = |case: &Case| {
         is_possible(case)

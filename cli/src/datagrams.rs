@@ -1,4 +1,4 @@
-//! Datagram queue pairs of several ids and their buffers, for `roce udaddy` and `roce mckey`.
+//! Datagram queue pairs of `roce udaddy` and `roce mckey`.
 
 use roce::{
     Access, Context, MemoryRegion, ProtectionDomain, QpCaps, RecvWr, SendWr, UdDestination, Wc,
@@ -11,7 +11,7 @@ use crate::{
     failure::Failure,
 };
 
-/// Bytes in front of a received datagram.
+/// Precedes a received datagram.
 pub(crate) const GRH: usize = 40;
 
 pub(crate) struct Datagrams {
@@ -57,7 +57,7 @@ impl Datagrams {
         Ok(Self { nodes: Vec::new(), context, pd, event_loop, outgoing, incoming, size, count })
     }
 
-    /// Makes an id's queue pair; with `receives`, one receive request per message.
+    /// `receives`: posts a receive request per message.
     pub(crate) fn begin(&mut self, id: CmId, receives: bool) -> Result<(), Failure> {
         let depth = self.count.max(1);
         let caps = QpCaps {
@@ -102,7 +102,7 @@ impl Datagrams {
         self.wait(|node| node.sent)
     }
 
-    /// Waits for all messages; learns unknown senders.
+    /// Learns unknown senders.
     pub(crate) fn wait_received(&mut self) -> Result<(), Failure> {
         self.wait(|node| node.received)
     }
@@ -142,7 +142,6 @@ impl Datagrams {
         Ok(())
     }
 
-    /// After losses, waits for retransmissions of the peers' last requests.
     pub(crate) fn finish(&self) {
         common::linger(&self.context);
     }

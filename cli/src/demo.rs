@@ -1,5 +1,3 @@
-//! `roce demo`: ladders of the packets between adapters, drawn from the records of both.
-
 #[cfg(target_os = "linux")]
 mod figures;
 #[cfg(target_os = "linux")]
@@ -57,7 +55,7 @@ pub(crate) struct Args {
     pcap: Option<PathBuf>,
 }
 
-/// Played by default.
+/// Default scenarios.
 const TOUR: [&str; 5] = ["send", "write", "read", "loss", "cm"];
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {

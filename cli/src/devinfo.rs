@@ -1,4 +1,4 @@
-//! `roce devinfo`: openable devices, as `ibv_devinfo` shows them, and counters of open ones.
+//! `roce devinfo`: devices as `ibv_devinfo` shows them.
 
 mod counters;
 
@@ -134,7 +134,7 @@ enum Number {
 }
 
 fn attributes(attr: &DeviceAttr) -> Vec<(&'static str, Number)> {
-    // no `..`: a new field must not be forgotten
+    // No `..`: a new field must not be forgotten.
     let Limits {
         max_pd,
         max_mr,

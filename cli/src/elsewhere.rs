@@ -1,4 +1,4 @@
-//! The tool on other systems than Linux, without devices.
+//! The tool without devices, on other systems than Linux.
 
 use std::{
     ffi::OsString,

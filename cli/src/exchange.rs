@@ -1,5 +1,5 @@
-//! TCP exchange of two tools, addresses as in the stock ping-pongs: the client writes its own, the
-//! server responds with its own, the client says "done".
+//! TCP exchange of addresses as in the stock ping-pongs: the client writes, the server responds,
+//! the client says "done".
 
 use std::{
     fmt,
@@ -15,10 +15,10 @@ use crate::failure::Failure;
 /// `LID:QPN:PSN:GID` in hexadecimal, and a zero byte.
 const LENGTH: usize = 4 + 1 + 6 + 1 + 6 + 1 + 32 + 1;
 
-/// `LID:target QPN:initiator QPN:PSN:SRQN:GID` in hexadecimal, and a zero byte.
+/// `LID:target QPN:initiator QPN:PSN:SRQN:GID` likewise.
 const XRC_LENGTH: usize = 4 + 1 + 6 + 1 + 6 + 1 + 6 + 1 + 6 + 1 + 32 + 1;
 
-/// Bytes of the longest text that [`Exchange::learn_text`] takes.
+/// Limit of [`Exchange::learn_text`].
 const MAX_TEXT: usize = 1 << 16;
 
 const END: &[u8; 4] = b"END\0";
@@ -32,7 +32,7 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-/// Index of the GID of the TCP connection's local address, or of one of its family.
+/// GID of the connection's local address, or of its family.
 pub(crate) fn gid_index(context: &Context, local: IpAddr) -> u16 {
     let gids = context.gids();
     let same = gids.iter().position(|gid| gid.to_ip() == local);
@@ -42,7 +42,7 @@ pub(crate) fn gid_index(context: &Context, local: IpAddr) -> u16 {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct XrcEndpoint {
-    /// Both queue pairs start with its PSN.
+    /// Its PSN is the first of both queue pairs.
     pub(crate) target: Endpoint,
     pub(crate) initiator: Qpn,
     pub(crate) srq: SrqId,
@@ -92,7 +92,7 @@ impl Exchange {
     }
 
     pub(crate) fn pair() -> Result<(Self, Self), Failure> {
-        // connecting over an interface that is down blocks for minutes
+        // Connecting over an interface that is down blocks for minutes.
         if devices().first().is_some_and(|lo| !lo.port().active) {
             return Err(
                 "--local needs 127.0.0.1, and the interface lo is down; `ip link set lo up` starts \
@@ -107,7 +107,7 @@ impl Exchange {
 
     pub(crate) fn listen(port: u16) -> Result<TcpListener, Failure> {
         let any = |ip: &str| TcpListener::bind(format!("{ip}:{port}"));
-        // fails without IPv6
+        // without IPv6
         any("[::]").or_else(|_| any("0.0.0.0")).map_err(|error| {
             format!(
                 "cannot listen on TCP port {port}: {error}; choose another with -p, the same \
@@ -126,7 +126,7 @@ impl Exchange {
         self.stream.local_addr()
     }
 
-    /// Exchanges addresses; calls `ready` before the peer may rely on this side.
+    /// Calls `ready` before the peer may rely on this side.
     pub(crate) fn swap(
         &mut self,
         ours: &[Endpoint],
@@ -172,12 +172,11 @@ impl Exchange {
         }
     }
 
-    /// Readable when the peer has sent something or gone.
+    /// Readable when the peer has sent or gone.
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }
 
-    /// [`swap`](Self::swap) for XRC.
     pub(crate) fn swap_xrc(
         &mut self,
         ours: &XrcEndpoint,
@@ -199,7 +198,7 @@ impl Exchange {
         Ok(theirs)
     }
 
-    /// Waits until the peer has received everything, too.
+    /// The peer has received everything, too.
     pub(crate) fn end_xrc(&mut self) -> Result<(), Failure> {
         if self.is_client {
             self.stream.write_all(END)?;
@@ -307,7 +306,7 @@ mod tests {
         assert!(parse_xrc(shifted).is_none());
     }
 
-    /// ibv_xsrq_pingpong's order: the client speaks first, at start and end.
+    /// ibv_xsrq_pingpong: the client speaks first, at start and end.
     #[test]
     fn speaks_in_turn_with_a_stock_xrc_client() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,5 +1,3 @@
-//! `roce explain`: explains a capture.
-
 pub(crate) mod growing;
 mod html;
 mod json;

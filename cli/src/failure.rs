@@ -1,5 +1,3 @@
-//! Error of a command.
-
 use std::error::Error;
 
 /// One line that says what to do.

@@ -1,5 +1,3 @@
-//! `roce fault`: fault rules for a running program.
-
 use std::path::{Path, PathBuf};
 
 use roce::{control, faults::FaultRules};

@@ -1,4 +1,4 @@
-//! Ladders: ends and packets between them, one line per event, in up to 80 columns.
+//! Ladders: one line per event, in up to 80 columns.
 
 mod lanes;
 
@@ -9,7 +9,7 @@ use std::{env, io::IsTerminal, time::Duration};
 use roce_world::Direction;
 pub(crate) use roce_world::{End, Event, Tone};
 
-/// Default and least columns; a narrower terminal breaks lines.
+/// Default and least width.
 const WIDTH: usize = 80;
 const NARROW: usize = 50;
 const TIME: usize = 10;
@@ -18,7 +18,6 @@ const TIME: usize = 10;
 pub(crate) trait Output: IsTerminal + AsFd {}
 #[cfg(target_os = "linux")]
 impl<T: IsTerminal + AsFd> Output for T {}
-/// `Output` where the width is unknown.
 #[cfg(not(target_os = "linux"))]
 pub(crate) trait Output: IsTerminal {}
 #[cfg(not(target_os = "linux"))]
@@ -32,7 +31,7 @@ pub(crate) struct Ladder {
 }
 
 impl Ladder {
-    /// Colours on a terminal unless `NO_COLOR` is set. `COLUMNS` overrides the terminal's width.
+    /// `NO_COLOR` disables colours, `COLUMNS` overrides the terminal's width.
     pub(crate) fn on(output: &impl Output) -> Self {
         let asked = env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         let colours = asked && output.is_terminal();
@@ -50,7 +49,7 @@ impl Ladder {
         Self { ends, ..self }
     }
 
-    /// Columns between two ends' lines.
+    /// Columns between two ends.
     const fn inner(&self) -> usize {
         self.width - TIME - 2
     }
@@ -73,12 +72,11 @@ impl Ladder {
         lines.iter().map(|line| self.paint(line, Tone::Strong)).collect()
     }
 
-    /// Paragraphs across all columns.
     pub(crate) fn prose(&self, text: &str, tone: Tone) -> Vec<String> {
         wrap(text, self.width).iter().map(|line| self.paint(line, tone)).collect()
     }
 
-    /// Wraps an indented line; continuation is indented further.
+    /// Continuation lines are indented further.
     pub(crate) fn indented(&self, line: &str) -> Vec<String> {
         let indent = line.len() - line.trim_start().len();
         let before = |number| " ".repeat(indent + if number > 0 { 4 } else { 0 });
@@ -210,7 +208,7 @@ fn arrow(event: &Event, text: &str, inner: usize) -> (char, String, char) {
     }
 }
 
-/// An arriving packet's line starts in the middle.
+/// An arriving packet starts in the middle.
 const fn halves(columns: usize) -> (usize, usize) {
     (columns - columns / 3, columns / 3)
 }
@@ -233,7 +231,7 @@ fn shortened(text: &str, most: usize) -> String {
     text.chars().take(most - 1).chain(['…']).collect()
 }
 
-/// Columns of a text: no character here is wider than one.
+/// Each character here has one column.
 fn columns(text: &str) -> usize {
     text.chars().count()
 }
@@ -295,7 +293,7 @@ mod tests {
                     }
                     for ends in [3, 4] {
                         for line in ladder.of(ends).event(Duration::ZERO, &event, Tone::Bad) {
-                            // words are not broken
+                            // words stay whole
                             let most = if length < 20 { width } else { width + length };
                             assert!(columns(&line) <= most, "{line}");
                         }

@@ -1,4 +1,4 @@
-//! The `roce` command-line tool.
+//! The `roce` tool.
 
 #[cfg(target_os = "linux")]
 mod common;

@@ -1,5 +1,3 @@
-//! `roce manual`: man pages, for packages.
-
 use std::{fs, path::PathBuf};
 
 use crate::failure::Failure;

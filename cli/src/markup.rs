@@ -1,6 +1,4 @@
-//! Text within HTML and XML.
-
-/// Escapes untrusted text, such as a capture's.
+/// For untrusted text, such as a capture's.
 pub(crate) fn escaped(text: &str) -> String {
     let mut result = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! `roce mckey`: datagrams to a multicast group, like the stock `mckey`.
+//! `roce mckey`, like the stock `mckey`.
 
 use std::{net::IpAddr, time::Duration};
 

@@ -1,5 +1,3 @@
-//! Standard output and standard error of the tool.
-//!
 //! `println!` panics without a reader, as in `roce devinfo | head -1`; these macros end the command
 //! as SIGPIPE would. SIGPIPE stays ignored: the library's sockets report errors.
 
@@ -9,10 +7,10 @@ use std::{
     process,
 };
 
-/// A shell's exit status after SIGPIPE.
+/// After SIGPIPE, in a shell.
 const BROKEN_PIPE: i32 = 128 + 13;
 
-/// `println!` that ends the command if writing fails.
+/// `println!` that ends the command on failure.
 macro_rules! outln {
     ($($text:tt)*) => { $crate::output::write_out(format_args!($($text)*)) };
 }
@@ -35,6 +33,6 @@ pub(crate) fn write_out(line: Arguments<'_>) {
 }
 
 pub(crate) fn write_err(line: Arguments<'_>) {
-    // a failure cannot be shown anywhere
+    // nowhere to report a failure
     let _ = writeln!(io::stderr().lock(), "{line}");
 }

@@ -1,5 +1,3 @@
-//! `roce playground`: serves the playground's page to this host.
-
 mod pages;
 mod serve;
 

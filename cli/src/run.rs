@@ -1,4 +1,4 @@
-//! `roce run`: starts a program linked with libibverbs or librdmacm on this adapter instead.
+//! `roce run`: starts a program of libibverbs or librdmacm on this adapter.
 
 mod bundled;
 mod child;
@@ -211,7 +211,7 @@ fn variables() -> String {
     text
 }
 
-/// Returns only if the program cannot be started, or has ended.
+/// Returns if the program cannot be started, or has ended.
 pub(crate) fn run(args: &Args) -> ExitCode {
     if args.adapter.as_deref() == Some("list") && args.command.is_empty() {
         return list_adapters();
@@ -294,7 +294,6 @@ fn profile(args: &Args) -> Result<Option<Profile>, Refusal> {
     }
 }
 
-/// The program's devices.
 fn devices(args: &Args, profile: Option<&Profile>) -> Result<Vec<Device>, Refusal> {
     let named = if args.device.is_empty() {
         // the library reports the rest
@@ -364,13 +363,13 @@ fn configured(args: &Args) -> Result<Configured, Refusal> {
         let refuse = |error| Refusal::new(format!("--check: {error}"));
         let mut checks: Checks = words.parse().map_err(refuse)?;
         if checks.are_late() && checks.seed.is_none() {
-            checks.seed = Some(checks.seed()); // one seed for all processes of the program
+            checks.seed = Some(checks.seed()); // one seed for all processes
             errln!("roce: --check={checks} repeats this run");
         }
         if let Some(file) =
             checks.file.as_ref().filter(|file| !file.to_string_lossy().contains("%p"))
         {
-            // the program's processes append to it
+            // The program's processes append to it.
             let refuse = |error| Refusal::new(format!("--check: {}: {error}", file.display()));
             std::fs::File::create(file).map_err(refuse)?;
         }
@@ -384,7 +383,7 @@ fn configured(args: &Args) -> Result<Configured, Refusal> {
     if let Some(bytes) = args.receive_buffer {
         configured.env(RECEIVE_BUFFER, bytes.to_string());
     }
-    // the environment supplies what options do not, and must be valid
+    // The environment supplies what options do not.
     if args.faults.fault.is_empty() {
         OpenOptions::from_environment().map_err(|error| Refusal::new(error.to_string()))?;
     }
@@ -409,7 +408,7 @@ fn configured(args: &Args) -> Result<Configured, Refusal> {
     Ok(configured)
 }
 
-/// Prepends to a list of directories or libraries. Empty parts, the current directory, stay.
+/// Empty parts, the current directory, stay.
 fn before(directory: &Path, rest: Option<OsString>) -> OsString {
     let mut list = directory.as_os_str().to_owned();
     let Some(rest) = rest.filter(|rest| !rest.is_empty()) else { return list };

@@ -1,5 +1,3 @@
-//! `roce share`: shares this host's addresses among all users' programs.
-
 use std::{thread, time::Duration};
 
 use roce::{Context, Device, OpenOptions, devices};
@@ -10,7 +8,7 @@ use crate::{
     output::{errln, outln},
 };
 
-/// Retry interval for an unavailable device: the program with its address may end.
+/// The program with the device's address may end.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Share this host's addresses among all users.
@@ -42,7 +40,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut missing: Vec<_> = devices.into_iter().map(|device| (device, String::new())).collect();
     loop {
         missing.retain_mut(|(device, reported)| {
-            let options = OpenOptions::from_environment().unwrap_or_default(); // refused above
+            let options = OpenOptions::from_environment().unwrap_or_default(); // checked above
             match device.open(OpenOptions { receives_for_users: true, ..options }) {
                 Ok(context) => {
                     outln!("{}: {}", device.name(), addresses(&context));

@@ -1,7 +1,5 @@
-//! `roce ucmatose`: many connections at once, like the stock `ucmatose`.
-//!
-//! Once all stand, the server sends all its messages, the client as many, and the server
-//! disconnects.
+//! `roce ucmatose`, like the stock `ucmatose`: once all connections stand, the server sends its
+//! messages, the client as many, and the server disconnects.
 
 use std::{net::SocketAddr, time::Instant};
 
@@ -102,7 +100,7 @@ fn connect(
     for _ in 0..args.connections {
         let id = args.id(channel, context)?;
         common::resolve(&id, channel, own, server)?;
-        // the first id's shared objects are not part of the time
+        // The first id's shared objects are not part of the time.
         begun.get_or_insert(Test::new(args, channel, &id, true)?);
         if let Some(test) = &mut begun {
             test.begin(args, id)?;
@@ -207,7 +205,7 @@ impl Test {
         Ok(())
     }
 
-    /// Waits for all connections; with several, prints the time.
+    /// With several connections, prints the time.
     fn wait_for_all(&mut self, args: &Args) -> Result<(), Failure> {
         let mut left = args.connections;
         while left > 0 {
@@ -265,7 +263,7 @@ impl Test {
         if !self.is_client {
             outln!("cmatose: disconnecting");
             for id in &self.ids {
-                // may have ended with its client
+                // perhaps ended
                 let _ = id.disconnect();
             }
         }

@@ -1,4 +1,4 @@
-//! `roce udaddy`: datagrams to a server's service and back, like the stock `udaddy`.
+//! `roce udaddy`, like the stock `udaddy`.
 
 use std::net::SocketAddr;
 

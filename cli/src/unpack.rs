@@ -1,5 +1,3 @@
-//! `roce unpack`: the C library for use without `roce run`.
-
 use std::{collections::BTreeSet, path::PathBuf};
 
 use crate::{failure::Failure, library, output::outln};
@@ -28,7 +26,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         }
         None => {
             let directory = library::directory(&library::find(None)?, &BTreeSet::new())?;
-            // a system directory is not writable, and programs do not need it
+            // A system directory is not writable, and programs do not need this.
             let _ = library::describe(&directory);
             directory
         }

@@ -1,5 +1,3 @@
-//! `roce conform` against a device, and in virtual time.
-
 use std::{
     collections::BTreeMap,
     env, fs,
@@ -32,7 +30,6 @@ fn said(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Killed on drop.
 struct Agent(Child);
 
 impl Agent {
@@ -74,7 +71,7 @@ fn takes_a_raw_device(case: &str) -> bool {
     case.contains("source-port") || case.starts_with("pause/")
 }
 
-/// Its finding is a rate of received packets, which a busy host distorts; virtual time is exact.
+/// A busy host distorts a rate of received packets; virtual time is exact.
 fn is_measured(case: &str) -> bool {
     case == "congestion/slows-down"
 }
@@ -137,7 +134,7 @@ fn our_device_conforms_over_udp() {
     let page = fs::read_to_string(&html).unwrap();
     assert!(page.contains("order/gap") && page.contains("NAK PSN sequence error psn 513"));
     assert!(!page.contains("src=") && !page.contains("http"), "the page loads something");
-    // the pauses after an RNR NAK
+    // pauses after an RNR NAK
     assert_eq!(page.matches("Measured pauses over their minimum").count(), 1);
     assert_eq!(page.matches("<circle cx=").count(), 32, "a pause was too short");
     let xml = fs::read_to_string(&junit).unwrap();
@@ -167,7 +164,7 @@ fn two_verdicts_of_one_case() {
     assert_eq!(output.status.code(), Some(3));
     assert!(text.contains("own/one") && text.contains("1 cases differ"), "{text}");
     assert!(said(&["diff", &a, &a]).contains("0 cases differ"));
-    // and the error, with the packets
+    // the error, with the packets
     let output = conform(&["--virtual", "--cases", &own]);
     let text = String::from_utf8(output.stdout).unwrap();
     for part in ["own/one: harmful", "line 8: its PSN is 0, expected 1", "device under test"] {
@@ -176,7 +173,7 @@ fn two_verdicts_of_one_case() {
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
 }
 
-/// Pauses of every repetition, short ones included.
+/// Each repetition counts.
 #[test]
 fn measured_pauses_are_drawn() {
     let scratch = tempfile::tempdir().unwrap();
@@ -233,7 +230,7 @@ fn cut(listener: &TcpListener, agent: &str) {
     }
 }
 
-/// A device stopped by a case is gone with that case, not with the next.
+/// The failure is of the case that stops the device, not of the next.
 #[test]
 fn a_case_that_stops_the_device_is_named() {
     let _agent = Agent::start("127.79.20.2");
@@ -286,7 +283,7 @@ impl Client {
         self.0.get_mut().write_all(format!("{line}\n").as_bytes()).unwrap();
     }
 
-    /// A response; null: the agent has closed the connection.
+    /// Null: the agent has closed the connection.
     fn response(&mut self) -> Value {
         let mut line = String::new();
         self.0.read_line(&mut line).unwrap();
@@ -336,7 +333,7 @@ fn an_agent_serves_who_knows_its_token() {
     }
 }
 
-/// It reports the bound and continues.
+/// The agent reports the bound and continues.
 #[test]
 fn an_agent_does_nothing_without_bound() {
     let address = "127.79.20.6";
@@ -375,7 +372,7 @@ fn an_agent_does_nothing_without_bound() {
         client.ask(&many.into())[0]["text"],
         "too many commands in a line: 1025; at most 1024"
     );
-    // together they exceed the total bound
+    // beyond the total bound
     let big = |n: usize| json!({"do": "mr", "name": format!("{n}"), "pd": "pd", "length": 64 << 20, "access": []});
     let responses = client.ask(&json!([big(0), big(1), big(2), big(3)]));
     assert!(
@@ -412,14 +409,14 @@ fn the_agent_for_others_is_printed() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("agent.py");
     fs::write(&path, program).unwrap();
-    // without site packages there is no pyverbs
+    // `-S`: no pyverbs
     let output = Command::new("python3").args(["-S", "-E"]).arg(&path).output().unwrap();
     let error = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{error}");
     assert!(error.contains("install python3-pyverbs") && error.lines().count() == 1, "{error}");
 }
 
-/// The C agent on this library instead of libibverbs: all but what `ibv_post_send` lacks.
+/// On this library: all but what `ibv_post_send` lacks.
 #[test]
 fn the_agent_in_c_drives_a_device() {
     let scratch = tempfile::tempdir().unwrap();
@@ -443,7 +440,7 @@ fn the_agent_in_c_drives_a_device() {
     let address = "127.79.20.4";
     let mut run = Command::new(env!("CARGO_BIN_EXE_roce"));
     run.args(["run", "-d", "udp:127.79.20.4", "--", &program]).stdin(Stdio::null());
-    // built by cargo for the tests
+    // cargo builds it for the tests
     run.env(VARIABLE, TOKEN);
     run.env("ROCE_LIBRARY", env::current_exe().unwrap().with_file_name("libroce_abi.so"));
     let mut child = run.stdout(Stdio::piped()).spawn().unwrap();
@@ -539,7 +536,7 @@ fn shares_of_queue_pairs_are_noted_and_drawn() {
     assert_eq!(page.matches(&format!(" of the {of} packets until the first was done")).count(), 8);
 }
 
-/// Verdicts of these cases from a raw device on a wire; empty where namespaces are forbidden.
+/// Verdicts of a raw device on a wire; empty where namespaces are forbidden.
 fn on_the_wire(cases: &[&str]) -> Vec<(String, String)> {
     const SCRIPT: &str = "
         ip link set lo up
@@ -569,8 +566,7 @@ fn on_the_wire(cases: &[&str]) -> Vec<(String, String)> {
     verdicts(std::str::from_utf8(&output.stdout).unwrap())
 }
 
-/// Packets of a raw device alone. A busy host may read a pause too late; the instrument reports its
-/// own lateness.
+/// A busy host may read a pause too late; the instrument reports its own lateness.
 #[test]
 fn a_raw_device_is_played_on_the_wire() {
     let all = on_the_wire(&["pause/", "wire/source-port"]);

@@ -1,5 +1,3 @@
-//! The course's commands do what its lessons say.
-
 use std::{
     collections::BTreeSet,
     fs,
@@ -7,7 +5,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// Commands that need another terminal, a program, or the page; their own tests cover them.
+/// Other tests cover commands that need another terminal, a program, or the page.
 const NOT_PLAYED: &[&str] = &["playground", "pingpong", "rping", "run"];
 
 fn root() -> PathBuf {
@@ -61,7 +59,6 @@ fn each_command_runs() {
     }
 }
 
-/// Quotations from the tool in running text.
 #[test]
 fn reports_say_what_the_last_lesson_says_of_them() {
     let explain = |name: &str| {
@@ -75,7 +72,7 @@ fn reports_say_what_the_last_lesson_says_of_them() {
     assert!(first.contains("2 damaged") && first.contains("24 retransmitted"), "{first}");
     let second = explain("second");
     assert!(second.contains("duplicate ACK up to 101"), "{second}");
-    // only one WRITE has a timely response
+    // Only one WRITE has a timely response.
     assert_eq!(second.matches("acknowledges 1 packet after 65.9ms").count(), 1, "{second}");
     assert!(second.contains("but the response takes 75.2ms"), "{second}");
     let third = explain("third");

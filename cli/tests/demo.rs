@@ -1,7 +1,5 @@
-//! `roce demo --scenario` prints `tests/scenarios`, byte for byte.
-//!
-//! After an intended change, `ROCE_BLESS=1 cargo test -p roce-cli --test main demo::` writes the
-//! files; read the diff.
+//! `roce demo --scenario` prints `tests/scenarios`. After an intended change, `ROCE_BLESS=1 cargo
+//! test -p roce-cli --test main demo::` writes the files; read the diff.
 
 use std::{
     collections::BTreeSet,
@@ -103,7 +101,6 @@ fn mistakes_are_said_in_one_line() {
     }
 }
 
-/// Only packets drawn as lost are lost.
 #[test]
 fn the_capture_has_the_packets_that_were_drawn() {
     let directory = tempfile::tempdir().unwrap();
@@ -122,7 +119,7 @@ fn the_capture_has_the_packets_that_were_drawn() {
     assert_eq!((packets, lost), (sent, drawn.matches("is lost").count()));
 }
 
-/// On a terminal it waits for a key after each event, in colours; q ends it.
+/// A terminal waits for a key after each event, in colours; q ends.
 #[test]
 fn step_by_step() {
     crate::watchdog::start(String::new);
@@ -159,6 +156,6 @@ fn terminal() -> (File, File) {
     // SAFETY: both places are valid, and the rest may be null
     let made = unsafe { libc::openpty(&mut ours, &mut theirs, none, none.cast(), none.cast()) };
     assert_eq!(made, 0, "{}", std::io::Error::last_os_error());
-    // SAFETY: both are new, and nobody else's
+    // SAFETY: both are new and owned here
     unsafe { (File::from_raw_fd(ours), File::from_raw_fd(theirs)) }
 }

@@ -1,5 +1,3 @@
-//! `roce devinfo --counters`: published counters of other processes' devices.
-
 use std::{
     fs,
     path::PathBuf,
@@ -56,7 +54,6 @@ impl Drop for Runtime {
     }
 }
 
-/// Killed on drop.
 struct Running(Child);
 
 impl Drop for Running {
@@ -87,7 +84,7 @@ fn counters_of_other_processes() {
     assert!(published["counters"]["bad_icrc"]["explanation"].as_str().unwrap().len() > 5);
     assert!(published["counters"]["link_send_errors"].is_object());
 
-    // the next scan removes a killed process's leftovers
+    // The next scan removes a killed process's file.
     dying.0.kill().unwrap();
     dying.0.wait().unwrap();
     assert_eq!(runtime.files(), 1);

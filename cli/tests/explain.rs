@@ -65,7 +65,6 @@ fn fewer_columns() {
     }
 }
 
-/// Packets from a pipe are drawn before its end; the conclusion is the same.
 #[test]
 fn a_pipe_is_drawn_while_it_goes_on() {
     let path = capture("rc_write_mtu4096.pcap");
@@ -81,7 +80,7 @@ fn a_pipe_is_drawn_while_it_goes_on() {
     let mut child = command.spawn().unwrap();
     let (mut input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
     let mut output = BufReader::new(output);
-    // in the middle of a packet
+    // within a packet
     input.write_all(&bytes[..bytes.len() / 2]).unwrap();
     let mut first = String::new();
     while first.lines().filter(is_packet).count() == 0 {
@@ -135,7 +134,7 @@ fn findings_that_are_alike_are_counted() {
         at += 16 + length;
         if length > 4000 && count < 8 {
             count += 1;
-            bytes[at - 100 - count] ^= 1; // each at another offset
+            bytes[at - 100 - count] ^= 1; // another offset each
         }
     }
     fs::write(&path, &bytes).unwrap();
@@ -150,7 +149,7 @@ fn wrong_icrcs_and_one_direction_are_said_once() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("rewritten.pcap");
     let mut bytes = fs::read(capture("rc_send_4096_mtu1024.pcap")).unwrap();
-    // after the file header, records with lengths, of Ethernet frames with IPv4
+    // File header; records with lengths, of Ethernet frames with IPv4.
     let mut kept = bytes[..24].to_vec();
     let mut rest = &mut bytes[24..];
     while rest.len() > 16 {
@@ -204,7 +203,7 @@ fn the_state_of_both_ends_stands_beside_the_packets() {
     let path = capture("rc_fetch_add.pcap");
     let (plain, text) = (said(&[&path]), said(&[&path, "--state"]));
     let states: Vec<_> = text.lines().filter(|line| line.contains("state: ")).collect();
-    // five requests and five responses each change the requester's state
+    // Five requests and five responses each change the requester's state.
     assert_eq!(states.len(), 10, "{text}");
     assert!(
         states[0].contains("no response from") && states[9].contains("psn 2699279, msn 5 "),
@@ -263,7 +262,6 @@ fn mistakes_are_said_in_one_line() {
     assert!(String::from_utf8(output.stderr).unwrap().contains("for example 27 or 0x1b"));
 }
 
-/// The page has every packet and finding, loads nothing, and escapes names.
 #[test]
 fn a_page_has_it_all_and_loads_nothing() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! `roce fault` and `roce run --fail-each`, with stock programs if installed.
+//! With stock programs, if installed.
 
 use std::{
     env, fs,
@@ -32,7 +32,7 @@ impl Drop for Runtime {
     }
 }
 
-/// The C library, built by cargo for the tests.
+/// Cargo builds it for the tests.
 fn library() -> PathBuf {
     env::current_exe().unwrap().with_file_name("libroce_abi.so")
 }
@@ -101,13 +101,13 @@ fn a_program_without_calls_is_told() {
     assert!(said(&output).1.contains("does not end in 1 s"), "{:?}", said(&output));
 }
 
-/// Stock programs may give up or hang on a failing call, but `roce` does not crash.
+/// Stock programs may give up or hang on a failing call, but `roce` must not crash.
 #[track_caller]
 fn fail_each(program: &str, script: &str) {
     fail_each_with(program, script, &[], &[]);
 }
 
-/// With more options; `theirs` are calls whose failure crashes the program itself.
+/// `theirs`: calls whose failure crashes the program itself.
 #[track_caller]
 fn fail_each_with(program: &str, script: &str, more: &[&str], theirs: &[&str]) {
     if !is_installed(program) {
@@ -115,7 +115,7 @@ fn fail_each_with(program: &str, script: &str, more: &[&str], theirs: &[&str]) {
         return;
     }
     let runtime = Runtime::new(program);
-    // libraries leave core files and reports here
+    // Libraries leave core files and reports here.
     let script = format!("cd '{}' && {{ {script}; }}", runtime.0.display());
     let options = ["run", "--fail-each=json", "--most", "1", "--time-limit", "3"];
     let output = runtime.roce(&[&options[..], more, &["--", "sh", "-c", &script]].concat());
@@ -145,7 +145,7 @@ fn no_failing_call_crashes_roce_in_ibv_devinfo() {
     fail_each("ibv_devinfo", "ibv_devinfo");
 }
 
-/// A server, and a client that retries until it listens; the status is the client's.
+/// The client retries until the server listens; the status is the client's.
 fn pair(server: &str, client: &str) -> String {
     format!(
         "{server} & s=$!; for i in 1 2 3 4 5; do sleep 0.2; {client} && break; done; r=$?; \
@@ -164,7 +164,7 @@ fn no_failing_call_crashes_roce_in_ib_write_bw() {
     fail_each("ib_write_bw", &pair(server, &format!("{server} 127.0.0.1")));
 }
 
-/// The start of UCX and libfabric, which look for devices in /sys; the guide has the results.
+/// Middleware looks for devices in /sys; the guide has the results.
 #[test]
 fn no_failing_call_crashes_roce_in_the_start_of_middleware() {
     let theirs = ["ibv_query_qp", "ibv_post_recv"];
@@ -179,7 +179,7 @@ fn connections_are_rejected_on_request() {
         return;
     }
     let runtime = Runtime::new("reject");
-    // a device with faults does not share its address; rping's status ignores the exchange
+    // A device with faults does not share its address; rping's status ignores the exchange.
     let server = "roce run -d udp:127.79.22.1 --fault 'cm reject nth 1' -- \
                   rping -s -P -a 127.79.22.1 & s=$!";
     let client = "roce run -d udp:127.79.22.2 -- rping -c -v -a 127.79.22.1 -C 1 2>&1";

@@ -1,5 +1,3 @@
-//! The tests' watchdog: its output about a hanging program.
-
 use std::{
     env, fs,
     path::Path,
@@ -9,7 +7,7 @@ use std::{
 
 const INSIDE: &str = "ROCE_TEST_RUNTIME";
 
-/// A server that waits for a client forever.
+/// Waits for a client forever.
 fn server() -> std::process::Child {
     let runtime = env::var_os(INSIDE).expect("the other test runs this one");
     let device = format!("udp:127.79.{}.1", std::process::id() as u8);

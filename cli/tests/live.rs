@@ -1,5 +1,3 @@
-//! `roce run --ladder`: draws packets while the program runs.
-//!
 //! The programs are shells that write a known capture in the library's place.
 
 use std::{
@@ -17,14 +15,14 @@ fn roce() -> Command {
     command
 }
 
-/// Stands for the library, which these programs do not load. Written once: parallel tests read it.
+/// Stands for the library. Written once: parallel tests read it.
 static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("roce-live-library");
     fs::write(&path, b"\x7FELF").unwrap();
     path
 });
 
-/// A shell script under `roce run`; `$CAPTURE` holds one connection.
+/// `$CAPTURE` holds one connection.
 fn drawn_run(options: &[&str], script: &str) -> Command {
     let mut command = roce();
     command.args(["run", "--ladder"]).args(options).arg("--library").arg(&*LIBRARY);
@@ -46,7 +44,6 @@ fn explained() -> (Vec<String>, Vec<String>) {
     (packets.cloned().collect(), rest.to_vec())
 }
 
-/// Drawn output, likewise.
 fn drawn(output: &[u8]) -> (Vec<String>, Vec<String>) {
     let text = String::from_utf8(output.to_vec()).unwrap();
     let lines: Vec<_> = text.lines().map(String::from).collect();

@@ -1,5 +1,3 @@
-//! `ROCE_LOG`.
-
 use std::process::{Command, Output};
 
 fn demo(level: Option<&str>) -> Output {

@@ -1,5 +1,3 @@
-//! Shell completions and man pages for packages.
-
 use std::process::{Command, Output};
 
 fn roce(arguments: &[&str]) -> Output {
@@ -13,7 +11,7 @@ fn commands() -> Vec<String> {
     names.filter(|name| !name.is_empty() && *name != "help").map(str::to_owned).collect()
 }
 
-/// `-h` fits 24 lines at 80 columns, and every width; `--help` says the rest.
+/// `-h` fits 24 lines at 80 columns, and every width.
 #[test]
 fn the_short_help_of_each_command_fits_a_screen() {
     let mut names = commands();

@@ -1,4 +1,4 @@
-//! `roce perf`: counts, output and refusals. Speeds depend on the machine.
+//! Counts, output and refusals; speeds depend on the machine.
 
 use std::{
     io::{BufRead, BufReader},

@@ -1,4 +1,4 @@
-//! A departing reader, as in `roce devinfo | head -1`: the tool ends silently.
+//! A departing reader, as in `roce devinfo | head -1`.
 
 use std::{
     fs::File,
@@ -10,7 +10,7 @@ use std::{
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A shell's exit status after SIGPIPE.
+/// After SIGPIPE, in a shell.
 const BROKEN_PIPE: i32 = 141;
 
 fn roce(arguments: &str) -> Command {
@@ -95,7 +95,7 @@ fn servers_that_print_for_a_client_end() {
         let mut waiting = unread(server);
         let start = Instant::now();
         while waiting.try_wait().unwrap().is_none() && start.elapsed() < PATIENCE {
-            // retries until the server listens; may wait long for one that has gone
+            // Retries until the server listens; a client may wait long for a departed server.
             let mut asking = roce(client).stdout(Stdio::null()).spawn().unwrap();
             while asking.try_wait().unwrap().is_none()
                 && waiting.try_wait().unwrap().is_none()

@@ -1,5 +1,3 @@
-//! `roce playground` serves the page's files to this host only.
-
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
@@ -9,7 +7,6 @@ use std::{
     time::Duration,
 };
 
-/// Stopped on drop.
 struct Served {
     child: Child,
     address: String,
@@ -62,7 +59,7 @@ fn the_files_of_a_page() {
     fs::write(scratch.path().join("secret"), "secret").unwrap();
     std::os::unix::fs::symlink(scratch.path().join("secret"), page.join("link")).unwrap();
     let served = Served::new(&page);
-    // browsers open connections without using them
+    // Browsers open connections without using them.
     let _idle = [served.connect(), served.connect()];
     let index = served.ask("GET /");
     assert!(index.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/html"), "{index}");

@@ -1,5 +1,3 @@
-//! `roce run --reaper`: end of tool and program, and notification of peers.
-
 use std::{
     env, fs,
     io::{BufRead, BufReader, Lines},
@@ -21,12 +19,12 @@ use crate::own_test::named;
 
 const INSIDE: &str = "ROCE_TEST_REAPER";
 const PATIENCE: Duration = Duration::from_secs(20);
-/// A peer must be notified within this; it takes milliseconds.
+/// Notification takes milliseconds.
 const LIMIT: Duration = Duration::from_secs(1);
-/// Long enough to prove that no notification comes.
+/// Proves that no notification comes.
 const SILENCE: Duration = Duration::from_millis(1500);
 
-/// Stands for the library, which these programs do not load. Written once: parallel tests read it.
+/// Stands for the library. Written once: parallel tests read it.
 static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("roce-reaper-library");
     fs::write(&path, b"\x7FELF").unwrap();
@@ -35,7 +33,7 @@ static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
 
 fn roce_run(options: &[&str], program: &[&str]) -> Command {
     crate::watchdog::start(String::new);
-    // under nohup or in a script's background the tests ignore some signals
+    // Under nohup or in a script's background the tests ignore some signals.
     let mut command = Command::new("env");
     command.args(["--default-signal", env!("CARGO_BIN_EXE_roce")]);
     command.arg("run").args(options).arg("--library").arg(&*LIBRARY).arg("--").args(program);
@@ -76,14 +74,13 @@ impl Running {
         kill_process(Pid::from_child(&self.tool), signal).unwrap();
     }
 
-    /// Kills the program.
     fn kill(&mut self) {
         kill_process(self.program.take().unwrap(), Signal::KILL).unwrap();
     }
 
     fn status(&mut self) -> Option<i32> {
         let status = self.tool.wait().unwrap();
-        self.program = None; // its PID may be reused soon
+        self.program = None; // its PID may be reused
         status.code()
     }
 }
@@ -126,7 +123,7 @@ fn signals_are_passed_on() {
     }
 }
 
-/// The program has the signal mask that the tool had.
+/// The program has the tool's signal mask.
 #[test]
 fn the_program_blocks_no_signals() {
     let output =
@@ -151,7 +148,7 @@ fn open(address: IpAddr, sockets_only: bool) -> Context {
     Device::at(address).unwrap().open(options).unwrap()
 }
 
-/// The program: has an address and accepts connections.
+/// Accepts connections.
 fn be_the_program(address: SocketAddr) -> ! {
     // closed and reopened devices change nothing
     drop(open(address.ip(), false));
@@ -175,7 +172,7 @@ fn be_the_program(address: SocketAddr) -> ! {
     }
 }
 
-/// Addresses of the program and of a peer as if on another host. In the program, runs its part.
+/// Of the program and of a peer as if on another host. In the program, runs its part.
 fn addresses(test: u8) -> [IpAddr; 2] {
     if let Ok(address) = env::var(INSIDE) {
         be_the_program(address.parse().unwrap());
@@ -242,7 +239,7 @@ fn peers_of_a_killed_program_are_told() {
         running.kill();
         client.assert_told("killed", start);
         assert_eq!(running.status(), Some(137));
-        // they have responded, so nothing delays the end
+        // The peers have responded: nothing delays the end.
         println!("the tool has ended after {:?}", start.elapsed());
         assert!(start.elapsed() < LIMIT, "{:?}", start.elapsed());
     }
@@ -273,7 +270,6 @@ fn a_tool_that_comes_late() {
     assert_eq!(running.status(), Some(137));
 }
 
-/// A silent peer delays the tool only briefly.
 #[test]
 fn a_peer_that_does_not_respond() {
     let [address, far] = addresses(1);
@@ -298,7 +294,6 @@ fn without_a_reaper() {
     assert!(client.channel.poll().is_none());
 }
 
-/// The program's child processes are watched while it runs.
 #[test]
 fn a_process_of_the_programs() {
     let [address, far] = addresses(3);

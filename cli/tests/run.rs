@@ -1,5 +1,5 @@
-//! `roce run`: the program's view, and refusals to start. Mostly a file stands for the library,
-//! which these programs do not load; its directory is open, so its names go into the user's cache.
+//! Mostly a file stands for the library. Its directory is open, so its names go into the user's
+//! cache.
 
 use std::{
     env, fs,
@@ -14,7 +14,7 @@ use std::{
 
 use rustix::process::Signal;
 
-/// One directory that others can enter, and one that only this user can change.
+/// Other users can enter the first directory, and only this user can change the second.
 struct Scratch(PathBuf, PathBuf);
 
 impl Scratch {
@@ -22,7 +22,7 @@ impl Scratch {
         let path = env::temp_dir().join(format!("roce-run-{name}-{}", std::process::id()));
         fs::create_dir(&path).unwrap();
         fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
-        // root's: tests become other users, who may not enter the build directory
+        // In root's tests, other users may not enter the build directory.
         let safe =
             if rustix::process::geteuid().is_root() { "/run" } else { env!("CARGO_TARGET_TMPDIR") };
         let safe = Path::new(safe).join(path.file_name().unwrap());
@@ -44,7 +44,7 @@ impl Scratch {
         path
     }
 
-    /// Starts `roce run` with a named library and a clean environment.
+    /// With a named library and a clean environment.
     fn run(&self, arguments: &[&str]) -> Command {
         let mut command = self.run_by(Path::new(env!("CARGO_BIN_EXE_roce")), arguments);
         command.env("ROCE_LIBRARY", self.join("open/library"));
@@ -103,7 +103,6 @@ fn refused(output: &Output, status: i32) -> String {
     line
 }
 
-/// The rsockets library is preloaded; a missing one is named.
 #[test]
 fn sockets_need_their_library_beside_the_other() {
     let scratch = Scratch::new("sockets");
@@ -146,7 +145,7 @@ fn copies_that_wheels_bring_lead_to_the_library() {
     assert_eq!(loaded(active.env("VIRTUAL_ENV", scratch.join("venv"))).as_deref(), Some(copy));
     let named = &mut scratch.run(&["--also", "librdmacm-7.so.1", "--also", copy, "--", "env"]);
     assert_eq!(loaded(named), Some(format!("{copy}:librdmacm-7.so.1")));
-    // neither a program in the environment nor an interpreter's script needs a variable
+    // A program in the environment, or a script of its interpreter, needs no variable.
     fs::create_dir(scratch.join("venv/bin")).unwrap();
     let interpreter = scratch.join("venv/bin/python3");
     symlink("/bin/sh", &interpreter).unwrap();
@@ -156,7 +155,6 @@ fn copies_that_wheels_bring_lead_to_the_library() {
     fs::write(&script, format!("#!{}\nenv\n", interpreter.display())).unwrap();
     fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
     assert_eq!(loaded(&mut scratch.run(&["--", "./script"])).as_deref(), Some(copy));
-    // no other name leads to roce
     let line = refused(&scratch.run(&["--also", "libc.so.6", "--", "env"]).output().unwrap(), 2);
     assert!(line.contains("--also: libc.so.6"), "{line}");
 }
@@ -215,7 +213,7 @@ fn the_program_finds_the_library_by_every_name_and_reads_what_was_asked_for() {
     let text = String::from_utf8_lossy(&unknown.stderr);
     assert!(unknown.status.code() == Some(2) && text.contains("text, json"), "{text}");
 
-    // without options only the path is set, and nothing is made twice
+    // Without options only the path is set, and nothing is made twice.
     let roce = env!("CARGO_BIN_EXE_roce");
     let environment = said(&mut scratch.run(&[roce, "run", "env"]));
     assert_eq!(variable(&environment, "LD_LIBRARY_PATH"), own.to_str());
@@ -231,7 +229,7 @@ fn the_program_finds_the_library_by_every_name_and_reads_what_was_asked_for() {
     .map(|name| variable(&environment, name));
     assert_eq!(set, [None; 7]);
     assert_eq!(fs::read_dir(&cache).unwrap().count(), 1);
-    // the environment stays; a file is found from any directory
+    // A file is found from any directory.
     let mut inherited = scratch.run(&["env"]);
     let environment = said(
         inherited.env("ROCE_DEVICES", "roce_lo").env("ROCE_FAULT", "drop 1%").env("ROCE_PCAP", "x"),
@@ -249,7 +247,8 @@ fn the_library_is_found_beside_the_tool_and_where_it_is_installed() {
     fs::create_dir_all(scratch.join("bin")).unwrap();
     fs::create_dir_all(scratch.join("lib/roce")).unwrap();
     let roce = scratch.join("bin/roce");
-    // by another process: a child of a parallel test could inherit a writable descriptor (ETXTBSY)
+    // Another process copies: a child of a parallel test could inherit a writable descriptor
+    // (ETXTBSY).
     assert!(
         Command::new("cp").arg(env!("CARGO_BIN_EXE_roce")).arg(&roce).status().unwrap().success()
     );
@@ -270,8 +269,6 @@ fn the_library_is_found_beside_the_tool_and_where_it_is_installed() {
     );
 }
 
-/// Without `roce run`: the directory for `LD_LIBRARY_PATH`, or a copy of the library with its
-/// names.
 #[test]
 fn the_library_is_copied_with_its_names() {
     let scratch = Scratch::new("unpack");
@@ -315,7 +312,6 @@ fn linked_by_pkg_config(directory: &Path, name: &str) {
     }
 }
 
-/// A file for another processor is named before the dynamic linker fails on it.
 #[test]
 fn what_is_made_for_another_processor_is_refused() {
     let scratch = Scratch::new("machine");
@@ -329,7 +325,7 @@ fn what_is_made_for_another_processor_is_refused() {
     assert!(line.contains("the library foreign is for another processor"), "{line}");
 }
 
-/// A program whose glibc is older than needed, or musl. Both are minimal files made here.
+/// glibc may be older than needed, or musl: minimal files here.
 #[test]
 fn a_program_with_another_c_library_is_refused() {
     let scratch = Scratch::new("glibc");
@@ -463,7 +459,7 @@ fn a_program_for_which_the_system_ignores_the_library_is_refused() {
     assert!(line.contains("is setuid, so the system ignores LD_LIBRARY_PATH"), "{line}");
 }
 
-/// If others can write a directory, now or after a cleanup, they choose a program's library.
+/// Others who can write a directory, now or after a cleanup, choose a program's library.
 #[test]
 fn what_others_have_put_into_the_way_is_not_used() {
     let scratch = Scratch::new("hostile");
@@ -475,12 +471,12 @@ fn what_others_have_put_into_the_way_is_not_used() {
         let wanted = format!("other users can write to {}; set XDG_CACHE_HOME to a", by.display());
         assert!(line.contains(&wanted), "{line}");
     };
-    // no loads from, and no files in, a directory below a sticky one
+    // below a sticky directory
     let sticky = scratch.join("open");
     refused_in(&sticky.join("cache"), &sticky);
     refused_in(Path::new("/dev/shm/roce-no-such-directory"), Path::new("/dev/shm"));
     assert!(!sticky.join("cache").exists());
-    // nor through a link to it
+    // through a link
     let link = scratch.1.join("link");
     symlink(&sticky, &link).unwrap();
     refused_in(&link, &sticky);
@@ -489,7 +485,7 @@ fn what_others_have_put_into_the_way_is_not_used() {
     fs::set_permissions(&open, PermissionsExt::from_mode(0o777)).unwrap();
     refused_in(&open.join("cache"), &open);
 
-    // a wrong link is corrected; a directory that others can change is refused
+    // A wrong link is corrected; a directory that others can change is refused.
     let own = list(&mut scratch.run(&print));
     fs::remove_file(own.join("libibverbs.so.1")).unwrap();
     symlink("/no/such/library", own.join("libibverbs.so.1")).unwrap();
@@ -498,7 +494,7 @@ fn what_others_have_put_into_the_way_is_not_used() {
     fs::set_permissions(&own, PermissionsExt::from_mode(0o777)).unwrap();
     refused_in(&scratch.1.join("cache"), &own);
 
-    // by default the home's cache; without a home there is none
+    // The default is the home's cache.
     let mut command = scratch.run(&print);
     let home = list(command.env_remove("XDG_CACHE_HOME").env("HOME", &scratch.1));
     assert_eq!(home.parent(), Some(&*scratch.1.join(".cache/roce")));
@@ -579,8 +575,7 @@ fn counters_of_devices_go_on() {
     assert!(data >= 200 * 4096 / 4 && packets >= 200, "{text}");
 }
 
-/// As UCX, NCCL and pyverbs' tests look for devices; as this user, and if root also without
-/// privilege.
+/// As UCX, NCCL and pyverbs' tests look for devices; root also without privilege.
 #[test]
 fn devices_are_shown_where_the_kernel_shows_them() {
     const NOBODY: [&str; 3] = ["--reuid=65534", "--regid=65534", "--clear-groups"];
@@ -638,7 +633,7 @@ fn devices_are_shown_where_the_kernel_shows_them() {
             gids.repeat(2) + none + "RoCE v2\nlo\n0xffff\n4: ACTIVE\nEthernet\nlo\n1\n"
         );
 
-        // unchanged: directory contents, user, network and processes
+        // directory contents, user, network and processes stay
         let rest = "ls /dev /sys/class | grep -v infiniband; stat -c '%i %F %t %T' /dev/shm /dev/pts /dev/null /sys/class/net; \
                     readlink /dev/fd; cat /sys/class/net/lo/mtu; id -ru; id -rg; readlink /proc/self/ns/net /proc/self/ns/pid; \
                     head -c 1 /dev/urandom | wc -c; echo > /dev/null; pwd";

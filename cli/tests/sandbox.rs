@@ -1,5 +1,4 @@
-//! The tool continues after refused calls and names in one line what is missing or needed. Syscall
-//! filters stand for other kernels and sandboxes, network namespaces for other addresses.
+//! Syscall filters stand for other kernels and sandboxes, network namespaces for other addresses.
 
 use std::{
     env, fs, io,
@@ -16,7 +15,6 @@ const ROCE: &str = env!("CARGO_BIN_EXE_roce");
 const LIMIT: Duration = Duration::from_secs(60);
 const NEW_NAMESPACES: u32 = 0x7E02_0000;
 
-/// A refused call.
 #[derive(Clone, Copy)]
 enum Refused {
     /// Always.
@@ -30,7 +28,6 @@ enum Refused {
 }
 
 impl Refused {
-    /// A socket option.
     const fn option(level: c_int, number: c_int) -> Self {
         Self::WithBoth(libc::SYS_setsockopt, [(1, level), (2, number)], libc::ENOPROTOOPT)
     }
@@ -59,9 +56,9 @@ impl Refused {
         };
         let instruction =
             |code: u32, k: u32, jt, jf| libc::sock_filter { code: code as u16, jt, jf, k };
-        // a failed comparison jumps to the last instruction
+        // A failed comparison jumps to the last instruction.
         let all = 2 * (1 + conditions.len()) + 1;
-        // the syscall number comes first
+        // the syscall number
         let mut filter = vec![instruction(load, 0, 0, 0)];
         filter.push(instruction(equals, call as u32, 0, (all - 2) as u8));
         for &(argument, comparison, value) in conditions {
@@ -81,7 +78,7 @@ fn refuse(command: &mut Command, refused: &[Refused]) {
     let install = move || {
         for filter in &mut filters {
             let filter = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
-            // SAFETY: The filter and its length are true, and the kernel copies it.
+            // SAFETY: the filter and its length are true, and the kernel copies it
             let results = unsafe {
                 [
                     libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),
@@ -94,11 +91,11 @@ fn refuse(command: &mut Command, refused: &[Refused]) {
         }
         Ok(())
     };
-    // SAFETY: Between `fork` and `exec` it makes system calls only, on memory that is its own.
+    // SAFETY: system calls between `fork` and `exec`, on its own memory only
     unsafe { command.pre_exec(install) };
 }
 
-/// A command with its own directory for published files and a clean environment.
+/// With its own directory for published files and a clean environment.
 fn command(program: &str, arguments: &[&str]) -> Command {
     crate::watchdog::start(String::new);
     let mut command = Command::new(program);
@@ -140,7 +137,7 @@ fn perf(device: &str) -> Command {
     command(ROCE, &["perf", "write", "--local", "-n", "50", "-s", "8192", "-d", device])
 }
 
-/// A dispensable feature that is refused is named, one line each; a complete system prints nothing.
+/// A complete system prints nothing.
 #[test]
 fn an_option_of_sockets_that_is_refused_is_named_and_done_without() {
     const SOCKET: c_int = libc::SOL_SOCKET;
@@ -203,7 +200,7 @@ fn a_kernel_without_segmentation_carries_packets_one_by_one() {
     }
 }
 
-/// Refusals of Docker's default profile without capabilities.
+/// Docker's default profile without capabilities.
 #[test]
 fn nothing_is_missing_in_a_container_with_the_usual_profile() {
     let mut refused = vec![
@@ -271,7 +268,7 @@ fn files_of_devices_need_a_namespace_and_say_so() {
     }
 }
 
-/// A script in a network namespace with all rights; `None`: namespaces are forbidden.
+/// In a network namespace with all rights; `None`: forbidden.
 fn in_network(script: &str) -> Option<Command> {
     let unshared = |script: &str| {
         command("unshare", &["--map-root-user", "--net", "sh", "-euc", script, ROCE])

@@ -1,4 +1,4 @@
-//! Programs of several users at one address; needs root.
+//! Needs root.
 
 use std::{
     env, fs,
@@ -38,8 +38,8 @@ impl Tool {
         let directory = env::temp_dir().join(format!("roce-share-{test}-{}", std::process::id()));
         fs::create_dir(&directory).unwrap();
         fs::set_permissions(&directory, PermissionsExt::from_mode(0o755)).unwrap();
-        // by another process: a child of a parallel test could inherit a writable descriptor
-        // (ETXTBSY)
+        // Another process copies: a child of a parallel test could inherit a writable descriptor
+        // (ETXTBSY).
         let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_roce")).arg(&directory).status();
         assert!(copied.unwrap().success());
         Some(Self(directory))
@@ -65,7 +65,6 @@ impl Tool {
     }
 }
 
-/// Killed on drop.
 struct Program(Child);
 
 impl Program {
@@ -128,7 +127,7 @@ fn play(mut server: Command, mut client: Command) {
     assert!(server.status.success(), "{server:?}");
 }
 
-/// First one is at another address, then both at root's.
+/// First the client is at another address, then both are at root's.
 #[test]
 fn programs_of_several_users_are_at_one_address() {
     let Some(tool) = Tool::new("several") else { return };
@@ -140,7 +139,7 @@ fn programs_of_several_users_are_at_one_address() {
         let client = [&["rping", "-c", "-a", "127.79.40.1"][..], &rest, &[device]].concat();
         play(tool.by(ONE, &server), tool.by(OTHER, &client));
     }
-    // large messages, both ways
+    // large messages
     for test in ["write", "read"] {
         let options = ["-n", "200", "-s", "65536", "-p", "18811", "-d"];
         let server = [&["perf", test][..], &options, &[shared]].concat();
@@ -152,8 +151,7 @@ fn programs_of_several_users_are_at_one_address() {
     drop(owner);
 }
 
-/// Programs of one user exchange packets through memory, whichever process receives for the
-/// address.
+/// Whichever process receives for the address.
 #[test]
 fn programs_of_one_user_share_memory() {
     let Some(tool) = Tool::new("memory") else { return };
@@ -180,7 +178,6 @@ fn programs_of_one_user_share_memory() {
     drop(owner);
 }
 
-/// A port that one user's program listens on is taken for all users.
 #[test]
 fn a_service_is_one_programs() {
     let Some(tool) = Tool::new("service") else { return };
@@ -199,8 +196,7 @@ fn a_service_is_one_programs() {
     drop(owner);
 }
 
-/// The service is killed with connections of others, and restarted: programs keep their numbers and
-/// services.
+/// The service is killed and restarted: programs keep their numbers and services.
 #[test]
 fn connections_outlive_the_service() {
     let Some(tool) = Tool::new("outlive") else { return };
@@ -231,7 +227,6 @@ fn connections_outlive_the_service() {
     drop(next);
 }
 
-/// Without the service an address is one user's; the error names the service.
 #[test]
 fn another_user_hears_of_the_service() {
     let Some(tool) = Tool::new("told") else { return };
@@ -282,7 +277,7 @@ fn an_address_that_is_taken_is_waited_for() {
     assert_eq!(rest, [""; 0]);
 }
 
-/// Descriptors that systemd stores for a service until its restart.
+/// systemd stores a service's descriptors until its restart.
 struct Manager {
     notify: UnixDatagram,
     path: PathBuf,
@@ -294,14 +289,14 @@ impl Manager {
         Self { notify: UnixDatagram::bind(&path).unwrap(), path }
     }
 
-    /// Starts the service with these descriptors; returns those it has stored when ready.
+    /// `kept`: given descriptors; returns those stored when ready.
     fn start(
         &self,
         tool: &Tool,
         device: &str,
         kept: &[(String, OwnedFd)],
     ) -> (Program, Vec<(String, OwnedFd)>) {
-        // descriptors start at 3, and LISTEN_PID is the process's own
+        // Descriptors start at 3, and LISTEN_PID is the process's own.
         let given: Vec<OwnedFd> = kept.iter().map(|(_, it)| inherited(it).unwrap()).collect();
         let moves = given.iter().enumerate();
         let moves: String =

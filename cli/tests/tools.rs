@@ -1,5 +1,3 @@
-//! The `rdma_cm` tools: two processes on loopback.
-
 use std::{
     process::{Child, Command, Output, Stdio},
     thread::sleep,
@@ -23,7 +21,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Runs a server and a client that retries until it listens. Returns both outputs.
+/// Retries the client until the server listens.
 fn play(server: &[&str], client: &[&str]) -> (String, String) {
     let mut server = roce(server).spawn().unwrap();
     let start = Instant::now();
@@ -146,7 +144,7 @@ fn faults_are_survived_and_captures_keep_apart() {
     let mut files: Vec<_> =
         std::fs::read_dir(scratch.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
-    // clients without a server leave only finished captures
+    // Clients without a server leave only finished captures.
     let whole = |path: &std::path::PathBuf| {
         let mut reader =
             pcap_file::pcapng::PcapNgReader::new(std::fs::File::open(path).unwrap()).unwrap();

@@ -15,95 +15,95 @@ use roce_transport::{
 /// A case.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Case {
-    /// Name such as `order/gap`: the chapter's file, then its own.
+    /// Chapter and name, such as `order/gap`.
     pub name: String,
-    /// The rule for the device under test, with its statement number if known.
+    /// Rule for the device, with its statement number if known.
     pub rule: String,
-    /// Cost to users of a deviation.
+    /// Cost of a deviation to users.
     pub cost: String,
-    /// Verdict on a deviation.
+    /// Severity of a deviation.
     pub severity: Severity,
-    /// Its steps with line numbers.
+    /// Line numbers and steps.
     pub steps: Vec<(usize, Step)>,
-    /// Its source text with its variables' values.
+    /// Source text with values of variables.
     pub text: String,
 }
 
-/// A file of cases.
+/// File of cases.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Chapter {
-    /// Its file's name without extension.
+    /// File name without extension.
     pub name: String,
-    /// Its title.
+    /// Title.
     pub title: String,
-    /// Its cases, in their order.
+    /// Cases in order.
     pub cases: Vec<Case>,
 }
 
 /// Severity of a deviation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Severity {
-    /// Lacks an optional feature.
+    /// An optional feature is missing.
     Optional,
-    /// Breaks the rule: a conforming peer is slowed down or refused.
+    /// A conforming peer is slowed down or refused.
     Deviates,
-    /// Loses, changes or exposes data, or lets a peer stop the device.
+    /// Data is lost, changed or exposed, or a peer stops the device.
     Harmful,
 }
 
 pub(crate) const NAK_SEQUENCE: u8 = 0x60;
 
-/// Consecutive request packets of the device, timed and acknowledged by the instrument.
+/// Consecutive request packets of the device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Train {
-    /// Their number.
+    /// Count.
     pub packets: u32,
     /// Least time, first to last.
     pub lasts: Duration,
     /// Most time, first to last.
     pub within: Duration,
-    /// Least time per packet, as a multiple of that in the case's first burst.
+    /// Least time per packet, as a multiple of the first burst's.
     pub slower: u32,
     /// Interval at which the instrument resends its last packet meanwhile.
     pub again: Option<Duration>,
-    /// The packet with this index, from 0, counts as lost on first arrival. Later ones are dropped,
+    /// Index from 0 of a packet that counts as lost on first arrival. Later packets are dropped,
     /// the first with a NAK.
     pub loses: Option<u32>,
 }
 
-/// Packets of all queue pairs of the device at once, acknowledged by the instrument.
+/// Packets of all queue pairs of the device at once.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Shares {
     /// Packets per queue pair.
     pub packets: u32,
-    /// Least share of each when the first has finished, in percent of an even share.
+    /// Least share of a queue pair when the first has finished, in percent of an even share.
     pub least: u32,
     /// Most time, first to last.
     pub within: Duration,
 }
 
-/// READs of the device, to which the instrument responds.
+/// READs of the device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Responses {
-    /// Responses in all without loss.
+    /// Responses without loss.
     pub packets: u32,
     /// Responses lost once, by index from 0.
     pub loses: Vec<u32>,
-    /// This response is once sent after the next.
+    /// Response sent once after its successor.
     pub swaps: Option<u32>,
-    /// Number of the data's first byte.
+    /// Pattern number of the first byte.
     pub seed: u32,
     /// Most time, first request to last response.
     pub within: Duration,
 }
 
-/// PFC pause frames (IEEE 802.1Qbb) of the instrument.
+/// PFC pause frames (IEEE 802.1Qbb).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PauseFrames {
-    /// Priorities, one bit each.
+    /// One bit each.
     pub priorities: u8,
-    /// Time for which the instrument repeats the longest pause, whose length depends on the link's
-    /// rate. `None`: one pause, which the device ends itself.
+    /// Duration of repeated longest pauses, whose length depends on the link's rate. `None`: one
+    /// pause, which the device ends.
     pub time: Option<Duration>,
 }
 
@@ -129,16 +129,16 @@ impl fmt::Display for PauseFrames {
 /// A step.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// A step at another queue pair.
+    /// Step at another queue pair.
     At {
         /// Index from 0; `None`: each in turn.
         pair: Option<u32>,
-        /// The step.
+        /// Step.
         step: Box<Step>,
     },
-    /// The device makes queue pairs and connects them to the instrument.
+    /// Queue pairs connected to the instrument.
     Connect(Connection),
-    /// The device registers zeroed memory.
+    /// Registration of zeroed memory.
     Region {
         /// Name.
         name: String,
@@ -147,139 +147,138 @@ pub enum Step {
         /// Rights.
         rights: Access,
     },
-    /// The device posts a receive request.
+    /// Posted receive request.
     Receive {
-        /// Its id.
+        /// Id.
         id: u64,
-        /// Bytes of the buffer.
+        /// Buffer size.
         bytes: u32,
     },
-    /// The device posts a send request.
+    /// Posted send request.
     Post(Request),
-    /// The device binds a memory window, made if it does not exist.
+    /// Bind of a memory window, made if missing.
     Bind(Bind),
-    /// The device invalidates a memory window.
+    /// Invalidation of a memory window.
     Invalidate {
-        /// Id of the request.
+        /// Request id.
         id: u64,
-        /// The window.
+        /// Window.
         window: String,
     },
-    /// A device that fails up to here lacks an optional feature.
+    /// A device that fails before this step lacks an optional feature.
     Supported,
-    /// The device's queue pair joins a [`group`].
+    /// Join of a [`group`].
     Join(u8),
-    /// The instrument sends a packet.
+    /// Packet of the instrument.
     Send(Packet),
-    /// The instrument resends its last packet unchanged.
+    /// Unchanged last packet of the instrument.
     Again {
-        /// Number of times.
+        /// Count.
         count: u32,
         /// Interval.
         every: Duration,
     },
-    /// The instrument sends pause frames during the following steps.
+    /// Pause frames during the following steps.
     Pause(PauseFrames),
-    /// The device's next packet is this one, in this time.
+    /// The device's next packet.
     Expect {
-        /// The packet.
+        /// Packet.
         packet: Packet,
-        /// Least time since the step before.
+        /// Least time since the last step.
         after: Duration,
-        /// Most time since the step before.
+        /// Most time since the last step.
         within: Duration,
     },
-    /// The device sends consecutive request packets.
+    /// Consecutive request packets.
     Burst(Train),
-    /// All queue pairs of the device send at once.
+    /// Traffic of all queue pairs.
     Share(Shares),
-    /// The device READs.
+    /// READs.
     Response(Responses),
-    /// The device sends nothing for this time.
+    /// No packet of the device.
     Silence {
         /// Duration.
         time: Duration,
         /// Allowed exception, for devices that retransmit early.
         but: Option<Packet>,
     },
-    /// The device's next completion is this one.
+    /// Next completion.
     Completes(Completes),
-    /// The device completes nothing for this time.
+    /// No completion.
     NothingCompletes(Queue, Duration),
-    /// The device's program fills memory with a pattern.
+    /// Write of a pattern.
     Fill(Pattern),
-    /// The device's memory holds a pattern.
+    /// Check of a pattern.
     Memory(Pattern),
-    /// The device's memory holds the addresses of the instrument's last packet, as in its network
-    /// header.
+    /// Check of the last packet's addresses, as in a network header.
     Header(MemoryLocation),
-    /// The device's program sets an 8-byte word in its host's byte order.
+    /// Write of an 8-byte word in the device's byte order.
     SetWord(MemoryLocation, u64),
-    /// An 8-byte word of the device's memory has this value.
+    /// Check of an 8-byte word.
     Word(MemoryLocation, u64),
-    /// The device's queue pair is, or soon gets, in this state.
+    /// Check of the queue pair's state, now or soon.
     State(String),
-    /// Time passes.
+    /// Wait.
     Wait(Duration),
 }
 
-/// Queue pairs of the device, connected to the instrument.
+/// Queue pairs connected to the instrument.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Connection {
-    /// Their number. First PSNs are those below, and [`PAIR_PSNS`] more for each further one.
+    /// Count; each has first PSNs [`PAIR_PSNS`] above its predecessor's.
     pub pairs: u32,
-    /// Service: RC, UC or UD.
+    /// RC, UC or UD.
     pub qp_type: QpType,
     /// Path MTU in bytes.
     pub mtu: u32,
-    /// First PSN that the device receives.
+    /// First received PSN.
     pub rq_psn: u32,
-    /// First PSN that the device sends.
+    /// First sent PSN.
     pub sq_psn: u32,
-    /// The peer's access rights.
+    /// Peer's access rights.
     pub rights: Access,
-    /// Depth for the peer's READs and atomics, and its RNR timer.
+    /// READ and atomic depth, and RNR timer.
     pub responder: ResponderAttr,
-    /// Depth for its own READs and atomics, timeout and retries.
+    /// READ and atomic depth, timeout and retries.
     pub requester: RequesterAttr,
-    /// Q_Key of a datagram queue pair.
+    /// Q_Key of UD.
     pub qkey: u32,
-    /// Most SGEs of a send request.
+    /// SGEs per send request.
     pub max_send_sge: u32,
-    /// Most inline bytes of a send request.
+    /// Inline bytes per send request.
     pub max_inline_data: u32,
-    /// It receives from an SRQ.
+    /// Receives from an SRQ.
     pub shared: bool,
-    /// CM makes it, with a listening program that chooses the received PSN, rights and depths.
+    /// Connection by CM: a listening program chooses received PSN, rights and depths.
     pub by_cm: bool,
 }
 
-/// A send request of the device. Data: start of its region `source`, last SGE first; remote memory:
+/// Send request of the device. Data: start of region `source`, last SGE first. Remote memory:
 /// [`PEER_ADDRESS`], [`PEER_KEY`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Request {
-    /// Its id.
+    /// Id.
     pub id: u64,
     /// Operation.
     pub kind: RequestKind,
     /// Bytes.
     pub bytes: u32,
-    /// SGEs, all of one length.
+    /// SGEs of equal length.
     pub pieces: u32,
-    /// Inline: data is copied when posted.
+    /// Inline data, copied when posted.
     pub inline: bool,
     /// Immediate data of a SEND or WRITE.
     pub immediate: Option<u32>,
-    /// Requests a solicited event.
+    /// Solicited event.
     pub solicited: bool,
-    /// Waits for earlier READs and atomics.
+    /// Fence.
     pub fence: bool,
-    /// Its L_Key is invalid.
+    /// Invalid L_Key.
     pub wrong_key: bool,
 }
 
 impl Request {
-    /// Returns offset and length of each SGE.
+    /// Offset and length of each SGE.
     pub fn places(&self) -> impl Iterator<Item = (u32, u32)> {
         let length = self.bytes / self.pieces.max(1);
         (0..self.pieces).rev().map(move |piece| (piece * length, length))
@@ -313,14 +312,14 @@ pub enum RequestKind {
     Flush,
 }
 
-/// A bind of a memory window by work request.
+/// Bind of a memory window by work request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Bind {
-    /// Id of the request.
+    /// Request id.
     pub id: u64,
-    /// Window name; packets may target it.
+    /// Window; packets may target it.
     pub window: String,
-    /// True for type 2, bound to this queue pair; false for type 1.
+    /// Type 2, bound to this queue pair, instead of type 1.
     pub is_type_2: bool,
     /// Start.
     pub place: MemoryLocation,
@@ -330,19 +329,19 @@ pub struct Bind {
     pub rights: Access,
 }
 
-/// Suffix of a window's name for its state before the last bind.
+/// Suffix of a window's name before its last bind.
 pub const BEFORE: &str = ".before";
 
-/// Distance between the first PSNs of two queue pairs.
+/// Distance between first PSNs of queue pairs.
 pub const PAIR_PSNS: u32 = 0x1000;
 /// Bits flipped in a wrong key.
 pub const WRONG_KEY: u32 = 0x007F_0000;
-/// Address of the instrument's simulated memory.
+/// Address of the instrument's memory.
 pub const PEER_ADDRESS: u64 = 0x1_0000_0000;
-/// Key of the instrument's simulated memory.
+/// Key of the instrument's memory.
 pub const PEER_KEY: u32 = 0x00AB_CD12;
 
-/// Returns a site-local multicast address of the device's address family.
+/// Site-local multicast address of the device's family.
 #[must_use]
 pub fn group(number: u8, device: IpAddr) -> IpAddr {
     match device {
@@ -351,27 +350,27 @@ pub fn group(number: u8, device: IpAddr) -> IpAddr {
     }
 }
 
-/// A packet to send, or to expect; then only named fields count.
+/// Packet to send or expect. Expected packets match by named fields only.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Packet {
     /// Operation.
     pub operation: PacketKind,
-    /// Its fields in written order.
+    /// Fields in written order.
     pub fields: Vec<Field>,
 }
 
-/// Operation of a packet in the queue pair's service.
+/// Operation of a [`Packet`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PacketKind {
-    /// An operation of the service.
+    /// Operation of the queue pair's service.
     Operation(Operation),
     /// A CNP.
     Cnp,
-    /// A CM message in a datagram to queue pair 1.
+    /// CM message to queue pair 1.
     Message(Message),
 }
 
-/// A CM message (12.6).
+/// CM message (12.6).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[allow(missing_docs, reason = "the specification's names")]
 pub enum Message {
@@ -389,7 +388,7 @@ pub enum Message {
 }
 
 impl Message {
-    /// All messages with their names in cases.
+    /// Messages and their names in cases.
     pub const ALL: [(Self, &'static str); 11] = [
         (Self::Req, "req"),
         (Self::Mra, "mra"),
@@ -406,7 +405,7 @@ impl Message {
 }
 
 impl Packet {
-    /// Returns true for ACK, NAK and other responses, whose PSN counts from the requester's first.
+    /// True for ACK, NAK and other responses, whose PSN counts from the requester's first.
     #[must_use]
     pub const fn is_response(&self) -> bool {
         matches!(self.operation, PacketKind::Operation(operation) if operation.is_response())
@@ -416,7 +415,7 @@ impl Packet {
 /// A field of a packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Field {
-    /// PSN relative to the first of its direction.
+    /// PSN relative to its direction's first.
     Psn(i32),
     /// BTH: acknowledge request.
     AckReq(bool),
@@ -424,7 +423,7 @@ pub enum Field {
     Solicited(bool),
     /// BTH: MigReq.
     MigReq(bool),
-    /// BTH: whole opcode byte.
+    /// BTH: opcode byte.
     Opcode(u8),
     /// BTH: transport version.
     Version(u8),
@@ -438,31 +437,31 @@ pub enum Field {
     Becn(bool),
     /// BTH: destination queue pair.
     Qp(u32),
-    /// BTH: both reserved fields, all ones.
+    /// BTH: reserved fields of ones.
     Reserved,
-    /// Payload: bytes of a pattern.
+    /// Payload.
     Data {
         /// Length.
         bytes: u32,
-        /// Number of the first byte.
+        /// Pattern number of the first byte.
         seed: u32,
     },
     /// RETH, AtomicETH: address and key.
     Target {
-        /// Region of the device, or `peer` for the instrument's memory.
+        /// Region, or `peer` for the instrument's memory.
         region: String,
         /// Offset.
         offset: i64,
     },
-    /// RETH: length; by default the payload's.
+    /// RETH: length instead of the payload's.
     Length(u32),
     /// RETH, AtomicETH, IETH: key.
     Key(Key),
-    /// AETH: ACK; sent without a credit count.
+    /// AETH: ACK, sent without credits.
     Positive,
     /// AETH: syndrome.
     Syndrome(u8),
-    /// AETH: any NAK that ends the connection.
+    /// AETH: NAK that ends the connection.
     Refused,
     /// AETH: RNR NAK with any timer.
     NotReady,
@@ -484,7 +483,7 @@ pub enum Field {
     QKey(u32),
     /// Wrong ICRC.
     WrongIcrc,
-    /// ICRC with the most significant byte first.
+    /// Byte-swapped ICRC.
     SwappedIcrc,
     /// Bytes missing before the ICRC, which covers the rest.
     Cut(u32),
@@ -498,38 +497,38 @@ pub enum Field {
     HopLimit(u8),
     /// UDP: source port.
     SourcePort(u16),
-    /// Goes to a [`group`] and the multicast queue pair.
+    /// Destination: a [`group`] and the multicast queue pair.
     Group(u8),
-    /// Field of a CM message.
+    /// CM message field.
     Message(MessageField),
 }
 
-/// A field of a CM message.
+/// Field of a CM message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MessageField {
-    /// The instrument's communication ID by index, from 1.
+    /// Index from 1 of the instrument's communication ID.
     Id(u8),
-    /// REQ: the instrument's queue pair by index, from 1; by default the ID's.
+    /// REQ: index from 1 of the instrument's queue pair; by default the ID's.
     OwnQp(u8),
-    /// REQ, SIDR_REQ: service port; by default the listening program's.
+    /// REQ, SIDR_REQ: port instead of the listening program's.
     Port(u16),
     /// REQ: transport service code.
     Transport(u8),
     /// REQ: path MTU code.
     PathMtu(u8),
-    /// REQ: code of the device's response timeout.
+    /// REQ: response timeout code.
     ResponseTimeout(u8),
-    /// REQ: retries of a message without response.
+    /// REQ: CM retries.
     Retries(u8),
-    /// REQ: the path's GID is not the device's.
+    /// REQ: another GID than the device's.
     WrongGid,
     /// REQ, SIDR_REQ: IP version in the private data (A11).
     IpVersion(u8),
-    /// Wrong communication ID of the device.
+    /// Wrong communication ID.
     WrongPeerId,
-    /// DREQ, LAP: wrong queue pair of the device.
+    /// DREQ, LAP: wrong queue pair.
     WrongPeerQp,
-    /// MRA, REJ: the message it is about.
+    /// MRA, REJ: its subject.
     About(Message),
     /// MRA: service timeout code.
     ServiceTimeout(u8),
@@ -537,7 +536,7 @@ pub enum MessageField {
     Reason(u16),
     /// SIDR_REP, APR: status.
     Status(u8),
-    /// Equals the latest of its kind.
+    /// Equal to the latest of its kind.
     Same,
     /// MAD: base version.
     BaseVersion(u8),
@@ -554,41 +553,41 @@ pub enum MessageField {
 /// Key of a [`Field`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Key {
-    /// This one.
+    /// This key.
     Exact(u32),
-    /// Differs from the region's in the upper bits.
+    /// Upper bits differ.
     Wrong,
-    /// The region's with the lowest bit flipped.
+    /// Lowest bit flipped.
     Old,
 }
 
 /// Send or receive queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Queue {
-    /// Of send requests.
+    /// Send queue.
     Send,
-    /// Of receive requests.
+    /// Receive queue.
     Receive,
 }
 
-/// An expected completion.
+/// Expected completion.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Completes {
-    /// Its queue.
+    /// Queue.
     pub queue: Queue,
-    /// Its request.
+    /// Request.
     pub id: u64,
-    /// One of these statuses, named as in verbs without `IBV_WC_`.
+    /// Allowed statuses, named as in verbs without `IBV_WC_`.
     pub statuses: Vec<String>,
-    /// Its length.
+    /// Length.
     pub bytes: Option<u32>,
-    /// Its immediate data.
+    /// Immediate data.
     pub immediate: Option<u32>,
     /// Latest time.
     pub within: Duration,
 }
 
-/// A location in the device's memory.
+/// Location in the device's memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MemoryLocation {
     /// Region.
@@ -597,7 +596,7 @@ pub struct MemoryLocation {
     pub offset: u32,
 }
 
-/// A pattern in the device's memory: byte n is (seed + n) modulo 251.
+/// Pattern in the device's memory: byte n is (seed + n) modulo 251.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Pattern {
     /// Start.
@@ -608,7 +607,7 @@ pub struct Pattern {
     pub seed: u32,
 }
 
-/// Returns the bytes of a [`Pattern`].
+/// Bytes of a [`Pattern`].
 #[must_use]
 pub fn pattern(seed: u32, bytes: u32) -> Vec<u8> {
     (0..bytes).map(|n| (seed.wrapping_add(n) % 251) as u8).collect()
@@ -625,7 +624,7 @@ impl fmt::Display for Severity {
 }
 
 impl Case {
-    /// Returns the number of queue pairs that the device makes.
+    /// Queue pairs that the device makes.
     #[must_use]
     pub fn pairs(&self) -> u32 {
         match self.steps.first() {
@@ -634,7 +633,7 @@ impl Case {
         }
     }
 
-    /// Returns true if the case needs a listening program and no agent.
+    /// True if the case needs a listening program and no agent.
     #[must_use]
     pub fn is_by_cm(&self) -> bool {
         match self.steps.first() {
@@ -646,7 +645,7 @@ impl Case {
 }
 
 impl Step {
-    /// Returns true if it needs an agent.
+    /// True if the step needs an agent.
     #[must_use]
     pub fn needs_agent(&self) -> bool {
         if let Self::At { step, .. } = self {
@@ -665,7 +664,7 @@ impl Step {
         )
     }
 
-    /// Returns true if the device must act, not only refrain: an unplugged device fails here.
+    /// True if the step fails at an unplugged device.
     #[must_use]
     pub fn needs_life(&self) -> bool {
         match self {

@@ -1,5 +1,3 @@
-//! CM messages: case fields to MADs, and checks of received MADs.
-
 use std::collections::BTreeMap;
 
 use roce_transport::{
@@ -19,9 +17,9 @@ use crate::{
 const IDS: u8 = 64;
 /// Distance between cases' IDs.
 pub(crate) const NUMBERS: u32 = IDS as u32 + 1;
-/// Code of the device's response timeout, 4.3 s: it retransmits messages only in cases about that.
+/// 4.3 s: the device retransmits messages only in cases about retransmission.
 const RESPONSE_TIMEOUT: u8 = 20;
-/// READs and atomics per direction.
+/// READs and atomics.
 const DEPTH: u8 = 4;
 
 macro_rules! value {
@@ -34,9 +32,9 @@ macro_rules! value {
 pub(crate) struct Dialog {
     listener: Listener,
     route: Route,
-    /// Communication ID 0, which no message has.
+    /// Communication ID 0, unused.
     base: u32,
-    /// The instrument's queue pair for ID 1.
+    /// The instrument's queue pair of ID 1.
     own: Qpn,
     pub(crate) sq_psn: u32,
     pub(crate) mtu: u32,
@@ -67,7 +65,7 @@ impl Dialog {
         }
     }
 
-    /// The first connection's queue pair at the device, and first PSN it receives.
+    /// Queue pair of the device in the first connection, and its first received PSN.
     pub(crate) fn device(&self) -> Option<(Qpn, u32)> {
         let reply = self.connections.get(&1)?.reply?;
         Some((reply.local_qpn, reply.starting_psn.get()))
@@ -206,7 +204,7 @@ impl Dialog {
             rnr_retry: 7,
             max_cm_retries: 15,
             primary: ReqPath {
-                // permissive LIDs: RoCE has none
+                // RoCE: permissive LIDs
                 local_lid: 0xFFFF,
                 remote_lid: 0xFFFF,
                 local_gid: self.route.own.into(),
@@ -243,7 +241,7 @@ impl Dialog {
         Qpn::new(self.own.get() + u32::from(other.unwrap_or(id)) - 1)
     }
 
-    /// The IP header, then the listener's private data.
+    /// IP header, then the listener's private data.
     fn header<const N: usize>(&self, fields: &[Field]) -> PrivateData<N> {
         let Route { own: src, device: dst, .. } = self.route;
         let mut bytes = IpHeader { src_port: 45_000, src, dst }.encode().to_vec();
@@ -256,7 +254,7 @@ impl Dialog {
         PrivateData::new(&bytes).unwrap_or_default()
     }
 
-    /// Transaction ID of the instrument's message; a REQ and its sequel share one.
+    /// A REQ and its sequel share a transaction.
     fn transaction(&self, message: Message, id: u8) -> u64 {
         let kind = match message {
             Message::Dreq | Message::SidrReq | Message::Lap => message as u64,
@@ -274,7 +272,6 @@ impl Dialog {
         (1..=u32::from(IDS)).contains(&number).then_some(number as u8)
     }
 
-    /// Records a message, expected or not.
     pub(crate) fn hear(&mut self, payload: &[u8]) {
         let Ok(mad) = CmMad::parse(payload) else { return };
         let Some(id) = self.id_of(&mad.message) else { return };
@@ -289,13 +286,12 @@ impl Dialog {
         }
     }
 
-    /// True for a message of another connection than the expected one.
     pub(crate) fn is_of_another(&self, packet: &Packet, payload: &[u8]) -> bool {
         let id = id(&packet.fields);
         CmMad::parse(payload).is_ok_and(|mad| self.id_of(&mad.message) != Some(id))
     }
 
-    /// Why the device's MAD is not the expected message.
+    /// `Err`: difference from the expected message.
     pub(crate) fn check(&mut self, packet: &Packet, payload: &[u8]) -> Result<(), String> {
         let PacketKind::Message(message) = packet.operation else { return Ok(()) };
         let mad = CmMad::parse(payload).map_err(|error| format!("it is {error}"))?;
@@ -378,7 +374,6 @@ impl Dialog {
     }
 }
 
-/// CM fields among `fields`.
 fn own(fields: &[Field]) -> impl Iterator<Item = MessageField> {
     fields.iter().filter_map(|field| match field {
         Field::Message(field) => Some(*field),
@@ -386,7 +381,7 @@ fn own(fields: &[Field]) -> impl Iterator<Item = MessageField> {
     })
 }
 
-/// Index of a packet's communication ID, from 1.
+/// From 1.
 fn id(fields: &[Field]) -> u8 {
     let id = value!(fields, MessageField::Id);
     id.unwrap_or(1).clamp(1, IDS)
@@ -440,7 +435,6 @@ fn words(body: &Body) -> String {
     }
 }
 
-/// The message in a datagram to queue pair 1, as text.
 pub(crate) fn text(dest_qp: Qpn, payload: &[u8]) -> Option<String> {
     let mad = (dest_qp == Qpn::GSI).then(|| CmMad::parse(payload).ok())??;
     Some(words(&mad.message))

@@ -1,30 +1,28 @@
-//! Recorded verdicts on devices.
-
 use std::collections::BTreeMap;
 
 use crate::Verdict;
 
-/// Records: a line with the device, then one per nonconforming case: verdict, colon, finding.
-/// `tests/lab/run conform --pin` writes them.
+/// Each file: the device, then a line per nonconforming case. `tests/lab/run conform --pin` writes
+/// them.
 const RECORDS: [&str; 2] =
     [include_str!("../known/rxe-6.1.txt"), include_str!("../known/rxe-6.12.txt")];
 
-/// A device that the cases were played against.
+/// Recorded verdicts on a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Known {
-    /// The device, such as `rxe of Linux 6.1.0-56-amd64`.
+    /// Device, such as `rxe of Linux 6.1.0-56-amd64`.
     pub device: &'static str,
     others: BTreeMap<&'static str, (Verdict, &'static str)>,
 }
 
 impl Known {
-    /// Returns a case's verdict, and the finding if it does not conform.
+    /// A case's verdict, and the finding if not conforming.
     #[must_use]
     pub fn verdict(&self, case: &str) -> (Verdict, &'static str) {
         self.others.get(case).copied().unwrap_or((Verdict::Conforms, ""))
     }
 
-    /// Returns the names of nonconforming cases.
+    /// Nonconforming cases.
     pub fn others(&self) -> impl Iterator<Item = &'static str> {
         self.others.keys().copied()
     }
@@ -43,21 +41,21 @@ impl Known {
 
 const REPORTED: &str = include_str!("../known/reported.txt");
 
-/// A published behaviour of adapters, not measured by this project.
+/// Published behaviour of adapters, not measured by this project.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reported {
-    /// Prefixes of the names of its cases.
+    /// Prefixes of case names.
     pub cases: Vec<&'static str>,
-    /// The adapters.
+    /// Adapters.
     pub devices: &'static str,
-    /// Their behaviour.
+    /// Behaviour.
     pub text: &'static str,
     /// Publication.
     pub source: &'static str,
 }
 
 impl Reported {
-    /// Returns true if it is about this case.
+    /// True if the report is about this case.
     #[must_use]
     pub fn is_about(&self, case: &str) -> bool {
         self.cases.iter().any(|begin| case.starts_with(begin))
@@ -70,7 +68,7 @@ impl Reported {
     }
 }
 
-/// Returns published reports on untested adapters.
+/// Published reports on untested adapters.
 #[must_use]
 pub fn reported() -> Vec<Reported> {
     let lines = REPORTED.lines().filter(|line| !line.starts_with('#'));
@@ -79,7 +77,7 @@ pub fn reported() -> Vec<Reported> {
         .collect()
 }
 
-/// Returns known devices, without this project's, which conforms.
+/// Recorded devices, without this project's, which conforms.
 #[must_use]
 pub fn known() -> Vec<Known> {
     RECORDS

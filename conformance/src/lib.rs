@@ -1,9 +1,8 @@
 //! Conformance of an adapter to RoCEv2: cases and their runner.
 //!
 //! A [`Case`] is a text: connection of the device under test, packets to it, required responses;
-//! see `docs/guide/cases.md`. [`chapters`] returns this crate's cases, [`Chapter::parse`] reads
-//! others. A [`Runner`] plays them against a [`Subject`]: this project's adapter [in virtual
-//! time](Simulated), or a device on a network. Sockets, clocks and waits are the [`Subject`]'s.
+//! see `docs/guide/cases.md`. A [`Runner`] plays the [`chapters`] against a [`Subject`]: this
+//! project's adapter [in virtual time](Simulated), or a device on a network.
 
 pub mod case;
 mod dialog;
@@ -29,13 +28,13 @@ macro_rules! embedded {
     };
 }
 
-/// Names and texts of case files.
+/// Names and texts.
 pub const FILES: &[(&str, &str)] = embedded!(
     "wire" "order" "send" "write" "read" "access" "window" "atomic" "flush" "shared" "rnr" "retry" "recovery" "fairness" "limits" "uc" "ud"
     "multicast" "congestion" "pause" "cm" "connected"
 );
 
-/// Returns the cases of this crate.
+/// Cases of this crate.
 #[must_use]
 pub fn chapters() -> Vec<Chapter> {
     let parse = |&(name, text): &(&str, &str)| {

@@ -1,5 +1,3 @@
-//! Packets: case fields to bytes, with any field wrong, and checks of received ones.
-
 use std::{collections::BTreeMap, ops::Range};
 
 use roce_transport::{
@@ -23,9 +21,7 @@ use crate::{
 pub(crate) struct Scene<'a> {
     pub(crate) route: Route,
     pub(crate) service: Service,
-    /// The instrument's queue pair.
     pub(crate) own: Qpn,
-    /// The device's queue pair.
     pub(crate) device: Qpn,
     pub(crate) rq_psn: u32,
     pub(crate) sq_psn: u32,
@@ -33,7 +29,6 @@ pub(crate) struct Scene<'a> {
     pub(crate) regions: &'a BTreeMap<String, RemoteRegion>,
 }
 
-/// Name of the instrument's simulated region.
 const PEER: &str = "peer";
 
 impl Scene<'_> {
@@ -56,10 +51,9 @@ impl Scene<'_> {
         self.regions.get(name).copied().ok_or_else(|| format!("unknown region {name}"))
     }
 
-    /// First PSN of a packet's direction.
     const fn base(&self, packet: &Packet, from_device: bool) -> u32 {
         if matches!(packet.operation, PacketKind::Cnp | PacketKind::Message(_)) {
-            return 0; // has no direction
+            return 0; // no direction
         }
         if packet.is_response() == from_device { self.rq_psn } else { self.sq_psn }
     }
@@ -68,7 +62,7 @@ impl Scene<'_> {
         Psn::new(self.base(packet, from_device).wrapping_add_signed(relative) & 0x00FF_FFFF)
     }
 
-    /// The datagram of an outgoing packet, with the MAD if it is a CM message.
+    /// `mad`: the MAD of a CM message.
     pub(crate) fn build(
         &self,
         packet: &Packet,
@@ -108,7 +102,7 @@ impl Scene<'_> {
                 Field::HopLimit(limit) => net.hop_limit = limit,
                 Field::SourcePort(port) => net.src_port = port,
                 Field::Group(number) => {
-                    // no router forwards it
+                    // No router forwards it.
                     (net.dst, net.hop_limit) = (group(number, self.route.device), 1);
                     bth.dest_qp = Qpn::MULTICAST;
                 }
@@ -136,7 +130,7 @@ impl Scene<'_> {
                 Field::Placement(types) => words.feth.placement = types,
                 Field::Selectivity(level) => words.feth.selectivity = level,
                 Field::QKey(qkey) => words.qkey = qkey,
-                // set in the bytes below
+                // set in the bytes
                 Field::Opcode(_)
                 | Field::Version(_)
                 | Field::Pad(_)
@@ -146,7 +140,7 @@ impl Scene<'_> {
                 | Field::Cut(_)
                 | Field::Extra(_)
                 | Field::DirtyPadding
-                // set in the payload above
+                // set in the payload
                 | Field::Message(_) => {}
             }
         }
@@ -172,7 +166,7 @@ impl Scene<'_> {
         Ok((net, bytes))
     }
 
-    /// Why the device's datagram is not the expected packet.
+    /// `Err`: difference from the expected packet.
     pub(crate) fn check(&self, packet: &Packet, arrival: &Arrival) -> Result<(), String> {
         let wire = sound(arrival)?;
         let (bth, ext) = (wire.headers.bth(), wire.headers.ext());
@@ -269,7 +263,7 @@ impl Scene<'_> {
                 Field::HopLimit(_)
                 | Field::SourcePort(_)
                 | Field::Group(_)
-                // the parser allows these in sent packets only
+                // rejected by the parser
                 | Field::Version(_)
                 | Field::Pad(_)
                 | Field::Reserved
@@ -287,7 +281,7 @@ impl Scene<'_> {
     }
 }
 
-/// Applies faults between BTH and ICRC.
+/// Faults between BTH and ICRC.
 fn damage(bytes: &mut Vec<u8>, packet: &Packet, pad: usize) {
     for field in &packet.fields {
         match *field {
@@ -309,12 +303,12 @@ fn damage(bytes: &mut Vec<u8>, packet: &Packet, pad: usize) {
     }
 }
 
-/// Checks for every packet of the device.
+/// Checks of each received packet.
 fn sound(arrival: &Arrival) -> Result<Wire<'_>, String> {
     let wire = Wire::parse(&arrival.bytes).map_err(|error| format!("it is no packet: {error}"))?;
     let bth = wire.headers.bth();
     let body = &arrival.bytes[..arrival.bytes.len() - ICRC_LEN];
-    // an adapter also accepts rxe's ICRC of a FLUSH
+    // An adapter also accepts rxe's ICRC of a FLUSH.
     let is_right = verify_icrc(&arrival.net, &arrival.bytes)
         .is_some_and(|found| icrc(&found.identify(&arrival.net), body) == wire.icrc);
     if !is_right {
@@ -335,13 +329,13 @@ fn sound(arrival: &Arrival) -> Result<Wire<'_>, String> {
 pub(crate) struct Request {
     pub(crate) psn: u32,
     pub(crate) ends: bool,
-    /// Payload bytes.
+    /// Payload size.
     pub(crate) bytes: usize,
     pub(crate) read: Option<Reth>,
 }
 
 impl Request {
-    /// PSNs it takes: for a READ, as many as its response packets.
+    /// A READ takes as many PSNs as its response has packets.
     pub(crate) fn psns(&self, mtu: u32) -> u32 {
         self.read.map_or(1, |read| read.dma_length.div_ceil(mtu).max(1))
     }
@@ -385,13 +379,13 @@ pub(crate) fn describe(arrival: &Arrival) -> String {
     }
 }
 
-/// Payload of a datagram to queue pair 1.
+/// Payload to queue pair 1.
 pub(crate) fn management(arrival: &Arrival) -> Option<&[u8]> {
     let wire = Wire::parse(&arrival.bytes).ok()?;
     (wire.headers.bth().dest_qp == Qpn::GSI).then_some(wire.payload)
 }
 
-/// True for a packet unrelated to these queue pairs of the instrument and its CM messages.
+/// True if unrelated to these queue pairs and CM messages.
 pub(crate) fn is_foreign(arrival: &Arrival, own: &Range<u32>, dialog: Option<&Dialog>) -> bool {
     match (management(arrival), dialog) {
         (Some(payload), Some(dialog)) => dialog.is_foreign(payload),

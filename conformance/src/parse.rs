@@ -1,4 +1,4 @@
-//! Parser of cases: a statement a line, words separated by blanks; see `docs/guide/cases.md`.
+//! Parser of cases (`docs/guide/cases.md`): one statement a line, words separated by blanks.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -19,23 +19,23 @@ use crate::{
     run::PATIENCE,
 };
 
-/// First error in a chapter's text.
+/// First error in a chapter.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("{file}:{line}: {text}")]
 pub struct CaseError {
     /// File name.
     pub file: String,
-    /// Line number.
+    /// Line.
     pub line: usize,
-    /// The error and a correction.
+    /// Error and correction.
     pub text: String,
 }
 
 impl Chapter {
-    /// Reads a file's cases; `name` is the file's, without extension.
+    /// Reads a file's cases; `name` lacks the extension.
     ///
     /// # Errors
-    /// [`CaseError`]: the first line that cannot be read.
+    /// The first unreadable line.
     pub fn parse(name: &str, text: &str) -> Result<Self, CaseError> {
         let at = |line: usize, text: String| CaseError { file: format!("{name}.case"), line, text };
         let mut lines = text.lines().enumerate().filter_map(|(at, line)| {
@@ -69,19 +69,17 @@ impl Chapter {
     }
 }
 
-/// Default longest burst.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// Per case.
 const MOST_PAIRS: u32 = 16;
 
-/// A case's line number, name, and later lines with their numbers.
+/// A case's line number, name, and numbered lines.
 type Block<'a> = (usize, &'a str, Vec<(usize, &'a str)>);
 
 /// Line number, if not the first, and error.
 type Fault = (Option<usize>, String);
 
-/// Cases of a block: one per value of its variables.
+/// One case per value of its variables.
 fn expanded(chapter: &str, name: &str, body: &[(usize, &str)]) -> Vec<Result<Case, Fault>> {
     let is_for = |line: &str| line.trim_start().starts_with("for ");
     let Some(&(number, line)) = body.iter().find(|(_, line)| is_for(line)) else {
@@ -192,7 +190,7 @@ fn case(
     Ok(case)
 }
 
-/// Expands a line with a range, such as `2..5`, to one line per number.
+/// Expands a range, such as `2..5`, to one line per number.
 fn each_of_range(line: &str) -> Vec<String> {
     let range = |word: &str| {
         let (first, last) = word.split_once("..")?;
@@ -219,7 +217,6 @@ impl<'a> Words<'a> {
         number(self.next(what)?, what)
     }
 
-    /// Reads the next word if it is this one; returns whether it did.
     fn eat(&mut self, word: &str) -> bool {
         let found = self.0.first() == Some(&word);
         if found {
@@ -237,7 +234,6 @@ impl<'a> Words<'a> {
         Ok(Some(self.0.remove(at)))
     }
 
-    /// A named number, or a default.
     fn or<T: TryFrom<u64>>(&mut self, name: &str, default: T) -> Result<T, String> {
         self.named(name)?.map_or(Ok(default), |word| number(word, name))
     }
@@ -268,7 +264,7 @@ fn signed<T: FromStr>(word: &str, what: &str) -> Result<T, String> {
     word.parse().map_err(|_| format!("{what} {word} is not a number; write for example 3 or -1"))
 }
 
-/// `5ms`, or a code's time: `rnr-timer-12`, `ack-timeout-14`.
+/// `5ms`, `rnr-timer-12` or `ack-timeout-14`.
 fn duration(word: &str) -> Result<Duration, String> {
     let wrong = || format!("{word} is not a time; write for example 20us, 5ms, 2s or rnr-timer-12");
     let code = |digits: &str| digits.parse::<u8>().ok().filter(|&code| code < 32);
@@ -387,7 +383,6 @@ fn pause(words: &mut Words<'_>) -> Result<PauseFrames, String> {
     Ok(PauseFrames { priorities, time })
 }
 
-/// The step after a queue pair's number.
 fn inner(words: &mut Words<'_>) -> Result<Step, String> {
     let verb = words.next("a step")?;
     match step(verb, words)? {
@@ -530,7 +525,7 @@ fn bind(words: &mut Words<'_>) -> Result<Bind, String> {
     };
     let usage = "write: bind ID NAME type 2 of REGION+64 bytes N rights read";
     let mut of = Words(vec![words.named("of")?.ok_or(usage)?]);
-    // without the local right that only a region needs
+    // Only a region needs the local right.
     let rights = rights(words.named("rights")?.ok_or(usage)?)? - Access::LOCAL_WRITE;
     Ok(Bind {
         id,

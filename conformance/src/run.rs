@@ -1,5 +1,3 @@
-//! Plays a case.
-
 mod bursts;
 mod responses;
 mod shares;
@@ -31,24 +29,23 @@ use crate::{
     subject::{Arrival, Completion, RemoteRegion, Subject, Trouble},
 };
 
-/// The instrument's first queue pair. Each case has another, so late packets do not disturb the
-/// next.
+/// Each case has another queue pair: late packets must not disturb the next case.
 const FIRST_QPN: u32 = 0x8001;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
-/// For a listening program that ends with its connection to restart.
+/// A listening program may end with its connection and restart.
 const RESTART: Duration = Duration::from_secs(3);
-/// Bytes of each standard region.
+/// Size of standard regions.
 const ROOM: u32 = 32_768;
 /// Region for receive requests.
 pub const INBOX: &str = "inbox";
 /// Region that send requests read and READs write.
 pub const SOURCE: &str = "source";
-/// Region with all remote rights.
+/// Region with all remote rights except FLUSH.
 pub const TARGET: &str = "target";
-/// First byte number of the pattern in [`SOURCE`].
+/// Pattern number of the first byte of [`SOURCE`].
 pub const SOURCE_SEED: u32 = 1;
 
-/// Plays cases against one device.
+/// Plays cases against a device.
 #[derive(Debug)]
 pub struct Runner<'a, S: Subject> {
     subject: &'a mut S,
@@ -56,7 +53,7 @@ pub struct Runner<'a, S: Subject> {
 }
 
 impl<'a, S: Subject> Runner<'a, S> {
-    /// Makes a runner for this device.
+    /// A runner for `subject`.
     pub const fn new(subject: &'a mut S) -> Self {
         Self { subject, next_qpn: FIRST_QPN }
     }
@@ -73,7 +70,7 @@ impl<'a, S: Subject> Runner<'a, S> {
         }
     }
 
-    /// Waits, discarding arrivals.
+    /// Discards arrivals.
     fn wait(&mut self, until: Instant) -> bool {
         loop {
             match self.subject.receive(until) {
@@ -84,7 +81,7 @@ impl<'a, S: Subject> Runner<'a, S> {
         }
     }
 
-    /// Plays once; false if no program listens.
+    /// `false`: no program listens.
     fn once(&mut self, case: &Case) -> (Outcome, bool) {
         let mut own = Qpn::new(self.next_qpn);
         let mut dialog = None;
@@ -117,7 +114,7 @@ impl<'a, S: Subject> Runner<'a, S> {
         };
         let (verdict, finding) = play.all(case);
         let evidence = std::mem::take(&mut play.evidence);
-        // a failure to disconnect is no verdict
+        // A failed disconnect is no verdict.
         let _ = play.part();
         let is_heard = play.is_heard;
         let Evidence { packets, pauses, bursts } = evidence;
@@ -150,7 +147,7 @@ fn wrong<T>(text: impl Into<String>) -> Result<T, Stop> {
     Err(Stop::Wrong(text.into()))
 }
 
-/// An error that is not the device's fault.
+/// Not the device's fault.
 fn mistake(text: impl Into<String>) -> Stop {
     Stop::Trouble(Trouble::Broken(text.into()))
 }
@@ -161,15 +158,13 @@ struct Play<'a, S: Subject> {
     start: Instant,
     mark: Mark,
     connection: Option<Connection>,
-    /// The device's queue pairs; the instrument's are `own` and following.
+    /// The instrument's are `own` and following.
     pairs: Vec<Pair>,
-    /// Selected one.
     current: usize,
     dialog: Option<Dialog>,
-    /// A program listens.
     is_heard: bool,
     regions: BTreeMap<String, RemoteRegion>,
-    /// Bytes of the inbox in use.
+    /// Used bytes of the inbox.
     used: u32,
     arrivals: VecDeque<Arrival>,
     evidence: Evidence,
@@ -179,7 +174,7 @@ struct Play<'a, S: Subject> {
 #[derive(Clone, Copy)]
 struct Mark {
     at: Instant,
-    /// It is when a packet was seen, perhaps after it was sent.
+    /// `at` is the arrival of a packet, perhaps after its departure.
     is_late: bool,
 }
 
@@ -193,17 +188,16 @@ struct Evidence {
 #[derive(Default)]
 struct Pair {
     device: Qpn,
-    /// First PSNs: received and sent.
     rq_psn: u32,
     sq_psn: u32,
-    /// PSNs and messages of its requests, as seen in bursts and expected packets.
+    /// Requested PSNs and messages, as in bursts and expected packets.
     requests: u32,
     messages: u32,
     completions: [VecDeque<Completion>; 2],
 }
 
 impl Pair {
-    /// Distance of a request from the next expected, in 24 bits.
+    /// Distance from the next expected request, in 24 bits.
     fn ahead(&self, psn: u32) -> u32 {
         psn.wrapping_sub(self.sq_psn).wrapping_sub(self.requests) & 0x00FF_FFFF
     }
@@ -238,7 +232,6 @@ impl<S: Subject> Play<'_, S> {
         (Verdict::Conforms, None)
     }
 
-    /// Plays a step at one queue pair, or at each.
     fn at(&mut self, pair: Option<u32>, step: &Step) -> Result<(), Stop> {
         let all = match pair {
             Some(pair) => pair as usize..pair as usize + 1,
@@ -329,7 +322,7 @@ impl<S: Subject> Play<'_, S> {
             Step::Expect { packet, after, within } => {
                 let until = self.mark.at.plus(*within).plus(self.subject.tolerance());
                 let mut arrival = self.next_arrival_but(packet, until)?;
-                // a retransmission from before the measured pause
+                // A retransmission may precede the measured pause.
                 while !after.is_zero()
                     && arrival.as_ref().is_some_and(|arrival| arrival.at < self.mark.at)
                 {
@@ -354,7 +347,7 @@ impl<S: Subject> Play<'_, S> {
                     };
                 }
                 let waited = arrival.at.since(self.mark.at);
-                // the packet before may have been seen late
+                // The packet before may be seen late.
                 let early =
                     if self.mark.is_late { self.subject.tolerance() } else { Duration::ZERO };
                 if !after.is_zero() {
@@ -368,7 +361,7 @@ impl<S: Subject> Play<'_, S> {
                 return Ok(());
             }
             Step::Silence { time, but } => {
-                // responses to the step before may be on the way
+                // responses to the last step
                 let until = self.subject.now().plus(*time).plus(self.subject.tolerance() / 4);
                 while let Some(arrival) = self.next_arrival(until)? {
                     if is_of_the_program(&arrival) {
@@ -470,9 +463,8 @@ impl<S: Subject> Play<'_, S> {
         }
     }
 
-    /// Disconnects.
     fn part(&mut self) -> Result<(), Stop> {
-        // without a response: lost, or the device has already disconnected
+        // A response may be lost, or the device has disconnected.
         for _ in 0..2 {
             let open: Vec<_> = self.dialog.iter().flat_map(Dialog::open).collect();
             for id in open {
@@ -540,7 +532,7 @@ impl<S: Subject> Play<'_, S> {
         self.scene()?.build(packet, mad).map_err(mistake)
     }
 
-    /// Why the device's packet is not this one.
+    /// Inner `Err`: difference from the expected packet.
     fn check(&mut self, packet: &Packet, arrival: &Arrival) -> Result<Result<(), String>, Stop> {
         let checked = self.scene()?.check(packet, arrival);
         Ok(checked.and_then(|()| match (&mut self.dialog, management(arrival)) {
@@ -550,7 +542,7 @@ impl<S: Subject> Play<'_, S> {
     }
 
     fn send(&mut self, net: NetHeader, bytes: Vec<u8>) -> Result<(), Stop> {
-        // earlier arrivals are no response, nor is any response earlier
+        // Earlier arrivals are no responses.
         self.pump(Duration::ZERO)?;
         self.mark = Mark { at: self.subject.now(), is_late: false };
         self.subject.send(&net, &bytes)?;
@@ -578,7 +570,6 @@ impl<S: Subject> Play<'_, S> {
         Ok(true)
     }
 
-    /// The next packet for this queue pair until then.
     fn next_arrival(&mut self, until: Instant) -> Result<Option<Arrival>, Stop> {
         loop {
             let (own, is_one) = (self.own(), self.pairs.len() <= 1);
@@ -592,8 +583,7 @@ impl<S: Subject> Play<'_, S> {
         }
     }
 
-    /// The next packet that may match `packet`. Skips others of another connection, CNPs, and
-    /// packets for the listening program.
+    /// Skips CNPs, packets of another connection, and packets for the listening program.
     fn next_arrival_but(
         &mut self,
         packet: &Packet,
@@ -605,7 +595,7 @@ impl<S: Subject> Play<'_, S> {
                 (Some(dialog), Some(payload)) => dialog.is_of_another(packet, payload),
                 _ => false,
             };
-            // some adapters send a CNP on loss, too
+            // Some adapters send a CNP on loss.
             let is_notice = packet.operation != PacketKind::Cnp && is_cnp(&arrival);
             let is_passed_over = is_notice
                 || is_of_another
@@ -629,7 +619,6 @@ impl<S: Subject> Play<'_, S> {
         Ok(waiting.pop_front())
     }
 
-    /// Polls for a response until the time is over.
     fn until<T>(
         &mut self,
         within: Duration,
@@ -675,7 +664,7 @@ impl<S: Subject> Play<'_, S> {
         Ok(())
     }
 
-    /// Retries: unacknowledged packets may be in flight.
+    /// Retries, as unacknowledged packets may be in flight.
     fn memory(&mut self, pattern: &Pattern) -> Result<(), Stop> {
         let Pattern { place, bytes, seed } = pattern;
         let mut first = None;
@@ -691,7 +680,7 @@ impl<S: Subject> Play<'_, S> {
         }
     }
 
-    /// IPv4's header fills the last 20 of the 40 bytes; the others are undefined (A17.4.5.1).
+    /// IPv4's header fills the last 20 of 40 bytes; the others are undefined (A17.4.5.1).
     fn header(&mut self, place: &MemoryLocation) -> Result<(), Stop> {
         let (net, _) = self.last.as_ref().ok_or_else(|| mistake("nothing was sent before"))?;
         let (offset, expected) = match (net.src, net.dst) {
@@ -703,7 +692,7 @@ impl<S: Subject> Play<'_, S> {
             let offset = place.offset + offset + 8 * at as u32;
             let found = self.subject.program()?.word(&place.region, offset)?;
             let right = u64::from_ne_bytes(std::array::from_fn(|byte| word[byte]));
-            // the device's host may have the other byte order
+            // The device may have the other byte order.
             if found != right && found != right.swap_bytes() {
                 let found = found.to_ne_bytes();
                 return wrong(format!(
@@ -727,11 +716,10 @@ impl<S: Subject> Play<'_, S> {
     }
 }
 
-/// True for a message that a program may send at any time: MRA or the end of the connection.
+/// A program may send MRA and DREQ at any time.
 fn is_of_the_program(arrival: &Arrival) -> bool {
     let message = management(arrival).and_then(dialog::message);
     matches!(message, Some(Message::Mra | Message::Dreq))
 }
 
-/// Polling interval.
 const STEP: Duration = Duration::from_millis(1);

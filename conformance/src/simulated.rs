@@ -1,5 +1,3 @@
-//! An adapter of this project in virtual time, as the device under test.
-
 use std::{
     collections::{BTreeMap, VecDeque},
     net::IpAddr,
@@ -35,19 +33,20 @@ use crate::{
 const OWN: [u8; 4] = [10, 0, 0, 1];
 const DEVICE: [u8; 4] = [10, 0, 0, 2];
 
-/// The line sends so many bytes at once, then pauses so long.
+/// Bytes that the line sends at once, and its pause.
 const AT_ONCE: usize = 1 << 16;
 const BUSY: Duration = Duration::from_micros(1);
-/// Longest pause of one frame, at 100 Gb/s.
+/// One pause frame at 100 Gb/s.
 const LONGEST_PAUSE: Duration = Duration::from_nanos(65_535 * 512 / 100);
 
-/// Adapter, program, and a network without delay. Time passes only while the runner waits.
+/// This project's adapter in virtual time, on a network without delay. Time passes only while the
+/// runner waits.
 #[derive(Debug)]
 pub struct Simulated {
     now: Instant,
     adapter: Adapter,
     transmit: TransmitBuffer,
-    /// When the line is no longer busy or paused.
+    /// End of the line's transmission or pause.
     free: Instant,
     pd: PdId,
     objects: Objects,
@@ -66,10 +65,9 @@ struct Connected {
 #[derive(Debug, Default)]
 struct Objects {
     regions: BTreeMap<String, (Arc<Region>, Arc<HeapMemory>)>,
-    /// Windows by present key.
+    /// Present keys.
     windows: BTreeMap<String, RKey>,
     queue_pairs: Vec<QueuePair>,
-    /// Selected one.
     chosen: usize,
     shared: Option<SrqId>,
 }
@@ -83,7 +81,7 @@ struct QueuePair {
 impl Default for Simulated {
     fn default() -> Self {
         let mut config = AdapterConfig::new([1; 32]);
-        // largest window from the start: cases count packets
+        // Cases count packets.
         let window = &mut config.congestion.window;
         (window.initial, window.destination_initial) = (window.most, window.destination_most);
         let mut adapter = Adapter::new(config);
@@ -136,12 +134,12 @@ impl Simulated {
         }
     }
 
-    /// The listening program: accepts requests; disconnects when the peer does.
+    /// The listening program: accepts; disconnects when the peer does.
     fn serve(&mut self) {
         while let Some(event) = self.adapter.poll_cm_event() {
             match event {
                 ConnEvent::Request { conn, req, .. } => {
-                    // as rdma_cm, before a program sees the request
+                    // As rdma_cm.
                     let header = req.private_data.0.first_chunk().and_then(IpHeader::parse);
                     let is_for_it = req.transport == 0 && header.is_some();
                     if !is_for_it || self.accept(conn, &req).is_none() {
@@ -166,7 +164,7 @@ impl Simulated {
     }
 
     fn forget(&mut self, Connected { qpn, cq, .. }: &Connected) {
-        // they exist and are unused
+        // existing and unused
         let _ = self.adapter.destroy_qp(*qpn);
         let _ = self.adapter.destroy_cq(cq.id());
     }
@@ -294,7 +292,7 @@ impl Subject for Simulated {
 
     fn pause(&mut self, pause: PauseFrames) -> Result<(), Trouble> {
         self.transmit();
-        // untagged packets have priority 0
+        // untagged
         if pause.priorities & 1 == 1 {
             self.free = self.now.plus(pause.time.unwrap_or(LONGEST_PAUSE));
         }
@@ -534,7 +532,7 @@ fn completion(wc: &Wc) -> Completion {
     }
 }
 
-/// C name of a value: `RnrRetryExcErr` is `RNR_RETRY_EXC_ERR`.
+/// `RnrRetryExcErr` becomes `RNR_RETRY_EXC_ERR`.
 fn upper(name: &str) -> String {
     let mut upper = String::new();
     for (at, letter) in name.chars().enumerate() {

@@ -1,5 +1,3 @@
-//! This project's adapter conforms, in virtual time.
-
 use std::{collections::BTreeSet, time::Duration};
 
 use roce_conformance::{Runner, Simulated, Verdict, chapters, known, reported};
@@ -20,7 +18,6 @@ fn our_adapter_conforms_in_virtual_time() {
     assert!(text.is_empty(), "\n{text}");
 }
 
-/// Virtual time measures the RNR timer table exactly.
 #[test]
 fn our_pauses_are_those_of_the_table() {
     let mut subject = Simulated::default();
@@ -36,7 +33,6 @@ fn our_pauses_are_those_of_the_table() {
     assert_eq!(ends, [655_360, 10, 491_520]);
 }
 
-/// The adapter goes back after a NAK; a probe recovers tail loss before the timer.
 #[test]
 fn our_recoveries_are_noted() {
     let mut subject = Simulated::default();
@@ -68,7 +64,6 @@ fn names_are_one_of_a_kind() {
     assert!(names.len() >= 300, "{} cases", names.len());
 }
 
-/// Published reports name existing cases.
 #[test]
 fn reports_are_of_these_cases() {
     let names: Vec<_> =
@@ -82,7 +77,6 @@ fn reports_are_of_these_cases() {
     }
 }
 
-/// Records name existing cases.
 #[test]
 fn records_are_of_these_cases() {
     let names: BTreeSet<_> =

@@ -1,5 +1,3 @@
-//! The language of cases: parsing and its errors.
-
 use roce_conformance::{
     Chapter, Runner, Simulated, Verdict,
     case::{Field, Severity, Step},
@@ -122,7 +120,6 @@ fn verdict(steps: &str) -> (Verdict, Option<(usize, String)>) {
     (outcome.verdict, outcome.finding)
 }
 
-/// Expected packets that do not come, line by line.
 #[test]
 fn what_a_device_does_otherwise() {
     let write = "connect rc\nsend write-only psn 0 ack-req to target data 16\n";
@@ -154,7 +151,6 @@ fn what_a_device_does_otherwise() {
     assert_eq!(optional, Verdict::NotSupported);
 }
 
-/// An error of the case is no verdict on the device.
 #[test]
 fn a_case_that_cannot_be_played_is_inconclusive() {
     for (steps, part) in [

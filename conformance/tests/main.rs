@@ -1,4 +1,4 @@
-//! Cases, their language, and devices that break one rule each.
+//! Cases, and devices that break a rule.
 
 mod conforms;
 mod language;

@@ -1,23 +1,21 @@
-//! An address, and its duplicate detection.
-
 use std::{net::IpAddr, time::Duration};
 
-/// Probes of an address before use, and their interval. RFC 5227 takes seconds, RFC 4862 one probe
-/// and 1 s; the opening of a device waits here.
+/// Probes before use, and their interval. RFC 5227 takes seconds and RFC 4862 1 s, but the opening
+/// of a device waits here.
 pub(super) const PROBES: u8 = 3;
 pub(super) const PROBE_INTERVAL: Duration = Duration::from_millis(300);
 
 /// An address and its network.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Prefix {
-    /// The address.
+    /// Host address.
     pub address: IpAddr,
     /// Prefix length in bits.
     pub length: u8,
 }
 
 impl Prefix {
-    /// Returns true if an address is in this network.
+    /// True if `other` is in this network.
     #[must_use]
     pub fn contains(&self, other: IpAddr) -> bool {
         let bits = |address: IpAddr| match address {

@@ -1,5 +1,3 @@
-//! Frames for sending.
-
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use pnet_datalink::MacAddr;
@@ -37,7 +35,7 @@ pub(super) struct Ip {
     pub(super) traffic_class: u8,
     pub(super) hop_limit: u8,
     pub(super) flow_label: u32,
-    /// IPv4 identification; DF is always set.
+    /// DF is always set.
     pub(super) id: u16,
 }
 
@@ -103,8 +101,7 @@ impl Ethernet {
         padded(frame)
     }
 
-    /// An IGMP or MLD message with its checksum, behind the router alert option (RFC 2113, RFC
-    /// 2711).
+    /// An IGMP or MLD message behind the router alert option (RFC 2113, RFC 2711).
     pub(super) fn membership(&self, ip: Ip, mut message: Vec<u8>) -> Vec<u8> {
         let length = message.len();
         let v4 = ip.dst.is_ipv4();
@@ -124,7 +121,6 @@ impl Ethernet {
         padded(frame)
     }
 
-    /// A UDP datagram over IPv4, with checksum.
     pub(super) fn udp(
         &self,
         (src, src_port): (Ipv4Addr, u16),
@@ -169,8 +165,7 @@ impl Ethernet {
         }
     }
 
-    /// Headers of a RoCEv2 packet with this payload length. The UDP checksum is zero, as from
-    /// network adapters and rxe.
+    /// The UDP checksum is zero, as from network adapters and rxe.
     fn udp_headers(&self, ip: Ip, src_port: u16, payload: usize) -> Vec<u8> {
         let (mut frame, start) = self.ip(ip, IpProtocol::Udp, UDP_LEN);
         let length = UDP_LEN + payload;
@@ -193,7 +188,7 @@ impl Ethernet {
         frame
     }
 
-    /// Ethernet and IP headers with room for the payload, and its offset.
+    /// Headers with room for the payload, and its offset.
     fn ip(&self, ip: Ip, protocol: IpProtocol, payload: usize) -> (Vec<u8>, usize) {
         let v4 = ip.src.is_ipv4();
         let mut frame = Vec::with_capacity((header_len(true) + 40 + payload).max(SHORTEST));
@@ -235,7 +230,7 @@ impl Ethernet {
     }
 }
 
-/// An IPv6 address; callers pass both of one family.
+/// Callers pass source and destination of one family.
 fn v6(address: IpAddr) -> Ipv6Addr {
     match address {
         IpAddr::V4(v4) => v4.to_ipv6_mapped(),
@@ -243,7 +238,7 @@ fn v6(address: IpAddr) -> Ipv6Addr {
     }
 }
 
-/// Internet checksum (RFC 1071) of parts of even length; 0 if they contain the right one.
+/// RFC 1071 checksum of parts of even length; 0 if they contain the right checksum.
 pub(super) fn checksum(parts: &[&[u8]]) -> u16 {
     let words = parts.iter().flat_map(|part| part.chunks(2));
     let mut sum: u32 = words
@@ -255,7 +250,7 @@ pub(super) fn checksum(parts: &[&[u8]]) -> u16 {
     !(sum as u16)
 }
 
-/// ICMPv6 checksum, or 0 likewise (RFC 4443, section 2.3).
+/// Likewise for ICMPv6 (RFC 4443, section 2.3).
 pub(super) fn icmpv6_checksum(src: IpAddr, dst: IpAddr, message: &[u8]) -> u16 {
     let length = (message.len() as u32).to_be_bytes();
     checksum(&[&v6(src).octets(), &v6(dst).octets(), &length, &[0, 58], message])

@@ -1,12 +1,10 @@
-//! Counters of frames.
-
 use std::ops::AddAssign;
 
 use roce_transport::event::Counter;
 
 macro_rules! frame_counters {
     ($($field:ident, $name:literal, $doc:literal;)*) => {
-        /// Counters of a link that builds its own frames; zero for others.
+        /// Frame counters of a link that builds its own frames; zero for others.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
         #[non_exhaustive]
         pub struct FrameCounters { $(#[doc = $doc] pub $field: u64,)* }
@@ -18,7 +16,7 @@ macro_rules! frame_counters {
         }
 
         impl FrameCounters {
-            /// Returns every counter in a fixed order.
+            /// Every counter in a fixed order.
             pub fn named(&self) -> impl Iterator<Item = Counter> + use<> {
                 [$(Counter { name: $name, explanation: $doc, value: self.$field },)*].into_iter()
             }

@@ -1,7 +1,4 @@
-//! DHCP client: a function of messages, time and chance.
-//!
-//! Read first: RFC 2131, section 4.4 with its state diagram, whose names these are. Deviations are
-//! explained here.
+//! DHCP client. States and names are those of RFC 2131, section 4.4; comments explain deviations.
 
 mod message;
 #[cfg(test)]
@@ -27,14 +24,13 @@ use super::{
     counters::FrameCounters,
 };
 
-/// Backoff of retransmissions: first and longest, plus or minus a quarter by chance. RFC 2131
-/// starts at 4 s, but the opening of a device waits here.
+/// First and longest retransmission delay, plus or minus a random quarter. RFC 2131 starts at 4 s,
+/// but the opening of a device waits here.
 const RETRANSMIT: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(64)];
-/// Requests per offer.
 const REQUESTS: u32 = 4;
-/// Least time before a new discovery after an address in use (section 3.1, point 5).
+/// Least time between DHCPDECLINE and a new discovery (section 3.1, point 5).
 const DECLINED: Duration = Duration::from_secs(10);
-/// Least time between two renewal requests (section 4.4.5), or an eighth of a shorter lease.
+/// Least time between two renewal requests (section 4.4.5), but at most an eighth of the lease.
 const RENEWALS: Duration = Duration::from_secs(60);
 
 /// A leased address.
@@ -42,16 +38,16 @@ const RENEWALS: Duration = Duration::from_secs(60);
 pub struct Lease {
     /// Address and prefix length.
     pub address: Prefix,
-    /// The server.
+    /// Server.
     pub server: Ipv4Addr,
     /// Routes from the server.
     pub routes: Vec<Route>,
-    /// End of the lease unless renewed.
+    /// End unless renewed.
     pub until: Instant,
 }
 
 impl Lease {
-    /// Longest-prefix route to an address, and its next hop.
+    /// Longest-prefix route, and next hop.
     pub(super) fn route(&self, to: IpAddr) -> Option<(Prefix, IpAddr)> {
         let routes = self.routes.iter().filter(|route| route.to.contains(to));
         let route = routes.max_by_key(|route| route.to.length)?;
@@ -59,7 +55,7 @@ impl Lease {
     }
 }
 
-/// Reason why there is no address yet.
+/// Reason why no address is leased yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum LeaseError {
     /// No server responds.
@@ -67,7 +63,7 @@ pub enum LeaseError {
     Unanswered,
     /// A server's response is unusable.
     Unusable,
-    /// A server offered an address and did not confirm it.
+    /// A server did not confirm the address that it had offered.
     Unconfirmed(Ipv4Addr),
     /// A server refused the address that it had offered.
     Refused(Ipv4Addr),
@@ -96,15 +92,12 @@ impl fmt::Display for LeaseError {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Output {
-    /// Send a message: unicast from the leased address, or broadcast from none.
+    /// Unicast from the leased address, or broadcast from none.
     Send { to: Option<Ipv4Addr>, from: Ipv4Addr, bytes: Vec<u8> },
-    /// Probe this address.
     Probe(Ipv4Addr),
-    /// The usable address, or its loss.
     Lease(Option<Lease>),
 }
 
-/// A granted address, with the times of renewal, rebinding and end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Granted {
     grant: Grant,
@@ -114,7 +107,7 @@ struct Granted {
 }
 
 impl Granted {
-    /// Counts from the request: the server knows only its arrival.
+    /// The lease counts from the request, as the server knows only its arrival.
     fn new(grant: Grant, asked: Instant) -> Self {
         let [until, renew, rebind] =
             grant.seconds.map(|seconds| asked.plus(Duration::from_secs(seconds.into())));
@@ -127,7 +120,7 @@ impl Granted {
         Lease { address, server, routes: routes.clone(), until: self.until }
     }
 
-    /// Time of the next request: halfway to `end`.
+    /// Next request: halfway to `end`.
     fn again(&self, now: Instant, end: Instant) -> Instant {
         let least = RENEWALS.min(Duration::from_secs(self.grant.seconds[0].into()) / 8);
         now.plus((end.since(now) / 2).max(least))
@@ -149,7 +142,6 @@ enum State {
         sent: u32,
         due: Instant,
     },
-    /// Probing the granted address.
     Checking {
         granted: Granted,
         probes: u8,
@@ -175,10 +167,8 @@ pub(super) struct Client {
     mac: MacAddr,
     chance: ChaCha12Rng,
     xid: u32,
-    /// Start of the exchange.
     begun: Instant,
     state: State,
-    /// Consecutive failed attempts.
     failures: u32,
     error: LeaseError,
     outputs: VecDeque<Output>,
@@ -209,7 +199,7 @@ impl Client {
         }
     }
 
-    /// Returns the next output. Drain it after each other call.
+    /// Drain the outputs after each other call.
     pub(super) fn poll(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
@@ -227,7 +217,7 @@ impl Client {
     }
 
     pub(super) fn handle_timeout(&mut self, now: Instant, counters: &mut FrameCounters) {
-        // A late event may be followed by another late one.
+        // A late event may be followed by another.
         while self.poll_timeout() <= now {
             self.step(now, counters);
         }
@@ -251,7 +241,7 @@ impl Client {
                 self.outputs.push_back(Output::Probe(granted.grant.address));
                 State::Checking { granted, probes: probes + 1, due: now.plus(PROBE_INTERVAL) }
             }
-            // A process that was stopped may find its lease expired.
+            // A stopped process may find its lease expired.
             State::Bound { granted }
             | State::Renewing { granted, .. }
             | State::Rebinding { granted, .. }
@@ -338,7 +328,7 @@ impl Client {
         self.handle_timeout(now, counters); // the first probe is due
     }
 
-    /// Declines the address being [probed](Self::checking): another host has it.
+    /// Another host has the address being [probed](Self::checking).
     pub(super) fn decline(&mut self, now: Instant, by: MacAddr, counters: &mut FrameCounters) {
         let state = mem::replace(&mut self.state, State::Init { at: now });
         let State::Checking { granted, .. } = state else {
@@ -354,7 +344,7 @@ impl Client {
         self.state = self.later(now, DECLINED);
     }
 
-    /// Releases the lease. A client that is kept starts over.
+    /// A client that is kept starts over.
     pub(super) fn release(&mut self, now: Instant, counters: &mut FrameCounters) {
         let state = mem::replace(&mut self.state, State::Init { at: now });
         if let State::Bound { granted }
@@ -370,7 +360,7 @@ impl Client {
         }
     }
 
-    /// Starts an exchange: responses to earlier requests are void.
+    /// Responses to earlier requests become void.
     fn begin(&mut self, now: Instant) {
         (self.xid, self.begun) = (self.chance.next_u32(), now);
     }
@@ -416,18 +406,17 @@ impl Client {
         self.later(now, Duration::ZERO)
     }
 
-    /// Starts over after a backoff: no server makes it send without end.
+    /// A backoff: no server makes the client send without end.
     fn later(&mut self, now: Instant, least: Duration) -> State {
         let pause = self.pause(self.failures).max(least);
         self.failures += 1;
         State::Init { at: now.plus(pause) }
     }
 
-    /// Backoff after `count` attempts.
     fn pause(&mut self, count: u32) -> Duration {
         let [first, most] = RETRANSMIT;
         let pause = (first * 2_u32.saturating_pow(count.min(16))).min(most);
-        // between three and five quarters
+        // three to five quarters
         let milliseconds = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
         let chance = self.chance.next_u64() % (milliseconds / 2 + 1);
         Duration::from_millis(milliseconds * 3 / 4 + chance)
@@ -439,7 +428,7 @@ impl Client {
         Request { kind, xid: self.xid, secs, mac: self.mac, client, requested: None, server: None }
     }
 
-    /// Sends unicast or broadcast, from the address in use (also when renewing and rebinding).
+    /// `to`: unicast, `None`: broadcast.
     fn send(&mut self, request: Request, to: Option<Ipv4Addr>) {
         self.outputs.push_back(Output::Send { to, from: request.client, bytes: request.bytes() });
     }

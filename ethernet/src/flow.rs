@@ -1,7 +1,6 @@
-//! Flows: which raw packet queue pairs get a received frame (`ibv_create_flow`).
+//! Flows: raw packet queue pairs that get a received frame (`ibv_create_flow`).
 //!
-//! Read first: ibv_create_flow(3), the kernel's `include/rdma/ib_verbs.h`. Pure functions of
-//! frames; [`Flow::membership`] has their needs of the interface.
+//! Sources: ibv_create_flow(3), the kernel's `include/rdma/ib_verbs.h`.
 
 mod attr;
 mod fields;

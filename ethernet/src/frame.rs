@@ -1,5 +1,3 @@
-//! Received frames: Ethernet II, at most one VLAN tag, ARP or IP.
-
 use std::net::IpAddr;
 
 use pnet_datalink::MacAddr;
@@ -18,46 +16,46 @@ pub(super) const ETHERTYPE_IPV6: u16 = 0x86DD;
 const ETHERTYPE_MAC_CONTROL: u16 = 0x8808;
 pub(super) const ETHERTYPE_ROCE_V1: u16 = 0x8915;
 const UDP: u8 = 17;
-/// "Next header" of a global route header before the BTH.
+/// "Next header" of a GRH before the BTH.
 const IBA: u8 = 27;
-/// Tags of 802.1Q, of 802.1ad, and of older switches.
+/// 802.1Q, 802.1ad, older switches.
 pub(super) const TAG_8021Q: u16 = 0x8100;
 const TAGS: [u16; 3] = [TAG_8021Q, 0x88A8, 0x9100];
 
-/// A received frame.
+/// A received Ethernet II frame with at most one VLAN tag.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Frame<'a> {
     /// Destination.
     pub dst: MacAddr,
     /// Source.
     pub src: MacAddr,
-    /// VLAN ID of its tag, 0 for a priority tag. `None`: untagged.
+    /// VLAN ID, 0 for a priority tag. `None`: untagged.
     pub vlan: Option<u16>,
-    /// Its payload.
+    /// Payload.
     pub packet: Packet<'a>,
 }
 
-/// The payload of a frame.
+/// Payload of a frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Packet<'a> {
-    /// An ARP message.
+    /// ARP message.
     Arp(&'a [u8]),
-    /// A whole IP packet.
+    /// IP packet.
     Ip(IpPacket<'a>),
-    /// A RoCE v1 packet: a global route header instead of IPv6's, IPv4 addresses mapped.
+    /// RoCE v1: a GRH instead of the IPv6 header, IPv4 addresses mapped.
     RoceV1(IpPacket<'a>),
-    /// A MAC control message: a pause.
+    /// MAC control message: a pause.
     MacControl(&'a [u8]),
-    /// Another ethertype.
+    /// Other ethertype.
     Other(u16),
 }
 
-/// An IP packet: its fields, and the payload behind all IP headers.
+/// Fields of an IP packet, and the payload behind all IP headers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IpPacket<'a> {
     /// Source address.
     pub src: IpAddr,
-    /// Destination address, of the same family.
+    /// Destination address of the same family.
     pub dst: IpAddr,
     /// IPv4 TOS or IPv6 traffic class.
     pub traffic_class: u8,
@@ -65,9 +63,9 @@ pub struct IpPacket<'a> {
     pub hop_limit: u8,
     /// IPv6 flow label; 0 for IPv4.
     pub flow_label: u32,
-    /// IPv4 identification and DF; 0 and true for IPv6, which lacks both.
+    /// IPv4 identification and DF; 0 and true for IPv6.
     pub ident: Ident,
-    /// Protocol of the payload.
+    /// Payload protocol.
     pub protocol: u8,
     /// Payload without Ethernet padding.
     pub payload: &'a [u8],
@@ -82,7 +80,7 @@ impl IpPacket<'_> {
 /// A VLAN.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Vlan {
-    /// VLAN ID, 1 to 4094.
+    /// ID, 1 to 4094.
     pub id: u16,
     /// Priority of sent frames, 0 to 7.
     pub priority: u8,
@@ -91,13 +89,13 @@ pub struct Vlan {
 /// Reason why a frame is unreadable.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FrameError {
-    /// It ends within its Ethernet header or before its IP length.
+    /// The frame ends within its Ethernet header or before its IP length.
     Truncated,
-    /// More than one VLAN tag, or half of one.
+    /// More than one VLAN tag, or half a tag.
     VlanStack,
-    /// The IP header is invalid.
+    /// Invalid IP header.
     Ip,
-    /// An IP fragment.
+    /// IP fragment.
     Fragment,
 }
 
@@ -114,9 +112,6 @@ impl FrameError {
 
 impl<'a> Frame<'a> {
     /// Parses a frame from the destination on, without frame check sequence.
-    ///
-    /// # Errors
-    /// See [`FrameError`].
     pub fn parse(bytes: &'a [u8]) -> Result<Self, FrameError> {
         let (addresses, rest) =
             bytes.split_first_chunk::<ADDRESSES>().ok_or(FrameError::Truncated)?;
@@ -200,7 +195,7 @@ fn roce_v1(bytes: &[u8]) -> Result<IpPacket<'_>, FrameError> {
     Ok(IpPacket { src, dst, ..packet })
 }
 
-/// A packet by its IPv6 header, with extension headers in the payload.
+/// Extension headers stay in the payload.
 fn ipv6_header(bytes: &[u8]) -> Result<IpPacket<'_>, FrameError> {
     if bytes.len() < 40 {
         return Err(FrameError::Truncated);
@@ -223,7 +218,7 @@ fn ipv6_header(bytes: &[u8]) -> Result<IpPacket<'_>, FrameError> {
     })
 }
 
-/// The payload behind skippable extension headers (RFC 8200, section 4).
+/// Skips extension headers (RFC 8200, section 4).
 fn skip_extensions(
     mut next: IpProtocol,
     mut payload: &[u8],

@@ -1,7 +1,6 @@
-//! Multicast groups of a station: reports to routers and switches.
+//! Multicast membership of a station: reports to routers and switches.
 //!
-//! Read first: RFC 3376 (IGMPv3), RFC 2236 (IGMPv2); MLD is the same for IPv6 (RFC 3810, RFC 2710).
-//! Both share one state, which yields [`Message`]s.
+//! Sources: RFC 3376 (IGMPv3), RFC 2236 (IGMPv2). MLD is the same for IPv6 (RFC 3810, RFC 2710).
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
@@ -12,43 +11,41 @@ use roce_transport::time::Instant;
 /// Interval]`).
 const CHANGES: u8 = 2;
 const REPEAT: Duration = Duration::from_secs(1);
-/// Time that an older query counts: `[Robustness Variable]` times 125 s, plus 10 s.
+/// Older Version Querier Present Timeout: `[Robustness Variable]` times 125 s, plus 10 s.
 const OLDER: Duration = Duration::from_secs(260);
-/// Bounds of the response delay, which the querier chooses: a flood of queries gets ten responses a
-/// second.
+/// Bounds of the querier's response delay: a flood of queries gets ten responses a second.
 const LEAST_DELAY: Duration = Duration::from_millis(100);
 const MOST_DELAY: Duration = Duration::from_secs(60);
-/// Records per report, to stay below any MTU; left groups whose departure is reported twice.
+/// Records per report, below any MTU; left groups whose departure is reported twice.
 const RECORDS: usize = 60;
 const LEFT: usize = 256;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Record {
-    /// The station is a member (`MODE_IS_EXCLUDE`, of no sources).
+    /// `MODE_IS_EXCLUDE`, of no sources.
     Member = 2,
-    /// It has left (`CHANGE_TO_INCLUDE_MODE`, no sources).
+    /// `CHANGE_TO_INCLUDE_MODE`, no sources.
     Left = 3,
-    /// It has joined (`CHANGE_TO_EXCLUDE_MODE`, of no sources).
+    /// `CHANGE_TO_EXCLUDE_MODE`, of no sources.
     Joined = 4,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Message {
-    /// A report of IGMPv2 or MLDv1.
+    /// IGMPv2 or MLDv1.
     OldReport(IpAddr),
-    /// A leave message of IGMPv2 or MLDv1.
+    /// IGMPv2 or MLDv1.
     OldLeave(IpAddr),
-    /// A report of IGMPv3 or MLDv2 on groups of one family.
+    /// IGMPv3 or MLDv2, of one family.
     Report(Vec<(Record, IpAddr)>),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Query {
     pub(super) v6: bool,
-    /// True for IGMPv2 and MLDv1.
+    /// IGMPv2 and MLDv1.
     pub(super) older: bool,
     pub(super) group: Option<IpAddr>,
-    /// Greatest response delay.
     pub(super) within: Duration,
 }
 
@@ -56,22 +53,22 @@ pub(super) struct Query {
 struct Member {
     /// False: left, with a report outstanding.
     joined: bool,
-    /// Outstanding reports of the change, and when the next is due.
+    /// Outstanding reports of the change.
     changes: u8,
     change_due: Instant,
-    /// When a query's response is due.
+    /// Due response to a query.
     report_due: Option<Instant>,
-    /// No other host has reported the group since; only the older version asks.
+    /// No other host has reported the group since (older version only).
     last: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct Groups {
     mac: MacAddr,
-    /// False: another reports and responds.
+    /// False: the kernel reports and responds.
     reports: bool,
     members: BTreeMap<IpAddr, Member>,
-    /// End of the older version's use, for IPv4 and IPv6.
+    /// IPv4 and IPv6.
     older_until: [Option<Instant>; 2],
 }
 
@@ -84,7 +81,6 @@ impl Groups {
         self.members.get(&group).is_some_and(|member| member.joined)
     }
 
-    /// Joins a group; its report is due at once.
     pub(super) fn join(&mut self, now: Instant, group: IpAddr) {
         if !self.contains(group) {
             let changes = if self.is_announced(group) { CHANGES } else { 0 };
@@ -113,8 +109,7 @@ impl Groups {
         }
     }
 
-    /// Schedules the response to a query. The specification picks the delay by chance to spread
-    /// hosts; here MAC address and group do.
+    /// The specification picks the delay at random to spread hosts; here MAC address and group do.
     pub(super) fn handle_query(&mut self, now: Instant, query: Query) {
         if query.older {
             self.older_until[usize::from(query.v6)] = Some(now.plus(OLDER));
@@ -131,7 +126,7 @@ impl Groups {
         }
     }
 
-    /// Notes another host's report of the older version, which suffices for the network.
+    /// In the older version another host's report suffices for the network.
     pub(super) fn handle_report(&mut self, now: Instant, group: IpAddr) {
         let until = self.older_until[usize::from(group.is_ipv6())];
         let older = until.is_some_and(|until| now < until);
@@ -197,8 +192,8 @@ impl Groups {
     }
 }
 
-/// True if a group is reported: not the all-hosts groups, nor groups that stay on the host (RFC
-/// 3376 section 5, RFC 3810 section 6).
+/// False for all-hosts groups, and for groups that stay on the host (RFC 3376 section 5, RFC 3810
+/// section 6).
 fn is_reported(group: IpAddr) -> bool {
     match group {
         IpAddr::V4(v4) => v4.octets() != [224, 0, 0, 1],
@@ -209,7 +204,7 @@ fn is_reported(group: IpAddr) -> bool {
     }
 }
 
-/// A share of a time that differs among hosts and groups (FNV-1a).
+/// FNV-1a: hosts and groups differ.
 fn share(mac: MacAddr, group: IpAddr, time: Duration) -> Duration {
     let (v4, v6);
     let octets: &[u8] = match group {

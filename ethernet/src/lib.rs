@@ -1,5 +1,5 @@
-//! Link layer of an adapter with its own MAC address: frames, neighbours, and responses of such a
-//! host. No socket, no clock: a [`Station`] is a function of frames and time.
+//! Link layer of an adapter with its own MAC address. A [`Station`] is a function of frames and
+//! time.
 //!
 //! Sources: RFC 826 (ARP), RFC 4861 (neighbour discovery), RFC 5227 and RFC 4862 section 5.4
 //! (duplicate addresses), RFC 3376 and RFC 3810 (multicast), RFC 2131 (DHCP), IEEE 802.1Q (VLANs,

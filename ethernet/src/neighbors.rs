@@ -1,7 +1,7 @@
-//! The neighbour table: MAC addresses of IP addresses on the link.
+//! MAC addresses of IP addresses on the link.
 //!
-//! Only this host's own requests make entries, so nobody else can fill the table. It is bounded: a
-//! peer may make us send to any address.
+//! Only this host's own requests make entries, so other hosts cannot fill the table. The table is
+//! bounded: a peer may make the host send to any address.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -14,50 +14,46 @@ use roce_transport::time::Instant;
 
 use super::counters::FrameCounters;
 
-/// Entries, and unresolved ones among them: they must not evict the others.
+/// Entries, and unresolved entries, which must not evict the others.
 const ENTRIES: usize = 1024;
 const UNKNOWN: usize = 256;
 /// Requests and their interval (RFC 4861: `MAX_MULTICAST_SOLICIT`, `MAX_UNICAST_SOLICIT`,
-/// `RetransTimer`; Linux uses the same for ARP).
+/// `RetransTimer`; Linux: the same for ARP).
 const SOLICITATIONS: u8 = 3;
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Lifetime of a response (`REACHABLE_TIME`).
+/// `REACHABLE_TIME`.
 const REACHABLE: Duration = Duration::from_secs(30);
-/// Queued frames per address, and bytes in all. Linux queues as many small ones; an unreliable
+/// Queued frames per address, and bytes in all. Linux queues as many small frames. An unreliable
 /// connection may begin with a long message and never retransmits.
 const WAITING: usize = 256;
 const WAITING_BYTES: usize = 4 << 20;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Lookup {
-    /// Its MAC address.
     Known(MacAddr),
-    /// Resolution is running.
     Asked,
-    /// Too many others are being resolved.
+    /// Too many addresses are being resolved.
     Refused,
 }
 
-/// A due request: broadcast, or unicast to the MAC address to confirm.
+/// Broadcast, or unicast to confirm a MAC address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Solicitation {
     pub(super) target: IpAddr,
     pub(super) to: Option<MacAddr>,
 }
 
-/// Kind of a message that names its sender's MAC address.
+/// Messages that name their sender's MAC address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Claim {
-    /// A response to a request of ours.
     Reply,
-    /// Unsolicited: a request or an announcement.
+    /// An unsolicited request or announcement.
     Told,
-    /// A response that replaces no other MAC address (neighbour advertisement without override
-    /// flag).
+    /// A neighbour advertisement without override flag: it replaces no other MAC address.
     Humble,
 }
 
-/// Priority, and a frame that lacks its destination.
+/// Priority, and a frame without destination.
 pub(super) type Waiting = (u8, Vec<u8>);
 
 #[derive(Debug)]
@@ -68,11 +64,11 @@ struct Entry {
 
 #[derive(Debug)]
 enum State {
-    /// Requested `asked` times; retried or given up at `due`.
+    /// Retried or given up at `due`.
     Unknown { asked: u8, due: Instant, waiting: VecDeque<Waiting> },
-    /// Resolved; fresh until then.
+    /// Resolved, fresh `until`.
     Known { mac: MacAddr, until: Instant },
-    /// In use while being confirmed.
+    /// In use meanwhile.
     Confirming { mac: MacAddr, asked: u8, due: Instant },
 }
 
@@ -82,7 +78,6 @@ pub(super) struct Neighbors {
     unknown: usize,
     waiting_bytes: usize,
     solicitations: VecDeque<Solicitation>,
-    /// No request is due earlier.
     next: Option<Instant>,
 }
 
@@ -135,7 +130,7 @@ impl Neighbors {
         forgotten
     }
 
-    /// Queues a frame, with an empty destination, until resolution.
+    /// `frame` has an empty destination.
     pub(super) fn wait(
         &mut self,
         address: IpAddr,
@@ -156,7 +151,7 @@ impl Neighbors {
         }
     }
 
-    /// Takes a claim and returns the queued frames with the destination filled in.
+    /// Returns the queued frames with the destination filled in.
     pub(super) fn learn(
         &mut self,
         now: Instant,
@@ -170,7 +165,7 @@ impl Neighbors {
         match &mut entry.state {
             State::Unknown { waiting, .. } => {
                 let mut released = std::mem::take(waiting);
-                // Unsolicited claims are used, and confirmed with the next use.
+                // The next use of an unsolicited claim confirms it.
                 let until = if claim == Claim::Told { now } else { until };
                 entry.state = State::Known { mac, until };
                 self.unknown -= 1;

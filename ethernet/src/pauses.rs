@@ -7,12 +7,12 @@ use roce_transport::time::Instant;
 const PAUSE: u16 = 0x0001;
 const PRIORITY_PAUSE: u16 = 0x0101;
 const PRIORITIES: usize = 8;
-/// Queued frames per paused priority, at most.
+/// Queued frames per paused priority.
 const HELD: usize = 1024;
 
 #[derive(Debug)]
 pub(super) struct Pauses {
-    /// Interface speed in Mbit/s: a quantum is 512 bit times.
+    /// A quantum is 512 bit times.
     mbps: u64,
     until: [Instant; PRIORITIES],
     held: [VecDeque<Vec<u8>>; PRIORITIES],
@@ -58,13 +58,13 @@ impl Pauses {
         Ok(())
     }
 
-    /// True if a frame of this priority must wait: paused, or behind others.
+    /// True if paused, or behind queued frames.
     pub(super) fn holds(&self, now: Instant, priority: u8) -> bool {
         let priority = usize::from(priority) % PRIORITIES;
         now < self.until[priority] || !self.held[priority].is_empty()
     }
 
-    /// Queues frames of a priority; `false`: full.
+    /// `false`: full.
     pub(super) fn hold(
         &mut self,
         priority: u8,
@@ -97,7 +97,6 @@ impl Pauses {
         self.held.iter().any(|held| !held.is_empty())
     }
 
-    /// Returns when a queued frame may leave.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let waiting = self.until.iter().zip(&self.held).filter(|(_, held)| !held.is_empty());
         waiting.map(|(until, _)| *until).min()

@@ -1,5 +1,3 @@
-//! A separate host on an Ethernet network: one MAC address, some IP addresses.
-
 mod leasing;
 mod membership;
 mod receive;
@@ -25,20 +23,19 @@ use super::{
     pauses::{PauseError, Pauses},
 };
 
-/// Queued frames of its own, at most.
 const OUTBOX: usize = 512;
 const EVENTS: usize = 16;
-/// Least time between two announcements against others' claims (`DEFEND_INTERVAL`, RFC 5227).
+/// `DEFEND_INTERVAL` (RFC 5227), between two announcements against others' claims.
 const DEFEND: Duration = Duration::from_secs(10);
-/// Reported narrow paths, at most, and how long a report counts (RFC 8201).
+/// Reported paths, and the lifetime of a report (RFC 8201).
 const PATHS: usize = 64;
 const PATH_AGE: Duration = Duration::from_secs(600);
-/// Least reported path MTUs of IPv4 and IPv6.
+/// Least MTUs of IPv4 and IPv6.
 const LEAST_MTU: [u32; 2] = [576, 1280];
 
 const NO_MAC: MacAddr = MacAddr(0, 0, 0, 0, 0, 0);
 const BROADCAST: MacAddr = MacAddr(255, 255, 255, 255, 255, 255);
-/// Destination of pauses: no switch forwards them.
+/// Destination of pauses, which no switch forwards.
 pub const PAUSE_GROUP: MacAddr = MacAddr(0x01, 0x80, 0xC2, 0, 0, 0x01);
 const ALL_SYSTEMS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xFF02, 0, 0, 0, 0, 0, 0, 1);
@@ -54,42 +51,42 @@ pub struct StationConfig {
     pub addresses: Vec<Prefix>,
     /// Gateways, at most one per family.
     pub gateways: Vec<IpAddr>,
-    /// True: it probes and defends its addresses. False: the kernel does both.
+    /// True: the station probes and defends its addresses. False: the kernel does both.
     pub replies: bool,
-    /// Sends and accepts RoCE v1 as well.
+    /// RoCE v1 is sent and accepted.
     pub roce_v1: bool,
-    /// Seed of DHCP, which leases one more IPv4 address.
+    /// Seed of DHCP for another IPv4 address.
     pub dhcp: Option<[u8; 32]>,
     /// Interface speed in Mbit/s: a pause quantum is 512 bit times.
     pub mbps: u32,
 }
 
-/// Whether a station may use its addresses.
+/// State of a station's addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Assignment {
-    /// Probing them, or leasing one.
+    /// Probing, or waiting for a lease.
     Probing,
     /// All are usable.
     Assigned,
-    /// Another host has one of them.
+    /// Another host has an address.
     Taken {
-        /// The address.
+        /// Address.
         address: IpAddr,
-        /// The MAC address that has it.
+        /// Holder.
         mac: MacAddr,
     },
 }
 
-/// The next hop of a datagram.
+/// Next hop of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hop {
-    /// Its MAC address.
+    /// MAC address.
     Known(MacAddr),
     /// Address resolution is running: datagrams [wait](Station::wait).
     Asked(IpAddr),
-    /// This station itself.
+    /// The station itself.
     Own,
-    /// No route to the address, or too many neighbours are being resolved.
+    /// No route, or too many addresses are being resolved.
     None,
 }
 
@@ -98,28 +95,28 @@ pub enum Hop {
 pub enum StationEvent {
     /// Another host claims an address of this station.
     Conflict {
-        /// The address.
+        /// Address.
         address: IpAddr,
-        /// The MAC address that claims it.
+        /// Claimant.
         mac: MacAddr,
     },
-    /// A router reports packets to this address as too long.
+    /// A router reports a narrow path.
     PathMtu {
-        /// The address.
+        /// Destination.
         to: IpAddr,
-        /// Greatest IP packet length, by the router.
+        /// Greatest IP packet length.
         mtu: u32,
     },
     /// A server leased an address.
     Leased {
-        /// The address.
+        /// Address.
         address: IpAddr,
-        /// The server.
+        /// Server.
         server: IpAddr,
     },
-    /// A leased address must not be used any more.
+    /// A lease ended.
     LeaseLost {
-        /// The address.
+        /// Address.
         address: IpAddr,
     },
 }
@@ -127,19 +124,19 @@ pub enum StationEvent {
 /// An arrived RoCE packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Received<'a> {
-    /// Fields of its network headers.
+    /// Network header fields.
     pub net: NetHeader,
-    /// The packet, BTH to ICRC.
+    /// BTH to ICRC.
     pub bytes: &'a [u8],
 }
 
-/// A separate host on an Ethernet network, without sockets and clock. Frames and time go in, frames
-/// and RoCEv2 packets come out. Drain [`poll_frame`](Self::poll_frame) after each call.
+/// A host on an Ethernet network: frames and time go in, frames and RoCEv2 packets come out. Drain
+/// [`poll_frame`](Self::poll_frame) after each call.
 #[derive(Debug)]
 pub struct Station {
     config: StationConfig,
     assignment: Assignment,
-    /// Probes sent; time of the next one or of the verdict.
+    /// Count sent; time of the next probe or of the verdict.
     probes: (u8, Instant),
     neighbors: Neighbors,
     groups: Groups,
@@ -147,18 +144,17 @@ pub struct Station {
     outbox: VecDeque<Vec<u8>>,
     counters: FrameCounters,
     events: VecDeque<StationEvent>,
-    /// Time of the last defence.
     defended: Option<Instant>,
-    /// Reported paths with the time of the report.
+    /// MTU and time of the report.
     paths: BTreeMap<IpAddr, (u32, Instant)>,
     dhcp: Option<Box<Client>>,
     lease: Option<Lease>,
-    /// MAC address behind the last DHCP message.
+    /// Source of the last DHCP message.
     server_mac: MacAddr,
 }
 
 impl Station {
-    /// Creates a station, which starts probing its addresses.
+    /// A station that starts probing its addresses.
     #[must_use]
     pub fn new(config: StationConfig, now: Instant) -> Self {
         let assignment = match config.replies && !config.addresses.is_empty() {
@@ -186,13 +182,13 @@ impl Station {
         station
     }
 
-    /// Returns its configuration.
+    /// Its configuration.
     #[must_use]
     pub const fn config(&self) -> &StationConfig {
         &self.config
     }
 
-    /// Returns whether its addresses are usable.
+    /// State of the addresses.
     #[must_use]
     pub const fn assignment(&self) -> Assignment {
         match self.assignment {
@@ -203,19 +199,20 @@ impl Station {
         }
     }
 
-    /// Returns the counters.
+    /// Frame counters.
     #[must_use]
     pub const fn counters(&self) -> &FrameCounters {
         &self.counters
     }
 
-    /// Returns the counters to the mover of its frames.
+    /// Frame counters for the mover of frames.
     pub const fn counters_mut(&mut self) -> &mut FrameCounters {
         &mut self.counters
     }
 
-    /// Handles a frame from the destination address on. `untagged`: the receiver removed a tag of
-    /// the station's VLAN. Returns the RoCE packet in it, if any.
+    /// Handles a frame, and returns its RoCE packet.
+    ///
+    /// `untagged`: the receiver removed a tag of the station's VLAN.
     pub fn handle_frame<'a>(
         &mut self,
         now: Instant,
@@ -265,7 +262,7 @@ impl Station {
         }
     }
 
-    /// Returns true if a tagged frame is a RoCE packet for this station, to be handed over.
+    /// True if a tagged frame is a RoCE packet for this station.
     #[must_use]
     pub fn takes(&self, bytes: &[u8]) -> bool {
         let Ok(frame) = Frame::parse(bytes) else { return false };
@@ -283,7 +280,7 @@ impl Station {
 
     fn handle_mac_control(&mut self, now: Instant, dst: MacAddr, message: &[u8]) {
         let counters = &mut self.counters;
-        // Bridges forward pauses to a station's own address: any host could send them.
+        // Bridges forward pauses to a station's address: any host could send them.
         if dst != PAUSE_GROUP {
             counters.not_for_us += 1;
             return;
@@ -295,13 +292,13 @@ impl Station {
         }
     }
 
-    /// Returns true if a run is paused or behind others of its priority.
+    /// True if a run is paused or behind others of its priority.
     #[must_use]
     pub fn holds(&self, now: Instant, run: &Transmit) -> bool {
         self.pauses.holds(now, self.priority(&run.net_header(0)))
     }
 
-    /// Queues a paused run; `false`: the queue is full.
+    /// Queues a paused run; `false`: full.
     pub fn hold(&mut self, mac: MacAddr, run: &Transmit, bytes: &[u8]) -> bool {
         let priority = self.priority(&run.net_header(0));
         let payloads = bytes.get(run.range.clone()).unwrap_or_default().chunks(run.segment.max(1));
@@ -315,7 +312,7 @@ impl Station {
         self.keep(priority, frames)
     }
 
-    /// Queues paused frames; `false`: full.
+    /// `false`: full.
     fn keep(&mut self, priority: u8, frames: Vec<Vec<u8>>) -> bool {
         let count = frames.len() as u64;
         let held = self.pauses.hold(priority, frames.into_iter());
@@ -323,14 +320,14 @@ impl Station {
         held
     }
 
-    /// Queues a program's frame of a paused priority; `None`: not paused. `Some(false)`: full.
+    /// Queues a program's paused frame. `None`: not paused; `Some(false)`: full.
     pub fn hold_frame(&mut self, now: Instant, frame: &[u8]) -> Option<bool> {
         let priority = frame_priority(frame);
         let waits = self.pauses.holds(now, priority);
         waits.then(|| self.keep(priority, vec![frame.to_vec()]))
     }
 
-    /// Returns the next frame whose pause has ended; [pop](Self::pop_released) it once sent.
+    /// Next frame whose pause has ended; [pop](Self::pop_released) it once sent.
     #[must_use]
     pub fn released(&self, now: Instant) -> Option<&[u8]> {
         self.pauses.released(now)
@@ -341,7 +338,7 @@ impl Station {
         self.pauses.pop_released(now);
     }
 
-    /// Returns the next hop towards an address.
+    /// Next hop towards an address.
     pub fn route(&mut self, now: Instant, to: IpAddr) -> Hop {
         if self.is_own(to) {
             return Hop::Own;
@@ -356,7 +353,7 @@ impl Station {
         };
         match self.neighbors.lookup(now, hop, &mut self.counters) {
             Lookup::Known(mac) => {
-                self.ask(); // confirm it
+                self.ask(); // confirm
                 Hop::Known(mac)
             }
             Lookup::Asked => {
@@ -367,8 +364,7 @@ impl Station {
         }
     }
 
-    /// Queues a run's datagrams until the hop's MAC address is known; the run's range indexes
-    /// `bytes`.
+    /// Queues a run's datagrams until the hop resolves. The run's range indexes `bytes`.
     pub fn wait(&mut self, hop: IpAddr, run: &Transmit, bytes: &[u8]) {
         let payloads = bytes.get(run.range.clone()).unwrap_or_default().chunks(run.segment.max(1));
         for (index, payload) in payloads.enumerate() {
@@ -378,31 +374,30 @@ impl Station {
         }
     }
 
-    /// Returns the headers, from the destination MAC address on, of a run's datagram.
+    /// Headers of a run's datagram, from the Ethernet header on.
     #[must_use]
     pub fn headers(&self, mac: MacAddr, run: &Transmit, index: usize, payload: usize) -> Vec<u8> {
         let net = run.net_header(index);
         self.of_flow(mac, &net).roce_headers(&net, payload)
     }
 
-    /// Returns the next frame to send.
+    /// Next frame to send.
     pub fn poll_frame(&mut self) -> Option<Vec<u8>> {
         self.outbox.pop_front()
     }
 
-    /// Returns the next event for the user.
+    /// Next event.
     pub fn poll_event(&mut self) -> Option<StationEvent> {
         self.events.pop_front()
     }
 
-    /// Returns true if datagrams wait for address resolution or the end of a pause.
+    /// True if datagrams wait for resolution or a pause.
     #[must_use]
     pub fn has_waiting(&self) -> bool {
         self.neighbors.has_waiting() || self.pauses.has_held()
     }
 
-    /// Returns when to call [`handle_timeout`](Self::handle_timeout) and send
-    /// [released](Self::released) frames.
+    /// Time of [`handle_timeout`](Self::handle_timeout) and of [released](Self::released) frames.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let probing = (self.assignment == Assignment::Probing).then_some(self.probes.1);
@@ -412,7 +407,7 @@ impl Station {
         Instant::earliest([probing, self.neighbors.poll_timeout(), groups, pauses, dhcp])
     }
 
-    /// Handles the passage of time.
+    /// Acts on due timers.
     pub fn handle_timeout(&mut self, now: Instant) {
         let (sent, due) = self.probes;
         if self.assignment == Assignment::Probing && due <= now {
@@ -430,14 +425,14 @@ impl Station {
         self.tell_of_groups(now);
     }
 
-    /// Returns the path MTU that a router reported lately.
+    /// Path MTU of a router's recent report.
     #[must_use]
     pub fn path_mtu(&self, now: Instant, to: IpAddr) -> Option<u32> {
         let &(mtu, at) = self.paths.get(&to)?;
         (now.since(at) < PATH_AGE).then_some(mtu)
     }
 
-    /// Returns true if the address is its own.
+    /// True for its own address.
     #[must_use]
     pub fn is_own(&self, address: IpAddr) -> bool {
         self.config.addresses.iter().any(|own| own.address == address)
@@ -447,8 +442,8 @@ impl Station {
         Ethernet { dst, src: self.config.mac, vlan: self.config.vlan }
     }
 
-    /// Priority of a RoCE packet: the low three bits of its service level; else its VLAN's; without
-    /// a VLAN the class of its DSCP.
+    /// Low three bits of the service level, else the VLAN's priority, without a VLAN the class of
+    /// the DSCP.
     fn priority(&self, net: &NetHeader) -> u8 {
         match (net.frame.service_level() & 7, self.config.vlan) {
             (0, Some(vlan)) => vlan.priority,
@@ -480,7 +475,7 @@ impl Station {
         addresses.into_iter().for_each(|address| act(self, address));
     }
 
-    /// Probes an address, from the unspecified one (RFC 5227, RFC 4862).
+    /// From the unspecified address (RFC 5227, RFC 4862).
     fn probe(&mut self, address: IpAddr) {
         let mac = self.config.mac;
         let frame = match address {
@@ -554,7 +549,7 @@ impl Station {
     }
 }
 
-/// Priority of a frame: its tag's, or the class of an IP packet's DSCP.
+/// The tag's priority, or the class of the DSCP.
 const fn frame_priority(frame: &[u8]) -> u8 {
     match frame {
         [_, _, _, _, _, _, _, _, _, _, _, _, 0x81, 0, tag, ..] => *tag >> 5,
@@ -568,13 +563,13 @@ fn raw(mac: MacAddr) -> RawHardwareAddress {
     RawHardwareAddress::from_bytes(&mac.octets())
 }
 
-/// Solicited-node group of an address (RFC 4291, section 2.7.1).
+/// RFC 4291, section 2.7.1.
 const fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
     let [.., high, low] = address.segments();
     Ipv6Addr::new(0xFF02, 0, 0, 0, 0, 1, 0xFF00 | (high & 0xFF), low)
 }
 
-/// MAC address of a multicast group or of broadcast (RFC 1112, RFC 2464).
+/// MAC address of a multicast group or broadcast (RFC 1112, RFC 2464).
 pub fn group_mac(address: IpAddr) -> Option<MacAddr> {
     match address {
         IpAddr::V4(v4) if v4.is_broadcast() => Some(BROADCAST),
@@ -593,7 +588,7 @@ pub fn group_mac(address: IpAddr) -> Option<MacAddr> {
 /// MAC addresses to accept besides broadcast.
 pub fn memberships(config: &StationConfig) -> Vec<MacAddr> {
     if !config.replies {
-        return vec![PAUSE_GROUP]; // the interface accepts its frames
+        return vec![PAUSE_GROUP]; // the kernel has joined the rest
     }
     let groups = config.addresses.iter().flat_map(|own| match own.address {
         IpAddr::V4(_) => vec![ALL_SYSTEMS.into()],

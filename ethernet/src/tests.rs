@@ -1,5 +1,3 @@
-//! Stations on a wire in virtual time, and captured frames of the kernel.
-
 use std::{net::IpAddr, time::Duration};
 
 use proptest::prelude::*;
@@ -68,7 +66,7 @@ fn run(src: &str, dst: &str, payload: &[u8]) -> Transmit {
     }
 }
 
-/// Internet checksum (RFC 1071) of an even number of bytes.
+/// RFC 1071.
 fn checksum(bytes: &[u8]) -> [u8; 2] {
     let words = bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1]));
     let sum = words.sum::<u32>();
@@ -79,11 +77,11 @@ fn frames(station: &mut Station) -> Vec<Vec<u8>> {
     std::iter::from_fn(|| station.poll_frame()).collect()
 }
 
-/// Stations on a wire without delay, and the time.
+/// Stations on a wire without delay.
 struct Wire {
     stations: Vec<Station>,
     now: Instant,
-    /// Every frame so far, and arrivals: station, network header and payload.
+    /// Every frame; arrivals are station, network header and payload.
     seen: Vec<Vec<u8>>,
     arrived: Vec<(usize, NetHeader, Vec<u8>)>,
 }
@@ -190,7 +188,7 @@ fn what_waits_for_a_neighbour_arrives_with_all_its_fields() {
             frame: FrameFields::default(),
         };
         assert_eq!(wire.arrived, [(1, net, b"payload of a packet".to_vec())]);
-        // It is known now; its request left no entry at the other.
+        // The request left no entry at the other station.
         assert_eq!(wire.send(0, src, dst), Hop::Known(MACS[1]));
         assert_eq!(wire.arrived.len(), 2);
         assert_eq!((wire.counters(0).resolved, wire.counters(1).answered), (1, 1));
@@ -199,7 +197,6 @@ fn what_waits_for_a_neighbour_arrives_with_all_its_fields() {
     }
 }
 
-/// An unreliable connection may begin with a long message, never retransmitted.
 #[test]
 fn a_long_message_waits_whole() {
     let mut wire = Wire::pair();
@@ -229,7 +226,6 @@ fn a_neighbour_is_asked_three_times_a_second_apart() {
         assert_eq!(wire.stations[0].poll_timeout(), None);
         let FrameCounters { unanswered, waiting_lost, .. } = wire.counters(0);
         assert_eq!((unanswered, waiting_lost), (1, 262), "six for want of room, then the others");
-        // The next datagram starts a new resolution.
         assert_eq!(wire.send(0, src, dst), Hop::Asked(ip(dst)));
         assert_eq!(wire.seen.len(), 4);
     }
@@ -258,7 +254,7 @@ fn a_neighbour_is_solicited_again_when_its_reply_is_old() {
     assert_eq!(wire.send(0, "10.0.0.1", "10.0.0.2"), Hop::Known(MACS[1]), "it is used meanwhile");
     assert_eq!(wire.seen.len(), seen + 3, "the datagram, a unicast solicitation, its reply");
     assert_eq!(wire.seen[seen + 1][..6], MACS[1].octets());
-    // A neighbour that left stays in use while it is asked.
+    // A neighbour that left stays in use while solicited.
     wire.advance(40 * SECOND);
     wire.stations.truncate(1);
     for _ in 0..3 {
@@ -269,7 +265,6 @@ fn a_neighbour_is_solicited_again_when_its_reply_is_old() {
     assert_eq!(wire.counters(0).unanswered, 1);
 }
 
-/// The other host's address moves to another adapter, which announces it.
 #[test]
 fn a_changed_mac_address_is_taken_over() {
     for (src, dst) in [("10.0.0.1", "10.0.0.2"), ("fd00::1", "fd00::2")] {
@@ -296,7 +291,6 @@ fn an_address_that_somebody_has_is_not_taken() {
         let taken = Assignment::Taken { address: ip(address), mac: MACS[1] };
         assert_eq!(wire.stations[2].assignment(), taken);
         assert_eq!(wire.stations[2].poll_timeout(), None);
-        // The owner keeps it, and others still reach it.
         assert_eq!(wire.stations[1].assignment(), Assignment::Assigned);
         let src = if address.contains(':') { "fd00::1" } else { "10.0.0.1" };
         wire.send(0, src, address);
@@ -387,7 +381,7 @@ fn a_flood_fills_no_table() {
         "what is known stays"
     );
     assert!(counters.waiting_lost >= 5000 - (4 << 20) / 9000 - 1);
-    // Responses fill the table; the least recently used goes first.
+    // Responses fill the table.
     let mut at = now;
     for number in 0..3000_u32 {
         let address = IpAddr::from([172, 16, (number >> 8) as u8, number as u8]);
@@ -439,7 +433,7 @@ fn frames_of_the_vlan_only() {
         assert_eq!(frame[12..16], [0x81, 0, 0xA0, 100], "the tag, priority 5, VLAN 100");
     }
     assert!(wire.counters(2).other_vlan > 0);
-    // A receiver reports the tag that it removed.
+    // The receiver removed the tag.
     let mut untagged = wire.seen.last().unwrap().clone();
     let whole = untagged.clone();
     untagged.drain(12..16);
@@ -448,14 +442,13 @@ fn frames_of_the_vlan_only() {
     assert!(wire.stations[1].handle_frame(now, &untagged, true).is_some());
     assert!(wire.stations[1].handle_frame(now, &whole, true).is_none());
     assert_eq!(wire.counters(1).vlan_stack, 1);
-    // A priority tag without a VLAN is no VLAN.
+    // A priority tag is no VLAN.
     let mut plain = Wire::pair();
     let mut frame = whole.clone();
     frame[14..16].copy_from_slice(&[0xE0, 0]);
     assert!(plain.stations[1].handle_frame(now, &frame, false).is_some());
 }
 
-/// The tag's priority is the service level's, else the device's.
 #[test]
 fn a_service_level_has_its_priority() {
     let tagged = |mac, address| StationConfig {
@@ -484,7 +477,7 @@ fn a_flow_label_arrives_over_ipv6() {
     assert_eq!(labels, [0xA_BCDE, 0xA_BCDE, 0], "IPv4 has none");
 }
 
-/// Annex A16: ethertype 0x8915, a global route header instead of IP and UDP.
+/// Annex A16: ethertype 0x8915, a GRH instead of IP and UDP.
 #[test]
 fn roce_v1_goes_to_who_speaks_it() {
     let v1 = |mac, address, roce_v1| StationConfig {
@@ -499,7 +492,7 @@ fn roce_v1_goes_to_who_speaks_it() {
     let frame = FrameFields::new(RoceVersion::V1, 0, 0x1_2345);
     for (src, dst) in [("10.0.0.1", "10.0.0.2"), ("fd00::1", "fd00::2")] {
         wire.arrived.clear();
-        wire.send_with(0, src, dst, frame); // waits for the MAC address
+        wire.send_with(0, src, dst, frame); // resolution
         wire.send_with(0, src, dst, frame);
         let net = NetHeader {
             src: ip(src),
@@ -518,7 +511,7 @@ fn roce_v1_goes_to_who_speaks_it() {
         wire.send_with(0, "10.0.0.1", "10.0.0.3", frame);
     }
     assert_eq!((wire.arrived.len(), wire.counters(2).other_protocol - before), (0, 2));
-    // Another header behind, or addresses of two families.
+    // Another next header, then addresses of two families.
     let whole = wire.seen.iter().find(|frame| frame[12..14] == [0x89, 0x15]).unwrap().clone();
     for (at, value) in [(20, 17), (32, 0)] {
         let mut wrong = whole.clone();
@@ -528,8 +521,8 @@ fn roce_v1_goes_to_who_speaks_it() {
     assert_eq!(Frame::parse(&whole[..50]), Err(FrameError::Truncated));
 }
 
-/// A SEND from 10.0.0.1 to 10.0.0.2 with zlib's ICRC over 64 ones, header and packet. Traffic
-/// class, flow label, hop limit and congestion bits are ones.
+/// A SEND from 10.0.0.1 to 10.0.0.2 with zlib's ICRC over 64 ones, header and packet. Masked fields
+/// (traffic class, flow label, hop limit, congestion bits) are ones.
 #[test]
 fn a_frame_of_roce_v1_byte_for_byte() {
     let whole: Vec<u8> = include_str!("tests/roce_v1.hex")
@@ -634,7 +627,7 @@ fn a_station_that_borrows_its_addresses_solicits_and_does_not_reply() {
     wire.send(1, "10.0.0.2", "10.0.0.1");
     assert_eq!(wire.arrived.len(), 0, "the kernel would reply");
     wire.send(0, "10.0.0.1", "10.0.0.2");
-    // Its request resolved the other's queue, too.
+    // The request resolved the other's queue, too.
     assert_eq!(wire.arrived.iter().map(|&(to, ..)| to).collect::<Vec<_>>(), [0, 1]);
     assert_eq!((wire.counters(0).answered, wire.counters(0).resolved), (0, 1));
 }
@@ -655,13 +648,12 @@ fn options_are_skipped_and_fragments_counted() {
         frame
     };
     let plain = sender.roce(&net("10.0.0.2", "10.0.0.1"), &[7; 40]);
-    // IPv4 with four bytes of options
     let mut options = plain.clone();
     options[14] = 0x46;
     options[17] += 4;
     options.splice(34..34, [1, 1, 1, 0]);
     let options = checked(options);
-    // hop-by-hop and destination options before UDP
+    // hop-by-hop and destination options
     let plain6 = sender.roce(&net("fd00::2", "fd00::1"), &[7; 40]);
     let mut extended = plain6.clone();
     extended[20] = 0;
@@ -681,7 +673,6 @@ fn options_are_skipped_and_fragments_counted() {
         assert!(station.handle_frame(now, &frame, false).is_none());
     }
     assert_eq!(station.counters().fragments, 3);
-    // more extension headers than anybody sends
     let mut endless = plain6.clone();
     endless[20] = 60;
     endless[19] = 40 + 80;
@@ -695,7 +686,6 @@ fn options_are_skipped_and_fragments_counted() {
     let mut long_udp = plain.clone();
     long_udp[38..40].copy_from_slice(&[1, 0]);
     station.handle_frame(now, &long_udp, false);
-    // an IPv4-mapped address: the GID of another host
     let mut mapped = plain6.clone();
     mapped[22..38].copy_from_slice(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 10, 0, 0, 2]);
     station.handle_frame(now, &mapped, false);
@@ -723,7 +713,7 @@ fn a_stack_of_vlan_tags_is_counted() {
     assert_eq!(station.counters().vlan_stack, 5);
 }
 
-/// Frames of the kernel's rxe decode and encode to the same bytes, with the right ICRC.
+/// Frames of rxe decode and encode to the same bytes, with the right ICRC.
 #[test]
 fn captured_frames_are_read_and_built_again() {
     let mut count = [0, 0];

@@ -1,4 +1,4 @@
-//! libFuzzer's entry to [`roce_fuzz::share::share`]; empty in an ordinary build.
+//! libFuzzer's entry.
 #![cfg_attr(fuzzing, no_main)]
 
 #[cfg(fuzzing)]

@@ -1,7 +1,7 @@
-//! Target: bytes as ancillary data of a received message.
+//! Target: ancillary data of a received message.
 //!
-//! First a list of items as the kernel writes them: kind, value length, value. After a kind of 255,
-//! arbitrary bytes without a promised result.
+//! Items as the kernel writes them: kind, value length, value. After a kind of 255, arbitrary
+//! bytes.
 
 use roce_provider::link::{Ancillary, read_ancillary};
 
@@ -13,11 +13,9 @@ const GRO: usize = 0;
 const KINDS: [(i32, i32); 8] =
     [(17, 104), (0, 1), (0, 2), (41, 67), (41, 52), (1, 40), (0, 8), (1, 29)];
 const HEADER: usize = 16;
-/// Longest value.
 const LONGEST: usize = 24;
 
-/// Panics if items are misread, or any bytes give an empty segment. Returns the number of items
-/// read.
+/// Panics if items are misread, or any bytes give an empty segment. Returns the number of items.
 pub fn ancillary(bytes: &[u8]) -> usize {
     let mut input = Input::new(bytes);
     let mut written = Vec::new();

@@ -21,7 +21,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use crate::input::Input;
 
 const STEPS: usize = 100;
-/// Longest UDP payload over IPv4 and IPv6.
+/// UDP payload over IPv4 and IPv6.
 const LONGEST: [usize; 2] = [65_507, 65_527];
 
 struct Written {
@@ -31,7 +31,7 @@ struct Written {
     comment: Option<String>,
 }
 
-/// Panics if a reader does not find the written packets whole; returns their number.
+/// Panics if a reader misreads the written packets; returns their number.
 pub fn capture(bytes: &[u8]) -> usize {
     let memory = memfd_create("capture", MemfdFlags::CLOEXEC).unwrap();
     let path = format!("/proc/self/fd/{}", memory.as_raw_fd());

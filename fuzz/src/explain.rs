@@ -1,9 +1,8 @@
-//! Target: bytes as a capture file.
+//! Target: a capture file.
 
 use roce_provider::explain::Explained;
 
-/// Explains `data` as a capture, and as frames in a valid file. Panics if the explanation is
-/// inconsistent.
+/// As a capture, and as frames in a valid file. Panics if the explanation is inconsistent.
 pub fn explain(data: &[u8]) {
     check(data);
     let Some((&[link, chunk], rest)) = data.split_first_chunk() else { return };

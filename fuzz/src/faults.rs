@@ -29,8 +29,8 @@ pub struct Reach {
     pub sent: usize,
 }
 
-/// Panics if a refusal has several lines or a foreign clause, or a chance is invalid; or if a plan
-/// makes datagrams, changes one silently, or keeps one forever.
+/// Panics if a refusal has several lines or a foreign clause, a chance is invalid, or a plan makes,
+/// silently changes or keeps datagrams.
 pub fn faults(bytes: &[u8]) -> Reach {
     let mut parts = bytes.splitn(2, |byte| *byte == 0);
     let text = String::from_utf8_lossy(parts.next().unwrap_or_default());
@@ -113,7 +113,7 @@ fn deliver(plan: FaultPlan, mut script: Input<'_>) -> usize {
             take(&mut network, now, &mut sent);
         }
     });
-    // all become due: at most two copies of each, before and after a receive buffer
+    // at most two copies of each, before and after a receive buffer
     for _ in 0..=4 * sent.len() {
         let Some(due) = network.poll_timeout() else { break };
         now = now.max(due);

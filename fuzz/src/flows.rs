@@ -1,4 +1,4 @@
-//! Target: bytes as a flow's attributes (`struct ibv_flow_attr`) and specs.
+//! Target: a flow's attributes (`struct ibv_flow_attr`) and specs.
 
 use roce_abi::read_flow;
 use roce_ethernet::{EthFilter, Ipv4Filter, Ipv6Filter, PortFilter};
@@ -7,8 +7,8 @@ use roce_provider::{FlowAttr, FlowKind, FlowSpec};
 /// Covers any read beyond a spec's end.
 const BEHIND: [u8; 128] = [0xA5; 128];
 
-/// Panics on reads beyond the end, or if a parsed flow is not written back equal. Returns whether a
-/// parsed flow is possible.
+/// Panics on reads beyond the end, or if a flow is not written back equal. Returns whether the flow
+/// is possible.
 pub fn flows(bytes: &[u8]) -> Option<bool> {
     let read = read_flow(bytes);
     if read != Err(libc::EFAULT) {
@@ -49,7 +49,7 @@ fn write(attr: &FlowAttr) -> Vec<u8> {
     bytes
 }
 
-/// Kind, size, offsets of value and mask, and both.
+/// Kind, size, offset, value and mask.
 fn fields(spec: &FlowSpec) -> (u32, usize, usize, Vec<Vec<u8>>) {
     match spec {
         FlowSpec::Eth { value, mask } => (0x20, 40, 6, [value, mask].map(eth).into()),

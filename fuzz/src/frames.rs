@@ -1,7 +1,7 @@
 //! Target: a script of Ethernet frames, datagrams and time for a host.
 //!
-//! An operation is a byte and operands: raw frames; another host's frames with changed bytes and
-//! valid checksums; time; datagrams to send.
+//! An operation is a byte and operands: a raw frame, another host's frame with changed bytes and a
+//! valid checksum, time, or a datagram to send.
 
 use std::{collections::VecDeque, net::IpAddr, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::input::Input;
 
 const OWN: MacAddr = MacAddr(2, 0, 0, 0, 0, 1);
 const PEER: MacAddr = MacAddr(2, 0, 0, 0, 0, 2);
-/// Longest unmodified frame.
+/// Of unmodified frames.
 const LONGEST: usize = 255;
 
 /// Coverage of a script.
@@ -232,7 +232,7 @@ fn seal(frame: &mut [u8]) {
     }
 }
 
-/// Internet checksum (RFC 1071).
+/// RFC 1071.
 fn checksum(start: u32, bytes: &[u8]) -> u16 {
     let word = |pair: &[u8]| u32::from(pair[0]) << 8 | u32::from(pair.get(1).copied().unwrap_or(0));
     let mut sum = start + bytes.chunks(2).map(word).sum::<u32>();

@@ -1,6 +1,4 @@
-//! Input bytes, taken from the front.
-
-/// The rest of an input; zeros after its end, so every prefix is an input.
+/// Zeros follow its end, so every prefix is an input.
 pub(crate) struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
@@ -12,7 +10,7 @@ impl<'a> Input<'a> {
         self.0.is_empty()
     }
 
-    /// Runs up to `most` steps while input is left.
+    /// While input is left.
     pub(crate) fn play(&mut self, most: usize, mut step: impl FnMut(&mut Self)) {
         for _ in 0..most {
             if self.is_empty() {

@@ -1,10 +1,10 @@
-//! Target: bytes as management datagrams, and as a script for an adapter's QP1.
+//! Target: management datagrams, and a script for an adapter's QP1.
 //!
-//! A step is a byte for its kind and operands; input continues with zeros. Messages are mended into
-//! CM messages, mostly of an existing exchange.
+//! A step is a byte for its kind and operands. Messages are mended into CM messages, mostly of an
+//! existing exchange.
 //!
-//! Invariants: no panic; a message is written back equal; the adapter sends only messages; sending
-//! ends; events and connections are bounded; nothing is left after destruction and timers.
+//! Invariants: messages are written back equal. The adapter sends only messages, and sending ends.
+//! Events and connections are bounded. Nothing is left after destruction and timers.
 
 use std::net::IpAddr;
 
@@ -37,7 +37,7 @@ const BURST_MAX: usize = 64;
 const OWN: [u8; 4] = [10, 0, 0, 1];
 const PEERS: [[u8; 4]; 2] = [[10, 0, 0, 2], [10, 0, 0, 3]];
 
-/// Parses `data` as a message and runs it as a script. Returns the number of accepted messages.
+/// As a message and as a script. Returns the number of accepted messages.
 pub fn mad(data: &[u8]) -> u64 {
     round_trip(data);
     let mut input = Input::new(data);
@@ -133,7 +133,7 @@ impl Run {
         }
     }
 
-    /// Receives a peer's message. The input gives: parts not to mend, kind, exchange IDs, bytes.
+    /// The input gives: parts not to mend, kind, exchange IDs, bytes.
     fn receive(&mut self, input: &mut Input<'_>) {
         let [control, kind, local, remote, words] = input.array();
         let mut bytes = [0; MAD_LEN];

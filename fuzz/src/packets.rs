@@ -1,12 +1,11 @@
-//! Target: bytes as packets, commands and time for an adapter with queue pairs in every state.
+//! Target: packets, commands and time for an adapter with queue pairs in every state.
 //!
-//! The first byte configures the adapter; a step is a byte for its kind and operands; input
-//! continues with zeros. A control byte selects mended fields, which random packets would fail:
-//! addresses, opcode, PSN, keys, ICRC.
+//! The first byte configures the adapter; a step is a byte for its kind and operands. A control
+//! byte selects mended fields, which random packets would fail: addresses, opcode, PSN, keys, ICRC.
 //!
-//! Invariants: no panic; bounded events per step; sending ends; counters match events. Every
-//! request completes once, in order. Packets not proven to come from the peer change nothing.
-//! Memory changes only where the peer may write.
+//! Invariants: bounded events per step, and sending ends. Counters match events. Every request
+//! completes once, in order. Packets not proven to come from the peer change nothing. Memory
+//! changes only where the peer may write.
 
 mod forge;
 mod oracle;
@@ -30,14 +29,14 @@ use forge::forge;
 use oracle::{Ledger, is_untrusted, snapshot};
 use world::{Edge, FILL, Member, QKEY, Queues, REGION, RIGHTS, Setup, World};
 
-/// Steps of a script; more only cost time.
+/// More only cost time.
 const STEPS_MAX: usize = 400;
-/// Packets until the adapter is idle: far more than all requests and responses take.
+/// Far more than all requests and responses take.
 const BURST_MAX: usize = 10_000;
-/// The adapter's packets to itself in flight; more are lost.
+/// Packets to itself; more are lost.
 const IN_FLIGHT_MAX: usize = 256;
 
-/// Runs `data` with and without header prediction. Returns the counters, which show coverage.
+/// With and without header prediction. The counters show coverage.
 pub fn packets(data: &[u8]) -> Counters {
     let [predicted, general] = [true, false].map(|header_prediction| play(data, header_prediction));
     assert!(predicted == general, "header prediction changes something");
@@ -144,7 +143,7 @@ impl Run {
         }
     }
 
-    /// Delivers a packet that the adapter sent to itself, perhaps reordered, duplicated or damaged.
+    /// A packet to itself, perhaps reordered, duplicated or damaged.
     fn deliver(&mut self, input: &mut Input<'_>) {
         let [which, how, place] = input.array();
         // mostly the oldest
@@ -259,11 +258,11 @@ impl Run {
         }
     }
 
-    /// An atomic operation; mostly with the required 8 bytes instead of `data`.
+    /// Mostly with the required 8 bytes instead of `data`.
     fn atomic(&self, id: u64, kind: u8, remote: Remote, data: Data) -> SendWr {
         let data = if kind & 8 == 0 { self.word() } else { data };
         if kind >> 6 == 1 {
-            // the value that fills every region, or the one the swap stores
+            // the value that fills every region, or the value that the swap stores
             SendWr::compare_swap(
                 id,
                 remote,

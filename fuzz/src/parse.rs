@@ -1,4 +1,4 @@
-//! Target: bytes as one packet.
+//! Target: one packet.
 
 use std::net::IpAddr;
 
@@ -9,8 +9,8 @@ use roce_transport::wire::{
 
 use crate::input::Input;
 
-/// Parses `data` as a UDP payload. A packet is written back equal; an ICRC made for it verifies,
-/// even without the IPv4 identification.
+/// A packet is written back equal; an ICRC made for it verifies, even without the IPv4
+/// identification.
 pub fn parse(data: &[u8]) {
     if let Ok(packet) = Packet::parse(data) {
         round_trip(&packet, data.len());
@@ -41,7 +41,7 @@ fn sealed(net: &NetHeader, data: &[u8]) {
     assert_eq!(verify_icrc(net, &bytes), Some(IcrcMatch::Exact));
     let guess = id ^ 0x1234;
     let found = verify_icrc(&NetHeader { ident: Ident::Likely(guess), ..*net }, &bytes);
-    // the identification is solved for in valid packets only: whole words of a possible length
+    // solved for only in valid packets: whole words of a possible length
     if net.src.is_ipv6() {
         assert_eq!(found, Some(IcrcMatch::Exact));
     } else if data.len().is_multiple_of(4) && data.len() <= HEADERS_MAX + 4096 {
@@ -49,7 +49,7 @@ fn sealed(net: &NetHeader, data: &[u8]) {
     }
 }
 
-/// Network headers derived from the bytes, which all stay available for the packet.
+/// Derived from the bytes, which all stay available for the packet.
 fn net_header(data: &[u8], v6: bool) -> NetHeader {
     let mut input = Input::new(data);
     let (src, dst) = if v6 {

@@ -1,7 +1,7 @@
-//! Target: bytes as hostile clients of the service that shares addresses among users.
+//! Target: hostile clients of the service that shares addresses among users.
 //!
-//! They knock and write anything at any time. An honest client with a partition and a service still
-//! receives its datagrams. Steps: `World::step`.
+//! They write anything at any time. An honest client with a partition and a service still receives
+//! its datagrams.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -67,7 +67,7 @@ struct Client {
 }
 
 impl Client {
-    /// Accepts the service's connection with this secret.
+    /// The service's connection has this secret.
     fn accept(listener: &OwnedFd, secret: [u8; 16]) -> Option<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let data = rustix::net::accept_with(listener, flags).ok()?;
@@ -92,7 +92,7 @@ impl Client {
         let _ = self.requests.write(&request); // the service may have closed it
     }
 
-    /// Returns the number and the response.
+    /// The number and the response.
     fn response(&mut self) -> Option<[u8; 2]> {
         let mut response = [0; 8];
         let read = self.responses.read(&mut response).ok().filter(|length| *length == 8);
@@ -177,7 +177,7 @@ impl World {
         (listener, secret)
     }
 
-    /// Runs the service; returns the number of datagrams for none of the clients.
+    /// Returns the number of datagrams for none of the clients.
     fn serve(&mut self) -> usize {
         let service = self.service.as_mut().unwrap();
         service.look(); // it has slept

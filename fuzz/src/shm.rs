@@ -1,8 +1,7 @@
-//! Target: bytes as a hostile process that shares memory or an address with a device.
+//! Target: a hostile process that shares memory or an address with a device.
 //!
-//! The process greets and writes anything at any time, with any descriptors; an honest device sends
-//! numbered datagrams throughout. Steps: `World::step`; the first byte gives the address's first
-//! owner, and the hostile process's grants.
+//! The process writes anything at any time, with any descriptors; an honest device sends numbered
+//! datagrams. The first byte gives the address's first owner, and the hostile process's grants.
 
 mod hammer;
 mod hostile;
@@ -28,7 +27,7 @@ use crate::input::Input;
 
 const STEPS: usize = 300;
 const MAX_CONNECTIONS: usize = 12;
-/// Start of honest datagrams; queue pair and sequence number follow.
+/// Queue pair and sequence number follow.
 const HONEST: [u8; 4] = *b"true";
 /// Partition of the hostile process's queue pair.
 const THEIRS: u8 = 1;
@@ -78,17 +77,16 @@ struct World {
     addresses: [IpAddr; 3],
     now: Instant,
     connections: Vec<Connection>,
-    /// Connections made.
     made: usize,
-    /// Socket with the hostile process's own name.
+    /// Has the hostile process's name.
     listener: OwnedFd,
-    /// Socket with the name of the device's address, if the hostile process had it first.
+    /// Has the name of the device's address, if the hostile process had it first.
     owner: Option<OwnedFd>,
     /// Sends UDP datagrams to the device from outside.
     outside: UdpSocket,
     /// It has written where processes see the address's owner, or was the owner.
     has_meddled: bool,
-    /// Numbers of honest datagrams sent and received.
+    /// Numbers of honest datagrams.
     sent: u32,
     received: u32,
     parked: u32,
@@ -137,7 +135,6 @@ impl World {
         })
     }
 
-    /// One step: a byte for its kind, then operands.
     fn step(&mut self, input: &mut Input<'_>) {
         let what = input.byte();
         match what % 16 {
@@ -193,8 +190,7 @@ impl World {
         }
     }
 
-    /// Writes to granted memory: positions of the device's ring, or the terms of the address's
-    /// owners.
+    /// Positions of the device's ring, or the terms of the address's owners.
     fn meddle(&mut self, input: &mut Input<'_>) {
         let (which, at, value) = (input.byte(), input.byte(), u64::from_le_bytes(input.array()));
         let granted = self.connections.iter().flat_map(|connection| &connection.granted);
@@ -205,7 +201,7 @@ impl World {
         hostile::write_word(file, u64::from(at % 24) * 8, value);
     }
 
-    /// Sends a datagram from outside: to a queue pair of any partition, or any bytes.
+    /// To a queue pair of any partition, or any bytes.
     fn outside(&mut self, input: &mut Input<'_>) {
         let (length, partition) = (usize::from(input.byte()), input.byte());
         let partition = IdPartition::new(1 + partition % IdPartition::COUNT);
@@ -264,7 +260,6 @@ impl World {
         }
     }
 
-    /// The device's partition.
     fn partition(&mut self) -> Option<u8> {
         self.link.sharing()?.partition().map(IdPartition::get)
     }
@@ -315,7 +310,7 @@ impl World {
     }
 }
 
-/// Number of an honest datagram. The hostile process can forge it, but not its address.
+/// The hostile process can forge it, but not its address.
 fn honest_number(datagram: &Datagram<'_>, other: IpAddr) -> Option<u32> {
     let (&HONEST, number) = datagram.bytes.split_first_chunk()? else { return None };
     (datagram.net.src == other).then_some(())?;

@@ -1,12 +1,10 @@
-//! Target: bytes as verbs on two adapters, legal or not, in any order, with lost, duplicated and
-//! reordered packets.
+//! Target: verbs on two adapters, legal or not, with lost, duplicated and reordered packets.
 //!
-//! A step is a byte for its verb and operands; input continues with zeros.
+//! A step is a byte for its verb and operands.
 //!
-//! Invariants: no panic; a refused call changes nothing; calls are refused for limits, objects in
-//! use and destroyed objects. Every request completes at most once, in order, and not after its
-//! queue pair's reset or destruction. Memory without a writer or registration is unchanged. Finally
-//! all objects can be destroyed, and as many made as the limits allow.
+//! Invariants: a refused call changes nothing. Every request completes at most once, in order, and
+//! not after its queue pair's reset or destruction. Memory without a writer or registration is
+//! unchanged. Finally all objects can be destroyed, and as many made as the limits allow.
 
 mod objects;
 mod requests;
@@ -23,9 +21,9 @@ use roce_transport::{
 use crate::input::Input;
 use side::Side;
 
-/// Steps of a program; more only cost time.
+/// More only cost time.
 const STEPS_MAX: usize = 300;
-/// Packets until a side is idle: far more than all requests and responses take.
+/// Far more than all requests and responses take.
 const BURST_MAX: usize = 10_000;
 const IN_FLIGHT_MAX: usize = 256;
 
@@ -113,7 +111,7 @@ impl Run {
         }
     }
 
-    /// Connects a queue pair of each side to the other's from RESET, or explains why not.
+    /// From RESET, each to the other's.
     fn connect(&mut self, argument: u8, input: &mut Input<'_>) {
         let [first, second, how] = input.array();
         let numbers = [self.sides[0].nth_qp(first), self.sides[1].nth_qp(second)];
@@ -148,7 +146,7 @@ impl Run {
         }
     }
 
-    /// Delivers packets to one side, perhaps reordered, duplicated or lost.
+    /// Perhaps reordered, duplicated or lost.
     fn deliver(&mut self, to: usize, how: u8) {
         let queue = &mut self.in_flight[to];
         let index = if how & 0x80 == 0 { 0 } else { usize::from(how >> 4 & 7) };

@@ -1,4 +1,4 @@
-//! Every target on its corpus, and on as many random inputs as a test run has time for.
+//! As many random inputs as time allows.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -99,7 +99,7 @@ fn faults_holds_for_random_text() {
     assert!(total.understood > 3_000 && total.calls > 300 && total.sent > 20_000, "{total:?}");
 }
 
-/// Clauses, some with extra words of the grammar, and datagrams.
+/// Clauses with some random words, and datagrams.
 fn plan(rng: &mut ChaCha8Rng) -> Vec<u8> {
     const CLAUSES: [&str; 23] = [
         "fail create_cq nth 2 ENOMEM",
@@ -178,7 +178,7 @@ fn flows_replays_its_corpus() {
     });
 }
 
-/// Random specs of known kinds, correctly sized or not, are sometimes read.
+/// Specs of known kinds, correctly sized or not.
 #[test]
 fn flows_holds_for_random_bytes() {
     let (mut read, mut possible) = (0, 0);
@@ -226,7 +226,7 @@ fn frames_replays_its_corpus() {
     });
 }
 
-/// Random scripts reach depth: packets are handed over, neighbours resolve both ways.
+/// Packets are handed over, neighbours resolve both ways.
 #[test]
 fn frames_holds_for_random_scripts() {
     let (mut received, mut resolved, mut answered, mut unanswered, mut moved) = (0, 0, 0, 0, 0);
@@ -253,8 +253,7 @@ fn frames_holds_for_random_scripts() {
     );
 }
 
-/// A script that lets the hosts meet: time for addresses, then datagrams both ways, some damaged,
-/// and some random frames.
+/// Time for addresses, then datagrams both ways, some damaged, and some random frames.
 fn frame_script(rng: &mut ChaCha8Rng) -> Vec<u8> {
     let mut any = |most: u32| (rng.next_u32() % most) as u8;
     let setting = any(32);
@@ -390,7 +389,7 @@ fn packets_holds_for_random_scripts() {
     }
 }
 
-/// `parse` reads every header: the corpus has all packets.
+/// `parse` reads every header.
 #[test]
 fn the_corpus_of_parse_has_every_opcode() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/parse");
@@ -403,7 +402,7 @@ fn the_corpus_of_parse_has_every_opcode() {
     assert_eq!(all.difference(&found).collect::<Vec<_>>(), Vec::<&u8>::new());
 }
 
-/// Counters raised only by packets that fit earlier ones.
+/// Raised only by packets that fit earlier ones.
 const DEEP: [&str; 13] = [
     "retransmitted_packets",
     "timeouts",
@@ -420,7 +419,7 @@ const DEEP: [&str; 13] = [
     "unexpected_response",
 ];
 
-/// A script for `packets` (steps: see there): two queue pairs, and mostly expected packets.
+/// Two queue pairs, and mostly expected packets.
 fn script(rng: &mut ChaCha8Rng) -> Vec<u8> {
     /// Single-packet requests and their responses, which depend least on earlier packets.
     const OPCODES: [u8; 13] =
@@ -497,8 +496,7 @@ fn verbs_holds_for_random_programs() {
     );
 }
 
-/// A program for `verbs` (steps: see there): some objects, a connection, then anything, mostly
-/// compatible.
+/// Some objects, a connection, then anything, mostly compatible.
 fn program(rng: &mut ChaCha8Rng) -> Vec<u8> {
     let mut any = || rng.next_u32() as u8;
     let mut program = Vec::new();

@@ -1,5 +1,3 @@
-//! The target `share` on its corpus and on random programs.
-
 use rand_core::RngCore;
 use roce_fuzz::share::{Reach, share};
 

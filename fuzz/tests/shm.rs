@@ -1,5 +1,4 @@
-//! The target `shm` on its corpus and random programs, in its own process: it uses the host's
-//! sockets and names.
+//! It uses the host's sockets and names.
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::RngCore;
@@ -33,8 +32,7 @@ fn shm_holds() {
     });
 }
 
-/// A program that makes progress: rings to the device, processes at its address, a ring from it,
-/// mostly valid steps.
+/// Rings to the device, processes at its address, a ring from it, mostly valid steps.
 fn program(rng: &mut ChaCha8Rng) -> Vec<u8> {
     let mut any = || rng.next_u32() as u8;
     // mostly a device with its own address, and accepted greetings

@@ -1,4 +1,4 @@
-//! Synchronous ids: each call waits for its result.
+//! Synchronous ids.
 
 use std::{net::SocketAddr, thread};
 
@@ -35,7 +35,7 @@ fn calls_that_wait() {
     let server = serve(&world, |id| {
         assert_eq!(id.event().unwrap().private_data()[..5], *b"hello");
         id.create_qp(None, &CmQpAttr::default()).unwrap();
-        // the client may write here, and receives the address
+        // The client may write here, and receives the address.
         let target = id.reg_write(4096).unwrap();
         let Remote { address, rkey } = target.remote(0);
         let told = [&address.to_be_bytes()[..], &rkey.0.to_be_bytes()].concat();
@@ -122,7 +122,7 @@ fn endpoints_for_requests_have_queue_pairs() {
     client.join().unwrap();
 }
 
-/// As in rdma_getaddrinfo(3): names of both sides, endpoints, a message, no device named.
+/// As in rdma_getaddrinfo(3), no device named.
 #[test]
 fn by_name() {
     let device =

@@ -1,5 +1,3 @@
-//! Datagram services and multicast groups.
-
 use std::net::IpAddr;
 
 use roce::{
@@ -46,7 +44,7 @@ fn a_service_is_resolved_and_used() {
     let received = server.get_recv_comp().unwrap();
     assert_eq!((received.wr_id, received.result.unwrap().byte_len), (3, 62));
     assert_eq!(inbox.to_vec(40..62).unwrap(), b"to whom it may concern");
-    // an address handle works too
+    // an address handle
     let handle = client.pd().unwrap().create_ah(ud.av).unwrap();
     server.post_recv(5, [inbox.sge_all()]).unwrap();
     client
@@ -87,7 +85,7 @@ fn a_service_is_refused_or_does_not_exist() {
         (event.id(), event.status(), elsewhere.state()),
         (&elsewhere, Status::Sidr(1), IdState::Closed)
     );
-    // and without any response
+    // no response
     world.cut();
     client.connect(&ConnParam::default()).unwrap();
     let event = expect(a_channel, EventKind::Unreachable);
@@ -147,7 +145,7 @@ fn groups() {
         "a member that only sends receives nothing"
     );
     server.leave_multicast(group).unwrap();
-    // destroying the id or its queue pair leaves the group
+    // Destroying the id or its queue pair leaves the group.
     server.join_multicast(group).unwrap();
     expect(&world.b_channel, EventKind::MulticastJoin);
     server.destroy_qp();

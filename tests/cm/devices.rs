@@ -47,7 +47,7 @@ fn an_open_device_is_used() {
     expect(&channel, EventKind::Established);
 }
 
-/// A local address that this process does not have open may be another program's: it stays free.
+/// A local address that this process does not have open may be another program's.
 #[test]
 fn an_own_address_that_is_not_open_stays_free() {
     let address: IpAddr = format!("127.79.{}.1", std::process::id() as u8).parse().unwrap();
@@ -58,7 +58,6 @@ fn an_own_address_that_is_not_open_stays_free() {
     expect(&channel, EventKind::AddrResolved);
     assert_ne!(id.local_addr().unwrap().ip(), address);
     let other = Device::at(address).unwrap().open(OpenOptions::default()).unwrap();
-    // once open here, it is used
     let id = channel.create_id(PortSpace::Tcp);
     id.resolve_addr(Some(SocketAddr::new(address, 0)), to, PATIENCE).unwrap();
     expect(&channel, EventKind::AddrResolved);
@@ -104,7 +103,7 @@ fn nobody_is_there() {
     let listener = own_channel.create_id(PortSpace::Tcp);
     std::thread::scope(|scope| {
         let client = scope.spawn(|| call(PortSpace::Tcp, &patient));
-        // it is waiting by now, or will find the listener
+        // The client is waiting by now, or will find the listener.
         std::thread::sleep(Duration::from_millis(50));
         listener.bind_addr(to).unwrap();
         listener.listen(1).unwrap();
@@ -132,11 +131,11 @@ fn a_device_is_opened_by_its_address() {
     drop(channel);
     assert!(taken(), "the id has the channel");
     drop(id);
-    // another test may be probing the device
+    // Another test may be probing the device.
     eventually("it is closed", || !taken());
 }
 
-/// All devices of the host including loopback, on every address not bound by name.
+/// All devices including loopback, on every address not bound by name.
 #[test]
 fn everywhere_at_once() {
     device();
@@ -175,11 +174,11 @@ fn everywhere_at_once() {
     ));
 }
 
-/// A bound address is exact; without one, an address of the peer's family is chosen.
+/// Without a bound address, an address of the peer's family is chosen.
 #[test]
 fn both_families() {
     let Ok(device) = Device::at("::1".parse().unwrap()) else { return }; // no IPv6
-    // taken by another test program
+    // another test program may have it
     let Ok(context) = device.open(OpenOptions::default()) else { return };
     let channel = EventChannel::new().unwrap();
     let listener = channel.create_id(PortSpace::Tcp);
@@ -247,7 +246,7 @@ fn a_listener_for_each_family() {
     assert!(v6.listening_addrs().iter().all(SocketAddr::is_ipv6));
 }
 
-/// A program drives its devices itself: polling a channel suffices on both sides.
+/// Polling a channel suffices on both sides.
 #[test]
 fn devices_without_a_thread() {
     let fabric = Fabric::new("".parse().unwrap(), 1);

@@ -1,5 +1,4 @@
-//! Programs at one address that exit with their connection: datagrams received for others are not
-//! lost.
+//! Programs at one address exit with their connection: datagrams for others are not lost.
 
 use std::{
     env,
@@ -20,13 +19,13 @@ const CLIENTS: usize = 4;
 const ROUNDS: usize = 12;
 
 fn open(address: IpAddr) -> Context {
-    // the network stack between server and clients, as between hosts
+    // The network stack lies between server and clients, as between hosts.
     let is_server = env::var_os(CLIENT).is_none();
     let options = OpenOptions { sockets_only: is_server, ..OpenOptions::default() };
     Device::at(address).unwrap().open(options).unwrap()
 }
 
-/// A client: connects, waits for the server's disconnect, and exits.
+/// Connects, waits for the server's disconnect, and exits.
 fn be_client(told: &str) -> ! {
     let (server, address) = told.split_once(' ').unwrap();
     let context = open(address.parse().unwrap());
@@ -39,7 +38,7 @@ fn be_client(told: &str) -> ! {
     expect(&channel, EventKind::Established);
     expect(&channel, EventKind::Disconnected);
     id.disconnect().unwrap();
-    drop((id, channel, context)); // like the C library at exit
+    drop((id, channel, context)); // as the C library at exit
     std::process::exit(0);
 }
 

@@ -1,5 +1,3 @@
-//! Failures, each reported by one event.
-
 use std::net::SocketAddr;
 
 use roce::{
@@ -95,7 +93,7 @@ fn no_response() {
     world.assert_gone();
 }
 
-/// The REP is lost for good: the passive side gives up, too.
+/// The REP is lost for good.
 #[test]
 fn no_confirmation() {
     let world = World::new(PortSpace::Tcp);
@@ -111,7 +109,7 @@ fn no_confirmation() {
     world.assert_gone();
 }
 
-/// The peer is gone: the connection ends though the DREQ gets no response.
+/// The DREQ gets no response.
 #[test]
 fn no_response_to_the_end() {
     let world = World::new(PortSpace::Tcp);
@@ -128,7 +126,7 @@ fn the_peers_device_is_closed() {
     let world = World::new(PortSpace::Tcp);
     let (client, server) = world.connected();
     let World { fabric, a, b, a_channel, b_channel, listener } = world;
-    // the last handles, of any kind
+    // the last handles
     drop((server, listener, b_channel, b));
     assert_eq!(expect(&a_channel, EventKind::Disconnected).id(), &client);
     client.disconnect().unwrap();
@@ -154,7 +152,7 @@ fn the_requesting_queue_pair_cannot_move() {
     world.assert_gone();
 }
 
-/// On the passive side accepting fails at once; the program can still reject.
+/// Accepting fails at once; the program can still reject.
 #[test]
 fn the_accepting_queue_pair_cannot_move() {
     let world = World::new(PortSpace::Tcp);
@@ -245,7 +243,7 @@ fn a_request_is_taken_back() {
 fn no_way_to_an_address() {
     let world = World::new(PortSpace::Tcp);
     let client = world.a_channel.create_id(PortSpace::Tcp);
-    // broadcast addresses are refused by the system
+    // The system refuses broadcast addresses.
     client.resolve_addr(None, "127.255.255.255:1".parse().unwrap(), PATIENCE).unwrap();
     let event = expect(&world.a_channel, EventKind::AddrError);
     assert_eq!(
@@ -326,7 +324,7 @@ fn calls_out_of_turn() {
     assert_eq!((client.state(), world.a.cm_count()), (IdState::RouteResolved, 0));
     client.destroy_qp();
     assert!(client.qp().is_none());
-    // another device's protection domain
+    // another device's
     assert_eq!(
         errno(client.create_qp(Some(&world.b.alloc_pd().unwrap()), &CmQpAttr::default())),
         einval
@@ -338,7 +336,6 @@ fn calls_out_of_turn() {
     assert_eq!(UDP_QKEY.0, 0x0123_4567);
 }
 
-/// Loss, duplication and delay: every connection is made, and every event comes once.
 #[test]
 fn a_rough_network() {
     let world = World::new(PortSpace::Tcp);

@@ -27,18 +27,18 @@ fn a_child_finds_the_table_of_ports_free() {
             });
         }
         for number in 0..FORKS {
-            // SAFETY: The child does nothing that needs another thread of the parent's, and leaves
-            // without coming back into the test; the alarm ends one that waits for one.
+            // SAFETY: the child needs no other thread, and never returns into the test; the alarm
+            // ends a child that waits
             let pid = unsafe { libc::fork() };
             if pid == 0 {
                 // SAFETY: takes a number
                 unsafe { libc::alarm(20) };
                 let result = std::panic::catch_unwind(bind);
-                // SAFETY: Ends the child at once.
+                // SAFETY: ends the child at once
                 unsafe { libc::_exit(if result.is_ok() { 0 } else { 101 }) };
             }
             let mut status = 0;
-            // SAFETY: The child's status goes into a number that lives until the call returns.
+            // SAFETY: the status lives until the call returns
             let waited = unsafe { libc::waitpid(pid, &raw mut status, 0) };
             done.store(number + 1 == FORKS || status != 0, Ordering::Relaxed);
             assert_eq!((waited, status), (pid, 0), "14: it waited for ever");

@@ -1,5 +1,3 @@
-//! A device's GUID as peers see it.
-
 use std::sync::mpsc;
 
 use roce::{

@@ -1,5 +1,5 @@
-//! A killed or silent process: peers are notified by processes at its address, or notice by shared
-//! memory.
+//! Processes at the address of a killed or silent process notify its peers, or peers notice by
+//! shared memory.
 
 use std::{
     env,
@@ -17,9 +17,9 @@ use roce::{
 use super::{PATIENCE, accept, eventually, next, own_test, port};
 
 const INSIDE: &str = "ROCE_TEST_KILLED";
-/// A peer must be notified within this; it takes milliseconds.
+/// Notification takes milliseconds.
 const LIMIT: Duration = Duration::from_secs(1);
-/// Long enough to prove that no notification comes.
+/// Proves that no notification comes.
 const SILENCE: Duration = Duration::from_millis(1500);
 
 fn open(address: IpAddr, sockets_only: bool) -> Context {
@@ -27,7 +27,7 @@ fn open(address: IpAddr, sockets_only: bool) -> Context {
     Device::at(address).unwrap().open(options).unwrap()
 }
 
-/// The other process: accepts connections at its address until it must exit.
+/// Accepts connections at its address until it must exit.
 fn be_another(address: SocketAddr) -> ! {
     let context = open(address.ip(), false);
     let channel = EventChannel::new().unwrap();
@@ -59,11 +59,10 @@ fn be_another(address: SocketAddr) -> ! {
 }
 
 fn fork() {
-    // SAFETY: The child does nothing that needs another thread of the parent's, and leaves without
-    // coming back into the test.
+    // SAFETY: the child needs no other thread, and never returns into the test
     if unsafe { libc::fork() } == 0 {
         let mut byte = 0u8;
-        // SAFETY: One byte goes into a place of this function's own; then the child ends at once.
+        // SAFETY: the byte is this function's; then the child ends at once
         unsafe {
             while libc::read(0, (&raw mut byte).cast(), 1) > 0 {}
             libc::_exit(0);
@@ -72,7 +71,6 @@ fn fork() {
     println!("forked");
 }
 
-/// Killed on drop.
 struct Process {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -151,7 +149,7 @@ impl Program {
     fn connect(&self, process: &mut Process) -> CmId {
         let id = self.channel.create_id(PortSpace::Tcp);
         id.set_context(&self.context).unwrap();
-        // beside time waits of earlier ones
+        // beside time waits of earlier ids
         id.resolve_addr(None, process.address, PATIENCE).unwrap();
         eventually("no address", || self.poll() == Some(EventKind::AddrResolved));
         id.resolve_route(PATIENCE).unwrap();
@@ -163,7 +161,7 @@ impl Program {
         id
     }
 
-    /// The next event other than the end of a time wait.
+    /// Skips the end of time waits.
     fn poll(&self) -> Option<EventKind> {
         std::iter::from_fn(|| self.channel.poll())
             .map(|event| event.kind())
@@ -188,7 +186,7 @@ impl Program {
     }
 }
 
-/// A test's addresses; in the other process, runs its part of the test.
+/// In the other process, runs its part of the test.
 fn addresses<const N: usize>(test: u8) -> [IpAddr; N] {
     if let Ok(address) = env::var(INSIDE) {
         be_another(address.parse().unwrap());
@@ -200,7 +198,7 @@ fn addresses<const N: usize>(test: u8) -> [IpAddr; N] {
     })
 }
 
-/// The killed process shares its address; its peer is as if on another host.
+/// The peer is as if on another host.
 #[test]
 fn another_at_the_address_tells_its_peers() {
     let [address, far] = addresses(0);
@@ -224,7 +222,7 @@ fn another_at_the_address_tells_its_peers() {
     }
 }
 
-/// The killed process has its address alone. Its peers share memory with it.
+/// The killed process has its address alone, and shares memory with its peers.
 #[test]
 fn peers_on_the_same_host_know_it_themselves() {
     let [address, far, near] = addresses(1);
@@ -238,7 +236,7 @@ fn peers_on_the_same_host_know_it_themselves() {
         for (client, ids) in clients.iter().zip(&ids) {
             client.assert_told(&format!("exit: {exits}"), ids, start);
         }
-        // another process at the same address, whose connections stay
+        // another process at the same address
         let mut next = Process::start(test, address);
         let id = clients[0].connect(&mut next);
         std::thread::sleep(SILENCE);
@@ -247,7 +245,7 @@ fn peers_on_the_same_host_know_it_themselves() {
     }
 }
 
-/// Several are killed at once, the address's owner included; a survivor is the peer of some.
+/// The address's owner is killed, too; a survivor is the peer of some.
 #[test]
 fn one_that_is_left_speaks_for_all() {
     let [address, far] = addresses(2);
@@ -290,7 +288,6 @@ fn a_forked_child_changes_nothing() {
     }
 }
 
-/// A process with a small file size limit still has connections.
 #[test]
 fn a_limit_on_files() {
     let [address, far, near] = addresses(6);
@@ -302,7 +299,7 @@ fn a_limit_on_files() {
     }
 }
 
-/// If no process is left at the address, no peer on another host is notified.
+/// Without a process at the address, no peer on another host is notified.
 #[test]
 fn nobody_is_left() {
     let [address, far] = addresses(4);

@@ -1,5 +1,3 @@
-//! Connections from request to the end of the time wait.
-
 use std::os::fd::AsFd;
 
 use roce::{
@@ -32,7 +30,7 @@ fn a_connection_lives_and_ends() {
         );
         assert!((32_768..=60_999).contains(&client.src_port()));
 
-        // receives posted before the connection take its messages
+        // Receives posted before the connection take its messages.
         server.create_qp(None, &CmQpAttr::default()).unwrap();
         let inbox = server.reg_msgs(64).unwrap();
         server.post_recv(7, [inbox.sge_all()]).unwrap();
@@ -99,7 +97,7 @@ fn completions_come_before_the_end() {
     server.post_recv(1, [inbox.sge_all()]).unwrap();
     client.post_send(2, outbox.sge_all(), SendFlags::SIGNALED).unwrap();
     assert!(server.get_recv_comp().unwrap().result.is_ok());
-    server.disconnect().unwrap(); // the acknowledgement was sent before; neither is received yet
+    server.disconnect().unwrap(); // The acknowledgement was sent before; neither is received yet.
     assert!(channel.poll().is_none());
     let completion = client.send_cq().unwrap().poll_one().unwrap();
     assert_eq!((completion.wr_id, completion.result.is_ok()), (2, true));
@@ -277,7 +275,7 @@ fn a_queue_pair_that_is_moved_before_its_request_is_accepted() {
     );
     expect(&world.a_channel, EventKind::Established);
     assert_eq!(client.qp().unwrap().query().sq_psn, early.rq_psn);
-    // the RTU may come before the program moves its queue pair
+    // The RTU may come before the program moves its queue pair.
     expect(&world.b_channel, EventKind::Established);
     assert_eq!(server.qp_setup(), Some(late));
 }
@@ -449,7 +447,7 @@ fn ids_migrate_with_their_events() {
     client.disconnect().unwrap();
     assert_eq!(expect(&world.b_channel, EventKind::Disconnected).id(), &server);
     drop((request, server, client));
-    // a withdrawn request leaves the listener's new channel
+    // a withdrawn request
     let client = world.client();
     client.connect(&ConnParam::default()).unwrap();
     eventually("the request comes", || descriptor_is_readable(&other, 0));
@@ -466,7 +464,6 @@ fn descriptor_is_readable(channel: &EventChannel, limit: u64) -> bool {
     poll(&mut polled, Some(&limit)) == Ok(1)
 }
 
-/// An event loop needs only the channel's descriptor.
 #[test]
 fn the_descriptor_tells() {
     let world = World::new(PortSpace::Tcp);
@@ -492,7 +489,7 @@ fn waiting_has_an_end() {
     let world = World::new(PortSpace::Tcp);
     let limit = std::time::Duration::from_millis(5);
     assert!(matches!(world.b_channel.wait(Some(limit)), Err(ChannelError::TimedOut)));
-    // also for a channel without devices
+    // a channel without devices
     assert!(matches!(EventChannel::new().unwrap().wait(Some(limit)), Err(ChannelError::TimedOut)));
 }
 

@@ -44,7 +44,7 @@ struct World {
     listener: CmId,
 }
 
-/// Retransmits messages after 17 ms, 15 times; SIDR requests after 134 ms, as a retransmission
+/// Retransmits messages after 17 ms, 15 times; SIDR requests after 134 ms, as their retransmission
 /// after the response is a new request, like in the kernel.
 fn quick(port_space: PortSpace) -> CmConfig {
     let response_timeout =
@@ -96,7 +96,7 @@ impl World {
         let id = self.a_channel.create_id(self.port_space());
         id.set_context(&self.a).unwrap();
         id.set_qp_type(self.listener.qp_type()).unwrap();
-        id.set_ack_timeout(14).unwrap(); // also the time wait: 67 ms
+        id.set_ack_timeout(14).unwrap(); // 67 ms, the time wait, too
         resolve(&self.a_channel, &id, self.address());
         id
     }
@@ -121,7 +121,7 @@ impl World {
         (client, server)
     }
 
-    /// No event follows on either side, and nothing is left.
+    /// No event follows, and no connection is left.
     #[track_caller]
     fn assert_gone(&self) {
         eventually("connections are left", || self.a.cm_count() == 0 && self.b.cm_count() == 0);
@@ -152,7 +152,7 @@ fn next(channel: &EventChannel) -> CmEvent {
     channel.wait(Some(PATIENCE)).unwrap()
 }
 
-/// The next event, of this kind; only failure events have an error.
+/// Only failure events have an error.
 #[track_caller]
 fn expect(channel: &EventChannel, kind: EventKind) -> CmEvent {
     let event = next(channel);

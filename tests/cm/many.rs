@@ -1,5 +1,3 @@
-//! Many connections: in sequence, at once, between threads.
-
 use std::{
     collections::BTreeMap,
     thread,
@@ -74,7 +72,8 @@ fn sixty_four_at_once() {
 #[test]
 fn a_thousand_between_threads() {
     const COUNT: usize = 1000;
-    // each has two completion channels per side; shells set a lower descriptor limit than possible
+    // A connection has two completion channels per side; shells set a lower descriptor limit than
+    // possible.
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
     let open = || Device::named("roce_lo").unwrap().open(OpenOptions::default()).unwrap();
@@ -135,7 +134,7 @@ fn threads_share_a_listener() {
     thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
-                // the thread that takes a request serves it to its end
+                // The thread that takes a request serves it to its end.
                 for _ in 0..20 {
                     let request = loop {
                         let event = next(&world.b_channel);

@@ -1,4 +1,4 @@
-//! Random calls and losses: no panic or hang in any order, and nothing left at the end.
+//! Random calls and losses: no panic or hang, and nothing left at the end.
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};

@@ -1,5 +1,3 @@
-//! Programs sharing an address.
-
 use std::{
     io::{PipeReader, Read, Write},
     net::{IpAddr, SocketAddr},
@@ -109,7 +107,7 @@ fn the_next_owner_knows_the_listeners() {
     }
 }
 
-/// Checks of another process, once started; the number names the failure.
+/// In another process; the number names the failure.
 fn other_process(mut told: PipeReader, to: SocketAddr) -> i32 {
     if told.read_exact(&mut [0]).is_err() {
         return 1;
@@ -119,7 +117,7 @@ fn other_process(mut told: PipeReader, to: SocketAddr) -> i32 {
         return 2;
     };
     let program = Program { context, channel: EventChannel::new().unwrap() };
-    // the port is taken as in one process; another port or port space is free
+    // The port is taken as in one process; another port or port space is free.
     let all = SocketAddr::new([0, 0, 0, 0].into(), to.port());
     let next = SocketAddr::new(to.ip(), port());
     let table = [
@@ -148,12 +146,11 @@ fn a_port_is_one_processs_at_an_address() {
     for program in [first, second] {
         let to = SocketAddr::new(address, port());
         let (told, mut tell) = std::io::pipe().unwrap();
-        // SAFETY: The child does nothing that needs another thread of the parent's, and leaves
-        // without coming back into the test.
+        // SAFETY: the child needs no other thread, and never returns into the test
         let pid = unsafe { libc::fork() };
         if pid == 0 {
             let result = std::panic::catch_unwind(|| other_process(told, to));
-            // SAFETY: Ends the child at once.
+            // SAFETY: ends the child at once
             unsafe { libc::_exit(result.unwrap_or(101)) };
         }
         assert!(pid > 0);
@@ -163,7 +160,7 @@ fn a_port_is_one_processs_at_an_address() {
         tell.write_all(b"!").unwrap();
         let _accepted = accept(&expect(&program.channel, EventKind::ConnectRequest));
         let mut status = 0;
-        // SAFETY: The child's status goes into a number that lives until the call returns.
+        // SAFETY: the status lives until the call returns
         assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
         assert!(libc::WIFEXITED(status), "the child died of signal {}", libc::WTERMSIG(status));
         assert_eq!(libc::WEXITSTATUS(status), 0, "where the child failed");

@@ -1,4 +1,4 @@
-//! Gives the shared object the name under which programs load the driver.
+//! Programs load the driver under this name.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

@@ -1,5 +1,4 @@
-//! Small requests in quick succession: none is lost, corked or not. The machine decides what is
-//! corked.
+//! No request is lost, corked or not. The machine decides what is corked.
 
 use std::iter;
 
@@ -8,7 +7,6 @@ use super::*;
 const COUNT: usize = 32;
 const BYTES: usize = 64;
 const ROUNDS: usize = 100;
-/// Of receive requests.
 const RECEIVED: u64 = u64::MAX;
 
 fn pair() -> (Side, Side) {
@@ -21,7 +19,7 @@ fn pair() -> (Side, Side) {
     (a, b)
 }
 
-/// Posts WRITEs of either kind, one per call. Returns the number corked, and whether the last was.
+/// One WRITE per call, of either kind. Returns the number corked, and whether the last was.
 fn post(a: &Side, b: &Side, round: usize) -> (u64, bool) {
     let corked = || a.context.link_counters().corked;
     let before = corked();
@@ -52,7 +50,7 @@ fn what_was_corked_leaves_in_fewer_runs() {
     }
 }
 
-/// Posts and waits for all. True if at least half were corked.
+/// True if at least half were corked.
 fn leave_together(a: &Side, b: &Side, round: usize) -> bool {
     let before = a.context.link_counters().sent_runs;
     let (corked, _) = post(a, b, round);
@@ -116,13 +114,12 @@ fn an_acknowledgement_leaves_without_a_response() {
     }
 }
 
-/// Requests posted before a queue pair's destruction have left, as on hardware, which does not
-/// cork.
+/// As on hardware, which does not cork.
 #[test]
 fn requests_leave_before_their_queue_pair_goes() {
     for round in 0..ROUNDS {
         let (a, b) = pair();
-        // shows that sending takes a call
+        // Shows that sending takes a call.
         post(&a, &b, 2 * round);
         for at in 0..COUNT {
             assert_eq!(a.next().wr_id, at as u64);
@@ -138,8 +135,7 @@ fn requests_leave_before_their_queue_pair_goes() {
     }
 }
 
-/// A queue pair is destroyed after its last message: the acknowledgement that awaited a reply
-/// leaves first.
+/// The acknowledgement that awaited a reply leaves first.
 #[test]
 fn an_acknowledgement_leaves_before_its_queue_pair_goes() {
     for _ in 0..ROUNDS {
@@ -155,8 +151,6 @@ fn an_acknowledgement_leaves_before_its_queue_pair_goes() {
     }
 }
 
-/// Most rounds on an idle machine: requests of both kinds of call, and acknowledgements with
-/// replies.
 #[test]
 #[ignore = "its bounds are those of a quiet machine"]
 fn most_rounds_are_corked() {

@@ -1,4 +1,4 @@
-//! Programs that wait for a channel in an event loop and serve when woken.
+//! Programs that wait for a channel in an event loop.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -9,13 +9,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::*;
 
-/// Events to take without waiting before arrivals wake a program.
+/// Events taken without waiting before arrivals wake a program.
 const OFTEN: u32 = 64;
 
 struct Looping(Side);
 
 impl Looping {
-    /// Its queue is armed.
+    /// Armed.
     fn new(side: Side) -> Self {
         (0..OFTEN).for_each(|_| side.channel.count_use(|| true));
         let looping = Self(side);
@@ -33,7 +33,7 @@ impl Looping {
         poll(&mut polled, Some(&Timespec::try_from(limit).unwrap())).unwrap() == 1
     }
 
-    /// Sleeps and takes the waking event: a program may treat a missing one as an error.
+    /// A program may treat a missing event as an error.
     fn sleep(&self) {
         assert!(self.is_woken_within(PATIENCE), "counters: {:?}", self.0.context.counters());
         let channel = &self.0.channel;
@@ -42,7 +42,7 @@ impl Looping {
         self.arm();
     }
 
-    /// The next completion; arms the queue before polling, as programs must.
+    /// Arms the queue before polling, as programs must.
     fn next(&self) -> Wc {
         loop {
             if let Some(wc) = self.0.cq.poll_one() {
@@ -53,7 +53,7 @@ impl Looping {
     }
 }
 
-/// One side sends requests, and between them WRITEs without completion at the peer.
+/// Between requests go WRITEs without completion at the peer.
 fn converse(options: impl Fn() -> OpenOptions) {
     let (a, b) = (Side::on(loopback(options())), Side::on(loopback(options())));
     connect(&a, &b);
@@ -144,7 +144,7 @@ fn a_program_that_is_woken_in_vain_is_woken_no_more() {
     }
 }
 
-/// A program waiting for one channel gets events in others, whichever thread receives.
+/// Whichever thread receives.
 #[test]
 fn other_channels_of_the_device_tell_their_events() {
     let context = loopback(OpenOptions::default());
@@ -223,7 +223,7 @@ fn who_has_armed_nothing_is_not_woken() {
     }
 }
 
-/// Queues share a channel, as with many connections: each wake-up has an event of one.
+/// Each wake-up has an event of one queue.
 #[test]
 fn queues_that_share_a_channel() {
     let context = loopback(OpenOptions::default());

@@ -17,8 +17,7 @@ use super::*;
 const PAGE: usize = 4096;
 const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
 
-/// Pages that can be unmapped, protected or restored, at never reused addresses: no request reaches
-/// other memory.
+/// Pages at never reused addresses: no request reaches other memory.
 struct Pages {
     start: *mut u8,
     len: usize,
@@ -37,7 +36,7 @@ impl Pages {
     }
 
     fn map(len: usize, flags: i32, file: i32) -> Self {
-        // unmapped, with room for ThreadSanitizer's shadow memory
+        // Unmapped, with room for ThreadSanitizer's shadow memory.
         static NEXT: AtomicUsize = AtomicUsize::new(0x0100_0000_0000);
         let wanted = NEXT.fetch_add(len.next_multiple_of(1 << 30), Ordering::Relaxed);
         // SAFETY: a new mapping, where nothing is
@@ -56,22 +55,22 @@ impl Pages {
     }
 
     fn protect(&self, page: usize, rights: i32) {
-        // SAFETY: a page of this mapping, which nothing refers to
+        // SAFETY: a page of this mapping, without references
         assert_eq!(unsafe { libc::mprotect(self.start.add(page * PAGE).cast(), PAGE, rights) }, 0);
     }
 
     fn unmap(&self) {
-        // SAFETY: this mapping, which nothing refers to
+        // SAFETY: this mapping, without references
         assert_eq!(unsafe { libc::munmap(self.start.cast(), self.len) }, 0);
     }
 
     fn unmap_page(&self, page: usize) {
-        // SAFETY: a page of this mapping, which nothing refers to
+        // SAFETY: a page of this mapping, without references
         assert_eq!(unsafe { libc::munmap(self.start.add(page * PAGE).cast(), PAGE) }, 0);
     }
 
     fn try_register(&self, side: &Side, access: Access) -> Result<MemoryRegion, RegionError> {
-        // SAFETY: no reference to these pages is ever made, but to atomics
+        // SAFETY: only references to atomics are ever made
         unsafe {
             side.memory.domain().register_raw(self.start, self.len, self.start as u64, access)
         }
@@ -107,7 +106,7 @@ fn status(side: &Side) -> Option<WcStatus> {
     side.next().result.err().map(|error| error.status)
 }
 
-/// Posts a request with a missing target; checks completions and events of both sides.
+/// Checks completions and events of both sides.
 fn target_is_gone(gone: impl FnOnce(&Pages), request: impl FnOnce(&Side, &MemoryRegion) -> SendWr) {
     let (a, b) = pair();
     let pages = Pages::new(3);
@@ -118,7 +117,7 @@ fn target_is_gone(gone: impl FnOnce(&Pages), request: impl FnOnce(&Side, &Memory
     assert_eq!((a.qp.query().state, b.qp.query().state), (State::Err, State::Err));
 }
 
-/// Posts a request with a missing local buffer: it fails, and the peer is untouched.
+/// The request fails, and the peer is untouched.
 fn source_is_gone(
     gone: impl FnOnce(&Pages),
     request: impl FnOnce(&Side, &Side, &MemoryRegion) -> SendWr,
@@ -256,7 +255,7 @@ fn read_only_memory_with_rights_to_read() {
 #[test]
 fn what_cannot_be_registered() {
     let side = Side::on(loopback(OpenOptions::default()));
-    // few pages are probed, many looked up
+    // Few pages are probed, many looked up.
     for count in [4, 4096] {
         let pages = Pages::new(count);
         let at = |page: usize| (pages.start as usize + page * PAGE) as u64;
@@ -349,7 +348,7 @@ fn on_demand() {
 #[test]
 fn all_of_the_address_space() {
     let (a, b) = pair();
-    // SAFETY: peers and requests reach only what this test has mapped for it
+    // SAFETY: peers and requests reach only what this test has mapped
     let all =
         unsafe { b.memory.domain().register_raw_on_demand(ptr::null_mut(), usize::MAX, 0, ALL) }
             .unwrap();
@@ -359,7 +358,7 @@ fn all_of_the_address_space() {
         .unwrap();
     assert_eq!(status(&a), None);
     assert_eq!(all.to_vec(pages.start as usize..pages.start as usize + 8).unwrap(), b"anywhere");
-    // impossible addresses: first page, last bytes, non-canonical ones
+    // first page, last bytes, non-canonical addresses
     let mut bytes = [0; 16];
     for address in [0, 4000, usize::MAX - 16, 1 << 62, 1 << 47, usize::MAX - PAGE] {
         assert_eq!(all.read_at(address, &mut bytes), Err(MemoryFault), "{address:#x}");
@@ -434,7 +433,7 @@ fn eight_bytes_at_an_odd_address() {
 fn atomic_against_the_programs_own_atomics() {
     const EACH: u64 = 100_000;
     let pages = Pages::new(1);
-    // SAFETY: the only references to this page are to atomics
+    // SAFETY: only atomics refer to this page
     let (memory, own) = unsafe {
         (
             ForeignMemory::new(pages.start, PAGE, ALL).unwrap(),

@@ -1,5 +1,5 @@
-//! Memory of a GPU, over the driver of `tests/fake_cuda`: the processor cannot reach it, and copies
-//! end late.
+//! GPU memory over the driver of `tests/fake_cuda`: the processor cannot reach it, and copies end
+//! late.
 
 use std::{
     ffi::{c_int, c_uint, c_void},
@@ -14,7 +14,6 @@ use super::*;
 #[path = "../fake_cuda/load.rs"]
 mod load;
 
-/// Knobs of the driver.
 const LATE: c_int = 0;
 const LIE: c_int = 1;
 const FAIL_AFTER: c_int = 2;
@@ -24,7 +23,6 @@ const POOLED: c_int = 4;
 const SIZE: usize = 300_000;
 const RIGHTS: Access = ALL.union(Access::MW_BIND).union(Access::FLUSH_GLOBAL);
 
-/// Functions of the driver that programs call.
 struct Driver {
     set: extern "C" fn(c_int, u64),
     create: unsafe extern "C" fn(*mut *mut c_void, c_uint, c_int) -> c_int,
@@ -41,7 +39,7 @@ static DRIVER: LazyLock<Driver> = LazyLock::new(|| {
     let library = load::driver();
     macro_rules! function {
         ($name:literal) => {{
-            // SAFETY: a library that stays loaded, and a name that ends
+            // SAFETY: the library stays loaded, and the name is terminated
             let found = unsafe { libc::dlsym(library, $name.as_ptr()) };
             assert!(!found.is_null());
             #[allow(clippy::missing_transmute_annotations, reason = "the field's type")]
@@ -64,7 +62,7 @@ static DRIVER: LazyLock<Driver> = LazyLock::new(|| {
     }
 });
 
-/// A context of a GPU, and the turn of its test: the knobs are the driver's.
+/// A context, and the turn of its test: tests share the knobs.
 struct Gpu {
     context: *mut c_void,
     _turn: MutexGuard<'static, ()>,
@@ -88,12 +86,12 @@ impl Gpu {
         (DRIVER.set)(knob, value);
     }
 
-    /// Memory of the GPU, registered by its address.
+    /// Registered by address.
     fn region(&self, side: &Side, size: usize) -> MemoryRegion {
         let address = self.allocate(size);
         let pointer = ptr::with_exposed_provenance_mut(address as usize);
         let pd = side.memory.domain();
-        // SAFETY: nothing refers to it
+        // SAFETY: without references
         unsafe { pd.register_raw(pointer, size, address, RIGHTS) }.unwrap()
     }
 
@@ -116,14 +114,14 @@ impl Drop for Gpu {
     }
 }
 
-/// Sets bytes of a region of the GPU's, as its kernels do.
+/// As the GPU's kernels do.
 fn put(region: &MemoryRegion, offset: usize, bytes: &[u8]) {
     let address = region.address() + offset as u64;
     // SAFETY: it reads the bytes
     assert_eq!(unsafe { (DRIVER.put)(address, bytes.as_ptr().cast(), bytes.len()) }, 0);
 }
 
-/// Bytes of a region of the GPU's, as its kernels see them.
+/// As the GPU's kernels see them.
 fn get(region: &MemoryRegion, offset: usize, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     let address = region.address() + offset as u64;
@@ -132,7 +130,6 @@ fn get(region: &MemoryRegion, offset: usize, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// Memory of either kind.
 struct Place {
     region: MemoryRegion,
     on_gpu: bool,
@@ -165,8 +162,7 @@ impl Place {
     }
 }
 
-/// Calls `act` with two sides, and with places between which bytes go: from the process to a GPU,
-/// back, and from one to the other.
+/// Bytes go from the process to a GPU, back, and from GPU to GPU.
 fn both_ways(late: u64, act: impl Fn((&Side, &Place), (&Side, &Place))) {
     for (here, there) in [(false, true), (true, false), (true, true)] {
         let gpu = Gpu::new(late);
@@ -182,7 +178,7 @@ fn the_processor_cannot_reach_it() {
     let gpu = Gpu::new(0);
     let address = gpu.allocate(5000);
     let pointer = ptr::with_exposed_provenance_mut(address as usize);
-    // SAFETY: nothing refers to it
+    // SAFETY: without references
     assert!(unsafe { ForeignMemory::new(pointer, 5000, ALL) }.is_err());
     assert!(GpuMemory::find(address, 5000).unwrap().is_some());
     assert!(GpuMemory::find(address + 100, 4900).unwrap().is_some());
@@ -298,14 +294,14 @@ fn a_window_of_a_gpus_memory() {
     assert_eq!(a.next().result.unwrap_err().status, WcStatus::RemAccessErr);
 }
 
-/// The status with which a request ends, and that of the peer's receive request.
+/// Status of a request, and of the peer's receive request.
 fn ends(a: &Side, b: Option<&Side>) -> (WcStatus, Option<WcStatus>) {
     let status = |side: &Side| side.next().result.unwrap_err().status;
     (status(a), b.map(status))
 }
 
-/// A failure is an error of the queue pair, with the status of memory that cannot be reached, and
-/// does not reach queue pairs that use other memory.
+/// A failure is an error of the queue pair, with the status of unreachable memory. Queue pairs with
+/// other memory continue.
 #[test]
 fn a_gpu_that_fails() {
     for failure in ["copies", "freed", "context", "stuck"] {
@@ -323,12 +319,12 @@ fn a_gpu_that_fails() {
                 "context" => assert_eq!((DRIVER.destroy)(gpu.context), 0),
                 _ => gpu.set(STUCK, 1),
             }
-            // what is sent cannot be read
+            // the source cannot be read
             a.qp.post_send(&[SendWr::write(1, b.memory.remote(0), near.sge(0..SIZE))]).unwrap();
             assert_eq!(ends(&a, None).0, WcStatus::LocProtErr, "{failure}");
             a.qp.post_send(&[SendWr::write(2, b.memory.remote(0), a.memory.sge(0..1))]).unwrap();
             assert_eq!(ends(&a, None).0, WcStatus::WrFlushErr, "{failure}");
-            // what is received cannot be written
+            // the target cannot be written
             more_b.post_recv(&[RecvWr::new(3, [far.sge(0..SIZE)])]).unwrap();
             more_a.post_send(&[SendWr::send(4, a.memory.sge(0..8192))]).unwrap();
             let both = ends(&a, Some(&b));
@@ -339,7 +335,7 @@ fn a_gpu_that_fails() {
     }
 }
 
-/// Calls `act` with one more connected queue pair of each side.
+/// With one more connected queue pair of each side.
 fn connect_more(a: &Side, b: &Side, act: impl FnOnce(&QueuePair, &QueuePair)) {
     let [more_a, more_b] = [a, b].map(|side| {
         side.memory.domain().create_qp(&QpInitAttr::new(QpType::Rc, &side.cq)).unwrap()
@@ -349,9 +345,9 @@ fn connect_more(a: &Side, b: &Side, act: impl FnOnce(&QueuePair, &QueuePair)) {
     act(&more_a, &more_b);
 }
 
-/// Finds a completion before its copy: here the driver reports the end of copies too early. By
-/// hand: let `Lane::look` in `provider/src/region/gpu` take every copy as ended, or `Copies::has`
-/// in `transport/src/work/copies.rs` return false. Then
+/// Here the driver reports the end of copies too early. By hand: let `Lane::look` in
+/// `provider/src/region/gpu` take every copy as ended, or `Copies::has` in
+/// `transport/src/work/copies.rs` return false. Then
 /// `send_write_and_read_between_gpus_and_processes` or `pair::copies` fail.
 #[test]
 fn a_completion_before_its_copy_is_seen() {

@@ -1,4 +1,4 @@
-//! Raw devices with addresses from dnsmasq, in a network namespace.
+//! Addresses from dnsmasq, in a network namespace.
 
 use std::{
     fs,
@@ -35,7 +35,7 @@ fn in_namespace(name: &str, options: &[&str], inside: impl FnOnce()) {
 
 const USER: [&str; 3] = ["--map-root-user", "--net", "--mount"];
 
-/// A server with addresses from this one on, renewed after 5 s.
+/// Addresses from this address on, renewed after 5 s.
 struct Server(Child);
 
 impl Server {
@@ -99,7 +99,7 @@ fn conversations(scheme: &str) {
 fn what_is_leased_is_spoken_from() {
     in_namespace("what_is_leased_is_spoken_from", &USER, || {
         conversations("raw");
-        // another MAC gets another address; both of one interface reach each other
+        // another MAC, another address
         let _server = Server::start("veth1", [10, 78, 0, 50]);
         let contexts = [LEASED.into(), LEASED.replace(":09", ":0a")].map(|spec| open(&spec));
         assert!(v4(&contexts[0]) != v4(&contexts[1]));
@@ -147,7 +147,7 @@ fn a_lease_is_renewed_and_an_address_that_is_refused_is_another_later() {
             std::thread::sleep(Duration::from_millis(10));
         }
         assert_eq!((v4(&context), context.poll_async_event()), (Some(first), None));
-        // a server with other addresses
+        // other addresses
         drop(server);
         let _server = Server::start("veth1", [10, 78, 0, 60]);
         assert_eq!(changed(&context), None);
@@ -155,7 +155,6 @@ fn a_lease_is_renewed_and_an_address_that_is_refused_is_another_later() {
         assert!(second.octets()[3] >= 60, "{second}");
         let counters = context.link_counters();
         assert_eq!((counters.frames.dhcp_refused, counters.frames.dhcp_lost), (1, 1));
-        // reachable by others
         let sides = [context, open("udp:10.78.0.2")].map(Side::on);
         connect(&sides[0], &sides[1]);
         exchange(&sides[1], &sides[0]);

@@ -1,5 +1,3 @@
-//! Kinds of memory and regions, through handles.
-
 use std::{os::unix::fs::FileExt, sync::Arc};
 
 use roce::{
@@ -9,7 +7,7 @@ use roce::{
 
 use super::{ALL, OpenOptions, RecvWr, loopback, noise, pair};
 
-/// A window: bound, used, invalidated by a message, bound with another key.
+/// Bound, used, invalidated by a message, bound with another key.
 #[test]
 fn a_window() {
     let (a, b) = pair();
@@ -37,7 +35,7 @@ fn a_window() {
     region.deregister().unwrap();
 }
 
-/// A file as memory: written by a peer, persisted by FLUSH, found in the file.
+/// FLUSH persists a peer's WRITE.
 #[test]
 fn a_file_that_is_flushed() {
     let file = tempfile::tempfile().unwrap();
@@ -63,7 +61,7 @@ fn a_file_that_is_flushed() {
     let mut found = vec![0; 5000];
     file.read_exact_at(&mut found, 3).unwrap();
     assert_eq!(found, bytes);
-    // a truncated file is a fault; the peer gets a NAK
+    // A truncated file is a fault; the peer gets a NAK.
     file.set_len(10).unwrap();
     a.qp.post_send(&[SendWr::flush(4, region.remote(0), 8192, Placement::GLOBAL)]).unwrap();
     a.next().result.unwrap();

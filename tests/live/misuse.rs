@@ -1,4 +1,4 @@
-//! Every verb with every wrong argument: the error names it, and nothing has changed or is lost.
+//! Every verb with every wrong argument: the error names it, and nothing changes.
 
 use std::{net::IpAddr, ops::Range, sync::Arc, time::Duration};
 
@@ -68,7 +68,7 @@ const CAPS: QpCaps = QpCaps {
 
 impl World {
     fn on(fabric: &Fabric, ip: &str) -> Self {
-        // equal seeds give equal numbers and keys: foreign objects look like local ones
+        // Equal seeds give equal numbers and keys: foreign objects look like local objects.
         let options = OpenOptions { limits: LIMITS, seed: Some([5; 32]), ..OpenOptions::default() };
         let context = fabric.open(ip.parse().unwrap(), options).unwrap();
         let pd = context.alloc_pd().unwrap();
@@ -111,7 +111,7 @@ const fn too_many(what: ObjectKind, limit: usize) -> ObjectError {
     ObjectError::TooMany { what, limit }
 }
 
-/// Up to the limit, one more refused, and as many after their destruction.
+/// As many as the limit, twice.
 #[track_caller]
 fn up_to<T>(
     world: &World,
@@ -312,7 +312,7 @@ fn memory() {
     assert_eq!(a.refused(|| words.write_at(60, &[0; 5])), MemoryFault);
     assert_eq!(a.refused(|| words.read_at(65, &mut [])), MemoryFault);
 
-    // a region with invalid keys
+    // invalid keys
     let region = a.pd.allocate(8, ALL).unwrap();
     region.deregister().unwrap();
     assert_eq!(
@@ -484,7 +484,7 @@ fn posting() {
         failed(0, PostError::SharedQueue)
     );
 
-    // the first wrong one is named; those before it are posted
+    // The error names the first wrong request; those before it are posted.
     assert_eq!(
         a.qp.post_recv(&[recv.clone(), recv.clone(), recv.clone()]),
         Err(failed(2, PostError::QueueFull))

@@ -85,8 +85,7 @@ impl Side {
     }
 }
 
-/// Fails if the device refused a packet. A duplicate response after this process waited for the
-/// processor does not count.
+/// A duplicate response after this process waited for the processor does not count.
 #[track_caller]
 fn assert_nothing_dropped(context: &Context) {
     let counters = context.counters();
@@ -129,7 +128,7 @@ fn noise(length: usize, seed: u32) -> Vec<u8> {
         .collect()
 }
 
-/// A distinct address of 127/8 for a test, outside those that devices choose.
+/// Outside of those that devices choose.
 fn own_address() -> IpAddr {
     static NEXT: AtomicU8 = AtomicU8::new(1);
     Ipv4Addr::new(127, 77, std::process::id() as u8, NEXT.fetch_add(1, Ordering::Relaxed)).into()
@@ -170,7 +169,7 @@ fn send_write_and_read_carry_every_byte() {
     }
 }
 
-/// The target's program sleeps; its background thread serves.
+/// The background thread serves while the target's program sleeps.
 #[test]
 fn one_sided_operations_need_no_call_at_the_target() {
     let (a, b) = pair();
@@ -243,7 +242,7 @@ fn a_fabric_of_the_process_carries_the_same() {
     ));
 }
 
-/// Real time: nothing outruns the receiver, and a READ requests at most its receive buffer.
+/// Nothing outruns the receiver, and a READ requests at most its receive buffer.
 #[test]
 fn ports_and_receive_buffers_of_a_fabric() {
     let plan = "rate 1gbit, receiver 100us 64kb, delay 20us";
@@ -262,7 +261,7 @@ fn ports_and_receive_buffers_of_a_fabric() {
     let here: IpAddr = "10.0.0.1".parse().unwrap();
     let figures = || (fabric.port(Some(here)), fabric.receive_buffer(Some(here)));
     let (mut port, mut buffer) = figures();
-    // retransmissions, after a thread waited for the processor, may be in flight
+    // Retransmissions may be in flight after a thread waited for the processor.
     while port.passed != buffer.passed && start.elapsed() < PATIENCE {
         (port, buffer) = figures();
     }
@@ -304,7 +303,7 @@ fn only_solicited_completions_wake_a_queue_armed_for_them() {
     assert!(b.channel.wait(Some(Duration::from_millis(5))).is_err());
 }
 
-/// Like tokio: the program sleeps on the descriptor.
+/// Like tokio.
 #[test]
 fn a_channel_descriptor_becomes_readable_without_any_call_of_ours() {
     let (a, b) = pair();
@@ -345,7 +344,7 @@ fn by_hand_nothing_moves_until_progress_is_called() {
 
 #[test]
 fn sixty_four_kibibytes_leave_in_three_runs_at_every_mtu() {
-    // a small initial window would split the first run
+    // A small initial window would split the first run.
     let mut options = OpenOptions::default();
     let window = &mut options.congestion.window;
     (window.initial, window.destination_initial) = (window.most, window.destination_most);
@@ -417,7 +416,6 @@ fn several_completions_come_with_one_call() {
     assert_eq!(ids, (0..10).collect::<Vec<_>>());
 }
 
-/// A peer's atomics and local accesses use the same words.
 #[test]
 fn atomics_count_what_several_add() {
     let (a, b) = pair();
@@ -468,7 +466,7 @@ fn queue_pairs_share_a_receive_queue() {
     }
     ids.sort_unstable();
     assert_eq!((ids, srq.query().posted), (vec![1, 2], 0));
-    // a packet's completion may precede its event
+    // A packet's completion may precede its event.
     while context.poll_async_event() != Some(AsyncEvent::SrqLimitReached(srq.id())) {
         assert!(start.elapsed() < PATIENCE, "no event");
     }
@@ -548,7 +546,6 @@ fn an_xrc_connection_reaches_every_queue_of_the_domain() {
     b.open_xrcd().unwrap();
 }
 
-/// P_Keys over a real link: options, queries, change event.
 #[test]
 fn partitions() {
     let pkeys = PKeyTable::new([PKey::DEFAULT, PKey(0x8001)]).unwrap();
@@ -580,7 +577,7 @@ impl Side {
         let qp = pd.create_qp(&QpInitAttr::new(QpType::Ud, &cq))?;
         qp.to_init(roce::Init::default())?;
         qp.post_recv(&[RecvWr::new(1, [memory.sge_all()])])?;
-        // the region is dropped before its request, the domain's handle before both
+        // the region goes before its request, the domain's handle before both
         drop((pd, memory));
         Ok(())
     }

@@ -1,5 +1,3 @@
-//! Multicast over real sockets and a fabric.
-
 use std::{
     collections::BTreeMap,
     net::IpAddr,
@@ -122,7 +120,7 @@ pub(super) fn all_members_receive(contexts: &[Context], group: IpAddr) {
         assert_eq!(counters.multicast_packets, 4);
         assert_eq!(counters.dropped(DropReason::NotAttached), 0);
     }
-    // a sleeper is woken: the link's descriptors include groups joined later
+    // The link's descriptors include groups joined later.
     let sleeper = Member::of(&contexts[0], group);
     sleeper.cq.req_notify(NotifyKind::Next);
     outsider.send(group, 1, &data);
@@ -131,7 +129,7 @@ pub(super) fn all_members_receive(contexts: &[Context], group: IpAddr) {
         assert_eq!(member.receive(1).len(), 1);
     }
     drop(sleeper);
-    // after leaving, nothing arrives; the rest receive
+    // after leaving
     let left = others.remove(0);
     left.qp.detach_mcast(group.into()).unwrap();
     assert!(matches!(left.qp.detach_mcast(group.into()), Err(McastError::NotAttached(_))));
@@ -196,7 +194,7 @@ fn packet_socket() -> OwnedFd {
 }
 
 /// A run's multicast packets have identifications 0, 1, 2 and "don't fragment", as their ICRC
-/// assumes. UDP sockets hide them.
+/// assumes. UDP sockets hide both.
 fn check_identifications(wire: &OwnedFd) {
     let mut seen = BTreeMap::<u16, usize>::new();
     let mut packet = [0; 65_536];
@@ -227,8 +225,7 @@ fn check_identifications(wire: &OwnedFd) {
     assert_eq!(seen.keys().copied().collect::<Vec<_>>(), [0, 1, 2]);
 }
 
-/// Two interfaces with a wire: packets cross it, and the system returns the sender's copy. Skipped
-/// without namespaces.
+/// Packets cross a wire, and the system returns the sender's copy. Skipped without namespaces.
 #[test]
 fn groups_between_interfaces() {
     const INSIDE: &str = "ROCE_TEST_NAMESPACE";
@@ -242,7 +239,7 @@ fn groups_between_interfaces() {
             all_members_receive(&contexts, own_group(addresses[0].contains(':')));
         }
         check_identifications(&wire);
-        // link-local groups need an interface; here all its addresses in one device
+        // link-local groups need an interface
         let link_local = [0xFF02, 0, 0, 0, 0, 0, 0x77, 0x77].into();
         let contexts = ["roce_veth0", "roce_veth1"]
             .map(|name| Device::named(name).unwrap().open(OpenOptions::default()).unwrap());

@@ -1,4 +1,4 @@
-//! Names of addresses held by untrusted processes.
+//! Untrusted processes hold names of addresses.
 
 use std::{
     env,
@@ -14,7 +14,7 @@ const INSIDE: &str = "ROCE_TEST_NAMES";
 const TEST: &str = "live::names::held_names_keep_nobody_from_the_loopback_device";
 const READY: &str = "ready";
 
-/// Takes the names of all loopback device addresses, and never accepts or ends.
+/// Never accepts or ends.
 fn hold_names() {
     let sockets = (1..255).map(|last| {
         let socket = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
@@ -53,8 +53,8 @@ fn open_beside_held_names() {
     assert!(holder.wait().unwrap().success());
 }
 
-/// Another user namespace is as foreign as another user. The test's network namespace keeps its
-/// names from other tests.
+/// Another user namespace is as foreign as another user. The network namespace hides its names from
+/// other tests.
 #[test]
 fn held_names_keep_nobody_from_the_loopback_device() {
     match env::var(INSIDE).as_deref() {

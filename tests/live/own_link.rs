@@ -1,5 +1,3 @@
-//! Devices on a link that the program supplies.
-
 use std::{
     io::{self, Read, Write},
     net::IpAddr,
@@ -23,7 +21,7 @@ use roce::{
 
 use super::{PATIENCE, Side, connect, noise};
 
-/// End of a wire: std channels for datagrams, sockets for wake-ups.
+/// std channels for datagrams, sockets for wake-ups.
 pub(super) struct Wire {
     own: IpAddr,
     to_peer: Sender<(NetHeader, Vec<u8>)>,
@@ -90,7 +88,7 @@ fn open(wire: Wire, options: OpenOptions) -> Context {
     Device::with_link("wire", wire, Mtu::B1024, options).unwrap()
 }
 
-/// SENDs and WRITEs that `b`'s program does not serve, and their bytes.
+/// `b`'s program does not serve.
 pub(super) fn exchange(a: &Side, b: &Side) {
     for (round, size) in [0, 1, 1024, 1025, 300_000].into_iter().enumerate() {
         let data = noise(size, round as u32 + 1);
@@ -122,7 +120,6 @@ fn messages_go_over_a_link_of_the_programs_own() {
     }
 }
 
-/// Progress only in the program's calls.
 #[test]
 fn a_link_of_the_programs_own_can_be_moved_by_hand() {
     let (a, b) = wire()

@@ -1,4 +1,4 @@
-//! A program with more rights than its user ignores the environment's files and devices.
+//! A program with more rights than its user ignores files and devices of the environment.
 
 use std::{
     env, fs,
@@ -23,7 +23,7 @@ use crate::own_test;
 const INSIDE: &str = "ROCE_TEST_PRIVILEGED";
 const NOBODY: u32 = 65_534;
 
-/// Ports below 1024 need privilege. Only root can become another user.
+/// Only root can become another user.
 #[test]
 fn a_low_port_is_refused_to_an_ordinary_user() {
     if env::var_os(INSIDE).is_some() || !rustix::process::geteuid().is_root() {
@@ -53,17 +53,17 @@ fn bind_low() {
     }
 }
 
-/// A copy of this program that every user can start.
+/// Every user can start it.
 fn copy_to(directory: &Path) -> PathBuf {
     fs::DirBuilder::new().mode(0o755).create(directory).unwrap();
     let program = directory.join("program");
-    // by another process: a child of a parallel test could inherit a writable descriptor (ETXTBSY)
+    // Another process copies: a child of a parallel test could inherit a writable descriptor
+    // (ETXTBSY).
     let copied = Command::new("cp").arg(env::current_exe().unwrap()).arg(&program).status();
     assert!(copied.unwrap().success());
     program
 }
 
-/// The copy's program.
 fn send_to_itself() {
     assert_eq!(environment::value("ROCE_DEVICES").is_some(), env::var_os(INSIDE).unwrap() == "no");
     let options = || OpenOptions { sockets_only: true, ..OpenOptions::from_environment().unwrap() };
@@ -75,7 +75,7 @@ fn send_to_itself() {
     environment::devices().unwrap();
 }
 
-/// Removed at the end: a directory, and the owner's published counters.
+/// A directory, and the owner's published counters.
 struct Scratch(PathBuf, PathBuf);
 
 impl Drop for Scratch {
@@ -85,8 +85,8 @@ impl Drop for Scratch {
     }
 }
 
-/// One user's copy of this program, started by another with the owner's environment, plain and then
-/// setuid. Needs root.
+/// Another user starts one user's copy with the owner's environment, plain and then setuid. Needs
+/// root.
 #[test]
 fn variables_are_ignored_in_a_setuid_program() {
     if env::var_os(INSIDE).is_some() {

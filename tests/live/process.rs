@@ -1,5 +1,3 @@
-//! Forks and signals.
-
 use std::{fs, thread};
 
 use super::*;
@@ -13,12 +11,12 @@ fn write(from: &Side, to: &Side, text: &[u8]) {
     assert_eq!(to.memory.to_vec(64..64 + text.len()).unwrap(), text);
 }
 
-/// The child's program; the number names the failure.
+/// The number names the failure.
 fn child(inherited: (Side, Side)) -> i32 {
     if [&inherited.0, &inherited.1].iter().any(|side| side.context.is_of_this_process()) {
         return 1;
     }
-    // the child must not send for its parent's connection
+    // The child must not send for its parent's connection.
     let (a, b) = &inherited;
     if a.qp.post_send(&[SendWr::write(2, b.memory.remote(0), a.memory.sge(0..8))]).is_err()
         || a.cq.poll_one().is_some()
@@ -38,13 +36,12 @@ fn child(inherited: (Side, Side)) -> i32 {
 fn a_fork_leaves_the_parent_its_connections_and_the_child_can_open_its_own() {
     let sides = pair();
     write(&sides.0, &sides.1, b"before");
-    // SAFETY: The child does nothing that needs another thread of the parent's, and leaves without
-    // coming back into the test.
+    // SAFETY: the child needs no other thread, and never returns into the test
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         let failed =
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| child(sides))).unwrap_or(101);
-        // SAFETY: Ends the child at once.
+        // SAFETY: ends the child at once
         unsafe { libc::_exit(failed) };
     }
     assert!(pid > 0);
@@ -52,7 +49,7 @@ fn a_fork_leaves_the_parent_its_connections_and_the_child_can_open_its_own() {
         write(&sides.0, &sides.1, b"parent");
     }
     let mut status = 0;
-    // SAFETY: The child's status goes into a number that lives until the call returns.
+    // SAFETY: the status lives until the call returns
     assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
     assert!(libc::WIFEXITED(status), "the child died of signal {}", libc::WTERMSIG(status));
     assert_eq!(libc::WEXITSTATUS(status), 0, "where the child failed");
@@ -62,11 +59,10 @@ fn a_fork_leaves_the_parent_its_connections_and_the_child_can_open_its_own() {
     write(&sides.1, &sides.0, b"after");
 }
 
-/// Blocked signals of threads with this name.
 fn blocked_by(name: &str) -> Vec<u64> {
     let mut found = Vec::new();
     for task in fs::read_dir("/proc/self/task").unwrap() {
-        // may have ended
+        // perhaps ended
         let status = fs::read_to_string(task.unwrap().path().join("status")).unwrap_or_default();
         let value =
             |key: &str| status.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
@@ -107,7 +103,7 @@ fn the_programs_signals_do_not_go_to_our_threads() {
     }
 }
 
-/// A device whose addresses another program has can be queried; its port is down.
+/// Another program has the device's addresses.
 #[test]
 fn a_device_that_is_opened_without_its_network_is_down() {
     let device = Device::named("roce_lo").unwrap();

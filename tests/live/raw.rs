@@ -1,5 +1,3 @@
-//! Raw devices on a veth pair in a network namespace.
-
 use std::{
     io::Read,
     net::{IpAddr, SocketAddr, UdpSocket},
@@ -42,8 +40,7 @@ pub(super) fn mtu(bytes: u32) {
     }
 }
 
-/// Runs this test in a network namespace with two interfaces, the second with addresses. Skipped
-/// without namespaces.
+/// The second interface has addresses. Skipped without namespaces.
 fn in_namespace(name: &str, inside: impl FnOnce()) {
     in_new_namespace(&format!("raw::{name}"), &["--map-root-user", "--net", "--mount"], inside);
 }
@@ -88,7 +85,7 @@ pub(super) fn in_new_namespace(path: &str, options: &[&str], inside: impl FnOnce
     assert!(output.status.success(), "{out}{err}");
 }
 
-/// The kernel sends a full-size echo request and gets a reply.
+/// Full size.
 pub(super) fn echo(domain: Domain, address: IpAddr) {
     let v6 = domain == Domain::IPV6;
     let protocol = if v6 { Protocol::ICMPV6 } else { Protocol::ICMPV4 };
@@ -200,7 +197,7 @@ fn own_addresses_on_both_sides() {
         all_between(OWN_V6, "raw:veth1,ip=fd78::3/64", Mtu::B1024);
         let tagged = "raw:veth0,ip=10.79.0.1/24,vlan=100,prio=3";
         all_between(tagged, "raw:veth1,ip=10.79.0.2/24,vlan=100", Mtu::B1024);
-        // our device and the kernel's interface in one VLAN
+        // this device and the kernel's interface in one VLAN
         let add = ["link", "add", "link", "veth1", "name", "tagged", "type", "vlan", "id", "100"];
         if Command::new("ip").args(add).status().unwrap().success() {
             ip("address add 10.79.0.3/24 dev tagged");
@@ -210,7 +207,7 @@ fn own_addresses_on_both_sides() {
         } else {
             eprintln!("this kernel has no VLAN interfaces: left to CI");
         }
-        // two on one interface, and one with itself
+        // two devices on an interface, and a device with itself
         all_between(OWN, "raw:veth0,ip=10.78.0.4/24", Mtu::B1024);
         let context = open(OWN);
         let sides = [context.clone(), context].map(Side::on);
@@ -222,7 +219,7 @@ fn own_addresses_on_both_sides() {
 #[test]
 fn borrowed_addresses() {
     in_namespace("borrowed_addresses", || {
-        ip("address add 10.78.1.1/24 dev veth0"); // another network: else it would be local
+        ip("address add 10.78.1.1/24 dev veth0"); // another network: else it is local
         all_between(OWN, "raw:veth1", Mtu::B1024);
         let context = open("raw:veth1");
         let taken = Device::named("udp:10.78.0.2").unwrap().open(OpenOptions::default());
@@ -235,7 +232,7 @@ fn borrowed_addresses() {
     });
 }
 
-/// Like a killed process's, whose end its successor cannot see.
+/// Like a killed process's address, whose end its successor cannot see.
 #[test]
 fn a_borrowed_address_that_is_given_up_is_waited_for() {
     in_namespace("a_borrowed_address_that_is_given_up_is_waited_for", || {
@@ -308,7 +305,7 @@ pub(super) fn members(devices: &[&str]) {
 #[test]
 fn members_of_a_group_receive_what_is_sent_to_it() {
     in_namespace("members_of_a_group_receive_what_is_sent_to_it", || {
-        // sockets, a borrowed address and own ones on both ends
+        // sockets, a borrowed address and own addresses on both ends
         let lists: [&[&str]; 4] = [
             &[OWN, "udp:10.78.0.2", "raw:veth1,ip=10.78.0.3/24", "raw:veth0,ip=10.78.0.4/24"],
             &[OWN_V6, "udp:fd78::2", "raw:veth1,ip=fd78::3/64", "raw:veth0,ip=fd78::4/64"],
@@ -389,7 +386,7 @@ fn a_pause_is_obeyed() {
         pause.resize(60, 0);
         let frames = || sides[0].context.link_counters().frames;
         let begun = Instant::now();
-        // a busy machine may notice the pause too late
+        // A busy machine may notice the pause too late.
         for count in 1.. {
             assert!(begun.elapsed() < PATIENCE, "{:?}", frames());
             let start = Instant::now();
@@ -408,8 +405,7 @@ fn a_pause_is_obeyed() {
     });
 }
 
-/// The peer's address is unused: like a silent peer, and resolution fails after three requests, 1 s
-/// apart.
+/// Like a silent peer. Resolution fails after three requests, 1 s apart.
 #[test]
 fn a_neighbour_that_is_not_there() {
     in_namespace("a_neighbour_that_is_not_there", || {
@@ -433,7 +429,6 @@ fn a_neighbour_that_is_not_there() {
     });
 }
 
-/// A peer announces another MAC address: packets go there.
 #[test]
 fn a_neighbour_that_moves_is_followed() {
     in_namespace("a_neighbour_that_moves_is_followed", || {

@@ -1,5 +1,3 @@
-//! Raw packet queue pairs and flows on a veth pair.
-
 use std::{
     net::UdpSocket,
     process::Command,
@@ -216,7 +214,7 @@ fn frames_between_two_devices() {
         assert_eq!((at.receive(), at.receive()), (sent.clone(), sent[..40].to_vec()));
         assert_eq!(from.complete().wr_id, 2);
         from.hears_nothing();
-        // to others and to itself: not received
+        // to others and to itself
         from.send(&frame([2, 0, 0, 0, 0, 0xC], MAC_A, 0x88B5, &[1; 50]));
         from.send(&frame(MAC_A, MAC_A, 0x88B5, &[2; 50]));
         let last = frame(MAC_B, MAC_A, 0x88B5, &[3; 50]);
@@ -247,11 +245,11 @@ fn a_frame_that_is_too_long_or_too_short_fails() {
         at.post(1);
         from.send(&tagged).result.unwrap();
         assert_eq!(at.receive(), tagged);
-        // dropped and counted without a receive request
+        // without a receive request
         from.send(&frame(MAC_B, MAC_A, 0x88B5, &[1; 50]));
         until("it is dropped", || b.counters().dropped(DropReason::NoReceiveRequest) == 1);
         assert_eq!(at.qp.query().state, State::Rts);
-        // a short receive buffer fails
+        // a short receive buffer
         at.qp.post_recv(&[RecvWr::new(5, [at.memory.sge(0..63)])]).unwrap();
         at.post(3);
         from.send(&frame(MAC_B, MAC_A, 0x88B5, &[1; 50]));
@@ -264,14 +262,14 @@ fn a_frame_that_is_too_long_or_too_short_fails() {
     });
 }
 
-/// The transport continues beside raw packets; only a sniffer sees its packets.
+/// Only a sniffer sees the transport's packets.
 #[test]
 fn connections_beside_raw_packets() {
     in_namespace("connections_beside_raw_packets", || {
         let contexts = [A, B].map(open);
         let [a, b] = &contexts;
         let (mut own, mut sniffer) = (Raw::on(b), Raw::on(b));
-        // its own MAC address makes a single-address interface promiscuous
+        // Its own MAC address makes a single-address interface promiscuous.
         let before = promiscuity("veth1");
         let flows = [own.flow([to(MAC_B)]), own.kind(FlowKind::AllDefault)];
         assert_eq!(promiscuity("veth1"), before + 1);
@@ -356,7 +354,7 @@ fn flows_by_every_field() {
             let mut at = Raw::on(&b);
             at.post(2);
             let flow = at.flow([spec, FlowSpec::Tag(7)]);
-            // first one that matches no spec
+            // matches no spec
             from.send(&frame([2, 0, 0, 0, 0, 0xD], [2; 6], 0x88B6, &[4; 50]));
             from.send(wanted);
             assert_eq!(at.tagged(), (wanted.to_vec(), 7), "{name}");
@@ -409,7 +407,7 @@ fn priorities_defaults_and_drops() {
     });
 }
 
-/// The kernel's sockets at the other end: checksums are complete both ways.
+/// Checksums are complete both ways.
 #[test]
 fn raw_packets_and_the_kernel() {
     in_namespace("raw_packets_and_the_kernel", || {
@@ -434,7 +432,6 @@ fn raw_packets_and_the_kernel() {
         };
         let sum = words(&frame[26..34]) + 17 + (frame.len() - 34) as u32 + words(&frame[34..]);
         assert_eq!((sum & 0xFFFF) + (sum >> 16), 0xFFFF, "{frame:02x?}");
-        // back to the source MAC
         let mac: [u8; 6] = frame[6..12].try_into().unwrap();
         let port = kernel.local_addr().unwrap().port();
         raw.send(&udp(mac, [[10, 78, 0, 1], [10, 78, 0, 2]], [7000, port], b"and back"));

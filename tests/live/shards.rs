@@ -1,5 +1,3 @@
-//! Devices with several shards.
-
 use std::{collections::BTreeSet, env, process::Command, thread};
 
 use roce::{
@@ -75,7 +73,7 @@ fn shards_that_keep_to_the_network_stack() {
 
 const ADDRESS: &str = "ROCE_TEST_ADDRESS";
 
-/// In its own process: a device that shares its address with none.
+/// In its own process.
 #[test]
 fn an_address_of_another_process() {
     let Ok(address) = env::var(ADDRESS) else { return };
@@ -102,7 +100,7 @@ fn talk(sockets_only: bool) -> Context {
         assert_nothing_dropped(&near.context);
         assert_nothing_dropped(&far.context);
     }
-    // network packets reach each shard directly; others' are forwarded
+    // Network packets reach each shard directly; others' are forwarded.
     let before = context.link_counters().forwarded;
     pairs[..SHARDS].iter().for_each(|(near, far)| exchange(near, far, 20));
     assert_eq!(context.link_counters().forwarded, before);
@@ -205,7 +203,7 @@ fn shared_receive_queues() {
             assert_eq!(near.next().wr_id, id);
         }
         assert_eq!(near.memory.to_vec(64..128).unwrap(), noise(64, 3));
-        // its shard may report it after the completion
+        // Its shard may report it after the completion.
         let start = Instant::now();
         while near.context.poll_async_event() != Some(AsyncEvent::SrqLimitReached(srq.id())) {
             assert!(start.elapsed() < PATIENCE);
@@ -290,8 +288,7 @@ fn threads_and_channels() {
     }
 }
 
-/// A thread sleeping on a channel of one shard's queues is woken by another shard, once a queue is
-/// there.
+/// Another shard wakes a thread that sleeps on a channel, once the shard has a queue there.
 #[test]
 fn a_channel_that_spreads() {
     let (context, far) = (sharded(OpenOptions::default()), single(true));
@@ -386,7 +383,7 @@ fn connections_of_ids_are_in_the_first_shard() {
         client.connect(&ConnParam::default()).unwrap();
         let request = event(&server, EventKind::ConnectRequest);
         let accepted = request.id();
-        // one of the two is in another shard
+        // one queue pair is in another shard
         let adopted = near.each_ref().map(|near| {
             let adopted = accepted.adopt_qp(&again(near));
             accepted.destroy_qp();

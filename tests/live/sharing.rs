@@ -1,4 +1,4 @@
-//! Devices sharing an address; those of one process stand for several processes.
+//! Devices of one process stand for several processes.
 
 use roce::{AddressVector, UdDestination};
 
@@ -15,7 +15,6 @@ fn forwarded(side: &Side) -> u64 {
     side.context.link_counters().forwarded
 }
 
-/// Bytes both ways.
 pub(super) fn exchange(a: &Side, b: &Side, seed: u32) {
     for (from, to, seed) in [(a, b, seed), (b, a, seed + 1)] {
         let data = noise(50_000, seed);
@@ -61,7 +60,7 @@ fn devices_with_one_address_talk_with_each_other_and_with_others() {
         }
     }
     assert_eq!(forwarded(&sides[1]) + forwarded(&sides[2]), 0);
-    // by now all have channels, and nothing passes the first
+    // Now all have channels, and nothing passes the first.
     let before = forwarded(&sides[0]);
     pairs[..3].iter().for_each(|(a, b)| exchange(a, b, 20));
     assert_eq!(forwarded(&sides[0]), before);
@@ -70,7 +69,7 @@ fn devices_with_one_address_talk_with_each_other_and_with_others() {
     }
 }
 
-/// Network packets reach the process of their queue pair directly, not through the owner.
+/// Network packets reach the process of their queue pair directly.
 #[test]
 fn devices_with_one_address_receive_each_by_itself() {
     let address = own_address();
@@ -104,7 +103,7 @@ fn connections_outlive_the_device_that_received_for_them() {
         drop(sides.remove(0)); // the receiver for all
         (0..20).for_each(|round| exchange(&near, &far, round));
     }
-    // the present receiver admits a new device
+    // The present receiver admits a new device.
     let new = open(address);
     connect(&sides[0], &new);
     exchange(&sides[0], &new, 5);

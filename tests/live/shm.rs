@@ -59,7 +59,7 @@ fn sockets_only_keeps_to_the_network_stack() {
     assert_eq!((a.context.counters().icrc_trusted, b.context.counters().icrc_trusted), (0, 0));
 }
 
-/// A device that injects faults marks no packet as verified and checks all arrivals.
+/// A device that injects faults checks all arrivals, and its packets are checked.
 #[test]
 fn corruption_is_found_over_shared_memory_too() {
     let options = || OpenOptions {
@@ -93,7 +93,7 @@ impl Observer for Icrcs {
     }
 }
 
-/// ICRCs are computed only for observers, at either end.
+/// Only for observers, at either end.
 #[test]
 fn who_observes_sees_icrcs() {
     let icrcs = Icrcs::default();

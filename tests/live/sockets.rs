@@ -1,5 +1,3 @@
-//! Socket options: receive buffer, source ports, runs.
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::UdpSocket,
@@ -57,8 +55,7 @@ fn write_with_many(a: &Side, b: &Side, count: usize) -> Vec<(QueuePair, QueuePai
     pairs
 }
 
-/// Requests leave from one port per connection; responses go to 4791, from which nothing came.
-/// ICRCs match the real source port.
+/// Responses go to 4791, from which nothing came. ICRCs match the real source port.
 #[test]
 fn flows_leave_from_several_ports() {
     let options = || OpenOptions {
@@ -85,7 +82,7 @@ fn flows_leave_from_several_ports() {
     }
 }
 
-/// Devices at a shared address have separate ports, and receive responses to 4791.
+/// Responses to 4791 reach each.
 #[test]
 fn devices_with_one_address_have_different_ports() {
     let address = own_address();
@@ -95,7 +92,7 @@ fn devices_with_one_address_have_different_ports() {
     let mut used = Vec::new();
     for _ in 0..3 {
         let near = Side::on(Device::at(address).unwrap().open(options()).unwrap());
-        // They stay: a duplicate response needs its queue pair.
+        // All stay: a duplicate response needs its queue pair.
         let pairs = write_with_many(&near, &far, 16);
         let ports = std::mem::take(&mut *at_far.0.lock().unwrap());
         used.push((near, pairs, ports.into_values().flatten().collect::<BTreeSet<u16>>()));
@@ -142,7 +139,7 @@ fn shared_memory_keeps_the_port() {
     }
 }
 
-/// Runs of one packet: the peer sees the same packets.
+/// The peer sees the same packets.
 #[test]
 fn datagrams_leave_singly_if_asked_for() {
     let mut runs = Vec::new();
@@ -159,7 +156,7 @@ fn datagrams_leave_singly_if_asked_for() {
     assert_eq!(runs[1].0, runs[1].1);
 }
 
-/// Receive buffer overflow is counted, and arrivals meanwhile are flagged.
+/// Arrivals are flagged meanwhile.
 #[test]
 fn losses_in_the_own_socket_are_counted() {
     let options = OpenOptions {

@@ -1,5 +1,3 @@
-//! A stopped process at a shared address.
-
 use std::{
     env,
     io::{BufRead, BufReader, Write},
@@ -70,7 +68,7 @@ fn spawn(address: IpAddr) -> (Owner, impl Iterator<Item = String>) {
     (Owner(child), lines.map(Result::unwrap))
 }
 
-/// The first process at an address, which receives for all, is stopped for a while.
+/// The first process at an address, which receives for all, is stopped.
 #[test]
 fn a_stopped_process_silences_no_other_at_its_address() {
     if let Ok(address) = env::var(INSIDE) {
@@ -92,7 +90,7 @@ fn a_stopped_process_silences_no_other_at_its_address() {
         connect(near, far);
         (0..10).for_each(|round| exchange(near, far, round));
     }
-    // a connection with the other process itself
+    // a connection with the stopped process itself
     let with_owner = Side::on(fars[1].context.clone());
     let own_end = write_end(&with_owner.qp.endpoint(0).unwrap());
     with_owner.qp.connect_to(end).unwrap();
@@ -112,7 +110,7 @@ fn a_stopped_process_silences_no_other_at_its_address() {
     };
     write_and_read(1);
 
-    // They stay: a duplicate response needs its queue pair.
+    // All stay: a duplicate response needs its queue pair.
     let mut opened = Vec::new();
     for round in 0..3 {
         owner.signal(Signal::STOP);

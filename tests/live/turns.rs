@@ -1,5 +1,4 @@
-//! Turns of an engine on full, slow and narrow links: bytes per turn, work in between, the next
-//! thread.
+//! Turns of an engine on full, slow and narrow links.
 
 use std::{
     io,
@@ -34,7 +33,7 @@ use super::{
 const BUFFER: usize = 272 << 10;
 
 struct Throttle {
-    /// Runs until it is full.
+    /// In runs.
     credit: AtomicUsize,
     /// Per call.
     delay: Duration,
@@ -80,7 +79,7 @@ impl Throttle {
     }
 }
 
-/// A wire that takes one run per call until its credit is used up.
+/// Takes one run per call while it has credit.
 struct Throttled {
     wire: Wire,
     throttle: Arc<Throttle>,
@@ -141,7 +140,7 @@ fn sides(throttle: &Arc<Throttle>, options: OpenOptions) -> (Side, Side) {
     (Side::on(open(near, options)), Side::on(open(far, OpenOptions::default())))
 }
 
-/// Connects without acknowledge timers: no timeout rescues what a turn leaves.
+/// No timeout rescues data that a turn leaves.
 fn connect_without_timers(a: &Side, b: &Side) {
     let ends = [a, b].map(|side| side.qp.endpoint(0).unwrap());
     for (side, own, peer) in [(a, ends[0], ends[1]), (b, ends[1], ends[0])] {
@@ -164,7 +163,7 @@ fn readable(descriptor: BorrowedFd<'_>) -> bool {
     poll(&mut polled, Some(&Timespec::default())).unwrap() > 0
 }
 
-/// Waits like an event loop that knows only descriptor and timeout.
+/// Like an event loop.
 fn sleep_on(context: &Context) {
     let limit = context.progress_timeout().unwrap_or(PATIENCE).min(PATIENCE);
     let mut polled = [PollFd::from_borrowed_fd(context.progress_fd(), PollFlags::IN)];
@@ -196,8 +195,7 @@ fn a_turn_receives_between_two_buffers() {
     assert!(bursts.len() >= 4, "{bursts:?}");
 }
 
-/// The link takes a run now and then. Nothing is lost, repeated or reordered; only the device's
-/// thread drives it.
+/// Nothing is lost, repeated or reordered. Only the device's thread drives the link.
 #[test]
 fn what_a_full_link_does_not_take_goes_later_and_in_order() {
     for shows_room in [true, false] {
@@ -224,7 +222,6 @@ fn what_a_full_link_does_not_take_goes_later_and_in_order() {
     }
 }
 
-/// An event loop needs only the descriptor and the timeout.
 #[test]
 fn by_hand_the_descriptor_tells_when_a_full_link_has_room() {
     let throttle = Throttle::new(1, true, Duration::ZERO);
@@ -318,12 +315,12 @@ fn a_call_gets_in_while_a_long_response_is_sent() {
         requester.next().result.unwrap();
         (during, sent())
     };
-    // one may have waited for the processor
+    // a call may have waited for the processor
     let calls = [call(), call(), call()];
     assert!(calls.iter().any(|(during, total)| *during < total / 4), "{calls:?}");
 }
 
-/// Closes a device with data to send, and soon gives its link this room. True if it was sent.
+/// The link soon gets this room. True if the device sent.
 fn closes_with_last_words(room: usize) -> bool {
     let throttle = Throttle::new(0, true, Duration::ZERO);
     let (a, b) = sides(&throttle, manual());
@@ -355,7 +352,7 @@ fn a_device_that_closes_waits_for_a_full_link_but_not_long() {
     assert!(!closes_with_last_words(0));
 }
 
-/// A wire whose groups are joined when the test allows it.
+/// Joins groups when the test allows it.
 struct SlowToJoin {
     wire: Wire,
     asked: Sender<()>,

@@ -1,5 +1,4 @@
-//! AF_XDP devices on a veth pair in a network namespace; the kernel loads programs for the host's
-//! root only.
+//! AF_XDP on a veth pair; the kernel loads programs only for the host's root.
 
 use std::{
     io::{BufRead, BufReader, Read},
@@ -21,7 +20,7 @@ use super::{
 const OWN: &str = "xdp:veth0,ip=10.78.0.1/24";
 const OWN_V6: &str = "xdp:veth0,ip=fd78::1/64";
 
-/// Runs this test in a network namespace with the host root's rights.
+/// With the host root's rights.
 fn in_namespace(name: &str, inside: impl FnOnce()) {
     if !rustix::process::geteuid().is_root() {
         eprintln!("only root may put BPF programs at interfaces: left to CI");
@@ -94,7 +93,7 @@ fn own_addresses_on_both_sides() {
         mtu(9000);
         all_between(OWN, "xdp:veth1,ip=10.78.0.3/24", Mtu::B4096);
         all_between(tagged, "xdp:veth1,ip=10.79.0.2/24,vlan=100", Mtu::B4096);
-        // one with itself
+        // a device with itself
         let context = open(OWN);
         let sides = [context.clone(), context].map(Side::on);
         connect(&sides[0], &sides[1]);
@@ -102,7 +101,7 @@ fn own_addresses_on_both_sides() {
     });
 }
 
-/// Packets take the ring, not the packet socket beside it: the kernel's stack sees none.
+/// The ring, not the packet socket beside it: the kernel's stack sees none.
 #[test]
 fn roce_bypasses_the_network_stack() {
     in_namespace("roce_bypasses_the_network_stack", || {
@@ -128,7 +127,7 @@ fn roce_bypasses_the_network_stack() {
 #[test]
 fn borrowed_addresses() {
     in_namespace("borrowed_addresses", || {
-        ip("address add 10.78.1.1/24 dev veth0"); // another network: else it would be local
+        ip("address add 10.78.1.1/24 dev veth0"); // another network: else it is local
         all_between(OWN, "xdp:veth1", Mtu::B1024);
         all_between("raw:veth0,ip=10.78.0.1/24", "xdp:veth1,mode=generic", Mtu::B1024);
         let _context = open("xdp:veth1");
@@ -181,7 +180,7 @@ fn what_cannot_be_is_said_in_one_line() {
     });
 }
 
-/// The kernel's verifier allows root more than the required capabilities.
+/// The kernel's verifier allows root more than these capabilities.
 #[test]
 fn three_capabilities_are_enough() {
     const INSIDE: &str = "ROCE_TEST_XDP_RIGHTS";
@@ -209,7 +208,7 @@ fn three_capabilities_are_enough() {
     });
 }
 
-/// A user namespace's root has every capability there, but may load no program.
+/// A user namespace's root may load no program.
 #[test]
 fn without_the_rights_of_the_host() {
     let options = ["--map-root-user", "--net", "--mount"];
@@ -291,7 +290,7 @@ fn members_of_a_group_receive_what_is_sent_to_it() {
     });
 }
 
-/// The kernel holds 256 frames of a device that does not receive; the rest is counted.
+/// The kernel holds 256 frames of a device that does not receive.
 #[test]
 fn what_finds_no_room_is_counted() {
     in_namespace("what_finds_no_room_is_counted", || {
@@ -301,7 +300,7 @@ fn what_finds_no_room_is_counted() {
             ..OpenOptions::default()
         };
         let deaf = Device::named(OWN).unwrap().open(options).unwrap();
-        // the part of a RoCE packet that the program reads
+        // the part that the XDP program reads
         let mut frame = vec![0x02, 0x52, 10, 78, 0, 1, 2, 0, 0, 0, 0, 9, 0x08, 0x00];
         frame.extend([0x45, 0, 0, 46, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 78, 0, 9, 10, 78, 0, 1]);
         frame.extend([0xC0, 0, 0x12, 0xB7, 0, 26, 0, 0]);

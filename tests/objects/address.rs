@@ -1,5 +1,3 @@
-//! Address handles.
-
 use roce::{
     AddressVector, AhFromWcError, CompletionQueue, Context, Data, Init, Limits, MemoryRegion,
     ObjectError, ObjectKind, OpenOptions, ProtectionDomain, QKey, QpInitAttr, QpType, Qpn,
@@ -52,7 +50,7 @@ fn address_handles_there_and_back() {
         b.pd.create_ah_from_wc(&received, &[0; GRH_LEN]).err(),
         Some(AhFromWcError::NoHeader)
     );
-    // the same datagram as if the other device had received it
+    // as if the other device had received it
     assert_eq!(a.pd.create_ah_from_wc(&received, &area).err(), Some(AhFromWcError::NoAddress));
 
     assert_eq!(context_b.init_ah_from_wc(&area), Ok(back.address_vector()));

@@ -1,5 +1,3 @@
-//! Completion queues.
-
 use std::{
     sync::atomic::{AtomicBool, Ordering},
     thread,
@@ -39,7 +37,7 @@ fn a_resize_under_a_poller_loses_nothing() {
     assert_eq!(cq_b.poll_one(), None);
 }
 
-/// The period ends without a packet while the program sleeps.
+/// No packet comes while the program sleeps.
 #[test]
 fn a_moderated_event_comes_after_its_period() {
     let (a, b) = (open(), open());

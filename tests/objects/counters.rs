@@ -1,5 +1,3 @@
-//! Counters objects and published counters.
-
 use std::process;
 
 use roce::{
@@ -38,14 +36,14 @@ fn counters_of_a_queue_pair_and_of_the_device() {
         assert!(!found.counter.explanation.is_empty());
         found.counter.value
     };
-    // without retransmissions, which a delayed response may cause
+    // a delayed response may cause retransmissions
     let sent = |qpn| value(qpn, "sent_packets") - value(qpn, "retransmitted_packets");
     assert_eq!((sent(Some(qp_a.qpn())), sent(None)), (4, 4));
     send(&other_a, &other_b, 3);
     assert_eq!((sent(Some(qp_a.qpn())), sent(None)), (4, 7));
 }
 
-/// In this process, so that the moment of closing is known.
+/// In this process: the moment of closing is known.
 #[test]
 fn counters_are_published_within_seconds_and_go_with_the_device() {
     let (a, b) = (open(), open());
@@ -102,7 +100,7 @@ fn a_device_served_by_hand_publishes_too() {
     qp.post_send(&[SendWr::send(2, Data::empty())]).unwrap();
     eventually("calling progress publishes", || {
         context.progress();
-        // more than two if this thread was descheduled for a retransmission timeout
+        // more if this thread was descheduled for a retransmission timeout
         let sent = context.counters().sent_packets;
         sent >= 2 && value() == sent
     });

@@ -1,5 +1,3 @@
-//! Attributes of devices and ports.
-
 use std::fs;
 
 use roce::{Device, Gid, GidType, Limits, OpenOptions, PKey, link::Fabric};

@@ -1,5 +1,3 @@
-//! Device memory.
-
 use roce::{Data, DeviceMemoryError, Limits, MemoryFault, OpenOptions, QpInitAttr, QpType, SendWr};
 
 use super::{ALL, loopback, next, open};

@@ -1,5 +1,3 @@
-//! Parent and thread domains.
-
 use roce::{Data, Limits, ObjectError, OpenOptions, QpInitAttr, QpType, SendWr};
 
 use super::{ALL, loopback, next, open};

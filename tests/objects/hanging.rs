@@ -1,5 +1,3 @@
-//! The watchdog of the tests.
-
 use std::{env, os::unix::process::ExitStatusExt, process::Command, sync::mpsc};
 
 use super::{connected, open};

@@ -1,4 +1,4 @@
-//! Objects around the transport, on real unprivileged devices.
+//! On real unprivileged devices.
 
 mod address;
 mod completion;

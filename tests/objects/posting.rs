@@ -1,5 +1,3 @@
-//! Posting one by one and all at once.
-
 use roce::{
     BadWorkRequest, Data, OpenOptions, PostError, Progress, QpCaps, QpInitAttr, QpType, RecvWr,
     SendWr, SrqAttr, State,
@@ -7,7 +5,7 @@ use roce::{
 
 use super::{ALL, eventually, loopback, next, open};
 
-/// Requests posted one by one stop at the first wrong one; a batch is posted whole or not at all.
+/// Single posts stop at the first wrong request; a batch is posted whole or refused.
 #[test]
 fn ways_to_post() {
     let (a, b) = (open(), open());
@@ -52,7 +50,7 @@ fn ways_to_post() {
     assert_eq!(qp_b.post_recv_with(|post| post(&empty)), Err(PostError::SharedQueue));
 }
 
-/// A long list's first part is sent before its end is posted: the lock is not held throughout.
+/// The lock is not held throughout.
 #[test]
 fn a_long_list_is_posted_in_portions() {
     const LIST: u64 = 300;

@@ -6,7 +6,7 @@ use crate::docs::collect;
 
 const COLUMNS: usize = 100;
 
-/// Too wide comment lines, numbered; tables and code are exempt.
+/// Numbered; tables and code are exempt.
 fn wide(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut is_code = false;
     text.lines().enumerate().filter(move |(_, line)| {

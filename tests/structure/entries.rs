@@ -1,12 +1,13 @@
-//! Functions of the C interface go through the layer of calls, or are listed: no thread is
-//! cancelled in them, and none forks meanwhile unless they wait.
+//! Functions of the C interface go through the layer of calls, or are listed.
+//!
+//! The layer lets no thread be cancelled in them, and none forks meanwhile unless they wait.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
 use syn::{Expr, Item, ItemFn, Pat, Stmt};
 
 /// Functions that read a completion or build a request between data calls. They lock only the
-/// engine, and have no cancellation point, or the engine disables it.
+/// engine, and cannot be cancelled.
 const PARTS: &str = "
     start_poll end_poll
     read_opcode read_vendor_err read_byte_len read_imm_data read_qp_num read_src_qp read_wc_flags
@@ -17,7 +18,7 @@ const PARTS: &str = "
     wr_set_inline_data_list
 ";
 
-/// Functions that compute, or touch only their arguments, and those by which calls wait.
+/// Functions that compute, touch only their arguments, or make calls wait.
 const OTHERS: &str = "
     at_exit at_load report_all on_signal may_end_here wait_for poll_once
     refuse make_nothing ignore ibv_read_ibdev_sysfs_file
@@ -32,7 +33,7 @@ const OTHERS: &str = "
     rdma_get_src_port rdma_get_dst_port
 ";
 
-/// The layer of calls, and functions that go through it for several.
+/// The layer, and functions through it.
 const LAYER: &str = "
     control waiting data query_port with read posting send_one receive_one
 ";
@@ -69,7 +70,7 @@ fn every_function_of_the_c_interface_is_a_call() {
     assert!(calls > 180, "only {calls} functions were found");
 }
 
-/// Functions with C's calling convention in a folder, without tests'.
+/// Functions with C's calling convention, without tests'.
 fn functions(folder: &Path) -> Vec<ItemFn> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -92,7 +93,7 @@ fn is_unwound(function: &ItemFn) -> bool {
     name.is_some_and(|name| name.value() == "C-unwind")
 }
 
-/// A function's layer: its last expression, or `begin`.
+/// Its last expression, or `begin`.
 fn layer(function: &ItemFn) -> Option<String> {
     if function.block.stmts.first().is_some_and(is_begin) {
         return Some("begin".to_owned());

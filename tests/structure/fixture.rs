@@ -7,7 +7,7 @@ use super::{
     modules::{Edges, Modules},
 };
 
-/// Uses between a crate's files; the first is its root.
+/// Of a crate's files, root first.
 fn edges(files: &[(&str, &str)]) -> Edges {
     let source = |wanted: &str| {
         files.iter().find(|(file, _)| *file == wanted).map(|(_, text)| text.to_string())

@@ -1,5 +1,3 @@
-//! Import loops and upward imports between files.
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
@@ -30,7 +28,7 @@ pub(crate) fn loops(edges: &Edges) -> Vec<BTreeSet<String>> {
     found
 }
 
-/// Imports from a file to a higher layer, as (file, imported file).
+/// As (file, imported file).
 pub(crate) fn upward(edges: &Edges, layers: Layers) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for (file, imports) in edges {
@@ -43,7 +41,7 @@ pub(crate) fn upward(edges: &Edges, layers: Layers) -> Vec<(String, String)> {
     found
 }
 
-/// Index of a file's layer; `None` if unnamed, the list's length for the root.
+/// `None` if unnamed, the list's length for the root.
 pub(crate) fn layer(layers: Layers, file: &str) -> Option<usize> {
     let module = file.trim_end_matches(".rs").trim_end_matches("/mod");
     if module == "lib" || module == "main" {

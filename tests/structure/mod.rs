@@ -1,4 +1,4 @@
-//! Imports point down and never in a loop, in every crate, with the layers below.
+//! Imports point down and never in a loop, in every crate.
 //!
 //! A loop is any set of files that use each other's names. A re-exported name belongs to the file
 //! that defines it. Tests are exempt.
@@ -263,7 +263,7 @@ struct Found {
     edges: Edges,
 }
 
-/// The crates, read once for all tests.
+/// Read once for all tests.
 static FOUND: LazyLock<Vec<Found>> = LazyLock::new(|| {
     let read = |listed: &&Crate| {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(listed.folder);
@@ -274,7 +274,6 @@ static FOUND: LazyLock<Vec<Found>> = LazyLock::new(|| {
     CRATES.iter().map(read).collect()
 });
 
-/// Fails with the faults found in any crate.
 fn check(faults: impl Fn(&Crate, &Found) -> Vec<String>) {
     let mut text = String::new();
     for (listed, found) in CRATES.iter().zip(&*FOUND) {

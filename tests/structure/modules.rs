@@ -20,7 +20,6 @@ pub(crate) type Source<'a> = &'a dyn Fn(&str) -> Option<String>;
 /// Per file, the files it uses and the names it takes.
 pub(crate) type Edges = BTreeMap<String, BTreeMap<String, BTreeSet<String>>>;
 
-/// Longest followed chain of re-exports.
 const LONGEST_CHAIN: usize = 16;
 
 pub(crate) struct Modules(Vec<Module>);
@@ -52,7 +51,7 @@ enum Target {
 }
 
 impl Modules {
-    /// Modules of a crate with this root: `lib.rs` or `main.rs`.
+    /// With this root: `lib.rs` or `main.rs`.
     pub(crate) fn read(source: Source<'_>, root: &str) -> Modules {
         let mut modules = Modules(Vec::new());
         let text = source(root).unwrap_or_else(|| panic!("no {root}"));
@@ -64,8 +63,7 @@ impl Modules {
         self.0.iter().map(|module| module.file.as_str()).collect()
     }
 
-    /// Uses of names between files. A `pub use` of a child's item is none: a parent may list its
-    /// children's names without depending on them.
+    /// A parent may list its children's names with `pub use` without depending on them.
     pub(crate) fn edges(&self) -> Edges {
         let mut edges = Edges::new();
         for (index, module) in self.0.iter().enumerate() {
@@ -86,7 +84,7 @@ impl Modules {
         edges
     }
 
-    /// Adds the module with these items, and its children, whose files are in `folder`.
+    /// Adds a module and its children, whose files are in `folder`.
     fn add(
         &mut self,
         source: Source<'_>,
@@ -182,7 +180,7 @@ impl Modules {
     }
 }
 
-/// Collects one module's names and uses, without children.
+/// Of one module, without children.
 struct Reader<'a, 'ast> {
     module: &'a mut Module,
     children: Vec<&'ast ItemMod>,

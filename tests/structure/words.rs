@@ -1,7 +1,6 @@
-//! The testable part of CONTRIBUTING's rules: words, and lengths of sentences and headings, in
-//! pages and comments.
+//! The testable part of CONTRIBUTING's rules for pages and comments.
 //!
-//! The bounds are today's counts. Lower a bound when a count falls; never raise one.
+//! Lower a bound when a count falls; never raise a bound.
 
 use std::{
     fs,
@@ -10,7 +9,7 @@ use std::{
 
 use crate::docs::collect;
 
-/// Words that a reader stops at; CONTRIBUTING lists them too.
+/// CONTRIBUTING lists them too.
 const WORDS: [&str; 10] = [
     "the own", "anew", "in vain", "is told", "are told", "heed", "heeds", "heeded", "whoever",
     "lest",
@@ -18,11 +17,10 @@ const WORDS: [&str; 10] = [
 const SENTENCE: usize = 30;
 const HEADING: usize = 8;
 
-/// Sentences above `SENTENCE` words.
 const LONG_IN_PAGES: usize = 0;
 const LONG_IN_COMMENTS: usize = 5;
 
-/// A page's prose: paragraphs, items and cells, without code. Links are their texts.
+/// Paragraphs, items and cells, without code. Links are their texts.
 fn prose(page: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut is_code = false;
@@ -52,7 +50,7 @@ fn prose(page: &str) -> Vec<String> {
     parts.iter().map(|part| without_code(part)).collect()
 }
 
-/// The text with one word per backquoted name, without link targets.
+/// One word per backquoted name, no link targets.
 fn without_code(text: &str) -> String {
     let mut plain = String::new();
     for (at, part) in text.split('`').enumerate() {
@@ -66,7 +64,7 @@ fn without_code(text: &str) -> String {
     result
 }
 
-/// Sentences with their number of words; a row of names, as in a list, is one.
+/// With their number of words; a row of names counts as a word.
 fn sentences(text: &str) -> Vec<(&str, usize)> {
     let mut found = Vec::new();
     let mut start = 0;
@@ -98,7 +96,7 @@ fn disliked(text: &str) -> Vec<&'static str> {
     WORDS.iter().flat_map(|word| std::iter::repeat_n(*word, times(word))).collect()
 }
 
-/// A file's comments, each a paragraph, without code.
+/// Each a paragraph, without code.
 fn comments(source: &str) -> Vec<String> {
     let mut page = String::new();
     for line in source.lines() {

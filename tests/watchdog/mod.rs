@@ -1,9 +1,9 @@
-//! A watchdog: shows where a test hangs and aborts the program.
+//! Shows where a test hangs, and aborts the program.
 //!
-//! libtest gives each test a thread. When one is too old, the watchdog prints all threads' stacks
-//! (system calls, if they block all signals), the engines' state and started [programs](programs),
-//! and aborts. With `--test-threads=1` tests run on the main thread; only tests' threads are
-//! watched then.
+//! libtest gives each test a thread. For a thread that is too old, the watchdog prints all threads'
+//! stacks (system calls, if they block all signals), the engines' state and started
+//! [programs](programs). With `--test-threads=1` tests run on the main thread, which is not
+//! watched.
 
 pub(crate) mod programs;
 
@@ -19,12 +19,12 @@ use std::{
     time::Duration,
 };
 
-/// Seconds after which a test hangs; `ROCE_TEST_SECONDS` overrides it.
+/// Seconds; `ROCE_TEST_SECONDS` overrides it.
 const LIMIT: u64 = 180;
-/// Names of the watchdog's and the library's threads, which are as old as a device.
+/// The watchdog's and the library's threads, as old as a device.
 const OTHERS: [&str; 2] = ["watchdog", "roce"];
 
-/// Starts the watchdog once. `describe` reports this process's engines.
+/// `describe` reports this process's engines.
 pub(crate) fn start(describe: fn() -> String) {
     static STARTED: Once = Once::new();
     STARTED.call_once(|| {
@@ -40,7 +40,7 @@ pub(crate) fn start(describe: fn() -> String) {
 fn watch(limit: u64, describe: fn() -> String) {
     loop {
         thread::sleep(Duration::from_secs(1));
-        // an unnamed thread is the main one or a sanitizer's
+        // an unnamed thread is the main thread or a sanitizer's
         let program = about(std::process::id() as i32, "comm");
         let oldest = threads().into_iter().find(|thread| {
             thread.name != program.trim_end()
@@ -85,7 +85,7 @@ impl Thread {
             .and_then(|(_, fields)| fields.split_whitespace().nth(19)?.parse().ok());
         let uptime = fs::read_to_string("/proc/uptime").unwrap_or_default();
         let now = uptime.split('.').next().and_then(|seconds| seconds.parse().ok());
-        // SAFETY: takes a number and gives one
+        // SAFETY: numbers only
         let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) } as u64;
         match (started, now) {
             (Some(started), Some(now)) => u64::saturating_sub(now, started / ticks),
@@ -106,7 +106,7 @@ impl Thread {
             return;
         }
         PRINTING.store(self.number, Ordering::SeqCst);
-        // SAFETY: takes numbers; the handler is set
+        // SAFETY: numbers only; the handler is set
         unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), self.number, signal) };
         for _ in 0..200 {
             if PRINTING.load(Ordering::SeqCst) == 0 {
@@ -125,14 +125,14 @@ fn signal() -> i32 {
     libc::SIGRTMIN() + 7
 }
 
-/// Runs on the thread that prints its stack. Async-signal-unsafe calls are acceptable before the
-/// abort; if it blocks, the watchdog does not.
+/// Async-signal-unsafe calls are acceptable before the abort; if this blocks, the watchdog does
+/// not.
 extern "C" fn print_own_stack(_signal: i32) {
     say(&Backtrace::force_capture().to_string());
     PRINTING.store(0, Ordering::SeqCst);
 }
 
-/// Prints past libtest's capture.
+/// Past libtest's capture.
 fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }

@@ -1,5 +1,3 @@
-//! Programs started by tests, one of which may hang.
-
 use std::{
     fs,
     process::{Child, Command, Output, Stdio},
@@ -10,8 +8,7 @@ use std::{
 
 use super::say;
 
-/// Waits for a started program's end and output. After `limit` it shows and kills the program, and
-/// panics.
+/// After `limit` it shows and kills the program, and panics.
 #[allow(dead_code, reason = "not all tests start programs")]
 pub(crate) fn wait_with_output(child: Child, limit: Duration) -> Output {
     let number = child.id() as i32;
@@ -40,12 +37,12 @@ pub(super) fn end_all() {
 fn end(programs: &[i32]) {
     programs.iter().for_each(|&number| show(number));
     for &number in programs {
-        // SAFETY: takes numbers. It is a descendant, which nobody has waited for a moment ago.
+        // SAFETY: numbers only; the descendant was unreaped a moment ago
         unsafe { libc::kill(number, libc::SIGKILL) };
     }
 }
 
-/// Prints a program's threads: system call, stack if gdb is installed, and device counters.
+/// System calls, stacks if gdb is installed, and device counters.
 fn show(number: i32) {
     let line = about(number, "cmdline").replace('\0', " ");
     say(&format!("process {number}: {}", line.trim_end()));
@@ -96,7 +93,7 @@ fn parent(number: i32) -> Option<i32> {
     fields.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// A /proc file of a process; empty if it has ended.
+/// Empty if it has ended.
 fn about(number: i32, file: &str) -> String {
     let bytes = fs::read(format!("/proc/{number}/{file}")).unwrap_or_default();
     String::from_utf8_lossy(&bytes).into_owned()

@@ -1,5 +1,3 @@
-//! Error of a play.
-
 use std::error::Error;
 
 /// One line that says what is wrong, or a viewer's reason to stop.

@@ -1,10 +1,8 @@
 //! Two to four adapters in virtual time on a simulated network, and scenarios for them.
 //!
 //! A scenario is a function of its [`Settings`]: equal settings give equal packets, byte for byte.
-//! A [`Viewer`] sees each line and may stop it. Playing to a line gives the state after it. A
-//! [`Script`] is a scenario as text (`docs/guide/demo.md`).
-//!
-//! Nothing here reads a clock, waits or prints.
+//! A [`Viewer`] sees each line and may stop the scenario; playing to a line gives the state after
+//! the line. A [`Script`] is a scenario as text (`docs/guide/demo.md`).
 
 mod failure;
 mod line;

@@ -1,5 +1,3 @@
-//! Lines of a ladder: ends and packets.
-
 use std::{
     fmt::{self, Write},
     time::Duration,
@@ -7,7 +5,7 @@ use std::{
 
 use roce_capture::explain::{Cause, Explanation};
 
-/// An end.
+/// Adapter of a scenario.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[expect(missing_docs, reason = "their letters are their names")]
 pub enum End {
@@ -18,16 +16,16 @@ pub enum End {
 }
 
 impl End {
-    /// All ends, left to right.
+    /// Left to right.
     pub const ALL: [Self; 4] = [Self::A, Self::B, Self::C, Self::D];
 
-    /// Returns its letter.
+    /// Upper-case letter.
     #[must_use]
     pub const fn letter(self) -> char {
         (b'A' + self as u8) as char
     }
 
-    /// Returns the end with this letter, in either case.
+    /// End of a letter in either case.
     #[must_use]
     pub fn of_letter(letter: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|end| {
@@ -37,7 +35,7 @@ impl End {
         })
     }
 
-    /// Returns the way to another end.
+    /// Direction to another end.
     #[must_use]
     pub const fn to(self, to: Self) -> Direction {
         Direction { from: self, to: Some(to) }
@@ -55,14 +53,14 @@ impl fmt::Display for End {
 pub struct Direction {
     /// Sender.
     pub from: End,
-    /// Receiver; `None`: a group.
+    /// `None`: a group.
     pub to: Option<End>,
 }
 
-/// Kind of a line.
+/// Tone of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tone {
-    /// An ordinary line.
+    /// Ordinary.
     Plain,
     /// Lost, refused or failed.
     Bad,
@@ -70,12 +68,12 @@ pub enum Tone {
     Warned,
     /// Beside the packets.
     Faint,
-    /// A program's calls and events.
+    /// A program's call or event.
     Strong,
 }
 
 impl Tone {
-    /// Returns its name in pages.
+    /// Name in pages.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -113,27 +111,27 @@ impl From<&Explanation> for Tone {
 /// Event of a line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// A packet leaves: text and reason.
+    /// Departure: text and reason.
     Sent(Direction, String, String),
-    /// A packet arrives: text and effect. The way ends where it arrives.
+    /// Arrival: text and effect. The direction ends where the packet arrives.
     Arrived(Direction, String, String),
-    /// A captured packet: text and reason.
+    /// Captured packet: text and reason.
     Seen(Direction, String, String),
-    /// A packet is lost.
+    /// Lost packet.
     Lost(Direction, String),
-    /// An event at an end.
+    /// Event at an end.
     Note(End, String),
 }
 
-/// A line of a ladder.
+/// Line of a ladder.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Line {
     /// Time since the start.
     pub at: Duration,
-    /// The event.
+    /// Event.
     pub event: Event,
-    /// Its kind.
+    /// Tone.
     pub tone: Tone,
-    /// Number of its datagram, from 0 in sending order; a duplicate has its original's.
+    /// Datagram number from 0 in sending order; a duplicate has its original's.
     pub datagram: Option<u64>,
 }

@@ -1,5 +1,3 @@
-//! Adapter records as text, with the scenario's names of queue pairs.
-
 use std::collections::BTreeMap;
 
 use roce_transport::{
@@ -20,9 +18,8 @@ pub(crate) enum Shown {
     Nothing,
     /// Packets, calls, completions, timers, losses, failures.
     Packets,
-    /// Also state changes that the program requested.
+    /// `Packets`, and state changes by the program.
     States,
-    /// Congestion control only.
     Congestion,
 }
 
@@ -30,7 +27,7 @@ pub(crate) enum Shown {
 pub(crate) struct Names(pub(crate) BTreeMap<Qpn, String>);
 
 impl Names {
-    /// The line of a record, if shown. A packet takes `way`.
+    /// A packet takes `way`.
     pub(crate) fn event(
         &self,
         shown: Shown,
@@ -88,7 +85,7 @@ impl Names {
             What::State { .. } => note(record.what.to_string(), Tone::Bad),
             What::Window { cause: WindowCause::Acknowledged | WindowCause::Start, .. } => None,
             What::Window { .. } | What::Rate { .. } => note(record.what.to_string(), Tone::Warned),
-            // shown by the arrival before it
+            // The arrival shows it.
             What::Acknowledged { .. } => None,
             _ => note(record.what.to_string(), Tone::Plain),
         }

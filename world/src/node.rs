@@ -1,5 +1,3 @@
-//! One adapter of a scenario, with the objects of its program.
-
 use std::{
     collections::BTreeMap,
     net::{IpAddr, Ipv4Addr},
@@ -22,7 +20,7 @@ use crate::line::End;
 
 pub(crate) const QKEY: QKey = QKey(0x1111_1111);
 
-/// Records of all ends, in order.
+/// Records of all ends in order.
 pub(crate) type Records = Arc<Mutex<Vec<(End, Record)>>>;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,10 +32,10 @@ pub(crate) struct EndQp {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options {
     pub(crate) mtu: Mtu,
-    /// 14 is 67 ms.
+    /// 67 ms
     pub(crate) timeout: u8,
     pub(crate) retry_cnt: u8,
-    /// 14 is 1.28 ms.
+    /// 1.28 ms
     pub(crate) min_rnr_timer: u8,
     pub(crate) depth: u32,
     pub(crate) traffic_class: u8,
@@ -58,7 +56,7 @@ impl Default for Options {
     }
 }
 
-/// An adapter and the objects made on it.
+/// An adapter and its program's objects.
 #[derive(Debug)]
 pub struct Node {
     pub(crate) end: End,
@@ -82,7 +80,7 @@ pub struct Buffer {
 impl Buffer {
     pub(crate) const ADDRESS: u64 = 0x1000;
 
-    /// Returns a copy of its bytes.
+    /// Copy of the bytes.
     #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.region.length() as usize];
@@ -90,7 +88,7 @@ impl Buffer {
         bytes
     }
 
-    /// Returns its region: addresses and keys.
+    /// Addresses and keys.
     #[must_use]
     pub fn region(&self) -> &Region {
         &self.region
@@ -135,7 +133,6 @@ fn peer(to: EndQp, options: &Options) -> PeerAttr {
     PeerAttr { dest_qpn: to.qpn, path_mtu: options.mtu, rq_psn: first_psn(to.end), av }
 }
 
-/// A scenario's calls succeed; a test plays each.
 const WRITTEN: &str = "the scenario's own calls are right";
 
 impl Node {
@@ -157,7 +154,7 @@ impl Node {
 
     pub(crate) fn buffer(&mut self, length: usize) -> Buffer {
         let memory = Arc::new(HeapMemory::new(length));
-        // letters show the bytes' origin
+        // letters show the origin
         let signs = match self.end {
             End::A => b'a'..=b'z',
             End::B => b'A'..=b'Z',
@@ -177,7 +174,6 @@ impl Node {
         buffer
     }
 
-    /// The first memory region, made if missing.
     pub(crate) fn first_buffer(&mut self) -> Buffer {
         match self.buffers.first() {
             Some(buffer) => buffer.clone(),
@@ -185,31 +181,31 @@ impl Node {
         }
     }
 
-    /// Returns its end.
+    /// End.
     #[must_use]
     pub const fn end(&self) -> End {
         self.end
     }
 
-    /// Returns the adapter.
+    /// Adapter.
     #[must_use]
     pub const fn adapter(&self) -> &Adapter {
         &self.adapter
     }
 
-    /// Returns its address.
+    /// IP address.
     #[must_use]
     pub const fn address(&self) -> IpAddr {
         self.ip
     }
 
-    /// Returns its memory regions, in order of creation.
+    /// Memory regions in order of creation.
     #[must_use]
     pub fn buffers(&self) -> &[Buffer] {
         &self.buffers
     }
 
-    /// Returns its queue pairs, in order of creation.
+    /// Queue pairs in order of creation.
     #[must_use]
     pub fn queue_pairs(&self) -> &[Qpn] {
         &self.qpns
@@ -269,7 +265,7 @@ impl Node {
         self.adapter.to_rtr(qpn, &Rtr::new(qp_type, peer, responder)).expect(WRITTEN);
     }
 
-    /// Requests RTR in any state; the record shows the result.
+    /// Requests RTR in any state.
     pub(crate) fn try_rtr(&mut self, qpn: Qpn, to: EndQp, options: &Options) {
         let peer = peer(to, options);
         let responder = ResponderAttr { max_dest_rd_atomic: 4, min_rnr_timer: 12 };
@@ -283,7 +279,7 @@ impl Node {
         self.adapter.to_rts(now, qpn, &Rts::new(qp_type, psn, requester)).expect(WRITTEN);
     }
 
-    /// Discards all completions, which the record has.
+    /// The record has the discarded completions.
     pub(crate) fn poll(&mut self) -> usize {
         let mut wcs = [Wc::UNUSED; 16];
         let mut taken = 0;

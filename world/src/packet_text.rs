@@ -1,11 +1,11 @@
-//! Packets as short texts, for ladders.
+//! Packets as short texts.
 
 use roce_transport::{
     cm::{CmMad, Message, PortSpace},
     wire::{Ext, Headers, Operation, Service, Syndrome},
 };
 
-/// Returns a packet's name, PSN and other header fields, or the CM message and its request.
+/// Name, PSN and other fields of a packet, or its CM message.
 #[must_use]
 pub fn packet(headers: &Headers, payload: usize, message: Option<&CmMad>) -> String {
     if let Some(mad) = message {

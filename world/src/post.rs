@@ -1,5 +1,3 @@
-//! Requests of a player or a script.
-
 use roce_transport::{
     addr::AddressVector,
     ids::Qpn,
@@ -13,7 +11,7 @@ use crate::{
     settings::{Post, PostKind},
 };
 
-/// `wr_id` of a player's first request; later ones count up.
+/// `wr_id` of a player's first request.
 const FIRST_WR_ID: u64 = 1000;
 const GRH: u32 = 40;
 
@@ -24,7 +22,7 @@ pub(crate) struct Request {
     pub(crate) queue_pair: usize,
     pub(crate) kind: PostKind,
     pub(crate) length: u32,
-    /// From the start of both ends' first memory regions.
+    /// Offset in both ends' first memory regions.
     pub(crate) offset: u64,
     pub(crate) immediate: Option<u32>,
     pub(crate) flags: SendFlags,
@@ -43,8 +41,7 @@ impl Request {
         }
     }
 
-    /// Posts it to this queue pair, whose peer is at another end. Errors appear in the adapter's
-    /// record.
+    /// Errors appear in the adapter's record.
     pub(crate) fn post(&self, now: Instant, own: &mut Node, qpn: Qpn, peer: &mut Node) {
         let service = own.adapter.query_qp(qpn).map(|info| info.qp_type);
         let near = own.first_buffer();
@@ -82,7 +79,7 @@ impl Request {
     }
 }
 
-/// The peer's datagram queue pair made with this one, or its first.
+/// The peer's datagram queue pair made with this queue pair, or its first.
 fn datagram_peer(
     service: Option<QpType>,
     made: Option<EndQp>,

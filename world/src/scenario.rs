@@ -1,5 +1,3 @@
-//! Scenarios by name.
-
 use crate::{
     failure::Failure,
     scenarios::{congestion, connecting, datagrams, loss, reliable, scripted, shared},
@@ -9,7 +7,7 @@ use crate::{
     world::World,
 };
 
-/// A scenario of a page.
+/// Built-in scenario.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario {
     /// Letters and hyphens.
@@ -18,14 +16,14 @@ pub struct Scenario {
     pub title: &'static str,
     /// Number of adapters.
     pub ends: usize,
-    /// Its own clauses of the network.
+    /// Clauses of a [`FaultPlan`](roce_fabric::FaultPlan).
     pub network: &'static str,
     pub(crate) play: fn(&mut World<'_>) -> Result<(), Failure>,
 }
 
 macro_rules! scenarios {
     ($($name:literal $ends:literal $network:literal $play:path => $title:literal;)*) => {
-        /// All scenarios, in reading order.
+        /// In reading order.
         pub const SCENARIOS: &[Scenario] = &[$(Scenario {
             name: $name,
             title: $title,
@@ -58,7 +56,7 @@ scenarios! {
     "unsignaled" 2 "" reliable::unsignaled => "unsignaled sends that block the send queue";
 }
 
-/// Two connected queue pairs without requests: for a player's posts.
+/// Connected queue pairs without requests, for a player's posts.
 pub const FREE: Scenario = Scenario {
     name: "free",
     title: "two queue pairs, and requests of your own",
@@ -67,11 +65,10 @@ pub const FREE: Scenario = Scenario {
     play: reliable::free,
 };
 
-/// Plays a scenario with the settings' additions to its end, or to the first error. Returns the
-/// world after the adapter call whose lines were drawn last.
+/// Plays a scenario to its end or first error. The world is that after the last drawn adapter call.
 ///
 /// # Errors
-/// When the settings' network is invalid.
+/// An invalid network in the settings.
 pub fn play<'a>(
     scenario: &Scenario,
     settings: &Settings,
@@ -82,11 +79,11 @@ pub fn play<'a>(
     Ok((world, result))
 }
 
-/// Plays a script like [`play`]. The script's network overrides the settings', their fates the
-/// script's.
+/// Plays a script like [`play`]. The script's network overrides the settings', the settings' fates
+/// the script's.
 ///
 /// # Errors
-/// When the settings' network is invalid.
+/// An invalid network in the settings.
 pub fn play_script<'a>(
     script: &Script,
     settings: &Settings,

@@ -1,5 +1,3 @@
-//! Scenarios as text.
-
 mod parse;
 
 use std::{collections::BTreeMap, time::Duration};
@@ -27,20 +25,20 @@ pub struct Script {
 }
 
 impl Script {
-    /// Example script: a gap, its NAK, an atomic.
+    /// Example with a gap, its NAK, an atomic.
     pub const EXAMPLE: &str = include_str!("script/example.script");
-    /// Most lines of a script.
+    /// Greatest number of lines.
     pub const MOST_LINES: usize = 300;
     /// Bytes of memory per end.
     pub const MEMORY: usize = 8192;
 
-    /// Returns the number of adapters: A to the last named one, at least two.
+    /// Number of adapters, at least two.
     #[must_use]
     pub const fn ends(&self) -> usize {
         self.ends
     }
 
-    /// Returns the network's clauses, if any.
+    /// Clauses of a [`FaultPlan`](roce_fabric::FaultPlan).
     #[must_use]
     pub fn network(&self) -> Option<&str> {
         self.network.as_deref()
@@ -53,17 +51,16 @@ impl Script {
 pub struct ScriptError {
     /// Line number, from 1.
     pub line: usize,
-    /// The error and the expected input, in one line.
+    /// Error and expected input, in one line.
     pub problem: String,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     Say(String),
-    /// Connects a new queue pair of each end.
     Connect([End; 2], QpType, Options),
     Post(End, Request),
-    /// Sets 8 bytes at this offset, in host byte order.
+    /// Offset, and 8 bytes in host byte order.
     Set(End, u64, u64),
     /// `None`: until idle.
     Wait(Option<Duration>),

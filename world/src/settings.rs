@@ -1,27 +1,25 @@
-//! A player's choices: seed, network, fates, requests.
-
 use std::{collections::BTreeMap, time::Duration};
 
 use roce_transport::mem::RKey;
 
 use crate::line::End;
 
-/// Most records of a player's own scenario.
+/// Limit for a player's own scenario.
 pub const MOST_RECORDS: usize = 20_000;
 
-/// Choices of a player; by default nothing is changed.
+/// A player's choices.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
     /// Seed of the network; 1 by default.
     pub seed: u64,
-    /// Clauses of a [`FaultPlan`](roce_fabric::FaultPlan) instead of the 5 µs delay; the scenario's
-    /// follow. A port replaces the scenario's.
+    /// Clauses of a [`FaultPlan`](roce_fabric::FaultPlan) instead of the 5 µs delay. The scenario's
+    /// clauses follow; a port replaces the scenario's.
     pub network: Option<String>,
-    /// Fates of datagrams by number.
+    /// Fates by datagram number.
     pub fates: BTreeMap<u64, Fate>,
     /// Additional requests, ordered by [`Post::after`].
     pub posts: Vec<Post>,
-    /// Records after which it is stopped; no limit by default.
+    /// Records after which the scenario ends; no limit by default.
     pub most_records: usize,
 }
 
@@ -37,33 +35,34 @@ impl Default for Settings {
     }
 }
 
-/// Fate of a datagram, overriding rules and chance.
+/// Fate of a datagram, instead of rules and chance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
-    /// Arrives, if the ports on its way have room.
+    /// Arrives if the ports have room.
     Pass,
     /// Is lost.
     Lose,
-    /// Is delayed by this.
+    /// Is delayed.
     Hold(Duration),
     /// Arrives twice.
     Double,
-    /// Has the lowest bit of this byte of its UDP payload flipped, modulo the length.
+    /// Lowest bit flipped of this byte of the UDP payload, modulo the length.
     Damage(usize),
 }
 
 /// A player's request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Post {
-    /// Ladder lines before it: posted after the last one's adapter call, or at the scenario's end.
+    /// Ladder lines before the post: it follows the last line's adapter call, or the scenario's
+    /// end.
     pub after: usize,
-    /// Its end.
+    /// End.
     pub end: End,
-    /// Its queue pair, by creation from 0.
+    /// Queue pair, by creation from 0.
     pub queue_pair: usize,
-    /// Its operation.
+    /// Operation.
     pub kind: PostKind,
-    /// Bytes, from the start of the end's first region to the start of its peer's; 8 for atomics.
+    /// Bytes, from the end's first region to its peer's; 8 for atomics.
     pub length: u32,
 }
 
@@ -82,6 +81,6 @@ pub enum PostKind {
     Read,
     /// Fetch and add.
     FetchAdd(u64),
-    /// Compare with the first, swap in the second.
+    /// Compared and swapped-in value.
     CompareSwap(u64, u64),
 }

@@ -1,5 +1,3 @@
-//! Receiver of a scenario's lines.
-
 use std::time::Duration;
 
 use roce_fabric::Verdict;
@@ -13,48 +11,36 @@ use crate::{
 /// A datagram handed to the network.
 #[derive(Clone, Copy, Debug)]
 pub struct SentDatagram<'a> {
-    /// Number, from 0.
+    /// From 0.
     pub number: u64,
-    /// Time by the adapters' clock.
+    /// Time of the adapters' clock.
     pub at: Duration,
-    /// Its way.
+    /// Direction.
     pub way: Direction,
     /// Network header.
     pub net: &'a NetHeader,
     /// UDP payload, BTH to ICRC.
     pub bytes: &'a [u8],
-    /// The network's verdict.
+    /// Network's verdict.
     pub verdict: &'a Verdict,
 }
 
-/// Viewer of a world. An error of any method stops the scenario.
+/// Viewer of a scenario. An error stops the scenario.
 pub trait Viewer {
     /// Shows a paragraph of the scenario.
-    ///
-    /// # Errors
-    /// The viewer's.
     fn say(&mut self, text: &str) -> Result<(), Failure>;
 
     /// Shows a line of figures.
-    ///
-    /// # Errors
-    /// The viewer's.
     fn figures(&mut self, text: &str) -> Result<(), Failure>;
 
-    /// Shows a line of the ladder.
-    ///
-    /// # Errors
-    /// The viewer's.
+    /// Shows a ladder line.
     fn line(&mut self, line: Line) -> Result<(), Failure>;
 
     /// Receives a datagram before the line that shows it.
-    ///
-    /// # Errors
-    /// The viewer's.
     fn datagram(&mut self, _datagram: &SentDatagram<'_>) -> Result<(), Failure> {
         Ok(())
     }
 
-    /// Receives every record of an adapter, shown or not.
+    /// Receives every record, shown or not.
     fn record(&mut self, _end: End, _record: &Record) {}
 }

@@ -1,5 +1,3 @@
-//! Adapters in virtual time on a simulated network.
-
 use std::{
     collections::VecDeque,
     ops::{Index, IndexMut},
@@ -26,12 +24,10 @@ use crate::{
     viewer::{SentDatagram, Viewer},
 };
 
-/// Delay of a copy after its original.
 const COPY_AFTER: Duration = Duration::from_nanos(500);
 
-/// Adapters, the network, and the viewer.
+/// Adapters and network of a scenario.
 pub struct World<'a> {
-    /// By letter.
     nodes: Vec<Node>,
     network: Network,
     pub(crate) now: Instant,
@@ -41,15 +37,14 @@ pub struct World<'a> {
     pub(crate) shown: Shown,
     names: Names,
     settings: Settings,
-    /// Player's requests posted so far.
+    /// Count of the player's requests posted.
     posted: usize,
     lines: usize,
     recorded: usize,
 }
 
 impl<'a> World<'a> {
-    /// Makes `ends` adapters on a network with the settings', or 5 µs, delay and the scenario's
-    /// faults. The settings' port replaces the scenario's.
+    /// The settings' network replaces the 5 µs delay, and its port the scenario's.
     pub(crate) fn new(
         ends: usize,
         faults: &str,
@@ -79,25 +74,25 @@ impl<'a> World<'a> {
         })
     }
 
-    /// Returns its ends, by letter.
+    /// Ends, by letter.
     #[must_use]
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
 
-    /// Returns the time since the start.
+    /// Time since the start.
     #[must_use]
     pub fn time(&self) -> Duration {
         self.now.since(self.start)
     }
 
-    /// Returns the number of datagrams in flight.
+    /// Datagrams in flight.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.network.in_flight()
     }
 
-    /// Returns counters of the network's ports.
+    /// Counters of all ports.
     #[must_use]
     pub fn port(&self) -> QueueCounters {
         self.network.port(None)
@@ -107,7 +102,7 @@ impl<'a> World<'a> {
         self.network.port(Some(address(end)))
     }
 
-    /// Returns the scenario's name of a queue pair, if any.
+    /// The scenario's name of a queue pair.
     #[must_use]
     pub fn name_of(&self, qpn: Qpn) -> Option<&str> {
         self.names.0.get(&qpn).map(String::as_str)
@@ -129,7 +124,6 @@ impl<'a> World<'a> {
         &mut self.nodes
     }
 
-    /// Runs `act` undrawn.
     pub(crate) fn quietly<T>(&mut self, act: impl FnOnce(&mut Self) -> T) -> T {
         let shown = std::mem::replace(&mut self.shown, Shown::Nothing);
         let result = act(self);
@@ -139,7 +133,6 @@ impl<'a> World<'a> {
         result
     }
 
-    /// Connects new queue pairs of A and B, undrawn.
     pub(crate) fn connect(&mut self, options: Options) -> (Qpn, Qpn) {
         self.connect_with(options, options)
     }
@@ -148,7 +141,7 @@ impl<'a> World<'a> {
         self.connect_as([End::A, End::B], QpType::Rc, [near, far])
     }
 
-    /// Connects new queue pairs of any ends and service, undrawn; datagram ones just enter RTS.
+    /// Undrawn. A datagram queue pair just enters RTS.
     pub(crate) fn connect_as(
         &mut self,
         ends: [End; 2],
@@ -171,7 +164,6 @@ impl<'a> World<'a> {
         })
     }
 
-    /// Posts a send request; draws an error.
     pub(crate) fn post_send(&mut self, end: End, qpn: Qpn, wr: &SendWr) -> Result<(), Failure> {
         let now = self.now;
         let posted = self[end].adapter.post_send(now, qpn, wr);
@@ -186,7 +178,7 @@ impl<'a> World<'a> {
         self.expect(posted, end)
     }
 
-    /// A full queue may be the scenario's subject; other errors are its mistakes.
+    /// A full queue may be the scenario's subject.
     fn expect(&self, posted: Result<(), PostError>, end: End) -> Result<(), Failure> {
         match posted {
             Ok(()) | Err(PostError::QueueFull) => Ok(()),
@@ -287,7 +279,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Posts the next one; false if none is left.
+    /// `false`: none is left.
     fn post_next(&mut self) -> Result<bool, Failure> {
         let Some(wanted) = self.settings.posts.get(self.posted) else { return Ok(false) };
         let (end, request) = (wanted.end, Request::of(wanted, self.posted));
@@ -300,7 +292,7 @@ impl<'a> World<'a> {
         drawn.map(|()| true)
     }
 
-    /// Posts a request if its queue pair exists. Without a peer it goes to the first other end.
+    /// Without a peer the request goes to the first other end.
     fn request(&mut self, end: End, request: &Request) {
         let Some(own) = self.nodes.get(end as usize) else { return };
         let Some(&qpn) = own.queue_pairs().get(request.queue_pair) else { return };
@@ -311,13 +303,12 @@ impl<'a> World<'a> {
         request.post(self.now, own, qpn, peer);
     }
 
-    /// Posts a script's request; draws a refusal.
     pub(crate) fn post_request(&mut self, end: End, request: &Request) -> Result<(), Failure> {
         self.request(end, request);
         self.draw(&mut Drawn::default())
     }
 
-    /// Runs to the end, with the player's remaining requests.
+    /// Runs to the end with the player's remaining requests.
     pub(crate) fn run_out(&mut self) -> Result<(), Failure> {
         while self.post_next()? {
             self.shown = Shown::Packets;
@@ -326,7 +317,6 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Draws new records.
     fn draw(&mut self, drawn: &mut Drawn) -> Result<(), Failure> {
         let records = match self.records.lock() {
             Ok(mut records) => std::mem::take(&mut *records),
@@ -399,7 +389,7 @@ impl std::fmt::Debug for World<'_> {
 #[derive(Debug, Default)]
 struct Drawn {
     sent: VecDeque<Sent>,
-    /// Number and sender of the arrived one.
+    /// Number and sender.
     arrived: Option<(u64, End)>,
 }
 

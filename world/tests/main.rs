@@ -1,11 +1,10 @@
-//! Scripts: effects and parse errors.
+//! Effects and errors of scripts.
 
 use roce_world::{
     Direction, Event, Failure, Fate, Line, MOST_RECORDS, Script, SentDatagram, Settings, Viewer,
     play_script,
 };
 
-/// Drawn texts and packets.
 #[derive(Default)]
 struct Seen {
     texts: Vec<String>,
@@ -41,7 +40,7 @@ impl Viewer for Seen {
     }
 }
 
-/// A script's lines, and each end's final memory.
+/// Drawn lines, and each end's final memory.
 fn played_with(script: &str, settings: &Settings) -> (Seen, Vec<Vec<u8>>) {
     let mut seen = Seen::default();
     let script: Script = script.parse().unwrap();
@@ -109,7 +108,6 @@ fn each_service_and_several_queue_pairs() {
     }
 }
 
-/// A to the others, and two of the others.
 #[test]
 fn three_and_four_ends() {
     let (seen, memory) = played(
@@ -180,7 +178,7 @@ fn the_network_and_the_fates_of_packets() {
     ] {
         let (seen, _) = played(&format!("{write}{fate}"));
         assert!(count(&seen, words) > 0, "{fate}: {:#?}", seen.texts);
-        // other choices take precedence
+        // settings take precedence
         let settings =
             Settings { fates: [(0, Fate::Pass), (1, Fate::Pass)].into(), ..Settings::default() };
         let (seen, _) = played_with(&format!("{write}{fate}"), &settings);
@@ -209,7 +207,6 @@ fn what_goes_on_for_ever_is_ended() {
     assert_eq!(count(&seen, "never"), 0);
 }
 
-/// Line, error, and expected input.
 #[test]
 fn mistakes_are_said() {
     for (text, line, words) in [

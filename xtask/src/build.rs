@@ -1,5 +1,3 @@
-//! Tool and libraries of one target, built by cargo or cargo-zigbuild.
-
 use std::{
     env, fs,
     path::{Path, PathBuf},
@@ -15,19 +13,17 @@ pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub(crate) struct Built {
     pub(crate) target: String,
     pub(crate) machine: &'static str,
-    /// Stripped.
     pub(crate) tool: Vec<u8>,
     pub(crate) library: Vec<u8>,
-    /// The rsockets library.
     pub(crate) sockets: Vec<u8>,
-    /// Oldest sufficient glibc.
+    /// Oldest sufficient version.
     pub(crate) glibc: (u32, u32),
     /// Last commit in seconds since 1970, for reproducible packages; 0 outside of a checkout.
     pub(crate) time: u32,
 }
 
 impl Built {
-    /// `cross` is the target to pass to cargo; the host's build shares existing artefacts.
+    /// `cross`: the target to pass to cargo; the host's build shares existing artefacts.
     pub(crate) fn new(
         target: &str,
         cross: Option<&String>,
@@ -104,7 +100,7 @@ pub(crate) fn has_zig() -> bool {
     found
 }
 
-/// Completions and man pages, written by a tool of this host into a directory in `out`.
+/// Completions and man pages.
 pub(crate) fn pages(out: &Path) -> Result<PathBuf, Failure> {
     let mut command = Command::new(cargo());
     command.args(["build", "--package", "roce-cli", "--message-format", "json-render-diagnostics"]);
@@ -162,7 +158,7 @@ fn stripped(path: &Path, target: &str) -> Result<Vec<u8>, Failure> {
     Ok(fs::read(copy)?)
 }
 
-/// Newest glibc version named by an ELF file: version names are strings in it.
+/// Newest glibc version named by an ELF file.
 fn glibc(file: &[u8]) -> (u32, u32) {
     const PREFIX: &[u8] = b"\0GLIBC_2.";
     let names = file.windows(PREFIX.len()).enumerate().filter(|(_, window)| *window == PREFIX);

@@ -1,5 +1,3 @@
-//! Contents of packages, and their places by kind of package.
-
 use std::{fs, io::Write, path::Path};
 
 use flate2::{Compression, GzBuilder, write::GzEncoder};
@@ -11,7 +9,7 @@ use crate::{
     soname,
 };
 
-/// pkg-config files, as in `roce unpack`.
+/// As in `roce unpack`.
 const PKG_CONFIG: [(&str, &[u8]); 2] = [
     ("libibverbs.pc", include_bytes!("../../cli/src/library/libibverbs.pc")),
     ("librdmacm.pc", include_bytes!("../../cli/src/library/librdmacm.pc")),
@@ -43,12 +41,10 @@ pub(crate) struct Contents {
     library: Vec<u8>,
     sockets: Vec<u8>,
     machine: &'static str,
-    /// Names and texts.
     completions: Vec<(String, Vec<u8>)>,
     manual: Vec<(String, Vec<u8>)>,
-    /// Licences, README.
     documents: Vec<(String, Vec<u8>)>,
-    /// Bill of materials (CycloneDX).
+    /// CycloneDX.
     pub(crate) bill: Vec<u8>,
 }
 
@@ -81,7 +77,7 @@ impl Contents {
         all.map(|(name, text)| (name.as_str(), &text[..]))
     }
 
-    /// Directory of libraries in system packages.
+    /// In system packages.
     pub(crate) fn libraries(&self, place: PackageKind) -> String {
         match place {
             PackageKind::Tarball => "lib/roce".to_owned(),
@@ -122,7 +118,7 @@ impl Contents {
                 (_, "_roce") => "usr/share/zsh/site-functions",
                 _ => "usr/share/fish/vendor_completions.d",
             };
-            // beside other shells' the name must say which shell
+            // Here the name must say which shell.
             let name =
                 if place == PackageKind::Tarball && name == "roce" { "roce.bash" } else { name };
             entries.push(file(format!("{directory}/{name}"), text));
@@ -136,7 +132,7 @@ impl Contents {
         for (name, text) in &self.documents {
             match place {
                 PackageKind::Tarball => entries.push(file(name.clone(), text)),
-                // name and compression by Debian's policy
+                // Debian's policy
                 PackageKind::Debian if name == "CHANGELOG.md" => {
                     entries.push(file("usr/share/doc/roce/changelog.gz", &gzip(text)));
                 }
@@ -146,7 +142,7 @@ impl Contents {
         entries
     }
 
-    /// Files that replace libibverbs for all programs.
+    /// Replaces libibverbs for all programs.
     pub(crate) fn verbs(&self, place: PackageKind) -> Result<Vec<Entry>, Failure> {
         let libraries = self.libraries(place);
         let library = format!("{libraries}/verbs/libroce_verbs.so");
@@ -223,7 +219,6 @@ pub(crate) fn wrapped(text: &str) -> Vec<String> {
     lines
 }
 
-/// Install and remove script of the verbs package.
 pub(crate) fn script(text: &str, libraries: &str) -> String {
     text.replace("@LIBRARIES@", &format!("/{libraries}")).replace("@VERSION@", VERSION)
 }

@@ -1,5 +1,3 @@
-//! Debian packages: `roce`, and `roce-verbs`, which replaces libibverbs for all programs.
-
 use std::{fs, path::Path};
 
 use ar::{Builder, Header};
@@ -83,7 +81,7 @@ fn md5sums(entries: &[Entry]) -> String {
     lines.collect()
 }
 
-/// Accepted lintian findings with reasons.
+/// Accepted lintian findings.
 const TOLERATED: &str = "\
     # bug reports have the names of functions in their backtraces\n\
     roce: unstripped-binary-or-object\n\
@@ -114,7 +112,6 @@ fn policy(built: &Built, package: &str, tolerated: &str) -> [Entry; 3] {
     ]
 }
 
-/// A changelog date.
 fn date(time: u32) -> String {
     DateTime::from_timestamp(time.into(), 0).unwrap_or_default().to_rfc2822()
 }

@@ -1,5 +1,3 @@
-//! `cargo xtask dist`: all packages of a version per processor, with checksums.
-
 use std::{
     env, fs,
     path::{Path, PathBuf},
@@ -36,7 +34,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("xtask is in no workspace")?;
-    // only this version's files may be there: all are summed
+    // All files are summed: only this version's may be there.
     if fs::read_dir(&args.out).is_ok_and(|mut entries| entries.next().is_some()) {
         if !args.out.join(SUMS).exists() {
             return Err(format!("{} holds other files; see --out", args.out.display()).into());

@@ -1,4 +1,4 @@
-//! Homebrew formula for Linux; installs the tarballs.
+//! Homebrew formula for Linux.
 
 use std::{fs, path::Path};
 

@@ -1,5 +1,4 @@
-//! Tasks beyond cargo: `cargo xtask dist` builds packages, `cargo xtask playground` the page,
-//! `cargo xtask site` the documentation.
+//! Tasks beyond cargo.
 
 mod build;
 mod contents;

@@ -1,4 +1,4 @@
-//! Components of the packages, from cargo: bill of materials and licences.
+//! Bill of materials and licences, from cargo.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,7 +19,7 @@ pub(crate) struct Component {
     version: String,
     licence: String,
     directory: PathBuf,
-    /// Checksum in Cargo.lock; none for this repository's.
+    /// `None`: this repository's.
     sum: Option<String>,
 }
 
@@ -37,7 +37,7 @@ pub(crate) fn components(target: &str) -> Result<Vec<Component>, Failure> {
         .into_iter()
         .map(|node| (text(&node["id"]), node))
         .collect();
-    // procedural macros are not part of the output
+    // procedural macros are not in the output
     let is_macro = |package: &Value| {
         list(&package["targets"]).iter().any(|target| target["kind"][0] == "proc-macro")
     };
@@ -50,7 +50,7 @@ pub(crate) fn components(target: &str) -> Result<Vec<Component>, Failure> {
             continue;
         }
         for dependency in list(&nodes[&id]["deps"]) {
-            // skip dev and build dependencies
+            // no dev and build dependencies
             if list(&dependency["dep_kinds"]).iter().any(|kind| kind["kind"].is_null()) {
                 open.push(text(&dependency["pkg"]));
             }
@@ -91,13 +91,13 @@ fn sums() -> Result<BTreeMap<(String, String), String>, Failure> {
         .collect())
 }
 
-/// CycloneDX 1.5, without a time, for reproducibility.
+/// CycloneDX 1.5, without a time, for reproducible packages.
 pub(crate) fn bill(components: &[Component], target: &str) -> Result<Vec<u8>, Failure> {
     let list: Vec<_> = components
         .iter()
         .map(|component| {
             let Component { name, version, licence, sum, .. } = component;
-            // `/` is the old spelling of OR
+            // the old spelling of OR
             let licence = licence.replace('/', " OR ");
             let purl = format!("pkg:cargo/{name}@{version}");
             let mut entry = json!({
@@ -121,7 +121,7 @@ pub(crate) fn bill(components: &[Component], target: &str) -> Result<Vec<u8>, Fa
     Ok(serde_json::to_vec_pretty(&bill)?)
 }
 
-/// Third-party licences. Each text stands once, with its components.
+/// Third-party licences, each text once, with its components.
 pub(crate) fn licences(components: &[Component]) -> Result<String, Failure> {
     let mut list = "The packages of roce contain these components:\n\n".to_owned();
     let mut holders: BTreeMap<String, Vec<String>> = BTreeMap::new();

@@ -1,5 +1,3 @@
-//! The playground: WebAssembly engine and page.
-
 use std::{
     env, fs,
     path::{Path, PathBuf},
@@ -11,7 +9,7 @@ use wasm_bindgen_cli_support::Bindgen;
 use crate::{Failure, build::cargo};
 
 const TARGET: &str = "wasm32-unknown-unknown";
-/// Debian's compiler, for which Debian has standard library sources.
+/// Debian has standard library sources for its compiler.
 const DEBIAN: &str = "/usr/bin";
 
 /// Builds the page of the playground into target/playground/page.
@@ -45,7 +43,7 @@ pub(crate) fn build(root: &Path) -> Result<PathBuf, Failure> {
     Ok(fs::canonicalize(root.join("target/playground/page"))?)
 }
 
-/// True if npm's modules are newer than the lock file.
+/// Newer than the lock file.
 fn has_modules(page: &Path) -> bool {
     let written = |name: &str| fs::metadata(page.join(name)).and_then(|it| it.modified()).ok();
     written("node_modules/.package-lock.json") >= written("package-lock.json")
@@ -63,7 +61,7 @@ fn module(root: &Path, out: &Path) -> Result<PathBuf, Failure> {
         Compiler::Debian => {
             let mut command = Command::new(Path::new(DEBIAN).join("cargo"));
             command.env("RUSTC", Path::new(DEBIAN).join("rustc"));
-            // Debian's compiler has no linker for it
+            // Debian's compiler has no linker for wasm.
             command.env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", "wasm-ld");
             // allows -Z on a stable compiler
             command.env("RUSTC_BOOTSTRAP", "1");
@@ -94,7 +92,6 @@ fn module(root: &Path, out: &Path) -> Result<PathBuf, Failure> {
 }
 
 enum Compiler {
-    /// Cargo's here.
     Own,
     Debian,
     None,

@@ -1,5 +1,3 @@
-//! RPM packages: `roce`, and `roce-verbs`, which replaces libibverbs for all programs.
-
 use std::path::Path;
 
 use rpm::{BuildConfig, CompressionWithLevel, Dependency, FileOptions, PackageBuilder};
@@ -37,7 +35,7 @@ fn builder(name: &str, built: &Built, summary: &str, description: &str) -> Packa
     let mut builder =
         PackageBuilder::new(name, VERSION, "MIT OR Apache-2.0", built.machine, summary);
     let (major, minor) = built.glibc;
-    // readable by RHEL 8's rpm; source date for reproducibility
+    // RHEL 8's rpm reads v4; the source date makes packages reproducible.
     builder
         .using_config(
             BuildConfig::v4().compression(CompressionWithLevel::Gzip(9)).source_date(built.time),
@@ -47,7 +45,7 @@ fn builder(name: &str, built: &Built, summary: &str, description: &str) -> Packa
         .url(HOMEPAGE)
         .packager(MAINTAINER)
         .build_host("localhost")
-        // rpm's own name of a glibc version
+        // rpm's name of a glibc version
         .requires(Dependency::any(format!("libc.so.6(GLIBC_{major}.{minor})(64bit)")));
     builder
 }

@@ -1,5 +1,3 @@
-//! The documentation site: course, guide, other pages of docs/, playground.
-
 mod conformance;
 mod links;
 mod pages;
@@ -38,7 +36,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         true => None,
         false => Some(playground::build(&root)?),
     };
-    // old output may contain removed pages
+    // Old output may contain removed pages.
     if out.exists() {
         fs::remove_dir_all(&out)?;
     }
@@ -53,7 +51,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             text => text.clone(),
         };
         match &text {
-            // it names files, not links
+            // names files, not links
             Some(text) if page.path == Path::new("SUMMARY.md") => fs::write(to, text)?,
             Some(text) => fs::write(to, links::for_site(&page.path, text, playground.is_some()))?,
             None => drop(fs::copy(root.join("docs").join(&page.path), to)?),
@@ -83,7 +81,7 @@ fn mdbook(root: &Path) -> Result<PathBuf, Failure> {
                 .args(["install", "--quiet", "--debug", "mdbook", "--locked", "--version", MDBOOK])
                 .args(["--no-default-features", "--features", "search", "--root"])
                 .arg(&place)
-                // separate, so the workspace's artefacts stay
+                // the workspace's artefacts stay
                 .env("CARGO_TARGET_DIR", root.join("target/mdbook/build")),
         )?;
         fs::remove_dir_all(root.join("target/mdbook/build"))?;

@@ -1,5 +1,5 @@
-//! Removes a library's SONAME. `ldconfig` lists a library by its SONAME, or without one by the
-//! names of its files and links. This library needs two: libibverbs.so.1 and librdmacm.so.1.
+//! `ldconfig` lists a library by its SONAME, or without SONAME by the names of its files and links.
+//! This library needs two names: libibverbs.so.1 and librdmacm.so.1.
 
 use std::ops::Range;
 
@@ -8,10 +8,10 @@ use crate::Failure;
 const PT_DYNAMIC: u64 = 2;
 const DT_NULL: u64 = 0;
 const DT_SONAME: u64 = 14;
-/// Bytes of a dynamic section entry: tag and value.
+/// Tag and value.
 const ENTRY: usize = 16;
 
-/// The 64-bit ELF file without DT_SONAME.
+/// Removes DT_SONAME from a 64-bit ELF file.
 pub(crate) fn without(mut file: Vec<u8>) -> Result<Vec<u8>, Failure> {
     let broken = "the library is no ELF file as it should be";
     let dynamic = dynamic(&file).ok_or(broken)?;
@@ -20,7 +20,7 @@ pub(crate) fn without(mut file: Vec<u8>) -> Result<Vec<u8>, Failure> {
     let at = entries.chunks(ENTRY).position(|entry| tag(entry) == Some(DT_SONAME));
     let end = entries.chunks(ENTRY).position(|entry| tag(entry) == Some(DT_NULL)).ok_or(broken)?;
     if let Some(at) = at.filter(|at| *at < end) {
-        // later entries move up, with the terminating one
+        // Later entries move up.
         entries.copy_within((at + 1) * ENTRY..(end + 1) * ENTRY, at * ENTRY);
     }
     Ok(file)
@@ -47,7 +47,7 @@ fn number(bytes: &[u8], at: usize, length: usize) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// An ELF file with a dynamic section of these tags, each valued by position.
+    /// A dynamic section of these tags, each valued by position.
     fn file(tags: &[u64]) -> Vec<u8> {
         let mut file = vec![0; 64 + 56];
         file[32] = 64; // program headers: offset, size, number

@@ -1,15 +1,12 @@
-//! Checksums of packages.
-
 use std::{fs, path::Path};
 
 use sha2::{Digest, Sha256};
 
 use crate::Failure;
 
-/// File with all of them.
 pub(crate) const SUMS: &str = "SHA256SUMS";
 
-/// Writes `SHA256SUMS` for `sha256sum --check`.
+/// For `sha256sum --check`.
 pub(crate) fn write(out: &Path) -> Result<(), Failure> {
     let mut paths: Vec<_> =
         fs::read_dir(out)?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?;

@@ -1,5 +1,3 @@
-//! Archives: the tarball, and those inside a .deb.
-
 use std::{collections::BTreeSet, fs, path::Path};
 
 use tar::{Builder, EntryType, Header};
@@ -17,7 +15,7 @@ pub(crate) fn write(out: &Path, built: &Built, entries: &[Entry]) -> Result<Stri
     Ok(name)
 }
 
-/// Compressed entries of this time, after their directories, owned by root.
+/// Entries after their directories, owned by root.
 pub(crate) fn archive(prefix: &str, entries: &[Entry], time: u32) -> Result<Vec<u8>, Failure> {
     let header = |kind, mode, size| header(kind, mode, size, time);
     let mut archive = Builder::new(Vec::new());

@@ -1,4 +1,4 @@
-//! Python wheel: the tool as a script of the environment, and `python -m roce`.
+//! Python wheel: the tool as a script, and `python -m roce`.
 
 use std::{
     fs::{self, File},
@@ -52,7 +52,7 @@ pub(crate) fn write(out: &Path, built: &Built, contents: &Contents) -> Result<()
 
     let mut archive = ZipWriter::new(File::create(out.join(format!("roce-{VERSION}-{tag}.whl")))?);
     for (path, mode, bytes) in files {
-        // the format's first time, for reproducibility
+        // the format's first time, for reproducible packages
         let options = SimpleFileOptions::default()
             .compression_method(CompressionMethod::Deflated)
             .last_modified_time(DateTime::default())
@@ -64,7 +64,7 @@ pub(crate) fn write(out: &Path, built: &Built, contents: &Contents) -> Result<()
     Ok(())
 }
 
-/// URL-safe alphabet without padding, for `RECORD`.
+/// URL-safe, without padding.
 fn base64(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! Two event loops in two threads, with one message per connection in flight.
+//! Two event loops in two threads, one message per connection in flight.
 
 use std::{
     error::Error,
@@ -33,9 +33,8 @@ pub(crate) const SOCKETS_ONE: &str = "roce, sockets, on one processor";
 pub(crate) const TCP_ONE: &str = "TCP, on one processor";
 
 const SIZE: usize = 64;
-/// Not counted: an adapter learns how its program waits.
+/// Uncounted: an adapter learns how its program waits.
 const WARM: Duration = Duration::from_millis(200);
-/// Silence after which a side checks for the end.
 const LOOK: Duration = Duration::from_millis(10);
 const RECEIVED: u64 = 0;
 const SENT: u64 = 1;
@@ -76,7 +75,7 @@ fn lane(
     })
 }
 
-/// Keeps this thread, and those that it starts, on one processor.
+/// Pins this thread and its children to one processor.
 struct Pinned(CpuSet);
 
 impl Pinned {
@@ -101,7 +100,7 @@ trait End: Send {
 
     fn send(&mut self) -> Result<(), Failure>;
 
-    /// Takes arrived messages; returns their number.
+    /// Returns the number of messages.
     fn take(&mut self) -> Result<usize, Failure>;
 }
 
@@ -121,7 +120,7 @@ fn turns<E: End>([mut here, mut there]: [Vec<E>; 2], time: Duration) -> Result<f
     })
 }
 
-/// Echoes messages while `goes_on`; returns their number.
+/// Echoes messages while `goes_on`, and returns their number.
 fn serve<E: End>(ends: &mut [E], goes_on: impl Fn() -> bool) -> Result<u64, Failure> {
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     for (index, end) in ends.iter().enumerate() {

@@ -1,19 +1,17 @@
-//! Measurements and figures of all rounds.
-
 use std::{error::Error, time::Duration};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     /// GB/s by message size.
     Throughput,
-    /// Microseconds by message size.
+    /// µs by message size.
     Latency,
-    /// GB/s by number of queue pairs.
+    /// GB/s by queue pairs.
     QueuePairs,
-    /// Million messages per second by number of queue pairs.
+    /// Million a second by queue pairs.
     Messages,
     Shards,
-    /// Thousand round trips per second by number of connections.
+    /// Thousand round trips a second by connections.
     EventLoop,
 }
 
@@ -74,7 +72,7 @@ impl Table {
         }
     }
 
-    /// `None` if nothing was measured.
+    /// `None`: not measured.
     pub(crate) fn cell(&self, name: &str, size: usize) -> Option<Cell> {
         let lane = self.names.iter().position(|&one| one == name)?;
         let row = self.sizes.iter().position(|&one| one == size)?;

@@ -1,6 +1,5 @@
-//! Throughput and latency of roce beside bare sockets, memory copies, and, if installed, UCX and
-//! libfabric. Rounds measure all in turn, as shared machines change speed; the output is medians,
-//! quartiles and ratios.
+//! Throughput and latency of roce, bare sockets, memory copies, and, if installed, UCX and
+//! libfabric. Rounds interleave all, as shared machines change speed.
 //!
 //! `cargo bench -p roce-cli --bench compare` updates docs/performance.md and docs/performance.svg.
 //! `-- --short` takes under a minute and writes nothing. `-- --wire` compares UDP sockets, packet
@@ -33,7 +32,7 @@ const MIB: usize = 1 << 20;
 
 struct Scale {
     rounds: usize,
-    /// Per figure.
+    /// per figure
     time: Duration,
     throughput: &'static [usize],
     latency: &'static [usize],
@@ -68,7 +67,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         match argument.as_str() {
             "--short" => short = true,
             "--wire" => wire = true,
-            // added by cargo
+            // cargo adds it
             "--bench" => {}
             other => {
                 return Err(format!("{other} is no option; there are --short and --wire").into());

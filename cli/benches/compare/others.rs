@@ -14,7 +14,7 @@ use super::{
 };
 
 const PATIENCE: Duration = Duration::from_secs(10);
-/// These programs count messages, not time: larger ones take very long.
+/// Both count messages, not time: larger messages take very long.
 const LARGEST: usize = 1 << 20;
 
 pub(crate) const UCX_SHARED: &str = "UCX, shared memory";
@@ -43,15 +43,14 @@ pub(crate) fn lanes() -> (Vec<Lane>, Vec<String>) {
     (lanes, absent)
 }
 
-/// True if the program starts, whatever it prints and returns.
 fn runs(program: &str, help: &str) -> bool {
     let mut command = Command::new(program);
     command.arg(help).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    // 127: one of its libraries is missing
+    // 127: a library is missing
     command.status().is_ok_and(|status| status.code() != Some(127))
 }
 
-/// Messages that take about `time` at a typical host's speed.
+/// Messages that take about `time` on a typical host.
 fn count(kind: Kind, size: usize, time: Duration) -> u64 {
     let (fixed, bytes) = if kind == Kind::Latency { (4e-6, 1.5e9) } else { (1e-6, 3e9) };
     ((time.as_secs_f64() / (fixed + size as f64 / bytes)) as u64).max(10)
@@ -95,7 +94,7 @@ fn free_port() -> std::io::Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
-/// Retries a client until its server listens; returns the numbers of its last line.
+/// Retries until the server listens. Returns the numbers of the last line.
 fn row(words: &str) -> Result<Vec<f64>, Box<dyn Error>> {
     let start = Instant::now();
     loop {

@@ -1,5 +1,3 @@
-//! roce, in two processes of `roce perf`.
-
 use std::{
     error::Error,
     io::{BufRead, BufReader},
@@ -24,7 +22,7 @@ pub(crate) fn lanes() -> Vec<Lane> {
     let (throughput, latency) = (Kind::Throughput, Kind::Latency);
     let pairs = |name, words: &'static str| {
         Lane::new(Kind::QueuePairs, name, move |qps, time| {
-            // the same total depth for any number of queue pairs
+            // constant total depth
             let depth = (128 / qps).max(2);
             Ok(perf(&format!("{words} -q {qps} -t {depth}"), time, bytes)? / 1e9)
         })
@@ -74,8 +72,7 @@ fn perf(words: &str, time: Duration, figure: &str) -> Result<f64, Box<dyn Error>
     perf_between([ROCE, ROCE], [words, words], "127.0.0.1", time, figure)
 }
 
-/// Returns a figure between two programs. The first, perhaps `roce` in another network namespace,
-/// is the server at `address`.
+/// The first program, perhaps `roce` in another network namespace, is the server at `address`.
 pub(crate) fn perf_between(
     [server, client]: [&str; 2],
     [server_words, client_words]: [&str; 2],
@@ -87,7 +84,7 @@ pub(crate) fn perf_between(
     let mut server = Running::start(&format!("{server} perf {server_words} -D {time} -p 0"))?;
     let mut line = String::new();
     let out = server.0.stdout.take().ok_or("no output")?;
-    // read by nobody from here on; the rest fits the pipe
+    // unread from here on; the rest fits the pipe
     let mut out = BufReader::new(out);
     out.read_line(&mut line)?;
     let port = line.trim().rsplit(' ').next().unwrap_or_default();
@@ -108,7 +105,7 @@ fn command(line: &str) -> Command {
     command
 }
 
-/// A program in the background, killed on drop.
+/// A program, killed on drop.
 pub(crate) struct Running(Child);
 
 impl Running {
@@ -124,7 +121,6 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // no effect on one that has ended
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

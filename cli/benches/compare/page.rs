@@ -1,5 +1,3 @@
-//! Tables in Markdown.
-
 use std::{error::Error, fs, path::Path, time::Duration};
 
 use super::{
@@ -9,14 +7,14 @@ use super::{
     yardsticks::{COPY, COPYING_PUMP, COPYING_PUMP_1024, PUMP, PUMP_1024, UDP},
 };
 
-/// Marks around the tables in the page.
+/// Marks around the tables.
 const BEGIN: &str = "<!-- measured -->\n";
 const END: &str = "<!-- end of what was measured -->\n";
 
-/// Sizes that only the plot shows.
+/// Only the plot shows these sizes.
 const IN_PLOT: [usize; 2] = [512, 8 << 20];
 
-/// Ratio of quartiles up to which tables leave them out.
+/// Tables omit quartiles up to this ratio.
 const SPREAD: f64 = 1.1;
 
 /// Quantity, ours, yardstick.
@@ -171,7 +169,6 @@ pub(crate) fn bytes(size: usize) -> String {
     }
 }
 
-/// Three digits.
 fn short(value: f64) -> String {
     match value {
         100.0.. => format!("{value:.0}"),

@@ -1,5 +1,3 @@
-//! Charts of the figures.
-
 use std::{error::Error, path::Path};
 
 use plotters::{coord::Shift, prelude::*};
@@ -38,7 +36,6 @@ pub(crate) fn draw(file: &Path, tables: &[Table]) -> Result<(), Box<dyn Error>> 
     Ok(())
 }
 
-/// Medians by size, both axes logarithmic.
 fn chart(table: &Table, place: &DrawingArea<SVGBackend<'_>, Shift>) -> Result<(), Box<dyn Error>> {
     let series: Vec<(&str, Vec<(f64, f64)>)> = table
         .names
@@ -62,7 +59,7 @@ fn chart(table: &Table, place: &DrawingArea<SVGBackend<'_>, Shift>) -> Result<()
         Kind::Shards => ("Messages of two threads", "queue pairs", "million a second"),
         Kind::EventLoop => ("Event loops", "connections", "thousand round trips a second"),
     };
-    // otherwise a chart without a power of ten in range has no labels
+    // A decade without a power of ten in range has no labels.
     let base = if high < 10.0 * low { 2.0 } else { 10.0 };
     let mut chart = ChartBuilder::on(place)
         .caption(title, ("sans-serif", 20))
@@ -97,7 +94,6 @@ fn chart(table: &Table, place: &DrawingArea<SVGBackend<'_>, Shift>) -> Result<()
             }
         };
         chart.draw_series(points().map(|point| Circle::new(point, 3, colour.filled())))?;
-        // beside the chart, where it hides nothing
         let (right, line) = (SIZE.0 as i32 - 290, 60 + 22 * at as i32);
         let strokes: &[_] = if dash.is_none() { &[(0, 24)] } else { &[(0, 8), (16, 24)] };
         for (start, end) in strokes {

@@ -1,4 +1,4 @@
-//! Links between two network namespaces: UDP sockets, packet sockets, and AF_XDP.
+//! UDP sockets, packet sockets and AF_XDP between two network namespaces.
 
 use std::{error::Error, process::Command, time::Duration};
 
@@ -8,13 +8,13 @@ use super::{
     ours::{ROCE, perf_between},
 };
 
-/// Per figure: long enough to outweigh the start.
+/// Outweighs the start.
 const TIME: Duration = Duration::from_millis(400);
 const LINKS: [&str; 3] = ["udp", "raw", "xdp"];
 const MTUS: [usize; 2] = [1_500, 9_000];
 const BYTES: usize = 64 << 10;
 
-/// Two namespaces with a wire between them, removed on drop.
+/// Namespaces, removed on drop.
 struct Wire([String; 2]);
 
 impl Wire {

@@ -15,7 +15,7 @@ use super::{
     pump::Pump,
 };
 
-/// Bytes of the ring that a copy passes through, and of its source and destination.
+/// The ring that a copy passes through, its source and destination.
 const RING: usize = 256 << 10;
 const MEMORY: usize = 1 << 20;
 const DATAGRAM: usize = 64_000;
@@ -46,7 +46,7 @@ pub(crate) fn lanes() -> Vec<Lane> {
     ]
 }
 
-/// Packets have the path MTU, or the message's size if smaller.
+/// The packet size is the path MTU, or the message's size if smaller.
 fn pump(
     name: &'static str,
     mtu: usize,
@@ -100,7 +100,7 @@ pub(crate) fn tcp_pair() -> std::io::Result<(TcpStream, TcpStream)> {
     Ok((here, there))
 }
 
-/// Sends or receives a whole message, spinning. False if it is over or the peer has gone.
+/// Spins; false if time is over or the peer has gone.
 fn whole(
     size: usize,
     over: &dyn Fn() -> bool,
@@ -122,7 +122,7 @@ fn whole(
     Ok(true)
 }
 
-/// Gigabytes received per second in messages of `size`.
+/// Gigabytes per second.
 fn tcp(size: usize, time: Duration) -> std::io::Result<f64> {
     let (mut here, mut there) = tcp_pair()?;
     let over = AtomicBool::new(false);
@@ -158,7 +158,7 @@ fn lateness() -> impl Fn() -> bool {
     move || start.elapsed() > PATIENCE
 }
 
-/// Median of half a round trip in microseconds.
+/// Median of half a round trip in µs.
 fn turns(
     time: Duration,
     over: &AtomicBool,

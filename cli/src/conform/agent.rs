@@ -22,9 +22,9 @@ use crate::{failure::Failure, output::outln};
 
 pub(super) const PORT: u16 = 4792;
 const LINE: usize = 1 << 20;
-/// Silence after which a test loses its turn.
+/// A silent test loses its turn.
 const SILENCE: Duration = Duration::from_secs(60);
-/// Time for a client to show the token, and clients that may be doing so.
+/// Time for a client to show the token, and clients at the same time.
 const GREETING: Duration = Duration::from_secs(2);
 const GREETINGS: usize = 64;
 const WAITING: usize = 8;
@@ -81,7 +81,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let (tests, turns) = sync_channel(WAITING);
     thread::spawn(move || accept(&listener, token, &tests));
     for test in turns {
-        // a test that has gone does not end the agent
+        // The agent outlives a test.
         let _ = serve(&mut agent, test);
         agent.execute(r#"[{"do": "clear"}]"#, &|| false)?;
         if args.once {
@@ -104,7 +104,7 @@ fn loopback(device: IpAddr) -> IpAddr {
     }
 }
 
-/// Queues clients that show the token; the others delay nobody.
+/// Clients that show no token delay nobody.
 fn accept(listener: &TcpListener, token: Token, tests: &SyncSender<Lines>) {
     let greetings = Arc::new(());
     for stream in listener.incoming() {
@@ -119,7 +119,7 @@ fn accept(listener: &TcpListener, token: Token, tests: &SyncSender<Lines>) {
         let greet = move || {
             let test = greet(Lines::new(stream), token);
             drop(greeting);
-            // on a full queue the connection is closed
+            // a full queue closes the connection
             let _ = test.map(|test| tests.try_send(test));
         };
         let _ = thread::Builder::new().spawn(greet);

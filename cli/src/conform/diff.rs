@@ -1,5 +1,3 @@
-//! `roce conform diff`: how two results differ.
-
 use std::{
     collections::BTreeMap,
     fs,

@@ -1,4 +1,4 @@
-//! Results as one page without scripts or external resources.
+//! Page without scripts or external resources.
 
 use std::fmt::Write;
 

@@ -1,5 +1,3 @@
-//! Results as JUnit XML.
-
 use std::fmt::Write;
 
 use roce_conformance::Verdict;

@@ -19,7 +19,7 @@ impl Lines {
         Self { stream, pending: Vec::new() }
     }
 
-    /// The next whole line of up to `most` bytes, without its end, if it comes within `time`.
+    /// The next line of up to `most` bytes within `time`.
     pub(super) fn next(&mut self, most: usize, time: Duration) -> io::Result<Option<String>> {
         let end = Instant::now() + time;
         let mut seen = 0;

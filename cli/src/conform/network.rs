@@ -1,4 +1,4 @@
-//! The network to the device under test: RoCE packets over UDP.
+//! RoCE packets over UDP to the device under test.
 
 use std::{
     collections::VecDeque,
@@ -22,19 +22,18 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::pauses::{self, LongPause};
 use crate::failure::Failure;
 
-/// Delay of a packet or an agent's response on a busy host.
+/// Delay on a busy host.
 const TOLERANCE: Duration = Duration::from_millis(200);
 
-/// Assumed if the interface reports no speed.
+/// If the interface reports no speed.
 const MBPS: u32 = 10_000;
 
-/// Burst after a silence, in packets.
+/// Packets in a burst after a silence.
 const TOGETHER: u32 = 64;
 
-/// A device reached by packets alone; its program is not ours.
+/// A device whose program is not ours.
 pub(super) struct Network {
     link: Box<dyn Link>,
-    /// Any source port is possible.
     is_raw: bool,
     own: IpAddr,
     device: IpAddr,
@@ -42,10 +41,9 @@ pub(super) struct Network {
     arrivals: VecDeque<Arrival>,
     pause: Duration,
     due: Instant,
-    /// Link speed.
     mbps: u32,
     held_up: Option<LongPause>,
-    /// The pause was renewed too late, so the device's packets prove nothing.
+    /// A late renewal of the pause: the device's packets prove nothing.
     has_lapsed: bool,
 }
 
@@ -97,7 +95,7 @@ impl Network {
         })
     }
 
-    /// Waits until `other` is readable or time is over; a raw device answers address resolution.
+    /// Waits for `other`; a raw device answers address resolution meanwhile.
     pub(super) fn attend(&mut self, other: BorrowedFd<'_>, until: Instant) -> Result<(), Trouble> {
         loop {
             self.read_link()?;
@@ -147,7 +145,7 @@ impl Network {
             return Err(Trouble::Unsupported(text.into()));
         };
         let frame = pauses::frame(own.octets(), priorities, quanta);
-        // if dropped for lack of room, the next one follows
+        // The next frame follows a dropped one.
         let sent = frames.send_frame(link::now(), &frame);
         sent.map(drop).map_err(|error| Trouble::Broken(format!("cannot send: {error}")))
     }
@@ -158,7 +156,7 @@ impl Network {
         let broken = |error: std::io::Error| Trouble::Broken(format!("cannot receive: {error}"));
         let mut sink = |datagram: &link::Datagram<'_>| {
             if datagram.net.src == device {
-                // after reading: an earlier time would be too early
+                // After reading: an earlier time would be too early.
                 let at = link::now();
                 let (net, bytes) = (*datagram.net, datagram.bytes.to_vec());
                 arrivals.push_back(Arrival { at, net, bytes });

@@ -1,19 +1,19 @@
-//! PFC pause frames that a raw device sends to the next port on its wire.
+//! PFC pause frames of a raw device to the next port on its wire.
 
 use std::time::Duration;
 
 use roce::transport::time::Instant;
 
-/// Group address that no bridge forwards.
+/// No bridge forwards it.
 const NEXT_PORT: [u8; 6] = [0x01, 0x80, 0xC2, 0, 0, 0x01];
 const MAC_CONTROL: u16 = 0x8808;
 const PRIORITY_PAUSE: u16 = 0x0101;
-/// Without the FCS.
+/// Without FCS.
 const SHORTEST_FRAME: usize = 60;
 /// Shorter than the longest pause at 400 Gb/s, 84 µs.
 const EVERY: Duration = Duration::from_micros(50);
 
-/// Asks the next port to pause these priorities for `quanta` × 512 bit times.
+/// A quantum is 512 bit times.
 pub(super) fn frame(from: [u8; 6], priorities: u8, quanta: u16) -> Vec<u8> {
     let fields = [MAC_CONTROL, PRIORITY_PAUSE, priorities.into()].into_iter().chain([quanta; 8]);
     let mut frame = [NEXT_PORT, from].concat();
@@ -27,13 +27,12 @@ pub(super) struct LongPause {
     pub(super) priorities: u8,
     until: Instant,
     due: Instant,
-    /// End of the last requested pause.
+    /// End of the last pause.
     lapses: Instant,
-    /// Sets the unit of a pause: 512 bit times.
     mbps: u32,
 }
 
-/// The pause ended early: this host was busy when a frame was due.
+/// This host was too busy to renew a pause.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Lapsed;
 
@@ -55,9 +54,9 @@ impl LongPause {
         self.due.min(self.until)
     }
 
-    /// Quanta of the frame due now; the last is 0, which ends the pause.
+    /// The last frame has 0 quanta, which end the pause.
     pub(super) fn poll_quanta(&mut self, now: Instant) -> Result<Option<u16>, Lapsed> {
-        // an empty pause cannot end early
+        // An empty pause cannot end early.
         if now >= self.lapses && self.lapses < self.until && self.priorities != 0 {
             return Err(Lapsed);
         }
@@ -99,7 +98,7 @@ mod tests {
         }
     }
 
-    /// 65,535 × 51.2 ns.
+    /// 65,535 × 51.2 ns
     #[test]
     fn a_pause_that_is_not_kept_up_is_noticed() {
         let start = Instant::from_nanos(1_000);

@@ -1,5 +1,3 @@
-//! Plays all cases.
-
 use std::{
     fs::{self, File},
     io::{self, BufWriter, IsTerminal},
@@ -54,7 +52,7 @@ pub(super) fn all<S: Subject>(
     Ok(results)
 }
 
-/// Repeats a case until two verdicts differ; keeps the pauses and bursts of every time.
+/// Repeats a case until verdicts differ; keeps all pauses and bursts.
 fn often<S: Subject>(runner: &mut Runner<'_, S>, case: &Case, times: u32) -> Outcome {
     let mut outcome = runner.run(case);
     for _ in 1..times {

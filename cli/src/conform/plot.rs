@@ -1,5 +1,3 @@
-//! SVG plots of measured times.
-
 use std::{fmt::Write, time::Duration};
 
 use roce_conformance::{Burst, Pause, Recovery, Share};
@@ -7,7 +5,7 @@ use roce_conformance::{Burst, Pause, Recovery, Share};
 use super::report::Played;
 use crate::markup::escaped;
 
-/// Side of the plot, and room left of it and below for numbers.
+/// Side of the plot, and margins.
 const SIDE: f64 = 320.0;
 const LEFT: f64 = 70.0;
 const TOP: f64 = 12.0;
@@ -16,8 +14,7 @@ const RIGHT: f64 = 24.0;
 /// Shorter times are drawn as this.
 const SHORTEST: Duration = Duration::from_micros(1);
 
-/// Plots a chapter's pauses: measured over least allowed. Empty unless two cases require different
-/// ones.
+/// Pauses: measured over least. Empty unless cases require different pauses.
 pub(super) fn pauses(played: &[Played]) -> String {
     let pauses: Vec<_> = played
         .iter()
@@ -50,8 +47,7 @@ pub(super) fn pauses(played: &[Played]) -> String {
     text
 }
 
-/// Plots bursts: bytes over time since the first packet; the slope is the rate. Empty without
-/// bursts.
+/// Bytes over time since the first packet.
 pub(super) fn bursts(bursts: &[Burst]) -> String {
     let longest = bursts.iter().map(Burst::time).max().unwrap_or_default().max(SHORTEST);
     let total = |burst: &Burst| burst.packets.iter().map(|(_, bytes)| bytes).sum::<usize>();
@@ -102,7 +98,7 @@ pub(super) fn bursts(bursts: &[Burst]) -> String {
     text
 }
 
-/// Duration and rate of a burst without its first packet, and the fate of a lost packet.
+/// Excludes the first packet.
 fn rate(burst: &Burst) -> String {
     let bytes: usize = burst.packets.iter().skip(1).map(|(_, bytes)| bytes).sum();
     let time = burst.time();

@@ -35,7 +35,7 @@ pub(super) struct Remote {
     network: Network,
     mtu: Mtu,
     agent: BufReader<TcpStream>,
-    /// Last words of an agent that has ended or become unreachable.
+    /// Reason of a lost agent.
     gone: Option<String>,
     regions: BTreeMap<String, Region>,
     windows: BTreeMap<String, u32>,
@@ -109,7 +109,7 @@ impl Remote {
     }
 
     fn ask_all(&mut self, commands: &[Value]) -> Result<Vec<Value>, Trouble> {
-        // each timeout would take ten seconds
+        // Each timeout would take ten seconds.
         let lost = |why: &String| {
             Trouble::Broken(format!(
                 "the agent closed the connection: \

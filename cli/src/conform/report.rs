@@ -1,5 +1,3 @@
-//! Results as text and JSON.
-
 use std::{io, time::Duration};
 
 use roce::{
@@ -60,7 +58,6 @@ impl Results {
 }
 
 impl Played {
-    /// One line.
     pub(super) fn finding(&self) -> Option<String> {
         self.outcome.finding.as_ref().map(|(line, text)| match line {
             0 => text.clone(),
@@ -120,7 +117,7 @@ impl Played {
     }
 }
 
-/// Verdicts of known devices; empty for a case that does not come with the tool.
+/// Verdicts of known devices; empty for a case of another origin.
 fn others(case: &Case) -> Vec<(&'static str, Verdict)> {
     let own = chapters();
     if !own.iter().flat_map(|chapter| &chapter.cases).any(|own| own.text == case.text) {

@@ -1,4 +1,4 @@
-//! A client's credential for an agent: a secret number.
+//! Secret of an agent's client.
 
 use std::{env, fmt, str::FromStr};
 
@@ -6,7 +6,7 @@ use crate::failure::Failure;
 
 pub(super) const VARIABLE: &str = "ROCE_AGENT_TOKEN";
 
-/// 128 bits, written in hexadecimal.
+/// 128 bits in hexadecimal.
 #[derive(Clone, Copy)]
 pub(super) struct Token([u8; 16]);
 
@@ -23,7 +23,7 @@ impl Token {
         Ok(Some(token.map_err(|problem| format!("{VARIABLE}: {problem}"))?))
     }
 
-    /// Compares in constant time.
+    /// In constant time.
     pub(super) fn is(&self, said: &str) -> bool {
         let Ok(Self(said)) = said.parse() else { return false };
         self.0.iter().zip(said).fold(0, |differ, (own, said)| differ | (own ^ said)) == 0

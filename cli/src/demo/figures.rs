@@ -1,4 +1,4 @@
-//! Figures of two adapters in one process, over UDP on loopback.
+//! Two adapters in one process, over UDP on loopback.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ struct Side {
 }
 
 impl Side {
-    /// Sockets only: the figures are of the network stack.
+    /// Sockets only: figures of the network stack.
     fn open() -> Result<Self, Failure> {
         let options = OpenOptions { sockets_only: true, ..OpenOptions::default() };
         let context = Device::named("roce_lo")?.open(options)?;
@@ -47,7 +47,7 @@ impl Side {
     }
 }
 
-/// Bulk WRITEs and small round trips at this host's present speed.
+/// Bulk WRITEs and small round trips.
 pub(super) fn run() -> Result<(), Failure> {
     let (a, b) = (Side::open()?, Side::open()?);
     let (Some(end_a), Some(end_b)) = (a.qp.endpoint(0), b.qp.endpoint(0)) else { return Ok(()) };
@@ -81,7 +81,7 @@ pub(super) fn run() -> Result<(), Failure> {
         a.qp.post_send(&[SendWr::send(0, a.memory.sge(64..128))])?;
         b.complete()?;
         b.qp.post_send(&[SendWr::send(0, b.memory.sge(64..128))])?;
-        // the response and both send completions
+        // the response and both sends
         a.complete()?;
         a.complete()?;
         b.complete()?;

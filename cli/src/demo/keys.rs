@@ -1,5 +1,3 @@
-//! Single keys from a terminal.
-
 use std::{io::IsTerminal, process};
 
 use rustix::{
@@ -13,7 +11,7 @@ use crate::failure::Failure;
 #[derive(Debug)]
 pub(super) struct Keys(());
 
-/// Ctrl-C and Ctrl-D, read as keys.
+/// Ctrl-C and Ctrl-D
 const INTERRUPT: u8 = 3;
 const END: u8 = 4;
 
@@ -26,7 +24,7 @@ impl Keys {
         }
     }
 
-    /// Waits for any key; q, Ctrl-C and Ctrl-D end the program. Restores the terminal's mode.
+    /// q, Ctrl-C and Ctrl-D end the program.
     pub(super) fn wait(&self) -> Result<(), Failure> {
         let before = tcgetattr(stdin())?;
         let mut one_key = before.clone();

@@ -1,5 +1,3 @@
-//! Output of a scenario: standard output and a capture.
-
 use roce_world::{Line, SentDatagram, Tone, Viewer};
 
 #[cfg(target_os = "linux")]

@@ -1,5 +1,3 @@
-//! `roce devinfo --counters`: counters of devices that this user's programs have open.
-
 use std::time::{Duration, SystemTime};
 
 use roce::{LeasedAddress, Published, PublishedCounter, published_counters};

@@ -7,9 +7,9 @@ use roce::explain::Explained;
 use super::report::{self, Filter};
 use crate::ladder::{Ladder, Tone};
 
-/// Poll interval. A later response may first be drawn as another connection's.
+/// Poll interval. A later response may first appear as another connection's.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
-/// Drawing takes at most 1/10 of the time: each redraw reads the whole capture.
+/// Drawing takes at most 1/10 of the time, as each redraw reads the whole capture.
 pub(crate) const SHARE: u32 = 10;
 pub(crate) const MOST: usize = 64 << 20;
 
@@ -27,10 +27,10 @@ impl Growing {
         self.connection = None;
     }
 
-    /// Lines of new packets. `name` precedes a connection's title.
+    /// `name` precedes a connection's title.
     pub(crate) fn draw(&mut self, ladder: &Ladder, filter: &Filter, name: &str) -> Vec<String> {
         let mut lines = Vec::new();
-        // an incomplete file may become a capture
+        // An incomplete file may become a capture.
         let Ok(explained) = Explained::of_file(&self.bytes) else { return lines };
         for packet in explained.packets.iter().skip(self.drawn) {
             let Some(index) = packet.connection else { continue };

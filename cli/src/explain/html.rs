@@ -1,4 +1,4 @@
-//! A capture's report as one page without scripts or external resources.
+//! Page without scripts or external resources.
 
 use std::{collections::BTreeSet, fmt::Write};
 
@@ -12,7 +12,7 @@ use crate::{
 };
 
 const HEAD: &str = include_str!("head.html");
-/// Checkbox that hides what `--errors` leaves out.
+/// Checkbox of `--errors`.
 const SWITCH: &str = "<p><label><input type=\"checkbox\" id=\"errors\"> only retransmitted, \
      refused, late or damaged packets</label></p>\n";
 
@@ -109,7 +109,7 @@ fn section(
     *page += "</section>\n";
 }
 
-/// `changed`: ends with their new states.
+/// `changed`: ends and their new states.
 fn row(
     page: &mut String,
     connection: &Connection,

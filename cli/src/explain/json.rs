@@ -1,5 +1,3 @@
-//! A capture's report as one JSON document.
-
 use roce::explain::{
     Connection, EndPoint, EndSummary, Explained, ExplainedPacket, Explanation, Network,
 };

@@ -1,5 +1,3 @@
-//! `roce explain --live`: draws packets as they come through a pipe.
-
 use std::{
     io::{self, Read},
     process,
@@ -20,7 +18,7 @@ use crate::{failure::Failure, ladder::Ladder, output::outln};
 const INTERRUPTED: i32 = 130;
 
 pub(super) fn run(filter: &Filter) -> Result<(), Failure> {
-    // the first Ctrl-C ends the pipe's writer; findings about the whole follow
+    // The first Ctrl-C ends the pipe's writer; the conclusion follows.
     static IS_ASKED: AtomicBool = AtomicBool::new(false);
     ctrlc::set_handler(|| {
         if IS_ASKED.swap(true, Ordering::Relaxed) {
@@ -53,7 +51,7 @@ pub(super) fn run(filter: &Filter) -> Result<(), Failure> {
 }
 
 fn read() -> Receiver<io::Result<Vec<u8>>> {
-    // beyond 16 chunks the pipe's writer waits
+    // Beyond 16 chunks the pipe's writer waits.
     let (sender, chunks) = mpsc::sync_channel(16);
     thread::spawn(move || {
         let mut input = io::stdin().lock();
@@ -74,7 +72,7 @@ fn read() -> Receiver<io::Result<Vec<u8>>> {
     chunks
 }
 
-/// Collects input for a while; false at the end.
+/// `false`: end of input.
 fn gather(
     chunks: &Receiver<io::Result<Vec<u8>>>,
     time: Duration,

@@ -1,5 +1,3 @@
-//! A capture's ladders, findings and figures.
-
 use std::{collections::BTreeMap, io::stdout};
 
 use roce::{
@@ -17,13 +15,13 @@ use crate::{
     output::outln,
 };
 
-/// Findings of one text that are printed one by one.
+/// Equal findings that are printed one by one.
 const ALIKE: usize = 5;
 
 #[derive(Default)]
 pub(crate) struct Filter {
     pub(super) qp: Option<Qpn>,
-    /// First and last PSN; may wrap.
+    /// First and last; may wrap.
     pub(super) psns: Option<(u32, u32)>,
     pub(super) errors: bool,
     pub(super) state: bool,
@@ -101,7 +99,7 @@ pub(super) fn print(explained: &Explained, filter: &Filter) {
 pub(super) struct States([Option<Requester>; 2]);
 
 impl States {
-    /// States that this packet changed: the end's index, and a text.
+    /// End's index and text of states that the packet changed.
     pub(super) fn changed(&mut self, packet: &ExplainedPacket) -> Vec<(usize, String)> {
         let before = std::mem::replace(&mut self.0, packet.requesters);
         let ends = (0..2).filter(|&end| before[end] != packet.requesters[end]);
@@ -202,7 +200,7 @@ pub(crate) fn title(index: usize, connection: &Connection) -> String {
     format!("connection {}: {service}{mtu}", index + 1)
 }
 
-/// Kind of datagrams to this end. The GSI QP carries only CM over RoCE.
+/// Over RoCE the GSI QP carries only CM.
 fn datagrams(to: EndPoint) -> &'static str {
     match (to.qpn, to.address) {
         (Some(Qpn::GSI), Address::Ip(_)) => "connection management",
@@ -244,7 +242,7 @@ pub(super) fn why(packet: &ExplainedPacket) -> String {
     why
 }
 
-/// Figures of a connection; an indented line continues the one before.
+/// An indented line continues the last.
 pub(super) fn figures(connection: &Connection) -> Vec<String> {
     let mut lines = Vec::new();
     for (from, end) in connection.ends.iter().enumerate() {

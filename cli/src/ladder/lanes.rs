@@ -1,10 +1,10 @@
-//! Ladders of three or four ends: lines close together on the left, text beside them.
+//! Ladders of three or four ends: lines on the left, text beside them.
 
 use roce_world::{Direction, End, Event};
 
-/// Columns between ends' lines.
+/// Columns between ends.
 const GAP: usize = 6;
-/// Columns of an arrow from or into the network.
+/// Columns of an arrow at the network.
 const STUB: usize = 3;
 
 pub(super) const fn width(ends: usize) -> usize {
@@ -54,7 +54,7 @@ fn column(end: End) -> usize {
     end as usize * GAP
 }
 
-/// Where a packet's arrows lead: for a group, to the outermost ends.
+/// A group's arrows lead to the outermost ends.
 fn targets(ends: usize, way: Direction) -> Vec<End> {
     match way.to {
         Some(to) => vec![to],

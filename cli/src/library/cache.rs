@@ -1,4 +1,4 @@
-//! A directory of the user's that outlives a run.
+//! The user's directory for files that outlive a run.
 
 use std::{
     fs::{self, DirBuilder},
@@ -10,10 +10,7 @@ use roce::environment;
 
 use super::trust::{self, Unfit};
 
-/// Tries `attempt` on the user's cache, then on the login's runtime directory.
-///
-/// # Errors
-/// One line: how to fix the first.
+/// Tries the user's cache, then the login's runtime directory.
 pub(super) fn first<T>(attempt: impl Fn(&Path) -> Result<T, Unfit>) -> Result<T, String> {
     let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
     let places = [cache.map(|cache| (cache, "roce")), runtime()];
@@ -34,16 +31,15 @@ fn absolute(variable: &str) -> Option<PathBuf> {
     environment::value(variable).map(PathBuf::from).filter(|path| path.is_absolute())
 }
 
-/// Must exist; holds `roce` for published files, too.
+/// `roce` there holds published files.
 fn runtime() -> Option<(PathBuf, &'static str)> {
     absolute("XDG_RUNTIME_DIR").filter(|path| path.is_dir()).map(|path| (path, "roce-library"))
 }
 
-/// Makes the directory `name` in `place` if missing, by a path without links.
 fn own(place: &Path, name: &str) -> Result<PathBuf, Unfit> {
     let there = place.ancestors().find(|path| fs::symlink_metadata(path).is_ok());
     let there = there.unwrap_or(Path::new("/"));
-    // check before creating anything
+    // before creating anything
     trust::check(&fs::canonicalize(there).map_err(Unfit::system(there))?)?;
     let own = place.join(name);
     DirBuilder::new().recursive(true).mode(0o700).create(&own).map_err(Unfit::system(place))?;

@@ -1,4 +1,4 @@
-//! The libraries inside the tool, unpacked because dynamic linkers load files.
+//! Embedded libraries, unpacked because dynamic linkers load files.
 
 use std::{
     fs,
@@ -19,10 +19,8 @@ pub(super) const CARRIED: Option<&[u8]> = include!(concat!(env!("OUT_DIR"), "/ca
 pub(super) const CARRIED_SOCKETS: Option<&[u8]> =
     include!(concat!(env!("OUT_DIR"), "/carried_sockets.rs"));
 
-/// Unpacks both libraries once into the user's cache, by version and contents.
-///
-/// # Errors
-/// One line that says what to do; none if the tool carries no library.
+/// Unpacks both libraries once into the user's cache, by version and contents. `None`: the tool
+/// carries no library.
 pub(super) fn unpacked() -> Option<Result<PathBuf, String>> {
     let library = CARRIED?;
     let mut hasher = DefaultHasher::new();
@@ -43,14 +41,14 @@ fn unpack(library: &[u8], directory: &Path, name: &str) -> Result<PathBuf, Unfit
     trust::make(directory)?;
     executable(directory)?;
     let path = directory.join(name);
-    // a truncated or changed file is rewritten
+    // A truncated or changed file is rewritten.
     if !fs::read(&path).is_ok_and(|found| found == library) {
         links::write(&path, library).map_err(Unfit::system(&path))?;
     }
     Ok(path)
 }
 
-/// Checks that files here may be mapped executable.
+/// Fails where files may not be mapped executable.
 fn executable(directory: &Path) -> Result<(), Unfit> {
     let mount = statvfs(directory).map_err(|error| Unfit::system(directory)(error.into()))?;
     if mount.f_flag.contains(StatVfsMountFlags::NOEXEC) {
@@ -65,7 +63,7 @@ mod tests {
 
     use super::*;
 
-    /// A directory that nobody else can change, like the home.
+    /// A directory that nobody else can change.
     fn own() -> tempfile::TempDir {
         let root = rustix::process::geteuid().is_root();
         let place = if root { Path::new("/run") } else { Path::new(env!("CARGO_MANIFEST_DIR")) };
@@ -107,7 +105,7 @@ mod tests {
         let mut looked_at = 0;
         for mount in mounts.lines().filter(|line| !line.contains('\\')) {
             let fields: Vec<_> = mount.split(' ').collect();
-            // another mount may cover it
+            // Another mount may cover it.
             let last = mounts.lines().rfind(|line| line.split(' ').nth(1) == Some(fields[1]));
             if last != Some(mount) || !Path::new(fields[1]).is_dir() {
                 continue;

@@ -1,5 +1,3 @@
-//! Finds the library.
-
 use std::{
     borrow::Cow,
     env,
@@ -17,7 +15,7 @@ use super::{
     trust,
 };
 
-/// Finds the library: named, `ROCE_LIBRARY`, beside this program, in packages' places, or unpacked.
+/// Order: named, `ROCE_LIBRARY`, beside this program, packages' places, unpacked.
 pub(crate) fn find(named: Option<&Path>) -> Result<PathBuf, String> {
     match file(named)? {
         Some(path) => Ok(path),
@@ -48,12 +46,12 @@ fn file(named: Option<&Path>) -> Result<Option<PathBuf>, String> {
         let problem = |problem| format!("the library {} {problem}; see --library", path.display());
         return check(&path).map(Some).map_err(problem);
     }
-    // without /proc this program's place is unknown
+    // Without /proc this program's place is unknown.
     let Ok(own) = env::current_exe() else { return Ok(None) };
     let triplet = format!("../lib/{}-linux-gnu/roce", env::consts::ARCH);
     for directory in ["", "../lib/roce", &triplet, "../lib64/roce"] {
         let candidate = own.with_file_name(directory).join(NAME);
-        // beside a downloaded file anyone may have put one
+        // Anyone may have put a library beside a downloaded file.
         let own = || fs::canonicalize(&candidate).is_ok_and(|found| trust::holds(&found));
         if carried::CARRIED.is_some() && !own() {
             continue;

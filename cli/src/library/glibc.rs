@@ -1,4 +1,4 @@
-//! Checks a program's glibc version; the dynamic linker would name only a missing symbol.
+//! Checks a program's glibc version, as the dynamic linker would name only a missing symbol.
 
 use std::{
     collections::BTreeSet,
@@ -19,7 +19,7 @@ use object::{
 
 const GLIBC: &str = "libc.so.6";
 
-/// Why the program's dynamic linker cannot load the library, if so.
+/// Reason why the dynamic linker cannot load the library.
 pub(crate) fn unfit(program: &Path, library: &Path) -> Option<String> {
     let interpreter = interpreter(program)?;
     let name = interpreter.file_name().unwrap_or_default().as_bytes();
@@ -30,7 +30,7 @@ pub(crate) fn unfit(program: &Path, library: &Path) -> Option<String> {
                 .into(),
         );
     }
-    // glibc's dynamic linker and library lie in one directory
+    // glibc's dynamic linker and library share a directory.
     let glibc = fs::canonicalize(&interpreter).ok()?.with_file_name(GLIBC);
     let (needed, found) = (read(library, needed)?, read(&glibc, defined)?);
     let missing = needed.difference(&found).last()?;
@@ -42,7 +42,7 @@ pub(crate) fn unfit(program: &Path, library: &Path) -> Option<String> {
     ))
 }
 
-/// Reads a 64-bit ELF file; none if it is something else or damaged.
+/// `None`: no 64-bit ELF file, or a damaged file.
 fn read<T>(path: &Path, what: impl FnOnce(&ReadCache<File>) -> Result<T>) -> Option<T> {
     what(&ReadCache::new(File::open(path).ok()?)).ok()
 }
@@ -105,7 +105,7 @@ fn defined(data: &ReadCache<File>) -> Result<BTreeSet<Version>> {
     let Some((mut all, link)) = sections.gnu_verdef(endian, data)? else { return Ok(versions) };
     let strings = sections.strings(endian, data, link)?;
     while let Some((_, mut names)) = all.next()? {
-        // the first name is its own; the rest are its parents'
+        // the rest are parents' names
         if let Some(name) = names.next()? {
             versions.extend(version(name.name(endian, strings)?));
         }

@@ -1,4 +1,4 @@
-//! Directories where the library has the names that it replaces.
+//! Directories with the library under the names that it replaces.
 
 use std::{
     collections::BTreeSet,
@@ -18,20 +18,19 @@ use super::{
 };
 
 pub(super) const NAME: &str = "libroce_abi.so";
-/// The rsockets library, beside the library.
 pub(super) const SOCKETS: &str = "librspreload.so";
 /// Programs link with the first two, or load any. All are one file, loaded once.
 const LINKS: [&str; 4] = ["libibverbs.so.1", "librdmacm.so.1", "libibverbs.so", "librdmacm.so"];
 
-/// pkg-config files: only the directory. Headers are rdma-core's, whose newest symbols we have.
+/// pkg-config files name only the directory. Headers are rdma-core's, whose newest symbols exist
+/// here.
 const PKG_CONFIG: [(&str, &str); 2] = [
     ("libibverbs.pc", include_str!("libibverbs.pc")),
     ("librdmacm.pc", include_str!("librdmacm.pc")),
 ];
 
-/// Returns a directory with these names and `also`: beside the library, or in the user's cache if
-/// that is not writable or not safe. It is this library's alone and stays: running programs may
-/// still load from it.
+/// A directory with these names and `also`: beside the library, or in the user's cache if that is
+/// not writable or not safe. The directory stays, as running programs may still load from it.
 pub(crate) fn directory(library: &Path, also: &BTreeSet<String>) -> Result<PathBuf, String> {
     let beside = beside(library);
     if !has_colon(&beside) && named(&beside, library, also).is_ok() {
@@ -55,7 +54,7 @@ pub(crate) fn directory(library: &Path, also: &BTreeSet<String>) -> Result<PathB
     Ok(directory)
 }
 
-/// Copies the library with its names, and the rsockets one, into any directory.
+/// Copies the library with its names, and the rsockets library.
 pub(crate) fn copy(library: &[u8], sockets: Option<&[u8]>, directory: &Path) -> io::Result<()> {
     fs::create_dir_all(directory)?;
     sockets.map_or(Ok(()), |sockets| write(&directory.join(SOCKETS), sockets))?;
@@ -95,7 +94,7 @@ fn has_colon(path: &Path) -> bool {
     path.as_os_str().as_bytes().contains(&b':')
 }
 
-/// Makes the directory and its links where missing; the parent must exist.
+/// The parent must exist.
 fn named(directory: &Path, library: &Path, also: &BTreeSet<String>) -> Result<(), Unfit> {
     trust::check(directory.parent().unwrap_or(directory))?;
     trust::make(directory)?;

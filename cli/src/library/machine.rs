@@ -1,5 +1,3 @@
-//! The processor that a program or library is made for.
-
 use std::{env, fmt, fs::File, io::Read, path::Path};
 
 /// ELF class, byte order and machine number.
@@ -7,7 +5,7 @@ use std::{env, fmt, fs::File, io::Read, path::Path};
 pub(crate) struct Machine([u8; 4]);
 
 impl Machine {
-    /// `None` if the file is not ELF.
+    /// `None`: not ELF.
     pub(crate) fn of(path: &Path) -> Option<Self> {
         let mut header = [0; 20];
         File::open(path).ok()?.read_exact(&mut header).ok()?;

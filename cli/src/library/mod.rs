@@ -1,5 +1,3 @@
-//! The library that replaces libibverbs and librdmacm, and its names.
-
 mod cache;
 mod carried;
 mod find;

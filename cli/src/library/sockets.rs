@@ -1,5 +1,3 @@
-//! The library that carries TCP over rsockets.
-
 use std::{
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
@@ -16,7 +14,7 @@ pub(crate) fn sockets(library: &Path) -> Result<PathBuf, String> {
             path.display()
         )
     })?;
-    // both separate names in the dynamic linker's lists
+    // separators of the dynamic linker's lists
     if found.as_os_str().as_bytes().iter().any(|byte| b": ".contains(byte)) {
         return Err(format!(
             "--sockets: the path {} has a colon or a space, which LD_PRELOAD cannot express; move \

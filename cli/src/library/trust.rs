@@ -1,7 +1,5 @@
-//! Directories and files that nobody else can change.
-//!
-//! The dynamic linker executes their contents at any time: only this user and root may be able to
-//! write there, even after a cleanup. /tmp will not do.
+//! Directories and files that only this user and root can change, even after a cleanup: the dynamic
+//! linker executes their contents. /tmp will not do.
 
 use std::{
     fs::{self, DirBuilder, Metadata},
@@ -11,9 +9,8 @@ use std::{
 };
 
 pub(super) enum Unfit {
-    /// Others can change this directory on the path.
+    /// Others can change this directory.
     Open(PathBuf),
-    /// Mounted `noexec`.
     NoExec(PathBuf),
     System(PathBuf, io::Error),
 }
@@ -44,7 +41,7 @@ impl Unfit {
     }
 }
 
-/// Checks that only this user and root own or can write any directory of a path without links.
+/// Only this user and root own or can write any directory of `path`, which has no links.
 pub(super) fn check(path: &Path) -> Result<(), Unfit> {
     for part in path.ancestors() {
         let metadata = fs::symlink_metadata(part).map_err(Unfit::system(part))?;
@@ -64,7 +61,7 @@ pub(super) fn make(directory: &Path) -> Result<(), Unfit> {
     }
 }
 
-/// True for a file, by a path without links, that nobody else can change or replace.
+/// True for a file without links on its path that nobody else can change or replace.
 pub(super) fn holds(file: &Path) -> bool {
     let own = fs::symlink_metadata(file).and_then(|metadata| is_own(&metadata));
     own.unwrap_or(false) && file.parent().is_some_and(|place| check(place).is_ok())

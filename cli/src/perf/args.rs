@@ -1,8 +1,6 @@
-//! Options of perftest.
-
 use std::time::Duration;
 
-/// Longest `-D`: a day.
+/// A day.
 const LONGEST: f64 = 86_400.0;
 
 /// Options of `roce perf write` and its like.

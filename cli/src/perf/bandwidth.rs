@@ -1,5 +1,3 @@
-//! Bandwidth: many messages outstanding.
-
 use std::time::{Duration, Instant};
 
 use super::{
@@ -11,12 +9,12 @@ use super::{
 };
 use crate::failure::Failure;
 
-/// Empty polls between checks of the peer's connection.
+/// Empty polls between looks at the peer's connection.
 const POLLS: u32 = 1 << 12;
-/// Shortest time for a peak.
+/// Least time of a peak.
 const WINDOW: Duration = Duration::from_millis(10);
 
-/// Measures one size; a passive side has no figures.
+/// A passive side has no figures.
 pub(super) fn round(
     side: &mut Side,
     number: usize,
@@ -36,7 +34,7 @@ pub(super) fn round(
     let theirs = parse(&side.exchange.learn_text()?)
         .ok_or("the peer is not roce perf; start it on both sides")?;
     if receives {
-        // completed by the peer and arrived here, perhaps not polled yet
+        // Completed by the peer and arrived here, perhaps unpolled.
         let counts = theirs.counts.clone();
         receive(side, size, |side| side.arrivals.counts == counts)?;
     }
@@ -143,7 +141,7 @@ fn send(
         }
     }
     let whole = done_all as f64 / (end - start).as_secs_f64();
-    // the last window may be too short
+    // The last window may be too short.
     let peak = window.peak.map(|peak| peak.max(whole));
     Ok(Sent { counts: done, time: end - start, peak })
 }
@@ -171,7 +169,7 @@ fn receive(side: &mut Side, size: usize, over: impl Fn(&Side) -> bool) -> Result
 struct Window {
     start: Instant,
     count: u64,
-    /// Messages in a window, so that batched completions do not distort the peak.
+    /// Batched completions must not distort the peak.
     least: u64,
     peak: Option<f64>,
 }

@@ -1,12 +1,9 @@
-//! Counted and timed figures of a measurement.
-
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::plan::{Amount, Plan};
 
-/// Messages one way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Flow {
     pub(super) messages: u64,
@@ -14,7 +11,7 @@ pub(super) struct Flow {
 }
 
 impl Flow {
-    /// Messages per second; `None` without messages.
+    /// `None`: no messages.
     fn rate(&self) -> Option<f64> {
         (self.messages > 0 && !self.time.is_zero())
             .then(|| self.messages as f64 / self.time.as_secs_f64())
@@ -26,13 +23,13 @@ pub(super) struct Bandwidth {
     pub(super) size: usize,
     pub(super) flow: Flow,
     pub(super) back: Option<Flow>,
-    /// This side's most messages per second, if it took long enough.
+    /// Most messages per second of this side, if it took long enough.
     pub(super) peak: Option<f64>,
     pub(super) start: Instant,
 }
 
 impl Bandwidth {
-    /// Sum over threads: first post of any to last completion of any.
+    /// Threads count from the first post of any to the last completion of any.
     pub(super) fn together(parts: &[Self]) -> Option<Self> {
         let [one] = parts else {
             let start = parts.iter().map(|part| part.start).min()?;
@@ -48,7 +45,7 @@ impl Bandwidth {
         self.flow.messages + self.back.map_or(0, |back| back.messages)
     }
 
-    /// Messages per second, both ways together; `None` if a way had none.
+    /// Both directions; `None`: one had no messages.
     fn rate(&self) -> Option<f64> {
         let back = match &self.back {
             Some(back) => back.rate()?,
@@ -58,7 +55,7 @@ impl Bandwidth {
     }
 }
 
-/// Message times, ascending.
+/// Times, ascending.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Latency {
     size: usize,
@@ -77,7 +74,7 @@ impl Latency {
         nanos / 1e3 / f64::from(self.share)
     }
 
-    /// Time not exceeded by `per_mille`; `None` with too few messages.
+    /// `None`: too few messages.
     fn percentile(&self, per_mille: usize) -> Option<f64> {
         let count = self.nanos.len();
         let above = count * (1000 - per_mille) / 1000;
@@ -100,12 +97,12 @@ impl Latency {
         end.map(|&nanos| self.micros(nanos as f64))
     }
 
-    /// Minimum, maximum, median, average, standard deviation, 99 % and 99.9 %.
+    /// Minimum, maximum, median, average, standard deviation, 99 %, 99.9 %.
     fn all(&self) -> [Option<f64>; 7] {
         [
             self.end(self.nanos.first()),
             self.end(self.nanos.last()),
-            // also with one message
+            // also of one message
             self.percentile(500).or(self.end(self.nanos.first())),
             self.average(),
             self.deviation(),
@@ -141,7 +138,7 @@ impl Figures {
         )
     }
 
-    /// A row; an unmeasured figure is a dash.
+    /// An unmeasured figure is a dash.
     pub(super) fn line(&self, gbits: bool) -> String {
         let number = |value: Option<f64>, digits: usize| {
             value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
@@ -150,7 +147,7 @@ impl Figures {
             Self::Bandwidth(bandwidth) => {
                 let size = bandwidth.size as f64;
                 let scale = if gbits { size * 8.0 / 1e9 } else { size / f64::from(1 << 20) };
-                // a peak is one-way
+                // A peak is one-way.
                 let peak = bandwidth.peak.filter(|_| bandwidth.back.is_none());
                 let (peak, rate) = (peak.map(|peak| peak * scale), bandwidth.rate());
                 format!(
@@ -175,7 +172,7 @@ impl Figures {
         }
     }
 
-    /// All figures; an unmeasured one is null.
+    /// An unmeasured figure is null.
     pub(super) fn json(&self) -> Value {
         match self {
             Self::Bandwidth(bandwidth) => {

@@ -1,5 +1,3 @@
-//! Latency: one message at a time, each timed by itself.
-
 use std::time::Instant;
 
 use super::{
@@ -11,10 +9,10 @@ use super::{
 };
 use crate::failure::Failure;
 
-/// Memory reads or polls between checks of the peer's connection and the time.
+/// Memory reads or polls between looks at the peer's connection and the time.
 const LOOKS: u32 = 1 << 12;
 
-/// Measures one size; a passive side has no figures.
+/// A passive side has no figures.
 pub(super) fn round(
     side: &mut Side,
     number: usize,
@@ -45,12 +43,12 @@ pub(super) fn round(
         Test::Atomic => side.check(number, layout, &[theirs]),
     };
     side.conclude(checked)?;
-    // messages each way, or a request and its response
+    // a message each way, or a request and its response
     let share = if matches!(side.plan.test, Test::Write | Test::Send) { 2 } else { 1 };
     Ok(side.is_client.then(|| Latency::new(size, nanos, share)))
 }
 
-/// Messages of one size. A WRITE's last byte is a stamp that the peer polls for.
+/// A WRITE's last byte is a stamp that the peer polls for.
 struct Game<'a> {
     side: &'a mut Side,
     size: usize,
@@ -97,7 +95,7 @@ impl Game<'_> {
         self.side.post_to(0, self.layout, slot, 0)
     }
 
-    /// Waits until at most `most` requests are incomplete.
+    /// Leaves at most `most` requests incomplete.
     fn take_completions(&mut self, most: u64) -> Result<(), Failure> {
         let mut idle = 0_u32;
         while self.posted - self.done > most {
@@ -119,9 +117,9 @@ impl Game<'_> {
         self.take_completions(0)
     }
 
-    /// Waits for the peer's next message. False if the peer says over TCP that there is none.
+    /// `false`: the peer says over TCP that there is none.
     fn await_message(&mut self, may_end: bool) -> Result<bool, Failure> {
-        // the starter has sent as many as it receives, the other one fewer
+        // The starter has sent as many as it receives, the other side one less.
         let wanted = if self.side.is_client { self.posted } else { self.posted + 1 };
         let mut idle = 0_u32;
         loop {
@@ -151,7 +149,7 @@ impl Game<'_> {
     }
 }
 
-/// Last byte of a WRITE, never zero.
+/// Never zero.
 const fn stamp(number: u64) -> u8 {
     (number % 255) as u8 + 1
 }

@@ -1,13 +1,11 @@
-//! Message slots in memory, and their contents.
-
 use std::ops::Range;
 
-/// Memory of all queue pairs of a side unless one message each needs more: stays in the cache.
+/// Memory of a side's queue pairs, unless one message each needs more: it stays in the cache.
 const HOT: usize = 1 << 20;
-/// Parts are aligned to this.
+/// Alignment of parts.
 const LINE: usize = 64;
 
-/// One part of a region per queue pair, with message slots used in turn.
+/// A part of a region per queue pair; its slots are used in turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Layout {
     size: usize,
@@ -16,7 +14,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Slots of `size` bytes; the largest message has `largest`, and `depth` are outstanding.
+    /// `largest` message, `depth` outstanding.
     pub(super) fn new(size: usize, largest: usize, qps: usize, depth: usize) -> Self {
         let part = (HOT / qps).max(largest).next_multiple_of(LINE);
         Self { size, slots: (part / size).clamp(1, depth), part }
@@ -32,7 +30,7 @@ impl Layout {
     }
 }
 
-/// A message's bytes, which depend on offset, round and side: leftovers never match.
+/// Depends on offset, round and side: leftovers never match.
 pub(super) fn pattern(size: usize, round: usize, by_client: bool) -> Vec<u8> {
     let seed = (round * 2 + usize::from(by_client) + 1) as u8;
     (0..size).map(|at| ((at ^ at >> 8 ^ at >> 16) as u8).wrapping_add(seed)).collect()

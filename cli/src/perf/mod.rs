@@ -1,5 +1,3 @@
-//! `roce perf`: bandwidth and latency, with perftest's options and output.
-
 mod args;
 mod bandwidth;
 mod figures;
@@ -70,11 +68,11 @@ fn measure(test: Test, args: &TestArgs) -> Result<(), Failure> {
     if args.json && !args.local && args.server.is_none() {
         return Err("--json is an option of the client, which has the figures; omit it here".into());
     }
-    options(args)?; // report a bad environment before contacting the peer
+    options(args)?; // Report a bad environment before contacting the peer.
     if args.local {
         return local(&plan, args);
     }
-    // opened first, to report errors at once
+    // Report errors before contacting the peer.
     let device = named(args)?;
     match &args.server {
         Some(server) => {
@@ -178,7 +176,7 @@ fn play(
     }
 }
 
-/// Measures one size in all threads; this is the first.
+/// This thread is the first.
 fn all_rounds(
     side: &mut Side,
     others: &mut [Side],
@@ -199,7 +197,7 @@ fn all_rounds(
     Ok(Bandwidth::together(&parts.into_iter().flatten().collect::<Vec<_>>()))
 }
 
-/// Prints perftest's heading.
+/// As perftest.
 fn head(side: &Side) {
     let plan = &side.plan;
     let line = "-".repeat(87);

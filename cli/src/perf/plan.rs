@@ -1,4 +1,4 @@
-//! Options of a measurement, checked, completed and compared with the peer's.
+//! Options of a measurement, completed and compared with the peer's.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ impl Test {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Amount {
-    /// Messages per queue pair.
+    /// Per queue pair.
     Iters(u32),
     Time(Duration),
 }
@@ -56,7 +56,7 @@ pub(super) struct Plan {
     pub(super) depth: usize,
     /// Messages per call.
     pub(super) list: usize,
-    /// `None`: the largest that both ports support.
+    /// `None`: the greatest of both ports.
     pub(super) mtu: Option<Mtu>,
     pub(super) both_ways: bool,
     pub(super) events: bool,

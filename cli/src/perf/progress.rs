@@ -1,5 +1,3 @@
-//! A progress bar for long measurements.
-
 use std::{
     cell::Cell,
     io::{IsTerminal, stderr},
@@ -10,7 +8,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::plan::Amount;
 
-/// Time before a bar appears, and between updates.
+/// Before a bar appears; between updates.
 const LONG: Duration = Duration::from_secs(1);
 const BETWEEN: Duration = Duration::from_millis(200);
 

@@ -1,5 +1,3 @@
-//! One side of a measurement: device, queue pairs, memory, and connection to the peer.
-
 use std::{
     collections::VecDeque,
     ops::Range,
@@ -28,9 +26,9 @@ use crate::{
 };
 
 const RX_DEPTH: usize = 512;
-/// Bit of `wr_id` for receive requests.
+/// Bit of `wr_id`.
 const RECEIVE: u64 = 1 << 63;
-/// Silence after which the peer counts as gone.
+/// A silent peer counts as gone.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(super) struct Side {
@@ -42,9 +40,9 @@ pub(super) struct Side {
     pairs: Vec<QueuePair>,
     cq: CompletionQueue,
     channel: Option<CompletionChannel>,
-    /// Outgoing messages, and target of the peer's READs.
+    /// Outgoing messages; target of the peer's READs.
     pub(super) source: MemoryRegion,
-    /// Arriving messages, READ data and atomic results.
+    /// Arriving messages, READ data, atomic results.
     pub(super) target: MemoryRegion,
     peer: PeerMemory,
     pub(super) arrivals: Arrivals,
@@ -57,10 +55,10 @@ struct PeerMemory {
     target: Remote,
 }
 
-/// The peer's messages in receive slots (SEND).
+/// The peer's SENDs.
 pub(super) struct Arrivals {
     layout: Layout,
-    /// Messages received in this round, and their slots, per queue pair.
+    /// Per queue pair, in this round.
     pub(super) counts: Vec<u64>,
     touched: Vec<Vec<bool>>,
 }
@@ -220,7 +218,7 @@ impl Side {
         Ok(())
     }
 
-    /// Posts messages with one call, each from or to the same slot as at the peer.
+    /// Slots are the same at the peer.
     pub(super) fn post(
         &self,
         qp: usize,
@@ -232,7 +230,7 @@ impl Side {
         Ok(self.pairs[qp].post_send(&requests)?)
     }
 
-    /// Posts a message between slots here and at the peer; a READ goes the other way.
+    /// A READ goes the other way.
     pub(super) fn post_to(
         &self,
         qp: usize,
@@ -252,7 +250,7 @@ impl Side {
             Test::Read => SendWr::read(id, far(self.peer.source), self.target.sge(place.clone())),
             Test::Send => SendWr::send(id, self.source.sge(place.clone())),
             Test::Atomic => {
-                // one counter per queue pair, in its first slot
+                // one counter per queue pair
                 let counter = layout.place(qp, 0).start as u64;
                 let remote = self.peer.target;
                 let remote = Remote { address: remote.address + counter, ..remote };
@@ -266,7 +264,7 @@ impl Side {
         RecvWr::new(RECEIVE | (qp as u64) << 32 | at as u64, [sge])
     }
 
-    /// Polls one completion; checks the size of received messages and reposts their requests.
+    /// Checks the size of received messages, and reposts their requests.
     pub(super) fn poll(&mut self, size: usize) -> Result<Option<Done>, Failure> {
         if let Some(done) = self.seen.pop_front() {
             return Ok(Some(done));
@@ -287,7 +285,7 @@ impl Side {
         Ok(Some(Done::Received))
     }
 
-    /// Sleeps until a completion or, with `or_peer`, word from the peer; polling only checks the
+    /// Sleeps until a completion or, with `or_peer`, word from the peer. Polling only checks the
     /// time.
     pub(super) fn idle(&mut self, size: usize, or_peer: bool) -> Result<(), Failure> {
         if let Some(channel) = self.channel.clone() {
@@ -323,13 +321,12 @@ impl Side {
         matches!(poll(&mut one, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1..))
     }
 
-    /// The peer is alive, as shown by something else than a completion.
+    /// Something other than a completion shows that the peer is alive.
     pub(super) fn record_peer(&mut self) {
         self.heard = Instant::now();
     }
 
-    /// Compares received bytes with the expected ones; `written` counts those placed by WRITE or
-    /// READ.
+    /// `written`: messages placed by WRITE or READ.
     pub(super) fn check(
         &self,
         round: usize,
@@ -363,7 +360,7 @@ impl Side {
         Ok(())
     }
 
-    /// Sends this side's verdict and receives the peer's.
+    /// Exchanges verdicts.
     pub(super) fn conclude(&mut self, checked: Result<(), Failure>) -> Result<(), Failure> {
         let verdict = checked.as_ref().err().map_or("valid".to_owned(), ToString::to_string);
         self.exchange.send_text(&verdict)?;

@@ -1,5 +1,4 @@
-//! `roce pingpong`: messages back and forth with another `roce pingpong`, or `ibv_rc_pingpong` and
-//! its like.
+//! `roce pingpong`: peer of `ibv_rc_pingpong` and its like.
 
 mod plan;
 mod session;
@@ -160,7 +159,7 @@ impl Args {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let plan = args.plan()?;
     let options = options(args.pcap.as_deref(), &args.fault)?;
-    // opened first, to report errors at once
+    // Report errors before contacting the peer.
     let named = match &args.device {
         Some(spec) => Ok(Device::named(spec)?.open(options)?),
         None => Err(options),
@@ -241,7 +240,7 @@ fn play(session: &mut Session, plan: &Plan) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Takes a queue pair to RTS with the stock tools' attributes.
+/// The stock tools' attributes.
 fn connect(
     qp: &QueuePair,
     plan: &Plan,
@@ -278,7 +277,7 @@ fn connect(
             qp.to_rtr(Rtr::Ud)?;
             qp.to_rts(Rts::Ud(ours.psn))?;
         }
-        // `xrc::connect` connects the first two; pingpong has no raw one
+        // `xrc::connect` connects XRC; pingpong has no raw packets.
         QpType::XrcInitiator | QpType::XrcTarget | QpType::RawPacket => {}
     }
     Ok(())

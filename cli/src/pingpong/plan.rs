@@ -1,10 +1,8 @@
-//! Checked and completed arguments.
-
 use roce::{Init, Mtu, QKey, QpType};
 
 use crate::failure::Failure;
 
-/// The stock tools' queue key.
+/// The stock tools'.
 pub(super) const QKEY: QKey = QKey(0x1111_1111);
 
 pub(super) struct Plan {

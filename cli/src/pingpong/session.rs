@@ -1,5 +1,3 @@
-//! One side of a ping-pong: buffers, queue pairs, exchange.
-
 use std::time::{Duration, Instant};
 
 use roce::{
@@ -12,9 +10,9 @@ use super::plan::Plan;
 use crate::failure::Failure;
 
 const GRH: usize = 40;
-/// The stock tools check only the first byte of each such page; it must be zero.
+/// The stock tools check only the first byte of each page; it must be zero.
 const PAGE: usize = 4096;
-/// Silence after which the peer counts as gone.
+/// A silent peer counts as gone.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(super) struct Session {
@@ -32,7 +30,7 @@ pub(super) struct Session {
     remote_srq: Option<SrqId>,
 }
 
-/// Messages of both ways. The side that does not begin echoes.
+/// The side that does not begin echoes.
 struct Buffers {
     outgoing: MemoryRegion,
     incoming: MemoryRegion,
@@ -47,7 +45,7 @@ impl Session {
     pub(super) fn new(context: &Context, plan: &Plan, is_client: bool) -> Result<Self, Failure> {
         let &Plan { qp_type, num_qp, shared, size, iters, rx_depth, validate, events, .. } = plan;
         let is_xrc = qp_type == QpType::XrcInitiator;
-        // like the stock tools: in XRC the server begins
+        // As in the stock tools, the XRC server begins.
         let begins = is_client != is_xrc;
         let start = if qp_type == QpType::Ud { GRH } else { 0 };
         let pd = context.alloc_pd()?;
@@ -144,7 +142,7 @@ impl Session {
         Ok(self.pairs[index].post_send(&[wr])?)
     }
 
-    /// Exchanges `iters` messages; each queue pair waits for its send and the reply.
+    /// Each queue pair waits for its send and the reply.
     pub(super) fn play(&mut self) -> Result<(), Failure> {
         let (mut sent, mut received) = (0, 0);
         let mut posted = self.rx_depth;
@@ -172,7 +170,7 @@ impl Session {
                 pending[index].receive = false;
                 self.buffers.check(ok.byte_len as usize, received)?;
                 if self.begins && self.pairs.len() == 1 {
-                    // so that the next message is not mistaken for this one
+                    // This message must not pass for the next.
                     self.buffers.clear()?;
                 }
                 posted -= 1;
@@ -198,7 +196,7 @@ impl Session {
             (None, None) => None,
             (Some(channel), None) => {
                 let left = PATIENCE.saturating_sub(since.elapsed());
-                // an event left by arming before a completion is found is harmless
+                // Arming before a completion is found may leave an event, which is harmless.
                 let _ = channel.wait(Some(left));
                 self.cq.req_notify(NotifyKind::Next);
                 self.cq.poll_one()
@@ -246,7 +244,7 @@ impl Buffers {
         }
         let message = self.incoming.to_vec(self.start..length)?;
         let expected = self.expected.get_or_insert_with(|| {
-            // our pattern, or a stock tool's
+            // this tool's pattern, or a stock tool's
             let stock = STOCK_FILLS
                 .map(|fill| stock_pattern(size, fill))
                 .into_iter()
@@ -274,14 +272,14 @@ struct Pending {
     receive: bool,
 }
 
-/// The first message: bytes depend on the offset; pages begin with zero for stock servers.
+/// Bytes depend on the offset; pages begin with zero for stock servers.
 fn pattern(size: usize) -> Vec<u8> {
     (0..size)
         .map(|at| if at % PAGE == 0 { 0 } else { (at ^ at >> 8 ^ at >> 16) as u8 | 1 })
         .collect()
 }
 
-/// Fill bytes of stock tools: zeros in ibv_srq_pingpong and ibv_xsrq_pingpong, else this.
+/// Zeros in ibv_srq_pingpong and ibv_xsrq_pingpong.
 const STOCK_FILLS: [u8; 2] = [0x7B, 0];
 
 fn stock_pattern(size: usize, fill: u8) -> Vec<u8> {

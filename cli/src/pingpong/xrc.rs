@@ -1,4 +1,4 @@
-//! Connects over XRC: each side's initiator with the other's target, as in ibv_xsrq_pingpong.
+//! Connects each initiator with the peer's target, as ibv_xsrq_pingpong.
 
 use roce::{AddressVector, Mtu, PeerAttr, RequesterAttr, ResponderAttr, Rtr, Rts};
 

@@ -1,14 +1,11 @@
-//! The files of a page.
-
 use std::{
     collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
 };
 
-/// Total bytes: more is not the page's directory.
+/// A larger directory is not the page's.
 const MOST: u64 = 32 << 20;
-/// Depth of folders.
 const DEEPEST: usize = 4;
 
 /// Files by path, read once: requests reach nothing else on the host.

@@ -14,23 +14,22 @@ use std::{
 use super::pages::Pages;
 use crate::failure::Failure;
 
-/// Concurrent connections: browsers open some without using them.
+/// Browsers open connections without using them.
 const MOST: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(10);
 const LONGEST: u64 = 16 << 10;
 
-/// The page may load its own files only.
+/// The page may load only its own files.
 const POLICY: &str = "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; \
                       style-src 'self' 'unsafe-inline'; img-src 'self' data:";
 
-/// Serves forever.
 pub(super) fn serve(listener: &TcpListener, pages: Pages) -> Result<(), Failure> {
     let pages = Arc::new(pages);
     let open = Arc::new(AtomicUsize::new(0));
     loop {
         let stream = match listener.accept() {
             Ok((stream, _)) => stream,
-            // peer gone or out of descriptors
+            // peer gone, or out of descriptors
             Err(_) => {
                 thread::sleep(Duration::from_millis(10));
                 continue;
@@ -42,7 +41,7 @@ pub(super) fn serve(listener: &TcpListener, pages: Pages) -> Result<(), Failure>
         }
         let (pages, open) = (pages.clone(), open.clone());
         thread::Builder::new().spawn(move || {
-            // a browser may disconnect
+            // A browser may disconnect.
             let _ = respond(stream, &pages);
             open.fetch_sub(1, Ordering::Relaxed);
         })?;
@@ -55,7 +54,7 @@ fn respond(mut stream: TcpStream, pages: &Pages) -> io::Result<()> {
     let mut reader = BufReader::new((&stream).take(LONGEST));
     let mut request = String::new();
     reader.read_line(&mut request)?;
-    // headers are ignored, but read: closing with unread data resets the connection
+    // Headers are read: closing with unread data resets the connection.
     let mut line = String::new();
     while reader.read_line(&mut line)? > 2 {
         line.clear();

@@ -1,4 +1,4 @@
-//! Messages and data in the stock tool's format.
+//! The stock tool's format.
 
 use roce::{RKey, Remote};
 
@@ -28,7 +28,7 @@ impl Info {
     }
 }
 
-/// Source buffer content: a number, letters starting one later each time, a zero byte.
+/// A number, letters that start a letter later each time, a zero byte.
 pub(super) fn ping_data(number: u32, size: usize) -> Vec<u8> {
     const LETTERS: u32 = (b'z' - b'A') as u32 + 1;
     let mut data = format!("rdma-ping-{number}: ").into_bytes();

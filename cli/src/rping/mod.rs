@@ -1,7 +1,7 @@
-//! `roce rping`: the stock `rping`'s exchange, in either role.
+//! `roce rping`: the stock `rping`'s exchange.
 //!
-//! The client advertises its source buffer; the server READs it and says "go ahead". Then its sink
-//! buffer; the server WRITEs there and says "go ahead".
+//! The client advertises its source buffer; the server READs it and says "go ahead". Then the
+//! server WRITEs the client's sink buffer likewise.
 
 mod args;
 mod message;
@@ -35,7 +35,6 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     }
 }
 
-/// Serves clients; without `-P`, one.
 fn serve(args: Args, channel: &EventChannel, context: Option<&Context>) -> Result<(), Failure> {
     let listener = channel.create_id(PortSpace::Tcp);
     common::use_device(&listener, context)?;

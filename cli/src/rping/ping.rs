@@ -1,5 +1,3 @@
-//! One connection, in either role.
-
 use std::{collections::VecDeque, net::SocketAddr};
 
 use roce::{
@@ -18,7 +16,6 @@ use crate::{
     output::{errln, outln},
 };
 
-/// `wr_id`s.
 const RECV: u64 = 1;
 const SEND: u64 = 2;
 const READ: u64 = 3;
@@ -32,7 +29,7 @@ pub(super) struct Ping<'a> {
     event_loop: EventLoop,
     recv_buffer: MemoryRegion,
     send_buffer: MemoryRegion,
-    /// The client's source and sink; the server has one buffer.
+    /// The client's; the server has one buffer.
     source: MemoryRegion,
     sink: MemoryRegion,
     inbox: VecDeque<Info>,
@@ -123,7 +120,7 @@ impl<'a> Ping<'a> {
         let mut ping = Self::new(args, channel, id)?;
         ping.id.accept(&ping.param())?;
         if args.own_qp {
-            // earlier client messages are retransmitted
+            // The client retransmits earlier messages.
             ping.move_qp()?;
         }
         // A client's first message may precede its RTU.
@@ -238,7 +235,7 @@ impl<'a> Ping<'a> {
             self.go_ahead()?;
             let Some(sink) = self.next_info()? else { break };
             args.debug(|| "server received sink adv".into());
-            // like the stock server: up to and with the zero byte
+            // As the stock server: up to and with the zero byte.
             let length = (text(&data).len() + 1).min(data.len());
             let Some(()) =
                 self.do_one(WRITE, SendWr::write(WRITE, sink.at, self.sink.sge(0..length)))?
@@ -249,7 +246,7 @@ impl<'a> Ping<'a> {
             self.go_ahead()?;
         }
         errln!("server DISCONNECT EVENT...");
-        let _ = self.id.disconnect(); // may have ended already
+        let _ = self.id.disconnect(); // perhaps ended
         common::linger(&self.context);
         Ok(())
     }
@@ -260,7 +257,7 @@ impl<'a> Ping<'a> {
         Ok(())
     }
 
-    /// The client's next message; `None` when it has gone.
+    /// `None`: the client has gone.
     fn next_info(&mut self) -> Result<Option<Info>, Failure> {
         while self.inbox.is_empty() && !self.is_over {
             self.step()?;
@@ -268,7 +265,7 @@ impl<'a> Ping<'a> {
         Ok(self.inbox.pop_front())
     }
 
-    /// Posts and waits for the completion; `None` if the client goes meanwhile.
+    /// `None`: the client has gone.
     fn do_one(&mut self, id: u64, request: SendWr) -> Result<Option<()>, Failure> {
         self.qp.post_send(&[request])?;
         while !self.is_over {
@@ -283,7 +280,7 @@ impl<'a> Ping<'a> {
         Ok(self.qp.post_recv(&[RecvWr::new(RECV, [self.recv_buffer.sge_all()])])?)
     }
 
-    /// Takes the next completion or event; returns a completed request's id.
+    /// Handles a completion or event; returns a completed request's id.
     fn step(&mut self) -> Result<Option<u64>, Failure> {
         match self.event_loop.next()? {
             Ready::Done(wc) => self.complete(&wc),
@@ -292,7 +289,7 @@ impl<'a> Ping<'a> {
                 match event.kind() {
                     EventKind::Disconnected => self.is_over = true,
                     EventKind::Established | EventKind::TimewaitExit | EventKind::AddrChange => {}
-                    // a second client of a server for one
+                    // a server for one client refuses others
                     EventKind::ConnectRequest => event.id().reject(&[])?,
                     _ => return Err(common::unexpected(&event, None)),
                 }
@@ -304,7 +301,7 @@ impl<'a> Ping<'a> {
     fn complete(&mut self, wc: &Wc) -> Result<Option<u64>, Failure> {
         let ok = match wc.result {
             Ok(ok) => ok,
-            // an event reports the connection's end
+            // An event reports the connection's end.
             Err(error) if error.status == WcStatus::WrFlushErr => return Ok(None),
             Err(error) => {
                 return Err(

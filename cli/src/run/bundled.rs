@@ -1,4 +1,4 @@
-//! Names of copies of libibverbs and librdmacm in Python wheels' directories `NAME.libs`, such as
+//! Copies of libibverbs and librdmacm in Python wheels' directories `NAME.libs`, such as
 //! `libibverbs-1de1263b.so.1.14.48.0`.
 
 use std::{
@@ -15,7 +15,7 @@ const LIBRARIES: [&str; 2] = ["libibverbs", "librdmacm"];
 /// More than any environment has.
 const MOST: usize = 64;
 
-/// The name, if it is a copy's: no other may lead to roce.
+/// No other name may lead to roce.
 pub(super) fn check(name: &OsStr) -> Result<String, String> {
     let fits = |name: &&str| {
         let rest = LIBRARIES.iter().find_map(|library| name.strip_prefix(library));
@@ -40,8 +40,7 @@ pub(super) fn names(program: &Path) -> BTreeSet<String> {
     copies.filter_map(|path| check(path.file_name()?).ok()).take(MOST).collect()
 }
 
-/// Package directories of the active environment, the program's, its interpreter's, and
-/// `PYTHONPATH`.
+/// Of the active environment, the program, its interpreter, and `PYTHONPATH`.
 fn packages(program: &Path) -> BTreeSet<PathBuf> {
     let mut prefixes = Vec::new();
     for variable in ["VIRTUAL_ENV", "CONDA_PREFIX"] {
@@ -65,7 +64,7 @@ fn packages(program: &Path) -> BTreeSet<PathBuf> {
     found
 }
 
-/// The interpreter in a script's first line; with `env`, the program it finds.
+/// A script's interpreter; with `env`, the program that it finds.
 fn interpreter(script: &Path) -> Option<PathBuf> {
     let mut line = Vec::new();
     BufReader::new(File::open(script).ok()?.take(256)).read_until(b'\n', &mut line).ok()?;
@@ -85,8 +84,7 @@ fn entries(directory: &Path) -> Vec<PathBuf> {
     found.map(|entry| entry.path()).collect()
 }
 
-/// Appends these names to a preload list: copies are often named by a path, which only preloaded
-/// libraries precede.
+/// Programs often load copies by a path, which only preloaded libraries precede.
 pub(super) fn preloading(names: &BTreeSet<String>, rest: Option<OsString>) -> OsString {
     let mut list = rest.unwrap_or_default();
     for name in names {

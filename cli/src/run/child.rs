@@ -1,4 +1,4 @@
-//! `roce run` beside the program: passes signals on, and ends with the program's status.
+//! `roce run` beside the program.
 
 use std::{
     io, mem,
@@ -21,13 +21,10 @@ use super::live::Live;
 
 const PASSED_ON: [libc::c_int; 6] =
     [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGUSR1, libc::SIGUSR2];
-/// `ssi_code` of a signal from the kernel (`SI_KERNEL`), such as the terminal's.
+/// `SI_KERNEL`: a signal of the terminal, for example.
 const BY_KERNEL: i32 = 0x80;
 
 /// Runs the program; then notifies peers (reaper) and draws the last packets.
-///
-/// # Errors
-/// When the program cannot be started.
 pub(super) fn run(
     mut command: Command,
     mut reaper: Option<Reaper>,
@@ -37,8 +34,7 @@ pub(super) fn run(
         command.env(name, value);
     }
     let (signals, before) = take_signals()?;
-    // SAFETY: The one call in the child is allowed between fork and exec, and the mask is the one
-    // that this thread had.
+    // SAFETY: allowed between fork and exec; the mask is this thread's former mask
     unsafe {
         command.pre_exec(move || {
             match libc::pthread_sigmask(libc::SIG_SETMASK, &before, ptr::null_mut()) {
@@ -63,8 +59,8 @@ fn take_signals() -> io::Result<(OwnedFd, libc::sigset_t)> {
     // SAFETY: all zero is an empty set
     let (mut set, mut before): (libc::sigset_t, libc::sigset_t) =
         unsafe { (mem::zeroed(), mem::zeroed()) };
-    // SAFETY: Both sets are initialised and live through the calls, which change this thread's mask
-    // only; there is no other thread yet.
+    // SAFETY: the initialised sets outlive the calls, which change only this thread's mask; no
+    // other thread exists yet
     let descriptor = unsafe {
         for signal in PASSED_ON {
             libc::sigaddset(&mut set, signal);
@@ -75,11 +71,11 @@ fn take_signals() -> io::Result<(OwnedFd, libc::sigset_t)> {
     if descriptor < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: The kernel has just opened it for this call, and nothing else has it.
+    // SAFETY: the kernel has just opened it
     Ok((unsafe { OwnedFd::from_raw_fd(descriptor) }, before))
 }
 
-/// Waits for the program, passes signals on, and lets the reaper watch its other processes.
+/// Passes signals on; the reaper watches the program's other processes.
 fn wait(
     mut reaper: Option<&mut Reaper>,
     child: &mut Child,
@@ -97,9 +93,9 @@ fn wait(
             }
         }
         while let Some((signal, code)) = next_signal(signals) {
-            // the terminal signals the program, too
+            // The terminal signals the program, too.
             if code != BY_KERNEL {
-                let _ = kill_process(program, signal); // may have just ended
+                let _ = kill_process(program, signal); // perhaps ended
             }
         }
         if let Some(status) = child.try_wait()? {

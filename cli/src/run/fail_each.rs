@@ -1,4 +1,4 @@
-//! `--fail-each`: runs a program once per call that it makes, with that call failing.
+//! `--fail-each`: one run per call of a program, with that call failing.
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use super::refusal::{NOT_EXECUTABLE, Refusal};
 use crate::output::{errln, outln};
 
-/// Exit status if `--check` has found something in a program that ended with 0.
+/// `--check` found something in a program that ended with 0.
 const FOUND: i32 = 99;
 const CRASHES: [(i32, &str); 7] = [
     (libc::SIGSEGV, "SIGSEGV"),
@@ -32,7 +32,7 @@ const CRASHES: [(i32, &str); 7] = [
     (libc::SIGTRAP, "SIGTRAP"),
     (libc::SIGSYS, "SIGSYS"),
 ];
-/// Most output bytes examined per run.
+/// Limit of examined output per run.
 const LONGEST: u64 = 16 << 20;
 
 pub(super) struct Plan {
@@ -80,7 +80,7 @@ struct Run {
     calls: Vec<u32>,
     failed: u32,
     findings: Vec<Found>,
-    /// Line in which `roce` reports its own panic.
+    /// Report of a panic in `roce`.
     panic: Option<String>,
 }
 
@@ -129,7 +129,7 @@ fn run_once(plan: &Plan, mut command: Command, rule: Option<&str>) -> io::Result
     Ok(Run { end, calls, failed, findings: findings(&said), panic })
 }
 
-/// Waits for the program's end or the limit; kills its descendants.
+/// Kills the program's descendants, too.
 fn wait(child: &mut Child, limit: Duration) -> io::Result<End> {
     let until = Instant::now() + limit;
     let end = loop {
@@ -146,7 +146,7 @@ fn wait(child: &mut Child, limit: Duration) -> io::Result<End> {
     Ok(end)
 }
 
-/// Counts of a run's processes: per call the most of any process, and all failed calls.
+/// Per call the most of any process, and all failed calls.
 fn counts(directory: &Path) -> io::Result<(Vec<u32>, u32)> {
     let (mut calls, mut failed) = (vec![0; CallId::COUNT], 0);
     for entry in fs::read_dir(directory)? {
@@ -167,7 +167,7 @@ fn counts(directory: &Path) -> io::Result<(Vec<u32>, u32)> {
 struct Found {
     kind: String,
     what: String,
-    /// Callers, innermost first.
+    /// Innermost first.
     stack: Value,
 }
 
@@ -195,7 +195,7 @@ fn findings(said: &str) -> Vec<Found> {
 
 struct Report<'a> {
     plan: &'a Plan,
-    /// Findings without any failure.
+    /// Findings without a failing call.
     usual: Vec<Found>,
     runs: u32,
     ends: BTreeMap<&'static str, u32>,

@@ -1,5 +1,3 @@
-//! `roce run --ladder`: draws the packets of a running program's devices.
-
 use std::{
     collections::BTreeMap,
     ffi::OsString,
@@ -23,7 +21,7 @@ use crate::{
     output::errln,
 };
 
-/// Draws on standard error captures that devices write into a temporary directory.
+/// Draws captures of a temporary directory on standard error.
 pub(super) struct Live {
     directory: TempDir,
 }
@@ -34,14 +32,12 @@ pub(super) struct Drawing {
 }
 
 impl Live {
-    /// # Errors
-    /// When the directory cannot be made.
     pub(super) fn new() -> io::Result<Self> {
         let directory = tempfile::Builder::new().prefix("roce-ladder-").tempdir()?;
         Ok(Self { directory })
     }
 
-    /// Value of `ROCE_PCAP`.
+    /// `ROCE_PCAP`.
     pub(super) fn pattern(&self) -> OsString {
         self.directory.path().join("%d of process %p").into()
     }
@@ -66,7 +62,7 @@ impl Live {
 impl Drawing {
     pub(super) fn finish(self) {
         drop(self.stop);
-        // a panic was reported on standard error
+        // A panic is on standard error.
         let _ = self.thread.join();
     }
 }
@@ -75,7 +71,7 @@ struct Canvas {
     directory: PathBuf,
     ladder: Ladder,
     captures: BTreeMap<OsString, Capture>,
-    /// Capture drawn last.
+    /// Drawn last.
     last: Option<OsString>,
 }
 
@@ -95,7 +91,6 @@ impl Canvas {
         }
     }
 
-    /// Draws new packets.
     fn look(&mut self) {
         for entry in fs::read_dir(&self.directory).into_iter().flatten().flatten() {
             let name = entry.file_name();
@@ -155,19 +150,19 @@ impl Capture {
         Self { file, growing: Growing::default(), full: false }
     }
 
-    /// Reads new bytes and frees their disk space. False if there are none.
+    /// Reads new bytes and frees their disk space. `false`: none.
     fn read(&mut self) -> bool {
         let before = self.growing.bytes.len();
         if !self.full {
             let left = MOST.saturating_sub(before) as u64;
-            // a failed read is retried at the next poll
+            // The next poll retries.
             let _ = (&self.file).take(left).read_to_end(&mut self.growing.bytes);
             self.full = self.growing.bytes.len() >= MOST;
         }
         let length = self.file.metadata().map_or(0, |metadata| metadata.len());
         let done = if self.full { length } else { self.growing.bytes.len() as u64 };
         if done > 0 {
-            // if unsupported, the file stays until the program has ended
+            // If unsupported, the file stays until the program has ended.
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             let _ = fallocate(&self.file, flags, 0, done);
         }

@@ -1,4 +1,4 @@
-//! A mount namespace in which /sys/class and /dev show roce's devices; all else is the host's.
+//! A mount namespace in which /sys/class and /dev show roce's devices.
 
 use std::{
     fs::{self, DirBuilder},
@@ -33,13 +33,13 @@ pub(super) fn enter(devices: &[Device], profile: Option<&Profile>) -> Result<(),
         )
     };
     separate().map_err(|(step, error)| refused(step, &error))?;
-    // later mounts are invisible outside
+    // Later mounts are invisible outside.
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .map_err(|error| refused("mount", &error))?;
     show(devices, profile).map_err(|error| refused("mount", &error))
 }
 
-/// Leaves the mount namespace; unprivileged, with a user namespace that keeps the user's number.
+/// Unprivileged, with a user namespace that keeps the user's number.
 fn separate() -> Result<(), (&'static str, io::Error)> {
     if unshare(UnshareFlags::NEWNS).is_ok() {
         return Ok(());
@@ -56,7 +56,7 @@ fn separate() -> Result<(), (&'static str, io::Error)> {
 }
 
 fn unshare(flags: UnshareFlags) -> Result<(), Errno> {
-    // SAFETY: Only descriptors that threads no longer share could do harm; their table stays
+    // SAFETY: only descriptors that threads no longer share could do harm; their table stays
     // shared.
     unsafe { unshare_unsafe(flags) }
 }
@@ -81,7 +81,7 @@ fn show(devices: &[Device], profile: Option<&Profile>) -> io::Result<()> {
     let nodes = dev.join("infiniband");
     fs::create_dir_all(&nodes)?;
     for node in sysfs::nodes(devices) {
-        // it need only be a character device that opens
+        // any character device that opens
         bind_file(Path::new("/dev/null"), &nodes.join(node))?;
     }
     cover(Path::new("/dev"), &dev, &["infiniband"])?;
@@ -89,19 +89,19 @@ fn show(devices: &[Device], profile: Option<&Profile>) -> io::Result<()> {
     if sysfs::modules(&modules, host, !is_off(GPU))? {
         cover(host, &modules, &[sysfs::PEERMEM])?;
     }
-    // the mounts stay; the staging directory is hidden
+    // The mounts stay.
     unmount(&stage, UnmountFlags::DETACH)?;
     Ok(())
 }
 
-/// Shows `names` below `new` in the directory `host`, in place of entries of the same name.
+/// Shows `names` of `new` in the directory `host`, in place of entries of the same name.
 fn cover(host: &Path, new: &Path, names: &[&str]) -> io::Result<()> {
     if names.iter().all(|name| host.join(name).is_dir()) {
         return names
             .iter()
             .try_for_each(|name| Ok(mount_bind_recursive(new.join(name), host.join(name))?));
     }
-    // A directory cannot be made there, so it is rebuilt from old and new entries.
+    // The kernel makes no directory there: bind old and new entries.
     for entry in fs::read_dir(host)? {
         let entry = entry?;
         let name = entry.file_name();

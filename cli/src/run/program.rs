@@ -1,5 +1,3 @@
-//! Finds the program and checks that it can run.
-
 use std::{
     env,
     ffi::OsStr,
@@ -27,7 +25,7 @@ pub(super) fn find(name: &OsStr) -> Result<PathBuf, Refusal> {
         vec![name.into()]
     } else {
         let path = env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
-        // an empty part stands for the current directory
+        // An empty part is the current directory.
         env::split_paths(&path).map(|directory| Path::new(".").join(directory).join(name)).collect()
     };
     let mut unusable = None;
@@ -72,7 +70,7 @@ pub(super) fn find(name: &OsStr) -> Result<PathBuf, Refusal> {
     }
 }
 
-/// Why the dynamic linker ignores `LD_LIBRARY_PATH` for this program, if so.
+/// Reason why the dynamic linker ignores `LD_LIBRARY_PATH`.
 fn ignores_library_path(path: &Path, metadata: &Metadata) -> Option<&'static str> {
     let mode = metadata.mode();
     if mode & SETUID != 0 && metadata.uid() != geteuid().as_raw() {

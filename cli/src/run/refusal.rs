@@ -1,5 +1,3 @@
-//! Why the program was not started.
-
 const REFUSED: u8 = 2;
 pub(super) const NOT_EXECUTABLE: u8 = 126;
 pub(super) const NOT_FOUND: u8 = 127;

@@ -1,5 +1,5 @@
-//! RDMA device files of /sys/class and /dev, named and filled as by the kernel, for programs that
-//! look there. The library updates the counters; the rest is static.
+//! RDMA files of /sys/class and /dev as from the kernel. The library updates the counters; the rest
+//! is static.
 
 use std::{
     fs, io,
@@ -17,7 +17,7 @@ pub(super) const CLASS: &str = "/sys/class";
 
 pub(super) const CLASSES: [&str; 2] = ["infiniband", "infiniband_verbs"];
 
-/// Milliseconds between counter updates: the library publishes once a second.
+/// Milliseconds: the library publishes counters once a second.
 const LIFESPAN: &str = "1000";
 
 pub(super) fn classes(at: &Path, devices: &[Device], profile: Option<&Profile>) -> io::Result<()> {
@@ -34,11 +34,11 @@ pub(super) fn classes(at: &Path, devices: &[Device], profile: Option<&Profile>) 
     Ok(())
 }
 
-/// The module whose presence tells programs that pointers to memory of GPUs can be registered.
+/// Tells programs that GPU memory can be registered.
 pub(super) const PEERMEM: &str = "nvidia_peermem";
 
-/// Writes the module into a directory that stands for `host` (/sys/module): with a version if the
-/// GPU's driver is loaded and `is_on`, else without. False if nothing has to be shown.
+/// Writes the module for `host` (/sys/module): with a version if the GPU's driver is loaded and
+/// `is_on`, else without. `false`: nothing to show.
 pub(super) fn modules(at: &Path, host: &Path, is_on: bool) -> io::Result<bool> {
     let module = Tree(at.join(PEERMEM));
     if is_on && host.join("nvidia").is_dir() {
@@ -52,12 +52,12 @@ pub(super) fn modules(at: &Path, host: &Path, is_on: bool) -> io::Result<bool> {
     Ok(is_there)
 }
 
-/// Names below /dev/infiniband.
+/// Below /dev/infiniband.
 pub(super) fn nodes(devices: &[Device]) -> impl Iterator<Item = String> {
     (0..devices.len()).map(|index| format!("uverbs{index}"))
 }
 
-/// A directory, made with its first entry.
+/// Made with its first entry.
 struct Tree(PathBuf);
 
 impl Tree {
@@ -75,7 +75,7 @@ impl Tree {
         symlink(target, self.0.join(name))
     }
 
-    /// Makes files `0` to `count - 1`, all hard links to one.
+    /// Files `0` to `count - 1`, hard links to one file.
     fn table(&self, count: u16, content: &str) -> io::Result<()> {
         self.file("0", content)?;
         (1..count)
@@ -161,8 +161,7 @@ fn port(tree: &Tree, device: &Device, profile: Option<&Profile>) -> io::Result<(
     Ok(())
 }
 
-/// GID table of a device opened now. The loopback device takes the first free address, which
-/// another program may take first.
+/// The loopback device takes the first free address, which another program may take first.
 fn own_gids(device: &Device, profile: Option<&Profile>) -> Vec<Gid> {
     let gids = device.gids_as(profile);
     if device.takes_loopback_address()
@@ -182,7 +181,6 @@ fn words(gid: Gid) -> String {
 mod tests {
     use super::*;
 
-    /// Programs register pointers to memory of GPUs where they see this file.
     #[test]
     fn the_module_is_shown_only_where_memory_of_gpus_works() {
         for (driver, peermem, is_on, shown, has_version) in [

@@ -1,5 +1,3 @@
-//! Consecutive request packets of the device (`burst`).
-
 use std::time::Duration;
 
 use roce_transport::{
@@ -22,10 +20,10 @@ struct Repeat {
     due: Instant,
 }
 
-/// A packet taken for lost, as a receiver sees it.
+/// A packet taken for lost.
 struct Gap {
     since: Instant,
-    /// Index of the last packet received after it.
+    /// Index of the last packet received after the gap.
     farthest: u32,
     /// A NAK has named the missing packet.
     is_notified: bool,
@@ -38,7 +36,6 @@ impl Gap {
         Self { since: at, farthest: lost, is_notified: false, recovery }
     }
 
-    /// The missing packet has arrived.
     fn close(&mut self, place: u32, at: Instant) {
         let recovery = &mut self.recovery;
         self.is_notified = false;
@@ -96,10 +93,10 @@ impl<S: Subject> Play<'_, S> {
                     continue;
                 }
                 (1..0x0080_0000, None) => return Err(mistake("the network has lost a packet")),
-                _ => {} // a retransmission
+                _ => {} // retransmission
             }
             self.pump(Duration::ZERO)?;
-            // one acknowledgement per batch: each takes its time
+            // One acknowledgement per batch, as each takes time.
             if self.arrivals.is_empty() || burst.packets.len() == packets as usize {
                 self.acknowledge(Field::Positive)?;
             }
@@ -120,7 +117,6 @@ impl<S: Subject> Play<'_, S> {
         request(arrival).map_err(|why| Stop::Wrong(format!("{why}, in the {}", describe(arrival))))
     }
 
-    /// Acknowledges received packets, or names the gap.
     pub(super) fn acknowledge(&mut self, kind: Field) -> Result<(), Stop> {
         let &mut Pair { requests, messages, .. } = self.pair()?;
         let behind = i32::from(kind == Field::Positive);
@@ -130,7 +126,7 @@ impl<S: Subject> Play<'_, S> {
         self.send(net, bytes)
     }
 
-    /// Returns the next packet; meanwhile sends the repeat when due.
+    /// Sends the due repeat meanwhile.
     fn next_arrival_while(
         &mut self,
         again: Option<&mut Repeat>,

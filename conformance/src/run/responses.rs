@@ -1,5 +1,3 @@
-//! The device's READs, with lost responses (`response`).
-
 use std::{collections::BTreeSet, time::Duration};
 
 use roce_transport::{
@@ -15,10 +13,10 @@ use crate::{
     subject::Subject,
 };
 
-/// Time after the last response in which the device may request again data it has.
+/// Time in which the device may request received data again.
 const QUIET: Duration = Duration::from_millis(1);
 
-/// A READ's first arrival: index of its first response, and range.
+/// A READ: index of its first response, and range.
 struct Read {
     place: u32,
     count: u32,
@@ -26,7 +24,7 @@ struct Read {
 }
 
 struct Missing {
-    /// It is sent once after the next, and not lost.
+    /// Sent once after its successor, and not lost.
     is_late: bool,
     is_left_out: bool,
     since: Option<Instant>,
@@ -38,7 +36,7 @@ struct Responder<'a> {
     reads: Vec<Read>,
     missing: Vec<Missing>,
     sent: BTreeSet<u32>,
-    /// Response held back until the next is sent.
+    /// Held back until its successor is sent.
     held: Option<(u32, Packet)>,
     first: Option<Instant>,
     burst: Burst,
@@ -68,7 +66,7 @@ impl<'a> Responder<'a> {
         self.sent.len() as u32 == self.responses.packets
     }
 
-    /// The READ that a request at this index belongs to, from 1.
+    /// Number from 1 of the READ that `place` belongs to.
     fn read(&mut self, place: u32, reth: &Reth, mtu: u32) -> Result<u32, String> {
         let end = self.reads.last().map_or(0, |last| last.place + last.count);
         if place >= end {
@@ -106,11 +104,11 @@ impl<'a> Responder<'a> {
         }
     }
 
-    /// Records when the device could notice a loss before this response.
+    /// Notes when a device could notice a loss before `place`.
     fn shows(&mut self, place: u32, now: Instant) {
         let last = self.responses.packets - 1;
         for Missing { recovery: Recovery { lost, .. }, since, .. } in &mut self.missing {
-            // no later response shows the loss of the last
+            // No later response shows the loss of the last.
             if *lost < place || (*lost == place && place == last) {
                 since.get_or_insert(now);
             }
@@ -124,7 +122,7 @@ impl<S: Subject> Play<'_, S> {
         let until = self.subject.now().plus(PATIENCE).plus(within).plus(self.subject.tolerance());
         let mut quiet = QUIET + self.subject.tolerance() / 4;
         if responses.swaps.is_some() {
-            // a device that drops out-of-order responses may time out
+            // A device that drops out-of-order responses may time out.
             let timeout = self.connection.as_ref().map(|connection| connection.requester.timeout);
             quiet += timeout.and_then(ack_timeout).unwrap_or_default() * 4;
         }
@@ -162,7 +160,7 @@ impl<S: Subject> Play<'_, S> {
         Ok(())
     }
 
-    /// Responds to a request, without lost responses.
+    /// Omits lost responses.
     fn respond(
         &mut self,
         responder: &mut Responder<'_>,

@@ -1,5 +1,3 @@
-//! Traffic of all queue pairs of the device at once (`share`).
-
 use std::time::Duration;
 
 use roce_transport::time::Instant;
@@ -16,7 +14,7 @@ use crate::{
 struct Sender {
     burst: Burst,
     is_owed: bool,
-    /// The network has lost a packet, not by the device's fault, and a NAK was sent.
+    /// A NAK was sent for a packet that the network lost.
     is_notified: bool,
 }
 
@@ -26,10 +24,10 @@ impl<S: Subject> Play<'_, S> {
         let until = self.subject.now().plus(PATIENCE).plus(within).plus(self.subject.tolerance());
         let mut senders: Vec<_> = self.pairs.iter().map(|_| Sender::default()).collect();
         let count = |sender: &Sender| sender.burst.packets.len() as u32;
-        // from here on all have much to send
+        // Now all have much to send.
         let start = self.mark.at;
         let mut first = None;
-        // per queue pair when the first is done
+        // when the first is done
         let mut counts = None;
         while senders.iter().any(|sender| count(sender) < packets) {
             let Some((pair, arrival)) = self.arrival_of_any(until)? else {
@@ -51,7 +49,7 @@ impl<S: Subject> Play<'_, S> {
                     sender.is_notified = true;
                     self.acknowledge(Field::Syndrome(NAK_SEQUENCE))?;
                 }
-                _ => {} // a retransmission, now or later
+                _ => {} // a retransmission
             }
             if counts.is_none() && count(&senders[pair]) == packets {
                 if arrival.at <= start {
@@ -61,7 +59,7 @@ impl<S: Subject> Play<'_, S> {
                 counts = Some(senders.iter().map(count).collect::<Vec<_>>());
             }
             self.pump(Duration::ZERO)?;
-            // one acknowledgement per batch: each takes its time
+            // One acknowledgement per batch, as each takes time.
             if self.arrivals.is_empty() {
                 for (pair, sender) in senders.iter_mut().enumerate() {
                     if std::mem::take(&mut sender.is_owed) {

@@ -1,14 +1,10 @@
-//! Mutants of connection management.
-
 use super::{Fault, Row};
 
-/// Offset of the MAD after BTH and DETH, and of its message.
+/// Behind BTH and DETH.
 const MAD: usize = 20;
 const MESSAGE: usize = MAD + 24;
-/// Bytes of a packet with a MAD.
 const LENGTH: usize = MAD + 256 + 4;
 
-/// Attribute of a whole message.
 fn attribute(p: &[u8]) -> Option<u16> {
     let is_message = p[0] == 0x64 && p.len() >= LENGTH;
     is_message.then(|| u16::from_be_bytes([p[MAD + 16], p[MAD + 17]]))
@@ -27,7 +23,6 @@ fn word(p: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(std::array::from_fn(|byte| p[at + byte]))
 }
 
-/// Sender's communication ID.
 fn local_id(p: &[u8]) -> u32 {
     word(p, MESSAGE)
 }

@@ -18,70 +18,61 @@ use roce_transport::{
     wire::{NetHeader, icrc},
 };
 
-/// A mutant's state of its queue pair.
+/// A mutant's memory.
 #[derive(Default)]
 pub(crate) struct Notes {
     pub(crate) qpn: u32,
-    /// Last created queue pair.
     pub(crate) last_qpn: u32,
-    /// Instrument's queue pair that the second one sends to.
+    /// The instrument's queue pair of the device's second.
     pub(crate) second: Option<u32>,
     pub(crate) rq_psn: u32,
     pub(crate) sq_psn: u32,
     pub(crate) regions: BTreeMap<String, RemoteRegion>,
-    /// PSNs of received requests and sent packets.
+    /// PSNs of received requests, of sent packets.
     pub(crate) come: BTreeSet<u32>,
     pub(crate) left: BTreeSet<u32>,
-    /// Sent NAKs, latest last.
+    /// Latest last.
     pub(crate) naks: Vec<Arrival>,
-    /// PSN after the latest received request.
+    /// After the latest received request.
     pub(crate) next: u32,
 }
 
 impl Notes {
-    /// True for a request received before.
     pub(crate) fn again(&self, packet: &[u8]) -> bool {
         self.come.contains(&psn(packet))
     }
 }
 
-/// Changes a packet, whose ICRC is then corrected; false drops it.
+/// The ICRC is corrected afterwards; `false` drops the packet.
 pub(crate) type Change = fn(&mut Notes, &NetHeader, &mut Vec<u8>) -> bool;
 
 pub(crate) enum Fault {
-    /// Corrects the ICRC of all input.
+    /// Accepts any ICRC.
     Trusting,
-    /// Changes received packets.
+    /// Received packets.
     In(Change),
-    /// Changes sent packets.
+    /// Sent packets.
     Out(Change),
-    /// Changes sent packets, but not their ICRC.
+    /// Sent packets, without correction of the ICRC.
     Raw(Change),
-    /// Changes its memory in addition.
+    /// Additional changes of memory.
     Memory(fn(&Notes, &[u8], &mut Simulated)),
     /// Sends for its second queue pair only while the others are silent.
     Starves,
-    /// Sends additional packets.
+    /// Additional packets.
     Besides(fn(&Notes, &[u8]) -> Option<Arrival>),
-    /// Changes pause frames.
     Pause(fn(&mut PauseFrames)),
-    /// Changes its connection.
     Connect(fn(&mut Connection)),
-    /// Changes granted rights.
     Register(fn(Access) -> Access),
-    /// Changes binds of windows.
     Bind(fn(&mut Bind)),
-    /// Changes posted requests.
     Post(fn(&mut Request)),
-    /// Changes how a queue pair, by number, joins the first of these groups.
+    /// How a queue pair, by number, joins the first of these groups.
     Join(fn(&mut Simulated, &[IpAddr], usize) -> Result<(), Trouble>),
-    /// Changes a word of its memory.
     Word(fn(u32, u64) -> u64),
     /// Completes invalidations without effect.
     KeepsWindows,
-    /// Changes a completion; `false` drops it.
+    /// `false` drops the completion.
     Complete(fn(&mut Completion) -> bool),
-    /// Reports this state.
     State(&'static str),
 }
 
@@ -90,10 +81,9 @@ pub(crate) struct Mutant<'a> {
     fault: &'a Fault,
     notes: Notes,
     besides: VecDeque<Arrival>,
-    /// Packets of a starving queue pair, and when the others last sent.
+    /// Packets of the starving queue pair; when the others last sent.
     held: VecDeque<Arrival>,
     busy: Instant,
-    /// Selected queue pair.
     chosen: usize,
     /// Requests that complete without execution.
     idle: Vec<u64>,
@@ -122,12 +112,11 @@ pub(crate) fn set_psn(packet: &mut [u8], psn: u32) {
     packet[9..12].copy_from_slice(&psn.to_be_bytes()[1..]);
 }
 
-/// Syndrome of an acknowledgement.
 pub(crate) fn syndrome(packet: &[u8]) -> Option<u8> {
     (packet[0] == 0x11).then(|| packet[12])
 }
 
-/// True for an RC request.
+/// RC
 pub(crate) fn is_request(packet: &[u8]) -> bool {
     !(0x0D..=0x12).contains(&packet[0]) && packet[0] != 0x81
 }
@@ -138,7 +127,7 @@ fn seal(net: &NetHeader, packet: &mut [u8]) {
     packet[body..].copy_from_slice(&check);
 }
 
-/// Silence of the others before the second queue pair sends.
+/// Before the second queue pair sends.
 const SILENCE: Duration = Duration::from_millis(1);
 
 impl Mutant<'_> {

@@ -1,5 +1,3 @@
-//! Mutants of limits, multicast and pauses.
-
 use std::time::Duration;
 
 use roce_conformance::{case::RequestKind, subject::Program};
@@ -10,7 +8,6 @@ use super::{
     has_reth,
 };
 
-/// Limits and multicast.
 pub(super) fn limits() -> Vec<Row> {
     use Fault::{Complete, Connect, In, Join, Out, Post, Word};
     vec![
@@ -137,7 +134,7 @@ pub(super) fn limits() -> Vec<Row> {
                 device.choose(0);
                 let joined = device.join(groups[0]);
                 device.choose(1);
-                // some cases have one
+                // some cases have a queue pair
                 let _ = device.join(groups[0]);
                 device.choose(pair);
                 joined
@@ -189,7 +186,7 @@ pub(super) fn limits() -> Vec<Row> {
             "multicast/wrong-icrc",
             In(|_, _, p| {
                 if is_for_group(p) {
-                    // changed, so that its ICRC is corrected
+                    // a change, for the ICRC's correction
                     p[1] ^= 0x40;
                 }
                 true
@@ -208,7 +205,6 @@ pub(super) fn limits() -> Vec<Row> {
     ]
 }
 
-/// True for a datagram to the multicast queue pair.
 fn is_for_group(packet: &[u8]) -> bool {
     dest_qp(packet) == 0x00FF_FFFF
 }

@@ -1,5 +1,3 @@
-//! Mutants of memory windows, SRQs, FLUSH and atomic WRITE.
-
 use roce_conformance::subject::Program;
 use roce_transport::mem::Access;
 
@@ -9,7 +7,6 @@ use super::{
     has_reth,
 };
 
-/// Memory windows and SRQs.
 pub(super) fn windows() -> Vec<Row> {
     use Fault::{Bind, Connect, In, KeepsWindows, Register};
     vec![

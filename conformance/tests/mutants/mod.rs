@@ -1,4 +1,4 @@
-//! Devices with one rule broken each: the rule's case finds it.
+//! Devices that break one rule each; the rule's case finds them.
 
 mod connecting;
 mod device;
@@ -14,10 +14,10 @@ use roce_conformance::{Case, Runner, Simulated, Subject, Verdict, chapters};
 
 use device::{Fault, Mutant};
 
-/// Name, case that must find it, fault.
+/// Name, case that must find the fault, fault.
 type Row = (&'static str, &'static str, Fault);
 
-/// Address and key in a RETH.
+/// Fields of a RETH.
 const ADDRESS: std::ops::Range<usize> = 12..20;
 const KEY: std::ops::Range<usize> = 20..24;
 const LENGTH: std::ops::Range<usize> = 24..28;
@@ -42,12 +42,12 @@ fn cases() -> Vec<Case> {
     chapters().into_iter().flat_map(|chapter| chapter.cases).collect()
 }
 
-/// Names of nonconforming cases.
+/// Nonconforming cases.
 fn found<S: Subject>(subject: &mut S, cases: &[Case]) -> BTreeSet<String> {
     let mut runner = Runner::new(subject);
     let wrong = cases.iter().filter(|case| {
         let outcome = runner.run(case);
-        // without a connection most cases say nothing
+        // Without a connection most cases say nothing.
         let is_possible = outcome.verdict != Verdict::Inconclusive;
         assert!(is_possible || case.is_by_cm(), "{}: {outcome:?}", case.name);
         is_possible && outcome.verdict != Verdict::Conforms
@@ -57,7 +57,7 @@ fn found<S: Subject>(subject: &mut S, cases: &[Case]) -> BTreeSet<String> {
 
 #[test]
 fn each_mutant_is_found_by_the_case_that_is_for_it() {
-    // a mutant knows its queue pair from an agent, or need not
+    // With an agent a mutant knows its queue pair.
     let (without_agent, with_agent): (Vec<_>, _) = cases().into_iter().partition(Case::is_by_cm);
     let mut text = String::new();
     for (name, by, fault) in all() {
@@ -78,7 +78,6 @@ fn there_are_sixty() {
     assert!(names.len() >= 60, "{}", names.len());
 }
 
-/// The mutants' parts break nothing by themselves.
 #[test]
 fn a_mutant_without_a_fault_conforms() {
     let fault = Fault::Complete(|_| true);

@@ -1,5 +1,3 @@
-//! Mutants of the requester.
-
 use roce_conformance::{case::PEER_ADDRESS, subject::Program};
 
 use super::{
@@ -241,7 +239,7 @@ pub(super) fn requester() -> Vec<Row> {
             "congestion/notification-is-harmless",
             In(|_, _, p| {
                 if p[0] == 0x81 {
-                    // as if it were a NAK
+                    // as a NAK
                     p[0] = 0x11;
                     p.truncate(20);
                     p[12..16].copy_from_slice(&[0x61, 0, 0, 0]);
@@ -253,7 +251,6 @@ pub(super) fn requester() -> Vec<Row> {
     ]
 }
 
-/// READs with lost responses, and several queue pairs.
 pub(super) fn recovery() -> Vec<Row> {
     use Fault::{Complete, In, Memory, Out, Starves};
     vec![

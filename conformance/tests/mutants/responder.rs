@@ -1,5 +1,3 @@
-//! Mutants of the responder.
-
 use roce_conformance::subject::Program;
 use roce_transport::mem::Access;
 

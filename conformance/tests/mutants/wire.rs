@@ -1,5 +1,3 @@
-//! Mutants of the wire format.
-
 use super::{Row, device::Fault};
 
 pub(super) fn wire() -> Vec<Row> {

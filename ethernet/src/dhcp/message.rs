@@ -1,5 +1,3 @@
-//! DHCP messages, and a server's grant.
-
 use std::net::{IpAddr, Ipv4Addr};
 
 use pnet_datalink::MacAddr;
@@ -7,7 +5,7 @@ use smoltcp::wire::{DhcpMessageType, DhcpPacket, DhcpRepr, Error as Malformed, E
 
 use super::super::address::Prefix;
 
-// options, RFC 2132 and RFC 3442
+// RFC 2132 and RFC 3442
 const MASK: u8 = 1;
 const ROUTER: u8 = 3;
 const LEASE_TIME: u8 = 51;
@@ -16,21 +14,21 @@ const SERVER: u8 = 54;
 const T1: u8 = 58;
 const T2: u8 = 59;
 const CLASSLESS_ROUTES: u8 = 121;
-/// Offset of the options; pad and end option.
+/// Offset of the options.
 const OPTIONS: usize = 240;
 const PAD: u8 = 0;
 const END: u8 = 255;
 
 const WANTED: [u8; 6] = [MASK, CLASSLESS_ROUTES, ROUTER, LEASE_TIME, T1, T2];
-/// Most routes of a lease; more are dropped.
+/// Routes kept of a lease.
 const ROUTES: usize = 32;
 
-/// A route from the server.
+/// A leased route.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Route {
-    /// Its network.
+    /// Destination network.
     pub to: Prefix,
-    /// The router; `None`: on-link.
+    /// `None`: on-link.
     pub gateway: Option<Ipv4Addr>,
 }
 
@@ -40,7 +38,7 @@ pub(super) struct Grant {
     pub(super) prefix_length: u8,
     pub(super) server: Ipv4Addr,
     pub(super) routes: Vec<Route>,
-    /// Seconds of lease, renewal (T1) and rebinding (T2).
+    /// Lease, renewal (T1) and rebinding (T2).
     pub(super) seconds: [u32; 3],
 }
 
@@ -70,7 +68,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Reply, Malformed> {
     Ok(Reply { xid: repr.transaction_id, mac, response })
 }
 
-/// False for a truncated option, which smoltcp takes for the end.
+/// smoltcp takes a truncated option for the end.
 fn options_are_whole(mut options: &[u8]) -> bool {
     loop {
         match options {
@@ -103,7 +101,7 @@ fn response(packet: &DhcpPacket<&[u8]>, kind: DhcpMessageType) -> Result<Respons
                 }
                 router = Some(Ipv4Addr::from(*first)); // the most preferred
             }
-            // A long option is split (RFC 3396).
+            // RFC 3396: a long option is split.
             CLASSLESS_ROUTES => {
                 classless.get_or_insert_with(Vec::new).extend_from_slice(option.data);
             }
@@ -141,11 +139,11 @@ fn response(packet: &DhcpPacket<&[u8]>, kind: DhcpMessageType) -> Result<Respons
     }
 }
 
-/// Least lease in seconds: a shorter one would mean nothing but requests.
+/// Least lease in seconds: a shorter lease would mean nothing but requests.
 pub(super) const LEAST: u32 = 10;
 
-/// Times of a lease. Invalid or missing T1 and T2 become half and seven eighths of it (RFC 2131,
-/// section 4.4.5).
+/// Invalid or missing T1 and T2 become half and seven eighths of the lease (RFC 2131, section
+/// 4.4.5).
 fn times([lease, t1, t2]: [Option<u32>; 3]) -> Option<[u32; 3]> {
     let lease = lease.filter(|lease| *lease >= LEAST)?;
     let given = t1.zip(t2).filter(|&(t1, t2)| LEAST / 2 <= t1 && t1 < t2 && t2 < lease);
@@ -153,7 +151,7 @@ fn times([lease, t1, t2]: [Option<u32>; 3]) -> Option<[u32; 3]> {
     Some([lease, t1, t2])
 }
 
-/// Routes: a prefix with only its significant bytes, then the router.
+/// A route is a prefix with only its significant bytes, then the router.
 fn routes(mut bytes: &[u8]) -> Result<Vec<Route>, Malformed> {
     let mut routes = Vec::new();
     while let Some((&length, rest)) = bytes.split_first() {
@@ -180,19 +178,18 @@ fn routes(mut bytes: &[u8]) -> Result<Vec<Route>, Malformed> {
 }
 
 fn is_host(address: Ipv4Addr) -> bool {
-    // 0.0.0.0/8, 127.0.0.0/8, multicast and reserved
+    // 0.0.0.0/8, 127.0.0.0/8, multicast, reserved
     !matches!(address.octets()[0], 0 | 127 | 224..)
 }
 
-/// True for a host address in a network of this length: neither the first nor the broadcast, except
-/// in a network of two (RFC 3021).
+/// True for neither the first nor the broadcast address, except in a network of two (RFC 3021).
 fn is_host_of(address: Ipv4Addr, length: u8) -> bool {
     let hosts = u32::MAX.checked_shr(length.into()).unwrap_or(0);
     let host = address.to_bits() & hosts;
     is_host(address) && length > 0 && (length >= 31 || host != 0 && host != hosts)
 }
 
-/// Classful prefix length of an address (RFC 791).
+/// Classful length (RFC 791).
 fn natural_length(address: Ipv4Addr) -> u32 {
     match address.octets()[0] {
         0..128 => 8,
@@ -207,7 +204,6 @@ pub(super) struct Request {
     pub(super) xid: u32,
     pub(super) secs: u16,
     pub(super) mac: MacAddr,
-    /// The address in use.
     pub(super) client: Ipv4Addr,
     pub(super) requested: Option<Ipv4Addr>,
     pub(super) server: Option<Ipv4Addr>,
@@ -229,7 +225,7 @@ impl Request {
             router: None,
             subnet_mask: None,
             relay_agent_ip: none,
-            // Frames to its MAC address reach it without an IP address.
+            // Unicast reaches its MAC address before it has an IP address.
             broadcast: false,
             requested_ip: self.requested,
             client_identifier: Some(mac),

@@ -1,5 +1,3 @@
-//! Every edge of the client's states, in virtual time.
-
 use smoltcp::wire::{DhcpOption, DhcpPacket, DhcpRepr, EthernetAddress};
 
 use super::*;
@@ -291,7 +289,7 @@ fn an_address_that_somebody_has_is_declined_and_asked_for_again_after_ten_second
     assert!((10. ..11.).contains(&waited), "{waited}");
     assert_eq!(host.kinds(), [Discover, Ask, Decline, Discover]);
     assert_eq!((host.leases.len(), host.counters.dhcp_declined), (0, 1));
-    // Later claims do not concern the client.
+    // later claims
     let mut host = Host::bound(3600);
     host.client.decline(host.now, OTHER, &mut host.counters);
     assert_eq!((host.client.poll(), host.counters.dhcp_declined), (None, 0));
@@ -304,7 +302,7 @@ fn at_half_the_time_the_server_is_asked_and_at_seven_eighths_everybody() {
     assert!((1798. ..1800.).contains(&host.next()));
     let to_server = Sent { to: Some(SERVER), from: ADDRESS, client: ADDRESS, ..broadcast(Ask) };
     assert_eq!(host.sent, std::slice::from_ref(&to_server), "from the address that it has");
-    // half of the rest each time, at least 1 min apart
+    // half of the rest, at least 1 min
     let times: Vec<_> = (0..5).map(|_| host.next().round()).collect();
     assert_eq!(times, [675., 338., 169., 84., 60.]);
     assert!(host.sent.iter().all(|sent| sent.to == Some(SERVER)));
@@ -373,8 +371,8 @@ fn a_refusal_ends_the_lease_at_once() {
     }
 }
 
-/// A server that offers and refuses ends at one request a minute; one with the shortest lease at
-/// one per 5 s.
+/// A server that offers and refuses gets a request a minute; a server of the shortest lease gets a
+/// request per 5 s.
 #[test]
 fn no_server_has_it_send_without_end() {
     let mut host = Host::new();
@@ -400,7 +398,7 @@ fn no_server_has_it_send_without_end() {
     assert!(host.now.since(Instant::ZERO) >= 490 * SECOND);
 }
 
-/// A stopped process, or a machine that slept.
+/// The process was stopped, or the machine slept.
 #[test]
 fn a_lease_that_has_run_out_meanwhile_is_not_used_any_more() {
     let mut host = Host::bound(120);
@@ -409,7 +407,7 @@ fn a_lease_that_has_run_out_meanwhile_is_not_used_any_more() {
     host.now = late;
     host.attend();
     assert_eq!((&host.leases[..], host.sent.len()), (&[None][..], 0));
-    // or the renewal time has passed
+    // The renewal time has passed.
     let mut host = Host::bound(120);
     let late = host.now.plus(110 * SECOND);
     host.client.handle_timeout(late, &mut host.counters);
@@ -431,7 +429,6 @@ fn what_is_closed_gives_its_address_back() {
         ..broadcast(Release)
     };
     assert_eq!((&host.sent[..], &host.leases[..]), (&[released][..], &[None][..]));
-    // nothing to release before
     let mut host = Host::new();
     host.client.release(host.now, &mut host.counters);
     host.attend();
@@ -482,7 +479,7 @@ fn what_a_server_must_not_say_is_counted_and_dropped() {
         assert_eq!((host.counters.dhcp_bad, host.sent.len()), (1, 1), "{index}");
         assert_eq!(host.client.error(), LeaseError::Unusable);
     }
-    // Cut anywhere, it is read, counted, or reads as if whole.
+    // A message cut anywhere is read, counted, or equals the whole message.
     let host = Host::new();
     let whole = says(Offer).bytes(host.xid);
     for length in 0..whole.len() {
@@ -492,7 +489,7 @@ fn what_a_server_must_not_say_is_counted_and_dropped() {
         assert_eq!(host.counters.dhcp_bad, u64::from(!option_ends), "{length}");
     }
     let mut endless = whole.clone();
-    *endless.last_mut().unwrap() = 12; // the name of the host, without a length
+    *endless.last_mut().unwrap() = 12; // option 12 (host name) without a length
     let mut host = Host::new();
     host.hear_bytes(&endless);
     assert_eq!((host.counters.dhcp_bad, host.sent.len()), (1, 1));
@@ -531,7 +528,7 @@ fn classless_routes_take_the_place_of_routers() {
         &[24, 192, 0, 2, 0, 0, 0, 0],
     ]
     .concat();
-    // split, as long options are
+    // split by RFC 3396
     let (first, second) = routes.split_at(9);
     let more = vec![(3, vec![10, 0, 0, 254]), (121, first.to_vec()), (121, second.to_vec())];
     host.hear(&Says { more, ..says(Ack) });
@@ -541,7 +538,6 @@ fn classless_routes_take_the_place_of_routers() {
     assert_eq!(hop([172, 1, 0, 1]), Some([10, 0, 0, 3].into()));
     assert_eq!(hop([172, 16, 3, 1]), Some([10, 0, 0, 4].into()));
     assert_eq!(hop([192, 0, 2, 7]), Some([192, 0, 2, 7].into()), "on the link");
-    // the number of routes kept
     let mut host = Host::new();
     host.hear(&says(Offer));
     let many = (0..50).map(|_| (121, vec![0, 10, 0, 0, 2]));
@@ -560,7 +556,7 @@ fn without_a_mask_the_network_is_that_of_its_class() {
         host.advance(SECOND);
         assert_eq!(host.lease().address.length, length);
     }
-    // in networks of two addresses and of one all are hosts
+    // Networks of two addresses or a single address have only hosts.
     for mask in [[255, 255, 255, 254], [255; 4]] {
         let mut host = Host::new();
         let address = Ipv4Addr::new(10, 0, 0, 0);

@@ -1,5 +1,3 @@
-//! Flows: their frames, and their validity.
-
 use pnet_datalink::MacAddr;
 use thiserror::Error;
 
@@ -8,68 +6,66 @@ use super::{
     filter::{EthFilter, Ipv4Filter, Ipv6Filter, PortFilter},
 };
 
-/// Most specs of a flow, as in the kernel.
+/// The kernel's limit.
 const SPECS: usize = 10;
-/// 20 bits.
+/// 20 bits
 pub(super) const FLOW_LABEL: u32 = 0xF_FFFF;
 
-/// Kind of a flow (`ibv_flow_attr_type`).
+/// `ibv_flow_attr_type`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum FlowKind {
-    /// Frames that match its specs (`IBV_FLOW_ATTR_NORMAL`).
+    /// Frames that match the specs (`IBV_FLOW_ATTR_NORMAL`).
     #[default]
     Normal,
-    /// Every frame that no other flow takes (`IBV_FLOW_ATTR_ALL_DEFAULT`), to any address: the
-    /// interface is promiscuous meanwhile.
+    /// Every frame that no other flow takes (`IBV_FLOW_ATTR_ALL_DEFAULT`): the interface is
+    /// promiscuous.
     AllDefault,
-    /// Every multicast frame that no [`Normal`](Self::Normal) flow takes
-    /// (`IBV_FLOW_ATTR_MC_DEFAULT`).
+    /// Every multicast frame without a [`Normal`](Self::Normal) flow (`IBV_FLOW_ATTR_MC_DEFAULT`).
     McDefault,
-    /// A copy of every arriving frame (`IBV_FLOW_ATTR_SNIFFER`), to any address, including the
-    /// transport's.
+    /// A copy of every arriving frame (`IBV_FLOW_ATTR_SNIFFER`), including the transport's.
     Sniffer,
 }
 
-/// A match or action of a flow (`ibv_flow_spec`). Only a value's masked bits count. A frame without
-/// the spec's header does not match.
+/// A match or action (`ibv_flow_spec`). Only a value's masked bits count. A frame without the
+/// spec's header does not match.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FlowSpec {
     /// Ethernet (`IBV_FLOW_SPEC_ETH`).
     Eth {
-        /// The value.
+        /// Value.
         value: EthFilter,
-        /// The mask.
+        /// Mask.
         mask: EthFilter,
     },
     /// IPv4 (`IBV_FLOW_SPEC_IPV4`, `IBV_FLOW_SPEC_IPV4_EXT`).
     Ipv4 {
-        /// The value.
+        /// Value.
         value: Ipv4Filter,
-        /// The mask.
+        /// Mask.
         mask: Ipv4Filter,
     },
     /// IPv6 (`IBV_FLOW_SPEC_IPV6`).
     Ipv6 {
-        /// The value.
+        /// Value.
         value: Ipv6Filter,
-        /// The mask.
+        /// Mask.
         mask: Ipv6Filter,
     },
     /// TCP (`IBV_FLOW_SPEC_TCP`).
     Tcp {
-        /// The value.
+        /// Value.
         value: PortFilter,
-        /// The mask.
+        /// Mask.
         mask: PortFilter,
     },
     /// UDP (`IBV_FLOW_SPEC_UDP`).
     Udp {
-        /// The value.
+        /// Value.
         value: PortFilter,
-        /// The mask.
+        /// Mask.
         mask: PortFilter,
     },
-    /// Completions carry this tag (`IBV_FLOW_SPEC_ACTION_TAG`).
+    /// Tag of completions (`IBV_FLOW_SPEC_ACTION_TAG`).
     Tag(u32),
     /// Frames are dropped and counted (`IBV_FLOW_SPEC_ACTION_DROP`).
     Drop,
@@ -92,52 +88,49 @@ impl FlowSpec {
     }
 }
 
-/// A flow (`ibv_flow_attr`): frames that a raw packet queue pair receives.
+/// A flow (`ibv_flow_attr`).
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct FlowAttr {
-    /// Its kind.
+    /// Kind.
     pub kind: FlowKind,
-    /// The matching flow with the least number takes a frame, the oldest first. Flows with equal
+    /// The matching flow with the least number takes a frame, the oldest first. Flows of equal
     /// priority and specs each get a copy.
     pub priority: u16,
-    /// All that its frames match; at most ten. Empty: every frame to the device's MAC address, to
-    /// everybody or to a group. Only normal flows have specs.
+    /// Conditions, at most ten, of normal flows only. Empty: every frame to the device's MAC
+    /// address, to everybody or to a group.
     pub specs: Vec<FlowSpec>,
-    /// Lower-priority flows get a copy, too (`IBV_FLOW_ATTR_FLAGS_DONT_TRAP`).
+    /// Lower-priority flows get a copy (`IBV_FLOW_ATTR_FLAGS_DONT_TRAP`).
     pub dont_trap: bool,
 }
 
-/// Reason why a flow is invalid (`EINVAL`).
+/// Invalid flow (`EINVAL`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[non_exhaustive]
 pub enum FlowSpecError {
-    /// More specs than the kernel takes.
+    /// Too many specs.
     #[error("too many specs in a flow; at most {SPECS}")]
     TooMany,
-    /// A flow other than a normal one, with specs.
+    /// Specs on a default or sniffer flow.
     #[error("only a normal flow has specs; remove them")]
     OnlyNormal,
     /// No frame matches all specs.
     #[error("no frame matches: {0}")]
     Impossible(&'static str),
-    /// A default flow that leaves frames to lower ones.
+    /// `dont_trap` on a default flow.
     #[error(
         "IBV_FLOW_ATTR_FLAGS_DONT_TRAP is invalid for a default flow: no flow has a lower priority"
     )]
     DefaultThatPasses,
-    /// A flow that drops frames and leaves them to others.
+    /// `dont_trap` with a drop action.
     #[error("IBV_FLOW_ATTR_FLAGS_DONT_TRAP is invalid with a drop action")]
     DropThatPasses,
-    /// A mask with bits beyond the field.
+    /// Mask bits beyond the field.
     #[error("the mask is wider than its field; clear its upper bits")]
     Mask,
 }
 
 impl FlowAttr {
-    /// Checks that the flow is valid.
-    ///
-    /// # Errors
-    /// See [`FlowSpecError`].
+    /// Checks validity.
     pub fn check(&self) -> Result<(), FlowSpecError> {
         use FlowSpec as Spec;
         if self.specs.len() > SPECS {
@@ -185,7 +178,6 @@ impl FlowAttr {
         Ok(())
     }
 
-    /// Destination MAC address of its specs, with the mask.
     fn dst(&self) -> Option<([u8; 6], [u8; 6])> {
         self.specs.iter().find_map(|spec| match spec {
             FlowSpec::Eth { value, mask } if mask.dst != [0; 6] => Some((value.dst, mask.dst)),
@@ -193,7 +185,7 @@ impl FlowAttr {
         })
     }
 
-    /// Frames that the interface of a device with this MAC address must accept for this flow.
+    /// Frames that the interface of device `own` must accept for this flow.
     pub fn membership(&self, own: MacAddr) -> Option<Membership> {
         match self.kind {
             FlowKind::AllDefault | FlowKind::Sniffer => Some(Membership::Everything),
@@ -223,8 +215,8 @@ impl FlowAttr {
         self.priority == other.priority && which(self).eq(which(other))
     }
 
-    /// True if a frame matches. From the wire it must have the device's address unless the flow
-    /// names another; frames of the device's own queue pairs have passed no interface.
+    /// A frame from the wire must have the device's address unless the flow names another. Frames
+    /// of the device's own queue pairs have passed no interface.
     pub(super) fn matches(&self, frame: &Fields, own: MacAddr, is_from_wire: bool) -> bool {
         match self.kind {
             FlowKind::AllDefault | FlowKind::Sniffer => true,
@@ -238,14 +230,13 @@ impl FlowAttr {
     }
 }
 
-/// Frames that an interface accepts besides those to its MAC address and to everybody, while
-/// requested.
+/// Frames that an interface accepts besides those to its MAC address and to everybody.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Membership {
-    /// Frames to this address, of a host or of a group.
+    /// Address of a host or group.
     Address(MacAddr),
-    /// Frames to any group.
+    /// Any group.
     Groups,
-    /// All frames (promiscuous mode).
+    /// Promiscuous mode.
     Everything,
 }

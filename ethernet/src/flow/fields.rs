@@ -1,4 +1,4 @@
-//! Frame fields that flows match. Unreadable ones are absent.
+//! Frame fields that flows match; unreadable fields are absent.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -19,12 +19,12 @@ pub(super) struct Fields {
     tagged: bool,
     ipv4: Option<Ipv4Filter>,
     ipv6: Option<Ipv6Filter>,
-    /// Transport protocol and ports, absent in later fragments.
+    /// Absent in later fragments.
     ports: Option<(u8, PortFilter)>,
 }
 
 impl Fields {
-    /// Parses a frame; `None`: too short.
+    /// `None`: too short.
     pub(super) fn of(frame: &[u8]) -> Option<Self> {
         let (dst, rest) = frame.split_first_chunk::<6>()?;
         let (src, rest) = rest.split_first_chunk::<6>()?;
@@ -92,7 +92,7 @@ impl Fields {
         });
         for _ in 0..STACK {
             let length = match next {
-                0 | 43 | 60 => 8 + usize::from(*rest.get(1)?) * 8, // options, and a route
+                0 | 43 | 60 => 8 + usize::from(*rest.get(1)?) * 8, // extension headers
                 FRAGMENT => {
                     let offset = u16::from_be_bytes([*rest.get(2)?, *rest.get(3)?]) >> 3;
                     if offset != 0 {

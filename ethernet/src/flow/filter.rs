@@ -1,5 +1,3 @@
-//! Frame fields of flows, as values and masks.
-
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Ethernet fields (`ibv_flow_eth_filter`), in host byte order.
@@ -11,7 +9,7 @@ pub struct EthFilter {
     pub src: [u8; 6],
     /// Ethertype behind VLAN tags.
     pub ether_type: u16,
-    /// First VLAN tag: priority and ID. A zero mask matches untagged frames, too.
+    /// First VLAN tag: priority and ID. A zero mask also matches untagged frames.
     pub vlan_tag: u16,
 }
 
@@ -22,7 +20,7 @@ pub struct Ipv4Filter {
     pub src: Ipv4Addr,
     /// Destination.
     pub dst: Ipv4Addr,
-    /// Protocol of the payload.
+    /// Payload protocol.
     pub protocol: u8,
     /// Type of service.
     pub tos: u8,
@@ -31,7 +29,7 @@ pub struct Ipv4Filter {
 }
 
 impl Ipv4Filter {
-    /// All zero: a mask that everything matches.
+    /// Zero, a mask that everything matches.
     pub const ZERO: Self = Self {
         src: Ipv4Addr::UNSPECIFIED,
         dst: Ipv4Addr::UNSPECIFIED,
@@ -65,7 +63,7 @@ pub struct Ipv6Filter {
 }
 
 impl Ipv6Filter {
-    /// All zero: a mask that everything matches.
+    /// Zero, a mask that everything matches.
     pub const ZERO: Self = Self {
         src: Ipv6Addr::UNSPECIFIED,
         dst: Ipv6Addr::UNSPECIFIED,

@@ -1,5 +1,3 @@
-//! Flows of a device, and a frame's receivers.
-
 use pnet_datalink::MacAddr;
 use roce_transport::ids::Qpn;
 
@@ -22,9 +20,9 @@ struct Entry {
 /// Receivers of a frame: each queue pair once, with its first flow's tag.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Copies {
-    /// The queue pairs, and the tags.
+    /// Queue pairs and tags.
     pub to: Vec<(Qpn, u32)>,
-    /// A flow drops it.
+    /// True: a flow drops the frame.
     pub dropped: bool,
 }
 
@@ -46,12 +44,12 @@ pub struct FlowTable {
 }
 
 impl FlowTable {
-    /// A table without flows, of a device with this MAC address.
+    /// An empty table of device `own`.
     pub const fn new(own: MacAddr) -> Self {
         Self { own, next: 0, entries: Vec::new() }
     }
 
-    /// Returns true if there is no flow.
+    /// True without flows.
     pub const fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -75,9 +73,10 @@ impl FlowTable {
         self.entries.retain(|entry| entry.id != id);
     }
 
-    /// Fills `copies` with a frame's receivers. `is_taken`: the transport takes it, and only
-    /// promiscuous flows get copies. `from`: sending queue pair of this device; it gets no copy,
-    /// nor do flows for arriving frames.
+    /// Fills `copies` with a frame's receivers.
+    ///
+    /// If the transport takes the frame (`is_taken`), only sniffers get it. The sending queue pair
+    /// of this device, `from`, gets no copy, nor do sniffers.
     pub fn steer(&self, frame: &[u8], is_taken: bool, from: Option<Qpn>, copies: &mut Copies) {
         copies.to.clear();
         copies.dropped = false;

@@ -1,5 +1,3 @@
-//! Flows against known frames.
-
 use proptest::prelude::*;
 use roce_transport::ids::Qpn;
 
@@ -54,7 +52,7 @@ impl Made {
             frame.extend([0x46, ip.tos, 0, 40, 0, 0, 0x40, 0, ip.ttl, ip.protocol, 0, 0]);
             frame.extend(ip.src.octets());
             frame.extend(ip.dst.octets());
-            frame.extend([1; 4]); // an option
+            frame.extend([1; 4]); // option
         }
         if let Some(ip) = &self.ipv6 {
             let first = 6 << 28 | u32::from(ip.traffic_class) << 20 | ip.flow_label;
@@ -113,7 +111,7 @@ fn the_best_priority_takes_a_frame_and_the_oldest_of_the_same() {
         (1, normal(2, [to_mac(OWN.octets())])),
         (2, normal(1, [to_port(5000)])),
         (3, normal(1, [to_mac(OWN.octets()), to_port(5000)])),
-        (4, normal(1, [to_port(5000)])), // the same as 2
+        (4, normal(1, [to_port(5000)])), // equals 2
     ]);
     assert_eq!(steer(&flows, &Made::udp().frame(), false), [2, 4]);
     let mut other = Made::udp();
@@ -161,7 +159,7 @@ fn a_queue_pair_gets_one_copy_and_none_of_its_own() {
     let mut copies = Copies::default();
     flows.steer(&Made::udp().frame(), false, Some(Qpn::new(2)), &mut copies);
     assert_eq!(copies.to, [(Qpn::new(1), 0)]);
-    // A frame that passed no interface suits flows without receiver, to any address.
+    // A frame from this device suits flows to any address.
     let flows = table(&[(1, normal(0, [to_port(5000)]))]);
     flows.steer(&Made::to(PEER).frame(), false, Some(Qpn::new(2)), &mut copies);
     assert_eq!(copies.to, [(Qpn::new(1), 0)]);
@@ -188,7 +186,7 @@ fn a_drop_is_for_those_behind_it_and_a_tag_goes_with_the_copy() {
 #[test]
 fn later_fragments_have_no_ports() {
     let mut frame = Made::udp().frame();
-    frame[14 + 6..14 + 8].copy_from_slice(&[0x20, 0]); // the first one
+    frame[14 + 6..14 + 8].copy_from_slice(&[0x20, 0]); // first fragment
     assert_eq!(steer(&table(&[(1, normal(0, [to_port(5000)]))]), &frame, false), [1]);
     frame[14 + 6..14 + 8].copy_from_slice(&[0, 1]);
     assert_eq!(steer(&table(&[(1, normal(0, [to_port(5000)]))]), &frame, false), [0; 0]);
@@ -301,7 +299,6 @@ fn made() -> impl Strategy<Value = Made> {
     )
 }
 
-/// Masks with about half, few or no bits.
 fn masks() -> impl Strategy<Value = (EthFilter, Ipv4Filter, Ipv6Filter, PortFilter)> {
     (eth(), ipv4(), ipv6(), ports())
 }
@@ -311,8 +308,7 @@ fn flip(bytes: &mut [u8], bit: usize) {
 }
 
 proptest! {
-    /// A spec with the frame's values matches with any mask; with one bit flipped, only outside the
-    /// mask.
+    /// Flipping one bit of a matching value matters only inside the mask.
     #[test]
     fn bits_count_that_the_mask_has(
         made in made(),
@@ -362,7 +358,6 @@ proptest! {
         prop_assert_eq!(matched, !counts);
     }
 
-    /// Any frame is read without a panic, and each receiver gets it once.
     #[test]
     fn anything_is_steered(frame in proptest::collection::vec(any::<u8>(), 0..120), cut: usize, made in made()) {
         let flows = table(&[

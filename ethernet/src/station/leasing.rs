@@ -1,5 +1,3 @@
-//! A station's DHCP lease.
-
 use std::net::{IpAddr, Ipv4Addr};
 
 use pnet_datalink::MacAddr;
@@ -15,13 +13,13 @@ use super::{
 };
 
 impl Station {
-    /// Returns the lease.
+    /// Lease.
     #[must_use]
     pub const fn lease(&self) -> Option<&Lease> {
         self.lease.as_ref()
     }
 
-    /// Returns why a wanted lease is missing.
+    /// Reason for a missing lease.
     #[must_use]
     pub fn lease_error(&self) -> Option<LeaseError> {
         self.dhcp.as_ref().map(|dhcp| dhcp.error())
@@ -42,7 +40,7 @@ impl Station {
         }
     }
 
-    /// Handles a DHCP server's message; `false`: it is none.
+    /// `false`: not a DHCP message.
     pub(super) fn handle_dhcp(
         &mut self,
         now: Instant,
@@ -54,7 +52,7 @@ impl Station {
         if !packet.dst.is_ipv4() || udp.dst_port() != DHCP_CLIENT_PORT {
             return false;
         }
-        // zero: no checksum
+        // Zero means no checksum.
         let is_right = udp.verify_checksum(&packet.src.into(), &packet.dst.into());
         if !is_right || udp.src_port() != DHCP_SERVER_PORT || mac.0 & 1 == 1 {
             self.counters.dhcp_bad += 1;
@@ -63,13 +61,13 @@ impl Station {
         let before = self.counters.dhcp_leases;
         dhcp.handle_message(now, udp.payload(), &mut self.counters);
         if dhcp.checking().is_some() || self.counters.dhcp_leases != before {
-            self.server_mac = mac; // the server or relay
+            self.server_mac = mac; // server or relay
         }
         self.do_for_lease();
         true
     }
 
-    /// Declines the address being leased if another host claims it.
+    /// True if another host claims the address being leased.
     pub(super) fn declines(&mut self, now: Instant, claimed: Ipv4Addr, by: MacAddr) -> bool {
         let Some(dhcp) = &mut self.dhcp else { return false };
         let declines = dhcp.checking() == Some(claimed);
@@ -115,8 +113,7 @@ impl Station {
         }
     }
 
-    /// Next hop to another network: the lease's route, else the configured gateway, else the
-    /// lease's.
+    /// The lease's route, else the configured gateway, else the lease's default route.
     pub(super) fn gateway(&self, to: IpAddr) -> Option<IpAddr> {
         let leased = self.lease.as_ref().and_then(|lease| lease.route(to));
         let given = self.config.gateways.iter().find(|gateway| gateway.is_ipv4() == to.is_ipv4());

@@ -1,5 +1,3 @@
-//! IGMP and MLD messages.
-
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
     time::Duration,
@@ -20,7 +18,7 @@ const IGMP_QUERY: u8 = 0x11;
 const IGMPV2_REPORT: u8 = 0x16;
 const IGMPV2_LEAVE: u8 = 0x17;
 const IGMPV3_REPORT: u8 = 0x22;
-/// Destinations of IGMPv3 reports and of leaves.
+/// IGMPv3 reports, IGMPv2 leaves.
 const IGMPV3_ROUTERS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 22);
 const ROUTERS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 2);
 
@@ -38,7 +36,7 @@ impl Station {
         self.handle_timeout(now);
     }
 
-    /// Leaves a group, unless it is a solicited-node group of its own.
+    /// Leaves a group, except its own solicited-node groups.
     pub fn leave(&mut self, now: Instant, group: IpAddr) {
         if !self.own_groups().any(|own| own == group) {
             self.groups.leave(now, group);
@@ -46,20 +44,19 @@ impl Station {
         }
     }
 
-    /// Returns true for a member.
+    /// True for a member.
     #[must_use]
     pub fn is_member(&self, group: IpAddr) -> bool {
         self.groups.contains(group)
     }
 
-    /// Joins its solicited-node groups: switches hold back unjoined groups (RFC 4862, section
-    /// 5.4.2).
+    /// Switches hold back unjoined groups (RFC 4862, section 5.4.2).
     pub(super) fn join_own_groups(&mut self, now: Instant) {
         let groups: Vec<_> = self.own_groups().collect();
         groups.into_iter().for_each(|group| self.groups.join(now, group));
     }
 
-    /// Solicited-node groups of its addresses, if it responds for them.
+    /// Solicited-node groups, if the station responds for its addresses.
     fn own_groups(&self) -> impl Iterator<Item = IpAddr> {
         let addresses = self.config.addresses.iter().filter(|_| self.config.replies);
         addresses.filter_map(|own| match own.address {
@@ -85,7 +82,7 @@ impl Station {
         match kind {
             IGMP_QUERY => {
                 let older = rest.is_empty();
-                // Version 1 has no time; it means 10 s.
+                // Version 1 has no time: 10 s.
                 let tenths = match (older, code) {
                     (true, 0) => 100,
                     (true, _) => u32::from(code),
@@ -95,7 +92,7 @@ impl Station {
                 self.handle_query(now, older, group.into(), within);
             }
             IGMPV2_REPORT => self.groups.handle_report(now, group.into()),
-            _ => {} // of other hosts, for routers
+            _ => {} // for routers
         }
     }
 
@@ -104,9 +101,9 @@ impl Station {
             self.counters.bad_arp += 1;
             return;
         };
-        // RFC 3810, section 6.2: never from beyond a router
+        // RFC 3810, section 6.2: link-local source
         let is_near = matches!(packet.src, IpAddr::V6(src) if src.is_unicast_link_local());
-        // and section 8.1: 24 bytes, or 28 and more
+        // section 8.1: 24 bytes, or 28 and more
         let is_query = header[0] == MLD_QUERY;
         let bad_query = is_query && (!is_near || (1..4).contains(&rest.len()));
         let checksum = icmpv6_checksum(packet.src, packet.dst, packet.payload);
@@ -184,8 +181,8 @@ impl Station {
         self.membership(to, message)
     }
 
-    /// A frame with a group message, hop limit 1. MLD is sent from the link-local address, else
-    /// from the unspecified: routers ignore that, switches do not (RFC 3810, section 5.2.13).
+    /// MLD uses the link-local address, else the unspecified address, which routers ignore but
+    /// switches do not (RFC 3810, section 5.2.13).
     fn membership(&self, to: IpAddr, message: Vec<u8>) -> Vec<u8> {
         let own = || self.config.addresses.iter().map(|own| own.address);
         let src = match to {
@@ -194,14 +191,14 @@ impl Station {
                 .find(|own| own.is_ipv6() && is_link_local(*own))
                 .unwrap_or(Ipv6Addr::UNSPECIFIED.into()),
         };
-        // Internetwork control, as Linux sets for IGMP.
+        // Internetwork control, as from Linux.
         let traffic_class = if to.is_ipv4() { 0xC0 } else { 0 };
         let ip = Ip { src, dst: to, traffic_class, hop_limit: 1, flow_label: 0, id: 0 };
         self.to(group_mac(to).unwrap_or(super::BROADCAST)).membership(ip, message)
     }
 }
 
-/// A query's time: a number, or if large a mantissa with a three-bit exponent (RFC 3376 section
+/// Maximum response code: a number, or a mantissa with a three-bit exponent (RFC 3376 section
 /// 4.1.1, RFC 3810 section 5.1.3).
 fn floating(code: u16, mantissa_bits: u32) -> u32 {
     let code = u32::from(code);

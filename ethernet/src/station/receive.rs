@@ -1,5 +1,3 @@
-//! Receive side of a station: ARP, IP and ICMP.
-
 use std::net::{IpAddr, Ipv6Addr};
 
 use pnet_datalink::MacAddr;
@@ -47,7 +45,7 @@ impl Station {
             return;
         }
         if mac == self.config.mac {
-            return; // its own, returned by a switch
+            return; // returned by a switch
         }
         let probe = sender.is_unspecified();
         let claimed = if probe { target } else { sender };
@@ -212,11 +210,11 @@ impl Station {
                 self.counters.answered += 1;
                 self.put(frame);
             }
-            // Fragmentation needed (RFC 1191), with the MTU and the packet.
+            // Fragmentation needed (RFC 1191).
             (Icmpv4Message::DstUnreachable, 4) => {
                 let mtu = packet.payload.get(6..8).and_then(|bytes| bytes.first_chunk::<2>());
                 let mtu = mtu.map_or(0, |bytes| u16::from_be_bytes(*bytes));
-                // The quoted packet may be cut: ignore its lengths.
+                // The quoted packet may be cut.
                 let quoted = packet.payload.get(8..).unwrap_or_default();
                 let header = usize::from(quoted.first().map_or(0, |byte| byte & 15)) * 4;
                 let address =
@@ -241,7 +239,7 @@ impl Station {
             self.counters.not_for_us += 1;
             return;
         }
-        // Before smoltcp, which knows MLDv2 only.
+        // smoltcp knows MLDv2 only.
         if matches!(packet.payload.first(), Some(&(MLD_QUERY | MLDV1_REPORT))) {
             self.handle_mld(now, packet);
             return;
@@ -255,7 +253,7 @@ impl Station {
         let caps = ChecksumCapabilities::ignored();
         match message.msg_type() {
             Icmpv6Message::NeighborSolicit | Icmpv6Message::NeighborAdvert => {
-                // RFC 4861, sections 7.1.1 and 7.1.2: never from beyond a router.
+                // RFC 4861, sections 7.1.1 and 7.1.2: not from beyond a router.
                 let parsed = (packet.hop_limit == 255 && message.msg_code() == 0)
                     .then(|| Icmpv6Repr::parse(&src, &dst, &message, &caps));
                 match parsed {
@@ -351,8 +349,7 @@ impl Station {
         }
     }
 
-    /// Notes a router's report about our packet. It is advice only: the program chooses a queue
-    /// pair's path MTU.
+    /// A router's report is advice only: the program chooses a queue pair's path MTU.
     fn advise(
         &mut self,
         now: Instant,

@@ -1,11 +1,9 @@
-//! Frames that rxe has sent.
-
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-/// Captured frames of the kernel's rxe, with their files.
+/// Frames of rxe, with their files.
 pub(super) fn captured() -> Vec<(PathBuf, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../transport/tests/captures");
     let mut frames = Vec::new();

@@ -1,5 +1,3 @@
-//! Multicast groups of stations: members and reports.
-
 use super::{super::build::Ip, *};
 
 const GROUPS: [&str; 2] = ["239.1.2.3", "ff15::77:1"];
@@ -10,7 +8,6 @@ fn hex(text: &str) -> Vec<u8> {
     digits.chunks(2).map(byte).collect()
 }
 
-/// A group message of a router or another host.
 fn group_message(group: Option<&str>, v6: bool, kind: u8, time: u16, rest: usize) -> Vec<u8> {
     let group = group.map(ip);
     let all = ip(if v6 { "ff02::1" } else { "224.0.0.1" });
@@ -32,14 +29,13 @@ fn group_message(group: Option<&str>, v6: bool, kind: u8, time: u16, rest: usize
     Ethernet { dst, src: MacAddr(2, 0, 0, 0, 0, 0x99), vlan: None }.membership(ip, message)
 }
 
-/// A query of the newer or the older version.
 fn query(v6: bool, group: Option<&str>, older: bool) -> Vec<u8> {
-    // within 1 s: tenths, or milliseconds
+    // 1 s: tenths, or milliseconds
     let (kind, time) = if v6 { (130, 1000) } else { (0x11, 10) };
     group_message(group, v6, kind, time, if older { 0 } else { 4 })
 }
 
-/// Kind of an IGMP or MLD message, and a report's records.
+/// Message kind, and a report's records.
 fn report_of(frame: &[u8]) -> (u8, Vec<(u8, IpAddr)>) {
     let Packet::Ip(packet) = Frame::parse(frame).unwrap().packet else { panic!("{frame:?}") };
     assert_eq!(packet.hop_limit, 1);
@@ -58,7 +54,6 @@ fn report_of(frame: &[u8]) -> (u8, Vec<(u8, IpAddr)>) {
 }
 
 impl Wire {
-    /// Group messages that a station sends within this time.
     fn reports_within(&mut self, time: Duration) -> Vec<(u8, Vec<(u8, IpAddr)>)> {
         self.seen.clear();
         self.advance(time);
@@ -134,7 +129,6 @@ fn a_change_is_reported_twice_within_a_second() {
         wire.leave(0, group);
         assert_eq!(wire.reports_within(2 * SECOND), vec![(report, vec![(3, ip(group))]); 2]);
         assert_eq!(wire.stations[0].poll_timeout(), None);
-        // Quick changes report only the last.
         wire.join(0, group);
         wire.leave(0, group);
         wire.join(0, group);
@@ -151,7 +145,7 @@ fn the_groups_of_own_addresses_are_reported_before_these_are_probed() {
     let reports: Vec<_> =
         first.iter().filter(|frame| frame[5] == 0x16).map(|frame| report_of(frame)).collect();
     assert_eq!(reports, [(143, vec![(4, mine)])]);
-    // They stay whatever a program joins and leaves.
+    // A program cannot leave them.
     wire.advance(2 * SECOND);
     wire.join(0, "ff02::1:ffab:cdef");
     wire.leave(0, "ff02::1:ffab:cdef");
@@ -179,13 +173,13 @@ fn queries_get_responses_in_their_time() {
             assert!(replies.iter().all(|(kind, _)| *kind == report));
             let records: Vec<_> = replies.into_iter().flat_map(|(_, records)| records).collect();
             assert!(records.contains(&(2, ip(group))), "{records:?}");
-            // and the solicited-node group
+            // the solicited-node group
             assert_eq!(records.len(), if v6 && asked.is_none() { 2 } else { 1 }, "{records:?}");
         }
-        // another group, and the other family
+        // another group, another family
         wire.hear(0, &query(v6, Some(if v6 { "ff15::9" } else { "239.9.9.9" }), false));
         assert_eq!(wire.reports_within(2 * SECOND), []);
-        // a flood gets ten responses a second
+        // a flood
         let before = wire.counters(0).group_reports;
         for _ in 0..1000 {
             wire.hear(0, &group_message(Some(group), v6, if v6 { 130 } else { 0x11 }, 0, 4));
@@ -205,7 +199,6 @@ fn routers_of_the_older_version_are_understood() {
         wire.advance(2 * SECOND);
         wire.hear(0, &query(v6, Some(group), true));
         assert_eq!(wire.reports_within(SECOND), [(report, vec![(0, ip(group))])]);
-        // Another host's report suffices.
         wire.hear(0, &query(v6, Some(group), true));
         wire.hear(0, &group_message(Some(group), v6, report, 0, 0));
         assert_eq!(wire.reports_within(SECOND), []);
@@ -216,7 +209,6 @@ fn routers_of_the_older_version_are_understood() {
         assert_eq!(wire.reports_within(2 * SECOND), vec![(report, vec![(0, ip(group))]); 2]);
         wire.leave(0, group);
         assert_eq!(wire.reports_within(2 * SECOND), [(leave, vec![(0, ip(group))])]);
-        // the older router times out
         wire.advance(Duration::from_secs(260));
         wire.join(0, group);
         let [(kind, _), _] = &wire.reports_within(2 * SECOND)[..] else { panic!() };
@@ -232,7 +224,7 @@ fn questions_for_groups_that_break_a_rule_are_counted() {
         wire.join(0, group);
         wire.advance(2 * SECOND);
         let kind = if v6 { 130 } else { 0x11 };
-        // a length between the versions, and a wrong checksum
+        // a length between the versions, a wrong checksum
         wire.hear(0, &group_message(None, v6, kind, 10, 2));
         let mut broken = query(v6, None, false);
         let last = if v6 { broken.len() } else { 14 + 24 + 12 };

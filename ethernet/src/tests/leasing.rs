@@ -1,5 +1,3 @@
-//! Stations with DHCP leases, frame by frame.
-
 use std::net::Ipv4Addr;
 
 use smoltcp::wire::{DhcpMessageType, DhcpPacket, DhcpRepr, EthernetAddress, UdpPacket};
@@ -13,7 +11,7 @@ fn leasing(vlan: Option<Vlan>) -> StationConfig {
     StationConfig { dhcp: Some([3; 32]), vlan, ..config(MACS[0], &[]) }
 }
 
-/// The server's reply to a station's request, if any.
+/// The server's reply.
 fn reply(frame: &[u8], vlan: Option<Vlan>, to: IpAddr, router: Ipv4Addr) -> Option<Vec<u8>> {
     let Packet::Ip(packet) = Frame::parse(frame).unwrap().packet else { return None };
     if packet.protocol != 17 {
@@ -50,7 +48,7 @@ fn reply(frame: &[u8], vlan: Option<Vlan>, to: IpAddr, router: Ipv4Addr) -> Opti
     Some(ethernet.udp((SERVER, 67), (to, 68), &bytes))
 }
 
-/// Runs a station against a server that grants this address. Returns the station's other frames.
+/// Runs a station against a server that grants `to`, and returns the other frames.
 fn serve(
     station: &mut Station,
     now: &mut Instant,
@@ -89,13 +87,12 @@ fn a_leased_address_is_used_like_a_given_one() {
             let own = Prefix { address: ADDRESS.into(), length: 24 };
             assert_eq!(station.config().addresses, [own]);
             assert!(station.is_own(ADDRESS.into()));
-            // three probes and an announcement
             assert_eq!(sent.len(), 4);
             let event = StationEvent::Leased { address: ADDRESS.into(), server: SERVER.into() };
             assert_eq!((station.poll_event(), station.poll_event()), (Some(event), None));
             let hop = station.route(now, ip("192.0.2.1"));
             assert_eq!(hop, Hop::Asked(router.into()), "by the router of the lease");
-            // renewed with the server alone, unchanged
+            // renewed, unchanged
             frames(&mut station);
             serve(&mut station, &mut now, 300 * SECOND, to, router);
             assert_eq!(station.config().addresses, [own]);
@@ -132,7 +129,7 @@ fn an_address_that_replies_to_a_probe_is_declined() {
         serve(&mut station, &mut now, SECOND / 2, ADDRESS.into(), SERVER);
         let claim = match probes {
             false => (MACS[2], ADDRESS),
-            true => (MACS[2], Ipv4Addr::UNSPECIFIED), // it is about to take it, too
+            true => (MACS[2], Ipv4Addr::UNSPECIFIED), // another probe
         };
         let ethernet = Ethernet { dst: MacAddr::broadcast(), src: MACS[2], vlan: None };
         let operation = smoltcp::wire::ArpOperation::Request;
@@ -142,7 +139,6 @@ fn an_address_that_replies_to_a_probe_is_declined() {
         assert_eq!((station.assignment(), station.lease()), (Assignment::Probing, None));
         let declined = frames(&mut station);
         assert_eq!(declined.len(), 1, "to the server, and no reply to who asks");
-        // another round, with a free address
         serve(&mut station, &mut now, 13 * SECOND, ADDRESS.into(), SERVER);
         assert_eq!(station.assignment(), Assignment::Assigned);
         assert_eq!((station.counters().dhcp_declined, station.counters().conflicts), (1, 0));
@@ -192,7 +188,6 @@ fn messages_that_are_not_as_sent_are_counted() {
     unchecked[40..42].fill(0);
     station.handle_frame(now, &unchecked, false);
     assert_eq!(frames(&mut station).len(), 1, "a checksum of zero is none");
-    // A station without DHCP has no port for it.
     let mut other = Station::new(config(MACS[0], &["10.0.0.57/24"]), now);
     now = now.plus(2 * SECOND);
     other.handle_timeout(now);

@@ -1,10 +1,9 @@
-//! Pauses, global and per priority, at 10 Gbit/s: 51.2 ns per quantum.
+//! At 10 Gbit/s a quantum is 51.2 ns.
 
 use smoltcp::wire::ArpOperation;
 
 use super::*;
 
-/// A pause to the group that switches do not forward.
 fn pause(message: &[u16]) -> Vec<u8> {
     let mut frame = vec![0x01, 0x80, 0xC2, 0, 0, 0x01, 2, 0, 0, 0, 0, 9, 0x88, 0x08];
     frame.extend(message.iter().flat_map(|field| field.to_be_bytes()));
@@ -21,7 +20,7 @@ fn held(station: &Station, now: Instant) -> Vec<u8> {
     (0..8).filter(|&level| station.holds(now, &of(level, b"x"))).collect()
 }
 
-/// On a VLAN: service levels from 1 have their own priority, 0 the device's.
+/// Service levels from 1 have their own priority, 0 the VLAN's.
 fn station() -> (Station, Instant) {
     let config = StationConfig {
         vlan: Some(Vlan { id: 100, priority: 2 }),
@@ -36,7 +35,7 @@ fn station() -> (Station, Instant) {
 fn a_pause_lasts_as_long_as_it_says() {
     let (mut station, now) = station();
     assert_eq!(held(&station, now), [0_u8; 0]);
-    // priorities 2 and 5; the time of 3 is not enabled
+    // priorities 2 and 5; priority 3 is not enabled
     let message = [0x0101, 0b10_0100, 9, 9, 100, 65_535, 9, 1000, 9, 9];
     assert!(station.handle_frame(now, &pause(&message), false).is_none());
     assert_eq!(station.counters().pauses, 1);
@@ -46,19 +45,18 @@ fn a_pause_lasts_as_long_as_it_says() {
     assert_eq!(held(&station, after(5_120)), [5]);
     assert_eq!(held(&station, after(51_199)), [5]);
     assert_eq!(held(&station, after(51_200)), [0_u8; 0]);
-    // zero ends a pause, another one restarts it
+    // zero ends a pause
     for (quanta, expected) in [(1000, &[5][..]), (2000, &[5]), (0, &[])] {
         let message = [0x0101, 0b10_0000, 0, 0, 0, 0, 0, quanta, 0, 0];
         station.handle_frame(after(60_000), &pause(&message), false);
         assert_eq!(held(&station, after(60_000)), expected);
     }
-    // a global pause
+    // global
     station.handle_frame(after(70_000), &pause(&[1, 10]), false);
     assert_eq!(held(&station, after(70_000)), [0, 1, 2, 3, 4, 5, 6, 7]);
     assert_eq!(held(&station, after(70_512)), [0_u8; 0]);
 }
 
-/// In order; no other priority waits.
 #[test]
 fn what_is_held_leaves_when_the_pause_is_over() {
     let (mut station, now) = station();
@@ -71,7 +69,6 @@ fn what_is_held_leaves_when_the_pause_is_over() {
     let over = now.plus(Duration::from_nanos(51_200));
     assert_eq!((station.released(now), station.has_waiting()), (None, true));
     assert_eq!(station.poll_timeout(), Some(over));
-    // later frames queue behind
     assert!(station.holds(over, &of(3, b"x")));
     for byte in 0..3 {
         let frame = station.released(over).unwrap();
@@ -84,7 +81,7 @@ fn what_is_held_leaves_when_the_pause_is_over() {
     assert_eq!((station.counters().paused, station.poll_timeout()), (3, None));
 }
 
-/// Frames queued for address resolution also obey a pause.
+/// Frames queued for address resolution obey a pause.
 #[test]
 fn a_response_ends_no_pause() {
     let (mut station, now) = station();
@@ -110,7 +107,7 @@ fn a_response_ends_no_pause() {
     assert_eq!(station.counters().paused, 1);
 }
 
-/// A run's datagrams all count.
+/// A run counts each of its datagrams.
 #[test]
 fn no_more_than_a_thousand_frames_wait() {
     let (mut station, now) = station();
@@ -135,7 +132,7 @@ fn without_a_vlan_the_dscp_is_the_priority() {
     assert!(!holds(0, 0) && !holds(46 << 2, 0) && !holds(26 << 2, 1));
 }
 
-/// Bridges forward it to a station's address, from any host.
+/// Bridges forward it, from any host.
 #[test]
 fn a_pause_to_the_own_address_is_not_obeyed() {
     let (mut station, now) = station();
@@ -167,7 +164,6 @@ fn what_is_no_pause_changes_nothing() {
     assert_eq!((station.counters().pauses, held(&station, now).len()), (1, 8));
 }
 
-/// Raw packets have the priority of their tag or DSCP.
 #[test]
 fn raw_packets_wait_like_datagrams() {
     let (mut station, now) = station();

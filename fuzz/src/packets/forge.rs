@@ -1,4 +1,4 @@
-//! Packets from the peers' side, made from bytes and mended to get past the adapter's first checks.
+//! Packets from the peers' side, mended to get past the adapter's first checks.
 
 use std::net::IpAddr;
 
@@ -42,8 +42,8 @@ impl Mend {
 const TVER: u8 = 0x0F;
 const PAD_COUNT: u8 = 0x30;
 
-/// Makes a datagram. Input: fields to mend, origin, destination, PSN distance, region; number of
-/// words; words from the BTH on.
+/// Input: fields to mend, origin, destination, PSN distance, region, number of words, words from
+/// the BTH on.
 pub(super) fn forge(world: &World, input: &mut Input<'_>) -> (NetHeader, Vec<u8>) {
     let [control, origin, to, distance, key, words] = input.array();
     let words = if words < 0xF0 { words & 0x3F } else { 64 + (words & 0x0F) };
@@ -57,7 +57,7 @@ pub(super) fn forge(world: &World, input: &mut Input<'_>) -> (NetHeader, Vec<u8>
         net.dst = world.setup.group();
     }
     let mut body = if mend.has(Mend::OPCODE) {
-        // one bit gives it the payload that its place in a message needs
+        // a bit selects the payload that its place in a message needs
         let dest = if to_group { Qpn::MULTICAST } else { member.qpn };
         transport(world, member, dest, mend, [distance, key], raw, control & 0x40 == 0)
     } else {
@@ -161,7 +161,7 @@ fn transport(
     out
 }
 
-/// The opcode of `byte` if the service has it, else one it has.
+/// The opcode of `byte` if the service has it, else another opcode of the service.
 fn known_opcode(member: Member, byte: u8) -> Opcode {
     let service = (member.qp_type.service() as u8) << 5;
     let with_service = |byte: u8| Opcode::from_wire(byte & 0x1F | service);
@@ -172,7 +172,7 @@ fn known_opcode(member: Member, byte: u8) -> Opcode {
         .unwrap_or(Opcode::CNP)
 }
 
-/// A PSN near the expected one: mostly the next request, or a recent response.
+/// Mostly the next request, or a recent response.
 fn psn_near(world: &World, member: Member, opcode: Opcode, distance: u8) -> Option<Psn> {
     let info = world.adapter.query_qp(member.qpn)?;
     let near = |psn: Psn| psn.plus(u32::from(distance & 0x3F).wrapping_sub(32));

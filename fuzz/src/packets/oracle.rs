@@ -1,4 +1,4 @@
-//! Invariants: each request completes once and in order; each packet is accounted for.
+//! Each request completes once and in order; each packet is accounted for.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -11,7 +11,7 @@ use roce_transport::{
 
 use super::world::{Queues, World};
 
-/// Per step: a few per queue pair.
+/// Per step.
 const EVENTS_MAX: usize = 64;
 
 /// Outstanding requests, and the fate of every packet.
@@ -122,8 +122,7 @@ impl Ledger {
         assert!(!world.send_cq.has_overrun() && !world.recv_cq.has_overrun());
     }
 
-    /// In ERR every request has completed, except unsignaled successes and those in the shared
-    /// queue.
+    /// In ERR, except unsignaled successes and requests in the shared queue.
     pub(super) fn check_all_complete(&self, world: &World) {
         for (index, member) in world.members.iter().enumerate() {
             assert!(

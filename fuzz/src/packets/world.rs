@@ -17,10 +17,10 @@ use roce_transport::{
     work::{CompletionQueue, RecvWr, SendWr, Sge, SrqAttr, SrqId, UdDestination, XrcdId},
 };
 
-/// Smallest path MTU: short messages have many packets.
+/// The smallest: short messages have many packets.
 pub(super) const MTU: Mtu = Mtu::B256;
 pub(super) const REGION: u64 = 4096;
-/// Rights of a region open to peers.
+/// Open to peers.
 pub(super) const RIGHTS: Access = Access::LOCAL_WRITE.union(REMOTE);
 pub(super) const REMOTE: Access = Access::REMOTE_WRITE
     .union(Access::REMOTE_READ)
@@ -28,7 +28,7 @@ pub(super) const REMOTE: Access = Access::REMOTE_WRITE
     .union(Access::FLUSH_GLOBAL);
 pub(super) const QKEY: QKey = QKey(0x1111_1111);
 
-/// A queue pair with what is needed to bring it up again.
+/// Enough to bring a queue pair up again.
 #[derive(Clone, Copy)]
 pub(super) struct Member {
     pub(super) qpn: Qpn,
@@ -45,16 +45,15 @@ pub(super) enum Queues {
     Own,
     /// The shared receive queue; otherwise like [`Own`](Self::Own).
     Shared,
-    /// The XRC SRQ; of a target, which has no other queue.
+    /// The XRC SRQ, a target's only queue.
     Xrc,
     /// Its own receive queue, and a completion queue that soon overflows.
     Tiny,
 }
 
-/// A transition.
 pub(super) type Edge = fn(&mut World, Member) -> Result<(), ModifyError>;
 
-/// The adapter's configuration: one input byte.
+/// One input byte.
 #[derive(Clone, Copy)]
 pub(super) struct Setup(pub(super) u8);
 
@@ -91,7 +90,7 @@ impl Setup {
         if self.v6() { [0xFF15, 0, 0, 0, 0, 0, 0, 7].into() } else { [239, 0, 0, 7].into() }
     }
 
-    /// The adapter's address, GID index 0, and a peer's.
+    /// The adapter's, GID index 0, and a peer's.
     pub(super) fn addresses(self) -> [IpAddr; 2] {
         if self.v6() { [V6, PEER_V6].map(IpAddr::from) } else { [V4, PEER_V4].map(IpAddr::from) }
     }
@@ -109,7 +108,7 @@ pub(super) struct World {
     pub(super) now: Instant,
     pub(super) pd: PdId,
     pub(super) members: Vec<Member>,
-    /// Completions of tracked queue pairs, sends and receives apart, and all of the others.
+    /// Of tracked queue pairs, sends and receives apart, and all of the others.
     pub(super) send_cq: Arc<CompletionQueue>,
     pub(super) recv_cq: Arc<CompletionQueue>,
     pub(super) tiny_cq: Arc<CompletionQueue>,
@@ -126,9 +125,9 @@ pub(super) struct World {
     pub(super) private: Arc<Region>,
     /// All rights, in a protection domain without queue pairs.
     pub(super) foreign: Arc<Region>,
-    /// Peers may use it through a window, bound to the first half if at all.
+    /// Peers may use it through a window, bound to the first half or unbound.
     pub(super) windowed: Arc<Region>,
-    /// Latest keys of windows of each type, bound or not.
+    /// Latest keys of each type, bound or not.
     pub(super) windows: [RKey; 3],
 }
 
@@ -288,8 +287,8 @@ impl World {
         assert_eq!(self.adapter.query_qp(member.qpn).map(|info| info.state), Some(state));
     }
 
-    /// A send from a foreign protection domain takes an unreliable queue pair to SQE. Its
-    /// completion is hidden from the oracle.
+    /// A send from a foreign protection domain takes an unreliable queue pair to SQE, unseen by the
+    /// oracle.
     fn fail_a_send(&mut self, member: Member) {
         let sge = Sge { lkey: self.foreign.lkey(), address: self.foreign.address(), length: 1 };
         let to = UdDestination::new(self.way_to(member.peer), member.qpn, QKEY);
@@ -355,13 +354,13 @@ impl World {
         AddressVector::new(peer.into(), 0)
     }
 
-    /// Deregisters the open region while in use, and makes another with new keys.
+    /// While in use; another gets new keys.
     pub(super) fn renew_open(&mut self) {
         self.adapter.deregister(&self.open).unwrap();
         self.open = register(&mut self.adapter, self.pd, 1, RIGHTS);
     }
 
-    /// Binds a window to up to the first half of its region with its next key.
+    /// To at most the first half of its region, with its next key.
     pub(super) fn bind(&mut self, which: usize, length: u8, zero_based: bool) -> WindowBind {
         let rkey = self.windows[which].next();
         self.windows[which] = rkey;
@@ -386,7 +385,6 @@ impl World {
     }
 }
 
-/// Initial content of regions.
 pub(super) const FILL: u8 = 0xEE;
 
 fn register(adapter: &mut Adapter, pd: PdId, number: u64, access: Access) -> Arc<Region> {

@@ -11,7 +11,7 @@ use std::{
 
 use super::hostile::{START, write_word};
 
-/// The thread; drop ends it.
+/// Drop ends the thread.
 pub(super) struct Hammer {
     memories: Arc<Mutex<Vec<File>>>,
     is_over: Arc<AtomicBool>,
@@ -34,7 +34,6 @@ impl Hammer {
         Self { memories, is_over, thread: Some(thread) }
     }
 
-    /// Sets its targets.
     pub(super) fn write_to<'a>(&self, memories: impl Iterator<Item = &'a File>) {
         *self.memories.lock().unwrap() = memories.map(|file| file.try_clone().unwrap()).collect();
     }
@@ -47,7 +46,7 @@ impl Drop for Hammer {
     }
 }
 
-/// Writes a word, mostly a plausible one.
+/// Mostly a plausible word.
 fn strike(memory: &File, random: &mut u64) {
     // xorshift
     for (left, shift) in [(true, 13), (false, 7), (true, 17)] {

@@ -36,10 +36,8 @@ const MAX_DESCRIPTORS: usize = 7;
 /// For the device to ask for its address.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Memory for the hostile process's records.
 pub(super) struct Ring {
     pub(super) memory: File,
-    /// A writer's position.
     head: u64,
 }
 
@@ -149,7 +147,7 @@ impl Connection {
         write_word(&ring.memory, at, value);
     }
 
-    /// Writes a record, valid or nearly; its header is from the input.
+    /// A record, valid or nearly; its header is from the input.
     pub(super) fn push_run(&mut self, input: &mut Input<'_>) {
         let (how, [a, b, c, d]) = (input.byte(), input.array());
         let Some(ring) = &mut self.ring else { return };
@@ -172,8 +170,6 @@ impl Connection {
     }
 }
 
-/// A process's message to its address's owner, which forwards to it.
-/// A message of a kind with its fields.
 fn hello(fields: &[u8]) -> Vec<u8> {
     let mut bytes = [b"roce\x09", fields].concat();
     bytes.resize(24, 0);
@@ -184,7 +180,6 @@ pub(super) fn here(partition: u8) -> Vec<u8> {
     hello(&[3, partition])
 }
 
-/// Wakes a process.
 fn wakeup() -> OwnedFd {
     eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap()
 }
@@ -208,7 +203,7 @@ fn any_descriptors(kind: u8) -> Vec<OwnedFd> {
     }
 }
 
-/// A full socket, where writes block; or one with a closed peer, where writes raise SIGPIPE.
+/// Writes to it block, or with a closed peer raise SIGPIPE.
 fn full_socket(closed: bool) -> OwnedFd {
     let flags = SocketFlags::CLOEXEC;
     let (full, other) =
@@ -222,7 +217,7 @@ fn full_socket(closed: bool) -> OwnedFd {
     full
 }
 
-/// A full eventfd, where writes block.
+/// Writes to it block.
 fn full_wakeup() -> OwnedFd {
     let full = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
     rustix::io::write(&full, &(u64::MAX - 1).to_ne_bytes()).unwrap();

@@ -236,8 +236,7 @@ impl Side {
         }
     }
 
-    /// Attaches a queue pair to a group, or detaches it. A non-multicast address or a non-datagram
-    /// queue pair is refused.
+    /// A non-multicast address or a non-datagram queue pair is refused.
     pub(super) fn multicast(&mut self, argument: u8, input: &mut Input<'_>) {
         let [group, how] = input.array();
         let Some(qpn) = self.nth_qp(argument) else { return };
@@ -253,7 +252,7 @@ impl Side {
         }
     }
 
-    /// Resizes or rearms; sizes that fit all completions are always granted.
+    /// Sizes that fit all completions are always granted.
     pub(super) fn change_cq(&mut self, argument: u8, input: &mut Input<'_>) {
         let [which, how] = input.array();
         let Some(queue) = self.cqs.get(usize::from(which)) else { return };
@@ -528,7 +527,6 @@ impl Side {
         }
     }
 
-    /// From RESET towards RTS.
     pub(super) fn bring_up(&mut self, qpn: Qpn, (ip, peer): (IpAddr, Qpn), how: u8, now: Instant) {
         self.reset(qpn);
         let Some(qp_type) = self.qps.iter().find(|qp| qp.qpn == qpn).map(|qp| qp.qp_type) else {
@@ -543,7 +541,7 @@ impl Side {
         self.depth.accepted += 3;
     }
 
-    /// Destroys everything in a legal order, then makes objects up to the limits.
+    /// In a legal order; then makes objects up to the limits.
     pub(super) fn tear_down(&mut self, now: Instant) {
         for qp in std::mem::take(&mut self.qps) {
             assert_eq!(self.adapter.destroy_qp(qp.qpn), Ok(()));

@@ -1,4 +1,4 @@
-//! Requests: any operation and arguments on any queue pair.
+//! Any operation and arguments on any queue pair.
 
 use roce_transport::{
     addr::{AddressVector, QKey, Qpn},

@@ -41,7 +41,6 @@ pub(super) const LIMITS: Limits = Limits {
 };
 
 pub(super) const REGION: usize = 2048;
-/// Initial content of memory.
 pub(super) const FILL: u8 = 0xEE;
 
 const EVENTS_MAX: usize = 64;
@@ -77,7 +76,7 @@ pub(super) struct Pair {
     pub(super) cqs: [usize; 2],
     pub(super) srq: Option<SrqId>,
     pub(super) sig_all: bool,
-    /// Numbers of posted requests, oldest first; sends with whether success gives a completion.
+    /// Posted requests, oldest first; sends with whether success gives a completion.
     pub(super) sends: Vec<(u64, bool)>,
     pub(super) receives: Vec<u64>,
 }
@@ -166,8 +165,7 @@ impl Side {
         }
     }
 
-    /// Records a call's result; a refused one has changed nothing. `expected` is the required
-    /// result, if known.
+    /// A refused call has changed nothing. `expected` is the required result, if known.
     #[track_caller]
     pub(super) fn judge<T, E: std::fmt::Debug + PartialEq>(
         &mut self,

@@ -1,5 +1,3 @@
-//! Corpora and seeds.
-
 use std::{
     fs,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -9,7 +7,6 @@ use std::{
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 
-/// Random bytes.
 pub(crate) fn bytes(rng: &mut ChaCha8Rng, lengths: std::ops::Range<u32>) -> Vec<u8> {
     let length = lengths.start + rng.next_u32() % (lengths.end - lengths.start);
     let mut bytes = vec![0; length as usize];

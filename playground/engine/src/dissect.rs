@@ -1,5 +1,3 @@
-//! Packets, dissected to bits.
-
 mod layers;
 
 use roce_capture::ip_packet;
@@ -22,11 +20,11 @@ pub(crate) struct Dissected {
     to: Option<&'static str>,
     lost: bool,
     damaged: Option<usize>,
-    /// IP packet.
+    /// The IP packet.
     hex: String,
     layers: Vec<Layer>,
-    /// Per byte of the IP packet, in the ICRC: `c` covered, `m` masked with ones, since routers may
-    /// change it, `i` the ICRC itself.
+    /// Per byte, in the ICRC: `c` covered, `m` masked with ones, as routers may change it, `i` the
+    /// ICRC itself.
     coverage: String,
     icrc: Icrc,
 }
@@ -90,7 +88,7 @@ fn check(net: &NetHeader, bytes: &[u8]) -> Icrc {
 
 /// Annex A17.3.3: bits that routers may change count as ones.
 fn coverage(packet: &[u8], bth: usize, is_ipv4: bool) -> String {
-    // traffic class, TTL, checksums, and the BTH's FECN and BECN
+    // traffic class, TTL, checksums, FECN and BECN
     const IPV4: &[usize] = &[1, 8, 10, 11, 26, 27];
     const IPV6: &[usize] = &[0, 1, 2, 3, 7, 46, 47];
     let masked = if is_ipv4 { IPV4 } else { IPV6 };

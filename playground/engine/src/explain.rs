@@ -1,5 +1,3 @@
-//! A capture, explained.
-
 use roce_capture::explain::{Connection, Explained};
 use roce_transport::wire::Service;
 use roce_world::{Tone, packet_text};
@@ -21,7 +19,7 @@ struct Flow {
     service: &'static str,
     mtu: Option<u32>,
     ends: [String; 2],
-    /// Per end: packets, bytes, retransmitted packets.
+    /// Packets, bytes, retransmitted packets.
     figures: [(u64, u64, u64); 2],
     rows: Vec<Seen>,
 }

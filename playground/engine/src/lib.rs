@@ -1,8 +1,8 @@
 //! Engine of the playground: scenarios of [`roce_world`] for a web page.
 //!
-//! Each function plays a play's text (`spec.rs`) from the start to a place in it. A step back
-//! replays one step less; equal texts give equal bytes. Results are JSON, see the page's
-//! `engine.ts`; errors are one line.
+//! Each function plays a text (`spec.rs`) from the start to a place. A step back replays one step
+//! less; equal texts give equal bytes. Results are JSON, see the page's `engine.ts`; errors are one
+//! line.
 
 mod dissect;
 mod explain;
@@ -44,7 +44,6 @@ pub fn example() -> String {
     Script::EXAMPLE.to_owned()
 }
 
-/// A parsed script.
 #[derive(Serialize, Default)]
 struct Reading<'a> {
     mistake: Option<Mistake>,
@@ -55,7 +54,7 @@ struct Reading<'a> {
 struct Mistake {
     /// From 1.
     line: usize,
-    /// The error and the expected input.
+    /// Error and expected input.
     text: String,
 }
 

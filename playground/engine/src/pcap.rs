@@ -1,4 +1,4 @@
-//! A play's packets as a capture: byte for byte that of `roce demo --pcap`.
+//! Equals the capture of `roce demo --pcap`.
 
 use roce_capture::CaptureWriter;
 use roce_world::SentDatagram;

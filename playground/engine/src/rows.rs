@@ -1,5 +1,3 @@
-//! Lines and packets of a play.
-
 use roce_transport::trace::{Record, What};
 use roce_world::{Direction, End, Event, Failure, Line, SentDatagram, Viewer};
 use serde::Serialize;
@@ -19,12 +17,12 @@ pub(crate) struct Play {
 /// A line, or a text of the scenario.
 #[derive(Serialize)]
 struct Row {
-    /// Line number from 1; for a text, the next line's.
+    /// Line number from 1; of a text, the next line's.
     step: usize,
     kind: &'static str,
     /// Nanoseconds from the start.
     at: Option<u64>,
-    /// Its end; for a packet that leaves or is lost, the sender.
+    /// The sender of a packet that leaves or is lost.
     end: Option<&'static str>,
     text: String,
     why: String,

@@ -1,5 +1,3 @@
-//! Descriptions of plays.
-
 use std::{collections::BTreeMap, time::Duration};
 
 use roce_transport::mem::RKey;
@@ -10,9 +8,9 @@ use roce_world::{
 use serde::Deserialize;
 
 pub(crate) const SCRIPT: &str = "script";
-/// Most fates, requests and the like: more hangs a page.
+/// More hang the page.
 const MOST_CHANGES: usize = 500;
-/// Of a request.
+/// Per request.
 const MOST_BYTES: u32 = 1 << 16;
 
 #[derive(Deserialize)]
@@ -27,7 +25,7 @@ pub(crate) struct Spec {
     fates: BTreeMap<u64, FateSpec>,
     #[serde(default)]
     posts: Vec<PostSpec>,
-    /// Text of a script scenario; `None`: the example.
+    /// `None`: the example.
     #[serde(default)]
     script: Option<String>,
 }
@@ -36,7 +34,7 @@ const fn one() -> u64 {
     1
 }
 
-/// Network conditions. Times in microseconds, shares in percent.
+/// Times in µs, shares in percent.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Conditions {
@@ -49,9 +47,9 @@ struct Conditions {
     mark: f64,
     /// Mbit/s; 0: no limit.
     rate: f64,
-    /// Kilobytes; 0: no limit.
+    /// KB; 0: no limit.
     queue: f64,
-    /// Queue length in kilobytes where marking starts; at twice that all are marked; 0: none.
+    /// Queue length in KB where marking starts; at twice that all are marked; 0: none.
     ecn: f64,
 }
 
@@ -107,7 +105,7 @@ impl Conditions {
 enum FateSpec {
     Pass,
     Lose,
-    /// Microseconds.
+    /// µs.
     Hold(f64),
     Double,
     /// Byte of the UDP payload.
@@ -156,7 +154,7 @@ impl Spec {
         Ok(spec)
     }
 
-    /// Plays to the end, or until the viewer stops it; also returns how it ended.
+    /// Plays to the end, or until the viewer stops; returns the result, too.
     pub(crate) fn play<'a>(
         &self,
         viewer: &'a mut dyn Viewer,

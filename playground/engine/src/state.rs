@@ -1,5 +1,3 @@
-//! State of all ends during a play.
-
 use std::{error::Error, fmt};
 
 use roce_transport::{ids::Qpn, trace::Call, work::SendOp};
@@ -12,7 +10,6 @@ use crate::{rows, spec::Spec};
 pub(crate) struct State {
     /// Nanoseconds from the start.
     at: u64,
-    /// Datagrams in flight.
     in_flight: usize,
     port: Port,
     nodes: Vec<EndState>,
@@ -32,7 +29,7 @@ struct EndState {
     address: String,
     queue_pairs: Vec<QueuePair>,
     memory: Vec<Memory>,
-    /// Nonzero ones.
+    /// Nonzero.
     counters: Vec<Counter>,
 }
 
@@ -44,7 +41,7 @@ struct QueuePair {
     state: String,
     next: Vec<String>,
     peer: String,
-    /// PSNs: expected next, next to send, oldest unacknowledged.
+    /// PSNs: next expected, next to send, oldest unacknowledged.
     expected_psn: u32,
     next_psn: u32,
     unacked_psn: u32,
@@ -79,7 +76,7 @@ struct Counter {
     value: u64,
 }
 
-/// Stops a play after so many lines.
+/// Stops after so many lines.
 pub(crate) struct Until<F> {
     left: usize,
     each: F,
@@ -97,7 +94,7 @@ impl fmt::Display for Enough {
 impl Error for Enough {}
 
 impl<F: FnMut(&SentDatagram<'_>) -> Result<(), Failure>> Until<F> {
-    /// Calls `each` with every datagram.
+    /// `each` gets every datagram.
     pub(crate) const fn new(lines: usize, each: F) -> Self {
         Self { left: lines, each }
     }
@@ -117,7 +114,7 @@ impl<F: FnMut(&SentDatagram<'_>) -> Result<(), Failure>> Viewer for Until<F> {
     }
 
     fn line(&mut self, _line: Line) -> Result<(), Failure> {
-        // later lines of the same adapter call belong to it
+        // Later lines of an adapter call belong to it.
         self.left = self.left.saturating_sub(1);
         self.check()
     }
@@ -128,11 +125,10 @@ impl<F: FnMut(&SentDatagram<'_>) -> Result<(), Failure>> Viewer for Until<F> {
 }
 
 pub(crate) fn play_to_end(spec: &Spec, viewer: &mut dyn Viewer) -> Result<(), String> {
-    // the viewer knows how it ended, or the lines show it
+    // The viewer knows the end, or the lines show it.
     spec.play(viewer).map(|_| ())
 }
 
-/// State after `lines`.
 pub(crate) fn after(spec: &Spec, lines: usize) -> Result<State, String> {
     let mut until = Until::new(lines, |_: &SentDatagram<'_>| Ok(()));
     let (world, _) = spec.play(&mut until)?;
@@ -207,7 +203,7 @@ fn queue_pair(world: &World<'_>, node: &Node, qpn: Qpn) -> Option<QueuePair> {
     })
 }
 
-/// The specification's name of an operation, as in the record.
+/// The specification's name, as in the record.
 fn operation(op: SendOp) -> String {
     let call = Call::PostSend { wr_id: 0, op, length: 0, flags: Default::default() }.to_string();
     let name = call.strip_prefix("post_send 0: ").and_then(|rest| rest.strip_suffix(" of 0 B"));

@@ -1,4 +1,4 @@
-//! The playground's engine, and the course's claims about it.
+//! The engine, and the course's claims.
 
 mod course;
 mod plays;

@@ -1,6 +1,3 @@
-//! Plays are functions of their text: the packets of `roce demo`, equal bytes after a step back,
-//! and always an end.
-
 use std::{collections::BTreeSet, fs, path::Path};
 
 use roce_playground::{capture, example, explain, packet, play, read_script, scenarios, state};
@@ -24,13 +21,12 @@ fn rows(play: &Value) -> &[Value] {
     play["rows"].as_array().unwrap()
 }
 
-/// A text's words without line breaks and arrows.
+/// Without line breaks and arrows.
 fn words(text: &str) -> String {
     let is_drawn = |c: char| "│├┤┼●─▶◀✗".contains(c) || c.is_whitespace();
     text.split(is_drawn).filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-/// Lines and texts appear in the tool's output in the same order.
 #[test]
 fn it_shows_what_the_tool_shows() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cli/tests/scenarios");
@@ -44,7 +40,7 @@ fn it_shows_what_the_tool_shows() {
         let mut rest = &printed[..];
         for row in rows(&play) {
             for text in [&row["text"], &row["why"]] {
-                // ladders of 80 columns truncate long names of packets
+                // Ladders of 80 columns truncate long names of packets.
                 let text: String = words(text.as_str().unwrap()).chars().take(40).collect();
                 let at = rest.find(&text).unwrap_or_else(|| panic!("{name}: {text}\n{rest}"));
                 rest = &rest[at + text.len()..];
@@ -73,7 +69,6 @@ fn a_step_back_gives_the_same_bytes() {
     }
 }
 
-/// Texts of the ladder's lines.
 fn texts(play: &Value) -> Vec<String> {
     let lines = rows(play).iter().filter(|row| !row["at"].is_null());
     lines.map(|row| format!("{} {}", row["text"], row["why"])).collect()
@@ -144,17 +139,16 @@ fn four_ends() {
     let nodes = &state_after(&spec, usize::MAX)["nodes"];
     let ends: Vec<_> = nodes.as_array().unwrap().iter().map(|node| &node["end"]).collect();
     assert_eq!(ends, ["a", "b", "c", "d"]);
-    // D's initial memory is overwritten
+    // D's initial memory
     let written = nodes[3]["memory"][0]["hex"].as_str().unwrap();
     assert!(written.len() == 2 * 8192 && !written.contains("2122"));
-    // a player's request goes to its queue pair's peer
+    // A player's request goes to its queue pair's peer.
     let posts = [json!({ "after": 0, "end": "c", "qp": 0, "op": "read", "length": 64 })];
     let script = "connect rc A C\nconnect rc B C";
     let play = played(&json!({ "scenario": "script", "script": script, "posts": posts }));
     let packets = play["packets"].as_array().unwrap();
     assert_eq!((&packets[0]["from"], &packets[0]["to"]), (&json!("c"), &json!("a")));
     assert!(texts(&play).join("\n").contains("request 1000 completed: RdmaRead of 64 B"));
-    // one to a group
     let group = played(&json!({ "scenario": "multicast" }));
     assert_eq!(group["packets"][0]["to"], Value::Null);
 }
@@ -182,10 +176,10 @@ fn scripts_are_played_and_read() {
     let spec = json!({ "scenario": "script", "script": script });
     let lost = played(&spec);
     assert!(texts(&lost).join("\n").contains("NAK for the gap at 101"));
-    // the page's choice overrides the script's
+    // the page overrides the script
     let spec = json!({ "scenario": "script", "script": script, "fates": { "1": "pass" } });
     assert!(!texts(&played(&spec)).join("\n").contains("NAK"));
-    // and the script's network overrides the sliders'
+    // the script's network overrides the sliders'
     let script = format!("network delay 9us, drop write nth 1\n{script}");
     let spec = json!({ "scenario": "script", "script": script, "network": { "loss": 100 } });
     let play = played(&spec);

@@ -1,13 +1,10 @@
 //! A `libcuda.so.1` for tests: the functions of the CUDA driver that copies need.
 //!
-//! Memory of the device is a file that is mapped twice: with `PROT_NONE` where programs know it,
-//! and at a place that only the copies here know. So a processor that touches it gets a fault.
-//! A descriptor for it ([`cuMemGetHandleForAddressRange`]) cannot be mapped. A copy waits in its
-//! stream, and is carried out once the stream was queried as often as the knob `late` says. Streams
-//! are independent: one that is not queried does not advance.
+//! Device memory is a file mapped twice: with `PROT_NONE` where programs know it, so a processor's
+//! access faults, and where only copies know it. A copy ends once its stream was queried as often
+//! as the knob `late` says. Only queries advance a stream.
 //!
-//! [`fake_cuda_set`] turns knobs. With the knob `lie` the driver says that copies have ended that
-//! have not: what a program sees then is a completion before its copy.
+//! With the knob `lie` the driver reports an end too early.
 
 #![allow(unsafe_code, reason = "functions of C, and mappings")]
 #![allow(clippy::missing_safety_doc, reason = "the contract is that of the driver's functions")]
@@ -33,18 +30,17 @@ const NOT_READY: Status = 600;
 const CONTEXT_IS_DESTROYED: Status = 709;
 const LAUNCH_FAILED: Status = 719;
 
-/// Choices of a test.
 #[derive(Clone, Copy, Debug, Default)]
 struct Knobs {
-    /// Queries of a stream before a copy in it is carried out.
+    /// Queries of a stream before a copy ends.
     late: u64,
-    /// 1: streams say at once that their copies have ended.
+    /// 1: streams report an end at once.
     lie: u64,
-    /// Copies that succeed before all fail; 0: none fails.
+    /// Copies that succeed before all fail; 0: no failure.
     fail_after: u64,
     /// 1: no copy ends.
     stuck: u64,
-    /// 1: memory has no context of its own, as that of pools.
+    /// 1: memory has no context, like pools.
     pooled: u64,
 }
 
@@ -52,7 +48,7 @@ struct Knobs {
 struct Allocation {
     size: usize,
     context: usize,
-    /// The place that only copies know.
+    /// Address that only copies know.
     inside: usize,
 }
 
@@ -72,7 +68,7 @@ struct Driver {
     contexts: BTreeSet<usize>,
     allocations: BTreeMap<usize, Allocation>,
     streams: BTreeMap<usize, (usize, VecDeque<Transfer>)>,
-    /// Streams that events were recorded in, and the copies in front of them.
+    /// Streams of events, and the copies in front of the events.
     events: BTreeMap<usize, (usize, u64)>,
 }
 
@@ -87,7 +83,7 @@ static DRIVER: Mutex<Driver> = Mutex::new(Driver {
 });
 
 std::thread_local! {
-    /// Contexts that this thread has pushed.
+    /// Contexts pushed by this thread.
     static CURRENT: std::cell::RefCell<Vec<usize>> = const { std::cell::RefCell::new(Vec::new()) };
 }
 
@@ -101,7 +97,7 @@ impl Driver {
         self.next
     }
 
-    /// The allocation that holds a range of device memory, and the place of its first byte inside.
+    /// Allocation of a range, and the inner address of its first byte.
     fn place(&self, address: u64, length: usize) -> Option<(Allocation, usize)> {
         let (start, allocation) = self.allocations.range(..=address as usize).next_back()?;
         let offset = address as usize - start;
@@ -145,7 +141,7 @@ impl Driver {
         if waiting.is_empty() || lie != 0 { SUCCESS } else { NOT_READY }
     }
 
-    /// True as long as copies in front of an event wait.
+    /// Not ready while copies in front of the event wait.
     fn query_event(&mut self, event: usize) -> Status {
         let Some(&(stream, number)) = self.events.get(&event) else { return INVALID_HANDLE };
         let status = self.query(stream);
@@ -155,7 +151,7 @@ impl Driver {
     }
 }
 
-/// Turns a knob: 0 `late`, 1 `lie`, 2 `fail_after`, 3 `stuck`, 4 `pooled`.
+/// Knobs: 0 `late`, 1 `lie`, 2 `fail_after`, 3 `stuck`, 4 `pooled`.
 #[unsafe(no_mangle)]
 pub extern "C" fn fake_cuda_set(knob: c_int, value: u64) {
     let mut driver = driver();
@@ -168,7 +164,7 @@ pub extern "C" fn fake_cuda_set(knob: c_int, value: u64) {
     }
 }
 
-/// The number of copies that were started so far.
+/// Copies started so far.
 #[unsafe(no_mangle)]
 pub extern "C" fn fake_cuda_copies() -> u64 {
     driver().copies
@@ -209,7 +205,7 @@ pub unsafe extern "C" fn cuCtxCreate_v2(
     SUCCESS
 }
 
-/// Memory of the context goes with it.
+/// Frees the context's memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuCtxDestroy_v2(context: Handle) -> Status {
     let mut driver = driver();
@@ -290,7 +286,7 @@ pub extern "C" fn cuEventQuery(event: Handle) -> Status {
     driver().query_event(event.addr())
 }
 
-/// Room for bytes, twice: where nothing may be touched, and where copies are made.
+/// Maps memory twice: where nothing may be touched, and where copies are made.
 fn map(size: usize) -> Option<(usize, usize)> {
     // SAFETY: new mappings of a new file, which go with the process
     unsafe {
@@ -389,11 +385,11 @@ pub extern "C" fn cuMemcpyDtoHAsync_v2(
     driver.start(stream, Transfer { to: to.addr(), from, length, queries: 0, number: 0 })
 }
 
-/// As the program's kernels see memory: at once.
+/// At once, as a program's kernels see memory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyHtoD_v2(to: u64, from: *const c_void, length: usize) -> Status {
     let Some((_, to)) = driver().place(to, length) else { return INVALID_VALUE };
-    // SAFETY: by the contract, and as was just checked
+    // SAFETY: by the contract; just checked
     unsafe { ptr::copy(from.cast::<u8>(), to as *mut u8, length) };
     SUCCESS
 }
@@ -402,12 +398,12 @@ pub unsafe extern "C" fn cuMemcpyHtoD_v2(to: u64, from: *const c_void, length: u
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemcpyDtoH_v2(to: *mut c_void, from: u64, length: usize) -> Status {
     let Some((_, from)) = driver().place(from, length) else { return INVALID_VALUE };
-    // SAFETY: by the contract, and as was just checked
+    // SAFETY: by the contract; just checked
     unsafe { ptr::copy(from as *const u8, to.cast::<u8>(), length) };
     SUCCESS
 }
 
-/// A descriptor for memory of the device, which cannot be mapped.
+/// The descriptor cannot be mapped.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemGetHandleForAddressRange(
     descriptor: *mut c_void,

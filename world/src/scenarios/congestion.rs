@@ -1,5 +1,3 @@
-//! Flows sharing a port.
-
 use std::time::Duration;
 
 use roce_fabric::QueueCounters;
@@ -18,7 +16,7 @@ use crate::{
 
 const STEP: Duration = Duration::from_micros(500);
 
-/// For queue pairs with markable packets (ECT).
+/// ECN-capable (ECT).
 fn options() -> Options {
     Options { mtu: Mtu::B1024, traffic_class: 2, depth: 256, ..Options::default() }
 }

@@ -1,5 +1,3 @@
-//! A connection made by CM messages.
-
 use std::time::Duration;
 
 use roce_transport::{

@@ -1,5 +1,3 @@
-//! Datagrams to a queue pair and to a group.
-
 use std::net::IpAddr;
 
 use roce_transport::{

@@ -1,5 +1,3 @@
-//! Lost, late and refused packets.
-
 use std::time::Duration;
 
 use roce_transport::{

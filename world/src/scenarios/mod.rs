@@ -1,5 +1,3 @@
-//! The scenarios by subject.
-
 pub(crate) mod congestion;
 pub(crate) mod connecting;
 pub(crate) mod datagrams;

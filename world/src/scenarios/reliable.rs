@@ -1,5 +1,3 @@
-//! Reliable connections without loss.
-
 use roce_transport::{
     addr::Mtu,
     qp::QpType,

@@ -1,5 +1,3 @@
-//! Scenarios from scripts.
-
 use crate::{
     failure::Failure,
     script::{Script, Step},

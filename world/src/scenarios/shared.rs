@@ -1,5 +1,3 @@
-//! Shared receive queues.
-
 use roce_transport::{
     qp::QpType,
     work::{RecvWr, SendWr, SrqAttr},

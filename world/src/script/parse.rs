@@ -1,5 +1,3 @@
-//! Parser of scripts: a statement a line, words separated by blanks.
-
 use std::{collections::BTreeMap, ops::RangeInclusive, str::FromStr, time::Duration};
 
 use roce_fabric::{
@@ -16,12 +14,9 @@ use crate::{
     settings::{Fate, PostKind},
 };
 
-/// Per script.
 const MOST_CONNECTIONS: usize = 8;
-/// Of a request.
 const BYTES: RangeInclusive<u64> = 0..=1 << 16;
 const MOST_TIME: Duration = Duration::from_secs(1000);
-/// An R_Key that no region has.
 const WRONG_KEY: RKey = RKey(0xBAD);
 
 const STATEMENTS: &str =
@@ -111,7 +106,6 @@ impl Reader {
         Ok(())
     }
 
-    /// Counts this end in.
     fn there_is(&mut self, end: End) {
         self.script.ends = self.script.ends.max(end as usize + 1);
     }
@@ -147,7 +141,6 @@ impl Reader {
     }
 }
 
-/// Valid offsets of 8 bytes.
 const fn places() -> RangeInclusive<u64> {
     0..=Script::MEMORY as u64 - 8
 }
@@ -229,7 +222,7 @@ fn other_end(first: End, words: &mut Words<'_>) -> Result<End, String> {
     end.ok_or_else(|| unknown(&format!("adapter that {first} connects to"), word, &possible))
 }
 
-/// Clauses for [`FaultPlan`], with the default delay if they give none.
+/// Adds the default delay if `text` has none.
 fn network(text: &str) -> Result<String, String> {
     let plan: FaultPlan =
         text.parse().map_err(|error: roce_fabric::FaultSyntaxError| error.to_string())?;
@@ -280,7 +273,7 @@ struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Reads the rest of a line. `possible` are names; a trailing N marks one with a number.
+    /// `possible`: names; a trailing N marks a name with a number.
     fn read(words: &mut Words<'a>, what: &'a str, possible: &[&str]) -> Result<Self, String> {
         let mut values = BTreeMap::new();
         while let Some(name) = words.next() {
@@ -307,7 +300,7 @@ impl<'a> Fields<'a> {
         self.values.remove(name).is_some()
     }
 
-    /// Parses fields common to requests; the first queue pair is 1, as in A1 and B1.
+    /// The first queue pair is 1, as in A1 and B1.
     fn request(
         &mut self,
         wr_id: u64,

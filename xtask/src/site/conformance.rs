@@ -1,4 +1,4 @@
-//! The site-only part of docs/conformance.md: cases of `roce conform`, and other devices' verdicts.
+//! Part of docs/conformance.md that only the site has: cases, and other devices' verdicts.
 
 use std::fmt::Write;
 
@@ -85,7 +85,7 @@ mod tests {
         }
         assert!(known().iter().all(|it| text.contains(it.device)));
         assert!(reported().iter().all(|it| text.contains(it.source)));
-        // rows have as many cells as their table's head
+        // as many cells as the head
         let cells = |line: &str| line.replace("\\|", "").matches('|').count();
         let mut head = 0;
         for line in text.lines() {

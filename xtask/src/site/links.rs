@@ -1,5 +1,3 @@
-//! Rewrites and checks links.
-
 use std::{
     collections::BTreeMap,
     fs,
@@ -10,8 +8,7 @@ use crate::{Failure, contents::HOMEPAGE};
 
 const PLAYGROUND: &str = "http://127.0.0.1:8791/";
 
-/// A docs/ page for the site: playground links lead to the site's own, links out of docs/ to the
-/// repository.
+/// Playground links lead to the site's own, links out of docs/ to the repository.
 pub(crate) fn for_site(page: &Path, text: &str, playground: bool) -> String {
     let depth = page.components().count() - 1;
     let own = format!("{}playground/index.html", "../".repeat(depth));
@@ -30,7 +27,7 @@ pub(crate) fn for_site(page: &Path, text: &str, playground: bool) -> String {
         } else if let Some(path) = outside(page, target) {
             result += &format!("{HOMEPAGE}/blob/main/{path}");
         } else {
-            // mdBook makes README.md the folder's index but keeps links to it
+            // mdBook makes README.md the folder's index but keeps links to it.
             result += &target.replace("README.md", "index.md");
         }
         result += ")";
@@ -49,7 +46,7 @@ fn outside(page: &Path, target: &str) -> Option<String> {
     if path.starts_with("docs") { None } else { path.to_str().map(str::to_owned) }
 }
 
-/// The path without `..`; `None` if it leaves its root.
+/// Removes `..`; `None`: outside of the root.
 fn joined(path: &Path) -> Option<PathBuf> {
     let mut result = PathBuf::new();
     for component in path.components() {
@@ -63,7 +60,7 @@ fn joined(path: &Path) -> Option<PathBuf> {
     Some(result)
 }
 
-/// Checks that each relative link leads to a file, and to an existing anchor in it.
+/// Each relative link leads to a file, and to an existing anchor in it.
 pub(crate) fn check(html: &Path) -> Result<(), Failure> {
     let mut pages = BTreeMap::new();
     read(html, html, &mut pages)?;
@@ -92,7 +89,7 @@ pub(crate) fn check(html: &Path) -> Result<(), Failure> {
     Err(format!("links that lead nowhere: {}", broken.join(", ")).into())
 }
 
-/// Reads pages, except the playground's, which has its own, and the printable one, a copy.
+/// Skips the playground's own page, and the printable copy.
 fn read(html: &Path, folder: &Path, pages: &mut BTreeMap<PathBuf, String>) -> Result<(), Failure> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();

@@ -1,5 +1,3 @@
-//! The files of docs/.
-
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -11,11 +9,11 @@ use crate::Failure;
 pub(crate) struct Page {
     /// Below docs/.
     pub(crate) path: PathBuf,
-    /// `None` if it is not a page.
+    /// `None`: not a page.
     pub(crate) text: Option<String>,
 }
 
-/// All files, sorted. Each page must be in the table of contents, or the site would lack it.
+/// Each page must be in the table of contents, or the site lacks it.
 pub(crate) fn all(docs: &Path) -> Result<Vec<Page>, Failure> {
     let mut pages = Vec::new();
     collect(docs, docs, &mut pages)?;

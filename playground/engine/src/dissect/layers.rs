@@ -1,5 +1,3 @@
-//! Headers, field by field.
-
 use roce_transport::{
     cm::CmMad,
     wire::{Extension, ICRC_LEN, Opcode, Packet, Syndrome},
@@ -9,7 +7,7 @@ use serde::Serialize;
 #[derive(Serialize)]
 pub(super) struct Layer {
     name: &'static str,
-    /// First byte in the IP packet, and length.
+    /// In bytes of the IP packet.
     start: usize,
     length: usize,
     fields: Vec<Field>,
@@ -18,7 +16,7 @@ pub(super) struct Layer {
 #[derive(Serialize)]
 struct Field {
     name: &'static str,
-    /// First bit in the IP packet, and width.
+    /// In the IP packet.
     bit: usize,
     bits: usize,
     value: String,
@@ -117,7 +115,7 @@ const XRCETH: &[Form] =
     &[("Reserved", 8, NONE), ("XRCSRQ", 24, |_| "the shared receive queue".into())];
 const ICRC: &[Form] = &[("Invariant CRC", 32, NONE)];
 
-/// All layers of an IPv4 packet; the BTH starts at `bth`.
+/// The BTH of an IPv4 packet starts at `bth`.
 pub(super) fn layers(packet: &[u8], bth: usize) -> Vec<Layer> {
     let mut parts = Parts { packet, at: 0, layers: Vec::new() };
     parts.header("IPv4", 20, IPV4);
@@ -166,13 +164,13 @@ const fn extended(extension: Extension) -> &'static [Header] {
 
 struct Parts<'a> {
     packet: &'a [u8],
-    /// Bytes already in layers.
+    /// Bytes in layers.
     at: usize,
     layers: Vec<Layer>,
 }
 
 impl Parts<'_> {
-    /// Adds a header; nothing if the packet is too short.
+    /// Skips a header that is cut.
     fn header(&mut self, name: &'static str, length: usize, forms: &[Form]) {
         if self.at + length > self.packet.len() {
             return;
@@ -190,7 +188,7 @@ impl Parts<'_> {
         self.at += length;
     }
 
-    /// Adds bytes without fields, up to `end`.
+    /// Bytes without fields, up to `end`.
     fn rest(&mut self, name: &'static str, end: usize) {
         if end > self.at {
             self.layers.push(Layer {
@@ -203,7 +201,7 @@ impl Parts<'_> {
         }
     }
 
-    /// Reads up to 64 bits, most significant first.
+    /// Most significant first.
     fn bits(&self, from: usize, count: usize) -> u64 {
         let bit = |at: usize| u64::from(self.packet[at / 8] >> (7 - at % 8) & 1);
         (from..from + count).fold(0, |value, at| value << 1 | bit(at))

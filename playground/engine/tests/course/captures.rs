@@ -1,4 +1,4 @@
-//! Captures of the last lesson: a tap at one end of a play.
+//! Captures of the last lesson.
 
 use std::time::Duration;
 
@@ -12,12 +12,11 @@ use roce_world::{
 pub(crate) struct Tapped {
     pub(crate) name: &'static str,
     scenario: &'static str,
-    /// The end of the tap.
+    /// End of the tap.
     at: End,
     network: &'static str,
-    /// A's requests.
+    /// A's.
     posts: fn() -> Vec<Post>,
-    /// Number of packets.
     packets: usize,
 }
 
@@ -31,7 +30,7 @@ pub(crate) const ALL: &[Tapped] = &[
         posts: || (0..12).map(|count| post(End::A, count * 4, PostKind::Write, 4096)).collect(),
         packets: 200,
     },
-    // a delay beyond the acknowledge timer
+    // delay beyond the acknowledge timer
     Tapped {
         name: "second.pcapng",
         scenario: "free",
@@ -94,7 +93,6 @@ impl Viewer for Tap {
         Ok(())
     }
 
-    /// Datagrams that the end sends and receives, as they arrive.
     fn datagram(&mut self, datagram: &SentDatagram<'_>) -> Result<(), Failure> {
         let verdict = datagram.verdict;
         let (mut at, mut net, mut bytes) = (datagram.at, *datagram.net, datagram.bytes.to_vec());

@@ -19,7 +19,6 @@ use serde_json::Value;
 
 use super::{fragment::Link, lesson};
 
-/// A line, or a text of the scenario.
 struct Line {
     end: String,
     kind: String,

@@ -4,14 +4,13 @@ use serde_json::{Map, Value, json};
 
 pub(crate) const PLAYGROUND: &str = "http://127.0.0.1:8791/#";
 
-/// A play and a place in it.
 pub(crate) struct Link {
     pub(crate) spec: Value,
     pub(crate) at: Option<usize>,
 }
 
 impl Link {
-    /// Parses a fragment; panics where the page would ignore an error.
+    /// Panics where the page ignores an error.
     pub(crate) fn of(fragment: &str) -> Self {
         let mut link = Self { spec: json!({}), at: None };
         for word in fragment.split('&') {

@@ -1,5 +1,3 @@
-//! Pages of the course: links, questions, commands.
-
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use super::fragment::PLAYGROUND;
@@ -9,12 +7,11 @@ pub(crate) struct Page {
     pub(crate) text: String,
 }
 
-/// A question whose answer the engine checks.
 pub(crate) struct Question {
     pub(crate) title: String,
-    /// Source of the answer: lines `name = "value"` in the comment before it.
+    /// Lines `name = "value"` in the comment before the answer.
     pub(crate) engine: BTreeMap<String, String>,
-    /// The answer's first words, in bold.
+    /// First words, in bold.
     pub(crate) answer: String,
 }
 
@@ -36,7 +33,6 @@ pub(crate) fn pages() -> Vec<Page> {
 }
 
 impl Page {
-    /// Lessons have names that begin with a number.
     pub(crate) fn is_lesson(&self) -> bool {
         self.name.starts_with(|c: char| c.is_ascii_digit())
     }

@@ -1,5 +1,4 @@
-//! The course matches the engine: every answer in `docs/course` is a play's or a capture's, and
-//! every link leads into a play.
+//! Every answer in `docs/course` is a play's or a capture's, and every link leads into a play.
 
 use std::{collections::BTreeSet, env, fs};
 

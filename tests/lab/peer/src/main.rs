@@ -1,7 +1,5 @@
-//! Interoperability peer: executes `agent.py`'s commands with our API instead of pyverbs, so a row
+//! Interoperability peer: executes `agent.py`'s commands with this API instead of pyverbs, so a row
 //! runs with either in either role.
-//!
-//! [`Agent`] executes lines of standard input; responses are lines of standard output.
 
 use std::io::{self, BufRead, Write};
 

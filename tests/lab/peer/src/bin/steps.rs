@@ -1,5 +1,4 @@
-//! CM in steps that no tool takes, against the same steps with librdmacm in a guest
-//! (`cm_steps.py`).
+//! CM in steps that no tool takes, against librdmacm in a guest (`cm_steps.py`).
 
 use std::{
     net::{IpAddr, Ipv4Addr},
@@ -16,10 +15,9 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 const PORT: u16 = 7174;
 const RESOLVE: Duration = Duration::from_secs(5);
-/// For an event or a completion.
 const LIMIT: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_secs(1);
-/// 4.096 µs · 2^14 and few retries: a vanished peer is noticed soon.
+/// 4.096 µs · 2^14 and few retries show a vanished peer soon.
 const ACK_TIMEOUT: u8 = 14;
 const RETRY_COUNT: u8 = 3;
 
@@ -39,31 +37,31 @@ struct Arguments {
 /// A step, on the last created id; prints arrivals.
 #[derive(Clone)]
 enum Step {
-    /// `listen`: waits for requests from now on.
+    /// `listen`.
     Listen,
-    /// `request`: waits for one; makes a queue pair with a receive request.
+    /// `request`: waits for a request; makes a queue pair with a receive request.
     Request,
     /// `to:ADDRESS`: resolves address and route; makes a queue pair with a receive request.
     To(IpAddr),
-    /// `connect`, `connect:WORDS`: words are private data.
+    /// `connect`, `connect:WORDS` with private data.
     Connect(Vec<u8>),
     /// `accept`, `accept:WORDS`.
     Accept(Vec<u8>),
     /// `reject`, `reject:WORDS`.
     Reject(Vec<u8>),
     Disconnect,
-    /// `event`: waits for the next one.
+    /// `event`: waits for the next.
     Event,
-    /// `send`: sends an empty message and waits for its completion.
+    /// `send`: an empty message; waits for its completion.
     Send,
     /// `received`: waits for the receive completion.
     Received,
     DestroyQp,
-    /// `pause`: waits 1 s.
+    /// `pause`: 1 s.
     Pause,
     /// `draw`: discards a random number, which shifts later ones. Only here.
     Draw,
-    /// `die`: exits without a DREQ. Only here: the kernel sends one for its programs.
+    /// `die`: exits without a DREQ. Only here: the kernel sends a DREQ for its programs.
     Die,
 }
 
@@ -173,7 +171,6 @@ impl Side {
         Ok(qp.post_recv(&[RecvWr::new(0, [])])?)
     }
 
-    /// Prints the next event.
     fn next_event(&self) -> Result<CmEvent> {
         let event = self.channel.wait(Some(LIMIT))?;
         let data = event.private_data();
@@ -188,7 +185,6 @@ fn param(private_data: Vec<u8>) -> ConnParam {
     ConnParam { private_data, retry_count: RETRY_COUNT, ..ConnParam::default() }
 }
 
-/// Prints the status of a completion.
 fn complete(what: &str, cq: Option<CompletionQueue>) -> Result<()> {
     let cq = cq.ok_or("no queue pair")?;
     let end = Instant::now() + LIMIT;
