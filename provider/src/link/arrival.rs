@@ -7,7 +7,7 @@ use roce_transport::{
     wire::{DatagramMeta, DatagramRun, FrameFields, Ident, NetHeader},
 };
 
-/// A run's metadata, except its destination.
+/// A run's metadata without its destination.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::link) struct Arrival {
     src: IpAddr,
@@ -23,7 +23,7 @@ pub(in crate::link) struct Arrival {
 impl Arrival {
     pub(in crate::link) const LEN: usize = 28;
 
-    /// `None`: too long. `congested`: losses came before.
+    /// `None`: segments too long. `congested`: losses came before.
     pub(in crate::link) fn of(run: &DatagramRun<'_>, congested: bool) -> Option<Self> {
         let &NetHeader { src, src_port, ident, traffic_class, hop_limit, .. } = run.net;
         Some(Self {

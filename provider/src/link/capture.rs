@@ -1,4 +1,4 @@
-//! Captures of a device in files.
+//! Capture files of a device.
 
 use std::{
     fmt,
@@ -23,7 +23,7 @@ use crate::fabric::Direction;
 /// A datagram between adapter and link.
 #[derive(Clone, Copy, Debug)]
 pub struct Observed<'a> {
-    /// Time of day, since the Unix epoch.
+    /// Time since the Unix epoch.
     pub at: Duration,
     /// Direction, from the device.
     pub direction: Direction,
@@ -70,18 +70,18 @@ impl fmt::Debug for dyn Observer {
     }
 }
 
-/// A [`CaptureWriter`] into a file. A received packet's comment has its disposition and the sending
-/// queue pair.
+/// A [`CaptureWriter`] into a file. Comments of received packets have the disposition and the
+/// sending queue pair.
 pub struct Capture {
     writer: CaptureWriter<BufWriter<File>>,
 }
 
 impl Capture {
-    /// Starts a capture in a new file, readable by its user alone, or overwrites one.
+    /// Creates or overwrites a file, readable by its user alone.
     ///
     /// # Errors
-    /// If the file cannot be written, or is a link: its maker would choose the overwritten file.
-    /// Links in /dev and /proc, such as /dev/stdout, are followed.
+    /// If the file cannot be written, or is a link outside /dev and /proc: its maker would choose
+    /// the overwritten file.
     pub fn create(path: impl AsRef<Path>) -> io::Result<Self> {
         Self::to(open_file(path.as_ref(), true)?)
     }
@@ -91,10 +91,7 @@ impl Capture {
         Ok(Self { writer })
     }
 
-    /// Adds a datagram as [`CaptureWriter::write`].
-    ///
-    /// # Errors
-    /// As [`CaptureWriter::write`].
+    /// See [`CaptureWriter::write`].
     pub fn write(
         &mut self,
         at: Duration,
@@ -127,8 +124,7 @@ impl Observer for Capture {
     }
 }
 
-/// Opens a capture's file, created for its user alone: packets have keys and memory contents. A
-/// link is refused.
+/// Creates the file for its user alone: packets have keys and memory contents. Refuses links.
 pub(super) fn open_file(path: &Path, truncate: bool) -> io::Result<File> {
     let flags = if is_the_systems(path) { OFlags::empty() } else { OFlags::NOFOLLOW };
     let mut options = File::options();
@@ -140,7 +136,6 @@ pub(super) fn open_file(path: &Path, truncate: bool) -> io::Result<File> {
     })
 }
 
-/// The refusal of a link, whose maker would choose the overwritten file.
 pub(super) fn link_refused() -> io::Error {
     let message = "it is a symbolic link, whose target is not overwritten; name the target";
     io::Error::new(io::ErrorKind::InvalidInput, message)

@@ -1,4 +1,4 @@
-//! A device's capture file, created with the first packet.
+//! A device's capture file.
 
 use std::{
     collections::BTreeSet,
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{fabric::Direction, sync::Mutex};
 
-/// A capture whose file is created with the first packet: an unused device leaves none.
+/// Created with the first packet: an unused device leaves no file.
 ///
 /// In the name, `%d` is the device's name, `%p` the process number, `%%` a percent sign. Files of
 /// this process, or being written by another, are kept: next is `name.2.pcapng`, and so on. Files
@@ -34,7 +34,6 @@ pub(crate) struct CaptureFile {
 enum State {
     Waiting,
     Open(Box<Capture>),
-    /// The file could not be created.
     Failed,
 }
 
@@ -44,10 +43,7 @@ static USED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 const MOST: u32 = 10_000;
 
 impl CaptureFile {
-    /// Creates the capture of a device. Checks that the file is writable.
-    ///
-    /// # Errors
-    /// If the file cannot be written.
+    /// Checks that the file is writable.
     pub(crate) fn new(pattern: &Path, device: &str) -> io::Result<Self> {
         // The program may change directory before the first packet.
         let path = std::path::absolute(expand(pattern, device, std::process::id()))?;
@@ -282,7 +278,7 @@ mod tests {
         }
     }
 
-    /// In a directory writable to others they may have made the link.
+    /// In a directory that others can write, they may have made the link.
     #[test]
     fn a_link_is_not_followed() {
         let scratch = Scratch::new("link");

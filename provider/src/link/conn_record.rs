@@ -11,8 +11,7 @@ use roce_transport::{
 
 pub(super) const LEN: usize = 32;
 
-/// Encodes a record: neither its first nor its last bytes are zero. The reader knows the local
-/// address.
+/// Neither the first nor the last bytes are zero. The reader knows the local address.
 pub(super) fn encode(record: &ConnRecord) -> [u8; LEN] {
     let &ConnRecord { remote, pkey, local_id, remote_id, local_qpn, remote_qpn, .. } = record;
     let mut bytes = [0; LEN];

@@ -1,4 +1,4 @@
-//! Trust in the process at the other end of a Unix socket: it could read this one's memory anyway.
+//! Trust in a process at the other end of a Unix socket that could read this one's memory anyway.
 //!
 //! The user ID is not enough: a container's root without capabilities has the host root's ID, and
 //! all IDs unmapped by a user namespace look the same.
@@ -20,10 +20,10 @@ use crate::readiness::is_readable;
 /// capabilities.
 ///
 /// # Errors
-/// [`io::ErrorKind::PermissionDenied`] if they could not, or it cannot be seen;
-/// [`io::ErrorKind::ConnectionRefused`] if the other has ended.
+/// [`io::ErrorKind::PermissionDenied`] if they could not, or this is unknown;
+/// [`io::ErrorKind::ConnectionRefused`] if the other process has ended.
 pub(crate) fn check_trust(socket: &OwnedFd) -> io::Result<()> {
-    // The cheap check first: every user of the host can connect.
+    // the cheap check first: every user of the host can connect
     let peer = peer(socket)?;
     if peer.uid != geteuid().as_raw() {
         return Err(io::ErrorKind::PermissionDenied.into());
@@ -32,7 +32,7 @@ pub(crate) fn check_trust(socket: &OwnedFd) -> io::Result<()> {
     let number = number(&process)?;
     let is_trusted = number == process::id() || is_traceable(&number.to_string());
     if is_readable(process.as_fd()) {
-        // It has ended: the inspected process may be another.
+        // the process has ended, and another may have been inspected
         Err(io::ErrorKind::ConnectionRefused.into())
     } else if is_trusted {
         Ok(())
@@ -41,7 +41,7 @@ pub(crate) fn check_trust(socket: &OwnedFd) -> io::Result<()> {
     }
 }
 
-/// User ID of the other process, in this user namespace.
+/// In this user namespace.
 pub(super) fn user(socket: &OwnedFd) -> io::Result<u32> {
     Ok(peer(socket)?.uid)
 }
@@ -51,17 +51,17 @@ pub(super) fn process(socket: &OwnedFd) -> io::Result<u32> {
 }
 
 fn peer(socket: &OwnedFd) -> io::Result<libc::ucred> {
-    // SAFETY: `SO_PEERCRED` gives such a structure, and zeros are one, too.
+    // SAFETY: `SO_PEERCRED` gives a `ucred`, for which zeros are valid.
     unsafe { option(socket, libc::SO_PEERCRED) }
 }
 
 /// Pidfd of the process that connected or listens at the other end.
 fn peer_process(socket: &OwnedFd, number: libc::pid_t) -> io::Result<OwnedFd> {
-    // SAFETY: `SO_PEERPIDFD` gives a descriptor, which is a number.
+    // SAFETY: `SO_PEERPIDFD` gives a descriptor's number.
     match unsafe { option::<RawFd>(socket, libc::SO_PEERPIDFD) } {
-        // SAFETY: The kernel has just opened it for this call, and nothing else has it.
+        // SAFETY: The kernel has just opened the descriptor for this call alone.
         Ok(descriptor) => Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }),
-        // Before Linux 6.5. The number may belong to another process if the maker has ended and all
+        // Before Linux 6.5. The number may be another process's if the maker has ended and all
         // numbers were used up since.
         Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => {
             let number = Pid::from_raw(number).ok_or(io::ErrorKind::PermissionDenied)?;
@@ -71,16 +71,13 @@ fn peer_process(socket: &OwnedFd, number: libc::pid_t) -> io::Result<OwnedFd> {
     }
 }
 
-/// Reads an option of a socket.
-///
 /// # Safety
 /// `T` is what the kernel gives for the option, and may be all zero.
 unsafe fn option<T: Copy>(socket: &OwnedFd, name: libc::c_int) -> io::Result<T> {
     // SAFETY: See above.
     let mut value: T = unsafe { mem::zeroed() };
     let mut length = size_of::<T>() as libc::socklen_t;
-    // SAFETY: The kernel writes at most `length` bytes to the value, and then to the length how
-    // many it were. Both live through the call.
+    // SAFETY: The kernel writes at most `length` bytes to the value, and then the length.
     let result = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -93,20 +90,19 @@ unsafe fn option<T: Copy>(socket: &OwnedFd, name: libc::c_int) -> io::Result<T> 
     if result == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Its number in the PID namespace of `/proc`, which may differ from this process's.
+/// PID in the namespace of `/proc`, which may differ from this process's.
 fn number(process: &OwnedFd) -> io::Result<u32> {
     let about = fs::read_to_string(format!("/proc/self/fdinfo/{}", process.as_raw_fd()))?;
     let number = about.lines().find_map(|line| line.strip_prefix("Pid:"));
     match number.and_then(|number| number.trim().parse::<i32>().ok()) {
         Some(-1) => Err(io::ErrorKind::ConnectionRefused.into()),
         Some(number @ 1..) => Ok(number.cast_unsigned()),
-        // 0: in a PID namespace invisible from this one
+        // 0: the PID namespace is invisible from this one
         _ => Err(io::ErrorKind::PermissionDenied.into()),
     }
 }
 
-/// True if both processes could trace each other. Reading the other's namespaces makes the kernel
-/// check this direction, users and groups included.
+/// Reading the other's namespaces makes the kernel check one direction, users and groups included.
 fn is_traceable(other: &str) -> bool {
     dumpable_behavior().is_ok_and(|behavior| behavior == DumpableBehavior::Dumpable)
         && namespaces(other).is_some_and(|theirs| namespaces("self") == Some(theirs))

@@ -34,10 +34,8 @@ pub(super) fn receive_with(
     receive_by(socket, bytes, RecvFlags::empty())
 }
 
-/// Does the same; `None`: nothing has arrived.
-///
-/// # Errors
-/// [`io::ErrorKind::ConnectionRefused`] if the other process closed the connection.
+/// As [`receive_with`]; `None`: nothing has arrived. Errors: [`io::ErrorKind::ConnectionRefused`]
+/// if the other process closed the connection.
 pub(super) fn poll_with(
     socket: &OwnedFd,
     bytes: &mut [u8],
@@ -49,7 +47,7 @@ pub(super) fn poll_with(
     }
 }
 
-/// Does as [`receive_with`], but leaves the message and its descriptors queued.
+/// As [`receive_with`], but leaves the message and its descriptors queued.
 pub(super) fn peek_with(socket: &OwnedFd, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
     receive_by(socket, bytes, RecvFlags::PEEK | RecvFlags::DONTWAIT)
 }

@@ -1,4 +1,4 @@
-//! Descriptors that show threads the events of many others.
+//! Epoll descriptors, through which threads see the events of many others.
 
 use std::{
     io,
@@ -8,21 +8,20 @@ use std::{
 
 use rustix::event::{Timespec, epoll};
 
-/// The meaning of a watched descriptor that is readable.
+/// Meaning of a readable descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Readable {
-    /// A process has come, said something, or gone.
+    /// A process has connected, sent something, or ended.
     News = 0,
-    /// Datagrams have arrived, which this process reads.
+    /// Datagrams for this process have arrived.
     Datagrams = 1,
-    /// Something has arrived that another process is to read. It shows once for each
-    /// [`watch`].
+    /// Something has arrived for another process. Reported once for each [`watch`].
     Others = 2,
 }
 
 const EVENTS: usize = 16;
 
-/// True if there is news, and if something has arrived that another process is to read.
+/// Whether there is news, and whether something has arrived for another process.
 pub(super) fn news(epoll: &OwnedFd) -> (bool, bool) {
     let mut events = [const { MaybeUninit::uninit() }; EVENTS];
     let Ok((events, _)) = epoll::wait(epoll, &mut events, Some(&Timespec::default())) else {
@@ -44,7 +43,7 @@ pub(super) fn watch(epoll: &OwnedFd, descriptor: impl AsFd, readable: Readable) 
     }
 }
 
-/// Watches a descriptor no more: closing it is not enough for a socket that other processes have.
+/// Closing is not enough for a socket that other processes have.
 pub(super) fn unwatch(epoll: &OwnedFd, descriptor: impl AsFd) {
     let _ = epoll::delete(epoll, descriptor);
 }

@@ -1,4 +1,4 @@
-//! An in-process network with chosen faults. Its devices need no sockets.
+//! An in-process network with chosen faults and without sockets.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -21,7 +21,7 @@ use crate::{
     sync::Mutex,
 };
 
-/// Queued datagrams per device; more are lost.
+/// Most queued datagrams per device; more are lost.
 const INBOX: usize = 65_536;
 
 /// A network for any number of devices of this process.
@@ -53,8 +53,7 @@ struct Node {
 }
 
 impl Fabric {
-    /// Creates a network with these faults; `FaultPlan::default()` has none. Equal seeds and
-    /// datagrams give equal faults.
+    /// Creates a network with these faults. Equal seeds and datagrams give equal faults.
     #[must_use]
     pub fn new(plan: FaultPlan, seed: u64) -> Self {
         Self {
@@ -95,13 +94,13 @@ impl Fabric {
         act(self.lock().network.faults_mut())
     }
 
-    /// Returns the counters of the port toward this address (the plan's `rate`); `None`: of all.
+    /// Counters of the port toward this address (the plan's `rate`); `None`: of all.
     #[must_use]
     pub fn port(&self, to: Option<IpAddr>) -> QueueCounters {
         self.lock().network.port(to)
     }
 
-    /// Returns the counters of the receive buffer there (the plan's `receiver`); `None`: of all.
+    /// Counters of the receive buffer there (the plan's `receiver`); `None`: of all.
     #[must_use]
     pub fn receive_buffer(&self, at: Option<IpAddr>) -> QueueCounters {
         self.lock().network.receive_buffer(at)
@@ -137,7 +136,7 @@ impl Node {
     fn put(&mut self, datagram: Delivery) {
         if self.inbox.len() < INBOX {
             self.inbox.push_back(datagram);
-            let _ = rustix::io::write(&*self.descriptor, &1u64.to_ne_bytes()); // full: already readable
+            let _ = rustix::io::write(&*self.descriptor, &1u64.to_ne_bytes()); // full: readable
         }
     }
 }

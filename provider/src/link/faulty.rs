@@ -40,7 +40,7 @@ impl FaultyLink {
         Self::counted(inner, plan.into(), seed)
     }
 
-    /// Does the same with counters shared with the device's other links.
+    /// As [`new`](Self::new), with counters shared with the device's other links.
     pub(crate) fn counted(inner: Box<dyn Link>, plan: CountedPlan, seed: u64) -> Self {
         let network = |direction, seed| {
             let mut network = Network::new(plan.plan().toward(direction).conditions, seed);
@@ -64,7 +64,7 @@ impl FaultyLink {
         into.follow(inward.faults_mut(), plan, Direction::Received);
     }
 
-    /// Sends datagrams whose delay is over, while `inner` has room.
+    /// Sends delayed datagrams that are due, while `inner` has room.
     fn forward(&mut self, now: Instant) {
         loop {
             let held = self.held.take().map(|(datagram, _)| datagram);
@@ -233,7 +233,7 @@ mod tests {
     use super::*;
     use crate::link::DatagramMeta;
 
-    /// Delivers a SEND Only of a reliable connection per call, and counts sent ones.
+    /// Delivers a SEND Only per call, and counts sent runs.
     struct Wire(Arc<Mutex<usize>>);
 
     const SEND_ONLY: [u8; 16] = [4, 0x40, 0xFF, 0xFF, 0, 0, 0, 0x12, 0x80, 0, 0, 7, 0, 0, 0, 0];
@@ -283,8 +283,7 @@ mod tests {
         }
     }
 
-    /// Four datagrams each way: the number sent, and whether each received one's receiver must be
-    /// ready.
+    /// Passes four datagrams each way. Returns the number sent, and the readiness of each received.
     fn pass(plan: &str) -> (usize, Vec<bool>) {
         let sent = Arc::new(Mutex::new(0));
         let mut link = FaultyLink::new(Box::new(Wire(sent.clone())), &plan.parse().unwrap(), 1);
@@ -369,7 +368,7 @@ mod tests {
         assert_eq!(pass("rnr send twice rx"), (4, vec![false, false, true, true]));
     }
 
-    /// Has room only now and then; records the first byte of each datagram.
+    /// Has room only now and then; records each datagram's first byte.
     struct Narrow {
         room: Arc<Mutex<usize>>,
         sent: Arc<Mutex<Vec<u8>>>,

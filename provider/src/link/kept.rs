@@ -1,5 +1,5 @@
-//! Descriptors that systemd keeps while the service restarts (`FDSTORE` in sd_notify(3)): the UDP
-//! sockets, which keep the port from others, and the file of assigned numbers.
+//! Descriptors that systemd keeps during restarts (`FDSTORE` in sd_notify(3)): the UDP sockets,
+//! which keep the port from others, and the file of assigned numbers.
 
 #![allow(unsafe_code, reason = "descriptors that a process is started with are numbers")]
 
@@ -38,13 +38,13 @@ pub(super) fn take(kept: Kept, address: IpAddr, interface: u32) -> Option<OwnedF
 
 fn given() -> BTreeMap<String, OwnedFd> {
     let descriptors = sd_notify::listen_fds_with_names().into_iter().flatten();
-    // SAFETY: The service manager has opened these descriptors for this process, as it says by its
-    // number (LISTEN_PID), and nothing else here takes them: this is called once.
+    // SAFETY: The service manager opened these descriptors for this process (LISTEN_PID). Nothing
+    // else takes them: this is called once.
     let owned = |number| unsafe { OwnedFd::from_raw_fd(number) };
     descriptors.map(|(number, name)| (name, owned(number))).collect()
 }
 
-/// Makes systemd keep a descriptor, if this process is such a service.
+/// Has no effect outside a systemd service.
 pub(super) fn keep(kept: Kept, descriptor: impl AsFd, address: IpAddr, interface: u32) {
     let name = kept.name(address, interface);
     let state = [NotifyState::FdStore, NotifyState::FdName(&name)];

@@ -1,8 +1,8 @@
-//! Messages of one length between processes: [`postcard`]'s encoding, and zeros behind it.
+//! Messages of one length between processes: [`postcard`]'s encoding, padded with zeros.
 
 use serde::{Serialize, de::DeserializeOwned};
 
-/// Encodes a message, which `LEN` bytes are enough for.
+/// `LEN` bytes must be enough.
 pub(super) fn encode<const LEN: usize>(message: &impl Serialize) -> [u8; LEN] {
     let mut bytes = [0; LEN];
     let encoded = postcard::to_slice(message, &mut bytes);
@@ -10,7 +10,7 @@ pub(super) fn encode<const LEN: usize>(message: &impl Serialize) -> [u8; LEN] {
     bytes
 }
 
-/// Decodes a message; `None`: the bytes are none.
+/// `None` for invalid bytes.
 pub(super) fn decode<M: DeserializeOwned>(bytes: &[u8]) -> Option<M> {
     postcard::from_bytes(bytes).ok()
 }

@@ -1,7 +1,7 @@
-//! Links: carriers of datagrams between an adapter and the network.
+//! Links carry datagrams between an adapter and the network.
 //!
-//! [`Link`] is their interface. [`UdpLink`] uses sockets, [`Fabric`] a network simulated in the
-//! process; a program may [bring its own](crate::Device::with_link).
+//! [`UdpLink`] uses sockets, [`Fabric`] a simulated network. A program may [bring its
+//! own](crate::Device::with_link).
 
 mod arrival;
 mod capture;
@@ -55,27 +55,25 @@ pub(crate) use stranger::StrangersHeld;
 pub use udp::{Ancillary, read_ancillary};
 pub use udp::{Locality, SocketOptions, UdpLink};
 
-/// Least number of messages per [`Link::receive`], if so many are there.
+/// Minimum of messages per [`Link::receive`], if that many have arrived.
 pub const BATCH: usize = 16;
 
-/// A carrier of datagrams: RoCEv2's UDP payloads with IP and UDP header fields.
+/// Carrier of RoCEv2 datagrams: UDP payloads with IP and UDP header fields.
 ///
-/// All methods run under the adapter's lock: none may wait; work that may is a [`Preparation`].
+/// Methods run under the adapter's lock and must not block; blocking work is a [`Preparation`].
 /// Payloads and ICRC-covered fields (addresses, source port, a known IPv4 identification) must not
 /// change.
-///
-/// [`Device::with_link`](crate::Device::with_link) has an example.
 pub trait Link: Send {
-    /// Addresses to send from and receive on: the first entries of the device's GID table.
+    /// Local addresses: the first entries of the device's GID table.
     fn addresses(&self) -> Vec<IpAddr>;
 
-    /// True once after [`receive`](Self::receive) changed its addresses; the GID table follows.
-    /// Addresses of the interface that come and go are [`address_set`](Self::address_set)'s.
+    /// True once after [`receive`](Self::receive) changed the addresses. Interface addresses that
+    /// come and go are in [`address_set`](Self::address_set).
     fn poll_addresses(&mut self) -> bool {
         false
     }
 
-    /// The DHCP lease of its address.
+    /// DHCP lease of the address.
     fn lease(&self) -> Option<Lease> {
         None
     }
@@ -83,63 +81,57 @@ pub trait Link: Send {
     /// Limits of the runs given to [`send`](Self::send).
     fn limits(&self) -> TransmitLimits;
 
-    /// UDP source port of its packets.
+    /// UDP source port of sent packets.
     fn source_port(&self) -> SourcePort;
 
-    /// UDP source ports of data from `address`;
-    /// [`udp_source_port`](roce_transport::addr::udp_source_port) picks one per flow. Empty: data
-    /// leaves from [`source_port`](Self::source_port).
+    /// UDP source ports of data from `address`.
+    /// [`udp_source_port`](roce_transport::addr::udp_source_port) picks a port per flow. Empty:
+    /// [`source_port`](Self::source_port).
     fn flow_ports(&self, address: IpAddr) -> Vec<u16> {
         let _ = address;
         Vec::new()
     }
 
-    /// UDP source port of all that leaves `address` outside [flow ports](Self::flow_ports), if not
+    /// UDP source port of packets from `address` outside [`flow_ports`](Self::flow_ports). `None`:
     /// [`source_port`](Self::source_port).
     fn control_port(&self, address: IpAddr) -> Option<u16> {
         let _ = address;
         None
     }
 
-    /// Sends the first runs, in order, and returns their number; a run's range indexes `bytes`. 0:
-    /// full; the runs are offered again when [`blocked`](Self::blocked) is writable.
+    /// Sends runs in order and returns the number sent. A run's range indexes `bytes`. 0: full
+    /// until [`blocked`](Self::blocked) is writable.
     ///
     /// # Errors
-    /// If the first run cannot be sent. It is lost, as on a wire; the next call has those behind
-    /// it.
+    /// If the first run cannot be sent, and is lost. The next call starts with the run behind it.
     fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<usize>;
 
-    /// True if a run's datagrams need their ICRC, else zero. Only a link that delivers them
-    /// unchanged itself, as [verified](DatagramMeta::checksum_verified), may omit it. Asked right
-    /// before the run is sent.
+    /// False if a run's ICRC may be zero. Only a link that itself delivers datagrams unchanged, as
+    /// [verified](DatagramMeta::checksum_verified), may return false. Called right before the run
+    /// is sent.
     fn needs_icrc(&self, bytes: &[u8], run: &Transmit) -> bool {
         let _ = (bytes, run);
         true
     }
 
-    /// Descriptor that becomes writable when [`send`](Self::send) has room, asked for after each 0.
-    /// `None`: the engine retries after 1 ms.
+    /// Descriptor that is writable when [`send`](Self::send) has room. Called after each 0. `None`:
+    /// the engine retries after 1 ms.
     fn blocked(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
-    /// True while it holds datagrams of unknown destination. Closing a device waits briefly for
-    /// them.
+    /// True while datagrams of unknown destination wait. Closing a device waits briefly for them.
     fn has_waiting(&self) -> bool {
         false
     }
 
-    /// Hands over arrived messages (datagrams or runs) and returns their number: at least [`BATCH`]
-    /// unless no more are there.
+    /// Hands over arrived messages (datagrams or runs) and returns their number; see [`BATCH`].
     ///
     /// # Errors
-    /// If the link cannot be read. After 64 errors in a row and at least 1 s it counts as lost.
+    /// If the link cannot be read. After 64 errors in a row and at least 1 s, the link is lost.
     fn receive(&mut self, now: Instant, sink: &mut dyn FnMut(&Datagram<'_>)) -> io::Result<usize>;
 
     /// Hands over runs whole, which costs less per datagram.
-    ///
-    /// # Errors
-    /// As [`receive`](Self::receive).
     fn receive_runs(
         &mut self,
         now: Instant,
@@ -148,13 +140,13 @@ pub trait Link: Send {
         self.receive(now, &mut |datagram| sink(&(*datagram).into()))
     }
 
-    /// System's receive buffer in bytes, headers and bookkeeping included: it bounds outstanding
+    /// System's receive buffer in bytes, headers and bookkeeping included: a bound of outstanding
     /// READ data. `None`: nothing is lost for want of room.
     fn receive_buffer(&self) -> Option<usize> {
         None
     }
 
-    /// Datagrams lost at its own sockets for want of room.
+    /// Datagrams dropped by full sockets.
     fn socket_drops(&self) -> u64 {
         0
     }
@@ -167,13 +159,13 @@ pub trait Link: Send {
     /// Descriptors that become readable on arrival. They change only with the addresses.
     fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
 
-    /// Time at which [`receive`](Self::receive) is due although no descriptor is readable.
+    /// Time at which [`receive`](Self::receive) is due without a readable descriptor.
     fn deadline(&self) -> Option<Instant> {
         None
     }
 
-    /// Makes the descriptors readable on arrival until [`unpark`](Self::unpark); called before a
-    /// thread sleeps. Calls are counted. Returns true if nothing is there yet.
+    /// Makes the descriptors readable on arrival, until [`unpark`](Self::unpark). Called before a
+    /// thread sleeps. Calls are counted. True if nothing has arrived yet.
     fn park(&mut self) -> bool {
         true
     }
@@ -183,7 +175,7 @@ pub trait Link: Send {
         self.look();
     }
 
-    /// Makes the next receive look everywhere: the descriptors may be readable.
+    /// Makes the next receive check every descriptor.
     fn look(&mut self) {}
 
     /// Multicast groups.
@@ -196,7 +188,7 @@ pub trait Link: Send {
         None
     }
 
-    /// MAC address of a link with [raw packets](Self::frames).
+    /// MAC address, with [raw packets](Self::frames).
     fn frame_address(&self) -> Option<MacAddr> {
         None
     }
@@ -212,13 +204,13 @@ pub trait Link: Send {
     }
 }
 
-/// A resource, such as a socket, opened or to be closed without the engine's lock.
+/// Resource, such as a socket, opened or closed without the engine's lock.
 pub type Prepared = Box<dyn Any + Send>;
 
-/// Work that may wait, done without the engine's lock; the link gets its result under the lock.
+/// Blocking work, done without the engine's lock. The link takes the result under the lock.
 pub type Preparation<E> = Box<dyn FnOnce() -> Result<Prepared, E> + Send>;
 
-/// Capability of a link: multicast groups.
+/// Multicast groups of a link.
 pub trait MulticastLink {
     /// Prepares [`join`](Self::join).
     ///
@@ -226,43 +218,34 @@ pub trait MulticastLink {
     /// If the link has no address of the group's family, or the system refuses.
     fn prepare_join(&mut self, group: IpAddr) -> Preparation<io::Error>;
 
-    /// Receives datagrams to this group, its own included, each once. Joining twice changes
+    /// Receives each datagram to the group once, the link's own included. Joining twice changes
     /// nothing.
-    ///
-    /// # Errors
-    /// When the link cannot use what was prepared.
     fn join(&mut self, group: IpAddr, prepared: Prepared) -> io::Result<()>;
 
-    /// Leaves the group. Returns a resource to close.
+    /// Leaves the group and returns a resource to close.
     fn leave(&mut self, group: IpAddr) -> Option<Prepared>;
 }
 
-/// Capability of a link: raw packets, whole Ethernet frames without a frame check sequence. Its
-/// device has queue pairs of type `IBV_QPT_RAW_PACKET`. No method may wait.
+/// Raw packets of a link: whole Ethernet frames without a frame check sequence. The device has
+/// queue pairs of type `IBV_QPT_RAW_PACKET`. No method may block.
 pub trait FrameLink {
-    /// Greatest number of bytes behind a frame's Ethernet header and VLAN tag.
+    /// Most bytes behind a frame's Ethernet header and VLAN tag.
     fn mtu(&self) -> u32;
 
-    /// Sends a frame as it is; `false`: no room.
+    /// Sends a frame unchanged. `false`: no room.
     ///
     /// # Errors
-    /// If it cannot be sent. It is lost, as on a wire.
+    /// If the frame cannot be sent. The frame is lost.
     fn send_frame(&mut self, now: Instant, frame: &[u8]) -> io::Result<bool>;
 
     /// Descriptor that becomes writable when there is room. `None`: retry after 1 ms.
     fn frame_room(&self) -> Option<BorrowedFd<'_>>;
 
     /// Switches [`receive_frames`](Self::receive_frames) on or off.
-    ///
-    /// # Errors
-    /// If the system refuses.
     fn listen(&mut self, on: bool) -> io::Result<()>;
 
-    /// Hands over arrived frames with VLAN tags, and whether each is also the device's datagram.
-    /// Returns their number. The device's own are left out.
-    ///
-    /// # Errors
-    /// If the link cannot be read.
+    /// Hands over arrived frames with VLAN tags, and whether each frame is also the device's
+    /// datagram. Returns their number. Skips frames sent by the device.
     fn receive_frames(
         &mut self,
         now: Instant,
@@ -270,24 +253,15 @@ pub trait FrameLink {
     ) -> io::Result<usize>;
 
     /// Makes the interface accept more frames while the result is kept.
-    ///
-    /// # Errors
-    /// If the system refuses.
     fn prepare_membership(&mut self, membership: Membership) -> Preparation<io::Error>;
 }
 
-/// Capability of a link: addresses that change while it is open.
+/// Addresses that change while a link is open.
 pub trait AddressSetLink {
     /// Prepares [`add_address`](Self::add_address) on the interface with this index.
-    ///
-    /// # Errors
-    /// See [`BindError`].
     fn prepare_address(&mut self, address: IpAddr, interface: u32) -> Preparation<BindError>;
 
-    /// Starts using another address, with a new descriptor in [`Link::descriptors`].
-    ///
-    /// # Errors
-    /// See [`BindError`].
+    /// Adds an address, with a new descriptor in [`Link::descriptors`].
     fn add_address(&mut self, address: IpAddr, prepared: Prepared) -> Result<(), BindError>;
 
     /// Stops using an address that the host has lost.
@@ -297,28 +271,28 @@ pub trait AddressSetLink {
 /// State left by ended processes of this host.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Ended {
-    /// A process at an address of this one: this one notifies the remaining peers.
+    /// A process at a shared address. This process notifies the remaining peers.
     Here {
-        /// The address.
+        /// Shared address.
         address: IpAddr,
         /// Its partition, reserved until [settled].
         ///
         /// [settled]: SharingLink::settle
         partition: IdPartition,
-        /// Its connections.
+        /// Connections of the ended process.
         records: Vec<ConnRecord>,
     },
-    /// Processes at other addresses ended: these connections lost their peer.
+    /// Connections whose peers at other addresses ended.
     There(Vec<ConnId>),
 }
 
-/// Capability of a link: memory, perhaps addresses, shared with other processes of this host.
+/// Memory, perhaps addresses, shared with other processes of this host.
 pub trait SharingLink {
     /// Partition of an address's numbers for the adapter; `None`: all numbers.
     fn partition(&self) -> Option<IdPartition>;
 
-    /// Prepares [`claim`](Self::claim): asks another process for the service, or without `claim`
-    /// whether another has it. `None`: nothing to do.
+    /// Prepares [`claim`](Self::claim): asks another process for the service or, without `claim`,
+    /// whether the service is taken. `None`: nothing to do.
     fn prepare_claim(
         &mut self,
         service: ServiceId,
@@ -329,7 +303,7 @@ pub trait SharingLink {
         None
     }
 
-    /// Directs requests for a service at an address of the link to this process.
+    /// Directs requests for a service at an address to this process.
     ///
     /// # Errors
     /// [`io::ErrorKind::AddrInUse`] if another process listens for the service there.
@@ -341,26 +315,26 @@ pub trait SharingLink {
     /// Releases a service.
     fn release(&mut self, service: ServiceId, address: IpAddr);
 
-    /// Keeps a connection's record for the others at its address, after this process ends.
+    /// Stores a connection's record for other processes at the address, should this process end.
     fn keep_record(&mut self, now: Instant, conn: ConnId, record: &ConnRecord);
 
-    /// Erases a connection's record; its end is no longer reported.
+    /// Erases a connection's record. The peer's end is no longer reported.
     fn discard_record(&mut self, conn: ConnId);
 
-    /// Returns the next report of ended processes.
+    /// Next report of ended processes.
     fn poll_ended(&mut self) -> Option<Ended>;
 
     /// Releases an [ended](Ended::Here) process's partition, once its state is handled.
     fn settle(&mut self, address: IpAddr, partition: IdPartition);
 
-    /// Traffic to other processes through shared memory.
+    /// Traffic through shared memory.
     fn shared_runs(&self) -> SharedRuns;
 
-    /// Datagrams forwarded to other processes of this host at the same address.
+    /// Datagrams forwarded to other processes at the same address.
     fn forwarded(&self) -> u64;
 }
 
-/// Totals of traffic to other processes through shared memory.
+/// Totals of traffic through shared memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SharedRuns {
     /// Runs.
@@ -369,20 +343,11 @@ pub struct SharedRuns {
     pub wakeups: u64,
 }
 
-/// Capabilities with defaults for links that lack them.
 impl dyn Link + '_ {
-    /// See [`MulticastLink::prepare_join`].
-    ///
-    /// # Errors
-    /// [`io::ErrorKind::Unsupported`] for a link without multicast.
     pub(crate) fn prepare_join(&mut self, group: IpAddr) -> io::Result<Preparation<io::Error>> {
         Ok(self.multicast().ok_or(io::ErrorKind::Unsupported)?.prepare_join(group))
     }
 
-    /// See [`MulticastLink::join`].
-    ///
-    /// # Errors
-    /// [`io::ErrorKind::Unsupported`] for a link without multicast.
     pub(crate) fn join(&mut self, group: IpAddr, prepared: Prepared) -> io::Result<()> {
         self.multicast().ok_or(io::ErrorKind::Unsupported)?.join(group, prepared)
     }
@@ -417,7 +382,7 @@ impl dyn Link + '_ {
         }
     }
 
-    /// See [`SharingLink::claim`]. An unshared address is this process's.
+    /// An unshared address is this process's.
     pub(crate) fn claim(&mut self, service: ServiceId, address: IpAddr) -> io::Result<()> {
         self.sharing().map_or(Ok(()), |sharing| sharing.claim(service, address))
     }

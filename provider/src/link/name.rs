@@ -1,4 +1,4 @@
-//! Named sockets, where other processes find this one.
+//! Named sockets, by which other processes find this one.
 
 use std::{
     io,
@@ -14,18 +14,18 @@ use rustix::{
 
 use super::stranger::{self, Unchecked, unix_socket};
 
-/// A listening socket. Unaccepted strangers may have sent descriptors: its last close [may
-/// block](stranger).
+/// A listening socket, whose last close [may block](stranger): unaccepted strangers may have sent
+/// descriptors.
 pub(super) struct Name {
     /// Set until dropped.
     socket: Option<OwnedFd>,
     is_shared: AtomicBool,
-    /// Its process. A forked child has a copy.
+    /// Process that opened the socket. A forked child has a copy.
     process: u32,
 }
 
 impl Name {
-    /// Listens at a name; [`io::ErrorKind::AddrInUse`] if taken.
+    /// Errors: [`io::ErrorKind::AddrInUse`] if taken.
     pub(super) fn listen(name: &[u8]) -> io::Result<Self> {
         let name = SocketAddrUnix::new_abstract_name(name)?;
         let this = Self::of(unix_socket()?, false);
@@ -51,15 +51,13 @@ impl Name {
         Ok(rustix::net::listen(self.socket(), 128)?)
     }
 
-    /// Accepts the next process.
-    ///
-    /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] if none waits, [`io::ErrorKind::InvalidInput`] once ended.
+    /// Errors: [`io::ErrorKind::WouldBlock`] if no process waits, [`io::ErrorKind::InvalidInput`]
+    /// once ended.
     pub(super) fn accept(&self) -> io::Result<Unchecked> {
         Unchecked::accept(self.socket())
     }
 
-    /// True in the process that opened it.
+    /// True in the process that opened the socket.
     pub(super) fn is_own(&self) -> bool {
         self.process == process::id()
     }
@@ -90,12 +88,12 @@ impl Drop for Name {
     fn drop(&mut self) {
         use io::ErrorKind::{InvalidInput, WouldBlock};
         if !self.is_own() {
-            return; // the parent has it
+            return; // the parent's
         }
         if !self.is_shared.load(Ordering::Relaxed) {
             self.end();
         }
-        // An ended one has nothing left to be closed with it.
+        // after the end, accepting drains everything that a close could block on
         let is_empty = self.has_ended()
             && loop {
                 match self.accept() {

@@ -23,7 +23,7 @@ pub(super) fn is_refused() -> bool {
     rustix::fs::memfd_create("roce", flags).is_err_and(|error| refusals.contains(&error))
 }
 
-/// Creates zeroed memory of this length. The name is for people.
+/// The name is for people.
 pub(super) fn create(name: &str, length: u64) -> io::Result<File> {
     if !is_allowed(length) {
         return Err(io::ErrorKind::FileTooLarge.into());
@@ -34,10 +34,8 @@ pub(super) fn create(name: &str, length: u64) -> io::Result<File> {
     Ok(memory.into())
 }
 
-/// Maps the first bytes of such memory.
-///
-/// # Errors
-/// [`io::ErrorKind::InvalidData`] if it is shorter or unsealed.
+/// Maps the first bytes of sealed memory. Errors: [`io::ErrorKind::InvalidData`] if the memory is
+/// shorter or unsealed.
 pub(super) fn map(memory: &File, length: u64) -> io::Result<MmapMemory> {
     check(memory, length)?;
     MmapMemory::shared(memory, length as usize)

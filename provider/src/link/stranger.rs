@@ -1,9 +1,9 @@
 //! Connections to processes not known to be trusted.
 //!
-//! The last close of a queued descriptor lasts as long as its maker chooses (`SO_LINGER`), in the
-//! thread that closes the socket or discards the message. So threads of a device or reaper neither
-//! receive from nor close a stranger's socket; a closing thread closes it. If that blocks, its
-//! bounded queue fills, and no connections are made or accepted.
+//! The last close of a queued descriptor blocks as long as its maker chooses (`SO_LINGER`), in the
+//! thread that closes the socket or discards the message. Threads of a device or reaper therefore
+//! neither receive from nor close a stranger's socket. A closing thread does. If closing blocks,
+//! its bounded queue fills, and no connections are made or accepted.
 //!
 //! A child process made meanwhile has copies: its exec may block instead.
 
@@ -14,10 +14,10 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use super::credentials::{self, check_trust};
 use crate::{signals, sync::Mutex};
 
-/// Connections unchecked or waiting to be closed, at most.
+/// Most connections unchecked or waiting to be closed.
 pub(super) const MAX_STRANGERS: usize = 64;
 
-/// Unchecked connections and their sockets to close.
+/// Unchecked connections, and sockets to close.
 static STRANGERS: Closer = Closer::new();
 /// Listening sockets, where unaccepted strangers may wait, have their own thread.
 static NAMES: Closer = Closer::new();
@@ -35,7 +35,7 @@ impl Closer {
         Self(Mutex::new(Closing { count: 0, sockets: Vec::new(), is_served: false }))
     }
 
-    /// Queues a counted socket for the thread. If none can start, it stays open until one can.
+    /// Queues a counted socket, which stays open until a thread can start.
     fn close(&'static self, socket: OwnedFd) {
         let mut closing = self.0.lock();
         closing.sockets.push(socket);
@@ -64,7 +64,6 @@ pub(super) fn is_full() -> bool {
     STRANGERS.0.lock().count >= MAX_STRANGERS
 }
 
-/// Queues a listening socket, where strangers may wait, for closing.
 pub(super) fn close_name(socket: OwnedFd) {
     NAMES.0.lock().count += 1;
     NAMES.close(socket);
@@ -93,10 +92,7 @@ impl StrangersHeld {
 pub(super) struct Unchecked(Option<OwnedFd>);
 
 impl Unchecked {
-    /// Connects to a name.
-    ///
-    /// # Errors
-    /// [`io::ErrorKind::PermissionDenied`], also while the queue is full.
+    /// Errors: [`io::ErrorKind::PermissionDenied`], also while the queue is full.
     pub(super) fn connect(name: &[u8]) -> io::Result<Self> {
         Self::make(io::ErrorKind::PermissionDenied, || {
             let socket = unix_socket()?;
@@ -105,10 +101,7 @@ impl Unchecked {
         })
     }
 
-    /// Accepts the next connection.
-    ///
-    /// # Errors
-    /// [`io::ErrorKind::ResourceBusy`] while the queue is full.
+    /// Errors: [`io::ErrorKind::ResourceBusy`] while the queue is full.
     pub(super) fn accept(name: &OwnedFd) -> io::Result<Self> {
         Self::make(io::ErrorKind::ResourceBusy, || {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -116,7 +109,6 @@ impl Unchecked {
         })
     }
 
-    /// Makes one if the queue has room.
     fn make(full: io::ErrorKind, make: impl FnOnce() -> io::Result<OwnedFd>) -> io::Result<Self> {
         {
             let mut closing = STRANGERS.0.lock();
@@ -132,19 +124,13 @@ impl Unchecked {
         Ok(Self(Some(made?)))
     }
 
-    /// Returns the connection if the other process is [trusted](check_trust).
-    ///
-    /// # Errors
-    /// Those of [`check_trust`].
+    /// The connection, if the other process is trusted. Errors: those of [`check_trust`].
     pub(super) fn check(self) -> io::Result<OwnedFd> {
         self.check_or(|_| false)
     }
 
-    /// Does the same; if a process of this user has ended, `is_known` decides. It may peek, but
-    /// must take nothing.
-    ///
-    /// # Errors
-    /// Those of [`check_trust`].
+    /// As [`check`](Self::check), but `is_known` decides about an ended process of this user.
+    /// `is_known` may peek, but must take nothing.
     pub(super) fn check_or(self, is_known: impl FnOnce(&OwnedFd) -> bool) -> io::Result<OwnedFd> {
         let socket = self.0.as_ref().ok_or(io::ErrorKind::NotConnected)?;
         match check_trust(socket) {
@@ -154,10 +140,8 @@ impl Unchecked {
         self.into_trusted()
     }
 
-    /// Returns the connection if its process is of this user, whose messages are trusted.
-    ///
-    /// # Errors
-    /// [`io::ErrorKind::PermissionDenied`] if it is another's.
+    /// The connection, if its process is of this user, whose messages are trusted. Errors:
+    /// [`io::ErrorKind::PermissionDenied`] if the process is another user's.
     pub(super) fn of_user(self, user: u32) -> io::Result<OwnedFd> {
         let socket = self.0.as_ref().ok_or(io::ErrorKind::NotConnected)?;
         if credentials::user(socket)? != user {
@@ -192,7 +176,6 @@ impl Drop for Unchecked {
     }
 }
 
-/// A non-blocking socket.
 pub(super) fn unix_socket() -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     Ok(rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)

@@ -16,22 +16,22 @@ use crate::link::{
     descriptors::{poll_with, send_with},
 };
 
-/// Bytes that may wait for room in a ring; more are lost, as when a socket's buffer is full.
+/// Most bytes that wait for room in a ring. Further bytes are lost, as with a full socket buffer.
 const BACKLOG: usize = 16 << 20;
 
 pub(in crate::link) struct Outgoing {
     socket: OwnedFd,
     writer: Writer,
-    /// Wakes the reader, once it has responded.
+    /// Wakes the reader; set by its response.
     wakeup: Option<OwnedFd>,
     backlog: VecDeque<(RunHeader, Box<[u8]>)>,
     backlog_bytes: usize,
-    /// The reader has written an impossible position.
+    /// The reader wrote an impossible position.
     pub(in crate::link) is_broken: bool,
 }
 
 impl Outgoing {
-    /// Asks the process at the other end of a socket to read a ring. `hello` states the purpose.
+    /// `hello` states the ring's purpose.
     pub(in crate::link) fn request(socket: OwnedFd, hello: &[u8]) -> io::Result<Self> {
         let (writer, memory) = Writer::new()?;
         send_with(&socket, hello, &[memory.as_fd()])?;
@@ -39,7 +39,6 @@ impl Outgoing {
         Ok(Self { socket, writer, wakeup, backlog, backlog_bytes: 0, is_broken: false })
     }
 
-    /// True once the reader has responded.
     pub(in crate::link) const fn is_open(&self) -> bool {
         self.wakeup.is_some()
     }
@@ -52,8 +51,7 @@ impl Outgoing {
         self.is_written() && !self.writer.has_unread()
     }
 
-    /// Opens if there is a response. Errors: when the other process has closed the channel, or its
-    /// response makes no sense.
+    /// Opens on a response. Errors: a channel closed by the other process, or an invalid response.
     pub(in crate::link) fn update(&mut self) -> io::Result<()> {
         if self.is_open() {
             let closed = is_closed(&self.socket).then_some(io::ErrorKind::ConnectionReset);
@@ -91,7 +89,6 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Writes as much of the backlog as there is room for.
     pub(in crate::link) fn write_backlog(&mut self) -> io::Result<()> {
         while let Some((header, bytes)) = self.backlog.pop_front() {
             if !self.push(header, &bytes)? {
@@ -103,12 +100,12 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Wakes the reader if it sleeps. Returns true if it did: that takes a system call.
+    /// True if the reader slept, which costs a system call.
     pub(in crate::link) fn wake(&self) -> bool {
         let Some(wakeup) = &self.wakeup else { return false };
         let sleeps = self.writer.must_wake();
         if sleeps {
-            // full means that it is awake already
+            // a full counter has woken the reader already
             let _ = rustix::io::write(wakeup, &1u64.to_ne_bytes());
         }
         sleeps
@@ -124,14 +121,13 @@ impl AsFd for Outgoing {
 pub(in crate::link) struct Incoming {
     socket: OwnedFd,
     pub(in crate::link) reader: Reader,
-    /// The other process has closed it. Runs that it wrote before are still to be read.
+    /// The other process has closed the channel. Runs written before are still read.
     pub(in crate::link) is_closed: bool,
     /// The ring holds an impossible record.
     pub(in crate::link) is_broken: bool,
 }
 
 impl Incoming {
-    /// Responds to a request for a channel with the descriptor that wakes this process.
     pub(in crate::link) fn accept(
         socket: OwnedFd,
         reader: Reader,
@@ -145,7 +141,8 @@ impl Incoming {
         self.is_closed = self.is_closed || is_closed(&self.socket);
     }
 
-    /// Hands over some runs; returns their number. `sleepers`: threads sleep until something comes.
+    /// Hands over some runs and returns their number. `sleepers`: threads sleep until a run
+    /// arrives.
     pub(in crate::link) fn read(
         &mut self,
         sleepers: bool,
@@ -167,7 +164,7 @@ impl Incoming {
     }
 }
 
-/// True if the process at the other end has closed the connection, or has ended.
+/// True if the other process has closed the connection, or has ended.
 pub(in crate::link) fn is_closed(socket: &OwnedFd) -> bool {
     match rustix::net::recv(socket, &mut [0u8; 1], RecvFlags::DONTWAIT) {
         Ok((_, length)) => length == 0,
@@ -175,8 +172,8 @@ pub(in crate::link) fn is_closed(socket: &OwnedFd) -> bool {
     }
 }
 
-/// A descriptor that wakes another process, if it is a counter that lets no writer wait. A full
-/// pipe would stop this process under its lock, and a closed one would end it.
+/// Accepts only a nonblocking eventfd. A full pipe would block this process under its lock, and a
+/// closed pipe would end the process.
 fn wakeup(descriptor: OwnedFd) -> io::Result<OwnedFd> {
     let link = fs::read_link(format!("/proc/self/fd/{}", descriptor.as_raw_fd()))?;
     let flags = rustix::fs::fcntl_getfl(&descriptor)?;

@@ -1,6 +1,5 @@
-//! Rings of runs of datagrams in memory that two processes share: their [memory](ring_memory), the
-//! two [sides](ring), and the [channel] by which one process gives a ring to the other. Rings know
-//! nothing of addresses.
+//! Rings of datagram runs in memory that two processes share: the [memory](ring_memory), the two
+//! [sides](ring), and the [channel] that hands a ring over. Rings know no addresses.
 
 mod channel;
 mod ring;

@@ -1,7 +1,7 @@
-//! A ring of runs of datagrams in memory that two processes share: one writes, the other reads.
+//! A ring of datagram runs in memory that two processes share: one writes, the other reads.
 //!
-//! Positions only grow; a byte lies at its position modulo the capacity. Neither side trusts the
-//! other: an impossible position or record means that the ring is broken.
+//! Positions only grow. A byte lies at its position modulo the capacity. Neither side trusts the
+//! other: an impossible position or record means a broken ring.
 
 use std::io;
 
@@ -12,7 +12,7 @@ use super::ring_memory::{
     AtomicU64, CAPACITY, Descriptor, HOT, Ordering, PAGE, RingMemory, START, fence,
 };
 
-/// Words in front of the records, each in a cache line of its own.
+/// Words in front of the records, each in its own cache line.
 const HEAD: usize = 0;
 const TAIL: usize = 8;
 const ASLEEP: usize = 16;
@@ -20,7 +20,7 @@ const ASLEEP: usize = 16;
 /// The longest run: a UDP datagram.
 pub(crate) const LONGEST: usize = 65_536;
 
-/// Word in the place of a record if the next one is at the beginning of the ring.
+/// Word in place of a record if the next record is at the ring's beginning.
 const SKIP: u64 = u64::MAX;
 const WORD: u64 = 8;
 
@@ -36,15 +36,14 @@ pub(crate) struct RunHeader {
     pub(crate) segment: usize,
     pub(crate) traffic_class: u8,
     pub(crate) hop_limit: u8,
-    /// UDP source port: 4791, or one from 0xC001 on.
+    /// 4791, or from 0xC001 on.
     pub(crate) src_port: u16,
-    /// True if its datagrams are what an adapter has built.
+    /// True if an adapter has built the datagrams.
     pub(crate) checksum_verified: bool,
 }
 
 /// The header is one word: the lengths less one (16 bits each), 16 bits for the rest, traffic
-/// class, hop limit. Of the rest, 14 bits are the source port (0: 4791), one is
-/// `checksum_verified`.
+/// class, hop limit. The rest is the source port (14 bits, 0: 4791) and `checksum_verified`.
 const VERIFIED: u16 = 1 << 15;
 const PORT: u16 = 0x3FFF;
 
@@ -64,7 +63,7 @@ impl RunHeader {
     const fn word(self) -> u64 {
         let port = if self.src_port == ROCE_UDP_PORT { 0 } else { self.src_port & PORT };
         let rest = port | if self.checksum_verified { VERIFIED } else { 0 };
-        // a run of no bytes cannot be, so that none is lost here
+        // a run has at least one byte
         let (length, segment) =
             (self.length.saturating_sub(1) as u16, self.segment.saturating_sub(1) as u16);
         length as u64
@@ -110,20 +109,19 @@ impl Ring {
 pub(crate) struct Writer {
     ring: Ring,
     head: u64,
-    /// Position of the reader at the last look.
+    /// Reader's position at the last look.
     tail: u64,
-    /// The last page that was written to.
+    /// Last page written.
     page: u64,
 }
 
 impl Writer {
-    /// A new ring, and the descriptor by which another process reaches it.
     pub(crate) fn new() -> io::Result<(Self, Descriptor)> {
         let (memory, descriptor) = RingMemory::create()?;
         Ok((Self { ring: Ring(memory), head: 0, tail: 0, page: 0 }, descriptor))
     }
 
-    /// Writes a run; `false`: there is no room for it now.
+    /// Writes a run; `false`: no room now.
     pub(crate) fn push(&mut self, header: RunHeader, bytes: &[u8]) -> Result<bool, Broken> {
         debug_assert!(bytes.len() == header.length, "the header says how long it is");
         let position = self.head % CAPACITY;
@@ -150,7 +148,7 @@ impl Writer {
         Ok(true)
     }
 
-    /// True if the hot part is full and the reader has read it all; looks only once a page.
+    /// True if the hot part is full and the reader has read everything; looks once per page.
     fn may_restart(&mut self, position: u64) -> Result<bool, Broken> {
         if position < HOT || position / PAGE == self.page {
             return Ok(false);
@@ -169,14 +167,13 @@ impl Writer {
         Ok(())
     }
 
-    /// True if the reader has not read everything.
     pub(crate) fn has_unread(&self) -> bool {
         self.ring.word(TAIL).load(Ordering::Acquire) != self.head
     }
 
-    /// True if the other side sleeps and must be woken; once for each time that it went to sleep.
+    /// True if the reader sleeps and must be woken; once per sleep.
     pub(crate) fn must_wake(&self) -> bool {
-        // Either this sees that it sleeps, or it sees, after it said so, what was written.
+        // Either this load sees the sleeper, or the sleeper, after its store, sees the written run.
         fence(Ordering::SeqCst);
         let asleep = self.ring.word(ASLEEP);
         asleep.load(Ordering::Relaxed) != 0 && asleep.swap(0, Ordering::Relaxed) != 0
@@ -186,7 +183,7 @@ impl Writer {
 pub(crate) struct Reader {
     ring: Ring,
     tail: u64,
-    /// Position of the writer at the last look.
+    /// Writer's position at the last look.
     head: u64,
 }
 
@@ -210,7 +207,7 @@ impl Reader {
             let word = self.ring.at(self.tail).load(Ordering::Relaxed);
             let mut found = None;
             let taken = if word == SKIP {
-                // never at the beginning, so that there is a run behind it
+                // never at the beginning, or skips could go on forever
                 if position == 0 {
                     return Err(Broken);
                 }
@@ -242,21 +239,21 @@ impl Reader {
         self.ring.word(HEAD).load(Ordering::Acquire) == self.tail
     }
 
-    /// Copies the next run as [`pop`](Self::pop) does. If there is none, has the other side wake
-    /// threads that sleep: one that does not may have taken the run that they were woken for.
+    /// Copies the next run as [`pop`](Self::pop) does. On an empty ring, asks for a wakeup of
+    /// sleeping threads: an awake thread may have taken their run.
     pub(crate) fn pop_for_sleepers(
         &mut self,
         buffer: &mut [u8],
     ) -> Result<Option<RunHeader>, Broken> {
         match self.pop(buffer)? {
-            // once more only, whatever the other side does with its position
+            // one retry only, whatever position the other side writes
             None if !self.park() => self.pop(buffer),
             found => Ok(found),
         }
     }
 
-    /// Has the other side wake this one with the next run. True if the ring is empty: only then may
-    /// a thread go to sleep.
+    /// Asks for a wakeup with the next run. True if the ring is empty: only then may a thread
+    /// sleep.
     pub(crate) fn park(&self) -> bool {
         self.set_asleep(true);
         self.is_empty()
@@ -361,7 +358,7 @@ mod tests {
         writer.ring.at(0).store(SKIP, Ordering::Relaxed);
         writer.ring.word(HEAD).store(8, Ordering::Relaxed);
         assert_eq!(reader.pop(&mut buffer), Err(Broken));
-        // a writer that goes on so would keep the reader going on, too
+        // endless skips would keep the reader busy
         let (mut writer, mut reader) = ring();
         writer.ring.at(0).store(SKIP, Ordering::Relaxed);
         writer.ring.word(HEAD).store(CAPACITY, Ordering::Relaxed);
@@ -385,7 +382,7 @@ mod tests {
                 assert_eq!(push(&mut writer), Ok(true));
             }
             writer.ring.word(TAIL).store(tail, Ordering::Relaxed);
-            // looked at with the next page at the latest
+            // noticed with the next page at the latest
             let results = [push(&mut writer), push(&mut writer)];
             assert!(results.contains(&Err(Broken)), "{results:?}");
         }

@@ -1,5 +1,4 @@
-//! Memory of a ring. The models of concurrency (`models/`) have another file in the place of this
-//! one, and try out the code of the ring itself.
+//! Memory of a ring. The concurrency models (`models/`) replace this file, and run the ring's code.
 
 pub(super) use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::{fs::File, io, os::fd::OwnedFd};
@@ -8,12 +7,12 @@ use roce_transport::mem::{Memory, MemoryFault};
 
 use crate::{link::sealed, region::MmapMemory};
 
-/// Bytes of records that may be written and not yet read: a power of two.
+/// Most bytes of unread records; a power of two.
 pub(super) const CAPACITY: u64 = 2 << 20;
-/// Bytes in which the writer stays as long as the reader keeps up: they fit into caches.
+/// Bytes that the writer reuses while the reader keeps up: they fit into caches.
 pub(super) const HOT: u64 = 512 << 10;
 pub(super) const PAGE: u64 = 4096;
-/// Start of the records: behind a page with the positions.
+/// Start of the records, behind a page with the positions.
 pub(super) const START: u64 = PAGE;
 const SIZE: u64 = START + CAPACITY;
 
@@ -31,7 +30,7 @@ impl RingMemory {
         Self::map(&memory.into())
     }
 
-    /// Maps it, and has the kernel bring the pages that are used first.
+    /// Maps the memory and faults in the pages that are used first.
     fn map(file: &File) -> io::Result<Self> {
         let memory = Self(sealed::map(file, SIZE)?);
         for word in memory.words()[..((START + HOT) / 8) as usize].iter().step_by(PAGE as usize / 8)

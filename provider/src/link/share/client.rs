@@ -1,4 +1,4 @@
-//! Addresses of a device at which the service receives.
+//! Addresses at which the service receives for a device.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -41,26 +41,25 @@ use crate::{
 };
 
 const RESPONSE_TIMEOUT: Duration = Duration::from_millis(600);
-/// Exponential backoff between attempts to reach the service.
+/// Backoff between attempts to reach the service.
 const RETRY: Duration = Duration::from_millis(2);
 const RETRY_MOST: Duration = Duration::from_millis(500);
-/// Time between two looks at the service, while no thread sleeps on the link.
+/// Interval of looks at the service, while no thread sleeps on the link.
 const LOOK: Duration = Duration::from_millis(1);
-/// Connections looked at in one go, of processes that pose as the service.
+/// Connections examined per poll, from processes that pose as the service.
 const COMING: usize = 16;
-/// The longest message of the service: a header and a UDP datagram.
+/// A header and the longest UDP datagram.
 const LONGEST: usize = Arrival::LEN + 65_536;
 
 #[derive(Default)]
 pub(in crate::link) struct Clients {
     pub(in crate::link) clients: Vec<Client>,
-    /// Readable when a descriptor of a client is. Its own never changes.
+    /// Readable when a client's descriptor is. Never replaced.
     epoll: Option<OwnedFd>,
     pub(in crate::link) look_at: Instant,
     records: BTreeMap<ConnId, ConnRecord>,
 }
 
-/// An address, and the process's part in it.
 pub(in crate::link) struct Client {
     pub(in crate::link) address: IpAddr,
     pub(in crate::link) interface: u32,
@@ -76,16 +75,16 @@ pub(in crate::link) struct Client {
 
 enum State {
     Joined(OwnedFd, Arc<Control>),
-    /// The service is waited for until then.
+    /// Waiting for the service until this time.
     Knocked(Waiting, Instant),
-    /// Without a service; the next attempt, and the time to the one after it.
+    /// Without a service: the next attempt, and the backoff after it.
     Away(Instant, Duration),
 }
 
 pub(in crate::link) struct Control {
     pub(super) requests: OwnedFd,
     responses: OwnedFd,
-    /// Number of the last request with a response. One thread at a time waits for one.
+    /// Number of the last request that expects a response. Locked while a thread waits.
     last: Mutex<u32>,
 }
 
@@ -99,7 +98,7 @@ impl Clients {
         Ok(())
     }
 
-    /// The partition, the same at all addresses; `None`: there are no such addresses.
+    /// The same at all addresses; `None`: no address.
     pub(in crate::link) fn partition(&self) -> Option<IdPartition> {
         self.clients.first().map(|client| client.partition)
     }
@@ -112,7 +111,6 @@ impl Clients {
         self.clients.iter_mut().find(|client| client.address == address)
     }
 
-    /// Has the service keep the record of a connection, if it is at such an address.
     pub(in crate::link) fn keep_record(&mut self, conn: ConnId, record: &ConnRecord) {
         if let Some(client) = self.at(record.local) {
             client.submit(Request::Keep(conn_record::encode(record)));
@@ -132,7 +130,7 @@ impl Clients {
         self.clients.retain(|client| client.address != address);
     }
 
-    /// Bytes that the system keeps for the client with the fewest.
+    /// Of the client with the fewest bytes.
     pub(in crate::link) fn receive_buffer(&self) -> Option<usize> {
         self.clients.iter().map(|client| client.receive_buffer).min()
     }
@@ -141,12 +139,11 @@ impl Clients {
         self.epoll.as_ref().map(AsFd::as_fd)
     }
 
-    /// Time at which a client has something to do although nothing is readable.
     pub(in crate::link) fn deadline(&self) -> Option<Instant> {
         self.clients.iter().filter_map(Client::deadline).min()
     }
 
-    /// Hands over runs that have arrived, some at a time; returns their number.
+    /// Hands over some of the arrived runs and returns their number.
     pub(in crate::link) fn receive(
         &mut self,
         now: Instant,
@@ -159,7 +156,7 @@ impl Clients {
             let _uncancelled = Uncancelled::begin(); // descriptors may be closed
             for client in &mut *clients {
                 if client.update(now, records) {
-                    // without, the client looks at its deadline
+                    // on failure, the client looks at its deadline
                     let _ = client.watch(epoll);
                 }
             }
@@ -169,10 +166,10 @@ impl Clients {
 }
 
 impl Client {
-    /// Has the service receive at an address. `None`: no service has it. `wanted`: the partition
-    /// that the device has elsewhere. This waits. Errors: [`io::ErrorKind::TimedOut`] if the
-    /// service does not respond; [`io::ErrorKind::AddrInUse`] if another process has the partition,
-    /// or the user as many as it can.
+    /// Asks the service to receive at an address. Blocks. `wanted`: the device's partition
+    /// elsewhere. `None`: no service has the address. Errors: [`io::ErrorKind::TimedOut`] without a
+    /// response; [`io::ErrorKind::AddrInUse`] if another process has the partition, or the user has
+    /// reached its limit.
     pub(in crate::link) fn join(
         directory: &Path,
         address: IpAddr,
@@ -211,13 +208,11 @@ impl Client {
         }))
     }
 
-    /// The way of [requests](Control::ask), while there is a service.
     pub(in crate::link) fn control(&self) -> Option<&Arc<Control>> {
         if let State::Joined(_, control) = &self.state { Some(control) } else { None }
     }
 
-    /// Listens for a service, which the service has granted already when it was
-    /// [asked](Control::ask).
+    /// Listens for a service, already granted if [asked](Control::ask) for.
     pub(in crate::link) fn claim(&mut self, service: ServiceId) {
         if self.services.insert(service) {
             self.submit(Request::Claim(service.0));
@@ -235,7 +230,7 @@ impl Client {
         self.flush();
     }
 
-    /// Sends what the pipe has room for. The next service hears everything again.
+    /// Sends while the pipe has room. The next service gets everything again.
     fn flush(&mut self) {
         let Self { unsent, state: State::Joined(_, control), .. } = self else {
             return self.unsent.clear();
@@ -253,7 +248,7 @@ impl Client {
         }
     }
 
-    /// Watches the descriptor. Those that are closed are watched no more.
+    /// Closed descriptors are no longer watched.
     fn watch(&self, epoll: &OwnedFd) -> io::Result<()> {
         self.descriptor().map_or(Ok(()), |it| watch(epoll, it, Readable::Datagrams))
     }
@@ -265,8 +260,8 @@ impl Client {
         }
     }
 
-    /// Without a service, goes on to find one. Returns true if [`descriptor`](Self::descriptor) may
-    /// be another now.
+    /// Looks for a service while there is none. True if [`descriptor`](Self::descriptor) may have
+    /// changed.
     pub(super) fn update(&mut self, now: Instant, records: &BTreeMap<ConnId, ConnRecord>) -> bool {
         let retry = State::Away(now.plus(RETRY), RETRY);
         self.state = match &mut self.state {
@@ -302,7 +297,7 @@ impl Client {
         true
     }
 
-    /// Hands over runs that have arrived, some at a time; returns their number.
+    /// See [`Clients::receive`].
     pub(super) fn receive(
         &mut self,
         now: Instant,
@@ -330,8 +325,8 @@ impl Client {
 }
 
 impl Control {
-    /// Asks whether another process listens for a service, or, with `claim`, to listen for it. This
-    /// waits for the response. Errors: [`io::ErrorKind::AddrInUse`] if another does.
+    /// Asks whether another process listens for a service or, with `claim`, to listen. Waits for
+    /// the response. Errors: [`io::ErrorKind::AddrInUse`] if another process listens.
     pub(in crate::link) fn ask(&self, service: ServiceId, claim: bool) -> io::Result<()> {
         let ServiceId(service) = service;
         let request = if claim { Request::Claim(service) } else { Request::Query(service) };
@@ -348,7 +343,7 @@ impl Control {
                 Ok(Response::LEN) => {
                     let response: Option<(u32, Response)> = message::decode(&bytes);
                     match response.ok_or(io::ErrorKind::InvalidData)? {
-                        (number, _) if number != *last => {} // its request's time has ended
+                        (number, _) if number != *last => {} // to a request that timed out
                         (_, Response::Done) => return Ok(()),
                         (_, _) => return Err(io::ErrorKind::AddrInUse.into()),
                     }
@@ -365,14 +360,13 @@ impl Control {
         }
     }
 
-    /// Sends a request; 0: without a response. False: the pipe is full, or the service has ended.
+    /// Sends a request; 0: no response. False: the pipe is full, or the service has ended.
     pub(super) fn send(&self, number: u32, request: &Request) -> bool {
         let bytes = message::encode::<{ Request::LEN }>(&(number, request));
         without_sigpipe(|| rustix::io::write(&self.requests, &bytes)) == Ok(Request::LEN)
     }
 }
 
-/// A socket at which the service is waited for.
 struct Waiting {
     listener: Name,
     secret: [u8; 16],
@@ -396,7 +390,7 @@ impl Waiting {
         Ok(Self { listener, secret, user, come: None })
     }
 
-    /// The greeting, once the service has come, and the connection.
+    /// The greeting and the connection, once the service has connected.
     fn poll(&mut self) -> io::Result<Option<(Greeting, State)>> {
         for _ in 0..COMING {
             let Some(data) = self.come.take() else {
@@ -430,7 +424,6 @@ impl Waiting {
         Ok(None)
     }
 
-    /// Readable when there is more to [poll](Self::poll).
     fn descriptor(&self) -> BorrowedFd<'_> {
         self.come.as_ref().map_or(self.listener.as_fd(), AsFd::as_fd)
     }

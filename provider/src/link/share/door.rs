@@ -1,6 +1,5 @@
-//! Doors: FIFOs at which clients knock. The service connects to the client, so it has no socket
-//! that a client can send descriptors to. Their names are of the network namespace and the address.
-//! Only root can make their directory, and is trusted to receive for all users.
+//! Doors: FIFOs at which clients knock, named by network namespace and address. Only root can make
+//! the directory, and is trusted to receive for all users.
 
 use std::{
     fs::{self, File, OpenOptions, Permissions},
@@ -20,11 +19,10 @@ use crate::{link::message, signals::without_sigpipe};
 
 pub(crate) const DIRECTORY: &str = "/run/roce-share";
 
-/// Number of knocks that are read in one go.
+/// Knocks read per round.
 const BATCH: usize = 8;
-/// The user that stands for all that a user namespace does not map.
+/// Shown for users that a user namespace does not map.
 const UNMAPPED: u32 = 65_534;
-/// Bits of a mode that let others than the owner write.
 const OTHERS_WRITE: u32 = 0o022;
 
 fn name(address: IpAddr, interface: u32) -> io::Result<String> {
@@ -35,7 +33,7 @@ fn name(address: IpAddr, interface: u32) -> io::Result<String> {
     })
 }
 
-/// The file of the service's state, which is that of its first address.
+/// State file of the service, named by its first address.
 pub(super) fn state_file(directory: &Path, address: IpAddr, interface: u32) -> io::Result<File> {
     let path = directory.join(name(address, interface)? + ".state");
     let mut options = OpenOptions::new();
@@ -45,7 +43,7 @@ pub(super) fn state_file(directory: &Path, address: IpAddr, interface: u32) -> i
 
 pub(super) fn prepare(directory: &Path) -> io::Result<()> {
     match fs::create_dir(directory) {
-        // whatever the process's mask is
+        // despite the umask
         Ok(()) => fs::set_permissions(directory, Permissions::from_mode(0o755)),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(error),
@@ -55,12 +53,12 @@ pub(super) fn prepare(directory: &Path) -> io::Result<()> {
 pub(super) struct Door {
     path: PathBuf,
     knocks: File,
-    /// The last bytes read, perhaps the start of a knock.
+    /// Last bytes read, perhaps the start of a knock.
     rest: Vec<u8>,
 }
 
 impl Door {
-    /// Makes the door of an address of which this process has the UDP socket.
+    /// This process must have the address's UDP socket.
     pub(super) fn new(directory: &Path, address: IpAddr, interface: u32) -> io::Result<Self> {
         let path = directory.join(name(address, interface)?);
         match fs::remove_file(&path) {
@@ -68,7 +66,7 @@ impl Door {
             _ => {}
         }
         mkfifoat(rustix::fs::CWD, &path, Mode::RUSR | Mode::WUSR)?;
-        // for writing, too: it never ends
+        // for writing, too: reads never find an end
         let options = OpenOptions::new().read(true).write(true).custom_flags(FLAGS).open(&path);
         let knocks = options.inspect_err(|_| drop(fs::remove_file(&path)))?;
         // everybody may knock
@@ -100,9 +98,9 @@ impl Drop for Door {
 
 const FLAGS: i32 = libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_CLOEXEC;
 
-/// Knocks at the door of an address, and returns the user behind it. Errors:
-/// [`io::ErrorKind::NotFound`] if there is none, or nobody behind it; [`io::ErrorKind::WouldBlock`]
-/// while many others knock.
+/// Knocks at an address's door, and returns the user behind the door. Errors:
+/// [`io::ErrorKind::NotFound`] without a door or a service; [`io::ErrorKind::WouldBlock`] while
+/// many others knock.
 pub(super) fn knock(
     directory: &Path,
     address: IpAddr,
@@ -117,7 +115,7 @@ pub(super) fn knock(
         _ => error,
     })?;
     let metadata = door.metadata()?;
-    // among users that the user namespace does not map, the service is not to be told from others
+    // unmapped users look alike: any of them could pose as the service
     if !metadata.file_type().is_fifo() || metadata.uid() == UNMAPPED {
         return Err(io::ErrorKind::NotFound.into());
     }
@@ -128,7 +126,7 @@ pub(super) fn knock(
     }
 }
 
-/// Checks that nobody but root, or this user, can have made the directory.
+/// Checks that only root or this user can have made the directory.
 fn check(directory: &Path) -> io::Result<()> {
     let above = fs::metadata(directory.parent().unwrap_or(directory))?;
     let own = rustix::process::geteuid().as_raw();
@@ -165,7 +163,7 @@ mod tests {
         assert_eq!(door.knocks(), []);
         say().unwrap();
         assert_eq!((door.knocks(), door.knocks()), (vec![KNOCK], vec![]));
-        // a service that was killed leaves its door, and the next makes another
+        // a killed service leaves its door, and the next makes another
         std::mem::forget(door);
         let mut next = Door::new(&directory, ADDRESS, 0).unwrap();
         say().unwrap();

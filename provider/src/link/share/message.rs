@@ -1,22 +1,22 @@
-//! Messages between the service and its clients. Each kind has [one length](crate::link::message).
+//! Messages between the service and clients. Each kind has [one length](crate::link::message).
 
 use serde::{Deserialize, Serialize};
 
 use crate::link::conn_record;
 
-/// The message of a client into the door of an address.
+/// Message of a client into a door.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Knock {
     magic: [u8; 8],
-    /// The client listens at the Unix socket of [this name](Self::name).
+    /// Number in the [name](Self::name) of the client's Unix socket.
     number: [u8; 16],
-    /// The client knows the service by this.
+    /// Proves the service to the client.
     pub(super) secret: [u8; 16],
-    /// The partition that it has elsewhere, or had; 0: none.
+    /// Partition that the client has elsewhere, or had; 0: none.
     pub(super) wanted: u8,
 }
 
-/// Start of a knock. The last byte changes with every message of this file.
+/// The last byte is the version of all messages in this file.
 const MAGIC: [u8; 8] = *b"knock\0\0\x04";
 
 impl Knock {
@@ -26,7 +26,7 @@ impl Knock {
         Self { magic: MAGIC, number, secret, wanted }
     }
 
-    /// The knocks in bytes, wherever they begin: a client may have written a part of one.
+    /// Knocks at any offset: a client may have written a part of a knock.
     pub(super) fn all_in(bytes: &[u8]) -> Vec<Self> {
         let all = bytes.windows(Self::LEN).filter_map(crate::link::message::decode::<Self>);
         all.filter(|knock| knock.magic == MAGIC).collect()
@@ -37,13 +37,13 @@ impl Knock {
     }
 }
 
-/// The first message of the service, with the ends of two pipes.
+/// First message of the service, with the ends of two pipes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Greeting {
     pub(super) secret: [u8; 16],
-    /// 0: another client has the wanted one, or the user as many as it can.
+    /// 0: another client has the wanted partition, or the user has reached its limit.
     pub(super) partition: u8,
-    /// Bytes that the service has for what arrives.
+    /// Bytes that the service buffers for arrivals.
     pub(super) receive_buffer: u32,
 }
 
@@ -51,13 +51,13 @@ impl Greeting {
     pub(super) const LEN: usize = 24;
 }
 
-/// A client's request, by a pipe, behind its number. Number 0 has no response.
+/// A client's request on a pipe, behind its number. Number 0 has no response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) enum Request {
     Query(u64),
     Claim(u64),
     Release(u64),
-    /// The peer of this [connection](conn_record) hears of the client's end.
+    /// Notifies the peer of this [connection](conn_record) at the client's end.
     Keep([u8; conn_record::LEN]),
     Erase(u32),
 }
@@ -66,7 +66,7 @@ impl Request {
     pub(super) const LEN: usize = 40;
 }
 
-/// Response of the service, by another pipe, behind the request's number.
+/// Response on the other pipe, behind the request's number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) enum Response {
     /// The client has the service; for a query: nobody else has it.

@@ -48,57 +48,56 @@ use crate::{
     signals::without_sigpipe,
 };
 
-/// Time between two looks at doors and requests, while no thread sleeps on the link.
+/// Interval of looks at doors and requests, while no thread sleeps on the link.
 const LOOK: Duration = Duration::from_millis(1);
-/// Number of descriptors that are looked at in one go, and of requests of a client.
+/// Descriptors examined per round, and requests per client.
 const EVENTS: usize = 16;
 const REQUESTS: usize = 8;
-/// Connections of a client whose peers hear of its end, and hosts that they may be with.
+/// Most connections of a client whose peers are notified at its end, and most peers.
 const MAX_RECORDS: usize = 1024;
 const MAX_STATE: usize = 16 << 20;
-/// Size of the buffer of a client's socket that is asked for. The system grants less.
+/// Requested send buffer of a client's socket, in bytes. The system grants less.
 const BUFFER: usize = 4 << 20;
 
 type Place = (IpAddr, IdPartition);
 
-/// The part of a link that receives for the programs of all users of this host.
+/// The part of a link that receives for programs of all users.
 pub struct Service {
     directory: PathBuf,
-    /// Readable when there is a knock or a request. Its data is the number of a door, and behind it
-    /// the partition of a client there, or 0.
+    /// Readable on a knock or a request. Event data: a door's number and, in the low byte, the
+    /// partition of a client there, or 0.
     pub(in crate::link) epoll: OwnedFd,
     doors: BTreeMap<u64, (IpAddr, Door)>,
     pub(super) clients: BTreeMap<Place, Client>,
     table: Table,
-    /// The table where the next service finds it, and as it was saved last.
+    /// File with the table for the next service, and the table as last saved.
     saved: (File, Vec<u8>),
     requests: Requests,
     next_door: u64,
     look_at: Instant,
     ended: VecDeque<Ended>,
     receive_buffer: usize,
-    /// Datagrams that clients got, and those without room in their sockets.
+    /// Datagrams sent to clients, and datagrams without room in clients' sockets.
     pub(in crate::link) forwarded: u64,
     pub(in crate::link) lost: u64,
 }
 
-/// A process that this one receives for.
 pub(super) struct Client {
     user: u32,
-    /// It cannot receive, only send.
+    /// Can only send.
     data: OwnedFd,
     requests: OwnedFd,
     responses: OwnedFd,
-    /// A datagram found no room in its socket.
+    /// The last datagram found no room.
     has_lost: bool,
-    /// Hosts that have sent it messages of connection management.
+    /// Hosts that have sent this client CM messages.
     peers: BTreeSet<IpAddr>,
     records: BTreeMap<u32, ConnRecord>,
 }
 
 impl Service {
-    /// The service of a link with these addresses, and the indices of their interfaces.
-    /// `receive_buffer`: bytes that the link's sockets have.
+    /// Starts the service for a link's addresses and their interfaces' indices. `receive_buffer`:
+    /// bytes of the link's sockets.
     ///
     /// # Errors
     /// [`BindError::NoDoor`].
@@ -165,7 +164,7 @@ impl Service {
         epoll::add(&self.epoll, descriptor, data, epoll::EventFlags::IN)
     }
 
-    /// The next [`attend`](Self::attend) looks at everything.
+    /// Makes the next [`attend`](Self::attend) look at everything.
     pub const fn look(&mut self) {
         self.look_at = Instant::ZERO;
     }
@@ -174,12 +173,12 @@ impl Service {
         self.table.listener(address, service).is_some()
     }
 
-    /// The next client that has ended with connections.
+    /// Next client that ended with connections.
     pub fn poll_ended(&mut self) -> Option<Ended> {
         self.ended.pop_front()
     }
 
-    /// Reads knocks and requests, some at a time.
+    /// Reads some knocks and requests.
     pub fn attend(&mut self, now: Instant) {
         if now < self.look_at {
             return;
@@ -221,8 +220,7 @@ impl Service {
         }
     }
 
-    /// Connects to a process that has knocked, by a socket that can only send, and gives it a
-    /// partition and the ends of pipes.
+    /// Connects to a knocking process by a socket that can only send, and gives it a partition.
     fn admit(&mut self, now: Instant, door: u64, address: IpAddr, knock: &Knock) -> io::Result<()> {
         let data = unix_socket()?;
         rustix::net::shutdown(&data, Shutdown::Read)?;
@@ -255,7 +253,7 @@ impl Service {
         Ok(())
     }
 
-    /// Does as a client asks. Returns false if it has ended, makes no sense, or does not read.
+    /// Serves a client's requests. False if the client has ended, sends nonsense, or does not read.
     fn serve(&mut self, now: Instant, place @ (address, own): Place) -> bool {
         let Self { clients, table, .. } = self;
         let Some(client) = clients.get_mut(&place) else { return true };
@@ -265,7 +263,7 @@ impl Service {
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return true,
             Err(_) => return false,
         };
-        // requests are written whole, so they are read whole
+        // requests are written whole, and read whole
         let (requests, rest) = bytes[..length].as_chunks::<{ Request::LEN }>();
         let mut serve = |request: &[u8; _]| {
             let Some((number, request)) = message::decode::<(u32, _)>(request) else {
@@ -277,7 +275,7 @@ impl Service {
                 Request::Claim(service) => response = table.claim(now, place, ServiceId(service)),
                 Request::Release(service) => table.release(place, ServiceId(service)),
                 Request::Keep(record) => {
-                    // others are of no connection that it can have
+                    // other records are of no connection that the client can have
                     let record = conn_record::decode(&record, own, address);
                     let record = record.filter(|record| client.peers.contains(&record.remote));
                     if client.records.len() < MAX_RECORDS {
@@ -303,7 +301,7 @@ impl Service {
         }
     }
 
-    /// Sends the datagrams of a run to the clients that they are for, and hands over the rest.
+    /// Sends a run's datagrams to their clients and hands over the rest.
     pub fn forward(&mut self, run: &DatagramRun<'_>, sink: &mut dyn FnMut(&DatagramRun<'_>)) {
         if self.clients.is_empty() {
             return sink(run);
@@ -331,7 +329,6 @@ impl Service {
         });
     }
 
-    /// Sends a run to the client that has a partition. Returns false if none has.
     fn send(&mut self, partition: Option<IdPartition>, run: &DatagramRun<'_>) -> bool {
         let client = partition.and_then(|it| self.clients.get_mut(&(run.net.dst, it)));
         let Some(client) = client else { return false };
@@ -367,7 +364,7 @@ fn read(state: &File) -> Vec<u8> {
     read.map(|()| bytes).unwrap_or_default()
 }
 
-/// True if the destination is queue pair 1.
+/// True if the destination is QP1.
 fn is_management(datagram: &[u8]) -> bool {
     datagram.get(5..8) == Some(&[0, 0, 1])
 }

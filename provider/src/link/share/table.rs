@@ -1,8 +1,9 @@
-//! Partitions and services of clients: a function of requests and time.
+//! Partitions and services of clients, as a function of requests and time.
 //!
-//! A partition is one client's at an address. When the client has ended it rests: only a client of
-//! the same user gets it, since packets for the former one may be in flight. A client that has one
-//! at another address, or had it when the service was restarted, gets the same.
+//! A partition belongs to one client at an address. After the client's end, the partition rests:
+//! only a client of the same user gets it, since packets for the former client may be in flight. A
+//! client gets the partition that it has at another address, or had before a restart of the
+//! service.
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
@@ -11,18 +12,17 @@ use roce_transport::{cm::ServiceId, share::IdPartition, time::Instant};
 use super::message::Response;
 
 pub(super) const REST: Duration = Duration::from_secs(30);
-/// Time that services have to be claimed again after the service was restarted.
+/// Time to claim services again after a restart of the service.
 const AWAITED: Duration = Duration::from_secs(2);
-/// The last partition is the service's own.
+/// The last partition is the service's.
 pub(in crate::link) const OWN: u8 = IdPartition::COUNT;
-/// Partitions of an address for all users but root, and for one user, resting ones among them.
+/// Most partitions at an address, resting or not: of all users but root, and of one user.
 const MAX_OF_USERS: usize = 41;
 pub(super) const MAX_OF_USER: usize = 20;
 pub(super) const MAX_SERVICES: usize = 64;
 
 const ROOT: u32 = 0;
 
-/// A client's part in an address.
 type Place = (IpAddr, IdPartition);
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -35,7 +35,7 @@ pub(super) struct Table {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Numbers {
     user: u32,
-    /// `None`: a client has it. It rests until then.
+    /// End of the rest; `None`: a client has the partition.
     rests_until: Option<Instant>,
 }
 
@@ -48,16 +48,16 @@ struct Service {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Holder {
     Client(IdPartition),
-    /// A client of the user that comes until then.
+    /// A client of the user, until this time.
     AwaitedUntil(Instant),
 }
 
-/// A table between two services: addresses, users, and numbers of partitions or services.
+/// A saved table: addresses, users, and partitions or services.
 type Saved = (Vec<(IpAddr, u32, u8)>, Vec<(IpAddr, u32, u64)>);
 
 impl Table {
-    /// Gives a new client of a user a partition at an address. Errors: [`Response::InUse`] if
-    /// another client has the `wanted` one; [`Response::Full`] if the user has as many as it can.
+    /// Gives a user's new client a partition. Errors: [`Response::InUse`] if another client has the
+    /// `wanted` partition; [`Response::Full`] if the user has reached its limit.
     pub(super) fn open(
         &mut self,
         now: Instant,
@@ -75,7 +75,7 @@ impl Table {
         Ok(partition)
     }
 
-    /// True if a client of the user may have this partition, which it has elsewhere or had before.
+    /// For a partition that the client has elsewhere or had before.
     fn may_have(&self, place @ (address, partition): Place, user: u32) -> bool {
         let mut same = self.numbers.iter().filter(|((_, other), _)| *other == partition);
         let is_free = |(&(other, _), it): (&Place, &Numbers)| {
@@ -86,8 +86,8 @@ impl Table {
             && (self.has_room(address, user) || self.numbers.contains_key(&place))
     }
 
-    /// A partition that nobody has at any address, or nobody at this one, or else the one of the
-    /// user that has rested for longest.
+    /// Prefers a partition free at all addresses, then a partition free here, then the user's
+    /// longest-resting partition.
     fn choose(&mut self, address: IpAddr, user: u32) -> Option<IdPartition> {
         let next =
             (0..OWN - 1).filter_map(|step| IdPartition::new((self.last + step) % (OWN - 1) + 1));
@@ -114,7 +114,6 @@ impl Table {
         here.map(|(&(_, partition), it)| (partition, *it))
     }
 
-    /// True if the user may have one more partition at an address, whether it rests or not.
     fn has_room(&self, address: IpAddr, user: u32) -> bool {
         let own = self.here(address).filter(|(_, it)| it.user == user).count();
         let users = self.here(address).filter(|(_, it)| it.user != ROOT).count();
@@ -187,7 +186,7 @@ impl Table {
         serde_json::to_vec(&saved).unwrap_or_default()
     }
 
-    /// The table that a service has left: all rests, and services wait for clients of their users.
+    /// The table of a former service: partitions rest, and services await clients of their users.
     pub(super) fn restore(now: Instant, saved: &[u8]) -> Self {
         let (numbers, services): Saved = serde_json::from_slice(saved).unwrap_or_default();
         let (rests_until, holder) = (Some(now.plus(REST)), Holder::AwaitedUntil(now.plus(AWAITED)));
@@ -221,7 +220,6 @@ mod tests {
         IdPartition::new(number).unwrap()
     }
 
-    /// As many as a user gets.
     fn all(table: &mut Table, user: u32) -> Vec<IdPartition> {
         std::iter::from_fn(|| table.open(at(0), HERE, user, None).ok()).collect()
     }
@@ -251,11 +249,11 @@ mod tests {
         let mut numbers: Vec<_> = table.numbers.keys().map(|(_, it)| it.get()).collect();
         numbers.sort_unstable();
         assert_eq!(numbers, (1..OWN).collect::<Vec<_>>());
-        // at another address there are others
+        // another address has its own partitions
         assert!(table.open(at(0), THERE, THIRD, None).is_ok());
     }
 
-    /// Programs that follow one another fast get the partitions of those before, the oldest first.
+    /// New programs get the partitions of ended programs, the oldest first.
     #[test]
     fn a_user_that_has_all_of_its_partitions_gets_those_that_rest() {
         let mut table = Table::default();
@@ -288,7 +286,7 @@ mod tests {
         assert_eq!(table.query(at(0), (HERE, b), service), Response::InUse);
         assert_eq!(table.claim(at(0), (HERE, b), service), Response::InUse);
         assert_eq!(table.claim(at(0), (HERE, b), alike), Response::Done);
-        table.release((HERE, b), service); // which it does not have
+        table.release((HERE, b), service); // not its service
         assert_eq!(table.listener(HERE, service), Some(a));
         assert_eq!(table.listener(THERE, service), None);
         table.close(at(0), (HERE, a));
@@ -314,7 +312,7 @@ mod tests {
         assert_eq!(next.open(at(101), HERE, ONE, Some(own)), Ok(own));
         assert_eq!(next.claim(at(101), (HERE, own), ServiceId(7)), Response::Done);
         assert_eq!(next.listener(HERE, ServiceId(7)), Some(own));
-        // who does not come has lost it
+        // late clients lose theirs
         let mut next = Table::restore(at(100), &table.save());
         let other = next.open(at(102), HERE, OTHER, None).unwrap();
         assert_eq!(next.claim(at(102), (HERE, other), ServiceId(7)), Response::Done);
@@ -350,13 +348,13 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever clients ask for, no two have the same, and nobody has what another user has had
-        /// in the last 30 seconds.
+        /// No two clients have the same partition or service. A partition rests 30 s before another
+        /// user has it.
         #[test]
         fn what_is_one_clients_is_nobody_elses(steps in steps()) {
             let mut table = Table::default();
             let mut now = 0;
-            // address, partition, user, and since when it rests
+            // address, partition, user, start of rest
             let mut had: Vec<(IpAddr, IdPartition, u32, Option<u64>)> = Vec::new();
             let mut listeners: Vec<(IpAddr, ServiceId, IdPartition)> = Vec::new();
             for step in steps {

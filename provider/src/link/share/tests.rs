@@ -50,7 +50,6 @@ fn net() -> NetHeader {
     }
 }
 
-/// A directory for doors, and the service.
 struct Host {
     directory: TempDir,
     service: Option<Service>,
@@ -67,7 +66,6 @@ impl Host {
         Service::new(&directory.join("share"), &[(HERE, 0)], usize::MAX).unwrap()
     }
 
-    /// Ends the service and starts another.
     fn restart(&mut self) {
         self.service = None;
         self.service = Some(Self::service(self.directory.path()));
@@ -81,7 +79,7 @@ impl Host {
         self.directory.path().join("share")
     }
 
-    /// Does what waits for the service, while the service does its work.
+    /// Runs `wait` while the service works.
     fn serve<T: Send>(&mut self, wait: impl FnOnce(&Path) -> T + Send) -> T {
         let directory = self.share();
         thread::scope(|scope| {
@@ -100,7 +98,7 @@ impl Host {
         service.attend(clock::now());
     }
 
-    /// Returns the datagrams of a run that the service keeps.
+    /// Returns the run's datagrams that the service keeps.
     fn arrive(&mut self, run: &DatagramRun<'_>) -> Vec<Vec<u8>> {
         let mut own = Vec::new();
         self.service_mut().forward(run, &mut |run| own.push(run.bytes.to_vec()));
@@ -115,14 +113,14 @@ impl Host {
     }
 }
 
-/// A datagram for a partition, with something behind its header.
+/// A datagram for a partition, filled with `what`.
 fn datagram(partition: IdPartition, what: u8) -> Vec<u8> {
     let mut bytes = vec![what; 64];
     bytes[..8].copy_from_slice(&[4, 0, 0xFF, 0xFF, 0, partition.get() << 2, 0, 1]);
     bytes
 }
 
-/// The UDP payload of a message of connection management that responds to `id`.
+/// UDP payload of a CM message that responds to `id`.
 fn management(id: u32) -> Vec<u8> {
     let data = PrivateData::default();
     let rtu = Message::Rtu(Rtu { local_id: 1, remote_id: id, private_data: data });
@@ -135,7 +133,7 @@ fn run<'a>(net: &'a NetHeader, bytes: &'a [u8], segment: usize) -> DatagramRun<'
     DatagramRun { net, bytes, segment, meta: DatagramMeta::default() }
 }
 
-/// The runs that a client has received.
+/// Received runs: bytes, segment, congestion.
 fn received(client: &mut Client) -> Vec<(Vec<u8>, usize, bool)> {
     let mut all = Vec::new();
     while client.receive(clock::now(), &mut |run| {
@@ -154,7 +152,7 @@ fn what_is_for_a_client_comes_to_it() {
     let (net, to) = (net(), |partition, what| datagram(partition, what));
     assert!(host.arrive(&run(&net, &to(first, 1), 64)).is_empty());
     assert_eq!(host.arrive(&run(&net, &to(own, 2), 64)), [to(own, 2)]);
-    // a run that the system has merged, for one and for several
+    // merged runs, for one process and for several
     let same = [to(second, 3), to(second, 4)].concat();
     assert!(host.arrive(&run(&net, &same, 64)).is_empty());
     let mixed = [to(second, 5), to(own, 6), to(first, 7)].concat();
@@ -205,7 +203,7 @@ fn a_service_is_one_clients() {
     assert_eq!(ask(&mut host, &others, true), Ok(()));
 }
 
-/// A response that comes after its request's time has ended is to no other request.
+/// A response to a request that timed out answers no other request.
 #[test]
 fn a_late_response_is_passed_over() {
     let mut host = Host::new();
@@ -232,11 +230,10 @@ fn who_waits_for_a_response_has_it_whoever_reads_it() {
             host.attend();
         }
     });
-    // one that waits for its time to end has 600 ms
+    // a request times out after 600 ms
     assert!(clock::now().since(start) < Duration::from_secs(10));
 }
 
-/// Drives a client, and the service, until the client is there again.
 fn rejoin(host: &mut Host, client: &mut Client) {
     let end = clock::now().plus(Duration::from_secs(20));
     while client.control().is_none() {
@@ -266,7 +263,7 @@ fn a_client_goes_on_by_the_next_service() {
     }
 }
 
-/// The service cannot be sent a descriptor, which it would have to close: not on any kernel.
+/// No kernel delivers a descriptor, which the service would have to close.
 #[test]
 fn no_descriptor_reaches_the_service() {
     use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
@@ -306,8 +303,7 @@ fn a_client_that_makes_no_sense_is_ended() {
     }
 }
 
-/// A user that knocks over and over has no more than its own partitions, and the others have
-/// theirs.
+/// However often a user knocks, it gets no more than its partitions.
 #[test]
 fn who_knocks_without_end_keeps_nobody_out() {
     let mut host = Host::new();
@@ -343,7 +339,7 @@ fn a_knock_of_nobody_costs_nothing() {
     assert!(host.join().0.control().is_some());
 }
 
-/// Only hosts that have sent it messages of connection management hear of a client's end.
+/// Only hosts that have sent the client CM messages are notified.
 #[test]
 fn the_peers_of_a_client_that_ends_are_told() {
     let mut host = Host::new();
@@ -379,8 +375,7 @@ fn the_peers_of_a_client_that_ends_are_told() {
 
 const INSIDE: &str = "ROCE_TEST_SIGPIPE";
 
-/// A program that does not ignore the signal of a pipe without a reader, as C's do, is not ended by
-/// it when the service has ended.
+/// A program with the default action of SIGPIPE, as in C, survives the service's end.
 #[test]
 fn a_program_outlives_the_service() {
     if env::var_os(INSIDE).is_none() {
@@ -390,14 +385,14 @@ fn a_program_outlives_the_service() {
         assert!(command.status().unwrap().success());
         return;
     }
-    // SAFETY: What the signal does is this process's, and no other test runs in it.
+    // SAFETY: The signal's action is this process's, and no other test runs here.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     let mut host = Host::new();
     let (mut client, _) = host.join();
     host.service = None;
     client.claim(ServiceId(7));
     assert_eq!(received(&mut client), []);
-    // nor is the service by a client that has ended
+    // nor does a client's end kill the service
     host.service = Some(Host::service(host.directory.path()));
     rejoin(&mut host, &mut client);
     client.claim(ServiceId(8));

@@ -1,5 +1,4 @@
-//! Taking an address, alone or together with other processes. This may wait, and is done without
-//! the engine's lock.
+//! Taking an address, alone or with other processes. May block, and runs without the engine's lock.
 
 use std::{io, net::IpAddr, os::fd::AsFd, sync::Arc, thread, time::Duration};
 
@@ -19,39 +18,35 @@ use crate::{
     readiness::wait,
 };
 
-/// Time that the owner of an address has to grant it: enough for another process to take over from
-/// one that is stopped.
+/// Time for an owner to grant an address: enough to take over from a stopped owner.
 const GRANT_TIMEOUT: Duration = Duration::from_millis(600);
-/// Number of waits for a grant. An owner that is stopped just then has taken the request with it.
+/// Number of waits for a grant. An owner stopped meanwhile keeps the request.
 const GRANTS: usize = 2;
-/// Time for an address to pass from one process to another, which may all have to wait for the
-/// processor.
+/// Time for an address to pass between processes, all of which may wait for the processor.
 const PASSING: Duration = Duration::from_secs(3);
-/// Number of attempts to have an address that is taken, and that nobody shares: its owner is
-/// perhaps just ending.
+/// Attempts to get an address that is taken but not shared: its owner may be ending.
 const ENDING_TRIES: usize = 50;
 
-/// Other holders of the addresses of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::link) enum Scope {
     None,
     /// Other links of this process. Packets take the network stack.
     InProcess,
-    /// Those, and other processes.
+    /// Other links of this process, and other processes.
     All,
 }
 
 pub(in crate::link) struct Acquired {
     pub(super) address: IpAddr,
     pub(super) interface: u32,
-    /// The socket with the address's name, if this process has made it.
+    /// Socket with the address's name, if made by this process.
     pub(super) name: Option<Arc<Name>>,
     pub(super) shared: Option<SharedAddress>,
 }
 
-/// Takes an address: finds it free and makes its UDP socket, or shares it with the process that has
-/// it. `exclusive`: fails instead of sharing. Errors: those of making the socket;
-/// [`BindError::Taken`], [`BindError::OtherUser`], [`BindError::Stopped`].
+/// Binds an address's UDP socket, or shares the address with its owner. `exclusive`: fails instead
+/// of sharing. Errors: those of making the socket; [`BindError::Taken`], [`BindError::OtherUser`],
+/// [`BindError::Stopped`].
 pub(in crate::link) fn acquire(
     scope: Scope,
     place @ (address, interface): (IpAddr, u32),
@@ -66,7 +61,7 @@ pub(in crate::link) fn acquire(
     let mut grants = GRANTS;
     let end = clock::now().plus(PASSING);
     loop {
-        // a process that has the name has the address, or is about to
+        // the name's holder has the address, or is about to
         match names::listen(address, interface) {
             Ok(name) => match bind() {
                 Ok(socket) => {
@@ -89,9 +84,9 @@ pub(in crate::link) fn acquire(
             },
             Err(error) if error.kind() != io::ErrorKind::AddrInUse => return alone(), // no names
             Err(_) if exclusive => match connect(&of_address(address, interface)) {
-                // another user's process has the name, and perhaps not the address
+                // another user's process has the name, perhaps without the address
                 Err(error) if error.kind() != io::ErrorKind::ConnectionRefused => return alone(),
-                // if it has just ended, its UDP socket perhaps has not
+                // an ending process may hold its UDP socket longer
                 Ok(_) | Err(_) => return Err(BindError::Taken(address)),
             },
             Err(_) if !shares => return alone(),
@@ -103,7 +98,7 @@ pub(in crate::link) fn acquire(
                     grants = grants.saturating_sub(usize::from(silent));
                     let may_change = match error.kind() {
                         Kind::TimedOut => grants > 0,
-                        // it has just ended, or many ask it at once
+                        // an ending owner, or many requests at once
                         Kind::ConnectionRefused
                         | Kind::ConnectionReset
                         | Kind::BrokenPipe
@@ -112,7 +107,7 @@ pub(in crate::link) fn acquire(
                     };
                     let stopped = || stopped(address, interface).filter(|_| silent);
                     if !(may_change || silent && stopped().is_none()) || clock::now() >= end {
-                        // another process has the name, and perhaps not the address
+                        // the name's holder may not have the address
                         return alone().map_err(|error| match stopped() {
                             Some(process) => BindError::Stopped { address, process },
                             None => other_user(address, interface).unwrap_or(error),
@@ -136,7 +131,7 @@ fn own(
     Ok(SharedAddress::new(place, common, make_socket.clone()))
 }
 
-/// Shares an address with the process that has it, if each trusts the other.
+/// Shares an address with its owner, if each trusts the other.
 fn join(
     place @ (address, interface): (IpAddr, u32),
     make_socket: &MakeSocket,
@@ -149,7 +144,7 @@ fn join(
     Ok((socket, SharedAddress::new(place, common, make_socket.clone())))
 }
 
-/// The process of another user that has an address, if that is what keeps this one from it.
+/// Error for an address that another user's process has.
 pub(in crate::link) fn other_user(address: IpAddr, interface: u32) -> Option<BindError> {
     let socket = Unchecked::connect(of_address(address, interface).as_bytes()).ok()?;
     let (process, user) = socket.peer()?;
@@ -157,7 +152,6 @@ pub(in crate::link) fn other_user(address: IpAddr, interface: u32) -> Option<Bin
     Some(BindError::OtherUser { address, process, user })
 }
 
-/// The process that has an address, if it is stopped.
 fn stopped(address: IpAddr, interface: u32) -> Option<u32> {
     let process = credentials::process(&connect(&of_address(address, interface)).ok()?).ok()?;
     is_stopped(process).then_some(process)

@@ -1,11 +1,11 @@
-//! Addresses that several processes share.
+//! Addresses shared by several processes.
 //!
 //! The first process that opens an address is its *owner*, by the socket with the address's name.
-//! It alone reads the UDP socket. A later process becomes a *peer*. It gets the UDP socket, to send
-//! from, the named socket, and the [claims](super::claim). The owner forwards datagrams that are
-//! [for](Addressee) a peer's partition or service. Packets for a peer's queue pair come to its
-//! [member socket](super::members), if it has one. When the owner ends, or is stopped while packets
-//! arrive, one of the peers becomes the owner.
+//! Only the owner reads the UDP socket. A later process becomes a *peer*. A peer gets the UDP
+//! socket (to send from), the named socket, and the [claims](super::claim). The owner forwards
+//! datagrams [for](Addressee) a peer's partition or service. Packets for a peer's queue pair reach
+//! its [member socket](super::members), if any. When the owner ends, or is stopped while packets
+//! arrive, a peer becomes the owner.
 
 use std::{io, net::IpAddr};
 
@@ -25,9 +25,9 @@ use crate::{
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Addressed {
     Here,
-    /// The one with this partition, if there is one.
+    /// The process with this partition, if any.
     Other(IdPartition),
-    /// One whose partition does not show yet.
+    /// A process whose partition is not known yet.
     Lost,
 }
 
@@ -40,7 +40,7 @@ impl Sharing {
         self.addresses.iter_mut().find(|shared| shared.address == address)
     }
 
-    /// True if another process reads the UDP socket of this address.
+    /// True if another process reads the address's UDP socket.
     pub(in crate::link) fn is_peer(&self, address: IpAddr) -> bool {
         self.at(address).is_some_and(|shared| !shared.is_owner())
     }
@@ -53,7 +53,7 @@ impl Sharing {
         self.at(address).map_or(0, |shared| shared.interface)
     }
 
-    /// Errors: [`io::ErrorKind::AddrInUse`] when another process has this one's partition there.
+    /// Errors: [`io::ErrorKind::AddrInUse`] if another process has this partition there.
     pub(in crate::link) fn add(&mut self, acquired: Acquired) -> io::Result<()> {
         let Acquired { address, interface, name, shared } = acquired;
         let can_be_found = name.is_some() || shared.is_some();
@@ -85,7 +85,7 @@ impl Sharing {
         Ok(())
     }
 
-    /// Takes a member socket at each address where another process receives, if there is one.
+    /// Takes a member socket, if any, at each address where another process receives.
     fn enter(&mut self) {
         let Self { partition: Some(partition), epoll, addresses, members, .. } = self else {
             return;
@@ -95,14 +95,13 @@ impl Sharing {
         }
     }
 
-    /// A member socket that is to be read from now on, and its address.
+    /// Next member socket to read, and its address.
     pub(in crate::link) fn poll_member(&mut self) -> Option<(IpAddr, Socket)> {
         self.members.pop()
     }
 
-    /// Chooses a partition that no other process has on any of the addresses, `first` if it is
-    /// free. Without addresses that can be shared there is no need for one. Errors:
-    /// [`io::ErrorKind::AddrInUse`] when as many share an address as can.
+    /// Takes a partition that is free on all addresses, searching from `first`. `None`: no address
+    /// can be shared. Errors: [`io::ErrorKind::AddrInUse`] if no partition is free.
     pub(in crate::link) fn choose_partition(
         &mut self,
         first: u8,
@@ -120,9 +119,9 @@ impl Sharing {
         if self.addresses.is_empty() { Ok(None) } else { Err(io::ErrorKind::AddrInUse.into()) }
     }
 
-    /// Takes a partition: the one that this device has at the `served` addresses, where the service
-    /// receives. Processes that send to it find it there, too. Errors: [`io::ErrorKind::AddrInUse`]
-    /// when another process has it at one of the other addresses.
+    /// Takes the partition that this device has at the `served` addresses, where the service
+    /// receives, and listens for senders there too. Errors: [`io::ErrorKind::AddrInUse`] if another
+    /// process has the partition at one of the other addresses.
     pub(in crate::link) fn adopt_partition(
         &mut self,
         partition: IdPartition,
@@ -144,8 +143,7 @@ impl Sharing {
         Ok(())
     }
 
-    /// Listens for processes that send to this one. Without the name, all comes by the network
-    /// stack.
+    /// Listens for senders to this process. Without the name, packets take the network stack.
     pub(in crate::link) fn listen_directly(&mut self, address: IpAddr, interface: u32) {
         let Self { listeners, epoll, partition, .. } = self;
         let _ = listeners.listen_directly(epoll, address, interface, *partition);
@@ -160,7 +158,7 @@ impl Sharing {
         gone.for_each(|shared| shared.leave(epoll));
     }
 
-    /// Finds a new owner for each address whose owner has ended or is stopped.
+    /// Replaces owners that have ended or are stopped.
     pub(super) fn update_roles(&mut self, now: Instant) {
         let _uncancelled = Uncancelled::begin();
         let Self { inbox, addresses, epoll, listeners, paths, ends, .. } = self;
@@ -181,7 +179,7 @@ impl Sharing {
         }
     }
 
-    /// Errors: [`io::ErrorKind::AddrInUse`] when another process does so at this address.
+    /// Errors: [`io::ErrorKind::AddrInUse`] if another process has the service at this address.
     pub(in crate::link) fn claim(&mut self, service: ServiceId, address: IpAddr) -> io::Result<()> {
         self.at_mut(address).map_or(Ok(()), |shared| shared.claim(service))
     }
@@ -195,12 +193,12 @@ impl Sharing {
         self.at_mut(address).into_iter().for_each(|shared| shared.release(service));
     }
 
-    /// Checks, if that is due, for partitions that processes have left at addresses of this owner.
+    /// Collects partitions left at addresses owned here, if due.
     pub(super) fn take_left(&mut self, now: Instant) {
         let Some(looks) = self.ends.left.take_if(|looks| looks.due <= now) else { return };
         self.ends.left = looks.next(now);
         for shared in self.addresses.iter_mut().filter(|shared| shared.is_owner()) {
-            shared.steer(); // no more to one that has ended
+            shared.steer(); // not to an ended process
             let address = shared.address;
             let left = shared.take_left().into_iter();
             let left = left.map(|(partition, records)| Ended::Here { address, partition, records });
@@ -208,12 +206,12 @@ impl Sharing {
         }
     }
 
-    /// The peers of a partition that a process has left know of its end.
+    /// Releases a left partition: its peers know of the process's end.
     pub(in crate::link) fn settle(&mut self, address: IpAddr, partition: IdPartition) {
         self.at_mut(address).into_iter().for_each(|shared| shared.settle(partition));
     }
 
-    /// The process that a datagram is for that has come by a UDP socket of an address.
+    /// Process that a datagram from the UDP socket is for.
     fn addressed(&mut self, datagram: &Datagram<'_>) -> Addressed {
         let addressee = self.requests.addressee(datagram.net.src, datagram.bytes);
         let Some(shared) = self.at(datagram.net.dst) else { return Addressed::Here };
@@ -232,7 +230,7 @@ impl Sharing {
         }
     }
 
-    /// Forwards the datagrams of a run that are for other processes, and hands over the rest.
+    /// Forwards a run's datagrams for other processes and hands over the rest.
     pub(in crate::link) fn forward_run(
         &mut self,
         now: Instant,

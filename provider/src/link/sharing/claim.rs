@@ -1,8 +1,7 @@
-//! Claims of the processes that share an address: partitions, services, member sockets. A claim is
-//! a lock in a file that all of them have open. It ends with its process, however that ends.
+//! Claims of processes that share an address: partitions, services, member sockets. A claim is a
+//! lock in a file that all these processes have open, and ends with its process.
 //!
-//! A position in a file has 63 bits, and a service ID 64: services have a file for each value of
-//! the uppermost bit.
+//! File positions have 63 bits, service IDs 64: services have a file for each value of the top bit.
 
 #![allow(unsafe_code, reason = "locks of open files have no safe interface")]
 
@@ -22,7 +21,7 @@ pub(super) enum Entry {
     Partition(IdPartition),
     Service(ServiceId),
     Member(MemberPlace),
-    /// The listening socket, which all processes at the address [have](ClaimTable::share_name).
+    /// The listening socket, which all processes at the address [share](ClaimTable::share_name).
     Name,
 }
 
@@ -39,7 +38,7 @@ impl Entry {
 
 pub(super) struct ClaimTable {
     file: File,
-    /// Those of services, if this process is at the address.
+    /// Files of services, if this process is at the address.
     services: Option<[File; 2]>,
 }
 
@@ -50,7 +49,7 @@ impl ClaimTable {
         Ok(Self { file, services: Some([services()?, services()?]) })
     }
 
-    /// The table of another process's address, from its [files](Self::files) or the first of them.
+    /// Table of another process's address, from all its [files](Self::files) or the first alone.
     pub(super) fn join(files: &[OwnedFd]) -> io::Result<Self> {
         let (file, services) = files.split_first().ok_or(io::ErrorKind::InvalidData)?;
         let services = match services {
@@ -60,17 +59,17 @@ impl ClaimTable {
         Ok(Self { file: open(file, record::SIZE)?, services })
     }
 
-    /// The descriptors that another process needs to [join](Self::join).
+    /// For [`join`](Self::join).
     pub(super) fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         [&self.file].into_iter().chain(self.services.iter().flatten()).map(AsFd::as_fd)
     }
 
-    /// The file of [words](super::words) and [records](super::record).
+    /// File of [words](super::words) and [records](super::record).
     pub(super) const fn file(&self) -> &File {
         &self.file
     }
 
-    /// Errors: [`io::ErrorKind::AddrInUse`] if another process has it.
+    /// Errors: [`io::ErrorKind::AddrInUse`] if another process has the entry.
     pub(super) fn take(&self, entry: Entry) -> io::Result<()> {
         self.control(libc::F_OFD_SETLK, libc::F_WRLCK, entry).map(drop).map_err(|error| match error
             .kind()
@@ -82,15 +81,14 @@ impl ClaimTable {
         })
     }
 
-    /// Shares the listening socket with the others. The last process that has it can
-    /// [take](Self::take) it. Errors: [`io::ErrorKind::ConnectionRefused`] if that has just done
-    /// so.
+    /// Shares the listening socket with the others. The last holder can [take](Self::take) the
+    /// entry. Errors: [`io::ErrorKind::ConnectionRefused`] if the last holder just has.
     pub(super) fn share_name(&self) -> io::Result<()> {
         let shared = self.control(libc::F_OFD_SETLK, libc::F_RDLCK, Entry::Name);
         shared.map(drop).map_err(|_| io::ErrorKind::ConnectionRefused.into())
     }
 
-    /// Releases an entry, if this process has it.
+    /// Has no effect on another process's entry.
     pub(super) fn release(&self, entry: Entry) {
         let _ = self.control(libc::F_OFD_SETLK, libc::F_UNLCK, entry);
     }
@@ -118,8 +116,7 @@ impl ClaimTable {
             l_len: 1,
             l_pid: 0,
         };
-        // SAFETY: The descriptor is open, and the call reads and writes the structure that it is
-        // given, nothing else.
+        // SAFETY: The descriptor is open, and the call accesses nothing but `lock`.
         match unsafe { libc::fcntl(file.as_raw_fd(), command, &raw mut lock) } {
             0 => Ok(lock),
             _ => Err(io::Error::last_os_error()),
@@ -127,8 +124,8 @@ impl ClaimTable {
     }
 }
 
-/// A file that another process has open. Its descriptor stands for the same opening, whose locks
-/// are that process's, so this opens it once more.
+/// Reopens another process's file: a lock belongs to the open file description, which the received
+/// descriptor shares.
 fn open(theirs: &OwnedFd, length: u64) -> io::Result<File> {
     let path = format!("/proc/self/fd/{}", theirs.as_raw_fd());
     let file = OpenOptions::new().read(true).write(true).open(path)?;
@@ -145,7 +142,7 @@ mod tests {
         ClaimTable::join(&files).unwrap()
     }
 
-    /// Every bit of a service counts, and no service is any other entry.
+    /// Every bit of a service counts, and no service equals another entry.
     #[test]
     fn each_entry_has_a_byte_of_its_own() {
         let [first, second] = {
@@ -162,7 +159,7 @@ mod tests {
             let table = if index % 2 == 0 { &first } else { &second };
             table.take(*entry).unwrap();
         }
-        // each is still taken when the one before it is free
+        // each stays taken when the entry before is free
         for (index, entry) in all.iter().enumerate() {
             let tables = [&first, &second];
             assert!(tables[(index + 1) % 2].is_taken(*entry), "{entry:?}");
@@ -191,7 +188,7 @@ mod tests {
             assert!(is_taken(first.take(entry)), "{entry:?}");
         }
         third.take(service(0x0106_0002)).unwrap();
-        third.release(partition); // which it does not have
+        third.release(partition); // another's entry
         assert!(is_taken(third.take(partition)));
         drop(second);
         third.take(partition).unwrap();

@@ -1,7 +1,7 @@
 //! Processes that seem to have ended.
 //!
-//! If the channel to a process closes and nobody has the process's name any more, it has ended, and
-//! the connections with it are over.
+//! A process has ended, and its connections with it, if its channel is closed and nobody has its
+//! name.
 
 use std::{collections::BTreeMap, io, time::Duration};
 
@@ -16,13 +16,13 @@ use super::{
     paths::Destination,
 };
 
-/// Time from the first look to the second. It doubles from one to the next.
+/// Time between the first two checks. The interval doubles each time.
 const FIRST: Duration = Duration::from_millis(1);
-/// Number of looks: a process with much memory ends in about a second.
+/// Number of checks: a process with much memory takes about a second to end.
 const MOST: u32 = 11;
 
-/// The next of several looks at a process: its descriptors are closed one after another, so its
-/// locks and names may last longer than its connections.
+/// The next of several checks of a process. An ending process closes its descriptors in turn: locks
+/// and names may outlast connections.
 pub(super) struct EndChecks {
     pub(super) due: Instant,
     done: u32,
@@ -42,13 +42,13 @@ impl EndChecks {
 #[derive(Default)]
 pub(super) struct Ends {
     pub(super) records: BTreeMap<ConnId, ConnRecord>,
-    /// Checks for partitions that processes at own addresses have left.
+    /// Checks for partitions left by processes at own addresses.
     pub(super) left: Option<EndChecks>,
     asked: Vec<(EndChecks, Destination, u32)>,
 }
 
 impl Ends {
-    /// A process has ended, it seems.
+    /// Begins checks of a process.
     pub(super) fn ask(&mut self, now: Instant, ended: Destination, interface: u32) {
         self.asked.push((EndChecks::begin(now), ended, interface));
     }
@@ -57,7 +57,7 @@ impl Ends {
         self.asked.iter().map(|(looks, ..)| looks).chain(&self.left).map(|looks| looks.due).min()
     }
 
-    /// Checks where that is due. Returns the connections whose peers have ended.
+    /// Runs due checks. Returns connections whose peers have ended.
     pub(super) fn look(&mut self, now: Instant) -> Vec<ConnId> {
         let due: Vec<_> = self.asked.extract_if(.., |(looks, ..)| looks.due <= now).collect();
         let mut over = Vec::new();

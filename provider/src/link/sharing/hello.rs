@@ -1,4 +1,4 @@
-//! Requests between processes, by a Unix socket. Every message has [one length](message).
+//! Requests between processes, over a Unix socket. Every message has [one length](message).
 
 use std::{io, net::IpAddr, os::fd::OwnedFd};
 
@@ -10,21 +10,20 @@ use crate::link::{
     rings::Reader,
 };
 
-/// A message. The first two go with a ring.
+/// A request. The first two carry a ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) enum Hello {
     /// To read packets from this address.
     From(IpAddr),
-    /// To read datagrams that others have received at the reader's own address. The writer is the
+    /// To read datagrams received by the writer at the reader's own address. The writer is the
     /// owner of this term, or a peer: 0.
     Forward(u64),
-    /// To share the address.
     Share,
-    /// To forward to the peer with this partition, by this connection.
+    /// To forward to the peer with this partition over this connection.
     Here(u8),
 }
 
-/// Start of a message. The last byte changes with any of them, and with the form of rings.
+/// Start of every message. The last byte is the version of messages and rings.
 const MAGIC: [u8; 5] = *b"roce\x09";
 const LEN: usize = 24;
 
@@ -37,8 +36,7 @@ impl Hello {
         send_with(socket, &self.message(), &[])
     }
 
-    /// The message at a connection, and the ring, once it has come. Errors: when it makes no sense,
-    /// or the other process has closed the connection.
+    /// `None`: nothing has arrived. Errors: an invalid message, or a closed connection.
     pub(super) fn receive(socket: &OwnedFd) -> io::Result<Option<(Self, Option<Reader>)>> {
         let mut bytes = [0; LEN];
         let Some((length, mut descriptors)) = poll_with(socket, &mut bytes)? else {

@@ -1,4 +1,4 @@
-//! Rings that other processes write, and the descriptor by which they wake this one.
+//! Rings that other processes write, and the descriptor by which writers wake this process.
 
 use std::{
     io, mem,
@@ -19,13 +19,12 @@ use crate::{
     },
 };
 
-/// The rings. While threads sleep, all of them have their writers wake this process.
 pub(in crate::link) struct Inbox {
     pub(super) wakeup: OwnedFd,
     pub(super) rings: Vec<Ring>,
-    /// Number of threads that sleep until the descriptor is readable.
+    /// Number of sleeping threads.
     sleepers: u32,
-    /// The next receive reads `wakeup`, to which another process may have written.
+    /// The next receive reads `wakeup`: another process may have written there.
     pub(super) reads_wakeup: bool,
     buffer: Box<[u8]>,
 }
@@ -71,23 +70,23 @@ impl Inbox {
         self.rings.retain(|ring| !(ring.channel.is_closed && ring.channel.reader.is_empty()));
     }
 
-    /// Whether the owner of this term forwards datagrams of an address; `Some(false)`: it has
-    /// ended.
+    /// Whether the owner of this term forwards datagrams of an address. `Some(false)`: that owner
+    /// has ended.
     pub(super) fn is_forwarding(&self, address: IpAddr, term: u64) -> Option<bool> {
         let is_owner = |ring: &&Ring| ring.dst == address && ring.purpose == Hello::Forward(term);
         self.rings.iter().filter(is_owner).map(|ring| !ring.channel.is_closed).max()
     }
 
-    /// True if there are rings from others, each of which has brought something before.
+    /// True if there are rings, and each has delivered before.
     pub(in crate::link) fn is_settled(&self) -> bool {
         !self.rings.is_empty() && self.rings.iter().all(|ring| !ring.channel.reader.is_unread())
     }
 
-    /// Hands over runs that have arrived, some at a time; returns their number.
+    /// Hands over some of the arrived runs and returns their number.
     pub(in crate::link) fn receive(&mut self, sink: &mut dyn FnMut(&DatagramRun<'_>)) -> usize {
         let Self { rings, buffer, sleepers, reads_wakeup, wakeup } = self;
         let mut count = 0;
-        // before the rings: a run that is written after they were read wakes a thread that sleeps
+        // before the rings: a run written afterwards wakes a sleeping thread
         let is_awaited = |ring: &Ring| *sleepers > 0 && !ring.channel.reader.is_empty();
         if mem::take(reads_wakeup) || rings.iter().any(is_awaited) {
             let _ = rustix::io::read(wakeup, &mut [0; 8]);
@@ -109,7 +108,7 @@ impl Inbox {
         count
     }
 
-    /// A thread is about to sleep. Returns true if there is nothing to receive.
+    /// True if there is nothing to receive.
     pub(in crate::link) fn park(&mut self) -> bool {
         self.sleepers += 1;
         self.rings.iter().fold(true, |quiet, ring| ring.channel.reader.park() & quiet)
@@ -123,7 +122,6 @@ impl Inbox {
     }
 }
 
-/// Hands over a run that was sent through a ring between two addresses.
 fn hand_over(
     [src, dst]: [IpAddr; 2],
     header: RunHeader,

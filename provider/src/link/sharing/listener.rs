@@ -1,4 +1,4 @@
-//! Sockets at which other processes find an address, or this process there.
+//! Sockets by which other processes find an address, or this process at an address.
 
 use std::{
     collections::VecDeque, io, mem, net::IpAddr, os::fd::OwnedFd, sync::Arc, time::Duration,
@@ -14,26 +14,23 @@ use crate::link::{
     stranger,
 };
 
-/// Processes that may have connected and not yet said anything. One more takes the place of the one
-/// that has been silent for longest.
+/// Most connections without a message. A further connection replaces the oldest.
 pub(super) const MAX_PENDING: usize = 64;
-/// Time that a process has to say something.
 pub(super) const PENDING_TIMEOUT: Duration = Duration::from_secs(1);
-/// Connections to a socket that are looked at in one go. Every user of the host can make them.
+/// Connections examined per socket and round. Every user of the host can make connections.
 pub(super) const ACCEPT_BATCH: usize = 8;
-/// Time to the next attempt, while too many strangers wait to be closed.
+/// Pause while too many strangers wait to be closed.
 pub(super) const REST: Duration = Duration::from_millis(10);
 
 pub(super) struct Pending {
     pub(super) dst: IpAddr,
     pub(super) socket: OwnedFd,
-    /// True: it has come to this process, whichever receives for the address.
+    /// True if the connection is to this process, whichever process receives for the address.
     pub(super) is_direct: bool,
-    /// Time at which it is closed if it is still silent.
+    /// Time at which a silent connection is closed.
     until: Instant,
 }
 
-/// The sockets of this device's addresses, and silent connections.
 #[derive(Default)]
 pub(super) struct Listeners {
     pub(super) listeners: Vec<Listener>,
@@ -44,13 +41,12 @@ pub(super) struct Listeners {
 
 pub(super) struct Listener {
     address: IpAddr,
-    /// True: the name is not the address's, but this process's there.
+    /// True if the name is this process's at the address, not the address's.
     is_direct: bool,
     pub(super) name: Arc<Name>,
 }
 
 impl Listeners {
-    /// Accepts processes that come to an address, or to this process there.
     pub(super) fn listen(
         &mut self,
         epoll: &OwnedFd,
@@ -63,8 +59,8 @@ impl Listeners {
         Ok(())
     }
 
-    /// Accepts processes that send to this one. Errors: [`io::ErrorKind::AddrInUse`] when another
-    /// process has the name.
+    /// Accepts senders to this process. Errors: [`io::ErrorKind::AddrInUse`] if another process has
+    /// the name.
     pub(super) fn listen_directly(
         &mut self,
         epoll: &OwnedFd,
@@ -80,22 +76,20 @@ impl Listeners {
         self.listen(epoll, address, name, true)
     }
 
-    /// Leaves processes that come to an address to another process, with `directly` those that send
-    /// to this one, too.
+    /// Stops accepting at an address; with `directly`, senders to this process too.
     pub(super) fn leave(&mut self, epoll: &OwnedFd, address: IpAddr, directly: bool) {
         let is_left = |it: &mut Listener| it.address == address && (directly || !it.is_direct);
         let gone = self.listeners.extract_if(.., is_left);
         gone.for_each(|listener| unwatch(epoll, &listener.name));
     }
 
-    /// Time at which a connection has been silent for too long, or others can perhaps be accepted.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let silent = self.pending.front().map(|pending| pending.until);
         silent.into_iter().chain(self.rests_until).min()
     }
 
-    /// Accepts some connections, and returns those that have said something. Nonsense, silence and
-    /// strangers are closed.
+    /// Accepts some connections and returns those with a message. Closes invalid, silent and
+    /// untrusted connections.
     pub(super) fn accept_pending(
         &mut self,
         now: Instant,
@@ -127,7 +121,6 @@ impl Listeners {
         accepted
     }
 
-    /// Watches no listener for some time while nobody can be accepted.
     fn rest_if_full(&mut self, now: Instant, epoll: &OwnedFd) {
         let is_full = stranger::is_full();
         for Listener { name, .. } in &self.listeners {

@@ -1,13 +1,13 @@
-//! Sockets by which datagrams reach each process at a shared address without the owner.
+//! Sockets that bring datagrams to each process at a shared address without the owner.
 //!
 //! The address's UDP socket and these *member sockets* are a group (`SO_REUSEPORT`). The group's
-//! packet filter looks up the partition of the destination queue pair and returns the index of a
-//! socket. Datagrams of other partitions go to index 0, the address's own socket, and the owner
-//! forwards them.
+//! packet filter looks up the partition of the destination queue pair and returns a socket's index.
+//! Datagrams of other partitions go to index 0, the address's own socket, and the owner forwards
+//! them.
 //!
-//! If a socket closed, the last one would take its place. So all member sockets are made together
-//! and lie in the queue of a Unix socket that every process at the address has. A process peeks at
-//! the queue and takes a copy of the socket whose place it has claimed.
+//! If a socket closed, the last one would take its place. All member sockets are therefore made
+//! together and stay in the queue of a Unix socket that every process at the address has. A process
+//! peeks at the queue and takes a copy of the socket at its claimed place.
 //!
 //! The filter sees only the first datagram of a merged run. A process forwards the others.
 
@@ -27,7 +27,7 @@ use crate::link::descriptors::{MAX_DESCRIPTORS, peek_with, send_with};
 
 pub(in crate::link) type MakeSocket = Arc<dyn Fn(bool) -> io::Result<Socket> + Send + Sync>;
 
-/// Number of member sockets: one message carries them. Further processes have none.
+/// Number of member sockets, limited by one message. Further processes have none.
 pub(super) const MEMBERS: usize = MAX_DESCRIPTORS;
 
 /// Place of a member socket in its group, from 1 to [`MEMBERS`].
@@ -44,10 +44,9 @@ impl MemberPlace {
     }
 }
 
-/// Makes the member sockets of an address, which nothing else shares its port with. Returns a Unix
-/// socket with all of them in its queue. Until something else is [attached](attach), everything
-/// goes to the first. Errors: when the system has no such groups or filters, or no more
-/// descriptors. Nothing has changed then.
+/// Makes the member sockets of an address whose port nothing else shares. Returns a Unix socket
+/// with all of them queued. Until a list is [attached](attach), everything goes to `first`. Errors:
+/// no groups or filters in the system, or no more descriptors. Nothing changes then.
 pub(super) fn make(first: &OwnedFd, make: &MakeSocket) -> io::Result<OwnedFd> {
     let made = try_make(first, make);
     if made.is_err() {
@@ -64,8 +63,8 @@ fn try_make(first: &OwnedFd, make: &MakeSocket) -> io::Result<OwnedFd> {
     for place in 0..MEMBERS {
         sockets.push(make(true)?);
         if place == 0 {
-            // There is a group from now on. The process that takes this socket finds the datagrams
-            // that have come to it before.
+            // The group exists from here on. Datagrams wait in this socket for the process that
+            // takes it.
             attach(first.as_fd(), &[])?;
         }
     }
@@ -74,24 +73,22 @@ fn try_make(first: &OwnedFd, make: &MakeSocket) -> io::Result<OwnedFd> {
     Ok(queue)
 }
 
-/// The socket at this place of the queue.
 pub(super) fn socket(queue: &OwnedFd, place: MemberPlace) -> io::Result<Socket> {
-    // all of them come, unless descriptors are short, and the others are closed
+    // receives all sockets, unless descriptors are short, and closes the others
     let (_, all) = peek_with(queue, &mut [0])?;
     let socket = all.into_iter().nth(usize::from(place.get()) - 1);
     socket.map(Socket::from).ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
-/// Has datagrams for these partitions go to these places of the socket's group, and all others to
-/// the first.
+/// Steers datagrams for these partitions to these places of the group, all others to the first
+/// socket.
 pub(super) fn attach(
     socket: BorrowedFd<'_>,
     members: &[(IdPartition, MemberPlace)],
 ) -> io::Result<()> {
     let mut filter = filter(members);
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
-    // SAFETY: The program has as many instructions as it says. The kernel reads both, and keeps a
-    // copy.
+    // SAFETY: `len` is the number of instructions, which the kernel copies.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -104,9 +101,9 @@ pub(super) fn attach(
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The filter: it gets the UDP payload, and returns a place: 0 for a datagram that is too short.
+/// Filter from a UDP payload to a place; 0 for a datagram that is too short.
 fn filter(members: &[(IdPartition, MemberPlace)]) -> Vec<libc::sock_filter> {
-    /// Offset of the destination queue pair number, of which the upper six bits are the partition.
+    /// Offset of the destination QPN, whose upper six bits are the partition.
     const DESTINATION_QP: u32 = 5;
     let instruction = |code: u32, jf, k| libc::sock_filter { code: code as u16, jt: 0, jf, k };
     let mut filter = vec![
@@ -139,7 +136,6 @@ mod tests {
         MemberPlace::all().nth(number - 1).unwrap()
     }
 
-    /// The first bytes of a packet to the first queue pair number of a partition.
     fn packet(partition: u8) -> Vec<u8> {
         [&[4, 0x40, 0xFF, 0xFF, 0, partition << 2, 0, 1][..], &[partition; 32]].concat()
     }
@@ -152,14 +148,12 @@ mod tests {
         Ok(socket)
     }
 
-    /// An address's socket, and how others like it are made.
     fn first(address: IpAddr) -> (OwnedFd, SocketAddr, MakeSocket) {
         let socket = bound((address, 0).into(), false).unwrap();
         let to = socket.local_addr().unwrap().as_socket().unwrap();
         (socket.into(), to, Arc::new(move |_| bound(to, true)))
     }
 
-    /// The partitions of the packets that have arrived at a socket.
     fn arrived(socket: &impl AsFd) -> Vec<u8> {
         let mut all = Vec::new();
         let mut bytes = [0; 64];
@@ -182,12 +176,12 @@ mod tests {
         for address in [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()] {
             let (own, to, make) = first(address);
             let members = super::make(&own, &make).unwrap();
-            // another process, by the queue alone
+            // another process has only the queue
             let theirs = members.try_clone().unwrap();
             let [low, high] = [1, MEMBERS].map(|number| socket(&theirs, place(number)).unwrap());
             let list = [(partition(7), place(1)), (partition(62), place(MEMBERS))];
             let sent = [0, 1, 6, 7, 8, 61, 62, 63];
-            // attached to whichever socket of the group: it has one filter
+            // the group has one filter, whichever socket attaches it
             for socket in [own.as_fd(), high.as_fd()] {
                 attach(socket, &list).unwrap();
                 sent.iter().for_each(|&partition| send(to, &packet(partition)));
@@ -202,7 +196,6 @@ mod tests {
         }
     }
 
-    /// With every number of members, in any order, and with each destination.
     #[test]
     fn the_filter_finds_each_partition() {
         for count in 0..=MEMBERS {
@@ -220,7 +213,7 @@ mod tests {
         }
     }
 
-    /// The kernel's work with a filter.
+    /// Interprets a filter as the kernel does.
     fn run(filter: &[libc::sock_filter], payload: &[u8]) -> u32 {
         let (mut accumulator, mut at) = (0, 0);
         loop {
@@ -239,7 +232,7 @@ mod tests {
         }
     }
 
-    /// The places stay when a process closes its copies, also the one that has made them.
+    /// Places stay when a process closes its copies, even the maker of the sockets.
     #[test]
     fn no_socket_changes_its_place() {
         let (own, to, make) = first(Ipv4Addr::LOCALHOST.into());
@@ -254,7 +247,7 @@ mod tests {
             send(to, &packet(9));
             assert_eq!((arrived(&last), arrived(&own)), (vec![9], vec![]));
         }
-        // what came while nobody had the socket is there for the next that has it
+        // datagrams wait while nobody has the socket
         drop(last);
         send(to, &packet(9));
         assert_eq!(arrived(&socket(&theirs, place(MEMBERS)).unwrap()), [9]);

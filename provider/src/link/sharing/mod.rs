@@ -1,13 +1,12 @@
-//! Other processes of this host: addresses shared with them, and packets to them through memory
-//! instead of the network stack.
+//! Other processes of this host: shared addresses, and packets through shared memory instead of the
+//! network stack.
 //!
-//! A process has a socket whose [name](names) holds its address and its partition of the numbers. A
-//! process that is about to send to a queue pair connects to it. If each
-//! [trusts](super::credentials) the other, the sender makes a [ring](super::rings) and sends its
-//! memory. The response is an event descriptor, which wakes the receiver. Until then, and without
-//! such a socket, packets take the network stack.
+//! A process's socket has a [name](names) with its address and its partition. A sender to a queue
+//! pair connects to this socket. If each process [trusts](super::credentials) the other, the sender
+//! makes a [ring](super::rings) and sends its memory. The receiver responds with an event
+//! descriptor for wakeups. Until then, and without a socket, packets take the network stack.
 //!
-//! A socket with the name of an address leads to the processes that [share](address) it.
+//! A socket named by an address alone leads to the processes that [share](address) the address.
 
 mod acquire;
 mod address;
@@ -52,31 +51,28 @@ use owner::SharedAddress;
 use paths::{Destination, Paths};
 pub(crate) use reaper::{Left, Members};
 
-/// Time between two looks for processes that come and go, while no thread sleeps on the link.
+/// Interval of looks for starting and ending processes, while no thread sleeps on the link.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Other processes of this host, as a link has them.
 pub(super) struct Sharing {
-    /// Readable when any of the other descriptors here is. Its descriptor never changes.
+    /// Readable when any other descriptor here is. Never replaced.
     epoll: OwnedFd,
     listeners: Listeners,
     pub(super) paths: Paths,
     pub(super) inbox: Inbox,
     pub(super) scope: Scope,
-    /// True if all that is sent is, byte for byte, made by an adapter.
+    /// True if an adapter made every sent byte.
     pub(super) trusted: bool,
-    /// Partition of the numbers that this device has, on all its addresses.
+    /// Partition of this device on all its addresses.
     pub(super) partition: Option<IdPartition>,
     addresses: Vec<SharedAddress>,
-    /// Requests that this process has received.
     requests: Requests,
     /// True if another process is, or was, at any of the addresses.
     pub(super) is_shared: bool,
-    /// Member sockets that are to be read from now on, by address.
+    /// Member sockets to read from now on, by address.
     members: Vec<(IpAddr, Socket)>,
     ends: Ends,
     pub(super) ended: VecDeque<Ended>,
-    /// Time of the next look for processes that come and go.
     look_at: Instant,
 }
 
@@ -101,17 +97,16 @@ impl Sharing {
         })
     }
 
-    /// Descriptors, one of which is readable when there is something to do. Runs make one so only
-    /// while a thread is [parked](Inbox::park).
+    /// Descriptors, one of which is readable when there is work. Runs make a descriptor readable
+    /// only while a thread is [parked](Inbox::park).
     pub(super) fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
         [self.inbox.wakeup.as_fd(), self.epoll.as_fd()]
     }
 
-    /// See [`SharingLink::keep_record`](super::SharingLink::keep_record).
     pub(super) fn keep_record(&mut self, now: Instant, conn: ConnId, record: &ConnRecord) {
         self.at_mut(record.local).into_iter().for_each(|it| it.keep_record(record));
         self.ends.records.insert(conn, *record);
-        // a peer on this host can be found by now, and perhaps nothing is sent to it
+        // find the peer now: perhaps nothing is ever sent to it
         if self.scope != Scope::InProcess {
             let partition = IdPartition::of_id(record.remote_id);
             let destination = Destination { src: record.local, dst: record.remote, partition };
@@ -120,7 +115,6 @@ impl Sharing {
         }
     }
 
-    /// See [`SharingLink::discard_record`](super::SharingLink::discard_record).
     pub(super) fn discard_record(&mut self, conn: ConnId) {
         if let Some(record) = self.ends.records.remove(&conn)
             && let Some(shared) = self.at_mut(record.local)
@@ -129,18 +123,16 @@ impl Sharing {
         }
     }
 
-    /// Time at which it is to be [attended](Self::attend) to although its descriptor is not
-    /// readable.
+    /// Time at which [`attend`](Self::attend) is due without a readable descriptor.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let all = [self.listeners.deadline(), self.ends.deadline(), self.paths.write_at];
         let roles = self.addresses.iter().filter_map(SharedAddress::deadline);
         all.into_iter().flatten().chain(roles).min()
     }
 
-    /// Does what is due besides receiving: accepts and forgets processes, writes runs that found no
-    /// room.
+    /// Accepts and forgets processes, and writes runs that found no room.
     pub(super) fn attend(&mut self, now: Instant) {
-        // all of them count
+        // no short circuit: every round begins
         if self.addresses.iter().fold(false, |due, shared| shared.begin_round(now) | due) {
             self.update_roles(now);
         }
@@ -176,7 +168,6 @@ impl Sharing {
         self.look_for_the_ended(now);
     }
 
-    /// Checks, if that is due, for partitions and connections of ended processes.
     fn look_for_the_ended(&mut self, now: Instant) {
         if self.ends.deadline().is_none_or(|due| now < due) {
             return;
@@ -187,11 +178,11 @@ impl Sharing {
         self.ended.extend((!over.is_empty()).then_some(Ended::There(over)));
     }
 
-    /// Accepts processes that ask for something. A refused one sees its connection close.
+    /// A refusal closes the connection.
     fn accept_pending(&mut self, now: Instant) {
         let _uncancelled = Uncancelled::begin();
         for (pending, hello, reader) in self.listeners.accept_pending(now, &self.epoll) {
-            // a request that is refused is made again, or not needed
+            // a refused request is repeated, or not needed
             let _ = self.accept(now, pending, hello, reader);
         }
     }
@@ -227,7 +218,7 @@ impl Sharing {
         }
     }
 
-    /// True if there are channels for all datagrams of a run. If there are none, looks for them.
+    /// True if there are channels for all datagrams of a run. Otherwise, requests channels.
     pub(super) fn reaches(
         &mut self,
         now: Instant,
@@ -247,12 +238,12 @@ impl Sharing {
         false
     }
 
-    /// True if the receiver of a run checks ICRCs: the run goes through no channel.
+    /// False for trusted runs through channels: their receiver does not check ICRCs.
     pub(super) fn needs_icrc(&self, bytes: &[u8], run: &Transmit) -> bool {
         !(self.trusted && self.paths.take(bytes, run))
     }
 
-    /// The descriptor may be readable: the next round looks at everything.
+    /// Makes the next round look at everything.
     pub(super) const fn look(&mut self) {
         self.look_at = Instant::ZERO;
     }

@@ -1,9 +1,8 @@
-//! Names of addresses, and of the processes there, in the abstract name space of Unix sockets, of
-//! which there is one per network namespace.
+//! Names of addresses, and of processes there: abstract Unix socket names, which each network
+//! namespace has to itself.
 //!
-//! The name of an address leads to its [owner](super::owner). The name of a process, with its
-//! partition behind the address, is for processes that send to it. A process with all numbers has
-//! partition 0.
+//! The name of an address leads to its [owner](super::owner). The name of a process, an address and
+//! a partition, is for senders to that process. A process with all numbers has partition 0.
 
 use std::{io, net::IpAddr, os::fd::OwnedFd, thread, time::Duration};
 
@@ -14,12 +13,12 @@ use crate::link::{
     stranger::{Unchecked, is_closing_names},
 };
 
-/// Time between attempts to get a name that this process has just given up, and their number.
+/// Interval and number of attempts to get a name that this process has just given up.
 const NAME_RETRY: Duration = Duration::from_millis(1);
 const NAME_TRIES: usize = 1000;
 
-/// A socket with the name of an address. This waits for one of this process's that is just being
-/// closed. Errors: [`io::ErrorKind::AddrInUse`] if there is one already.
+/// Listens with the name of an address. Waits while this process is closing a socket with this
+/// name. Errors: [`io::ErrorKind::AddrInUse`] if the name is taken.
 pub(super) fn listen(address: IpAddr, interface: u32) -> io::Result<Name> {
     let name = of_address(address, interface);
     for _ in 1..NAME_TRIES {
@@ -33,12 +32,12 @@ pub(super) fn listen(address: IpAddr, interface: u32) -> io::Result<Name> {
     Name::listen(name.as_bytes())
 }
 
-/// A connection to the process with a name, if it is to be trusted.
+/// Connects to the process with a name, if trusted.
 pub(super) fn connect(name: &str) -> io::Result<OwnedFd> {
     Unchecked::connect(name.as_bytes())?.check()
 }
 
-/// The name of an address. A link-local one means something only with an interface.
+/// A link-local address needs its interface.
 pub(super) fn of_address(address: IpAddr, interface: u32) -> String {
     match address {
         IpAddr::V6(v6) if v6.is_unicast_link_local() => {
@@ -48,7 +47,6 @@ pub(super) fn of_address(address: IpAddr, interface: u32) -> String {
     }
 }
 
-/// The name of the process with a partition at an address.
 pub(super) fn of_process(
     address: IpAddr,
     interface: u32,

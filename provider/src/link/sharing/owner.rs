@@ -1,4 +1,4 @@
-//! A process at a shared address, and how it becomes the address's owner.
+//! A process at a shared address, and how a process becomes the owner.
 
 use std::{
     collections::BTreeSet,
@@ -36,21 +36,20 @@ use crate::{
     readiness::is_readable,
 };
 
-/// Time between attempts to reach the owner of an address that passes from one process to another.
+/// Interval of attempts to reach the owner while an address changes hands.
 pub(super) const HANDOVER: Duration = Duration::from_millis(2);
 
-/// The common part of all processes at an address.
+/// Resources that all processes at an address share.
 pub(super) struct Common {
     udp: OwnedFd,
-    /// The socket with the address's name. The owner alone accepts there.
+    /// Socket with the address's name. Only the owner accepts.
     pub(super) name: Arc<Name>,
     pub(super) claims: ClaimTable,
     pub(super) words: Words,
-    /// The queue of member sockets.
+    /// Queue of member sockets.
     members: Option<OwnedFd>,
 }
 
-/// An address that other processes may have.
 pub(super) struct SharedAddress {
     pub(super) address: IpAddr,
     pub(super) interface: u32,
@@ -58,34 +57,32 @@ pub(super) struct SharedAddress {
     own: Option<IdPartition>,
     make_socket: MakeSocket,
     member: Option<(MemberPlace, OwnedFd)>,
-    /// The last term that this process has seen.
+    /// Last term seen by this process.
     pub(super) term: u64,
     services: Vec<ServiceId>,
     records: OwnRecords,
-    /// Partitions of ended processes whose peers are not told yet.
+    /// Partitions of ended processes whose peers are not notified yet.
     unsettled: BTreeSet<IdPartition>,
     role: Role,
-    /// A connection to the reaper, until this process leaves the address.
+    /// Connection to the reaper, until this process leaves the address.
     _reaper: Option<OwnedFd>,
 }
 
-/// Role of this process at an address.
 enum Role {
     Owner,
     Peer {
-        /// Something has arrived for the owner. If it has done nothing at this time, it is stopped.
+        /// Set on an arrival for the owner. An owner still silent at this time is stopped.
         check_at: Option<Instant>,
         owner: Owner,
     },
 }
 
-/// The owner of a peer.
 enum Owner {
-    /// It forwards datagrams for this process.
+    /// Forwards datagrams for this process.
     Met,
-    /// It is asked to. It has until then.
+    /// Asked to forward, until this time.
     Asked(OwnedFd, Instant),
-    /// It is to be asked at that time.
+    /// To be asked at this time.
     Sought(Instant),
 }
 
@@ -101,7 +98,7 @@ impl Common {
         Ok(Self { udp, name, claims, words, members })
     }
 
-    /// The grant of a process at the address, once it has responded.
+    /// `None`: no grant has arrived yet.
     pub(super) fn receive(socket: &OwnedFd) -> io::Result<Option<Self>> {
         let Some((_, mut descriptors)) = poll_with(socket, &mut [0])? else { return Ok(None) };
         let members = (descriptors.len() > 5).then(|| descriptors.pop()).flatten();
@@ -121,8 +118,7 @@ impl Common {
 }
 
 impl SharedAddress {
-    /// This process's part in an address. The process that has made the claims begins the first
-    /// term.
+    /// The process that made the claims begins the first term.
     pub(super) fn new(
         (address, interface): (IpAddr, u32),
         common: Common,
@@ -150,7 +146,6 @@ impl SharedAddress {
         matches!(self.role, Role::Owner)
     }
 
-    /// Wakes threads that sleep for events of this process.
     pub(super) fn watch(&self, epoll: &OwnedFd) -> io::Result<()> {
         if self.is_owner() {
             return watch(epoll, &self.common.udp, Readable::Datagrams);
@@ -159,7 +154,7 @@ impl SharedAddress {
         watch(epoll, &self.common.name, Readable::Others)
     }
 
-    /// Time at which its [role](Self::update_role) may change although nothing arrives.
+    /// Time at which the [role](Self::update_role) may change without an arrival.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let Role::Peer { check_at, owner } = &self.role else { return None };
         let owner = match owner {
@@ -169,7 +164,7 @@ impl SharedAddress {
         owner.into_iter().chain(*check_at).min()
     }
 
-    /// The owner counts a round. Returns true if the role may change now.
+    /// Counts a round as owner. True if the role may change now.
     pub(super) fn begin_round(&self, now: Instant) -> bool {
         if self.is_owner() {
             self.common.words.count_round();
@@ -177,7 +172,7 @@ impl SharedAddress {
         self.common.words.current() != self.term || self.deadline().is_some_and(|due| due <= now)
     }
 
-    /// Something has arrived that the owner is to read.
+    /// Records an arrival that the owner should read.
     pub(super) fn record_arrival(&mut self, now: Instant) {
         if let Role::Peer { check_at: check_at @ None, .. } = &mut self.role {
             *check_at = Some(now.plus(SILENCE));
@@ -185,11 +180,10 @@ impl SharedAddress {
         }
     }
 
-    /// Grants the address to the process at the other end of `socket`.
     pub(super) fn grant(&mut self, socket: &OwnedFd) -> io::Result<()> {
         self.common.name.share();
         if self.common.words.begin_members() {
-            // where there can be none, everything is forwarded
+            // without member sockets, everything is forwarded
             let members = members::make(&self.common.udp, &self.make_socket);
             self.common.members = members
                 .inspect_err(|error| debug!(address = %self.address, %error, "no member sockets"))
@@ -201,7 +195,7 @@ impl SharedAddress {
         send_with(socket, &[0], &descriptors)
     }
 
-    /// Errors: [`io::ErrorKind::AddrInUse`] when another process listens for the service.
+    /// Errors: [`io::ErrorKind::AddrInUse`] if another process listens for the service.
     pub(super) fn claim(&mut self, service: ServiceId) -> io::Result<()> {
         let Some(own) = self.own else { return Ok(()) };
         self.common.claims.take(Entry::Service(service))?;
@@ -228,7 +222,7 @@ impl SharedAddress {
         self.common.claims.release(Entry::Service(service));
     }
 
-    /// The process that listens for a service. An error: `true` if there is one all the same.
+    /// The process that listens for a service. `Err(true)`: a listener exists, but is not found.
     pub(super) fn listener(&self, service: ServiceId) -> Result<IdPartition, bool> {
         if !self.common.claims.is_taken(Entry::Service(service)) {
             return Err(false);
@@ -237,10 +231,10 @@ impl SharedAddress {
         found.find(|other| self.common.claims.is_taken(Entry::Partition(*other))).ok_or(true)
     }
 
-    /// Has this partition from now on. A process that is no owner takes a member socket.
+    /// Sets the partition. A peer also takes a member socket.
     pub(super) fn enter(&mut self, epoll: &OwnedFd, own: IdPartition) -> Option<Socket> {
         self.own = Some(own);
-        // the former process's services are none of its own
+        // replaces the services of the partition's former process
         let _ = self.common.words.set_services(own, &self.services);
         if self.is_owner() || self.member.is_some() {
             return None;
@@ -262,7 +256,7 @@ impl SharedAddress {
         Some(socket)
     }
 
-    /// The owner has the kernel use member sockets that are read.
+    /// As owner, steers datagrams to member sockets that are read.
     pub(super) fn steer(&mut self) {
         if !self.is_owner() || self.common.members.is_none() {
             return;
@@ -274,13 +268,13 @@ impl SharedAddress {
             let partition = self.common.words.member(place)?;
             is_read(place).then_some((partition, place))
         });
-        // the next time may succeed; each process forwards datagrams of others
+        // a later attempt may succeed; each process forwards datagrams of others
         let _ = members::attach(self.common.udp.as_fd(), &members.collect::<Vec<_>>());
     }
 
     pub(super) fn keep_record(&mut self, record: &ConnRecord) {
         if let Some(own) = self.own {
-            // without room for it, the peer hears nothing of the end
+            // without room, the peer gets no notice of the end
             let _ = self.records.keep(self.common.claims.file(), own, record);
         }
     }
@@ -291,7 +285,7 @@ impl SharedAddress {
         }
     }
 
-    /// Takes the partitions that ended processes have left behind, with their connections.
+    /// Takes partitions left by ended processes, with their connections.
     pub(super) fn take_left(&mut self) -> Vec<(IdPartition, Vec<ConnRecord>)> {
         let mut left = Vec::new();
         for partition in record::used_partitions(self.common.claims.file()) {
@@ -312,7 +306,7 @@ impl SharedAddress {
         left
     }
 
-    /// Another process may have such a partition.
+    /// Frees a partition whose peers are notified.
     pub(super) fn settle(&mut self, partition: IdPartition) {
         if self.unsettled.remove(&partition) {
             record::clear(self.common.claims.file(), partition);
@@ -320,8 +314,8 @@ impl SharedAddress {
         }
     }
 
-    /// If the owner has ended or is stopped, finds the next one, which may be this process. Returns
-    /// true if it is the owner, or is the owner no more.
+    /// Finds the next owner, perhaps this process, if the owner has ended or is stopped. True if
+    /// this process has become the owner, or no longer is.
     pub(super) fn update_role(&mut self, now: Instant, epoll: &OwnedFd, inbox: &mut Inbox) -> bool {
         let current = self.common.words.current();
         let is_over = mem::replace(&mut self.term, current) != current;
@@ -338,7 +332,6 @@ impl SharedAddress {
         if (is_open == Some(false) || self.is_owner_stopped(now, epoll))
             && let Some(term) = self.common.words.begin_after(current)
         {
-            // from now on this process reads the UDP socket, and accepts
             (self.term, self.role) = (term, Role::Owner);
             unwatch(epoll, &self.common.name);
             let _ = self.watch(epoll);
@@ -374,7 +367,7 @@ impl SharedAddress {
         false
     }
 
-    /// True if the owner does nothing although something has arrived for it, or this process asks.
+    /// True if the owner does nothing despite an arrival or a request by this process.
     fn is_owner_stopped(&mut self, now: Instant, epoll: &OwnedFd) -> bool {
         let Role::Peer { check_at, owner } = &mut self.role else { return false };
         if matches!(owner, Owner::Sought(due) if *due <= now) && self.common.words.is_silent(now) {
@@ -382,7 +375,7 @@ impl SharedAddress {
         }
         let Some(due) = check_at.take_if(|due| *due <= now) else { return false };
         if due.plus(SILENCE) <= now {
-            // this process has been stopped itself, the owner with it perhaps
+            // this process was stopped too, perhaps with the owner
             self.common.words.watch(now);
             *check_at = Some(now.plus(SILENCE));
             return false;
@@ -403,7 +396,7 @@ impl SharedAddress {
     }
 }
 
-/// Asks the owner of an address to forward what is for this process.
+/// Asks an address's owner to forward datagrams for this process.
 fn ask(epoll: &OwnedFd, address: IpAddr, interface: u32, own: IdPartition) -> io::Result<OwnedFd> {
     let socket = connect(&of_address(address, interface))?;
     watch(epoll, &socket, Readable::News)?;
@@ -412,7 +405,7 @@ fn ask(epoll: &OwnedFd, address: IpAddr, interface: u32, own: IdPartition) -> io
 }
 
 impl Drop for SharedAddress {
-    /// The last process that has the name ends it. None joins until its claims are closed.
+    /// The last process with the name ends it. Nobody joins until that process's claims are closed.
     fn drop(&mut self) {
         if self.common.name.is_own() && self.common.claims.take(Entry::Name).is_ok() {
             self.common.name.end();

@@ -1,7 +1,7 @@
 //! Channels to other processes of this host.
 //!
-//! A datagram for a queue pair goes by a channel to the process with its partition. Without a
-//! channel it takes the network stack, as do datagrams for no queue pair in particular.
+//! A datagram for a queue pair goes through a channel to the process with its partition. All
+//! others, and all datagrams without a channel, take the network stack.
 
 use std::{collections::BTreeMap, io, net::IpAddr, os::fd::OwnedFd, time::Duration};
 
@@ -26,31 +26,28 @@ use crate::{
     },
 };
 
-/// Time between two attempts to find a process.
+/// Time between attempts to find a process.
 pub(super) const RETRY: Duration = Duration::from_millis(100);
-/// The same for one at an own address.
+/// The same at an own address.
 const FORWARD_RETRY: Duration = Duration::from_millis(1);
-/// Time that a process has to respond to a request.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Exponential backoff between attempts to write runs that found no room.
 const WRITE_RETRY: Duration = Duration::from_micros(50);
 const WRITE_RETRY_MOST: Duration = Duration::from_millis(2);
-/// Greatest number of pairs of addresses, and of channels.
+/// Most pairs of addresses, and most channels.
 pub(super) const MAX_PAIRS: usize = 1024;
 
-/// A process that a channel leads to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Destination {
     pub(super) src: IpAddr,
     pub(super) dst: IpAddr,
-    /// `None`: it has all numbers.
+    /// `None`: the process has all numbers.
     pub(super) partition: Option<IdPartition>,
 }
 
 #[derive(Default)]
 pub(in crate::link) struct Paths {
-    /// By source and destination. Without a source they lead to processes at an own address, for
-    /// datagrams that this one has received for them.
+    /// By source and destination. No source: forwarding to processes at an own address.
     pub(super) pairs: BTreeMap<(Option<IpAddr>, IpAddr), Channels>,
     /// Time from which pairs without a channel may be forgotten.
     sweep_at: Instant,
@@ -61,29 +58,27 @@ pub(in crate::link) struct Paths {
     pub(in crate::link) forwarded: u64,
 }
 
-/// The channels from one address to another.
 #[derive(Default)]
 pub(super) struct Channels {
     pub(super) channels: Vec<Channel>,
-    /// Times of the next attempts to find processes: one with all numbers, and those with
-    /// partitions.
+    /// Next attempts to find a process with all numbers, and those with partitions.
     look_at: [Instant; 2],
 }
 
 pub(super) struct Channel {
-    /// Partition of the process at its end; `None`: it has all numbers.
+    /// Partition of the reader; `None`: all numbers.
     to: Option<IdPartition>,
     ring: Outgoing,
-    /// Time that there is for a response.
+    /// Deadline of the response.
     until: Instant,
-    /// Something was sent that the reader is not woken for yet.
+    /// The reader must be woken.
     is_used: bool,
-    /// It leads from an owner to a peer.
+    /// The channel leads from an owner to a peer.
     is_owners: bool,
 }
 
 impl Channels {
-    /// True if there is a channel to this partition, open or not.
+    /// True even before the channel is open.
     fn has(&self, partition: Option<IdPartition>) -> bool {
         self.channels.iter().any(|it| it.to.is_none() || it.to == partition)
     }
@@ -92,15 +87,14 @@ impl Channels {
         self.channels.iter_mut().find(|it| it.is_for(partition))
     }
 
-    /// True if there are open channels for all datagrams of a run.
+    /// True if open channels reach all datagrams of a run.
     fn take(&self, datagrams: &[u8], segment: usize) -> bool {
         let is_taken = |partition| self.channels.iter().any(|it| it.is_for(partition));
         !self.channels.is_empty()
             && datagrams.chunks(segment.max(1)).map(partition_of).all(is_taken)
     }
 
-    /// Sends a run through the channels that [take](Self::take) it, to each process its datagrams.
-    /// Returns false if there are none.
+    /// Sends each datagram of a run to its process. False if a channel is missing.
     fn send(&mut self, header: RunHeader, datagrams: &[u8]) -> io::Result<bool> {
         if let Some(partition) = one_partition(datagrams, header.segment) {
             let channel = self.open_to(partition);
@@ -118,13 +112,12 @@ impl Channels {
         Ok(true)
     }
 
-    /// Adds a channel in the place of another to the same partition.
     fn replace(&mut self, channel: Channel) {
         self.channels.retain(|it| it.to != channel.to);
         self.channels.push(channel);
     }
 
-    /// Wakes the readers that sleep, which is counted. Returns true if everything is written.
+    /// Wakes sleeping readers and counts the wakeups. True if everything is written.
     fn wake(&mut self, wakeups: &mut u64) -> bool {
         let used = self.channels.iter_mut().filter(|it| it.is_used);
         used.fold(true, |written, it| {
@@ -136,7 +129,6 @@ impl Channels {
 }
 
 impl Channel {
-    /// Asks the process at the other end of a socket for a channel.
     fn request(
         now: Instant,
         epoll: &OwnedFd,
@@ -150,7 +142,6 @@ impl Channel {
         Ok(Self { to, ring, until: now.plus(RESPONSE_TIMEOUT), is_used: false, is_owners })
     }
 
-    /// True if it is open, and for datagrams to this partition.
     fn is_for(&self, partition: Option<IdPartition>) -> bool {
         self.ring.is_open() && (self.to.is_none() || self.to == partition)
     }
@@ -160,8 +151,7 @@ impl Channel {
         self.ring.send(header, bytes)
     }
 
-    /// Opens if there is a response. Returns false if the other process has ended, or does not
-    /// respond.
+    /// Opens on a response. False if the other process has ended or does not respond.
     fn update(&mut self, now: Instant) -> bool {
         self.ring.update().is_ok()
             && (self.ring.is_open() || now < self.until)
@@ -175,7 +165,7 @@ impl Paths {
         channels.is_some_and(|it| it.take(payload(bytes, run), run.segment))
     }
 
-    /// True if there is room for another pair of addresses.
+    /// Sweeps unused pairs at the limit.
     fn has_room(&mut self, now: Instant) -> bool {
         if self.pairs.len() >= MAX_PAIRS && self.sweep_at <= now {
             self.sweep_at = now.plus(RETRY);
@@ -185,7 +175,7 @@ impl Paths {
         self.pairs.len() < MAX_PAIRS
     }
 
-    /// Asks a process for a channel, unless one was looked for just before; `at_once`: even then.
+    /// Asks a process for a channel, unless just tried; `at_once`: even then.
     pub(super) fn request(
         &mut self,
         now: Instant,
@@ -220,8 +210,8 @@ impl Paths {
         }
     }
 
-    /// Sends runs between two addresses through their channels, as [`Link::send`] does; `None` if
-    /// there is none. Runs without room wait here: a slow reader must not keep the others.
+    /// Sends runs between two addresses through their channels, as [`Link::send`] does. `None`: no
+    /// channel. Runs without room wait here: a slow reader must not hold up the others.
     ///
     /// [`Link::send`]: crate::link::Link::send
     pub(in crate::link) fn send(
@@ -250,12 +240,11 @@ impl Paths {
             let _uncancelled = Uncancelled::begin(); // descriptors are closed
             channels.channels.retain(|it| !it.ring.is_broken);
         }
-        // an error shows when its run is the first
+        // an error is returned when its run is the first
         if taken > 0 { Some(Ok(taken)) } else { result.err().map(Err) }
     }
 
-    /// Has a channel to the peer at the other end of a socket from now on, for datagrams that this
-    /// process has received at an own address.
+    /// Adds a channel for forwarding to the peer behind a socket.
     pub(super) fn add_forward(
         &mut self,
         now: Instant,
@@ -270,8 +259,8 @@ impl Paths {
         Ok(())
     }
 
-    /// Hands a run to the process with this partition at an own address. It is lost, as on a wire,
-    /// if that cannot be reached. Returns false if there is none by `is_there`.
+    /// Forwards a run to the process with this partition at an own address. A run to an unreachable
+    /// process is lost. False if there is no process, by `is_there`.
     pub(super) fn forward(
         &mut self,
         now: Instant,
@@ -311,18 +300,17 @@ impl Paths {
         let header = RunHeader {
             length,
             segment: length,
-            traffic_class: 0, // the arrival says it
+            traffic_class: 0, // in the arrival instead
             hop_limit: 0,
             src_port: ROCE_UDP_PORT,
             checksum_verified: run.meta.checksum_verified,
         };
-        // a ring that is full or broken loses it, as a wire would
+        // a full or broken ring loses the run
         let _ = channel.send(header, &self.scratch);
         self.forwarded += run.payloads().count() as u64;
         true
     }
 
-    /// Wakes the processes at an address that something was forwarded to.
     pub(super) fn wake_forwards(&mut self, now: Instant, address: IpAddr) {
         let channels = self.pairs.get_mut(&(None, address));
         if channels.is_some_and(|it| !it.wake(&mut self.sent.wakeups)) {
@@ -330,14 +318,14 @@ impl Paths {
         }
     }
 
-    /// True if something is for a process that has not responded yet.
+    /// True if something waits for a process that has not responded yet.
     pub(in crate::link) fn has_waiting(&self) -> bool {
         let forwards = self.pairs.iter().filter(|((src, _), _)| src.is_none());
         let mut channels = forwards.flat_map(|(_, it)| &it.channels);
         channels.any(|it| !it.ring.is_open() && !it.ring.is_drained())
     }
 
-    /// Leaves the datagrams of an address to another process. Written ones are still read.
+    /// Datagrams already written are still read.
     pub(super) fn resign(&mut self, address: IpAddr) {
         self.pairs.remove(&(None, address));
     }
@@ -347,7 +335,6 @@ impl Paths {
         self.resign(address);
     }
 
-    /// Writes runs that found no room, if that is due.
     pub(super) fn write_backlogs(&mut self, now: Instant) {
         if self.write_at.is_none_or(|due| now < due) {
             return;
@@ -368,8 +355,8 @@ impl Paths {
         }
     }
 
-    /// Opens channels that have a response, and forgets those of ended processes. Returns the
-    /// processes that have had open ones, and whether a peer of this owner has ended.
+    /// Opens channels with a response, and forgets those of ended processes. Returns the processes
+    /// behind formerly open channels, and whether a peer of this owner has ended.
     pub(super) fn update(&mut self, now: Instant) -> (Vec<Destination>, bool) {
         let (mut ended, mut has_peer_ended) = (Vec::new(), false);
         for (&(src, dst), channels) in &mut self.pairs {
@@ -387,9 +374,9 @@ pub(super) fn payload<'a>(bytes: &'a [u8], run: &Transmit) -> &'a [u8] {
     bytes.get(run.range.clone()).unwrap_or_default()
 }
 
-/// Partition of the process that a datagram is for; `None`: no process in particular.
+/// Partition of the process that a datagram is for. `None`: no particular process.
 pub(super) fn partition_of(datagram: &[u8]) -> Option<IdPartition> {
-    // the upper six bits of the destination's number; for QP1 the message has it
+    // the upper six bits of the destination QPN; for QP1, the message has the partition
     let partition = IdPartition::new(datagram.get(5)? >> 2);
     partition.or_else(|| match Addressee::of(datagram) {
         Addressee::Partition(partition) => Some(partition),

@@ -1,11 +1,10 @@
-//! A reaper: a process that stays when a program ends, and tells the peers of its connections when
-//! nobody is left at the program's addresses.
+//! A reaper: a process that outlives a program, and notifies the peers of the program's connections
+//! when nobody is left at the program's addresses.
 //!
-//! The variable `ROCE_REAPER` has the name of the reaper's Unix socket, and a secret. A process
-//! with a shared address sends the secret, the address and its claim table. The reaper reads the
-//! table when the connection has ended. If a process has ended before the reaper has looked, the
-//! secret alone proves that it was one of the program's. Only a process that could trace one of
-//! those knows it.
+//! `ROCE_REAPER` has the name of the reaper's Unix socket, and a secret. A process with a shared
+//! address sends the secret, the address and its claim table. The reaper reads the table after the
+//! connection has ended. Only the secret vouches for a process that ends before the reaper looks.
+//! Only a process that could trace the program knows the secret.
 
 use std::{
     io,
@@ -35,19 +34,18 @@ use crate::{
     variables,
 };
 
-/// Number of processes, and of new ones in one go.
+/// Most processes, and most new processes per round.
 const MAX_MEMBERS: usize = 4096;
 const ACCEPT_BATCH: usize = 64;
-/// Time that a process has to say hello. It does so at once, if it gets the processor.
+/// Time for a hello, which only a busy processor delays.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(1);
-/// Message of a program: this, the secret, an address. The last byte changes with the table.
+/// Message of a program: this, the secret, an address. The last byte is the table's version.
 const HELLO: [u8; 8] = *b"reap\0\0\0\x03";
 const HELLO_LEN: usize = HELLO.len() + 2 * 16 + 1;
 
 type Secret = [u8; 16];
 
-/// Tells the reaper, if there is one, of an address. This process has it until the connection is
-/// closed.
+/// Registers an address with the reaper, if any, until the connection is closed.
 pub(super) fn notify(address: IpAddr, claims: &ClaimTable) -> Option<OwnedFd> {
     let variable = variables::value(variables::REAPER)?;
     notify_as(variable.to_str()?, address, claims)
@@ -62,7 +60,6 @@ fn notify_as(variable: &str, address: IpAddr, claims: &ClaimTable) -> Option<Own
     Some(socket)
 }
 
-/// The address in such a message, if it has the secret.
 fn address_in(said: &[u8], secret: &Secret) -> Option<IpAddr> {
     let (hello, theirs, address): ([u8; 8], Secret, _) = message::decode(said)?;
     (said.len() == HELLO_LEN && (hello, theirs) == (HELLO, *secret)).then_some(address)
@@ -81,11 +78,11 @@ struct Member {
     address: IpAddr,
     claims: ClaimTable,
     socket: OwnedFd,
-    /// Checks at its address, once it has ended.
+    /// Checks at the address, after the process's end.
     looks: Option<EndChecks>,
 }
 
-/// Partitions and connections of the processes at an address, which have all ended.
+/// Partitions and connections at an address whose processes have all ended.
 pub(crate) struct Left {
     pub(crate) address: IpAddr,
     pub(crate) partitions: Vec<IdPartition>,
@@ -93,7 +90,7 @@ pub(crate) struct Left {
 }
 
 impl Members {
-    /// None yet, a socket with a random name, which everybody can see, and a secret.
+    /// Listens with a random name, which everybody can see, and a secret.
     pub(crate) fn new() -> io::Result<Self> {
         let mut random = [Secret::default(); 2];
         getrandom::fill(random.as_flattened_mut()).map_err(io::Error::other)?;
@@ -126,7 +123,7 @@ impl Members {
         self.members.iter().filter_map(|member| member.looks.as_ref()).map(|looks| looks.due)
     }
 
-    /// Accepts processes, and looks at the addresses of those that have ended.
+    /// Accepts processes, and checks the addresses of ended processes.
     pub(crate) fn attend(&mut self, now: Instant) -> Vec<Left> {
         let _uncancelled = Uncancelled::begin();
         self.rests_until = stranger::is_full().then(|| now.plus(REST));
@@ -149,7 +146,7 @@ impl Members {
     fn accept(&mut self) {
         for _ in 0..ACCEPT_BATCH {
             let Ok(unchecked) = self.listener.accept() else { break };
-            // of the same user, and it has ended: nothing but the secret speaks for it
+            // an ended process of the same user: only the secret vouches for the process
             let knows = |socket: &OwnedFd| {
                 let mut said = [0; HELLO_LEN];
                 let said = peek_with(socket, &mut said).map(|(length, _)| said[..length].to_vec());
@@ -164,7 +161,6 @@ impl Members {
 }
 
 impl Member {
-    /// The process at the other end of a new connection.
     fn greeted(socket: OwnedFd, secret: &Secret) -> io::Result<Self> {
         wait(&[socket.as_fd()], Some(HELLO_TIMEOUT))?;
         let mut said = [0; HELLO_LEN];
@@ -174,7 +170,7 @@ impl Member {
         Ok(Self { address, claims, socket, looks: None })
     }
 
-    /// The remainder at its address, if no process is there any more.
+    /// State left at the address, if no process remains there.
     fn look(&self) -> Option<Left> {
         let partitions = IdPartition::all();
         if partitions.clone().any(|partition| self.claims.is_taken(Entry::Partition(partition))) {
@@ -210,7 +206,6 @@ mod tests {
         ClaimTable::join(&[claims.file().as_fd().try_clone_to_owned().unwrap()]).unwrap()
     }
 
-    /// A process at the address: its claim table, with a partition and a record.
     fn process(claims: ClaimTable, number: u8) -> (ClaimTable, ConnRecord) {
         let own = partition(number);
         claims.take(Entry::Partition(own)).unwrap();
@@ -227,7 +222,6 @@ mod tests {
         (claims, record)
     }
 
-    /// Those that are left to the reaper in this time.
     fn attend(
         members: &mut Members,
         from: u64,
@@ -248,10 +242,10 @@ mod tests {
         assert!(attend(&mut members, 0, 5).is_empty() && !members.is_busy());
         assert_eq!(members.descriptors().len(), 3);
         let [first_connection, second_connection] = connections;
-        // the second one is there, and sees to what the first has left
+        // the second remains, and handles the first's end
         drop((first, first_connection));
         assert!(attend(&mut members, 10, 2000).is_empty() && !members.is_busy());
-        // its descriptors are closed one after another
+        // descriptors close one after another
         drop(second_connection);
         assert!(attend(&mut members, 3000, 3).is_empty() && members.is_busy());
         drop(second);
@@ -293,7 +287,7 @@ mod tests {
             say(&right[..HELLO_LEN - 1], &[claims.file().as_fd()]),
             say(&wrong, &[claims.file().as_fd()]),
             say(b"x", &[claims.file().as_fd()]),
-            connect(), // says nothing
+            connect(), // sends nothing
         ];
         assert!(attend(&mut members, 0, 2).is_empty());
         assert_eq!(members.descriptors().len(), 1);

@@ -1,9 +1,9 @@
-//! Records of connections in the memory of a claim table, where they outlive their process. Another
-//! process at the address reads them and tells the peers.
+//! Connection records in a claim table's memory, where they outlive their process. Another process
+//! at the address reads the records and notifies the peers.
 //!
-//! Behind the [words](super::words) is a page with the number of slots that each partition has
-//! used, then the slots. A slot is written whole, and neither its first byte nor its last bytes are
-//! zero: a part that a killed process has written or erased is no record.
+//! Behind the [words](super::words) is a page with the number of slots used by each partition, then
+//! the slots. A slot is written whole, and neither its first byte nor its last bytes are zero: a
+//! slot partly written or erased by a killed process is no record.
 
 use std::{fs::File, io, net::IpAddr};
 
@@ -14,7 +14,7 @@ use super::words;
 use crate::link::{conn_record, sealed};
 
 pub(super) const SIZE: u64 = SLOTS_AT + IdPartition::COUNT as u64 * AREA;
-/// Records of a partition; further connections end without notice.
+/// Records per partition; further connections end without notice.
 const SLOTS: usize = 4096;
 
 const COUNTS_AT: u64 = words::SIZE;
@@ -22,8 +22,7 @@ const SLOTS_AT: u64 = COUNTS_AT + 4096;
 const SLOT: usize = conn_record::LEN;
 const AREA: u64 = SLOTS as u64 * SLOT as u64;
 
-/// The communication IDs of a process's own connections at an address, by slot; 0: the slot is
-/// free.
+/// Local communication IDs by slot; 0: free.
 #[derive(Default)]
 pub(super) struct OwnRecords(Vec<u32>);
 
@@ -41,7 +40,7 @@ impl OwnRecords {
         }
         if slot == self.0.len() {
             self.0.push(0);
-            // before the record: a reader looks at as many slots as this says
+            // before the record: readers look at this many slots
             write(table, count_at(partition), &(self.0.len() as u32).to_ne_bytes())?;
         }
         self.0[slot] = record.local_id;
@@ -69,8 +68,7 @@ pub(super) fn is_used(table: &File, partition: IdPartition) -> bool {
     used(table, partition) > 0
 }
 
-/// A partition's records of connections between `local` and others. Any process at the address can
-/// have written them.
+/// Any process at the address may have written the records.
 pub(super) fn left_in(table: &File, partition: IdPartition, local: IpAddr) -> Vec<ConnRecord> {
     let mut bytes = vec![0; used(table, partition) * SLOT];
     if read(table, slot_at(partition, 0), &mut bytes).is_err() {
@@ -80,7 +78,6 @@ pub(super) fn left_in(table: &File, partition: IdPartition, local: IpAddr) -> Ve
     slots.iter().filter_map(|slot| conn_record::decode(slot, partition, local)).collect()
 }
 
-/// Empties the slots of a partition for the next process that has it.
 pub(super) fn clear(table: &File, partition: IdPartition) {
     let _ = write(table, slot_at(partition, 0), &vec![0; used(table, partition) * SLOT]);
     let _ = write(table, count_at(partition), &[0; 4]);
@@ -194,7 +191,7 @@ mod tests {
         own.keep(&table, mine, &record(mine, SLOTS as u32)).unwrap();
     }
 
-    /// However much of it was written, and of what it was erased with.
+    /// At every length written or erased.
     #[test]
     fn a_torn_slot_is_no_record() {
         let (table, mine) = (table(), partition(5));
@@ -205,7 +202,7 @@ mod tests {
             let mut written = [0; SLOT];
             written[..length].copy_from_slice(&slot[..length]);
             write(&table, slot_at(mine, 0), &written).unwrap();
-            // the last byte can make another partition key of it, nothing else
+            // the last byte can only change the partition key
             let expected = if length < SLOT - 1 { 0 } else { 1 };
             assert_eq!(left(&table, mine).len(), expected, "{length} bytes");
             let mut erased = slot;
@@ -233,7 +230,7 @@ mod tests {
             OwnRecords::default().keep(&table, mine, &stranger).unwrap();
             assert_eq!(left(&table, mine), [], "{stranger:?}");
         }
-        // more slots than there are, and a table that is none
+        // a count beyond the slots, and a table that is too short
         OwnRecords::default().keep(&table, mine, &good).unwrap();
         write(&table, count_at(mine), &[0xFF; 4]).unwrap();
         assert_eq!(left(&table, mine), [good]);

@@ -1,4 +1,4 @@
-//! Devices of one process stand for those of several.
+//! Devices of one process stand in for several processes.
 
 use std::{
     net::{Ipv4Addr, UdpSocket},
@@ -41,7 +41,7 @@ mod stopped;
 mod strangers;
 mod trust;
 
-/// Addresses that nothing else uses: the tests of one process have a network of their own each.
+/// Addresses that nothing else uses, on a network per test.
 fn addresses() -> [IpAddr; 2] {
     static TESTS: AtomicU8 = AtomicU8::new(0);
     trust::prepare();
@@ -54,7 +54,6 @@ fn at(micros: u64) -> Instant {
     Instant::ZERO.plus(Duration::from_micros(micros))
 }
 
-/// Has a link take an address.
 fn acquire_for(
     link: &mut Sharing,
     address: IpAddr,
@@ -65,22 +64,21 @@ fn acquire_for(
     Ok(())
 }
 
-/// A device that has all numbers of an address.
 fn device(address: IpAddr) -> Sharing {
     let mut link = Sharing::new(Scope::None).unwrap();
     acquire_for(&mut link, address, &udp()).unwrap();
     link
 }
 
-/// A datagram for no process in particular.
+/// A datagram for no particular process.
 const ANY: &[u8] = b"any";
 
-/// True if there is a channel for a datagram between the two addresses. If not, it is looked for.
+/// Requests a channel if there is none.
 fn reaches(link: &mut Sharing, now: Instant, ends: [IpAddr; 2], datagram: &[u8]) -> bool {
     link.reaches(now, datagram, &run(ends, datagram.len(), 0..datagram.len()), 0)
 }
 
-/// Has the first link find the second, which has all numbers, by what takes 1 ms.
+/// Opens a channel to the second link, which has all numbers.
 fn meet(a: &mut Sharing, b: &mut Sharing, now: u64, ends: [IpAddr; 2]) {
     assert!(!reaches(a, at(now), ends, ANY));
     b.round(at(now));
@@ -88,7 +86,6 @@ fn meet(a: &mut Sharing, b: &mut Sharing, now: u64, ends: [IpAddr; 2]) {
     assert!(reaches(a, at(now + 1), ends, ANY));
 }
 
-/// Two devices, of which the first reaches the second.
 fn pair() -> (Sharing, Sharing, [IpAddr; 2]) {
     let ends = addresses();
     let (mut a, mut b) = (device(ends[0]), device(ends[1]));
@@ -109,7 +106,7 @@ fn run([src, dst]: [IpAddr; 2], segment: usize, range: Range<usize>) -> Transmit
     }
 }
 
-/// Everything that has arrived: source, place in its run, bytes.
+/// Arrivals: source, place in the run, bytes.
 fn take(link: &mut Sharing) -> Vec<(IpAddr, u16, Vec<u8>)> {
     let mut taken = Vec::new();
     let mut sink = |arrived: &Datagram<'_>| {
@@ -123,7 +120,7 @@ fn take(link: &mut Sharing) -> Vec<(IpAddr, u16, Vec<u8>)> {
     taken
 }
 
-/// True if a datagram that has arrived was for another process, and is on its way there.
+/// True if the datagram was for another process, and is on its way.
 fn is_forwarded(link: &mut Sharing, datagram: &Datagram<'_>) -> bool {
     let mut is_own = false;
     link.forward_run(at(0), &(*datagram).into(), &mut |_| is_own = true);
@@ -147,7 +144,6 @@ fn packets_take_the_channel_once_it_is_open() {
     );
     assert!(b.inbox.is_settled());
     assert_eq!(a.paths.sent.runs, 2);
-    // the receiver knows whether the sender is trusted
     for checksum_verified in [false, true] {
         a.send(at(2), b"abc", &[run(ends, 3, 0..3)]).unwrap().unwrap();
         let mut told = None;
@@ -155,12 +151,11 @@ fn packets_take_the_channel_once_it_is_open() {
         assert_eq!(told, Some(checksum_verified));
         a.trusted = true;
     }
-    // the other direction is a channel of its own
+    // the other direction has its own channel
     let [there, back] = [ends[1], ends[0]];
     assert!(!reaches(&mut b, at(3), [there, back], ANY));
 }
 
-/// However much is sent until it responds.
 #[test]
 fn a_device_is_asked_for_one_channel() {
     let ends = addresses();
@@ -201,7 +196,6 @@ fn the_end_of_a_process_is_noticed_and_what_it_sent_before_is_received() {
     assert_eq!(take(&mut b), [(src, 0, b"last words".into())]);
     b.round(at(4000));
     assert!(b.inbox.rings.is_empty());
-    // the other way round: the receiver goes, and comes back
     let mut a = device(src);
     meet(&mut a, &mut b, 6000, ends);
     drop(b);
@@ -232,7 +226,7 @@ fn what_finds_no_room_waits_in_order() {
     assert_eq!(taken.len(), 61);
     assert!(taken[..60].iter().all(|(.., datagram)| *datagram == bytes));
     assert_eq!(taken[60].2, bytes[..7]);
-    // and what is never read is lost in the end, not kept
+    // unread data is lost in the end
     let kept = (0..1000)
         .take_while(|_| a.send(at(now), &bytes, std::slice::from_ref(&whole)).unwrap().is_ok())
         .count();
@@ -254,7 +248,7 @@ fn a_sleeper_is_woken() {
     assert!(!is_readable(&b));
     send();
     assert!(is_readable(&b));
-    // another thread takes it, and the sleeper sleeps on
+    // another thread takes the datagram
     b.round(at(3));
     assert_eq!(take(&mut b).len(), 1);
     assert!(!is_readable(&b));
@@ -280,7 +274,7 @@ fn a_hello_that_makes_no_sense_is_refused() {
     send_with(&no_ring, &hello, &[nothing.as_fd()]).unwrap();
     hello[4] += 1;
     let other_version = Outgoing::request(other_kind, &hello);
-    // what is for the owner alone
+    // for the owner alone
     Hello::Share.send(&asks_for_an_address).unwrap();
     Hello::Here(1).send(&with_an_address).unwrap();
     b.round(at(0));
@@ -288,11 +282,11 @@ fn a_hello_that_makes_no_sense_is_refused() {
     drop((nothing, other_version));
     b.round(at(2000));
     assert_eq!((b.inbox.rings.len(), b.listeners.pending.len()), (0, 0));
-    // and still it is there for others
+    // others are still served
     meet(&mut device(ends[0]), &mut b, 4000, ends);
 }
 
-/// Connects so often without saying anything, and has the link look at it all, from this time on.
+/// Opens silent connections, which the link accepts from this time on.
 fn crowd(link: &mut Sharing, address: IpAddr, number: usize, from: u64) -> (Vec<OwnedFd>, u64) {
     let crowd: Vec<_> = (0..number).map(|_| connect(&of_address(address, 0)).unwrap()).collect();
     let mut now = from;
@@ -313,7 +307,6 @@ fn processes_that_connect_and_say_nothing_keep_nobody_out() {
     assert_eq!(silent.iter().filter(|socket| is_refused(socket)).count(), 10);
     assert!(silent[..10].iter().all(is_refused), "those that were silent for longest");
     meet(&mut device(ends[0]), &mut b, now, ends);
-    // what they hold is given back in time, whether or not anything else happens
     let timeout = PENDING_TIMEOUT.as_micros() as u64;
     assert!(b.deadline().is_some_and(|due| due <= at(now + timeout)));
     b.round(at(now + timeout));
@@ -345,7 +338,7 @@ fn an_address_that_goes_takes_its_channels_with_it() {
     assert!(a.paths.pairs.values().all(|it| it.channels.is_empty()));
 }
 
-/// Any UDP socket stands for the one of the address. No socket can be beside it.
+/// Any UDP socket stands in for the address's. No socket can be beside it.
 fn udp() -> MakeSocket {
     Arc::new(
         |beside| {
@@ -354,7 +347,6 @@ fn udp() -> MakeSocket {
     )
 }
 
-/// There can be no socket.
 fn taken() -> MakeSocket {
     Arc::new(|_| Err(io::ErrorKind::AddrInUse.into()))
 }
@@ -371,15 +363,13 @@ impl Sharing {
         self.paths.send(now, bytes, runs, self.trusted)
     }
 
-    /// Looks at everything.
     fn round(&mut self, now: Instant) {
         self.look();
         self.attend(now);
     }
 }
 
-/// Has a process serve, from this time on in microseconds, while another one does something that
-/// may wait for it.
+/// Runs a server from this time in microseconds while `act` may wait for it.
 fn while_it_serves<T>(server: &mut Sharing, from: u64, act: impl FnOnce() -> T) -> T {
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -395,7 +385,6 @@ fn while_it_serves<T>(server: &mut Sharing, from: u64, act: impl FnOnce() -> T) 
     })
 }
 
-/// One more at the address that `owner` has, which forwards to it.
 fn peer(owner: &mut Sharing, address: IpAddr) -> Result<Sharing, BindError> {
     let mut link = Sharing::new(Scope::All).unwrap();
     while_it_serves(owner, 0, || acquire_for(&mut link, address, &taken()))?;
@@ -404,7 +393,7 @@ fn peer(owner: &mut Sharing, address: IpAddr) -> Result<Sharing, BindError> {
     Ok(link)
 }
 
-/// Has a process find the owner of its address, at this time in microseconds.
+/// Finds the owner at this time in microseconds.
 fn meet_owner(link: &mut Sharing, owner: &mut Sharing, now: u64) {
     link.round(at(now)); // asks
     owner.round(at(now));
@@ -425,7 +414,7 @@ fn net(dst: IpAddr) -> NetHeader {
     }
 }
 
-/// The beginning of a packet to a queue pair with this partition.
+/// Start of a packet to a queue pair with this partition.
 fn packet(partition: IdPartition) -> Vec<u8> {
     [&[4, 0x40, 0xFF, 0xFF][..], &partition.qpns().start().to_be_bytes(), b"rest"].concat()
 }
@@ -458,13 +447,12 @@ fn a_datagram_is_forwarded_to_the_partition_that_it_is_for() {
     assert_eq!(take(&mut b), [(net.src, 0, packets[1].clone())]);
     assert_eq!(take(&mut c), [(net.src, 0, packets[2].clone())]);
     assert_eq!(a.paths.forwarded, 2);
-    // one that has ended is forwarded nothing
+    // nothing is forwarded to an ended process
     drop(b);
     a.round(at(2));
     assert!(!is_forwarded(&mut a, &Datagram::new(&net, &packets[1])));
 }
 
-/// A request for a service.
 fn request(service: ServiceId) -> Vec<u8> {
     let rtu = Rtu { local_id: 0, remote_id: 0, private_data: PrivateData::default() };
     let mut mad = CmMad { transaction: 1, modifier: 0, message: Message::Rtu(rtu) }.encode();
@@ -477,7 +465,6 @@ fn request(service: ServiceId) -> Vec<u8> {
     bytes
 }
 
-/// A remote host that asks for whatever it likes has nothing sent to any peer.
 #[test]
 fn requests_for_what_nobody_listens_for_cost_nothing_per_peer() {
     let [address, _] = addresses();
@@ -489,7 +476,7 @@ fn requests_for_what_nobody_listens_for_cost_nothing_per_peer() {
     };
     assert!((0..1000).all(|service| !asks(&mut a, service)));
     assert_eq!(a.paths.forwarded, 0);
-    // what one has just begun to listen for is found at once, and what one has ended no more
+    // a new listener is found at once, an ended listener is not found
     peers[3].claim(ServiceId(5), address).unwrap();
     assert!(asks(&mut a, 5) && !asks(&mut a, 6));
     peers[4].claim(ServiceId(6), address).unwrap();
@@ -497,7 +484,6 @@ fn requests_for_what_nobody_listens_for_cost_nothing_per_peer() {
     peers[3].release(ServiceId(5), address);
     assert!(!asks(&mut a, 5));
     assert_eq!([3, 4].map(|index: usize| take(&mut peers[index]).len()), [2, 1]);
-    // of two the one that is left is found, whichever goes
     for service in [7, 8, 9] {
         peers[5].claim(ServiceId(service), address).unwrap();
     }
@@ -507,8 +493,7 @@ fn requests_for_what_nobody_listens_for_cost_nothing_per_peer() {
     assert!((0..10).all(|service| !asks(&mut a, service)));
 }
 
-/// Processes that ask for an address, or to be forwarded to, again and again, keep no other from
-/// it.
+/// Repeated requests keep no other process from the address.
 #[test]
 fn peers_that_misbehave_are_bounded() {
     let [address, _] = addresses();
@@ -553,14 +538,14 @@ fn a_service_belongs_to_one_process_at_an_address() {
     assert!(is_in_use(b.claim(service, address)));
 }
 
-/// A message of connection management, in a packet to QP1.
+/// A CM message in a packet to QP1.
 fn message(message: Message) -> Vec<u8> {
     let bth = [0x64, 0, 0xFF, 0xFF, 0, 0, 0, 1, 0, 0, 0, 0];
     let deth = [0x80, 1, 0, 0, 0, 0, 0, 1];
     [&bth[..], &deth, &CmMad::new(1, message).encode(), &[0; ICRC_LEN]].concat()
 }
 
-/// Its sender names no number of the receiver's.
+/// The sender of the REJ knows no ID of the receiver.
 #[test]
 fn a_withdrawn_request_is_withdrawn_where_it_went() {
     let [address, _] = addresses();
@@ -603,18 +588,17 @@ fn when_the_owner_ends_one_of_the_peers_is_the_owner() {
     let bytes = packet(partitions[1]);
     assert!(is_forwarded(&mut b, &Datagram::new(&net(address), &bytes)));
     assert_eq!(take(&mut c).len(), 1);
-    // one that comes now finds the new owner, and no partition twice
+    // a new process finds the new owner
     let d = peer(&mut b, address).unwrap();
     assert!(!partitions.contains(&d.partition.unwrap()));
-    // the last one is left alone
+    // the last becomes the owner
     drop((b, d));
     c.round(at(4000));
     c.round(at(6000));
     assert!(!c.is_peer(address));
 }
 
-/// An owner waits for datagrams that it has read for a process that it has not met yet, before it
-/// ends.
+/// Before its end, an owner waits for datagrams of processes that it has not met yet.
 #[test]
 fn a_datagram_waits_for_the_process_that_it_is_for() {
     let [address, _] = addresses();
@@ -624,7 +608,7 @@ fn a_datagram_waits_for_the_process_that_it_is_for() {
     drop(a);
     b.round(at(10));
     assert!(!b.is_peer(address) && !b.paths.has_waiting());
-    // one that came through shared memory may have no ICRC, and stays marked as verified
+    // a datagram from shared memory may have no ICRC: it stays marked as verified
     let meta = DatagramMeta { checksum_verified: true, ..DatagramMeta::default() };
     let datagram = Datagram { net: &net(address), bytes: &bytes, meta };
     assert!(is_forwarded(&mut b, &datagram) && b.paths.has_waiting());
@@ -634,7 +618,7 @@ fn a_datagram_waits_for_the_process_that_it_is_for() {
     let mut taken = Vec::new();
     c.inbox.receive(&mut |datagram| taken.push(datagram.meta));
     assert_eq!(taken, [meta]);
-    // nobody waits for one that has ended
+    // nobody waits for an ended process
     drop(c);
     b.round(at(60));
     assert!(!is_forwarded(&mut b, &Datagram::new(&net(address), &bytes)) && !b.paths.has_waiting());
@@ -658,7 +642,6 @@ fn as_many_share_an_address_as_there_are_partitions() {
     assert_eq!(peer(&mut a, address).unwrap().partition, partition);
 }
 
-/// A process that has only taken the name does not keep others from the address.
 #[test]
 fn a_name_alone_is_no_address() {
     let [address, _] = addresses();
@@ -674,7 +657,7 @@ fn a_name_alone_is_no_address() {
     assert!(squat().is_some());
 }
 
-/// On a busy machine it takes a while until one process has ended and another has taken over.
+/// On a busy machine, end and takeover take a while.
 #[test]
 fn an_address_may_take_long_to_pass_on() {
     let [address, _] = addresses();
@@ -684,7 +667,7 @@ fn an_address_may_take_long_to_pass_on() {
         scope.spawn(|| {
             let start = std::time::Instant::now();
             while start.elapsed() < Duration::from_millis(500) {
-                drop(rustix::net::accept(&name)); // says nothing, and goes
+                drop(rustix::net::accept(&name)); // closes without a grant
             }
             drop(name);
         });
@@ -703,7 +686,6 @@ fn a_device_that_does_not_share_refuses_at_once() {
     assert!(matches!(peer(&mut a, address), Err(BindError::Taken(_))));
 }
 
-/// Each process at an address has a channel of its own from those that send to it.
 #[test]
 fn processes_that_share_an_address_have_channels_of_their_own() {
     let [address, other] = addresses();
@@ -730,7 +712,7 @@ fn processes_that_share_an_address_have_channels_of_their_own() {
         assert_eq!(taken.len(), 2, "{src}");
         assert!(taken.iter().all(|(from, _, datagram)| *from == src && *datagram == packets[2]));
         assert_eq!(take(&mut a), [(src, 0, packets[0].clone())]);
-        // a run for several goes to each, if there is a channel to each
+        // a mixed run needs a channel to each process
         let mixed = [&packets[0][..], &packets[2], &packets[2]].concat();
         let whole = run([src, address], length, 0..mixed.len());
         sender.send(at(9001), &mixed, &[whole]).unwrap().unwrap();
@@ -741,12 +723,12 @@ fn processes_that_share_an_address_have_channels_of_their_own() {
         let whole = run([src, address], length, 0..nobodys.len());
         assert!(sender.send(at(9002), &nobodys, &[whole]).is_none());
         assert_eq!((a.paths.forwarded, c.paths.forwarded), (0, 0), "by no other process");
-        // what is for no process in particular is the owner's to receive
+        // other datagrams go to the owner
         assert!(!reaches(sender, at(9003), [src, address], &request(ServiceId(1))));
     }
 }
 
-/// The owner forwards to a process that nobody finds by its name.
+/// The owner forwards to a process that cannot have its name.
 #[test]
 fn who_takes_the_names_of_processes_keeps_nothing_from_them() {
     let [address, src] = addresses();

@@ -1,9 +1,9 @@
-//! Words in memory that the processes at an address share: the owner's term, the partitions with
-//! [member sockets](super::members), and the services of each partition.
+//! Words in memory shared by the processes at an address: the owner's term, the partitions with
+//! [member sockets](super::members), and each partition's services.
 //!
-//! A process is the owner for one term. The process that begins the next term is the owner from
-//! then on, and the former one, which may have been stopped, sees that its term is over. An owner
-//! counts its rounds, so the others see that it runs.
+//! A process is the owner for one term. The process that begins the next term becomes the owner.
+//! The former owner, perhaps stopped meanwhile, sees that its term is over. An owner counts its
+//! rounds to show that it runs.
 
 use std::{
     fs::File,
@@ -17,18 +17,18 @@ use roce_transport::{cm::ServiceId, mem::Memory, share::IdPartition, time::Insta
 use super::members::MemberPlace;
 use crate::{link::sealed, region::MmapMemory};
 
-/// Time after which a process that does nothing counts as stopped: less than connections wait until
-/// they give up, 8 times 67 ms with the usual attributes.
+/// Time after which an inactive process counts as stopped. Connections wait longer before they give
+/// up: 8 times 67 ms with the usual attributes.
 pub(super) const SILENCE: Duration = Duration::from_millis(100);
 
-/// Words of the memory; those that change often have a cache line each.
+/// Indices of words; words that change often have a cache line each.
 const TERM: usize = 0;
 const ROUNDS: usize = 8;
-/// Not zero once the member sockets are made, or cannot be: one process tries it, once.
+/// Not zero once a process has begun to make the member sockets.
 const MEMBERS_TRIED: usize = 16;
-/// Partition of the process with a member socket, at the socket's place behind this.
+/// Partitions of processes with member sockets, by place.
 const MEMBERS: usize = 24;
-/// Number of services of a partition, at its number behind this.
+/// Numbers of services, by partition.
 const SERVICE_COUNTS: usize = 64;
 const SERVICES: usize = 512;
 const MAX_SERVICES: usize = 4096;
@@ -37,13 +37,12 @@ pub(super) const SIZE: u64 = 8 * (SERVICES + IdPartition::COUNT as usize * MAX_S
 
 pub(super) struct Words {
     memory: MmapMemory,
-    /// Term and rounds at the last look, and since when they are these.
+    /// Term and rounds last seen, unchanged since `since`.
     seen: (u64, u64),
     since: Instant,
 }
 
 impl Words {
-    /// `memory` has [`SIZE`] bytes.
     pub(super) fn new(memory: &File) -> io::Result<Self> {
         let memory = sealed::map(memory, SIZE)?;
         Ok(Self { memory, seen: (0, 0), since: Instant::ZERO })
@@ -65,7 +64,7 @@ impl Words {
         self.get(TERM)
     }
 
-    /// Begins the term after this one, unless another process has done so before.
+    /// Begins the term after this one, unless another process already has.
     pub(super) fn begin_after(&self, term: u64) -> Option<u64> {
         let next = term.wrapping_add(1);
         let swapped =
@@ -73,18 +72,17 @@ impl Words {
         swapped.is_ok().then_some(next)
     }
 
-    /// Counts a round of the owner's.
     pub(super) fn count_round(&self) {
         let rounds = self.word(ROUNDS);
         rounds.store(rounds.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// True for the first process that asks: it is to make the member sockets.
+    /// True for the first caller, which makes the member sockets.
     pub(super) fn begin_members(&self) -> bool {
         self.word(MEMBERS_TRIED).swap(1, Ordering::AcqRel) == 0
     }
 
-    /// Partition of the process that has, or had last, the member socket at this place.
+    /// Partition of the present or last process with the member socket at this place.
     pub(super) fn member(&self, place: MemberPlace) -> Option<IdPartition> {
         let partition = self.get(MEMBERS + usize::from(place.get()));
         u8::try_from(partition).ok().and_then(IdPartition::new)
@@ -94,7 +92,7 @@ impl Words {
         self.set(MEMBERS + usize::from(place.get()), partition.get().into());
     }
 
-    /// Writes a process's list. Errors: [`io::ErrorKind::StorageFull`] if there is no room.
+    /// Errors: [`io::ErrorKind::StorageFull`] if there are too many.
     pub(super) fn set_services(
         &self,
         partition: IdPartition,
@@ -106,12 +104,12 @@ impl Words {
         for (place, service) in (Self::services(partition)..).zip(services) {
             self.set(place, service.0);
         }
-        // behind the services that it counts
+        // after the services that this counts
         self.set(SERVICE_COUNTS + usize::from(partition.get()), services.len() as u64);
         Ok(())
     }
 
-    /// The processes with a service in their lists: one, unless it has just changed, or has ended.
+    /// Processes that list a service: one, unless a list has just changed or a process has ended.
     pub(super) fn listeners(&self, service: ServiceId) -> impl Iterator<Item = IdPartition> {
         IdPartition::all().filter(move |&partition| {
             let count = self.get(SERVICE_COUNTS + usize::from(partition.get()));
@@ -125,12 +123,11 @@ impl Words {
         SERVICES + (partition.get() as usize - 1) * MAX_SERVICES
     }
 
-    /// Checks from now on whether the owner goes on.
     pub(super) fn watch(&mut self, now: Instant) {
         (self.seen, self.since) = (self.now_seen(), now);
     }
 
-    /// True if the owner has not gone on for some time.
+    /// True if the owner has made no progress for [`SILENCE`].
     pub(super) fn is_silent(&mut self, now: Instant) -> bool {
         if self.now_seen() != self.seen {
             self.watch(now);
@@ -184,7 +181,7 @@ mod tests {
         }
         assert_eq!(found(u64::MAX), [last]);
         assert_eq!(found(0), [first, last]);
-        // what another process writes leads nowhere else
+        // counts from other processes are bounded
         count(last, u64::MAX);
         assert_eq!(found(u64::MAX), [last]);
         count(first, MAX_SERVICES as u64 - 1);

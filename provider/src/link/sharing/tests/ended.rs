@@ -1,4 +1,4 @@
-//! Connections of ended processes: devices that are dropped with connections.
+//! Connections of ended processes: devices dropped with connections.
 
 use roce_transport::{
     adapter::{Adapter, AdapterConfig},
@@ -9,19 +9,17 @@ use roce_transport::{
 
 use super::{super::record::OwnRecords, *};
 
-/// A partition that no device of these tests has.
 const NOBODYS: u8 = 62;
 
 fn partition(number: u8) -> IdPartition {
     IdPartition::new(number).unwrap()
 }
 
-/// A time in milliseconds.
 fn ms(millis: u64) -> Instant {
     at(1000 * millis)
 }
 
-/// A connection of a link's device, by its number, and the name that it has there.
+/// A connection of a link's device, by its number.
 fn connection(link: &Sharing, [local, remote]: [IpAddr; 2], number: u32) -> (ConnId, ConnRecord) {
     let record = ConnRecord {
         local,
@@ -32,14 +30,14 @@ fn connection(link: &Sharing, [local, remote]: [IpAddr; 2], number: u32) -> (Con
         local_qpn: Qpn::new(0x111),
         remote_qpn: Qpn::new(0x222),
     };
-    // any adapter gives names, one that has the address and has the number for another
+    // any adapter with the address makes the ID, for a number that is not its own
     let cm = CmConfig { ids: partition(NOBODYS).ids(), ..CmConfig::default() };
     let mut adapter = Adapter::new(AdapterConfig { cm, ..AdapterConfig::new([0; 32]) });
     adapter.set_gids(vec![local.into()]);
     (adapter.cm_end_for_another(at(0), &record).unwrap(), record)
 }
 
-/// News of what has ended, in this time.
+/// Reports during `time` ms.
 fn news(link: &mut Sharing, from: u64, time: u64) -> Vec<Ended> {
     let mut news = Vec::new();
     for now in from..from + time {
@@ -70,7 +68,7 @@ fn a_peer_leaves_its_connections_to_the_owner() {
     drop(b);
     let left = here(address, of_b, &[records[0].1, records[2].1]);
     assert_eq!(news(&mut a, 200, 2000), [left], "once");
-    // until that is settled, its communication IDs are nobody else's
+    // until then, its communication IDs are reserved
     let next = |a: &mut Sharing| peer(a, address).unwrap().partition.unwrap();
     assert_ne!(next(&mut a), of_b);
     a.settle(address, of_b);
@@ -90,14 +88,14 @@ fn an_owner_leaves_its_connections_to_the_next() {
     assert_eq!(news(&mut b, 10, 100), [], "it is not the owner's");
     drop(a);
     assert_eq!(news(&mut b, 200, 2000), [here(address, of_a, &[record])]);
-    // one that ends before it has settled leaves that to the next
+    // an unsettled end passes to the next owner
     let mut c = peer(&mut b, address).unwrap();
     drop(b);
     assert_eq!(news(&mut c, 3000, 2000), [here(address, of_a, &[record])]);
 }
 
-/// A process at the address can write to every slot. What it writes to those of another is that
-/// one's only if it can be, and only when that one has ended; its own end makes nobody else's.
+/// Any process at the address can write any slot. A record counts only if the slot's process can
+/// have had the connection, and only after that process's end.
 #[test]
 fn a_strangers_records() {
     let ends = addresses();
@@ -112,26 +110,25 @@ fn a_strangers_records() {
         OwnRecords::default().keep(&table, partition, &record).unwrap();
         record
     };
-    // connections of those that have not ended
+    // connections of running processes
     for link in [&a, &b, &c] {
         forge(link, address, 5, link.partition.unwrap());
     }
     assert_eq!(news(&mut a, 10, 100), []);
-    drop(peer(&mut a, address).unwrap()); // has it look
+    drop(peer(&mut a, address).unwrap()); // triggers a check
     assert_eq!(news(&mut a, 200, 2000), []);
-    // a connection of another process under the name of one that ends
+    // another process's connection in the slots of a process that ends
     let (conn, _) = connection(&c, ends, 7);
     forge(&c, address, 7, of_b);
     drop(b);
     assert_eq!(news(&mut a, 3000, 2000), []);
-    // what nobody knows of is forgotten quietly
+    // unknown connections and ends are ignored
     c.discard_record(conn);
     a.settle(address, c.partition.unwrap());
     a.settle(far, of_b);
     assert_eq!(peer(&mut a, address).unwrap().partition, Some(of_b), "nothing is left of it");
 }
 
-/// Both know the other's end by its name.
 #[test]
 fn a_peer_at_another_address() {
     let ends = addresses();
@@ -143,7 +140,7 @@ fn a_peer_at_another_address() {
         let first = ConnRecord { remote_id: own.ids().start() + 9, ..first };
         let stranger = ConnRecord { remote_id: *partition(NOBODYS).ids().start(), ..stranger };
         let to_b = packet(own);
-        // a connection may be there before the channel, whether or not that has another use
+        // the connection may come before the channel
         if before {
             reaches(&mut a, ms(0), ends, &to_b);
             b.round(ms(0));
@@ -156,7 +153,7 @@ fn a_peer_at_another_address() {
             a.round(ms(now));
         }
         assert!(reaches(&mut a, ms(5), ends, &to_b));
-        // a channel that is closed says nothing
+        // a closed channel alone is no end
         b.inbox.rings.clear();
         assert_eq!(news(&mut a, 10, 2000), []);
         reaches(&mut a, ms(3000), ends, &to_b);

@@ -1,9 +1,8 @@
-//! Datagrams that come to the processes at an address without its owner.
+//! Datagrams that reach the processes at an address without the owner.
 
 use super::{super::members::MEMBERS, *};
 
-/// The owner of an address, and the socket that stands for the address's, beside which there may be
-/// others.
+/// An owner whose address can have member sockets, and the address's socket.
 fn owner_with_members(address: IpAddr) -> (Sharing, UdpSocket) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_nonblocking(true).unwrap();
@@ -25,7 +24,6 @@ fn owner_with_members(address: IpAddr) -> (Sharing, UdpSocket) {
     (link, socket)
 }
 
-/// One more process at the address, and its member socket.
 fn peer_with_member(owner: &mut Sharing, address: IpAddr) -> (Sharing, UdpSocket) {
     let mut link = peer(owner, address).unwrap();
     let (at, socket) = link.poll_member().unwrap();
@@ -33,7 +31,6 @@ fn peer_with_member(owner: &mut Sharing, address: IpAddr) -> (Sharing, UdpSocket
     (link, socket.into())
 }
 
-/// The owner has ended. The first becomes the owner then, and the other its peer.
 fn take_over(next: &mut Sharing, other: &mut Sharing) {
     for now in 2..10 {
         next.round(at(1000 * now));
@@ -42,13 +39,11 @@ fn take_over(next: &mut Sharing, other: &mut Sharing) {
     next.round(at(10_000));
 }
 
-/// Sends a datagram to a queue pair of this partition by the network.
 fn send_to(socket: &UdpSocket, partition: IdPartition) {
     let to = socket.local_addr().unwrap();
     UdpSocket::bind("127.0.0.1:0").unwrap().send_to(&packet(partition), to).unwrap();
 }
 
-/// The partitions of datagrams that have arrived at a socket.
 fn arrived(socket: &UdpSocket) -> Vec<IdPartition> {
     let mut bytes = [0; 64];
     let mut all = Vec::new();
@@ -81,7 +76,7 @@ fn each_process_receives_what_is_for_it() {
         assert!(hears, "a thread that sleeps on the link hears of it");
     }
     arrived(&at_a);
-    // one that has ended receives no more, and another can have its socket
+    // an ended process receives no more, and another can have its socket
     arrived(&at_b);
     drop((b, at_b));
     a.round(at(2000));
@@ -92,7 +87,7 @@ fn each_process_receives_what_is_for_it() {
     assert_eq!(arrived(&at_d), [d.partition.unwrap()]);
 }
 
-/// There are fewer sockets than processes can have the address.
+/// There are fewer member sockets than partitions.
 #[test]
 fn what_is_for_a_process_without_a_member_socket_is_forwarded() {
     let [address, _] = addresses();
@@ -111,7 +106,6 @@ fn what_is_for_a_process_without_a_member_socket_is_forwarded() {
     }
 }
 
-/// The sockets stay those of their processes when another one is the owner.
 #[test]
 fn member_sockets_outlive_the_owner() {
     let [address, _] = addresses();
@@ -132,7 +126,7 @@ fn member_sockets_outlive_the_owner() {
     assert_eq!([&at_d, &at_b].map(arrived), [vec![d.partition.unwrap()], vec![of_b]]);
 }
 
-/// The kernel looks at the first datagram of a merged run only.
+/// The kernel looks at only the first datagram of a merged run.
 #[test]
 fn what_is_for_others_is_forwarded_by_whoever_has_it() {
     let [address, _] = addresses();
@@ -151,9 +145,9 @@ fn what_is_for_others_is_forwarded_by_whoever_has_it() {
     c.round(at(1));
     assert_eq!(take(&mut a).len(), 2);
     assert_eq!(take(&mut c), [(net.src, 0, packets[2].clone())]);
-    // what comes by a ring is for this process, or for nobody
+    // datagrams from a ring are never forwarded
     assert_eq!((a.paths.forwarded, b.paths.forwarded, c.paths.forwarded), (0, 3, 0));
-    // it is no owner by that, nor does it end as one
+    // forwarding does not make an owner
     drop(b);
     c.round(at(3000));
     assert!(c.is_peer(address) && !a.is_peer(address));

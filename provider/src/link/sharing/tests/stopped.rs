@@ -1,18 +1,16 @@
-//! Processes that are stopped, by a signal or in a debugger: devices that nobody serves any more.
+//! Processes stopped by a signal or a debugger: devices that nobody serves.
 
 use super::{
     super::{claim::Entry, words::SILENCE},
     *,
 };
 
-/// A time in milliseconds.
 fn ms(millis: u64) -> Instant {
     at(1000 * millis)
 }
 
 const SILENT: u64 = SILENCE.as_millis() as u64;
 
-/// The owner of an address, and its UDP socket.
 fn owner_and_socket(address: IpAddr) -> (Sharing, UdpSocket) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let mut link = Sharing::new(Scope::All).unwrap();
@@ -28,13 +26,12 @@ fn owner_and_socket(address: IpAddr) -> (Sharing, UdpSocket) {
     (link, socket)
 }
 
-/// Something arrives at the socket.
 fn arrive(socket: &UdpSocket) {
     let to = socket.local_addr().unwrap();
     UdpSocket::bind("127.0.0.1:0").unwrap().send_to(b"x", to).unwrap();
 }
 
-/// Serves all of them for this time; returns the time then, all in milliseconds.
+/// Serves all links for `time` ms and returns the time then.
 fn serve(links: &mut [&mut Sharing], from: u64, time: u64) -> u64 {
     for now in from..=from + time {
         links.iter_mut().for_each(|link| link.round(ms(now)));
@@ -42,7 +39,6 @@ fn serve(links: &mut [&mut Sharing], from: u64, time: u64) -> u64 {
     from + time
 }
 
-/// True if what is for this partition comes to `to` when it has arrived at `owner`.
 fn forwards(owner: &mut Sharing, to: &mut Sharing, address: IpAddr) -> bool {
     let bytes = packet(to.partition.unwrap());
     assert!(is_forwarded(owner, &Datagram::new(&net(address), &bytes)));
@@ -57,19 +53,19 @@ fn when_the_owner_is_stopped_a_peer_is_the_owner() {
     let (mut a, socket) = owner_and_socket(address);
     let (mut b, mut c) = (peer(&mut a, address).unwrap(), peer(&mut a, address).unwrap());
     let partitions = [&a, &b, &c].map(|each| each.partition.unwrap());
-    // nobody is in the way as long as nothing arrives
+    // no takeover while nothing arrives
     let mut now = serve(&mut [&mut b, &mut c], 0, 5 * SILENT);
     assert!(b.is_peer(address) && b.deadline().is_none());
-    // nor if the owner goes on
+    // nor while the owner runs
     arrive(&socket);
     now = serve(&mut [&mut a, &mut b, &mut c], now, 5 * SILENT);
     assert!(b.is_peer(address) && c.is_peer(address));
-    // nor if all of them are stopped
+    // nor if all are stopped
     arrive(&socket);
     now = serve(&mut [&mut b, &mut c], now, 10) + 10 * SILENT;
     now = serve(&mut [&mut b, &mut c, &mut a], now, 5 * SILENT);
     assert!(b.is_peer(address) && c.is_peer(address));
-    // but when it does not
+    // but if the owner is
     now = serve(&mut [&mut b, &mut c], now, 2 * SILENT + 10);
     let (owner, other) = if b.is_peer(address) { (&mut c, &mut b) } else { (&mut b, &mut c) };
     assert!(!owner.is_peer(address) && other.is_peer(address));
@@ -77,7 +73,7 @@ fn when_the_owner_is_stopped_a_peer_is_the_owner() {
     let mut d = peer(owner, address).unwrap();
     assert!(!partitions.contains(&d.partition.unwrap()) && d.is_peer(address));
     assert!(forwards(owner, &mut d, address));
-    // what is for the one that is stopped waits, in case that it goes on
+    // datagrams wait for the stopped process
     let bytes = packet(partitions[0]);
     owner.round(ms(now));
     assert!(is_forwarded(owner, &Datagram::new(&net(address), &bytes)));
@@ -90,7 +86,7 @@ fn when_the_owner_is_stopped_a_peer_is_the_owner() {
     assert_eq!([&a, &*owner, &*other].map(|each| each.is_peer(address)), [true, false, true]);
 }
 
-/// A new process is let in although nothing arrives at the UDP socket.
+/// Nothing arrives at the UDP socket.
 #[test]
 fn a_stopped_owner_keeps_no_process_from_the_address() {
     let [address, _] = addresses();
@@ -114,8 +110,7 @@ fn a_stopped_owner_keeps_no_process_from_the_address() {
     assert!(a.is_peer(address));
 }
 
-/// A datagram that a stopped owner has forwarded is received once, although it is no owner any more
-/// when it goes on.
+/// Datagrams forwarded by a stopped owner arrive once, even after a takeover.
 #[test]
 fn a_former_owner_forwards_what_it_has() {
     let [address, _] = addresses();
@@ -123,7 +118,7 @@ fn a_former_owner_forwards_what_it_has() {
     let mut b = peer(&mut a, address).unwrap();
     let bytes = packet(b.partition.unwrap());
     let datagram = Datagram { net: &net(address), bytes: &bytes, meta: DatagramMeta::default() };
-    // before it is stopped, and after it goes on, for which it has read it
+    // before the stop, and after the owner goes on
     assert!(is_forwarded(&mut a, &datagram));
     arrive(&socket);
     let now = serve(&mut [&mut b], 1, 3 * SILENT);
@@ -137,7 +132,6 @@ fn a_former_owner_forwards_what_it_has() {
     assert!(a.is_peer(address) && forwards(&mut b, &mut a, address));
 }
 
-/// Traffic to another process at the address goes on while the owner is stopped.
 #[test]
 fn a_stopped_owner_stops_nothing_that_does_not_go_by_it() {
     let [address, src] = addresses();
@@ -156,13 +150,12 @@ fn a_stopped_owner_stops_nothing_that_does_not_go_by_it() {
     assert!(b.is_peer(address), "it has no reason to be the owner");
 }
 
-/// An owner that is stopped when it has just accepted a request has taken it with it.
 #[test]
 fn a_request_that_a_stopped_owner_has_accepted_is_made_again() {
     let [address, _] = addresses();
     let (mut a, socket) = owner_and_socket(address);
     let (mut b, mut c) = (peer(&mut a, address).unwrap(), peer(&mut a, address).unwrap());
-    // the next owner is stopped when the other has asked it
+    // the next owner is stopped after the other's request
     arrive(&socket);
     let mut now = serve(&mut [&mut b], 1, 3 * SILENT);
     assert!(!b.is_peer(address));
@@ -175,7 +168,7 @@ fn a_request_that_a_stopped_owner_has_accepted_is_made_again() {
     let _ = now;
 }
 
-/// The backlog of a stopped process is bounded, and is there when it goes on.
+/// The backlog is there when the process goes on.
 #[test]
 fn what_waits_for_a_process_is_bounded() {
     let [address, _] = addresses();
@@ -202,7 +195,7 @@ fn what_waits_for_a_process_is_bounded() {
     let partition = Entry::Partition(b.partition.unwrap());
     drop(b);
     a.round(at(now + 2000));
-    // a child that another test starts has copies of all descriptors until it runs its program
+    // another test's child has copies of all descriptors until exec
     while a.at_mut(address).unwrap().common.claims.is_taken(partition) {
         thread::yield_now();
     }
@@ -229,7 +222,6 @@ fn a_reader_that_is_stopped_is_looked_at_less_often() {
     assert!(accepted(&b).is_empty());
 }
 
-/// Connections that the sockets of a link have, without a response to them.
 fn accepted(link: &Sharing) -> Vec<OwnedFd> {
     let names = link.listeners.listeners.iter().map(|it| &it.name);
     names.filter_map(|name| name.accept().ok()?.check().ok()).collect()

@@ -1,5 +1,5 @@
-//! Processes of other users that send what takes long to close. Each test has a process of its own,
-//! since one thread closes for all of a process.
+//! Other users' processes that send descriptors that are slow to close. Each test has its own
+//! process, since one thread closes for a whole process.
 
 use std::{
     env,
@@ -20,13 +20,13 @@ use crate::{
     own_test,
 };
 
-/// Time that a close takes, if it waits.
+/// Time of a close that waits.
 const LINGER: Duration = Duration::from_secs(30);
 const OTHER: u32 = 65_532;
 const INSIDE: &str = "ROCE_TEST_STRANGERS";
 
-/// Runs a test in a process of its own, which is to end at once, too. Programs of other users can
-/// be started by root only.
+/// Runs a test in its own process, which must end at once, too. Only root can start other users'
+/// programs.
 fn alone(test: &str, run: impl FnOnce()) {
     if !rustix::process::geteuid().is_root() {
         eprintln!("programs of other users can be started by root only: left to CI");
@@ -43,7 +43,7 @@ fn alone(test: &str, run: impl FnOnce()) {
     assert!(start.elapsed() < LINGER / 2, "it does not end");
 }
 
-/// Does what is to take no longer than usual.
+/// Asserts that nothing waits for a close.
 fn soon<T>(act: impl FnOnce() -> T) -> T {
     let start = std::time::Instant::now();
     let result = act();
@@ -51,7 +51,7 @@ fn soon<T>(act: impl FnOnce() -> T) -> T {
     result
 }
 
-/// A stranger. It ends with this process, or when this is dropped.
+/// Ends with this process, or when dropped.
 struct Stranger {
     child: Child,
     says: Lines<BufReader<ChildStdout>>,
@@ -70,7 +70,6 @@ impl Stranger {
         stranger
     }
 
-    /// Waits until it says something.
     fn hear(&mut self) -> String {
         self.says.next().expect("it has ended").unwrap()
     }
@@ -91,7 +90,7 @@ fn denied<T>(result: io::Result<T>) -> bool {
     result.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }
 
-// No process is started while a stranger's socket is open here: it would have a copy.
+// No test starts a process while a stranger's socket is open: the child would have a copy.
 
 #[test]
 fn who_connects_makes_nobody_wait() {
@@ -102,7 +101,7 @@ fn who_connects_makes_nobody_wait() {
         soon(|| b.round(at(2000)));
         a.send(at(2001), b"data", &[run(ends, 4, 0..4)]).unwrap().unwrap();
         assert_eq!(soon(|| take(&mut b)), [(src, 0, b"data".into())]);
-        // this process ends while that waits
+        // this process ends while the close waits
         std::mem::forget(stranger);
     });
 }
@@ -114,12 +113,11 @@ fn a_name_that_goes_waits_for_nobody() {
         let b = device(address);
         let stranger = Stranger::start(OTHER, "connect", &name(address), 2);
         soon(|| drop(b));
-        drop(soon(|| device(address))); // it is free at once
+        drop(soon(|| device(address))); // free at once
         std::mem::forget(stranger);
     });
 }
 
-/// Only the last process at an address frees its name, also with strangers there.
 #[test]
 fn the_last_that_has_a_name_ends_it() {
     alone("the_last_that_has_a_name_ends_it", || {
@@ -170,7 +168,7 @@ fn who_connects_to_a_reaper_makes_it_not_wait() {
     alone("who_connects_to_a_reaper_makes_it_not_wait", || {
         let mut members = Members::new().unwrap();
         let name = members.variable().rsplit_once(' ').unwrap().0.to_owned();
-        // one of this user that has ended could be one of the program's
+        // an ended process of this user could be the program's
         let strangers = [(OTHER, "connect"), (0, "leave"), (OTHER, "leave")];
         let strangers = strangers.map(|(user, mode)| Stranger::start(user, mode, &name, 2));
         assert!(soon(|| members.attend(at(0))).is_empty());
@@ -180,7 +178,7 @@ fn who_connects_to_a_reaper_makes_it_not_wait() {
     });
 }
 
-/// While as many wait as may, nobody is accepted, and connections go on as before.
+/// At the limit, nobody is accepted, and connections go on.
 #[test]
 fn strangers_that_wait_are_bounded() {
     alone("strangers_that_wait_are_bounded", || {

@@ -1,5 +1,5 @@
-//! Trust between processes of several users and namespaces. Each end of a connection is a copy of
-//! this program, started by tools of util-linux.
+//! Trust across users and namespaces. Each end of a connection is a copy of this program, started
+//! by util-linux.
 
 use std::{
     env, fs,
@@ -22,7 +22,7 @@ use crate::{
     sync::Mutex,
 };
 
-/// Role of a copy: `start`, or `listen` or `connect` and the address.
+/// `start`, or `listen` or `connect` and the address.
 const INSIDE: &str = "ROCE_TEST_TRUST";
 const TEST: &str = "link::sharing::tests::trust::who_could_trace_each_other_trust_each_other";
 const START: &str = "start";
@@ -31,7 +31,7 @@ const TRUSTS: &str = "trusts";
 const REFUSES: &str = "refuses";
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// One end of a connection: reports whether it trusts the other.
+/// Reports whether this end trusts the other.
 fn end(role: &str) {
     let (role, address) = role.split_once(' ').unwrap();
     let address = address.parse().unwrap();
@@ -50,7 +50,7 @@ fn end(role: &str) {
             println!("\n{REFUSES}");
         }
     }
-    // neither ends before the other has looked
+    // neither end exits before the other has checked
     rustix::net::send(&socket, &[0], SendFlags::NOSIGNAL).unwrap();
     wait(&[socket.as_fd()], Some(PATIENCE)).unwrap();
 }
@@ -58,10 +58,9 @@ fn end(role: &str) {
 struct Program(PathBuf);
 
 impl Program {
-    /// A copy that every user can start.
     fn copy() -> Self {
         let path = env::temp_dir().join(format!("roce-trust-{}", std::process::id()));
-        // written by another process, so that no child of a test beside this holds it open to write
+        // written by another process: no child of a parallel test has the file open for writing
         let copied = Command::new("cp").arg(env::current_exe().unwrap()).arg(&path).status();
         assert!(copied.unwrap().success());
         fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
@@ -79,7 +78,7 @@ impl Program {
             .unwrap()
     }
 
-    /// Has two ends meet, each started by a command. Returns whether each trusts the other.
+    /// Connects two ends, each started by a command. Returns whether each trusts the other.
     fn meet(&self, by: [&[&str]; 2]) -> [bool; 2] {
         let [address, _] = addresses();
         let mut listening = self.start(by[0], "listen", address);
@@ -105,15 +104,15 @@ impl Drop for Program {
     }
 }
 
-/// The process that starts all others. It is started before any test here has a socket: a child has
-/// those of its parent until it becomes another program, so that their end would show late.
+/// Starts all other processes. Started before any test has a socket: a child keeps its parent's
+/// sockets until exec, which would delay their end.
 static STARTER: LazyLock<Mutex<Child>> = LazyLock::new(|| {
     let mut command = Command::new(env::current_exe().unwrap());
     command.args(["--exact", own_test::named(TEST), "--nocapture"]).env(INSIDE, START);
     Mutex::new(command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap())
 });
 
-/// To be called before anything that lasts is opened.
+/// Called before anything that lasts is opened.
 pub(super) fn prepare() {
     if env::var_os(INSIDE).is_none() {
         LazyLock::force(&STARTER);
@@ -137,7 +136,7 @@ fn who_could_trace_each_other_trust_each_other() {
     }
 }
 
-/// With another user, and in other PID namespaces, only root can start programs.
+/// Only root can start programs as another user, or in other PID namespaces.
 fn meet_all() {
     let program = Program::copy();
     let assert = |trust: bool, a: &[&str], b: &[&str]| {
