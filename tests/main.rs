@@ -5,6 +5,7 @@ mod errors;
 mod examples;
 mod explained;
 mod footprint;
+mod forked;
 mod interface;
 mod live;
 mod objects;

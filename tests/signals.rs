@@ -14,6 +14,8 @@ use std::{
 
 use roce::{Access, ForeignMemory, Memory, MemoryFault};
 
+use crate::errors::fail;
+
 const CASE: &str = "ROCE_TEST_CASE";
 /// A multiple of any page size.
 const PAGE: usize = 64 << 10;
@@ -298,25 +300,6 @@ extern "C" fn one_of_many<const N: usize>(_: c_int, _: *mut libc::siginfo_t, _: 
     leave(0, null_mut(), null_mut());
 }
 
-/// Fails in this thread, as in a sandbox.
-fn refuse(call: libc::c_long) -> io::Result<()> {
-    let statement = |code: u32, k: u32, jt, jf| libc::sock_filter { code: code as u16, jt, jf, k };
-    let mut program = [
-        // the syscall number
-        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
-        statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, call as u32, 0, 1),
-        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32, 0, 0),
-        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0, 0),
-    ];
-    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-    // SAFETY: the filter outlives the call
-    let set = unsafe {
-        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
-            && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter) == 0
-    };
-    if set { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
 /// Copies then go through the kernel: by a pipe if the usual call is refused.
 #[test]
 fn a_program_that_always_installs_its_handler_first() {
@@ -350,7 +333,7 @@ fn a_program_that_always_installs_its_handler_first() {
     };
     copy(b"through the kernel");
     for call in [libc::SYS_process_vm_readv, libc::SYS_process_vm_writev] {
-        if let Err(error) = refuse(call) {
+        if let Err(error) = fail(call, libc::EPERM) {
             println!("calls cannot be refused here: {error}");
         }
     }

@@ -5,7 +5,7 @@ use roce_provider::{
     errnos,
     link::BindError,
     transport::{
-        adapter::ObjectError,
+        adapter::{McastError, ObjectError},
         explain::{Explain, Reason},
         mem::{MemoryFault, RegisterError},
         qp::{ModifyError, PostError},
@@ -119,21 +119,39 @@ fn of_system(number: c_int) -> Reason {
 
 pub(crate) type Result<T, E = Errno> = std::result::Result<T, E>;
 
+/// Fails by `rule` if `refused`.
+#[inline]
+pub(crate) fn refuse_if(refused: bool, rule: Rule) -> Result<()> {
+    if refused { Err(Errno::of(rule)) } else { Ok(()) }
+}
+
 pub(crate) fn set(errno: c_int) {
     // SAFETY: `errno` is thread-local.
     unsafe { *libc::__errno_location() = errno };
 }
 
-impl From<std::io::Error> for Errno {
-    fn from(error: std::io::Error) -> Self {
-        Self { number: error.raw_os_error().unwrap_or(libc::EIO), why: Why::System }
-    }
+macro_rules! from_errors {
+    ($($error:ty, $name:pat => $errno:expr;)*) => {
+        $(
+            impl From<$error> for Errno {
+                fn from($name: $error) -> Self {
+                    $errno
+                }
+            }
+        )*
+    };
 }
 
-impl From<rustix::io::Errno> for Errno {
-    fn from(error: rustix::io::Errno) -> Self {
-        Self { number: error.raw_os_error(), why: Why::System }
-    }
+from_errors! {
+    std::io::Error, error =>
+        Self { number: error.raw_os_error().unwrap_or(libc::EIO), why: Why::System };
+    rustix::io::Errno, error => Self { number: error.raw_os_error(), why: Why::System };
+    McastError, error => Self::explained(&error);
+    ModifyError, error => Self::explained(&error);
+    SrqError, error => Self::explained(&error);
+    // inline data and copies
+    MemoryFault, _ => Self::of(Rule::Unmapped);
+    Unreachable, _ => Self::of(Rule::Unmapped);
 }
 
 impl From<ObjectError> for Errno {
@@ -193,25 +211,6 @@ impl From<RegionError> for Errno {
     }
 }
 
-/// For inline data and copies.
-impl From<Unreachable> for Errno {
-    fn from(_: Unreachable) -> Self {
-        Self::of(Rule::Unmapped)
-    }
-}
-
-impl From<MemoryFault> for Errno {
-    fn from(_: MemoryFault) -> Self {
-        Self::of(Rule::Unmapped)
-    }
-}
-
-impl From<ModifyError> for Errno {
-    fn from(error: ModifyError) -> Self {
-        Self::explained(&error)
-    }
-}
-
 impl From<PostError> for Errno {
     fn from(error: PostError) -> Self {
         if matches!(error, PostError::QueueFull | PostError::QueueOfZero) {
@@ -235,18 +234,12 @@ impl From<CmError> for Errno {
     }
 }
 
-impl From<SrqError> for Errno {
-    fn from(error: SrqError) -> Self {
-        Self::explained(&error)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use roce_provider::{
         AttachError, RegionError,
         transport::{
-            adapter::{AcceptError, McastError, ObjectKind, ObjectMismatch, ObjectSize},
+            adapter::{AcceptError, ObjectKind, ObjectMismatch, ObjectSize},
             addr::{Gid, Mtu},
             cm::ConnError,
             qp::{Attribute, CountError, QpType, State},

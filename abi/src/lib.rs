@@ -46,5 +46,5 @@ pub fn read_flow(bytes: &[u8]) -> Result<roce_provider::FlowAttr, std::ffi::c_in
         to.copy_from_slice(from);
         Ok(())
     };
-    translate::flow::whole(copy).map_err(|error| error.number())
+    translate::flow::from_c(copy).map_err(|error| error.number())
 }

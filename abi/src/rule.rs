@@ -323,11 +323,11 @@ rules! {
         "rsockets support AF_INET and AF_INET6 only"
         "check domain of rsocket and sa_family of the address";
     SocketType ESOCKTNOSUPPORT "socket_type"
-        "rsockets are streams only"
-        "use SOCK_STREAM; datagrams (SOCK_DGRAM) are not supported";
+        "rsockets support SOCK_STREAM and SOCK_DGRAM only"
+        "check type of rsocket";
     SocketProtocol EPROTONOSUPPORT "socket_protocol"
-        "the protocol of a stream is TCP"
-        "pass 0 or IPPROTO_TCP";
+        "the protocol is not that of the socket's type"
+        "pass 0, or IPPROTO_TCP for SOCK_STREAM, IPPROTO_UDP for SOCK_DGRAM";
     SocketOption EOPNOTSUPP "socket_option"
         "rsockets lack this option or flag"
         "rsocket(7) lists options and flags";

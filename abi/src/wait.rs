@@ -23,13 +23,13 @@ pub(crate) fn blocking(descriptor: &impl AsFd) -> io::Result<()> {
 
 /// Nothing to drop.
 #[derive(Clone, Copy)]
-pub(crate) enum Look<T: Copy> {
+pub(crate) enum Polled<T: Copy> {
     Event(T),
     /// Wait on this descriptor.
     Nothing(c_int),
 }
 
-impl<T: Copy> Look<T> {
+impl<T: Copy> Polled<T> {
     pub(crate) fn of(event: Option<T>, descriptor: c_int) -> Self {
         event.map_or(Self::Nothing(descriptor), Self::Event)
     }
@@ -81,7 +81,7 @@ pub(crate) fn interrupted() -> Result<()> {
 }
 
 /// Cancellation point for calls that do not wait.
-pub(crate) extern "C-unwind" fn may_end_here() {
+pub(crate) extern "C-unwind" fn test_cancel() {
     cancellable::pthread_testcancel();
 }
 
@@ -137,7 +137,7 @@ pub(crate) unsafe fn wait_checked(
             waits::left();
             return if done < 0 { Err(Errno::plain(error.number())) } else { Ok(()) };
         }
-        waits::look(&endless, &mut is_reported);
+        waits::check_endless(&endless, &mut is_reported);
     }
 }
 

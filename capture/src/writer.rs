@@ -37,6 +37,9 @@ pub struct CaptureWriter<W: Write> {
 
 impl<W: Write> CaptureWriter<W> {
     /// Starts a capture.
+    ///
+    /// # Errors
+    /// When writing fails.
     pub fn new(to: W) -> io::Result<Self> {
         let mut writer = PcapNgWriter::new(to).map_err(to_io)?;
         writer.write_pcapng_block(interface(DataLink::RAW)).map_err(to_io)?;
@@ -45,6 +48,9 @@ impl<W: Write> CaptureWriter<W> {
 
     /// Writes a datagram; `at` is since the Unix epoch. Long comments are truncated. Fails for
     /// sizes that IP cannot carry.
+    ///
+    /// # Errors
+    /// When writing fails, or IP carries no datagram of this size.
     pub fn write(
         &mut self,
         at: Duration,
@@ -70,6 +76,9 @@ impl<W: Write> CaptureWriter<W> {
     }
 
     /// Writes an Ethernet frame, without FCS.
+    ///
+    /// # Errors
+    /// When writing fails.
     pub fn write_frame(&mut self, at: Duration, frame: &[u8]) -> io::Result<()> {
         self.put(at, ETHERNET, frame.into(), None)
     }

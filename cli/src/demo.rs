@@ -18,7 +18,7 @@ use crate::{failure::Failure, ladder::Ladder, output::outln};
 use viewer::Printer;
 
 #[cfg(not(target_os = "linux"))]
-use crate::elsewhere::{Capture, Keys, create_capture};
+use crate::non_linux::{Capture, Keys, create_capture};
 #[cfg(target_os = "linux")]
 use keys::Keys;
 #[cfg(target_os = "linux")]

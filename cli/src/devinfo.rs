@@ -51,10 +51,6 @@ fn state(device: &Device) -> &'static str {
     if device.port().active { "PORT_ACTIVE" } else { "PORT_DOWN" }
 }
 
-fn mtu_code(mtu: roce::Mtu) -> u8 {
-    mtu as u8
-}
-
 fn receive_buffer() -> Option<(usize, Option<String>)> {
     OpenOptions::from_environment().unwrap_or_default().granted_receive_buffer().ok()
 }
@@ -96,11 +92,8 @@ fn print(device: &Device, verbose: bool) {
     };
     outln!("\t\tport:\t1");
     item("state", &format_args!("{} ({})", state(device), if port.active { 4 } else { 1 }));
-    item("max_mtu", &format_args!("{} ({})", port.max_mtu.bytes(), mtu_code(port.max_mtu)));
-    item(
-        "active_mtu",
-        &format_args!("{} ({})", port.active_mtu.bytes(), mtu_code(port.active_mtu)),
-    );
+    item("max_mtu", &format_args!("{} ({})", port.max_mtu.bytes(), port.max_mtu as u8));
+    item("active_mtu", &format_args!("{} ({})", port.active_mtu.bytes(), port.active_mtu as u8));
     item("link_layer", &"Ethernet");
     if verbose {
         item("max_msg_sz", &format_args!("{:#x}", port.max_message));

@@ -10,7 +10,7 @@ use std::{
     path::PathBuf,
 };
 
-use roce::{Qpn, explain::Explained};
+use roce::{Qpn, explain::Explained, fabric::clause};
 
 use crate::failure::Failure;
 use report::Filter;
@@ -92,14 +92,8 @@ fn content(args: &Args) -> Result<Vec<u8>, Failure> {
 }
 
 fn number(text: &str) -> Result<u32, String> {
-    let parsed = match text.strip_prefix("0x") {
-        Some(digits) => u32::from_str_radix(digits, 16),
-        None => text.parse(),
-    };
-    parsed
-        .ok()
-        .filter(|number| *number < 1 << 24)
-        .ok_or_else(|| format!("{text:?} is not a 24-bit number; write for example 27 or 0x1b"))
+    clause::number(text, "")
+        .map_err(|_| format!("{text:?} is not a 24-bit number; write for example 27 or 0x1b"))
 }
 
 fn qpn(text: &str) -> Result<Qpn, String> {

@@ -10,8 +10,6 @@ mod datagrams;
 mod demo;
 #[cfg(target_os = "linux")]
 mod devinfo;
-#[cfg(not(target_os = "linux"))]
-mod elsewhere;
 #[cfg(target_os = "linux")]
 mod exchange;
 mod explain;
@@ -25,6 +23,8 @@ mod manual;
 mod markup;
 #[cfg(target_os = "linux")]
 mod mckey;
+#[cfg(not(target_os = "linux"))]
+mod non_linux;
 mod output;
 #[cfg(target_os = "linux")]
 mod perf;
@@ -149,7 +149,7 @@ fn main() -> ExitCode {
         #[cfg(target_os = "linux")]
         Command::Unpack(args) => unpack::run(&args),
         #[cfg(not(target_os = "linux"))]
-        Command::Other(words) => elsewhere::refuse(&words),
+        Command::Other(words) => non_linux::refuse(&words),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -3,12 +3,14 @@ use std::{
     env, fs,
     io::{BufRead, BufReader, Write},
     net::{TcpListener, TcpStream},
-    process::{Child, Command, Output, Stdio},
+    process::{Command, Output, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
 use serde_json::{Value, json};
+
+use crate::running::Running;
 
 const VARIABLE: &str = "ROCE_AGENT_TOKEN";
 const TOKEN: &str = "00112233445566778899aabbccddeeff";
@@ -30,31 +32,17 @@ fn said(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-struct Agent(Child);
-
-impl Agent {
-    fn start(address: &str) -> Self {
-        let device = format!("udp:{address}");
-        let mut child = command(&["agent", &device]).stdout(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert_eq!(line, format!("device {address}, agent {address}:4792\n"));
-        Self(child)
-    }
+fn agent(address: &str) -> Running {
+    let (agent, line) = Running::start(&mut command(&["agent", &format!("udp:{address}")]));
+    assert_eq!(line, format!("device {address}, agent {address}:4792\n"));
+    agent
 }
 
-impl Drop for Agent {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn listener(address: &str) -> Agent {
+fn listener(address: &str) -> Running {
     crate::watchdog::start(String::new);
     let mut rping = Command::new(env!("CARGO_BIN_EXE_roce"));
     rping.args(["rping", "-s", "-P", "-a", address]).stdin(Stdio::null()).stderr(Stdio::null());
-    let listener = Agent(rping.spawn().unwrap());
+    let listener = Running(rping.spawn().unwrap());
     while !conform(&[address, "--cm", "7174", "--only", "cm/end"]).status.success() {}
     listener
 }
@@ -104,7 +92,7 @@ fn a_program_that_does_not_listen_is_said() {
 
 #[test]
 fn our_device_conforms_over_udp() {
-    let _agent = Agent::start("127.79.20.1");
+    let _agent = agent("127.79.20.1");
     let scratch = tempfile::tempdir().unwrap();
     let file = |name: &str| scratch.path().join(name).to_str().unwrap().to_owned();
     let (captures, html, junit) = (file("captures"), file("r.html"), file("r.xml"));
@@ -233,7 +221,7 @@ fn cut(listener: &TcpListener, agent: &str) {
 /// The failure is of the case that stops the device, not of the next.
 #[test]
 fn a_case_that_stops_the_device_is_named() {
-    let _agent = Agent::start("127.79.20.2");
+    let _agent = agent("127.79.20.2");
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let place = listener.local_addr().unwrap().to_string();
     let cutting = thread::spawn(move || cut(&listener, "127.79.20.2:4792"));
@@ -300,10 +288,7 @@ impl Client {
 fn an_agent_serves_who_knows_its_token() {
     let address = "127.79.20.5";
     let mut start = command(&["agent", &format!("udp:{address}")]);
-    let mut child = start.env_remove(VARIABLE).stdout(Stdio::piped()).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let _agent = Agent(child);
+    let (_agent, line) = Running::start(start.env_remove(VARIABLE));
     let token = line.trim_end().rsplit_once(", token ").unwrap().1;
     assert!(token.len() == 32 && token != TOKEN, "{line}");
     let text = "this is not the token that the agent has printed";
@@ -337,7 +322,7 @@ fn an_agent_serves_who_knows_its_token() {
 #[test]
 fn an_agent_does_nothing_without_bound() {
     let address = "127.79.20.6";
-    let _agent = Agent::start(address);
+    let _agent = agent(address);
     let mut client = Client::new(address, TOKEN);
     client.response();
     let huge = 9_000_000_000_000_000_000_u64;
@@ -385,7 +370,7 @@ fn an_agent_does_nothing_without_bound() {
 #[test]
 fn nobody_keeps_an_agent_from_others() {
     let address = "127.79.20.7";
-    let _agent = Agent::start(address);
+    let _agent = agent(address);
     let started = Instant::now();
     let _silent: Vec<_> = (0..3).map(|_| TcpStream::connect((address, 4792)).unwrap()).collect();
     let mut client = Client::new(address, TOKEN);
@@ -443,10 +428,7 @@ fn the_agent_in_c_drives_a_device() {
     // cargo builds it for the tests
     run.env(VARIABLE, TOKEN);
     run.env("ROCE_LIBRARY", env::current_exe().unwrap().with_file_name("libroce_abi.so"));
-    let mut child = run.stdout(Stdio::piped()).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let agent = Agent(child);
+    let (agent, line) = Running::start(&mut run);
     assert!(line.ends_with(&format!(" ({address}), agent {address}:4792\n")), "{line}");
 
     let text = String::from_utf8(conform(&[address, "--json"]).stdout).unwrap();

@@ -1,10 +1,13 @@
 use std::{
     fs,
-    path::PathBuf,
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     thread::sleep,
     time::{Duration, Instant},
 };
+
+use tempfile::TempDir;
+
+use crate::running::Running;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -17,13 +20,11 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-struct Runtime(PathBuf);
+struct Runtime(TempDir);
 
 impl Runtime {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("roce-test-{}-{name}", std::process::id()));
-        fs::create_dir(&path).unwrap();
-        Self(path)
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
     }
 
     fn roce(&self, arguments: &[&str]) -> Command {
@@ -31,7 +32,7 @@ impl Runtime {
         let mut command = Command::new(env!("CARGO_BIN_EXE_roce"));
         command
             .args(arguments)
-            .env("XDG_RUNTIME_DIR", &self.0)
+            .env("XDG_RUNTIME_DIR", self.0.path())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         command
@@ -44,28 +45,13 @@ impl Runtime {
     }
 
     fn files(&self) -> usize {
-        fs::read_dir(self.0.join("roce")).map_or(0, Iterator::count)
-    }
-}
-
-impl Drop for Runtime {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        fs::read_dir(self.0.path().join("roce")).map_or(0, Iterator::count)
     }
 }
 
 #[test]
 fn counters_of_other_processes() {
-    let runtime = Runtime::new("processes");
+    let runtime = Runtime::new();
     assert_eq!(runtime.list(), Vec::<serde_json::Value>::new());
     let address = format!("127.78.{}.1", std::process::id() as u8);
     let device = format!("udp:{address}");
@@ -95,7 +81,7 @@ fn counters_of_other_processes() {
 /// The kernel grants twice the request, to cover its bookkeeping.
 #[test]
 fn the_receive_buffer_that_is_granted() {
-    let runtime = Runtime::new("buffer");
+    let runtime = Runtime::new();
     let run = |arguments: &[&str]| {
         let output = runtime.roce(arguments).env("ROCE_RECEIVE_BUFFER", "100000").output().unwrap();
         String::from_utf8(output.stdout).unwrap()

@@ -6,30 +6,16 @@ use std::{
     process::{Command, Output},
 };
 
-struct Runtime(PathBuf);
+use tempfile::{TempDir, tempdir};
 
-impl Runtime {
-    fn new(name: &str) -> Self {
-        let path = env::temp_dir().join(format!("roce-fault-{name}-{}", std::process::id()));
-        fs::create_dir(&path).unwrap();
-        Self(path)
+fn roce(runtime: &TempDir, arguments: &[&str]) -> Output {
+    crate::watchdog::start(String::new);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_roce"));
+    for variable in ["ROCE_FAULT", "ROCE_CONTROL", "ROCE_CHECK", "ROCE_EXPLAIN"] {
+        command.env_remove(variable);
     }
-
-    fn roce(&self, arguments: &[&str]) -> Output {
-        crate::watchdog::start(String::new);
-        let mut command = Command::new(env!("CARGO_BIN_EXE_roce"));
-        for variable in ["ROCE_FAULT", "ROCE_CONTROL", "ROCE_CHECK", "ROCE_EXPLAIN"] {
-            command.env_remove(variable);
-        }
-        command.env("ROCE_LIBRARY", library());
-        command.args(arguments).env("XDG_RUNTIME_DIR", &self.0).output().unwrap()
-    }
-}
-
-impl Drop for Runtime {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+    command.env("ROCE_LIBRARY", library());
+    command.args(arguments).env("XDG_RUNTIME_DIR", runtime.path()).output().unwrap()
 }
 
 /// Cargo builds it for the tests.
@@ -49,7 +35,7 @@ fn is_installed(program: &str) -> bool {
 
 #[test]
 fn what_is_wrong_is_said_in_one_line() {
-    let runtime = Runtime::new("wrong");
+    let runtime = tempdir().unwrap();
     for (arguments, hint) in [
         (&["fault"][..], "roce run --control"),
         (&["fault", "drop 1%"], "--pid"),
@@ -59,7 +45,7 @@ fn what_is_wrong_is_said_in_one_line() {
         (&["fault", "--socket", "/nowhere/x", "clear"], "/nowhere/x takes no rules"),
         (&["run", "--fault", "fail creat_cq", "--", "true"], "unknown call \"creat_cq\""),
     ] {
-        let output = runtime.roce(arguments);
+        let output = roce(&runtime, arguments);
         let (out, err) = said(&output);
         assert!(!output.status.success() && out.is_empty(), "{arguments:?}: {out}");
         assert!(err.contains(hint) && err.lines().count() == 1, "{arguments:?}: {err}");
@@ -68,7 +54,7 @@ fn what_is_wrong_is_said_in_one_line() {
 
 #[test]
 fn every_example_of_the_guide_is_taken() {
-    let runtime = Runtime::new("guide");
+    let runtime = tempdir().unwrap();
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide/faults.md");
     let page = fs::read_to_string(page).unwrap();
     let mut column = None;
@@ -85,19 +71,19 @@ fn every_example_of_the_guide_is_taken() {
     }
     assert!(examples.len() > 40, "{examples:?}");
     for rules in examples {
-        let output = runtime.roce(&["run", "--fault", rules, "--", "true"]);
+        let output = roce(&runtime, &["run", "--fault", rules, "--", "true"]);
         assert!(output.status.success(), "{rules}: {}", said(&output).1);
     }
 }
 
 #[test]
 fn a_program_without_calls_is_told() {
-    let runtime = Runtime::new("none");
-    let output = runtime.roce(&["run", "--fail-each", "--", "true"]);
+    let runtime = tempdir().unwrap();
+    let output = roce(&runtime, &["run", "--fail-each", "--", "true"]);
     let (out, err) = said(&output);
     assert!(output.status.success() && out.contains("0 runs"), "{out}");
     assert!(err.contains("makes no call"), "{err}");
-    let output = runtime.roce(&["run", "--fail-each", "--time-limit", "1", "--", "sleep", "60"]);
+    let output = roce(&runtime, &["run", "--fail-each", "--time-limit", "1", "--", "sleep", "60"]);
     assert!(said(&output).1.contains("does not end in 1 s"), "{:?}", said(&output));
 }
 
@@ -114,11 +100,11 @@ fn fail_each_with(program: &str, script: &str, more: &[&str], theirs: &[&str]) {
         println!("{program} is not installed: it was not run");
         return;
     }
-    let runtime = Runtime::new(program);
+    let runtime = tempdir().unwrap();
     // Libraries leave core files and reports here.
-    let script = format!("cd '{}' && {{ {script}; }}", runtime.0.display());
+    let script = format!("cd '{}' && {{ {script}; }}", runtime.path().display());
     let options = ["run", "--fail-each=json", "--most", "1", "--time-limit", "3"];
-    let output = runtime.roce(&[&options[..], more, &["--", "sh", "-c", &script]].concat());
+    let output = roce(&runtime, &[&options[..], more, &["--", "sh", "-c", &script]].concat());
     let (out, err) = said(&output);
     if err.contains("--sysfs") {
         println!("{program} was not run: {err}");
@@ -178,7 +164,7 @@ fn connections_are_rejected_on_request() {
         println!("rping is not installed: nothing was run");
         return;
     }
-    let runtime = Runtime::new("reject");
+    let runtime = tempdir().unwrap();
     // A device with faults does not share its address; rping's status ignores the exchange.
     let server = "roce run -d udp:127.79.22.1 --fault 'cm reject nth 1' -- \
                   rping -s -P -a 127.79.22.1 & s=$!";
@@ -191,7 +177,7 @@ fn connections_are_rejected_on_request() {
     let path = format!("{}:{}", roce.display(), env::var("PATH").unwrap());
     crate::watchdog::start(String::new);
     let mut command = Command::new("sh");
-    command.args(["-c", &script]).env("PATH", path).env("XDG_RUNTIME_DIR", &runtime.0);
+    command.args(["-c", &script]).env("PATH", path).env("XDG_RUNTIME_DIR", runtime.path());
     command.env("ROCE_LIBRARY", library());
     let output = command.output().unwrap();
     assert!(output.status.success(), "{:?}", said(&output));

@@ -8,15 +8,16 @@ use std::{
     sync::LazyLock,
 };
 
-fn roce() -> Command {
+pub(crate) fn roce() -> Command {
     crate::watchdog::start(String::new);
+    // Under nohup or in a script's background the tests ignore some signals.
     let mut command = Command::new("env");
     command.args(["--default-signal", env!("CARGO_BIN_EXE_roce")]);
     command
 }
 
 /// Stands for the library. Written once: parallel tests read it.
-static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
+pub(crate) static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("roce-live-library");
     fs::write(&path, b"\x7FELF").unwrap();
     path

@@ -17,6 +17,7 @@ mod pipe;
 mod playground;
 mod reaper;
 mod run;
+mod running;
 mod sandbox;
 mod share;
 mod tools;

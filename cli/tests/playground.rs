@@ -1,30 +1,27 @@
 use std::{
     fs,
-    io::{BufRead, BufReader, Read, Write},
+    io::{Read, Write},
     net::TcpStream,
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     time::Duration,
 };
 
+use crate::running::Running;
+
 struct Served {
-    child: Child,
+    _running: Running,
     address: String,
 }
 
 impl Served {
     fn new(page: &Path) -> Self {
         crate::watchdog::start(String::new);
-        let mut child = Command::new(env!("CARGO_BIN_EXE_roce"))
-            .args(["playground", "--port", "0", "--page", page.to_str().unwrap()])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let mut roce = Command::new(env!("CARGO_BIN_EXE_roce"));
+        roce.args(["playground", "--port", "0", "--page", page.to_str().unwrap()]);
+        let (_running, line) = Running::start(roce.stdin(Stdio::null()));
         let address = line.trim().strip_prefix("http://").unwrap().trim_end_matches('/');
-        Self { address: address.to_owned(), child }
+        Self { address: address.to_owned(), _running }
     }
 
     fn connect(&self) -> TcpStream {
@@ -39,13 +36,6 @@ impl Served {
         let mut response = Vec::new();
         stream.read_to_end(&mut response).unwrap();
         String::from_utf8_lossy(&response).into_owned()
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -3,9 +3,7 @@ use std::{
     io::{BufRead, BufReader, Lines},
     net::{IpAddr, SocketAddr},
     os::unix::process::ExitStatusExt,
-    path::PathBuf,
     process::{Child, ChildStdout, Command, Stdio},
-    sync::LazyLock,
     time::{Duration, Instant},
 };
 
@@ -15,7 +13,10 @@ use roce::{
 };
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::own_test::named;
+use crate::{
+    live::{LIBRARY, roce},
+    own_test::named,
+};
 
 const INSIDE: &str = "ROCE_TEST_REAPER";
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -24,18 +25,8 @@ const LIMIT: Duration = Duration::from_secs(1);
 /// Proves that no notification comes.
 const SILENCE: Duration = Duration::from_millis(1500);
 
-/// Stands for the library. Written once: parallel tests read it.
-static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
-    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("roce-reaper-library");
-    fs::write(&path, b"\x7FELF").unwrap();
-    path
-});
-
 fn roce_run(options: &[&str], program: &[&str]) -> Command {
-    crate::watchdog::start(String::new);
-    // Under nohup or in a script's background the tests ignore some signals.
-    let mut command = Command::new("env");
-    command.args(["--default-signal", env!("CARGO_BIN_EXE_roce")]);
+    let mut command = roce();
     command.arg("run").args(options).arg("--library").arg(&*LIBRARY).arg("--").args(program);
     command
 }

@@ -1,7 +1,7 @@
 //! Needs root.
 
 use std::{
-    env, fs,
+    fs,
     io::{BufRead, BufReader, ErrorKind, IoSliceMut, Read},
     mem::MaybeUninit,
     net::{Ipv4Addr, UdpSocket},
@@ -19,74 +19,58 @@ use rustix::{
     io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd},
     net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg},
 };
+use tempfile::TempDir;
+
+use crate::running::Running;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const ROOT: u32 = 0;
 const ONE: u32 = 65_532;
 const OTHER: u32 = 65_533;
 
-struct Tool(PathBuf);
+struct Tool(TempDir);
 
 impl Tool {
     /// `None`: not root.
-    fn new(test: &str) -> Option<Self> {
+    fn new() -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             eprintln!("programs of other users can be started by root only: left to CI");
             return None;
         }
         crate::watchdog::start(String::new);
-        let directory = env::temp_dir().join(format!("roce-share-{test}-{}", std::process::id()));
-        fs::create_dir(&directory).unwrap();
+        let directory = tempfile::tempdir().unwrap();
         fs::set_permissions(&directory, PermissionsExt::from_mode(0o755)).unwrap();
         // Another process copies: a child of a parallel test could inherit a writable descriptor
         // (ETXTBSY).
-        let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_roce")).arg(&directory).status();
+        let mut copy = Command::new("cp");
+        let copied = copy.arg(env!("CARGO_BIN_EXE_roce")).arg(directory.path()).status();
         assert!(copied.unwrap().success());
         Some(Self(directory))
     }
 
     fn by(&self, user: u32, arguments: &[&str]) -> Command {
-        let mut command = Command::new(self.0.join("roce"));
+        let mut command = Command::new(self.0.path().join("roce"));
         command.args(arguments).uid(user).gid(user).env("ROCE_LOG", "info").stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
 
-    fn share(&self, user: u32, device: &str) -> Program {
+    fn share(&self, user: u32, device: &str) -> Running {
         Self::shared(&mut self.by(user, &["share", device]), device)
     }
 
-    fn shared(command: &mut Command, device: &str) -> Program {
-        let mut child = Program(command.stdout(Stdio::piped()).spawn().unwrap());
-        let mut line = String::new();
-        BufReader::new(child.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    fn shared(command: &mut Command, device: &str) -> Running {
+        let (running, line) = Running::start(command);
         assert_eq!(line, format!("{device}: {}\n", device.replace("udp:", "")));
-        child
+        running
     }
 }
 
-struct Program(Child);
-
-impl Program {
-    fn ended(&mut self) -> Option<String> {
-        self.0.try_wait().unwrap()?;
-        let mut error = String::new();
-        self.0.stderr.take().unwrap().read_to_string(&mut error).unwrap();
-        Some(error)
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Drop for Tool {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+fn ended(program: &mut Running) -> Option<String> {
+    program.0.try_wait().unwrap()?;
+    let mut error = String::new();
+    program.0.stderr.take().unwrap().read_to_string(&mut error).unwrap();
+    Some(error)
 }
 
 fn end(child: Child) -> Output {
@@ -130,7 +114,7 @@ fn play(mut server: Command, mut client: Command) {
 /// First the client is at another address, then both are at root's.
 #[test]
 fn programs_of_several_users_are_at_one_address() {
-    let Some(tool) = Tool::new("several") else { return };
+    let Some(tool) = Tool::new() else { return };
     let shared = "udp:127.79.40.1";
     let owner = tool.share(ROOT, shared);
     for device in ["udp:127.79.40.2", shared] {
@@ -154,15 +138,15 @@ fn programs_of_several_users_are_at_one_address() {
 /// Whichever process receives for the address.
 #[test]
 fn programs_of_one_user_share_memory() {
-    let Some(tool) = Tool::new("memory") else { return };
+    let Some(tool) = Tool::new() else { return };
     let shared = "udp:127.79.44.1";
     let owner = tool.share(ROOT, shared);
     let options = ["perf", "write", "-D", "30", "-s", "65536", "-p", "18812", "-d", shared];
-    let _server = Program(tool.by(ONE, &options).spawn().unwrap());
-    let ask = || Program(tool.by(ONE, &[&options[..], &["127.79.44.1"]].concat()).spawn().unwrap());
+    let _server = Running(tool.by(ONE, &options).spawn().unwrap());
+    let ask = || Running(tool.by(ONE, &[&options[..], &["127.79.44.1"]].concat()).spawn().unwrap());
     let mut client = ask();
     until(|| {
-        if client.ended().is_some() {
+        if ended(&mut client).is_some() {
             client = ask(); // its server was not ready
         }
         let counters = ["devinfo", "--counters", "--json", "-d", shared];
@@ -180,15 +164,15 @@ fn programs_of_one_user_share_memory() {
 
 #[test]
 fn a_service_is_one_programs() {
-    let Some(tool) = Tool::new("service") else { return };
+    let Some(tool) = Tool::new() else { return };
     let shared = "udp:127.79.41.1";
     let owner = tool.share(ROOT, shared);
     let listen = ["rping", "-s", "-a", "127.79.41.1", "-C", "1", "--device", shared];
-    let spawn = |user| Program(tool.by(user, &listen).spawn().unwrap());
+    let spawn = |user| Running(tool.by(user, &listen).spawn().unwrap());
     let mut programs = [spawn(ONE), spawn(OTHER)];
     let mut refused = None;
     until(|| {
-        refused = programs.iter_mut().find_map(Program::ended);
+        refused = programs.iter_mut().find_map(ended);
         refused.is_some()
     });
     let refused = refused.unwrap();
@@ -199,14 +183,14 @@ fn a_service_is_one_programs() {
 /// The service is killed and restarted: programs keep their numbers and services.
 #[test]
 fn connections_outlive_the_service() {
-    let Some(tool) = Tool::new("outlive") else { return };
+    let Some(tool) = Tool::new() else { return };
     let shared = "udp:127.79.42.1";
     let first = tool.share(ROOT, shared);
     let rest = ["-a", "127.79.42.1", "-C", "4000", "-S", "4000", "--device"];
     let server = [&["rping", "-s"][..], &rest, &[shared]].concat();
     let client = [&["rping", "-v", "-c"][..], &rest, &["udp:127.79.42.2"]].concat();
     let serving = tool.by(ONE, &server).spawn().unwrap();
-    let pings = tool.0.join("pings");
+    let pings = tool.0.path().join("pings");
     let ask = || {
         let stdout = fs::File::create(&pings).unwrap();
         tool.by(OTHER, &client).stdout(stdout).spawn().unwrap()
@@ -229,10 +213,10 @@ fn connections_outlive_the_service() {
 
 #[test]
 fn another_user_hears_of_the_service() {
-    let Some(tool) = Tool::new("told") else { return };
+    let Some(tool) = Tool::new() else { return };
     let device = "udp:127.79.43.1";
     let listen = ["rping", "-s", "-a", "127.79.43.1", "--device", device];
-    let _first = Program(tool.by(ONE, &listen).spawn().unwrap());
+    let _first = Running(tool.by(ONE, &listen).spawn().unwrap());
     until_bound("127.79.43.1");
     let perf = ["perf", "write", "--local", "-n", "100", "-s", "4096", "-d", device];
     let output = end(tool.by(OTHER, &perf).spawn().unwrap());
@@ -248,8 +232,8 @@ fn another_user_hears_of_the_service() {
 /// A service that cannot create its socket receives for nobody.
 #[test]
 fn an_ordinary_user_is_no_service() {
-    let Some(tool) = Tool::new("ordinary") else { return };
-    let mut waiting = Program(tool.by(ONE, &["share", "udp:127.79.47.1"]).spawn().unwrap());
+    let Some(tool) = Tool::new() else { return };
+    let mut waiting = Running(tool.by(ONE, &["share", "udp:127.79.47.1"]).spawn().unwrap());
     let mut told = BufReader::new(waiting.0.stderr.take().unwrap()).lines();
     let line = told.next().unwrap().unwrap();
     assert!(line.contains("/run/roce-share") && line.contains("as root"), "{line}");
@@ -257,13 +241,13 @@ fn an_ordinary_user_is_no_service() {
 
 #[test]
 fn an_address_that_is_taken_is_waited_for() {
-    let Some(tool) = Tool::new("waits") else { return };
+    let Some(tool) = Tool::new() else { return };
     let device = "udp:127.79.45.1";
-    let other = Program(
+    let other = Running(
         tool.by(ONE, &["rping", "-s", "-a", "127.79.45.1", "--device", device]).spawn().unwrap(),
     );
     until_bound("127.79.45.1");
-    let mut waiting = Program(tool.by(ROOT, &["share", device]).spawn().unwrap());
+    let mut waiting = Running(tool.by(ROOT, &["share", device]).spawn().unwrap());
     let mut told = BufReader::new(waiting.0.stderr.take().unwrap()).lines();
     let line = told.next().unwrap().unwrap();
     assert!(line.contains(&format!("of the user {ONE} has port 4791")), "{line}");
@@ -285,7 +269,7 @@ struct Manager {
 
 impl Manager {
     fn new(tool: &Tool) -> Self {
-        let path = tool.0.join("notify");
+        let path = tool.0.path().join("notify");
         Self { notify: UnixDatagram::bind(&path).unwrap(), path }
     }
 
@@ -295,7 +279,7 @@ impl Manager {
         tool: &Tool,
         device: &str,
         kept: &[(String, OwnedFd)],
-    ) -> (Program, Vec<(String, OwnedFd)>) {
+    ) -> (Running, Vec<(String, OwnedFd)>) {
         // Descriptors start at 3, and LISTEN_PID is the process's own.
         let given: Vec<OwnedFd> = kept.iter().map(|(_, it)| inherited(it).unwrap()).collect();
         let moves = given.iter().enumerate();
@@ -303,7 +287,7 @@ impl Manager {
             moves.map(|(to, from)| format!("exec {}<&{}\n", 3 + to, from.as_raw_fd())).collect();
         let script = format!(
             "{moves} LISTEN_PID=$$ exec {} share {device}",
-            tool.0.join("roce").to_string_lossy()
+            tool.0.path().join("roce").to_string_lossy()
         );
         let mut command = Command::new("bash");
         command.args(["-c", &script]).env("NOTIFY_SOCKET", &self.path);
@@ -342,7 +326,7 @@ fn inherited(descriptor: &OwnedFd) -> Result<OwnedFd, Errno> {
 
 #[test]
 fn systemd_keeps_the_sockets() {
-    let Some(tool) = Tool::new("systemd") else { return };
+    let Some(tool) = Tool::new() else { return };
     let (device, address) = ("udp:127.79.48.1", "127.79.48.1:4791");
     let manager = Manager::new(&tool);
     let (first, kept) = manager.start(&tool, device, &[]);

@@ -55,7 +55,7 @@ pub(crate) const NAK_SEQUENCE: u8 = 0x60;
 
 /// Consecutive request packets of the device.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Train {
+pub struct ExpectedBurst {
     /// Count.
     pub packets: u32,
     /// Least time, first to last.
@@ -190,7 +190,7 @@ pub enum Step {
         within: Duration,
     },
     /// Consecutive request packets.
-    Burst(Train),
+    Burst(ExpectedBurst),
     /// Traffic of all queue pairs.
     Share(Shares),
     /// READs.

@@ -76,7 +76,7 @@ impl Dialog {
         self.connections.iter().filter(move |(_, it)| is_open(it)).map(|(&id, _)| id)
     }
 
-    pub(crate) fn farewell(&self, id: u8) -> Packet {
+    pub(crate) fn closing_message(&self, id: u8) -> Packet {
         let connection = self.connections.get(&id);
         let message = match connection {
             Some(it) if it.asked_to_end.is_some() => Message::Drep,
@@ -272,7 +272,7 @@ impl Dialog {
         (1..=u32::from(IDS)).contains(&number).then_some(number as u8)
     }
 
-    pub(crate) fn hear(&mut self, payload: &[u8]) {
+    pub(crate) fn record(&mut self, payload: &[u8]) {
         let Ok(mad) = CmMad::parse(payload) else { return };
         let Some(id) = self.id_of(&mad.message) else { return };
         let connection = self.connections.entry(id).or_default();

@@ -16,7 +16,7 @@ pub mod subject;
 
 pub use case::{Case, Chapter};
 pub use known::{Known, Reported, known, reported};
-pub use outcome::{Burst, Outcome, Pause, Recovery, Seen, Share, Verdict, What};
+pub use outcome::{Burst, Outcome, Pause, Recovery, Seen, Share, TraceEvent, Verdict};
 pub use parse::CaseError;
 pub use run::{INBOX, Runner, SOURCE, SOURCE_SEED, TARGET};
 pub use simulated::Simulated;

@@ -134,12 +134,12 @@ pub struct Seen {
     /// Sent by the device.
     pub from_device: bool,
     /// Event.
-    pub what: What,
+    pub what: TraceEvent,
 }
 
 /// Event between instrument and device.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum What {
+pub enum TraceEvent {
     /// Packet.
     Packet {
         /// Network headers.

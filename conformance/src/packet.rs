@@ -82,10 +82,10 @@ impl Scene<'_> {
         };
         let mut bth = Bth::new(opcode, self.destination(packet.operation), Psn::new(0));
         let mut payload = Vec::new();
-        let mut words = Words { qkey: self.qkey, own: self.own, ..Words::default() };
+        let mut fields = HeaderFields { qkey: self.qkey, own: self.own, ..HeaderFields::default() };
         if let Some(mad) = mad {
             payload = mad;
-            (words.qkey, words.own) = (QKey::GSI.0, Qpn::GSI);
+            (fields.qkey, fields.own) = (QKey::GSI.0, Qpn::GSI);
         }
         for field in &packet.fields {
             match *field {
@@ -108,28 +108,28 @@ impl Scene<'_> {
                 }
                 Field::Target { ref region, offset } => {
                     let RemoteRegion { address, rkey } = self.region(region)?;
-                    (words.address, words.rkey) = (address.wrapping_add_signed(offset), rkey);
+                    (fields.address, fields.rkey) = (address.wrapping_add_signed(offset), rkey);
                 }
                 Field::Key(key) => {
-                    words.rkey = match key {
+                    fields.rkey = match key {
                         Key::Exact(key) => key,
-                        Key::Wrong => words.rkey ^ WRONG_KEY,
-                        Key::Old => words.rkey ^ 1,
+                        Key::Wrong => fields.rkey ^ WRONG_KEY,
+                        Key::Old => fields.rkey ^ 1,
                     };
                 }
-                Field::Length(length) => words.length = Some(length),
-                Field::Positive => words.syndrome = Syndrome::ACK,
-                Field::Refused => words.syndrome = Syndrome::from_wire(0x62),
-                Field::NotReady => words.syndrome = Syndrome::RnrNak { timer: 1 },
-                Field::Syndrome(byte) => words.syndrome = Syndrome::from_wire(byte),
-                Field::Msn(msn) => words.msn = msn,
-                Field::Immediate(immediate) => words.immediate = immediate,
-                Field::Swap(value) => words.swap = value,
-                Field::Compare(value) => words.compare = value,
-                Field::Found(value) => words.found = value,
-                Field::Placement(types) => words.feth.placement = types,
-                Field::Selectivity(level) => words.feth.selectivity = level,
-                Field::QKey(qkey) => words.qkey = qkey,
+                Field::Length(length) => fields.length = Some(length),
+                Field::Positive => fields.syndrome = Syndrome::ACK,
+                Field::Refused => fields.syndrome = Syndrome::from_wire(0x62),
+                Field::NotReady => fields.syndrome = Syndrome::RnrNak { timer: 1 },
+                Field::Syndrome(byte) => fields.syndrome = Syndrome::from_wire(byte),
+                Field::Msn(msn) => fields.msn = msn,
+                Field::Immediate(immediate) => fields.immediate = immediate,
+                Field::Swap(value) => fields.swap = value,
+                Field::Compare(value) => fields.compare = value,
+                Field::Found(value) => fields.found = value,
+                Field::Placement(types) => fields.feth.placement = types,
+                Field::Selectivity(level) => fields.feth.selectivity = level,
+                Field::QKey(qkey) => fields.qkey = qkey,
                 // set in the bytes
                 Field::Opcode(_)
                 | Field::Version(_)
@@ -148,7 +148,7 @@ impl Scene<'_> {
         if opcode == Opcode::CNP {
             payload = vec![0; 16]; // reserved (A17.9.3)
         }
-        let headers = Headers::new(bth, words.ext(opcode.extension(), length))
+        let headers = Headers::new(bth, fields.ext(opcode.extension(), length))
             .ok_or("this operation needs a header that cases do not have")?;
         let mut bytes = vec![0; HEADERS_MAX + payload.len() + 3 + ICRC_LEN];
         let encoded = Wire { headers, payload: &payload, icrc: 0 }.encode(&mut bytes);
@@ -187,10 +187,10 @@ impl Scene<'_> {
                 Err(format!("{what} is {found:#x}, expected {expected:#x}"))
             }
         };
-        let words = Words::of(ext);
+        let fields = HeaderFields::of(ext);
         if own == Qpn::GSI {
-            is("the Q_Key", words.qkey.into(), QKey::GSI.0.into())?;
-            is("the source queue pair", words.own.get().into(), Qpn::GSI.get().into())?;
+            is("the Q_Key", fields.qkey.into(), QKey::GSI.0.into())?;
+            is("the source queue pair", fields.own.get().into(), Qpn::GSI.get().into())?;
         }
         for field in &packet.fields {
             match *field {
@@ -218,44 +218,44 @@ impl Scene<'_> {
                 }
                 Field::Target { ref region, offset } => {
                     let RemoteRegion { address, rkey } = self.region(region)?;
-                    is("the address", words.address, address.wrapping_add_signed(offset))?;
-                    is("the R_Key", words.rkey.into(), rkey.into())?;
+                    is("the address", fields.address, address.wrapping_add_signed(offset))?;
+                    is("the R_Key", fields.rkey.into(), rkey.into())?;
                 }
                 Field::Length(length) => {
-                    is("the length", words.length.unwrap_or_default().into(), length.into())?;
+                    is("the length", fields.length.unwrap_or_default().into(), length.into())?;
                 }
-                Field::Positive => match words.syndrome {
+                Field::Positive => match fields.syndrome {
                     Syndrome::Ack { .. } => {}
                     other => return Err(format!("it says {other}")),
                 },
-                Field::Refused => match words.syndrome.to_wire() {
+                Field::Refused => match fields.syndrome.to_wire() {
                     0x61..=0x63 => {}
-                    _ => return Err(format!("it says {}", words.syndrome)),
+                    _ => return Err(format!("it says {}", fields.syndrome)),
                 },
-                Field::NotReady => match words.syndrome {
+                Field::NotReady => match fields.syndrome {
                     Syndrome::RnrNak { .. } => {}
                     other => return Err(format!("it says {other}")),
                 },
                 Field::Syndrome(byte) => {
-                    if words.syndrome.to_wire() != byte {
+                    if fields.syndrome.to_wire() != byte {
                         let right = Syndrome::from_wire(byte);
-                        return Err(format!("it says {}, expected {right}", words.syndrome));
+                        return Err(format!("it says {}, expected {right}", fields.syndrome));
                     }
                 }
-                Field::Msn(msn) => is("the MSN", words.msn.into(), msn.into())?,
+                Field::Msn(msn) => is("the MSN", fields.msn.into(), msn.into())?,
                 Field::Immediate(value) => {
-                    is("the immediate data", words.immediate.into(), value.into())?;
+                    is("the immediate data", fields.immediate.into(), value.into())?;
                 }
-                Field::Swap(value) => is("swap or add", words.swap, value)?,
-                Field::Compare(value) => is("compare", words.compare, value)?,
-                Field::Found(value) => is("the value found", words.found, value)?,
+                Field::Swap(value) => is("swap or add", fields.swap, value)?,
+                Field::Compare(value) => is("compare", fields.compare, value)?,
+                Field::Found(value) => is("the value found", fields.found, value)?,
                 Field::Placement(types) => {
-                    is("the placement", words.feth.placement.into(), types.into())?;
+                    is("the placement", fields.feth.placement.into(), types.into())?;
                 }
                 Field::Selectivity(level) => {
-                    is("the selectivity level", words.feth.selectivity.into(), level.into())?;
+                    is("the selectivity level", fields.feth.selectivity.into(), level.into())?;
                 }
-                Field::QKey(qkey) => is("the Q_Key", words.qkey.into(), qkey.into())?,
+                Field::QKey(qkey) => is("the Q_Key", fields.qkey.into(), qkey.into())?,
                 Field::Opcode(byte) => is("the opcode", bth.opcode.to_wire().into(), byte.into())?,
                 Field::TrafficClass(class) => {
                     is("the traffic class", arrival.net.traffic_class.into(), class.into())?;
@@ -395,7 +395,7 @@ pub(crate) fn is_foreign(arrival: &Arrival, own: &Range<u32>, dialog: Option<&Di
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Words {
+struct HeaderFields {
     address: u64,
     rkey: u32,
     length: Option<u32>,
@@ -410,7 +410,7 @@ struct Words {
     own: Qpn,
 }
 
-impl Default for Words {
+impl Default for HeaderFields {
     fn default() -> Self {
         Self {
             address: 0,
@@ -429,7 +429,7 @@ impl Default for Words {
     }
 }
 
-impl Words {
+impl HeaderFields {
     fn ext(&self, extension: Extension, payload: u32) -> Ext {
         let reth = Reth {
             virtual_address: self.address,
@@ -460,30 +460,30 @@ impl Words {
     }
 
     fn of(ext: &Ext) -> Self {
-        let mut words = Self::default();
+        let mut fields = Self::default();
         if let Some(reth) = ext.reth() {
-            (words.address, words.rkey) = (reth.virtual_address, reth.rkey.0);
-            words.length = Some(reth.dma_length);
+            (fields.address, fields.rkey) = (reth.virtual_address, reth.rkey.0);
+            fields.length = Some(reth.dma_length);
         }
         if let Some(aeth) = ext.aeth() {
-            (words.syndrome, words.msn) = (aeth.syndrome, aeth.msn.get());
+            (fields.syndrome, fields.msn) = (aeth.syndrome, aeth.msn.get());
         }
         if let Some(immediate) = ext.immediate() {
-            words.immediate = u32::from_be_bytes(immediate.0);
+            fields.immediate = u32::from_be_bytes(immediate.0);
         }
         match *ext {
             Ext::Atomic(atomic) => {
-                (words.address, words.rkey) = (atomic.virtual_address, atomic.rkey.0);
-                (words.swap, words.compare) = (atomic.swap_or_add, atomic.compare);
+                (fields.address, fields.rkey) = (atomic.virtual_address, atomic.rkey.0);
+                (fields.swap, fields.compare) = (atomic.swap_or_add, atomic.compare);
             }
-            Ext::AethAtomicAck(_, found) => words.found = found.0,
-            Ext::FethReth(feth, _) => words.feth = feth,
+            Ext::AethAtomicAck(_, found) => fields.found = found.0,
+            Ext::FethReth(feth, _) => fields.feth = feth,
             Ext::Deth(deth) | Ext::DethImm(deth, _) => {
-                (words.qkey, words.own) = (deth.qkey.0, deth.source_qp);
+                (fields.qkey, fields.own) = (deth.qkey.0, deth.source_qp);
             }
-            Ext::Ieth(key) => words.rkey = key.0.0,
+            Ext::Ieth(key) => fields.rkey = key.0.0,
             _ => {}
         }
-        words
+        fields
     }
 }

@@ -1,23 +1,25 @@
 //! Parser of cases (`docs/guide/cases.md`): one statement a line, words separated by blanks.
 
-use std::{fmt, str::FromStr, time::Duration};
+mod packet;
+mod words;
+
+use std::{fmt, time::Duration};
 
 use roce_transport::{
     mem::Access,
     qp::{QpType, RequesterAttr, ResponderAttr},
-    time::{ack_timeout, rnr_timer},
-    wire::Operation,
 };
 use thiserror::Error;
 
 use crate::{
     case::{
-        Bind, Case, Chapter, Completes, Connection, Field, Key, MemoryLocation, Message,
-        MessageField, NAK_SEQUENCE, Packet, PacketKind, Pattern, PauseFrames, Queue, Request,
-        RequestKind, Responses, Severity, Shares, Step, Train,
+        Bind, Case, Chapter, Completes, Connection, ExpectedBurst, MemoryLocation, Pattern,
+        PauseFrames, Queue, Request, RequestKind, Responses, Severity, Shares, Step,
     },
     run::PATIENCE,
 };
+use packet::packet;
+use words::{Words, duration, number};
 
 /// First error in a chapter.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
@@ -206,82 +208,6 @@ fn each_of_range(line: &str) -> Vec<String> {
     }
 }
 
-struct Words<'a>(Vec<&'a str>);
-
-impl<'a> Words<'a> {
-    fn next(&mut self, what: &str) -> Result<&'a str, String> {
-        if self.0.is_empty() { Err(format!("{what} is missing")) } else { Ok(self.0.remove(0)) }
-    }
-
-    fn number<T: TryFrom<u64>>(&mut self, what: &str) -> Result<T, String> {
-        number(self.next(what)?, what)
-    }
-
-    fn eat(&mut self, word: &str) -> bool {
-        let found = self.0.first() == Some(&word);
-        if found {
-            self.0.remove(0);
-        }
-        found
-    }
-
-    fn named(&mut self, name: &str) -> Result<Option<&'a str>, String> {
-        let Some(at) = self.0.iter().position(|&word| word == name) else { return Ok(None) };
-        if at + 1 == self.0.len() {
-            return Err(format!("{name} has no value"));
-        }
-        self.0.remove(at);
-        Ok(Some(self.0.remove(at)))
-    }
-
-    fn or<T: TryFrom<u64>>(&mut self, name: &str, default: T) -> Result<T, String> {
-        self.named(name)?.map_or(Ok(default), |word| number(word, name))
-    }
-
-    fn needed<T: TryFrom<u64>>(&mut self, name: &str) -> Result<T, String> {
-        let word = self.named(name)?.ok_or_else(|| format!("{name} is missing"))?;
-        number(word, name)
-    }
-
-    fn flag(&mut self, name: &str) -> bool {
-        let found = self.0.iter().position(|&word| word == name);
-        found.map(|at| self.0.remove(at)).is_some()
-    }
-}
-
-fn number<T: TryFrom<u64>>(word: &str, what: &str) -> Result<T, String> {
-    let parsed = match word.strip_prefix("0x") {
-        Some(digits) => u64::from_str_radix(digits, 16),
-        None => word.parse(),
-    };
-    parsed
-        .ok()
-        .and_then(|number| T::try_from(number).ok())
-        .ok_or_else(|| format!("{what} {word} is not a number; write for example 16 or 0x10"))
-}
-
-fn signed<T: FromStr>(word: &str, what: &str) -> Result<T, String> {
-    word.parse().map_err(|_| format!("{what} {word} is not a number; write for example 3 or -1"))
-}
-
-/// `5ms`, `rnr-timer-12` or `ack-timeout-14`.
-fn duration(word: &str) -> Result<Duration, String> {
-    let wrong = || format!("{word} is not a time; write for example 20us, 5ms, 2s or rnr-timer-12");
-    let code = |digits: &str| digits.parse::<u8>().ok().filter(|&code| code < 32);
-    if let Some(digits) = word.strip_prefix("rnr-timer-") {
-        return Ok(rnr_timer(code(digits).ok_or_else(wrong)?));
-    }
-    if let Some(digits) = word.strip_prefix("ack-timeout-") {
-        return code(digits).and_then(ack_timeout).ok_or_else(wrong);
-    }
-    for (unit, micros) in [("us", 1), ("ms", 1_000), ("s", 1_000_000)] {
-        if let Some(count) = word.strip_suffix(unit).and_then(|digits| digits.parse::<u32>().ok()) {
-            return Ok(Duration::from_micros(u64::from(count) * micros));
-        }
-    }
-    Err(wrong())
-}
-
 fn step(verb: &str, words: &mut Words<'_>) -> Result<Step, String> {
     Ok(match verb {
         "connect" => Step::Connect(connection(words)?),
@@ -320,7 +246,7 @@ fn step(verb: &str, words: &mut Words<'_>) -> Result<Step, String> {
         "burst" => {
             let time = |word: Option<&str>, default| word.map_or(Ok(default), duration);
             let loses = words.named("loses")?.map(|word| number(word, "loses")).transpose()?;
-            let train = Train {
+            let burst = ExpectedBurst {
                 lasts: time(words.named("lasts")?, Duration::ZERO)?,
                 within: time(words.named("within")?, LONGEST)?,
                 slower: words.or("slower", 0)?,
@@ -328,13 +254,13 @@ fn step(verb: &str, words: &mut Words<'_>) -> Result<Step, String> {
                 packets: words.number("how many packets")?,
                 loses,
             };
-            if loses.is_some_and(|lost| lost >= train.packets) {
+            if loses.is_some_and(|lost| lost >= burst.packets) {
                 return Err(format!(
                     "loses has the place of one of the {} packets, counted from 0",
-                    train.packets
+                    burst.packets
                 ));
             }
-            Step::Burst(train)
+            Step::Burst(burst)
         }
         "expect" if words.eat("nothing") => {
             let time = duration(words.named("for")?.ok_or("write: expect nothing for TIME")?)?;
@@ -570,218 +496,6 @@ fn place(words: &mut Words<'_>) -> Result<MemoryLocation, String> {
 
 fn pattern(words: &mut Words<'_>) -> Result<Pattern, String> {
     Ok(Pattern { place: place(words)?, bytes: words.needed("bytes")?, seed: words.or("seed", 1)? })
-}
-
-pub(crate) fn operation_name(operation: Operation) -> String {
-    match operation {
-        Operation::CmpSwap => "compare-swap".into(),
-        Operation::FetchAdd => "fetch-add".into(),
-        _ => {
-            let name = operation.name().to_ascii_lowercase();
-            name.replace("rdma ", "").replace("with ", "").replace(' ', "-")
-        }
-    }
-}
-
-const NAKS: [(&str, u8); 4] = [
-    ("nak-sequence", NAK_SEQUENCE),
-    ("nak-invalid", 0x61),
-    ("nak-access", 0x62),
-    ("nak-operation", 0x63),
-];
-
-fn packet(words: &mut Words<'_>, sent: bool) -> Result<Packet, String> {
-    let name = words.next("a packet")?;
-    let mut fields = Vec::new();
-    let acknowledge = PacketKind::Operation(Operation::Acknowledge);
-    let operation = match name {
-        "cnp" => PacketKind::Cnp,
-        "ack" => {
-            fields.push(Field::Positive);
-            acknowledge
-        }
-        "nak" => {
-            fields.push(Field::Refused);
-            acknowledge
-        }
-        "rnr" => {
-            fields.push(Field::NotReady);
-            acknowledge
-        }
-        _ => {
-            if let Some(&(_, syndrome)) = NAKS.iter().find(|(nak, _)| *nak == name) {
-                fields.push(Field::Syndrome(syndrome));
-                acknowledge
-            } else if let Some(&(message, _)) = Message::ALL.iter().find(|it| it.1 == name) {
-                PacketKind::Message(message)
-            } else {
-                let found = Operation::ALL.iter().find(|&&it| operation_name(it) == name);
-                PacketKind::Operation(*found.ok_or_else(|| {
-                    format!(
-                        "unknown packet {name}; expected cnp, ack, nak-sequence, rnr, \
-                             send-only, write-first, read-request, …"
-                    )
-                })?)
-            }
-        }
-    };
-    while !words.0.is_empty() {
-        let field = field(words)?;
-        let is_message = matches!(operation, PacketKind::Message(_));
-        if is_message && is_for_data(&field) {
-            return Err(format!("the CM message {name} lacks this field"));
-        }
-        if !is_message && matches!(field, Field::Message(_)) {
-            return Err(format!("{name} lacks this field; only CM messages have it"));
-        }
-        if !sent && is_for_sending(&field) {
-            return Err("expect lacks this field; only send has it".into());
-        }
-        fields.push(field);
-    }
-    Ok(Packet { operation, fields })
-}
-
-const fn is_for_data(field: &Field) -> bool {
-    !matches!(
-        field,
-        Field::Psn(_)
-            | Field::Message(_)
-            | Field::Opcode(_)
-            | Field::Version(_)
-            | Field::PKey(_)
-            | Field::Qp(_)
-            | Field::QKey(_)
-            | Field::WrongIcrc
-            | Field::SwappedIcrc
-            | Field::Cut(_)
-            | Field::Extra(_)
-            | Field::TrafficClass(_)
-            | Field::HopLimit(_)
-            | Field::SourcePort(_)
-    )
-}
-
-const fn is_for_sending(field: &Field) -> bool {
-    matches!(
-        field,
-        Field::Version(_)
-            | Field::Pad(_)
-            | Field::Reserved
-            | Field::Key(_)
-            | Field::WrongIcrc
-            | Field::SwappedIcrc
-            | Field::Cut(_)
-            | Field::Extra(_)
-            | Field::DirtyPadding
-            | Field::HopLimit(_)
-            | Field::SourcePort(_)
-            | Field::Group(_)
-            | Field::Message(
-                MessageField::OwnQp(_)
-                    | MessageField::Port(_)
-                    | MessageField::Transport(_)
-                    | MessageField::PathMtu(_)
-                    | MessageField::ResponseTimeout(_)
-                    | MessageField::Retries(_)
-                    | MessageField::WrongGid
-                    | MessageField::IpVersion(_)
-                    | MessageField::WrongPeerId
-                    | MessageField::WrongPeerQp
-                    | MessageField::ServiceTimeout(_)
-                    | MessageField::BaseVersion(_)
-                    | MessageField::Class(_)
-                    | MessageField::ClassVersion(_)
-                    | MessageField::Method(_)
-                    | MessageField::Attribute(_)
-            )
-    )
-}
-
-fn field(words: &mut Words<'_>) -> Result<Field, String> {
-    let name = words.next("a field")?;
-    Ok(match name {
-        "psn" => Field::Psn(signed(words.next("psn")?, "psn")?),
-        "ack-req" => Field::AckReq(true),
-        "no-ack-req" => Field::AckReq(false),
-        "solicited" => Field::Solicited(true),
-        "unsolicited" => Field::Solicited(false),
-        "migrated" => Field::MigReq(words.number::<u8>(name)? != 0),
-        "opcode" => Field::Opcode(words.number(name)?),
-        "version" => Field::Version(words.number(name)?),
-        "pad" => Field::Pad(words.number(name)?),
-        "pkey" => Field::PKey(words.number(name)?),
-        "fecn" => Field::Fecn(true),
-        "becn" => Field::Becn(true),
-        "qp" => Field::Qp(words.number(name)?),
-        "reserved" => Field::Reserved,
-        "data" => Field::Data { bytes: words.number(name)?, seed: words.or("seed", 1)? },
-        "to" => {
-            let word = words.next("a place, such as target+64,")?;
-            let split = word.find(['+', '-']).unwrap_or(word.len());
-            let (region, offset) = word.split_at(split);
-            let offset = if offset.is_empty() { 0 } else { signed(offset, "an offset")? };
-            Field::Target { region: region.to_owned(), offset }
-        }
-        "length" => Field::Length(words.number(name)?),
-        "key" => Field::Key(match words.next(name)? {
-            "wrong" => Key::Wrong,
-            "old" => Key::Old,
-            word => Key::Exact(number(word, name)?),
-        }),
-        "syndrome" => Field::Syndrome(words.number(name)?),
-        "timer" => Field::Syndrome(0x20 | words.number::<u8>(name)? & 0x1F),
-        "credits" => Field::Syndrome(words.number::<u8>(name)? & 0x1F),
-        "msn" => Field::Msn(words.number(name)?),
-        "immediate" => Field::Immediate(words.number(name)?),
-        "swap" | "add" => Field::Swap(words.number(name)?),
-        "compare" => Field::Compare(words.number(name)?),
-        "found" => Field::Found(words.number(name)?),
-        "placement" => Field::Placement(words.number(name)?),
-        "selectivity" => Field::Selectivity(words.number(name)?),
-        "qkey" => Field::QKey(words.number(name)?),
-        "wrong-icrc" => Field::WrongIcrc,
-        "swapped-icrc" => Field::SwappedIcrc,
-        "cut" => Field::Cut(words.number(name)?),
-        "extra" => Field::Extra(words.number(name)?),
-        "dirty-padding" => Field::DirtyPadding,
-        "tclass" => Field::TrafficClass(words.number(name)?),
-        "hop-limit" => Field::HopLimit(words.number(name)?),
-        "source-port" => Field::SourcePort(words.number(name)?),
-        "group" => Field::Group(words.number(name)?),
-        _ => Field::Message(message_field(name, words)?),
-    })
-}
-
-fn message_field(name: &str, words: &mut Words<'_>) -> Result<MessageField, String> {
-    Ok(match name {
-        "id" => MessageField::Id(words.number(name)?),
-        "own-qp" => MessageField::OwnQp(words.number(name)?),
-        "port" => MessageField::Port(words.number(name)?),
-        "transport" => MessageField::Transport(words.number(name)?),
-        "path-mtu" => MessageField::PathMtu(words.number(name)?),
-        "response-timeout" => MessageField::ResponseTimeout(words.number(name)?),
-        "cm-retries" => MessageField::Retries(words.number(name)?),
-        "wrong-gid" => MessageField::WrongGid,
-        "ip-version" => MessageField::IpVersion(words.number(name)?),
-        "wrong-peer-id" => MessageField::WrongPeerId,
-        "wrong-peer-qp" => MessageField::WrongPeerQp,
-        "about" => match words.next(name)? {
-            "req" => MessageField::About(Message::Req),
-            "rep" => MessageField::About(Message::Rep),
-            other => return Err(format!("unknown message {other}; expected req or rep")),
-        },
-        "service-timeout" => MessageField::ServiceTimeout(words.number(name)?),
-        "reason" => MessageField::Reason(words.number(name)?),
-        "status" => MessageField::Status(words.number(name)?),
-        "same" => MessageField::Same,
-        "base-version" => MessageField::BaseVersion(words.number(name)?),
-        "class" => MessageField::Class(words.number(name)?),
-        "class-version" => MessageField::ClassVersion(words.number(name)?),
-        "method" => MessageField::Method(words.number(name)?),
-        "attribute" => MessageField::Attribute(words.number(name)?),
-        _ => return Err(format!("unknown packet field {name}")),
-    })
 }
 
 impl fmt::Display for Case {

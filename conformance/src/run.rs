@@ -1,10 +1,10 @@
 mod bursts;
+mod checks;
 mod responses;
 mod shares;
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    net::IpAddr,
     time::Duration,
 };
 
@@ -20,13 +20,13 @@ use roce_transport::{
 
 use crate::{
     case::{
-        BEFORE, Case, Completes, Connection, MemoryLocation, Message, PAIR_PSNS, Packet,
-        PacketKind, Pattern, Queue, Severity, Step, group,
+        BEFORE, Case, Connection, Message, PAIR_PSNS, Packet, PacketKind, Pattern, Severity, Step,
+        group,
     },
     dialog::{self, Dialog, NUMBERS},
-    outcome::{Burst, Outcome, Pause, Seen, Verdict, What},
+    outcome::{Burst, Outcome, Pause, Seen, TraceEvent, Verdict},
     packet::{Scene, describe, destination, is_cnp, is_foreign, management, request},
-    subject::{Arrival, Completion, RemoteRegion, Subject, Trouble},
+    subject::{Arrival, Completion, RemoteRegion, Subject, SubjectError},
 };
 
 /// Each case has another queue pair: late packets must not disturb the next case.
@@ -115,16 +115,16 @@ impl<'a, S: Subject> Runner<'a, S> {
         let (verdict, finding) = play.all(case);
         let evidence = std::mem::take(&mut play.evidence);
         // A failed disconnect is no verdict.
-        let _ = play.part();
+        let _ = play.disconnect();
         let is_heard = play.is_heard;
         let Evidence { packets, pauses, bursts } = evidence;
         let time = self.subject.now().since(start);
         let mut outcome = Outcome { verdict, finding, packets, pauses, bursts, time };
-        if let Err(trouble) = self.subject.clear() {
+        if let Err(error) = self.subject.clear() {
             outcome.verdict = outcome.verdict.max(Verdict::Inconclusive);
             match &mut outcome.finding {
-                None => outcome.finding = Some((0, trouble.to_string())),
-                Some((_, found)) => *found += &format!("; then {trouble}"),
+                None => outcome.finding = Some((0, error.to_string())),
+                Some((_, found)) => *found += &format!("; then {error}"),
             }
         }
         (outcome, is_heard)
@@ -134,12 +134,12 @@ impl<'a, S: Subject> Runner<'a, S> {
 enum Stop {
     /// The device's fault.
     Wrong(String),
-    Trouble(Trouble),
+    Subject(SubjectError),
 }
 
-impl From<Trouble> for Stop {
-    fn from(trouble: Trouble) -> Self {
-        Self::Trouble(trouble)
+impl From<SubjectError> for Stop {
+    fn from(error: SubjectError) -> Self {
+        Self::Subject(error)
     }
 }
 
@@ -149,7 +149,7 @@ fn wrong<T>(text: impl Into<String>) -> Result<T, Stop> {
 
 /// Not the device's fault.
 fn mistake(text: impl Into<String>) -> Stop {
-    Stop::Trouble(Trouble::Broken(text.into()))
+    Stop::Subject(SubjectError::Broken(text.into()))
 }
 
 struct Play<'a, S: Subject> {
@@ -224,8 +224,8 @@ impl<S: Subject> Play<'_, S> {
                     Severity::Deviates => (Verdict::Deviates, text),
                     Severity::Harmful => (Verdict::Harmful, text),
                 },
-                Stop::Trouble(Trouble::Unsupported(text)) => (Verdict::NotSupported, text),
-                Stop::Trouble(Trouble::Broken(text)) => (Verdict::Inconclusive, text),
+                Stop::Subject(SubjectError::Unsupported(text)) => (Verdict::NotSupported, text),
+                Stop::Subject(SubjectError::Broken(text)) => (Verdict::Inconclusive, text),
             };
             return (verdict, Some((*line, text)));
         }
@@ -244,7 +244,7 @@ impl<S: Subject> Play<'_, S> {
             self.choose(pair)?;
             self.step(step).map_err(|stop| match stop {
                 Stop::Wrong(text) => Stop::Wrong(format!("queue pair {}: {text}", pair + 1)),
-                trouble => trouble,
+                stop => stop,
             })?;
         }
         self.choose(0)
@@ -313,10 +313,10 @@ impl<S: Subject> Play<'_, S> {
                 self.evidence.packets.push(Seen {
                     at,
                     from_device: false,
-                    what: What::Pause(*pause),
+                    what: TraceEvent::Pause(*pause),
                 });
             }
-            Step::Burst(train) => return self.burst(train),
+            Step::Burst(burst) => return self.burst(burst),
             Step::Share(shares) => return self.share(shares),
             Step::Response(responses) => return self.response(responses),
             Step::Expect { packet, after, within } => {
@@ -417,7 +417,7 @@ impl<S: Subject> Play<'_, S> {
         let mtu = self.subject.program()?.mtu().bytes();
         if connection.mtu > mtu {
             let text = format!("its port has a path MTU of {mtu}");
-            return Err(Stop::Trouble(Trouble::Unsupported(text)));
+            return Err(Stop::Subject(SubjectError::Unsupported(text)));
         }
         let remote = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
         self.region(TARGET, ROOM, Access::LOCAL_WRITE | remote)?;
@@ -463,13 +463,12 @@ impl<S: Subject> Play<'_, S> {
         }
     }
 
-    fn part(&mut self) -> Result<(), Stop> {
+    fn disconnect(&mut self) -> Result<(), Stop> {
         // A response may be lost, or the device has disconnected.
         for _ in 0..2 {
             let open: Vec<_> = self.dialog.iter().flat_map(Dialog::open).collect();
             for id in open {
-                let farewell = self.dialog.as_ref().map(|dialog| dialog.farewell(id));
-                if let Some(packet) = farewell {
+                if let Some(packet) = self.dialog.as_ref().map(|it| it.closing_message(id)) {
                     let (net, bytes) = self.build(&packet)?;
                     self.send(net, bytes)?;
                 }
@@ -547,7 +546,7 @@ impl<S: Subject> Play<'_, S> {
         self.mark = Mark { at: self.subject.now(), is_late: false };
         self.subject.send(&net, &bytes)?;
         let at = self.mark.at.since(self.start);
-        let what = What::Packet { net, bytes: bytes.clone() };
+        let what = TraceEvent::Packet { net, bytes: bytes.clone() };
         self.evidence.packets.push(Seen { at, from_device: false, what });
         self.last = Some((net, bytes));
         Ok(())
@@ -560,10 +559,10 @@ impl<S: Subject> Play<'_, S> {
         let own = own..own + self.pairs.len().max(1) as u32;
         if !is_foreign(&arrival, &own, self.dialog.as_ref()) {
             if let (Some(dialog), Some(payload)) = (&mut self.dialog, management(&arrival)) {
-                dialog.hear(payload);
+                dialog.record(payload);
             }
             let at = at.since(self.start);
-            let what = What::Packet { net, bytes: bytes.clone() };
+            let what = TraceEvent::Packet { net, bytes: bytes.clone() };
             self.evidence.packets.push(Seen { at, from_device: true, what });
             self.arrivals.push_back(arrival);
         }
@@ -611,109 +610,6 @@ impl<S: Subject> Play<'_, S> {
         while self.take(until)? {}
         Ok(())
     }
-
-    fn completion(&mut self, queue: Queue) -> Result<Option<Completion>, Stop> {
-        let new = self.subject.program()?.completions(queue)?;
-        let waiting = &mut self.pair()?.completions[queue as usize];
-        waiting.extend(new);
-        Ok(waiting.pop_front())
-    }
-
-    fn until<T>(
-        &mut self,
-        within: Duration,
-        mut ask: impl FnMut(&mut Self) -> Result<Option<T>, Stop>,
-    ) -> Result<Option<T>, Stop> {
-        let end = self.subject.now().plus(within).plus(self.subject.tolerance());
-        loop {
-            if let Some(response) = ask(self)? {
-                return Ok(Some(response));
-            }
-            let now = self.subject.now();
-            if now >= end {
-                return Ok(None);
-            }
-            self.pump(STEP.min(end.since(now)))?;
-        }
-    }
-
-    fn completes(&mut self, expected: &Completes) -> Result<(), Stop> {
-        let found = self.until(expected.within, |play| play.completion(expected.queue))?;
-        let Some(found) = found else {
-            return wrong(format!(
-                "request {} does not complete in {:?}",
-                expected.id, expected.within
-            ));
-        };
-        let statuses = expected.statuses.join(" or ");
-        if found.id != expected.id {
-            return wrong(format!("request {} completes before {}", found.id, expected.id));
-        }
-        if !expected.statuses.contains(&found.status) {
-            return wrong(format!(
-                "request {} completes with {}, expected {statuses}",
-                found.id, found.status
-            ));
-        }
-        if let Some(bytes) = expected.bytes.filter(|&bytes| bytes != found.bytes) {
-            return wrong(format!("the completion counts {} bytes, expected {bytes}", found.bytes));
-        }
-        if expected.immediate.is_some() && expected.immediate != found.immediate {
-            return wrong(format!("the completion has immediate data {:x?}", found.immediate));
-        }
-        Ok(())
-    }
-
-    /// Retries, as unacknowledged packets may be in flight.
-    fn memory(&mut self, pattern: &Pattern) -> Result<(), Stop> {
-        let Pattern { place, bytes, seed } = pattern;
-        let mut first = None;
-        let same = self.until(self.subject.tolerance(), |play| {
-            first = play.subject.program()?.differs(&place.region, place.offset, *bytes, *seed)?;
-            Ok(first.is_none().then_some(()))
-        })?;
-        match (same, first) {
-            (None, Some(offset)) => {
-                wrong(format!("byte {offset} of {} is not the one of the pattern", place.region))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// IPv4's header fills the last 20 of 40 bytes; the others are undefined (A17.4.5.1).
-    fn header(&mut self, place: &MemoryLocation) -> Result<(), Stop> {
-        let (net, _) = self.last.as_ref().ok_or_else(|| mistake("nothing was sent before"))?;
-        let (offset, expected) = match (net.src, net.dst) {
-            (IpAddr::V4(src), IpAddr::V4(dst)) => (32, [src.octets(), dst.octets()].concat()),
-            (IpAddr::V6(src), IpAddr::V6(dst)) => (8, [src.octets(), dst.octets()].concat()),
-            _ => return Err(mistake("the addresses are of two families")),
-        };
-        for (at, word) in expected.chunks_exact(8).enumerate() {
-            let offset = place.offset + offset + 8 * at as u32;
-            let found = self.subject.program()?.word(&place.region, offset)?;
-            let right = u64::from_ne_bytes(std::array::from_fn(|byte| word[byte]));
-            // The device may have the other byte order.
-            if found != right && found != right.swap_bytes() {
-                let found = found.to_ne_bytes();
-                return wrong(format!(
-                    "the network header has the bytes {found:02x?}, expected {word:02x?}"
-                ));
-            }
-        }
-        Ok(())
-    }
-
-    fn state(&mut self, state: &str) -> Result<(), Stop> {
-        let mut found = String::new();
-        let reached = self.until(self.subject.tolerance(), |play| {
-            found = play.subject.program()?.state()?;
-            Ok((found == state).then_some(()))
-        })?;
-        match reached {
-            Some(()) => Ok(()),
-            None => wrong(format!("the queue pair is in {found}, expected {state}")),
-        }
-    }
 }
 
 /// A program may send MRA and DREQ at any time.
@@ -721,5 +617,3 @@ fn is_of_the_program(arrival: &Arrival) -> bool {
     let message = management(arrival).and_then(dialog::message);
     matches!(message, Some(Message::Mra | Message::Dreq))
 }
-
-const STEP: Duration = Duration::from_millis(1);

@@ -27,7 +27,9 @@ use crate::{
         WRONG_KEY, pattern,
     },
     run::{INBOX, SOURCE, SOURCE_SEED},
-    subject::{Arrival, Completion, Listener, Program, RemoteRegion, Route, Subject, Trouble},
+    subject::{
+        Arrival, Completion, Listener, Program, RemoteRegion, Result, Route, Subject, SubjectError,
+    },
 };
 
 const OWN: [u8; 4] = [10, 0, 0, 1];
@@ -106,12 +108,12 @@ impl Default for Simulated {
     }
 }
 
-fn refused(error: &dyn ToString) -> Trouble {
-    Trouble::Unsupported(error.to_string())
+fn refused(error: &dyn ToString) -> SubjectError {
+    SubjectError::Unsupported(error.to_string())
 }
 
-fn mistake(what: &str) -> Trouble {
-    Trouble::Broken(format!("the case has no {what}"))
+fn mistake(what: &str) -> SubjectError {
+    SubjectError::Broken(format!("the case has no {what}"))
 }
 
 impl Simulated {
@@ -200,31 +202,31 @@ impl Simulated {
         self.adapter.cm_accept(self.now, conn, &accept, true).ok()
     }
 
-    fn chosen(&self) -> Result<&QueuePair, Trouble> {
+    fn chosen(&self) -> Result<&QueuePair> {
         self.objects.queue_pairs.get(self.objects.chosen).ok_or_else(|| mistake("queue pair"))
     }
 
-    fn queue_pair(&self) -> Result<Qpn, Trouble> {
+    fn queue_pair(&self) -> Result<Qpn> {
         self.chosen().map(|it| it.qpn)
     }
 
-    fn find(&self, name: &str) -> Result<&(Arc<Region>, Arc<HeapMemory>), Trouble> {
+    fn find(&self, name: &str) -> Result<&(Arc<Region>, Arc<HeapMemory>)> {
         self.objects.regions.get(name).ok_or_else(|| mistake(name))
     }
 
-    fn sge(&self, name: &str, offset: u32, length: u32) -> Result<Sge, Trouble> {
+    fn sge(&self, name: &str, offset: u32, length: u32) -> Result<Sge> {
         let (region, _) = self.find(name)?;
         Ok(Sge { lkey: region.lkey(), address: region.address() + u64::from(offset), length })
     }
 
-    fn write(&self, region: &str, offset: u32, bytes: &[u8]) -> Result<(), Trouble> {
+    fn write(&self, region: &str, offset: u32, bytes: &[u8]) -> Result<()> {
         let (_, memory) = self.find(region)?;
-        memory.write_at(offset.into(), bytes).map_err(|error| Trouble::Broken(error.to_string()))
+        memory.write_at(offset.into(), bytes).map_err(|it| SubjectError::Broken(it.to_string()))
     }
 
-    fn read(&self, region: &str, offset: u32, bytes: &mut [u8]) -> Result<(), Trouble> {
+    fn read(&self, region: &str, offset: u32, bytes: &mut [u8]) -> Result<()> {
         let (_, memory) = self.find(region)?;
-        memory.read_at(offset.into(), bytes).map_err(|error| Trouble::Broken(error.to_string()))
+        memory.read_at(offset.into(), bytes).map_err(|it| SubjectError::Broken(it.to_string()))
     }
 
     fn destroy(&mut self) -> Result<(), ObjectError> {
@@ -251,7 +253,7 @@ impl Simulated {
 }
 
 impl Subject for Simulated {
-    fn program(&mut self) -> Result<&mut dyn Program, Trouble> {
+    fn program(&mut self) -> Result<&mut dyn Program> {
         Ok(self)
     }
 
@@ -259,7 +261,7 @@ impl Subject for Simulated {
         Some(&self.listener)
     }
 
-    fn clear(&mut self) -> Result<(), Trouble> {
+    fn clear(&mut self) -> Result<()> {
         for gone in std::mem::take(&mut self.connections) {
             self.adapter.cm_mut().destroy(self.now, gone.conn);
             self.forget(&gone);
@@ -267,7 +269,7 @@ impl Subject for Simulated {
         self.free = self.now;
         self.transmit();
         self.sent.clear();
-        self.destroy().map_err(|error| Trouble::Broken(error.to_string()))
+        self.destroy().map_err(|error| SubjectError::Broken(error.to_string()))
     }
 
     fn route(&self) -> Route {
@@ -282,7 +284,7 @@ impl Subject for Simulated {
         Duration::ZERO
     }
 
-    fn send(&mut self, net: &NetHeader, bytes: &[u8]) -> Result<(), Trouble> {
+    fn send(&mut self, net: &NetHeader, bytes: &[u8]) -> Result<()> {
         self.transmit();
         self.adapter.handle_datagram(self.now, &Datagram::new(net, bytes));
         self.serve();
@@ -290,7 +292,7 @@ impl Subject for Simulated {
         Ok(())
     }
 
-    fn pause(&mut self, pause: PauseFrames) -> Result<(), Trouble> {
+    fn pause(&mut self, pause: PauseFrames) -> Result<()> {
         self.transmit();
         // untagged
         if pause.priorities & 1 == 1 {
@@ -299,7 +301,7 @@ impl Subject for Simulated {
         Ok(())
     }
 
-    fn receive(&mut self, until: Instant) -> Result<Option<Arrival>, Trouble> {
+    fn receive(&mut self, until: Instant) -> Result<Option<Arrival>> {
         loop {
             self.serve();
             self.transmit();
@@ -324,7 +326,7 @@ impl Subject for Simulated {
 }
 
 impl Program for Simulated {
-    fn region(&mut self, name: &str, bytes: u32, rights: Access) -> Result<RemoteRegion, Trouble> {
+    fn region(&mut self, name: &str, bytes: u32, rights: Access) -> Result<RemoteRegion> {
         let memory = Arc::new(HeapMemory::new(bytes as usize));
         let address = 0x10_0000 * (self.objects.regions.len() as u64 + 1);
         let attr = MrAttr { memory: memory.clone(), address, access: rights };
@@ -334,7 +336,7 @@ impl Program for Simulated {
         Ok(remote)
     }
 
-    fn connect(&mut self, connection: &Connection, peer: Qpn) -> Result<Qpn, Trouble> {
+    fn connect(&mut self, connection: &Connection, peer: Qpn) -> Result<Qpn> {
         let mut cq = || self.adapter.create_cq(256).map_err(|error| refused(&error));
         let queues = [cq()?, cq()?];
         let [send_cq, recv_cq] = queues.clone();
@@ -383,7 +385,7 @@ impl Program for Simulated {
         self.objects.chosen = pair;
     }
 
-    fn post_receive(&mut self, id: u64, offset: u32, bytes: u32) -> Result<(), Trouble> {
+    fn post_receive(&mut self, id: u64, offset: u32, bytes: u32) -> Result<()> {
         let (qpn, sge) = (self.queue_pair()?, self.sge(INBOX, offset, bytes)?);
         let wr = RecvWr::new(id, [sge]);
         let posted = match self.objects.shared {
@@ -393,7 +395,7 @@ impl Program for Simulated {
         posted.map_err(|error| refused(&error))
     }
 
-    fn post_send(&mut self, request: &Request, peer: Qpn) -> Result<(), Trouble> {
+    fn post_send(&mut self, request: &Request, peer: Qpn) -> Result<()> {
         let qpn = self.queue_pair()?;
         let mut sges = Vec::new();
         for (offset, length) in request.places() {
@@ -435,7 +437,7 @@ impl Program for Simulated {
         self.adapter.post_send(self.now, qpn, &wr).map_err(|error| refused(&error))
     }
 
-    fn bind(&mut self, bind: &Bind) -> Result<RemoteRegion, Trouble> {
+    fn bind(&mut self, bind: &Bind) -> Result<RemoteRegion> {
         let (qpn, part) = (self.queue_pair()?, self.sge(&bind.place.region, bind.place.offset, 0)?);
         let old = match self.objects.windows.get(&bind.window) {
             Some(&rkey) => rkey,
@@ -460,7 +462,7 @@ impl Program for Simulated {
         Ok(RemoteRegion { address: part.address, rkey: rkey.0 })
     }
 
-    fn invalidate(&mut self, id: u64, window: &str) -> Result<(), Trouble> {
+    fn invalidate(&mut self, id: u64, window: &str) -> Result<()> {
         let qpn = self.queue_pair()?;
         let rkey = *self.objects.windows.get(window).ok_or_else(|| mistake(window))?;
         self.adapter
@@ -468,44 +470,38 @@ impl Program for Simulated {
             .map_err(|error| refused(&error))
     }
 
-    fn join(&mut self, group: IpAddr) -> Result<(), Trouble> {
+    fn join(&mut self, group: IpAddr) -> Result<()> {
         let attached = self.adapter.attach_mcast(self.queue_pair()?, group.into());
         attached.map(drop).map_err(|error| refused(&error))
     }
 
-    fn fill(&mut self, region: &str, offset: u32, bytes: u32, seed: u32) -> Result<(), Trouble> {
+    fn fill(&mut self, region: &str, offset: u32, bytes: u32, seed: u32) -> Result<()> {
         self.write(region, offset, &pattern(seed, bytes))
     }
 
-    fn differs(
-        &mut self,
-        region: &str,
-        offset: u32,
-        bytes: u32,
-        seed: u32,
-    ) -> Result<Option<u32>, Trouble> {
+    fn differs(&mut self, region: &str, offset: u32, bytes: u32, seed: u32) -> Result<Option<u32>> {
         let mut found = vec![0; bytes as usize];
         self.read(region, offset, &mut found)?;
         let mut pairs = found.iter().zip(pattern(seed, bytes));
         Ok(pairs.position(|(&is, should)| is != should).map(|at| offset + at as u32))
     }
 
-    fn set_word(&mut self, region: &str, offset: u32, value: u64) -> Result<(), Trouble> {
+    fn set_word(&mut self, region: &str, offset: u32, value: u64) -> Result<()> {
         self.write(region, offset, &value.to_ne_bytes())
     }
 
-    fn word(&mut self, region: &str, offset: u32) -> Result<u64, Trouble> {
+    fn word(&mut self, region: &str, offset: u32) -> Result<u64> {
         let mut bytes = [0; 8];
         self.read(region, offset, &mut bytes)?;
         Ok(u64::from_ne_bytes(bytes))
     }
 
-    fn completions(&mut self, queue: Queue) -> Result<Vec<Completion>, Trouble> {
+    fn completions(&mut self, queue: Queue) -> Result<Vec<Completion>> {
         let cq = &self.chosen()?.queues[queue as usize];
         Ok(std::iter::from_fn(|| cq.pop()).map(|wc| completion(&wc)).collect())
     }
 
-    fn state(&mut self) -> Result<String, Trouble> {
+    fn state(&mut self) -> Result<String> {
         let info = self.adapter.query_qp(self.queue_pair()?);
         Ok(info.ok_or_else(|| mistake("queue pair"))?.state.to_string())
     }

@@ -17,14 +17,14 @@ pub trait Subject {
     /// Program that executes a case's commands.
     ///
     /// # Errors
-    /// [`Trouble`]: only packets reach the device.
-    fn program(&mut self) -> Result<&mut dyn Program, Trouble>;
+    /// [`SubjectError`]: only packets reach the device.
+    fn program(&mut self) -> Result<&mut dyn Program>;
 
     /// Listening program.
     fn listener(&self) -> Option<&Listener>;
 
     /// Destroys all objects, and ends pauses.
-    fn clear(&mut self) -> Result<(), Trouble>;
+    fn clear(&mut self) -> Result<()>;
 
     /// Route from the instrument to the device.
     fn route(&self) -> Route;
@@ -38,20 +38,20 @@ pub trait Subject {
     /// Sends a UDP payload to the device.
     ///
     /// # Errors
-    /// [`Trouble::Broken`]
-    fn send(&mut self, net: &NetHeader, bytes: &[u8]) -> Result<(), Trouble>;
+    /// [`SubjectError::Broken`]
+    fn send(&mut self, net: &NetHeader, bytes: &[u8]) -> Result<()>;
 
     /// Sends pause frames until [`clear`](Self::clear).
     ///
     /// # Errors
-    /// [`Trouble::Unsupported`]: the instrument cannot send raw frames.
-    fn pause(&mut self, pause: PauseFrames) -> Result<(), Trouble>;
+    /// [`SubjectError::Unsupported`]: the instrument cannot send raw frames.
+    fn pause(&mut self, pause: PauseFrames) -> Result<()>;
 
     /// Next UDP payload from the device; `None` at `until`.
     ///
     /// # Errors
-    /// [`Trouble::Broken`]
-    fn receive(&mut self, until: Instant) -> Result<Option<Arrival>, Trouble>;
+    /// [`SubjectError::Broken`]
+    fn receive(&mut self, until: Instant) -> Result<Option<Arrival>>;
 }
 
 /// Commands to a device's program.
@@ -60,52 +60,46 @@ pub trait Subject {
 /// [chosen](Self::choose) queue pair. Receive requests use the region `inbox`.
 pub trait Program {
     /// Registers zeroed memory.
-    fn region(&mut self, name: &str, bytes: u32, rights: Access) -> Result<RemoteRegion, Trouble>;
+    fn region(&mut self, name: &str, bytes: u32, rights: Access) -> Result<RemoteRegion>;
 
     /// Makes a queue pair in RTS, connected to `peer`.
-    fn connect(&mut self, connection: &Connection, peer: Qpn) -> Result<Qpn, Trouble>;
+    fn connect(&mut self, connection: &Connection, peer: Qpn) -> Result<Qpn>;
 
     /// Selects a queue pair, by creation from 0.
     fn choose(&mut self, pair: usize);
 
     /// Posts a receive request.
-    fn post_receive(&mut self, id: u64, offset: u32, bytes: u32) -> Result<(), Trouble>;
+    fn post_receive(&mut self, id: u64, offset: u32, bytes: u32) -> Result<()>;
 
     /// Posts a send request.
-    fn post_send(&mut self, request: &Request, peer: Qpn) -> Result<(), Trouble>;
+    fn post_send(&mut self, request: &Request, peer: Qpn) -> Result<()>;
 
     /// Posts a window bind.
-    fn bind(&mut self, bind: &Bind) -> Result<RemoteRegion, Trouble>;
+    fn bind(&mut self, bind: &Bind) -> Result<RemoteRegion>;
 
     /// Posts a window invalidation.
-    fn invalidate(&mut self, id: u64, window: &str) -> Result<(), Trouble>;
+    fn invalidate(&mut self, id: u64, window: &str) -> Result<()>;
 
     /// Joins a multicast group.
-    fn join(&mut self, group: IpAddr) -> Result<(), Trouble>;
+    fn join(&mut self, group: IpAddr) -> Result<()>;
 
     /// Writes a [pattern](crate::case::pattern).
-    fn fill(&mut self, region: &str, offset: u32, bytes: u32, seed: u32) -> Result<(), Trouble>;
+    fn fill(&mut self, region: &str, offset: u32, bytes: u32, seed: u32) -> Result<()>;
 
     /// First offset that differs from [`fill`](Self::fill).
-    fn differs(
-        &mut self,
-        region: &str,
-        offset: u32,
-        bytes: u32,
-        seed: u32,
-    ) -> Result<Option<u32>, Trouble>;
+    fn differs(&mut self, region: &str, offset: u32, bytes: u32, seed: u32) -> Result<Option<u32>>;
 
     /// Sets an 8-byte word in host byte order.
-    fn set_word(&mut self, region: &str, offset: u32, value: u64) -> Result<(), Trouble>;
+    fn set_word(&mut self, region: &str, offset: u32, value: u64) -> Result<()>;
 
     /// Reads an 8-byte word in host byte order.
-    fn word(&mut self, region: &str, offset: u32) -> Result<u64, Trouble>;
+    fn word(&mut self, region: &str, offset: u32) -> Result<u64>;
 
     /// Takes completions.
-    fn completions(&mut self, queue: Queue) -> Result<Vec<Completion>, Trouble>;
+    fn completions(&mut self, queue: Queue) -> Result<Vec<Completion>>;
 
     /// State, named as in verbs without `IBV_QPS_`.
-    fn state(&mut self) -> Result<String, Trouble>;
+    fn state(&mut self) -> Result<String>;
 
     /// Greatest path MTU.
     fn mtu(&self) -> Mtu;
@@ -168,9 +162,12 @@ pub struct Arrival {
     pub bytes: Vec<u8>,
 }
 
+/// Result of a subject's call.
+pub type Result<T, E = SubjectError> = std::result::Result<T, E>;
+
 /// Reason for an incomplete case.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
-pub enum Trouble {
+pub enum SubjectError {
     /// The device lacks a feature.
     #[error("the device refused a call: {0}")]
     Unsupported(String),

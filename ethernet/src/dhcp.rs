@@ -93,7 +93,11 @@ impl fmt::Display for LeaseError {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Output {
     /// Unicast from the leased address, or broadcast from none.
-    Send { to: Option<Ipv4Addr>, from: Ipv4Addr, bytes: Vec<u8> },
+    Send {
+        to: Option<Ipv4Addr>,
+        from: Ipv4Addr,
+        bytes: Vec<u8>,
+    },
     Probe(Ipv4Addr),
     Lease(Option<Lease>),
 }
@@ -129,37 +133,13 @@ impl Granted {
 
 #[derive(Debug)]
 enum State {
-    Init {
-        at: Instant,
-    },
-    Selecting {
-        sent: u32,
-        due: Instant,
-    },
-    Requesting {
-        offer: Grant,
-        asked: Instant,
-        sent: u32,
-        due: Instant,
-    },
-    Checking {
-        granted: Granted,
-        probes: u8,
-        due: Instant,
-    },
-    Bound {
-        granted: Granted,
-    },
-    Renewing {
-        granted: Granted,
-        asked: Instant,
-        due: Instant,
-    },
-    Rebinding {
-        granted: Granted,
-        asked: Instant,
-        due: Instant,
-    },
+    Init { at: Instant },
+    Selecting { sent: u32, due: Instant },
+    Requesting { offer: Grant, asked: Instant, sent: u32, due: Instant },
+    Checking { granted: Granted, probes: u8, due: Instant },
+    Bound { granted: Granted },
+    Renewing { granted: Granted, asked: Instant, due: Instant },
+    Rebinding { granted: Granted, asked: Instant, due: Instant },
 }
 
 #[derive(Debug)]
@@ -233,7 +213,7 @@ impl Client {
             State::Selecting { sent, .. } => self.discover(now, sent),
             State::Requesting { offer, sent: REQUESTS, .. } => {
                 self.error = LeaseError::Unconfirmed(offer.address);
-                self.later(now, Duration::ZERO)
+                self.back_off(now, Duration::ZERO)
             }
             State::Requesting { offer, asked, sent, .. } => self.request(now, offer, asked, sent),
             State::Checking { granted, probes: PROBES, .. } => self.bind(granted, counters),
@@ -297,7 +277,7 @@ impl Client {
             {
                 counters.dhcp_refused += 1;
                 self.error = LeaseError::Refused(offer.address);
-                self.later(now, Duration::ZERO)
+                self.back_off(now, Duration::ZERO)
             }
             (State::Renewing { granted, asked, .. }, Response::Ack(grant))
                 if grant.server == granted.grant.server
@@ -341,7 +321,7 @@ impl Client {
         let (requested, server) = (Some(address), Some(server));
         let decline = self.message(now, DhcpMessageType::Decline);
         self.send(Request { requested, server, ..decline }, None);
-        self.state = self.later(now, DECLINED);
+        self.state = self.back_off(now, DECLINED);
     }
 
     /// A client that is kept starts over.
@@ -403,11 +383,11 @@ impl Client {
         counters.dhcp_lost += 1;
         self.error = LeaseError::Unanswered;
         self.outputs.push_back(Output::Lease(None));
-        self.later(now, Duration::ZERO)
+        self.back_off(now, Duration::ZERO)
     }
 
     /// A backoff: no server makes the client send without end.
-    fn later(&mut self, now: Instant, least: Duration) -> State {
+    fn back_off(&mut self, now: Instant, least: Duration) -> State {
         let pause = self.pause(self.failures).max(least);
         self.failures += 1;
         State::Init { at: now.plus(pause) }

@@ -1,7 +1,10 @@
 use std::net::IpAddr;
 
 use pnet_datalink::MacAddr;
-use roce_transport::{addr::ROCE_UDP_PORT, wire::Ident};
+use roce_transport::{
+    addr::ROCE_UDP_PORT,
+    wire::{Ident, NEXT_HEADER_IBA},
+};
 use smoltcp::wire::{IpProtocol, Ipv4Packet, Ipv6Packet};
 
 use super::counters::FrameCounters;
@@ -16,8 +19,6 @@ pub(super) const ETHERTYPE_IPV6: u16 = 0x86DD;
 const ETHERTYPE_MAC_CONTROL: u16 = 0x8808;
 pub(super) const ETHERTYPE_ROCE_V1: u16 = 0x8915;
 const UDP: u8 = 17;
-/// "Next header" of a GRH before the BTH.
-const IBA: u8 = 27;
 /// 802.1Q, 802.1ad, older switches.
 pub(super) const TAG_8021Q: u16 = 0x8100;
 const TAGS: [u16; 3] = [TAG_8021Q, 0x88A8, 0x9100];
@@ -189,7 +190,7 @@ fn ipv6(bytes: &[u8]) -> Result<IpPacket<'_>, FrameError> {
 fn roce_v1(bytes: &[u8]) -> Result<IpPacket<'_>, FrameError> {
     let packet = ipv6_header(bytes)?;
     let (src, dst) = (packet.src.to_canonical(), packet.dst.to_canonical());
-    if packet.protocol != IBA || src.is_ipv4() != dst.is_ipv4() {
+    if packet.protocol != NEXT_HEADER_IBA || src.is_ipv4() != dst.is_ipv4() {
         return Err(FrameError::Ip);
     }
     Ok(IpPacket { src, dst, ..packet })

@@ -31,7 +31,7 @@ const WAITING_BYTES: usize = 4 << 20;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Lookup {
     Known(MacAddr),
-    Asked,
+    Resolving,
     /// Too many addresses are being resolved.
     Refused,
 }
@@ -47,10 +47,10 @@ pub(super) struct Solicitation {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Claim {
     Reply,
-    /// An unsolicited request or announcement.
-    Told,
+    /// A request or announcement.
+    Unsolicited,
     /// A neighbour advertisement without override flag: it replaces no other MAC address.
-    Humble,
+    NoOverride,
 }
 
 /// Priority, and a frame without destination.
@@ -91,7 +91,7 @@ impl Neighbors {
         if let Some(entry) = self.entries.get_mut(&address) {
             entry.used = now;
             return match entry.state {
-                State::Unknown { .. } => Lookup::Asked,
+                State::Unknown { .. } => Lookup::Resolving,
                 State::Confirming { mac, .. } => Lookup::Known(mac),
                 State::Known { mac, until } => {
                     if until <= now {
@@ -115,7 +115,7 @@ impl Neighbors {
         self.unknown += 1;
         self.next = Instant::earliest([self.next, Some(due)]);
         self.solicitations.push_back(Solicitation { target: address, to: None });
-        Lookup::Asked
+        Lookup::Resolving
     }
 
     /// Evicts the least recently used neighbour if unused for [`REACHABLE`].
@@ -166,7 +166,7 @@ impl Neighbors {
             State::Unknown { waiting, .. } => {
                 let mut released = std::mem::take(waiting);
                 // The next use of an unsolicited claim confirms it.
-                let until = if claim == Claim::Told { now } else { until };
+                let until = if claim == Claim::Unsolicited { now } else { until };
                 entry.state = State::Known { mac, until };
                 self.unknown -= 1;
                 counters.resolved += 1;
@@ -179,13 +179,13 @@ impl Neighbors {
             State::Known { mac: known, .. } | State::Confirming { mac: known, .. } => {
                 let same = *known == mac;
                 match claim {
-                    Claim::Told if same => {}
-                    Claim::Humble if !same => {}
-                    Claim::Reply | Claim::Humble => {
+                    Claim::Unsolicited if same => {}
+                    Claim::NoOverride if !same => {}
+                    Claim::Reply | Claim::NoOverride => {
                         counters.moved += u64::from(!same);
                         entry.state = State::Known { mac, until };
                     }
-                    Claim::Told => {
+                    Claim::Unsolicited => {
                         counters.moved += 1;
                         entry.state = State::Known { mac, until: now };
                     }

@@ -83,7 +83,7 @@ pub enum Hop {
     /// MAC address.
     Known(MacAddr),
     /// Address resolution is running: datagrams [wait](Station::wait).
-    Asked(IpAddr),
+    Resolving(IpAddr),
     /// The station itself.
     Own,
     /// No route, or too many addresses are being resolved.
@@ -353,12 +353,12 @@ impl Station {
         };
         match self.neighbors.lookup(now, hop, &mut self.counters) {
             Lookup::Known(mac) => {
-                self.ask(); // confirm
+                self.send_solicitations(); // confirm
                 Hop::Known(mac)
             }
-            Lookup::Asked => {
-                self.ask();
-                Hop::Asked(hop)
+            Lookup::Resolving => {
+                self.send_solicitations();
+                Hop::Resolving(hop)
             }
             Lookup::Refused => Hop::None,
         }
@@ -419,10 +419,10 @@ impl Station {
                 self.each_address(Self::announce);
             }
         }
-        self.attend_lease(now);
+        self.poll_dhcp(now);
         self.neighbors.handle_timeout(now, &mut self.counters);
-        self.ask();
-        self.tell_of_groups(now);
+        self.send_solicitations();
+        self.send_reports(now);
     }
 
     /// Path MTU of a router's recent report.
@@ -500,7 +500,7 @@ impl Station {
         self.put(frame);
     }
 
-    fn ask(&mut self) {
+    fn send_solicitations(&mut self) {
         while let Some(Solicitation { target, to }) = self.neighbors.poll_solicitation() {
             let Some(own) = self.source_for(target) else { continue };
             let frame = match (own, target) {

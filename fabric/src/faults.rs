@@ -2,10 +2,7 @@ use std::time::Duration;
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::RngCore;
-use roce_transport::{
-    time::Instant,
-    wire::{NetHeader, Packet},
-};
+use roce_transport::wire::{NetHeader, Packet};
 
 use super::{
     clause::{Chance, Often, Tally, happens},
@@ -195,7 +192,7 @@ impl Faults {
     }
 
     /// Judges a datagram; `bytes` is the UDP payload.
-    pub fn judge(&mut self, _now: Instant, net: &NetHeader, bytes: &[u8]) -> Verdict {
+    pub fn judge(&mut self, net: &NetHeader, bytes: &[u8]) -> Verdict {
         let mut verdict = Verdict { delay: self.travel_time(), ..Verdict::default() };
         match self.action(net, bytes) {
             Some(action) => self.apply(action, bytes.len(), &mut verdict),
@@ -291,11 +288,7 @@ mod tests {
             frame: FrameFields::default(),
         };
         // SEND Only to QP 0x12, PSN 7
-        faults.judge(
-            Instant::ZERO,
-            &net,
-            &[4, 0x40, 0xFF, 0xFF, 0, 0, 0, 0x12, 0x80, 0, 0, 7, 0, 0, 0, 0],
-        )
+        faults.judge(&net, &[4, 0x40, 0xFF, 0xFF, 0, 0, 0, 0x12, 0x80, 0, 0, 7, 0, 0, 0, 0])
     }
 
     fn lost(plan: &str, count: usize) -> String {

@@ -167,7 +167,7 @@ impl Network {
     ) -> Verdict {
         let number = self.sent;
         self.sent += 1;
-        let mut judged = self.faults.judge(now, net, bytes);
+        let mut judged = self.faults.judge(net, bytes);
         change(&mut judged);
         let verdict = self.through_port(now, net, bytes.len(), judged);
         let mut net = *net;

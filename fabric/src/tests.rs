@@ -21,11 +21,7 @@ fn run(mut network: Network, count: u32) -> Vec<(u64, Delivery)> {
     for i in 0..count {
         network.send(Instant::from_nanos(u64::from(i) * 1000), &net(), &i.to_be_bytes());
     }
-    let mut arrived = Vec::new();
-    while let Some(due) = network.poll_timeout() {
-        arrived.extend(network.poll_deliver(due).map(|datagram| (due.as_nanos(), datagram)));
-    }
-    arrived
+    arrivals(&mut network)
 }
 
 #[test]
@@ -252,11 +248,8 @@ fn the_last_word_on_a_verdict_changes_nothing_for_others() {
                 }
             });
         }
-        let mut arrived = Vec::new();
-        while let Some(due) = network.poll_timeout() {
-            arrived.extend(network.poll_deliver(due).map(|it| (it.number, due)));
-        }
-        arrived
+        let arrived = arrivals(&mut network).into_iter();
+        arrived.map(|(at, datagram)| (datagram.number, at)).collect::<Vec<_>>()
     };
     let unchanged = of(None);
     for number in 0..100 {

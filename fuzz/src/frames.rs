@@ -149,7 +149,7 @@ fn ask(station: &mut Station, now: Instant, choice: u8) -> Option<Vec<u8>> {
         ),
     };
     match station.route(now, dst) {
-        Hop::Asked(hop) => station.wait(hop, &run, &payload),
+        Hop::Resolving(hop) => station.wait(hop, &run, &payload),
         Hop::Known(mac) => {
             return Some([&station.headers(mac, &run, 0, payload.len())[..], &payload].concat());
         }

@@ -148,18 +148,18 @@ impl World {
         world
     }
 
-    fn door(&self) -> PathBuf {
+    fn fifo(&self) -> PathBuf {
         let namespace = fs::metadata("/proc/self/ns/net").unwrap().ino();
         self.directory.join(format!("{namespace}-{ADDRESS}"))
     }
 
-    fn write_to_door(&self, bytes: &[u8]) {
+    fn write_to_fifo(&self, bytes: &[u8]) {
         let mut options = OpenOptions::new();
-        let door = options.write(true).custom_flags(libc::O_NONBLOCK).open(self.door());
-        let _ = door.unwrap().write(bytes); // may be full
+        let fifo = options.write(true).custom_flags(libc::O_NONBLOCK).open(self.fifo());
+        let _ = fifo.unwrap().write(bytes); // may be full
     }
 
-    fn knock(&self, wanted: u8) -> (OwnedFd, [u8; 16]) {
+    fn request_to_join(&self, wanted: u8) -> (OwnedFd, [u8; 16]) {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let process = u128::from(std::process::id()) << 64;
         let number = process | u128::from(NUMBER.fetch_add(1, Ordering::Relaxed));
@@ -171,9 +171,9 @@ impl World {
         rustix::net::bind(&listener, &name).unwrap();
         rustix::net::listen(&listener, 4).unwrap();
         let secret = (!number).to_be_bytes();
-        let mut knock = [&b"knock\0\0\x04"[..], &number.to_be_bytes(), &secret].concat();
-        knock.extend([wanted; 24]);
-        self.write_to_door(&knock);
+        let mut request = [&b"knock\0\0\x04"[..], &number.to_be_bytes(), &secret].concat();
+        request.extend([wanted; 24]);
+        self.write_to_fifo(&request);
         (listener, secret)
     }
 
@@ -200,7 +200,7 @@ impl World {
     }
 
     fn join(&mut self) {
-        let (listener, secret) = self.knock(self.partition);
+        let (listener, secret) = self.request_to_join(self.partition);
         let mut honest = None;
         // others may precede it
         for _ in 0..300 {
@@ -246,11 +246,11 @@ impl World {
             0 => self.check(),
             1 | 2 if self.waiting.len() + self.clients.len() < MAX_CLIENTS => {
                 let wanted = input.byte() % 64;
-                self.waiting.push(self.knock(if wanted < 48 { 0 } else { wanted }));
+                self.waiting.push(self.request_to_join(if wanted < 48 { 0 } else { wanted }));
             }
             3 => {
                 let length = input.byte() % 80;
-                self.write_to_door(input.bytes(length.into()));
+                self.write_to_fifo(input.bytes(length.into()));
             }
             4 => self.now = self.now.plus(Duration::from_millis(20 * u64::from(input.byte()))),
             5 => {

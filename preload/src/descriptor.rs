@@ -70,7 +70,7 @@ unsafe extern "C-unwind" fn fcntl64(fd: c_int, command: c_int, argument: c_ulong
 /// Variadic in C.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
-    fork::look(fd);
+    fork::progress(fd);
     let Some(rsocket) = table::connected(fd) else { return next::ioctl(fd, request, argument) };
     match request as libc::Ioctl {
         libc::FIONREAD => {

@@ -19,7 +19,7 @@ unsafe extern "C-unwind" fn epoll_ctl(
     fd: c_int,
     event: *mut epoll_event,
 ) -> c_int {
-    fork::look(fd);
+    fork::progress(fd);
     let Some((rsocket, state)) = table::entry(fd) else {
         return next::epoll_ctl(epoll, op, fd, event);
     };
@@ -66,7 +66,7 @@ unsafe fn look_at_all(epoll: c_int) {
         watched.copied().filter(|fd| table::pending(*fd).is_some()).collect()
     };
     for fd in pending {
-        fork::look(fd);
+        fork::progress(fd);
     }
 }
 

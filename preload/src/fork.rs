@@ -34,7 +34,7 @@ const OFFER: [u8; 4] = [0; 4];
 
 const PORT_LIMIT: Duration = Duration::from_secs(2);
 
-const LOOK: Duration = Duration::from_millis(2);
+const PAUSE: Duration = Duration::from_millis(2);
 
 const KEPT: [(c_int, c_int); 5] = [
     (libc::SOL_SOCKET, libc::SO_KEEPALIVE),
@@ -153,20 +153,20 @@ unsafe fn like(fd: c_int, domain: c_int) -> Option<c_int> {
     Some(rsocket)
 }
 
-enum Heard {
+enum Peeked {
     Nothing,
     Offer,
     /// Data, or end of stream.
     Other,
 }
 
-unsafe fn hear(fd: c_int) -> Heard {
+unsafe fn peek_offer(fd: c_int) -> Peeked {
     let mut bytes = [1_u8; OFFER.len()];
     let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
     match next::recv(fd, bytes.as_mut_ptr().cast(), bytes.len(), flags) {
-        -1 if [libc::EAGAIN, libc::EINTR].contains(&errno()) => Heard::Nothing,
-        4 if bytes == OFFER => Heard::Offer,
-        _ => Heard::Other,
+        -1 if [libc::EAGAIN, libc::EINTR].contains(&errno()) => Peeked::Nothing,
+        4 if bytes == OFFER => Peeked::Offer,
+        _ => Peeked::Other,
     }
 }
 
@@ -203,7 +203,7 @@ impl Turn {
             if holder != own && TURN_OF.compare_exchange(holder, own, success, failure).is_ok() {
                 return Self;
             }
-            thread::sleep(LOOK);
+            thread::sleep(PAUSE);
         }
     }
 }
@@ -226,7 +226,7 @@ unsafe fn listener(fd: c_int) -> Option<c_int> {
     set_nonblocking(rsocket, true);
     let end = Instant::now() + PORT_LIMIT;
     let mut is_bound = false;
-    while matches!(hear(fd), Heard::Nothing) && Instant::now() < end {
+    while matches!(peek_offer(fd), Peeked::Nothing) && Instant::now() < end {
         is_bound = is_bound || rdma::rbind(rsocket, own.raw(), own.size) == 0;
         if is_bound && rdma::rlisten(rsocket, 1) == 0 {
             return Some(rsocket);
@@ -234,7 +234,7 @@ unsafe fn listener(fd: c_int) -> Option<c_int> {
         if errno() != libc::EADDRINUSE {
             break;
         }
-        thread::sleep(LOOK);
+        thread::sleep(PAUSE);
     }
     rdma::rclose(rsocket);
     None
@@ -258,7 +258,7 @@ unsafe fn step(fd: c_int, number: c_int, state: State) -> bool {
         State::Offered => {
             if let Some(rsocket) = accepted(fd, number) {
                 become_rsocket(fd, rsocket);
-            } else if !is_declined(fd) && matches!(hear(fd), Heard::Nothing) {
+            } else if !is_declined(fd) && matches!(peek_offer(fd), Peeked::Nothing) {
                 return false;
             } else {
                 move_on(fd, None);
@@ -267,10 +267,10 @@ unsafe fn step(fd: c_int, number: c_int, state: State) -> bool {
             true
         }
         State::Expects | State::Late => {
-            match hear(fd) {
-                Heard::Nothing => return false,
-                Heard::Other => move_on(fd, None),
-                Heard::Offer => {
+            match peek_offer(fd) {
+                Peeked::Nothing => return false,
+                Peeked::Other => move_on(fd, None),
+                Peeked::Offer => {
                     let rsocket = if state == State::Expects { connected(fd) } else { None };
                     match rsocket {
                         Some(rsocket) => become_rsocket(fd, rsocket),
@@ -330,7 +330,7 @@ unsafe fn become_rsocket(fd: c_int, rsocket: c_int) {
 }
 
 /// True after any step.
-pub(crate) unsafe fn look(fd: c_int) -> bool {
+pub(crate) unsafe fn progress(fd: c_int) -> bool {
     let before = errno();
     let mut any = false;
     while table::pending(fd).is_some() {
@@ -346,10 +346,10 @@ pub(crate) unsafe fn look(fd: c_int) -> bool {
 }
 
 /// Decides before data moves; false: failed.
-pub(crate) unsafe fn settle(fd: c_int, by: Use, flags: c_int) -> bool {
+pub(crate) unsafe fn decide(fd: c_int, by: Use, flags: c_int) -> bool {
     let before = errno();
     loop {
-        look(fd);
+        progress(fd);
         let Some((number, state)) = table::pending(fd) else { break };
         let waits = flags & libc::MSG_DONTWAIT == 0 && !is_nonblocking(fd);
         let ready = match state {

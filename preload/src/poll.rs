@@ -70,7 +70,7 @@ fn finish(all: &mut [pollfd]) -> c_int {
 unsafe fn look_at(all: &[pollfd], is_meant: fn(&pollfd) -> bool) -> bool {
     let mut any = false;
     for one in all.iter().filter(|one| is_meant(one)) {
-        any |= fork::look(one.fd);
+        any |= fork::progress(one.fd);
     }
     any
 }

@@ -16,7 +16,7 @@ macro_rules! transfers {
         $(
             #[unsafe(no_mangle)]
             pub(crate) unsafe extern "C-unwind" fn $name(fd: c_int, $($argument: $kind),*) -> $returns {
-                if table::pending(fd).is_some() && !fork::settle(fd, Use::$by, $flags) {
+                if table::pending(fd).is_some() && !fork::decide(fd, Use::$by, $flags) {
                     return -1;
                 }
                 match table::connected(fd) {
@@ -139,7 +139,7 @@ unsafe extern "C-unwind" fn sendfile(
     offset: *mut off_t,
     count: usize,
 ) -> isize {
-    if table::pending(to).is_some() && !fork::settle(to, Use::Send, 0) {
+    if table::pending(to).is_some() && !fork::decide(to, Use::Send, 0) {
         return -1;
     }
     match table::connected(to) {

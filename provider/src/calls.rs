@@ -164,12 +164,12 @@ impl<T> DerefMut for ProcessGuard<'_, T> {
 
 /// Keeps other threads out of calls. Drop in parent and child.
 #[derive(Debug)]
-pub(crate) struct CallsExcluded {
+pub(crate) struct ForkGuard {
     /// 1 inside a call, for example in a forking allocator.
     own: u32,
 }
 
-impl CallsExcluded {
+impl ForkGuard {
     pub(crate) fn begin() -> Self {
         FORKING.fetch_add(1, Ordering::SeqCst);
         let own = u32::from(DEPTH.get() > 0);
@@ -182,13 +182,13 @@ impl CallsExcluded {
     }
 
     /// Resets the counts in the single-threaded child.
-    pub(crate) fn is_alone(&mut self) {
+    pub(crate) fn reset_in_child(&mut self) {
         INSIDE.store(self.own, Ordering::SeqCst);
         FORKING.store(1, Ordering::SeqCst);
     }
 }
 
-impl Drop for CallsExcluded {
+impl Drop for ForkGuard {
     fn drop(&mut self) {
         FORKING.fetch_sub(1, Ordering::SeqCst);
         wake(&FORKING);
@@ -217,7 +217,7 @@ mod tests {
         let call = Inside::enter();
         thread::scope(|scope| {
             let fork = scope.spawn(|| {
-                let others = CallsExcluded::begin();
+                let others = ForkGuard::begin();
                 thread::sleep(Duration::from_millis(20)); // others must wait meanwhile
                 forked.store(true, Ordering::SeqCst);
                 drop(others);
@@ -239,10 +239,10 @@ mod tests {
 
         // other threads at the fork
         let call = Inside::enter();
-        let mut others = CallsExcluded::begin();
+        let mut others = ForkGuard::begin();
         INSIDE.fetch_add(1, Ordering::SeqCst);
         FORKING.fetch_add(1, Ordering::SeqCst);
-        others.is_alone();
+        others.reset_in_child();
         drop(others);
         drop(call);
         assert_eq!([&INSIDE, &FORKING].map(|word| word.load(Ordering::SeqCst)), [0, 0]);

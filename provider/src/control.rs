@@ -29,7 +29,7 @@ use crate::{link::check_trust, publish::runtime_directory, signals, variables};
 /// Bytes of a command.
 const LONGEST: u64 = 64 << 10;
 /// Limit between commands, and for a response.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 const CLIENTS: usize = 8;
 const PREFIX: &str = "control-";
 
@@ -47,7 +47,7 @@ fn wanted() -> Option<String> {
     (value != "0").then_some(value)
 }
 
-fn place() -> io::Result<PathBuf> {
+fn socket_path() -> io::Result<PathBuf> {
     match wanted().as_deref() {
         None | Some("1") => of_process(process::id()),
         Some(path) => Ok(path.replace("%p", &process::id().to_string()).into()),
@@ -67,7 +67,7 @@ pub fn of_process(number: u32) -> io::Result<PathBuf> {
 /// # Errors
 /// If the socket cannot be made; [`io::ErrorKind::AddrInUse`] if another process listens.
 pub fn start(handler: Handler) -> io::Result<Listening> {
-    let path = place()?;
+    let path = socket_path()?;
     let listener = listen_at(&path)?;
     if let Some(directory) = path.parent().filter(|_| wanted().as_deref() == Some("1")) {
         remove_ended(directory);
@@ -156,16 +156,16 @@ fn serve(listener: &UnixListener, handler: Handler) {
         let counted = clients.clone();
         // inherits the blocked signals
         let _ = thread::Builder::new().name("roce control".into()).spawn(move || {
-            let _ = speak(&client.into(), handler);
+            let _ = serve_client(&client.into(), handler);
             drop(counted);
         });
     }
 }
 
 /// Until the client leaves or times out.
-fn speak(client: &UnixStream, handler: Handler) -> io::Result<()> {
-    client.set_read_timeout(Some(PATIENCE))?;
-    client.set_write_timeout(Some(PATIENCE))?;
+fn serve_client(client: &UnixStream, handler: Handler) -> io::Result<()> {
+    client.set_read_timeout(Some(TIMEOUT))?;
+    client.set_write_timeout(Some(TIMEOUT))?;
     let mut reader = BufReader::new(client);
     loop {
         let mut line = String::new();
@@ -193,8 +193,8 @@ fn speak(client: &UnixStream, handler: Handler) -> io::Result<()> {
 /// If no process listens or responds.
 pub fn ask(path: &Path, command: &str) -> io::Result<Result<Vec<String>, String>> {
     let socket = UnixStream::connect_addr(&SocketAddr::from_pathname(path)?)?;
-    socket.set_read_timeout(Some(PATIENCE))?;
-    socket.set_write_timeout(Some(PATIENCE))?;
+    socket.set_read_timeout(Some(TIMEOUT))?;
+    socket.set_write_timeout(Some(TIMEOUT))?;
     (&socket).write_all(format!("{}\n", command.replace('\n', " ")).as_bytes())?;
     let mut lines = Vec::new();
     for line in BufReader::new(&socket).lines() {

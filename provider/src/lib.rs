@@ -77,7 +77,7 @@ pub use publish::{Published, PublishedCounter, published_counters, runtime_direc
 pub use reaper::Reaper;
 pub use region::{FileMemory, ForeignMemory, GpuMemory, MmapMemory, SharedMemory, Unreachable};
 #[doc(hidden)] // C interface
-pub use region::{before_the_end, copy_from_program, copy_to_program, gpus_work};
+pub use region::{copy_from_program, copy_to_program, gpus_work, on_unmapped_access};
 pub use roce_ethernet::{
     EthFilter, FlowAttr, FlowKind, FlowSpec, FlowSpecError, Ipv4Filter, Ipv6Filter, PortFilter,
 };

@@ -10,13 +10,14 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::sync::Mutex;
 
-/// Further values displace the oldest.
 const MAX_VALUES: usize = 4096;
 
 /// Queue with a descriptor, readable while it holds values.
 #[derive(Debug)]
 pub(crate) struct Notifier<T> {
     queue: Mutex<Queue<T>>,
+    /// Further values displace the oldest.
+    capacity: usize,
     descriptor: OwnedFd,
 }
 
@@ -30,9 +31,17 @@ struct Queue<T> {
 
 impl<T> Notifier<T> {
     pub(crate) fn new() -> io::Result<Self> {
+        Self::with_capacity(MAX_VALUES)
+    }
+
+    pub(crate) fn unbounded() -> io::Result<Self> {
+        Self::with_capacity(usize::MAX)
+    }
+
+    fn with_capacity(capacity: usize) -> io::Result<Self> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let queue = Queue { values: VecDeque::new(), is_readable: false, is_quiet: false };
-        Ok(Self { queue: Mutex::new(queue), descriptor: eventfd(0, flags)? })
+        Ok(Self { queue: Mutex::new(queue), capacity, descriptor: eventfd(0, flags)? })
     }
 
     fn change<R>(&self, change: impl FnOnce(&mut Queue<T>) -> R) -> R {
@@ -60,7 +69,7 @@ impl<T> Notifier<T> {
             if !keep(&value) {
                 return false;
             }
-            let grows = queue.values.len() < MAX_VALUES;
+            let grows = queue.values.len() < self.capacity;
             if !grows {
                 queue.values.pop_front();
             }
@@ -79,6 +88,27 @@ impl<T> Notifier<T> {
             let before = queue.values.len();
             queue.values.retain(keep);
             before - queue.values.len()
+        })
+    }
+
+    pub(crate) fn extract(&self, wanted: impl Fn(&T) -> bool) -> Vec<T> {
+        self.change(|queue| {
+            let (taken, left): (VecDeque<T>, _) = queue.values.drain(..).partition(wanted);
+            queue.values = left;
+            taken.into()
+        })
+    }
+
+    pub(crate) fn first_is(&self, is: impl Fn(&T) -> bool) -> bool {
+        self.queue.lock().values.front().is_some_and(is)
+    }
+
+    /// Takes the oldest value with a result of `find`.
+    pub(crate) fn take_first<R>(&self, find: impl Fn(&T) -> Option<R>) -> Option<(T, R)> {
+        self.change(|queue| {
+            let mut values = queue.values.iter().enumerate();
+            let (index, found) = values.find_map(|(index, value)| Some((index, find(value)?)))?;
+            Some((queue.values.remove(index)?, found))
         })
     }
 

@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// Check interval of stopped processes.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(crate) const GID_TABLE_LEN: u16 = 256;
 
@@ -322,43 +322,44 @@ impl Watch {
     pub(crate) fn await_end_of(&self, error: &BindError) {
         let &BindError::Stopped { process, .. } = error else { return };
         let mut stopped = self.stopped.lock();
-        stopped.get_or_insert_with(|| (Vec::new(), clock::now().plus(LOOK))).0.push(process);
+        let check_in = || (Vec::new(), clock::now().plus(CHECK_INTERVAL));
+        stopped.get_or_insert_with(check_in).0.push(process);
     }
 
     /// Delay until the next check of stopped processes.
-    pub(crate) fn looks_after(&self) -> Option<Duration> {
+    pub(crate) fn next_check_in(&self) -> Option<Duration> {
         let stopped = self.stopped.lock();
         stopped.as_ref().map(|(_, look_at)| look_at.since(clock::now()))
     }
 
     /// True if a stopped process resumed or ended.
-    fn goes_on(&self) -> bool {
+    fn holder_resumed(&self) -> bool {
         let mut stopped = self.stopped.lock();
         let Some((processes, look_at)) = &mut *stopped else { return false };
         if clock::now() < *look_at {
             return false;
         }
-        *look_at = clock::now().plus(LOOK);
-        let goes_on = !processes.iter().all(|&process| is_stopped(process));
-        if goes_on {
+        *look_at = clock::now().plus(CHECK_INTERVAL);
+        let holder_resumed = !processes.iter().all(|&process| is_stopped(process));
+        if holder_resumed {
             *stopped = None; // processes still stopped are found again
         }
-        goes_on
+        holder_resumed
     }
 
     /// True if an interface changed, or addresses may be free.
-    pub(crate) fn has_news(&self) -> bool {
-        let mut news = self.goes_on();
+    pub(crate) fn has_changed(&self) -> bool {
+        let mut changed = self.holder_resumed();
         // bounded against floods
         for _ in 0..1024 {
             let mut ignored = [0_u8; 64];
             match recv(&self.socket, &mut ignored, RecvFlags::TRUNC) {
-                Ok(_) | Err(Errno::NOBUFS) => news = true, // lost messages are news too
+                Ok(_) | Err(Errno::NOBUFS) => changed = true, // lost messages count too
                 Err(Errno::INTR) => {}
                 Err(_) => break,
             }
         }
-        news
+        changed
     }
 
     pub(crate) fn state(&self) -> InterfaceState {

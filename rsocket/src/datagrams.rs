@@ -46,7 +46,7 @@ pub(super) struct Datagrams {
     tos: u8,
     read_shut: bool,
     write_shut: bool,
-    news: u64,
+    event_count: u64,
 }
 
 enum Arrived {
@@ -75,7 +75,7 @@ impl Datagrams {
             tos: 0,
             read_shut: false,
             write_shut: false,
-            news: 0,
+            event_count: 0,
         })
     }
 
@@ -166,12 +166,13 @@ impl Datagrams {
             Some(endpoint) => endpoint,
             None => {
                 let made = Endpoint::new(id, settings).map_err(|error| of_cm(&error))?;
-                epoll::add(&self.descriptor, &made, EventData::new_u64(0), EventFlags::IN)?;
+                epoll::add(&self.descriptor, &made.queues, EventData::new_u64(0), EventFlags::IN)?;
                 self.endpoints.push(made);
                 self.endpoints.len() - 1
             }
         };
-        let handle = self.endpoints[endpoint].domain.create_ah(vector).map_err(|_| Errno::NOMEM)?;
+        let domain = &self.endpoints[endpoint].queues.domain;
+        let handle = domain.create_ah(vector).map_err(|_| Errno::NOMEM)?;
         Ok((Path { endpoint, handle, most }, own))
     }
 
@@ -250,9 +251,9 @@ impl Datagrams {
                 }
                 is_taken
             });
-            self.news += u64::from(!had_room && endpoint.has_room());
+            self.event_count += u64::from(!had_room && endpoint.has_room());
         }
-        self.news += u64::from(self.arrived.len() > before);
+        self.event_count += u64::from(self.arrived.len() > before);
         changed
     }
 
@@ -314,7 +315,7 @@ impl Datagrams {
             match self.arrived.pop_front() {
                 Some(Arrived::Copied(..)) => self.copied -= whole,
                 Some(Arrived::InSlot(endpoint, message)) => {
-                    self.endpoints[endpoint].give_back(&message);
+                    self.endpoints[endpoint].release(message.slot);
                 }
                 None => {}
             }
@@ -351,12 +352,12 @@ impl Datagrams {
         (self.read_shut, self.read_shut && self.write_shut)
     }
 
-    pub(super) const fn news(&self) -> u64 {
-        self.news
+    pub(super) const fn event_count(&self) -> u64 {
+        self.event_count
     }
 
     pub(super) fn arm(&self) {
-        self.endpoints.iter().for_each(Endpoint::arm);
+        self.endpoints.iter().for_each(|one| one.queues.arm());
     }
 }
 

@@ -1,23 +1,19 @@
 //! A datagram rsocket's queue pair for one local address.
 
-use std::{
-    net::IpAddr,
-    os::fd::{AsFd, BorrowedFd},
-};
+use std::net::IpAddr;
 
 use roce_transport::{
     addr::Qpn,
     mem::{Access, MemoryFault},
-    qp::QpCaps,
     wire::{GRH_LEN, Grh},
-    work::{NotifyKind, RecvWr, SendWr, Wc},
+    work::{RecvWr, SendWr, Wc},
 };
 use rustix::io::Errno;
 
-use super::{headers::Sender, settings::Settings, stream::Source};
+use super::{headers::Sender, queues::Queues, settings::Settings, stream::Source};
 use roce_provider::{
-    AddressHandle, CompletionChannel, CompletionQueue, MemoryRegion, ProtectionDomain, QueuePair,
-    cm::{CmError, CmId, CmQpAttr, UDP_QKEY},
+    AddressHandle, MemoryRegion,
+    cm::{CmError, CmId, UDP_QKEY},
 };
 
 /// Receives use their slot's number.
@@ -29,10 +25,7 @@ const MTU: usize = 4096;
 pub(super) struct Endpoint {
     _id: CmId,
     pub(super) ip: IpAddr,
-    qp: QueuePair,
-    cq: CompletionQueue,
-    channel: CompletionChannel,
-    pub(super) domain: ProtectionDomain,
+    pub(super) queues: Queues,
     mtu: usize,
     /// One slot per request, used in turn.
     send_buffer: MemoryRegion,
@@ -47,7 +40,7 @@ pub(super) struct Endpoint {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Message {
-    slot: usize,
+    pub(super) slot: usize,
     /// Offset of its data, and length.
     start: usize,
     pub(super) length: usize,
@@ -56,23 +49,11 @@ pub(super) struct Message {
 
 impl Endpoint {
     pub(super) fn new(id: CmId, settings: Settings) -> Result<Self, CmError> {
-        let context = id.context().ok_or(CmError::NoDevice)?;
         let ip = id.local_addr().ok_or(CmError::NoDevice)?.ip();
-        let domain = context.alloc_pd()?;
-        let channel = context.create_channel()?;
         let (sends, receives) = (settings.send_queue(), settings.receive_queue());
-        let cq = context.create_cq((sends + receives) as usize, Some(&channel))?;
-        let caps = QpCaps {
-            max_send_wr: sends,
-            max_recv_wr: receives,
-            max_send_sge: 1,
-            max_recv_sge: 1,
-            max_inline_data: 0,
-        };
-        let (send_cq, recv_cq) = (Some(cq.clone()), Some(cq.clone()));
-        id.create_qp(Some(&domain), &CmQpAttr { send_cq, recv_cq, caps, ..CmQpAttr::default() })?;
-        let qp = id.qp().ok_or(CmError::NoQueuePair)?;
-        let mtu = context.active_mtu().bytes() as usize;
+        let queues = Queues::new(&id, sends, receives, 0)?;
+        let domain = &queues.domain;
+        let mtu = domain.context().active_mtu().bytes() as usize;
         let slots = sends as usize;
         let endpoint = Self {
             _id: id,
@@ -80,10 +61,7 @@ impl Endpoint {
             send_buffer: domain.allocate(slots * mtu, Access::empty())?,
             receive_buffer: domain
                 .allocate(receives as usize * (GRH_LEN + mtu), Access::LOCAL_WRITE)?,
-            qp,
-            cq,
-            channel,
-            domain,
+            queues,
             mtu,
             slots,
             next: 0,
@@ -95,19 +73,19 @@ impl Endpoint {
     }
 
     pub(super) fn qpn(&self) -> Qpn {
-        self.qp.qpn()
+        self.queues.qp.qpn()
     }
 
     fn post_receive(&self, slot: usize) -> Result<(), CmError> {
         let start = slot * (GRH_LEN + self.mtu);
         let room = self.receive_buffer.sge(start..start + GRH_LEN + self.mtu);
-        Ok(self.qp.post_recv(&[RecvWr::new(slot as u64, [room])])?)
+        Ok(self.queues.qp.post_recv(&[RecvWr::new(slot as u64, [room])])?)
     }
 
     pub(super) fn process(&mut self, mut arrive: impl FnMut(Message) -> bool) -> bool {
         let mut changed = false;
         for _ in 0..MOST {
-            let Some(Wc { wr_id, result, .. }) = self.cq.poll_one() else { break };
+            let Some(Wc { wr_id, result, .. }) = self.queues.cq.poll_one() else { break };
             changed = true;
             match result {
                 Ok(_) if wr_id == SEND => self.used -= 1,
@@ -155,11 +133,7 @@ impl Endpoint {
         sink(bytes)
     }
 
-    pub(super) fn give_back(&mut self, message: &Message) {
-        self.release(message.slot);
-    }
-
-    fn release(&mut self, slot: usize) {
+    pub(super) fn release(&mut self, slot: usize) {
         self.failed |= self.post_receive(slot).is_err();
     }
 
@@ -195,24 +169,12 @@ impl Endpoint {
         let (handle, qpn) = to;
         let data = self.send_buffer.sge(start..start + message.len());
         let request = SendWr::send_to(SEND, handle.to(qpn, UDP_QKEY), data);
-        if self.qp.post_send(&[request]).is_err() {
+        if self.queues.qp.post_send(&[request]).is_err() {
             self.failed = true;
             return Err(Errno::NETDOWN);
         }
         self.next = (self.next + 1) % self.slots;
         self.used += 1;
         Ok(())
-    }
-
-    /// Makes the descriptor readable at the next completion.
-    pub(super) fn arm(&self) {
-        while self.channel.poll().is_some() {}
-        self.cq.req_notify(NotifyKind::Next);
-    }
-}
-
-impl AsFd for Endpoint {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.channel.as_fd()
     }
 }

@@ -13,6 +13,7 @@ mod incoming;
 mod maps;
 mod outgoing;
 mod peers;
+mod queues;
 mod resolve;
 mod settings;
 mod socket;

@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-use super::wire::Span;
+use super::wire::RemoteSge;
 
 /// Send slots for messages without data.
-pub(super) const CONTROL_PLACES: u32 = 4;
+pub(super) const CONTROL_SLOTS: u32 = 4;
 /// Most bytes of a message: smaller messages let the peer read earlier.
 const MOST: u32 = 1 << 16;
 
@@ -25,13 +25,13 @@ pub(super) struct Outgoing {
     sent: u16,
     last: u16,
     /// Rest of the peer's current buffer.
-    target: Span,
+    target: RemoteSge,
     next: u32,
     entries: u32,
     buffer: Ring,
     /// Inline limit in bytes.
     inline: u32,
-    places: u32,
+    slots: u32,
     control: u32,
     /// Posted and incomplete requests, in order.
     posted: VecDeque<Posted>,
@@ -45,15 +45,15 @@ enum Posted {
 }
 
 impl Outgoing {
-    /// `size` is the send buffer's, `places` the send queue's without [`CONTROL_PLACES`]. The rest
+    /// `size` is the send buffer's, `slots` the send queue's without [`CONTROL_SLOTS`]. The rest
     /// is the peer's.
     pub(super) fn new(
         credits: u16,
-        first: Span,
+        first: RemoteSge,
         entries: u32,
         size: u32,
         inline: u32,
-        places: u32,
+        slots: u32,
     ) -> Self {
         Self {
             sent: 0,
@@ -63,8 +63,8 @@ impl Outgoing {
             entries,
             buffer: Ring { size, head: 0, used: 0 },
             inline,
-            places,
-            control: CONTROL_PLACES,
+            slots,
+            control: CONTROL_SLOTS,
             posted: VecDeque::new(),
         }
     }
@@ -75,7 +75,7 @@ impl Outgoing {
     }
 
     /// The peer rewrites `entry` only once used up.
-    pub(super) fn fill(&mut self, entry: Span) {
+    pub(super) fn fill(&mut self, entry: RemoteSge) {
         self.target = entry;
         self.next = (self.next + 1) % self.entries;
     }
@@ -90,7 +90,7 @@ impl Outgoing {
     }
 
     fn may_send(&self) -> bool {
-        self.sent != self.last && self.places > 0 && self.target.length > 0
+        self.sent != self.last && self.slots > 0 && self.target.length > 0
     }
 
     /// `None` if none can be sent now.
@@ -98,16 +98,16 @@ impl Outgoing {
         if !self.may_send() {
             return None;
         }
-        let Span { address, key, length } = self.target;
-        self.place(Span { address, key, length: length.min(u32::try_from(left).unwrap_or(MOST)) })
+        let length = self.target.length.min(u32::try_from(left).unwrap_or(MOST));
+        self.place(RemoteSge { length, ..self.target })
     }
 
     /// First segment of a write to the peer's mapping, without credits or peer buffer.
-    pub(super) fn direct(&self, to: Span) -> Option<Segment> {
-        if self.places > 0 { self.place(to) } else { None }
+    pub(super) fn direct(&self, to: RemoteSge) -> Option<Segment> {
+        if self.slots > 0 { self.place(to) } else { None }
     }
 
-    fn place(&self, Span { address, key, length }: Span) -> Option<Segment> {
+    fn place(&self, RemoteSge { address, key, length }: RemoteSge) -> Option<Segment> {
         let length = length.min(MOST);
         let (at, length) = if length <= self.inline {
             (None, length)
@@ -127,7 +127,7 @@ impl Outgoing {
     pub(super) fn post_direct(&mut self, segment: &Segment) {
         let buffered = if segment.at.is_some() { segment.length } else { 0 };
         self.buffer.take(buffered);
-        self.places -= 1;
+        self.slots -= 1;
         self.posted.push_back(Posted::Data(buffered));
     }
 
@@ -145,7 +145,7 @@ impl Outgoing {
         match self.posted.pop_front() {
             Some(Posted::Data(bytes)) => {
                 self.buffer.used -= bytes;
-                self.places += 1;
+                self.slots += 1;
             }
             Some(Posted::Control) => self.control += 1,
             None => {}

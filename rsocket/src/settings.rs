@@ -41,8 +41,8 @@ impl Settings {
         let with = |name: &str, set: &mut dyn FnMut(u32)| number(directory, name).map_or((), set);
         with("wmem_default", &mut |bytes| settings.set_send_buffer(bytes));
         with("mem_default", &mut |bytes| settings.set_receive_buffer(bytes));
-        with("sqsize_default", &mut |places| settings.set_send_queue(places));
-        with("rqsize_default", &mut |places| settings.set_receive_queue(places));
+        with("sqsize_default", &mut |slots| settings.set_send_queue(slots));
+        with("rqsize_default", &mut |slots| settings.set_receive_queue(slots));
         with("inline_default", &mut |bytes| settings.set_inline(bytes));
         with("iomap_size", &mut |entries| settings.set_mappings(entries));
         settings
@@ -78,8 +78,8 @@ impl Settings {
     }
 
     /// Sets `RDMA_SQSIZE`, clamped.
-    pub fn set_send_queue(&mut self, places: u32) {
-        self.send_queue = places.clamp(QUEUE.0, QUEUE.1);
+    pub fn set_send_queue(&mut self, slots: u32) {
+        self.send_queue = slots.clamp(QUEUE.0, QUEUE.1);
     }
 
     /// Data messages that the peer may send ahead (`RDMA_RQSIZE`).
@@ -89,8 +89,8 @@ impl Settings {
     }
 
     /// Sets `RDMA_RQSIZE`, clamped.
-    pub fn set_receive_queue(&mut self, places: u32) {
-        self.receive_queue = places.clamp(QUEUE.0, QUEUE.1);
+    pub fn set_receive_queue(&mut self, slots: u32) {
+        self.receive_queue = slots.clamp(QUEUE.0, QUEUE.1);
     }
 
     /// Most inline bytes (`RDMA_INLINE`).

@@ -20,7 +20,7 @@ use super::{
     settings::Settings,
     stream::Stream,
     waiters::Waiters,
-    wire::Hello,
+    wire::ConnData,
 };
 use roce_provider::{
     cm::{CmError, CmEvent, CmId, EventChannel, EventKind},
@@ -68,7 +68,7 @@ struct Options {
 pub(super) enum Phase {
     /// Neither connected nor listening.
     Idle,
-    Listening(VecDeque<(CmId, Hello)>),
+    Listening(VecDeque<(CmId, ConnData)>),
     Connecting(Box<Stream>),
     Connected(Box<Stream>),
     Datagrams(Box<Datagrams>),
@@ -122,7 +122,7 @@ impl Socket {
     ) -> Result<Self, Errno> {
         watch(&descriptor, &channel)?;
         if let Phase::Connected(stream) = &phase {
-            watch(&descriptor, &**stream)?;
+            watch(&descriptor, &stream.queues)?;
         }
         let state = State {
             id,
@@ -158,7 +158,7 @@ impl Socket {
     ///
     /// # Errors
     /// `EBADF` in a forked child.
-    pub(super) fn served(&self) -> Result<MutexGuard<'_, State>, Errno> {
+    pub(super) fn lock_and_progress(&self) -> Result<MutexGuard<'_, State>, Errno> {
         if !self.is_of_this_process() {
             return Err(Errno::BADF);
         }
@@ -174,7 +174,7 @@ impl Socket {
     /// # Errors
     /// Those of [`CmId::bind_addr`]; for datagrams the system's.
     pub fn bind(&self, address: SocketAddr) -> Result<(), Errno> {
-        let mut state = self.served()?;
+        let mut state = self.lock_and_progress()?;
         match &mut state.phase {
             Phase::Datagrams(datagrams) => datagrams.bind(address),
             _ => state.id.bind_addr(address).map_err(|error| of_cm(&error)),
@@ -186,7 +186,7 @@ impl Socket {
     /// # Errors
     /// `EINVAL` if connected; `EOPNOTSUPP` for datagrams; those of [`CmId::listen`].
     pub fn listen(&self, backlog: usize) -> Result<(), Errno> {
-        let mut state = self.served()?;
+        let mut state = self.lock_and_progress()?;
         match state.phase {
             Phase::Idle => {
                 state.id.listen(backlog).map_err(|error| of_cm(&error))?;
@@ -205,15 +205,15 @@ impl Socket {
     /// `EAGAIN`; `EINVAL` if not listening; `EOPNOTSUPP` for datagrams; `EMFILE`, `ENOMEM`: the
     /// peer is refused.
     pub fn accept(&self) -> Result<Self, Errno> {
-        let mut state = self.served()?;
+        let mut state = self.lock_and_progress()?;
         let settings = state.settings;
         let waiting = match &mut state.phase {
             Phase::Listening(waiting) => waiting,
             Phase::Datagrams(_) => return Err(Errno::OPNOTSUPP),
             _ => return Err(Errno::INVAL),
         };
-        while let Some((id, hello)) = waiting.pop_front() {
-            match Self::accept_id(&id, hello, settings) {
+        while let Some((id, conn_data)) = waiting.pop_front() {
+            match Self::accept_id(&id, conn_data, settings) {
                 // The peer is gone.
                 Err(CmError::Protocol(_) | CmError::State(_) | CmError::NoDevice) => {}
                 Err(error) => return Err(of_cm(&error)),
@@ -223,11 +223,11 @@ impl Socket {
         Err(Errno::AGAIN)
     }
 
-    fn accept_id(id: &CmId, hello: Hello, settings: Settings) -> Result<Self, CmError> {
+    fn accept_id(id: &CmId, conn_data: ConnData, settings: Settings) -> Result<Self, CmError> {
         let channel = EventChannel::new()?;
         id.migrate_id(&channel);
         let mut stream = Stream::new(id, settings)?;
-        stream.set_peer(hello);
+        stream.set_peer(conn_data);
         let param = stream.conn_param();
         let phase = Phase::Connected(Box::new(stream));
         let descriptor = new_descriptor().map_err(io::Error::from)?;
@@ -243,7 +243,7 @@ impl Socket {
     /// `EINPROGRESS` once begun; `EALREADY` meanwhile; `EISCONN`; `ECONNREFUSED`, `ETIMEDOUT` and
     /// others of the attempt; `EINVAL` if listening.
     pub fn connect(&self, peer: SocketAddr) -> Result<(), Errno> {
-        let mut state = self.served()?;
+        let mut state = self.lock_and_progress()?;
         let settings = state.settings;
         match &mut state.phase {
             Phase::Idle => {}
@@ -256,7 +256,7 @@ impl Socket {
         let begun = state.begin(peer);
         match begun {
             Ok(stream) => {
-                watch(&self.inner.descriptor, &stream)?;
+                watch(&self.inner.descriptor, &stream.queues)?;
                 state.phase = Phase::Connecting(Box::new(stream));
             }
             Err(error) => state.start_over(Some(error)),
@@ -271,7 +271,7 @@ impl Socket {
     /// # Errors
     /// `EALREADY` while it runs; a failure's reason, once; `ENOTCONN`.
     pub fn connected(&self) -> Result<(), Errno> {
-        let mut state = self.served()?;
+        let mut state = self.lock_and_progress()?;
         match &state.phase {
             Phase::Connecting(_) => Err(Errno::ALREADY),
             Phase::Connected(_) | Phase::Datagrams(_) => Ok(()),
@@ -308,7 +308,7 @@ impl Socket {
     /// # Errors
     /// `EBADF` in a forked child.
     pub fn readiness(&self) -> Result<Readiness, Errno> {
-        let mut state = self.served()?;
+        let mut state = self.lock_and_progress()?;
         let failed = state.error.is_some();
         Ok(match &mut state.phase {
             // as with TCP
@@ -352,7 +352,7 @@ impl Socket {
         let state = self.inner.state.lock();
         self.inner.waiters.add().map_err(|error| of_system(&error))?;
         match &state.phase {
-            Phase::Connecting(stream) | Phase::Connected(stream) => stream.arm(),
+            Phase::Connecting(stream) | Phase::Connected(stream) => stream.queues.arm(),
             Phase::Datagrams(datagrams) => datagrams.arm(),
             Phase::Idle | Phase::Listening(_) => {}
         }
@@ -361,11 +361,13 @@ impl Socket {
 
     /// Changes when the readiness grows.
     #[must_use]
-    pub fn news(&self) -> u64 {
+    pub fn event_count(&self) -> u64 {
         let state = self.inner.state.lock();
         match &state.phase {
-            Phase::Connecting(stream) | Phase::Connected(stream) => state.events + stream.news(),
-            Phase::Datagrams(datagrams) => datagrams.news(),
+            Phase::Connecting(stream) | Phase::Connected(stream) => {
+                state.events + stream.event_count()
+            }
+            Phase::Datagrams(datagrams) => datagrams.event_count(),
             _ => state.events,
         }
     }
@@ -375,7 +377,7 @@ impl Socket {
     /// # Errors
     /// `EBADF` in a forked child.
     pub fn take_error(&self) -> Result<Option<Errno>, Errno> {
-        let mut state = self.served()?;
+        let mut state = self.lock_and_progress()?;
         Ok(match &state.phase {
             Phase::Connected(stream) => stream.failure(),
             _ => state.error.take(),
@@ -498,8 +500,8 @@ impl State {
         match &mut self.phase {
             Phase::Idle | Phase::Datagrams(_) => {}
             Phase::Listening(waiting) => match event.kind() {
-                EventKind::ConnectRequest => match Hello::parse(event.private_data()) {
-                    Some(hello) => waiting.push_back((event.id().clone(), hello)),
+                EventKind::ConnectRequest => match ConnData::parse(event.private_data()) {
+                    Some(conn_data) => waiting.push_back((event.id().clone(), conn_data)),
                     None => {
                         let _ = event.id().reject(&[]); // its peer may be gone
                     }
@@ -518,10 +520,10 @@ impl State {
 
     fn follow_attempt(&mut self, event: &CmEvent) {
         let established = event.kind() == EventKind::Established;
-        match (Hello::parse(event.private_data()), &mut self.phase) {
-            (Some(hello), phase @ Phase::Connecting(_)) if established => {
+        match (ConnData::parse(event.private_data()), &mut self.phase) {
+            (Some(conn_data), phase @ Phase::Connecting(_)) if established => {
                 if let Phase::Connecting(mut stream) = std::mem::replace(phase, Phase::Idle) {
-                    stream.set_peer(hello);
+                    stream.set_peer(conn_data);
                     stream.open();
                     *phase = Phase::Connected(stream);
                 }

@@ -1,29 +1,25 @@
 //! A connection's queue pair, memory and protocol halves.
 
-use std::{
-    os::fd::{AsFd, BorrowedFd},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use roce_transport::{
     ids::RKey,
     mem::{Access, MemoryFault},
-    qp::QpCaps,
-    work::{Data, NotifyKind, RecvWr, Remote, SendWr, Wc, WcError, WcOk, WcStatus},
+    work::{Data, RecvWr, Remote, SendWr, Wc, WcError, WcOk, WcStatus},
 };
 use rustix::io::Errno;
 
 use super::{
     incoming::Incoming,
     maps::Maps,
-    outgoing::{CONTROL_PLACES, Outgoing, Segment},
+    outgoing::{CONTROL_SLOTS, Outgoing, Segment},
+    queues::Queues,
     settings::Settings,
-    wire::{ByteOrder, Hello, Mapping, Message, Span},
+    wire::{ByteOrder, ConnData, IoMap, Message, RemoteSge},
 };
 use roce_provider::{
-    CompletionChannel, CompletionQueue, MemoryRegion, MmapMemory, ProtectionDomain, QueuePair,
-    RegionError,
-    cm::{CmError, CmId, CmQpAttr, ConnParam},
+    MemoryRegion, MmapMemory, ProtectionDomain, RegionError,
+    cm::{CmError, CmId, ConnParam},
 };
 
 /// Receive requests beside those for data.
@@ -41,10 +37,7 @@ pub type Source<'a> = &'a mut dyn FnMut(&mut [u8]) -> Result<(), MemoryFault>;
 pub type Sink<'a> = &'a mut dyn FnMut(&[u8]) -> Result<(), MemoryFault>;
 
 pub(super) struct Stream {
-    qp: QueuePair,
-    cq: CompletionQueue,
-    channel: CompletionChannel,
-    pub(super) domain: ProtectionDomain,
+    pub(super) queues: Queues,
     pub(super) maps: Maps,
     send_buffer: MemoryRegion,
     receive_buffer: MemoryRegion,
@@ -54,7 +47,7 @@ pub(super) struct Stream {
     halves: Option<Halves>,
     open: bool,
     ending: Ending,
-    news: u64,
+    event_count: u64,
 }
 
 #[derive(Default)]
@@ -62,8 +55,8 @@ struct Ending {
     read_shut: bool,
     write_shut: bool,
     /// Message about the shutdown: sent, or waiting for a send slot.
-    said: Option<Message>,
-    to_say: Option<Message>,
+    shutdown_message: Option<Message>,
+    pending_shutdown: Option<Message>,
     /// The peer sends no more.
     finished: bool,
     /// The peer takes no more.
@@ -75,59 +68,44 @@ impl Ending {
     fn shut(&mut self, read: bool, write: bool) {
         self.read_shut |= read;
         self.write_shut |= write;
-        let said = match (self.read_shut, self.write_shut) {
+        let message = match (self.read_shut, self.write_shut) {
             (true, true) => Message::Disconnect,
             (false, true) => Message::Shutdown,
             (_, false) => return,
         };
-        if self.said != Some(said) {
-            (self.said, self.to_say) = (Some(said), Some(said));
+        if self.shutdown_message != Some(message) {
+            (self.shutdown_message, self.pending_shutdown) = (Some(message), Some(message));
         }
     }
 }
 
 struct Halves {
-    peer: Hello,
+    peer: ConnData,
     outgoing: Outgoing,
     incoming: Incoming,
-    mapped: Vec<Mapping>,
+    mapped: Vec<IoMap>,
 }
 
 impl Stream {
     pub(super) fn new(id: &CmId, settings: Settings) -> Result<Self, CmError> {
-        let context = id.context().ok_or(CmError::NoDevice)?;
-        // Keys of one connection do not work on another.
-        let domain = context.alloc_pd()?;
-        let channel = context.create_channel()?;
         let (sends, receives) =
-            (settings.send_queue() + CONTROL_PLACES, settings.receive_queue() + CONTROL_RECEIVES);
-        let cq = context.create_cq((sends + receives) as usize, Some(&channel))?;
-        let caps = QpCaps {
-            max_send_wr: sends,
-            max_recv_wr: receives,
-            max_send_sge: 1,
-            max_recv_sge: 1,
-            max_inline_data: settings.inline().max(Mapping::LEN as u32),
-        };
-        let (send_cq, recv_cq) = (Some(cq.clone()), Some(cq.clone()));
-        id.create_qp(Some(&domain), &CmQpAttr { send_cq, recv_cq, caps, ..CmQpAttr::default() })?;
-        let qp = id.qp().ok_or(CmError::NoQueuePair)?;
+            (settings.send_queue() + CONTROL_SLOTS, settings.receive_queue() + CONTROL_RECEIVES);
+        let inline = settings.inline().max(IoMap::LEN as u32);
+        let queues = Queues::new(id, sends, receives, inline)?;
+        let domain = &queues.domain;
         let written = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
-        let table = ENTRIES as usize * Span::LEN + settings.mappings() as usize * Mapping::LEN;
+        let table = ENTRIES as usize * RemoteSge::LEN + settings.mappings() as usize * IoMap::LEN;
         let stream = Self {
-            send_buffer: allocate(&domain, settings.send_buffer() as usize, Access::empty())?,
-            receive_buffer: allocate(&domain, settings.receive_buffer() as usize, written)?,
-            table: allocate(&domain, table, written)?,
-            qp,
-            cq,
-            channel,
-            domain,
+            send_buffer: allocate(domain, settings.send_buffer() as usize, Access::empty())?,
+            receive_buffer: allocate(domain, settings.receive_buffer() as usize, written)?,
+            table: allocate(domain, table, written)?,
+            queues,
             maps: Maps::default(),
             settings,
             halves: None,
             open: false,
             ending: Ending::default(),
-            news: 0,
+            event_count: 0,
         };
         stream.post_receives(receives)?;
         Ok(stream)
@@ -135,27 +113,27 @@ impl Stream {
 
     /// Private data of request or reply.
     pub(super) fn conn_param(&self) -> ConnParam {
-        let span = |region: &MemoryRegion, length| Span {
+        let sge = |region: &MemoryRegion, length| RemoteSge {
             address: region.address(),
             key: region.rkey().0,
             length,
         };
-        let hello = Hello {
+        let conn_data = ConnData {
             order: ByteOrder::NATIVE,
             credits: self.settings.receive_queue() as u16,
             mappings: self.settings.mappings() as u8,
-            table: span(&self.table, ENTRIES),
-            buffer: span(&self.receive_buffer, self.settings.receive_buffer() / 2),
+            table: sge(&self.table, ENTRIES),
+            buffer: sge(&self.receive_buffer, self.settings.receive_buffer() / 2),
         };
         ConnParam {
-            private_data: hello.encode().to_vec(),
+            private_data: conn_data.encode().to_vec(),
             responder_resources: 0,
             initiator_depth: 0,
             ..ConnParam::default()
         }
     }
 
-    pub(super) fn set_peer(&mut self, peer: Hello) {
+    pub(super) fn set_peer(&mut self, peer: ConnData) {
         self.halves = Some(Halves {
             peer,
             outgoing: Outgoing::new(
@@ -171,18 +149,18 @@ impl Stream {
                 self.settings.receive_buffer(),
                 peer.table.length,
             ),
-            mapped: vec![Mapping::default(); self.settings.mappings() as usize],
+            mapped: vec![IoMap::default(); self.settings.mappings() as usize],
         });
     }
 
     pub(super) fn open(&mut self) {
         self.open = true;
-        self.say_what_is_due();
+        self.send_pending();
     }
 
     /// Arrived data stays readable.
     pub(super) fn end(&mut self) {
-        self.news += 1;
+        self.event_count += 1;
         (self.ending.finished, self.ending.gone) = (true, true);
     }
 
@@ -199,7 +177,7 @@ impl Stream {
     fn fail(&mut self, reason: Errno) {
         if self.ending.failed.is_none() {
             self.ending.failed = Some(reason);
-            let _ = self.qp.to_error(); // it may be there
+            let _ = self.queues.qp.to_error(); // it may be there
         }
         self.end();
     }
@@ -211,7 +189,7 @@ impl Stream {
         }
         let (mut changed, mut received) = (false, 0);
         let could_send = self.can_send();
-        while let Some(Wc { wr_id, result, .. }) = self.cq.poll_one() {
+        while let Some(Wc { wr_id, result, .. }) = self.queues.cq.poll_one() {
             changed = true;
             match result {
                 Ok(WcOk { immediate, .. }) if wr_id == RECEIVE => {
@@ -233,9 +211,9 @@ impl Stream {
             self.fail(Errno::CONNRESET);
         }
         if changed {
-            self.say_what_is_due();
+            self.send_pending();
             self.look_for_room();
-            self.news += u64::from(!could_send && self.can_send());
+            self.event_count += u64::from(!could_send && self.can_send());
         }
         changed
     }
@@ -244,7 +222,7 @@ impl Stream {
         let Some(halves) = &mut self.halves else { return };
         match message {
             Message::Data(length) => {
-                self.news += 1;
+                self.event_count += 1;
                 if halves.incoming.arrive(length).is_err() {
                     self.fail(Errno::PROTO);
                 } else if self.ending.read_shut {
@@ -253,17 +231,17 @@ impl Stream {
             }
             Message::Credits(last) => halves.outgoing.credit(last),
             Message::Mapped(index) => {
-                let place = ENTRIES as usize * Span::LEN + index as usize * Mapping::LEN;
-                let mut bytes = [0; Mapping::LEN];
+                let place = ENTRIES as usize * RemoteSge::LEN + index as usize * IoMap::LEN;
+                let mut bytes = [0; IoMap::LEN];
                 if let Some(mapped) = halves.mapped.get_mut(index as usize)
                     && self.table.read_at(place, &mut bytes).is_ok()
                 {
-                    *mapped = Mapping::parse(&bytes, ByteOrder::NATIVE);
+                    *mapped = IoMap::parse(&bytes, ByteOrder::NATIVE);
                 }
             }
             Message::Disconnect => self.end(),
             Message::Shutdown => {
-                self.news += 1;
+                self.event_count += 1;
                 self.ending.finished = true;
             }
         }
@@ -277,11 +255,11 @@ impl Stream {
 
     fn post_receives(&self, number: u32) -> Result<(), CmError> {
         let requests = vec![RecvWr::new(RECEIVE, []); number as usize];
-        Ok(self.qp.post_recv(&requests)?)
+        Ok(self.queues.qp.post_recv(&requests)?)
     }
 
     /// Sends credits, and messages that wait for slots.
-    fn say_what_is_due(&mut self) {
+    fn send_pending(&mut self) {
         if !self.open || self.ending.gone {
             return;
         }
@@ -292,13 +270,13 @@ impl Stream {
             let grant = halves.incoming.grant();
             let table = halves.peer.table;
             let entry = grant.room.map(|room| {
-                let span = Span {
+                let sge = RemoteSge {
                     address: self.receive_buffer.address() + u64::from(room.offset),
                     key: self.receive_buffer.rkey().0,
                     length: room.length,
                 };
-                let to = table.address.wrapping_add(u64::from(room.index) * Span::LEN as u64);
-                (to, span.encode(halves.peer.order))
+                let to = table.address.wrapping_add(u64::from(room.index) * RemoteSge::LEN as u64);
+                (to, sge.encode(halves.peer.order))
             });
             let message = Message::Credits(grant.last);
             match entry {
@@ -306,11 +284,11 @@ impl Stream {
                 None => self.write(0, 0, &[], message),
             }
         }
-        if let Some(message) = self.ending.to_say
+        if let Some(message) = self.ending.pending_shutdown
             && let Some(halves) = &mut self.halves
             && halves.outgoing.control()
         {
-            self.ending.to_say = None;
+            self.ending.pending_shutdown = None;
             self.write(0, 0, &[], message);
         }
     }
@@ -326,7 +304,7 @@ impl Stream {
             Some(message) => request.with_immediate(message.encode()),
             None => request,
         };
-        if self.qp.post_send(&[request]).is_err() {
+        if self.queues.qp.post_send(&[request]).is_err() {
             self.fail(Errno::CONNRESET);
         }
     }
@@ -334,18 +312,18 @@ impl Stream {
     fn look_for_room(&mut self) {
         let Some(Halves { outgoing, .. }) = &mut self.halves else { return };
         let Some(index) = outgoing.wanted() else { return };
-        let place = index as usize * Span::LEN;
+        let place = index as usize * RemoteSge::LEN;
         // key and length
         if self.table.load_u64(place + 8).unwrap_or_default() == 0 {
             return;
         }
         // The peer may be half through the write, which holds the engine's lock.
-        let _ = self.qp.query();
-        let mut bytes = [0; Span::LEN];
+        let _ = self.queues.qp.query();
+        let mut bytes = [0; RemoteSge::LEN];
         if self.table.read_at(place, &mut bytes).is_ok()
             && self.table.store_u64(place + 8, 0).is_ok()
         {
-            outgoing.fill(Span::parse(&bytes, ByteOrder::NATIVE));
+            outgoing.fill(RemoteSge::parse(&bytes, ByteOrder::NATIVE));
         }
     }
 
@@ -419,7 +397,7 @@ impl Stream {
                 return if written > 0 { Ok(written) } else { Err(Errno::INVAL) };
             };
             let length = u32::try_from(length - written).unwrap_or(u32::MAX).min(to.length);
-            let Some(segment) = halves.outgoing.direct(Span { length, ..to }) else { break };
+            let Some(segment) = halves.outgoing.direct(RemoteSge { length, ..to }) else { break };
             let data = match self.fetch(&segment, source) {
                 Err(_) if written > 0 => break,
                 fetched => fetched?,
@@ -442,14 +420,14 @@ impl Stream {
     ///
     /// # Errors
     /// `EAGAIN` without a send slot; as for [`send`](Self::send).
-    pub(super) fn announce(&mut self, index: usize, mapping: Mapping) -> Result<(), Errno> {
+    pub(super) fn announce(&mut self, index: usize, mapping: IoMap) -> Result<(), Errno> {
         self.may_send()?;
         let Some(halves) = &mut self.halves else { return Err(Errno::AGAIN) };
         if !halves.outgoing.control() {
             return Err(Errno::AGAIN);
         }
-        let Span { address, key, length } = halves.peer.table;
-        let place = u64::from(length) * Span::LEN as u64 + (index * Mapping::LEN) as u64;
+        let RemoteSge { address, key, length } = halves.peer.table;
+        let place = u64::from(length) * RemoteSge::LEN as u64 + (index * IoMap::LEN) as u64;
         let bytes = mapping.encode(halves.peer.order);
         self.write(address.wrapping_add(place), key, &bytes, Message::Mapped(index as u32));
         Ok(())
@@ -500,7 +478,7 @@ impl Stream {
         }
         if !peek {
             incoming.consume(read as u32);
-            self.say_what_is_due();
+            self.send_pending();
         }
         Ok(read)
     }
@@ -528,8 +506,8 @@ impl Stream {
         self.halves.as_ref().is_some_and(|halves| halves.outgoing.can_send())
     }
 
-    pub(super) const fn news(&self) -> u64 {
-        self.news
+    pub(super) const fn event_count(&self) -> u64 {
+        self.event_count
     }
 
     pub(super) const fn is_finished(&self) -> bool {
@@ -543,7 +521,7 @@ impl Stream {
 
     pub(super) fn is_sent(&self) -> bool {
         self.ending.gone
-            || self.ending.to_say.is_none()
+            || self.ending.pending_shutdown.is_none()
                 && self.halves.as_ref().is_none_or(|halves| halves.outgoing.is_idle())
     }
 
@@ -552,29 +530,18 @@ impl Stream {
         if read {
             self.discard();
         }
-        self.say_what_is_due();
-    }
-
-    pub(super) fn arm(&self) {
-        while self.channel.poll().is_some() {}
-        self.cq.req_notify(NotifyKind::Next);
-    }
-}
-
-impl AsFd for Stream {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.channel.as_fd()
+        self.send_pending();
     }
 }
 
 impl Halves {
-    fn place_of(&self, offset: u64) -> Option<Span> {
+    fn place_of(&self, offset: u64) -> Option<RemoteSge> {
         self.mapped.iter().find_map(|mapping| {
             let inside = offset.checked_sub(mapping.offset)?;
             let length =
-                u64::from(mapping.span.length).checked_sub(inside).filter(|left| *left > 0)?;
-            let address = mapping.span.address.wrapping_add(inside);
-            Some(Span { address, length: length as u32, ..mapping.span })
+                u64::from(mapping.sge.length).checked_sub(inside).filter(|left| *left > 0)?;
+            let address = mapping.sge.address.wrapping_add(inside);
+            Some(RemoteSge { address, length: length as u32, ..mapping.sge })
         })
     }
 }

@@ -8,10 +8,10 @@ use roce_transport::cm::PortSpace;
 
 use super::{
     incoming::{Incoming, Violation},
-    outgoing::Outgoing,
+    outgoing::{Outgoing, Segment},
     settings::Settings,
     stream::Stream,
-    wire::{Hello, Message, Span},
+    wire::{ConnData, Message, RemoteSge},
 };
 use roce_provider::{
     OpenOptions,
@@ -27,10 +27,10 @@ struct OneWay {
     size: u32,
     /// Receiver's memory, and sender's table.
     buffer: Vec<u8>,
-    table: [Span; TABLE as usize],
+    table: [RemoteSge; TABLE as usize],
     /// In flight to the receiver, and back.
-    there: VecDeque<(Span, Vec<u8>)>,
-    back: VecDeque<(Message, Option<(u32, Span)>)>,
+    there: VecDeque<(RemoteSge, Vec<u8>)>,
+    back: VecDeque<(Message, Option<(u32, RemoteSge)>)>,
     /// Numbers of the next byte sent and read.
     sent: u64,
     read: u64,
@@ -38,14 +38,14 @@ struct OneWay {
 }
 
 impl OneWay {
-    fn new(seed: u64, credits: u16, size: u32, places: u32, inline: u32, send_buffer: u32) -> Self {
-        let first = Span { address: 0, key: 7, length: size / 2 };
+    fn new(seed: u64, credits: u16, size: u32, slots: u32, inline: u32, send_buffer: u32) -> Self {
+        let first = RemoteSge { address: 0, key: 7, length: size / 2 };
         Self {
-            outgoing: Outgoing::new(credits, first, TABLE, send_buffer, inline, places),
+            outgoing: Outgoing::new(credits, first, TABLE, send_buffer, inline, slots),
             incoming: Incoming::new(credits, size, TABLE),
             size,
             buffer: vec![0; size as usize],
-            table: [Span::default(); TABLE as usize],
+            table: [RemoteSge::default(); TABLE as usize],
             there: VecDeque::new(),
             back: VecDeque::new(),
             sent: 0,
@@ -72,22 +72,22 @@ impl OneWay {
         while left > 0 {
             self.look();
             let Some(segment) = self.outgoing.next(left) else { break };
-            assert!(segment.length > 0 && segment.length as usize <= left);
+            let Segment { address, key, length, .. } = segment;
+            assert!(length > 0 && length as usize <= left);
             self.outgoing.post(&segment);
-            let bytes = (0..segment.length.into()).map(|at| value(self.sent + at)).collect();
-            let span = Span { address: segment.address, key: segment.key, length: segment.length };
-            self.there.push_back((span, bytes));
-            self.sent += u64::from(segment.length);
-            left -= segment.length as usize;
+            let bytes = (0..length.into()).map(|at| value(self.sent + at)).collect();
+            self.there.push_back((RemoteSge { address, key, length }, bytes));
+            self.sent += u64::from(length);
+            left -= length as usize;
         }
     }
 
     fn deliver(&mut self) {
-        let Some((span, bytes)) = self.there.pop_front() else { return };
-        assert_eq!(span.key, 7);
-        let at = span.address as usize;
+        let Some((sge, bytes)) = self.there.pop_front() else { return };
+        assert_eq!(sge.key, 7);
+        let at = sge.address as usize;
         self.buffer[at..at + bytes.len()].copy_from_slice(&bytes);
-        self.incoming.arrive(span.length).unwrap();
+        self.incoming.arrive(sge.length).unwrap();
         self.outgoing.completed();
     }
 
@@ -112,7 +112,7 @@ impl OneWay {
             let grant = self.incoming.grant();
             let entry = grant.room.map(|room| {
                 assert!(room.offset + room.length <= self.size);
-                (room.index, Span { address: room.offset.into(), key: 7, length: room.length })
+                (room.index, RemoteSge { address: room.offset.into(), key: 7, length: room.length })
             });
             self.back.push_back((Message::Credits(grant.last), entry));
         }
@@ -120,10 +120,10 @@ impl OneWay {
 
     fn hear(&mut self) {
         let Some((message, entry)) = self.back.pop_front() else { return };
-        if let Some((index, span)) = entry {
+        if let Some((index, sge)) = entry {
             let place = &mut self.table[index as usize];
             assert_eq!(place.length, 0, "an entry that was not used yet is overwritten");
-            *place = span;
+            *place = sge;
         }
         let Message::Credits(last) = message else { panic!("{message:?}") };
         self.outgoing.credit(last);
@@ -160,10 +160,10 @@ fn every_byte_arrives_in_order_and_nothing_is_overrun() {
         let mut dice = ChaCha8Rng::seed_from_u64(seed);
         let mut pick = |of: &[u32]| of[dice.next_u32() as usize % of.len()];
         let (credits, size) = (pick(&[2, 3, 16, 384]) as u16, pick(&[4, 100, 4096, 131_072]));
-        let (places, inline, send) =
+        let (slots, inline, send) =
             (pick(&[1, 16, 384]), pick(&[0, 64, 512]), pick(&[1, 100, 4096, 131_072]));
         let bytes = u64::from(size * 20).min(100 * u64::from(send.max(inline)));
-        OneWay::new(seed, credits, size, places, inline, send).run(bytes);
+        OneWay::new(seed, credits, size, slots, inline, send).run(bytes);
     }
     // More messages than their numbers have values.
     OneWay::new(99, 16, 32, 16, 1, 1).run(70_000);
@@ -196,8 +196,8 @@ fn a_full_send_queue_takes_control_messages() {
     let mut way = OneWay::new(1, 384, 4096, 1, 64, 4096);
     way.send(1);
     assert!(!way.outgoing.can_send() && way.outgoing.next(1).is_none());
-    let places = (0..).take_while(|_| way.outgoing.control()).count();
-    assert_eq!(places, 4);
+    let slots = (0..).take_while(|_| way.outgoing.control()).count();
+    assert_eq!(slots, 4);
     way.outgoing.completed();
     assert!(way.outgoing.can_send());
     way.outgoing.completed();
@@ -222,7 +222,7 @@ fn mapped_memory_needs_no_credits() {
     way.send(1);
     way.send(1);
     assert!(!way.outgoing.can_send());
-    let to = Span { address: 99, key: 5, length: 100_000 };
+    let to = RemoteSge { address: 99, key: 5, length: 100_000 };
     let first = way.outgoing.direct(to).unwrap();
     assert_eq!(
         (first.address, first.key, first.length),
@@ -260,7 +260,7 @@ fn data_before_the_response_is_kept() {
 
     let request = other.wait(limit).unwrap();
     let mut peer = Stream::new(request.id(), Settings::of_host()).unwrap();
-    peer.set_peer(Hello::parse(request.private_data()).unwrap());
+    peer.set_peer(ConnData::parse(request.private_data()).unwrap());
     request.id().accept(&peer.conn_param()).unwrap();
     assert_eq!(other.wait(limit).unwrap().kind(), EventKind::Established);
     peer.open();
@@ -277,7 +277,7 @@ fn data_before_the_response_is_kept() {
     assert!(!stream.process());
     let answer = channel.wait(limit).unwrap();
     assert_eq!(answer.kind(), EventKind::Established);
-    stream.set_peer(Hello::parse(answer.private_data()).unwrap());
+    stream.set_peer(ConnData::parse(answer.private_data()).unwrap());
     stream.open();
     assert!(stream.process());
     assert_eq!(stream.readable(), 5);

@@ -6,7 +6,7 @@ use super::{
     maps::Mapped,
     socket::{Phase, Socket},
     stream::{Sink, Source, Stream},
-    wire::{Mapping, Span},
+    wire::{IoMap, RemoteSge},
 };
 use roce_provider::{MemoryRegion, ProtectionDomain};
 
@@ -17,7 +17,7 @@ impl Socket {
         &self,
         act: impl FnOnce(&mut Stream) -> Result<R, Errno>,
     ) -> Result<R, Errno> {
-        match &mut self.served()?.phase {
+        match &mut self.lock_and_progress()?.phase {
             Phase::Connected(stream) => act(stream),
             Phase::Connecting(_) => Err(Errno::AGAIN),
             Phase::Datagrams(_) => Err(Errno::OPNOTSUPP),
@@ -53,7 +53,7 @@ impl Socket {
         to: Option<SocketAddr>,
         source: Source<'_>,
     ) -> Result<(), Errno> {
-        let mut state = self.served()?;
+        let mut state = self.lock_and_progress()?;
         let settings = state.settings;
         match &mut state.phase {
             Phase::Datagrams(datagrams) => datagrams.send(length, to, settings, source),
@@ -71,7 +71,7 @@ impl Socket {
         peek: bool,
         sink: Sink<'_>,
     ) -> Result<(usize, Option<SocketAddr>), Errno> {
-        match &mut self.served()?.phase {
+        match &mut self.lock_and_progress()?.phase {
             Phase::Datagrams(datagrams) => datagrams.receive(length, peek, sink),
             _ => Err(Errno::OPNOTSUPP),
         }
@@ -95,7 +95,7 @@ impl Socket {
     /// # Errors
     /// `ENOTCONN`.
     pub fn domain(&self) -> Result<ProtectionDomain, Errno> {
-        self.with_stream(|stream| Ok(stream.domain.clone()))
+        self.with_stream(|stream| Ok(stream.queues.domain.clone()))
     }
 
     /// Maps program memory (`riomap`). With `remote`, the peer may write from this offset on.
@@ -116,12 +116,12 @@ impl Socket {
             let mut index = None;
             if let Some(offset) = remote {
                 let free = stream.maps.free(stream.peers_mappings()).ok_or(Errno::NOBUFS)?;
-                let span = Span {
+                let sge = RemoteSge {
                     address: region.address(),
                     key: region.rkey().0,
                     length: u32::try_from(length).map_err(|_| Errno::INVAL)?,
                 };
-                stream.announce(free, Mapping { offset, span })?;
+                stream.announce(free, IoMap { offset, sge })?;
                 index = Some(free);
             }
             stream.maps.add(Mapped { address, length, index, _region: region.clone() });
@@ -138,7 +138,7 @@ impl Socket {
             let mapped = stream.maps.find(address, length).ok_or(Errno::INVAL)?;
             if let Some(index) = mapped.index {
                 // After another error the peer writes no more.
-                if stream.announce(index, Mapping::default()) == Err(Errno::AGAIN) {
+                if stream.announce(index, IoMap::default()) == Err(Errno::AGAIN) {
                     return Err(Errno::AGAIN);
                 }
             }
@@ -152,7 +152,7 @@ impl Socket {
     /// # Errors
     /// `ENOTCONN`.
     pub fn readable(&self) -> Result<u32, Errno> {
-        if let Phase::Datagrams(datagrams) = &self.served()?.phase {
+        if let Phase::Datagrams(datagrams) = &self.lock_and_progress()?.phase {
             return Ok(datagrams.readable() as u32);
         }
         self.with_stream(|stream| Ok(stream.readable()))
@@ -163,7 +163,7 @@ impl Socket {
     /// # Errors
     /// `ENOTCONN`.
     pub fn shutdown(&self, read: bool, write: bool) -> Result<(), Errno> {
-        if let Phase::Datagrams(datagrams) = &mut self.served()?.phase {
+        if let Phase::Datagrams(datagrams) = &mut self.lock_and_progress()?.phase {
             datagrams.peer_addr().ok_or(Errno::NOTCONN)?;
             datagrams.shut(read, write);
             return Ok(());
@@ -177,7 +177,8 @@ impl Socket {
     /// True if the peer has all data, or never will.
     #[must_use]
     pub fn is_sent(&self) -> bool {
-        if let Ok(Phase::Datagrams(datagrams)) = self.served().as_deref().map(|state| &state.phase)
+        if let Ok(Phase::Datagrams(datagrams)) =
+            self.lock_and_progress().as_deref().map(|state| &state.phase)
         {
             return datagrams.is_sent();
         }

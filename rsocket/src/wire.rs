@@ -5,7 +5,7 @@
 
 const VERSION: u8 = 1;
 const BIG_ENDIAN: u8 = 1;
-/// [`Hello::mappings`] is valid.
+/// [`ConnData::mappings`] is valid.
 const HAS_MAPPINGS: u8 = 1 << 1;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,14 +20,14 @@ impl ByteOrder {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Span {
+pub(super) struct RemoteSge {
     pub(super) address: u64,
     pub(super) key: u32,
     /// Bytes; of a table, entries.
     pub(super) length: u32,
 }
 
-impl Span {
+impl RemoteSge {
     /// Bytes of a table entry.
     pub(super) const LEN: usize = 16;
 
@@ -65,14 +65,14 @@ impl Span {
 
 /// Entry of the mapping table, behind the receive buffers: memory for `riowrite`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Mapping {
+pub(super) struct IoMap {
     /// Programs' offset of the first byte.
     pub(super) offset: u64,
-    pub(super) span: Span,
+    pub(super) sge: RemoteSge,
 }
 
-impl Mapping {
-    pub(super) const LEN: usize = 8 + Span::LEN;
+impl IoMap {
+    pub(super) const LEN: usize = 8 + RemoteSge::LEN;
 
     pub(super) fn encode(self, order: ByteOrder) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
@@ -80,36 +80,36 @@ impl Mapping {
             ByteOrder::Little => self.offset.to_le_bytes(),
             ByteOrder::Big => self.offset.to_be_bytes(),
         });
-        bytes[8..].copy_from_slice(&self.span.encode(order));
+        bytes[8..].copy_from_slice(&self.sge.encode(order));
         bytes
     }
 
     pub(super) fn parse(bytes: &[u8; Self::LEN], order: ByteOrder) -> Self {
-        let (mut offset, mut span) = ([0; 8], [0; Span::LEN]);
+        let (mut offset, mut sge) = ([0; 8], [0; RemoteSge::LEN]);
         offset.copy_from_slice(&bytes[..8]);
-        span.copy_from_slice(&bytes[8..]);
+        sge.copy_from_slice(&bytes[8..]);
         let offset = match order {
             ByteOrder::Little => u64::from_le_bytes(offset),
             ByteOrder::Big => u64::from_be_bytes(offset),
         };
-        Self { offset, span: Span::parse(&span, order) }
+        Self { offset, sge: RemoteSge::parse(&sge, order) }
     }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Hello {
+pub(super) struct ConnData {
     /// Byte order of entries in the sender's tables.
     pub(super) order: ByteOrder,
     /// Data messages before the next update.
     pub(super) credits: u16,
     pub(super) mappings: u8,
     /// Its table of the receiver's buffers.
-    pub(super) table: Span,
-    pub(super) buffer: Span,
+    pub(super) table: RemoteSge,
+    pub(super) buffer: RemoteSge,
 }
 
-impl Hello {
-    pub(super) const LEN: usize = 8 + 2 * Span::LEN;
+impl ConnData {
+    pub(super) const LEN: usize = 8 + 2 * RemoteSge::LEN;
 
     pub(super) fn encode(&self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
@@ -125,16 +125,16 @@ impl Hello {
     pub(super) fn parse(private_data: &[u8]) -> Option<Self> {
         let bytes: &[u8; Self::LEN] = private_data.first_chunk()?;
         let [version, flags, high, low, _, _, _, mappings, rest @ ..] = bytes;
-        let (table, buffer) = rest.split_at(Span::LEN);
-        let hello = Self {
+        let (table, buffer) = rest.split_at(RemoteSge::LEN);
+        let conn_data = Self {
             order: if flags & BIG_ENDIAN == 0 { ByteOrder::Little } else { ByteOrder::Big },
             credits: u16::from_be_bytes([*high, *low]),
             mappings: if flags & HAS_MAPPINGS == 0 { 0 } else { *mappings },
-            table: Span::parse(table.first_chunk()?, ByteOrder::Big),
-            buffer: Span::parse(buffer.first_chunk()?, ByteOrder::Big),
+            table: RemoteSge::parse(table.first_chunk()?, ByteOrder::Big),
+            buffer: RemoteSge::parse(buffer.first_chunk()?, ByteOrder::Big),
         };
         // The peer writes the next entry while one is in use.
-        (*version == VERSION && hello.table.length >= 2).then_some(hello)
+        (*version == VERSION && conn_data.table.length >= 2).then_some(conn_data)
     }
 }
 
@@ -205,26 +205,26 @@ mod tests {
         let wire = bytes(
             "010201800000000100007f8e7400300000000c5a0000000200007f8e796fc00000000d6400080000",
         );
-        let hello = Hello {
+        let conn_data = ConnData {
             order: ByteOrder::Little,
             credits: 384,
             mappings: 1,
-            table: Span { address: 0x7f8e_7400_3000, key: 0xc5a, length: 2 },
-            buffer: Span { address: 0x7f8e_796f_c000, key: 0xd64, length: 0x8_0000 },
+            table: RemoteSge { address: 0x7f8e_7400_3000, key: 0xc5a, length: 2 },
+            buffer: RemoteSge { address: 0x7f8e_796f_c000, key: 0xd64, length: 0x8_0000 },
         };
-        assert_eq!(Hello::parse(&[&wire[..], &[0; 16]].concat()), Some(hello));
-        assert_eq!(hello.encode()[..], wire);
+        assert_eq!(ConnData::parse(&[&wire[..], &[0; 16]].concat()), Some(conn_data));
+        assert_eq!(conn_data.encode()[..], wire);
 
-        let span = Span { address: 0x7f2e_7f8e_7000, key: 0xd3c, length: 0x8_0000 };
+        let sge = RemoteSge { address: 0x7f2e_7f8e_7000, key: 0xd3c, length: 0x8_0000 };
         let wire = bytes("00708e7f2e7f00003c0d000000000800");
-        assert_eq!(span.encode(ByteOrder::Little)[..], wire);
-        assert_eq!(Span::parse(wire.first_chunk().unwrap(), ByteOrder::Little), span);
+        assert_eq!(sge.encode(ByteOrder::Little)[..], wire);
+        assert_eq!(RemoteSge::parse(wire.first_chunk().unwrap(), ByteOrder::Little), sge);
 
-        let span = Span { address: 0x55a9_5ebe_a810, key: 0xe81, length: 1000 };
-        let mapping = Mapping { offset: 0, span };
+        let sge = RemoteSge { address: 0x55a9_5ebe_a810, key: 0xe81, length: 1000 };
+        let mapping = IoMap { offset: 0, sge };
         let wire = bytes("000000000000000010a8be5ea9550000810e0000e8030000");
         assert_eq!(mapping.encode(ByteOrder::Little)[..], wire);
-        assert_eq!(Mapping::parse(wire.first_chunk().unwrap(), ByteOrder::Little), mapping);
+        assert_eq!(IoMap::parse(wire.first_chunk().unwrap(), ByteOrder::Little), mapping);
 
         for (wire, message) in [
             (0x0000_07f0, Message::Data(2032)),
@@ -240,39 +240,39 @@ mod tests {
 
     #[test]
     fn a_big_endian_peer_has_entries_in_its_order() {
-        let mapping = Mapping { offset: 1, span: Span { address: 2, key: 3, length: 4 } };
+        let mapping = IoMap { offset: 1, sge: RemoteSge { address: 2, key: 3, length: 4 } };
         let wire = mapping.encode(ByteOrder::Big);
         assert_eq!(wire[..], bytes("000000000000000100000000000000020000000300000004"));
-        assert_eq!(Mapping::parse(&wire, ByteOrder::Big), mapping);
-        let hello = Hello {
+        assert_eq!(IoMap::parse(&wire, ByteOrder::Big), mapping);
+        let conn_data = ConnData {
             order: ByteOrder::Big,
             credits: 2,
             mappings: 0,
-            table: Span { length: 2, ..Span::default() },
-            buffer: Span::default(),
+            table: RemoteSge { length: 2, ..RemoteSge::default() },
+            buffer: RemoteSge::default(),
         };
-        assert_eq!(Hello::parse(&hello.encode()), Some(hello));
+        assert_eq!(ConnData::parse(&conn_data.encode()), Some(conn_data));
     }
 
     #[test]
-    fn nothing_else_is_a_hello_or_a_message() {
-        let hello = Hello {
+    fn nothing_else_is_connection_data_or_a_message() {
+        let conn_data = ConnData {
             order: ByteOrder::Little,
             credits: 384,
             mappings: 9,
-            table: Span { length: 2, ..Span::default() },
-            buffer: Span::default(),
+            table: RemoteSge { length: 2, ..RemoteSge::default() },
+            buffer: RemoteSge::default(),
         };
-        let good = hello.encode();
-        assert_eq!(Hello::parse(&good[..39]), None);
+        let good = conn_data.encode();
+        assert_eq!(ConnData::parse(&good[..39]), None);
         let with = |at: usize, byte: u8| {
             let mut wire = good;
             wire[at] = byte;
-            Hello::parse(&wire)
+            ConnData::parse(&wire)
         };
         assert_eq!(with(0, 2), None, "another version");
         assert_eq!(with(23, 1), None, "a table of one entry");
-        assert_eq!(with(1, 0).map(|hello| hello.mappings), Some(0), "it knows of no mappings");
+        assert_eq!(with(1, 0).map(|data| data.mappings), Some(0), "it knows of no mappings");
         for wire in [0x2000_0000_u32, 0x4000_0001, 0x6000_0000, 0xa000_0000, 0xe000_0001] {
             assert_eq!(Message::parse(wire.to_be_bytes()), None, "{wire:#x}");
         }

@@ -7,7 +7,10 @@ use std::{
 
 use roce::cm::{EventChannel, PortSpace};
 
-use super::World;
+use super::{
+    World,
+    forked::{fork, wait},
+};
 
 #[test]
 fn a_child_finds_the_table_of_ports_free() {
@@ -27,21 +30,14 @@ fn a_child_finds_the_table_of_ports_free() {
             });
         }
         for number in 0..FORKS {
-            // SAFETY: the child needs no other thread, and never returns into the test; the alarm
-            // ends a child that waits
-            let pid = unsafe { libc::fork() };
-            if pid == 0 {
+            let status = wait(fork(|| {
                 // SAFETY: takes a number
-                unsafe { libc::alarm(20) };
-                let result = std::panic::catch_unwind(bind);
-                // SAFETY: ends the child at once
-                unsafe { libc::_exit(if result.is_ok() { 0 } else { 101 }) };
-            }
-            let mut status = 0;
-            // SAFETY: the status lives until the call returns
-            let waited = unsafe { libc::waitpid(pid, &raw mut status, 0) };
-            done.store(number + 1 == FORKS || status != 0, Ordering::Relaxed);
-            assert_eq!((waited, status), (pid, 0), "14: it waited for ever");
+                unsafe { libc::alarm(20) }; // ends a child that waits
+                bind();
+                0
+            }));
+            done.store(number + 1 == FORKS || !status.success(), Ordering::Relaxed);
+            assert!(status.success(), "{status}; after signal 14: it waited for ever");
         }
     });
 }

@@ -14,7 +14,7 @@ use roce::{
     cm::{CmId, CmQpAttr, ConnParam, EventChannel, EventKind, PortSpace},
 };
 
-use super::{PATIENCE, accept, eventually, next, own_test, port};
+use super::{PATIENCE, accept, eventually, forked, next, own_test, port};
 
 const INSIDE: &str = "ROCE_TEST_KILLED";
 /// Notification takes milliseconds.
@@ -59,15 +59,12 @@ fn be_another(address: SocketAddr) -> ! {
 }
 
 fn fork() {
-    // SAFETY: the child needs no other thread, and never returns into the test
-    if unsafe { libc::fork() } == 0 {
+    forked::fork(|| {
         let mut byte = 0u8;
-        // SAFETY: the byte is this function's; then the child ends at once
-        unsafe {
-            while libc::read(0, (&raw mut byte).cast(), 1) > 0 {}
-            libc::_exit(0);
-        }
-    }
+        // SAFETY: the byte is this function's
+        while unsafe { libc::read(0, (&raw mut byte).cast(), 1) } > 0 {}
+        0
+    });
     println!("forked");
 }
 

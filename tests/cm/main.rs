@@ -6,6 +6,8 @@ mod datagrams;
 mod devices;
 mod ends;
 mod failures;
+#[path = "../forked.rs"]
+mod forked;
 mod forks;
 mod guid;
 mod killed;

@@ -8,7 +8,11 @@ use roce::{
     cm::{CmId, CmQpAttr, ConnParam, EventChannel, EventKind, PortSpace, RejectReason, Status},
 };
 
-use super::{accept, expect, port, resolve, watchdog};
+use super::{
+    accept, expect,
+    forked::{fork, wait},
+    port, resolve, watchdog,
+};
 
 struct Program {
     context: Context,
@@ -146,23 +150,13 @@ fn a_port_is_one_processs_at_an_address() {
     for program in [first, second] {
         let to = SocketAddr::new(address, port());
         let (told, mut tell) = std::io::pipe().unwrap();
-        // SAFETY: the child needs no other thread, and never returns into the test
-        let pid = unsafe { libc::fork() };
-        if pid == 0 {
-            let result = std::panic::catch_unwind(|| other_process(told, to));
-            // SAFETY: ends the child at once
-            unsafe { libc::_exit(result.unwrap_or(101)) };
-        }
-        assert!(pid > 0);
+        let child = fork(|| other_process(told, to));
         let listener = program.id(PortSpace::Tcp);
         listener.bind_addr(to).unwrap();
         listener.listen(4).unwrap();
         tell.write_all(b"!").unwrap();
         let _accepted = accept(&expect(&program.channel, EventKind::ConnectRequest));
-        let mut status = 0;
-        // SAFETY: the status lives until the call returns
-        assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
-        assert!(libc::WIFEXITED(status), "the child died of signal {}", libc::WTERMSIG(status));
-        assert_eq!(libc::WEXITSTATUS(status), 0, "where the child failed");
+        let status = wait(child);
+        assert!(status.success(), "where the child failed: {status}");
     }
 }

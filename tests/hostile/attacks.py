@@ -9,7 +9,7 @@ import struct
 import sys
 import time
 
-from share import KEEP, RELEASE, Client, Refused, door, hoard, knock, varint
+from share import KEEP, RELEASE, Client, Refused, fifo, hoard, request_to_join, varint
 
 PORT = 4791
 
@@ -69,8 +69,8 @@ def silent(address):
 
 
 def nonsense(address):
-    """Writes anything to the door and to the pipes."""
-    writer = os.open(door(address), os.O_WRONLY | os.O_NONBLOCK)
+    """Writes anything to the FIFO and to the pipes."""
+    writer = os.open(fifo(address), os.O_WRONLY | os.O_NONBLOCK)
     end = time.monotonic() + 3
     ended = 0
     while time.monotonic() < end:
@@ -86,8 +86,8 @@ def nonsense(address):
     print(ended)
 
 
-def knocks(address):
-    """Fills the door with knocks of nobody, and of a socket at which nobody accepts."""
+def join_requests(address):
+    """Fills the FIFO with requests of nobody, and of a socket at which nobody accepts."""
     number = os.urandom(16)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.bind(f"\0roce client {number.hex()}".encode())
@@ -96,7 +96,7 @@ def knocks(address):
     while not select.select([sys.stdin], [], [], 0)[0]:
         for name in (number, os.urandom(16)):
             with contextlib.suppress(BlockingIOError):
-                knock(address, name, os.urandom(16))
+                request_to_join(address, name, os.urandom(16))
 
 
 def records(address):
@@ -121,10 +121,10 @@ def descriptor(address):
         print("refused")
 
 
-def door_of_others(address):
-    """Makes a door of its own."""
+def fifo_of_others(address):
+    """Makes a FIFO of its own."""
     try:
-        os.mkfifo(str(door(address)) + "x")
+        os.mkfifo(str(fifo(address)) + "x")
     except PermissionError:
         print("refused")
 

@@ -186,9 +186,9 @@ def nonsense_keeps_nobody_out(host):
 
 
 @case
-def knocks_keep_nobody_out(host):
+def join_requests_keep_nobody_out(host):
     host.share()
-    attack = host.attack("knocks")
+    attack = host.attack("join_requests")
     assert attack.stdout.readline() == "ready\n"
     expect_success(host.exchange())
 
@@ -214,7 +214,7 @@ def no_descriptor_reaches_the_service(host):
 def no_user_is_the_service(host):
     """Nor is root of a user namespace, whatever capabilities it has there."""
     host.share()
-    assert host.attacked("door_of_others") == ["refused"]
+    assert host.attacked("fifo_of_others") == ["refused"]
     argv = ["unshare", "--user", "--map-root-user", host.roce, "share", "udp:127.79.95.7"]
     root = host.start(MALLORY, *argv, stderr=subprocess.PIPE)
     assert "cannot make the file" in root.stderr.readline()

@@ -7,9 +7,9 @@ import stat
 import time
 from pathlib import Path
 
-DOORS = Path("/run/roce-share")
+DIRECTORY = Path("/run/roce-share")
 QUERY, CLAIM, RELEASE, KEEP, ERASE = range(5)
-DONE, IN_USE, FULL = range(3)
+DONE, IN_USE = range(2)
 NUMBER = 7
 
 
@@ -26,14 +26,14 @@ def varint(number):
     return bytes([*bytes_, number])
 
 
-def door(address):
-    """The path of an address's door, in this network namespace."""
-    return DOORS / f"{os.stat('/proc/self/ns/net').st_ino}-{address}"
+def fifo(address):
+    """The path of an address's FIFO, in this network namespace."""
+    return DIRECTORY / f"{os.stat('/proc/self/ns/net').st_ino}-{address}"
 
 
-def knock(address, number, secret, wanted=0):
-    assert stat.S_ISFIFO(door(address).stat().st_mode)
-    writer = os.open(door(address), os.O_WRONLY | os.O_NONBLOCK)
+def request_to_join(address, number, secret, wanted=0):
+    assert stat.S_ISFIFO(fifo(address).stat().st_mode)
+    writer = os.open(fifo(address), os.O_WRONLY | os.O_NONBLOCK)
     try:
         bytes_ = b"knock\0\0\4" + number + secret + bytes([wanted])
         os.write(writer, bytes_.ljust(64, b"\0"))
@@ -50,7 +50,7 @@ class Client:
         listener.bind(f"\0roce client {number.hex()}".encode())
         listener.listen(16)
         listener.settimeout(patience)
-        knock(address, number, secret, wanted)
+        request_to_join(address, number, secret, wanted)
         try:
             self.data, _ = listener.accept()
         except TimeoutError:

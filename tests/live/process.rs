@@ -1,6 +1,7 @@
 use std::{fs, thread};
 
 use super::*;
+use crate::forked::{fork, wait};
 
 fn write(from: &Side, to: &Side, text: &[u8]) {
     from.memory.write_at(0, text).unwrap();
@@ -36,23 +37,14 @@ fn child(inherited: (Side, Side)) -> i32 {
 fn a_fork_leaves_the_parent_its_connections_and_the_child_can_open_its_own() {
     let sides = pair();
     write(&sides.0, &sides.1, b"before");
-    // SAFETY: the child needs no other thread, and never returns into the test
-    let pid = unsafe { libc::fork() };
-    if pid == 0 {
-        let failed =
-            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| child(sides))).unwrap_or(101);
-        // SAFETY: ends the child at once
-        unsafe { libc::_exit(failed) };
-    }
-    assert!(pid > 0);
+    let mut sides = Some(sides); // only the child drops them
+    let pid = fork(|| child(sides.take().unwrap()));
+    let sides = sides.unwrap();
     for _ in 0..1000 {
         write(&sides.0, &sides.1, b"parent");
     }
-    let mut status = 0;
-    // SAFETY: the status lives until the call returns
-    assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
-    assert!(libc::WIFEXITED(status), "the child died of signal {}", libc::WTERMSIG(status));
-    assert_eq!(libc::WEXITSTATUS(status), 0, "where the child failed");
+    let status = wait(pid);
+    assert!(status.success(), "where the child failed: {status}");
     for side in [&sides.0, &sides.1] {
         assert_nothing_dropped(&side.context);
     }

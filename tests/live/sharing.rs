@@ -15,15 +15,20 @@ fn forwarded(side: &Side) -> u64 {
     side.context.link_counters().forwarded
 }
 
+/// Into the second half of the peer's memory.
+pub(super) fn send(from: &Side, to: &Side, data: &[u8]) {
+    from.memory.write_at(0, data).unwrap();
+    to.qp.post_recv(&[RecvWr::new(1, [to.memory.sge(1 << 19..1 << 20)])]).unwrap();
+    from.qp.post_send(&[SendWr::send(2, from.memory.sge(0..data.len()))]).unwrap();
+    assert_eq!(to.next().result.unwrap().byte_len as usize, data.len());
+    from.next().result.unwrap();
+    assert!(to.memory.to_vec(1 << 19..(1 << 19) + data.len()).unwrap() == data);
+}
+
 pub(super) fn exchange(a: &Side, b: &Side, seed: u32) {
     for (from, to, seed) in [(a, b, seed), (b, a, seed + 1)] {
         let data = noise(50_000, seed);
-        from.memory.write_at(0, &data).unwrap();
-        to.qp.post_recv(&[RecvWr::new(1, [to.memory.sge(1 << 19..1 << 20)])]).unwrap();
-        from.qp.post_send(&[SendWr::send(2, from.memory.sge(0..data.len()))]).unwrap();
-        to.next().result.unwrap();
-        from.next().result.unwrap();
-        assert!(to.memory.to_vec(1 << 19..(1 << 19) + data.len()).unwrap() == data);
+        send(from, to, &data);
         from.qp
             .post_send(&[SendWr::read(
                 3,

@@ -7,7 +7,7 @@ use roce::{
     transport::wire::verify_icrc,
 };
 
-use super::*;
+use super::{sharing::send, *};
 
 fn side(sockets_only: bool) -> Side {
     Side::on(loopback(OpenOptions { sockets_only, ..OpenOptions::default() }))
@@ -20,13 +20,7 @@ fn shared_runs(side: &Side) -> u64 {
 fn exchange(a: &Side, b: &Side, round: usize) {
     let size = [1, 64, 4097, 200_000][round % 4];
     for (from, to) in [(a, b), (b, a)] {
-        let data = noise(size, round as u32 + 1);
-        from.memory.write_at(0, &data).unwrap();
-        to.qp.post_recv(&[RecvWr::new(1, [to.memory.sge(1 << 19..1 << 20)])]).unwrap();
-        from.qp.post_send(&[SendWr::send(2, from.memory.sge(0..size))]).unwrap();
-        assert_eq!(to.next().result.unwrap().byte_len as usize, size);
-        from.next().result.unwrap();
-        assert!(to.memory.to_vec(1 << 19..(1 << 19) + size).unwrap() == data, "round {round}");
+        send(from, to, &noise(size, round as u32 + 1));
     }
 }
 

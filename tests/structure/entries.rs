@@ -20,7 +20,7 @@ const PARTS: &str = "
 
 /// Functions that compute, touch only their arguments, or make calls wait.
 const OTHERS: &str = "
-    at_exit at_load report_all on_signal may_end_here wait_for poll_once
+    at_exit at_load report_all on_signal test_cancel wait_for poll_once
     refuse make_nothing ignore ibv_read_ibdev_sysfs_file
     ibv_copy_ah_attr_from_kern ibv_copy_path_rec_from_kern ibv_copy_path_rec_to_kern
     ibv_copy_qp_attr_from_kern

@@ -151,7 +151,7 @@ const CLI: Crate = Crate {
     root: "main.rs",
     layers: &[
         &["failure", "output", "ladder", "markup"],
-        &["common", "elsewhere", "exchange", "library"],
+        &["common", "exchange", "library", "non_linux"],
         &["datagrams"],
         &[
             "completions",

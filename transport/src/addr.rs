@@ -147,6 +147,10 @@ impl Mtu {
         Self::ALL.into_iter().find(|mtu| mtu.bytes() == bytes)
     }
 
+    pub(crate) fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|&mtu| mtu as u8 == code)
+    }
+
     /// Largest MTU for a link with 80 bytes of headers, as in rxe.
     #[must_use]
     pub fn fitting(link_mtu: u32) -> Option<Self> {

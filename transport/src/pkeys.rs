@@ -23,6 +23,9 @@ impl PKeyTable {
     pub const MAX: usize = 128;
 
     /// Takes 1 to [`MAX`](Self::MAX) entries.
+    ///
+    /// # Errors
+    /// Not 1 to [`MAX`](Self::MAX) entries.
     pub fn new(entries: impl Into<Vec<PKey>>) -> Result<Self, PKeyTableSize> {
         let entries = entries.into();
         if (1..=Self::MAX).contains(&entries.len()) {

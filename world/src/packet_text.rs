@@ -9,7 +9,7 @@ use roce_transport::{
 #[must_use]
 pub fn packet(headers: &Headers, payload: usize, message: Option<&CmMad>) -> String {
     if let Some(mad) = message {
-        return format!("CM {}{}", mad.message.name(), said(&mad.message));
+        return format!("CM {}{}", mad.message.name(), cm_fields(&mad.message));
     }
     let bth = headers.bth();
     let psn = bth.psn.get();
@@ -46,7 +46,7 @@ fn credits(syndrome: Syndrome) -> String {
     }
 }
 
-fn said(message: &Message) -> String {
+fn cm_fields(message: &Message) -> String {
     match message {
         Message::Req(req) => match PortSpace::of(req.service_id) {
             Some((_, port)) => format!(" for port {port}, qp {}", req.local_qpn),

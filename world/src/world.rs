@@ -134,11 +134,7 @@ impl<'a> World<'a> {
     }
 
     pub(crate) fn connect(&mut self, options: Options) -> (Qpn, Qpn) {
-        self.connect_with(options, options)
-    }
-
-    pub(crate) fn connect_with(&mut self, near: Options, far: Options) -> (Qpn, Qpn) {
-        self.connect_as([End::A, End::B], QpType::Rc, [near, far])
+        self.connect_as([End::A, End::B], QpType::Rc, [options; 2])
     }
 
     /// Undrawn. A datagram queue pair just enters RTS.

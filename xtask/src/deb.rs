@@ -2,7 +2,7 @@ use std::{fs, path::Path};
 
 use ar::{Builder, Header};
 use chrono::DateTime;
-use md5::{Digest, Md5};
+use md5::Md5;
 
 use crate::{
     Failure,
@@ -11,6 +11,7 @@ use crate::{
         Contents, DESCRIPTION, Entry, HOMEPAGE, MAINTAINER, PackageKind, SUMMARY,
         VERBS_DESCRIPTION, VERBS_SUMMARY, What, file, gzip, script, wrapped,
     },
+    sums::sum,
     tarball::archive,
 };
 
@@ -73,12 +74,7 @@ fn package(
 /// For `dpkg --verify` and `debsums`.
 fn md5sums(entries: &[Entry]) -> String {
     let files = entries.iter().filter(|entry| !matches!(entry.what, What::Link(_)));
-    let lines = files.map(|entry| {
-        let sum = Md5::digest(bytes(entry));
-        let sum: String = sum.iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("{sum}  {}\n", entry.path)
-    });
-    lines.collect()
+    files.map(|entry| format!("{}  {}\n", sum::<Md5>(bytes(entry)), entry.path)).collect()
 }
 
 /// Accepted lintian findings.

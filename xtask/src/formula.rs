@@ -2,6 +2,8 @@
 
 use std::{fs, path::Path};
 
+use sha2::Sha256;
+
 use crate::{
     Failure,
     build::VERSION,
@@ -14,7 +16,7 @@ pub(crate) fn write(out: &Path, tarballs: &[(&'static str, String)]) -> Result<(
     let mut downloads = String::new();
     for (machine, name) in tarballs {
         let when = if *machine == "aarch64" { "on_arm" } else { "on_intel" };
-        let sum = sum(&fs::read(out.join(name))?);
+        let sum = sum::<Sha256>(&fs::read(out.join(name))?);
         downloads += &format!(
             "  {when} do\n    url \"{HOMEPAGE}/releases/download/v{VERSION}/{name}\"\n    sha256 \"{sum}\"\n  end\n\n"
         );

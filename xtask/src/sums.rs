@@ -14,12 +14,12 @@ pub(crate) fn write(out: &Path) -> Result<(), Failure> {
     let mut text = String::new();
     for path in &paths {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        text += &format!("{}  {name}\n", sum(&fs::read(path)?));
+        text += &format!("{}  {name}\n", sum::<Sha256>(&fs::read(path)?));
         println!("{}", path.display());
     }
     Ok(fs::write(out.join(SUMS), text)?)
 }
 
-pub(crate) fn sum(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+pub(crate) fn sum<D: Digest>(bytes: &[u8]) -> String {
+    D::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -7,10 +7,7 @@ use crate::rule::Rule;
 
 /// `EINVAL` for null and families other than IPv4 and IPv6.
 pub(crate) unsafe fn read(address: *const sockaddr) -> Result<SocketAddr> {
-    match optional(address)? {
-        Some(address) => Ok(address),
-        None => Err(Errno::of(Rule::Address)),
-    }
+    optional(address)?.ok_or(Errno::of(Rule::Address))
 }
 
 /// `None` for null.

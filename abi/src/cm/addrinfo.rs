@@ -59,25 +59,17 @@ const fn service(hints: &rdma_addrinfo, socket: &addrinfo) -> (c_int, c_int) {
     (qp_type, port_space)
 }
 
-unsafe fn copy(address: *const sockaddr, length: socklen_t) -> *mut sockaddr {
+/// Null and 0 without an address or memory.
+unsafe fn copy(address: *const sockaddr, length: socklen_t) -> (*mut sockaddr, socklen_t) {
     if address.is_null() || length == 0 {
-        return ptr::null_mut();
+        return (ptr::null_mut(), 0);
     }
     let copy = libc::calloc(1, length as usize).cast::<sockaddr>();
-    if !copy.is_null() {
-        copy.cast::<u8>().copy_from_nonoverlapping(address.cast(), length as usize);
+    if copy.is_null() {
+        return (copy, 0);
     }
-    copy
-}
-
-unsafe fn set_src(info: &mut rdma_addrinfo, address: *const sockaddr, length: socklen_t) {
-    info.ai_src_addr = copy(address, length);
-    info.ai_src_len = if info.ai_src_addr.is_null() { 0 } else { length };
-}
-
-unsafe fn set_dst(info: &mut rdma_addrinfo, address: *const sockaddr, length: socklen_t) {
-    info.ai_dst_addr = copy(address, length);
-    info.ai_dst_len = if info.ai_dst_addr.is_null() { 0 } else { length };
+    copy.cast::<u8>().copy_from_nonoverlapping(address.cast(), length as usize);
+    (copy, length)
 }
 
 unsafe fn append(end: &mut *mut *mut rdma_addrinfo, info: rdma_addrinfo) {
@@ -160,8 +152,8 @@ unsafe fn find(
             ai_port_space: hints.ai_port_space,
             ..none
         };
-        set_src(&mut info, hints.ai_src_addr, hints.ai_src_len);
-        set_dst(&mut info, hints.ai_dst_addr, hints.ai_dst_len);
+        (info.ai_src_addr, info.ai_src_len) = copy(hints.ai_src_addr, hints.ai_src_len);
+        (info.ai_dst_addr, info.ai_dst_len) = copy(hints.ai_dst_addr, hints.ai_dst_len);
         append(&mut end, info);
     } else {
         let wanted = given.map(|hints| wanted(hints));
@@ -183,10 +175,10 @@ unsafe fn find(
             let ai_family = one.ai_family;
             let mut info = rdma_addrinfo { ai_flags, ai_family, ai_qp_type, ai_port_space, ..none };
             if ai_flags == 0 {
-                set_src(&mut info, hints.ai_src_addr, hints.ai_src_len);
-                set_dst(&mut info, one.ai_addr, one.ai_addrlen);
+                (info.ai_src_addr, info.ai_src_len) = copy(hints.ai_src_addr, hints.ai_src_len);
+                (info.ai_dst_addr, info.ai_dst_len) = copy(one.ai_addr, one.ai_addrlen);
             } else {
-                set_src(&mut info, one.ai_addr, one.ai_addrlen);
+                (info.ai_src_addr, info.ai_src_len) = copy(one.ai_addr, one.ai_addrlen);
             }
             append(&mut end, info);
         }

@@ -12,7 +12,7 @@ use crate::{
     export::export,
     hooks::check::{self, Finding, Kind, Stack},
     layout::rdma_event_channel,
-    objects::object::Object,
+    objects::object::{Object, impl_object},
     wait::blocking,
 };
 
@@ -22,11 +22,7 @@ pub(super) struct Channel {
     pub(super) channel: EventChannel,
 }
 
-// SAFETY: `repr(C)`, cell first.
-unsafe impl Object for Channel {
-    type C = rdma_event_channel;
-    const NAME: &str = "rdma_event_channel";
-}
+impl_object!(Channel, rdma_event_channel);
 
 pub(super) fn create() -> Result<*mut rdma_event_channel> {
     device_addr::prepare();

@@ -9,10 +9,10 @@ use roce_provider::{
     transport::{addr::Qpn, qp::QpType},
 };
 
-use super::{event::acknowledge_last, get_event::complete, id::Id};
+use super::{event::acknowledge_last, get_event::wait_for_event, id::Id};
 use crate::{
     call::{self, CallId},
-    errno::{Errno, Result},
+    errno::{Errno, Result, refuse_if},
     export::export,
     layout::{consts::*, ibv_ece, rdma_cm_id, rdma_conn_param},
     objects::object::Object,
@@ -69,7 +69,7 @@ unsafe extern "C-unwind" fn rdma_connect(
 ) -> c_int {
     call::waiting(CallId::rdma_connect, || {
         connect(id, param)?;
-        complete(id)
+        wait_for_event(id)
     })
 }
 
@@ -83,7 +83,7 @@ unsafe fn accept(id: *mut rdma_cm_id, param: *const rdma_conn_param) -> Result<b
 unsafe extern "C-unwind" fn rdma_accept(id: *mut rdma_cm_id, param: *mut rdma_conn_param) -> c_int {
     call::waiting(CallId::rdma_accept, || {
         if accept(id, param)? {
-            return complete(id);
+            return wait_for_event(id);
         }
         acknowledge_last(id);
         Ok(())
@@ -91,10 +91,7 @@ unsafe extern "C-unwind" fn rdma_accept(id: *mut rdma_cm_id, param: *mut rdma_co
 }
 
 unsafe extern "C" fn rdma_reject(id: *mut rdma_cm_id, data: *const c_void, length: u8) -> c_int {
-    call::control(CallId::rdma_reject, || {
-        let id = Id::get(id)?;
-        Ok(id.cm()?.reject(&bytes(data, length))?)
-    })
+    call::control(CallId::rdma_reject, || Ok(Id::get(id)?.cm()?.reject(&bytes(data, length))?))
 }
 
 unsafe extern "C" fn rdma_reject_ece(
@@ -103,8 +100,7 @@ unsafe extern "C" fn rdma_reject_ece(
     length: u8,
 ) -> c_int {
     call::control(CallId::rdma_reject_ece, || {
-        let id = Id::get(id)?;
-        Ok(id.cm()?.reject_ece(&bytes(data, length))?)
+        Ok(Id::get(id)?.cm()?.reject_ece(&bytes(data, length))?)
     })
 }
 
@@ -112,9 +108,7 @@ unsafe extern "C" fn rdma_reject_ece(
 unsafe extern "C" fn rdma_establish(id: *mut rdma_cm_id) -> c_int {
     call::control(CallId::rdma_establish, || {
         let object = Id::get(id)?;
-        if !(*id).qp.is_null() {
-            return Err(Errno::of(Rule::IdHasObject));
-        }
+        refuse_if(!(*id).qp.is_null(), Rule::IdHasObject)?;
         Ok(object.cm()?.establish()?)
     })
 }
@@ -122,9 +116,7 @@ unsafe extern "C" fn rdma_establish(id: *mut rdma_cm_id) -> c_int {
 unsafe extern "C" fn rdma_notify(id: *mut rdma_cm_id, event: c_uint) -> c_int {
     call::control(CallId::rdma_notify, || {
         let id = Id::get(id)?;
-        if event != IBV_EVENT_COMM_EST {
-            return Err(Errno::of(Rule::Event));
-        }
+        refuse_if(event != IBV_EVENT_COMM_EST, Rule::Event)?;
         Ok(id.cm()?.notify()?)
     })
 }
@@ -142,7 +134,7 @@ unsafe fn disconnect(id: *mut rdma_cm_id) -> Result<()> {
 unsafe extern "C-unwind" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
     call::waiting(CallId::rdma_disconnect, || {
         disconnect(id)?;
-        complete(id)
+        wait_for_event(id)
     })
 }
 

@@ -9,7 +9,7 @@ use roce_provider::{
 
 use crate::{
     call::{self, CallId},
-    errno::{Errno, Result},
+    errno::{Errno, Result, refuse_if},
     export::export,
     hooks::check::records,
     layout::{ibv_context, ibv_pd},
@@ -77,9 +77,7 @@ fn shared(dev: &'static Dev) -> Result<DeviceAddr> {
         // SAFETY: Just opened.
         Ok((verbs, unsafe { ibv_alloc_pd(verbs) }))
     })?;
-    if pd.is_null() {
-        return Err(Errno::of(Rule::NoMemory));
-    }
+    refuse_if(pd.is_null(), Rule::NoMemory)?;
     let addr = DeviceAddr { verbs, pd };
     addrs.insert(name, addr);
     Ok(addr)

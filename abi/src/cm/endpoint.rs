@@ -13,7 +13,7 @@ use roce_provider::{
 
 use super::{
     event::acknowledge_last,
-    get_event::{complete, is_sync, next},
+    get_event::{is_sync, next, wait_for_event},
     id::{Id, QpTemplate, port_space},
     lifecycle,
     queues::{create_plain_qp, rdma_destroy_qp, rdma_destroy_srq},
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     call::{self, CallId},
-    errno::{Errno, Result},
+    errno::{Errno, Result, refuse_if},
     export::export,
     layout::{consts::*, ibv_pd, ibv_qp_init_attr, rdma_addrinfo, rdma_cm_id},
     objects::object::Object,
@@ -90,9 +90,9 @@ unsafe fn prepare(
         return listen_later(id, info, pd, attr);
     }
     start_addr(id, (*info).ai_src_addr, (*info).ai_dst_addr, TIMEOUT)?;
-    complete(id)?;
+    wait_for_event(id)?;
     start_route(id, TIMEOUT)?;
-    complete(id)?;
+    wait_for_event(id)?;
     create_queues(id, pd, attr)
 }
 
@@ -127,9 +127,7 @@ unsafe fn take_request(listener: *mut rdma_cm_id) -> Result<*mut rdma_cm_id> {
     if event.status != 0 {
         return Err(Errno::plain(event.status.saturating_abs()));
     }
-    if event.event != EventKind::ConnectRequest as c_uint {
-        return Err(Errno::of(Rule::Event));
-    }
+    refuse_if(event.event != EventKind::ConnectRequest as c_uint, Rule::Event)?;
     let template = Id::get(listener)?.settings().template;
     if let Some(QpTemplate(mut attr)) = template {
         // the listener may listen on all devices
@@ -148,9 +146,7 @@ unsafe extern "C-unwind" fn rdma_get_request(
     to: *mut *mut rdma_cm_id,
 ) -> c_int {
     call::waiting(CallId::rdma_get_request, || {
-        if to.is_null() || !is_sync(listener) {
-            return Err(Errno::of(Rule::Synchronous));
-        }
+        refuse_if(to.is_null() || !is_sync(listener), Rule::Synchronous)?;
         acknowledge_last(listener);
         (*listener).event = next((*listener).channel)?;
         *to = take_request(listener).inspect_err(|_| acknowledge_last(listener))?;

@@ -11,7 +11,7 @@ use crate::{
     export::export,
     hooks::check,
     layout::{rdma_cm_event, rdma_cm_id},
-    objects::object::Object,
+    objects::object::{Object, impl_object},
 };
 
 /// Fills acknowledged events; no valid address, kind or status.
@@ -26,11 +26,7 @@ pub(super) struct Event {
     _taken: TakenEvent,
 }
 
-// SAFETY: `repr(C)`, cell first.
-unsafe impl Object for Event {
-    type C = rdma_cm_event;
-    const NAME: &str = "rdma_cm_event";
-}
+impl_object!(Event, rdma_cm_event);
 
 impl Event {
     pub(super) fn create_raw(

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     call::{self, CallId},
-    errno::{Errno, Result},
+    errno::{Errno, Result, refuse_if},
     export::export,
     hooks::check::{self, wake_ups::is_readable},
     layout::{
@@ -31,7 +31,7 @@ use crate::{
     },
     rule::Rule,
     translate::address,
-    wait::{Look, is_blocking, may_end_here, wait_checked, wait_readable},
+    wait::{Polled, is_blocking, test_cancel, wait_checked, wait_readable},
 };
 
 unsafe fn take(channel: &EventChannel) -> Option<*mut rdma_cm_event> {
@@ -94,7 +94,7 @@ unsafe fn translate(event: &CmEvent) -> Option<*mut rdma_cm_event> {
         c.param = EventParam { ud };
     }
     refusal::explain(event);
-    follow(event, &mut c, &taken);
+    apply_event(event, &mut c, &taken);
     Some(Event::create_raw(c, private_data, taken))
 }
 
@@ -113,7 +113,7 @@ unsafe fn request(event: &CmEvent, listener: *mut rdma_cm_id) -> Result<*mut rdm
 }
 
 /// Applies an event to its id and queue pair.
-unsafe fn follow(event: &CmEvent, c: &mut rdma_cm_event, taken: &TakenEvent) {
+unsafe fn apply_event(event: &CmEvent, c: &mut rdma_cm_event, taken: &TakenEvent) {
     let qp = (*taken.id).qp;
     let state = |state: c_uint| {
         if !qp.is_null() {
@@ -155,15 +155,15 @@ pub(super) unsafe fn attach(qp: *mut ibv_qp, group: Gid) -> Result<()> {
 ///
 /// A wait on a destroyed channel sleeps on, as in librdmacm; the next check gives `EBADF`.
 pub(super) unsafe fn next(channel: *mut rdma_event_channel) -> Result<*mut rdma_cm_event> {
-    may_end_here();
+    test_cancel();
     let mut awaited = Awaited::default();
     loop {
-        match look(channel, &mut awaited)? {
-            Look::Event(event) => return Ok(event),
-            Look::Nothing(descriptor) if check::is_on() && is_blocking(descriptor) => {
+        match try_take(channel, &mut awaited)? {
+            Polled::Event(event) => return Ok(event),
+            Polled::Nothing(descriptor) if check::is_on() && is_blocking(descriptor) => {
                 wait_checked(descriptor, || endless(channel))?;
             }
-            Look::Nothing(descriptor) => wait_readable(descriptor)?,
+            Polled::Nothing(descriptor) => wait_readable(descriptor)?,
         }
     }
 }
@@ -187,14 +187,14 @@ unsafe fn endless(channel: *mut rdma_event_channel) -> Option<String> {
     })
 }
 
-unsafe fn look(
+unsafe fn try_take(
     channel: *mut rdma_event_channel,
     awaited: &mut Awaited,
-) -> Result<Look<*mut rdma_cm_event>> {
+) -> Result<Polled<*mut rdma_cm_event>> {
     let _call = Call::begin();
     let (channel, descriptor) =
         Channel::share(channel, awaited, |c| (c.channel.clone(), (*channel).fd))?;
-    Ok(Look::of(take(&channel), descriptor))
+    Ok(Polled::of(take(&channel), descriptor))
 }
 
 pub(super) unsafe fn is_sync(id: *mut rdma_cm_id) -> bool {
@@ -203,7 +203,7 @@ pub(super) unsafe fn is_sync(id: *mut rdma_cm_id) -> bool {
 }
 
 /// Without a channel, waits for the call's event and skips earlier events.
-pub(super) unsafe fn complete(id: *mut rdma_cm_id) -> Result<()> {
+pub(super) unsafe fn wait_for_event(id: *mut rdma_cm_id) -> Result<()> {
     if !is_sync(id) {
         return Ok(());
     }
@@ -228,9 +228,7 @@ unsafe extern "C-unwind" fn rdma_get_cm_event(
     event: *mut *mut rdma_cm_event,
 ) -> c_int {
     call::waiting(CallId::rdma_get_cm_event, || {
-        if event.is_null() {
-            return Err(Errno::of(Rule::NullArgument));
-        }
+        refuse_if(event.is_null(), Rule::NullArgument)?;
         *event = next(channel)?;
         Ok(())
     })

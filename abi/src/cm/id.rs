@@ -23,7 +23,7 @@ use super::{
 use crate::{
     errno::{Errno, Result},
     layout::{ibv_qp_init_attr, ibv_sa_path_rec, rdma_cm_id, rdma_event_channel},
-    objects::object::Object,
+    objects::object::{Object, impl_object},
     rule::Rule,
     sync::Mutex,
     translate::qp::type_to_c,
@@ -57,11 +57,7 @@ pub(super) struct QpTemplate(pub(super) ibv_qp_init_attr);
 // SAFETY: The program keeps the pointed-to objects, all thread-safe, longer than the endpoint.
 unsafe impl Send for QpTemplate {}
 
-// SAFETY: `repr(C)`, cell first.
-unsafe impl Object for Id {
-    type C = rdma_cm_id;
-    const NAME: &str = "rdma_cm_id";
-}
+impl_object!(Id, rdma_cm_id);
 
 pub(super) fn port_space(number: c_uint) -> Result<PortSpace> {
     PortSpace::ALL

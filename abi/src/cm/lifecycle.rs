@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     call::{self, CallId},
-    errno::{Errno, Result},
+    errno::{Errno, Result, refuse_if},
     export::export,
     layout::{rdma_cm_id, rdma_event_channel},
     objects::object::Object,
@@ -73,9 +73,7 @@ unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
 pub(super) unsafe fn migrate(id: *mut rdma_cm_id, channel: *mut rdma_event_channel) -> Result<()> {
     let object = Id::get(id)?;
     let was_sync = object.is_sync();
-    if was_sync && channel.is_null() {
-        return Err(Errno::of(Rule::NullArgument));
-    }
+    refuse_if(was_sync && channel.is_null(), Rule::NullArgument)?;
     let sync = channel.is_null();
     let channel = if sync { channel::create()? } else { channel };
     object.cm()?.migrate_id(&Channel::get(channel)?.channel);

@@ -6,18 +6,18 @@ use std::{
 use libc::sockaddr;
 use roce_provider::{calls::Call, cm::JoinFlags, transport::addr::Gid};
 
-use super::{address, get_event::complete, id::Id};
+use super::{address, get_event::wait_for_event, id::Id};
 use crate::{
     call::{self, CallId},
-    errno::{Errno, Result},
+    errno::{Errno, Result, refuse_if},
     export::export,
-    layout::{ibv_gid, rdma_cm_id, rdma_cm_join_mc_attr_ex},
+    layout::{consts::*, ibv_gid, rdma_cm_id, rdma_cm_join_mc_attr_ex},
     objects::{mcast::ibv_detach_mcast, object::Object},
     rule::Rule,
 };
 
 /// Address and flags, both required.
-const JOIN_ATTRS: u32 = 3;
+const JOIN_ATTRS: u32 = RDMA_CM_JOIN_MC_ATTR_ADDRESS | RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS;
 
 unsafe fn join(
     id: *mut rdma_cm_id,
@@ -29,9 +29,7 @@ unsafe fn join(
     let object = Id::get(id)?;
     let cm = object.cm()?;
     let ip: IpAddr = address::read(group)?.ip();
-    if cm.is_member(ip) {
-        return Err(Errno::of(Rule::Joined));
-    }
+    refuse_if(cm.is_member(ip), Rule::Joined)?;
     // the event may come before this returns
     object.enter_group(ip, context as usize, flags == JoinFlags::FullMember);
     cm.join_multicast_ex(ip, flags).map_err(|error| {
@@ -47,7 +45,7 @@ unsafe extern "C-unwind" fn rdma_join_multicast(
 ) -> c_int {
     call::waiting(CallId::rdma_join_multicast, || {
         join(id, group, JoinFlags::FullMember, context)?;
-        complete(id)
+        wait_for_event(id)
     })
 }
 
@@ -61,8 +59,8 @@ unsafe fn join_as(
         .filter(|attr| attr.comp_mask == JOIN_ATTRS)
         .ok_or(Errno::of(Rule::Members))?;
     let flags = match attr.join_flags {
-        0 => JoinFlags::FullMember,
-        1 => JoinFlags::SendOnlyFullMember,
+        RDMA_MC_JOIN_FLAG_FULLMEMBER => JoinFlags::FullMember,
+        RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER => JoinFlags::SendOnlyFullMember,
         _ => return Err(Errno::of(Rule::Members)),
     };
     join(id, attr.addr, flags, context)
@@ -75,7 +73,7 @@ unsafe extern "C-unwind" fn rdma_join_multicast_ex(
 ) -> c_int {
     call::waiting(CallId::rdma_join_multicast_ex, || {
         join_as(id, attr, context)?;
-        complete(id)
+        wait_for_event(id)
     })
 }
 

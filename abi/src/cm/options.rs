@@ -5,23 +5,18 @@ use roce_provider::{cm::IdState, transport::qp::QpType};
 use super::id::Id;
 use crate::{
     call::{self, CallId},
-    errno::{Errno, Result},
+    errno::{Errno, Result, refuse_if},
     export::export,
     layout::{consts::*, ibv_path_data, rdma_cm_id},
     objects::object::Object,
     rule::Rule,
 };
 
-/// The kernel's error.
-const UNKNOWN: Errno = Errno::of(Rule::OptionUnknown);
-
 /// Flags of an accepted path: bidirectional, primary, for CM and data.
 const WHOLE_PATH: u32 = IBV_PATH_FLAG_GMP | IBV_PATH_FLAG_PRIMARY | IBV_PATH_FLAG_BIDIRECTIONAL;
 
 unsafe fn value<T: Copy>(value: *const c_void, length: usize) -> Result<T> {
-    if length != size_of::<T>() {
-        return Err(Errno::of(Rule::Option));
-    }
+    refuse_if(length != size_of::<T>(), Rule::Option)?;
     Ok(value.cast::<T>().read_unaligned())
 }
 
@@ -46,9 +41,7 @@ unsafe fn set(
 ) -> Result<()> {
     let cm = Id::get(id)?.cm()?;
     // the kernel reads the value first
-    if at.is_null() && length != 0 {
-        return Err(Errno::of(Rule::Unmapped));
-    }
+    refuse_if(at.is_null() && length != 0, Rule::Unmapped)?;
     match (level, option) {
         (RDMA_OPTION_ID, RDMA_OPTION_ID_TOS) => cm.set_tos(value(at, length)?),
         (RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR) => {
@@ -59,20 +52,16 @@ unsafe fn set(
         }
         (RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT) => {
             let code = value(at, length)?;
-            if !matches!(cm.qp_type(), QpType::Rc | QpType::XrcInitiator) {
-                return Err(Errno::of(Rule::Option));
-            }
+            refuse_if(!matches!(cm.qp_type(), QpType::Rc | QpType::XrcInitiator), Rule::Option)?;
             cm.set_ack_timeout(code)?;
         }
         // There is only one path, resolved here.
         (RDMA_OPTION_IB, RDMA_OPTION_IB_PATH) => {
             check_paths(at, length)?;
-            if cm.state() != IdState::AddrResolved {
-                return Err(Errno::of(Rule::Option));
-            }
+            refuse_if(cm.state() != IdState::AddrResolved, Rule::Option)?;
             cm.resolve_route(std::time::Duration::ZERO)?;
         }
-        _ => return Err(UNKNOWN),
+        _ => return Err(Errno::of(Rule::OptionUnknown)),
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use roce_provider::{calls::Call, transport::qp::QpType};
 use super::id::Id;
 use crate::{
     call::{self, CallId},
-    errno::{Errno, Result},
+    errno::{Errno, Result, refuse_if},
     export::export,
     hooks::check::records,
     layout::{
@@ -54,16 +54,6 @@ unsafe fn create_cq(
     }
 }
 
-unsafe fn create_send_cq(id: *mut rdma_cm_id, size: u32) -> Result<()> {
-    ((*id).send_cq, (*id).send_cq_channel) = create_cq(id, size)?;
-    Ok(())
-}
-
-unsafe fn create_recv_cq(id: *mut rdma_cm_id, size: u32) -> Result<()> {
-    ((*id).recv_cq, (*id).recv_cq_channel) = create_cq(id, size)?;
-    Ok(())
-}
-
 /// Unless in use.
 unsafe fn destroy_cqs(id: *mut rdma_cm_id) {
     for (cq, channel) in [
@@ -83,9 +73,7 @@ fn differs<T>(given: *mut T, own: *mut T) -> bool {
 
 pub(super) unsafe fn create_qp(id: *mut rdma_cm_id, attr: &mut ibv_qp_init_attr_ex) -> Result<()> {
     let object = Id::get(id)?;
-    if (*id).verbs.is_null() || !(*id).qp.is_null() {
-        return Err(Errno::of(Rule::IdHasObject));
-    }
+    refuse_if((*id).verbs.is_null() || !(*id).qp.is_null(), Rule::IdHasObject)?;
     if attr.comp_mask & IBV_QP_INIT_ATTR_PD == 0 || attr.pd.is_null() {
         attr.comp_mask |= IBV_QP_INIT_ATTR_PD;
         attr.pd = (*id).pd;
@@ -111,14 +99,14 @@ pub(super) unsafe fn create_qp(id: *mut rdma_cm_id, attr: &mut ibv_qp_init_attr_
             && (*id).send_cq.is_null()
             && attr.cap.max_send_wr > 0
         {
-            create_send_cq(id, attr.cap.max_send_wr)?;
+            ((*id).send_cq, (*id).send_cq_channel) = create_cq(id, attr.cap.max_send_wr)?;
         }
         if has_queues
             && attr.recv_cq.is_null()
             && (*id).recv_cq.is_null()
             && attr.cap.max_recv_wr > 0
         {
-            create_recv_cq(id, attr.cap.max_recv_wr)?;
+            ((*id).recv_cq, (*id).recv_cq_channel) = create_cq(id, attr.cap.max_recv_wr)?;
         }
         attr.send_cq = if attr.send_cq.is_null() { (*id).send_cq } else { attr.send_cq };
         attr.recv_cq = if attr.recv_cq.is_null() { (*id).recv_cq } else { attr.recv_cq };
@@ -228,7 +216,7 @@ unsafe fn create_srq(id: *mut rdma_cm_id, attr: &mut ibv_srq_init_attr_ex) -> Re
         if attr.comp_mask & IBV_SRQ_INIT_ATTR_CQ == 0 || attr.cq.is_null() {
             made_cq = (*id).recv_cq.is_null();
             if made_cq {
-                create_recv_cq(id, attr.attr.max_wr)?;
+                ((*id).recv_cq, (*id).recv_cq_channel) = create_cq(id, attr.attr.max_wr)?;
             }
             attr.comp_mask |= IBV_SRQ_INIT_ATTR_CQ;
             attr.cq = (*id).recv_cq;

@@ -4,7 +4,7 @@ use libc::sockaddr;
 
 use roce_provider::calls::Call;
 
-use super::{address, get_event::complete, id::Id};
+use super::{address, get_event::wait_for_event, id::Id};
 use crate::{
     call::{self, CallId},
     errno::{Errno, Result},
@@ -55,7 +55,7 @@ pub(super) unsafe extern "C-unwind" fn rdma_resolve_addr(
 ) -> c_int {
     call::waiting(CallId::rdma_resolve_addr, || {
         start_addr(id, local, peer, milliseconds)?;
-        complete(id)
+        wait_for_event(id)
     })
 }
 
@@ -70,7 +70,7 @@ pub(super) unsafe extern "C-unwind" fn rdma_resolve_route(
 ) -> c_int {
     call::waiting(CallId::rdma_resolve_route, || {
         start_route(id, milliseconds)?;
-        complete(id)
+        wait_for_event(id)
     })
 }
 

@@ -13,7 +13,7 @@ use roce_provider::{
 use super::id::Id;
 use crate::{
     call::{self, CallId},
-    errno::{Errno, Result},
+    errno::{Errno, Result, refuse_if},
     export::export,
     layout::{consts::*, copy_sized, ibv_qp_attr, rdma_cm_id},
     objects::{modify::required, object::Object},
@@ -94,9 +94,7 @@ unsafe extern "C" fn rdma_init_qp_attr(
 ) -> c_int {
     call::control(CallId::rdma_init_qp_attr, || {
         let id = Id::get(id)?;
-        if mask.is_null() {
-            return Err(Errno::of(Rule::NullArgument));
-        }
+        refuse_if(mask.is_null(), Rule::NullArgument)?;
         let mut full = attr_from_c(attr)?;
         *mask = init_qp_attr(&id.cm()?, &mut full)? as c_int;
         copy_sized(&full, attr, QP_ATTR);

@@ -9,12 +9,12 @@ use roce_provider::{calls::Call, cm::EventKind};
 
 use super::{
     addrinfo::{AddressList, Addresses, look_up},
-    get_event::complete,
+    get_event::wait_for_event,
     id::Id,
 };
 use crate::{
     call::{self, CallId},
-    errno::{Errno, Result},
+    errno::{Errno, Result, refuse_if},
     export::export,
     layout::{consts::*, rdma_addrinfo, rdma_cm_id},
     objects::object::Object,
@@ -29,9 +29,7 @@ unsafe extern "C" fn rdma_write_cm_event(
 ) -> c_int {
     call::control(CallId::rdma_write_cm_event, || {
         let id = Id::get(id)?;
-        if event != EventKind::User as c_uint {
-            return Err(Errno::of(Rule::Event));
-        }
+        refuse_if(event != EventKind::User as c_uint, Rule::Event)?;
         id.cm()?.write_event(status, arg);
         Ok(())
     })
@@ -44,16 +42,11 @@ unsafe fn reserve(id: *mut rdma_cm_id, hints: *const rdma_addrinfo) -> Result<()
     let id = Id::get(id)?;
     let flags = hints.as_ref().map_or(0, |hints| hints.ai_flags);
     if flags & RAI_SA != 0 {
-        return Err(if flags & RAI_DNS != 0 {
-            Errno::of(Rule::Members)
-        } else {
-            Errno::of(Rule::NotSupported)
-        });
+        let rule = if flags & RAI_DNS != 0 { Rule::Members } else { Rule::NotSupported };
+        return Err(Errno::of(rule));
     }
     let addresses = &mut id.settings().addresses;
-    if !matches!(addresses, Addresses::None) {
-        return Err(Errno::of(Rule::Busy));
-    }
+    refuse_if(!matches!(addresses, Addresses::None), Rule::Busy)?;
     *addresses = Addresses::Pending;
     Ok(())
 }
@@ -83,7 +76,7 @@ unsafe extern "C-unwind" fn rdma_resolve_addrinfo(
     call::waiting(CallId::rdma_resolve_addrinfo, || {
         reserve(id, hints)?;
         settle(id, look_up(node, service, hints))?;
-        complete(id)
+        wait_for_event(id)
     })
 }
 

@@ -11,13 +11,21 @@ pub(crate) unsafe fn copy_sized<T>(from: &T, to: *mut T, room: usize) {
         .copy_from_nonoverlapping(std::ptr::from_ref(from).cast(), room.min(size_of::<T>()));
 }
 
-/// Reads the first `length` bytes over `rest`.
+/// Reads the first `length` bytes over `rest`; `None` from null.
 ///
 /// # Safety
-/// `from` has `length` bytes, and any bytes are a `T`.
-pub(crate) unsafe fn read_sized<T>(from: *const T, length: usize, mut rest: T) -> T {
-    (&raw mut rest).cast::<u8>().copy_from_nonoverlapping(from.cast(), length.min(size_of::<T>()));
-    rest
+/// `from` is null or has `length` bytes, and any bytes are a `T`.
+pub(crate) unsafe fn read_sized<T>(
+    from: *const T,
+    mut rest: T,
+    length: impl FnOnce(*const T) -> usize,
+) -> Option<T> {
+    if from.is_null() {
+        return None;
+    }
+    let length = length(from).min(size_of::<T>());
+    (&raw mut rest).cast::<u8>().copy_from_nonoverlapping(from.cast(), length);
+    Some(rest)
 }
 
 #[cfg(test)]
@@ -32,7 +40,7 @@ mod tests {
         assert_eq!(place, [1, 2, 7, 7]);
         let short = Box::new([5u32, 6]); // out of bounds
         // SAFETY: Eight bytes are there.
-        let read = unsafe { read_sized((&raw const *short).cast::<[u32; 4]>(), 8, [9; 4]) };
-        assert_eq!(read, [5, 6, 9, 9]);
+        let read = unsafe { read_sized((&raw const *short).cast(), [9u32; 4], |_| 8) };
+        assert_eq!(read, Some([5, 6, 9, 9]));
     }
 }

@@ -4,12 +4,12 @@ use roce_provider::{AddressHandle, copy_from_program};
 
 use super::{
     context::Ctx,
-    object::{Identity, Object, User},
+    object::{Object, User, impl_object},
     pd::Pd,
 };
 use crate::{
     call::{self, CallId},
-    errno::{Errno, Result},
+    errno::{Errno, Result, refuse_if},
     export::export,
     hooks::check::requests,
     layout::{consts::*, ibv_ah, ibv_ah_attr, ibv_context, ibv_grh, ibv_pd, ibv_wc},
@@ -24,15 +24,7 @@ pub(crate) struct Ah {
     _pd: User,
 }
 
-// SAFETY: `repr(C)`, cell first.
-unsafe impl Object for Ah {
-    type C = ibv_ah;
-    const NAME: &str = "ibv_ah";
-
-    unsafe fn identity(c: *const ibv_ah) -> Identity {
-        Identity::new((*c).context, (*c).handle)
-    }
-}
+impl_object!(Ah, ibv_ah, context, handle);
 
 unsafe fn create(pd: *mut ibv_pd, attr: &ibv_ah_attr) -> Result<*mut ibv_ah> {
     let pd = Pd::get(pd)?;
@@ -68,9 +60,7 @@ unsafe fn reply_path(
     grh: *const ibv_grh,
 ) -> Result<ibv_ah_attr> {
     let (ctx, wc) = (Ctx::get(context)?, wc.as_ref().ok_or(Errno::of(Rule::NullArgument))?);
-    if port != 1 {
-        return Err(Errno::of(Rule::Port));
-    }
+    refuse_if(port != 1, Rule::Port)?;
     let link = ibv_ah_attr {
         dlid: wc.slid,
         sl: wc.sl,
@@ -81,9 +71,7 @@ unsafe fn reply_path(
     if wc.wc_flags & IBV_WC_GRH == 0 {
         return Ok(link);
     }
-    if grh.is_null() {
-        return Err(Errno::of(Rule::NullArgument));
-    }
+    refuse_if(grh.is_null(), Rule::NullArgument)?;
     // in the receive buffer
     let mut area = [0; size_of::<ibv_grh>()];
     copy_from_program(grh.cast(), area.as_mut_ptr(), area.len())?;

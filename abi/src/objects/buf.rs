@@ -10,7 +10,7 @@ use roce_provider::calls::Call;
 use super::{dma_buf, mr::register, object::Object, pd::Pd};
 use crate::{
     call::{self, CallId},
-    errno::{Errno, Result},
+    errno::{Errno, Result, refuse_if},
     export::export,
     layout::{consts::*, ibv_mr, ibv_mr_init_attr, ibv_pd},
     rule::Rule,
@@ -40,9 +40,7 @@ unsafe fn allocate(pd: *mut ibv_pd, size: usize, to: *mut *mut Buf) -> Result<*m
     let layout =
         Layout::from_size_align(size.max(1), page).map_err(|_| Errno::of(Rule::NoMemory))?;
     let address = alloc(layout).cast::<c_void>();
-    if address.is_null() {
-        return Err(Errno::of(Rule::NoMemory));
-    }
+    refuse_if(address.is_null(), Rule::NoMemory)?;
     *to = Box::into_raw(Box::new(Buf { pd, address, layout }));
     Ok(address)
 }
@@ -84,28 +82,20 @@ unsafe extern "C" fn ibv_reg_buf_mr(
 unsafe fn register_with(pd: *mut ibv_pd, attr: *const ibv_mr_init_attr) -> Result<*mut ibv_mr> {
     const OF_DMABUF: u64 = IBV_REG_MR_MASK_FD | IBV_REG_MR_MASK_FD_OFFSET;
     const OF_MEMORY: u64 = IBV_REG_MR_MASK_ADDR | IBV_REG_MR_MASK_IOVA | IBV_REG_MR_MASK_BUF;
-    if attr.is_null() {
-        return Err(Errno::of(Rule::NullArgument));
-    }
+    refuse_if(attr.is_null(), Rule::NullArgument)?;
     let mask = (*attr).comp_mask;
     let (length, access) = ((*attr).length, (*attr).access as c_uint);
     if mask & IBV_REG_MR_MASK_BUF != 0 {
         let buf = (*attr).buf.cast::<Buf>().as_ref().ok_or(Errno::of(Rule::NullArgument))?;
-        if mask & IBV_REG_MR_MASK_ADDR == 0 || mask & OF_DMABUF != 0 {
-            return Err(Errno::of(Rule::Members));
-        }
+        refuse_if(mask & IBV_REG_MR_MASK_ADDR == 0 || mask & OF_DMABUF != 0, Rule::Members)?;
         buf.check(pd, (*attr).addr, length)?;
     }
     // DMA handles are unsupported
-    if mask & !(OF_MEMORY | OF_DMABUF) != 0 {
-        return Err(Errno::of(Rule::NotSupported));
-    }
+    refuse_if(mask & !(OF_MEMORY | OF_DMABUF) != 0, Rule::NotSupported)?;
     if mask == OF_DMABUF | IBV_REG_MR_MASK_IOVA {
         return dma_buf::register(pd, (*attr).fd_offset, length, (*attr).iova, (*attr).fd, access);
     }
-    if mask & OF_DMABUF != 0 || mask & IBV_REG_MR_MASK_ADDR == 0 {
-        return Err(Errno::of(Rule::Members));
-    }
+    refuse_if(mask & OF_DMABUF != 0 || mask & IBV_REG_MR_MASK_ADDR == 0, Rule::Members)?;
     let address = (*attr).addr;
     let iova = if mask & IBV_REG_MR_MASK_IOVA != 0 { (*attr).iova } else { address as u64 };
     register(pd, address, length, iova, access)

@@ -14,7 +14,7 @@ use roce_provider::{CompletionChannel, CompletionQueue, calls::Call};
 
 use super::{
     context::{ContextInner, Ctx},
-    object::{Awaited, Object, Users},
+    object::{Awaited, Object, Users, impl_object},
 };
 use crate::{
     call::{self, CallId},
@@ -23,7 +23,7 @@ use crate::{
     hooks::check::{self, requests, wake_ups},
     layout::{ibv_comp_channel, ibv_context, ibv_cq},
     wait::{
-        Look, blocking, interrupted, is_blocking, may_end_here, wait_checked, wait_for,
+        Polled, blocking, interrupted, is_blocking, test_cancel, wait_checked, wait_for,
         wait_readable,
     },
 };
@@ -39,11 +39,7 @@ pub(crate) struct Channel {
     pub(crate) users: Users,
 }
 
-// SAFETY: `repr(C)`, cell first.
-unsafe impl Object for Channel {
-    type C = ibv_comp_channel;
-    const NAME: &str = "ibv_comp_channel";
-}
+impl_object!(Channel, ibv_comp_channel);
 
 impl Channel {
     fn new(ctx: &Ctx) -> Result<Self> {
@@ -98,7 +94,7 @@ pub(crate) unsafe extern "C-unwind" fn ibv_get_cq_event(
     cq_context: *mut *mut c_void,
 ) -> c_int {
     call::waiting(CallId::ibv_get_cq_event, || {
-        may_end_here();
+        test_cancel();
         let mut awaited = Awaited::default();
         let hand_over = |taken: *mut ibv_cq| {
             wake_ups::woken(taken as usize);
@@ -107,9 +103,9 @@ pub(crate) unsafe extern "C-unwind" fn ibv_get_cq_event(
             Ok(())
         };
         loop {
-            let descriptor = match look(channel, &mut awaited)? {
-                Look::Event(taken) => return hand_over(taken),
-                Look::Nothing(descriptor) => descriptor,
+            let descriptor = match try_take(channel, &mut awaited)? {
+                Polled::Event(taken) => return hand_over(taken),
+                Polled::Nothing(descriptor) => descriptor,
             };
             let may_have_event = match (is_blocking(descriptor), check::is_on()) {
                 (true, false) => serve(channel, &mut awaited)?,
@@ -129,12 +125,15 @@ pub(crate) unsafe extern "C-unwind" fn ibv_get_cq_event(
     })
 }
 
-unsafe fn look(channel: *mut ibv_comp_channel, awaited: &mut Awaited) -> Result<Look<*mut ibv_cq>> {
+unsafe fn try_take(
+    channel: *mut ibv_comp_channel,
+    awaited: &mut Awaited,
+) -> Result<Polled<*mut ibv_cq>> {
     let _call = Call::begin();
     let (channel, ctx, descriptor) =
         Channel::share(channel, awaited, |c| (c.channel.clone(), c.ctx.clone(), (*channel).fd))?;
     channel.count_use(|| !is_blocking(descriptor));
-    Ok(Look::of(take(&ctx, || channel.poll()), descriptor))
+    Ok(Polled::of(take(&ctx, || channel.poll()), descriptor))
 }
 
 /// Serves the device instead of sleeping; true for a possible event.

@@ -7,12 +7,12 @@ use roce_provider::transport::{
 
 use super::{
     context::{ContextInner, Ctx},
-    object::Object,
+    object::{Object, impl_object},
     qp::Qp,
 };
 use crate::{
     call::{self, CallId},
-    errno::Errno,
+    errno::{Errno, refuse_if},
     export::export,
     hooks::check::requests,
     layout::{
@@ -30,11 +30,7 @@ pub(crate) struct CompCntr {
     counter: Arc<CompletionCounter>,
 }
 
-// SAFETY: `repr(C)`, cell first.
-unsafe impl Object for CompCntr {
-    type C = ibv_comp_cntr;
-    const NAME: &str = "ibv_comp_cntr";
-}
+impl_object!(CompCntr, ibv_comp_cntr);
 
 unsafe extern "C" fn _ibv_query_comp_cntr_caps(
     context: *mut ibv_context,
@@ -43,9 +39,7 @@ unsafe extern "C" fn _ibv_query_comp_cntr_caps(
 ) -> c_int {
     call::control(CallId::ibv_query_comp_cntr_caps, || {
         let _ = Ctx::get(context)?;
-        if to.is_null() {
-            return Err(Errno::of(Rule::Members));
-        }
+        refuse_if(to.is_null(), Rule::Members)?;
         let caps = ibv_comp_cntr_caps {
             max_value: u64::MAX,
             // programs print it as signed
@@ -69,9 +63,7 @@ unsafe extern "C" fn ibv_create_comp_cntr(
             IBV_COMP_CNTR_TYPE_BYTES => Counted::Bytes,
             _ => return Err(Errno::of(Rule::Members)),
         };
-        if attr.comp_mask != 0 || attr.flags != 0 {
-            return Err(Errno::of(Rule::Members));
-        }
+        refuse_if(attr.comp_mask != 0 || attr.flags != 0, Rule::Members)?;
         let c = ibv_comp_cntr { context, handle: ctx.inner.new_handle() };
         let (ctx, counter) = (ctx.inner.clone(), Arc::new(CompletionCounter::new(counted)));
         Ok(CompCntr { c: UnsafeCell::new(c), ctx, counter }.into_raw())
@@ -81,9 +73,7 @@ unsafe extern "C" fn ibv_create_comp_cntr(
 /// `EBUSY` while attached.
 unsafe extern "C" fn ibv_destroy_comp_cntr(counter: *mut ibv_comp_cntr) -> c_int {
     call::control(CallId::ibv_destroy_comp_cntr, || {
-        if Arc::strong_count(&CompCntr::get(counter)?.counter) > 1 {
-            return Err(Errno::of(Rule::StillUsed));
-        }
+        refuse_if(Arc::strong_count(&CompCntr::get(counter)?.counter) > 1, Rule::StillUsed)?;
         drop(CompCntr::from_raw(counter));
         Ok(())
     })
@@ -98,15 +88,13 @@ unsafe extern "C" fn ibv_qp_attach_comp_cntr(
         let qp = Qp::get(qp)?;
         let (counter, attr) =
             (CompCntr::get(counter)?, attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?);
-        if attr.comp_mask != 0 || !Arc::ptr_eq(&qp.ctx, &counter.ctx) {
-            return Err(Errno::of(Rule::Members));
-        }
+        refuse_if(attr.comp_mask != 0 || !Arc::ptr_eq(&qp.ctx, &counter.ctx), Rule::Members)?;
         let ops = CountedOps::from_bits(attr.op_mask).ok_or(Errno::of(Rule::NotSupported))?;
         qp.qp.count_completions(ops, &counter.counter).map_err(|error| match error {
             CountError::Counted => Errno::plain(libc::EBUSY),
             _ => Errno::plain(libc::EINVAL),
         })?;
-        requests::count_pair(qp.key());
+        requests::count_qp(qp.key());
         Ok(())
     })
 }
@@ -216,7 +204,8 @@ mod tests {
     #[test]
     fn what_can_be_counted_is_told_as_far_as_the_program_has_room() {
         let context = Opened::new();
-        let mut caps = ibv_comp_cntr_caps { supported_qp_attach_ops: 7, ..all_zero() };
+        let mut caps =
+            ibv_comp_cntr_caps { supported_qp_attach_ops: 7, ..ibv_comp_cntr_caps::zeroed() };
         unsafe {
             assert_eq!(_ibv_query_comp_cntr_caps(context.0, null_mut(), 16), libc::EINVAL);
             assert_eq!(_ibv_query_comp_cntr_caps(context.0, &raw mut caps, 12), 0);
@@ -224,10 +213,6 @@ mod tests {
             assert_eq!(_ibv_query_comp_cntr_caps(context.0, &raw mut caps, 16), 0);
         }
         assert_eq!(caps.supported_qp_attach_ops, 0b11_1111);
-    }
-
-    fn all_zero() -> ibv_comp_cntr_caps {
-        ibv_comp_cntr_caps::zeroed()
     }
 
     #[test]

@@ -8,11 +8,11 @@ use std::{
 
 use super::{
     context::{ContextInner, Ctx},
-    object::Object,
+    object::{Object, impl_object},
 };
 use crate::{
     call::{self, CallId},
-    errno::Errno,
+    errno::{Errno, refuse_if},
     layout::{
         consts::*, ibv_context, ibv_counter_attach_attr, ibv_counters, ibv_counters_init_attr,
     },
@@ -33,11 +33,7 @@ struct Attached {
     before: u64,
 }
 
-// SAFETY: `repr(C)`, cell first.
-unsafe impl Object for Counters {
-    type C = ibv_counters;
-    const NAME: &str = "ibv_counters";
-}
+impl_object!(Counters, ibv_counters);
 
 impl Counters {
     fn packets(&self) -> u64 {
@@ -51,9 +47,7 @@ pub(crate) unsafe extern "C" fn create_counters(
 ) -> *mut ibv_counters {
     call::control(CallId::ibv_create_counters, || {
         let ctx = Ctx::get(context)?;
-        if attr.as_ref().is_none_or(|attr| attr.comp_mask != 0) {
-            return Err(Errno::of(Rule::Members));
-        }
+        refuse_if(attr.as_ref().is_none_or(|attr| attr.comp_mask != 0), Rule::Members)?;
         let (c, ctx) = (UnsafeCell::new(ibv_counters { context }), ctx.inner.clone());
         Ok(Counters { c, ctx, attached: Mutex::default() }.into_raw())
     })
@@ -74,12 +68,8 @@ pub(crate) unsafe extern "C" fn attach_counters_point_flow(
     call::control(CallId::ibv_attach_counters_point_flow, || {
         let counters = Counters::get(counters)?;
         let attr = attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?;
-        if !flow.is_null() || attr.comp_mask != 0 {
-            return Err(Errno::of(Rule::Members));
-        }
-        if attr.counter_desc != IBV_COUNTER_PACKETS {
-            return Err(Errno::of(Rule::NotSupported));
-        }
+        refuse_if(!flow.is_null() || attr.comp_mask != 0, Rule::Members)?;
+        refuse_if(attr.counter_desc != IBV_COUNTER_PACKETS, Rule::NotSupported)?;
         counters.attached.lock().push(Attached { index: attr.index, before: counters.packets() });
         Ok(())
     })

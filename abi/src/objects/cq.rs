@@ -16,11 +16,11 @@ use super::{
     context::{ContextInner, Ctx},
     event::count_acknowledged,
     latest_time::LatestTime,
-    object::{Identity, Object, User, Users},
+    object::{Object, User, Users, impl_object},
 };
 use crate::{
     call::{self, CallId},
-    errno::{Errno, Result},
+    errno::{Errno, Result, refuse_if},
     export::export,
     hooks::check::{self, Kind, requests, single, wake_ups},
     layout::{ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_wc},
@@ -42,15 +42,8 @@ pub(crate) struct Cq {
     pub(crate) batch: Batch<CurrentCompletion>,
 }
 
-// SAFETY: `repr(C)`, cell first; `ibv_cq_ex` starts with `ibv_cq`.
-unsafe impl Object for Cq {
-    type C = ibv_cq;
-    const NAME: &str = "ibv_cq";
-
-    unsafe fn identity(c: *const ibv_cq) -> Identity {
-        Identity::new((*c).context, (*c).handle)
-    }
-}
+// `ibv_cq_ex` starts with `ibv_cq`.
+impl_object!(Cq, ibv_cq, context, handle);
 
 /// `wall`: latest time reported.
 pub(crate) struct CurrentCompletion {
@@ -190,9 +183,7 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, number: c_int, wcs: *mu
                 next = next.add(1);
             })
         };
-        if taken == 0 && limit > 0 && object.cq.has_overrun() {
-            return Err(Errno::of(Rule::CqOverrun));
-        }
+        refuse_if(taken == 0 && limit > 0 && object.cq.has_overrun(), Rule::CqOverrun)?;
         Ok(taken as c_int)
     })
 }

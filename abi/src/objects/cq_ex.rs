@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     call::{self, CallId, DataCall},
-    errno::{Errno, Result},
+    errno::{Errno, Result, refuse_if},
     hooks::check::{self, Finding, Kind, Stack, python, requests, single, wake_ups},
     layout::{
         consts::*, ibv_context, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_modify_cq_attr,
@@ -40,25 +40,19 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
     context: *mut ibv_context,
     attr: *mut ibv_cq_init_attr_ex,
 ) -> *mut ibv_cq_ex {
-    call::control(CallId::ibv_create_cq_ex, || {
-        let attr = given(attr)?;
-        create(context, &attr)
-    })
+    call::control(CallId::ibv_create_cq_ex, || create(context, &given(attr)?))
 }
 
 /// The program's structure may be shorter.
 unsafe fn given(attr: *const ibv_cq_init_attr_ex) -> Result<ibv_cq_init_attr_ex> {
-    if attr.is_null() {
-        return Err(Errno::of(Rule::NullArgument));
-    }
-    let length = match (*attr).comp_mask {
+    read_sized(attr, ibv_cq_init_attr_ex::zeroed(), |attr| match (*attr).comp_mask {
         mask if mask & IBV_CQ_INIT_ATTR_MASK_PD != 0 => size_of::<ibv_cq_init_attr_ex>(),
         mask if mask & IBV_CQ_INIT_ATTR_MASK_FLAGS != 0 => {
             offset_of!(ibv_cq_init_attr_ex, parent_domain)
         }
         _ => offset_of!(ibv_cq_init_attr_ex, flags),
-    };
-    Ok(read_sized(attr, length, ibv_cq_init_attr_ex::zeroed()))
+    })
+    .ok_or(Errno::of(Rule::NullArgument))
 }
 
 unsafe fn create(context: *mut ibv_context, attr: &ibv_cq_init_attr_ex) -> Result<*mut ibv_cq_ex> {
@@ -74,9 +68,7 @@ unsafe fn create(context: *mut ibv_context, attr: &ibv_cq_init_attr_ex) -> Resul
     } else {
         None
     };
-    if parent.is_some_and(|parent| !parent.is_parent()) {
-        return Err(Errno::of(Rule::Members));
-    }
+    refuse_if(parent.is_some_and(|parent| !parent.is_parent()), Rule::Members)?;
     let mut cq = Cq::new(context, attr.cqe, attr.cq_context, attr.channel, attr.comp_vector)?;
     if flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED == 0 {
         cq.batch = Batch::new(CurrentCompletion::NONE);
@@ -132,13 +124,13 @@ impl Member {
 unsafe fn at<'a>(cq: *mut ibv_cq_ex, member: Member) -> &'a Wc {
     let object = object(cq);
     if check::is_on() {
-        look(object, member);
+        check_member(object, member);
     }
     &(*object.batch.state()).wc
 }
 
 #[cold]
-fn look(cq: &Cq, Member { call, flag }: Member) {
+fn check_member(cq: &Cq, Member { call, flag }: Member) {
     cq.batch.expect_begun(call);
     if cq.members & flag == flag {
         return;

@@ -12,7 +12,10 @@ use roce_provider::{
     link::BindError, report,
 };
 
-use super::{list, object::Object};
+use super::{
+    list,
+    object::{Object, impl_object},
+};
 use crate::{
     call::{self, CallId},
     errno::Result,
@@ -34,11 +37,7 @@ pub(crate) struct Dev {
     open: Mutex<Option<Open>>,
 }
 
-// SAFETY: `repr(C)`, cell first.
-unsafe impl Object for Dev {
-    type C = ibv_device;
-    const NAME: &str = "ibv_device";
-}
+impl_object!(Dev, ibv_device);
 
 // SAFETY: The structure is never written after creation.
 unsafe impl Sync for Dev {}

@@ -10,13 +10,13 @@ use super::{
     command_file::Importable,
     context::{ContextInner, Ctx},
     mr::{Mr, Region},
-    object::{Identity, Object, Users},
+    object::{Object, Users, impl_object},
     pd::Pd,
 };
 use crate::{
     adapter,
     call::{self, CallId},
-    errno::{Errno, Result},
+    errno::{Errno, Result, refuse_if},
     export::export,
     layout::{consts::*, ibv_alloc_dm_attr, ibv_context, ibv_dm, ibv_mr, ibv_pd},
     rule::Rule,
@@ -40,15 +40,7 @@ pub(crate) struct Dm {
     users: Users,
 }
 
-// SAFETY: `repr(C)`, cell first.
-unsafe impl Object for Dm {
-    type C = ibv_dm;
-    const NAME: &str = "ibv_dm";
-
-    unsafe fn identity(c: *const ibv_dm) -> Identity {
-        Identity::new((*c).context, (*c).handle)
-    }
-}
+impl_object!(Dm, ibv_dm, context, handle);
 
 impl Dm {
     pub(crate) fn new(ctx: &Ctx, memory: DeviceMemory, handle: u32) -> Self {
@@ -83,9 +75,7 @@ pub(crate) unsafe extern "C" fn alloc_dm(
     call::control(CallId::ibv_alloc_dm, || {
         let ctx = Ctx::get(context)?;
         let attr = attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?;
-        if attr.comp_mask != 0 || attr.log_align_req > LOG_PAGE {
-            return Err(Errno::of(Rule::Members));
-        }
+        refuse_if(attr.comp_mask != 0 || attr.log_align_req > LOG_PAGE, Rule::Members)?;
         let memory = ctx.inner.context.alloc_dm(attr.length)?;
         let handle = ctx.inner.new_handle();
         let dm = Dm::new(ctx, memory, handle).into_raw();
@@ -116,9 +106,7 @@ pub(crate) unsafe extern "C" fn reg_dm_mr(
         let rights = rights::from_c(access)?;
         let start = usize::try_from(offset).map_err(|_| Errno::of(Rule::DeviceRange))?;
         let end = start.checked_add(length).ok_or(Errno::of(Rule::DeviceRange))?;
-        if access & IBV_ACCESS_ZERO_BASED == 0 {
-            return Err(Errno::of(Rule::ZeroBased));
-        }
+        refuse_if(access & IBV_ACCESS_ZERO_BASED == 0, Rule::ZeroBased)?;
         let region = pd.domain.register_dm(&dm.memory, start..end, rights)?;
         Ok(Mr::create_raw(pd, Region::Device(region, dm.users.add()), std::ptr::null_mut(), length))
     })
@@ -134,7 +122,6 @@ unsafe extern "C" fn memcpy_to_dm(
     call::control(CallId::ibv_memcpy_to_dm, || {
         let (dm, offset) = place(dm, offset, from, length)?;
         let mut piece = [0; PIECE];
-        check(dm, offset, length)?;
         for at in (0..length).step_by(PIECE) {
             let piece = &mut piece[..PIECE.min(length - at)];
             copy_from_program(from.cast::<u8>().add(at), piece.as_mut_ptr(), piece.len())?;
@@ -154,7 +141,6 @@ unsafe extern "C" fn memcpy_from_dm(
     call::control(CallId::ibv_memcpy_from_dm, || {
         let (dm, offset) = place(dm, offset, to, length)?;
         let mut piece = [0; PIECE];
-        check(dm, offset, length)?;
         for at in (0..length).step_by(PIECE) {
             let piece = &mut piece[..PIECE.min(length - at)];
             dm.memory.read_at(offset + at, piece)?;
@@ -162,15 +148,6 @@ unsafe extern "C" fn memcpy_from_dm(
         }
         Ok(())
     })
-}
-
-fn check(dm: &Dm, offset: usize, length: usize) -> Result<()> {
-    let end = offset.checked_add(length);
-    if end.is_some_and(|end| end <= dm.memory.len()) {
-        Ok(())
-    } else {
-        Err(Errno::of(Rule::NotInside))
-    }
 }
 
 unsafe fn place<'a>(
@@ -185,6 +162,8 @@ unsafe fn place<'a>(
     {
         return Err(Errno::of(Rule::Alignment));
     }
+    let end = offset.checked_add(length);
+    refuse_if(end.is_none_or(|end| end > dm.memory.len()), Rule::NotInside)?;
     Ok((dm, offset))
 }
 

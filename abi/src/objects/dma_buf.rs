@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     call::{self, CallId},
-    errno::{Errno, Result},
+    errno::{Errno, Result, refuse_if},
     export::export,
     hooks::check::{
         requests::{self, RegionMemory},
@@ -42,14 +42,10 @@ pub(crate) unsafe fn register(
     const RIGHTS: Access =
         Access::LOCAL_WRITE.union(Access::REMOTE_READ).union(Access::REMOTE_CHANGE);
     let pd = Pd::get(pd)?;
-    if offset % PAGE != iova % PAGE {
-        return Err(Errno::of(Rule::DmaBuf));
-    }
+    refuse_if(offset % PAGE != iova % PAGE, Rule::DmaBuf)?;
     let rights = rights::from_c(access)?;
     let ways = IBV_ACCESS_ZERO_BASED | IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB;
-    if access & ways != 0 || !RIGHTS.contains(rights) {
-        return Err(Errno::of(Rule::AccessFlags));
-    }
+    refuse_if(access & ways != 0 || !RIGHTS.contains(rights), Rule::AccessFlags)?;
     if descriptor < 0 {
         // programs probe for GPU support with -1
         let rule = if gpus_work() { Rule::NotADescriptor } else { Rule::NoGpu };

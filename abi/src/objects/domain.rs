@@ -6,12 +6,12 @@ use roce_provider::ThreadDomain;
 
 use super::{
     context::{ContextInner, Ctx},
-    object::{Object, Users},
+    object::{Object, Users, impl_object},
     pd::Pd,
 };
 use crate::{
     call::{self, CallId},
-    errno::{Errno, Result},
+    errno::{Errno, Result, refuse_if},
     hooks::check::single,
     layout::{
         consts::*, ibv_context, ibv_parent_domain_init_attr, ibv_pd, ibv_td, ibv_td_init_attr,
@@ -29,11 +29,7 @@ pub(crate) struct Td {
     users: Users,
 }
 
-// SAFETY: `repr(C)`, cell first.
-unsafe impl Object for Td {
-    type C = ibv_td;
-    const NAME: &str = "ibv_td";
-}
+impl_object!(Td, ibv_td);
 
 pub(crate) unsafe extern "C" fn alloc_td(
     context: *mut ibv_context,
@@ -41,9 +37,7 @@ pub(crate) unsafe extern "C" fn alloc_td(
 ) -> *mut ibv_td {
     call::control(CallId::ibv_alloc_td, || {
         let ctx = Ctx::get(context)?;
-        if attr.as_ref().is_none_or(|attr| attr.comp_mask != 0) {
-            return Err(Errno::of(Rule::ThreadDomain));
-        }
+        refuse_if(attr.as_ref().is_none_or(|attr| attr.comp_mask != 0), Rule::ThreadDomain)?;
         let (ctx, domain) = (ctx.inner.clone(), ctx.inner.context.alloc_td());
         Ok(Td { c: UnsafeCell::new(ibv_td { context }), domain, ctx, users: Users::default() }
             .into_raw())
@@ -60,16 +54,14 @@ pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
 
 /// The program's structure may be shorter.
 unsafe fn given(attr: *const ibv_parent_domain_init_attr) -> Result<ibv_parent_domain_init_attr> {
-    if attr.is_null() {
-        return Err(Errno::of(Rule::NullArgument));
-    }
-    let has_allocators = (*attr).comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS != 0;
-    let length = if has_allocators {
-        offset_of!(ibv_parent_domain_init_attr, pd_context)
-    } else {
-        offset_of!(ibv_parent_domain_init_attr, alloc)
-    };
-    Ok(read_sized(attr, length, ibv_parent_domain_init_attr::zeroed()))
+    read_sized(attr, ibv_parent_domain_init_attr::zeroed(), |attr| {
+        if (*attr).comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS != 0 {
+            offset_of!(ibv_parent_domain_init_attr, pd_context)
+        } else {
+            offset_of!(ibv_parent_domain_init_attr, alloc)
+        }
+    })
+    .ok_or(Errno::of(Rule::NullArgument))
 }
 
 /// Ignores allocators (for rings that devices read) and permission to share memory with a

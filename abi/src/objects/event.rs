@@ -15,7 +15,7 @@ use crate::{
     export::export,
     layout::{Element, consts::*, ibv_async_event, ibv_context, ibv_cq},
     translate::event::{self, Subject},
-    wait::{Look, may_end_here, wait_readable},
+    wait::{Polled, test_cancel, wait_readable},
 };
 
 impl ContextInner {
@@ -43,24 +43,27 @@ pub(crate) unsafe extern "C-unwind" fn ibv_get_async_event(
     event: *mut ibv_async_event,
 ) -> c_int {
     call::waiting(CallId::ibv_get_async_event, || {
-        may_end_here();
+        test_cancel();
         let mut awaited = Awaited::default();
         loop {
-            match look(context, &mut awaited)? {
-                Look::Event(taken) => {
+            match try_take(context, &mut awaited)? {
+                Polled::Event(taken) => {
                     *event = taken;
                     return Ok(());
                 }
-                Look::Nothing(descriptor) => wait_readable(descriptor)?,
+                Polled::Nothing(descriptor) => wait_readable(descriptor)?,
             }
         }
     })
 }
 
-unsafe fn look(context: *mut ibv_context, awaited: &mut Awaited) -> Result<Look<ibv_async_event>> {
+unsafe fn try_take(
+    context: *mut ibv_context,
+    awaited: &mut Awaited,
+) -> Result<Polled<ibv_async_event>> {
     let _call = Call::begin();
     let (inner, descriptor) = Ctx::share(context, awaited)?;
-    Ok(Look::of(inner.take_async_event(), descriptor))
+    Ok(Polled::of(inner.take_async_event(), descriptor))
 }
 
 pub(crate) unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {

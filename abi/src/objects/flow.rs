@@ -10,12 +10,12 @@ use roce_provider::{Flow, FlowError, copy_from_program};
 
 use super::{
     context::ContextInner,
-    object::{Identity, Object, User},
+    object::{Object, User, impl_object},
     qp::Qp,
 };
 use crate::{
     call::{self, CallId},
-    errno::{Errno, Result},
+    errno::{Errno, Result, refuse_if},
     layout::{ibv_context, ibv_qp},
     rule::Rule,
     translate::flow,
@@ -39,16 +39,7 @@ pub(crate) struct FlowObject {
     _qp: User,
 }
 
-// SAFETY: `repr(C)`, cell first.
-unsafe impl Object for FlowObject {
-    type C = ibv_flow;
-    const NAME: &str = "ibv_flow";
-
-    unsafe fn identity(c: *const ibv_flow) -> Identity {
-        // SAFETY: By the contract.
-        unsafe { Identity::new((*c).context, (*c).handle) }
-    }
-}
+impl_object!(FlowObject, ibv_flow, context, handle);
 
 impl From<FlowError> for Errno {
     fn from(error: FlowError) -> Self {
@@ -61,10 +52,8 @@ impl From<FlowError> for Errno {
 
 unsafe fn create(qp: *mut ibv_qp, given: *const u8) -> Result<*mut ibv_flow> {
     let object = Qp::get(qp)?;
-    if given.is_null() {
-        return Err(Errno::of(Rule::NullArgument));
-    }
-    let attr = flow::whole(|at, to| {
+    refuse_if(given.is_null(), Rule::NullArgument)?;
+    let attr = flow::from_c(|at, to| {
         Ok(copy_from_program(given.wrapping_add(at), to.as_mut_ptr(), to.len())?)
     })?;
     let flow = object.qp.create_flow(&attr)?;

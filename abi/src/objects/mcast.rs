@@ -1,9 +1,6 @@
 use std::ffi::c_int;
 
-use roce_provider::{
-    AttachError,
-    transport::{adapter::McastError, addr::Gid},
-};
+use roce_provider::{AttachError, transport::addr::Gid};
 
 use super::{object::Object, qp::Qp};
 use crate::{
@@ -13,12 +10,6 @@ use crate::{
     layout::{ibv_gid, ibv_qp},
     rule::Rule,
 };
-
-impl From<McastError> for Errno {
-    fn from(error: McastError) -> Self {
-        Self::explained(&error)
-    }
-}
 
 impl From<AttachError> for Errno {
     fn from(error: AttachError) -> Self {

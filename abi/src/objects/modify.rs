@@ -20,7 +20,7 @@ use roce_provider::{
 use super::{object::Object, qp::Qp};
 use crate::{
     call::{self, CallId},
-    errno::{Errno, Result},
+    errno::{Errno, Result, refuse_if},
     export::export,
     hooks::check::{self, requests, settings},
     layout::{consts::*, ibv_qp, ibv_qp_attr, ibv_qp_rate_limit_attr},
@@ -141,9 +141,7 @@ impl Transition {
         if extra != 0 {
             return Err(Errno::of(Rule::ExtraAttributes { qp_type, from, to, mask: extra }));
         }
-        if mask & IBV_QP_PORT != 0 && attr.port_num != 1 {
-            return Err(Errno::of(Rule::Port));
-        }
+        refuse_if(mask & IBV_QP_PORT != 0 && attr.port_num != 1, Rule::Port)?;
         let changes = changes(attr, mask & optional)?;
         Ok(match (from, to) {
             (_, State::Reset) if mask & IBV_QP_STATE == 0 => Self::Stay,
@@ -261,7 +259,7 @@ fn checked(qp: &Qp, attr: &ibv_qp_attr, mask: u32) {
         return;
     }
     if mask & IBV_QP_STATE != 0 && attr.qp_state == IBV_QPS_RESET {
-        requests::reset_pair(qp.key());
+        requests::reset_qp(qp.key());
     }
     if qp.qp_type != QpType::XrcTarget {
         let given = |bit: u32, value: u8| (mask & bit != 0).then_some(value);

@@ -11,7 +11,7 @@ use roce_provider::{
 use super::{
     command_file::{CommandFile, Importable},
     context::ContextInner,
-    object::{Identity, Object, User},
+    object::{Object, User, impl_object},
     pd::Pd,
 };
 use crate::{
@@ -52,15 +52,7 @@ pub(crate) enum Region {
     Null(#[allow(dead_code, reason = "only held")] NullRegion),
 }
 
-// SAFETY: `repr(C)`, cell first.
-unsafe impl Object for Mr {
-    type C = ibv_mr;
-    const NAME: &str = "ibv_mr";
-
-    unsafe fn identity(c: *const ibv_mr) -> Identity {
-        Identity::new((*c).context, (*c).handle)
-    }
-}
+impl_object!(Mr, ibv_mr, context, handle);
 
 impl Region {
     /// `ENOENT` for an unknown key, `EPERM` for another domain's.

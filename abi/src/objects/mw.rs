@@ -13,13 +13,13 @@ use roce_provider::{
 };
 
 use super::{
-    object::{Identity, Object, User},
+    object::{Object, User, impl_object},
     pd::Pd,
     qp::Qp,
 };
 use crate::{
     call::{self, CallId},
-    errno::{Errno, Result},
+    errno::{Errno, Result, refuse_if},
     layout::{consts::*, ibv_mw, ibv_mw_bind, ibv_mw_bind_info, ibv_pd, ibv_qp},
     rule::Rule,
     translate::{rights, wr},
@@ -33,15 +33,7 @@ pub(crate) struct Mw {
     _pd: User,
 }
 
-// SAFETY: `repr(C)`, cell first.
-unsafe impl Object for Mw {
-    type C = ibv_mw;
-    const NAME: &str = "ibv_mw";
-
-    unsafe fn identity(c: *const ibv_mw) -> Identity {
-        Identity::new((*c).context, (*c).handle)
-    }
-}
+impl_object!(Mw, ibv_mw, context, handle);
 
 pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, number: c_uint) -> *mut ibv_mw {
     call::control(CallId::ibv_alloc_mw, || {
@@ -65,11 +57,7 @@ pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, number: c_uint) -> *mu
 }
 
 pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
-    call::control(CallId::ibv_dealloc_mw, || {
-        Mw::get(mw)?;
-        drop(Mw::from_raw(mw));
-        Ok(())
-    })
+    call::control(CallId::ibv_dealloc_mw, || Mw::get(mw).map(|_| drop(Mw::from_raw(mw))))
 }
 
 impl Mw {
@@ -103,9 +91,7 @@ pub(crate) unsafe extern "C" fn bind_mw(
 ) -> c_int {
     call::control(CallId::ibv_bind_mw, || {
         let qp = Qp::trust(qp)?;
-        if request.is_null() || mw.is_null() {
-            return Err(Errno::of(Rule::NullArgument));
-        }
+        refuse_if(request.is_null() || mw.is_null(), Rule::NullArgument)?;
         let ibv_mw_bind { wr_id, send_flags, bind_info } = *request;
         let rkey = RKey((*mw).rkey).next().0;
         // type 1 is for connections, and has its region's addresses

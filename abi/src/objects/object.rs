@@ -11,7 +11,7 @@ use std::{
 };
 
 use crate::{
-    errno::{Errno, Result},
+    errno::{Errno, Result, refuse_if},
     hooks::check::{self, records, watcher},
     rule::Rule,
     sync::Mutex,
@@ -56,9 +56,7 @@ pub(crate) fn remove(pointer: *const c_void) {
 
 /// `EINVAL` for null; `ENOENT` if unknown or of another kind.
 pub(crate) fn find<T: 'static>(pointer: *const c_void) -> Result<Identity> {
-    if pointer.is_null() {
-        return Err(Errno::of(Rule::NullObject));
-    }
+    refuse_if(pointer.is_null(), Rule::NullObject)?;
     let live = LIVE.lock();
     let found = live.get(&pointer.addr()).filter(|live| live.kind == TypeId::of::<T>());
     found.map(|live| live.identity).ok_or_else(|| {
@@ -81,9 +79,7 @@ impl Awaited {
         pointer: *const c_void,
         read: impl FnOnce() -> R,
     ) -> Result<R> {
-        if pointer.is_null() {
-            return Err(Errno::of(Rule::NullObject));
-        }
+        refuse_if(pointer.is_null(), Rule::NullObject)?;
         let live = LIVE.lock();
         let found = live.get(&pointer.addr()).filter(|live| {
             live.kind == TypeId::of::<T>() && self.number.is_none_or(|number| number == live.number)
@@ -199,6 +195,25 @@ pub(crate) unsafe trait Object: Sized + 'static {
         unsafe { take(pointer.cast(), pointer.cast()) }
     }
 }
+
+/// Implements [`Object`] for a type that starts with its cell `c`. The members identify an object.
+macro_rules! impl_object {
+    ($object:ty, $c:ident $(, $context:ident, $handle:ident)?) => {
+        const _: () = assert!(std::mem::offset_of!($object, c) == 0);
+
+        // SAFETY: The cell comes first, as checked above.
+        unsafe impl $crate::objects::object::Object for $object {
+            type C = $c;
+            const NAME: &str = stringify!($c);
+            $(
+                unsafe fn identity(c: *const $c) -> $crate::objects::object::Identity {
+                    $crate::objects::object::Identity::new((*c).$context, (*c).$handle)
+                }
+            )?
+        }
+    };
+}
+pub(crate) use impl_object;
 
 /// Count of dependents; 0 allows destruction.
 #[derive(Default)]

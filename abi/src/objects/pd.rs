@@ -5,7 +5,7 @@ use roce_provider::ProtectionDomain;
 use super::{
     command_file::Importable,
     context::{ContextInner, Ctx},
-    object::{Identity, Object, User, Users},
+    object::{Object, User, Users, impl_object},
 };
 use crate::{
     call::{self, CallId},
@@ -23,15 +23,7 @@ pub(crate) struct Pd {
     parent_of: Vec<User>,
 }
 
-// SAFETY: `repr(C)`, cell first.
-unsafe impl Object for Pd {
-    type C = ibv_pd;
-    const NAME: &str = "ibv_pd";
-
-    unsafe fn identity(c: *const ibv_pd) -> Identity {
-        Identity::new((*c).context, (*c).handle)
-    }
-}
+impl_object!(Pd, ibv_pd, context, handle);
 
 impl Pd {
     fn create_raw(ctx: &Ctx, domain: ProtectionDomain) -> *mut ibv_pd {

@@ -9,7 +9,7 @@ use roce_provider::{
 use super::{context::Ctx, device::copy_text};
 use crate::{
     call::{self, CallId},
-    errno::{Errno, Result},
+    errno::{Errno, Result, refuse_if},
     export::{export, export_private},
     layout::{
         consts::*, copy_sized, ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_gid,
@@ -102,9 +102,7 @@ unsafe extern "C" fn ibv_query_port_speed(
 ) -> c_int {
     call::control(CallId::ibv_query_port_speed, || {
         let ctx = Ctx::get(context)?;
-        if port != 1 || to.is_null() {
-            return Err(Errno::of(Rule::Port));
-        }
+        refuse_if(port != 1 || to.is_null(), Rule::Port)?;
         // unknown: the slowest that `ibv_query_port` reports
         let mbps = ctx.inner.context.query_port().speed.unwrap_or(2_500);
         *to = u64::from(mbps) / 100;
@@ -274,12 +272,8 @@ unsafe extern "C" fn _ibv_query_gid_ex(
 ) -> c_int {
     call::control(CallId::ibv_query_gid_ex, || {
         let ctx = Ctx::get(context)?;
-        if port != 1 || room < size_of::<ibv_gid_entry>() {
-            return Err(Errno::of(Rule::StructureSize));
-        }
-        if flags != 0 {
-            return Err(Errno::of(Rule::EntryFlags));
-        }
+        refuse_if(port != 1 || room < size_of::<ibv_gid_entry>(), Rule::StructureSize)?;
+        refuse_if(flags != 0, Rule::EntryFlags)?;
         gid(ctx, index)?;
         let entry = gid_entries(&ctx.inner.context).find(|entry| entry.gid_index == index);
         copy_sized(&entry.ok_or(Errno::of(Rule::NoEntry))?, to, room);

@@ -13,16 +13,16 @@ use roce_provider::{
 use super::{
     batch::Batch,
     context::ContextInner,
-    object::{Identity, Object, User, Users},
+    object::{Object, User, Users, impl_object},
     xrc::Target,
 };
 use crate::{
     call::{self, CallId},
-    errno::Errno,
+    errno::{Errno, refuse_if},
     export::export,
     hooks::check::{
         Kind,
-        requests::{self, NewPair, QpKey},
+        requests::{self, QpKey},
         single,
     },
     layout::{
@@ -53,15 +53,8 @@ pub(crate) struct Qp {
     _made_from: Vec<User>,
 }
 
-// SAFETY: `repr(C)`, cell first; `ibv_qp_ex` starts with `ibv_qp`.
-unsafe impl Object for Qp {
-    type C = ibv_qp;
-    const NAME: &str = "ibv_qp";
-
-    unsafe fn identity(c: *const ibv_qp) -> Identity {
-        Identity::new((*c).context, (*c).handle)
-    }
-}
+// `ibv_qp_ex` starts with `ibv_qp`.
+impl_object!(Qp, ibv_qp, context, handle);
 
 /// Requests of a batch; none after an error.
 #[derive(Default)]
@@ -129,7 +122,7 @@ impl Qp {
         // opened twice in a context: events name the first
         ctx.objects().qps.entry(qpn.get()).or_insert(qp as usize);
         if qp_type != QpType::XrcTarget {
-            requests::add_pair((ctx.device(), qpn.get()), || NewPair {
+            requests::add_qp((ctx.device(), qpn.get()), || requests::NewQp {
                 qp: (*qp.cast::<Self>()).qp.clone(),
                 send_cq: attr.send_cq as usize,
                 recv_cq: attr.recv_cq as usize,
@@ -139,9 +132,7 @@ impl Qp {
         }
         qp
     }
-}
 
-impl Qp {
     pub(crate) fn key(&self) -> QpKey {
         (self.ctx.device(), self.qp.qpn().get())
     }
@@ -150,9 +141,7 @@ impl Qp {
 pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
     call::control(CallId::ibv_destroy_qp, || {
         let object = Qp::get(qp)?;
-        if !object.groups.lock().is_empty() {
-            return Err(Errno::of(Rule::StillUsed));
-        }
+        refuse_if(!object.groups.lock().is_empty(), Rule::StillUsed)?;
         object.users.none_left()?;
         let qpn = object.qp.qpn().get();
         if object.target.as_ref().is_none_or(|target| Arc::strong_count(target) == 1) {
@@ -164,7 +153,7 @@ pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
                 objects.qps.remove(&qpn);
             }
         });
-        requests::remove_pair(object.key());
+        requests::remove_qp(object.key());
         drop(Qp::from_raw(qp));
         Ok(())
     })
@@ -178,14 +167,10 @@ pub(crate) unsafe extern "C" fn ibv_query_qp(
 ) -> c_int {
     call::control(CallId::ibv_query_qp, || {
         let object = Qp::get(qp)?;
-        if mask as u32 >= IBV_QP_RATE_LIMIT {
-            return Err(Errno::of(Rule::QpMask));
-        }
+        refuse_if(mask as u32 >= IBV_QP_RATE_LIMIT, Rule::QpMask)?;
         let mask = mask as u32;
         let found = attributes(&object.qp.query());
-        if attr.is_null() {
-            return Err(Errno::of(Rule::NullArgument));
-        }
+        refuse_if(attr.is_null(), Rule::NullArgument)?;
         copy_sized(&found, attr, QP_ATTR);
         if mask & IBV_QP_STATE != 0 {
             (*qp).state = found.qp_state;

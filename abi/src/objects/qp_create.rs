@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     call::{self, CallId},
-    errno::{Errno, Result},
+    errno::{Errno, Result, refuse_if},
     export::export,
     layout::{
         consts::*, ibv_context, ibv_pd, ibv_qp, ibv_qp_init_attr, ibv_qp_init_attr_ex,
@@ -52,11 +52,8 @@ unsafe fn create(context: *mut ibv_context, attr: &mut ibv_qp_init_attr_ex) -> R
     if qp_type == QpType::XrcTarget {
         return create_target(context, attr);
     }
-    let pd = if attr.comp_mask & IBV_QP_INIT_ATTR_PD != 0 {
-        Pd::get(attr.pd)?
-    } else {
-        return Err(Errno::of(Rule::NeedsDomain));
-    };
+    refuse_if(attr.comp_mask & IBV_QP_INIT_ATTR_PD == 0, Rule::NeedsDomain)?;
+    let pd = Pd::get(attr.pd)?;
     let send_cq = Cq::get(attr.send_cq)?;
     let is_initiator = qp_type == QpType::XrcInitiator;
     let recv_cq = if is_initiator { send_cq } else { Cq::get(attr.recv_cq)? };
@@ -100,11 +97,8 @@ unsafe fn create_target(
     context: *mut ibv_context,
     attr: &mut ibv_qp_init_attr_ex,
 ) -> Result<*mut ibv_qp> {
-    let xrcd = if attr.comp_mask & IBV_QP_INIT_ATTR_XRCD != 0 {
-        Xrcd::get(attr.xrcd)?
-    } else {
-        return Err(Errno::of(Rule::NeedsXrcDomain));
-    };
+    refuse_if(attr.comp_mask & IBV_QP_INIT_ATTR_XRCD == 0, Rule::NeedsXrcDomain)?;
+    let xrcd = Xrcd::get(attr.xrcd)?;
     let target = xrcd.create_target()?;
     attr.cap = caps_to_c(&target.qp.query().caps);
     let none = ibv_qp_init_attr_ex {
@@ -134,9 +128,7 @@ pub(crate) unsafe extern "C" fn open_qp(
     call::control(CallId::ibv_open_qp, || {
         let attr = attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?;
         let needed = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;
-        if attr.comp_mask & !(needed | IBV_QP_OPEN_ATTR_CONTEXT) != 0 {
-            return Err(Errno::of(Rule::UnknownMask));
-        }
+        refuse_if(attr.comp_mask & !(needed | IBV_QP_OPEN_ATTR_CONTEXT) != 0, Rule::UnknownMask)?;
         if attr.comp_mask & needed != needed || type_from_c(attr.qp_type)? != QpType::XrcTarget {
             return Err(Errno::of(Rule::NoTarget));
         }

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     call::{self, CallId},
-    errno::{Errno, Result},
+    errno::{Errno, Result, refuse_if},
     export::export,
     hooks::check::{
         self,
@@ -74,48 +74,21 @@ pub(crate) fn set_operations(c: &mut ibv_qp_ex, qp_type: QpType, send_ops: u64) 
     c.wr_set_sge_list = Some(wr_set_sge_list);
     c.wr_set_inline_data = Some(wr_set_inline_data);
     c.wr_set_inline_data_list = Some(wr_set_inline_data_list);
-    if qp_type == QpType::Ud {
-        c.wr_set_ud_addr = Some(wr_set_ud_addr);
-    }
-    if qp_type == QpType::XrcInitiator {
-        c.wr_set_xrc_srqn = Some(wr_set_xrc_srqn);
-    }
-    if wants(IBV_QP_EX_WITH_RDMA_WRITE) {
-        c.wr_rdma_write = Some(wr_rdma_write);
-    }
-    if wants(IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM) {
-        c.wr_rdma_write_imm = Some(wr_rdma_write_imm);
-    }
-    if wants(IBV_QP_EX_WITH_SEND) {
-        c.wr_send = Some(wr_send);
-    }
-    if wants(IBV_QP_EX_WITH_SEND_WITH_IMM) {
-        c.wr_send_imm = Some(wr_send_imm);
-    }
-    if wants(IBV_QP_EX_WITH_RDMA_READ) {
-        c.wr_rdma_read = Some(wr_rdma_read);
-    }
-    if wants(IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP) {
-        c.wr_atomic_cmp_swp = Some(wr_atomic_cmp_swp);
-    }
-    if wants(IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD) {
-        c.wr_atomic_fetch_add = Some(wr_atomic_fetch_add);
-    }
-    if wants(IBV_QP_EX_WITH_LOCAL_INV) {
-        c.wr_local_inv = Some(wr_local_inv);
-    }
-    if wants(IBV_QP_EX_WITH_BIND_MW) {
-        c.wr_bind_mw = Some(wr_bind_mw);
-    }
-    if wants(IBV_QP_EX_WITH_SEND_WITH_INV) {
-        c.wr_send_inv = Some(wr_send_inv);
-    }
-    if wants(IBV_QP_EX_WITH_FLUSH) {
-        c.wr_flush = Some(wr_flush);
-    }
-    if wants(IBV_QP_EX_WITH_ATOMIC_WRITE) {
-        c.wr_atomic_write = Some(wr_atomic_write);
-    }
+    c.wr_set_ud_addr = (qp_type == QpType::Ud).then_some(wr_set_ud_addr);
+    c.wr_set_xrc_srqn = (qp_type == QpType::XrcInitiator).then_some(wr_set_xrc_srqn);
+    c.wr_rdma_write = wants(IBV_QP_EX_WITH_RDMA_WRITE).then_some(wr_rdma_write);
+    c.wr_rdma_write_imm = wants(IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM).then_some(wr_rdma_write_imm);
+    c.wr_send = wants(IBV_QP_EX_WITH_SEND).then_some(wr_send);
+    c.wr_send_imm = wants(IBV_QP_EX_WITH_SEND_WITH_IMM).then_some(wr_send_imm);
+    c.wr_rdma_read = wants(IBV_QP_EX_WITH_RDMA_READ).then_some(wr_rdma_read);
+    c.wr_atomic_cmp_swp = wants(IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP).then_some(wr_atomic_cmp_swp);
+    c.wr_atomic_fetch_add =
+        wants(IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD).then_some(wr_atomic_fetch_add);
+    c.wr_local_inv = wants(IBV_QP_EX_WITH_LOCAL_INV).then_some(wr_local_inv);
+    c.wr_bind_mw = wants(IBV_QP_EX_WITH_BIND_MW).then_some(wr_bind_mw);
+    c.wr_send_inv = wants(IBV_QP_EX_WITH_SEND_WITH_INV).then_some(wr_send_inv);
+    c.wr_flush = wants(IBV_QP_EX_WITH_FLUSH).then_some(wr_flush);
+    c.wr_atomic_write = wants(IBV_QP_EX_WITH_ATOMIC_WRITE).then_some(wr_atomic_write);
 }
 
 unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
@@ -266,9 +239,7 @@ unsafe extern "C" fn wr_flush(
             .filter(|kinds| !kinds.is_empty())
             .ok_or(Errno::of(Rule::NotPosting))?;
         let length = u32::try_from(length).map_err(|_| Errno::of(Rule::SgeCount))?;
-        if !matches!(level, IBV_FLUSH_RANGE | IBV_FLUSH_MR) {
-            return Err(Errno::of(Rule::NotPosting));
-        }
+        refuse_if(!matches!(level, IBV_FLUSH_RANGE | IBV_FLUSH_MR), Rule::NotPosting)?;
         Ok(SendOp::Flush {
             remote: remote(address, rkey),
             length,

@@ -10,13 +10,13 @@ use roce_provider::{SharedReceiveQueue, transport::work::SrqAttr};
 use super::{
     context::{ContextInner, Ctx},
     cq::Cq,
-    object::{Identity, Object, User, Users},
+    object::{Object, User, Users, impl_object},
     pd::Pd,
     xrc::Xrcd,
 };
 use crate::{
     call::{self, CallId},
-    errno::{Errno, Result},
+    errno::{Errno, Result, refuse_if},
     export::export,
     hooks::check::{Kind, requests},
     layout::{
@@ -36,15 +36,7 @@ pub(crate) struct Srq {
     _made_from: Vec<User>,
 }
 
-// SAFETY: `repr(C)`, cell first.
-unsafe impl Object for Srq {
-    type C = ibv_srq;
-    const NAME: &str = "ibv_srq";
-
-    unsafe fn identity(c: *const ibv_srq) -> Identity {
-        Identity::new((*c).context, (*c).handle)
-    }
-}
+impl_object!(Srq, ibv_srq, context, handle);
 
 impl Srq {
     pub(crate) const fn context(&self) -> &Arc<ContextInner> {
@@ -107,11 +99,8 @@ unsafe extern "C" fn ibv_create_srq(pd: *mut ibv_pd, attr: *mut ibv_srq_init_att
 pub(crate) unsafe fn init_attr_from_c(
     attr: *const ibv_srq_init_attr_ex,
 ) -> Result<ibv_srq_init_attr_ex> {
-    if attr.is_null() {
-        return Err(Errno::of(Rule::NullArgument));
-    }
-    let length = offset_of!(ibv_srq_init_attr_ex, tm_cap);
-    Ok(read_sized(attr, length, ibv_srq_init_attr_ex::zeroed()))
+    read_sized(attr, ibv_srq_init_attr_ex::zeroed(), |_| offset_of!(ibv_srq_init_attr_ex, tm_cap))
+        .ok_or(Errno::of(Rule::NullArgument))
 }
 
 pub(crate) unsafe extern "C" fn create_srq_ex(
@@ -132,11 +121,8 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
         {
             return Err(Errno::of(Rule::UnknownMask));
         }
-        let pd = if given(IBV_SRQ_INIT_ATTR_PD) {
-            Pd::get(full.pd)?
-        } else {
-            return Err(Errno::of(Rule::NeedsDomain));
-        };
+        refuse_if(!given(IBV_SRQ_INIT_ATTR_PD), Rule::NeedsDomain)?;
+        let pd = Pd::get(full.pd)?;
         let xrc = match if given(IBV_SRQ_INIT_ATTR_TYPE) { full.srq_type } else { IBV_SRQT_BASIC } {
             IBV_SRQT_BASIC => None,
             IBV_SRQT_XRC if given(IBV_SRQ_INIT_ATTR_XRCD) && given(IBV_SRQ_INIT_ATTR_CQ) => {

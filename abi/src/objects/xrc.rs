@@ -12,11 +12,11 @@ use roce_provider::{QueuePair, XrcDomain};
 
 use super::{
     context::{ContextInner, Ctx},
-    object::{Object, Users},
+    object::{Object, Users, impl_object},
 };
 use crate::{
     call::{self, CallId},
-    errno::{Errno, Result},
+    errno::{Errno, Result, refuse_if},
     layout::{consts::*, ibv_context, ibv_xrcd, ibv_xrcd_init_attr},
     rule::Rule,
     sync::Mutex,
@@ -30,11 +30,7 @@ pub(crate) struct Xrcd {
     pub(crate) users: Users,
 }
 
-// SAFETY: `repr(C)`, cell first.
-unsafe impl Object for Xrcd {
-    type C = ibv_xrcd;
-    const NAME: &str = "ibv_xrcd";
-}
+impl_object!(Xrcd, ibv_xrcd);
 
 /// Shared by handles of a file.
 struct Shared {
@@ -71,9 +67,7 @@ impl Xrcd {
 }
 
 fn identity(ctx: &ContextInner, descriptor: c_int) -> Result<File> {
-    if descriptor < 0 {
-        return Err(Errno::of(Rule::NotADescriptor));
-    }
+    refuse_if(descriptor < 0, Rule::NotADescriptor)?;
     // SAFETY: Stays open during the call; a closed descriptor gives an error.
     let stat = rustix::fs::fstat(unsafe { BorrowedFd::borrow_raw(descriptor) })?;
     Ok((ctx.context.name().to_owned(), stat.st_dev, stat.st_ino))
@@ -113,9 +107,7 @@ pub(crate) unsafe extern "C" fn open_xrcd(
         if comp_mask & !(IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS) != 0 {
             return Err(Errno::of(Rule::UnknownMask));
         }
-        if comp_mask != IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS {
-            return Err(Errno::of(Rule::Members));
-        }
+        refuse_if(comp_mask != IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, Rule::Members)?;
         let shared = open(&ctx.inner, fd, oflags)?;
         let c = UnsafeCell::new(ibv_xrcd { context });
         Ok(Xrcd { c, shared, ctx: ctx.inner.clone(), users: Users::default() }.into_raw())

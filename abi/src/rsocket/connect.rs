@@ -12,28 +12,22 @@ use super::{
 use crate::{
     call::{self, CallId},
     cm::address,
-    errno::{Errno, Result},
+    errno::{Errno, Result, refuse_if},
     export::export,
     rule::Rule,
 };
 
 /// IPv4-mapped IPv6 becomes IPv4.
 pub(super) unsafe fn given(at: *const sockaddr, length: socklen_t) -> Result<SocketAddr> {
-    if at.is_null() {
-        return Err(Errno::of(Rule::SocketPointer));
-    }
+    refuse_if(at.is_null(), Rule::SocketPointer)?;
     let family_only = size_of::<libc::sa_family_t>();
-    if (length as usize) < family_only {
-        return Err(Errno::of(Rule::SocketArgument));
-    }
+    refuse_if((length as usize) < family_only, Rule::SocketArgument)?;
     let needed = match (*at).sa_family.into() {
         libc::AF_INET => size_of::<libc::sockaddr_in>(),
         AF_INET6 => size_of::<libc::sockaddr_in6>(),
         _ => return Err(Errno::of(Rule::SocketFamily)),
     };
-    if (length as usize) < needed {
-        return Err(Errno::of(Rule::SocketArgument));
-    }
+    refuse_if((length as usize) < needed, Rule::SocketArgument)?;
     let mut address = address::read(at)?;
     if let IpAddr::V6(v6) = address.ip()
         && let Some(v4) = v6.to_ipv4_mapped()
@@ -64,26 +58,26 @@ pub(super) unsafe fn give(
     *length = size as socklen_t;
 }
 
-unsafe extern "C" fn rbind(number: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
+unsafe extern "C" fn rbind(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
     call::control(CallId::rbind, || {
-        let entry = table::find(number)?;
+        let entry = table::find(fd)?;
         Ok(entry.socket.bind(given(address, length)?)?)
     })
 }
 
-unsafe extern "C" fn rlisten(number: c_int, backlog: c_int) -> c_int {
+unsafe extern "C" fn rlisten(fd: c_int, backlog: c_int) -> c_int {
     call::control(CallId::rlisten, || {
-        Ok(table::find(number)?.socket.listen(usize::try_from(backlog).unwrap_or_default())?)
+        Ok(table::find(fd)?.socket.listen(usize::try_from(backlog).unwrap_or_default())?)
     })
 }
 
 unsafe extern "C-unwind" fn raccept(
-    number: c_int,
+    fd: c_int,
     address: *mut sockaddr,
     length: *mut socklen_t,
 ) -> c_int {
     call::waiting(CallId::raccept, || {
-        until(number, Blocking::Receiving, |entry| {
+        until(fd, Blocking::Receiving, |entry| {
             let accepted = entry.accepted(entry.socket.accept()?);
             if let Ok(peer) = accepted.socket.peer_addr() {
                 give(&accepted, peer, address, length);
@@ -94,20 +88,20 @@ unsafe extern "C-unwind" fn raccept(
 }
 
 unsafe extern "C-unwind" fn rconnect(
-    number: c_int,
+    fd: c_int,
     address: *const sockaddr,
     length: socklen_t,
 ) -> c_int {
     call::waiting(CallId::rconnect, || {
         let mut begun = false;
-        let connected = until(number, Blocking::Sending, |entry| {
+        let connected = until(fd, Blocking::Sending, |entry| {
             let result = if begun {
                 entry.socket.connected()
             } else {
                 entry.socket.connect(given(address, length)?)
             };
             match result {
-                Err(rustix::io::Errno::INPROGRESS) if !entry.waits() => {
+                Err(rustix::io::Errno::INPROGRESS) if !entry.is_blocking() => {
                     Err(Errno::plain(libc::EINPROGRESS))
                 }
                 Err(rustix::io::Errno::INPROGRESS) => {
@@ -125,30 +119,30 @@ unsafe extern "C-unwind" fn rconnect(
 }
 
 pub(super) unsafe fn give_peer(
-    number: c_int,
+    fd: c_int,
     address: *mut sockaddr,
     length: *mut socklen_t,
 ) -> Result<()> {
-    let entry = table::find(number)?;
+    let entry = table::find(fd)?;
     give(&entry, entry.socket.peer_addr()?, address, length);
     Ok(())
 }
 
 unsafe extern "C" fn rgetpeername(
-    number: c_int,
+    fd: c_int,
     address: *mut sockaddr,
     length: *mut socklen_t,
 ) -> c_int {
-    call::control(CallId::rgetpeername, || give_peer(number, address, length))
+    call::control(CallId::rgetpeername, || give_peer(fd, address, length))
 }
 
 unsafe extern "C" fn rgetsockname(
-    number: c_int,
+    fd: c_int,
     address: *mut sockaddr,
     length: *mut socklen_t,
 ) -> c_int {
     call::control(CallId::rgetsockname, || {
-        let entry = table::find(number)?;
+        let entry = table::find(fd)?;
         let any: IpAddr = match entry.family {
             AF_INET6 => std::net::Ipv6Addr::UNSPECIFIED.into(),
             _ => std::net::Ipv4Addr::UNSPECIFIED.into(),

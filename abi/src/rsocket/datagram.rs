@@ -11,14 +11,14 @@ use super::{
 };
 use crate::errno::Result;
 
-pub(super) fn is_one(number: c_int) -> Result<bool> {
+pub(super) fn is_one(fd: c_int) -> Result<bool> {
     let _call = Call::begin();
-    Ok(table::find(number)?.socket.is_datagram())
+    Ok(table::find(fd)?.socket.is_datagram())
 }
 
 /// Cancellation point.
 pub(super) unsafe fn send(
-    number: c_int,
+    fd: c_int,
     pieces: *const iovec,
     count: usize,
     flags: c_int,
@@ -26,7 +26,7 @@ pub(super) unsafe fn send(
 ) -> Result<isize> {
     let (cursor, bytes) = Cursor::new(pieces, count)?;
     let to = if to.is_null() { None } else { Some(given(to, size)?) };
-    until(number, Blocking::Sending.with(flags), |entry| {
+    until(fd, Blocking::Sending.with(flags), |entry| {
         let mut next = cursor;
         entry.socket.send_to(bytes, to, &mut |to| next.read(to))?;
         Ok(bytes.cast_signed())
@@ -52,7 +52,7 @@ impl Received {
 }
 
 pub(super) unsafe fn receive(
-    number: c_int,
+    fd: c_int,
     pieces: *const iovec,
     count: usize,
     flags: c_int,
@@ -60,7 +60,7 @@ pub(super) unsafe fn receive(
 ) -> Result<Received> {
     let (cursor, room) = Cursor::new(pieces, count)?;
     let peek = flags & libc::MSG_PEEK != 0;
-    until(number, Blocking::Receiving.with(flags), |entry| {
+    until(fd, Blocking::Receiving.with(flags), |entry| {
         let mut next = cursor;
         let (whole, sender) =
             entry.socket.receive_from(room, peek, &mut |from| next.write(from))?;

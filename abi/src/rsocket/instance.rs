@@ -13,7 +13,7 @@ use crate::{
     export::export,
     rule::Rule,
     sync::Mutex,
-    wait::{may_end_here, milliseconds, wait_for},
+    wait::{milliseconds, test_cancel, wait_for},
 };
 
 static INSTANCES: Mutex<BTreeMap<c_int, BTreeMap<c_int, Watched>>> = Mutex::new(BTreeMap::new());
@@ -30,17 +30,16 @@ const EDGE: u32 = libc::EPOLLET.cast_unsigned();
 const ONCE: u32 = libc::EPOLLONESHOT.cast_unsigned();
 
 impl Watched {
-    fn look(&mut self, number: c_int) -> Option<epoll_event> {
-        let entry = table::find(number).ok()?;
+    fn take_event(&mut self, fd: c_int) -> Option<epoll_event> {
+        let entry = table::find(fd).ok()?;
         // same bits
         let ready = poll::events(entry.socket.readiness().ok()?).cast_unsigned();
         let found = u32::from(ready) & (self.events | ALWAYS);
-        let news = entry.socket.news();
-        if found == 0 || self.events == 0 || self.events & EDGE != 0 && self.reported == Some(news)
-        {
+        let count = Some(entry.socket.event_count());
+        if found == 0 || self.events == 0 || self.events & EDGE != 0 && self.reported == count {
             return None;
         }
-        self.reported = Some(news);
+        self.reported = count;
         if self.events & ONCE != 0 {
             self.events = 0;
         }
@@ -59,15 +58,15 @@ unsafe extern "C" fn repoll_create(flags: c_int) -> c_int {
     })
 }
 
-fn watch(instance: c_int, op: c_int, number: c_int, event: Option<&epoll_event>) -> Result<()> {
+fn watch(instance: c_int, op: c_int, fd: c_int, event: Option<&epoll_event>) -> Result<()> {
     let mut instances = INSTANCES.lock();
     let watched = instances.get_mut(&instance).ok_or(Errno::of(Rule::SocketArgument))?;
-    let known = watched.contains_key(&number);
+    let known = watched.contains_key(&fd);
     match (op, known, event) {
         (libc::EPOLL_CTL_ADD, true, _) => Err(Errno::of(Rule::Watched)),
         (libc::EPOLL_CTL_MOD | libc::EPOLL_CTL_DEL, false, _) => Err(Errno::of(Rule::NotWatched)),
         (libc::EPOLL_CTL_DEL, true, _) => {
-            watched.remove(&number);
+            watched.remove(&fd);
             Ok(())
         }
         (
@@ -75,7 +74,7 @@ fn watch(instance: c_int, op: c_int, number: c_int, event: Option<&epoll_event>)
             _,
             Some(&epoll_event { events, u64: data }),
         ) => {
-            watched.insert(number, Watched { events, data, reported: None });
+            watched.insert(fd, Watched { events, data, reported: None });
             Ok(())
         }
         (libc::EPOLL_CTL_ADD | libc::EPOLL_CTL_MOD, _, None) => Err(Errno::of(Rule::SocketPointer)),
@@ -100,15 +99,15 @@ unsafe extern "C" fn repoll_ctl(
     })
 }
 
-unsafe fn look(instance: c_int, events: *mut epoll_event, most: usize) -> Result<usize> {
+unsafe fn take_ready(instance: c_int, events: *mut epoll_event, most: usize) -> Result<usize> {
     let mut count = 0;
     if let Some(watched) = INSTANCES.lock().get_mut(&instance) {
-        watched.retain(|number, _| table::is_one(*number)); // the others were closed
-        for (number, one) in watched.iter_mut() {
+        watched.retain(|fd, _| table::is_one(*fd)); // the others were closed
+        for (fd, one) in watched.iter_mut() {
             if count == most {
                 break;
             }
-            if let Some(event) = one.look(*number) {
+            if let Some(event) = one.take_event(*fd) {
                 *events.add(count) = event;
                 count += 1;
             }
@@ -130,13 +129,12 @@ fn rsockets(instance: c_int) -> Vec<c_int> {
 }
 
 fn prepare(instance: c_int) -> Result<(*mut libc::pollfd, std::ffi::c_ulong)> {
-    let numbers = rsockets(instance);
+    let fds = rsockets(instance);
     let own = wakeup_descriptor()?;
-    numbers
-        .iter()
-        .filter_map(|number| table::find(*number).ok())
+    fds.iter()
+        .filter_map(|fd| table::find(*fd).ok())
         .try_for_each(|entry| entry.socket.prepare_to_wait())?;
-    Ok(poll::slept_on([own, instance].into_iter().chain(numbers).map(poll::wanted)))
+    Ok(poll::slept_on([own, instance].into_iter().chain(fds).map(poll::wanted)))
 }
 
 unsafe fn wait(
@@ -145,7 +143,7 @@ unsafe fn wait(
     most: c_int,
     timeout: c_int,
 ) -> Result<c_int> {
-    may_end_here();
+    test_cancel();
     let most = usize::try_from(most)
         .ok()
         .filter(|most| *most > 0)
@@ -156,7 +154,7 @@ unsafe fn wait(
     loop {
         let sleep = {
             let _call = Call::begin();
-            let count = look(instance, events, most)?;
+            let count = take_ready(instance, events, most)?;
             if count > 0 || end.is_over() {
                 return Ok(count as c_int);
             }

@@ -11,27 +11,25 @@ use super::{
 };
 use crate::{
     call::{self, CallId},
-    errno::{Errno, Result},
+    errno::{Errno, Result, refuse_if},
     export::export,
     rule::Rule,
 };
 
 /// The offset is the address by default.
 unsafe fn map(
-    number: c_int,
+    fd: c_int,
     at: *mut c_void,
     length: usize,
     prot: c_int,
     offset: off_t,
 ) -> Result<off_t> {
-    if length == 0 || prot & !libc::PROT_WRITE != 0 || offset < -1 {
-        return Err(Errno::of(Rule::SocketArgument));
-    }
+    refuse_if(length == 0 || prot & !libc::PROT_WRITE != 0 || offset < -1, Rule::SocketArgument)?;
     let offset = if offset == -1 { at.addr() as off_t } else { offset };
     let is_remote = prot & libc::PROT_WRITE != 0;
     let rights =
         if is_remote { Access::LOCAL_WRITE | Access::REMOTE_WRITE } else { Access::empty() };
-    until(number, Blocking::AtMost(None), |entry| {
+    until(fd, Blocking::AtMost(None), |entry| {
         let domain = entry.socket.domain()?;
         let region = domain.register_raw(at.cast(), length, at.addr() as u64, rights)?;
         entry.socket.map(&region, at.addr(), is_remote.then_some(offset.cast_unsigned()))?;
@@ -40,24 +38,24 @@ unsafe fn map(
 }
 
 unsafe extern "C-unwind" fn riomap(
-    number: c_int,
+    fd: c_int,
     at: *mut c_void,
     length: usize,
     prot: c_int,
     _flags: c_int,
     offset: off_t,
 ) -> off_t {
-    call::waiting(CallId::riomap, || map(number, at, length, prot, offset))
+    call::waiting(CallId::riomap, || map(fd, at, length, prot, offset))
 }
 
-unsafe extern "C-unwind" fn riounmap(number: c_int, at: *mut c_void, length: usize) -> c_int {
+unsafe extern "C-unwind" fn riounmap(fd: c_int, at: *mut c_void, length: usize) -> c_int {
     call::waiting(CallId::riounmap, || {
-        until(number, Blocking::AtMost(None), |entry| Ok(entry.socket.unmap(at.addr(), length)?))
+        until(fd, Blocking::AtMost(None), |entry| Ok(entry.socket.unmap(at.addr(), length)?))
     })
 }
 
 unsafe fn write(
-    number: c_int,
+    fd: c_int,
     at: *const c_void,
     length: usize,
     offset: off_t,
@@ -66,7 +64,7 @@ unsafe fn write(
     let piece = iovec { iov_base: at.cast_mut(), iov_len: length };
     let all = Cursor::new(&raw const piece, 1)?;
     let start = u64::try_from(offset).map_err(|_| Errno::of(Rule::SocketArgument))?;
-    transfer(number, Blocking::Sending.with(flags), all, false, |entry, next, written| {
+    transfer(fd, Blocking::Sending.with(flags), all, false, |entry, next, written| {
         let to = start.wrapping_add(written as u64);
         Ok(entry.socket.write_mapped(all.1 - written, to, &mut |to| next.read(to))?)
     })
@@ -74,13 +72,13 @@ unsafe fn write(
 
 /// In C it returns `size_t`, all ones on error.
 unsafe extern "C-unwind" fn riowrite(
-    number: c_int,
+    fd: c_int,
     at: *const c_void,
     length: usize,
     offset: off_t,
     flags: c_int,
 ) -> isize {
-    call::waiting(CallId::riowrite, || write(number, at, length, offset, flags))
+    call::waiting(CallId::riowrite, || write(fd, at, length, offset, flags))
 }
 
 export!(riomap, riounmap, riowrite);

@@ -10,7 +10,7 @@ use roce_rsocket::Settings;
 use super::table::{self, Entry, Limit};
 use crate::{
     call::{self, CallId},
-    errno::{Errno, Result},
+    errno::{Errno, Result, refuse_if},
     export::export,
     rule::Rule,
 };
@@ -25,12 +25,8 @@ const RDMA_IOMAPSIZE: c_int = 3;
 const RELAXED: Ordering = Ordering::Relaxed;
 
 unsafe fn given<T: Copy>(at: *const c_void, length: socklen_t) -> Result<T> {
-    if at.is_null() {
-        return Err(Errno::of(Rule::SocketPointer));
-    }
-    if (length as usize) < size_of::<T>() {
-        return Err(Errno::of(Rule::SocketArgument));
-    }
+    refuse_if(at.is_null(), Rule::SocketPointer)?;
+    refuse_if((length as usize) < size_of::<T>(), Rule::SocketArgument)?;
     Ok(at.cast::<T>().read_unaligned())
 }
 
@@ -65,9 +61,7 @@ unsafe fn set(
         (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => return set_limit(&entry.send_limit, at, length),
         _ => {}
     }
-    if level == libc::IPPROTO_TCP && socket.is_datagram() {
-        return Err(Errno::of(Rule::SocketOption));
-    }
+    refuse_if(level == libc::IPPROTO_TCP && socket.is_datagram(), Rule::SocketOption)?;
     let value: c_int = given(at, length)?;
     let flag = value != 0;
     let number = || u32::try_from(value).map_err(|_| Errno::of(Rule::SocketArgument));
@@ -110,22 +104,20 @@ unsafe fn set(
 }
 
 unsafe extern "C" fn rsetsockopt(
-    number: c_int,
+    fd: c_int,
     level: c_int,
     name: c_int,
     at: *const c_void,
     length: socklen_t,
 ) -> c_int {
     call::control(CallId::rsetsockopt, || {
-        let entry = table::find(number)?;
+        let entry = table::find(fd)?;
         set(&entry, level, name, at, length)
     })
 }
 
 unsafe fn give<T: Copy>(value: T, at: *mut c_void, length: *mut socklen_t) -> Result<()> {
-    if at.is_null() || length.is_null() {
-        return Err(Errno::of(Rule::SocketPointer));
-    }
+    refuse_if(at.is_null() || length.is_null(), Rule::SocketPointer)?;
     let room = (*length as usize).min(size_of::<T>());
     std::ptr::copy_nonoverlapping((&raw const value).cast::<u8>(), at.cast(), room);
     *length = room as socklen_t;
@@ -141,9 +133,7 @@ fn number(entry: &Entry, level: c_int, name: c_int) -> Result<c_int> {
     let socket = &entry.socket;
     let settings = socket.settings();
     let is_datagram = socket.is_datagram();
-    if is_datagram && level == libc::IPPROTO_TCP {
-        return Err(Errno::of(Rule::SocketOption));
-    }
+    refuse_if(is_datagram && level == libc::IPPROTO_TCP, Rule::SocketOption)?;
     let number = match (level, name) {
         (libc::SOL_SOCKET, libc::SO_ERROR) => {
             return Ok(socket.take_error()?.map_or(0, rustix::io::Errno::raw_os_error));
@@ -197,14 +187,14 @@ unsafe fn get(
 }
 
 unsafe extern "C" fn rgetsockopt(
-    number: c_int,
+    fd: c_int,
     level: c_int,
     name: c_int,
     at: *mut c_void,
     length: *mut socklen_t,
 ) -> c_int {
     call::control(CallId::rgetsockopt, || {
-        let entry = table::find(number)?;
+        let entry = table::find(fd)?;
         get(&entry, level, name, at, length)
     })
 }

@@ -13,7 +13,7 @@ use crate::{
     call::{self, CallId},
     errno::{Errno, Result},
     export::export,
-    wait::{may_end_here, milliseconds, poll_once},
+    wait::{milliseconds, poll_once, test_cancel},
 };
 
 thread_local! {
@@ -72,7 +72,7 @@ struct Wait {
 }
 
 impl Wait {
-    unsafe fn look(&mut self, all: *mut pollfd, count: usize) -> Result<Next> {
+    unsafe fn next(&mut self, all: *mut pollfd, count: usize) -> Result<Next> {
         let each = || (0..count).map(|index| all.add(index));
         // others first: the sleep reuses the list
         let others = each().map(|one| if table::is_one((*one).fd) { wanted(-1) } else { *one });
@@ -112,13 +112,13 @@ pub(super) unsafe fn poll_all(
     count: usize,
     limit: Option<Duration>,
 ) -> Result<c_int> {
-    may_end_here();
+    test_cancel();
     let end = Deadline::after(limit);
     let mut wait = Wait { polling: Deadline::after(Some(polling_time())), end, own: None };
     loop {
         let next = {
             let _call = Call::begin();
-            wait.look(all, count)?
+            wait.next(all, count)?
         };
         match next {
             Next::Return(ready) => return Ok(ready),

@@ -12,7 +12,7 @@ use roce_rsocket::Deadline;
 use super::{poll::poll_all, table};
 use crate::{
     call::{self, CallId},
-    errno::{Errno, Result},
+    errno::{Errno, Result, refuse_if},
     export::export,
     rule::Rule,
 };
@@ -73,9 +73,7 @@ impl Sets {
 
     unsafe fn keep_ready(self) -> Result<c_int> {
         WANTED.with_borrow(|list| {
-            if list.iter().any(|one| one.revents & libc::POLLNVAL != 0) {
-                return Err(Errno::of(Rule::NotARsocket));
-            }
+            refuse_if(list.iter().any(|one| one.revents & libc::POLLNVAL != 0), Rule::NotARsocket)?;
             let mut count = 0;
             for one in list {
                 for (set, ready) in [READ, WRITE, libc::POLLPRI].into_iter().enumerate() {

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     call::{self, CallId},
-    errno::{Errno, Result},
+    errno::{Result, refuse_if},
     export::export,
     rule::Rule,
 };
@@ -18,76 +18,70 @@ const NOWHERE: (*const sockaddr, socklen_t) = (std::ptr::null(), 0);
 
 /// Sends all, unless non-blocking or failing. Cancellation point.
 unsafe fn send(
-    number: c_int,
+    fd: c_int,
     pieces: *const iovec,
     count: usize,
     flags: c_int,
     to: (*const sockaddr, socklen_t),
 ) -> Result<isize> {
-    if flags & libc::MSG_OOB != 0 {
-        return Err(Errno::of(Rule::SocketOption));
-    }
-    if datagram::is_one(number)? {
-        return datagram::send(number, pieces, count, flags, to);
+    refuse_if(flags & libc::MSG_OOB != 0, Rule::SocketOption)?;
+    if datagram::is_one(fd)? {
+        return datagram::send(fd, pieces, count, flags, to);
     }
     let all = Cursor::new(pieces, count)?;
-    transfer(number, Blocking::Sending.with(flags), all, false, |entry, next, sent| {
+    transfer(fd, Blocking::Sending.with(flags), all, false, |entry, next, sent| {
         Ok(entry.socket.send(all.1 - sent, &mut |to| next.read(to))?)
     })
 }
 
 unsafe fn send_one(
     call: CallId,
-    number: c_int,
+    fd: c_int,
     at: *const c_void,
     length: usize,
     flags: c_int,
     to: (*const sockaddr, socklen_t),
 ) -> isize {
     let piece = iovec { iov_base: at.cast_mut(), iov_len: length };
-    call::waiting(call, || send(number, &raw const piece, 1, flags, to))
+    call::waiting(call, || send(fd, &raw const piece, 1, flags, to))
 }
 
 unsafe extern "C-unwind" fn rsend(
-    number: c_int,
+    fd: c_int,
     at: *const c_void,
     length: usize,
     flags: c_int,
 ) -> isize {
-    send_one(CallId::rsend, number, at, length, flags, NOWHERE)
+    send_one(CallId::rsend, fd, at, length, flags, NOWHERE)
 }
 
 unsafe extern "C-unwind" fn rsendto(
-    number: c_int,
+    fd: c_int,
     at: *const c_void,
     length: usize,
     flags: c_int,
     to: *const sockaddr,
     size: socklen_t,
 ) -> isize {
-    send_one(CallId::rsendto, number, at, length, flags, (to, size))
+    send_one(CallId::rsendto, fd, at, length, flags, (to, size))
 }
 
 /// No control data.
-unsafe extern "C-unwind" fn rsendmsg(number: c_int, message: *const msghdr, flags: c_int) -> isize {
+unsafe extern "C-unwind" fn rsendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> isize {
     call::waiting(CallId::rsendmsg, || {
-        if message.is_null() {
-            return Err(Errno::of(Rule::SocketPointer));
-        }
-        if (*message).msg_controllen > 0 {
-            return Err(Errno::of(Rule::SocketOption));
-        }
+        refuse_if(message.is_null(), Rule::SocketPointer)?;
+        refuse_if((*message).msg_controllen > 0, Rule::SocketOption)?;
         let &msghdr { msg_name, msg_namelen, msg_iov, msg_iovlen, .. } = &*message;
-        send(number, msg_iov, msg_iovlen, flags, (msg_name.cast_const().cast(), msg_namelen))
+        send(fd, msg_iov, msg_iovlen, flags, (msg_name.cast_const().cast(), msg_namelen))
     })
 }
 
-unsafe extern "C-unwind" fn rwrite(number: c_int, at: *const c_void, length: usize) -> isize {
-    send_one(CallId::rwrite, number, at, length, 0, NOWHERE)
+unsafe extern "C-unwind" fn rwrite(fd: c_int, at: *const c_void, length: usize) -> isize {
+    send_one(CallId::rwrite, fd, at, length, 0, NOWHERE)
 }
 
-unsafe extern "C-unwind" fn rwritev(number: c_int, pieces: *const iovec, count: c_int) -> isize {
-    call::waiting(CallId::rwritev, || send(number, pieces, Cursor::number(count)?, 0, NOWHERE))
+unsafe extern "C-unwind" fn rwritev(fd: c_int, pieces: *const iovec, count: c_int) -> isize {
+    call::waiting(CallId::rwritev, || send(fd, pieces, Cursor::number(count)?, 0, NOWHERE))
 }
 
 export!(rsend, rsendto, rsendmsg, rwrite, rwritev);

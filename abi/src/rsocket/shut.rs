@@ -13,7 +13,7 @@ use crate::{
     rule::Rule,
 };
 
-unsafe extern "C" fn rshutdown(number: c_int, how: c_int) -> c_int {
+unsafe extern "C" fn rshutdown(fd: c_int, how: c_int) -> c_int {
     call::control(CallId::rshutdown, || {
         let (read, write) = match how {
             libc::SHUT_RD => (true, false),
@@ -21,41 +21,41 @@ unsafe extern "C" fn rshutdown(number: c_int, how: c_int) -> c_int {
             libc::SHUT_RDWR => (true, true),
             _ => return Err(Errno::of(Rule::SocketArgument)),
         };
-        Ok(table::find(number)?.socket.shutdown(read, write)?)
+        Ok(table::find(fd)?.socket.shutdown(read, write)?)
     })
 }
 
 /// Time to deliver sent data; `None`: until done, or the peer is lost.
-fn linger(number: c_int) -> Result<Option<Duration>> {
-    let entry = table::find(number)?;
+fn linger(fd: c_int) -> Result<Option<Duration>> {
+    let entry = table::find(fd)?;
     let (on, seconds) = &entry.linger;
     Ok(on
         .load(Ordering::Relaxed)
         .then(|| Duration::from_secs(seconds.load(Ordering::Relaxed).into())))
 }
 
-fn begin(number: c_int) -> Result<Option<Duration>> {
+fn begin(fd: c_int) -> Result<Option<Duration>> {
     let _call = Call::begin();
-    let limit = linger(number)?;
+    let limit = linger(fd)?;
     // may be unconnected
-    let _ = table::find(number)?.socket.shutdown(true, true);
+    let _ = table::find(fd)?.socket.shutdown(true, true);
     Ok(limit)
 }
 
-fn end(number: c_int) {
+fn end(fd: c_int) {
     let _call = Call::begin();
-    drop(table::remove(number));
+    drop(table::remove(fd));
 }
 
 /// An rsocket or an instance of `repoll_create`; else `EBADF`.
-unsafe extern "C-unwind" fn rclose(number: c_int) -> c_int {
+unsafe extern "C-unwind" fn rclose(fd: c_int) -> c_int {
     call::waiting(CallId::rclose, || {
-        let Ok(limit) = begin(number) else { return instance::close(number) };
+        let Ok(limit) = begin(fd) else { return instance::close(fd) };
         // unsent data is lost after the limit
-        let _ = until(number, Blocking::AtMost(limit), |entry| {
+        let _ = until(fd, Blocking::AtMost(limit), |entry| {
             if entry.socket.is_sent() { Ok(()) } else { Err(WOULD_BLOCK) }
         });
-        end(number);
+        end(fd);
         Ok(())
     })
 }

@@ -94,7 +94,7 @@ impl Entry {
         }
     }
 
-    pub(super) fn waits(&self) -> bool {
+    pub(super) fn is_blocking(&self) -> bool {
         !self.nonblocking.load(Ordering::Relaxed)
     }
 
@@ -109,24 +109,24 @@ static NUMBER: AtomicU32 = AtomicU32::new(0);
 static SOCKETS: Mutex<BTreeMap<c_int, Arc<Entry>>> = Mutex::new(BTreeMap::new());
 
 pub(super) fn add(entry: Entry) -> c_int {
-    let number = entry.socket.number();
+    let fd = entry.socket.number();
     NUMBER.fetch_add(1, Ordering::Relaxed);
-    SOCKETS.lock().insert(number, Arc::new(entry));
-    number
+    SOCKETS.lock().insert(fd, Arc::new(entry));
+    fd
 }
 
 /// `EBADF` if unknown.
-pub(super) fn find(number: c_int) -> Result<Arc<Entry>> {
-    SOCKETS.lock().get(&number).cloned().ok_or(Errno::of(Rule::NotARsocket))
+pub(super) fn find(fd: c_int) -> Result<Arc<Entry>> {
+    SOCKETS.lock().get(&fd).cloned().ok_or(Errno::of(Rule::NotARsocket))
 }
 
-pub(super) fn is_one(number: c_int) -> bool {
-    SOCKETS.lock().contains_key(&number)
+pub(super) fn is_one(fd: c_int) -> bool {
+    SOCKETS.lock().contains_key(&fd)
 }
 
 /// The last call drops the rsocket.
-pub(super) fn remove(number: c_int) -> Option<Arc<Entry>> {
-    let removed = SOCKETS.lock().remove(&number)?;
+pub(super) fn remove(fd: c_int) -> Option<Arc<Entry>> {
+    let removed = SOCKETS.lock().remove(&fd)?;
     NUMBER.fetch_sub(1, Ordering::Relaxed);
     Some(removed)
 }

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     errno::{Errno, Result},
-    wait::{may_end_here, milliseconds, wait_for},
+    wait::{milliseconds, test_cancel, wait_for},
 };
 
 pub(super) const WOULD_BLOCK: Errno = Errno::plain(libc::EAGAIN);
@@ -39,8 +39,8 @@ impl Blocking {
     fn limit(self, entry: &Entry) -> Result<Option<Duration>> {
         match self {
             Self::AtMost(limit) => Ok(limit),
-            Self::Receiving if entry.waits() => Ok(entry.receive_limit.get()),
-            Self::Sending if entry.waits() => Ok(entry.send_limit.get()),
+            Self::Receiving if entry.is_blocking() => Ok(entry.receive_limit.get()),
+            Self::Sending if entry.is_blocking() => Ok(entry.send_limit.get()),
             _ => Err(WOULD_BLOCK),
         }
     }
@@ -79,17 +79,17 @@ impl Wait {
 
 /// Retries on `EAGAIN`. Cancellation point: `attempt` may hold nothing to drop.
 pub(super) fn until<R: Copy>(
-    number: c_int,
+    fd: c_int,
     blocking: Blocking,
     mut attempt: impl FnMut(&Entry) -> Result<R>,
 ) -> Result<R> {
-    may_end_here();
+    test_cancel();
     let polling = Deadline::after(Some(polling_time()));
     let mut wait = Wait { polling, end: None, own: None, is_quiet: false };
     loop {
         let sleep = {
             let _call = Call::begin();
-            let entry = table::find(number)?;
+            let entry = table::find(fd)?;
             match attempt(&entry) {
                 Err(error) if error == WOULD_BLOCK => wait.next(&entry, blocking)?,
                 other => return other,
@@ -97,7 +97,7 @@ pub(super) fn until<R: Copy>(
         };
         if let (Some(limit), Some(own)) = (sleep, wait.own.take_if(|_| sleep.is_some())) {
             let wanted = |fd| pollfd { fd, events: libc::POLLIN as c_short, revents: 0 };
-            let mut descriptors = [wanted(number), wanted(own)];
+            let mut descriptors = [wanted(fd), wanted(own)];
             // SAFETY: `descriptors` has two elements.
             let ready = unsafe { wait_for(descriptors.as_mut_ptr(), 2, milliseconds(limit)) };
             if ready < 0 {
@@ -114,14 +114,14 @@ pub(super) fn until<R: Copy>(
 /// # Safety
 /// The pieces are unchanged since the cursor was made.
 pub(super) unsafe fn transfer(
-    number: c_int,
+    fd: c_int,
     blocking: Blocking,
     (mut cursor, bytes): (Cursor, usize),
     some: bool,
     mut attempt: impl FnMut(&Entry, &mut Cursor, usize) -> Result<usize>,
 ) -> Result<isize> {
     let mut moved = 0;
-    let result = until(number, blocking, |entry| {
+    let result = until(fd, blocking, |entry| {
         let done = attempt(entry, &mut cursor.clone(), moved)?;
         cursor.skip(done);
         moved += done;

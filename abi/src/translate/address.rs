@@ -3,19 +3,15 @@
 use roce_provider::transport::addr::{AddressVector, Gid, StaticRate};
 
 use crate::{
-    errno::{Errno, Result},
+    errno::{Errno, Result, refuse_if},
     layout::{ibv_ah_attr, ibv_gid, ibv_global_route},
     rule::Rule,
 };
 
 /// `EINVAL` without a GID, or for a port other than 1.
 pub(crate) fn from_c(attr: &ibv_ah_attr) -> Result<AddressVector> {
-    if attr.is_global == 0 {
-        return Err(Errno::of(Rule::NoGid));
-    }
-    if attr.port_num != 1 {
-        return Err(Errno::of(Rule::Port));
-    }
+    refuse_if(attr.is_global == 0, Rule::NoGid)?;
+    refuse_if(attr.port_num != 1, Rule::Port)?;
     let ibv_global_route { dgid, flow_label, sgid_index, hop_limit, traffic_class } = attr.grh;
     Ok(AddressVector {
         dgid: Gid(dgid.raw),

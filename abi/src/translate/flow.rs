@@ -5,7 +5,7 @@
 use roce_provider::{EthFilter, FlowAttr, FlowKind, FlowSpec, Ipv4Filter, Ipv6Filter, PortFilter};
 
 use crate::{
-    errno::{Errno, Result},
+    errno::{Errno, Result, refuse_if},
     rule::Rule,
 };
 
@@ -34,7 +34,7 @@ const OTHERS: [u32; 6] = [0x34, 0x50, 0x51, 0x60, 0x1002, 0x1003];
 const INNER: u32 = 0x100;
 
 /// `copy` fills a buffer from an offset.
-pub(crate) fn whole(copy: impl Fn(usize, &mut [u8]) -> Result<()>) -> Result<FlowAttr> {
+pub(crate) fn from_c(copy: impl Fn(usize, &mut [u8]) -> Result<()>) -> Result<FlowAttr> {
     let mut bytes = [0; ATTR];
     copy(0, &mut bytes)?;
     let (mut attr, specs) = attr(&bytes)?;
@@ -43,9 +43,7 @@ pub(crate) fn whole(copy: impl Fn(usize, &mut [u8]) -> Result<()>) -> Result<Flo
         let mut head = [0; HEAD];
         copy(at, &mut head)?;
         let size = size(&head);
-        if size < HEAD {
-            return Err(Errno::of(Rule::Flow));
-        }
+        refuse_if(size < HEAD, Rule::Flow)?;
         let mut bytes = [0; LONGEST];
         let bytes = &mut bytes[..size.min(LONGEST)];
         copy(at, bytes)?;
@@ -58,18 +56,10 @@ pub(crate) fn whole(copy: impl Fn(usize, &mut [u8]) -> Result<()>) -> Result<Flo
 fn attr(bytes: &[u8; ATTR]) -> Result<(FlowAttr, usize)> {
     let [comp_mask, kind, _, _, flags] = words(bytes);
     let [priority_low, priority_high, specs, port] = [bytes[10], bytes[11], bytes[12], bytes[13]];
-    if comp_mask != 0 {
-        return Err(Errno::of(Rule::UnknownMask));
-    }
-    if port != 1 {
-        return Err(Errno::of(Rule::Port));
-    }
-    if flags & !(DONT_TRAP | EGRESS) != 0 || usize::from(specs) > SPECS {
-        return Err(Errno::of(Rule::Flow));
-    }
-    if flags & EGRESS != 0 {
-        return Err(Errno::of(Rule::FlowKind));
-    }
+    refuse_if(comp_mask != 0, Rule::UnknownMask)?;
+    refuse_if(port != 1, Rule::Port)?;
+    refuse_if(flags & !(DONT_TRAP | EGRESS) != 0 || usize::from(specs) > SPECS, Rule::Flow)?;
+    refuse_if(flags & EGRESS != 0, Rule::FlowKind)?;
     let kind = match kind {
         0 => FlowKind::Normal,
         1 => FlowKind::AllDefault,

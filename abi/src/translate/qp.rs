@@ -119,29 +119,22 @@ pub(crate) fn attributes(info: &QpInfo) -> ibv_qp_attr {
 pub(crate) const QP_ATTR: usize = offset_of!(ibv_qp_attr, rate_limit);
 
 pub(crate) unsafe fn attr_from_c(attr: *const ibv_qp_attr) -> Result<ibv_qp_attr> {
-    if attr.is_null() {
-        return Err(Errno::of(Rule::NullArgument));
-    }
-    Ok(read_sized(attr, QP_ATTR, ibv_qp_attr::zeroed()))
+    read_sized(attr, ibv_qp_attr::zeroed(), |_| QP_ATTR).ok_or(Errno::of(Rule::NullArgument))
 }
 
 /// Reads attributes up to the first unknown member.
 pub(crate) unsafe fn init_attr_from_c(
     attr: *const ibv_qp_init_attr_ex,
 ) -> Result<ibv_qp_init_attr_ex> {
-    if attr.is_null() {
-        return Err(Errno::of(Rule::NullArgument));
-    }
-    let given = |bit: u32| (*attr).comp_mask & bit != 0;
-    let length = if given(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) {
-        size_of::<ibv_qp_init_attr_ex>()
-    } else if given(IBV_QP_INIT_ATTR_CREATE_FLAGS) {
-        offset_of!(ibv_qp_init_attr_ex, max_tso_header)
-    } else {
+    read_sized(attr, ibv_qp_init_attr_ex::zeroed(), |attr| match (*attr).comp_mask {
+        mask if mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS != 0 => size_of::<ibv_qp_init_attr_ex>(),
+        mask if mask & IBV_QP_INIT_ATTR_CREATE_FLAGS != 0 => {
+            offset_of!(ibv_qp_init_attr_ex, max_tso_header)
+        }
         // the mask always came with these
-        offset_of!(ibv_qp_init_attr_ex, create_flags)
-    };
-    Ok(read_sized(attr, length, ibv_qp_init_attr_ex::zeroed()))
+        _ => offset_of!(ibv_qp_init_attr_ex, create_flags),
+    })
+    .ok_or(Errno::of(Rule::NullArgument))
 }
 
 pub(crate) fn with_pd(attr: &ibv_qp_init_attr, pd: *mut ibv_pd) -> ibv_qp_init_attr_ex {

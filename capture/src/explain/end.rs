@@ -126,7 +126,7 @@ impl End {
             self.expect(at);
             self.captured.low = self.captured.low.min(at);
             self.active = now;
-            self.naks.ask_for(now, at, span.least.into());
+            self.naks.is_caused_by_nak(now, at, span.least.into());
             self.pass(at, span.least.into());
             let sent = Sent { at: now, last: now, times: 2, causes: Causes::UNKNOWN };
             self.sent.insert(at, sent);
@@ -202,7 +202,7 @@ impl End {
             self.go_back(at + span, None);
             return Causes::UNKNOWN;
         }
-        let is_asked = self.naks.ask_for(now, at, span);
+        let is_asked = self.naks.is_caused_by_nak(now, at, span);
         let before = self.cursors.iter().filter(|cursor| cursor.at < at);
         let before = before.filter_map(|cursor| cursor.causes).flat_map(Causes::iter);
         let before = before.fold(Causes::UNKNOWN, Causes::or);
@@ -336,7 +336,7 @@ impl End {
                 let next = read.next;
                 let acknowledged = self.reach(now, next);
                 self.go_back(next, Some(Cause::ImpliedNak));
-                self.naks.leave(now);
+                self.naks.on_go_back(now);
                 acknowledged
             }
             _ => self.reach(now, to),
@@ -366,7 +366,7 @@ impl End {
         for cursor in &mut self.cursors {
             cursor.at = cursor.at.max(to);
         }
-        self.naks.reach(to);
+        self.naks.advance(to);
         let end = self.end;
         self.cursors.retain(|cursor| cursor.at < end);
         acknowledged

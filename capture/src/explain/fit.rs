@@ -83,7 +83,7 @@ impl Requests {
     }
 
     /// Resets on a distant PSN, as of another connection, and returns true.
-    pub(super) fn begin_anew(&mut self, headers: &Headers) -> bool {
+    pub(super) fn reset(&mut self, headers: &Headers) -> bool {
         let at = self.index(headers.bth().psn);
         let is_near = (-WINDOW..self.limit + WINDOW).contains(&at);
         if !is_near {
@@ -213,7 +213,7 @@ impl Fit {
         }
     }
 
-    pub(super) fn begin_anew(&mut self) {
+    pub(super) fn reset(&mut self) {
         self.ahead.clear();
         self.msns = Msns::None;
     }

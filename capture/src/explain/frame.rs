@@ -2,7 +2,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use roce_transport::{
     addr::{ROCE_UDP_PORT, RoceVersion},
-    wire::{FrameFields, Ident, NetHeader},
+    wire::{FrameFields, Ident, NEXT_HEADER_IBA, NetHeader},
 };
 
 use super::{
@@ -18,8 +18,6 @@ use crate::writer::ETHERTYPE_ROCE_V1;
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86DD;
 const UDP: u8 = 17;
-/// "Next header" of the transport in a GRH.
-const IBA: u8 = 27;
 
 pub(super) fn packet(frame: &Frame<'_>) -> Result<Captured, NoPacket> {
     let missing = frame.length.saturating_sub(frame.bytes.len());
@@ -52,7 +50,7 @@ pub(super) fn packet(frame: &Frame<'_>) -> Result<Captured, NoPacket> {
     match kind {
         IPV4 => ipv4(bytes, missing),
         IPV6 => ipv6(bytes, missing, UDP),
-        ETHERTYPE_ROCE_V1 => ipv6(bytes, missing, IBA),
+        ETHERTYPE_ROCE_V1 => ipv6(bytes, missing, NEXT_HEADER_IBA),
         _ => Err(NoPacket::Other),
     }
 }
@@ -96,7 +94,7 @@ fn ipv6(bytes: &[u8], missing: usize, next: u8) -> Result<Captured, NoPacket> {
         Ipv6Addr::from(octets).to_canonical()
     };
     let (src, dst) = (address(8), address(24));
-    let version = if next == IBA { RoceVersion::V1 } else { RoceVersion::V2 };
+    let version = if next == NEXT_HEADER_IBA { RoceVersion::V1 } else { RoceVersion::V2 };
     let flow_label = u32::from(u16_at(bytes, 2)?) | u32::from(header[1] & 0xF) << 16;
     let body = skip(bytes, 40)?;
     let total = usize::from(u16_at(bytes, 4)?);
@@ -109,7 +107,7 @@ fn ipv6(bytes: &[u8], missing: usize, next: u8) -> Result<Captured, NoPacket> {
         ident: Ident::Known { id: 0, dont_fragment: true },
         frame: FrameFields::new(version, 0, flow_label),
     };
-    if next == IBA {
+    if next == NEXT_HEADER_IBA {
         // v1's CRC covers a missing header; adapters' substitute is unknown
         return transport(Network::Roce(net), body, total, missing);
     }

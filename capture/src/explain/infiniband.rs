@@ -1,4 +1,4 @@
-use roce_transport::wire::ICRC_LEN;
+use roce_transport::wire::{ICRC_LEN, NEXT_HEADER_IBA};
 
 use super::{
     captured::{Captured, NoPacket, skip, transport, u16_at},
@@ -11,14 +11,12 @@ const GRH: usize = 40;
 /// The LRH's next header: transport, or GRH first.
 const LOCAL: u8 = 2;
 const GLOBAL: u8 = 3;
-/// Next header of the transport in a GRH.
-const IBA: u8 = 27;
 
 pub(super) fn infiniband(frame: &[u8], missing: usize) -> Result<Captured, NoPacket> {
     let lrh = frame.first_chunk::<LRH>().ok_or(NoPacket::Other)?;
     let before = match lrh[1] & 3 {
         LOCAL => LRH,
-        GLOBAL if frame.get(LRH + 6) == Some(&IBA) => LRH + GRH,
+        GLOBAL if frame.get(LRH + 6) == Some(&NEXT_HEADER_IBA) => LRH + GRH,
         _ => return Err(NoPacket::Other),
     };
     // in 4-byte words, from here to the ICRC

@@ -41,17 +41,17 @@ impl Naks {
         }
     }
 
-    pub(super) const fn leave(&mut self, now: Duration) {
+    pub(super) const fn on_go_back(&mut self, now: Duration) {
         self.latest = Some(now);
         self.asked = None;
     }
 
-    pub(super) fn reach(&mut self, to: i64) {
+    pub(super) fn advance(&mut self, to: i64) {
         self.asked = self.asked.filter(|asked| asked.next >= to);
     }
 
     /// True if a NAK caused the retransmission as fast as others.
-    pub(super) fn ask_for(&mut self, now: Duration, at: i64, span: i64) -> bool {
+    pub(super) fn is_caused_by_nak(&mut self, now: Duration, at: i64, span: i64) -> bool {
         let Some(Asked { next, since, count }) = self.asked else { return false };
         // those in between may be lost
         if next != at && !(self.are_far && next < at) {

@@ -178,8 +178,8 @@ impl Fits {
     fn request(&mut self, number: usize, back: &[usize], at: Duration, headers: &Headers) {
         let Seen { requests, fits, .. } = &mut self.flows[number];
         let begins = requests.is_empty();
-        if requests.begin_anew(headers) {
-            fits.values_mut().for_each(Fit::begin_anew);
+        if requests.reset(headers) {
+            fits.values_mut().for_each(Fit::reset);
         }
         let Some(psn) = requests.take(headers) else { return };
         fits.values_mut().for_each(|fit| fit.ask(psn, at));

@@ -6,15 +6,12 @@ use roce_capture::{
 };
 use roce_transport::{
     addr::RoceVersion,
-    time::Instant,
-    wire::{Ident, NetHeader},
+    wire::{Ident, NEXT_HEADER_IBA},
     work::SendWr,
 };
 
-use super::forms::{self, COOKED, COOKED2, ERF, ETHERNET, LOOPBACK, RAW};
+use super::forms::{self, COOKED, COOKED2, ERF, ETHERNET, LOOPBACK, RAW, Seen};
 use crate::common::{Options, Pair, Side};
-
-type Seen = Vec<(Instant, NetHeader, Vec<u8>)>;
 
 /// A WRITE of three packets and its acknowledgement.
 fn write(ipv6: bool) -> Seen {
@@ -92,7 +89,7 @@ fn version_1_has_a_grh_and_no_udp() {
             let mut packet = forms::ip(net, bytes);
             packet.drain(40..48);
             packet[4..6].copy_from_slice(&(bytes.len() as u16).to_be_bytes());
-            packet[6] = 27;
+            packet[6] = NEXT_HEADER_IBA;
             let frame = [vec![0; 12], vec![0x89, 0x15], packet].concat();
             let length = frame.len();
             (*at, frame, length)

@@ -12,6 +12,8 @@ pub(crate) const COOKED2: u32 = 276;
 pub(crate) const ERF: u32 = 197;
 pub(crate) const LOOPBACK: u32 = 0;
 
+pub(crate) type Seen = Vec<(Instant, NetHeader, Vec<u8>)>;
+
 pub(crate) fn ip(net: &NetHeader, payload: &[u8]) -> Vec<u8> {
     let mut udp = Vec::new();
     udp.extend(net.src_port.to_be_bytes());

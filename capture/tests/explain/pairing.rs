@@ -11,15 +11,13 @@ use roce_fabric::Network;
 use roce_transport::{
     addr::Qpn,
     event::DropReason,
-    time::Instant,
-    wire::{NetHeader, icrc},
+    wire::icrc,
     work::{RecvWr, SendWr},
 };
 
-use super::forms;
+use super::forms::{self, Seen};
 use crate::common::{End, Options, Pair, Side};
 
-type Seen = Vec<(Instant, NetHeader, Vec<u8>)>;
 type Truth = BTreeSet<(Qpn, Qpn)>;
 
 /// Connections with the same first PSN.

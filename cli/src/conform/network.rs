@@ -15,7 +15,7 @@ use roce::{
 };
 use roce_conformance::{
     case::PauseFrames,
-    subject::{Arrival, Listener, Program, Route, Subject, Trouble},
+    subject::{Arrival, Listener, Program, Result, Route, Subject, SubjectError},
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -96,7 +96,7 @@ impl Network {
     }
 
     /// Waits for `other`; a raw device answers address resolution meanwhile.
-    pub(super) fn attend(&mut self, other: BorrowedFd<'_>, until: Instant) -> Result<(), Trouble> {
+    pub(super) fn attend(&mut self, other: BorrowedFd<'_>, until: Instant) -> Result<()> {
         loop {
             self.read_link()?;
             if self.wait(Some(other), until)? || self.now() >= until {
@@ -105,7 +105,7 @@ impl Network {
         }
     }
 
-    fn wait(&self, other: Option<BorrowedFd<'_>>, until: Instant) -> Result<bool, Trouble> {
+    fn wait(&self, other: Option<BorrowedFd<'_>>, until: Instant) -> Result<bool> {
         let now = self.now();
         let frame = self.held_up.as_ref().map(LongPause::poll_timeout);
         let due = self.link.deadline().into_iter().chain(frame).fold(until, Instant::min);
@@ -117,13 +117,13 @@ impl Network {
             all.map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
         match poll(&mut ready, Some(&timeout)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(Trouble::Broken(format!("cannot wait: {error}"))),
+            Err(error) => return Err(SubjectError::Broken(format!("cannot wait: {error}"))),
         }
         let is_other = ready.get(descriptors.len());
         Ok(is_other.is_some_and(|other| !other.revents().is_empty()))
     }
 
-    fn keep_up_pause(&mut self) -> Result<(), Trouble> {
+    fn keep_up_pause(&mut self) -> Result<()> {
         let now = self.now();
         let Some(pause) = &mut self.held_up else { return Ok(()) };
         let priorities = pause.priorities;
@@ -138,22 +138,23 @@ impl Network {
         self.send_pause(priorities, quanta)
     }
 
-    fn send_pause(&mut self, priorities: u8, quanta: u16) -> Result<(), Trouble> {
+    fn send_pause(&mut self, priorities: u8, quanta: u16) -> Result<()> {
         let own = self.link.frame_address();
         let (Some(own), Some(frames)) = (own, self.link.frames()) else {
             let text = "sockets cannot send pause frames; use --from raw:INTERFACE";
-            return Err(Trouble::Unsupported(text.into()));
+            return Err(SubjectError::Unsupported(text.into()));
         };
         let frame = pauses::frame(own.octets(), priorities, quanta);
         // The next frame follows a dropped one.
         let sent = frames.send_frame(link::now(), &frame);
-        sent.map(drop).map_err(|error| Trouble::Broken(format!("cannot send: {error}")))
+        sent.map(drop).map_err(|error| SubjectError::Broken(format!("cannot send: {error}")))
     }
 
-    fn read_link(&mut self) -> Result<(), Trouble> {
+    fn read_link(&mut self) -> Result<()> {
         self.keep_up_pause()?;
         let (device, arrivals) = (self.device, &mut self.arrivals);
-        let broken = |error: std::io::Error| Trouble::Broken(format!("cannot receive: {error}"));
+        let broken =
+            |error: std::io::Error| SubjectError::Broken(format!("cannot receive: {error}"));
         let mut sink = |datagram: &link::Datagram<'_>| {
             if datagram.net.src == device {
                 // After reading: an earlier time would be too early.
@@ -168,15 +169,15 @@ impl Network {
 }
 
 impl Subject for Network {
-    fn program(&mut self) -> Result<&mut dyn Program, Trouble> {
-        Err(Trouble::Unsupported("only an agent can do that".into()))
+    fn program(&mut self) -> Result<&mut dyn Program> {
+        Err(SubjectError::Unsupported("only an agent can do that".into()))
     }
 
     fn listener(&self) -> Option<&Listener> {
         self.listener.as_ref()
     }
 
-    fn clear(&mut self) -> Result<(), Trouble> {
+    fn clear(&mut self) -> Result<()> {
         self.has_lapsed = false;
         if let Some(pause) = self.held_up.take() {
             self.send_pause(pause.priorities, 0)?;
@@ -198,10 +199,10 @@ impl Subject for Network {
         TOLERANCE
     }
 
-    fn send(&mut self, net: &NetHeader, bytes: &[u8]) -> Result<(), Trouble> {
+    fn send(&mut self, net: &NetHeader, bytes: &[u8]) -> Result<()> {
         if net.src_port != ROCE_UDP_PORT && !self.is_raw {
             let text = "sockets cannot send from any UDP port; use --from raw:INTERFACE";
-            return Err(Trouble::Unsupported(text.into()));
+            return Err(SubjectError::Unsupported(text.into()));
         }
         let now = self.now();
         let due = self.due.max(now);
@@ -218,13 +219,13 @@ impl Subject for Network {
             frame: net.frame,
         };
         let sent = self.link.send(self.now(), bytes, &[run]);
-        match sent.map_err(|error| Trouble::Broken(format!("cannot send: {error}")))? {
-            0 => Err(Trouble::Broken("cannot send: the socket is full".into())),
+        match sent.map_err(|error| SubjectError::Broken(format!("cannot send: {error}")))? {
+            0 => Err(SubjectError::Broken("cannot send: the socket is full".into())),
             _ => Ok(()),
         }
     }
 
-    fn pause(&mut self, pause: PauseFrames) -> Result<(), Trouble> {
+    fn pause(&mut self, pause: PauseFrames) -> Result<()> {
         let PauseFrames { priorities, time } = pause;
         let now = self.now();
         self.send_pause(priorities, u16::MAX)?;
@@ -232,13 +233,13 @@ impl Subject for Network {
         Ok(())
     }
 
-    fn receive(&mut self, until: Instant) -> Result<Option<Arrival>, Trouble> {
+    fn receive(&mut self, until: Instant) -> Result<Option<Arrival>> {
         loop {
             self.read_link()?;
             if self.has_lapsed {
                 let text = "this host is too busy to send pause frames in time; repeat the case when it \
                      is idle";
-                return Err(Trouble::Broken(text.into()));
+                return Err(SubjectError::Broken(text.into()));
             }
             if let Some(arrival) = self.arrivals.pop_front() {
                 return Ok(Some(arrival));

@@ -7,7 +7,7 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use roce_capture::CaptureWriter;
-use roce_conformance::{Case, Chapter, Outcome, Runner, Simulated, Subject, Verdict, What};
+use roce_conformance::{Case, Chapter, Outcome, Runner, Simulated, Subject, TraceEvent, Verdict};
 
 use super::report::{Played, Results};
 use crate::{failure::Failure, ladder::Ladder, output::outln};
@@ -88,7 +88,7 @@ fn progress_bar(count: u64) -> ProgressBar {
 fn capture(path: &Path, start: Duration, outcome: &Outcome) -> io::Result<()> {
     let mut writer = CaptureWriter::new(BufWriter::new(File::create(path)?))?;
     for seen in &outcome.packets {
-        if let What::Packet { net, bytes } = &seen.what {
+        if let TraceEvent::Packet { net, bytes } = &seen.what {
             writer.write(start + seen.at, net, bytes, None)?;
         }
     }

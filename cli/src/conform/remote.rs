@@ -18,7 +18,9 @@ use roce_conformance::{
         Bind, Connection, MemoryLocation, PEER_ADDRESS, PEER_KEY, PauseFrames, Queue, Request,
         RequestKind, WRONG_KEY,
     },
-    subject::{Arrival, Completion, Listener, Program, RemoteRegion, Route, Subject, Trouble},
+    subject::{
+        Arrival, Completion, Listener, Program, RemoteRegion, Result, Route, Subject, SubjectError,
+    },
 };
 use serde_json::{Value, json};
 
@@ -108,10 +110,10 @@ impl Remote {
         Ok(remote)
     }
 
-    fn ask_all(&mut self, commands: &[Value]) -> Result<Vec<Value>, Trouble> {
+    fn ask_all(&mut self, commands: &[Value]) -> Result<Vec<Value>> {
         // Each timeout would take ten seconds.
         let lost = |why: &String| {
-            Trouble::Broken(format!(
+            SubjectError::Broken(format!(
                 "the agent closed the connection: \
              {why}"
             ))
@@ -125,8 +127,8 @@ impl Remote {
             Some(error) => {
                 let (name, text) = (text_of(&error["error"]), text_of(&error["text"]));
                 Err(match name.as_str() {
-                    "EPROTO" => Trouble::Broken(text),
-                    _ => Trouble::Unsupported(format!("{name}: {text}")),
+                    "EPROTO" => SubjectError::Broken(text),
+                    _ => SubjectError::Unsupported(format!("{name}: {text}")),
                 })
             }
         }
@@ -147,20 +149,20 @@ impl Remote {
         Ok(responses)
     }
 
-    fn ask(&mut self, command: Value) -> Result<Value, Trouble> {
+    fn ask(&mut self, command: Value) -> Result<Value> {
         self.ask_all(&[command]).map(|mut responses| responses.remove(0))
     }
 
-    fn find(&self, region: &str) -> Result<Region, Trouble> {
+    fn find(&self, region: &str) -> Result<Region> {
         let found = self.regions.get(region).copied();
-        found.ok_or_else(|| Trouble::Broken(format!("unknown region {region}")))
+        found.ok_or_else(|| SubjectError::Broken(format!("unknown region {region}")))
     }
 
     fn qp(&self) -> String {
         names_of(self.chosen).0
     }
 
-    fn sge(&self, name: &str, offset: u32, length: u32) -> Result<Value, Trouble> {
+    fn sge(&self, name: &str, offset: u32, length: u32) -> Result<Value> {
         let Region { lkey, address } = self.find(name)?;
         Ok(json!({"lkey": lkey, "address": address + u64::from(offset), "length": length}))
     }
@@ -202,7 +204,7 @@ fn names(rights: Access) -> Vec<&'static str> {
 }
 
 impl Subject for Remote {
-    fn program(&mut self) -> Result<&mut dyn Program, Trouble> {
+    fn program(&mut self) -> Result<&mut dyn Program> {
         Ok(self)
     }
 
@@ -210,7 +212,7 @@ impl Subject for Remote {
         None
     }
 
-    fn clear(&mut self) -> Result<(), Trouble> {
+    fn clear(&mut self) -> Result<()> {
         self.regions.clear();
         self.windows.clear();
         (self.pairs, self.chosen, self.kind) = (0, 0, None);
@@ -230,33 +232,34 @@ impl Subject for Remote {
         self.network.tolerance()
     }
 
-    fn send(&mut self, net: &NetHeader, bytes: &[u8]) -> Result<(), Trouble> {
+    fn send(&mut self, net: &NetHeader, bytes: &[u8]) -> Result<()> {
         self.network.send(net, bytes)
     }
 
-    fn pause(&mut self, pause: PauseFrames) -> Result<(), Trouble> {
+    fn pause(&mut self, pause: PauseFrames) -> Result<()> {
         self.network.pause(pause)
     }
 
-    fn receive(&mut self, until: Instant) -> Result<Option<Arrival>, Trouble> {
+    fn receive(&mut self, until: Instant) -> Result<Option<Arrival>> {
         self.network.receive(until)
     }
 }
 
 impl Program for Remote {
-    fn region(&mut self, name: &str, bytes: u32, rights: Access) -> Result<RemoteRegion, Trouble> {
+    fn region(&mut self, name: &str, bytes: u32, rights: Access) -> Result<RemoteRegion> {
         let made = self.ask(json!({
             "do": "mr", "name": name, "pd": "pd", "length": bytes, "access": names(rights),
         }))?;
         let number = |what: &str| {
-            made[what].as_u64().ok_or_else(|| Trouble::Broken(format!("the region has no {what}")))
+            let missing = || SubjectError::Broken(format!("the region has no {what}"));
+            made[what].as_u64().ok_or_else(missing)
         };
         let (lkey, address) = (number("lkey")?, number("address")?);
         self.regions.insert(name.to_owned(), Region { lkey, address });
         Ok(RemoteRegion { address, rkey: number("rkey")? as u32 })
     }
 
-    fn connect(&mut self, connection: &Connection, peer: Qpn) -> Result<Qpn, Trouble> {
+    fn connect(&mut self, connection: &Connection, peer: Qpn) -> Result<Qpn> {
         let &Connection { qp_type, qkey, rq_psn, sq_psn, .. } = connection;
         let service = match qp_type {
             QpType::Uc => "uc",
@@ -313,14 +316,14 @@ impl Program for Remote {
         self.pairs += 1;
         let qpn = made[2]["qpn"].as_u64();
         qpn.map(|qpn| Qpn::new(qpn as u32))
-            .ok_or_else(|| Trouble::Broken("the queue pair has no number".into()))
+            .ok_or_else(|| SubjectError::Broken("the queue pair has no number".into()))
     }
 
     fn choose(&mut self, pair: usize) {
         self.chosen = pair;
     }
 
-    fn post_receive(&mut self, id: u64, offset: u32, bytes: u32) -> Result<(), Trouble> {
+    fn post_receive(&mut self, id: u64, offset: u32, bytes: u32) -> Result<()> {
         let sge = self.sge(INBOX, offset, bytes)?;
         let (kind, queue) = match self.is_shared {
             true => ("srq", "srq".to_owned()),
@@ -329,7 +332,7 @@ impl Program for Remote {
         self.ask(json!({"do": "recv", kind: queue, "wrs": [{"id": id, "sges": [sge]}]})).map(drop)
     }
 
-    fn post_send(&mut self, request: &Request, peer: Qpn) -> Result<(), Trouble> {
+    fn post_send(&mut self, request: &Request, peer: Qpn) -> Result<()> {
         let (op, compare, swap, add) = match request.kind {
             RequestKind::Send => ("send", 0, 0, 0),
             RequestKind::Write => ("write", 0, 0, 0),
@@ -377,7 +380,7 @@ impl Program for Remote {
         self.ask(json!({"do": "send", "qp": self.qp(), "wrs": [wr]})).map(drop)
     }
 
-    fn bind(&mut self, bind: &Bind) -> Result<RemoteRegion, Trouble> {
+    fn bind(&mut self, bind: &Bind) -> Result<RemoteRegion> {
         let (name, MemoryLocation { region, offset }) = (&bind.window, &bind.place);
         let address = self.find(region)?.address + u64::from(*offset);
         if !self.windows.contains_key(name) {
@@ -393,52 +396,46 @@ impl Program for Remote {
         let wr = json!({"id": bind.id, "op": "bind_window", "flags": ["SIGNALED"], "bind": part});
         let posted = self.ask(json!({"do": "send", "qp": self.qp(), "wrs": [wr]}))?;
         let rkey = posted["rkeys"][0].as_u64();
-        let rkey = rkey.ok_or_else(|| Trouble::Broken("the window has no rkey".into()))? as u32;
-        self.windows.insert(name.clone(), rkey);
-        Ok(RemoteRegion { address, rkey })
+        let rkey = rkey.ok_or_else(|| SubjectError::Broken("the window has no rkey".into()))?;
+        self.windows.insert(name.clone(), rkey as u32);
+        Ok(RemoteRegion { address, rkey: rkey as u32 })
     }
 
-    fn invalidate(&mut self, id: u64, window: &str) -> Result<(), Trouble> {
+    fn invalidate(&mut self, id: u64, window: &str) -> Result<()> {
         let rkey = self.windows.get(window);
-        let rkey = rkey.ok_or_else(|| Trouble::Broken(format!("unknown window {window}")))?;
+        let rkey = rkey.ok_or_else(|| SubjectError::Broken(format!("unknown window {window}")))?;
         let wr = json!({"id": id, "op": "local_invalidate", "flags": ["SIGNALED"], "rkey": rkey});
         self.ask(json!({"do": "send", "qp": self.qp(), "wrs": [wr]})).map(drop)
     }
 
-    fn join(&mut self, group: IpAddr) -> Result<(), Trouble> {
+    fn join(&mut self, group: IpAddr) -> Result<()> {
         self.ask(json!({"do": "join", "qp": self.qp(), "group": group})).map(drop)
     }
 
-    fn fill(&mut self, region: &str, offset: u32, bytes: u32, seed: u32) -> Result<(), Trouble> {
+    fn fill(&mut self, region: &str, offset: u32, bytes: u32, seed: u32) -> Result<()> {
         let fill =
             json!({"do": "fill", "mr": region, "offset": offset, "length": bytes, "seed": seed});
         self.ask(fill).map(drop)
     }
 
-    fn differs(
-        &mut self,
-        region: &str,
-        offset: u32,
-        bytes: u32,
-        seed: u32,
-    ) -> Result<Option<u32>, Trouble> {
+    fn differs(&mut self, region: &str, offset: u32, bytes: u32, seed: u32) -> Result<Option<u32>> {
         let differs = self.ask(
             json!({"do": "differs", "mr": region, "offset": offset, "length": bytes, "seed": seed}),
         )?;
         Ok(differs["differs"].as_u64().map(|at| at as u32))
     }
 
-    fn set_word(&mut self, region: &str, offset: u32, value: u64) -> Result<(), Trouble> {
+    fn set_word(&mut self, region: &str, offset: u32, value: u64) -> Result<()> {
         self.ask(json!({"do": "set_word", "mr": region, "offset": offset, "value": value}))
             .map(drop)
     }
 
-    fn word(&mut self, region: &str, offset: u32) -> Result<u64, Trouble> {
+    fn word(&mut self, region: &str, offset: u32) -> Result<u64> {
         let word = self.ask(json!({"do": "word", "mr": region, "offset": offset}))?;
-        word["value"].as_u64().ok_or_else(|| Trouble::Broken("the word has no value".into()))
+        word["value"].as_u64().ok_or_else(|| SubjectError::Broken("the word has no value".into()))
     }
 
-    fn completions(&mut self, queue: Queue) -> Result<Vec<Completion>, Trouble> {
+    fn completions(&mut self, queue: Queue) -> Result<Vec<Completion>> {
         let (_, send, receive) = names_of(self.chosen);
         let cq = match queue {
             Queue::Send => send,
@@ -457,7 +454,7 @@ impl Program for Remote {
             .collect())
     }
 
-    fn state(&mut self) -> Result<String, Trouble> {
+    fn state(&mut self) -> Result<String> {
         Ok(text_of(&self.ask(json!({"do": "query", "qp": self.qp()}))?["state"]))
     }
 

@@ -4,7 +4,7 @@ use roce::{
     Qpn,
     transport::{cm::CmMad, wire::Packet},
 };
-use roce_conformance::{Case, Outcome, Seen, Verdict, What, chapters, known};
+use roce_conformance::{Case, Outcome, Seen, TraceEvent, Verdict, chapters, known};
 use roce_world::packet_text;
 use serde_json::{Value, json};
 
@@ -129,8 +129,8 @@ fn others(case: &Case) -> Vec<(&'static str, Verdict)> {
 
 fn text(seen: &Seen) -> String {
     let bytes = match &seen.what {
-        What::Packet { bytes, .. } => bytes,
-        What::Pause(pause) => return pause.to_string(),
+        TraceEvent::Packet { bytes, .. } => bytes,
+        TraceEvent::Pause(pause) => return pause.to_string(),
     };
     match Packet::parse(bytes) {
         Ok(packet) => {

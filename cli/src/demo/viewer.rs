@@ -3,7 +3,7 @@ use roce_world::{Line, SentDatagram, Tone, Viewer};
 #[cfg(target_os = "linux")]
 use super::keys::Keys;
 #[cfg(not(target_os = "linux"))]
-use crate::elsewhere::{Capture, Keys};
+use crate::non_linux::{Capture, Keys};
 #[cfg(target_os = "linux")]
 use roce::link::Capture;
 

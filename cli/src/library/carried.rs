@@ -95,7 +95,7 @@ mod tests {
         unpack(b"a library", &directory, NAME).ok().unwrap();
         fs::set_permissions(&directory, PermissionsExt::from_mode(0o777)).unwrap();
         let refused = unpack(b"another", &directory, NAME).err().unwrap();
-        assert!(matches!(refused, Unfit::Open(place) if place == directory));
+        assert!(matches!(refused, Unfit::WritableByOthers(place) if place == directory));
         assert_eq!(fs::read(directory.join(NAME)).unwrap(), b"a library");
     }
 

@@ -9,8 +9,7 @@ use std::{
 };
 
 pub(super) enum Unfit {
-    /// Others can change this directory.
-    Open(PathBuf),
+    WritableByOthers(PathBuf),
     NoExec(PathBuf),
     System(PathBuf, io::Error),
 }
@@ -23,7 +22,7 @@ impl Unfit {
 
     pub(super) fn advice(&self) -> String {
         match self {
-            Self::Open(place) => format!(
+            Self::WritableByOthers(place) => format!(
                 "other users can write to {}; set XDG_CACHE_HOME to a directory that you own \
                  outside /tmp, or run `chmod go-w` on this one if it is yours",
                 place.display()
@@ -46,7 +45,7 @@ pub(super) fn check(path: &Path) -> Result<(), Unfit> {
     for part in path.ancestors() {
         let metadata = fs::symlink_metadata(part).map_err(Unfit::system(part))?;
         if !metadata.is_dir() || !is_own(&metadata).map_err(Unfit::system(part))? {
-            return Err(Unfit::Open(part.to_owned()));
+            return Err(Unfit::WritableByOthers(part.to_owned()));
         }
     }
     Ok(())

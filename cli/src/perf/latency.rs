@@ -21,17 +21,17 @@ pub(super) fn round(
     let size = side.plan.sizes[number] as usize;
     let layout = side.layout(size);
     side.prepare(number, layout)?;
-    let mut game = Game { side, size, layout, posted: 0, done: 0 };
+    let mut ping_pong = PingPong { side, size, layout, posted: 0, done: 0 };
     let mut nanos = Vec::new();
-    if game.side.is_client {
-        game.time(&mut nanos, progress)?;
-    } else if matches!(game.side.plan.test, Test::Write | Test::Send) {
-        while game.await_message(true)? {
-            game.post_message()?;
+    if ping_pong.side.is_client {
+        ping_pong.time(&mut nanos, progress)?;
+    } else if matches!(ping_pong.side.plan.test, Test::Write | Test::Send) {
+        while ping_pong.await_message(true)? {
+            ping_pong.post_message()?;
         }
     }
-    game.finish()?;
-    let count = game.posted;
+    ping_pong.take_completions(0)?;
+    let count = ping_pong.posted;
     side.exchange.send_text(&count.to_string())?;
     let theirs = side.exchange.learn_text()?;
     let theirs: u64 =
@@ -49,7 +49,7 @@ pub(super) fn round(
 }
 
 /// A WRITE's last byte is a stamp that the peer polls for.
-struct Game<'a> {
+struct PingPong<'a> {
     side: &'a mut Side,
     size: usize,
     layout: Layout,
@@ -57,7 +57,7 @@ struct Game<'a> {
     done: u64,
 }
 
-impl Game<'_> {
+impl PingPong<'_> {
     fn time(&mut self, nanos: &mut Vec<u64>, progress: &Progress) -> Result<(), Failure> {
         let amount = self.side.plan.amount;
         let start = Instant::now();
@@ -73,7 +73,7 @@ impl Game<'_> {
             if matches!(self.side.plan.test, Test::Write | Test::Send) {
                 self.await_message(false)?;
             } else {
-                self.finish()?;
+                self.take_completions(0)?;
             }
             let now = Instant::now();
             nanos.push((now - before).as_nanos() as u64);
@@ -111,10 +111,6 @@ impl Game<'_> {
             }
         }
         Ok(())
-    }
-
-    fn finish(&mut self) -> Result<(), Failure> {
-        self.take_completions(0)
     }
 
     /// `false`: the peer says over TCP that there is none.

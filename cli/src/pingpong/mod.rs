@@ -13,7 +13,7 @@ use roce::{
 };
 
 use crate::{
-    common::options,
+    common::{linger, options},
     exchange::{Exchange, Shown, gid_index},
     failure::Failure,
     output::outln,
@@ -181,7 +181,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         xrc::connect(&mut session, &mut exchange, &plan, gid_index)?;
         play(&mut session, &plan)?;
         exchange.end_xrc()?;
-        session.linger();
+        linger(&context);
         return Ok(());
     }
     let mut ours = Vec::new();
@@ -219,7 +219,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
 
     play(&mut session, &plan)?;
-    session.linger();
+    linger(&context);
     Ok(())
 }
 

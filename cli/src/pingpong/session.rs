@@ -16,7 +16,6 @@ const PAGE: usize = 4096;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(super) struct Session {
-    context: Context,
     pairs: Vec<QueuePair>,
     target: Option<QueuePair>,
     srq: Option<SharedReceiveQueue>,
@@ -82,7 +81,6 @@ impl Session {
             target = Some(qp);
         }
         let session = Self {
-            context: context.clone(),
             pairs,
             target,
             srq,
@@ -210,22 +208,6 @@ impl Session {
             .into());
         }
         Ok(wc)
-    }
-
-    /// After losses, waits for retransmissions of the peer's last requests.
-    pub(super) fn linger(&self) {
-        let lossy = |context: &Context| {
-            let counters = context.counters();
-            counters.retransmitted_packets
-                + counters.duplicate_requests
-                + counters.sequence_naks_sent
-                > 0
-        };
-        let end = Instant::now() + Duration::from_millis(500);
-        while lossy(&self.context) && Instant::now() < end {
-            self.context.progress();
-            std::thread::sleep(Duration::from_millis(1));
-        }
     }
 }
 

@@ -7,7 +7,7 @@ use roce_transport::{
 
 use super::{PATIENCE, Pair, Play, Stop, mistake, wrong};
 use crate::{
-    case::{Field, NAK_SEQUENCE, Packet, PacketKind, Train},
+    case::{ExpectedBurst, Field, NAK_SEQUENCE, Packet, PacketKind},
     outcome::{Burst, Recovery},
     packet::{Request, describe, request},
     subject::{Arrival, Subject},
@@ -48,8 +48,8 @@ impl Gap {
 }
 
 impl<S: Subject> Play<'_, S> {
-    pub(super) fn burst(&mut self, train: &Train) -> Result<(), Stop> {
-        let &Train { packets, lasts, within, slower, again, loses } = train;
+    pub(super) fn burst(&mut self, expected: &ExpectedBurst) -> Result<(), Stop> {
+        let &ExpectedBurst { packets, lasts, within, slower, again, loses } = expected;
         let before = self.evidence.bursts.first().map_or(Duration::ZERO, Burst::of_each);
         let least = (before * slower * packets.saturating_sub(1)).max(lasts);
         let until = self.subject.now().plus(PATIENCE).plus(within).plus(self.subject.tolerance());

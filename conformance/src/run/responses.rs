@@ -140,7 +140,7 @@ impl<S: Subject> Play<'_, S> {
             responder.first.get_or_insert(arrival.at);
             self.respond(&mut responder, psn, &reth, arrival.at).map_err(|stop| match stop {
                 Stop::Wrong(why) => Stop::Wrong(format!("{why}, in the {}", describe(&arrival))),
-                trouble => trouble,
+                stop => stop,
             })?;
         }
         let Responder { missing, mut burst, sent, reads, .. } = responder;

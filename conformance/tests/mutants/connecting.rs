@@ -72,13 +72,13 @@ pub(super) fn responses() -> Vec<Row> {
         (
             "replies once",
             "cm/reply-repeated",
-            Out(|notes, _, p| attribute(p) != REP || notes.left.insert(local_id(p))),
+            Out(|notes, _, p| attribute(p) != REP || notes.sent.insert(local_id(p))),
         ),
         (
             "replies otherwise the second time",
             "cm/request-repeated",
             Out(|notes, _, p| {
-                if attribute(p) == REP && !notes.left.insert(local_id(p)) {
+                if attribute(p) == REP && !notes.sent.insert(local_id(p)) {
                     p[MESSAGE + 23] ^= 1;
                 }
                 true
@@ -90,19 +90,19 @@ pub(super) fn responses() -> Vec<Row> {
             "cm/ready-lost",
             In(|notes, _, p| {
                 if attribute(p) == RTU {
-                    notes.left.insert(u32::MAX);
+                    notes.sent.insert(u32::MAX);
                 }
-                p[0] == 0x64 || notes.left.contains(&u32::MAX)
+                p[0] == 0x64 || notes.sent.contains(&u32::MAX)
             }),
         ),
         (
             "takes a second RTU for the end",
             "cm/ready-repeated",
             In(|notes, _, p| {
-                if attribute(p) == RTU && !notes.left.insert(u32::MAX) {
-                    notes.left.insert(u32::MAX - 1);
+                if attribute(p) == RTU && !notes.sent.insert(u32::MAX) {
+                    notes.sent.insert(u32::MAX - 1);
                 }
-                p[0] == 0x64 || !notes.left.contains(&(u32::MAX - 1))
+                p[0] == 0x64 || !notes.sent.contains(&(u32::MAX - 1))
             }),
         ),
         ("keeps what was rejected", "cm/reply-rejected", In(|_, _, p| attribute(p) != REJ)),
@@ -110,16 +110,16 @@ pub(super) fn responses() -> Vec<Row> {
         (
             "confirms the end once",
             "cm/end-repeated",
-            Out(|notes, _, p| attribute(p) != DREP || notes.left.insert(u32::MAX)),
+            Out(|notes, _, p| attribute(p) != DREP || notes.sent.insert(u32::MAX)),
         ),
         (
             "does not end what it does not know",
             "cm/end-unknown",
             In(|notes, _, p| {
                 if attribute(p) == REQ {
-                    notes.left.insert(u32::MAX);
+                    notes.sent.insert(u32::MAX);
                 }
-                attribute(p) != DREQ || notes.left.contains(&u32::MAX)
+                attribute(p) != DREQ || notes.sent.contains(&u32::MAX)
             }),
         ),
         (
@@ -137,9 +137,9 @@ pub(super) fn responses() -> Vec<Row> {
             "cm/half-open",
             In(|notes, _, p| {
                 if attribute(p) == REQ {
-                    notes.come.insert(local_id(p));
+                    notes.received.insert(local_id(p));
                 }
-                attribute(p) != REQ || notes.come.len() < 5
+                attribute(p) != REQ || notes.received.len() < 5
             }),
         ),
     ]
@@ -254,9 +254,9 @@ pub(super) fn checks() -> Vec<Row> {
             "cm/length-longer",
             In(|notes, _, p| {
                 if p[0] == 0x64 && p.len() > LENGTH {
-                    notes.left.insert(u32::MAX);
+                    notes.sent.insert(u32::MAX);
                 }
-                p[0] != 0x64 || !notes.left.contains(&u32::MAX)
+                p[0] != 0x64 || !notes.sent.contains(&u32::MAX)
             }),
         ),
     ]
@@ -307,9 +307,9 @@ pub(super) fn packets() -> Vec<Row> {
             "connected/acknowledgement-of-nothing",
             In(|notes, _, p| {
                 if p[0] == 0x11 {
-                    notes.left.insert(u32::MAX);
+                    notes.sent.insert(u32::MAX);
                 }
-                !notes.left.contains(&u32::MAX)
+                !notes.sent.contains(&u32::MAX)
             }),
         ),
     ]

@@ -9,7 +9,7 @@ use std::{
 use roce_conformance::{
     Simulated, Subject,
     case::{Bind, Connection, PauseFrames, Queue, Request},
-    subject::{Arrival, Completion, Listener, Program, RemoteRegion, Route, Trouble},
+    subject::{Arrival, Completion, Listener, Program, RemoteRegion, Result, Route},
 };
 use roce_transport::{
     addr::{Mtu, Qpn},
@@ -29,8 +29,8 @@ pub(crate) struct Notes {
     pub(crate) sq_psn: u32,
     pub(crate) regions: BTreeMap<String, RemoteRegion>,
     /// PSNs of received requests, of sent packets.
-    pub(crate) come: BTreeSet<u32>,
-    pub(crate) left: BTreeSet<u32>,
+    pub(crate) received: BTreeSet<u32>,
+    pub(crate) sent: BTreeSet<u32>,
     /// Latest last.
     pub(crate) naks: Vec<Arrival>,
     /// After the latest received request.
@@ -39,7 +39,7 @@ pub(crate) struct Notes {
 
 impl Notes {
     pub(crate) fn again(&self, packet: &[u8]) -> bool {
-        self.come.contains(&psn(packet))
+        self.received.contains(&psn(packet))
     }
 }
 
@@ -67,7 +67,7 @@ pub(crate) enum Fault {
     Bind(fn(&mut Bind)),
     Post(fn(&mut Request)),
     /// How a queue pair, by number, joins the first of these groups.
-    Join(fn(&mut Simulated, &[IpAddr], usize) -> Result<(), Trouble>),
+    Join(fn(&mut Simulated, &[IpAddr], usize) -> Result<()>),
     Word(fn(u32, u64) -> u64),
     /// Completes invalidations without effect.
     KeepsWindows,
@@ -131,7 +131,7 @@ fn seal(net: &NetHeader, packet: &mut [u8]) {
 const SILENCE: Duration = Duration::from_millis(1);
 
 impl Mutant<'_> {
-    fn receive_of_others_first(&mut self, until: Instant) -> Result<Option<Arrival>, Trouble> {
+    fn receive_of_others_first(&mut self, until: Instant) -> Result<Option<Arrival>> {
         loop {
             let silent = self.busy.plus(SILENCE);
             let end = if self.held.is_empty() { until } else { until.min(silent) };
@@ -160,7 +160,7 @@ pub(crate) fn dest_qp(packet: &[u8]) -> u32 {
 }
 
 impl Subject for Mutant<'_> {
-    fn program(&mut self) -> Result<&mut dyn Program, Trouble> {
+    fn program(&mut self) -> Result<&mut dyn Program> {
         Ok(self)
     }
 
@@ -168,7 +168,7 @@ impl Subject for Mutant<'_> {
         self.inner.listener()
     }
 
-    fn clear(&mut self) -> Result<(), Trouble> {
+    fn clear(&mut self) -> Result<()> {
         self.notes = Notes::default();
         self.besides.clear();
         self.held.clear();
@@ -188,7 +188,7 @@ impl Subject for Mutant<'_> {
         self.inner.tolerance()
     }
 
-    fn send(&mut self, net: &NetHeader, bytes: &[u8]) -> Result<(), Trouble> {
+    fn send(&mut self, net: &NetHeader, bytes: &[u8]) -> Result<()> {
         let mut packet = bytes.to_vec();
         if packet.len() < 16 {
             return self.inner.send(net, &packet);
@@ -209,20 +209,20 @@ impl Subject for Mutant<'_> {
             _ => {}
         }
         if is_request(bytes) {
-            self.notes.come.insert(psn(bytes));
+            self.notes.received.insert(psn(bytes));
             self.notes.next = psn(bytes).wrapping_add(1) & 0x00FF_FFFF;
         }
         self.inner.send(net, &packet)
     }
 
-    fn pause(&mut self, mut pause: PauseFrames) -> Result<(), Trouble> {
+    fn pause(&mut self, mut pause: PauseFrames) -> Result<()> {
         if let Fault::Pause(change) = self.fault {
             change(&mut pause);
         }
         self.inner.pause(pause)
     }
 
-    fn receive(&mut self, until: Instant) -> Result<Option<Arrival>, Trouble> {
+    fn receive(&mut self, until: Instant) -> Result<Option<Arrival>> {
         if let Some(mut arrival) = self.besides.pop_front() {
             arrival.at = self.inner.now();
             return Ok(Some(arrival));
@@ -245,7 +245,7 @@ impl Subject for Mutant<'_> {
             if syndrome(&original.bytes).is_some_and(|syndrome| syndrome > 0x1F) {
                 self.notes.naks.push(original.clone());
             }
-            self.notes.left.insert(psn(&original.bytes));
+            self.notes.sent.insert(psn(&original.bytes));
             if goes_on {
                 return Ok(Some(arrival));
             }
@@ -254,14 +254,14 @@ impl Subject for Mutant<'_> {
 }
 
 impl Program for Mutant<'_> {
-    fn region(&mut self, name: &str, bytes: u32, rights: Access) -> Result<RemoteRegion, Trouble> {
+    fn region(&mut self, name: &str, bytes: u32, rights: Access) -> Result<RemoteRegion> {
         let rights = if let Fault::Register(change) = self.fault { change(rights) } else { rights };
         let region = self.inner.region(name, bytes, rights)?;
         self.notes.regions.insert(name.to_owned(), region);
         Ok(region)
     }
 
-    fn connect(&mut self, connection: &Connection, peer: Qpn) -> Result<Qpn, Trouble> {
+    fn connect(&mut self, connection: &Connection, peer: Qpn) -> Result<Qpn> {
         let mut connection = connection.clone();
         if let Fault::Connect(change) = self.fault {
             change(&mut connection);
@@ -283,11 +283,11 @@ impl Program for Mutant<'_> {
         self.inner.choose(pair);
     }
 
-    fn post_receive(&mut self, id: u64, offset: u32, bytes: u32) -> Result<(), Trouble> {
+    fn post_receive(&mut self, id: u64, offset: u32, bytes: u32) -> Result<()> {
         self.inner.post_receive(id, offset, bytes)
     }
 
-    fn post_send(&mut self, request: &Request, peer: Qpn) -> Result<(), Trouble> {
+    fn post_send(&mut self, request: &Request, peer: Qpn) -> Result<()> {
         let mut request = request.clone();
         if let Fault::Post(change) = self.fault {
             change(&mut request);
@@ -295,7 +295,7 @@ impl Program for Mutant<'_> {
         self.inner.post_send(&request, peer)
     }
 
-    fn bind(&mut self, bind: &Bind) -> Result<RemoteRegion, Trouble> {
+    fn bind(&mut self, bind: &Bind) -> Result<RemoteRegion> {
         let mut bind = bind.clone();
         if let Fault::Bind(change) = self.fault {
             change(&mut bind);
@@ -305,7 +305,7 @@ impl Program for Mutant<'_> {
         Ok(window)
     }
 
-    fn invalidate(&mut self, id: u64, window: &str) -> Result<(), Trouble> {
+    fn invalidate(&mut self, id: u64, window: &str) -> Result<()> {
         if matches!(self.fault, Fault::KeepsWindows) {
             self.idle.push(id);
             return Ok(());
@@ -313,7 +313,7 @@ impl Program for Mutant<'_> {
         self.inner.invalidate(id, window)
     }
 
-    fn join(&mut self, group: IpAddr) -> Result<(), Trouble> {
+    fn join(&mut self, group: IpAddr) -> Result<()> {
         match self.fault {
             Fault::Join(join) => {
                 let groups = [group, roce_conformance::case::group(2, group)];
@@ -323,30 +323,24 @@ impl Program for Mutant<'_> {
         }
     }
 
-    fn fill(&mut self, region: &str, offset: u32, bytes: u32, seed: u32) -> Result<(), Trouble> {
+    fn fill(&mut self, region: &str, offset: u32, bytes: u32, seed: u32) -> Result<()> {
         self.inner.fill(region, offset, bytes, seed)
     }
 
-    fn differs(
-        &mut self,
-        region: &str,
-        offset: u32,
-        bytes: u32,
-        seed: u32,
-    ) -> Result<Option<u32>, Trouble> {
+    fn differs(&mut self, region: &str, offset: u32, bytes: u32, seed: u32) -> Result<Option<u32>> {
         self.inner.differs(region, offset, bytes, seed)
     }
 
-    fn set_word(&mut self, region: &str, offset: u32, value: u64) -> Result<(), Trouble> {
+    fn set_word(&mut self, region: &str, offset: u32, value: u64) -> Result<()> {
         self.inner.set_word(region, offset, value)
     }
 
-    fn word(&mut self, region: &str, offset: u32) -> Result<u64, Trouble> {
+    fn word(&mut self, region: &str, offset: u32) -> Result<u64> {
         let value = self.inner.word(region, offset)?;
         Ok(if let Fault::Word(change) = self.fault { change(offset, value) } else { value })
     }
 
-    fn completions(&mut self, queue: Queue) -> Result<Vec<Completion>, Trouble> {
+    fn completions(&mut self, queue: Queue) -> Result<Vec<Completion>> {
         let mut all = self.inner.completions(queue)?;
         if queue == Queue::Send {
             all.extend(self.idle.drain(..).map(|id| Completion {
@@ -362,7 +356,7 @@ impl Program for Mutant<'_> {
         Ok(all)
     }
 
-    fn state(&mut self) -> Result<String, Trouble> {
+    fn state(&mut self) -> Result<String> {
         match self.fault {
             Fault::State(state) => Ok((*state).to_owned()),
             _ => self.inner.state(),

@@ -101,7 +101,7 @@ pub(super) fn limits() -> Vec<Row> {
         (
             "repeats nothing of PSN 0",
             "limits/wraps-in-a-loss-64",
-            Out(|notes, _, p| !is_request(p) || psn(p) != 0 || !notes.left.contains(&0)),
+            Out(|notes, _, p| !is_request(p) || psn(p) != 0 || !notes.sent.contains(&0)),
         ),
         (
             "asks for no response of PSN 0",

@@ -96,7 +96,7 @@ pub(super) fn placement() -> Vec<Row> {
             "repeats a FLUSH with another address",
             "flush/posted-again",
             Out(|notes, _, p| {
-                if p[0] == 0x1C && notes.left.contains(&psn(p)) {
+                if p[0] == 0x1C && notes.sent.contains(&psn(p)) {
                     p[16..24].fill(0);
                 }
                 true

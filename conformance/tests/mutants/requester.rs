@@ -81,13 +81,13 @@ pub(super) fn requester() -> Vec<Row> {
         (
             "does not repeat",
             "retry/timeout-8",
-            Out(|notes, _, p| !is_request(p) || !notes.left.contains(&psn(p))),
+            Out(|notes, _, p| !is_request(p) || !notes.sent.contains(&psn(p))),
         ),
         (
             "repeats with new PSNs",
             "retry/timeout-10",
             Out(|notes, _, p| {
-                if is_request(p) && notes.left.contains(&psn(p)) {
+                if is_request(p) && notes.sent.contains(&psn(p)) {
                     let next = psn(p) + 1;
                     set_psn(p, next);
                 }
@@ -142,7 +142,7 @@ pub(super) fn requester() -> Vec<Row> {
             "recovery/twice",
             Out(|notes, _, p| {
                 let is_second = psn(p) >= notes.sq_psn + 16;
-                !is_request(p) || !is_second || !notes.left.contains(&psn(p))
+                !is_request(p) || !is_second || !notes.sent.contains(&psn(p))
             }),
         ),
         (
@@ -150,18 +150,18 @@ pub(super) fn requester() -> Vec<Row> {
             "recovery/next-message",
             Out(|notes, _, p| {
                 let is_third = psn(p) >= notes.sq_psn + 8;
-                !is_request(p) || !is_third || !notes.left.contains(&psn(p))
+                !is_request(p) || !is_third || !notes.sent.contains(&psn(p))
             }),
         ),
         (
             "repeats no last packet",
             "recovery/last-packet",
-            Out(|notes, _, p| p[0] != 0x08 || !notes.left.contains(&psn(p))),
+            Out(|notes, _, p| p[0] != 0x08 || !notes.sent.contains(&psn(p))),
         ),
         (
             "repeats no message of one packet",
             "recovery/the-only-packet",
-            Out(|notes, _, p| p[0] != 0x04 || !notes.left.contains(&psn(p))),
+            Out(|notes, _, p| p[0] != 0x04 || !notes.sent.contains(&psn(p))),
         ),
         (
             "goes back too far",
@@ -322,7 +322,7 @@ pub(super) fn recovery() -> Vec<Row> {
         (
             "does not repeat a READ of one response",
             "recovery/read-only",
-            Out(|notes, _, p| p[0] != 0x0C || !notes.left.contains(&psn(p))),
+            Out(|notes, _, p| p[0] != 0x0C || !notes.sent.contains(&psn(p))),
         ),
         (
             "repeats half of a READ",
@@ -336,7 +336,7 @@ pub(super) fn recovery() -> Vec<Row> {
                 if p[0] == 0x0E && psn(p) == notes.sq_psn + 6 && !notes.again(p) {
                     let before = psn(p) - 1;
                     set_psn(p, before);
-                    notes.come.insert(before + 1);
+                    notes.received.insert(before + 1);
                 }
                 true
             }),

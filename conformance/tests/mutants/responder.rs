@@ -114,7 +114,7 @@ pub(super) fn responder() -> Vec<Row> {
             "answers a duplicate atomic with what is there now",
             "atomic/again-after-change",
             Out(|notes, _, p| {
-                if p[0] == 0x12 && notes.left.contains(&psn(p)) {
+                if p[0] == 0x12 && notes.sent.contains(&psn(p)) {
                     p[16..24].copy_from_slice(&1000_u64.to_be_bytes());
                 }
                 true
@@ -144,7 +144,7 @@ pub(super) fn responder() -> Vec<Row> {
             "answers the rest of a READ from its middle",
             "read/again-from-inside",
             Out(|notes, _, p| {
-                if notes.left.contains(&psn(p)) && psn(p) != notes.rq_psn && p[0] == 0x0D {
+                if notes.sent.contains(&psn(p)) && psn(p) != notes.rq_psn && p[0] == 0x0D {
                     p[0] = 0x0E;
                     p.drain(12..16);
                 }
@@ -427,7 +427,7 @@ pub(super) fn responder() -> Vec<Row> {
         (
             "sends one CNP",
             "congestion/notifies-again",
-            Out(|notes, _, p| p[0] != 0x81 || notes.left.insert(u32::MAX)),
+            Out(|notes, _, p| p[0] != 0x81 || notes.sent.insert(u32::MAX)),
         ),
         ("takes no notice of CNPs", "congestion/slows-down", In(|_, _, p| p[0] != 0x81)),
         (

@@ -29,14 +29,14 @@ impl Station {
     pub fn release(&mut self, now: Instant) {
         if let Some(dhcp) = &mut self.dhcp {
             dhcp.release(now, &mut self.counters);
-            self.do_for_lease();
+            self.handle_dhcp_output();
         }
     }
 
-    pub(super) fn attend_lease(&mut self, now: Instant) {
+    pub(super) fn poll_dhcp(&mut self, now: Instant) {
         if let Some(dhcp) = &mut self.dhcp {
             dhcp.handle_timeout(now, &mut self.counters);
-            self.do_for_lease();
+            self.handle_dhcp_output();
         }
     }
 
@@ -63,7 +63,7 @@ impl Station {
         if dhcp.checking().is_some() || self.counters.dhcp_leases != before {
             self.server_mac = mac; // server or relay
         }
-        self.do_for_lease();
+        self.handle_dhcp_output();
         true
     }
 
@@ -73,12 +73,12 @@ impl Station {
         let declines = dhcp.checking() == Some(claimed);
         if declines {
             dhcp.decline(now, by, &mut self.counters);
-            self.do_for_lease();
+            self.handle_dhcp_output();
         }
         declines
     }
 
-    fn do_for_lease(&mut self) {
+    fn handle_dhcp_output(&mut self) {
         while let Some(output) = self.dhcp.as_mut().and_then(|dhcp| dhcp.poll()) {
             match output {
                 Output::Send { to, from, bytes } => {

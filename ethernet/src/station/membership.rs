@@ -130,7 +130,7 @@ impl Station {
         self.groups.handle_query(now, Query { v6: group.is_ipv6(), older, group: asked, within });
     }
 
-    pub(super) fn tell_of_groups(&mut self, now: Instant) {
+    pub(super) fn send_reports(&mut self, now: Instant) {
         for message in self.groups.handle_timeout(now) {
             let frame = match message {
                 Message::OldReport(group) => self.older_message(group, group, false),

@@ -59,7 +59,7 @@ impl Station {
         if !probe {
             let claim = match operation {
                 ArpOperation::Reply if self.is_own(target.into()) => Claim::Reply,
-                _ => Claim::Told,
+                _ => Claim::Unsolicited,
             };
             self.learn(now, sender.into(), mac, claim);
         }
@@ -309,7 +309,7 @@ impl Station {
                     return;
                 }
                 if let Some(mac) = given(lladdr).filter(|_| !probe) {
-                    self.learn(now, src.into(), mac, Claim::Told);
+                    self.learn(now, src.into(), mac, Claim::Unsolicited);
                 }
                 if !self.is_own((*target).into()) {
                     return;
@@ -338,9 +338,9 @@ impl Station {
                 } else {
                     let overrides = flags.contains(NdiscNeighborFlags::OVERRIDE);
                     let claim = match (solicited, overrides) {
-                        (_, false) => Claim::Humble,
+                        (_, false) => Claim::NoOverride,
                         (true, true) => Claim::Reply,
-                        (false, true) => Claim::Told,
+                        (false, true) => Claim::Unsolicited,
                     };
                     self.learn(now, (*target).into(), given(lladdr).unwrap_or(mac), claim);
                 }

@@ -91,7 +91,7 @@ fn a_leased_address_is_used_like_a_given_one() {
             let event = StationEvent::Leased { address: ADDRESS.into(), server: SERVER.into() };
             assert_eq!((station.poll_event(), station.poll_event()), (Some(event), None));
             let hop = station.route(now, ip("192.0.2.1"));
-            assert_eq!(hop, Hop::Asked(router.into()), "by the router of the lease");
+            assert_eq!(hop, Hop::Resolving(router.into()), "by the router of the lease");
             // renewed, unchanged
             frames(&mut station);
             serve(&mut station, &mut now, 300 * SECOND, to, router);
@@ -166,7 +166,7 @@ fn a_given_gateway_is_used_instead_of_the_servers() {
     let config = StationConfig { gateways: vec![ip("10.0.0.7")], ..leasing(None) };
     let mut station = Station::new(config, now);
     serve(&mut station, &mut now, SECOND, ADDRESS.into(), SERVER);
-    assert_eq!(station.route(now, ip("192.0.2.1")), Hop::Asked(ip("10.0.0.7")));
+    assert_eq!(station.route(now, ip("192.0.2.1")), Hop::Resolving(ip("10.0.0.7")));
 }
 
 #[test]

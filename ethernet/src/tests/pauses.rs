@@ -86,7 +86,9 @@ fn what_is_held_leaves_when_the_pause_is_over() {
 fn a_response_ends_no_pause() {
     let (mut station, now) = station();
     for level in [3, 4] {
-        let Hop::Asked(hop) = station.route(now, ip("10.0.0.2")) else { panic!("it is not known") };
+        let Hop::Resolving(hop) = station.route(now, ip("10.0.0.2")) else {
+            panic!("it is not known")
+        };
         station.wait(hop, &of(level, &[level; 20]), &[level; 20]);
     }
     station.handle_frame(now, &pause(&[0x0101, 1 << 3, 0, 0, 0, 1000, 0, 0, 0, 0]), false);

@@ -20,7 +20,7 @@ use crate::input::Input;
 
 /// Of every region.
 const ADDRESS: u64 = 1 << 32;
-const QKEY: QKey = QKey(0x1111_1111);
+pub(super) const QKEY: QKey = QKey(0x1111_1111);
 const TYPES: [WindowType; 3] = [WindowType::Type1, WindowType::Type2A, WindowType::Type2B];
 /// Enough completions for all requests.
 const CQE: usize = 1024;

@@ -1,7 +1,7 @@
 //! Any operation and arguments on any queue pair.
 
 use roce_transport::{
-    addr::{AddressVector, QKey, Qpn},
+    addr::{AddressVector, Qpn},
     mem::{RKey, WindowBind},
     qp::PostError,
     time::Instant,
@@ -12,12 +12,10 @@ use roce_transport::{
 };
 
 use super::{
-    objects::access,
+    objects::{QKEY, access},
     side::{Known, LIMITS, REGION, Side},
 };
 use crate::input::Input;
-
-const QKEY: QKey = QKey(0x1111_1111);
 
 impl Side {
     pub(super) fn post_send(

@@ -18,8 +18,8 @@
 //! | its sleep has no end, or none for due counters | `a_timer_is_not_slept_through`, `counters_are_not_forgotten` |
 //! | `after_service` compares the wrong way, or precedes the command | `a_timer_is_not_slept_through` |
 //! | nothing wakes it for counters, or it wrongly claims to know of them | `counters_are_not_forgotten` |
-//! | a driving thread does not park or check for arrivals | `a_waiting_thread_is_woken` |
-//! | a thread that drove does not say that it has left | `a_thread_that_has_waited_leaves_the_sockets` |
+//! | a thread on the sockets does not park or check for arrivals | `a_waiting_thread_is_woken` |
+//! | a thread that waited on them does not say that it has left | `a_thread_that_has_waited_leaves_the_sockets` |
 //! | nor wakes the background thread that left it the sockets, or that does not check for others | the same, `a_thread_that_has_served_leaves_the_sockets`, `a_thread_is_woken_by_one_that_serves` |
 //! | it unparks twice | `waiting_threads_are_woken_whoever_takes_their_runs` |
 //! | no timer is set for delayed acknowledgements | `what_waits_for_a_response_leaves` |

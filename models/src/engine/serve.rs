@@ -84,7 +84,7 @@ impl Engine {
         }
         let received = shard.receive();
         if received > 0 {
-            self.record_stir();
+            self.record_wakeup();
         }
         if !(polls && received > 0 && shard.cork.change(|cork| cork.find(clock::now(), true))) {
             shard.serve_timers(clock::now());

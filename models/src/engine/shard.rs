@@ -4,7 +4,7 @@ use roce_transport::{adapter::TransmitLimits, time::Instant};
 
 use super::{
     publication::Publication,
-    schedule::cork::{Cork, Load, Next, Sent},
+    schedule::cork::{Cork, Load, Next, SendPath},
     shared_cork::SharedCork,
     sleep::{Omission, System, omits},
 };
@@ -32,7 +32,7 @@ impl Shard {
         let (rare, timer, reader, publication) = (None, None, None, Publication::default());
         let limits = TransmitLimits { segments: 64, bytes: 65_487 };
         let mut cork = SharedCork::new(Cork::new(limits));
-        cork.observer().record_sent(Sent::Call);
+        cork.observer().record_sent(SendPath::Call);
         let (posted, acknowledged) = (None, None);
         Self { link, awaited, rare, timer, publication, reader, cork, posted, acknowledged, system }
     }

@@ -119,7 +119,7 @@ impl Engine {
         Ok(())
     }
 
-    pub(super) fn sleep_driving(
+    pub(super) fn sleep_on_sockets(
         &self,
         wanted: Wanted<'_>,
         timeout: Option<Duration>,
@@ -143,7 +143,7 @@ impl Engine {
         true
     }
 
-    pub(super) fn part_loop(&self) {
+    pub(super) fn detach_loop(&self) {
         self.system.change(|readable| readable.joined = false);
     }
 

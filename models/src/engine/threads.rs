@@ -125,9 +125,9 @@ pub fn two_threads_of_which_one_serves_are_woken() {
 fn serve(engine: &Engine, number: usize) {
     while !engine.system.has(number) {
         if !engine.serve_until(&number, None, || engine.system.has(number)).unwrap() {
-            engine.sleeps();
+            engine.begin_sleep();
             engine.system.wait_for(number);
-            engine.has_slept();
+            engine.end_sleep();
         }
     }
 }
@@ -142,7 +142,7 @@ fn wait(engine: &Engine, number: usize) {
         if engine.system.has(number) {
             return;
         }
-        engine.drive(&number, None).unwrap();
+        engine.wait_on_sockets(&number, None).unwrap();
     }
 }
 

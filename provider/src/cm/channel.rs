@@ -9,9 +9,10 @@ use std::{
     },
 };
 
-use super::{error::CmError, queue::Queue, shared::QueuedEvent};
+use super::{error::CmError, shared::QueuedEvent};
 use crate::{
     Context, ProtectionDomain,
+    notify::Notifier,
     sync::Mutex,
     verbs::{WeakContext, WeakDomain},
 };
@@ -33,7 +34,7 @@ pub struct EventChannel {
 }
 
 pub(super) struct ChannelInner {
-    pub(super) queue: Arc<Queue<QueuedEvent>>,
+    pub(super) queue: Arc<Notifier<QueuedEvent>>,
     known: Mutex<Known>,
     /// True once the program took the descriptor.
     pub(super) exposed: AtomicBool,
@@ -54,7 +55,7 @@ impl EventChannel {
     /// `EMFILE`.
     pub fn new() -> io::Result<Self> {
         let inner = ChannelInner {
-            queue: Arc::new(Queue::new()?),
+            queue: Arc::new(Notifier::unbounded()?),
             known: Mutex::default(),
             exposed: AtomicBool::new(false),
         };
@@ -109,7 +110,7 @@ impl AsFd for EventChannel {
         if !self.inner.exposed.swap(true, Ordering::Relaxed) {
             self.contexts().iter().for_each(|context| context.inner.engine.hand_over());
         }
-        self.inner.queue.as_fd()
+        self.inner.queue.descriptor()
     }
 }
 

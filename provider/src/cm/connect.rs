@@ -6,20 +6,18 @@ use roce_transport::{
     cm::{
         Accept, CmService, ConnAttribute, ConnEnd, ConnId, Connect, IpHeader, Req, SidrRep, SidrReq,
     },
-    qp::QpType,
+    qp::{MAX_RD_ATOMIC, QpType},
     time::Instant,
 };
 
 use super::{
     CmError, CmId, ConnParam, EventKind, IdState, RejectReason, Status, UDP_QKEY, id::IdInner,
-    options::ACK_TIMEOUT, param::Param, presence, route::Routes, shared::RequestInfo,
+    options::ACK_TIMEOUT, param::Param, presence, route::CmDispatcher, shared::RequestInfo,
 };
 use crate::Context;
 
-/// Maximum READs and atomics outstanding per queue pair, each way.
-const MOST: u8 = 128;
 /// Requests the maximum.
-const ALL: u8 = u8::MAX;
+const MAXIMUM: u8 = u8::MAX;
 
 /// Private data bytes of a REQ and a SIDR_REQ.
 const REQ_DATA: usize = Req::PRIVATE_DATA - IpHeader::LEN;
@@ -66,15 +64,13 @@ impl CmId {
                 end: ConnEnd {
                     qpn,
                     starting_psn: context.random_psn(),
-                    responder_resources: most(
+                    responder_resources: checked_depth(
                         ConnAttribute::ResponderResources,
                         param.responder_resources,
-                        MOST,
                     )?,
-                    initiator_depth: most(
+                    initiator_depth: checked_depth(
                         ConnAttribute::InitiatorDepth,
                         param.initiator_depth,
-                        MOST,
                     )?,
                     rnr_retry: param.rnr_retry_count,
                     min_rnr_timer: inner.options.min_rnr_timer,
@@ -96,7 +92,7 @@ impl CmId {
             return self.finish(&[EventKind::Established, EventKind::ConnectResponse]);
         }
         context.inner.engine.command_shard(|shard, now| -> Result<(), CmError> {
-            let (adapter, routes) = shard.adapter_and_sink::<Routes>();
+            let (adapter, dispatcher) = shard.adapter_and_sink::<CmDispatcher>();
             let mut state = self.shared().state();
             let conn = match connect {
                 Some(connect) => {
@@ -106,7 +102,7 @@ impl CmId {
             };
             (state.conn, state.av, state.state) = (Some(conn), Some(av), IdState::Connecting);
             drop(state);
-            routes.connect(conn, self.shared());
+            dispatcher.connect(conn, self.shared());
             Ok(())
         })?;
         drop(inner);
@@ -158,16 +154,14 @@ impl CmId {
                 end: ConnEnd {
                     qpn,
                     starting_psn,
-                    responder_resources: most(
+                    responder_resources: checked_depth(
                         ConnAttribute::ResponderResources,
                         param.responder_resources,
-                        MOST,
                     )?
                     .min(requested.responder_resources),
-                    initiator_depth: most(
+                    initiator_depth: checked_depth(
                         ConnAttribute::InitiatorDepth,
                         param.initiator_depth,
-                        MOST,
                     )?
                     .min(requested.initiator_depth),
                     rnr_retry: param.rnr_retry_count,
@@ -293,7 +287,7 @@ impl CmId {
         act: impl FnOnce(&mut Adapter, Instant, ConnId) -> Result<IdState, CmError>,
     ) -> Result<(), CmError> {
         inner.device_addr()?.context.inner.engine.command_shard(|shard, now| {
-            let (adapter, routes) = shard.adapter_and_sink::<Routes>();
+            let (adapter, dispatcher) = shard.adapter_and_sink::<CmDispatcher>();
             let (conn, state) = {
                 let state = self.shared().state();
                 (state.conn.ok_or(CmError::State(state.state))?, state.state)
@@ -306,7 +300,7 @@ impl CmId {
             if adapter.cm().state(conn).is_none() {
                 shared.conn = None;
                 drop(shared);
-                routes.disconnect(conn);
+                dispatcher.disconnect(conn);
             }
             Ok(())
         })
@@ -325,10 +319,10 @@ impl IdInner {
     }
 }
 
-fn most(attribute: ConnAttribute, value: u8, limit: u8) -> Result<u8, CmError> {
+fn checked_depth(attribute: ConnAttribute, value: u8) -> Result<u8, CmError> {
     match value {
-        ALL => Ok(limit),
-        value if value > limit => Err(CmError::Range(attribute)),
+        MAXIMUM => Ok(MAX_RD_ATOMIC),
+        value if value > MAX_RD_ATOMIC => Err(CmError::Range(attribute)),
         value => Ok(value),
     }
 }

@@ -10,19 +10,12 @@ use roce_transport::addr::{Gid, Mtu};
 
 use super::error::CmError;
 use crate::{
-    Context, Device, OpenError, OpenOptions,
-    bind::BindError,
-    calls::{ProcessGuard, ProcessMutex},
-    device::open_contexts,
-    devices,
+    Context, Device, OpenError, OpenOptions, bind::BindError, calls::ProcessMutex,
+    device::open_contexts, devices,
 };
 
 /// Prevents opening a device twice.
 static OPENING: ProcessMutex<()> = ProcessMutex::new(());
-
-fn opening() -> ProcessGuard<'static, ()> {
-    OPENING.lock()
-}
 
 /// Source of devices for ids, for programs with a device table; by default [`devices`].
 pub trait DeviceSource: Send + Sync {
@@ -85,7 +78,7 @@ fn index_of(context: &Context, ip: IpAddr) -> Option<u16> {
 
 /// Opened if necessary.
 pub(super) fn at(ip: IpAddr) -> Result<DeviceAddr, OpenError> {
-    let _one_at_a_time = opening();
+    let _one_at_a_time = OPENING.lock();
     if let Some(context) =
         open_contexts().into_iter().find(|context| index_of(context, ip).is_some())
     {
@@ -120,13 +113,12 @@ fn is_link_local(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local())
 }
 
-/// By the route.
-pub(super) fn towards(peer: SocketAddr) -> Result<DeviceAddr, Unroutable> {
-    let local = route(peer).map_err(Unroutable::NoRoute)?;
+pub(super) fn by_route(peer: SocketAddr) -> Result<DeviceAddr, RouteError> {
+    let local = route(peer).map_err(RouteError::NoRoute)?;
     if local.is_loopback() && local.is_ipv4() {
-        return loopback(peer.ip()).map_err(Unroutable::NoDevice);
+        return loopback(peer.ip()).map_err(RouteError::NoDevice);
     }
-    from(local, peer.ip()).map_err(Unroutable::NoDevice)
+    from(local, peer.ip()).map_err(RouteError::NoDevice)
 }
 
 pub(super) fn from(local: IpAddr, peer: IpAddr) -> Result<DeviceAddr, OpenError> {
@@ -146,14 +138,14 @@ pub(super) fn from(local: IpAddr, peer: IpAddr) -> Result<DeviceAddr, OpenError>
     }
 }
 
-pub(super) enum Unroutable {
+pub(super) enum RouteError {
     NoRoute(io::Error),
     NoDevice(OpenError),
 }
 
 /// Loopback device, avoiding the peer's address if new.
 fn loopback(peer: IpAddr) -> Result<DeviceAddr, OpenError> {
-    let _one_at_a_time = opening();
+    let _one_at_a_time = OPENING.lock();
     let own = |context: &Context| {
         context.gids().into_iter().map(Gid::to_ip).find(|ip| ip.is_ipv4() && ip.is_loopback())
     };
@@ -177,7 +169,7 @@ pub(super) fn all() -> Result<Vec<(Context, bool)>, CmError> {
     let mut found: Vec<(Context, bool)> = Vec::new();
     let mut last = None;
     for device in listed() {
-        let _one_at_a_time = opening();
+        let _one_at_a_time = OPENING.lock();
         let leases = device.leases_address(); // the address is known once open
         let is_lo = !leases && device.addresses().iter().all(|address| address.ip.is_loopback());
         let has = |context: &Context| {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{AddrInfo, CmError, CmEvent, CmId, CmQpAttr, EventKind, IdState, Status, param::Param};
+use super::{AddrInfo, CmError, CmEvent, CmId, CmQpAttr, EventKind, IdState, Status};
 use crate::ProtectionDomain;
 
 /// Unused: resolution is immediate.
@@ -102,12 +102,8 @@ impl CmId {
                 continue;
             }
             let done = wanted.contains(&kind) && status == Status::Success;
-            self.remember(kind, status, param);
+            self.inner().events.last = Some((kind, status, param));
             return if done { Ok(()) } else { Err(CmError::Failed { event: kind, status }) };
         }
-    }
-
-    fn remember(&self, kind: EventKind, status: Status, param: Param) {
-        self.inner().events.last = Some((kind, status, param));
     }
 }

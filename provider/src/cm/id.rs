@@ -27,7 +27,7 @@ use super::{
     param::Param,
     ports::PortLease,
     queues::{CmQpAttr, Queues},
-    route::Routes,
+    route::CmDispatcher,
     shared::{PendingRequest, Shared},
     state::IdState,
 };
@@ -132,11 +132,9 @@ impl IdInner {
     pub(super) fn attach(&mut self, shared: &Arc<Shared>, device_addr: DeviceAddr) {
         self.events.channel.attach(&device_addr.context, device_addr.opened);
         let ip = Some(device_addr.ip);
-        device_addr
-            .context
-            .inner
-            .engine
-            .command_shard(|shard, _| shard.adapter_and_sink::<Routes>().1.attach(shared, ip, 0));
+        device_addr.context.inner.engine.command_shard(|shard, _| {
+            shard.adapter_and_sink::<CmDispatcher>().1.attach(shared, ip, 0);
+        });
         self.device_addr = Some(device_addr);
     }
 }
@@ -323,9 +321,9 @@ impl Drop for IdHandle {
         let inner = &mut *inner.lock();
         for context in &inner.listener.devices {
             context.inner.engine.command_shard(|shard, _| {
-                let (adapter, link, routes) = shard.parts::<Routes>();
-                routes.unlisten(shared, adapter, link);
-                routes.detach(shared);
+                let (adapter, link, dispatcher) = shard.parts::<CmDispatcher>();
+                dispatcher.unlisten(shared, adapter, link);
+                dispatcher.detach(shared);
             });
         }
         for (group, attached) in std::mem::take(&mut inner.groups) {
@@ -335,13 +333,13 @@ impl Drop for IdHandle {
         }
         if let Some(own) = &inner.device_addr {
             own.context.inner.engine.command_shard(|shard, now| {
-                let (adapter, routes) = shard.adapter_and_sink::<Routes>();
+                let (adapter, dispatcher) = shard.adapter_and_sink::<CmDispatcher>();
                 let conn = shared.state().conn.take();
                 if let Some(conn) = conn {
-                    routes.disconnect(conn);
+                    dispatcher.disconnect(conn);
                     adapter.cm_mut().destroy(now, conn);
                 }
-                routes.detach(shared);
+                dispatcher.detach(shared);
             });
         }
         // requests not taken get no reply
@@ -349,8 +347,8 @@ impl Drop for IdHandle {
             let Some(request) = raw.request else { continue };
             let Some(context) = inner.listener.devices.get(request.device) else { continue };
             context.inner.engine.command_shard(|shard, now| {
-                let (adapter, routes) = shard.adapter_and_sink::<Routes>();
-                routes.disconnect(request.conn);
+                let (adapter, dispatcher) = shard.adapter_and_sink::<CmDispatcher>();
+                dispatcher.disconnect(request.conn);
                 adapter.cm_mut().destroy(now, request.conn);
             });
         }

@@ -6,7 +6,7 @@ use roce_transport::addr::Gid;
 
 use super::{
     CmError, CmId, IdState, devices,
-    route::{self, Listened, Routes},
+    route::{self, CmDispatcher, Listened},
     shared::Listening,
 };
 use crate::Context;
@@ -57,9 +57,9 @@ impl CmId {
             let index = contexts.len();
             let refused = route::claim(&context.inner.engine, listening);
             let listened = context.inner.engine.command_shard(|shard, _| {
-                let (adapter, link, routes) = shard.parts::<Routes>();
-                routes.attach(self.shared(), own, index);
-                routes.listen(self.shared(), adapter, link, &refused)
+                let (adapter, link, dispatcher) = shard.parts::<CmDispatcher>();
+                dispatcher.attach(self.shared(), own, index);
+                dispatcher.listen(self.shared(), adapter, link, &refused)
             });
             contexts.push(context);
             match listened {
@@ -110,10 +110,10 @@ impl CmId {
         self.shared().state().listening = None;
         for context in contexts {
             context.inner.engine.command_shard(|shard, _| {
-                let (adapter, link, routes) = shard.parts::<Routes>();
-                routes.unlisten(self.shared(), adapter, link);
+                let (adapter, link, dispatcher) = shard.parts::<CmDispatcher>();
+                dispatcher.unlisten(self.shared(), adapter, link);
                 if !keep {
-                    routes.detach(self.shared());
+                    dispatcher.detach(self.shared());
                 }
             });
         }

@@ -55,7 +55,6 @@ mod param;
 mod ports;
 mod post;
 mod presence;
-mod queue;
 mod queues;
 mod reasons;
 mod resolve;

@@ -1,6 +1,6 @@
 //! Creation of ids, and their events.
 
-use std::{os::fd::AsFd, sync::atomic::Ordering, time::Duration};
+use std::{sync::atomic::Ordering, time::Duration};
 
 use roce_transport::cm::PortSpace;
 
@@ -55,10 +55,10 @@ impl EventChannel {
                 return Err(ChannelError::TimedOut);
             }
             let contexts = self.contexts();
-            let descriptor = self.inner.queue.as_fd();
+            let descriptor = self.inner.queue.descriptor();
             if let [only] = &contexts[..] {
                 // waiting on the sockets saves a thread switch
-                only.inner.engine.drive(descriptor, left)?;
+                only.inner.engine.wait_on_sockets(descriptor, left)?;
             } else {
                 contexts.iter().for_each(|context| context.inner.engine.hand_over());
                 drop(contexts);

@@ -11,7 +11,7 @@ use roce_transport::cm::PortSpace;
 use rustix::thread::CapabilitySet;
 
 use super::error::CmError;
-use crate::calls::{ProcessGuard, ProcessMutex};
+use crate::calls::ProcessMutex;
 
 const EPHEMERAL: std::ops::RangeInclusive<u16> = 32_768..=60_999;
 
@@ -83,10 +83,6 @@ struct Table {
 static TABLE: ProcessMutex<Table> =
     ProcessMutex::new(Table { next: 0, hint: None, uses: BTreeMap::new() });
 
-fn table() -> ProcessGuard<'static, Table> {
-    TABLE.lock()
-}
-
 /// Released on drop.
 pub(super) struct PortLease {
     space: PortSpace,
@@ -97,7 +93,7 @@ pub(super) struct PortLease {
 impl PortLease {
     /// Port 0: a free port.
     pub(super) fn take(space: PortSpace, port: u16, binding: Binding) -> Result<Self, CmError> {
-        let mut table = table();
+        let mut table = TABLE.lock();
         let port = if port == 0 {
             table.free(space, &binding)?
         } else {
@@ -118,7 +114,7 @@ impl PortLease {
 
     /// Makes the port exclusive.
     pub(super) fn listen(&self) -> Result<(), CmError> {
-        let mut table = table();
+        let mut table = TABLE.lock();
         let uses = table.of(self.space, self.port);
         let own = uses.iter().find(|(serial, _)| *serial == self.serial);
         let Some(own) = own.map(|(_, own)| *own).filter(|own| own.reuse) else { return Ok(()) };
@@ -130,13 +126,13 @@ impl PortLease {
     }
 
     pub(super) fn change(&self, change: impl FnOnce(&mut Binding)) {
-        table().change(self, change);
+        TABLE.lock().change(self, change);
     }
 }
 
 impl Drop for PortLease {
     fn drop(&mut self) {
-        let mut table = table();
+        let mut table = TABLE.lock();
         if let Some(uses) = table.uses.get_mut(&(self.space, self.port)) {
             uses.retain(|(serial, _)| *serial != self.serial);
             if uses.is_empty() {

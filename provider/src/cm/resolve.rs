@@ -9,7 +9,7 @@ use roce_transport::addr::AddressVector;
 
 use super::{
     CmError, CmId, EventKind, IdState, Status,
-    devices::{self, DeviceAddr, Unroutable},
+    devices::{self, DeviceAddr, RouteError},
     error::open_errno,
     id::IdInner,
     param::Param,
@@ -165,12 +165,12 @@ impl CmId {
         if inner.device_addr.is_none() {
             let device_addr = match &inner.context {
                 Some(context) => devices::of(context, None, dst.ip())?,
-                None => match devices::towards(dst) {
+                None => match devices::by_route(dst) {
                     Ok(device_addr) => device_addr,
-                    Err(Unroutable::NoRoute(error)) => {
+                    Err(RouteError::NoRoute(error)) => {
                         return Ok(Err(error.raw_os_error().unwrap_or(libc::EHOSTUNREACH)));
                     }
-                    Err(Unroutable::NoDevice(error)) => return Ok(Err(open_errno(&error))),
+                    Err(RouteError::NoDevice(error)) => return Ok(Err(open_errno(&error))),
                 },
             };
             if let Some(lease) = &inner.lease {

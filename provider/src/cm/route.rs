@@ -33,7 +33,7 @@ use crate::{
 
 /// Ids of a device.
 #[derive(Default)]
-pub(crate) struct Routes {
+pub(crate) struct CmDispatcher {
     listeners: BTreeMap<ListenerId, Listener>,
     conns: BTreeMap<ConnId, Arc<Shared>>,
     ids: BTreeMap<usize, Attached>,
@@ -123,7 +123,7 @@ impl RequestMessage {
     }
 }
 
-impl Routes {
+impl CmDispatcher {
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.listeners.is_empty() && self.conns.is_empty() && self.ids.is_empty()
@@ -304,7 +304,7 @@ fn addresses(adapter: &Adapter, listening: Listening) -> Vec<IpAddr> {
 /// Claims the service where a claim may wait. Returns addresses that another user's program has.
 pub(super) fn claim(engine: &Engine, listening: Listening) -> Vec<IpAddr> {
     let claims: Vec<_> = engine.command_shard(|shard, _| {
-        let (adapter, link, _) = shard.parts::<Routes>();
+        let (adapter, link, _) = shard.parts::<CmDispatcher>();
         let claims = addresses(adapter, listening)
             .into_iter()
             .map(|address| (address, link.prepare_claim(listening.service_id, address, true)));
@@ -320,7 +320,7 @@ pub(super) fn is_refused(claim: Preparation<io::Error>) -> bool {
     claim().is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse)
 }
 
-impl EventSink for Routes {
+impl EventSink for CmDispatcher {
     fn on_event(&mut self, event: Event, adapter: &mut Adapter, link: &mut dyn Link) {
         match event {
             Event::DeviceFatal => {

@@ -16,15 +16,14 @@ use roce_transport::{
 use super::{
     kind::{EventKind, Status},
     param::{ConnParam, Param},
-    queue::Queue,
     state::IdState,
 };
-use crate::sync::Mutex;
+use crate::{notify::Notifier, sync::Mutex};
 
 pub(super) struct Shared {
     /// Handle side; unset for an untaken request.
     handle: OnceLock<Weak<dyn Any + Send + Sync>>,
-    queue: Mutex<Arc<Queue<QueuedEvent>>>,
+    queue: Mutex<Arc<Notifier<QueuedEvent>>>,
     state: Mutex<State>,
 }
 
@@ -93,11 +92,11 @@ impl QueuedEvent {
 }
 
 impl Shared {
-    fn new(queue: Arc<Queue<QueuedEvent>>, state: State) -> Self {
+    fn new(queue: Arc<Notifier<QueuedEvent>>, state: State) -> Self {
         Self { handle: OnceLock::new(), queue: Mutex::new(queue), state: Mutex::new(state) }
     }
 
-    pub(super) fn idle(queue: Arc<Queue<QueuedEvent>>) -> Self {
+    pub(super) fn idle(queue: Arc<Notifier<QueuedEvent>>) -> Self {
         Self::new(queue, State::new(IdState::Idle))
     }
 
@@ -114,7 +113,7 @@ impl Shared {
         self.state.lock()
     }
 
-    fn queue(&self) -> MutexGuard<'_, Arc<Queue<QueuedEvent>>> {
+    fn queue(&self) -> MutexGuard<'_, Arc<Notifier<QueuedEvent>>> {
         self.queue.lock()
     }
 
@@ -163,7 +162,7 @@ impl Shared {
     }
 
     /// Moves queued and future events.
-    pub(super) fn migrate(&self, to: &Arc<Queue<QueuedEvent>>) {
+    pub(super) fn migrate(&self, to: &Arc<Notifier<QueuedEvent>>) {
         let mut queue = self.queue();
         for event in queue.extract(|event| self.owns(event)) {
             if !std::ptr::eq(&*event.id, self) {

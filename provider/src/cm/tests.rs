@@ -3,7 +3,6 @@
 use std::{
     io,
     net::{IpAddr, SocketAddr},
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -12,19 +11,14 @@ use std::{
 };
 
 use roce_transport::{
-    adapter::{SourcePort, Transmit, TransmitLimits},
     addr::{AddressVector, Gid, Mtu, PKey, Qpn},
     cm::{CmService, ConnEnd, ConnId, Connect, IpHeader},
     psn::Psn,
-    time::Instant,
 };
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::{param::Param, route::Routes, shared::Shared, *};
-use crate::{
-    Context, Device, OpenOptions,
-    link::{Datagram, Fabric, Link},
-};
+use super::{param::Param, route::CmDispatcher, shared::Shared, *};
+use crate::{Context, Device, OpenOptions, device::tests::TestLink, link::Fabric};
 
 const SOON: Option<Duration> = Some(Duration::from_secs(20));
 
@@ -89,9 +83,9 @@ impl World {
             private_data,
         };
         self.a.inner.engine.command_shard(|shard, now| {
-            let (adapter, routes) = shard.adapter_and_sink::<Routes>();
+            let (adapter, dispatcher) = shard.adapter_and_sink::<CmDispatcher>();
             let conn = adapter.cm_connect(now, &request).unwrap();
-            routes.connect(conn, id.shared());
+            dispatcher.connect(conn, id.shared());
             conn
         })
     }
@@ -183,54 +177,23 @@ fn an_address_comes_and_goes() {
     drop(other);
 }
 
-/// Readable link that fails on demand, without multicast.
-struct Failing {
-    descriptor: OwnedFd,
-    fails: Arc<AtomicBool>,
-}
-
-impl Link for Failing {
-    fn addresses(&self) -> Vec<IpAddr> {
-        vec!["10.9.1.1".parse().unwrap()]
-    }
-
-    fn limits(&self) -> TransmitLimits {
-        TransmitLimits::SINGLE
-    }
-
-    fn source_port(&self) -> SourcePort {
-        SourcePort::PerFlow
-    }
-
-    fn send(&mut self, _: Instant, _: &[u8], runs: &[Transmit]) -> io::Result<usize> {
-        Ok(runs.len())
-    }
-
-    fn receive(&mut self, _: Instant, _: &mut dyn FnMut(&Datagram<'_>)) -> io::Result<usize> {
-        if self.fails.load(Ordering::Relaxed) {
-            Err(io::ErrorKind::BrokenPipe.into())
-        } else {
-            Ok(0)
-        }
-    }
-
-    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        vec![self.descriptor.as_fd()]
-    }
-}
-
 #[test]
 fn a_device_is_lost() {
     let fails = Arc::new(AtomicBool::new(false));
     let descriptor = eventfd(1, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).unwrap();
-    let link = Failing { descriptor, fails: fails.clone() };
+    let receive_fails = fails.clone();
+    let receive = Box::new(move || match receive_fails.load(Ordering::Relaxed) {
+        true => Err(io::ErrorKind::BrokenPipe.into()),
+        false => Ok(0),
+    });
+    let link = TestLink { descriptor, receive };
     let context = Device::with_link("failing", link, Mtu::B1024, OpenOptions::default()).unwrap();
     let channel = EventChannel::new().unwrap();
     let (listener, client) = (channel.create_id(PortSpace::Tcp), channel.create_id(PortSpace::Udp));
     listener.set_context(&context).unwrap();
     listener.listen(1).unwrap();
     client.set_context(&context).unwrap();
-    client.bind_addr("10.9.1.1:0".parse().unwrap()).unwrap();
+    client.bind_addr("10.0.0.1:0".parse().unwrap()).unwrap();
     client.create_qp(None, &CmQpAttr::default()).unwrap();
     client.join_multicast("239.1.1.1".parse().unwrap()).unwrap();
     let event = channel.wait(SOON).unwrap();
@@ -275,10 +238,9 @@ fn nothing_is_left_behind() {
     drop(channel);
     assert!(kept.iter().all(|id| id.strong_count() == 0));
     for context in [&a, &b] {
-        context
-            .inner
-            .engine
-            .command_shard(|shard, _| assert!(shard.adapter_and_sink::<Routes>().1.is_empty()));
+        context.inner.engine.command_shard(|shard, _| {
+            assert!(shard.adapter_and_sink::<CmDispatcher>().1.is_empty());
+        });
     }
 }
 

@@ -495,9 +495,8 @@ impl Device {
         let addresses: Vec<_> =
             self.addresses.iter().map(|address| (address.ip, address.interface)).collect();
         let link = UdpLink::bind(&addresses, locality, options.sockets())?;
-        let surroundings =
-            ShardParts { sys_image_guid: self.sys_image_guid, ..ShardParts::default() };
-        open_link(self.name.clone(), self.port(), Box::new(link), surroundings, options)
+        let parts = ShardParts { sys_image_guid: self.sys_image_guid, ..ShardParts::default() };
+        open_link(self.name.clone(), self.port(), Box::new(link), parts, options)
     }
 
     /// Opens a device on the program's link.
@@ -630,11 +629,10 @@ impl Device {
     /// [`OpenError::System`].
     pub fn open_down(&self, options: OpenOptions) -> Result<Context, OpenError> {
         let port = PortAttr { active: false, ..self.port() };
-        let surroundings =
-            ShardParts { sys_image_guid: self.sys_image_guid, ..ShardParts::default() };
-        open_link(self.name.clone(), port, Box::new(NullLink), surroundings, options)
+        let parts = ShardParts { sys_image_guid: self.sys_image_guid, ..ShardParts::default() };
+        open_link(self.name.clone(), port, Box::new(NullLink), parts, options)
     }
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

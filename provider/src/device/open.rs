@@ -43,11 +43,11 @@ pub(super) fn open_link(
     name: String,
     port: PortAttr,
     link: Box<dyn Link>,
-    surroundings: ShardParts,
+    parts: ShardParts,
     options: OpenOptions,
 ) -> Result<Context, OpenError> {
     let mut opening = Opening::new(name, port, options)?;
-    opening.start(link, surroundings)?;
+    opening.start(link, parts)?;
     Ok(opening.finish())
 }
 
@@ -107,12 +107,12 @@ impl Opening {
     pub(super) fn start(
         &mut self,
         link: Box<dyn Link>,
-        surroundings: ShardParts,
+        parts: ShardParts,
     ) -> Result<(), OpenError> {
         let Self { name, port, options, faults, readers, .. } = &*self;
         let index = self.started.len() as u8;
         let OpenOptions { fault_seed, profile, cm, .. } = options;
-        let ShardParts { watch, publishers, sys_image_guid, layout } = surroundings;
+        let ShardParts { watch, publishers, sys_image_guid, layout } = parts;
         let mut link = if *faults.plan() == FaultPlan::default() && !live::is_on() {
             link
         } else {
@@ -191,7 +191,7 @@ impl Opening {
         let events = sinks.of::<ObjectEvents>();
         events.add_reader(&self.events);
         if index > 0 {
-            events.tell_objects_only();
+            events.ignore_port_events();
         }
         sinks.of::<FailureEvents>().0 = diagnosis.as_ref().map(Diagnosis::events);
         let observer = readers.observer();

@@ -25,10 +25,13 @@ use crate::{
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// An unreadable link that always claims data.
-struct Dead(OwnedFd);
+/// Link with this result of `receive`.
+pub(crate) struct TestLink {
+    pub(crate) descriptor: OwnedFd,
+    pub(crate) receive: Box<dyn FnMut() -> io::Result<usize> + Send>,
+}
 
-impl Link for Dead {
+impl Link for TestLink {
     fn addresses(&self) -> Vec<IpAddr> {
         vec![[10, 0, 0, 1].into()]
     }
@@ -41,21 +44,24 @@ impl Link for Dead {
         SourcePort::PerFlow
     }
 
-    fn send(&mut self, _: Instant, _: &[u8], _: &[Transmit]) -> io::Result<usize> {
-        Err(io::ErrorKind::BrokenPipe.into())
+    fn send(&mut self, _: Instant, _: &[u8], runs: &[Transmit]) -> io::Result<usize> {
+        Ok(runs.len())
     }
 
     fn receive(&mut self, _: Instant, _: &mut dyn FnMut(&Datagram<'_>)) -> io::Result<usize> {
-        Err(io::ErrorKind::BrokenPipe.into())
+        (self.receive)()
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        vec![self.0.as_fd()]
+        vec![self.descriptor.as_fd()]
     }
 }
 
+/// On an unreadable link that always claims data.
 fn dead(progress: Progress) -> Context {
-    let link = Dead(eventfd(1, EventfdFlags::CLOEXEC).unwrap());
+    let descriptor = eventfd(1, EventfdFlags::CLOEXEC).unwrap();
+    let receive = Box::new(|| Err(io::ErrorKind::BrokenPipe.into()));
+    let link = TestLink { descriptor, receive };
     let options = OpenOptions { progress, ..OpenOptions::default() };
     Device::with_link("dead", link, Mtu::B1024, options).unwrap()
 }
@@ -99,43 +105,18 @@ fn nobody_looks_at_a_lost_link_again_and_again() {
     assert_eq!(context.link_counters().receive_errors, errors);
 }
 
-/// A link that panics when woken.
-struct Panicking(Dead);
-
-impl Link for Panicking {
-    fn addresses(&self) -> Vec<IpAddr> {
-        self.0.addresses()
-    }
-
-    fn limits(&self) -> TransmitLimits {
-        self.0.limits()
-    }
-
-    fn source_port(&self) -> SourcePort {
-        self.0.source_port()
-    }
-
-    fn send(&mut self, _: Instant, _: &[u8], runs: &[Transmit]) -> io::Result<usize> {
-        Ok(runs.len())
-    }
-
-    fn receive(&mut self, _: Instant, _: &mut dyn FnMut(&Datagram<'_>)) -> io::Result<usize> {
-        if rustix::io::read(&self.0.0, &mut [0; 8]).is_ok() {
-            std::panic::resume_unwind(Box::new("on purpose")) // without a message on stderr
-        }
-        Ok(0)
-    }
-
-    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        self.0.descriptors()
-    }
-}
-
 #[test]
 fn a_device_whose_background_thread_has_panicked_is_lost() {
     let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-    let link = Panicking(Dead(eventfd(0, flags).unwrap()));
-    let wake = link.0.0.try_clone().unwrap();
+    let descriptor = eventfd(0, flags).unwrap();
+    let [wake, woken] = [(); 2].map(|()| descriptor.try_clone().unwrap());
+    let receive = Box::new(move || {
+        if rustix::io::read(&woken, &mut [0; 8]).is_ok() {
+            std::panic::resume_unwind(Box::new("on purpose")) // without a message on stderr
+        }
+        Ok(0)
+    });
+    let link = TestLink { descriptor, receive };
     let context = Device::with_link("deaf", link, Mtu::B1024, OpenOptions::default()).unwrap();
     let (cq, pd) = (context.create_cq(4, None).unwrap(), context.alloc_pd().unwrap());
     let qp = pd.create_qp(&QpInitAttr::new(QpType::Rc, &cq)).unwrap();

@@ -42,19 +42,19 @@ pub(super) fn report(
         })).collect::<Vec<_>>(),
         "left_out": left_out,
     });
-    let mut said = vec![("why", reason.rule.clone())];
-    said.extend(caller.map(|caller| ("at", caller)));
-    said.extend(peer.into_iter().map(|peer| ("peer", peer)));
-    said.push(("look", reason.advice.to_string()));
+    let mut facts = vec![("why", reason.rule.clone())];
+    facts.extend(caller.map(|caller| ("at", caller)));
+    facts.extend(peer.into_iter().map(|peer| ("peer", peer)));
+    facts.push(("look", reason.advice.to_string()));
     Report {
-        about: device.map_or_else(|| "roce".to_owned(), |device| format!("roce: {device}{qp}")),
-        what: match (status, reason.errno) {
+        subject: device.map_or_else(|| "roce".to_owned(), |device| format!("roce: {device}{qp}")),
+        event: match (status, reason.errno) {
             (Some(status), _) => format!("{what}: {} ({})", status.name(), *status as u8),
             (None, Some(errno)) => format!("{what}: {errno}"),
             (None, None) => what.clone(),
         },
         is_advice: false,
-        said,
+        facts,
         lists: vec![("before", before(finding))],
         end: (left_out > 0).then(|| format!("{left_out} earlier failures are not shown")),
         object,

@@ -42,7 +42,7 @@ const AT_EXIT: Duration = Duration::from_millis(200);
 
 /// Each report is made once.
 static REPORTED: LazyLock<Mutex<Limit>> = LazyLock::new(|| Mutex::new(Limit::default()));
-static TELLING: AtomicU32 = AtomicU32::new(0);
+static REPORTING: AtomicU32 = AtomicU32::new(0);
 /// Devices that explain, for the report at exit.
 static DEVICES: Mutex<Vec<Weak<Found>>> = Mutex::new(Vec::new());
 
@@ -88,19 +88,18 @@ impl Errnos {
 }
 
 pub(crate) struct Diagnosis {
-    format: ExplainFormat,
-    device: String,
     found: Arc<Found>,
-    about_peer: AboutPeer,
     errnos: Errnos,
 }
 
 struct Found {
+    format: ExplainFormat,
+    device: String,
+    about_peer: AboutPeer,
     /// A forked child reports none of the parent's failures.
     process: u32,
     state: Mutex<State>,
     any: AtomicBool,
-    teller: Mutex<Option<(ExplainFormat, String, AboutPeer)>>,
 }
 
 /// Sink of failure events, called under the engine's lock.
@@ -159,12 +158,14 @@ impl Sink for Finder {
 }
 
 impl Found {
-    fn new() -> Self {
+    fn new(format: ExplainFormat, device: &str, about_peer: AboutPeer) -> Self {
         Self {
+            format,
+            device: device.to_owned(),
+            about_peer,
             process: std::process::id(),
             state: Mutex::default(),
             any: AtomicBool::new(false),
-            teller: Mutex::new(None),
         }
     }
 
@@ -196,15 +197,14 @@ impl Diagnosis {
         errnos: Errnos,
         trace: &mut Trace,
     ) -> Self {
-        let found = Arc::new(Found::new());
+        let found = Arc::new(Found::new(format, device, about_peer));
         trace.sink = Some(Box::new(Finder { found: found.clone(), other: trace.sink.take() }));
-        *found.teller.lock() = Some((format, device.to_owned(), about_peer));
         let _call = Call::begin();
         at_exit(report_rest);
         let mut devices = DEVICES.lock();
         devices.retain(|found| found.strong_count() > 0);
         devices.push(Arc::downgrade(&found));
-        Self { format, device: device.to_owned(), found, about_peer, errnos }
+        Self { found, errnos }
     }
 
     pub(crate) fn events(&self) -> FoundEvents {
@@ -214,7 +214,7 @@ impl Diagnosis {
     /// Reports the findings, without a contended lock. An empty queue costs one load.
     pub(crate) fn report(&self, link_error: impl Fn() -> Option<String>) {
         if self.found.any.load(Ordering::Relaxed) {
-            report(&self.found, self.format, &self.device, self.about_peer, &link_error);
+            report(&self.found, &link_error);
         }
     }
 
@@ -236,7 +236,7 @@ impl Diagnosis {
         finding.latest = qpn.map_or_else(Vec::new, |qpn| {
             self.found.state.lock().histories.latest(qpn).cloned().collect()
         });
-        write(self.format, Some(&self.device), &finding, &[]);
+        write(self.found.format, Some(&self.found.device), &finding, &[]);
     }
 }
 
@@ -246,22 +246,16 @@ pub(crate) fn report_call(format: ExplainFormat, call: &str, reason: Reason) {
 }
 
 #[cold]
-fn report(
-    found: &Found,
-    format: ExplainFormat,
-    device: &str,
-    about_peer: AboutPeer,
-    link_error: &dyn Fn() -> Option<String>,
-) {
+fn report(found: &Found, link_error: &dyn Fn() -> Option<String>) {
     if found.process != std::process::id() {
         return;
     }
     let _call = Call::begin(); // no fork or cancellation under locks
-    TELLING.fetch_add(1, Ordering::SeqCst);
+    REPORTING.fetch_add(1, Ordering::SeqCst);
     while let Some(finding) = found.next() {
         let mut others = Vec::new();
         if let Some(address) = finding.silent {
-            match (about_peer(address), finding.reason.cause) {
+            match ((found.about_peer)(address), finding.reason.cause) {
                 (Some(_), Finding::NOBODY) => continue,
                 (Some(known), _) => others = known,
                 (None, Finding::NOBODY) => {}
@@ -269,9 +263,9 @@ fn report(
             }
             others.extend(link_error().map(|error| format!("the link could not send: {error}")));
         }
-        write(format, Some(device), &finding, &others);
+        write(found.format, Some(&found.device), &finding, &others);
     }
-    TELLING.fetch_sub(1, Ordering::SeqCst);
+    REPORTING.fetch_sub(1, Ordering::SeqCst);
 }
 
 fn write(format: ExplainFormat, device: Option<&str>, finding: &Finding, others: &[String]) {
@@ -286,14 +280,12 @@ extern "C" fn report_rest() {
     let start = clock::now();
     let devices = DEVICES.try_lock().map(|devices| devices.clone()).unwrap_or_default();
     for found in devices.iter().filter_map(Weak::upgrade) {
-        let teller = found.teller.try_lock().and_then(|teller| teller.clone());
-        let Some((format, device, about_peer)) = teller else { continue };
         let Some(mut state) = found.state.try_lock() else { continue };
         state.take_over();
         drop(state);
-        report(&found, format, &device, about_peer, &|| None);
+        report(&found, &|| None);
     }
-    while TELLING.load(Ordering::SeqCst) > 0 && clock::now().since(start) < AT_EXIT {
+    while REPORTING.load(Ordering::SeqCst) > 0 && clock::now().since(start) < AT_EXIT {
         thread::sleep(Duration::from_millis(1));
     }
 }
@@ -306,7 +298,7 @@ mod tests {
 
     #[test]
     fn a_failed_call_is_reported_by_its_thread() {
-        let found = Found::new();
+        let found = Found::new(ExplainFormat::Text, "test", |_| None);
         let finding = |name: &'static str| {
             let reason = Reason::new("cause", &"rule", "advice");
             Finding::of_call(clock::now(), name.to_owned(), reason)

@@ -8,11 +8,11 @@ use roce_transport::time::Instant;
 
 use super::{
     poller::Watched,
-    program::grow,
+    program::increment,
     schedule::{
         duty::{Duties, Duty, Seen},
         spin::SpinPolicy,
-        times::{ABSENT, LINGER_MOST, LOOK, SWITCH},
+        times::{ABSENT, CHECK_INTERVAL, LINGER_MOST, SWITCH},
     },
     serve::Engine,
     sleep::{IDLE_LOOKS, PAUSE, thread},
@@ -46,7 +46,7 @@ impl Engine {
             let now = clock::now();
             let duty = duties.decide(self.seen(activity), now);
             if duty == Duty::Standby {
-                if let Some(after) = duties.look_after(now) {
+                if let Some(after) = duties.checks_after(now) {
                     let _ = self.sleep(false, Some(after));
                 }
                 let is_absent = self.is_absent(&mut response);
@@ -55,7 +55,7 @@ impl Engine {
             }
             if duty == Duty::EventLoop {
                 self.serve_or_wait(duty, false);
-                if !duties.looks_now() {
+                if !duties.checks_now() {
                     continue;
                 }
                 let is_absent = self.is_absent(&mut response) == Some(true);
@@ -83,7 +83,7 @@ impl Engine {
                 continue;
             }
             if received && !duties.program_serves() {
-                grow(&self.background.found);
+                increment(&self.background.found);
             }
             let stands_aside = duties.stands_aside(duty, received, self.is_awaited(now));
             self.serve_or_wait(duty, stands_aside);
@@ -95,7 +95,7 @@ impl Engine {
             activity,
             is_in_loop: self.is_in_loop(),
             has_handed_over: self.waits.handed_over.load(Ordering::SeqCst),
-            drives: self.waits.drivers.load(Ordering::SeqCst) > 0,
+            waits_on_sockets: self.waits.socket_waiters.load(Ordering::SeqCst) > 0,
         }
     }
 
@@ -115,7 +115,7 @@ impl Engine {
         };
         self.explain();
         if received > 0 {
-            grow(&self.background.found);
+            increment(&self.background.found);
         }
         let is_absent = received > 0 && !watched.is_some_and(|it| it.lacks_processor());
         is_absent.then_some(true)
@@ -123,12 +123,12 @@ impl Engine {
 
     fn serve_or_wait(&self, duty: Duty, stands_aside: bool) {
         if self.serve_and_sleep(duty, stands_aside).is_err() {
-            thread::sleep(LOOK); // no error of waiting goes away at once
+            thread::sleep(CHECK_INTERVAL); // no error of waiting goes away at once
         }
     }
 
     /// Serves timers, then sleeps until the next, or arrivals that no other thread awaits; beside
-    /// an event loop for [`LOOK`]. `stands_aside`: leaves the sockets to a polling program.
+    /// an event loop for [`CHECK_INTERVAL`]. `stands_aside`: leaves the sockets to the program.
     fn serve_and_sleep(&self, duty: Duty, stands_aside: bool) -> io::Result<()> {
         let (deadline, for_packets, quiet) = {
             let mut shard = self.lock();
@@ -152,7 +152,7 @@ impl Engine {
             let publish_at = shard.publication.due();
             let deadline = if duty == Duty::EventLoop {
                 // the program serves earlier timers, without a wakeup
-                Some(now.plus(LOOK))
+                Some(now.plus(CHECK_INTERVAL))
             } else {
                 let deadline = [shard.deadline(), publish_at].into_iter().flatten().min();
                 let until = deadline.map_or(u64::MAX, Instant::as_nanos).max(1);
@@ -165,11 +165,12 @@ impl Engine {
         self.explain();
         let timeout = deadline.map(|deadline| deadline.since(clock::now()));
         let result = if duty == Duty::Timers {
-            self.waits.leaves_sockets.store(true, Ordering::SeqCst);
-            // the last driver may have left, or is an event loop
-            let is_alone = self.waits.drivers.load(Ordering::SeqCst) == 0 || self.is_in_loop();
+            self.waits.background_yields.store(true, Ordering::SeqCst);
+            // the last waiter may have left, or is an event loop
+            let is_alone =
+                self.waits.socket_waiters.load(Ordering::SeqCst) == 0 || self.is_in_loop();
             let result = if is_alone { Ok(()) } else { self.sleep(false, timeout) };
-            self.waits.leaves_sockets.store(false, Ordering::SeqCst);
+            self.waits.background_yields.store(false, Ordering::SeqCst);
             result
         } else if quiet {
             self.sleep(for_packets, timeout)

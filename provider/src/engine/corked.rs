@@ -7,7 +7,7 @@ use roce_transport::time::Instant;
 
 use super::{
     poller::Watched,
-    program::grow,
+    program::increment,
     schedule::{
         cork::{Load, Next},
         times::ACK_LONGEST,
@@ -52,7 +52,7 @@ impl Engine {
     /// Counts a poll without service; flushes corked packets when due.
     #[inline]
     pub(crate) fn count_find(&self) {
-        grow(&self.calls.finds);
+        increment(&self.calls.finds);
         let until = self.corked_until.load(Ordering::Relaxed);
         if until != 0
             && clock::now().as_nanos() >= until
@@ -118,7 +118,7 @@ impl Engine {
         }
         if shard.is_late(now) {
             if self.event_loop.takes.load(Ordering::Relaxed) && self.poller.sleeps() {
-                let end = shard.cork.observer().part(now);
+                let end = shard.cork.observer().pause_events(now);
                 self.event_loop.untaken_not_before.store(end.as_nanos(), Ordering::Relaxed);
             }
             shard.transmit(now);

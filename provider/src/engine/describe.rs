@@ -27,7 +27,7 @@ impl Engine {
             clock::now().as_nanos(),
             self.background.sleeps_until.load(Ordering::SeqCst),
             self.shard.waiting(),
-            self.waits.drivers.load(Ordering::SeqCst),
+            self.waits.socket_waiters.load(Ordering::SeqCst),
             self.waits.handed_over.load(Ordering::SeqCst),
             self.calls.activity.load(Ordering::SeqCst),
         );

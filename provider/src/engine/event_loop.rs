@@ -1,43 +1,43 @@
 //! Programs with event loops.
 //!
 //! Such a program sleeps in epoll on a channel's descriptor and takes events without waiting. If it
-//! does so often, packets make the descriptor readable and the program [drives](Engine::drive) the
-//! engine, which saves a wakeup of the background thread. That thread takes over if work waits, the
-//! program stays away, or wakeups find nothing.
+//! does so often, packets make the descriptor readable and the program serves, which saves a wakeup
+//! of the background thread. That thread takes over if work waits, the program stays away, or
+//! wakeups find nothing.
 //!
 //! `models/` checks the concurrency.
 
 use std::sync::atomic::Ordering;
 
-use super::{loop_state::LoopWait, program::grow, schedule::times::LOOP_PAUSE, serve::Engine};
+use super::{loop_state::LoopMode, program::increment, schedule::times::LOOP_PAUSE, serve::Engine};
 use crate::clock;
 
 impl Engine {
-    fn change_place(&self, from: LoopWait, to: LoopWait) -> Result<u32, u32> {
+    fn change_mode(&self, from: LoopMode, to: LoopMode) -> Result<u32, u32> {
         let (success, failure) = (Ordering::SeqCst, Ordering::SeqCst);
-        self.event_loop.place.compare_exchange(from as u32, to as u32, success, failure)
+        self.event_loop.mode.compare_exchange(from as u32, to as u32, success, failure)
     }
 
     /// True if packets wake the program; false while threads sleep on descriptors that only others
     /// make readable.
     pub(crate) fn enter_loop(&self) -> bool {
-        if let Err(place) = self.change_place(LoopWait::Out, LoopWait::Between) {
-            return place == LoopWait::In as u32;
+        if let Err(mode) = self.change_mode(LoopMode::Detached, LoopMode::Changing) {
+            return mode == LoopMode::Attached as u32;
         }
         let is_free = self.has_background()
             && self.is_of_this_process()
             && self.waits.sleepers.load(Ordering::SeqCst) == 0
             && self.event_loop.not_before.load(Ordering::Relaxed) <= clock::now().as_nanos();
         if !is_free || !self.join_loop() {
-            self.event_loop.place.store(LoopWait::Out as u32, Ordering::SeqCst);
+            self.event_loop.mode.store(LoopMode::Detached as u32, Ordering::SeqCst);
             return false;
         }
-        self.waits.drivers.fetch_add(1, Ordering::SeqCst);
+        self.waits.socket_waiters.fetch_add(1, Ordering::SeqCst);
         let quiet = self.lock().park();
         self.event_loop.empty_wakeups.store(0, Ordering::Relaxed);
         self.waits.handed_over.store(false, Ordering::SeqCst);
-        self.event_loop.place.store(LoopWait::In as u32, Ordering::SeqCst);
-        if self.waits.leaves_sockets.swap(false, Ordering::SeqCst) {
+        self.event_loop.mode.store(LoopMode::Attached as u32, Ordering::SeqCst);
+        if self.waits.background_yields.swap(false, Ordering::SeqCst) {
             self.wake_background(); // took the event loop for a thread on the sockets
         }
         if !quiet {
@@ -47,17 +47,17 @@ impl Engine {
     }
 
     pub(crate) fn leave_loop(&self) {
-        if self.change_place(LoopWait::In, LoopWait::Between).is_err() {
+        if self.change_mode(LoopMode::Attached, LoopMode::Changing).is_err() {
             return;
         }
-        self.part_loop();
+        self.detach_loop();
         if self.are_sockets_readable() {
-            self.event_loop.stirred.store(true, Ordering::Relaxed); // already woken
+            self.event_loop.may_have_woken.store(true, Ordering::Relaxed); // already woken
         }
         self.lock().unpark();
         self.waits.handed_over.store(true, Ordering::SeqCst);
-        self.leave_sockets();
-        self.event_loop.place.store(LoopWait::Out as u32, Ordering::SeqCst);
+        self.end_socket_wait();
+        self.event_loop.mode.store(LoopMode::Detached as u32, Ordering::SeqCst);
     }
 
     /// Suspends wakeups before an object goes: its arrivals have no event.
@@ -70,18 +70,18 @@ impl Engine {
     }
 
     /// A forked child leaves the descriptor as it is: the parent shares it.
-    pub(super) fn lose_loop(&self) {
-        self.event_loop.place.store(LoopWait::Out as u32, Ordering::SeqCst);
+    pub(super) fn abandon_loop(&self) {
+        self.event_loop.mode.store(LoopMode::Detached as u32, Ordering::SeqCst);
     }
 
     pub(crate) fn is_in_loop(&self) -> bool {
-        self.event_loop.place.load(Ordering::SeqCst) == LoopWait::In as u32
+        self.event_loop.mode.load(Ordering::SeqCst) == LoopMode::Attached as u32
     }
 
     /// Call under the lock.
-    pub(super) fn record_stir(&self) {
-        if self.event_loop.place.load(Ordering::SeqCst) != LoopWait::Out as u32 {
-            self.event_loop.stirred.store(true, Ordering::Relaxed);
+    pub(super) fn record_wakeup(&self) {
+        if self.event_loop.mode.load(Ordering::SeqCst) != LoopMode::Detached as u32 {
+            self.event_loop.may_have_woken.store(true, Ordering::Relaxed);
         }
     }
 
@@ -97,11 +97,11 @@ impl Engine {
         if !is_woken && !is_there() {
             drop(self.lock()); // the holder may have taken the arrival
         }
-        is_woken | self.event_loop.stirred.swap(false, Ordering::Relaxed)
+        is_woken | self.event_loop.may_have_woken.swap(false, Ordering::Relaxed)
     }
 
     pub(crate) fn record_taken(&self) {
-        self.event_loop.stirred.store(false, Ordering::Relaxed);
+        self.event_loop.may_have_woken.store(false, Ordering::Relaxed);
     }
 
     pub(crate) fn add_event(&self) {
@@ -131,7 +131,7 @@ impl Engine {
     }
 
     pub(crate) fn count_empty_wakeup(&self) {
-        grow(&self.event_loop.empty_wakeups);
+        increment(&self.event_loop.empty_wakeups);
     }
 }
 
@@ -153,11 +153,11 @@ mod tests {
         cq.req_notify(NotifyKind::Next);
         let engine = &context.inner.engine;
         assert!(engine.is_in_loop());
-        engine.lose_loop(); // as the copy in a child does
+        engine.abandon_loop(); // as the copy in a child does
         engine.pause_loop();
         engine.leave_loop();
         assert!(!engine.join_loop(), "the sockets are in it already");
-        engine.part_loop();
+        engine.detach_loop();
         assert!(engine.join_loop());
     }
 }

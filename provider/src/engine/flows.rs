@@ -2,21 +2,35 @@
 
 use std::io;
 
-use roce_transport::ids::Qpn;
+use roce_transport::{ids::Qpn, qp::QpType};
+use thiserror::Error;
 
 use super::serve::Engine;
 use crate::link::Prepared;
-use roce_ethernet::{FlowAttr, FlowId, MacAddr};
+use roce_ethernet::{FlowAttr, FlowId, FlowSpecError, MacAddr};
 
 /// Maximum flows per device.
 const FLOWS: usize = 65_536;
 
-#[derive(Debug)]
-pub(crate) enum FlowRefused {
+/// Error of creating a flow.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum FlowError {
+    /// Invalid flow (`EINVAL`).
+    #[error(transparent)]
+    Spec(#[from] FlowSpecError),
+    /// Not a raw packet queue pair (`EINVAL`).
+    #[error("a {0} queue pair takes no flows; use a raw packet queue pair")]
+    WrongService(QpType),
+    /// Link without raw packets (`EOPNOTSUPP`).
+    #[error("the device's link carries no raw packets; open raw:INTERFACE or xdp:INTERFACE")]
     NoFrames,
-    /// The maximum.
+    /// Maximum reached (`ENOMEM`).
+    #[error("too many flows; at most {0}")]
     TooMany(usize),
-    System(io::Error),
+    /// Filter refused by the interface (system's error).
+    #[error("the interface refuses the filter for these frames: {0}")]
+    Interface(io::Error),
 }
 
 impl Engine {
@@ -25,23 +39,23 @@ impl Engine {
         &self,
         qpn: Qpn,
         attr: FlowAttr,
-    ) -> Result<(FlowId, Option<Prepared>), FlowRefused> {
+    ) -> Result<(FlowId, Option<Prepared>), FlowError> {
         let prepare = {
             let mut shard = self.lock();
             let own = shard.link().frame_address().unwrap_or_else(MacAddr::zero);
             let (frames, link) = shard.frames_and_link();
-            let link = link.ok_or(FlowRefused::NoFrames)?;
+            let link = link.ok_or(FlowError::NoFrames)?;
             if frames.flows.len() >= FLOWS {
-                return Err(FlowRefused::TooMany(FLOWS));
+                return Err(FlowError::TooMany(FLOWS));
             }
             attr.membership(own).map(|membership| link.prepare_membership(membership))
         };
-        let kept = prepare.map(|prepare| prepare()).transpose().map_err(FlowRefused::System)?;
+        let kept = prepare.map(|prepare| prepare()).transpose().map_err(FlowError::Interface)?;
         let mut shard = self.lock();
         let (frames, link) = shard.frames_and_link();
-        let link = link.ok_or(FlowRefused::NoFrames)?;
+        let link = link.ok_or(FlowError::NoFrames)?;
         if frames.flows.is_empty() {
-            link.listen(true).map_err(FlowRefused::System)?;
+            link.listen(true).map_err(FlowError::Interface)?;
         }
         Ok((frames.flows.add(qpn, attr), kept))
     }

@@ -17,7 +17,7 @@ impl Engine {
     pub(super) fn follow_news(&self) {
         let Some(watch) = &self.interface.watch else { return };
         let Some(_turn) = self.interface.following.try_lock() else { return };
-        if watch.has_news() {
+        if watch.has_changed() {
             self.follow();
         }
     }

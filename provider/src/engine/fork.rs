@@ -20,7 +20,7 @@ use std::{
 
 use super::{poller, serve::Engine, shard::Shard, sink::CounterSink};
 use crate::{
-    calls::CallsExcluded,
+    calls::ForkGuard,
     link::{NullLink, StrangersHeld},
     sync::Mutex,
 };
@@ -47,9 +47,9 @@ impl Held {
         Self { publishers, shard, engine }
     }
 
-    fn lose_parent(&mut self) {
-        self.engine.lose_loop();
-        self.shard.lose_link(Box::new(NullLink));
+    fn abandon_parent(&mut self) {
+        self.engine.abandon_loop();
+        self.shard.abandon_link(Box::new(NullLink));
         self.engine.shard.forget_waiting(); // those threads are the parent's
         self.publishers.clear(); // closes the child's descriptor of the parent's file
         if let Some(mut background) = self.engine.system.thread.try_lock() {
@@ -69,7 +69,7 @@ struct AllHeld {
     engines: Vec<Held>,
     /// for the child's additions
     _list: MutexGuard<'static, Vec<Weak<Engine>>>,
-    others: CallsExcluded,
+    others: ForkGuard,
 }
 
 thread_local! {
@@ -111,7 +111,7 @@ pub fn any_devices() -> bool {
 }
 
 fn hold() -> AllHeld {
-    let others = CallsExcluded::begin();
+    let others = ForkGuard::begin();
     let list = ENGINES.lock();
     let engines = list.iter().filter_map(Weak::upgrade).map(Held::new).collect();
     AllHeld { strangers: StrangersHeld::begin(), engines, _list: list, others }
@@ -132,10 +132,10 @@ unsafe extern "C" fn in_parent() {
 
 unsafe extern "C" fn in_child() {
     let Some(mut held) = release() else { return };
-    held.others.is_alone();
+    held.others.reset_in_child();
     held.strangers.forget();
     poller::forget();
-    held.engines.iter_mut().for_each(Held::lose_parent);
+    held.engines.iter_mut().for_each(Held::abandon_parent);
 }
 
 #[cfg(test)]
@@ -162,7 +162,7 @@ mod tests {
         let engine = Engine::start(parts, Progress::Manual).unwrap();
         let weak = Arc::downgrade(&engine);
         let mut held = vec![Held::new(engine)];
-        held.iter_mut().for_each(Held::lose_parent);
+        held.iter_mut().for_each(Held::abandon_parent);
         assert!(weak.upgrade().is_some_and(|engine| engine.shard.try_lock().is_none()));
         drop(held);
         assert!(weak.upgrade().is_none());

@@ -23,7 +23,7 @@ pub(super) struct SteeredFrames {
 }
 
 #[derive(Default)]
-pub(super) struct Sent {
+pub(super) struct SendResult {
     pub(super) counted: bool,
     pub(super) full: bool,
     /// A frame was lost.
@@ -70,8 +70,8 @@ impl SteeredFrames {
         link: &mut dyn Link,
         is_down: bool,
         observe: &mut dyn FnMut(&[u8]),
-    ) -> Sent {
-        let mut sent = Sent::default();
+    ) -> SendResult {
+        let mut sent = SendResult::default();
         if !self.waits && !adapter.has_frames() {
             return sent;
         }
@@ -100,7 +100,7 @@ impl SteeredFrames {
                 Err(error) => sent.error = Some(error),
             }
             self.waits = false;
-            self.room.found();
+            self.room.unblock();
         }
         sent
     }

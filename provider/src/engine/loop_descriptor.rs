@@ -45,7 +45,7 @@ impl LoopSlot {
         epoll::add(descriptor.epoll(), sockets, data, flags).is_ok()
     }
 
-    pub(super) fn part(&self, sockets: BorrowedFd<'_>) {
+    pub(super) fn detach(&self, sockets: BorrowedFd<'_>) {
         if let Some(descriptor) = self.get() {
             let _ = epoll::delete(descriptor.epoll(), sockets);
         }

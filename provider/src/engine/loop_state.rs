@@ -3,10 +3,10 @@
 use super::atomics::{AtomicBool, AtomicU32, AtomicU64};
 
 pub(super) struct LoopState {
-    /// A [`LoopWait`].
-    pub(super) place: AtomicU32,
+    /// A [`LoopMode`].
+    pub(super) mode: AtomicU32,
     /// Arrivals may have woken the program.
-    pub(super) stirred: AtomicBool,
+    pub(super) may_have_woken: AtomicBool,
     /// Consecutive needless wakeups.
     pub(super) empty_wakeups: AtomicU64,
     /// End of the pause, in clock ns.
@@ -21,8 +21,8 @@ pub(super) struct LoopState {
 impl LoopState {
     pub(super) fn new() -> Self {
         Self {
-            place: AtomicU32::new(LoopWait::Out as u32),
-            stirred: AtomicBool::new(false),
+            mode: AtomicU32::new(LoopMode::Detached as u32),
+            may_have_woken: AtomicBool::new(false),
             empty_wakeups: AtomicU64::new(0),
             not_before: AtomicU64::new(0),
             untaken: AtomicU64::new(0),
@@ -34,11 +34,11 @@ impl LoopState {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
-pub(super) enum LoopWait {
+pub(super) enum LoopMode {
     /// Not on the sockets.
-    Out,
+    Detached,
     /// Changing, by a thread.
-    Between,
+    Changing,
     /// On the sockets.
-    In,
+    Attached,
 }

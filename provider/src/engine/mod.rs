@@ -41,7 +41,7 @@ mod words;
 pub use describe::describe_engines;
 #[cfg(test)]
 pub(crate) use failures::{LOST_AFTER, LOST_TIME};
-pub(crate) use flows::FlowRefused;
+pub use flows::FlowError;
 pub use fork::{any_devices, end_devices, survive_forks};
 pub(crate) use loop_descriptor::LoopDescriptor;
 pub(crate) use posting::Posted;

@@ -126,6 +126,6 @@ impl Outgoing {
 
     fn advance(&mut self, count: usize) {
         self.taken += count;
-        self.room.found();
+        self.room.unblock();
     }
 }

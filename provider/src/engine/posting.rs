@@ -11,7 +11,7 @@ use roce_transport::{
     work::{Data, RecvWr, SendWr},
 };
 
-use super::{lock::Locked, program::grow, schedule::cork::Load, serve::Engine, shard::Shard};
+use super::{lock::Locked, program::increment, schedule::cork::Load, serve::Engine, shard::Shard};
 use crate::clock;
 
 /// Requests plus elements posted per hold of the lock.
@@ -37,7 +37,7 @@ pub(crate) struct Posting<'a> {
 impl Engine {
     pub(crate) fn post<R>(&self, kind: Posted, requests: impl FnOnce(&mut Posting<'_>) -> R) -> R {
         if kind == Posted::Send {
-            grow(&self.calls.commands);
+            increment(&self.calls.commands);
         }
         let held = Some(self.hold());
         let mut posting =
@@ -54,7 +54,7 @@ impl Engine {
         wrs: &[SendWr],
         post: impl FnOnce(&mut Adapter, Instant) -> R,
     ) -> R {
-        grow(&self.calls.commands);
+        increment(&self.calls.commands);
         let (mut shard, now) = self.hold();
         let result = post(shard.adapter(), now);
         let mut load = Load::default();

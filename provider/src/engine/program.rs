@@ -22,7 +22,7 @@ use crate::clock;
 
 impl Engine {
     pub(crate) fn command_shard<R>(&self, command: impl FnOnce(&mut Shard, Instant) -> R) -> R {
-        grow(&self.calls.commands);
+        increment(&self.calls.commands);
         let mut shard = self.lock();
         let now = clock::now();
         if shard.is_corked() {
@@ -58,7 +58,7 @@ impl Engine {
     }
 
     pub(super) fn count_activity(&self) {
-        grow(&self.calls.activity);
+        increment(&self.calls.activity);
         self.poller.record_poll();
     }
 
@@ -87,39 +87,43 @@ impl Engine {
     }
 
     /// Sleeps until `wanted` is readable, an arrival, a timer, a signal, or `limit`.
-    pub(crate) fn drive(&self, wanted: Wanted<'_>, limit: Option<Duration>) -> io::Result<()> {
-        match self.drive_or_signal(wanted, limit) {
+    pub(crate) fn wait_on_sockets(
+        &self,
+        wanted: Wanted<'_>,
+        limit: Option<Duration>,
+    ) -> io::Result<()> {
+        match self.wait_on_sockets_or_signal(wanted, limit) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
             result => result,
         }
     }
 
-    /// Like [`drive`](Self::drive), but a signal returns `EINTR`.
-    pub(super) fn drive_or_signal(
+    /// Like [`wait_on_sockets`](Self::wait_on_sockets), but a signal returns `EINTR`.
+    pub(super) fn wait_on_sockets_or_signal(
         &self,
         wanted: Wanted<'_>,
         limit: Option<Duration>,
     ) -> io::Result<()> {
-        self.waits.drivers.fetch_add(1, Ordering::SeqCst);
+        self.waits.socket_waiters.fetch_add(1, Ordering::SeqCst);
         let (due, quiet) = {
             let mut shard = self.lock();
             if shard.is_due() {
-                self.leave_sockets();
+                self.end_socket_wait();
                 return Ok(());
             }
             (shard.deadline().map(|deadline| deadline.since(clock::now())), shard.park())
         };
         let timeout = [due, limit].into_iter().flatten().min();
-        let result = if quiet { self.sleep_driving(wanted, timeout) } else { Ok(()) };
+        let result = if quiet { self.sleep_on_sockets(wanted, timeout) } else { Ok(()) };
         self.lock().unpark();
         self.calls.activity.fetch_add(1, Ordering::Relaxed);
-        self.leave_sockets();
+        self.end_socket_wait();
         result
     }
 
-    pub(super) fn leave_sockets(&self) {
-        self.waits.drivers.fetch_sub(1, Ordering::SeqCst);
-        if self.waits.leaves_sockets.swap(false, Ordering::SeqCst) {
+    pub(super) fn end_socket_wait(&self) {
+        self.waits.socket_waiters.fetch_sub(1, Ordering::SeqCst);
+        if self.waits.background_yields.swap(false, Ordering::SeqCst) {
             self.wake_background();
         }
     }
@@ -132,10 +136,10 @@ impl Engine {
 
 /// Increments and returns the sum. Cheaper than an atomic add: simultaneous threads may count as
 /// one.
-pub(super) fn grow(count: &AtomicU64) -> u64 {
-    let grown = count.load(Ordering::Relaxed).wrapping_add(1);
-    count.store(grown, Ordering::Relaxed);
-    grown
+pub(super) fn increment(count: &AtomicU64) -> u64 {
+    let sum = count.load(Ordering::Relaxed).wrapping_add(1);
+    count.store(sum, Ordering::Relaxed);
+    sum
 }
 
 #[cfg(test)]

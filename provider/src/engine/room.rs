@@ -10,7 +10,7 @@ use rustix::event::epoll;
 use crate::cancel::Uncancelled;
 
 /// Retry interval of a link that does not signal room.
-const RETRY: Duration = Duration::from_millis(1);
+pub(super) const RETRY: Duration = Duration::from_millis(1);
 
 pub(super) struct Room {
     blocked: Option<Blocked>,
@@ -43,7 +43,7 @@ impl Room {
         }
     }
 
-    pub(super) fn found(&mut self) {
+    pub(super) fn unblock(&mut self) {
         if let Some(Blocked::Writable(descriptor)) = self.blocked.take() {
             let _uncancelled = Uncancelled::begin(); // the drop closes it
             let _ = epoll::delete(&self.sockets, &descriptor);

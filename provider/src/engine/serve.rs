@@ -135,7 +135,7 @@ impl Engine {
         }
         let received = shard.serve(start, polls, || self.shard.is_wanted());
         if received > 0 {
-            self.record_stir();
+            self.record_wakeup();
         }
         if shard.has_moved() {
             let end = match received {

@@ -13,7 +13,7 @@ use super::{
     outgoing::{Offer, Outgoing},
     publication::Publication,
     schedule::{
-        cork::{Cork, Load, Next, Sent},
+        cork::{Cork, Load, Next, SendPath},
         times::{BUDGET, LONG_HOLD, SENDING},
     },
     shared_cork::SharedCork,
@@ -24,7 +24,7 @@ use crate::{
     clock,
     counters::{LeasedAddress, LinkCounters},
     faults::{
-        devices::{Due, Judge, Schedule},
+        devices::{Due, FaultInjector, Schedule},
         live,
     },
     link::{
@@ -225,7 +225,7 @@ impl Shard {
     /// Counts a post, or a poll below a batch. Through memory most are as short as a clock read:
     /// not measured, and `start` is returned.
     pub(super) fn count_short_hold(&mut self, start: Instant) -> Instant {
-        if self.cork.sent() == Sent::Call {
+        if self.cork.sent() == SendPath::Call {
             return self.count_hold(start);
         }
         self.moved = false;
@@ -252,7 +252,7 @@ impl Shard {
 
     /// True if only acknowledgements are to be sent, and they wait.
     fn find(&mut self, now: Instant, Found { written }: Found) -> bool {
-        (written || self.cork.sent() != Sent::Memory)
+        (written || self.cork.sent() != SendPath::Memory)
             && !self.outgoing.is_due()
             && self.adapter.only_acknowledges()
             && self.cork.change(|cork| cork.find(now, written))
@@ -263,10 +263,9 @@ impl Shard {
             let _uncancelled = Uncancelled::begin();
             debug!(device = self.name, ?due, "a rule");
             match due {
-                Due::Ask(asks) => {
-                    let judge = || asks.then_some(Judge);
-                    self.adapter.set_completion_faults(judge().map(|judge| Box::new(judge) as _));
-                    self.adapter.cm_mut().set_faults(judge().map(|judge| Box::new(judge) as _));
+                Due::Enable(on) => {
+                    self.adapter.set_completion_faults(on.then(|| Box::new(FaultInjector) as _));
+                    self.adapter.cm_mut().set_faults(on.then(|| Box::new(FaultInjector) as _));
                 }
                 Due::QpFatal(qpn) => drop(self.adapter.fail_qp(now, qpn)),
                 Due::Port(up) => {
@@ -437,7 +436,7 @@ impl Shard {
         self.cork.change(|cork| *cork = Cork::default());
     }
 
-    pub(super) fn lose_link(&mut self, instead: Box<dyn Link>) {
+    pub(super) fn abandon_link(&mut self, instead: Box<dyn Link>) {
         self.replace_link(instead);
         mem::forget(self.port.observer.take()); // the parent's copy writes its buffer
         self.publication.stop();
@@ -574,14 +573,14 @@ impl Shard {
                     self.link_counters.sent_runs += runs as u64;
                     let shared = self.shared_runs();
                     let sent = if shared.runs == before.runs {
-                        Sent::Call
+                        SendPath::Call
                     } else if shared.wakeups == before.wakeups {
-                        Sent::Memory
+                        SendPath::Memory
                     } else {
-                        Sent::Wakeup
+                        SendPath::Wakeup
                     };
                     self.cork.observer().record_sent(sent);
-                    self.outgoing.record_sent(sent == Sent::Call);
+                    self.outgoing.record_sent(sent == SendPath::Call);
                     before = shared;
                 }
                 Offer::Lost(error) => self.count_send_error(&error),

@@ -36,8 +36,8 @@ pub(super) fn timer() -> Option<OwnedFd> {
 impl Engine {
     /// Sleeps until a wakeup, an interface change, an arrival (if `for_packets`) or the timeout.
     pub(super) fn sleep(&self, for_packets: bool, timeout: Option<Duration>) -> io::Result<()> {
-        let looks_after = self.interface.watch.as_ref().and_then(Watch::looks_after);
-        let timeout = [timeout, looks_after].into_iter().flatten().min();
+        let next_check = self.interface.watch.as_ref().and_then(Watch::next_check_in);
+        let timeout = [timeout, next_check].into_iter().flatten().min();
         let sockets = for_packets.then(|| self.system.sockets.as_fd());
         let timer = self.system.timer.as_ref().map(AsFd::as_fd);
         let watch = self.interface.watch.as_ref().map(AsFd::as_fd);
@@ -45,7 +45,7 @@ impl Engine {
         wait(&descriptors.into_iter().flatten().collect::<Vec<_>>(), timeout)
     }
 
-    pub(super) fn sleep_driving(
+    pub(super) fn sleep_on_sockets(
         &self,
         wanted: Wanted<'_>,
         timeout: Option<Duration>,
@@ -65,8 +65,8 @@ impl Engine {
         self.system.loop_slot.join(self.system.sockets.as_fd())
     }
 
-    pub(super) fn part_loop(&self) {
-        self.system.loop_slot.part(self.system.sockets.as_fd());
+    pub(super) fn detach_loop(&self) {
+        self.system.loop_slot.detach(self.system.sockets.as_fd());
     }
 
     pub(super) fn are_sockets_readable(&self) -> bool {

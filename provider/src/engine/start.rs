@@ -11,6 +11,7 @@ use super::{
     loop_state::LoopState,
     poller::Poller,
     publication::PUBLISH,
+    room::RETRY,
     schedule::cork::Cork,
     serve::{Engine, Progress},
     shard::Shard,
@@ -32,8 +33,6 @@ use crate::{
 
 /// Longest send time while stopping.
 const STOPPING: Duration = Duration::from_millis(100);
-/// Retry interval of a full link that does not signal room.
-const LOOK: Duration = Duration::from_millis(1);
 
 pub(crate) struct EngineParts {
     pub(crate) name: String,
@@ -145,7 +144,7 @@ impl Engine {
                 return;
             }
             if waits {
-                let _ = wait(&[self.system.sockets.as_fd()], Some(left.min(LOOK)));
+                let _ = wait(&[self.system.sockets.as_fd()], Some(left.min(RETRY)));
             }
         }
     }

@@ -50,7 +50,7 @@ impl Engine {
                 return Ok(false);
             }
             let before = self.calls.activity.load(Ordering::Relaxed);
-            self.drive_or_signal(wanted, Some(left))?;
+            self.wait_on_sockets_or_signal(wanted, Some(left))?;
             if is_there() {
                 return Ok(true);
             }
@@ -86,17 +86,17 @@ impl Engine {
     }
 
     /// Begins a sleep on a descriptor that others make readable, until
-    /// [`has_slept`](Self::has_slept).
-    pub(crate) fn sleeps(&self) {
+    /// [`end_sleep`](Self::end_sleep).
+    pub(crate) fn begin_sleep(&self) {
         self.waits.sleepers.fetch_add(1, Ordering::SeqCst);
         self.hand_over();
     }
 
-    pub(crate) fn has_slept(&self) {
+    pub(crate) fn end_sleep(&self) {
         self.waits.sleepers.fetch_sub(1, Ordering::SeqCst);
     }
 
-    pub(crate) fn found(&self) -> u64 {
+    pub(crate) fn background_finds(&self) -> u64 {
         self.background.found.load(Ordering::Relaxed)
     }
 }
@@ -151,9 +151,9 @@ mod tests {
         let (context, wanted) = open();
         let engine: &Arc<Engine> = &context.inner.engine;
         assert_eq!(engine.try_until(&wanted), (false, true), "for a while");
-        engine.sleeps();
+        engine.begin_sleep();
         assert_eq!(engine.try_until(&wanted), (false, false));
-        engine.has_slept();
+        engine.end_sleep();
         {
             let _other = engine.waiter.try_lock().unwrap();
             assert_eq!(engine.try_until(&wanted), (false, false));

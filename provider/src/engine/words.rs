@@ -28,9 +28,9 @@ impl Calls {
 #[derive(Default)]
 pub(super) struct Waits {
     /// Threads that wait on the sockets.
-    pub(super) drivers: AtomicU32,
-    /// The background thread leaves the sockets to the drivers, until woken.
-    pub(super) leaves_sockets: AtomicBool,
+    pub(super) socket_waiters: AtomicU32,
+    /// The background thread leaves the sockets to those threads, until woken.
+    pub(super) background_yields: AtomicBool,
     /// Descriptors on which threads sleep.
     pub(super) sleepers: AtomicU32,
     /// A thread may sleep on a descriptor that only the background thread makes readable.

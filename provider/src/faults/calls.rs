@@ -142,18 +142,10 @@ impl CallId {
 
     /// Call with this C name.
     #[must_use]
-    pub const fn of(name: &str) -> Option<Self> {
+    pub fn of(name: &str) -> Option<Self> {
         // header functions call `_ibv_query_gid_ex` and others
-        let name = name.as_bytes();
-        let mut index = 0;
-        while index < CALLS.len() {
-            let known = CALLS[index].name.as_bytes();
-            if same(name, 0, known) || !name.is_empty() && name[0] == b'_' && same(name, 1, known) {
-                return Some(ALL[index]);
-            }
-            index += 1;
-        }
-        None
+        let name = name.strip_prefix('_').unwrap_or(name);
+        Self::all().find(|call| call.name() == name)
     }
 
     /// Index in the table.
@@ -219,20 +211,6 @@ const HEADER_ALIASES: &[(&str, &str)] = &[
     ("ibv_query_device", "ibv_query_device_ex"),
     ("ibv_query_device_ex", "ibv_query_device"),
 ];
-
-const fn same(name: &[u8], from: usize, other: &[u8]) -> bool {
-    if name.len() != from + other.len() {
-        return false;
-    }
-    let mut index = 0;
-    while index < other.len() {
-        if name[from + index] != other[index] {
-            return false;
-        }
-        index += 1;
-    }
-    true
-}
 
 fn distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();

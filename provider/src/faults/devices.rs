@@ -59,14 +59,14 @@ pub fn list() -> Vec<(u64, String, Option<Counts>)> {
     })
 }
 
-fn asks() -> bool {
+fn is_needed() -> bool {
     with(|rules| rules.all.iter().any(|(_, _, rule, _)| !matches!(rule, DeviceRule::At { .. })))
 }
 
 #[derive(Debug)]
-pub(crate) struct Judge;
+pub(crate) struct FaultInjector;
 
-impl CompletionFaults for Judge {
+impl CompletionFaults for FaultInjector {
     fn judge(&mut self, completing: &Completing) -> Option<WcStatus> {
         with(|Rules { all, chance }| {
             all.iter_mut().filter(|(_, _, rule, _)| rule.concerns(completing)).find_map(
@@ -81,7 +81,7 @@ impl CompletionFaults for Judge {
     }
 }
 
-impl RequestFaults for Judge {
+impl RequestFaults for FaultInjector {
     fn rejects(&mut self) -> bool {
         with(|Rules { all, chance }| {
             all.iter_mut().any(|(_, _, rule, counts)| match *rule {
@@ -94,8 +94,8 @@ impl RequestFaults for Judge {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Due {
-    /// Start or stop asking the [`Judge`].
-    Ask(bool),
+    /// Start or stop asking the [`FaultInjector`].
+    Enable(bool),
     /// Move a queue pair, or each, to ERR.
     QpFatal(Option<Qpn>),
     /// Take the port down, or up.
@@ -110,7 +110,7 @@ pub(crate) struct Schedule {
     known: BTreeSet<u64>,
     /// Pending actions with their rule's number, the earliest last.
     waiting: Vec<(Instant, u64, Due)>,
-    asks: bool,
+    is_needed: bool,
 }
 
 impl Schedule {
@@ -120,9 +120,9 @@ impl Schedule {
         if self.generation != generation {
             self.generation = generation;
             self.follow(now);
-            let asks = asks();
-            if std::mem::replace(&mut self.asks, asks) != asks {
-                return Some(Due::Ask(asks));
+            let is_needed = is_needed();
+            if std::mem::replace(&mut self.is_needed, is_needed) != is_needed {
+                return Some(Due::Enable(is_needed));
             }
         }
         let (_, number, due) = self.waiting.pop_if(|(at, ..)| *at <= now)?;
@@ -216,11 +216,11 @@ mod tests {
         // Earlier time on other devices has no effect.
         add(5, String::new(), rule("complete send nth 2 with RETRY_EXC_ERR"));
         add(6, String::new(), rule("device fatal at 3s"));
-        assert_eq!([poll(100_000), poll(102_999)], [Some(Due::Ask(true)), None]);
+        assert_eq!([poll(100_000), poll(102_999)], [Some(Due::Enable(true)), None]);
         assert_eq!(schedule.deadline(), Some(at(103_000)));
         assert_eq!(schedule.poll(at(103_000)), Some(Due::DeviceFatal));
         retain(|_| false);
-        assert_eq!(schedule.poll(at(103_000)), Some(Due::Ask(false)));
+        assert_eq!(schedule.poll(at(103_000)), Some(Due::Enable(false)));
         assert_eq!(schedule.deadline(), None);
     }
 }

@@ -92,6 +92,9 @@ impl Capture {
     }
 
     /// See [`CaptureWriter::write`].
+    ///
+    /// # Errors
+    /// As [`CaptureWriter::write`].
     pub fn write(
         &mut self,
         at: Duration,

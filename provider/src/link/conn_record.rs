@@ -48,16 +48,31 @@ pub(super) fn decode(
     partition.can_have(&record).then_some(record)
 }
 
+/// Records that cannot be of the good one's adapter.
+#[cfg(test)]
+pub(super) fn strangers(good: ConnRecord) -> [ConnRecord; 7] {
+    [
+        ConnRecord { local_id: 0, ..good },
+        ConnRecord { local_id: *super::partition(8).ids().start(), ..good },
+        ConnRecord { remote: [0; 4].into(), ..good },
+        ConnRecord { remote: [224, 0, 0, 1].into(), ..good },
+        ConnRecord { remote: [255; 4].into(), ..good },
+        ConnRecord { remote: "fd00::2".parse().unwrap(), ..good },
+        ConnRecord { pkey: PKey(0), ..good },
+    ]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::link::partition;
 
     fn record() -> ConnRecord {
         ConnRecord {
             local: [10, 0, 0, 1].into(),
             remote: [10, 0, 0, 2].into(),
             pkey: PKey(0x8001),
-            local_id: *IdPartition::new(62).unwrap().ids().end(),
+            local_id: *partition(62).ids().end(),
             remote_id: 0x1234_5678,
             local_qpn: Qpn::new(0xF8_0001),
             remote_qpn: Qpn::new(0x12_3456),
@@ -66,18 +81,9 @@ mod tests {
 
     #[test]
     fn what_cannot_be_a_record_is_none() {
-        let (good, local) = (record(), IpAddr::from([10, 0, 0, 1]));
-        let partition = IdPartition::new(62).unwrap();
+        let (good, local, partition) = (record(), IpAddr::from([10, 0, 0, 1]), partition(62));
         assert_eq!(decode(&encode(&good), partition, local), Some(good));
-        for stranger in [
-            ConnRecord { local_id: 0, ..good },
-            ConnRecord { local_id: *IdPartition::new(8).unwrap().ids().start(), ..good },
-            ConnRecord { remote: [0; 4].into(), ..good },
-            ConnRecord { remote: [224, 0, 0, 1].into(), ..good },
-            ConnRecord { remote: [255; 4].into(), ..good },
-            ConnRecord { remote: "fd00::2".parse().unwrap(), ..good },
-            ConnRecord { pkey: PKey(0), ..good },
-        ] {
+        for stranger in strangers(good) {
             assert_eq!(decode(&encode(&stranger), partition, local), None, "{stranger:?}");
         }
     }

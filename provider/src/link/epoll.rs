@@ -16,24 +16,24 @@ pub(super) enum Readable {
     /// Datagrams for this process have arrived.
     Datagrams = 1,
     /// Something has arrived for another process. Reported once for each [`watch`].
-    Others = 2,
+    OtherProcess = 2,
 }
 
 const EVENTS: usize = 16;
 
 /// Whether there is news, and whether something has arrived for another process.
-pub(super) fn news(epoll: &OwnedFd) -> (bool, bool) {
+pub(super) fn poll_events(epoll: &OwnedFd) -> (bool, bool) {
     let mut events = [const { MaybeUninit::uninit() }; EVENTS];
     let Ok((events, _)) = epoll::wait(epoll, &mut events, Some(&Timespec::default())) else {
         return (false, false);
     };
     let says = |it: Readable| events.iter().any(|event| event.data.u64() == it as u64);
-    (says(Readable::News) || events.len() == EVENTS, says(Readable::Others))
+    (says(Readable::News) || events.len() == EVENTS, says(Readable::OtherProcess))
 }
 
 pub(super) fn watch(epoll: &OwnedFd, descriptor: impl AsFd, readable: Readable) -> io::Result<()> {
     let once = match readable {
-        Readable::Others => epoll::EventFlags::ONESHOT,
+        Readable::OtherProcess => epoll::EventFlags::ONESHOT,
         _ => epoll::EventFlags::empty(),
     };
     let (data, flags) = (epoll::EventData::new_u64(readable as u64), epoll::EventFlags::IN | once);

@@ -250,6 +250,12 @@ mod tests {
         }
     }
 
+    fn run(range: std::ops::Range<usize>) -> Transmit {
+        let NetHeader { src, dst, src_port, traffic_class, hop_limit, frame, .. } = net();
+        let segment = 16;
+        Transmit { src, dst, src_port, traffic_class, hop_limit, frame, segment, range }
+    }
+
     impl Link for Wire {
         fn addresses(&self) -> Vec<IpAddr> {
             vec![net().dst]
@@ -287,20 +293,9 @@ mod tests {
     fn pass(plan: &str) -> (usize, Vec<bool>) {
         let sent = Arc::new(Mutex::new(0));
         let mut link = FaultyLink::new(Box::new(Wire(sent.clone())), &plan.parse().unwrap(), 1);
-        let NetHeader { src, dst, src_port, traffic_class, hop_limit, .. } = net();
-        let run = Transmit {
-            src,
-            dst,
-            src_port,
-            traffic_class,
-            hop_limit,
-            segment: 16,
-            range: 0..16,
-            frame: FrameFields::default(),
-        };
         let mut ready = Vec::new();
         for _ in 0..4 {
-            link.send(Instant::ZERO, &SEND_ONLY, std::slice::from_ref(&run)).unwrap();
+            link.send(Instant::ZERO, &SEND_ONLY, &[run(0..16)]).unwrap();
             let mut note = |datagram: &Datagram<'_>| {
                 assert!(!datagram.meta.checksum_verified, "something may have happened to it");
                 assert!(datagram.meta.congested, "the socket fills all the same");
@@ -339,18 +334,7 @@ mod tests {
         let wire = |plan: &str| {
             let mut link =
                 FaultyLink::new(Box::new(Wire(Arc::default())), &plan.parse().unwrap(), 1);
-            let NetHeader { src, dst, src_port, traffic_class, hop_limit, .. } = net();
-            let run = Transmit {
-                src,
-                dst,
-                src_port,
-                traffic_class,
-                hop_limit,
-                segment: 16,
-                range: 0..16,
-                frame: FrameFields::default(),
-            };
-            link.send(Instant::ZERO, &SEND_ONLY, &[run]).unwrap();
+            link.send(Instant::ZERO, &SEND_ONLY, &[run(0..16)]).unwrap();
             link.receive(Instant::ZERO, &mut |_| {}).unwrap();
             let passed = |network: &Network| {
                 (network.port(None).passed, network.receive_buffer(None).passed)
@@ -412,23 +396,8 @@ mod tests {
         let narrow = Narrow { room: room.clone(), sent: sent.clone() };
         let mut link = FaultyLink::new(Box::new(narrow), &"delay 10us".parse().unwrap(), 1);
         let at = |micros| Instant::ZERO.plus(Duration::from_micros(micros));
-        let NetHeader { src, dst, src_port, traffic_class, hop_limit, .. } = net();
         let bytes: Vec<u8> = (0..4).flat_map(|first| [first; 16]).collect();
-        let runs: Vec<_> = (0..4)
-            .map(|index| {
-                let range = 16 * index..16 * (index + 1);
-                Transmit {
-                    src,
-                    dst,
-                    src_port,
-                    traffic_class,
-                    hop_limit,
-                    segment: 16,
-                    range,
-                    frame: FrameFields::default(),
-                }
-            })
-            .collect();
+        let runs: Vec<_> = (0..4).map(|index| run(16 * index..16 * (index + 1))).collect();
         assert_eq!(link.send(at(0), &bytes, &runs).unwrap(), 1);
         assert_eq!(link.send(at(1), &bytes, &runs[1..]).unwrap(), 1);
         assert_eq!(link.deadline(), Some(at(10)));

@@ -21,10 +21,11 @@ mod rings;
 mod sealed;
 mod share;
 mod sharing;
+mod socket_option;
 mod stranger;
 mod udp;
 
-use std::{any::Any, io, net::IpAddr, os::fd::BorrowedFd};
+use std::{any::Any, io, net::IpAddr, os::fd::BorrowedFd, time::Duration};
 
 use roce_transport::{
     adapter::{SourcePort, Transmit, TransmitLimits},
@@ -57,6 +58,11 @@ pub use udp::{Locality, SocketOptions, UdpLink};
 
 /// Minimum of messages per [`Link::receive`], if that many have arrived.
 pub const BATCH: usize = 16;
+
+/// Interval of checks that need no readable descriptor, while no thread sleeps on the link.
+const CHECK_INTERVAL: Duration = Duration::from_millis(1);
+/// Greatest payload of a run, in bytes, that fits both IPv4 and IPv6.
+const MAX_RUN: usize = 65_487;
 
 /// Carrier of RoCEv2 datagrams: UDP payloads with IP and UDP header fields.
 ///
@@ -341,6 +347,17 @@ pub struct SharedRuns {
     pub runs: u64,
     /// Wakeups of sleeping receivers.
     pub wakeups: u64,
+}
+
+/// Error of joining a group without an address of its family.
+fn no_address_of_family() -> io::Error {
+    let message = "the device has no address of the group's family";
+    io::Error::new(io::ErrorKind::AddrNotAvailable, message)
+}
+
+#[cfg(test)]
+fn partition(number: u8) -> IdPartition {
+    IdPartition::new(number).unwrap()
 }
 
 impl dyn Link + '_ {

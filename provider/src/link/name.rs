@@ -2,6 +2,7 @@
 
 use std::{
     io,
+    net::IpAddr,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     process,
     sync::atomic::{AtomicBool, Ordering},
@@ -75,6 +76,14 @@ impl Name {
         let mut polled = [PollFd::new(self.socket(), PollFlags::RDHUP)];
         poll(&mut polled, Some(&Timespec::default())).is_ok()
             && polled[0].revents().contains(PollFlags::RDHUP)
+    }
+}
+
+/// Address in a name. A link-local address needs its interface.
+pub(super) fn scoped(address: IpAddr, interface: u32) -> String {
+    match address {
+        IpAddr::V6(v6) if v6.is_unicast_link_local() => format!("{v6}%{interface}"),
+        _ => address.to_string(),
     }
 }
 

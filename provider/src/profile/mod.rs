@@ -148,28 +148,27 @@ impl Profile {
     /// Number of a key, such as `limits.max_sge`, not lowered.
     #[must_use]
     pub fn number(&self, key: &str) -> Option<u64> {
-        let (section, key) = key.split_once('.')?;
-        self.0.values.iter().find_map(|((s, k), value)| match value {
-            Value::Number(number) if (*s, *k) == (section, key) => Some(*number),
+        match self.value(key)? {
+            Value::Number(number) => Some(*number),
             _ => None,
-        })
+        }
     }
 
     /// Text of a key, such as `device.board_id`. Static, because device attributes are copied.
     #[must_use]
     pub fn text(&self, key: &str) -> Option<&'static str> {
-        let (section, key) = key.split_once('.')?;
-        self.0.values.iter().find_map(|((s, k), value)| match value {
-            Value::Text(text) if (*s, *k) == (section, key) => Some(lasting(text)),
+        match self.value(key)? {
+            Value::Text(text) => Some(intern(text)),
             _ => None,
-        })
+        }
     }
 
-    fn flag(&self, section: &str, key: &str) -> bool {
-        self.0
-            .values
-            .iter()
-            .any(|((s, k), value)| (*s, *k) == (section, key) && *value == Value::Flag(true))
+    fn flag(&self, key: &str) -> bool {
+        self.value(key) == Some(&Value::Flag(true))
+    }
+
+    fn value<'a>(&'a self, key: &'a str) -> Option<&'a Value> {
+        self.0.values.get(&key.split_once('.')?)
     }
 
     /// The profile's limits, lowered to this software's; `otherwise` for missing keys. Missing
@@ -216,7 +215,7 @@ impl Profile {
             max_read_sge: size("max_sge_rd", otherwise.max_read_sge, MOST.max_read_sge),
             atomics: otherwise.atomics && self.text("device.atomic_cap") != Some("none"),
             max_mr_size: number("max_mr_size").unwrap_or(otherwise.max_mr_size),
-            early_posts: self.flag("posting", "early"),
+            early_posts: self.flag("posting.early"),
             send_queue: self.send_queue(),
             ack_timer: self.ack_timer(),
         }
@@ -228,7 +227,7 @@ impl Profile {
         AckTimer {
             least: number("ack_timer.least").map_or(usual.least, |code| code as u8),
             percent: number("ack_timer.percent").unwrap_or(usual.percent),
-            backs_off: !self.flag("ack_timer", "constant"),
+            backs_off: !self.flag("ack_timer.constant"),
         }
     }
 
@@ -316,13 +315,13 @@ impl Profile {
         let len = self.number("port.gid_tbl_len").and_then(|len| u16::try_from(len).ok());
         GidLayout {
             len: len.map_or(default.len, |len| len.min(default.len)),
-            v1: if self.flag("port", "roce_v1") { RoceV1::Shown } else { RoceV1::Absent },
+            v1: if self.flag("port.roce_v1") { RoceV1::Shown } else { RoceV1::Absent },
         }
     }
 }
 
 /// Interns the text forever.
-fn lasting(text: &str) -> &'static str {
+fn intern(text: &str) -> &'static str {
     static TEXTS: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut texts = TEXTS.lock();
     if let Some(known) = texts.get(text) {

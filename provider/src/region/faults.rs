@@ -31,12 +31,12 @@ const MOST: usize = 8;
 
 pub(super) const SIGNALS: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
 
-static BEHIND: [Row; 2] = [const { Row::new() }; 2];
+static BEHIND: [HandlerChain; 2] = [const { HandlerChain::new() }; 2];
 
 /// Result of the latest check.
 static IN_FRONT: AtomicBool = AtomicBool::new(false);
 
-/// Set once a [`Row`] is full: no more moves to the front.
+/// Set once a [`HandlerChain`] is full: no more moves to the front.
 static GIVEN_UP: AtomicBool = AtomicBool::new(false);
 
 static UNMAPPED: OnceLock<fn(usize)> = OnceLock::new();
@@ -45,12 +45,12 @@ static UNMAPPED: OnceLock<fn(usize)> = OnceLock::new();
 static LOOKED: AtomicU64 = AtomicU64::new(0);
 
 /// Replaced handlers of a signal, latest last. Never freed: a signal may be on its way to one.
-struct Row {
+struct HandlerChain {
     count: AtomicUsize,
     actions: [AtomicPtr<libc::sigaction>; MOST],
 }
 
-impl Row {
+impl HandlerChain {
     const fn new() -> Self {
         Self { count: AtomicUsize::new(0), actions: [const { AtomicPtr::new(null_mut()) }; MOST] }
     }
@@ -97,14 +97,14 @@ pub(super) fn are_in_front(now: bool) -> bool {
         }
     };
     LOOKED.store(time, Ordering::Relaxed);
-    let in_front = SIGNALS.into_iter().all(put_in_front);
+    let in_front = SIGNALS.into_iter().all(install_first);
     IN_FRONT.store(in_front, Ordering::Relaxed);
     drop(lock);
     in_front
 }
 
 /// Calls `tell` with the address of a fatal access to unmapped memory, in the signal handler.
-pub fn before_the_end(tell: fn(usize)) {
+pub fn on_unmapped_access(tell: fn(usize)) {
     let _ = UNMAPPED.set(tell);
 }
 
@@ -130,14 +130,14 @@ impl Drop for CheckLock {
     }
 }
 
-fn put_in_front(signal: c_int) -> bool {
+fn install_first(signal: c_int) -> bool {
     let own = on_fault as *const () as usize;
     let Some(present) = swap_action(signal, None) else { return false };
     if present.sa_sigaction == own {
         return true;
     }
-    let row = Row::of(signal);
-    if !row.ends_with(present.sa_sigaction) && !row.push(present) {
+    let chain = HandlerChain::of(signal);
+    if !chain.ends_with(present.sa_sigaction) && !chain.push(present) {
         GIVEN_UP.store(true, Ordering::Relaxed);
         return false;
     }
@@ -150,7 +150,7 @@ fn put_in_front(signal: c_int) -> bool {
         Some(replaced)
             if replaced.sa_sigaction != present.sa_sigaction && replaced.sa_sigaction != own =>
         {
-            row.push(replaced)
+            chain.push(replaced)
         }
         replaced => replaced.is_some(),
     }
@@ -196,8 +196,8 @@ unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_voi
     // The kernel zero-fills the end of a `siginfo_t`: room for a mark. SAFETY: inside the structure
     // and aligned
     let mark = unsafe { info.cast::<u8>().add(size_of::<libc::siginfo_t>() - 8).cast::<u64>() };
-    let row = Row::of(signal);
-    let count = row.count.load(Ordering::Acquire);
+    let chain = HandlerChain::of(signal);
+    let count = chain.count.load(Ordering::Acquire);
     // SAFETY: as above
     let seen = unsafe { *mark };
     let left = if seen & !u64::from(u32::MAX) == MARK {
@@ -205,14 +205,17 @@ unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_voi
     } else {
         count
     };
-    let Some(next) = left.checked_sub(1) else { return end(signal, info, is_fault) };
+    let Some(next) = left.checked_sub(1) else {
+        return take_default_action(signal, info, is_fault);
+    };
     // SAFETY: as above
     unsafe { *mark = MARK | next as u64 };
     // SAFETY: entries are never freed
-    let action = unsafe { &*row.actions[next].load(Ordering::Acquire) };
+    let action = unsafe { &*chain.actions[next].load(Ordering::Acquire) };
     match action.sa_sigaction {
-        libc::SIG_DFL => return end(signal, info, is_fault),
-        libc::SIG_IGN if is_fault => return end(signal, info, is_fault), // faults cannot be ignored
+        libc::SIG_DFL => return take_default_action(signal, info, is_fault),
+        // faults cannot be ignored
+        libc::SIG_IGN if is_fault => return take_default_action(signal, info, is_fault),
         libc::SIG_IGN => return,
         _ => {}
     }
@@ -227,7 +230,7 @@ unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_voi
         }
     }
     if action.sa_flags & libc::SA_RESETHAND != 0 {
-        row.actions[next].store((&raw const DEFAULT).cast_mut().cast(), Ordering::Release);
+        chain.actions[next].store((&raw const DEFAULT).cast_mut().cast(), Ordering::Release);
     }
     type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
     // SAFETY: set as a handler; the kernel too passes three arguments to handlers of one
@@ -237,7 +240,7 @@ unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_voi
 
 /// Takes the default action: a fault repeats with its instruction. Other signals, and faults
 /// reported to [`UNMAPPED`], are sent again with their `siginfo_t`.
-fn end(signal: c_int, info: *mut libc::siginfo_t, is_fault: bool) {
+fn take_default_action(signal: c_int, info: *mut libc::siginfo_t, is_fault: bool) {
     // SAFETY: as in `on_fault`
     let (code, address) = unsafe { ((*info).si_code, (*info).si_addr()) };
     let told = UNMAPPED
@@ -262,7 +265,7 @@ fn set_default(signal: c_int) {
     swap_action(signal, Some(&action));
 }
 
-struct Shareable(#[allow(dead_code, reason = "read through pointers in a row")] libc::sigaction);
+struct Shareable(#[allow(dead_code, reason = "read through pointers in a chain")] libc::sigaction);
 
 // SAFETY: never written
 unsafe impl Sync for Shareable {}

@@ -119,7 +119,7 @@ impl Memory for ForeignMemory {
     fn prefetch(&self, offset: u64, length: u64) -> Result<(), MemoryFault> {
         let length = usize::try_from(length).map_err(|_| MemoryFault)?;
         let start = self.at(offset, length)?;
-        reach::bring_in(start..start + length, false).map_err(|_| MemoryFault)
+        reach::populate_or_check(start..start + length, false).map_err(|_| MemoryFault)
     }
 }
 

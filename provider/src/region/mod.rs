@@ -14,7 +14,7 @@ mod reach;
 mod routines;
 mod shared;
 
-pub use faults::before_the_end;
+pub use faults::on_unmapped_access;
 pub use file::FileMemory;
 pub use foreign::{ForeignMemory, Unreachable};
 pub use gpu::{GpuMemory, gpus_work};

@@ -4,7 +4,7 @@
 
 use roce_transport::mem::MemoryFault;
 
-use super::{kernel, routines};
+use super::{guard::done, kernel, routines};
 
 /// Copies `length` bytes at `address` to `to`, which may be uninitialised.
 ///
@@ -27,8 +27,7 @@ pub unsafe fn copy_from_program(
         return kernel::read(address.addr(), to);
     }
     // SAFETY: by the contract
-    let status = unsafe { routines::copy_in(to, address.addr(), length) };
-    if status == 0 { Ok(()) } else { Err(MemoryFault) }
+    done(unsafe { routines::copy_in(to, address.addr(), length) })
 }
 
 /// Copies `from` to `address`; errors as for [`copy_from_program`].
@@ -41,6 +40,5 @@ pub unsafe fn copy_to_program(address: *mut u8, from: &[u8]) -> Result<(), Memor
         return unsafe { kernel::write(address.addr(), from) };
     }
     // SAFETY: by the contract
-    let status = unsafe { routines::copy_out(address.addr(), from.as_ptr(), from.len()) };
-    if status == 0 { Ok(()) } else { Err(MemoryFault) }
+    done(unsafe { routines::copy_out(address.addr(), from.as_ptr(), from.len()) })
 }

@@ -9,18 +9,19 @@ const POPULATED: usize = 4 << 20;
 
 /// Else returns the first bad address, as far as known.
 pub(super) fn check(range: Range<usize>, write: bool) -> Result<(), usize> {
-    if range.len() <= POPULATED { bring_in(range, write) } else { look_up(range, write) }
+    let check = if range.len() <= POPULATED { populate_or_check } else { check_mappings };
+    check(range, write)
 }
 
 /// Populates a range where possible; errors as for [`check`].
-pub(super) fn bring_in(range: Range<usize>, write: bool) -> Result<(), usize> {
+pub(super) fn populate_or_check(range: Range<usize>, write: bool) -> Result<(), usize> {
     if range.is_empty() {
         return Ok(());
     }
-    populate(&range, write).or_else(|_| look_up(range, write))
+    populate(&range, write).or_else(|_| check_mappings(range, write))
 }
 
-fn look_up(range: Range<usize>, write: bool) -> Result<(), usize> {
+fn check_mappings(range: Range<usize>, write: bool) -> Result<(), usize> {
     match fs::read_to_string("/proc/self/maps") {
         Ok(maps) => check_maps(&maps, range, write),
         Err(_) => match populate(&range, write) {
@@ -33,7 +34,7 @@ fn look_up(range: Range<usize>, write: bool) -> Result<(), usize> {
 }
 
 fn populate(range: &Range<usize>, write: bool) -> io::Result<()> {
-    let start = range.start - range.start % page_size();
+    let start = range.start - range.start % rustix::param::page_size();
     let advice = if write { libc::MADV_POPULATE_WRITE } else { libc::MADV_POPULATE_READ };
     // SAFETY: populating changes no byte
     let result = unsafe { libc::madvise(start as *mut libc::c_void, range.end - start, advice) };
@@ -88,8 +89,4 @@ impl Mapping {
             of_file: inode != "0",
         })
     }
-}
-
-fn page_size() -> usize {
-    rustix::param::page_size()
 }

@@ -16,13 +16,13 @@ pub use stderr::write;
 #[derive(Debug)]
 pub struct Report {
     /// Reporter and subject.
-    pub about: String,
+    pub subject: String,
     /// Event.
-    pub what: String,
+    pub event: String,
     /// Advice, not a failure.
     pub is_advice: bool,
     /// Named facts.
-    pub said: Vec<(&'static str, String)>,
+    pub facts: Vec<(&'static str, String)>,
     /// Named lists of lines.
     pub lists: Vec<(&'static str, Vec<String>)>,
     /// Last line.
@@ -44,9 +44,9 @@ impl Report {
             false => text.to_owned(),
         };
         let color = if self.is_advice { "1;36" } else { "1;31" };
-        let mut text = format!("{}: {}\n", self.about, paint(color, &self.what));
-        for (name, said) in &self.said {
-            let _ = writeln!(text, "  {} {said}", paint("1", &format!("{:5}", format!("{name}:"))));
+        let mut text = format!("{}: {}\n", self.subject, paint(color, &self.event));
+        for (name, fact) in &self.facts {
+            let _ = writeln!(text, "  {} {fact}", paint("1", &format!("{:5}", format!("{name}:"))));
         }
         for (name, lines) in self.lists.iter().filter(|(_, lines)| !lines.is_empty()) {
             let _ = writeln!(text, "  {}", paint("1", &format!("{name}:")));
@@ -91,10 +91,10 @@ mod tests {
     #[test]
     fn the_forms_say_the_same_and_colors_are_for_people() {
         let report = Report {
-            about: "roce: roce_lo".to_owned(),
-            what: "ibv_post_send: ENOMEM".to_owned(),
+            subject: "roce: roce_lo".to_owned(),
+            event: "ibv_post_send: ENOMEM".to_owned(),
             is_advice: false,
-            said: vec![("why", "it is full".to_owned()), ("look", "poll".to_owned())],
+            facts: vec![("why", "it is full".to_owned()), ("look", "poll".to_owned())],
             lists: vec![("before", vec!["create_qp".to_owned()]), ("after", Vec::new())],
             end: Some("3 more".to_owned()),
             object: serde_json::json!({ "why": "it is full" }),

@@ -108,7 +108,7 @@ impl CompletionChannel {
                     _ => {}
                 }
             } else {
-                engine.drive(descriptor, left)?;
+                engine.wait_on_sockets(descriptor, left)?;
             }
         }
     }
@@ -128,7 +128,9 @@ impl CompletionChannel {
     /// Counts an event that the program takes; after 64 its event loop is known. `never_waits`: it
     /// [serves](Self::serve) from an event loop instead of waiting.
     pub fn count_use(&self, never_waits: impl FnOnce() -> bool) {
-        self.inner.count_use(never_waits);
+        if let Some(event_loop) = &self.inner.event_loop {
+            event_loop.count_use(never_waits);
+        }
     }
 
     /// Serves an event loop that woke on the [descriptor](Self::as_fd) without an event, then
@@ -143,7 +145,7 @@ impl CompletionChannel {
     }
 
     fn taken(&self, inner: Arc<CqInner>) -> CompletionQueue {
-        self.inner.has_slept();
+        self.inner.end_sleep();
         self.inner.has_taken();
         CompletionQueue { inner }
     }

@@ -18,7 +18,7 @@ use roce_transport::{
 use super::{
     context::Context,
     event_loop::ChannelLoop,
-    shards::{HomeShard, SharedSpread, Sleep},
+    shards::{HomeShard, SharedShardSet, Sleep},
     sink::ObjectEvents,
 };
 use crate::{
@@ -50,8 +50,8 @@ impl CqInner {
         let adopt = |adapter: &mut Adapter, ring: &Arc<_>| adapter.adopt_cq(ring);
         let made = context.inner.shards.make(|adapter| adapter.create_cq_in(room), adopt);
         let ring = context.explained("ibv_create_cq", made)?;
-        let spread = channel.as_ref().map(|channel| channel.spread.clone());
-        let (context, place) = (context.clone(), HomeShard::nowhere(spread));
+        let shard_set = channel.as_ref().map(|channel| channel.shard_set.clone());
+        let (context, place) = (context.clone(), HomeShard::unplaced(shard_set));
         let [taken, armed] = [(); 2].map(|()| AtomicBool::new(false));
         let inner = Arc::new(Self { context, ring, place, channel, taken, armed });
         if let Some(channel) = &inner.channel {
@@ -146,14 +146,14 @@ impl Drop for CqInner {
 pub(super) struct ChannelInner {
     pub(super) context: Context,
     pub(super) notifier: Notifier<Weak<CqInner>>,
-    pub(super) spread: Arc<SharedSpread>,
-    event_loop: Option<Arc<ChannelLoop<CqInner>>>,
+    pub(super) shard_set: Arc<SharedShardSet>,
+    pub(super) event_loop: Option<Arc<ChannelLoop<CqInner>>>,
     /// The program has taken the descriptor.
     exposed: AtomicBool,
     /// Sleep of a thread on the descriptor, while others serve.
     sleep: Sleep,
-    /// [`Engine::found`] when the latest wait served until its event, else `u64::MAX`. While equal,
-    /// an arming program is expected to serve while it waits again.
+    /// [`Engine::background_finds`] when the latest wait served until its event, else `u64::MAX`.
+    /// While equal, an arming program is expected to serve while it waits again.
     served: AtomicU64,
 }
 
@@ -167,8 +167,8 @@ impl ChannelInner {
             true => None,
         };
         let (exposed, sleep) = (AtomicBool::new(false), Sleep::new());
-        let (spread, served) = (Arc::new(SharedSpread::new()), AtomicU64::new(u64::MAX));
-        Ok(Self { context, notifier, spread, event_loop, exposed, sleep, served })
+        let (shard_set, served) = (Arc::new(SharedShardSet::new()), AtomicU64::new(u64::MAX));
+        Ok(Self { context, notifier, shard_set, event_loop, exposed, sleep, served })
     }
 
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
@@ -204,14 +204,15 @@ impl ChannelInner {
         Some(cq)
     }
 
-    /// True while waiting threads drive this engine.
+    /// True while waiting threads serve this engine.
     fn serves(&self, engine: &Engine) -> bool {
-        self.context.inner.shards.only(self.spread.now()).is_some()
-            && self.served.load(Ordering::Relaxed) == engine.found()
+        self.context.inner.shards.only(self.shard_set.now()).is_some()
+            && self.served.load(Ordering::Relaxed) == engine.background_finds()
     }
 
     pub(super) fn progress(&self) {
-        self.context.inner.shards.among(self.spread.now()).for_each(|engine| _ = engine.progress());
+        let shards = &self.context.inner.shards;
+        shards.engines_of(self.shard_set.now()).for_each(|engine| _ = engine.progress());
     }
 
     /// Arms in the event loop; true if packets wake the program.
@@ -227,12 +228,6 @@ impl ChannelInner {
             let engine = &self.context.inner.engine;
             engine.record_taken();
             event_loop.mute_unless_armed(engine);
-        }
-    }
-
-    pub(super) fn count_use(&self, never_waits: impl FnOnce() -> bool) {
-        if let Some(event_loop) = &self.event_loop {
-            event_loop.count_use(never_waits);
         }
     }
 
@@ -261,35 +256,35 @@ impl ChannelInner {
     }
 
     pub(super) fn prepare_to_wait(&self, limit: Option<Duration>) -> io::Result<bool> {
-        self.has_slept();
+        self.end_sleep();
         let is_there = || !self.notifier.is_empty();
-        let (shards, spread) = (&self.context.inner.shards, self.spread.now());
-        let found = match shards.only(spread) {
+        let (shards, shard_set) = (&self.context.inner.shards, self.shard_set.now());
+        let found = match shards.only(shard_set) {
             Some(engine) => {
                 let found = engine.serve_until(self.notifier.descriptor(), limit, is_there)?;
                 if found {
-                    self.served.store(engine.found(), Ordering::Relaxed);
+                    self.served.store(engine.background_finds(), Ordering::Relaxed);
                 }
                 found
             }
             None => is_there(),
         };
-        if !found && self.sleep.begin(spread) {
-            shards.among(spread).for_each(|engine| engine.sleeps());
+        if !found && self.sleep.begin(shard_set) {
+            shards.engines_of(shard_set).for_each(|engine| engine.begin_sleep());
         }
         Ok(found)
     }
 
-    pub(super) fn has_slept(&self) {
-        if let Some(spread) = self.sleep.end() {
-            self.context.inner.shards.among(spread).for_each(|engine| engine.has_slept());
+    pub(super) fn end_sleep(&self) {
+        if let Some(shard_set) = self.sleep.end() {
+            self.context.inner.shards.engines_of(shard_set).for_each(|engine| engine.end_sleep());
         }
     }
 
     pub(super) fn expose(&self) {
         if !self.exposed.swap(true, Ordering::Relaxed) {
             let shards = &self.context.inner.shards;
-            shards.among(self.spread.now()).for_each(|engine| engine.hand_over());
+            shards.engines_of(self.shard_set.now()).for_each(|engine| engine.hand_over());
         }
     }
 }
@@ -299,7 +294,7 @@ impl Drop for ChannelInner {
         if self.event_loop.is_some() {
             self.context.inner.engine.leave_loop();
         }
-        self.has_slept(); // after a cancelled thread
+        self.end_sleep(); // after a cancelled thread
         self.context.inner.engine.remove_events(self.notifier.retain(|_| false));
     }
 }
@@ -364,9 +359,9 @@ mod tests {
         assert!(enters(1) && !engine.is_handed_over());
         leaves();
 
-        engine.sleeps();
+        engine.begin_sleep();
         assert!(!enters(0), "a thread sleeps that only others wake");
-        engine.has_slept();
+        engine.end_sleep();
         assert!(enters(0));
         let [first, second] = channels;
         drop((first, cqs));

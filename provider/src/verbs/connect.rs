@@ -58,6 +58,9 @@ impl QueuePair {
     }
 
     /// Like [`connect_to`](Self::connect_to), with a path MTU, equal at both ends.
+    ///
+    /// # Errors
+    /// As for [`connect_to`](Self::connect_to).
     pub fn connect_with_mtu(&self, peer: Endpoint, path_mtu: Mtu) -> Result<(), ConnectError> {
         let context = self.context();
         let wants_v4 = peer.gid.to_ip().is_ipv4();

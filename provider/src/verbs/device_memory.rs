@@ -157,8 +157,10 @@ impl DeviceMemory {
         self.inner.memory.write_at(offset as u64, from)
     }
 
-    /// Copies bytes at `offset` into `to` (`ibv_memcpy_from_dm`); errors as for
-    /// [`write_at`](Self::write_at).
+    /// Copies bytes at `offset` into `to` (`ibv_memcpy_from_dm`).
+    ///
+    /// # Errors
+    /// [`MemoryFault`] outside the memory (`EFAULT`).
     pub fn read_at(&self, offset: usize, to: &mut [u8]) -> Result<(), MemoryFault> {
         self.inner.memory.read_at(offset as u64, to)
     }

@@ -83,7 +83,7 @@ impl AsyncEvents {
 
     /// Drops events that are no longer [wanted](Context::read_async_events_if).
     pub fn leave_out_unwanted(&self) {
-        self.queue.leave_out();
+        self.queue.discard_unwanted();
     }
 }
 

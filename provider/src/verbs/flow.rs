@@ -1,32 +1,11 @@
-use std::{fmt, io};
+use std::fmt;
 
 use roce_transport::qp::QpType;
-use thiserror::Error;
 
 use super::queue_pair::QueuePair;
-use crate::{engine::FlowRefused, link::Prepared, sync::Mutex};
-use roce_ethernet::{FlowAttr, FlowId, FlowSpecError};
-
-/// Error of creating a flow.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum FlowError {
-    /// Invalid flow (`EINVAL`).
-    #[error(transparent)]
-    Spec(#[from] FlowSpecError),
-    /// Not a raw packet queue pair (`EINVAL`).
-    #[error("a {0} queue pair takes no flows; use a raw packet queue pair")]
-    WrongService(QpType),
-    /// Link without raw packets (`EOPNOTSUPP`).
-    #[error("the device's link carries no raw packets; open raw:INTERFACE or xdp:INTERFACE")]
-    NoFrames,
-    /// Maximum reached (`ENOMEM`).
-    #[error("too many flows; at most {0}")]
-    TooMany(usize),
-    /// Filter refused by the interface (system's error).
-    #[error("the interface refuses the filter for these frames: {0}")]
-    Interface(io::Error),
-}
+pub use crate::engine::FlowError;
+use crate::{link::Prepared, sync::Mutex};
+use roce_ethernet::{FlowAttr, FlowId};
 
 /// Flow (`ibv_flow`): steers matching frames to its queue pair, which it keeps; dropping destroys
 /// it.
@@ -59,12 +38,7 @@ impl QueuePair {
             return Err(FlowError::WrongService(qp_type));
         }
         attr.check()?;
-        let added = self.inner.engine().add_flow(self.qpn(), attr.clone());
-        let (id, kept) = added.map_err(|refused| match refused {
-            FlowRefused::NoFrames => FlowError::NoFrames,
-            FlowRefused::TooMany(limit) => FlowError::TooMany(limit),
-            FlowRefused::System(error) => FlowError::Interface(error),
-        })?;
+        let (id, kept) = self.inner.engine().add_flow(self.qpn(), attr.clone())?;
         Ok(Flow { qp: self.clone(), id, kept: Mutex::new(kept) })
     }
 }

@@ -69,6 +69,9 @@ impl ProtectionDomain {
     }
 
     /// Like [`allocate`](Self::allocate), with pages on first use (`IBV_ACCESS_ON_DEMAND`).
+    ///
+    /// # Errors
+    /// As for [`allocate`](Self::allocate).
     pub fn allocate_on_demand(
         &self,
         length: usize,
@@ -233,12 +236,18 @@ impl MemoryRegion {
         self.inner.region.memory().read_at(offset as u64, to)
     }
 
-    /// Copies `from` to `offset`; errors as for [`read_at`](Self::read_at).
+    /// Copies `from` to `offset`.
+    ///
+    /// # Errors
+    /// [`MemoryFault`] (`EFAULT`) outside the region, or if the memory is gone.
     pub fn write_at(&self, offset: usize, from: &[u8]) -> Result<(), MemoryFault> {
         self.inner.region.memory().write_at(offset as u64, from)
     }
 
-    /// Copies the bytes of `range`; errors as for [`read_at`](Self::read_at).
+    /// Copies the bytes of `range`.
+    ///
+    /// # Errors
+    /// [`MemoryFault`] (`EFAULT`) outside the region, or if the memory is gone.
     pub fn to_vec(&self, range: Range<usize>) -> Result<Vec<u8>, MemoryFault> {
         if range.end > self.len() {
             return Err(MemoryFault);
@@ -248,7 +257,10 @@ impl MemoryRegion {
         Ok(bytes)
     }
 
-    /// Sets every byte; errors as for [`read_at`](Self::read_at).
+    /// Sets every byte.
+    ///
+    /// # Errors
+    /// [`MemoryFault`] (`EFAULT`) if the memory is gone.
     pub fn fill(&self, value: u8) -> Result<(), MemoryFault> {
         let piece = [value; 4096];
         (0..self.len())
@@ -265,7 +277,10 @@ impl MemoryRegion {
         self.inner.region.memory().load_u64(offset as u64)
     }
 
-    /// Sets an 8-byte word atomically; errors as for [`load_u64`](Self::load_u64).
+    /// Sets an 8-byte word atomically.
+    ///
+    /// # Errors
+    /// [`MemoryFault`] (`EFAULT`) if no whole word is at `offset`.
     pub fn store_u64(&self, offset: usize, value: u64) -> Result<(), MemoryFault> {
         self.inner.region.memory().store_u64(offset as u64, value)
     }
@@ -319,8 +334,10 @@ impl MemoryRegion {
 
     /// Prefetches a part of the region (`IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE`).
     ///
-    /// Only affects regions of [`allocate_on_demand`](ProtectionDomain::allocate_on_demand). Errors
-    /// as for [`read_at`](Self::read_at).
+    /// Only affects regions of [`allocate_on_demand`](ProtectionDomain::allocate_on_demand).
+    ///
+    /// # Errors
+    /// [`MemoryFault`] (`EFAULT`) outside the region, or if the memory is gone.
     pub fn prefetch(&self, range: Range<usize>) -> Result<(), MemoryFault> {
         let memory = self.inner.region.memory();
         memory.check(range.start as u64, range.len())?;

@@ -227,60 +227,72 @@ impl QueuePair {
     /// # Errors
     /// As for every transition: see [`ModifyError`] (`EINVAL`); nothing changes on error.
     pub fn to_init(&self, init: Init) -> Result<(), ModifyError> {
-        self.moved(State::Init, self.engine_command(|adapter, _, qpn| adapter.to_init(qpn, &init)))
+        self.transition(State::Init, |adapter, _, qpn| adapter.to_init(qpn, &init))
     }
 
     /// Moves INIT→RTR.
+    ///
+    /// # Errors
+    /// See [`ModifyError`] (`EINVAL`).
     pub fn to_rtr(&self, rtr: Rtr) -> Result<(), ModifyError> {
-        self.moved(State::Rtr, self.engine_command(|adapter, _, qpn| adapter.to_rtr(qpn, &rtr)))
+        self.to_rtr_with(rtr, QpUpdate::NONE)
     }
 
     /// Moves RTR→RTS; with [`Rts::Resume`] SQD→RTS and SQE→RTS.
+    ///
+    /// # Errors
+    /// See [`ModifyError`] (`EINVAL`).
     pub fn to_rts(&self, rts: Rts) -> Result<(), ModifyError> {
-        self.moved(
-            State::Rts,
-            self.engine_command(|adapter, now, qpn| adapter.to_rts(now, qpn, &rts)),
-        )
+        self.to_rts_with(rts, QpUpdate::NONE)
     }
 
     /// Moves RTS→SQD: no new request starts; with `notify` an event reports when started ones
     /// complete.
+    ///
+    /// # Errors
+    /// See [`ModifyError`] (`EINVAL`).
     pub fn to_sqd(&self, notify: bool) -> Result<(), ModifyError> {
-        self.moved(
-            State::Sqd,
-            self.engine_command(|adapter, now, qpn| adapter.to_sqd(now, qpn, notify)),
-        )
+        self.transition(State::Sqd, |adapter, now, qpn| adapter.to_sqd(now, qpn, notify))
     }
 
     /// Moves any state but RESET to ERR: requests complete as flushed.
+    ///
+    /// # Errors
+    /// See [`ModifyError`] (`EINVAL`).
     pub fn to_error(&self) -> Result<(), ModifyError> {
-        self.moved(State::Err, self.engine_command(|adapter, now, qpn| adapter.to_error(now, qpn)))
+        self.transition(State::Err, |adapter, now, qpn| adapter.to_error(now, qpn))
     }
 
     /// Moves any state to RESET: requests are dropped without completions.
+    ///
+    /// # Errors
+    /// See [`ModifyError`] (`EINVAL`).
     pub fn to_reset(&self) -> Result<(), ModifyError> {
-        let (reset, requests) = self.engine_command(|adapter, _, qpn| {
-            let requests = adapter.abandon_requests(qpn);
-            (adapter.to_reset(qpn), requests)
+        let mut requests = None;
+        let reset = self.transition(State::Reset, |adapter, _, qpn| {
+            requests = Some(adapter.abandon_requests(qpn));
+            adapter.to_reset(qpn)
         });
         drop(requests); // without the lock: there may be thousands
-        self.moved(State::Reset, reset)
+        reset
     }
 
     /// Calls [`to_rtr`](Self::to_rtr) with optional attributes.
+    ///
+    /// # Errors
+    /// See [`ModifyError`] (`EINVAL`).
     pub fn to_rtr_with(&self, rtr: Rtr, changes: QpUpdate) -> Result<(), ModifyError> {
-        self.moved(
-            State::Rtr,
-            self.engine_command(|adapter, _, qpn| adapter.to_rtr_with(qpn, &rtr, &changes)),
-        )
+        self.transition(State::Rtr, |adapter, _, qpn| adapter.to_rtr_with(qpn, &rtr, &changes))
     }
 
     /// Calls [`to_rts`](Self::to_rts) with optional attributes; with [`Rts::Resume`] also RTS→RTS.
+    ///
+    /// # Errors
+    /// See [`ModifyError`] (`EINVAL`).
     pub fn to_rts_with(&self, rts: Rts, changes: QpUpdate) -> Result<(), ModifyError> {
-        self.moved(
-            State::Rts,
-            self.engine_command(|adapter, now, qpn| adapter.to_rts_with(now, qpn, &rts, &changes)),
-        )
+        self.transition(State::Rts, |adapter, now, qpn| {
+            adapter.to_rts_with(now, qpn, &rts, &changes)
+        })
     }
 
     /// Changes attributes in INIT, RTS or SQD, without a new state (`ibv_modify_qp`).
@@ -301,8 +313,10 @@ impl QueuePair {
         self.post_send_with(|one| post(wrs, one))
     }
 
-    /// Posts receive requests in order (`ibv_post_recv`); errors as for
-    /// [`post_send`](Self::post_send).
+    /// Posts receive requests in order (`ibv_post_recv`).
+    ///
+    /// # Errors
+    /// [`BadWorkRequest`] with the first request not posted (`ENOMEM` if full, else `EINVAL`).
     pub fn post_recv(&self, wrs: &[RecvWr]) -> Result<(), BadWorkRequest> {
         self.post_recv_with(|one| post(wrs, one))
     }
@@ -386,7 +400,12 @@ impl QueuePair {
         }
     }
 
-    fn moved(&self, to: State, result: Result<(), ModifyError>) -> Result<(), ModifyError> {
+    fn transition(
+        &self,
+        to: State,
+        command: impl FnOnce(&mut Adapter, Instant, Qpn) -> Result<(), ModifyError>,
+    ) -> Result<(), ModifyError> {
+        let result = self.engine_command(command);
         let (device, qpn) = (self.inner.context.name(), self.inner.qpn);
         match &result {
             Ok(()) => debug!(device, %qpn, "queue pair moved to {to:?}"),

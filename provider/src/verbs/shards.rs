@@ -102,16 +102,16 @@ impl Shards {
     }
 
     /// Engine of all of a channel's queues, if one serves all.
-    pub(super) fn only(&self, spread: Spread) -> Option<&Arc<Engine>> {
-        match spread {
-            Spread::One(shard) => Some(self.engine(shard)),
-            Spread::Nowhere | Spread::Several => (!self.are_several()).then_some(&self.first),
+    pub(super) fn only(&self, set: ShardSet) -> Option<&Arc<Engine>> {
+        match set {
+            ShardSet::One(shard) => Some(self.engine(shard)),
+            ShardSet::Empty | ShardSet::Several => (!self.are_several()).then_some(&self.first),
         }
     }
 
     /// Engines of a channel's queues; all while none has a shard.
-    pub(super) fn among(&self, spread: Spread) -> impl Iterator<Item = &Arc<Engine>> {
-        let only = self.only(spread);
+    pub(super) fn engines_of(&self, set: ShardSet) -> impl Iterator<Item = &Arc<Engine>> {
+        let only = self.only(set);
         self.engines().filter(move |engine| only.is_none_or(|only| Arc::ptr_eq(only, engine)))
     }
 
@@ -126,25 +126,25 @@ impl Shards {
 pub(super) struct HomeShard {
     shard: AtomicU32,
     /// Shards of its channel's queues.
-    among: Option<Arc<SharedSpread>>,
+    channel_shards: Option<Arc<SharedShardSet>>,
 }
 
-const NOWHERE: u32 = u32::MAX;
+const UNPLACED: u32 = u32::MAX;
 
 impl HomeShard {
-    pub(super) const fn nowhere(among: Option<Arc<SharedSpread>>) -> Self {
-        Self { shard: AtomicU32::new(NOWHERE), among }
+    pub(super) const fn unplaced(channel_shards: Option<Arc<SharedShardSet>>) -> Self {
+        Self { shard: AtomicU32::new(UNPLACED), channel_shards }
     }
 
     pub(super) const fn of(shard: u32) -> Self {
-        Self { shard: AtomicU32::new(shard), among: None }
+        Self { shard: AtomicU32::new(shard), channel_shards: None }
     }
 
     fn known(&self) -> Option<u32> {
-        Some(self.shard()).filter(|&shard| shard != NOWHERE)
+        Some(self.shard()).filter(|&shard| shard != UNPLACED)
     }
 
-    /// [`NOWHERE`] before placement.
+    /// [`UNPLACED`] before placement.
     #[inline]
     pub(super) fn shard(&self) -> u32 {
         self.shard.load(Ordering::Relaxed)
@@ -152,26 +152,26 @@ impl HomeShard {
 
     fn set(&self, shard: u32) {
         self.shard.store(shard, Ordering::Relaxed);
-        if let Some(among) = &self.among {
-            among.add(shard);
+        if let Some(channel_shards) = &self.channel_shards {
+            channel_shards.add(shard);
         }
     }
 }
 
 /// Shards of a channel's queues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Spread {
-    Nowhere,
+pub(super) enum ShardSet {
+    Empty,
     One(u32),
     Several,
 }
 
-impl Spread {
-    const SEVERAL: u32 = NOWHERE - 1;
+impl ShardSet {
+    const SEVERAL: u32 = UNPLACED - 1;
 
     const fn encode(self) -> u32 {
         match self {
-            Self::Nowhere => NOWHERE,
+            Self::Empty => UNPLACED,
             Self::One(shard) => shard,
             Self::Several => Self::SEVERAL,
         }
@@ -179,31 +179,31 @@ impl Spread {
 
     const fn decode(code: u32) -> Self {
         match code {
-            NOWHERE => Self::Nowhere,
+            UNPLACED => Self::Empty,
             Self::SEVERAL => Self::Several,
             shard => Self::One(shard),
         }
     }
 }
 
-pub(super) struct SharedSpread(AtomicU32);
+pub(super) struct SharedShardSet(AtomicU32);
 
-impl SharedSpread {
+impl SharedShardSet {
     pub(super) const fn new() -> Self {
-        Self(AtomicU32::new(Spread::Nowhere.encode()))
+        Self(AtomicU32::new(ShardSet::Empty.encode()))
     }
 
     fn add(&self, shard: u32) {
         let now = match self.now() {
-            Spread::Nowhere => Spread::One(shard),
-            Spread::One(other) if other == shard => return,
-            Spread::One(_) | Spread::Several => Spread::Several,
+            ShardSet::Empty => ShardSet::One(shard),
+            ShardSet::One(other) if other == shard => return,
+            ShardSet::One(_) | ShardSet::Several => ShardSet::Several,
         };
         self.0.store(now.encode(), Ordering::Relaxed);
     }
 
-    pub(super) fn now(&self) -> Spread {
-        Spread::decode(self.0.load(Ordering::Relaxed))
+    pub(super) fn now(&self) -> ShardSet {
+        ShardSet::decode(self.0.load(Ordering::Relaxed))
     }
 }
 
@@ -211,22 +211,22 @@ impl SharedSpread {
 pub(super) struct Sleep(AtomicU32);
 
 impl Sleep {
-    const AWAKE: u32 = Spread::SEVERAL - 1;
+    const AWAKE: u32 = ShardSet::SEVERAL - 1;
 
     pub(super) const fn new() -> Self {
         Self(AtomicU32::new(Self::AWAKE))
     }
 
     /// False if another thread sleeps.
-    pub(super) fn begin(&self, spread: Spread) -> bool {
+    pub(super) fn begin(&self, set: ShardSet) -> bool {
         let (success, failure) = (Ordering::SeqCst, Ordering::Relaxed);
-        self.0.compare_exchange(Self::AWAKE, spread.encode(), success, failure).is_ok()
+        self.0.compare_exchange(Self::AWAKE, set.encode(), success, failure).is_ok()
     }
 
     /// Shards of the ended sleep, if any.
-    pub(super) fn end(&self) -> Option<Spread> {
+    pub(super) fn end(&self) -> Option<ShardSet> {
         let slept = self.0.load(Ordering::Relaxed) != Self::AWAKE;
         let code = slept.then(|| self.0.swap(Self::AWAKE, Ordering::SeqCst));
-        code.filter(|&code| code != Self::AWAKE).map(Spread::decode)
+        code.filter(|&code| code != Self::AWAKE).map(ShardSet::decode)
     }
 }

@@ -28,7 +28,7 @@ impl AsyncQueue {
         self.events.pop()
     }
 
-    pub(super) fn leave_out(&self) {
+    pub(super) fn discard_unwanted(&self) {
         self.events.retain(|event| (self.wanted)(*event));
     }
 
@@ -42,7 +42,7 @@ pub(crate) struct ObjectEvents {
     completions: BTreeMap<CqId, Box<dyn Fn() + Send>>,
     readers: Vec<Weak<AsyncQueue>>,
     /// Another shard reports device events.
-    tells_objects_only: bool,
+    ignores_port_events: bool,
 }
 
 impl ObjectEvents {
@@ -50,8 +50,8 @@ impl ObjectEvents {
         self.completions.insert(id, Box::new(wake));
     }
 
-    pub(crate) const fn tell_objects_only(&mut self) {
-        self.tells_objects_only = true;
+    pub(crate) const fn ignore_port_events(&mut self) {
+        self.ignores_port_events = true;
     }
 
     pub(super) fn remove_cq(&mut self, id: CqId) {
@@ -70,7 +70,7 @@ impl EventSink for ObjectEvents {
             if let Some(wake) = self.completions.get(&id) {
                 wake();
             }
-        } else if !self.tells_objects_only || !is_of_port(event) {
+        } else if !self.ignores_port_events || !is_of_port(event) {
             self.readers.iter().filter_map(Weak::upgrade).for_each(|reader| reader.push(event));
         }
     }

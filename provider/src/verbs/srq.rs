@@ -70,7 +70,7 @@ impl ProtectionDomain {
         let domain = self.inner.clone();
         let made = domain.context.inner.engine.alter(|adapter| adapter.create_srq(domain.id, attr));
         let id = domain.context.explained("ibv_create_srq", made)?;
-        let place = HomeShard::nowhere(None);
+        let place = HomeShard::unplaced(None);
         Ok(SharedReceiveQueue { inner: Arc::new(SrqInner { domain, place, id, xrc: None }) })
     }
 

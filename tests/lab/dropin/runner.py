@@ -9,8 +9,10 @@ from lab.running import has_raced, wait, wait_ready
 READY_SECONDS = 15
 # Time for a program to react to a command of root.
 REACTION_SECONDS = 0.3
+# Time for a client to be refused; a guest is slow.
+REFUSAL_SECONDS = 10
 # Signs of a client that came before the server listened.
-REFUSED = ["REJECTED", "Connection refused", "UNREACHABLE"]
+REFUSED = ["REJECTED", "Connection refused", "UNREACHABLE", "Unexpected CM event bl blka 8"]
 
 
 class CaseRunner:
@@ -103,7 +105,7 @@ class StartedCase:
         deadline = time.monotonic() + READY_SECONDS
         while len(self.programs) == 2 and time.monotonic() < deadline:
             server, client = self.programs
-            wait([client], 1)
+            wait([client], 1 if client.program.endless else REFUSAL_SECONDS)
             runs = server.poll() is None
             if not (runs and client.status is not None and problems(client) and refused(client)):
                 return

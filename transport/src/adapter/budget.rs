@@ -2,8 +2,8 @@
 
 use alloc::vec::Vec;
 
-use super::turns::{Turn, TurnState, Turns};
-use crate::{congestion::LARGEST, qp::Room};
+use super::turns::{Turn, TurnState, Turns, entry};
+use crate::{congestion::LARGEST, qp::Credits};
 
 /// One portion arrives while another is in flight. More portions split READ responses, whose first
 /// and last packets join no run.
@@ -55,7 +55,7 @@ impl Budget {
         self.taken
     }
 
-    pub(super) fn room(&self, shares: &[Share], index: usize, taken: u64) -> Room {
+    pub(super) fn credits(&self, shares: &[Share], index: usize, taken: u64) -> Credits {
         let recorded = shares.get(index).map_or(0, Share::taken);
         let portion = self.portion();
         let left = self.limit.saturating_sub(self.taken - recorded + taken);
@@ -68,7 +68,7 @@ impl Budget {
             None if !self.waiting.is_empty() => 0,
             _ => left,
         };
-        Room { portion, left }
+        Credits { portion, left }
     }
 
     /// Returns the next queue pair to continue.
@@ -79,13 +79,10 @@ impl Budget {
         taken: u64,
         waits: bool,
     ) -> Option<usize> {
-        if shares.len() <= index {
-            if taken == 0 && !waits {
-                return None;
-            }
-            shares.resize(index + 1, Share::default());
+        if shares.len() <= index && taken == 0 && !waits {
+            return None;
         }
-        let share = &mut shares[index];
+        let share = entry(shares, index);
         if let Some(turn) = self.granted.filter(|turn| turn.index == index)
             && (!waits || taken > share.taken)
         {
@@ -144,7 +141,7 @@ mod tests {
         }
 
         fn left(&self, index: usize, taken: u64) -> u64 {
-            self.budget.room(&self.shares, index, taken).left
+            self.budget.credits(&self.shares, index, taken).left
         }
     }
 

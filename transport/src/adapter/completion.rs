@@ -12,7 +12,6 @@ use crate::{
     time::Instant,
     work::{
         CompletionCounter, CompletionQueue, CountedOps, CqModeration, CqRoom, FailedCopy, Late,
-        Pushed,
     },
 };
 
@@ -114,7 +113,7 @@ impl Adapter {
         ops: CountedOps,
         counter: Arc<CompletionCounter>,
     ) -> Result<(), CountError> {
-        let index = self.qps.place(qpn).ok_or(CountError::UnknownQp)?;
+        let index = self.qps.index_of(qpn).ok_or(CountError::UnknownQp)?;
         let common = &mut self.qps[index].common;
         if !matches!(common.state, State::Reset | State::Init) {
             return Err(CountError::State(common.state));
@@ -138,7 +137,7 @@ impl Adapter {
     #[inline(never)]
     fn attend_affected_cqs(&mut self, now: Instant) {
         while let Some((qpn, queue, error)) = self.reports.cqs.injected.pop() {
-            if let Some(index) = self.qps.place(qpn) {
+            if let Some(index) = self.qps.index_of(qpn) {
                 self.with_qp(index, now, |qp, env| qp.fail_completion(queue, error, env));
             }
         }
@@ -164,28 +163,20 @@ impl Adapter {
     pub(super) fn handle_late(&mut self, now: Instant) {
         let Some(late) = self.late.at(now) else { return };
         let placed = late.place_due(now);
-        while let Some(FailedCopy { flow: (qpn, half), error, .. }) =
+        while let Some(FailedCopy { half: (qpn, half), error, .. }) =
             self.late.at(now).and_then(Late::next_failed)
         {
-            if let Some(index) = self.qps.place(Qpn::new(qpn)) {
+            if let Some(index) = self.qps.index_of(Qpn::new(qpn)) {
                 self.with_qp(index, now, |qp, env| qp.fail_copy(half, error, env));
             }
         }
         while let Some(next) = self.late.at(now).and_then(|late| late.next_due(now)) {
-            let id = next.cq.id();
-            match next.cq.push(next.wc, &next.validity, next.solicited, now) {
-                Pushed::Quietly | Pushed::Lost => {}
-                Pushed::Waking => self.reports.events.push_back(Event::Completion(id)),
-                Pushed::Deferred => self.reports.cqs.deferred.push(id),
-                Pushed::Overrun => {
-                    self.reports.events.push_back(Event::CqError(id));
-                    self.reports.cqs.overrun.push(id);
-                }
-            }
+            let pushed = next.cq.push(next.wc, &next.validity, next.solicited, now);
+            self.reports.record_pushed(next.cq.id(), pushed);
         }
         self.check_cqs(now);
         for qpn in placed {
-            if let Some(index) = self.qps.place(qpn) {
+            if let Some(index) = self.qps.index_of(qpn) {
                 self.make_ready(index); // responses waited for placement
             }
         }

@@ -169,7 +169,7 @@ impl Adapter {
         let (_, path) = self
             .gsi_path(record.local, record.remote, FrameFields::default())
             .ok_or(ConnError::NoRoute)?;
-        self.cm.end_for_another(now, record, path, &mut self.rng)
+        self.cm.disconnect_for(now, record, path, &mut self.rng)
     }
 
     /// Resolves a service ID (`rdma_connect` with a datagram id).

@@ -9,7 +9,7 @@ impl Adapter {
     /// # Errors
     /// [`ObjectError::Unknown`].
     pub fn count_qp(&mut self, qpn: Qpn) -> Result<(), ObjectError> {
-        let index = self.qps.place(qpn).ok_or(ObjectError::Unknown)?;
+        let index = self.qps.index_of(qpn).ok_or(ObjectError::Unknown)?;
         self.qps.counted.entry(index).or_default();
         Ok(())
     }
@@ -17,7 +17,7 @@ impl Adapter {
     /// Counters since [`count_qp`](Self::count_qp).
     #[must_use]
     pub fn qp_counters(&self, qpn: Qpn) -> Option<&Counters> {
-        self.qps.counted.get(&self.qps.place(qpn)?)
+        self.qps.counted.get(&self.qps.index_of(qpn)?)
     }
 
     pub(super) fn counted_before(&self, index: usize) -> Option<(usize, Counters)> {
@@ -28,7 +28,7 @@ impl Adapter {
         if self.qps.counted.is_empty() {
             return None;
         }
-        self.counted_before(self.qps.place(packet.headers.bth().dest_qp)?)
+        self.counted_before(self.qps.index_of(packet.headers.bth().dest_qp)?)
     }
 
     pub(super) fn count_since(&mut self, counted: Option<(usize, Counters)>) {

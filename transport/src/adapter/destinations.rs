@@ -7,15 +7,15 @@ use slab::Slab;
 
 use super::{
     budget::{Budget, Share},
-    turns::LARGEST_RUN,
+    turns::entry,
 };
 use crate::{
-    congestion::{LARGEST, Near, Window, WindowConfig},
-    qp::Room,
+    congestion::{LARGEST, LARGEST_RUN, Near, Window, WindowConfig},
+    qp::Credits,
     time::Instant,
 };
 
-const LARGEST_PORTION: u64 = LARGEST_RUN * LARGEST;
+const LARGEST_PORTION: u64 = LARGEST_RUN as u64 * LARGEST;
 /// Below this, one lost packet stalls all others.
 const LEAST: u64 = 8 * LARGEST;
 /// Queue pairs see the same loss: shrink once per interval.
@@ -72,10 +72,7 @@ impl Destinations {
         if let Some(destination) = after.and_then(|at| self.all.get_mut(at)) {
             destination.users += 1;
         }
-        if self.of.len() <= index {
-            self.of.resize(index + 1, None);
-        }
-        self.of[index] = after;
+        *entry(&mut self.of, index) = after;
         next
     }
 
@@ -91,14 +88,14 @@ impl Destinations {
         at
     }
 
-    pub(super) fn room(&self, index: usize, in_flight: u64) -> Room {
+    pub(super) fn credits(&self, index: usize, in_flight: u64) -> Credits {
         let Some(destination) = self.of(index).and_then(|at| self.all.get(at)) else {
-            return Room::UNLIMITED;
+            return Credits::UNLIMITED;
         };
-        let room = destination.budget.room(&self.shares, index, in_flight);
+        let credits = destination.budget.credits(&self.shares, index, in_flight);
         match destination.users {
-            1 => Room { portion: Room::UNLIMITED.portion, ..room },
-            _ => room,
+            1 => Credits { portion: Credits::UNLIMITED.portion, ..credits },
+            _ => credits,
         }
     }
 
@@ -116,7 +113,7 @@ impl Destinations {
         let destination = self.of(index).and_then(|at| self.all.get_mut(at))?;
         let before = self.shares.get(index).map_or(0, Share::taken);
         if waits {
-            destination.window.record_filled();
+            destination.window.record_cwnd_limited();
         }
         if in_flight < before {
             let taken = destination.budget.taken();
@@ -164,10 +161,10 @@ mod tests {
             all.assign(index, Some(if index == 2 { OTHER } else { HOST }));
         }
         assert_eq!(all.update(0, 20 * LARGEST, false, Instant::ZERO), None);
-        assert_eq!((all.room(1, 0).left, all.room(2, 0).left), (0, 20 * LARGEST));
+        assert_eq!((all.credits(1, 0).left, all.credits(2, 0).left), (0, 20 * LARGEST));
         assert_eq!(all.update(1, 0, true, Instant::ZERO), None);
         assert_eq!(all.update(0, 10 * LARGEST, false, Instant::ZERO), Some(1));
-        assert!(all.room(1, 0).left >= 10 * LARGEST);
+        assert!(all.credits(1, 0).left >= 10 * LARGEST);
     }
 
     #[test]
@@ -182,7 +179,7 @@ mod tests {
         all.assign(0, None);
         all.assign(1, None);
         assert!(all.all.is_empty() && all.by_address.is_empty());
-        assert_eq!(all.room(0, 0).left, Room::UNLIMITED.left);
+        assert_eq!(all.credits(0, 0).left, Credits::UNLIMITED.left);
     }
 
     #[test]

@@ -75,9 +75,9 @@ impl Lateness {
     pub(super) fn place_all_of(&mut self, qpn: Qpn) {
         if let Some(parts) = &mut self.0 {
             for half in [Half::Requester, Half::Responder] {
-                let flow = (qpn.get(), half);
-                parts.late.place_all_of(flow);
-                parts.late.forget_failed(flow);
+                let half = (qpn.get(), half);
+                parts.late.place_all_of(half);
+                parts.late.forget_failed(half);
             }
         }
     }

@@ -24,7 +24,6 @@ mod frames;
 mod groups;
 mod lateness;
 mod multicast;
-mod numbers;
 mod objects;
 mod port;
 mod queue_pairs;
@@ -69,8 +68,8 @@ use crate::{
     mem::RegionTable,
     psn::Psn,
     qp::{
-        Built, Env, Init, ModifyError, PostError, Posting, Qp, QpType, QpUpdate, RdAtomicLimits,
-        Reports, Resources, Room, Rtr, Rts, State,
+        Built, Credits, Env, Init, ModifyError, PostError, Posting, Qp, QpType, QpUpdate,
+        RdAtomicLimits, Reports, Resources, Rtr, Rts, State,
     },
     time::Instant,
     trace::{Call, Trace},
@@ -256,7 +255,7 @@ impl Adapter {
     pub fn to_reset(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
         self.modify(Instant::ZERO, qpn, State::Reset, |qp, env| {
             for half in [Half::Requester, Half::Responder] {
-                env.place_all_of(qp.common.flow(half));
+                env.place_all_of(qp.common.half(half));
             }
             qp.to_reset(&mut env.resources.srqs);
             if core::mem::take(&mut qp.common.binds) {
@@ -283,7 +282,7 @@ impl Adapter {
         qpn: Qpn,
         change: impl FnOnce(&mut Qp, &mut Env<'_>) -> Result<(), ModifyError>,
     ) -> Result<(), ModifyError> {
-        let index = self.qps.place(qpn).ok_or(ModifyError::UnknownQp)?;
+        let index = self.qps.index_of(qpn).ok_or(ModifyError::UnknownQp)?;
         let from = self.qps[index].common.state;
         let changed = self.with_qp(index, now, change);
         self.record_transition(now, index, from);
@@ -311,14 +310,14 @@ impl Adapter {
 
     /// Removes unpolled completions, as NIC drivers do on RESET and `ibv_destroy_qp`.
     pub fn discard_completions(&mut self, qpn: Qpn) {
-        if let Some(index) = self.qps.place(qpn) {
+        if let Some(index) = self.qps.index_of(qpn) {
             self.qps[index].common.discard_completions();
         }
     }
 
     /// Checks posting of `wr` after `others` more requests.
     pub fn check_send(&self, qpn: Qpn, wr: &SendWr, others: usize) -> Result<(), PostError> {
-        let index = self.qps.place(qpn).ok_or(PostError::UnknownQp)?;
+        let index = self.qps.index_of(qpn).ok_or(PostError::UnknownQp)?;
         self.qps[index].check_send(wr, others)
     }
 
@@ -339,7 +338,7 @@ impl Adapter {
     pub fn handle_timeout(&mut self, now: Instant) {
         let Self { cm, qps, .. } = self;
         cm.handle_timeout(now, &|own, peer| {
-            let info = qps.get(qps.place(own)?)?.info();
+            let info = qps.get(qps.index_of(own)?)?.info();
             let hears = matches!(info.state, State::Rtr | State::Rts | State::Sqd | State::Sqe);
             (hears && info.dest_qpn == peer).then_some(info.rq_psn)
         });
@@ -474,11 +473,11 @@ impl Adapter {
         }
         let Self { qps, sending, resources, reports: Reports { counters, .. }, .. } = self;
         let (qp, dcqcn) = (&mut qps[turn.index], resources.congestion.dcqcn.as_ref());
-        let room = |taken| sending.destinations.room(turn.index, taken);
+        let credits = |taken| sending.destinations.credits(turn.index, taken);
         let (mut part, mut requests) = (0, false);
         while part < turn.bytes
             && let Some(slot) = buffer.slot()
-            && let Some(single) = qp.build_single(slot, room, now, dcqcn)
+            && let Some(single) = qp.build_single(slot, credits, now, dcqcn)
             && let Some(path) = &qp.common.peer.path
         {
             let built = Built::new(single.length);
@@ -558,8 +557,8 @@ impl Adapter {
             resources: &mut self.resources,
             reports: &mut self.reports,
             late: self.late.at(now),
-            read_room: Room::NONE,
-            send_room: Room::NONE,
+            read_credits: Credits::NONE,
+            send_credits: Credits::NONE,
             not_ready: false,
             congested: false,
         };
@@ -571,7 +570,7 @@ impl Adapter {
         let headroom =
             qp.has_requests().then(|| self.sending.headroom(index, qp.reads().0, qp.flight().0));
         let (qp, mut env) = self.split(index, now);
-        (env.read_room, env.send_room) = headroom.unwrap_or((Room::NONE, Room::NONE));
+        (env.read_credits, env.send_credits) = headroom.unwrap_or((Credits::NONE, Credits::NONE));
         (qp, env)
     }
 

@@ -33,7 +33,7 @@ impl Adapter {
 
     /// Groups with members, or those of one queue pair.
     pub fn mcast_groups(&self, of: Option<Qpn>) -> impl Iterator<Item = Gid> {
-        let index = of.map(|qpn| self.qps.place(qpn));
+        let index = of.map(|qpn| self.qps.index_of(qpn));
         self.groups
             .iter()
             .filter(move |(_, members)| {
@@ -43,7 +43,7 @@ impl Adapter {
     }
 
     fn datagram_qp(&self, qpn: Qpn) -> Result<usize, McastError> {
-        let index = self.qps.place(qpn).ok_or(McastError::UnknownQp)?;
+        let index = self.qps.index_of(qpn).ok_or(McastError::UnknownQp)?;
         match self.qps[index].common.qp_type {
             QpType::Ud => Ok(index),
             other => Err(McastError::WrongService(other)),

@@ -269,7 +269,7 @@ impl Adapter {
         let srq = self.resources.srqs.remove(&id).ok_or(ObjectError::Unknown)?;
         self.tables.users.remove(users::of_srq(&srq));
         for target in srq.xrc.map(|xrc| xrc.targets).unwrap_or_default() {
-            if let Some(index) = self.qps.place(target) {
+            if let Some(index) = self.qps.index_of(target) {
                 self.qps[index].leave_srq(&mut self.resources.srqs);
             }
         }
@@ -440,7 +440,7 @@ impl Adapter {
         limit(ObjectKind::QueuePair, self.qps.len(), self.limits.max_qp)?;
         let qpn = loop {
             let qpn = Qpn::new(self.qps.random_number(&mut self.rng));
-            if self.qps.place(qpn).is_none() {
+            if self.qps.index_of(qpn).is_none() {
                 break qpn;
             }
         };
@@ -466,8 +466,8 @@ impl Adapter {
 
     /// Takes a queue pair's requests before RESET or destruction, to drop them outside the lock.
     pub fn abandon_requests(&mut self, qpn: Qpn) -> Option<AbandonedRequests> {
-        let index = self.qps.place(qpn)?;
-        Some(self.qps[index].give_up())
+        let index = self.qps.index_of(qpn)?;
+        Some(self.qps[index].take_requests())
     }
 
     /// The same for an unused shared receive queue.
@@ -496,13 +496,13 @@ impl Adapter {
     /// Attributes and state of a queue pair (`ibv_query_qp`).
     #[must_use]
     pub fn query_qp(&self, qpn: Qpn) -> Option<QpInfo> {
-        Some(self.qps[self.qps.place(qpn)?].info())
+        Some(self.qps[self.qps.index_of(qpn)?].info())
     }
 
     /// Progress of a send queue.
     #[must_use]
     pub fn query_send_queue(&self, qpn: Qpn) -> Option<SendQueueInfo> {
-        Some(self.qps[self.qps.place(qpn)?].send_queue_info())
+        Some(self.qps[self.qps.index_of(qpn)?].send_queue_info())
     }
 
     /// Attributes and states of all queue pairs.

@@ -1,15 +1,17 @@
 use alloc::collections::BTreeMap;
 use core::ops::{Deref, DerefMut, RangeInclusive};
 
+use hashbrown::HashMap;
 use rand_core::RngCore;
 use slab::Slab;
 
-use super::{numbers::Numbers, timers::Timers};
-use crate::{event::Counters, ids::Qpn, qp::Qp, time::Instant};
+use super::timers::Timers;
+use crate::{event::Counters, hash::IdHasher, ids::Qpn, qp::Qp, time::Instant};
 
 pub(super) struct QueuePairs {
     all: Slab<Qp>,
-    numbers: Numbers,
+    indexes: HashMap<Qpn, usize, IdHasher>,
+    last_found: Option<(Qpn, usize)>,
     range: RangeInclusive<u32>,
     timers: Timers,
     pub(super) counted: BTreeMap<usize, Counters>,
@@ -17,18 +19,26 @@ pub(super) struct QueuePairs {
 
 impl QueuePairs {
     pub(super) fn new(range: RangeInclusive<u32>) -> Self {
-        let (all, numbers, timers) = (Slab::new(), Numbers::default(), Timers::default());
-        Self { all, numbers, range, timers, counted: BTreeMap::new() }
+        let (indexes, timers) = (HashMap::default(), Timers::default());
+        let (all, counted) = (Slab::new(), BTreeMap::new());
+        Self { all, indexes, last_found: None, range, timers, counted }
     }
 
-    pub(super) fn place(&self, qpn: Qpn) -> Option<usize> {
-        self.numbers.get(&qpn).copied()
+    pub(super) fn index_of(&self, qpn: Qpn) -> Option<usize> {
+        self.indexes.get(&qpn).copied()
     }
 
-    /// Like [`place`](Self::place), but cached.
+    /// Like [`index_of`](Self::index_of), with the last result cached.
     #[inline]
     pub(super) fn find(&mut self, qpn: Qpn) -> Option<usize> {
-        self.numbers.find(qpn)
+        if let Some((last, index)) = self.last_found
+            && last == qpn
+        {
+            return Some(index);
+        }
+        let index = self.index_of(qpn)?;
+        self.last_found = Some((qpn, index));
+        Some(index)
     }
 
     pub(super) fn random_number(&self, rng: &mut impl RngCore) -> u32 {
@@ -39,12 +49,13 @@ impl QueuePairs {
     pub(super) fn add(&mut self, qp: Qp) -> usize {
         let qpn = qp.common.qpn;
         let index = self.all.insert(qp);
-        self.numbers.insert(qpn, index);
+        self.indexes.insert(qpn, index);
         index
     }
 
     pub(super) fn take(&mut self, qpn: Qpn) -> Option<(usize, Qp)> {
-        let index = self.numbers.remove(&qpn)?;
+        self.last_found = None;
+        let index = self.indexes.remove(&qpn)?;
         self.timers.forget(index);
         self.counted.remove(&index);
         Some((index, self.all.remove(index)))

@@ -54,7 +54,7 @@ impl Adapter {
         flow_tag: u32,
     ) -> Result<(), DropReason> {
         let raw = |index: &usize| self.qps[*index].common.qp_type == QpType::RawPacket;
-        let result = match self.qps.place(qpn).filter(raw) {
+        let result = match self.qps.index_of(qpn).filter(raw) {
             None => Err(DropReason::UnknownQp),
             Some(index) => {
                 self.with_qp(index, now, |qp, env| qp.handle_frame(bytes, flow_tag, env))

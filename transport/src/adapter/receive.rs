@@ -137,7 +137,7 @@ impl Adapter {
         }
         let (qp, mut env) = self.split(index, now);
         let disposition = qp.take_expected(&single, &mut env)?;
-        qp.record_way(meta.checksum_verified);
+        qp.set_lossless(meta.checksum_verified);
         let is_request = matches!(single.kind, SingleKind::Send | SingleKind::Write(_));
         let deadline = if is_request { None } else { qp.deadline() };
         self.qps.set_deadline(index, deadline);
@@ -159,7 +159,7 @@ impl Adapter {
             return None;
         }
         let (bth, _) = Packet::parse_middle(datagram.bytes)?;
-        let index = self.qps.place(bth.dest_qp)?;
+        let index = self.qps.index_of(bth.dest_qp)?;
         Some(Middle { index, operation: bth.opcode.operation() })
     }
 
@@ -192,7 +192,7 @@ impl Adapter {
             return None;
         }
         let icrc = self.take_middle(middle, bth.psn, payload, datagram)?;
-        self.qps[index].record_way(meta.checksum_verified);
+        self.qps[index].set_lossless(meta.checksum_verified);
         self.record_decisions(now, index);
         Some((Receipt { disposition: Disposition::Executed, icrc }, middle))
     }
@@ -363,7 +363,7 @@ impl Adapter {
         let disposition = self.with_qp(index, now, |qp, env| {
             env.not_ready = datagram.meta.not_ready;
             env.congested = datagram.meta.congested;
-            qp.record_way(datagram.meta.checksum_verified);
+            qp.set_lossless(datagram.meta.checksum_verified);
             qp.handle(datagram.net, packet, datagram.bytes.len(), env)
         });
         self.reports.counters.count_request(packet.headers.bth().opcode.operation(), disposition);

@@ -1,6 +1,6 @@
 //! The adapter's part of the [record](crate::trace).
 
-use super::{Adapter, ObjectError, TransmitBuffer, recorder::Mark};
+use super::{Adapter, ObjectError, TransmitBuffer, recorder::Mark, turns::entry};
 use crate::{
     cm::MadReason,
     event::Disposition,
@@ -144,10 +144,7 @@ impl Adapter {
 
     pub(super) fn record_new(&mut self, index: usize) {
         let (Some(recorder), Some(qp)) = (&mut self.recorder, self.qps.get(index)) else { return };
-        if recorder.paces.len() <= index {
-            recorder.paces.resize(index + 1, (0, None));
-        }
-        recorder.paces[index] = qp.pace();
+        *entry(&mut recorder.paces, index) = qp.pace();
     }
 
     pub(super) fn record_gone(&mut self, qpn: Qpn) {
@@ -218,7 +215,7 @@ impl Adapter {
             return;
         }
         for record in recorder.held.drain(..) {
-            if record.qpn == Qpn::GSI || self.qps.place(record.qpn).is_some() {
+            if record.qpn == Qpn::GSI || self.qps.index_of(record.qpn).is_some() {
                 recorder.latest.keep(&record);
             }
             if let Some(sink) = &mut recorder.sink {

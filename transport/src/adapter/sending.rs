@@ -7,9 +7,9 @@ use super::{
     budget::{Budget, Share},
     destinations::Destinations,
     frames::FrameSenders,
-    turns::{Turn, TurnState, Turns},
+    turns::{Turn, TurnState, Turns, entry},
 };
-use crate::{congestion::WindowConfig, qp::Room, time::Instant};
+use crate::{congestion::WindowConfig, qp::Credits, time::Instant};
 
 pub(super) struct Sending {
     pub(super) turns: Turns,
@@ -35,9 +35,7 @@ impl Sending {
     }
 
     pub(super) fn add_place(&mut self, index: usize) {
-        if self.places.len() <= index {
-            self.places.resize(index + 1, TurnState::default());
-        }
+        entry(&mut self.places, index);
     }
 
     pub(super) fn leave(&mut self, index: usize) -> [Option<usize>; 2] {
@@ -75,9 +73,9 @@ impl Sending {
 
     /// Credits for READs and for the destination.
     #[inline]
-    pub(super) fn headroom(&self, index: usize, asked: u64, in_flight: u64) -> (Room, Room) {
+    pub(super) fn headroom(&self, index: usize, asked: u64, in_flight: u64) -> (Credits, Credits) {
         let (budget, shares) = &self.reads;
-        (budget.room(shares, index, asked), self.destinations.room(index, in_flight))
+        (budget.credits(shares, index, asked), self.destinations.credits(index, in_flight))
     }
 
     /// Returns queue pairs that may continue.

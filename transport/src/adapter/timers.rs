@@ -5,6 +5,7 @@
 use alloc::{collections::BinaryHeap, vec::Vec};
 use core::cmp::Reverse;
 
+use super::turns::entry;
 use crate::time::Instant;
 
 /// Most entries visited per call.
@@ -19,11 +20,9 @@ pub(super) struct Timers {
 impl Timers {
     pub(super) fn set(&mut self, index: usize, deadline: Option<Instant>) {
         let Some(deadline) = deadline else { return };
-        if self.earliest.len() <= index {
-            self.earliest.resize(index + 1, None);
-        }
-        if self.earliest[index].is_none_or(|earliest| deadline < earliest) {
-            self.earliest[index] = Some(deadline);
+        let earliest = entry(&mut self.earliest, index);
+        if earliest.is_none_or(|earliest| deadline < earliest) {
+            *earliest = Some(deadline);
             self.heap.push(Reverse((deadline, index)));
             self.compact();
         }

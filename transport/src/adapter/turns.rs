@@ -4,9 +4,9 @@
 
 use alloc::{collections::VecDeque, vec::Vec};
 
-/// Packets of the largest run at the largest path MTU.
-pub(super) const LARGEST_RUN: u64 = 15;
-pub(super) const QUANTUM: u64 = LARGEST_RUN * 4096;
+use crate::congestion::LARGEST_RUN;
+
+pub(super) const QUANTUM: u64 = LARGEST_RUN as u64 * 4096;
 
 #[derive(Default, Debug)]
 pub(super) struct Turns {
@@ -28,6 +28,14 @@ pub(super) struct Turn {
     pub(super) index: usize,
     pub(super) bytes: u64,
     is_fresh: bool,
+}
+
+/// A queue pair's entry, added if missing.
+pub(super) fn entry<T: Clone + Default>(list: &mut Vec<T>, index: usize) -> &mut T {
+    if list.len() <= index {
+        list.resize(index + 1, T::default());
+    }
+    &mut list[index]
 }
 
 impl Turns {

@@ -239,5 +239,5 @@ fn send_rtu(
     reason: MadReason,
 ) {
     let rtu = Rtu { local_id: id, remote_id: conn.remote_id(), private_data };
-    common.send_for(reason, conn.path, conn.transaction, Message::Rtu(rtu));
+    common.send(reason, conn.path, conn.transaction, Message::Rtu(rtu));
 }

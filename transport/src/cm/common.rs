@@ -106,7 +106,7 @@ impl Common {
         }
     }
 
-    pub(super) fn take_id_of_another(&mut self, id: u32) -> Result<(), ConnError> {
+    pub(super) fn adopt_id(&mut self, id: u32) -> Result<(), ConnError> {
         if self.config.ids.contains(&id) || self.ids.contains_key(&id) {
             return Err(ConnError::OwnId);
         }
@@ -170,11 +170,7 @@ impl Common {
         self.deadlines.next().into_iter().chain(self.time_waits.next()).min()
     }
 
-    pub(super) fn send(&mut self, path: CmPath, transaction: u64, message: Message) {
-        self.send_for(MadReason::First, path, transaction, message);
-    }
-
-    pub(super) fn send_for(
+    pub(super) fn send(
         &mut self,
         reason: MadReason,
         path: CmPath,
@@ -185,7 +181,7 @@ impl Common {
     }
 
     pub(super) fn response(&mut self, arrival: &Arrival<'_>, message: Message) {
-        self.send_for(MadReason::Response, arrival.path, arrival.transaction, message);
+        self.send(MadReason::Response, arrival.path, arrival.transaction, message);
     }
 
     pub(super) fn enqueue(&mut self, path: CmPath, mad: Box<CmMad>, reason: MadReason) {

@@ -265,7 +265,7 @@ impl Connections {
             service_timeout: self.common.config.service_timeout,
             private_data: PrivateData::default(),
         };
-        self.common.send_for(MadReason::Repeated, conn.path, conn.transaction, Message::Mra(mra));
+        self.common.send(MadReason::Repeated, conn.path, conn.transaction, Message::Mra(mra));
     }
 
     /// Rejects with TIMEOUT, and the GUID for a peer without this communication ID.
@@ -274,7 +274,7 @@ impl Connections {
         let rej = Rej::new(id, conn.remote_id(), About::Other, RejectReason::TIMEOUT)
             .with_info(&self.common.guid.to_be_bytes());
         let rej = Message::Rej(Box::new(rej));
-        self.common.send_for(MadReason::GivenUp, conn.path, conn.transaction, rej);
+        self.common.send(MadReason::GivenUp, conn.path, conn.transaction, rej);
     }
 
     pub(super) fn emit(&mut self, id: u32, event: impl FnOnce(ConnId) -> ConnEvent) {

@@ -35,18 +35,20 @@ impl Connections {
         }
         // a connected queue pair cannot connect again; after a restart the old connection is stale
         if let Some(&id) = self.by_remote_qpn.get(&(peer, guid, req.local_qpn)) {
-            refuse(&mut self.common, arrival, rejection(req, RejectReason::STALE_CONNECTION, &[]));
+            let rej = rejection(req, RejectReason::STALE_CONNECTION, &[]);
+            self.common.response(arrival, Message::Rej(rej));
             self.probe(arrival, id);
             return Ok(());
         }
         match listener_for(&self.common, req, arrival) {
             Ok(_) if self.common.faults.as_mut().is_some_and(|faults| faults.rejects()) => {
-                refuse(&mut self.common, arrival, rejection(req, RejectReason::CONSUMER, &[]));
+                let rej = rejection(req, RejectReason::CONSUMER, &[]);
+                self.common.response(arrival, Message::Rej(rej));
                 Ok(())
             }
             Ok(listener) => self.admit(req, listener, arrival),
             Err(rej) => {
-                refuse(&mut self.common, arrival, rej);
+                self.common.response(arrival, Message::Rej(rej));
                 Ok(())
             }
         }
@@ -67,11 +69,8 @@ impl Connections {
                 self.common.enqueue(conn.path, accepted.resend.mad.clone(), MadReason::Repeated);
             }
             ConnState::TimeWait(_) => {
-                refuse(
-                    &mut self.common,
-                    arrival,
-                    rejection(req, RejectReason::STALE_CONNECTION, &[]),
-                );
+                let rej = rejection(req, RejectReason::STALE_CONNECTION, &[]);
+                self.common.response(arrival, Message::Rej(rej));
             }
             _ => return Err(DropReason::CmWrongState),
         }
@@ -225,8 +224,7 @@ fn listener_for(common: &Common, req: &Req, arrival: &Arrival<'_>) -> Result<Lis
     if req.primary.remote_gid != own || arrival.pkeys.find(req.pkey).is_none() {
         return Err(rejection(req, RejectReason::INVALID_GID, &own.0));
     }
-    let mtu = Mtu::ALL.into_iter().find(|&mtu| mtu as u8 == req.path_mtu);
-    if mtu.is_none_or(|mtu| mtu > arrival.port_mtu) {
+    if Mtu::from_code(req.path_mtu).is_none_or(|mtu| mtu > arrival.port_mtu) {
         return Err(rejection(req, RejectReason::INVALID_MTU, &[arrival.port_mtu as u8]));
     }
     Ok(listener)
@@ -234,8 +232,4 @@ fn listener_for(common: &Common, req: &Req, arrival: &Arrival<'_>) -> Result<Lis
 
 fn rejection(req: &Req, reason: RejectReason, info: &[u8]) -> Box<Rej> {
     Box::new(Rej::new(0, req.local_id, About::Req, reason).with_info(info))
-}
-
-fn refuse(common: &mut Common, arrival: &Arrival<'_>, rej: Box<Rej>) {
-    common.response(arrival, Message::Rej(rej));
 }

@@ -62,7 +62,7 @@ impl QpSetup {
         Self {
             qpn: local.qpn,
             dest_qpn: req.local_qpn,
-            path_mtu: Mtu::ALL.into_iter().find(|&mtu| mtu as u8 == req.path_mtu),
+            path_mtu: Mtu::from_code(req.path_mtu),
             rq_psn: rep.starting_psn,
             sq_psn: req.starting_psn,
             av: local.av,

@@ -66,7 +66,7 @@ impl Connections {
     }
 
     /// Sends a DREQ without events.
-    pub(crate) fn end_for_another(
+    pub(crate) fn disconnect_for(
         &mut self,
         now: Instant,
         record: &ConnRecord,
@@ -75,7 +75,7 @@ impl Connections {
     ) -> Result<ConnId, ConnError> {
         let path = CmPath { path, pkey: record.pkey };
         let &ConnRecord { local_id, remote_id, local_qpn, remote_qpn, .. } = record;
-        self.common.take_id_of_another(local_id)?;
+        self.common.adopt_id(local_id)?;
         let transaction = rng.next_u64();
         let private_data = PrivateData::default();
         let dreq = Message::Dreq(Dreq { local_id, remote_id, remote_qpn, private_data });

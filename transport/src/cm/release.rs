@@ -9,6 +9,7 @@ use super::{
     error::{ConnError, private_data},
     event::ConnEvent,
     message::{About, Drep, Dreq, Message, PrivateData, Rej, RejectReason},
+    reason::MadReason,
     state::{CmState, Trigger},
 };
 use crate::{event::DropReason, time::Instant};
@@ -30,7 +31,8 @@ impl Connections {
         };
         let private_data = private_data(bytes)?;
         let rej = Rej { private_data, ..Rej::new(id.0, conn.remote_id(), about, reason) };
-        self.common.send(conn.path, conn.transaction, Message::Rej(Box::new(rej)));
+        let rej = Message::Rej(Box::new(rej));
+        self.common.send(MadReason::First, conn.path, conn.transaction, rej);
         if about == About::Rep {
             // the peer's queue pair may have sent
             self.enter_time_wait(Trigger::Reject, now, id.0);
@@ -106,7 +108,8 @@ impl Connections {
             ConnState::DreqRcvd(remote) => {
                 let private_data = private_data(bytes)?;
                 let drep = Drep { local_id: id.0, remote_id: remote.id, private_data };
-                self.common.send(conn.path, conn.transaction, Message::Drep(drep));
+                let drep = Message::Drep(drep);
+                self.common.send(MadReason::First, conn.path, conn.transaction, drep);
                 self.enter_time_wait(Trigger::Disconnect, now, id.0);
             }
             ConnState::DreqSent(..) | ConnState::TimeWait(_) => {}

@@ -15,6 +15,7 @@ use super::{
     event::ConnEvent,
     message::{CmMad, Message, SidrRep, SidrReq},
     path::CmPath,
+    reason::MadReason,
     resend::Resend,
     service::ServiceId,
     state::{CmState, Trigger, is_edge},
@@ -96,7 +97,7 @@ impl Sidr {
             private_data,
             ..SidrRep::default()
         };
-        common.send(*path, transaction, Message::SidrRep(rep));
+        common.send(MadReason::First, *path, transaction, Message::SidrRep(rep));
         self.remove(common, Trigger::SidrRespond, id.0);
         Ok(())
     }

@@ -31,6 +31,6 @@ impl Connections {
             remote_qpn: NO_CONNECTIONS,
             private_data: PrivateData::default(),
         };
-        self.common.send_for(MadReason::Stale, conn.path, probe.transaction, Message::Dreq(dreq));
+        self.common.send(MadReason::Stale, conn.path, probe.transaction, Message::Dreq(dreq));
     }
 }

@@ -20,3 +20,5 @@ use crate::addr::Mtu;
 pub(crate) const OVERHEAD: u64 = 768;
 
 pub(crate) const LARGEST: u64 = Mtu::B4096.bytes() as u64 + OVERHEAD;
+/// Packets of the largest run at the largest path MTU.
+pub(crate) const LARGEST_RUN: u32 = 15;

@@ -9,19 +9,19 @@ use super::rate::{EPOCH, bits_per_second, spread};
 use crate::time::Instant;
 
 /// Silence before a late repeat.
-const LATE: Duration = Duration::from_millis(10);
+const LATE_AFTER: Duration = Duration::from_millis(10);
 /// Response bytes behind a repeat that also make the repeat late.
-const FAR: u64 = 16 << 20;
+const LATE_BYTES: u64 = 16 << 20;
 /// Smaller bursts are not cut.
-const MANY: u64 = 256 << 10;
+const MIN_BURST: u64 = 256 << 10;
 /// Maximum at the first cut, in bits/s.
-const FIRST: u64 = 10_000_000_000;
+const MAX_INITIAL_RATE: u64 = 10_000_000_000;
 /// Minimum, in bits/s.
-const LEAST: u64 = 100_000_000;
+const MIN_RATE: u64 = 100_000_000;
 /// Time to grow by the cut rate.
 const GROWTH: Duration = Duration::from_secs(1);
 /// Time to lift the limit.
-const LIFTED: Duration = Duration::from_secs(16);
+const LIMIT_LIFETIME: Duration = Duration::from_secs(16);
 
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
@@ -48,7 +48,7 @@ impl Pace {
 
     /// False until [`deadline`](Self::deadline).
     pub(crate) fn allows(&mut self, now: Instant) -> bool {
-        if self.cut > 0 && now.since(self.cut_at) >= LIFTED {
+        if self.cut > 0 && now.since(self.cut_at) >= LIMIT_LIFETIME {
             self.cut = 0;
         }
         self.waits = self.cut > 0 && self.next > now;
@@ -56,7 +56,7 @@ impl Pace {
     }
 
     pub(crate) fn on_sent(&mut self, bytes: u64, now: Instant) {
-        if now.since(self.last) >= LATE {
+        if now.since(self.last) >= LATE_AFTER {
             (self.since, self.bytes) = (now, 0);
         }
         self.last = now;
@@ -68,15 +68,15 @@ impl Pace {
 
     /// Handles a repeat with `behind` bytes sent after it.
     pub(crate) fn on_repeat(&mut self, behind: u64, now: Instant) {
-        let is_late = now.since(self.last) >= LATE || behind >= FAR;
+        let is_late = now.since(self.last) >= LATE_AFTER || behind >= LATE_BYTES;
         // the next READs repeat too
-        let is_first = self.cut == 0 || now.since(self.cut_at) >= LATE;
-        if !is_late || !is_first || self.bytes < MANY {
+        let is_first = self.cut == 0 || now.since(self.cut_at) >= LATE_AFTER;
+        if !is_late || !is_first || self.bytes < MIN_BURST {
             return;
         }
         let measured = bits_per_second(self.bytes, self.last.since(self.since).max(EPOCH));
-        let found = if self.cut > 0 { self.rate(now) } else { FIRST }.min(measured);
-        (self.cut, self.cut_at, self.next) = ((found / 2).max(LEAST), now, now);
+        let found = if self.cut > 0 { self.rate(now) } else { MAX_INITIAL_RATE }.min(measured);
+        (self.cut, self.cut_at, self.next) = ((found / 2).max(MIN_RATE), now, now);
         self.bytes = 0;
     }
 
@@ -122,7 +122,7 @@ mod tests {
         for (bytes, behind, millis, cuts) in [
             (9_000_000, 1_000_000, 110, false),
             (100_000, 100_000, 176, false),
-            (90_000_000, FAR, 110, true), // late despite ongoing responses
+            (90_000_000, LATE_BYTES, 110, true), // late despite ongoing responses
         ] {
             let mut pace = sent(bytes);
             pace.on_repeat(behind, at(millis));

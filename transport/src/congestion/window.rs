@@ -13,11 +13,11 @@ const AFTER_LOSS: u64 = 7;
 /// Tenths left after a CNP.
 const AFTER_NOTIFICATION: u64 = 8;
 /// Divisor of growth near a CNP's size.
-const CAREFULLY: u64 = 8;
+const GROWTH_DIVISOR: u64 = 8;
 /// Time after a CNP to regain the size (K in RFC 9438).
-const RETURN: Duration = Duration::from_millis(500);
-/// Multiple of `RETURN` after which a CNP expires.
-const FORGET: u32 = 4;
+const K: Duration = Duration::from_millis(500);
+/// Multiple of `K` after which a CNP expires.
+const EXPIRY: u32 = 4;
 
 /// Growth near a CNP's size.
 #[derive(Clone, Copy, Debug)]
@@ -37,13 +37,13 @@ struct Notified {
 impl Notified {
     /// Allowed size, until the CNP expires.
     fn allowed(self, now: Instant) -> Option<u64> {
-        /// Steps per `RETURN`.
+        /// Steps per `K`.
         const ONE: i64 = 256;
         let since = now.since(self.at);
-        if since > RETURN * FORGET {
+        if since > K * EXPIRY {
             return None;
         }
-        let steps = since.as_nanos() as i64 * ONE / RETURN.as_nanos() as i64 - ONE;
+        let steps = since.as_nanos() as i64 * ONE / K.as_nanos() as i64 - ONE;
         let taken_away = (self.size - self.size * AFTER_NOTIFICATION / 10) as i64;
         Some(self.size.saturating_add_signed(taken_away * steps.pow(3) / ONE.pow(3)))
     }
@@ -55,14 +55,14 @@ pub(crate) struct Window {
     least: u64,
     most: u64,
     /// Slow start up to here.
-    threshold: u64,
+    ssthresh: u64,
     /// Set by CNPs only: loss may be independent of size.
     notified: Option<Notified>,
     near: Near,
     /// Growth below one byte.
     rest: u64,
     /// Data has waited since less than half was used.
-    filled: bool,
+    cwnd_limited: bool,
 }
 
 impl Window {
@@ -72,11 +72,11 @@ impl Window {
             limit: initial.clamp(least, most),
             least,
             most,
-            threshold: u64::MAX,
+            ssthresh: u64::MAX,
             notified: None,
             near,
             rest: 0,
-            filled: false,
+            cwnd_limited: false,
         }
     }
 
@@ -85,17 +85,17 @@ impl Window {
     }
 
     /// Only full windows grow.
-    pub(crate) const fn record_filled(&mut self) {
-        self.filled = true;
+    pub(crate) const fn record_cwnd_limited(&mut self) {
+        self.cwnd_limited = true;
     }
 
-    /// Acknowledges `bytes` of `taken` in flight.
-    pub(crate) fn on_acknowledged(&mut self, bytes: u64, taken: u64, now: Instant) {
-        if !self.filled {
+    /// Acknowledges `bytes` of `in_flight`.
+    pub(crate) fn on_acknowledged(&mut self, bytes: u64, in_flight: u64, now: Instant) {
+        if !self.cwnd_limited {
             return;
         }
-        if taken < self.limit / 2 {
-            self.filled = false;
+        if in_flight < self.limit / 2 {
+            self.cwnd_limited = false;
             return;
         }
         let near = self.notified.filter(|its| self.limit >= its.size / 8 * 7);
@@ -103,13 +103,13 @@ impl Window {
             Near::Packets => None,
             Near::Time => near.and_then(|its| its.allowed(now)),
         };
-        let grown = if self.limit < self.threshold {
+        let grown = if self.limit < self.ssthresh {
             bytes
         } else if let Some(allowed) = allowed {
             bytes.min(allowed.saturating_sub(self.limit))
         } else {
             // one largest packet per round trip
-            let careful = if near.is_some() { CAREFULLY } else { 1 };
+            let careful = if near.is_some() { GROWTH_DIVISOR } else { 1 };
             self.rest += bytes * LARGEST / careful;
             let grown = self.rest / self.limit;
             self.rest %= self.limit;
@@ -118,8 +118,8 @@ impl Window {
         self.limit = (self.limit + grown).min(self.most);
     }
 
-    pub(crate) fn on_loss(&mut self, taken: u64) {
-        self.shrink(self.limit.min(taken) * AFTER_LOSS / 10);
+    pub(crate) fn on_loss(&mut self, in_flight: u64) {
+        self.shrink(self.limit.min(in_flight) * AFTER_LOSS / 10);
     }
 
     /// Everything in flight is lost.
@@ -135,7 +135,7 @@ impl Window {
 
     fn shrink(&mut self, to: u64) {
         self.limit = to.clamp(self.least, self.most);
-        self.threshold = self.limit;
+        self.ssthresh = self.limit;
         self.rest = 0;
     }
 }
@@ -151,10 +151,10 @@ mod tests {
 
     /// A round trip with a full window.
     fn round_at(window: &mut Window, now: Instant) {
-        let taken = window.limit();
-        window.record_filled();
+        let in_flight = window.limit();
+        window.record_cwnd_limited();
         for _ in 0..4 {
-            window.on_acknowledged(taken / 4, taken, now);
+            window.on_acknowledged(in_flight / 4, in_flight, now);
         }
     }
 
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(window.limit(), START * 8 / 10);
         let mut sizes = Vec::new();
         for n in 1..=500 {
-            round_at(&mut window, Instant::ZERO.plus(RETURN * n / 100));
+            round_at(&mut window, Instant::ZERO.plus(K * n / 100));
             if n % 100 == 0 {
                 sizes.push(window.limit() * 100 / START);
             }
@@ -212,7 +212,7 @@ mod tests {
             round(&mut window);
         }
         assert!(window.limit() < START, "{}", window.limit());
-        round_at(&mut window, Instant::ZERO.plus(RETURN * 3));
+        round_at(&mut window, Instant::ZERO.plus(K * 3));
         assert!(window.limit() <= 2 * START && window.limit() > before);
     }
 
@@ -223,7 +223,7 @@ mod tests {
             window.on_acknowledged(LARGEST, START, Instant::ZERO);
         }
         assert_eq!(window.limit(), START);
-        window.record_filled();
+        window.record_cwnd_limited();
         window.on_acknowledged(LARGEST, LARGEST, Instant::ZERO);
         window.on_acknowledged(LARGEST, START, Instant::ZERO);
         assert_eq!(window.limit(), START, "that it was used up is long ago");

@@ -24,7 +24,7 @@ const GONE: usize = 256;
 /// Local destinations checked once.
 const ADDRESSED: usize = 64;
 /// Unknown queue pairs already reported.
-const STRANGERS: usize = 16;
+const UNKNOWN_QPS: usize = 16;
 
 /// A failure.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -65,7 +65,7 @@ pub struct Histories {
     latest: Latest,
     qps: BTreeMap<Qpn, History>,
     gone: VecDeque<Qpn>,
-    strangers: VecDeque<Qpn>,
+    unknown_qps: VecDeque<Qpn>,
     addressed: VecDeque<IpAddr>,
 }
 
@@ -75,7 +75,7 @@ impl Default for Histories {
             latest: Latest::new(KEPT),
             qps: BTreeMap::new(),
             gone: VecDeque::new(),
-            strangers: VecDeque::new(),
+            unknown_qps: VecDeque::new(),
             addressed: VecDeque::new(),
         }
     }
@@ -109,10 +109,10 @@ impl Histories {
             }
             // reliable services report by their responses
             What::Sent { .. } if !history.qp_type.is_reliable() => {
-                unheard(*at, history, &mut self.addressed)
+                unreachable(*at, history, &mut self.addressed)
             }
-            What::Timer(Timer::Acknowledge(_)) if history.is_deaf() => {
-                unheard(*at, history, &mut self.addressed)
+            What::Timer(Timer::Acknowledge(_)) if history.heard_nothing() => {
+                unreachable(*at, history, &mut self.addressed)
             }
             _ => None,
         };
@@ -129,17 +129,17 @@ impl Histories {
     }
 
     fn record_other(&mut self, Record { at, qpn, what }: &Record) -> Option<Finding> {
-        if let Some((from, reason)) = astray(what) {
-            self.qps.values_mut().for_each(|history| history.record_astray(from, reason));
+        if let Some((from, reason)) = unmatched_drop(what) {
+            self.qps.values_mut().for_each(|history| history.record_unmatched_drop(from, reason));
         }
         match what {
             What::Call { call, result: Err(error) } => of_call(*at, call, *error, None),
             What::Arrived { packet, disposition: Disposition::Dropped(DropReason::UnknownQp) } => {
                 let is_new = !packet.headers.bth().opcode.operation().is_response()
                     && !self.gone.contains(qpn)
-                    && !self.strangers.contains(qpn);
+                    && !self.unknown_qps.contains(qpn);
                 is_new.then(|| {
-                    push(&mut self.strangers, *qpn, STRANGERS);
+                    push(&mut self.unknown_qps, *qpn, UNKNOWN_QPS);
                     dropped(*at, packet, DropReason::UnknownQp)
                 })
             }
@@ -155,7 +155,7 @@ impl Histories {
 }
 
 /// Sender and reason of a malformed packet, or of a response to an unknown queue pair.
-fn astray(what: &What) -> Option<(IpAddr, DropReason)> {
+fn unmatched_drop(what: &What) -> Option<(IpAddr, DropReason)> {
     match what {
         What::Malformed { net, reason, .. } => Some((net.src, *reason)),
         What::Arrived { packet, disposition: Disposition::Dropped(reason) }
@@ -175,7 +175,7 @@ fn push<T>(list: &mut VecDeque<T>, new: T, most: usize) {
 }
 
 /// A local destination that may have no receiver.
-fn unheard(at: Instant, history: &History, asked: &mut VecDeque<IpAddr>) -> Option<Finding> {
+fn unreachable(at: Instant, history: &History, asked: &mut VecDeque<IpAddr>) -> Option<Finding> {
     let (address, qpn) = history.peer.filter(|(address, _)| address.is_loopback())?;
     if asked.contains(&address) {
         return None;
@@ -213,7 +213,7 @@ fn of_call(at: Instant, call: &Call, error: CallError, state: Option<State>) -> 
 /// A request posted in ERR.
 fn late(at: Instant, history: &mut History, what: &What) -> Option<Finding> {
     let (since, failure) = history.failure.filter(|_| history.state == State::Err)?;
-    if core::mem::replace(&mut history.told_flush, true) {
+    if core::mem::replace(&mut history.flush_reported, true) {
         return None;
     }
     let What::Call { call, .. } = what else { return None };
@@ -320,7 +320,7 @@ fn explain_silence(reason: &mut Reason, history: &History, tries: u8) {
     if tries == 1 {
         reason.rule += ": retry_cnt is 0";
     }
-    if history.is_out_of_step() {
+    if history.has_psn_mismatch() {
         reason.cause = "wrong_psn";
         reason.rule += ": the peer uses other PSNs";
         reason.advice = DropReason::ResponseOutsideWindow.explain().advice;
@@ -334,7 +334,7 @@ fn explain_silence(reason: &mut Reason, history: &History, tries: u8) {
             reason.advice
         )
         .into();
-    } else if !history.is_deaf() {
+    } else if !history.heard_nothing() {
         reason.advice =
             "the peer responded earlier: its program ended, its queue pair is destroyed or in ERR \
              or RESET, or the network failed or drops more packets than timeout and retry_cnt \

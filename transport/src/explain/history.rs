@@ -30,7 +30,7 @@ struct Silence {
     /// Dropped responses.
     dropped: Dropped,
     /// Malformed packets and unknown queue pairs, from the peer's address.
-    astray: Dropped,
+    unmatched_drops: Dropped,
 }
 
 /// Drop counts by reason, latest last.
@@ -82,7 +82,7 @@ pub(super) struct History {
     pub(super) failure: Option<(Instant, Failure)>,
     /// A bit per reason.
     reported: u64,
-    pub(super) told_flush: bool,
+    pub(super) flush_reported: bool,
 }
 
 impl History {
@@ -99,7 +99,7 @@ impl History {
             failed: None,
             failure: None,
             reported: 0,
-            told_flush: false,
+            flush_reported: false,
         }
     }
 
@@ -149,9 +149,9 @@ impl History {
         self.arrived = Some(packet.clone());
     }
 
-    pub(super) fn record_astray(&mut self, from: IpAddr, reason: DropReason) {
+    pub(super) fn record_unmatched_drop(&mut self, from: IpAddr, reason: DropReason) {
         if self.peer.is_some_and(|(address, _)| address == from) {
-            self.silence.astray.count(reason);
+            self.silence.unmatched_drops.count(reason);
         }
     }
 
@@ -185,29 +185,29 @@ impl History {
     }
 
     /// The peer responds with PSNs never sent.
-    pub(super) fn is_out_of_step(&self) -> bool {
+    pub(super) fn has_psn_mismatch(&self) -> bool {
         let dropped = self.silence.dropped.latest();
         let other_psns = [DropReason::ResponseOutsideWindow, DropReason::StaleResponse].map(Some);
         !self.acknowledged && other_psns.contains(&dropped)
     }
 
     /// The peer has sent nothing.
-    pub(super) fn is_deaf(&self) -> bool {
+    pub(super) fn heard_nothing(&self) -> bool {
         self.heard.is_none() && self.silence.dropped.0.is_empty()
     }
 
     /// Reason why every response is dropped.
     pub(super) fn obstacle(&self) -> Option<DropReason> {
-        let Silence { dropped, astray, .. } = &self.silence;
+        let Silence { dropped, unmatched_drops, .. } = &self.silence;
         // responses to others prove nothing
         let is_sign = |reason| self.heard.is_none() || reason != DropReason::UnknownQp;
-        let astray = astray.obstacle().filter(|(reason, _)| is_sign(*reason));
-        dropped.obstacle().or(astray).map(|(reason, _)| reason)
+        let unmatched_drops = unmatched_drops.obstacle().filter(|(reason, _)| is_sign(*reason));
+        dropped.obstacle().or(unmatched_drops).map(|(reason, _)| reason)
     }
 
     /// The peer's responses to a request out of retries.
     pub(super) fn responses(&self, at: Instant) -> String {
-        let Silence { timeouts, not_ready, dropped, astray } = &self.silence;
+        let Silence { timeouts, not_ready, dropped, unmatched_drops } = &self.silence;
         let mut parts = Vec::new();
         if !timeouts.is_empty() {
             let ago = |&time: &Instant| format!("{:.1?}", at.since(time));
@@ -228,17 +228,17 @@ impl History {
             _ if !dropped.0.is_empty() => {
                 format!("{peer} responds, but its packets were dropped: {dropped}")
             }
-            None if !astray.0.is_empty() => format!(
+            None if !unmatched_drops.0.is_empty() => format!(
                 "no packet for this queue pair arrived from {peer}; dropped packets from its \
-                 address: {astray}"
+                 address: {unmatched_drops}"
             ),
             None => format!("no packet arrived from {peer}"),
             Some(heard) => {
                 format!("the last packet from {peer} arrived {:.1?} before", at.since(heard))
             }
         });
-        if self.heard.is_some() && dropped.0.is_empty() && !astray.0.is_empty() {
-            parts.push(format!("dropped packets from its address since: {astray}"));
+        if self.heard.is_some() && dropped.0.is_empty() && !unmatched_drops.0.is_empty() {
+            parts.push(format!("dropped packets from its address since: {unmatched_drops}"));
         }
         parts.join("; ")
     }

@@ -5,6 +5,9 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use super::MemoryFault;
 
 /// Copies from `offset` into `to`; [`MemoryFault`] outside.
+///
+/// # Errors
+/// [`MemoryFault`] outside.
 pub fn read_words(words: &[AtomicU64], offset: u64, to: &mut [u8]) -> Result<(), MemoryFault> {
     let Span { mut words, skip } = span(words, offset, to.len())?;
     let head = if skip == 0 { 0 } else { (8 - skip).min(to.len()) };
@@ -28,6 +31,9 @@ pub fn read_words(words: &[AtomicU64], offset: u64, to: &mut [u8]) -> Result<(),
 }
 
 /// Copies `from` to `offset`; [`MemoryFault`] outside.
+///
+/// # Errors
+/// [`MemoryFault`] outside.
 pub fn write_words(words: &[AtomicU64], offset: u64, from: &[u8]) -> Result<(), MemoryFault> {
     let Span { mut words, skip } = span(words, offset, from.len())?;
     let head = if skip == 0 { 0 } else { (8 - skip).min(from.len()) };

@@ -4,7 +4,7 @@ use super::{
     attr::{QpCaps, Quirks, RdAtomicLimits},
     decision::{Decision, Decisions},
     injected::{Completing, Injected, Queue},
-    read::Room,
+    read::Credits,
     retry::AckTimer,
     state::{QpType, State},
 };
@@ -20,8 +20,8 @@ use crate::{
     time::Instant,
     wire::{Bth, IcrcFlow, NetHeader, Opcode},
     work::{
-        CompletionCounters, CompletionQueue, CountedOps, DelayedCompletion, Flow, Half, Late,
-        Pushed, SendFlags, SendOp, SendWqe, SharedQueue, SrqTable, Validity, Wc, WcError, WcOk,
+        CompletionCounters, CompletionQueue, CountedOps, DelayedCompletion, Half, Late, Pushed,
+        QpHalf, SendFlags, SendOp, SendWqe, SharedQueue, SrqTable, Validity, Wc, WcError, WcOk,
         WcOpcode,
     },
 };
@@ -46,22 +46,36 @@ pub(crate) struct Reports {
     pub(crate) cqs: AffectedCqs,
 }
 
+impl Reports {
+    pub(crate) fn record_pushed(&mut self, id: CqId, pushed: Pushed) {
+        match pushed {
+            Pushed::Quietly | Pushed::Lost => {}
+            Pushed::Waking => self.events.push_back(Event::Completion(id)),
+            Pushed::Deferred => self.cqs.deferred.push(id),
+            Pushed::Overrun => {
+                self.events.push_back(Event::CqError(id));
+                self.cqs.overrun.push(id);
+            }
+        }
+    }
+}
+
 /// The adapter during one call.
 pub(crate) struct Env<'a> {
     pub(crate) now: Instant,
     pub(crate) resources: &'a mut Resources,
     pub(crate) reports: &'a mut Reports,
     pub(crate) late: Option<&'a mut Late>,
-    pub(crate) read_room: Room,
+    pub(crate) read_credits: Credits,
     /// For data in flight to the peer's host.
-    pub(crate) send_room: Room,
+    pub(crate) send_credits: Credits,
     /// Injected: no receive request is available.
     pub(crate) not_ready: bool,
     pub(crate) congested: bool,
 }
 
 #[derive(Clone, Copy)]
-pub(super) enum Refused {
+pub(super) enum NotReceived {
     Dropped(DropReason),
     /// A bad receive request completed in error.
     Failed,
@@ -94,31 +108,31 @@ impl Env<'_> {
 
     pub(crate) fn place(
         &mut self,
-        flow: Flow,
+        half: QpHalf,
         region: &Arc<Region>,
         address: u64,
         bytes: &[u8],
     ) -> Result<(), AccessError> {
         match &mut self.late {
             None => region.write(address, bytes),
-            Some(late) => late.place(flow, region, address, bytes, self.now),
+            Some(late) => late.place(half, region, address, bytes, self.now),
         }
     }
 
-    pub(crate) fn has_unplaced(&self, flow: Flow) -> bool {
-        self.late.as_ref().is_some_and(|late| late.has_unplaced(flow))
+    pub(crate) fn has_unplaced(&self, half: QpHalf) -> bool {
+        self.late.as_ref().is_some_and(|late| late.has_unplaced(half))
     }
 
-    pub(crate) fn place_all_of(&mut self, flow: Flow) {
+    pub(crate) fn place_all_of(&mut self, half: QpHalf) {
         if let Some(late) = &mut self.late {
-            late.place_all_of(flow);
+            late.place_all_of(half);
         }
     }
 
     /// Places late bytes without waiting for copies: the response waits.
-    pub(crate) fn place_pieces_of(&mut self, flow: Flow) {
+    pub(crate) fn place_pieces_of(&mut self, half: QpHalf) {
         if let Some(late) = &mut self.late {
-            late.place_pieces_of(flow);
+            late.place_pieces_of(half);
         }
     }
 
@@ -131,7 +145,7 @@ impl Env<'_> {
 
     fn complete(
         &mut self,
-        flow: Flow,
+        half: QpHalf,
         cq: Option<&Arc<CompletionQueue>>,
         wc: Wc,
         validity: &Validity,
@@ -142,22 +156,15 @@ impl Env<'_> {
         if let Some(late) = &mut self.late
             && late
                 .delay_completion(
-                    DelayedCompletion::new(flow, cq, wc, validity, solicited),
+                    DelayedCompletion::new(half, cq, wc, validity, solicited),
                     self.now,
                 )
                 .is_none()
         {
             return;
         }
-        match cq.push(wc, validity, solicited, self.now) {
-            Pushed::Quietly | Pushed::Lost => {}
-            Pushed::Waking => self.reports.events.push_back(Event::Completion(cq.id())),
-            Pushed::Deferred => self.reports.cqs.deferred.push(cq.id()),
-            Pushed::Overrun => {
-                self.reports.events.push_back(Event::CqError(cq.id()));
-                self.reports.cqs.overrun.push(cq.id());
-            }
-        }
+        let pushed = cq.push(wc, validity, solicited, self.now);
+        self.reports.record_pushed(cq.id(), pushed);
     }
 }
 
@@ -256,7 +263,7 @@ pub(crate) struct Completions {
 }
 
 impl Common {
-    pub(crate) const fn flow(&self, half: Half) -> Flow {
+    pub(crate) const fn half(&self, half: Half) -> QpHalf {
         (self.qpn.get(), half)
     }
 
@@ -305,7 +312,7 @@ impl Common {
         env: &mut Env<'_>,
     ) {
         if !self.completions.counters.is_empty() {
-            env.place_all_of(self.flow(Half::Requester));
+            env.place_all_of(self.half(Half::Requester));
         }
         let result =
             result.and_then(|length| match env.reports.cqs.injected.judge(|| self.sending(wqe)) {
@@ -328,7 +335,7 @@ impl Common {
         let result = result.map(|byte_len| WcOk::new(opcode, byte_len));
         let wc = Wc { wr_id: wqe.id, qpn: self.qpn, timestamp: env.now, result };
         env.complete(
-            self.flow(Half::Requester),
+            self.half(Half::Requester),
             self.completions.send_cq.as_ref(),
             wc,
             &self.completions.validity,
@@ -368,7 +375,7 @@ impl Common {
         env: &mut Env<'_>,
     ) {
         if !self.completions.counters.is_empty() {
-            env.place_all_of(self.flow(Half::Responder));
+            env.place_all_of(self.half(Half::Responder));
         }
         let result = result.and_then(|ok| {
             let completing = || Completing {
@@ -387,7 +394,7 @@ impl Common {
             Err(error) => env.reports.counters.count_failed_receive(error.status),
         }
         let wc = Wc { wr_id, qpn: self.qpn, timestamp: env.now, result };
-        env.complete(self.flow(Half::Responder), cq, wc, &self.completions.validity, solicited);
+        env.complete(self.half(Half::Responder), cq, wc, &self.completions.validity, solicited);
     }
 }
 

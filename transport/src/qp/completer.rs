@@ -103,7 +103,7 @@ impl Requester {
                 let place = packet.headers.bth().opcode.operation().position();
                 // After a retry rxe continues the original message: FIRST equals MIDDLE here, LAST
                 // equals ONLY.
-                let ends = last || self.portions.end_of(psn) == Some(psn.plus(1));
+                let ends = last || self.read_requests.end_of(psn) == Some(psn.plus(1));
                 (place.ends() == ends && packet.payload.len() == expected as usize)
                     .then_some(packet.payload)
             }
@@ -115,7 +115,7 @@ impl Requester {
         // Adapters also check the SGEs only after execution.
         let allowed = if index == 0 { wqe.check_local(common.receiving.pd) } else { Ok(()) };
         let mut place = |region: &_, address, bytes: &_| {
-            env.place(common.flow(Half::Requester), region, address, bytes)
+            env.place(common.half(Half::Requester), region, address, bytes)
         };
         let stored =
             data.map(|data| allowed.and_then(|()| wqe.write(offset.into(), data, &mut place)));
@@ -129,7 +129,7 @@ impl Requester {
         }
         self.flight.on_acknowledged(cost, env.now);
         self.oldest_unacked = psn.plus(1);
-        self.reads -= self.portions.on_data(self.oldest_unacked);
+        self.reads -= self.read_requests.on_data(self.oldest_unacked);
         if last {
             self.complete_oldest(common, env);
         }
@@ -138,7 +138,7 @@ impl Requester {
     }
 
     pub(super) fn record_responses(&mut self, env: &mut Env<'_>) {
-        self.reads -= self.portions.on_data(self.oldest_unacked);
+        self.reads -= self.read_requests.on_data(self.oldest_unacked);
         self.on_progress(env);
     }
 

@@ -60,7 +60,7 @@ impl Congestion {
     }
 
     /// Makes a CNP due, once per `interval`; UD never sends it.
-    pub(super) fn owe(&mut self, now: Instant, interval: Duration) {
+    pub(super) fn schedule_cnp(&mut self, now: Instant, interval: Duration) {
         if now >= self.quiet_until {
             self.due = true;
             self.quiet_until = now.plus(interval);

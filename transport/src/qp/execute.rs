@@ -30,24 +30,24 @@ impl Responder {
         use Operation as Op;
         let bth = packet.headers.bth();
         let ext = packet.headers.ext();
-        if env.late.is_some() && !env.has_unplaced(common.flow(Half::Responder)) {
+        if env.late.is_some() && !env.has_unplaced(common.half(Half::Responder)) {
             self.unplaced = bth.psn;
         }
         match (bth.opcode.operation(), ext) {
             (Op::ReadRequest, Ext::Reth(reth)) => {
-                env.place_pieces_of(common.flow(Half::Responder));
+                env.place_pieces_of(common.half(Half::Responder));
                 return self.read(bth.psn, reth, packet.payload, common, env);
             }
             (Op::CmpSwap | Op::FetchAdd, Ext::Atomic(eth)) => {
-                env.place_all_of(common.flow(Half::Responder));
+                env.place_all_of(common.half(Half::Responder));
                 return self.atomic(packet, eth, common, env);
             }
             (Op::AtomicWrite, Ext::Reth(reth)) => {
-                env.place_all_of(common.flow(Half::Responder));
+                env.place_all_of(common.half(Half::Responder));
                 return self.atomic_write(bth.psn, reth, packet.payload, common, env);
             }
             (Op::Flush, Ext::FethReth(feth, reth)) => {
-                env.place_pieces_of(common.flow(Half::Responder));
+                env.place_pieces_of(common.half(Half::Responder));
                 return self.flush_memory(packet, *feth, reth, common, env);
             }
             _ => self.take_message(packet, common, env)?,
@@ -143,7 +143,7 @@ impl Responder {
             return Err(Refused::BehindRead);
         }
         let put = |region: &_, address, bytes: &_| {
-            env.place(common.flow(Half::Responder), region, address, bytes)
+            env.place(common.half(Half::Responder), region, address, bytes)
         };
         looked.and_then(|()| wqe.write(*received, packet.payload, put)).map_err(|error| {
             Refused::Fatal(NakCode::RemoteOperationalError, Refusal::LocalBuffer(error))
@@ -227,7 +227,7 @@ impl Responder {
         let stored = match region {
             Some(region) => {
                 let address = address.wrapping_add(u64::from(*done));
-                env.place(common.flow(Half::Responder), region, address, payload)
+                env.place(common.half(Half::Responder), region, address, payload)
             }
             None => Ok(()),
         };
@@ -252,7 +252,7 @@ impl Responder {
         if place.ends() {
             self.message = Message::None;
             if !common.completions.counters.is_empty() {
-                env.place_all_of(common.flow(Half::Responder));
+                env.place_all_of(common.half(Half::Responder));
             }
             common.completions.counters.count(CountedOps::REMOTE_WRITE, Some(byte_len));
         }

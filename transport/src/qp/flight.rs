@@ -2,7 +2,7 @@
 //!
 //! READ requests weigh nothing: their data has a budget.
 
-use super::read::Room;
+use super::read::Credits;
 use crate::{
     congestion::{LARGEST, Near, OVERHEAD, Window, WindowConfig},
     time::Instant,
@@ -10,19 +10,19 @@ use crate::{
 };
 
 /// Least acknowledgement requests per window, which reopens gradually.
-const ASKS: u64 = 4;
+const ACK_REQS: u64 = 4;
 /// Maximum between acknowledgement requests, in largest packets.
-const ASK_AFTER: u64 = 64;
+const ACK_REQ_INTERVAL: u64 = 64;
 
 #[derive(Debug)]
 pub(crate) struct Flight {
     window: Window,
     bytes: u64,
     /// Bytes since the last acknowledgement request.
-    unasked: u64,
+    since_ack_req: u64,
     waits: bool,
     /// After a timeout, outside the shared budget until a response: others continue.
-    is_apart: bool,
+    timed_out: bool,
     lost: bool,
 }
 
@@ -31,16 +31,16 @@ impl Flight {
         Self {
             window: Window::new(config.initial, LARGEST, config.most, Near::Packets),
             bytes: 0,
-            unasked: 0,
+            since_ack_req: 0,
             waits: false,
-            is_apart: false,
+            timed_out: false,
             lost: false,
         }
     }
 
     /// Bytes in flight within the shared budget.
     pub(crate) const fn shared(&self) -> u64 {
-        if self.is_apart { 0 } else { self.bytes }
+        if self.timed_out { 0 } else { self.bytes }
     }
 
     pub(super) const fn bytes(&self) -> u64 {
@@ -70,44 +70,45 @@ impl Flight {
     }
 
     /// Returns `Some` if a packet may leave, true if it must request an acknowledgement.
-    pub(super) fn admit(&mut self, cost: u64, largest: u64, room: Room) -> Option<bool> {
+    pub(super) fn admit(&mut self, cost: u64, largest: u64, credits: Credits) -> Option<bool> {
         let own = self.window.limit().saturating_sub(self.bytes);
         let fits_own = cost <= own || self.bytes == 0;
-        let room = if self.is_apart { Room::UNLIMITED } else { room };
-        let fits = fits_own && cost <= room.left;
+        let credits = if self.timed_out { Credits::UNLIMITED } else { credits };
+        let fits = fits_own && cost <= credits.left;
         if !fits_own {
-            self.window.record_filled();
+            self.window.record_cwnd_limited();
         }
         // a shrunken window reopens by acknowledgement
-        if !fits && self.unasked == 0 {
+        if !fits && self.since_ack_req == 0 {
             self.waits = fits_own;
             return None;
         }
-        let left = own.min(room.left).saturating_sub(cost);
-        Some(self.unasked + cost >= self.interval(largest, room) || left < largest)
+        let left = own.min(credits.left).saturating_sub(cost);
+        Some(self.since_ack_req + cost >= self.interval(largest, credits) || left < largest)
     }
 
-    fn interval(&self, largest: u64, room: Room) -> u64 {
-        // a portion's last packet asks for its shared credits back
-        (self.window.limit() / ASKS).min(ASK_AFTER * largest).min(room.portion)
+    fn interval(&self, largest: u64, credits: Credits) -> u64 {
+        // a portion's last packet requests its shared credits back
+        (self.window.limit() / ACK_REQS).min(ACK_REQ_INTERVAL * largest).min(credits.portion)
     }
 
     /// Packets that [may leave](Self::admit) before one requests an acknowledgement.
-    pub(super) fn count_unasked(&self, cost: u64, largest: u64, room: Room) -> u32 {
-        let room = if self.is_apart { Room::UNLIMITED } else { room };
-        let left = self.window.limit().saturating_sub(self.bytes).min(room.left);
+    pub(super) fn packets_before_ack_req(&self, cost: u64, largest: u64, credits: Credits) -> u32 {
+        let credits = if self.timed_out { Credits::UNLIMITED } else { credits };
+        let left = self.window.limit().saturating_sub(self.bytes).min(credits.left);
         let by_window = left.saturating_sub(largest) / cost;
-        let by_interval = self.interval(largest, room).saturating_sub(self.unasked + 1) / cost;
+        let interval = self.interval(largest, credits);
+        let by_interval = interval.saturating_sub(self.since_ack_req + 1) / cost;
         by_window.min(by_interval).try_into().unwrap_or(u32::MAX)
     }
 
-    pub(super) fn on_sent(&mut self, cost: u64, asks: bool) {
+    pub(super) fn on_sent(&mut self, cost: u64, ack_req: bool) {
         self.bytes += cost;
-        self.unasked = if asks { 0 } else { self.unasked + cost };
+        self.since_ack_req = if ack_req { 0 } else { self.since_ack_req + cost };
     }
 
     pub(super) fn on_acknowledged(&mut self, cost: u64, now: Instant) {
-        self.is_apart = false;
+        self.timed_out = false;
         self.window.on_acknowledged(cost, self.bytes, now);
         self.bytes = self.bytes.saturating_sub(cost);
     }
@@ -122,8 +123,8 @@ impl Flight {
     pub(super) fn on_timeout(&mut self) {
         if self.bytes > 0 {
             self.window.on_timeout();
-            self.lost = !self.is_apart;
-            self.is_apart = true;
+            self.lost = !self.timed_out;
+            self.timed_out = true;
         }
     }
 
@@ -133,7 +134,7 @@ impl Flight {
 
     pub(super) const fn clear(&mut self) {
         self.bytes = 0;
-        self.unasked = 0;
+        self.since_ack_req = 0;
         self.waits = false;
     }
 }

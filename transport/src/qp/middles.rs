@@ -10,8 +10,8 @@ use super::{
     common::{Common, Env},
     decision::{Decision, Decisions, Reason},
     flight,
-    reply::{self, Reply},
-    requester::{Attempt, Contents, Cursor, Requester, WINDOW, leaves_as_writes},
+    reply::{Attempt, Reply},
+    requester::{Contents, Cursor, Requester, Transmission, WINDOW, leaves_as_writes},
     responder::{Message, Responder},
     responses::Responses,
     state::State,
@@ -67,7 +67,7 @@ impl Qp {
         }
         let middles = if self.responder.responses.is_empty() {
             self.requester.take_middles(most, &self.common, env)?
-        } else if self.requester.may_send() || env.has_unplaced(self.common.flow(Half::Responder)) {
+        } else if self.requester.may_send() || env.has_unplaced(self.common.half(Half::Responder)) {
             return None; // requests and responses take turns
         } else {
             self.responder.responses.take_middles(most, &self.common)?
@@ -180,13 +180,14 @@ impl Requester {
         let is_reliable = common.qp_type.is_reliable();
         if is_reliable {
             let largest = u64::from(mtu) + OVERHEAD;
-            let unasked = self.flight.count_unasked(cost, largest, env.send_room);
-            count = count.min(WINDOW.saturating_sub(self.outstanding())).min(unasked);
+            let allowed = self.flight.packets_before_ack_req(cost, largest, env.send_credits);
+            count = count.min(WINDOW.saturating_sub(self.outstanding())).min(allowed);
         }
         if count == 0 {
             return None;
         }
-        let request = self.request(self.cursor, first.plus(1), false, Attempt::First, common)?;
+        let request =
+            self.request(self.cursor, first.plus(1), false, Transmission::First, common)?;
         let (Contents { packet, offset }, wqe) = self.contents(&request, common)?;
         let length = u64::from(count) * packet.payload as u64;
         let origin = match wqe.piece(offset, length) {
@@ -201,7 +202,7 @@ impl Requester {
         } else {
             self.oldest_unacked = self.sent_end;
         }
-        let headers = packet.headers.of_middles();
+        let headers = packet.headers.middle_template();
         let payload = packet.payload;
         let request = Some(number);
         Some(Middles { request, repeats: false, first, headers, payload, origin, count })
@@ -217,7 +218,7 @@ impl Requester {
                 let index = psn.after(wqe.first_psn).unwrap_or(0);
                 let next = psn.plus(1);
                 // the first packet checks the SGEs
-                0 < index && next != wqe.end_psn() && self.portions.end_of(psn) != Some(next)
+                0 < index && next != wqe.end_psn() && self.read_requests.end_of(psn) != Some(next)
             })
     }
 
@@ -261,9 +262,9 @@ impl Responses {
         self.sent = first.plus(count - 1);
         Some(Middles {
             request: None,
-            repeats: read.attempt == reply::Attempt::Repeat,
+            repeats: read.attempt == Attempt::Repeat,
             first,
-            headers: headers.of_middles(),
+            headers: headers.middle_template(),
             payload: mtu as usize,
             origin,
             count,

@@ -40,7 +40,7 @@ pub use attr::{
     Init, MAX_MESSAGE, MAX_RD_ATOMIC, PeerAttr, QpCaps, QpInit, Quirks, RequesterAttr,
     ResponderAttr, Rtr, Rts,
 };
-use common::Refused;
+use common::NotReceived;
 pub(crate) use common::{Common, Completions, Env, Posting, Receiving, Reports, Resources};
 pub(crate) use decision::Decision;
 pub use decision::{Failure, Loss, Part, Reason, Recovery, Timer, WindowCause};
@@ -48,7 +48,7 @@ pub use error::{CountError, ModifyError, PostError};
 pub use info::{CongestionCounters, PostedSend, QpInfo, SendQueueInfo};
 pub use injected::{Completing, CompletionFaults, Queue, may_be_received};
 pub(crate) use packet::Built;
-pub(crate) use read::Room;
+pub(crate) use read::Credits;
 pub use retry::AckTimer;
 pub use state::{EDGES, QpType, State, is_legal};
 pub use update::{Attribute, PathMigration, QpUpdate, optional_attributes};
@@ -204,8 +204,9 @@ impl Qp {
         self.responder.post(wr, self.common.receiving.pd, &env.resources.regions)
     }
 
-    pub(crate) fn give_up(&mut self) -> AbandonedRequests {
-        AbandonedRequests { sends: self.requester.give_up(), recvs: self.responder.give_up() }
+    pub(crate) fn take_requests(&mut self) -> AbandonedRequests {
+        let (sends, recvs) = (self.requester.take_requests(), self.responder.take_requests());
+        AbandonedRequests { sends, recvs }
     }
 
     /// Takes a packet with checked addresses and ICRC.
@@ -220,7 +221,8 @@ impl Qp {
             self.congestion.count_mark();
         }
         if (net.is_congested() || env.congested) && !packet.payload.is_empty() {
-            self.congestion.owe(env.now, env.resources.congestion.np_min_time_between_cnps);
+            let interval = env.resources.congestion.np_min_time_between_cnps;
+            self.congestion.schedule_cnp(env.now, interval);
         }
         let disposition = match packet.headers.bth().opcode.service() {
             Service::Ud => self.handle_datagram(net, packet, length, env),
@@ -247,13 +249,13 @@ impl Qp {
 
     fn end_receive(
         &mut self,
-        received: Result<(), Refused>,
+        received: Result<(), NotReceived>,
         env: &mut Env<'_>,
     ) -> Result<(), DropReason> {
         match received {
             Ok(()) => Ok(()),
-            Err(Refused::Dropped(reason)) => Err(reason),
-            Err(Refused::Failed) => {
+            Err(NotReceived::Dropped(reason)) => Err(reason),
+            Err(NotReceived::Failed) => {
                 self.enter_error(Failure::Receive, env);
                 Ok(())
             }
@@ -308,8 +310,8 @@ impl Qp {
         }
     }
 
-    pub(crate) const fn record_way(&mut self, by_memory: bool) {
-        self.requester.portions.record_way(by_memory);
+    pub(crate) const fn set_lossless(&mut self, lossless: bool) {
+        self.requester.read_requests.set_lossless(lossless);
     }
 
     pub(crate) fn handle_congestion(&mut self, env: &mut Env<'_>) {
@@ -335,9 +337,9 @@ impl Qp {
         Instant::earliest([self.requester.deadline(), rates[0], rates[1]])
     }
 
-    /// READ bytes in the shared budget; true if a READ waits for [room](Env::read_room).
+    /// READ bytes in the shared budget; true if a READ waits for [credits](Env::read_credits).
     pub(crate) const fn reads(&self) -> (u64, bool) {
-        (self.requester.portions.shared(), self.requester.portions.waits())
+        (self.requester.read_requests.shared(), self.requester.read_requests.waits())
     }
 
     /// The same for requests.
@@ -442,7 +444,7 @@ impl Qp {
     }
 
     fn build_response(&mut self, slot: &mut [u8], env: &mut Env<'_>) -> Option<Built> {
-        if env.has_unplaced(self.common.flow(Half::Responder)) {
+        if env.has_unplaced(self.common.half(Half::Responder)) {
             return None;
         }
         loop {
@@ -499,7 +501,7 @@ impl Qp {
                 return None;
             }
             if !self.rate.allows(env.now, env.resources.congestion.dcqcn.as_ref()) {
-                self.requester.wait_for_no_room();
+                self.requester.stop_waiting();
                 return None;
             }
             let Some(request) = self.requester.next(&mut self.common, env) else {
@@ -512,7 +514,7 @@ impl Qp {
                     self.count_data(Kind::Request, 1, length as u64, env);
                     if request.ends
                         && self.common.qp_type == QpType::Uc
-                        && let Some(wqe) = self.requester.take_sent()
+                        && let Some(wqe) = self.requester.queue.pop()
                     {
                         self.common.complete_send(&wqe, Ok(0), env);
                     }
@@ -542,12 +544,7 @@ impl Qp {
         }
         if let Some((wqe, error)) = self.requester.take_failed() {
             self.common.complete_send(&wqe, Err(error), env);
-            if self.common.qp_type.is_reliable() {
-                self.fail(Failure::Request(error), env);
-            } else {
-                self.enter(State::Sqe, Failure::Request(error), env);
-                self.flush_sends(env);
-            }
+            self.fail_request(error, env);
         } else if self.common.state == State::Sqd && !self.drained && self.requester.is_quiet() {
             self.drained = true;
             if self.drain_event {
@@ -560,13 +557,17 @@ impl Qp {
         match queue {
             _ if matches!(self.common.state, State::Reset | State::Err) => {}
             Queue::Receive => self.fail(Failure::Receive, env),
-            Queue::Send if self.common.qp_type.is_reliable() => {
-                self.fail(Failure::Request(error), env);
-            }
-            Queue::Send => {
-                self.enter(State::Sqe, Failure::Request(error), env);
-                self.flush_sends(env);
-            }
+            Queue::Send => self.fail_request(error, env),
+        }
+    }
+
+    fn fail_request(&mut self, error: WcError, env: &mut Env<'_>) {
+        if self.common.qp_type.is_reliable() {
+            return self.fail(Failure::Request(error), env);
+        }
+        self.enter(State::Sqe, Failure::Request(error), env);
+        while let Some(wqe) = self.requester.flush() {
+            self.common.complete_send(&wqe, Err(WcError::FLUSHED), env);
         }
     }
 
@@ -631,12 +632,6 @@ impl Qp {
 
     pub(crate) const fn is_flushing(&self) -> bool {
         self.flushing.is_some()
-    }
-
-    fn flush_sends(&mut self, env: &mut Env<'_>) {
-        while let Some(wqe) = self.requester.flush() {
-            self.common.complete_send(&wqe, Err(WcError::FLUSHED), env);
-        }
     }
 }
 

@@ -4,7 +4,7 @@
 use alloc::vec::Vec;
 
 use super::{
-    common::{Common, Env, Refused},
+    common::{Common, Env, NotReceived},
     requester::Requester,
     responder::Responder,
     state::State,
@@ -34,7 +34,7 @@ pub(super) fn build(
         requester.fail_oldest(error.status, error.cause);
         return false;
     }
-    if let Some(wqe) = requester.take_sent() {
+    if let Some(wqe) = requester.queue.pop() {
         env.reports.counters.sent_frames += 1;
         common.complete_send(&wqe, Ok(0), env);
     }
@@ -67,12 +67,12 @@ pub(super) fn receive(
     bytes: &[u8],
     flow_tag: u32,
     env: &mut Env<'_>,
-) -> Result<(), Refused> {
+) -> Result<(), NotReceived> {
     if !matches!(common.state, State::Rtr | State::Rts | State::Sqd | State::Sqe) {
-        return Err(Refused::Dropped(DropReason::QpState));
+        return Err(NotReceived::Dropped(DropReason::QpState));
     }
     let Some(wqe) = responder.take(common, env) else {
-        return Err(Refused::Dropped(DropReason::NoReceiveRequest));
+        return Err(NotReceived::Dropped(DropReason::NoReceiveRequest));
     };
     let length = bytes.len() as u32;
     let stored = if u64::from(length) > wqe.length {
@@ -80,7 +80,7 @@ pub(super) fn receive(
         Err(WcError { status: WcStatus::LocLenErr, cause })
     } else {
         let mut place = |region: &_, address, bytes: &_| {
-            env.place(common.flow(Half::Responder), region, address, bytes)
+            env.place(common.half(Half::Responder), region, address, bytes)
         };
         let written = wqe.check().and_then(|()| wqe.write(0, bytes, &mut place));
         let cause = written.map_err(Cause::Access);
@@ -90,5 +90,5 @@ pub(super) fn receive(
     env.reports.counters.received_frames += u64::from(!has_failed);
     let ok = WcOk { flow_tag, ..WcOk::new(WcOpcode::Recv, length) };
     common.complete_recv(wqe.id, stored.map(|()| ok), false, env);
-    if has_failed { Err(Refused::Failed) } else { Ok(()) }
+    if has_failed { Err(NotReceived::Failed) } else { Ok(()) }
 }

@@ -10,19 +10,19 @@ use crate::{
 
 /// A shared budget's credits during one call.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Room {
+pub(crate) struct Credits {
     /// Largest request with overhead, in bytes, at least one packet.
     pub(crate) portion: u64,
     pub(crate) left: u64,
 }
 
-impl Room {
+impl Credits {
     pub(crate) const NONE: Self = Self { portion: 0, left: 0 };
     pub(crate) const UNLIMITED: Self = Self { portion: u64::MAX, left: u64::MAX };
 }
 
 /// Outstanding bytes on a lossless path: enough for the peer, without monopolizing its adapter.
-const BY_MEMORY: u64 = 1 << 20;
+const LOSSLESS: u64 = 1 << 20;
 
 /// Bytes per send call: one UDP datagram.
 const RUN: u32 = 65_507;
@@ -39,7 +39,7 @@ const fn in_whole_runs(most: u32, mtu: u32) -> u32 {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Portion {
+struct ReadRequest {
     end: Psn,
     /// Bytes outstanding.
     bytes: u64,
@@ -49,22 +49,22 @@ struct Portion {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Portions {
-    outstanding: VecDeque<Portion>,
+pub(super) struct ReadRequests {
+    outstanding: VecDeque<ReadRequest>,
     bytes: u64,
     waits: bool,
     /// The peer's packets come through shared memory, without loss.
-    by_memory: bool,
+    lossless: bool,
 }
 
-impl Portions {
+impl ReadRequests {
     /// Outstanding bytes within the shared budget.
     pub(super) const fn shared(&self) -> u64 {
-        if self.by_memory { 0 } else { self.bytes }
+        if self.lossless { 0 } else { self.bytes }
     }
 
-    pub(super) const fn record_way(&mut self, by_memory: bool) {
-        self.by_memory = by_memory;
+    pub(super) const fn set_lossless(&mut self, lossless: bool) {
+        self.lossless = lossless;
     }
 
     pub(super) const fn waits(&self) -> bool {
@@ -76,49 +76,49 @@ impl Portions {
     }
 
     /// Returns the PSN after the requested packets; `None` without credits.
-    pub(super) fn ask(&mut self, psn: Psn, left: u32, mtu: u32, room: Room) -> Option<Psn> {
-        let room = match self.by_memory {
-            true => Room { portion: BY_MEMORY / 2, left: BY_MEMORY.saturating_sub(self.bytes) },
-            false => room,
+    pub(super) fn request(&mut self, psn: Psn, left: u32, mtu: u32, given: Credits) -> Option<Psn> {
+        let credits = match self.lossless {
+            true => Credits { portion: LOSSLESS / 2, left: LOSSLESS.saturating_sub(self.bytes) },
+            false => given,
         };
         let cost = u64::from(mtu) + OVERHEAD;
-        let most = u32::try_from(room.portion / cost).unwrap_or(u32::MAX).max(1);
-        let packets = left.min(if self.by_memory { most } else { in_whole_runs(most, mtu) });
+        let most = u32::try_from(credits.portion / cost).unwrap_or(u32::MAX).max(1);
+        let packets = left.min(if self.lossless { most } else { in_whole_runs(most, mtu) });
         let bytes = u64::from(packets) * cost;
-        if bytes > room.left {
-            self.waits = !self.by_memory; // else the next data frees credits
+        if bytes > credits.left {
+            self.waits = !self.lossless; // else the next data frees credits
             return None;
         }
         self.waits = false;
         let end = psn.plus(packets);
-        self.outstanding.push_back(Portion { end, bytes, cost, ends: packets == left });
+        self.outstanding.push_back(ReadRequest { end, bytes, cost, ends: packets == left });
         self.bytes += bytes;
         Some(end)
     }
 
     pub(super) fn end_of(&self, psn: Psn) -> Option<Psn> {
-        self.outstanding.iter().map(|portion| portion.end).find(|&end| psn.is_before(end))
+        self.outstanding.iter().map(|request| request.end).find(|&end| psn.is_before(end))
     }
 
     /// Returns completed requests that do not end their work request.
     pub(super) fn on_data(&mut self, end: Psn) -> u32 {
         let mut complete = 0;
-        while let Some(portion) = self.outstanding.front_mut() {
-            let packets = u64::from(portion.end.after(end).unwrap_or(0));
-            let left = portion.bytes.min(packets * portion.cost);
-            self.bytes -= portion.bytes - left;
-            portion.bytes = left;
+        while let Some(request) = self.outstanding.front_mut() {
+            let packets = u64::from(request.end.after(end).unwrap_or(0));
+            let left = request.bytes.min(packets * request.cost);
+            self.bytes -= request.bytes - left;
+            request.bytes = left;
             if left > 0 {
                 break;
             }
-            complete += u32::from(!portion.ends);
+            complete += u32::from(!request.ends);
             self.outstanding.pop_front();
         }
         complete
     }
 
     pub(super) fn clear(&mut self) {
-        *self = Self { by_memory: self.by_memory, ..Self::default() };
+        *self = Self { lossless: self.lossless, ..Self::default() };
     }
 }
 

@@ -17,7 +17,7 @@ use super::{
     flight::{self, Flight},
     packet::OutgoingPacket,
     probe::Probe,
-    read::Portions,
+    read::ReadRequests,
     retry::{AckTimer, Retry, Verdict},
     state::State,
 };
@@ -58,7 +58,7 @@ pub(crate) struct Requester {
     pub(super) flight: Flight,
     pub(super) reads: u32,
     max_reads: u32,
-    pub(super) portions: Portions,
+    pub(super) read_requests: ReadRequests,
     pub(super) retry: Retry,
     pub(super) probe: Probe,
     /// Reason for the last go-back.
@@ -72,8 +72,8 @@ pub(crate) struct RequestPacket {
     /// PSN after its response.
     end: Psn,
     pub(super) ends: bool,
-    asks: bool,
-    attempt: Attempt,
+    ack_req: bool,
+    transmission: Transmission,
 }
 
 pub(super) struct Contents {
@@ -82,7 +82,7 @@ pub(super) struct Contents {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Attempt {
+pub(super) enum Transmission {
     First,
     Retransmit,
     Probe { oldest: bool },
@@ -100,7 +100,7 @@ impl Requester {
             flight: Flight::new(window),
             reads: 0,
             max_reads: 0,
-            portions: Portions::default(),
+            read_requests: ReadRequests::default(),
             retry: Retry::default(),
             probe: Probe::default(),
             loss: Loss::Nak,
@@ -137,7 +137,7 @@ impl Requester {
         while self.flush().is_some() {}
     }
 
-    pub(super) fn give_up(&mut self) -> VecDeque<SendWqe> {
+    pub(super) fn take_requests(&mut self) -> VecDeque<SendWqe> {
         self.join_early();
         let requests = self.queue.take();
         self.reset();
@@ -159,10 +159,6 @@ impl Requester {
         }
     }
 
-    pub(crate) const fn next_psn(&self) -> Psn {
-        self.next_psn
-    }
-
     /// True if nothing started is incomplete.
     pub(crate) fn is_quiet(&self) -> bool {
         self.queue.oldest().is_none_or(|wqe| !wqe.started)
@@ -177,7 +173,7 @@ impl Requester {
         self.retry = Retry::default();
         self.probe = Probe::default();
         self.reads = 0;
-        self.portions.clear();
+        self.read_requests.clear();
         self.flight.clear();
         self.join_early();
         let wqe = self.queue.pop();
@@ -208,11 +204,6 @@ impl Requester {
         self.queue.pop()
     }
 
-    /// For UC and raw packets, after the last packet.
-    pub(super) fn take_sent(&mut self) -> Option<SendWqe> {
-        self.queue.pop()
-    }
-
     pub(super) fn may_send(&self) -> bool {
         !self.has_sent_all()
             || self.probe.is_due()
@@ -238,17 +229,17 @@ impl Requester {
     }
 
     /// Leaves the queue for shared credits, where an unused place would block others.
-    pub(crate) const fn wait_for_no_room(&mut self) {
-        self.portions.retry();
+    pub(crate) const fn stop_waiting(&mut self) {
+        self.read_requests.retry();
         self.flight.retry();
     }
 
     fn next_in_order(&mut self, common: &mut Common, env: &mut Env<'_>) -> Option<RequestPacket> {
-        self.wait_for_no_room();
+        self.stop_waiting();
         if self.retry.is_paused() {
             return None;
         }
-        self.carry_out_local(common, env);
+        self.execute_local(common, env);
         let outstanding = self.outstanding();
         let Cursor { number, packet } = self.cursor;
         if !self.queue.get(number)?.started {
@@ -256,7 +247,7 @@ impl Requester {
                 return None;
             }
             if self.queue.get(number)?.flags.contains(SendFlags::FENCE) {
-                env.place_all_of(common.flow(Half::Requester));
+                env.place_all_of(common.half(Half::Requester));
             }
         }
         let wqe = self.queue.get(number).filter(|wqe| wqe.failed.is_none())?;
@@ -266,25 +257,26 @@ impl Requester {
             return None;
         }
         let is_read = matches!(wqe.op, SendOp::Read { .. });
+        let mtu = common.mtu.bytes();
         let end = match is_read {
             false => psn.plus(1),
-            true if again => self.portions.end_of(psn)?,
+            true if again => self.read_requests.end_of(psn)?,
             // the first request of a READ has its slot already
             true if packet > 0 && self.reads >= self.max_reads => return None,
             true => {
                 let left = wqe.packets - packet;
-                let end = self.portions.ask(psn, left, common.mtu.bytes(), env.read_room)?;
+                let end = self.read_requests.request(psn, left, mtu, env.read_credits)?;
                 self.reads += u32::from(packet > 0);
                 end
             }
         };
         let is_reliable = common.qp_type.is_reliable();
-        let mtu = common.mtu.bytes();
         let cost = flight::cost(wqe, packet, packet + 1, mtu);
         let largest = u64::from(mtu) + OVERHEAD;
-        let asks = is_reliable && cost > 0 && self.flight.admit(cost, largest, env.send_room)?;
-        let attempt = if again { Attempt::Retransmit } else { Attempt::First };
-        let request = self.request(self.cursor, end, is_read || asks, attempt, common)?;
+        let ack_req =
+            is_reliable && cost > 0 && self.flight.admit(cost, largest, env.send_credits)?;
+        let transmission = if again { Transmission::Retransmit } else { Transmission::First };
+        let request = self.request(self.cursor, end, is_read || ack_req, transmission, common)?;
         self.cursor = if request.ends {
             Cursor { number: number + 1, packet: 0 }
         } else {
@@ -296,8 +288,8 @@ impl Requester {
         }
         if is_reliable {
             self.retry.on_sent(env.now);
-            self.flight.on_sent(cost, request.asks);
-            if request.asks && self.retry.is_running() {
+            self.flight.on_sent(cost, request.ack_req);
+            if request.ack_req && self.retry.is_running() {
                 self.probe.on_sent(psn, again, env.now);
             }
         } else {
@@ -324,9 +316,9 @@ impl Requester {
         let from = if wqe.awaits_data() { oldest } else { repeated };
         let packet = from.after(wqe.first_psn).unwrap_or(0);
         let psn = wqe.first_psn.plus(packet);
-        let end = self.portions.end_of(psn).unwrap_or(psn.plus(1));
-        let attempt = Attempt::Probe { oldest: !last };
-        let request = self.request(Cursor { number, packet }, end, true, attempt, common)?;
+        let end = self.read_requests.end_of(psn).unwrap_or(psn.plus(1));
+        let transmission = Transmission::Probe { oldest: !last };
+        let request = self.request(Cursor { number, packet }, end, true, transmission, common)?;
         env.reports.counters.tail_probes += 1;
         env.reports.counters.retransmitted_packets += 1;
         Some(request)
@@ -337,15 +329,15 @@ impl Requester {
         &self,
         at: Cursor,
         end: Psn,
-        asks: bool,
-        attempt: Attempt,
+        ack_req: bool,
+        transmission: Transmission,
         common: &Common,
     ) -> Option<RequestPacket> {
         let wqe = self.queue.get(at.number).filter(|wqe| wqe.failed.is_none())?;
         let psn = wqe.first_psn.plus(at.packet);
         let ends = end == wqe.end_psn();
-        let asks = common.qp_type.is_reliable() && (ends || asks);
-        Some(RequestPacket { at, psn, end, ends, asks, attempt })
+        let ack_req = common.qp_type.is_reliable() && (ends || ack_req);
+        Some(RequestPacket { at, psn, end, ends, ack_req, transmission })
     }
 
     #[inline]
@@ -354,7 +346,7 @@ impl Requester {
         request: &RequestPacket,
         common: &Common,
     ) -> Option<(Contents, &SendWqe)> {
-        let RequestPacket { at: Cursor { number, packet }, psn, end, ends, asks, .. } = *request;
+        let RequestPacket { at: Cursor { number, packet }, psn, end, ends, ack_req, .. } = *request;
         let wqe = self.queue.get(number)?;
         let Description { operation, ext, offset, payload } =
             describe(wqe, packet, end.after(psn)?, common)?;
@@ -363,14 +355,14 @@ impl Requester {
             || ext.immediate().is_some();
         let mut bth = common.bth(Opcode::known(common.qp_type.service(), operation), psn);
         bth.solicited = ends && wakes && wqe.flags.contains(SendFlags::SOLICITED);
-        bth.ack_req = asks;
-        let headers = Headers::built(bth, ext).naming(xrceth);
+        bth.ack_req = ack_req;
+        let headers = Headers::built(bth, ext).with_xrceth(xrceth);
         let packet = OutgoingPacket { headers, payload: payload as usize };
         Some((Contents { packet, offset: u64::from(offset) }, wqe))
     }
 
     /// Executes binds and invalidations: at the queue's head nothing is outstanding.
-    fn carry_out_local(&mut self, common: &mut Common, env: &mut Env<'_>) {
+    fn execute_local(&mut self, common: &mut Common, env: &mut Env<'_>) {
         while common.state == State::Rts
             && self.cursor.number == self.queue.head()
             && let Some(wqe) =
@@ -451,10 +443,10 @@ impl Requester {
 
     pub(super) fn reason(&self, request: &RequestPacket) -> Reason {
         let part = self.part(request.at.number, request.psn);
-        match request.attempt {
-            Attempt::First => Reason::First(part),
-            Attempt::Retransmit => Reason::Retransmit(part, self.loss),
-            Attempt::Probe { oldest } => Reason::Probe { part, oldest },
+        match request.transmission {
+            Transmission::First => Reason::First(part),
+            Transmission::Retransmit => Reason::Retransmit(part, self.loss),
+            Transmission::Probe { oldest } => Reason::Probe { part, oldest },
         }
     }
 

@@ -130,14 +130,10 @@ impl Responder {
         self.responses = Responses::default();
     }
 
-    pub(super) fn give_up(&mut self) -> VecDeque<RecvWqe> {
+    pub(super) fn take_requests(&mut self) -> VecDeque<RecvWqe> {
         let requests = self.queue.take();
         self.reset();
         requests
-    }
-
-    pub(crate) const fn expected(&self) -> Psn {
-        self.expected
     }
 
     pub(super) const fn is_within_message(&self) -> bool {

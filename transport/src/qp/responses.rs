@@ -11,7 +11,7 @@ use super::{
     reply::{Attempt, ReadReply, Reply},
 };
 use crate::{
-    congestion::Pace,
+    congestion::{LARGEST_RUN, Pace},
     event::{Event, Refusal},
     ids::{Qpn, RKey},
     mem::{AccessError, Region},
@@ -24,9 +24,6 @@ use crate::{
 };
 
 pub(super) const SEQUENCE_ERROR: Syndrome = Syndrome::Nak(NakCode::PsnSequenceError);
-
-/// Packets of the longest run at the largest path MTU.
-const LONGEST_RUN: u32 = 15;
 
 /// Bounded per attempt by the data responses that the peer may request; consecutive
 /// acknowledgements merge.
@@ -162,7 +159,7 @@ impl Responses {
     pub(super) fn hold_back(&mut self) -> bool {
         match self.replies.front_mut() {
             Some(Reply::Read(read))
-                if read.next + 1 == read.packets && read.packets > LONGEST_RUN && !read.waited =>
+                if read.next + 1 == read.packets && read.packets > LARGEST_RUN && !read.waited =>
             {
                 read.waited = true;
                 self.replies.len() == 1

@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 
 use super::{
-    common::{Common, Env, Refused},
+    common::{Common, Env, NotReceived},
     decision::{Decision, Reason},
     packet::{Built, OutgoingPacket},
     requester::Requester,
@@ -77,7 +77,7 @@ fn write(
         Some(imm) => (Operation::SendOnlyImm, Ext::DethImm(deth, *imm)),
     };
     let opcode = Opcode::new(Service::Ud, operation).ok_or(no_route)?;
-    let mut bth = common.bth(opcode, requester.next_psn());
+    let mut bth = common.bth(opcode, requester.next_psn);
     bth.dest_qp = to.qpn;
     bth.solicited = wqe.flags.contains(SendFlags::SOLICITED);
     let outgoing = OutgoingPacket { headers: Headers::built(bth, ext), payload: *length as usize };
@@ -93,28 +93,28 @@ pub(super) fn receive(
     packet: &Packet<'_>,
     length: usize,
     env: &mut Env<'_>,
-) -> Result<(), Refused> {
+) -> Result<(), NotReceived> {
     let (Ext::Deth(deth) | Ext::DethImm(deth, _)) = packet.headers.ext() else {
-        return Err(Refused::Dropped(DropReason::WrongService));
+        return Err(NotReceived::Dropped(DropReason::WrongService));
     };
     if deth.qkey != common.admission.qkey {
         env.reports.counters.qkey_violations += 1;
-        return Err(Refused::Dropped(DropReason::QKey));
+        return Err(NotReceived::Dropped(DropReason::QKey));
     }
     let total = (GRH_LEN + packet.payload.len()) as u64;
     let most = env.resources.gids.port_mtu().bytes() as usize;
     match responder.receives(common, env).oldest() {
-        None => return Err(Refused::Dropped(DropReason::NoReceiveRequest)),
+        None => return Err(NotReceived::Dropped(DropReason::NoReceiveRequest)),
         Some(wqe) if total > wqe.length || packet.payload.len() > most => {
-            return Err(Refused::Dropped(DropReason::TooLong));
+            return Err(NotReceived::Dropped(DropReason::TooLong));
         }
         Some(_) => {}
     }
     let Some(wqe) = responder.take(common, env) else {
-        return Err(Refused::Dropped(DropReason::NoReceiveRequest));
+        return Err(NotReceived::Dropped(DropReason::NoReceiveRequest));
     };
     let mut place = |region: &_, address, bytes: &_| {
-        env.place(common.flow(Half::Responder), region, address, bytes)
+        env.place(common.half(Half::Responder), region, address, bytes)
     };
     let stored = wqe
         .check()
@@ -143,7 +143,7 @@ pub(super) fn receive(
         Err(error) => {
             let error = WcError { status: WcStatus::LocProtErr, cause: Cause::Access(error) };
             common.complete_recv(id, Err(error), false, env);
-            Err(Refused::Failed)
+            Err(NotReceived::Failed)
         }
     }
 }

@@ -70,7 +70,7 @@ impl Qp {
     pub(super) fn handle_for_srq(&mut self, packet: &Packet<'_>, env: &mut Env<'_>) -> Outcome {
         let Self { common, responder, .. } = self;
         let named = packet.headers.xrceth().unwrap_or_default().0;
-        let is_new = packet.headers.bth().psn == responder.expected();
+        let is_new = packet.headers.bth().psn == responder.expected;
         // the served SRQ exists in this domain
         if common.receiving.srq != Some(named) {
             if is_new && responder.is_within_message() {

@@ -368,8 +368,8 @@ fn solve(difference: u32, body: usize, guess: u16) -> Option<IcrcMatch> {
 const IPV4_LEN: usize = 20;
 const UDP_LEN: usize = 8;
 pub(super) const NEXT_HEADER_UDP: u8 = 17;
-/// GRH "next header" for a BTH.
-pub(super) const NEXT_HEADER_IBA: u8 = 27;
+/// "Next header" of a GRH before a BTH.
+pub const NEXT_HEADER_IBA: u8 = 27;
 const IPV4_AFTER_IDENT: usize = 12;
 
 /// CRC input before the BTH: eight bytes of ones, then IP and UDP headers or GRH, with ones where

@@ -18,7 +18,8 @@ pub use header::{
     Syndrome, XrcEth,
 };
 pub use icrc::{
-    FrameFields, IcrcMatch, Ident, NetHeader, icrc, icrc_change, rxe_flush_icrc, verify_icrc,
+    FrameFields, IcrcMatch, Ident, NEXT_HEADER_IBA, NetHeader, icrc, icrc_change, rxe_flush_icrc,
+    verify_icrc,
 };
 pub(crate) use icrc::{IcrcFlow, verify_icrc_of};
 pub use mad::{MAD_DATA_LEN, MAD_LEN, MadHeader};

@@ -253,7 +253,7 @@ impl Headers {
     }
 
     /// Adds an XRC request's XRCETH.
-    pub(crate) fn naming(self, xrceth: Option<XrcEth>) -> Self {
+    pub(crate) fn with_xrceth(self, xrceth: Option<XrcEth>) -> Self {
         debug_assert_eq!(self.bth.opcode.has_xrceth(), xrceth.is_some(), "{}", self.bth.opcode);
         Self { xrceth, ..self }
     }
@@ -291,7 +291,7 @@ impl Headers {
     }
 
     /// Headers of a run: BTH and XRCETH only, unpadded.
-    pub(crate) fn of_middles(&self) -> MiddleHeaders {
+    pub(crate) fn middle_template(&self) -> MiddleHeaders {
         debug_assert_eq!(self.ext, Ext::None);
         let mut bytes = [0; MiddleHeaders::MAX];
         let (bth, xrceth) = bytes.split_at_mut(Bth::LEN);
@@ -351,6 +351,9 @@ pub struct Packet<'a> {
 
 impl<'a> Packet<'a> {
     /// Parses BTH to ICRC, without checking the ICRC.
+    ///
+    /// # Errors
+    /// A [`ParseError`]; the ICRC, covering other headers, is unchecked.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
         let (bth, _) = bytes.split_first_chunk::<{ Bth::LEN }>().ok_or(ParseError::TooShort)?;
         let opcode = Opcode::from_wire(bth[0]).ok_or(ParseError::Opcode(bth[0]))?;
@@ -381,9 +384,9 @@ impl<'a> Packet<'a> {
         }
         let (bth, rest) = bytes.split_first_chunk::<{ Bth::LEN }>()?;
         let (payload, _) = rest.split_last_chunk::<ICRC_LEN>()?;
-        let asks = bth[8] & 0x80 != 0;
+        let ack_req = bth[8] & 0x80 != 0;
         let is_padded = bth[1] & 0x3F != 0 || payload.len() % 4 != 0; // or another version
-        if asks || is_padded {
+        if ack_req || is_padded {
             return None;
         }
         Some((Bth::parse(bth, Opcode::from_wire(bth[0])?), payload))

@@ -10,7 +10,7 @@ use alloc::{
 };
 use core::time::Duration;
 
-use super::flow::Flow;
+use super::half::QpHalf;
 use crate::{
     mem::{AccessError, Region},
     time::Instant,
@@ -22,7 +22,7 @@ const PERIOD: Duration = Duration::from_micros(20);
 
 #[derive(Debug, Default)]
 pub(super) struct Copies {
-    flows: BTreeMap<Flow, VecDeque<Run>>,
+    halves: BTreeMap<QpHalf, VecDeque<Run>>,
     failed: Vec<FailedCopy>,
     serial: u64,
     /// Next poll.
@@ -39,18 +39,18 @@ struct Run {
     copy: Option<u64>,
 }
 
-/// Later copies of the flow fail, too.
+/// Later copies of the half fail, too.
 #[derive(Debug)]
 pub(crate) struct FailedCopy {
-    pub(crate) flow: Flow,
+    pub(crate) half: QpHalf,
     pub(crate) serial: u64,
     pub(crate) error: AccessError,
 }
 
 impl Copies {
     /// The range must be checked.
-    pub(super) fn add(&mut self, flow: Flow, region: &Arc<Region>, address: u64, bytes: &[u8]) {
-        let runs = self.flows.entry(flow).or_default();
+    pub(super) fn add(&mut self, half: QpHalf, region: &Arc<Region>, address: u64, bytes: &[u8]) {
+        let runs = self.halves.entry(half).or_default();
         self.next = Instant::ZERO;
         if let Some(last) = runs.back_mut()
             && last.copy.is_none()
@@ -66,30 +66,30 @@ impl Copies {
         runs.push_back(Run { serial, region, address, bytes, copy: None });
     }
 
-    pub(super) fn has(&self, flow: Flow) -> bool {
-        self.flows.contains_key(&flow)
+    pub(super) fn has(&self, half: QpHalf) -> bool {
+        self.halves.contains_key(&half)
     }
 
     /// Serial of the last run, or 0.
-    pub(super) fn last(&self, flow: Flow) -> u64 {
-        self.flows.get(&flow).and_then(VecDeque::back).map_or(0, |run| run.serial)
+    pub(super) fn last(&self, half: QpHalf) -> u64 {
+        self.halves.get(&half).and_then(VecDeque::back).map_or(0, |run| run.serial)
     }
 
     /// True if this run and earlier runs have ended.
-    pub(super) fn are_past(&self, flow: Flow, serial: u64) -> bool {
-        self.flows.get(&flow).and_then(VecDeque::front).is_none_or(|run| run.serial > serial)
+    pub(super) fn are_past(&self, half: QpHalf, serial: u64) -> bool {
+        self.halves.get(&half).and_then(VecDeque::front).is_none_or(|run| run.serial > serial)
     }
 
     /// Returns the finished halves.
-    pub(super) fn advance(&mut self, now: Instant) -> Vec<Flow> {
+    pub(super) fn advance(&mut self, now: Instant) -> Vec<QpHalf> {
         let mut done = Vec::new();
-        self.flows.retain(|&flow, runs| {
-            if let Err(failed) = advance(flow, runs) {
+        self.halves.retain(|&half, runs| {
+            if let Err(failed) = advance(half, runs) {
                 self.failed.push(failed);
                 runs.clear();
             }
             if runs.is_empty() {
-                done.push(flow);
+                done.push(half);
             }
             !runs.is_empty()
         });
@@ -98,10 +98,10 @@ impl Copies {
     }
 
     /// Spins until every copy has ended.
-    pub(super) fn finish(&mut self, flow: Flow) {
-        let Some(mut runs) = self.flows.remove(&flow) else { return };
+    pub(super) fn finish(&mut self, half: QpHalf) {
+        let Some(mut runs) = self.halves.remove(&half) else { return };
         while !runs.is_empty() {
-            if let Err(failed) = advance(flow, &mut runs) {
+            if let Err(failed) = advance(half, &mut runs) {
                 self.failed.push(failed);
                 return;
             }
@@ -110,8 +110,8 @@ impl Copies {
     }
 
     pub(super) fn finish_all(&mut self) {
-        while let Some((&flow, _)) = self.flows.first_key_value() {
-            self.finish(flow);
+        while let Some((&half, _)) = self.halves.first_key_value() {
+            self.finish(half);
         }
     }
 
@@ -119,17 +119,17 @@ impl Copies {
         self.failed.pop()
     }
 
-    pub(super) fn forget(&mut self, flow: Flow) {
-        self.failed.retain(|failed| failed.flow != flow);
+    pub(super) fn forget(&mut self, half: QpHalf) {
+        self.failed.retain(|failed| failed.half != half);
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
-        (!self.flows.is_empty() || !self.failed.is_empty()).then_some(self.next)
+        (!self.halves.is_empty() || !self.failed.is_empty()).then_some(self.next)
     }
 }
 
-fn advance(flow: Flow, runs: &mut VecDeque<Run>) -> Result<(), FailedCopy> {
-    let failed = |serial, error| FailedCopy { flow, serial, error };
+fn advance(half: QpHalf, runs: &mut VecDeque<Run>) -> Result<(), FailedCopy> {
+    let failed = |serial, error| FailedCopy { half, serial, error };
     while let Some(first) = runs.front_mut() {
         let serial = first.serial;
         first.start().map_err(|error| failed(serial, error))?;

@@ -26,7 +26,7 @@ use super::{
     completion::{Cause, Wc, WcError, WcStatus},
     copies::{Copies, FailedCopy},
     cq::{CompletionQueue, Validity},
-    flow::{Flow, Half},
+    half::{Half, QpHalf},
 };
 use crate::{
     ids::{CqId, Qpn},
@@ -66,7 +66,7 @@ const GRAIN: u64 = 8;
 pub(crate) struct Late {
     config: LateConfig,
     chance: ChaCha8Rng,
-    unplaced: BTreeMap<Flow, Unplaced>,
+    unplaced: BTreeMap<QpHalf, Unplaced>,
     delayed: BTreeMap<CqId, VecDeque<DelayedCompletion>>,
     copies: Copies,
     serial: u64,
@@ -92,7 +92,7 @@ struct Piece {
 #[derive(Debug)]
 pub(crate) struct DelayedCompletion {
     at: Instant,
-    flow: Flow,
+    half: QpHalf,
     /// Copy to wait for.
     copy: u64,
     pub(crate) cq: Arc<CompletionQueue>,
@@ -128,15 +128,15 @@ impl Late {
 
     pub(crate) fn place(
         &mut self,
-        flow: Flow,
+        half: QpHalf,
         region: &Arc<Region>,
         address: u64,
         bytes: &[u8],
         now: Instant,
     ) -> Result<(), AccessError> {
-        if !bytes.is_empty() && (self.copies.has(flow) || region.is_behind_driver()) {
-            self.place_pieces_of(flow);
-            self.copies.add(flow, region, address, bytes);
+        if !bytes.is_empty() && (self.copies.has(half) || region.is_behind_driver()) {
+            self.place_pieces_of(half);
+            self.copies.add(half, region, address, bytes);
             return Ok(());
         }
         if self.config.placement.is_zero() || bytes.is_empty() {
@@ -150,15 +150,15 @@ impl Late {
         let start = region.origin(address);
         let extent = start..start.saturating_add(bytes.len() as u64);
         let overlaps = |other: &Range<u64>| other.start < extent.end && extent.start < other.end;
-        if self.unplaced.get(&flow).is_some_and(|there| there.extents.iter().any(overlaps)) {
-            self.place_all_of(flow);
+        if self.unplaced.get(&half).is_some_and(|there| there.extents.iter().any(overlaps)) {
+            self.place_all_of(half);
         }
         // only the program waits for READ data
-        let times = if flow.1 == Half::Requester { REQUESTER_FACTOR } else { 1 };
+        let times = if half.1 == Half::Requester { REQUESTER_FACTOR } else { 1 };
         // sometimes sooner than earlier bytes of other queue pairs
         let parts = if self.chance.next_u64().is_multiple_of(2) { SHORT } else { 1 };
         let latest = now.plus(self.config.placement * times / parts);
-        let until = self.unplaced.get(&flow).map_or(latest, |there| there.until);
+        let until = self.unplaced.get(&half).map_or(latest, |there| there.until);
         let left = until.since(now);
         let mut from = 0;
         let mut pieces = Vec::new();
@@ -173,7 +173,7 @@ impl Late {
             pieces.push(((at, self.serial), piece));
             from = end;
         }
-        let there = self.unplaced.entry(flow).or_insert_with(|| Unplaced {
+        let there = self.unplaced.entry(half).or_insert_with(|| Unplaced {
             until,
             extents: Vec::new(),
             pieces: BTreeMap::new(),
@@ -183,18 +183,18 @@ impl Late {
         Ok(())
     }
 
-    pub(crate) fn has_unplaced(&self, flow: Flow) -> bool {
-        self.unplaced.contains_key(&flow) || self.copies.has(flow)
+    pub(crate) fn has_unplaced(&self, half: QpHalf) -> bool {
+        self.unplaced.contains_key(&half) || self.copies.has(half)
     }
 
-    pub(crate) fn place_all_of(&mut self, flow: Flow) {
-        self.place_pieces_of(flow);
-        self.copies.finish(flow);
+    pub(crate) fn place_all_of(&mut self, half: QpHalf) {
+        self.place_pieces_of(half);
+        self.copies.finish(half);
     }
 
     /// Places all but copies, which responses await.
-    pub(crate) fn place_pieces_of(&mut self, flow: Flow) {
-        let there = self.unplaced.remove(&flow);
+    pub(crate) fn place_pieces_of(&mut self, half: QpHalf) {
+        let there = self.unplaced.remove(&half);
         there.into_iter().flat_map(|there| there.pieces.into_values()).for_each(Piece::place);
     }
 
@@ -211,7 +211,7 @@ impl Late {
         let mut error =
             WcError { status: WcStatus::LocProtErr, cause: Cause::Access(failed.error) };
         for delayed in self.delayed.values_mut().flatten() {
-            if delayed.flow == failed.flow && delayed.copy >= failed.serial {
+            if delayed.half == failed.half && delayed.copy >= failed.serial {
                 delayed.wc.result = Err(error);
                 error = WcError::FLUSHED;
             }
@@ -219,8 +219,8 @@ impl Late {
         Some(failed)
     }
 
-    pub(crate) fn forget_failed(&mut self, flow: Flow) {
-        self.copies.forget(flow);
+    pub(crate) fn forget_failed(&mut self, half: QpHalf) {
+        self.copies.forget(half);
     }
 
     /// Returns finished queue pairs.
@@ -236,13 +236,13 @@ impl Late {
         due.sort_unstable_by_key(|(key, _)| *key);
         due.into_iter().for_each(|(_, piece)| piece.place());
         let mut done = Vec::new();
-        self.unplaced.retain(|flow, there| {
+        self.unplaced.retain(|half, there| {
             if there.pieces.is_empty() {
-                done.push(Qpn::new(flow.0));
+                done.push(Qpn::new(half.0));
             }
             !there.pieces.is_empty()
         });
-        done.extend(self.copies.advance(now).into_iter().map(|flow| Qpn::new(flow.0)));
+        done.extend(self.copies.advance(now).into_iter().map(|half| Qpn::new(half.0)));
         done
     }
 
@@ -252,9 +252,9 @@ impl Late {
         new: DelayedCompletion,
         now: Instant,
     ) -> Option<DelayedCompletion> {
-        let placed = self.unplaced.get(&new.flow).map_or(now, |there| there.until);
+        let placed = self.unplaced.get(&new.half).map_or(now, |there| there.until);
         let at = self.soon(now, self.config.completion).max(placed);
-        let copy = self.copies.last(new.flow);
+        let copy = self.copies.last(new.half);
         let others = self.delayed.entry(new.cq.id()).or_default();
         let at = others.back().map_or(at, |last| last.at.max(at));
         if at <= now && copy == 0 && others.is_empty() {
@@ -268,11 +268,11 @@ impl Late {
         loop {
             let copies = &self.copies;
             let is_due =
-                |next: &DelayedCompletion| next.at <= now && copies.are_past(next.flow, next.copy);
+                |next: &DelayedCompletion| next.at <= now && copies.are_past(next.half, next.copy);
             let mut queues = self.delayed.values_mut();
             let queue = queues.find(|queue| queue.front().is_some_and(is_due))?;
             let next = queue.pop_front()?;
-            self.place_pieces_of(next.flow);
+            self.place_pieces_of(next.half);
             if next.validity.holds() {
                 return Some(next);
             }
@@ -292,7 +292,7 @@ impl Late {
         let pieces = self.unplaced.values().filter_map(|there| there.pieces.first_key_value());
         let pieces = pieces.map(|((at, _), _)| *at);
         let delayed = self.delayed.values().filter_map(VecDeque::front);
-        let delayed = delayed.filter(|next| self.copies.are_past(next.flow, next.copy));
+        let delayed = delayed.filter(|next| self.copies.are_past(next.half, next.copy));
         pieces.chain(delayed.map(|next| next.at)).chain(self.copies.deadline()).min()
     }
 }
@@ -307,13 +307,13 @@ impl Piece {
 
 impl DelayedCompletion {
     pub(crate) fn new(
-        flow: Flow,
+        half: QpHalf,
         cq: &Arc<CompletionQueue>,
         wc: Wc,
         validity: &Validity,
         solicited: bool,
     ) -> Self {
         let (cq, validity) = (cq.clone(), validity.clone());
-        Self { at: Instant::ZERO, flow, copy: 0, cq, wc, validity, solicited }
+        Self { at: Instant::ZERO, half, copy: 0, cq, wc, validity, solicited }
     }
 }

@@ -155,7 +155,7 @@ pub struct Half {
     pub node: Node,
     pub qp: End,
     pub now: Instant,
-    pub by_memory: bool,
+    pub lossless: bool,
 }
 
 impl Half {
@@ -205,7 +205,7 @@ impl Half {
 
     fn on(mut node: Node, qp_type: QpType, options: &Options) -> Self {
         let qp = node.qp(Side::A, qp_type, options);
-        Self { node, qp, now: Instant::from_nanos(1_000_000), by_memory: false }
+        Self { node, qp, now: Instant::from_nanos(1_000_000), lossless: false }
     }
 
     pub fn state(&self) -> State {
@@ -274,7 +274,7 @@ impl Half {
             payloads.push(encode(&net, self.headers(packet), &packet.payload));
             net.ident = net.ident.next();
         }
-        let meta = DatagramMeta { checksum_verified: self.by_memory, ..DatagramMeta::default() };
+        let meta = DatagramMeta { checksum_verified: self.lossless, ..DatagramMeta::default() };
         let run = DatagramRun {
             net: &first,
             bytes: &payloads.concat(),
@@ -291,7 +291,7 @@ impl Half {
     }
 
     pub fn send_bytes(&mut self, net: &NetHeader, bytes: &[u8]) -> Disposition {
-        let meta = DatagramMeta { checksum_verified: self.by_memory, ..DatagramMeta::default() };
+        let meta = DatagramMeta { checksum_verified: self.lossless, ..DatagramMeta::default() };
         let datagram = Datagram { net, bytes, meta };
         let disposition = self.node.adapter.handle_datagram(self.now, &datagram).disposition;
         self.node.drain_events();

@@ -14,17 +14,18 @@ mod record;
 mod star;
 mod trace;
 
-use std::{collections::BTreeSet, path::Path, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 use roce_fabric::{Conditions, Matcher, Network, Rule, RuleId};
 use roce_transport::{
     adapter::TransmitLimits,
     event::{Disposition, DropReason, Event},
+    mem::RKey,
     qp::{PostError, QpType, State},
     time::Instant,
     trace::Record,
     wire::NetHeader,
-    work::{RecvWr, SendWr},
+    work::{RecvWr, Remote, SendWr},
 };
 
 pub use half::{Half, Pkt, ack, encode, nak, pkt, rnr};
@@ -37,6 +38,9 @@ pub use trace::{Rung, Trace};
 
 /// Limits of Linux's UDP_SEGMENT.
 pub const UDP_SEGMENT: TransmitLimits = TransmitLimits { segments: 128, bytes: 65507 };
+
+/// For requests without bytes.
+pub const NULL_REMOTE: Remote = Remote { address: 0, rkey: RKey(0) };
 
 pub const AFTER_LOSS: &[DropReason] = &[
     DropReason::OutOfSequence,
@@ -352,10 +356,6 @@ impl Pair {
             }
         }
         any
-    }
-
-    pub fn write_pcapng(&self, path: &Path) {
-        self.trace.write_pcapng(path).unwrap();
     }
 }
 

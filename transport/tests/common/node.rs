@@ -6,7 +6,7 @@ use roce_transport::{
     addr::{AddressVector, Mtu, QKey, Qpn},
     cm::ConnEvent,
     event::{Disposition, DropReason, Event},
-    mem::{Access, HeapMemory, LKey, Memory, MrAttr, Region},
+    mem::{Access, HeapMemory, Memory, MrAttr, Region},
     psn::Psn,
     qp::{
         Init, PeerAttr, QpCaps, QpInit, QpType, Quirks, RequesterAttr, ResponderAttr, Rtr, Rts,
@@ -445,7 +445,6 @@ impl Buffer {
     }
 
     pub fn sge(&self, offset: usize, length: usize) -> Sge {
-        let LKey(_) = self.region.lkey();
         Sge {
             lkey: self.region.lkey(),
             address: self.region.address() + offset as u64,

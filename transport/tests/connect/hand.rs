@@ -1,6 +1,6 @@
 //! Messages taken from one adapter, changed, and delivered to the other.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use roce_transport::{
     addr::{QKey, Qpn},
@@ -16,6 +16,7 @@ use roce_transport::{
 use crate::common::{Pair, Side, encode};
 
 pub(crate) const GSI_QKEY: QKey = QKey(0x8001_0000);
+pub(crate) const OTHER_HOST: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 66));
 
 pub(crate) fn sent(pair: &mut Pair, side: Side) -> Vec<CmMad> {
     let now = pair.now;

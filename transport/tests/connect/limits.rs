@@ -10,8 +10,6 @@ use roce_transport::{
 use super::{Talk, connect, hand, subject::Subject};
 use crate::common::Side;
 
-const OTHER_HOST: std::net::IpAddr = std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 66));
-
 /// Number of B's ended time waits.
 fn ended(talk: &mut Talk, ack_timeout: u8) -> usize {
     let (end, to) = (talk.qp(Side::A), talk.pair.b.ip);
@@ -104,7 +102,7 @@ fn more_connections_than_one_peer_may_have() {
     assert_eq!(hand::deliver(&mut talk.pair, Side::B, &request(2)), Disposition::Executed);
     assert_eq!(hand::deliver(&mut talk.pair, Side::B, &request(3)), refused);
     assert_eq!(
-        hand::deliver_from(&mut talk.pair, Side::B, OTHER_HOST, &request(1)),
+        hand::deliver_from(&mut talk.pair, Side::B, hand::OTHER_HOST, &request(1)),
         Disposition::Executed
     );
     // accepted connections count until they end
@@ -177,7 +175,7 @@ fn request(talk: &mut Talk) {
     talk.destroy(Side::A, a);
     hand::sent(&mut talk.pair, Side::A);
     assert_eq!(
-        hand::deliver_from(&mut talk.pair, Side::B, OTHER_HOST, &req),
+        hand::deliver_from(&mut talk.pair, Side::B, hand::OTHER_HOST, &req),
         Disposition::Executed
     );
 }

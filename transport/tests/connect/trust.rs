@@ -8,8 +8,6 @@ use roce_transport::{
 use super::{Talk, hand};
 use crate::common::Side;
 
-const OTHER_HOST: std::net::IpAddr = std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 66));
-
 const fn dropped(reason: DropReason) -> Disposition {
     Disposition::Dropped(reason)
 }
@@ -42,7 +40,7 @@ fn from_another_host() {
     for message in forged {
         let mad = CmMad { transaction: genuine.transaction, modifier: 0, message };
         assert_eq!(
-            hand::deliver_from(&mut talk.pair, Side::B, OTHER_HOST, &mad),
+            hand::deliver_from(&mut talk.pair, Side::B, hand::OTHER_HOST, &mad),
             dropped(DropReason::CmWrongPeer)
         );
     }
@@ -63,7 +61,7 @@ fn another_host_with_the_peers_names() {
     talk.accept(b);
     let rep = hand::sent(&mut talk.pair, Side::B).remove(0);
     assert_eq!(
-        hand::deliver_from(&mut talk.pair, Side::A, OTHER_HOST, &rep),
+        hand::deliver_from(&mut talk.pair, Side::A, hand::OTHER_HOST, &rep),
         dropped(DropReason::CmWrongPeer)
     );
     assert_eq!(talk.pair.a.adapter.cm().state(a), Some(CmState::ReqSent));
@@ -73,7 +71,7 @@ fn another_host_with_the_peers_names() {
     talk.take(Side::B);
     // the same adapter and queue pair at another address: a new request
     assert_eq!(
-        hand::deliver_from(&mut talk.pair, Side::B, OTHER_HOST, &req),
+        hand::deliver_from(&mut talk.pair, Side::B, hand::OTHER_HOST, &req),
         Disposition::Executed
     );
     assert_eq!(talk.requests().len(), 1);

@@ -7,7 +7,7 @@ use roce_transport::{
     work::{Data, RecvWr, SendWr},
 };
 
-use crate::common::{Half, Options, Pair, Side, ack, all_ok, pkt};
+use crate::common::{Half, NULL_REMOTE, Options, Pair, Side, ack, all_ok, pkt};
 
 #[test]
 fn the_last_packet_of_a_message_asks() {
@@ -232,7 +232,7 @@ fn responses_keep_the_order_of_requests() {
 #[test]
 fn credits_are_not_used() {
     let mut half = Half::new(Options::default());
-    half.send(&pkt(Op::WriteOnly, 0x200).reth(half_remote(), 0).ask());
+    half.send(&pkt(Op::WriteOnly, 0x200).reth(NULL_REMOTE, 0).ask());
     let responses = half.take();
     let Ext::Aeth(Aeth { syndrome: Syndrome::Ack { credits }, .. }) = responses[0].ext else {
         panic!("{responses:?}")
@@ -244,8 +244,4 @@ fn credits_are_not_used() {
     half.send(&pkt(Op::Acknowledge, 0x100).aeth(Syndrome::Ack { credits: 0 }, 1));
     half.post_send(&SendWr::send(2, Data::empty()));
     assert_eq!(half.take().len(), 1);
-}
-
-fn half_remote() -> roce_transport::work::Remote {
-    roce_transport::work::Remote { address: 0xDEAD, rkey: roce_transport::mem::RKey(0) }
 }

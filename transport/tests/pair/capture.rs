@@ -16,7 +16,7 @@ fn a_capture_has_every_packet_with_what_became_of_it() {
         pair.run();
         assert_eq!(a.send_outcomes(), all_ok([1], 0));
         let file = tempfile::NamedTempFile::new().unwrap();
-        pair.write_pcapng(file.path());
+        pair.trace.write_pcapng(file.path()).unwrap();
         let mut reader = PcapNgReader::new(file.reopen().unwrap()).unwrap();
         let mut comments = Vec::new();
         while let Some(block) = reader.next_block() {

@@ -12,7 +12,7 @@ use roce_transport::{
 };
 
 use crate::common::{
-    ALL_RIGHTS, Buffer, Half, Options, Outcome, Pair, Pkt, Side, nak, outcomes, pkt,
+    ALL_RIGHTS, Buffer, Half, NULL_REMOTE, Options, Outcome, Pair, Pkt, Side, nak, outcomes, pkt,
 };
 
 const FLUSHED: Result<u32, WcStatus> = Err(WcStatus::WrFlushErr);
@@ -36,10 +36,7 @@ impl Refused {
     ) {
         let local = pair.a.buffer(16);
         for id in 1..=2 {
-            pair.post_send(
-                a,
-                &SendWr::write(id, Remote { address: 0, rkey: RKey(0) }, Data::empty()),
-            );
+            pair.post_send(a, &SendWr::write(id, NULL_REMOTE, Data::empty()));
         }
         pair.post_send(a, bad);
         pair.post_send(a, &SendWr::send(4, local.all()));

@@ -77,7 +77,7 @@ fn responses_through_memory_have_room_of_their_own() {
     let bytes = pattern(3, near.len());
     half.post_send(&SendWr::read(1, FAR, near.all()));
     half.expect(&[request(0), request(1)]);
-    half.by_memory = true;
+    half.lossless = true;
     half.send(&responses(0, &bytes)[0]);
     let portion = (512 << 10) / (1024 + 768);
     half.expect(&[request_of(8, portion * 1024)]);
@@ -86,7 +86,7 @@ fn responses_through_memory_have_room_of_their_own() {
     });
     half.expect(&[request_of(8 + portion, portion * 1024)]);
     // over the network: wait for the budget
-    half.by_memory = false;
+    half.lossless = false;
     half.send(&response(Op::ReadResponseFirst, 8, &bytes));
     assert_eq!(half.take(), []);
 }

@@ -11,7 +11,7 @@ use roce_transport::{
     work::{Data, RecvWr, SendWr, WcStatus},
 };
 
-use crate::common::{Half, Options, Pair, Side, ack, all_ok, nak, pattern, pkt, rnr};
+use crate::common::{Half, NULL_REMOTE, Options, Pair, Side, ack, all_ok, nak, pattern, pkt, rnr};
 
 const NANO: Duration = Duration::from_nanos(1);
 
@@ -70,7 +70,7 @@ fn an_rnr_retry_count_of_n_is_n_plus_one_transmissions() {
         let mut pair = Pair::new();
         let (a, b) = pair.connect(Options { rnr_retry, ..Options::default() });
         pair.post_send(&a, &SendWr::send(1, Data::empty()));
-        pair.post_send(&a, &SendWr::write(2, pair_remote(), Data::empty()));
+        pair.post_send(&a, &SendWr::write(2, NULL_REMOTE, Data::empty()));
         pair.allow(DropReason::OutOfSequence);
         pair.run();
         assert_eq!(pair.trace.count(Side::A, Op::SendOnly), usize::from(rnr_retry) + 1);
@@ -80,10 +80,6 @@ fn an_rnr_retry_count_of_n_is_n_plus_one_transmissions() {
         );
         assert_eq!((pair.state(&a), pair.state(&b)), (State::Err, State::Rts));
     }
-}
-
-fn pair_remote() -> roce_transport::work::Remote {
-    roce_transport::work::Remote { address: 0, rkey: roce_transport::mem::RKey(0) }
 }
 
 #[test]

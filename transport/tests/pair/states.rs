@@ -15,7 +15,7 @@ use roce_transport::{
     work::{Data, RecvWr, SendFlags, SendWr, Sge, SrqId, WcStatus},
 };
 
-use crate::common::{End, Half, Node, Options, Pair, Side, ack, all_ok, nak, pkt};
+use crate::common::{End, Half, NULL_REMOTE, Node, Options, Pair, Side, ack, all_ok, nak, pkt};
 
 const DROPPED: Disposition = Disposition::Dropped(DropReason::QpState);
 
@@ -119,10 +119,6 @@ fn fail_a_send(node: &mut Node, qp: &End, qp_type: QpType) {
     let bad = Sge { lkey: LKey(0xBAD), address: 0, length: 1 };
     let wr = SendWr { data: bad.into(), ..empty_send(node, qp, qp_type) };
     node.adapter.post_send(Instant::ZERO, qp.qpn, &wr).unwrap();
-    send_all(node);
-}
-
-fn send_all(node: &mut Node) {
     all_sent(node);
 }
 
@@ -257,10 +253,7 @@ fn what_can_be_posted_in_each_state() {
                 "{qp_type} {state}"
             );
             // SQD accepts requests, executing none
-            let before = node.adapter.counters().sent_frames;
-            send_all(&mut node);
-            let is_quiet =
-                node.transmit.is_empty() && node.adapter.counters().sent_frames == before;
+            let is_quiet = all_sent(&mut node) == (0, 0);
             assert_eq!(is_quiet, state != State::Rts, "{qp_type} {state}");
         }
     }
@@ -335,7 +328,7 @@ fn what_is_received_in_each_state() {
             State::Sqe => continue,
             _ => {}
         }
-        let request = half.send(&pkt(Op::WriteOnly, 0x200).reth(UNMAPPED, 0).ask());
+        let request = half.send(&pkt(Op::WriteOnly, 0x200).reth(NULL_REMOTE, 0).ask());
         let response = half.send(&ack(0x100, 1));
         match state {
             State::Reset | State::Init | State::Err => {
@@ -357,9 +350,6 @@ fn what_is_received_in_each_state() {
     }
 }
 
-const UNMAPPED: roce_transport::work::Remote =
-    roce_transport::work::Remote { address: 0, rkey: roce_transport::mem::RKey(0) };
-
 #[test]
 fn the_first_packet_in_rtr_is_reported_once() {
     let options = Options::default();
@@ -368,7 +358,7 @@ fn the_first_packet_in_rtr_is_reported_once() {
     half.node.enter_init(qpn, &options);
     half.node.enter_rtr(qpn, Half::PEER_IP, Half::PEER, Half::THEIRS, &options);
     for psn in 0x200..0x203 {
-        half.send(&pkt(Op::WriteOnly, psn).reth(UNMAPPED, 0));
+        half.send(&pkt(Op::WriteOnly, psn).reth(NULL_REMOTE, 0));
     }
     assert_eq!(half.node.events, [Event::CommunicationEstablished(qpn)]);
 }

@@ -73,7 +73,7 @@ fn a_capture_has_packets_of_both_versions() {
         pair.run();
     }
     let file = tempfile::NamedTempFile::new().unwrap();
-    pair.write_pcapng(file.path());
+    pair.trace.write_pcapng(file.path()).unwrap();
     let explained = Explained::of_file(&std::fs::read(file.path()).unwrap()).unwrap();
     let version = |packet: &ExplainedPacket| match packet.net {
         Network::Roce(net) => net.frame.version(),

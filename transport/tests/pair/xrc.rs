@@ -15,7 +15,8 @@ use roce_transport::{
 };
 
 use crate::common::{
-    ALL_RIGHTS, Buffer, End, Half, Options, Outcome, Pair, Side, all_ok, nak, outcomes, pkt,
+    ALL_RIGHTS, Buffer, End, Half, NULL_REMOTE, Options, Outcome, Pair, Side, all_ok, nak,
+    outcomes, pkt,
 };
 
 const FLUSHED: Result<u32, WcStatus> = Err(WcStatus::WrFlushErr);
@@ -386,12 +387,11 @@ fn a_queue_that_the_target_must_not_serve() {
 
 #[test]
 fn every_kind_of_request_names_a_queue() {
-    let remote = Remote { address: 0, rkey: RKey(0) };
     let requests = [
         pkt(Op::SendOnly, 0x200),
-        pkt(Op::WriteOnly, 0x200).reth(remote, 0),
-        pkt(Op::ReadRequest, 0x200).reth(remote, 0),
-        pkt(Op::FetchAdd, 0x200).atomic(remote, 1, 0),
+        pkt(Op::WriteOnly, 0x200).reth(NULL_REMOTE, 0),
+        pkt(Op::ReadRequest, 0x200).reth(NULL_REMOTE, 0),
+        pkt(Op::FetchAdd, 0x200).atomic(NULL_REMOTE, 1, 0),
     ];
     for request in requests {
         let mut half = Half::xrc_target(Options::default());

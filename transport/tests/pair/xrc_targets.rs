@@ -6,7 +6,6 @@ use roce_transport::{
     adapter::{Adapter, ObjectError},
     addr::{AddressVector, Mtu, Qpn},
     event::{Disposition, DropReason, Event, Refusal},
-    mem::RKey,
     psn::Psn,
     qp::{
         Attribute, Init, ModifyError, PeerAttr, PostError, QpCaps, QpInit, QpType, Quirks,
@@ -14,13 +13,13 @@ use roce_transport::{
     },
     time::Instant,
     wire::{Bth, Ext, Headers, NakCode, Opcode, Operation as Op, Service, Syndrome, XrcEth},
-    work::{Data, RecvWr, Remote, SendWr, SrqAttr, SrqId, WcStatus},
+    work::{Data, RecvWr, SendWr, SrqAttr, SrqId, WcStatus},
 };
 
 use super::xrc::small;
 use crate::common::{
-    ALL_RIGHTS, Half, Options, Pair, Pkt, Side, ack, all_ok, encode, nak, outcomes, pattern, pkt,
-    rnr,
+    ALL_RIGHTS, Half, NULL_REMOTE, Options, Pair, Pkt, Side, ack, all_ok, encode, nak, outcomes,
+    pattern, pkt, rnr,
 };
 
 const FLUSHED: Result<u32, WcStatus> = Err(WcStatus::WrFlushErr);
@@ -199,10 +198,7 @@ fn an_overflowing_completion_queue_takes_its_targets_with_it() {
     for id in 0..8 {
         post(&mut pair, srq, &RecvWr::new(id, []));
     }
-    pair.post_send(
-        &was.0,
-        &SendWr::write(0, Remote { address: 0, rkey: RKey(0) }, Data::empty()).to_srq(srq),
-    );
+    pair.post_send(&was.0, &SendWr::write(0, NULL_REMOTE, Data::empty()).to_srq(srq));
     pair.run();
     pair.b.adapter.to_reset(was.1.qpn).unwrap();
     let a_ip = pair.a.ip;
@@ -230,12 +226,7 @@ fn an_initiator_hears_responses_and_a_target_requests() {
     let mut half = Half::xrc_initiator(Options::default());
     let (srq, _cq) = half.node.xrc_srq();
     assert_eq!(half.send(&pkt(Op::SendOnly, 0x0).srq(srq).ask()), wrong);
-    assert_eq!(
-        half.send(
-            &pkt(Op::ReadRequest, 0x0).reth(Remote { address: 0, rkey: RKey(0) }, 0).srq(srq)
-        ),
-        wrong
-    );
+    assert_eq!(half.send(&pkt(Op::ReadRequest, 0x0).reth(NULL_REMOTE, 0).srq(srq)), wrong);
     half.expect_nothing();
     let mut half = Half::xrc_target(Options::default());
     assert_eq!(half.send(&ack(0x0, 0)), wrong);

@@ -9,6 +9,7 @@ use super::{
     dice::Dice,
     program::{Key, Kind, Op, Program, REMOTE, SpareSpec, Step, Talk, Target, WindowSpec},
 };
+use crate::common::ALL_RIGHTS;
 
 pub struct Churn {
     pub owner: usize,
@@ -245,8 +246,7 @@ impl Churn {
         dice: &mut Dice,
     ) {
         let to = program.allocate_words(self.owner, open.length);
-        let mut op =
-            Op::new(Kind::Reregister { spare, to, access: Program::spare_rights() }, Vec::new());
+        let mut op = Op::new(Kind::Reregister { spare, to, access: ALL_RIGHTS }, Vec::new());
         op.after.extend(open.last_use.map(|step| program.watch(talk, step)));
         let step = program.push(talk, self.owner, op, dice);
         self.open =

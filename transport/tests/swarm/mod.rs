@@ -103,7 +103,7 @@ fn finish(
     if capture {
         let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
         let path = directory.join(format!("roce-swarm-{seed}.pcapng"));
-        run.pair.write_pcapng(&path);
+        run.pair.trace.write_pcapng(&path).unwrap();
         println!("{}\n{}", run.describe(), run.pair.trace.ladder());
         println!("seed {seed}: capture in {}", path.display());
     }

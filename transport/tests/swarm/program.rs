@@ -14,7 +14,7 @@ use roce_transport::{
 };
 
 use super::{churn::Churn, dice::Dice, ending, unreliable::Chat};
-use crate::common::{ALL_RIGHTS, Options};
+use crate::common::Options;
 
 pub type Pieces = Vec<(usize, usize)>;
 
@@ -25,9 +25,17 @@ pub const REMOTE: Access =
 pub enum Key {
     Region,
     /// A talk's window after its n-th bind, with addresses from `base`.
-    Window { talk: usize, window: usize, generation: u32, base: Option<usize> },
+    Window {
+        talk: usize,
+        window: usize,
+        generation: u32,
+        base: Option<usize>,
+    },
     /// A talk's region over memory from `base`.
-    Spare { spare: usize, base: usize },
+    Spare {
+        spare: usize,
+        base: usize,
+    },
     Unknown,
 }
 
@@ -469,10 +477,6 @@ impl Program {
         let start = self.memory[side].next_multiple_of(8);
         self.memory[side] = start + length.next_multiple_of(8);
         start
-    }
-
-    pub const fn spare_rights() -> Access {
-        ALL_RIGHTS
     }
 
     pub fn longest(&self) -> usize {

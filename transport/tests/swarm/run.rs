@@ -19,7 +19,7 @@ use super::{
     unreliable::Chatting,
     view::View,
 };
-use crate::common::{AFTER_LOSS, Buffer, End, Node, Options, Pair, Side, UDP_SEGMENT};
+use crate::common::{AFTER_LOSS, ALL_RIGHTS, Buffer, End, Node, Options, Pair, Side, UDP_SEGMENT};
 
 const SPARE: u64 = 0x5_0000_0000;
 
@@ -274,7 +274,7 @@ impl<'a> Run<'a> {
         for spare in &spec.spares {
             let memory = self.view(spare.owner, spare.start, spare.length);
             let node = if spare.owner == 0 { &mut self.pair.a } else { &mut self.pair.b };
-            let attr = MrAttr { memory, address: SPARE, access: Program::spare_rights() };
+            let attr = MrAttr { memory, address: SPARE, access: ALL_RIGHTS };
             self.talks[talk].spares.push(node.adapter.register(node.pd, attr).unwrap());
         }
     }

@@ -16,8 +16,9 @@ pub(crate) fn srq(world: &mut World) -> Result<(), Failure> {
     let pd = world[B].pd;
     let srq = world[B].adapter.create_srq(pd, ATTR)?;
     let far = Options { srq: Some(srq), ..Options::default() };
-    let (first, b1) = world.connect_with(Options::default(), far);
-    let (second, b2) = world.connect_with(Options::default(), far);
+    let options = [Options::default(), far];
+    let (first, b1) = world.connect_as([A, B], QpType::Rc, options);
+    let (second, b2) = world.connect_as([A, B], QpType::Rc, options);
     for (qpn, name) in [(first, "A1"), (second, "A2"), (b1, "B1"), (b2, "B2")] {
         world.name(qpn, name);
     }

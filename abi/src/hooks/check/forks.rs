@@ -9,7 +9,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use roce_provider::{before_the_end, calls::Call};
+use roce_provider::{calls::Call, on_unmapped_access};
 
 use super::{
     at_exit,
@@ -39,7 +39,7 @@ pub(super) fn watch() {
     if VARIABLES.iter().any(|name| std::env::var_os(name).is_some()) {
         prepared();
     }
-    before_the_end(unmapped);
+    on_unmapped_access(unmapped);
     // SAFETY: The library is never unloaded.
     unsafe { libc::pthread_atfork(Some(before), Some(after), None) };
 }

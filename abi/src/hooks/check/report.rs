@@ -239,10 +239,10 @@ fn report(finding: &Finding, stacks: &[(&'static str, Vec<Frame>)]) -> Report {
     });
     let lines = |frames: &[Frame]| frames.iter().map(Frame::to_string).collect();
     Report {
-        about: "roce check".to_owned(),
-        what: format!("{}{}: {what}", if is_advice { "advice: " } else { "" }, kind.name()),
+        subject: "roce check".to_owned(),
+        event: format!("{}{}: {what}", if is_advice { "advice: " } else { "" }, kind.name()),
         is_advice,
-        said: vec![("why", kind.rule().to_owned()), ("look", kind.advice().to_owned())],
+        facts: vec![("why", kind.rule().to_owned()), ("look", kind.advice().to_owned())],
         lists: stacks.iter().map(|(name, frames)| (*name, lines(frames))).collect(),
         end: None,
         object,

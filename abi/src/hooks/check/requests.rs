@@ -137,7 +137,7 @@ pub(crate) struct RegionMemory {
     pub(crate) is_pinned: bool,
 }
 
-pub(crate) struct NewPair {
+pub(crate) struct NewQp {
     pub(crate) qp: QueuePair,
     pub(crate) send_cq: usize,
     pub(crate) recv_cq: usize,
@@ -146,22 +146,22 @@ pub(crate) struct NewPair {
 }
 
 static REQUESTS: Mutex<Requests> = Mutex::new(Requests {
-    pairs: BTreeMap::new(),
+    qps: BTreeMap::new(),
     shared: BTreeMap::new(),
     cqs: BTreeMap::new(),
     regions: BTreeMap::new(),
 });
 
 struct Requests {
-    pairs: BTreeMap<QpKey, Pair>,
+    qps: BTreeMap<QpKey, Qp>,
     shared: BTreeMap<usize, Shared>,
     cqs: BTreeMap<usize, Completions>,
     /// With the registering process.
     regions: BTreeMap<(usize, u32), (RegionMemory, u32)>,
 }
 
-struct Pair {
-    new: NewPair,
+struct Qp {
+    new: NewQp,
     sends: VecDeque<Posted>,
     receives: VecDeque<Posted>,
     /// Signaled sends in a row with others in flight.
@@ -229,11 +229,11 @@ pub(crate) fn remove_cq(cq: usize) {
 /// Requests that can still complete.
 pub(crate) fn pending(cq: usize) -> usize {
     let requests = REQUESTS.lock();
-    let may_complete = |pair: &&Pair| {
-        !matches!(pair.new.qp.query().state, State::Reset | State::Init)
-            && (pair.new.send_cq == cq || pair.new.recv_cq == cq)
+    let may_complete = |qp: &&Qp| {
+        !matches!(qp.new.qp.query().state, State::Reset | State::Init)
+            && (qp.new.send_cq == cq || qp.new.recv_cq == cq)
     };
-    match requests.pairs.values().any(|pair| may_complete(&pair)) {
+    match requests.qps.values().any(|qp| may_complete(&qp)) {
         true => requests.load(cq),
         false => 0,
     }
@@ -243,45 +243,45 @@ pub(crate) fn pending(cq: usize) -> usize {
 pub(crate) fn have_completed(cq: usize, held: usize) -> bool {
     let requests = REQUESTS.lock();
     let mut posted = 0;
-    for pair in requests.pairs.values() {
-        let NewPair { send_cq, recv_cq, .. } = pair.new;
-        if pair.is_counted && (send_cq == cq || recv_cq == cq) {
+    for qp in requests.qps.values() {
+        let NewQp { send_cq, recv_cq, .. } = qp.new;
+        if qp.is_counted && (send_cq == cq || recv_cq == cq) {
             return false; // unknown
         }
-        posted += if send_cq == cq { pair.sends.len() } else { 0 };
-        posted += if recv_cq == cq { pair.receives.len() } else { 0 };
+        posted += if send_cq == cq { qp.sends.len() } else { 0 };
+        posted += if recv_cq == cq { qp.receives.len() } else { 0 };
     }
     posted + requests.shared_load(cq) <= held
 }
 
-pub(crate) fn add_pair(key: QpKey, new: impl FnOnce() -> NewPair) {
+pub(crate) fn add_qp(key: QpKey, new: impl FnOnce() -> NewQp) {
     let Some(mut requests) = locked() else { return };
     let (new, (sends, receives)) = (new(), Default::default());
-    let new = Pair { new, sends, receives, signaled: 0, has_failed: false, is_counted: false };
-    requests.pairs.insert(key, new);
+    let new = Qp { new, sends, receives, signaled: 0, has_failed: false, is_counted: false };
+    requests.qps.insert(key, new);
 }
 
-pub(crate) fn remove_pair(key: QpKey) {
+pub(crate) fn remove_qp(key: QpKey) {
     let Some(mut requests) = locked() else { return };
     requests.clear(key);
-    let removed = requests.pairs.remove(&key);
+    let removed = requests.qps.remove(&key);
     drop(requests);
     drop(removed);
 }
 
 /// Completions of the queue pair become unknown.
-pub(crate) fn count_pair(key: QpKey) {
-    if let Some(pair) = locked().as_mut().and_then(|requests| requests.pairs.get_mut(&key)) {
-        pair.is_counted = true;
+pub(crate) fn count_qp(key: QpKey) {
+    if let Some(qp) = locked().as_mut().and_then(|requests| requests.qps.get_mut(&key)) {
+        qp.is_counted = true;
     }
 }
 
-pub(crate) fn reset_pair(key: QpKey) {
+pub(crate) fn reset_qp(key: QpKey) {
     let Some(mut requests) = locked() else { return };
-    let Some(pair) = requests.pairs.get(&key) else { return };
+    let Some(qp) = requests.qps.get(&key) else { return };
     let is_signaled = |posted: &&Posted| posted.is_signaled;
-    let sends = (pair.new.send_cq, pair.sends.iter().filter(is_signaled).count());
-    let receives = (pair.new.recv_cq, pair.receives.len());
+    let sends = (qp.new.send_cq, qp.sends.iter().filter(is_signaled).count());
+    let receives = (qp.new.recv_cq, qp.receives.len());
     requests.clear(key);
     for (cq, number) in [sends, receives].into_iter().filter(|(_, number)| *number > 0) {
         let Some(completions) = requests.cqs.get_mut(&cq) else { continue };
@@ -353,10 +353,10 @@ pub(crate) fn region_gone(call: CallId, lkey: u32, user: Option<Arc<Subject>>) {
 /// Reports a send that surely still needs the address handle.
 pub(crate) fn remove_ah(ah: usize) {
     let Some(requests) = locked() else { return };
-    let user = requests.pairs.values().find_map(|pair| {
-        let last = pair.sends.iter().rposition(|posted| posted.is_signaled)?;
-        let user = pair.sends.range(..=last).find(|posted| posted.ah == ah)?;
-        pair.is_able().then(|| user.subject.clone())
+    let user = requests.qps.values().find_map(|qp| {
+        let last = qp.sends.iter().rposition(|posted| posted.is_signaled)?;
+        let user = qp.sends.range(..=last).find(|posted| posted.ah == ah)?;
+        qp.is_able().then(|| user.subject.clone())
     });
     drop(requests);
     let found = user.map(|subject| Finding {
@@ -384,7 +384,7 @@ pub(super) fn region_with(address: usize) -> Option<(u32, RegionMemory, u32)> {
 /// Queue pair, and its peer in this process.
 pub(super) fn connected(qpn: Qpn) -> Option<(QpInfo, QpInfo)> {
     let requests = REQUESTS.lock();
-    let all = || requests.pairs.values().map(|pair| pair.new.qp.query());
+    let all = || requests.qps.values().map(|qp| qp.new.qp.query());
     let this = all().find(|info| info.qpn == qpn)?;
     let is_peer = |info: &QpInfo| info.qpn == this.dest_qpn && info.dest_qpn == this.qpn;
     let peer = all().find(is_peer)?;
@@ -461,8 +461,8 @@ impl Requests {
                 ],
             });
         }
-        let mut pairs = self.pairs.values().filter(|pair| pair.new.send_cq == cq);
-        let unsignaled = pairs.find_map(|pair| pair.sends.back())?;
+        let mut qps = self.qps.values().filter(|qp| qp.new.send_cq == cq);
+        let unsignaled = qps.find_map(|qp| qp.sends.back())?;
         Some(Finding {
             kind: Kind::EndlessPoll,
             what: what(format!("{} is unsignaled", unsignaled.subject.text())),
@@ -479,7 +479,7 @@ impl Requests {
     ) -> (Posted, Option<Finding>) {
         let Request { wr_id, name, mut role, sges, is_signaled, mut order, ah } = request;
         if let Queue::Send(key) | Queue::Receive(key) = queue
-            && self.pairs.get(&key).is_some_and(|pair| pair.is_counted)
+            && self.qps.get(&key).is_some_and(|qp| qp.is_counted)
         {
             role = None;
             order = Order::default();
@@ -528,8 +528,7 @@ impl Requests {
 
     fn unordered<F>(&self, queue: Queue, new: &Posted, list: &[(Posted, F)]) -> Option<Finding> {
         let Queue::Send(key) = queue else { return None };
-        let before =
-            self.pairs.get(&key)?.sends.iter().chain(list.iter().map(|(posted, _)| posted));
+        let before = self.qps.get(&key)?.sends.iter().chain(list.iter().map(|(posted, _)| posted));
         let before = before.map(|posted| (&posted.subject, &posted.order));
         order::check(&new.subject, &new.order, before)
     }
@@ -539,41 +538,41 @@ impl Requests {
         let mut cqs = SmallVec::<[usize; 1]>::new();
         match queue {
             Queue::Send(key) => {
-                let Some(pair) = self.pairs.get_mut(&key) else { return posted.forget() };
-                if pair.is_counted {
+                let Some(qp) = self.qps.get_mut(&key) else { return posted.forget() };
+                if qp.is_counted {
                     return posted.forget();
                 }
-                findings.extend(pair.is_full().map(|kind| Finding {
+                findings.extend(qp.is_full().map(|kind| Finding {
                     kind,
                     what: format!(
                         "{}: {} sends are posted, max_send_wr is {}",
                         subject.text(),
-                        pair.sends.len(),
-                        pair.new.max_send
+                        qp.sends.len(),
+                        qp.new.max_send
                     ),
                     stacks: vec![("posted", subject.posted.clone())],
                 }));
-                findings.extend(pair.signals_each(&posted));
-                pair.sends.push_back(posted);
-                cqs.push(pair.new.send_cq);
+                findings.extend(qp.signals_each(&posted));
+                qp.sends.push_back(posted);
+                cqs.push(qp.new.send_cq);
                 // the peer may respond
-                [pair.new.send_cq, pair.new.recv_cq].into_iter().for_each(wake_ups::posted);
+                [qp.new.send_cq, qp.new.recv_cq].into_iter().for_each(wake_ups::posted);
             }
             Queue::Receive(key) => {
-                let Some(pair) = self.pairs.get_mut(&key) else { return posted.forget() };
-                if pair.is_counted {
+                let Some(qp) = self.qps.get_mut(&key) else { return posted.forget() };
+                if qp.is_counted {
                     return posted.forget();
                 }
-                pair.receives.push_back(posted);
-                cqs.push(pair.new.recv_cq);
-                wake_ups::posted(pair.new.recv_cq);
+                qp.receives.push_back(posted);
+                cqs.push(qp.new.recv_cq);
+                wake_ups::posted(qp.new.recv_cq);
             }
             Queue::Shared(srq) => {
                 let Some(shared) = self.shared.get_mut(&srq) else { return posted.forget() };
                 shared.list.push_back(posted);
                 cqs.extend(shared.cq);
-                let receivers = self.pairs.values().filter(|pair| pair.new.srq == Some(srq));
-                cqs.extend(receivers.map(|pair| pair.new.recv_cq));
+                let receivers = self.qps.values().filter(|qp| qp.new.srq == Some(srq));
+                cqs.extend(receivers.map(|qp| qp.new.recv_cq));
                 cqs.dedup();
             }
         }
@@ -606,9 +605,8 @@ impl Requests {
 
     fn shared_load(&self, cq: usize) -> usize {
         let feeds = |srq: &usize, shared: &Shared| {
-            let mut pairs = self.pairs.values();
-            shared.cq == Some(cq)
-                || pairs.any(|pair| pair.new.srq == Some(*srq) && pair.new.recv_cq == cq)
+            let mut qps = self.qps.values();
+            shared.cq == Some(cq) || qps.any(|qp| qp.new.srq == Some(*srq) && qp.new.recv_cq == cq)
         };
         let shared = self.shared.iter().filter(|(_, shared)| !shared.list.is_empty());
         shared
@@ -618,24 +616,24 @@ impl Requests {
     }
 
     fn complete(&mut self, key: QpKey, cq: usize, wc: &Wc, findings: &mut Vec<Finding>) {
-        let Some(pair) = self.pairs.get_mut(&key) else {
+        let Some(qp) = self.qps.get_mut(&key) else {
             return self.complete_xrc(cq, wc, findings);
         };
         let is_receive = match &wc.result {
             Ok(ok) => matches!(ok.opcode, WcOpcode::Recv | WcOpcode::RecvRdmaWithImm),
-            Err(_) => pair.has_received(cq, wc.wr_id),
+            Err(_) => qp.has_received(cq, wc.wr_id),
         };
-        pair.has_failed |= wc.result.is_err();
+        qp.has_failed |= wc.result.is_err();
         let filled = filled(wc);
-        let queue = match (is_receive, pair.new.srq) {
+        let queue = match (is_receive, qp.new.srq) {
             (true, Some(srq)) => {
                 if let Some(shared) = self.shared.get_mut(&srq) {
                     complete_shared(&mut shared.list, wc.wr_id, filled, findings);
                 }
                 return;
             }
-            (true, None) => &mut pair.receives,
-            (false, _) => &mut pair.sends,
+            (true, None) => &mut qp.receives,
+            (false, _) => &mut qp.sends,
         };
         // a queue completes in order
         let is_this = |posted: &Posted| {
@@ -677,11 +675,10 @@ impl Requests {
     }
 
     fn clear(&mut self, key: QpKey) {
-        let Some(pair) = self.pairs.get_mut(&key) else { return };
-        pair.has_failed = false;
-        let (sends, receives) =
-            (std::mem::take(&mut pair.sends), std::mem::take(&mut pair.receives));
-        let NewPair { send_cq, recv_cq, .. } = pair.new;
+        let Some(qp) = self.qps.get_mut(&key) else { return };
+        qp.has_failed = false;
+        let (sends, receives) = (std::mem::take(&mut qp.sends), std::mem::take(&mut qp.receives));
+        let NewQp { send_cq, recv_cq, .. } = qp.new;
         for (list, cq) in [(sends, send_cq), (receives, recv_cq)] {
             self.discount(cq, list.iter().filter(|posted| posted.is_signaled).count());
             list.into_iter().for_each(Posted::forget);
@@ -691,21 +688,21 @@ impl Requests {
     /// A request that needs the region, of a working queue pair.
     fn user_of(&self, device: usize, lkey: u32) -> Option<Arc<Subject>> {
         let needs = |posted: &&Posted| posted.lkeys.contains(&lkey);
-        let pairs = self.pairs.iter().filter(|((of, _), _)| *of == device);
-        pairs.into_iter().find_map(|(_, pair)| {
-            let shared = pair.new.srq.and_then(|srq| self.shared.get(&srq));
-            let posted = pair
+        let qps = self.qps.iter().filter(|((of, _), _)| *of == device);
+        qps.into_iter().find_map(|(_, qp)| {
+            let shared = qp.new.srq.and_then(|srq| self.shared.get(&srq));
+            let posted = qp
                 .sends
                 .iter()
-                .chain(&pair.receives)
+                .chain(&qp.receives)
                 .chain(shared.into_iter().flat_map(|shared| &shared.list));
             let user = posted.into_iter().find(needs)?;
-            pair.is_able().then(|| user.subject.clone())
+            qp.is_able().then(|| user.subject.clone())
         })
     }
 }
 
-impl Pair {
+impl Qp {
     /// True if requests can still execute.
     fn is_able(&self) -> bool {
         !self.has_failed && !matches!(self.new.qp.query().state, State::Reset | State::Err)
@@ -739,7 +736,7 @@ impl Pair {
 
     /// True if a receive failed, as far as known.
     fn has_received(&self, cq: usize, wr_id: u64) -> bool {
-        let NewPair { send_cq, recv_cq, srq, .. } = &self.new;
+        let NewQp { send_cq, recv_cq, srq, .. } = &self.new;
         if send_cq != recv_cq {
             return cq == *recv_cq;
         }

@@ -52,7 +52,7 @@ pub(super) fn all() -> Option<Vec<Thread>> {
         match (name.starts_with(OWN), id == process::id()) {
             (true, true) => return None, // this library's threads have its name
             (true, false) => {}
-            (false, _) => found.push(Thread::look(id)),
+            (false, _) => found.push(Thread::read(id)),
         }
     }
     Some(found)
@@ -60,7 +60,7 @@ pub(super) fn all() -> Option<Vec<Thread>> {
 
 /// Keeps unchanged threads: their states held at one time.
 pub(super) fn still(seen: Vec<Thread>) -> Vec<Thread> {
-    seen.into_iter().filter(|thread| *thread == Thread::look(thread.id)).collect()
+    seen.into_iter().filter(|thread| *thread == Thread::read(thread.id)).collect()
 }
 
 pub(super) fn is_alone() -> bool {
@@ -72,7 +72,7 @@ pub(super) fn this() -> u32 {
 }
 
 impl Thread {
-    fn look(id: u32) -> Self {
+    fn read(id: u32) -> Self {
         let read = |file| fs::read_to_string(format!("/proc/self/task/{id}/{file}"));
         let line = read("syscall").unwrap_or_default();
         let number = |word: &str| match word.strip_prefix("0x") {
@@ -195,7 +195,7 @@ mod tests {
         });
         let id = hear.recv().unwrap();
         let found = loop {
-            let seen = Thread::look(id);
+            let seen = Thread::read(id);
             match (seen.doing(), &still(vec![seen])[..]) {
                 (Activity::GoesOn, _) | (_, []) => thread::yield_now(),
                 (found, _) => break found,

@@ -38,7 +38,7 @@ pub(crate) fn for_acknowledgement<R>(
 }
 
 /// Runs after each [`SUSPICION`]. `endless` says why only another thread can end the wait.
-pub(crate) fn look(endless: &dyn Fn() -> Option<String>, is_reported: &mut bool) {
+pub(crate) fn check_endless(endless: &dyn Fn() -> Option<String>, is_reported: &mut bool) {
     let _call = Call::begin();
     let this = threads::this();
     let Some(what) = endless() else { return left() };

@@ -37,7 +37,7 @@ struct Armed {
     /// The program has polled since, or the arming thread has posted a request.
     is_safe: bool,
     /// At the last check, without an event.
-    lay_there: bool,
+    had_completions: bool,
 }
 
 pub(crate) fn add(pointer: usize, channel: usize, descriptor: c_int, cq: &CompletionQueue) {
@@ -89,8 +89,8 @@ pub(crate) fn armed(cq: usize, kind: NotifyKind, pending: usize) {
         }
         let may_have_missed = queue.is_polled && pending > 0;
         queue.is_polled = false;
-        let (is_safe, lay_there) = (false, false);
-        queue.armed = Some(Armed { at, by, kind, may_have_missed, is_safe, lay_there });
+        let (is_safe, had_completions) = (false, false);
+        queue.armed = Some(Armed { at, by, kind, may_have_missed, is_safe, had_completions });
     });
     if let Some((capacity, at)) = mute {
         report::emit(&Finding {
@@ -202,15 +202,15 @@ pub(super) fn look_at_waits(threads: &[Thread]) {
     for queue in CQS.lock().values_mut().filter(|queue| queue.channel != 0) {
         let (number, descriptor) = (queue.cq.len(), queue.descriptor);
         let Some(armed) = queue.armed.as_mut() else { continue };
-        let lies = armed.kind == NotifyKind::Next
+        let has_completions = armed.kind == NotifyKind::Next
             && !armed.is_safe
             && number > 0
             && !is_readable(descriptor);
-        let lay_there = mem::replace(&mut armed.lay_there, lies);
+        let had_completions = mem::replace(&mut armed.had_completions, has_completions);
         // a running thread may still poll
         let is_asleep =
             waits.iter().any(|(id, doing)| *id == armed.by && *doing != Activity::GoesOn);
-        if !(lies && lay_there && is_asleep) {
+        if !(has_completions && had_completions && is_asleep) {
             continue;
         }
         let waits_for_it = |doing: &Activity| match doing {

@@ -57,7 +57,7 @@ pub(in crate::engine) enum Next {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(in crate::engine) enum Sent {
+pub(in crate::engine) enum SendPath {
     /// Through memory, peer awake.
     #[default]
     Memory,
@@ -77,11 +77,11 @@ pub(in crate::engine) struct Cork {
     responses: Responses,
     /// Latest service by any thread.
     served_at: Instant,
-    sent: Sent,
+    sent: SendPath,
     /// Backoff after the timer had to flush.
     uncorked: Backoff,
     /// The same, for a program with events to take.
-    apart: Backoff,
+    event_pause: Backoff,
 }
 
 #[derive(Debug, Default)]
@@ -128,7 +128,7 @@ impl Cork {
         self.run.is_some()
     }
 
-    pub(in crate::engine) const fn sent(&self) -> Sent {
+    pub(in crate::engine) const fn sent(&self) -> SendPath {
         self.sent
     }
 
@@ -158,7 +158,7 @@ impl Cork {
         }
         let expected = self.responses.expected;
         self.responses = Responses { found_at: Some(now), written, expected, excused: false };
-        let may_wait = self.sent != Sent::Memory || written;
+        let may_wait = self.sent != SendPath::Memory || written;
         self.waiting.acknowledgements = may_wait && expected && !self.uncorked.lasts(now);
         if self.waiting.acknowledgements {
             self.waiting.until = now.plus(CORK);
@@ -207,7 +207,7 @@ impl Cork {
             Next::TakesEvent => true,
             Next::Sleeps => self.posts.in_series && self.posts.series >= run.segments,
         };
-        let may_wait = is_followed && self.sent == Sent::Call && !self.uncorked.lasts(now);
+        let may_wait = is_followed && self.sent == SendPath::Call && !self.uncorked.lasts(now);
         if !may_wait || load.largest > LARGEST {
             return false;
         }
@@ -277,18 +277,18 @@ impl Cork {
         if self.is_corked() {
             self.waiting = Waiting::default();
             self.uncorked.miss(IN_TIME);
-            self.apart.miss(IN_TIME * IN_TIME);
+            self.event_pause.miss(IN_TIME * IN_TIME);
         }
     }
 
     /// The timer flushed while the program sleeps: another thread takes events, or polling stopped
     /// early. Returns the end of the pause.
-    pub(in crate::engine) fn part(&mut self, now: Instant) -> Instant {
-        self.apart.renew(APART, now);
-        self.apart.end()
+    pub(in crate::engine) fn pause_events(&mut self, now: Instant) -> Instant {
+        self.event_pause.renew(APART, now);
+        self.event_pause.end()
     }
 
-    pub(in crate::engine) const fn record_sent(&mut self, sent: Sent) {
+    pub(in crate::engine) const fn record_sent(&mut self, sent: SendPath) {
         self.sent = sent;
     }
 }
@@ -325,7 +325,7 @@ mod tests {
         fn new() -> Self {
             let now = Instant::ZERO.plus(Duration::from_secs(1));
             let mut cork = Cork::new(LIMITS);
-            cork.record_sent(Sent::Call);
+            cork.record_sent(SendPath::Call);
             Self { cork, now, activity: 0, next: Next::Polls }
         }
 
@@ -406,16 +406,16 @@ mod tests {
         program.post(64, CLOSELY);
         assert!(program.find());
 
-        program.cork.record_sent(Sent::Memory);
+        program.cork.record_sent(SendPath::Memory);
         program.post(64, AT_ONCE);
         assert!(!program.find(), "what goes through memory");
-        program.cork.record_sent(Sent::Wakeup);
+        program.cork.record_sent(SendPath::Wakeup);
         program.post(64, AT_ONCE);
         assert!(program.find(), "the peer sleeps, and is woken once for both");
         assert!(!program.post(64, AT_ONCE), "an answer");
         assert!(!program.post(64, AT_ONCE), "requests do not wait: the peer is awake by now");
         let mut program = Program { cork: Cork::new(TransmitLimits::SINGLE), ..program };
-        program.cork.record_sent(Sent::Call);
+        program.cork.record_sent(SendPath::Call);
         for _ in 0..3 {
             assert!(!program.find());
             program.post(64, AT_ONCE);
@@ -454,19 +454,19 @@ mod tests {
         assert_eq!(at_once, Some(LIMITS.segments - 1), "nobody polls after them");
 
         let now = program.now;
-        let mut lasts = || program.cork.part(now).since(now);
+        let mut lasts = || program.cork.pause_events(now).since(now);
         assert_eq!([lasts(), lasts(), lasts()], [APART[0], APART[0] * 2, APART[0] * 4]);
         for _ in 0..IN_TIME * IN_TIME {
             program.cork.waiting.requests = 1;
             program.cork.leave();
         }
-        assert_eq!(program.cork.part(now).since(now), APART[0]);
+        assert_eq!(program.cork.pause_events(now).since(now), APART[0]);
     }
 
     #[test]
     fn what_acknowledges_a_write_waits_through_memory_too() {
         let mut program = Program::new();
-        program.cork.record_sent(Sent::Memory);
+        program.cork.record_sent(SendPath::Memory);
         let finds = |program: &mut Program| program.cork.find(program.now, true);
         assert!(!finds(&mut program), "nobody knows yet whether it answers");
         for late in [AT_ONCE, CLOSELY * 2, CORK_TIMER] {
@@ -645,14 +645,14 @@ mod tests {
     #[test]
     fn what_goes_through_memory_or_singly_does_not_wait() {
         let mut program = Program::new();
-        program.cork.record_sent(Sent::Memory);
+        program.cork.record_sent(SendPath::Memory);
         program.poll();
         assert!((0..10).all(|_| !program.post(64, AT_ONCE)));
-        program.cork.record_sent(Sent::Call);
+        program.cork.record_sent(SendPath::Call);
         assert!(program.post(64, AT_ONCE));
 
         let mut program = Program { cork: Cork::new(TransmitLimits::SINGLE), ..program };
-        program.cork.record_sent(Sent::Call);
+        program.cork.record_sent(SendPath::Call);
         assert!(!program.cork.is_possible());
         program.poll();
         assert!((0..10).all(|_| !program.post(64, AT_ONCE)));

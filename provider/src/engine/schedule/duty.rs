@@ -14,7 +14,7 @@ use roce_transport::time::Instant;
 
 use super::{
     backoff::Backoff,
-    times::{ABSENCES, ASSISTS, EMPTY_WAKEUPS, LOOK, LOOK_LESS, STEADY},
+    times::{ABSENCES, ASSISTS, CHECK_INTERVAL, CHECK_INTERVAL_STEADY, EMPTY_WAKEUPS, STEADY},
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,7 +43,7 @@ pub(in crate::engine) struct Seen {
     pub(in crate::engine) activity: u64,
     pub(in crate::engine) is_in_loop: bool,
     /// Threads of the program sleep on the sockets.
-    pub(in crate::engine) drives: bool,
+    pub(in crate::engine) waits_on_sockets: bool,
     pub(in crate::engine) has_handed_over: bool,
 }
 
@@ -83,8 +83,8 @@ impl Duties {
         let duty = match seen {
             Seen { is_in_loop: true, .. } => Duty::EventLoop,
             // a quick waiter soon waits again
-            Seen { drives: true, .. } if polls => Duty::Standby,
-            Seen { drives: true, .. } => Duty::Timers,
+            Seen { waits_on_sockets: true, .. } if polls => Duty::Standby,
+            Seen { waits_on_sockets: true, .. } => Duty::Timers,
             // even if the program finds nothing left to serve
             Seen { has_handed_over: false, .. } if self.absence.lasts(now) => Duty::Assist,
             _ if polls => Duty::Standby,
@@ -103,14 +103,14 @@ impl Duties {
 
     /// Time to the next check on standby. `None`: at once, until a few checks show that an absent
     /// program is back.
-    pub(in crate::engine) fn look_after(&self, now: Instant) -> Option<Duration> {
-        let after = if self.looks > STEADY { LOOK_LESS } else { LOOK };
+    pub(in crate::engine) fn checks_after(&self, now: Instant) -> Option<Duration> {
+        let after = if self.looks > STEADY { CHECK_INTERVAL_STEADY } else { CHECK_INTERVAL };
         (!self.absence.is_remembered(now)).then_some(after)
     }
 
     /// True if a service of timers also checks for absence: at first always, later rarely.
-    pub(in crate::engine) const fn looks_now(&self) -> bool {
-        const RARELY: u32 = (LOOK_LESS.as_micros() / LOOK.as_micros()) as u32;
+    pub(in crate::engine) const fn checks_now(&self) -> bool {
+        const RARELY: u32 = (CHECK_INTERVAL_STEADY.as_micros() / CHECK_INTERVAL.as_micros()) as u32;
         self.looks <= STEADY || self.looks.is_multiple_of(RARELY)
     }
 
@@ -192,7 +192,8 @@ mod tests {
                 if duty != Duty::Standby || self.now >= end {
                     return duty;
                 }
-                let slept = self.duties.look_after(self.now).unwrap_or(Duration::from_micros(250));
+                let slept =
+                    self.duties.checks_after(self.now).unwrap_or(Duration::from_micros(250));
                 self.now = self.now.plus(slept);
                 self.seen.activity += u64::from(slept >= serves_after);
                 self.duties.record_look(Some(is_absent), self.now);
@@ -215,13 +216,13 @@ mod tests {
             let seen = Seen {
                 activity: u64::from(serves),
                 is_in_loop: is(2),
-                drives: is(3),
+                waits_on_sockets: is(3),
                 has_handed_over: is(4),
             };
             let polls = serves && !seen.has_handed_over;
             let wanted = if seen.is_in_loop {
                 Duty::EventLoop
-            } else if seen.drives {
+            } else if seen.waits_on_sockets {
                 if polls { Duty::Standby } else { Duty::Timers }
             } else if was_absent && !seen.has_handed_over {
                 Duty::Assist
@@ -240,7 +241,7 @@ mod tests {
         let mut thread = Thread::new();
         thread.seen.activity = 1;
         assert_eq!(thread.stands_by(Duration::from_secs(1), OFTEN, false), Duty::Standby);
-        let steady = Duration::from_secs(1).as_millis() / LOOK_LESS.as_millis();
+        let steady = Duration::from_secs(1).as_millis() / CHECK_INTERVAL_STEADY.as_millis();
         assert!(u128::from(thread.looks) <= steady + u128::from(STEADY) + 2, "{}", thread.looks);
     }
 
@@ -252,7 +253,7 @@ mod tests {
         let stopped = thread.now;
         thread.seen.activity += 1;
         assert_eq!(thread.stands_by(Duration::from_secs(1), Duration::MAX, false), Duty::Serve);
-        assert!(thread.now.since(stopped) <= LOOK_LESS);
+        assert!(thread.now.since(stopped) <= CHECK_INTERVAL_STEADY);
     }
 
     #[test]
@@ -267,14 +268,14 @@ mod tests {
                 thread.now = thread.now.plus(Duration::from_millis(1));
             }
             assert_eq!(thread.now.since(begun), length);
-            assert_eq!(thread.duties.look_after(thread.now), None, "it is looked at closely");
+            assert_eq!(thread.duties.checks_after(thread.now), None, "it is looked at closely");
         }
         let mut duties = thread.duties;
         (0..STEADY - 1).for_each(|_| duties.record_look(Some(false), thread.now));
         (0..STEADY).for_each(|_| duties.record_look(None, thread.now));
-        assert_eq!(duties.look_after(thread.now), None, "nobody knows");
+        assert_eq!(duties.checks_after(thread.now), None, "nobody knows");
         duties.record_look(Some(false), thread.now);
-        assert!(duties.look_after(thread.now).is_some());
+        assert!(duties.checks_after(thread.now).is_some());
         duties.record_look(Some(true), thread.now);
         assert!(duties.absence.lasts(thread.now.plus(ASSISTS[0] / 2)));
         assert!(!duties.absence.lasts(thread.now.plus(ASSISTS[0])), "it begins anew");
@@ -291,7 +292,7 @@ mod tests {
             (1..=1000).find(|&look| {
                 thread.seen.activity += u64::from(serves);
                 assert_eq!(thread.decide(), Duty::EventLoop);
-                thread.now = thread.now.plus(LOOK);
+                thread.now = thread.now.plus(CHECK_INTERVAL);
                 let (stays, not_before) =
                     thread.duties.record_loop(absent(look), empty_wakeups, IDLE, thread.now);
                 assert!(stays || not_before.is_none_or(|end| end > thread.now));
@@ -315,7 +316,7 @@ mod tests {
             let looks_in = |_: &u32| {
                 thread.seen.activity += 1;
                 assert_eq!(thread.decide(), Duty::EventLoop);
-                let looks = thread.duties.looks_now();
+                let looks = thread.duties.checks_now();
                 assert!(!looks || thread.duties.record_loop(is_absent, 0, 64, thread.now).0);
                 looks
             };
@@ -323,8 +324,8 @@ mod tests {
         };
         for _ in 0..3 {
             assert_eq!(looks(STEADY, false), STEADY as usize);
-            let rarely = looks(100, false) as u128;
-            assert_eq!(rarely, 100 * LOOK.as_micros() / LOOK_LESS.as_micros());
+            let rarely = 100 * CHECK_INTERVAL.as_micros() / CHECK_INTERVAL_STEADY.as_micros();
+            assert_eq!(looks(100, false) as u128, rarely);
             while looks(1, true) == 0 {}
         }
     }

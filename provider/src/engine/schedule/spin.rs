@@ -16,12 +16,12 @@ pub(in crate::engine) struct SpinPolicy {
     /// Backoff while others want the processor.
     crowd: Backoff,
     /// Idle yields since the latest busy one.
-    vain: u32,
+    idle_yields: u32,
 }
 
 impl SpinPolicy {
     pub(in crate::engine) fn new(switch: Duration) -> Self {
-        Self { switch, crowd: Backoff::default(), vain: 0 }
+        Self { switch, crowd: Backoff::default(), idle_yields: 0 }
     }
 
     /// True if the thread spins on after `idle` without packets.
@@ -31,39 +31,39 @@ impl SpinPolicy {
 
     pub(in crate::engine) fn record_yield(&mut self, took: Duration, now: Instant) {
         if took <= self.switch {
-            self.vain = self.vain.saturating_add(1);
+            self.idle_yields = self.idle_yields.saturating_add(1);
             self.crowd.miss(ALONE_YIELDS);
             return;
         }
-        if took > SLICE || self.vain < RARE_YIELDS {
+        if took > SLICE || self.idle_yields < RARE_YIELDS {
             self.crowd.renew(CROWDED, now);
         }
-        self.vain = 0;
+        self.idle_yields = 0;
     }
 }
 
 /// Yield policy of empty polls.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::engine) struct PollYields {
-    vain: u32,
+    empty_polls: u32,
     /// Empty polls before a yield.
     after: u32,
 }
 
 impl PollYields {
     pub(in crate::engine) const fn new() -> Self {
-        Self { vain: 0, after: YIELD_AFTER[1] }
+        Self { empty_polls: 0, after: YIELD_AFTER[1] }
     }
 
     /// True if the thread yields.
     pub(in crate::engine) const fn count_poll(&mut self, received: bool) -> bool {
-        self.vain = if received { 0 } else { self.vain + 1 };
-        self.vain == self.after
+        self.empty_polls = if received { 0 } else { self.empty_polls + 1 };
+        self.empty_polls == self.after
     }
 
     pub(in crate::engine) fn record_yield(&mut self, took: Duration) {
         let [soon, late] = YIELD_AFTER;
-        self.vain = 0;
+        self.empty_polls = 0;
         self.after = if took > SWITCH { self.after / 2 } else { self.after * 2 }.clamp(soon, late);
     }
 }

@@ -65,11 +65,11 @@ pub(in crate::engine) const YIELD_AFTER: [u32; 2] = [8, 64];
 // Duties of the background thread.
 
 /// Interval of checks that a program still polls.
-pub(in crate::engine) const LOOK: Duration = ms(1);
+pub(in crate::engine) const CHECK_INTERVAL: Duration = ms(1);
 /// Checks before they become rarer; each costs the program time.
 pub(in crate::engine) const STEADY: u32 = 16;
 /// Interval of the rarer checks.
-pub(in crate::engine) const LOOK_LESS: Duration = ms(4);
+pub(in crate::engine) const CHECK_INTERVAL_STEADY: Duration = ms(4);
 /// A polling program that has not served for this long is absent.
 pub(in crate::engine) const ABSENT: Duration = us(250);
 /// Assistance after an absence delayed work, first and longest.

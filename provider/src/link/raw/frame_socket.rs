@@ -28,7 +28,7 @@ pub(super) trait FrameSocket: Send {
     fn submit(&mut self) {}
 
     /// Frames wait: call [`submit`](Self::submit) again.
-    fn is_behind(&self) -> bool {
+    fn has_unsent(&self) -> bool {
         false
     }
 

@@ -28,8 +28,8 @@ use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
 use tracing::{info, warn};
 
 use super::{
-    Datagram, DatagramMeta, DatagramRun, FrameLink, Link, Membership, MulticastLink, Preparation,
-    Prepared, SocketOptions, UdpLink,
+    Datagram, DatagramMeta, DatagramRun, FrameLink, Link, MAX_RUN, Membership, MulticastLink,
+    Preparation, Prepared, SocketOptions, UdpLink, no_address_of_family,
 };
 use crate::{bind::BindError, clock};
 use frame_socket::{Arrived, FrameSocket};
@@ -41,11 +41,9 @@ use socket::PacketSocket;
 use xdp::XdpSocket;
 pub(crate) use xdp::{XdpMode, XdpOptions};
 
-/// Greatest payload of a run, in bytes, that fits both IPv4 and IPv6.
-const MAX_RUN: usize = 65_487;
 const MESSAGES: usize = 64;
 /// Most queued datagrams from this device to itself.
-const OWN: usize = 4096;
+const LOOPBACK_QUEUE: usize = 4096;
 /// Longest wait for a lease: four requests and the address's probes.
 const LEASING: Duration = Duration::from_secs(10);
 /// Longest wait for a port: the kernel closes a killed process's packet socket, slowly, before the
@@ -61,12 +59,12 @@ pub(crate) struct RawLink {
     packets: RawPackets,
     station: Station,
     /// Datagrams to this device itself.
-    own: VecDeque<(NetHeader, Vec<u8>)>,
+    loopback: VecDeque<(NetHeader, Vec<u8>)>,
     leased: Option<IpAddr>,
     /// The queue of paused frames is full.
-    is_held_up: bool,
+    is_paused_queue_full: bool,
     /// The queue of paused raw packets is full.
-    are_packets_held_up: bool,
+    is_packet_queue_full: bool,
     /// Sockets that make the interface accept groups' frames.
     groups: BTreeMap<IpAddr, Socket>,
     /// Sockets on port 4791 of borrowed addresses, against "port unreachable" and other programs.
@@ -112,10 +110,10 @@ impl RawLink {
             groups: BTreeMap::new(),
             socket,
             station: Station::new(config, clock::now()),
-            own: VecDeque::new(),
+            loopback: VecDeque::new(),
             leased: None,
-            is_held_up: false,
-            are_packets_held_up: false,
+            is_paused_queue_full: false,
+            is_packet_queue_full: false,
             _guards: guards,
             process: std::process::id(),
         };
@@ -162,7 +160,7 @@ impl RawLink {
     ) -> io::Result<bool> {
         if self.station.holds(now, run) {
             let held = self.station.hold(mac, run, bytes);
-            self.is_held_up = !held;
+            self.is_paused_queue_full = !held;
             return Ok(held);
         }
         let payload = bytes.get(run.range.clone()).unwrap_or_default();
@@ -171,14 +169,14 @@ impl RawLink {
     }
 
     /// Loops a run back; `false`: full.
-    fn send_own(&mut self, run: &Transmit, bytes: &[u8]) -> bool {
-        if !self.own_room(run) {
+    fn loop_back(&mut self, run: &Transmit, bytes: &[u8]) -> bool {
+        if !self.has_loopback_room(run) {
             return false;
         }
         let payloads = bytes.get(run.range.clone()).unwrap_or_default().chunks(run.segment.max(1));
         let datagrams =
             payloads.enumerate().map(|(index, payload)| (run.net_header(index), payload.to_vec()));
-        self.own.extend(datagrams);
+        self.loopback.extend(datagrams);
         true
     }
 
@@ -190,12 +188,12 @@ impl RawLink {
         run: &Transmit,
         bytes: &[u8],
     ) -> io::Result<bool> {
-        let sent = self.own_room(run) && self.send_run(now, mac, run, bytes)?;
-        Ok(sent && self.send_own(run, bytes))
+        let sent = self.has_loopback_room(run) && self.send_run(now, mac, run, bytes)?;
+        Ok(sent && self.loop_back(run, bytes))
     }
 
-    fn own_room(&self, run: &Transmit) -> bool {
-        self.own.len() + run.count() <= OWN
+    fn has_loopback_room(&self, run: &Transmit) -> bool {
+        self.loopback.len() + run.count() <= LOOPBACK_QUEUE
     }
 
     /// Sends frames whose pause has ended, while room is left.
@@ -296,7 +294,7 @@ impl Link for RawLink {
 
     fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<usize> {
         let mut taken = 0;
-        self.is_held_up = false;
+        self.is_paused_queue_full = false;
         self.release(now);
         for run in runs {
             let sent = match self.station.route(now, run.dst) {
@@ -308,11 +306,11 @@ impl Link for RawLink {
                     self.send_to_own_group(now, mac, run, bytes)
                 }
                 Hop::Known(mac) => self.send_run(now, mac, run, bytes),
-                Hop::Asked(hop) => {
+                Hop::Resolving(hop) => {
                     self.station.wait(hop, run, bytes);
                     Ok(true)
                 }
-                Hop::Own => Ok(self.send_own(run, bytes)),
+                Hop::Own => Ok(self.loop_back(run, bytes)),
                 Hop::None => Err(io::Error::new(
                     io::ErrorKind::HostUnreachable,
                     format!(
@@ -337,7 +335,7 @@ impl Link for RawLink {
     }
 
     fn blocked(&self) -> Option<BorrowedFd<'_>> {
-        self.socket.writable().filter(|_| self.own.is_empty() && !self.is_held_up)
+        self.socket.writable().filter(|_| self.loopback.is_empty() && !self.is_paused_queue_full)
     }
 
     fn has_waiting(&self) -> bool {
@@ -356,7 +354,7 @@ impl Link for RawLink {
         self.station.handle_timeout(now);
         self.release(now);
         let mut count = 0;
-        for (net, bytes) in std::mem::take(&mut self.own) {
+        for (net, bytes) in std::mem::take(&mut self.loopback) {
             sink(&Datagram::new(&net, &bytes).into());
             count += 1;
         }
@@ -395,7 +393,7 @@ impl Link for RawLink {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        let at_once = !self.own.is_empty() || self.socket.is_behind();
+        let at_once = !self.loopback.is_empty() || self.socket.has_unsent();
         Instant::earliest([at_once.then_some(Instant::ZERO), self.station.poll_timeout()])
     }
 
@@ -432,12 +430,12 @@ impl FrameLink for RawLink {
 
     fn send_frame(&mut self, now: Instant, frame: &[u8]) -> io::Result<bool> {
         let held = self.station.hold_frame(now, frame);
-        self.are_packets_held_up = held == Some(false);
+        self.is_packet_queue_full = held == Some(false);
         held.map_or_else(|| self.packets.send(frame), Ok)
     }
 
     fn frame_room(&self) -> Option<BorrowedFd<'_>> {
-        (!self.are_packets_held_up).then(|| self.packets.descriptor())
+        (!self.is_packet_queue_full).then(|| self.packets.descriptor())
     }
 
     fn listen(&mut self, on: bool) -> io::Result<()> {
@@ -471,10 +469,7 @@ impl MulticastLink for RawLink {
         let (index, own) = (self.index, config.replies);
         Box::new(move || {
             if !of_family {
-                return Err(io::Error::new(
-                    io::ErrorKind::AddrNotAvailable,
-                    "the device has no address of the group's family",
-                ));
+                return Err(no_address_of_family());
             }
             // The kernel reports the membership of borrowed addresses.
             let member =

@@ -20,12 +20,10 @@ use socket2::{Domain, Protocol, Socket, Type};
 use super::{
     super::SocketOptions,
     filter,
-    socket::{bind, complete, drops_of, set},
+    socket::{GSO_HEADER, bind, complete_checksum, drops_of, set},
 };
 use roce_ethernet::{FrameCounters, MacAddr};
 
-/// Length of `struct virtio_net_hdr`.
-const HEADER: usize = 10;
 /// Room before a frame for the VLAN tag that the kernel removes.
 const TAG: usize = 4;
 const ADDRESSES: usize = 12;
@@ -79,7 +77,7 @@ impl RawPackets {
 
     /// Returns `false` if full.
     pub(super) fn send(&self, frame: &[u8]) -> io::Result<bool> {
-        let header = [0; HEADER];
+        let header = [0; GSO_HEADER];
         let parts = [io::IoSlice::new(&header), io::IoSlice::new(frame)];
         let mut none = SendAncillaryBuffer::default();
         match sendmsg(&self.socket, &parts, &mut none, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
@@ -103,7 +101,7 @@ impl RawPackets {
                         continue;
                     }
                     let frame = &mut self.buffer[TAG..TAG + length];
-                    complete(header, frame);
+                    complete_checksum(header, frame);
                     let Some(tag) = tag.filter(|_| length >= ADDRESSES) else {
                         return Ok(Some(&self.buffer[TAG..TAG + length]));
                     };
@@ -123,11 +121,11 @@ impl RawPackets {
     }
 
     fn read(&mut self) -> io::Result<Option<Read>> {
-        let mut header = [0_u8; HEADER];
+        let mut header = [0_u8; GSO_HEADER];
         let mut control = [0_u64; 8];
         let frame = &mut self.buffer[TAG..];
         let mut parts = [
-            libc::iovec { iov_base: header.as_mut_ptr().cast::<c_void>(), iov_len: HEADER },
+            libc::iovec { iov_base: header.as_mut_ptr().cast::<c_void>(), iov_len: GSO_HEADER },
             libc::iovec { iov_base: frame.as_mut_ptr().cast::<c_void>(), iov_len: frame.len() },
         ];
         // SAFETY: All zero is valid for numbers and pointers. The kernel writes only to the two
@@ -147,7 +145,7 @@ impl RawPackets {
             let none = error.kind() == io::ErrorKind::WouldBlock;
             return if none { Ok(None) } else { Err(error) };
         };
-        let Some(length) = length.checked_sub(HEADER) else { return Ok(None) };
+        let Some(length) = length.checked_sub(GSO_HEADER) else { return Ok(None) };
         Ok(Some(Read { header, length, tag: tag(&message) }))
     }
 
@@ -161,7 +159,7 @@ impl RawPackets {
 }
 
 struct Read {
-    header: [u8; HEADER],
+    header: [u8; GSO_HEADER],
     length: usize,
     tag: Option<[u8; TAG]>,
 }

@@ -13,7 +13,7 @@ use std::{
     io::IoSlice,
     mem,
     net::IpAddr,
-    os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd},
 };
 
 use roce_transport::{adapter::Transmit, time::Instant};
@@ -25,13 +25,14 @@ use smoltcp::wire::DHCP_CLIENT_PORT;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::{
-    super::SocketOptions,
+    super::{SocketOptions, socket_option::set_option},
     filter,
     frame_socket::{Arrived, FrameSocket},
 };
 use roce_ethernet::{FrameCounters, MacAddr, Membership, StationConfig, group_mac, memberships};
 
-const GSO_HEADER: usize = 10;
+/// Length of `struct virtio_net_hdr`.
+pub(super) const GSO_HEADER: usize = 10;
 /// Longest IP packet in a frame, with the header.
 const MESSAGE: usize = GSO_HEADER + 18 + 40 + 65_535;
 const UDP: usize = 8;
@@ -79,7 +80,11 @@ fn pseudo_sum(src: IpAddr, dst: IpAddr, length: usize) -> u16 {
         IpAddr::V4(v4) => v4.octets().chunks(2).map(word).sum::<u32>(),
         IpAddr::V6(v6) => v6.octets().chunks(2).map(word).sum(),
     };
-    let mut sum = words(src) + words(dst) + 17 + length as u32;
+    fold(words(src) + words(dst) + 17 + length as u32)
+}
+
+/// One's complement sum (RFC 1071) of a sum of 16-bit words.
+fn fold(mut sum: u32) -> u16 {
     while sum > 0xFFFF {
         sum = (sum & 0xFFFF) + (sum >> 16);
     }
@@ -91,11 +96,11 @@ fn word(bytes: &[u8]) -> u32 {
 }
 
 /// 1 before Linux 6.2, whose packet sockets lack UDP runs.
-fn max_segments(most: usize) -> usize {
+fn max_segments() -> usize {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut numbers = release.split(['.', '-']).map_while(|part| part.trim().parse::<u32>().ok());
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    if version >= (6, 2) { most } else { 1 }
+    if version >= (6, 2) { SEGMENTS } else { 1 }
 }
 
 pub(super) struct PacketSocket {
@@ -122,7 +127,7 @@ impl PacketSocket {
             join(&socket, interface, mac)?;
         }
         bind(&socket, interface, libc::ETH_P_ALL)?;
-        let segments = options.segments.unwrap_or(SEGMENTS).clamp(1, max_segments(SEGMENTS));
+        let segments = options.segments.unwrap_or(SEGMENTS).clamp(1, max_segments());
         Ok(Self { socket, buffer: vec![0; MESSAGE].into(), segments, drops: Cell::new(0) })
     }
 
@@ -172,7 +177,7 @@ impl FrameSocket for PacketSocket {
                     let Some((header, frame)) = message.split_first_chunk_mut() else { break };
                     let segment = GsoHeader(*header).segment();
                     if is_for_dhcp(*header, frame) {
-                        complete(*header, frame);
+                        complete_checksum(*header, frame);
                     }
                     let untagged = !filter::is_tagged(frame);
                     return Ok(Some(Arrived { frame, segment, untagged }));
@@ -205,21 +210,16 @@ impl FrameSocket for PacketSocket {
 }
 
 /// Completes a checksum that a local sender left to its interface.
-pub(super) fn complete(header: [u8; GSO_HEADER], frame: &mut [u8]) {
+pub(super) fn complete_checksum(header: [u8; GSO_HEADER], frame: &mut [u8]) {
     if header[0] & NEEDS_CHECKSUM == 0 {
         return;
     }
     let field = |at: usize| usize::from(u16::from_ne_bytes([header[at], header[at + 1]]));
     let (start, at) = (field(6), field(6) + field(8));
     let Some(covered) = frame.get(start..) else { return };
-    let mut sum: u64 = covered
-        .chunks(2)
-        .map(|pair| u64::from(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)])))
-        .sum();
-    while sum > 0xFFFF {
-        sum = (sum & 0xFFFF) + (sum >> 16);
-    }
-    let sum = match !(sum as u16) {
+    // an odd last byte is the upper half of a word
+    let sum = covered.chunks(2).map(|pair| word(pair) << (8 * (2 - pair.len()))).sum();
+    let sum = match !fold(sum) {
         0 => 0xFFFF, // 0 means none in UDP; elsewhere both are equal
         sum => sum,
     };
@@ -256,10 +256,8 @@ pub(super) fn drops_of(socket: &Socket, so_far: &Cell<u64>) -> u64 {
 
 /// Makes the interface accept a group's frames while open; receives nothing.
 pub(super) fn member(group: IpAddr, interface: u32) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::PACKET, Type::RAW, Some(Protocol::from(0)))?;
     let mac = group_mac(group).ok_or(io::ErrorKind::InvalidInput)?;
-    join(&socket, interface, mac)?;
-    Ok(socket)
+    membership(Membership::Address(mac), interface)
 }
 
 /// Makes the interface accept more frames while open; receives nothing.
@@ -291,21 +289,7 @@ fn add(socket: &Socket, interface: u32, kind: c_int, mac: [u8; 6]) -> io::Result
 }
 
 pub(super) fn set<T>(socket: &Socket, option: c_int, value: &T) -> io::Result<()> {
-    set_at(socket.as_raw_fd(), libc::SOL_PACKET, option, value)
-}
-
-pub(super) fn set_at<T>(socket: RawFd, level: c_int, option: c_int, value: &T) -> io::Result<()> {
-    // SAFETY: The kernel reads the value's bytes.
-    let result = unsafe {
-        libc::setsockopt(
-            socket,
-            level,
-            option,
-            std::ptr::from_ref(value).cast::<c_void>(),
-            size_of::<T>() as libc::socklen_t,
-        )
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    set_option(socket, libc::SOL_PACKET, option, value)
 }
 
 /// `protocol` selects received frames: `ETH_P_ALL` all, 0 none.
@@ -340,13 +324,13 @@ mod tests {
         header[0] = NEEDS_CHECKSUM;
         header[6..8].copy_from_slice(&34_u16.to_ne_bytes());
         header[8..10].copy_from_slice(&6_u16.to_ne_bytes());
-        complete(header, &mut frame);
+        complete_checksum(header, &mut frame);
         let words: u32 = [0x1234, 0x5678, 9, 0xAB00].iter().sum::<u32>() + u32::from(pseudo);
         let expected = !((words & 0xFFFF) + (words >> 16)) as u16;
         assert_eq!(frame[40..42], expected.to_be_bytes());
         let before = frame.clone();
         header[6..8].copy_from_slice(&400_u16.to_ne_bytes());
-        complete(header, &mut frame);
+        complete_checksum(header, &mut frame);
         assert_eq!(frame, before, "a place outside the frame");
     }
 }

@@ -231,7 +231,7 @@ impl Reader {
         }
     }
 
-    pub(crate) const fn is_unread(&self) -> bool {
+    pub(crate) const fn never_read(&self) -> bool {
         self.tail == 0
     }
 

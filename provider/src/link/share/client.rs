@@ -20,14 +20,14 @@ use rustix::{event::epoll, io::Errno, net::RecvFlags};
 use tracing::{info, warn};
 
 use super::{
-    door,
-    message::{Greeting, Knock, Request, Response},
+    admission,
+    message::{Greeting, JoinRequest, Request, Response},
 };
 use crate::{
     cancel::Uncancelled,
     clock,
     link::{
-        BATCH, DatagramRun,
+        BATCH, CHECK_INTERVAL, DatagramRun,
         arrival::Arrival,
         conn_record,
         descriptors::receive_with,
@@ -44,10 +44,8 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_millis(600);
 /// Backoff between attempts to reach the service.
 const RETRY: Duration = Duration::from_millis(2);
 const RETRY_MOST: Duration = Duration::from_millis(500);
-/// Interval of looks at the service, while no thread sleeps on the link.
-const LOOK: Duration = Duration::from_millis(1);
 /// Connections examined per poll, from processes that pose as the service.
-const COMING: usize = 16;
+const ACCEPT_BATCH: usize = 16;
 /// A header and the longest UDP datagram.
 const LONGEST: usize = Arrival::LEN + 65_536;
 
@@ -76,9 +74,9 @@ pub(in crate::link) struct Client {
 enum State {
     Joined(OwnedFd, Arc<Control>),
     /// Waiting for the service until this time.
-    Knocked(Waiting, Instant),
+    Connecting(Waiting, Instant),
     /// Without a service: the next attempt, and the backoff after it.
-    Away(Instant, Duration),
+    Disconnected(Instant, Duration),
 }
 
 pub(in crate::link) struct Control {
@@ -152,7 +150,7 @@ impl Clients {
         let is_due = self.deadline().is_some_and(|due| due <= now);
         let Self { clients, epoll: Some(epoll), records, look_at } = self else { return 0 };
         if is_due || *look_at <= now {
-            *look_at = now.plus(LOOK);
+            *look_at = now.plus(CHECK_INTERVAL);
             let _uncancelled = Uncancelled::begin(); // descriptors may be closed
             for client in &mut *clients {
                 if client.update(now, records) {
@@ -178,11 +176,11 @@ impl Client {
     ) -> io::Result<Option<Self>> {
         let end = clock::now().plus(RESPONSE_TIMEOUT);
         let mut waiting = loop {
-            match Waiting::knock(directory, address, interface, wanted) {
+            match Waiting::request(directory, address, interface, wanted) {
                 Ok(waiting) => break waiting,
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Ok(None),
                 Err(error) if end <= clock::now() => return Err(error),
-                Err(_) => thread::sleep(RETRY), // others knock as well
+                Err(_) => thread::sleep(RETRY), // the FIFO is full
             }
         };
         let (greeting, state) = loop {
@@ -243,8 +241,8 @@ impl Client {
     pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         match &self.state {
             State::Joined(data, _) => Some(data.as_fd()),
-            State::Knocked(waiting, _) => Some(waiting.descriptor()),
-            State::Away(..) => None,
+            State::Connecting(waiting, _) => Some(waiting.descriptor()),
+            State::Disconnected(..) => None,
         }
     }
 
@@ -256,30 +254,29 @@ impl Client {
     const fn deadline(&self) -> Option<Instant> {
         match self.state {
             State::Joined(..) => None,
-            State::Knocked(_, due) | State::Away(due, _) => Some(due),
+            State::Connecting(_, due) | State::Disconnected(due, _) => Some(due),
         }
     }
 
     /// Looks for a service while there is none. True if [`descriptor`](Self::descriptor) may have
     /// changed.
     pub(super) fn update(&mut self, now: Instant, records: &BTreeMap<ConnId, ConnRecord>) -> bool {
-        let retry = State::Away(now.plus(RETRY), RETRY);
         self.state = match &mut self.state {
             State::Joined(..) => {
                 self.flush();
                 return false;
             }
-            State::Away(due, _) if now < *due => return false,
-            State::Away(_, wait) => {
-                let away = State::Away(now.plus(*wait), RETRY_MOST.min(*wait * 2));
-                let own = Some(self.partition);
-                Waiting::knock(&self.directory, self.address, self.interface, own)
-                    .map_or(away, |waiting| State::Knocked(waiting, now.plus(RESPONSE_TIMEOUT)))
+            State::Disconnected(due, _) if now < *due => return false,
+            State::Disconnected(_, wait) => {
+                let next = State::Disconnected(now.plus(*wait), RETRY_MOST.min(*wait * 2));
+                let (own, until) = (Some(self.partition), now.plus(RESPONSE_TIMEOUT));
+                Waiting::request(&self.directory, self.address, self.interface, own)
+                    .map_or(next, |waiting| State::Connecting(waiting, until))
             }
-            State::Knocked(waiting, until) => match waiting.poll() {
+            State::Connecting(waiting, until) => match waiting.poll() {
                 Ok(Some((Greeting { partition: 0, .. }, _))) => {
                     warn!(address = %self.address, "others have this process's numbers");
-                    State::Away(now.plus(RETRY_MOST), RETRY_MOST)
+                    State::Disconnected(now.plus(RETRY_MOST), RETRY_MOST)
                 }
                 Ok(Some((greeting, state))) => {
                     info!(address = %self.address, "the service receives for this process again");
@@ -290,7 +287,7 @@ impl Client {
                     state
                 }
                 Ok(None) if now < *until => return true,
-                Ok(None) | Err(_) => retry,
+                Ok(None) | Err(_) => State::Disconnected(now.plus(RETRY), RETRY),
             },
         };
         self.flush();
@@ -315,7 +312,7 @@ impl Client {
                 Ok(_) | Err(_) => {
                     let address = self.address;
                     warn!(%address, "the service that receives for this process has ended");
-                    self.state = State::Away(now, RETRY);
+                    self.state = State::Disconnected(now, RETRY);
                     return count;
                 }
             }
@@ -371,11 +368,11 @@ struct Waiting {
     listener: Name,
     secret: [u8; 16],
     user: u32,
-    come: Option<OwnedFd>,
+    accepted: Option<OwnedFd>,
 }
 
 impl Waiting {
-    fn knock(
+    fn request(
         directory: &Path,
         address: IpAddr,
         interface: u32,
@@ -384,19 +381,19 @@ impl Waiting {
         let mut random = [[0; 16]; 2];
         getrandom::fill(random.as_flattened_mut()).map_err(io::Error::other)?;
         let [number, secret] = random;
-        let knock = Knock::new(number, secret, wanted.map_or(0, IdPartition::get));
-        let listener = Name::listen(knock.name().as_bytes())?;
-        let user = door::knock(directory, address, interface, &knock)?;
-        Ok(Self { listener, secret, user, come: None })
+        let request = JoinRequest::new(number, secret, wanted.map_or(0, IdPartition::get));
+        let listener = Name::listen(request.name().as_bytes())?;
+        let user = admission::request(directory, address, interface, &request)?;
+        Ok(Self { listener, secret, user, accepted: None })
     }
 
     /// The greeting and the connection, once the service has connected.
     fn poll(&mut self) -> io::Result<Option<(Greeting, State)>> {
-        for _ in 0..COMING {
-            let Some(data) = self.come.take() else {
+        for _ in 0..ACCEPT_BATCH {
+            let Some(data) = self.accepted.take() else {
                 match self.listener.accept() {
                     // anybody can connect
-                    Ok(socket) => self.come = socket.of_user(self.user).ok(),
+                    Ok(socket) => self.accepted = socket.of_user(self.user).ok(),
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
                     Err(error) => return Err(error),
                 }
@@ -415,7 +412,7 @@ impl Waiting {
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.come = Some(data);
+                    self.accepted = Some(data);
                     return Ok(None);
                 }
                 Ok(_) | Err(_) => {} // another process of that user
@@ -425,6 +422,6 @@ impl Waiting {
     }
 
     fn descriptor(&self) -> BorrowedFd<'_> {
-        self.come.as_ref().map_or(self.listener.as_fd(), AsFd::as_fd)
+        self.accepted.as_ref().map_or(self.listener.as_fd(), AsFd::as_fd)
     }
 }

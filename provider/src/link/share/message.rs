@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::link::conn_record;
 
-/// Message of a client into a door.
+/// Message of a client into an [admission FIFO](super::admission).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(super) struct Knock {
+pub(super) struct JoinRequest {
     magic: [u8; 8],
     /// Number in the [name](Self::name) of the client's Unix socket.
     number: [u8; 16],
@@ -19,17 +19,17 @@ pub(super) struct Knock {
 /// The last byte is the version of all messages in this file.
 const MAGIC: [u8; 8] = *b"knock\0\0\x04";
 
-impl Knock {
+impl JoinRequest {
     pub(super) const LEN: usize = 64;
 
     pub(super) const fn new(number: [u8; 16], secret: [u8; 16], wanted: u8) -> Self {
         Self { magic: MAGIC, number, secret, wanted }
     }
 
-    /// Knocks at any offset: a client may have written a part of a knock.
+    /// Requests at any offset: a client may have written a part of a request.
     pub(super) fn all_in(bytes: &[u8]) -> Vec<Self> {
         let all = bytes.windows(Self::LEN).filter_map(crate::link::message::decode::<Self>);
-        all.filter(|knock| knock.magic == MAGIC).collect()
+        all.filter(|request| request.magic == MAGIC).collect()
     }
 
     pub(super) fn name(&self) -> String {
@@ -71,8 +71,8 @@ impl Request {
 pub(super) enum Response {
     /// The client has the service; for a query: nobody else has it.
     Done,
+    /// Another client has the service, or this one has too many.
     InUse,
-    Full,
 }
 
 impl Response {
@@ -86,9 +86,9 @@ mod tests {
 
     #[test]
     fn messages_are_what_they_were() {
-        let knock = Knock::new([7; 16], [9; 16], 62);
-        assert_eq!(Knock::all_in(&encode::<{ Knock::LEN }>(&knock)), [knock]);
-        assert_eq!(knock.name(), format!("roce client {}", "07".repeat(16)));
+        let join = JoinRequest::new([7; 16], [9; 16], 62);
+        assert_eq!(JoinRequest::all_in(&encode::<{ JoinRequest::LEN }>(&join)), [join]);
+        assert_eq!(join.name(), format!("roce client {}", "07".repeat(16)));
         let greeting = Greeting { secret: [9; 16], partition: 1, receive_buffer: u32::MAX };
         assert_eq!(decode(&encode::<{ Greeting::LEN }>(&greeting)), Some(greeting));
         for request in [
@@ -101,7 +101,7 @@ mod tests {
             let numbered = (u32::MAX, request);
             assert_eq!(decode(&encode::<{ Request::LEN }>(&numbered)), Some(numbered));
         }
-        for response in [Response::Done, Response::InUse, Response::Full] {
+        for response in [Response::Done, Response::InUse] {
             let numbered = (u32::MAX, response);
             assert_eq!(decode(&encode::<{ Response::LEN }>(&numbered)), Some(numbered));
         }
@@ -109,12 +109,12 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_none() {
-        assert_eq!(Knock::all_in(&[0; 3 * Knock::LEN]), []);
-        let knock = Knock::new([7; 16], [9; 16], 0);
-        let whole = encode::<{ Knock::LEN }>(&knock);
+        assert_eq!(JoinRequest::all_in(&[0; 3 * JoinRequest::LEN]), []);
+        let join = JoinRequest::new([7; 16], [9; 16], 0);
+        let whole = encode::<{ JoinRequest::LEN }>(&join);
         let torn = [&MAGIC[..], &whole, &[0; 5], &whole, &whole[..63]];
-        let found = Knock::all_in(&torn.concat());
-        assert_eq!((found.len(), &found[1..]), (3, &[knock; 2][..]));
+        let found = JoinRequest::all_in(&torn.concat());
+        assert_eq!((found.len(), &found[1..]), (3, &[join; 2][..]));
         for kind in [5, 255] {
             assert_eq!(decode::<(u32, Request)>(&[kind; Request::LEN]), None, "{kind}");
             assert_eq!(decode::<(u32, Response)>(&[kind; Response::LEN]), None, "{kind}");

@@ -12,7 +12,6 @@ use std::{
         unix::fs::FileExt,
     },
     path::{Path, PathBuf},
-    time::Duration,
 };
 
 use roce_transport::{
@@ -28,16 +27,16 @@ use rustix::{
 use tracing::{debug, info, warn};
 
 use super::{
-    door::{self, Door},
-    message::{Greeting, Knock, Request, Response},
-    table::Table,
+    admission::{self, AdmissionFifo},
+    message::{Greeting, JoinRequest, Request, Response},
+    table::{Place, Table},
 };
 use crate::{
     bind::BindError,
     cancel::Uncancelled,
     clock,
     link::{
-        DatagramRun, Ended,
+        CHECK_INTERVAL, DatagramRun, Ended,
         arrival::Arrival,
         conn_record,
         descriptors::send_with,
@@ -48,8 +47,6 @@ use crate::{
     signals::without_sigpipe,
 };
 
-/// Interval of looks at doors and requests, while no thread sleeps on the link.
-const LOOK: Duration = Duration::from_millis(1);
 /// Descriptors examined per round, and requests per client.
 const EVENTS: usize = 16;
 const REQUESTS: usize = 8;
@@ -59,21 +56,19 @@ const MAX_STATE: usize = 16 << 20;
 /// Requested send buffer of a client's socket, in bytes. The system grants less.
 const BUFFER: usize = 4 << 20;
 
-type Place = (IpAddr, IdPartition);
-
 /// The part of a link that receives for programs of all users.
 pub struct Service {
     directory: PathBuf,
-    /// Readable on a knock or a request. Event data: a door's number and, in the low byte, the
-    /// partition of a client there, or 0.
+    /// Readable on a request. Event data: a FIFO's number and, in the low byte, the partition of a
+    /// client there, or 0.
     pub(in crate::link) epoll: OwnedFd,
-    doors: BTreeMap<u64, (IpAddr, Door)>,
+    fifos: BTreeMap<u64, (IpAddr, AdmissionFifo)>,
     pub(super) clients: BTreeMap<Place, Client>,
     table: Table,
     /// File with the table for the next service, and the table as last saved.
     saved: (File, Vec<u8>),
     requests: Requests,
-    next_door: u64,
+    next_fifo: u64,
     look_at: Instant,
     ended: VecDeque<Ended>,
     receive_buffer: usize,
@@ -108,11 +103,11 @@ impl Service {
     ) -> Result<Self, BindError> {
         let (address, interface) = addresses.first().copied().unwrap_or(([0; 4].into(), 0));
         let error = |source| BindError::NoDoor { address, source };
-        door::prepare(directory).map_err(error)?;
+        admission::prepare(directory).map_err(error)?;
         let state = match kept::take(Kept::State, address, interface) {
             Some(state) => state.into(),
             None => {
-                let state = door::state_file(directory, address, interface).map_err(error)?;
+                let state = admission::state_file(directory, address, interface).map_err(error)?;
                 kept::keep(Kept::State, &state, address, interface);
                 state
             }
@@ -121,40 +116,40 @@ impl Service {
         let mut this = Self {
             directory: directory.into(),
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|it| error(it.into()))?,
-            doors: BTreeMap::new(),
+            fifos: BTreeMap::new(),
             clients: BTreeMap::new(),
             saved: (state, table.save()),
             table,
             requests: Requests::default(),
-            next_door: 0,
+            next_fifo: 0,
             look_at: Instant::ZERO,
             ended: VecDeque::new(),
             receive_buffer,
             forwarded: 0,
             lost: 0,
         };
-        addresses.iter().try_for_each(|&(it, interface)| this.open_door(it, interface))?;
+        addresses.iter().try_for_each(|&(it, interface)| this.open_admission(it, interface))?;
         Ok(this)
     }
 
-    pub(in crate::link) fn open_door(
+    pub(in crate::link) fn open_admission(
         &mut self,
         address: IpAddr,
         interface: u32,
     ) -> Result<(), BindError> {
-        let door = Door::new(&self.directory, address, interface).and_then(|door| {
-            self.watch(&door, self.next_door << 8)?;
-            Ok(door)
+        let fifo = AdmissionFifo::new(&self.directory, address, interface).and_then(|fifo| {
+            self.watch(&fifo, self.next_fifo << 8)?;
+            Ok(fifo)
         });
-        let door = door.map_err(|source| BindError::NoDoor { address, source })?;
-        self.doors.insert(self.next_door, (address, door));
-        self.next_door += 1;
+        let fifo = fifo.map_err(|source| BindError::NoDoor { address, source })?;
+        self.fifos.insert(self.next_fifo, (address, fifo));
+        self.next_fifo += 1;
         Ok(())
     }
 
-    pub(in crate::link) fn close_door(&mut self, address: IpAddr) {
+    pub(in crate::link) fn close_admission(&mut self, address: IpAddr) {
         let _uncancelled = Uncancelled::begin();
-        self.doors.retain(|_, (other, _)| *other != address);
+        self.fifos.retain(|_, (other, _)| *other != address);
         self.clients.retain(|(other, _), _| *other != address);
         self.table.forget(address);
     }
@@ -178,12 +173,12 @@ impl Service {
         self.ended.pop_front()
     }
 
-    /// Reads some knocks and requests.
+    /// Reads some requests.
     pub fn attend(&mut self, now: Instant) {
         if now < self.look_at {
             return;
         }
-        self.look_at = now.plus(LOOK);
+        self.look_at = now.plus(CHECK_INTERVAL);
         let mut events = [const { MaybeUninit::uninit() }; EVENTS];
         let Ok((events, _)) = epoll::wait(&self.epoll, &mut events, Some(&Timespec::default()))
         else {
@@ -195,7 +190,7 @@ impl Service {
         let _uncancelled = Uncancelled::begin(); // descriptors may be closed
         for event in events {
             let (number, partition) = (event.data.u64() >> 8, event.data.u64() as u8);
-            let Some((address, door)) = self.doors.get_mut(&number) else { continue };
+            let Some((address, fifo)) = self.fifos.get_mut(&number) else { continue };
             let address = *address;
             if let Some(partition) = IdPartition::new(partition) {
                 if !self.serve(now, (address, partition)) {
@@ -203,9 +198,9 @@ impl Service {
                 }
                 continue;
             }
-            for knock in door.knocks() {
-                if let Err(error) = self.admit(now, number, address, &knock) {
-                    debug!(%address, %error, "a knock of nobody");
+            for request in fifo.requests() {
+                if let Err(error) = self.admit(now, number, address, &request) {
+                    debug!(%address, %error, "no process behind a request to join");
                 }
             }
         }
@@ -220,28 +215,35 @@ impl Service {
         }
     }
 
-    /// Connects to a knocking process by a socket that can only send, and gives it a partition.
-    fn admit(&mut self, now: Instant, door: u64, address: IpAddr, knock: &Knock) -> io::Result<()> {
+    /// Connects to a client by a socket that can only send, and gives it a partition.
+    fn admit(
+        &mut self,
+        now: Instant,
+        fifo: u64,
+        address: IpAddr,
+        request: &JoinRequest,
+    ) -> io::Result<()> {
         let data = unix_socket()?;
         rustix::net::shutdown(&data, Shutdown::Read)?;
-        rustix::net::connect(&data, &SocketAddrUnix::new_abstract_name(knock.name().as_bytes())?)?;
+        let name = request.name();
+        rustix::net::connect(&data, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
         let user = sockopt::socket_peercred(&data)?.uid.as_raw();
         let _ = sockopt::set_socket_send_buffer_size(&data, BUFFER);
         let buffer = sockopt::socket_send_buffer_size(&data)?.min(self.receive_buffer);
         let flags = PipeFlags::CLOEXEC | PipeFlags::NONBLOCK;
         let (requests, theirs) = pipe_with(flags)?;
         let (their_responses, responses) = pipe_with(flags)?;
-        let wanted = IdPartition::new(knock.wanted);
-        let partition = self.table.open(now, address, user, wanted).ok();
+        let wanted = IdPartition::new(request.wanted);
+        let partition = self.table.open(now, address, user, wanted);
         let greeting = Greeting {
-            secret: knock.secret,
+            secret: request.secret,
             partition: partition.map_or(0, IdPartition::get),
             receive_buffer: u32::try_from(buffer).unwrap_or(u32::MAX),
         };
         let greeting = message::encode::<{ Greeting::LEN }>(&greeting);
         let greeted = send_with(&data, &greeting, &[theirs.as_fd(), their_responses.as_fd()]);
         let Some(partition) = partition else { return greeted };
-        let watched = self.watch(&requests, door << 8 | u64::from(partition.get()));
+        let watched = self.watch(&requests, fifo << 8 | u64::from(partition.get()));
         if let Err(error) = greeted.and(watched.map_err(io::Error::from)) {
             self.table.close(now, (address, partition));
             return Err(error);
@@ -265,7 +267,7 @@ impl Service {
         };
         // requests are written whole, and read whole
         let (requests, rest) = bytes[..length].as_chunks::<{ Request::LEN }>();
-        let mut serve = |request: &[u8; _]| {
+        let mut serve = |request: &[u8; Request::LEN]| {
             let Some((number, request)) = message::decode::<(u32, _)>(request) else {
                 return false;
             };

@@ -11,7 +11,8 @@ use roce_transport::{cm::ServiceId, share::IdPartition, time::Instant};
 
 use super::message::Response;
 
-pub(super) const REST: Duration = Duration::from_secs(30);
+/// Time that a partition rests before another user gets it.
+pub(super) const QUARANTINE: Duration = Duration::from_secs(30);
 /// Time to claim services again after a restart of the service.
 const AWAITED: Duration = Duration::from_secs(2);
 /// The last partition is the service's.
@@ -23,17 +24,17 @@ pub(super) const MAX_SERVICES: usize = 64;
 
 const ROOT: u32 = 0;
 
-type Place = (IpAddr, IdPartition);
+pub(super) type Place = (IpAddr, IdPartition);
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Table {
-    numbers: BTreeMap<Place, Numbers>,
+    leases: BTreeMap<Place, PartitionLease>,
     services: BTreeMap<(IpAddr, ServiceId), Service>,
     last: u8,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Numbers {
+struct PartitionLease {
     user: u32,
     /// End of the rest; `None`: a client has the partition.
     rests_until: Option<Instant>,
@@ -56,34 +57,34 @@ enum Holder {
 type Saved = (Vec<(IpAddr, u32, u8)>, Vec<(IpAddr, u32, u64)>);
 
 impl Table {
-    /// Gives a user's new client a partition. Errors: [`Response::InUse`] if another client has the
-    /// `wanted` partition; [`Response::Full`] if the user has reached its limit.
+    /// Gives a user's new client a partition. `None` if another client has the `wanted` partition,
+    /// or the user has reached its limit.
     pub(super) fn open(
         &mut self,
         now: Instant,
         address: IpAddr,
         user: u32,
         wanted: Option<IdPartition>,
-    ) -> Result<IdPartition, Response> {
-        self.numbers.retain(|_, it| it.rests_until.is_none_or(|until| now < until));
+    ) -> Option<IdPartition> {
+        self.leases.retain(|_, it| it.rests_until.is_none_or(|until| now < until));
         let partition = match wanted {
             Some(partition) if self.may_have((address, partition), user) => partition,
-            Some(_) => return Err(Response::InUse),
-            None => self.choose(address, user).ok_or(Response::Full)?,
+            Some(_) => return None,
+            None => self.choose(address, user)?,
         };
-        self.numbers.insert((address, partition), Numbers { user, rests_until: None });
-        Ok(partition)
+        self.leases.insert((address, partition), PartitionLease { user, rests_until: None });
+        Some(partition)
     }
 
     /// For a partition that the client has elsewhere or had before.
     fn may_have(&self, place @ (address, partition): Place, user: u32) -> bool {
-        let mut same = self.numbers.iter().filter(|((_, other), _)| *other == partition);
-        let is_free = |(&(other, _), it): (&Place, &Numbers)| {
+        let mut same = self.leases.iter().filter(|((_, other), _)| *other == partition);
+        let is_free = |(&(other, _), it): (&Place, &PartitionLease)| {
             it.user == user && (other != address || it.rests_until.is_some())
         };
         partition.get() != OWN
             && same.all(is_free)
-            && (self.has_room(address, user) || self.numbers.contains_key(&place))
+            && (self.has_room(address, user) || self.leases.contains_key(&place))
     }
 
     /// Prefers a partition free at all addresses, then a partition free here, then the user's
@@ -92,8 +93,8 @@ impl Table {
         let next =
             (0..OWN - 1).filter_map(|step| IdPartition::new((self.last + step) % (OWN - 1) + 1));
         let is_new =
-            |partition: &IdPartition| self.numbers.keys().all(|(_, other)| other != partition);
-        let is_free = |partition: &IdPartition| !self.numbers.contains_key(&(address, *partition));
+            |partition: &IdPartition| self.leases.keys().all(|(_, other)| other != partition);
+        let is_free = |partition: &IdPartition| !self.leases.contains_key(&(address, *partition));
         let found = if self.has_room(address, user) {
             next.clone().find(is_new).or_else(|| next.clone().find(is_free))
         } else {
@@ -109,8 +110,8 @@ impl Table {
         Some(chosen)
     }
 
-    fn here(&self, address: IpAddr) -> impl Iterator<Item = (IdPartition, Numbers)> + Clone {
-        let here = self.numbers.iter().filter(move |((other, _), _)| *other == address);
+    fn here(&self, address: IpAddr) -> impl Iterator<Item = (IdPartition, PartitionLease)> + Clone {
+        let here = self.leases.iter().filter(move |((other, _), _)| *other == address);
         here.map(|(&(_, partition), it)| (partition, *it))
     }
 
@@ -121,15 +122,15 @@ impl Table {
     }
 
     pub(super) fn close(&mut self, now: Instant, place @ (address, partition): Place) {
-        if let Some(it) = self.numbers.get_mut(&place) {
-            it.rests_until = Some(now.plus(REST));
+        if let Some(it) = self.leases.get_mut(&place) {
+            it.rests_until = Some(now.plus(QUARANTINE));
         }
         let holder = Holder::Client(partition);
         self.services.retain(|(other, _), it| (*other, it.holder) != (address, holder));
     }
 
     pub(super) fn forget(&mut self, address: IpAddr) {
-        self.numbers.retain(|(other, _), _| *other != address);
+        self.leases.retain(|(other, _), _| *other != address);
         self.services.retain(|(other, _), _| *other != address);
     }
 
@@ -159,7 +160,7 @@ impl Table {
             (other.0, it.holder) == (place.0, holder) && **other != key
         };
         if self.services.iter().filter(own).count() >= MAX_SERVICES {
-            return Response::Full;
+            return Response::InUse;
         }
         self.services.insert(key, Service { user, holder });
         Response::Done
@@ -172,31 +173,31 @@ impl Table {
     }
 
     fn user(&self, place: Place) -> Option<u32> {
-        let found = self.numbers.get(&place).filter(|it| it.rests_until.is_none());
+        let found = self.leases.get(&place).filter(|it| it.rests_until.is_none());
         found.map(|it| it.user)
     }
 
     pub(super) fn save(&self) -> Vec<u8> {
-        let numbers = self.numbers.iter();
-        let numbers =
-            numbers.map(|((address, partition), it)| (*address, it.user, partition.get()));
+        let leases = self.leases.iter();
+        let leases = leases.map(|((address, partition), it)| (*address, it.user, partition.get()));
         let services = self.services.iter();
         let services = services.map(|((address, service), it)| (*address, it.user, service.0));
-        let saved: Saved = (numbers.collect(), services.collect());
+        let saved: Saved = (leases.collect(), services.collect());
         serde_json::to_vec(&saved).unwrap_or_default()
     }
 
     /// The table of a former service: partitions rest, and services await clients of their users.
     pub(super) fn restore(now: Instant, saved: &[u8]) -> Self {
-        let (numbers, services): Saved = serde_json::from_slice(saved).unwrap_or_default();
-        let (rests_until, holder) = (Some(now.plus(REST)), Holder::AwaitedUntil(now.plus(AWAITED)));
-        let numbers = numbers.into_iter().filter_map(|(address, user, partition)| {
-            Some(((address, IdPartition::new(partition)?), Numbers { user, rests_until }))
+        let (leases, services): Saved = serde_json::from_slice(saved).unwrap_or_default();
+        let rests_until = Some(now.plus(QUARANTINE));
+        let holder = Holder::AwaitedUntil(now.plus(AWAITED));
+        let leases = leases.into_iter().filter_map(|(address, user, partition)| {
+            Some(((address, IdPartition::new(partition)?), PartitionLease { user, rests_until }))
         });
         let services = services.into_iter().map(|(address, user, service)| {
             ((address, ServiceId(service)), Service { user, holder })
         });
-        Self { numbers: numbers.collect(), services: services.collect(), last: 0 }
+        Self { leases: leases.collect(), services: services.collect(), last: 0 }
     }
 }
 
@@ -205,6 +206,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::link::partition;
 
     const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
     const THERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
@@ -216,12 +218,8 @@ mod tests {
         Instant::ZERO.plus(Duration::from_secs(seconds))
     }
 
-    fn partition(number: u8) -> IdPartition {
-        IdPartition::new(number).unwrap()
-    }
-
     fn all(table: &mut Table, user: u32) -> Vec<IdPartition> {
-        std::iter::from_fn(|| table.open(at(0), HERE, user, None).ok()).collect()
+        std::iter::from_fn(|| table.open(at(0), HERE, user, None)).collect()
     }
 
     #[test]
@@ -234,9 +232,9 @@ mod tests {
             given.push(table.open(at(30), HERE, OTHER, None).unwrap());
         }
         assert!(!given.contains(&former));
-        assert_eq!(table.open(at(30), HERE, OTHER, Some(former)), Err(Response::InUse));
-        assert_eq!(table.open(at(30), HERE, THIRD, Some(former)), Err(Response::InUse));
-        assert_eq!(table.open(at(31), HERE, THIRD, Some(former)), Ok(former));
+        assert_eq!(table.open(at(30), HERE, OTHER, Some(former)), None);
+        assert_eq!(table.open(at(30), HERE, THIRD, Some(former)), None);
+        assert_eq!(table.open(at(31), HERE, THIRD, Some(former)), Some(former));
     }
 
     #[test]
@@ -246,11 +244,11 @@ mod tests {
         assert_eq!(counts, [20, 20, 1]);
         let root = all(&mut table, ROOT);
         assert_eq!(root.len(), 20);
-        let mut numbers: Vec<_> = table.numbers.keys().map(|(_, it)| it.get()).collect();
+        let mut numbers: Vec<_> = table.leases.keys().map(|(_, it)| it.get()).collect();
         numbers.sort_unstable();
         assert_eq!(numbers, (1..OWN).collect::<Vec<_>>());
         // another address has its own partitions
-        assert!(table.open(at(0), THERE, THIRD, None).is_ok());
+        assert!(table.open(at(0), THERE, THIRD, None).is_some());
     }
 
     /// New programs get the partitions of ended programs, the oldest first.
@@ -260,20 +258,20 @@ mod tests {
         let given = all(&mut table, ONE);
         table.close(at(1), (HERE, given[4]));
         table.close(at(2), (HERE, given[3]));
-        let next: Vec<_> = std::iter::from_fn(|| table.open(at(3), HERE, ONE, None).ok()).collect();
+        let next: Vec<_> = std::iter::from_fn(|| table.open(at(3), HERE, ONE, None)).collect();
         assert_eq!(next, [given[4], given[3]]);
-        assert_eq!(table.open(at(3), HERE, ONE, None), Err(Response::Full));
+        assert_eq!(table.open(at(3), HERE, ONE, None), None);
     }
 
     #[test]
     fn a_device_has_one_partition_at_all_its_addresses() {
         let mut table = Table::default();
         let first = table.open(at(0), HERE, ONE, None).unwrap();
-        assert_eq!(table.open(at(0), THERE, OTHER, Some(first)), Err(Response::InUse));
-        assert_eq!(table.open(at(0), THERE, ONE, Some(first)), Ok(first));
-        assert_eq!(table.open(at(0), THERE, ONE, Some(first)), Err(Response::InUse));
-        assert_ne!(table.open(at(0), THERE, OTHER, None), Ok(first));
-        assert_eq!(table.open(at(0), THERE, ONE, Some(partition(OWN))), Err(Response::InUse));
+        assert_eq!(table.open(at(0), THERE, OTHER, Some(first)), None);
+        assert_eq!(table.open(at(0), THERE, ONE, Some(first)), Some(first));
+        assert_eq!(table.open(at(0), THERE, ONE, Some(first)), None);
+        assert_ne!(table.open(at(0), THERE, OTHER, None), Some(first));
+        assert_eq!(table.open(at(0), THERE, ONE, Some(partition(OWN))), None);
     }
 
     #[test]
@@ -295,7 +293,7 @@ mod tests {
         assert_eq!(table.claim(at(0), (HERE, a), service), Response::InUse);
         let more = (0..MAX_SERVICES as u64 - 1)
             .map(|it| table.claim(at(0), (HERE, b), ServiceId(100 + it)));
-        assert_eq!(more.last(), Some(Response::Full));
+        assert_eq!(more.last(), Some(Response::InUse));
         assert_eq!(table.claim(at(0), (HERE, b), service), Response::Done);
     }
 
@@ -307,16 +305,16 @@ mod tests {
         let mut next = Table::restore(at(100), &table.save());
         let other = next.open(at(100), HERE, OTHER, None).unwrap();
         assert_ne!(other, own);
-        assert_eq!(next.open(at(100), HERE, OTHER, Some(own)), Err(Response::InUse));
+        assert_eq!(next.open(at(100), HERE, OTHER, Some(own)), None);
         assert_eq!(next.claim(at(100), (HERE, other), ServiceId(7)), Response::InUse);
-        assert_eq!(next.open(at(101), HERE, ONE, Some(own)), Ok(own));
+        assert_eq!(next.open(at(101), HERE, ONE, Some(own)), Some(own));
         assert_eq!(next.claim(at(101), (HERE, own), ServiceId(7)), Response::Done);
         assert_eq!(next.listener(HERE, ServiceId(7)), Some(own));
         // late clients lose theirs
         let mut next = Table::restore(at(100), &table.save());
         let other = next.open(at(102), HERE, OTHER, None).unwrap();
         assert_eq!(next.claim(at(102), (HERE, other), ServiceId(7)), Response::Done);
-        assert_eq!(next.open(at(130), HERE, OTHER, Some(own)), Ok(own));
+        assert_eq!(next.open(at(130), HERE, OTHER, Some(own)), Some(own));
         assert_eq!(Table::restore(at(0), &[3; 77]), Table::default());
     }
 
@@ -363,14 +361,15 @@ mod tests {
                     Step::Open(here, user, wanted) => {
                         let address = place(here);
                         let wanted = wanted.and_then(IdPartition::new);
-                        let Ok(own) = table.open(at(now), address, user, wanted) else { continue };
+                        let opened = table.open(at(now), address, user, wanted);
+                        let Some(own) = opened else { continue };
                         prop_assert!(wanted.is_none_or(|wanted| wanted == own));
                         prop_assert!(own.get() != OWN);
                         for &(_, _, other, since) in
                             had.iter().filter(|it| (it.0, it.1) == (address, own))
                         {
                             let since = since.expect("a client has it");
-                            prop_assert!(other == user || now - since >= REST.as_secs());
+                            prop_assert!(other == user || now - since >= QUARANTINE.as_secs());
                         }
                         had.retain(|it| (it.0, it.1) != (address, own));
                         had.push((address, own, user, None));
@@ -385,9 +384,7 @@ mod tests {
                             it.3 = it.3.or(Some(now));
                         }
                         // the service ends a client once
-                        if had.contains(&(address, own, 0, Some(now)))
-                            || had.iter().any(|it| (it.0, it.1, it.3) == (address, own, Some(now)))
-                        {
+                        if had.iter().any(|it| (it.0, it.1, it.3) == (address, own, Some(now))) {
                             table.close(at(now), (address, own));
                         }
                         listeners.retain(|it| (it.0, it.2) != (address, own));
@@ -412,7 +409,8 @@ mod tests {
                     }
                     Step::Restart => {
                         table = Table::restore(at(now), &table.save());
-                        had.retain(|it| it.3.is_none_or(|since| now - since < REST.as_secs()));
+                        let quarantine = QUARANTINE.as_secs();
+                        had.retain(|it| it.3.is_none_or(|since| now - since < quarantine));
                         had.iter_mut().for_each(|it| it.3 = Some(now));
                         listeners.clear();
                     }

@@ -22,9 +22,9 @@ use roce_transport::{
 use tempfile::TempDir;
 
 use super::{
+    admission,
     client::{Client, Control},
-    door,
-    message::{Knock, Request},
+    message::{JoinRequest, Request},
     service::Service,
     table,
 };
@@ -303,15 +303,15 @@ fn a_client_that_makes_no_sense_is_ended() {
     }
 }
 
-/// However often a user knocks, it gets no more than its partitions.
+/// However often a user asks to join, it gets no more than its partitions.
 #[test]
-fn who_knocks_without_end_keeps_nobody_out() {
+fn who_joins_without_end_keeps_nobody_out() {
     let mut host = Host::new();
     let listeners: Vec<_> = (0..200)
         .map(|number| {
-            let knock = Knock::new([number; 16], [number; 16], 0);
-            let listener = Name::listen(knock.name().as_bytes()).unwrap();
-            door::knock(&host.share(), HERE, 0, &knock).unwrap();
+            let join = JoinRequest::new([number; 16], [number; 16], 0);
+            let listener = Name::listen(join.name().as_bytes()).unwrap();
+            admission::request(&host.share(), HERE, 0, &join).unwrap();
             host.attend();
             listener
         })
@@ -327,11 +327,11 @@ fn who_knocks_without_end_keeps_nobody_out() {
 }
 
 #[test]
-fn a_knock_of_nobody_costs_nothing() {
+fn a_request_of_nobody_costs_nothing() {
     let mut host = Host::new();
     for number in 0..50 {
-        let knock = Knock::new([number; 16], [0; 16], 0);
-        door::knock(&host.share(), HERE, 0, &knock).unwrap();
+        let join = JoinRequest::new([number; 16], [0; 16], 0);
+        admission::request(&host.share(), HERE, 0, &join).unwrap();
     }
     for _ in 0..10 {
         host.attend();

@@ -137,7 +137,7 @@ fn join(
     make_socket: &MakeSocket,
 ) -> io::Result<(Socket, SharedAddress)> {
     let owner = connect(&of_address(address, interface))?;
-    Hello::Share.send(&owner)?;
+    Hello::JoinAddress.send(&owner)?;
     wait(&[owner.as_fd()], Some(GRANT_TIMEOUT))?;
     let common = Common::receive(&owner)?.ok_or(io::ErrorKind::TimedOut)?;
     let socket = common.socket()?;

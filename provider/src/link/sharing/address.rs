@@ -16,7 +16,7 @@ use roce_transport::{
 };
 use socket2::Socket;
 
-use super::{Acquired, Sharing, claim::Entry, ends::EndChecks, owner::SharedAddress, record};
+use super::{Acquired, Sharing, claim::Entry, ends::LivenessProbe, owner::SharedAddress, record};
 use crate::{
     cancel::Uncancelled,
     link::{Datagram, DatagramRun, Ended},
@@ -168,7 +168,7 @@ impl Sharing {
                 continue;
             }
             if shared.is_owner() {
-                ends.left = Some(EndChecks::begin(now));
+                ends.left = Some(LivenessProbe::begin(now));
                 shared.steer();
                 let _ = listeners.listen(epoll, address, shared.common.name.clone(), false);
             } else {
@@ -195,8 +195,8 @@ impl Sharing {
 
     /// Collects partitions left at addresses owned here, if due.
     pub(super) fn take_left(&mut self, now: Instant) {
-        let Some(looks) = self.ends.left.take_if(|looks| looks.due <= now) else { return };
-        self.ends.left = looks.next(now);
+        let Some(probe) = self.ends.left.take_if(|probe| probe.due <= now) else { return };
+        self.ends.left = probe.next(now);
         for shared in self.addresses.iter_mut().filter(|shared| shared.is_owner()) {
             shared.steer(); // not to an ended process
             let address = shared.address;

@@ -64,7 +64,7 @@ impl ClaimTable {
         [&self.file].into_iter().chain(self.services.iter().flatten()).map(AsFd::as_fd)
     }
 
-    /// File of [words](super::words) and [records](super::record).
+    /// File of the [shared state](super::shared_state) and the [records](super::record).
     pub(super) const fn file(&self) -> &File {
         &self.file
     }

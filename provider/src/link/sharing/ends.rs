@@ -23,12 +23,12 @@ const MOST: u32 = 11;
 
 /// The next of several checks of a process. An ending process closes its descriptors in turn: locks
 /// and names may outlast connections.
-pub(super) struct EndChecks {
+pub(super) struct LivenessProbe {
     pub(super) due: Instant,
     done: u32,
 }
 
-impl EndChecks {
+impl LivenessProbe {
     pub(super) const fn begin(now: Instant) -> Self {
         Self { due: now, done: 0 }
     }
@@ -43,25 +43,25 @@ impl EndChecks {
 pub(super) struct Ends {
     pub(super) records: BTreeMap<ConnId, ConnRecord>,
     /// Checks for partitions left by processes at own addresses.
-    pub(super) left: Option<EndChecks>,
-    asked: Vec<(EndChecks, Destination, u32)>,
+    pub(super) left: Option<LivenessProbe>,
+    pending: Vec<(LivenessProbe, Destination, u32)>,
 }
 
 impl Ends {
     /// Begins checks of a process.
-    pub(super) fn ask(&mut self, now: Instant, ended: Destination, interface: u32) {
-        self.asked.push((EndChecks::begin(now), ended, interface));
+    pub(super) fn start_checks(&mut self, now: Instant, ended: Destination, interface: u32) {
+        self.pending.push((LivenessProbe::begin(now), ended, interface));
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.asked.iter().map(|(looks, ..)| looks).chain(&self.left).map(|looks| looks.due).min()
+        self.pending.iter().map(|(probe, ..)| probe).chain(&self.left).map(|probe| probe.due).min()
     }
 
     /// Runs due checks. Returns connections whose peers have ended.
-    pub(super) fn look(&mut self, now: Instant) -> Vec<ConnId> {
-        let due: Vec<_> = self.asked.extract_if(.., |(looks, ..)| looks.due <= now).collect();
-        let mut over = Vec::new();
-        for (looks, ended, interface) in due {
+    pub(super) fn run_checks(&mut self, now: Instant) -> Vec<ConnId> {
+        let due: Vec<_> = self.pending.extract_if(.., |(probe, ..)| probe.due <= now).collect();
+        let mut dead = Vec::new();
+        for (probe, ended, interface) in due {
             let with_it = self.records.iter().filter(|(_, record)| is_with(record, ended));
             let conns: Vec<_> = with_it.map(|(conn, _)| *conn).collect();
             if conns.is_empty() {
@@ -69,12 +69,12 @@ impl Ends {
             }
             match connect(&of_process(ended.dst, interface, ended.partition)) {
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                    over.extend(conns);
+                    dead.extend(conns);
                 }
-                _ => self.asked.extend(looks.next(now).map(|looks| (looks, ended, interface))),
+                _ => self.pending.extend(probe.next(now).map(|probe| (probe, ended, interface))),
             }
         }
-        over
+        dead
     }
 }
 

@@ -18,9 +18,9 @@ pub(super) enum Hello {
     /// To read datagrams received by the writer at the reader's own address. The writer is the
     /// owner of this term, or a peer: 0.
     Forward(u64),
-    Share,
+    JoinAddress,
     /// To forward to the peer with this partition over this connection.
-    Here(u8),
+    RegisterPeer(u8),
 }
 
 /// Start of every message. The last byte is the version of messages and rings.
@@ -46,7 +46,7 @@ impl Hello {
         let decoded = message::decode::<([u8; 5], Self)>(&bytes);
         let decoded = decoded.filter(|(magic, _)| *magic == MAGIC && length == LEN);
         let (_, hello) = decoded.ok_or_else(invalid)?;
-        if matches!(hello, Self::Share | Self::Here(_)) {
+        if matches!(hello, Self::JoinAddress | Self::RegisterPeer(_)) {
             return Ok(Some((hello, None)));
         }
         let reader = Reader::new(descriptors.pop().ok_or_else(invalid)?)?;

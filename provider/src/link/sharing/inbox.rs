@@ -79,7 +79,7 @@ impl Inbox {
 
     /// True if there are rings, and each has delivered before.
     pub(in crate::link) fn is_settled(&self) -> bool {
-        !self.rings.is_empty() && self.rings.iter().all(|ring| !ring.channel.reader.is_unread())
+        !self.rings.is_empty() && self.rings.iter().all(|ring| !ring.channel.reader.never_read())
     }
 
     /// Hands over some of the arrived runs and returns their number.

@@ -20,7 +20,7 @@ pub(super) const PENDING_TIMEOUT: Duration = Duration::from_secs(1);
 /// Connections examined per socket and round. Every user of the host can make connections.
 pub(super) const ACCEPT_BATCH: usize = 8;
 /// Pause while too many strangers wait to be closed.
-pub(super) const REST: Duration = Duration::from_millis(10);
+pub(super) const ACCEPT_BACKOFF: Duration = Duration::from_millis(10);
 
 pub(super) struct Pending {
     pub(super) dst: IpAddr,
@@ -36,7 +36,7 @@ pub(super) struct Listeners {
     pub(super) listeners: Vec<Listener>,
     pub(super) pending: VecDeque<Pending>,
     /// Set while nobody can be accepted.
-    rests_until: Option<Instant>,
+    backoff_until: Option<Instant>,
 }
 
 pub(super) struct Listener {
@@ -85,7 +85,7 @@ impl Listeners {
 
     pub(super) fn deadline(&self) -> Option<Instant> {
         let silent = self.pending.front().map(|pending| pending.until);
-        silent.into_iter().chain(self.rests_until).min()
+        silent.into_iter().chain(self.backoff_until).min()
     }
 
     /// Accepts some connections and returns those with a message. Closes invalid, silent and
@@ -95,7 +95,7 @@ impl Listeners {
         now: Instant,
         epoll: &OwnedFd,
     ) -> Vec<(Pending, Hello, Option<Reader>)> {
-        self.rest_if_full(now, epoll);
+        self.back_off_if_full(now, epoll);
         for &Listener { address: dst, is_direct, ref name } in &self.listeners {
             for _ in 0..ACCEPT_BATCH {
                 let Ok(unchecked) = name.accept() else { break };
@@ -121,15 +121,15 @@ impl Listeners {
         accepted
     }
 
-    fn rest_if_full(&mut self, now: Instant, epoll: &OwnedFd) {
+    fn back_off_if_full(&mut self, now: Instant, epoll: &OwnedFd) {
         let is_full = stranger::is_full();
         for Listener { name, .. } in &self.listeners {
             if is_full {
                 unwatch(epoll, name);
-            } else if self.rests_until.is_some() {
+            } else if self.backoff_until.is_some() {
                 let _ = watch(epoll, name, Readable::News);
             }
         }
-        self.rests_until = is_full.then(|| now.plus(REST));
+        self.backoff_until = is_full.then(|| now.plus(ACCEPT_BACKOFF));
     }
 }

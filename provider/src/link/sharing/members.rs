@@ -11,11 +11,9 @@
 //!
 //! The filter sees only the first datagram of a merged run. A process forwards the others.
 
-#![allow(unsafe_code, reason = "the filter of a group of sockets has no safe interface")]
-
 use std::{
     io,
-    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::Arc,
 };
 
@@ -23,7 +21,10 @@ use roce_transport::share::IdPartition;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use socket2::{SockRef, Socket};
 
-use crate::link::descriptors::{MAX_DESCRIPTORS, peek_with, send_with};
+use crate::link::{
+    descriptors::{MAX_DESCRIPTORS, peek_with, send_with},
+    socket_option::set_option,
+};
 
 pub(in crate::link) type MakeSocket = Arc<dyn Fn(bool) -> io::Result<Socket> + Send + Sync>;
 
@@ -88,17 +89,7 @@ pub(super) fn attach(
 ) -> io::Result<()> {
     let mut filter = filter(members);
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
-    // SAFETY: `len` is the number of instructions, which the kernel copies.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_ATTACH_REUSEPORT_CBPF,
-            (&raw const program).cast(),
-            size_of_val(&program) as libc::socklen_t,
-        )
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF, &program)
 }
 
 /// Filter from a UDP payload to a place; 0 for a datagram that is too short.
@@ -127,10 +118,7 @@ mod tests {
     use socket2::{Domain, Type};
 
     use super::*;
-
-    fn partition(number: u8) -> IdPartition {
-        IdPartition::new(number).unwrap()
-    }
+    use crate::link::partition;
 
     fn place(number: usize) -> MemberPlace {
         MemberPlace::all().nth(number - 1).unwrap()

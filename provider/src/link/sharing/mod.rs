@@ -21,14 +21,13 @@ mod owner;
 mod paths;
 mod reaper;
 mod record;
-mod words;
+mod shared_state;
 
 use std::{
     collections::VecDeque,
     io,
     net::IpAddr,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    time::Duration,
 };
 
 use roce_transport::{
@@ -39,10 +38,10 @@ use roce_transport::{
 };
 use socket2::Socket;
 
-use super::{Ended, epoll, rings::Reader};
+use super::{CHECK_INTERVAL, Ended, epoll, rings::Reader};
 use crate::cancel::Uncancelled;
 pub(super) use acquire::{Acquired, Scope, acquire, other_user};
-use ends::{EndChecks, Ends};
+use ends::{Ends, LivenessProbe};
 use hello::Hello;
 use inbox::Inbox;
 use listener::{Listeners, Pending};
@@ -50,9 +49,6 @@ pub(super) use members::MakeSocket;
 use owner::SharedAddress;
 use paths::{Destination, Paths};
 pub(crate) use reaper::{Left, Members};
-
-/// Interval of looks for starting and ending processes, while no thread sleeps on the link.
-const LOOK: Duration = Duration::from_millis(1);
 
 pub(super) struct Sharing {
     /// Readable when any other descriptor here is. Never replaced.
@@ -144,9 +140,9 @@ impl Sharing {
         if now < self.look_at {
             return;
         }
-        self.look_at = now.plus(LOOK);
+        self.look_at = now.plus(CHECK_INTERVAL);
         self.inbox.reads_wakeup = true;
-        let (is_news, is_arrival) = epoll::news(&self.epoll);
+        let (is_news, is_arrival) = epoll::poll_events(&self.epoll);
         if is_arrival {
             self.addresses.iter_mut().for_each(|shared| shared.record_arrival(now));
         }
@@ -157,10 +153,10 @@ impl Sharing {
         self.accept_pending(now);
         let (ended, has_peer_ended) = self.paths.update(now);
         for ended in ended {
-            self.ends.ask(now, ended, self.interface(ended.src));
+            self.ends.start_checks(now, ended, self.interface(ended.src));
         }
         if has_peer_ended {
-            self.ends.left = Some(EndChecks::begin(now));
+            self.ends.left = Some(LivenessProbe::begin(now));
         }
         self.inbox.update();
         self.update_roles(now);
@@ -174,8 +170,8 @@ impl Sharing {
         }
         let _uncancelled = Uncancelled::begin();
         self.take_left(now);
-        let over = self.ends.look(now);
-        self.ended.extend((!over.is_empty()).then_some(Ended::There(over)));
+        let dead = self.ends.run_checks(now);
+        self.ended.extend((!dead.is_empty()).then_some(Ended::There(dead)));
     }
 
     /// A refusal closes the connection.
@@ -201,12 +197,12 @@ impl Sharing {
             (Hello::From(_), ..) if self.scope == Scope::InProcess => Ok(()),
             _ if self.scope == Scope::InProcess && !is_own() => Ok(()),
             (_, Some(reader), true) => self.inbox.add(hello, dst, socket, reader),
-            (Hello::Share, _, false) => {
+            (Hello::JoinAddress, _, false) => {
                 self.at_mut(dst).ok_or(io::ErrorKind::PermissionDenied)?.grant(&socket)?;
                 self.is_shared = true;
                 Ok(())
             }
-            (Hello::Here(partition), _, false) => {
+            (Hello::RegisterPeer(partition), _, false) => {
                 let partition = IdPartition::new(partition).ok_or(io::ErrorKind::InvalidData)?;
                 let owner = self.at_mut(dst).filter(|shared| shared.is_owner());
                 let term = owner.ok_or(io::ErrorKind::PermissionDenied)?.term;
@@ -226,7 +222,7 @@ impl Sharing {
         run: &Transmit,
         interface: u32,
     ) -> bool {
-        if self.paths.take(bytes, run) {
+        if self.paths.can_carry(bytes, run) {
             return true;
         }
         if self.scope != Scope::InProcess {
@@ -240,7 +236,7 @@ impl Sharing {
 
     /// False for trusted runs through channels: their receiver does not check ICRCs.
     pub(super) fn needs_icrc(&self, bytes: &[u8], run: &Transmit) -> bool {
-        !(self.trusted && self.paths.take(bytes, run))
+        !(self.trusted && self.paths.can_carry(bytes, run))
     }
 
     /// Makes the next round look at everything.

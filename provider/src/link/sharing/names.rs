@@ -9,7 +9,7 @@ use std::{io, net::IpAddr, os::fd::OwnedFd, thread, time::Duration};
 use roce_transport::{addr::ROCE_UDP_PORT, share::IdPartition};
 
 use crate::link::{
-    name::Name,
+    name::{Name, scoped},
     stranger::{Unchecked, is_closing_names},
 };
 
@@ -37,14 +37,8 @@ pub(super) fn connect(name: &str) -> io::Result<OwnedFd> {
     Unchecked::connect(name.as_bytes())?.check()
 }
 
-/// A link-local address needs its interface.
 pub(super) fn of_address(address: IpAddr, interface: u32) -> String {
-    match address {
-        IpAddr::V6(v6) if v6.is_unicast_link_local() => {
-            format!("roce {ROCE_UDP_PORT} {v6}%{interface}")
-        }
-        _ => format!("roce {ROCE_UDP_PORT} {address}"),
-    }
+    format!("roce {ROCE_UDP_PORT} {}", scoped(address, interface))
 }
 
 pub(super) fn of_process(

@@ -25,7 +25,7 @@ use super::{
     names::{connect, of_address},
     reaper,
     record::{self, OwnRecords},
-    words::{SILENCE, Words},
+    shared_state::{SILENCE, SharedState},
 };
 use crate::{
     link::{
@@ -45,7 +45,7 @@ pub(super) struct Common {
     /// Socket with the address's name. Only the owner accepts.
     pub(super) name: Arc<Name>,
     pub(super) claims: ClaimTable,
-    pub(super) words: Words,
+    pub(super) state: SharedState,
     /// Queue of member sockets.
     members: Option<OwnedFd>,
 }
@@ -79,11 +79,11 @@ enum Role {
 
 enum Owner {
     /// Forwards datagrams for this process.
-    Met,
+    Connected,
     /// Asked to forward, until this time.
-    Asked(OwnedFd, Instant),
+    Requested(OwnedFd, Instant),
     /// To be asked at this time.
-    Sought(Instant),
+    Backoff(Instant),
 }
 
 impl Common {
@@ -94,8 +94,8 @@ impl Common {
         members: Option<OwnedFd>,
     ) -> io::Result<Self> {
         claims.share_name()?;
-        let words = Words::new(claims.file())?;
-        Ok(Self { udp, name, claims, words, members })
+        let state = SharedState::new(claims.file())?;
+        Ok(Self { udp, name, claims, state, members })
     }
 
     /// `None`: no grant has arrived yet.
@@ -124,13 +124,13 @@ impl SharedAddress {
         common: Common,
         make_socket: MakeSocket,
     ) -> Self {
-        let first = common.words.begin_after(0);
-        let peer = Role::Peer { check_at: None, owner: Owner::Sought(Instant::ZERO) };
+        let first = common.state.begin_after(0);
+        let peer = Role::Peer { check_at: None, owner: Owner::Backoff(Instant::ZERO) };
         Self {
             address,
             interface,
             _reaper: reaper::notify(address, &common.claims),
-            term: first.unwrap_or_else(|| common.words.current()),
+            term: first.unwrap_or_else(|| common.state.current()),
             common,
             own: None,
             make_socket,
@@ -150,16 +150,16 @@ impl SharedAddress {
         if self.is_owner() {
             return watch(epoll, &self.common.udp, Readable::Datagrams);
         }
-        watch(epoll, &self.common.udp, Readable::Others)?;
-        watch(epoll, &self.common.name, Readable::Others)
+        watch(epoll, &self.common.udp, Readable::OtherProcess)?;
+        watch(epoll, &self.common.name, Readable::OtherProcess)
     }
 
     /// Time at which the [role](Self::update_role) may change without an arrival.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let Role::Peer { check_at, owner } = &self.role else { return None };
         let owner = match owner {
-            Owner::Met => None,
-            Owner::Asked(_, due) | Owner::Sought(due) => Some(*due),
+            Owner::Connected => None,
+            Owner::Requested(_, due) | Owner::Backoff(due) => Some(*due),
         };
         owner.into_iter().chain(*check_at).min()
     }
@@ -167,22 +167,22 @@ impl SharedAddress {
     /// Counts a round as owner. True if the role may change now.
     pub(super) fn begin_round(&self, now: Instant) -> bool {
         if self.is_owner() {
-            self.common.words.count_round();
+            self.common.state.count_round();
         }
-        self.common.words.current() != self.term || self.deadline().is_some_and(|due| due <= now)
+        self.common.state.current() != self.term || self.deadline().is_some_and(|due| due <= now)
     }
 
     /// Records an arrival that the owner should read.
     pub(super) fn record_arrival(&mut self, now: Instant) {
         if let Role::Peer { check_at: check_at @ None, .. } = &mut self.role {
             *check_at = Some(now.plus(SILENCE));
-            self.common.words.watch(now);
+            self.common.state.watch(now);
         }
     }
 
     pub(super) fn grant(&mut self, socket: &OwnedFd) -> io::Result<()> {
         self.common.name.share();
-        if self.common.words.begin_members() {
+        if self.common.state.begin_members() {
             // without member sockets, everything is forwarded
             let members = members::make(&self.common.udp, &self.make_socket);
             self.common.members = members
@@ -203,7 +203,7 @@ impl SharedAddress {
             return Ok(());
         }
         self.services.push(service);
-        let set = self.common.words.set_services(own, &self.services);
+        let set = self.common.state.set_services(own, &self.services);
         if set.is_err() {
             self.release(service);
         }
@@ -218,7 +218,7 @@ impl SharedAddress {
         let place = self.services.iter().position(|other| *other == service);
         let (Some(own), Some(place)) = (self.own, place) else { return };
         self.services.swap_remove(place);
-        let _ = self.common.words.set_services(own, &self.services);
+        let _ = self.common.state.set_services(own, &self.services);
         self.common.claims.release(Entry::Service(service));
     }
 
@@ -227,7 +227,7 @@ impl SharedAddress {
         if !self.common.claims.is_taken(Entry::Service(service)) {
             return Err(false);
         }
-        let mut found = self.common.words.listeners(service);
+        let mut found = self.common.state.listeners(service);
         found.find(|other| self.common.claims.is_taken(Entry::Partition(*other))).ok_or(true)
     }
 
@@ -235,7 +235,7 @@ impl SharedAddress {
     pub(super) fn enter(&mut self, epoll: &OwnedFd, own: IdPartition) -> Option<Socket> {
         self.own = Some(own);
         // replaces the services of the partition's former process
-        let _ = self.common.words.set_services(own, &self.services);
+        let _ = self.common.state.set_services(own, &self.services);
         if self.is_owner() || self.member.is_some() {
             return None;
         }
@@ -251,7 +251,7 @@ impl SharedAddress {
             self.common.claims.release(Entry::Member(place));
             return None;
         };
-        self.common.words.set_member(place, own);
+        self.common.state.set_member(place, own);
         self.member = Some((place, watched));
         Some(socket)
     }
@@ -265,7 +265,7 @@ impl SharedAddress {
         let is_read =
             |place| Some(place) == own || self.common.claims.is_taken(Entry::Member(place));
         let members = MemberPlace::all().filter_map(|place| {
-            let partition = self.common.words.member(place)?;
+            let partition = self.common.state.member(place)?;
             is_read(place).then_some((partition, place))
         });
         // a later attempt may succeed; each process forwards datagrams of others
@@ -317,20 +317,20 @@ impl SharedAddress {
     /// Finds the next owner, perhaps this process, if the owner has ended or is stopped. True if
     /// this process has become the owner, or no longer is.
     pub(super) fn update_role(&mut self, now: Instant, epoll: &OwnedFd, inbox: &mut Inbox) -> bool {
-        let current = self.common.words.current();
+        let current = self.common.state.current();
         let is_over = mem::replace(&mut self.term, current) != current;
         let (address, interface, own) = (self.address, self.interface, self.own);
         if self.is_owner() {
             if is_over {
-                self.role = Role::Peer { check_at: None, owner: Owner::Sought(now) };
-                self.common.words.watch(now);
+                self.role = Role::Peer { check_at: None, owner: Owner::Backoff(now) };
+                self.common.state.watch(now);
                 info!(%address, "another process receives for all at the address by now");
             }
             return is_over;
         }
         let is_open = inbox.is_forwarding(address, current);
         if (is_open == Some(false) || self.is_owner_stopped(now, epoll))
-            && let Some(term) = self.common.words.begin_after(current)
+            && let Some(term) = self.common.state.begin_after(current)
         {
             (self.term, self.role) = (term, Role::Owner);
             unwatch(epoll, &self.common.name);
@@ -340,28 +340,28 @@ impl SharedAddress {
             return true;
         }
         let Role::Peer { owner, .. } = &mut self.role else { return false };
-        *owner = match mem::replace(owner, Owner::Met) {
-            _ if is_open == Some(true) => Owner::Met,
-            Owner::Met => {
-                self.common.words.watch(now);
-                Owner::Sought(now)
+        *owner = match mem::replace(owner, Owner::Connected) {
+            _ if is_open == Some(true) => Owner::Connected,
+            Owner::Connected => {
+                self.common.state.watch(now);
+                Owner::Backoff(now)
             }
-            Owner::Asked(..) if is_over => Owner::Sought(now),
-            Owner::Asked(socket, due) => match Hello::receive(&socket) {
+            Owner::Requested(..) if is_over => Owner::Backoff(now),
+            Owner::Requested(socket, due) => match Hello::receive(&socket) {
                 Ok(Some((hello, Some(reader)))) => {
                     let _ = inbox.add(hello, address, socket, reader);
-                    Owner::Met
+                    Owner::Connected
                 }
-                Ok(None) if now < due => Owner::Asked(socket, due),
-                Ok(_) | Err(_) => Owner::Sought(now.plus(HANDOVER)),
+                Ok(None) if now < due => Owner::Requested(socket, due),
+                Ok(_) | Err(_) => Owner::Backoff(now.plus(HANDOVER)),
             },
-            sought @ Owner::Sought(_) => sought,
+            backoff @ Owner::Backoff(_) => backoff,
         };
-        if matches!(owner, Owner::Sought(due) if *due <= now) {
+        if matches!(owner, Owner::Backoff(due) if *due <= now) {
             let asked = own.and_then(|own| ask(epoll, address, interface, own).ok());
             *owner = asked.map_or_else(
-                || Owner::Sought(now.plus(HANDOVER)),
-                |socket| Owner::Asked(socket, now.plus(SILENCE)),
+                || Owner::Backoff(now.plus(HANDOVER)),
+                |socket| Owner::Requested(socket, now.plus(SILENCE)),
             );
         }
         false
@@ -370,19 +370,19 @@ impl SharedAddress {
     /// True if the owner does nothing despite an arrival or a request by this process.
     fn is_owner_stopped(&mut self, now: Instant, epoll: &OwnedFd) -> bool {
         let Role::Peer { check_at, owner } = &mut self.role else { return false };
-        if matches!(owner, Owner::Sought(due) if *due <= now) && self.common.words.is_silent(now) {
+        if matches!(owner, Owner::Backoff(due) if *due <= now) && self.common.state.is_silent(now) {
             return true;
         }
         let Some(due) = check_at.take_if(|due| *due <= now) else { return false };
         if due.plus(SILENCE) <= now {
             // this process was stopped too, perhaps with the owner
-            self.common.words.watch(now);
+            self.common.state.watch(now);
             *check_at = Some(now.plus(SILENCE));
             return false;
         }
         let is_awaited =
             is_readable(self.common.udp.as_fd()) || is_readable(self.common.name.as_fd());
-        let is_stopped = is_awaited && self.common.words.is_silent(now);
+        let is_stopped = is_awaited && self.common.state.is_silent(now);
         if !is_stopped {
             let _ = self.watch(epoll);
         }
@@ -400,7 +400,7 @@ impl SharedAddress {
 fn ask(epoll: &OwnedFd, address: IpAddr, interface: u32, own: IdPartition) -> io::Result<OwnedFd> {
     let socket = connect(&of_address(address, interface))?;
     watch(epoll, &socket, Readable::News)?;
-    Hello::Here(own.get()).send(&socket)?;
+    Hello::RegisterPeer(own.get()).send(&socket)?;
     Ok(socket)
 }
 

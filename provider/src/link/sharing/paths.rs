@@ -72,7 +72,7 @@ pub(super) struct Channel {
     /// Deadline of the response.
     until: Instant,
     /// The reader must be woken.
-    is_used: bool,
+    needs_wakeup: bool,
     /// The channel leads from an owner to a peer.
     is_owners: bool,
 }
@@ -88,10 +88,10 @@ impl Channels {
     }
 
     /// True if open channels reach all datagrams of a run.
-    fn take(&self, datagrams: &[u8], segment: usize) -> bool {
-        let is_taken = |partition| self.channels.iter().any(|it| it.is_for(partition));
+    fn can_carry(&self, datagrams: &[u8], segment: usize) -> bool {
+        let is_carried = |partition| self.channels.iter().any(|it| it.is_for(partition));
         !self.channels.is_empty()
-            && datagrams.chunks(segment.max(1)).map(partition_of).all(is_taken)
+            && datagrams.chunks(segment.max(1)).map(partition_of).all(is_carried)
     }
 
     /// Sends each datagram of a run to its process. False if a channel is missing.
@@ -100,7 +100,7 @@ impl Channels {
             let channel = self.open_to(partition);
             return channel.map_or(Ok(false), |it| it.send(header, datagrams).map(|()| true));
         }
-        if !self.take(datagrams, header.segment) {
+        if !self.can_carry(datagrams, header.segment) {
             return Ok(false);
         }
         for datagram in datagrams.chunks(header.segment.max(1)) {
@@ -119,9 +119,9 @@ impl Channels {
 
     /// Wakes sleeping readers and counts the wakeups. True if everything is written.
     fn wake(&mut self, wakeups: &mut u64) -> bool {
-        let used = self.channels.iter_mut().filter(|it| it.is_used);
+        let used = self.channels.iter_mut().filter(|it| it.needs_wakeup);
         used.fold(true, |written, it| {
-            it.is_used = false;
+            it.needs_wakeup = false;
             *wakeups += u64::from(it.ring.wake());
             it.ring.is_written() && written
         })
@@ -139,7 +139,7 @@ impl Channel {
         let ring = Outgoing::request(socket, &purpose.message())?;
         watch(epoll, &ring, Readable::News)?;
         let is_owners = matches!(purpose, Hello::Forward(1..));
-        Ok(Self { to, ring, until: now.plus(RESPONSE_TIMEOUT), is_used: false, is_owners })
+        Ok(Self { to, ring, until: now.plus(RESPONSE_TIMEOUT), needs_wakeup: false, is_owners })
     }
 
     fn is_for(&self, partition: Option<IdPartition>) -> bool {
@@ -147,7 +147,7 @@ impl Channel {
     }
 
     fn send(&mut self, header: RunHeader, bytes: &[u8]) -> io::Result<()> {
-        self.is_used = true;
+        self.needs_wakeup = true;
         self.ring.send(header, bytes)
     }
 
@@ -160,13 +160,13 @@ impl Channel {
 }
 
 impl Paths {
-    pub(super) fn take(&self, bytes: &[u8], run: &Transmit) -> bool {
+    pub(super) fn can_carry(&self, bytes: &[u8], run: &Transmit) -> bool {
         let channels = self.pairs.get(&(Some(run.src), run.dst));
-        channels.is_some_and(|it| it.take(payload(bytes, run), run.segment))
+        channels.is_some_and(|it| it.can_carry(payload(bytes, run), run.segment))
     }
 
-    /// Sweeps unused pairs at the limit.
-    fn has_room(&mut self, now: Instant) -> bool {
+    /// Sweeps unused pairs at the limit. True if there is room.
+    fn make_room(&mut self, now: Instant) -> bool {
         if self.pairs.len() >= MAX_PAIRS && self.sweep_at <= now {
             self.sweep_at = now.plus(RETRY);
             self.pairs
@@ -189,7 +189,7 @@ impl Paths {
             Some(channels) => {
                 !channels.has(partition) && (at_once || channels.look_at[kind] <= now)
             }
-            None => !dst.is_multicast() && self.has_room(now),
+            None => !dst.is_multicast() && self.make_room(now),
         };
         if !is_due {
             return;
@@ -344,7 +344,7 @@ impl Paths {
         let mut is_written = true;
         for channels in self.pairs.values_mut() {
             channels.channels.retain_mut(|it| {
-                it.is_used = true;
+                it.needs_wakeup = true;
                 it.ring.write_backlog().is_ok()
             });
             is_written &= channels.wake(&mut self.sent.wakeups);

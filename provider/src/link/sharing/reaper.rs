@@ -17,8 +17,8 @@ use roce_transport::{cm::ConnRecord, share::IdPartition, time::Instant};
 
 use super::{
     claim::{ClaimTable, Entry},
-    ends::EndChecks,
-    listener::REST,
+    ends::LivenessProbe,
+    listener::ACCEPT_BACKOFF,
     record,
 };
 use crate::{
@@ -71,7 +71,7 @@ pub(crate) struct Members {
     listener: Name,
     members: Vec<Member>,
     /// Set while nobody can be accepted.
-    rests_until: Option<Instant>,
+    backoff_until: Option<Instant>,
 }
 
 struct Member {
@@ -79,7 +79,7 @@ struct Member {
     claims: ClaimTable,
     socket: OwnedFd,
     /// Checks at the address, after the process's end.
-    looks: Option<EndChecks>,
+    probe: Option<LivenessProbe>,
 }
 
 /// Partitions and connections at an address whose processes have all ended.
@@ -98,7 +98,7 @@ impl Members {
         let name = format!("roce reaper {:032x}", u128::from_be_bytes(name));
         let listener = Name::listen(name.as_bytes())?;
         let variable = format!("{name} {:032x}", u128::from_be_bytes(secret));
-        Ok(Self { variable, secret, listener, members: Vec::new(), rests_until: None })
+        Ok(Self { variable, secret, listener, members: Vec::new(), backoff_until: None })
     }
 
     pub(crate) fn variable(&self) -> &str {
@@ -106,39 +106,39 @@ impl Members {
     }
 
     pub(crate) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        let running = self.members.iter().filter(|member| member.looks.is_none());
-        let listener = self.rests_until.is_none().then(|| self.listener.as_fd());
+        let running = self.members.iter().filter(|member| member.probe.is_none());
+        let listener = self.backoff_until.is_none().then(|| self.listener.as_fd());
         listener.into_iter().chain(running.map(|one| one.socket.as_fd())).collect()
     }
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.looks().chain(self.rests_until).min()
+        self.probes().chain(self.backoff_until).min()
     }
 
     pub(crate) fn is_busy(&self) -> bool {
-        self.looks().next().is_some()
+        self.probes().next().is_some()
     }
 
-    fn looks(&self) -> impl Iterator<Item = Instant> {
-        self.members.iter().filter_map(|member| member.looks.as_ref()).map(|looks| looks.due)
+    fn probes(&self) -> impl Iterator<Item = Instant> {
+        self.members.iter().filter_map(|member| member.probe.as_ref()).map(|probe| probe.due)
     }
 
     /// Accepts processes, and checks the addresses of ended processes.
     pub(crate) fn attend(&mut self, now: Instant) -> Vec<Left> {
         let _uncancelled = Uncancelled::begin();
-        self.rests_until = stranger::is_full().then(|| now.plus(REST));
+        self.backoff_until = stranger::is_full().then(|| now.plus(ACCEPT_BACKOFF));
         self.accept();
         let mut left = Vec::new();
         self.members.retain_mut(|member| {
-            if member.looks.is_none() && is_closed(&member.socket) {
-                member.looks = Some(EndChecks::begin(now));
+            if member.probe.is_none() && is_closed(&member.socket) {
+                member.probe = Some(LivenessProbe::begin(now));
             }
-            let Some(looks) = member.looks.take_if(|looks| looks.due <= now) else { return true };
-            match member.look() {
-                None => member.looks = looks.next(now),
+            let Some(probe) = member.probe.take_if(|probe| probe.due <= now) else { return true };
+            match member.left() {
+                None => member.probe = probe.next(now),
                 Some(found) => left.extend((!found.records.is_empty()).then_some(found)),
             }
-            member.looks.is_some()
+            member.probe.is_some()
         });
         left
     }
@@ -167,11 +167,11 @@ impl Member {
         let (length, descriptors) = receive_with(&socket, &mut said)?;
         let address = address_in(&said[..length], secret).ok_or(io::ErrorKind::InvalidData)?;
         let claims = ClaimTable::join(&descriptors)?;
-        Ok(Self { address, claims, socket, looks: None })
+        Ok(Self { address, claims, socket, probe: None })
     }
 
     /// State left at the address, if no process remains there.
-    fn look(&self) -> Option<Left> {
+    fn left(&self) -> Option<Left> {
         let partitions = IdPartition::all();
         if partitions.clone().any(|partition| self.claims.is_taken(Entry::Partition(partition))) {
             return None;
@@ -193,10 +193,7 @@ mod tests {
     use roce_transport::{addr::PKey, ids::Qpn};
 
     use super::{super::record::OwnRecords, *};
-
-    fn partition(number: u8) -> IdPartition {
-        IdPartition::new(number).unwrap()
-    }
+    use crate::link::partition;
 
     fn at(millis: u64) -> Instant {
         Instant::ZERO.plus(Duration::from_millis(millis))

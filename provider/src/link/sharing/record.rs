@@ -1,23 +1,23 @@
 //! Connection records in a claim table's memory, where they outlive their process. Another process
 //! at the address reads the records and notifies the peers.
 //!
-//! Behind the [words](super::words) is a page with the number of slots used by each partition, then
-//! the slots. A slot is written whole, and neither its first byte nor its last bytes are zero: a
-//! slot partly written or erased by a killed process is no record.
+//! Behind the [shared state](super::shared_state) is a page with each partition's number of used
+//! slots, then the slots. A slot is written whole, and neither its first byte nor its last bytes
+//! are zero: a slot partly written or erased by a killed process is no record.
 
 use std::{fs::File, io, net::IpAddr};
 
 use roce_transport::{cm::ConnRecord, share::IdPartition};
 use rustix::io::{pread, pwrite};
 
-use super::words;
+use super::shared_state;
 use crate::link::{conn_record, sealed};
 
 pub(super) const SIZE: u64 = SLOTS_AT + IdPartition::COUNT as u64 * AREA;
 /// Records per partition; further connections end without notice.
 const SLOTS: usize = 4096;
 
-const COUNTS_AT: u64 = words::SIZE;
+const COUNTS_AT: u64 = shared_state::SIZE;
 const SLOTS_AT: u64 = COUNTS_AT + 4096;
 const SLOT: usize = conn_record::LEN;
 const AREA: u64 = SLOTS as u64 * SLOT as u64;
@@ -116,15 +116,12 @@ mod tests {
     use roce_transport::{addr::PKey, ids::Qpn};
 
     use super::*;
+    use crate::link::partition;
 
     const LOCAL: [u8; 4] = [10, 0, 0, 1];
 
     fn table() -> File {
         sealed::create("test", SIZE).unwrap()
-    }
-
-    fn partition(number: u8) -> IdPartition {
-        IdPartition::new(number).unwrap()
     }
 
     fn record(partition: IdPartition, number: u32) -> ConnRecord {
@@ -217,16 +214,7 @@ mod tests {
     fn what_cannot_be_a_record_is_none() {
         let (table, mine) = (table(), partition(7));
         let good = record(mine, 1);
-        let strangers = [
-            ConnRecord { local_id: 0, ..good },
-            ConnRecord { local_id: *partition(8).ids().start(), ..good },
-            ConnRecord { remote: [0; 4].into(), ..good },
-            ConnRecord { remote: [224, 0, 0, 1].into(), ..good },
-            ConnRecord { remote: [255; 4].into(), ..good },
-            ConnRecord { remote: "fd00::2".parse().unwrap(), ..good },
-            ConnRecord { pkey: PKey(0), ..good },
-        ];
-        for stranger in strangers {
+        for stranger in conn_record::strangers(good) {
             OwnRecords::default().keep(&table, mine, &stranger).unwrap();
             assert_eq!(left(&table, mine), [], "{stranger:?}");
         }

@@ -43,7 +43,7 @@ pub(super) fn open(address: IpAddr, interface: u32, count: usize) -> Vec<FlowSoc
     flows
 }
 
-pub(super) fn deaf(address: IpAddr, interface: u32, port: u16) -> io::Result<Socket> {
+pub(super) fn bind_send_only(address: IpAddr, interface: u32, port: u16) -> io::Result<Socket> {
     let socket = unbound(address, interface)?;
     socket.bind(&message::socket_address(address, interface, port).into())?;
     Ok(socket)

@@ -5,6 +5,7 @@ use std::{
     io,
     mem::MaybeUninit,
     net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6},
+    num::NonZeroU32,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
@@ -12,8 +13,8 @@ use roce_transport::addr::ROCE_UDP_PORT;
 use rustix::event::{Timespec, epoll};
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
 
-use super::{message, options::SocketOptions, port::Port, receive::Overflow};
-use crate::link::Preparation;
+use super::{bound_address::BoundAddress, message, options::SocketOptions, receive::Overflow};
+use crate::link::{Preparation, no_address_of_family};
 
 /// Events per `epoll_wait`.
 const READY: usize = 16;
@@ -46,22 +47,17 @@ impl Groups {
         self.epoll.as_fd()
     }
 
-    /// Joins on the interface of the first of `ports` in the group's family. Joining blocks while
+    /// Joins on the interface of the first of `bound` in the group's family. Joining blocks while
     /// other processes change interfaces.
     pub(super) fn prepare(
         group: IpAddr,
-        ports: &[Port],
+        bound: &[BoundAddress],
         options: SocketOptions,
     ) -> Preparation<io::Error> {
-        let port = ports.iter().find(|port| port.address.is_ipv4() == group.is_ipv4());
-        let own = port.map(|port| (port.address, port.interface));
+        let bound = bound.iter().find(|bound| bound.address.is_ipv4() == group.is_ipv4());
+        let own = bound.map(|bound| (bound.address, bound.interface));
         Box::new(move || {
-            let Some((own, interface)) = own else {
-                return Err(io::Error::new(
-                    io::ErrorKind::AddrNotAvailable,
-                    "the device has no address of the group's family",
-                ));
-            };
+            let (own, interface) = own.ok_or_else(no_address_of_family)?;
             Ok(Box::new(open(group, own, interface, &options)?))
         })
     }
@@ -138,7 +134,9 @@ fn open(group: IpAddr, own: IpAddr, interface: u32, options: &SocketOptions) -> 
         (IpAddr::V6(group), _) => {
             // The IPv6 option compares only groups, on any interface.
             message::named("IPV6_MULTICAST_ALL", socket.set_multicast_all_v6(false))?;
-            message::bind_to_interface(&socket, interface)?;
+            // unprivileged since Linux 5.7; index 0 is every interface
+            let bound = socket.bind_device_by_index_v6(NonZeroU32::new(interface));
+            message::named("SO_BINDTOIFINDEX", bound)?;
             socket.bind(
                 &SocketAddr::from(SocketAddrV6::new(group, ROCE_UDP_PORT, 0, interface)).into(),
             )?;

@@ -8,16 +8,20 @@
 use std::{
     io, mem,
     net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, SocketAddrV6},
-    os::fd::{AsRawFd, RawFd},
+    os::fd::AsRawFd,
     ptr,
     sync::OnceLock,
 };
 
 use libc::{c_int, c_void};
 use roce_transport::{adapter::Transmit, wire::FrameFields};
+use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-use crate::notice::{OptionalFeature, is_refusal};
+use crate::{
+    link::socket_option::set_option,
+    notice::{OptionalFeature, is_refusal},
+};
 
 /// Bytes of ancillary data per message: segment size, traffic class and hop limit take 72, a drop
 /// count 24.
@@ -30,18 +34,18 @@ pub(super) struct Control(pub(super) [u8; CONTROL]);
 
 pub(super) fn configure(socket: &Socket, v6: bool) -> io::Result<()> {
     configure_sending(socket, v6)?;
-    let fd = socket.as_raw_fd();
+    let set = |level, option| set_option(socket, level, option, &1_i32);
     if v6 {
-        IPV6_RECVTCLASS.ask(set(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1));
-        IPV6_RECVHOPLIMIT.ask(set(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT, 1));
+        IPV6_RECVTCLASS.ask(socket.set_recv_tclass_v6(true));
+        IPV6_RECVHOPLIMIT.ask(socket.set_recv_hoplimit_v6(true));
         // Peers send a zero checksum, which IPv6 forbids unless the receiver agrees.
-        UDP_NO_CHECK6_RX.ask(set(fd, libc::SOL_UDP, libc::UDP_NO_CHECK6_RX, 1));
+        UDP_NO_CHECK6_RX.ask(set(libc::SOL_UDP, libc::UDP_NO_CHECK6_RX));
     } else {
-        IP_RECVTOS.ask(set(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, 1));
-        IP_RECVTTL.ask(set(fd, libc::IPPROTO_IP, libc::IP_RECVTTL, 1));
+        IP_RECVTOS.ask(socket.set_recv_tos_v4(true));
+        IP_RECVTTL.ask(set(libc::IPPROTO_IP, libc::IP_RECVTTL));
     }
-    UDP_GRO.ask(set(fd, libc::SOL_UDP, libc::UDP_GRO, 1));
-    SO_RXQ_OVFL.ask(set(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1));
+    UDP_GRO.ask(set(libc::SOL_UDP, libc::UDP_GRO));
+    SO_RXQ_OVFL.ask(set(libc::SOL_SOCKET, libc::SO_RXQ_OVFL));
     Ok(())
 }
 
@@ -55,11 +59,8 @@ static UDP_NO_CHECK6_RX: OptionalFeature = OptionalFeature::new(
     "UDP_NO_CHECK6_RX",
     "packets of rxe and of adapters do not arrive over IPv6",
 );
-static IP_RECVTOS: OptionalFeature = OptionalFeature::new(
-    "IP_RECVTOS",
-    "ECN marks over IPv4 are not \
-     visible",
-);
+static IP_RECVTOS: OptionalFeature =
+    OptionalFeature::new("IP_RECVTOS", "ECN marks over IPv4 are not visible");
 static IP_RECVTTL: OptionalFeature =
     OptionalFeature::new("IP_RECVTTL", "IPv4 packets are shown with TTL 64");
 static UDP_GRO: OptionalFeature =
@@ -104,14 +105,13 @@ pub(super) fn named(option: &str, result: io::Result<()>) -> io::Result<()> {
 /// MTUs from ICMP. With `PMTUDISC_DO`, forged ICMP with guessable addresses and port fails
 /// full-size packets for ten minutes.
 pub(super) fn configure_sending(socket: &Socket, v6: bool) -> io::Result<()> {
-    let fd = socket.as_raw_fd();
     if v6 {
         named("IPV6_V6ONLY", socket.set_only_v6(true))?;
-        let probe = libc::IPV6_PMTUDISC_PROBE;
-        IPV6_MTU_DISCOVER.ask(set(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, probe));
+        let result = sockopt::set_ipv6_mtu_discover(socket, Ipv6PathMtuDiscovery::PROBE);
+        IPV6_MTU_DISCOVER.ask(result.map_err(io::Error::from));
     } else {
-        let probe = libc::IP_PMTUDISC_PROBE;
-        IP_MTU_DISCOVER.ask(set(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, probe));
+        let result = sockopt::set_ip_mtu_discover(socket, Ipv4PathMtuDiscovery::PROBE);
+        IP_MTU_DISCOVER.ask(result.map_err(io::Error::from));
     }
     Ok(())
 }
@@ -157,20 +157,13 @@ pub(super) fn configure_multicast(socket: &Socket, own: IpAddr, interface: u32) 
     }
 }
 
-/// Index 0 is every interface. Unprivileged since Linux 5.7.
-pub(super) fn bind_to_interface(socket: &Socket, interface: u32) -> io::Result<()> {
-    let index = interface.cast_signed();
-    let result = set(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_BINDTOIFINDEX, index);
-    named("SO_BINDTOIFINDEX", result)
-}
-
 /// Most segments of a send: 1 without `UDP_SEGMENT`, 64 before Linux 6.9, 128 since. Probed once.
 pub(super) fn max_segments() -> usize {
     static SEGMENTS: OnceLock<usize> = OnceLock::new();
     *SEGMENTS.get_or_init(|| {
         let Ok(socket) = connected_to_itself() else { return 1 };
         // Ask first: a system without UDP ancillary data may ignore the segment size.
-        let is_known = set(socket.as_raw_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, 0);
+        let is_known = set_option(&socket, libc::SOL_UDP, libc::UDP_SEGMENT, &0_i32);
         let mut result = Ok(());
         for count in [128, 64].into_iter().filter(|_| is_known.is_ok()) {
             result = send_run(&socket, &vec![0; count], 1);
@@ -206,20 +199,6 @@ pub(super) fn send_run(socket: &Socket, bytes: &[u8], segment: usize) -> io::Res
         0 => Err(io::ErrorKind::WouldBlock.into()),
         _ => Ok(()),
     }
-}
-
-fn set(fd: RawFd, level: c_int, option: c_int, value: c_int) -> io::Result<()> {
-    // SAFETY: The kernel reads one int, of the given size.
-    let result = unsafe {
-        libc::setsockopt(
-            fd,
-            level,
-            option,
-            (&raw const value).cast(),
-            size_of::<c_int>() as libc::socklen_t,
-        )
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 #[derive(Default)]

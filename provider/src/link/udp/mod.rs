@@ -1,11 +1,12 @@
 //! The `udp` link.
 
+mod bound_address;
 mod flows;
 mod groups;
 mod message;
 mod options;
-mod port;
 mod receive;
+mod sharing;
 
 use std::{
     fmt, io,
@@ -19,7 +20,6 @@ use std::{
 use roce_transport::{
     adapter::{SourcePort, Transmit, TransmitLimits},
     addr::ROCE_UDP_PORT,
-    cm::{ConnId, ConnRecord, ServiceId},
     share::IdPartition,
     time::Instant,
     wire::{FrameFields, Ident, NetHeader},
@@ -28,26 +28,21 @@ use socket2::Socket;
 use tracing::warn;
 
 use super::{
-    AddressSetLink, Datagram, DatagramMeta, DatagramRun, Ended, Link, MulticastLink, Preparation,
-    Prepared, SharedRuns, SharingLink,
+    AddressSetLink, CHECK_INTERVAL, Datagram, DatagramMeta, DatagramRun, Link, MAX_RUN,
+    MulticastLink, Preparation, Prepared, SharingLink,
     kept::{self, Kept},
     sealed,
     share::{Clients, DIRECTORY, OWN, Service},
     sharing::{Scope, Sharing},
 };
 use crate::{bind::BindError, notice};
+use bound_address::{BoundAddress, Opened};
 use groups::Groups;
 use message::SendBuffers;
 pub use options::SocketOptions;
-use port::{Opened, Port};
 pub use receive::{Ancillary, read_ancillary};
 use receive::{Overflow, ReceiveBuffers};
 
-/// Greatest payload of a send, in bytes, that fits both IPv4 and IPv6.
-const MAX_RUN: usize = 65_487;
-/// Longest interval between socket polls beside shared memory; otherwise an eighth of the sockets'
-/// silence. A poll costs more than a packet through shared memory.
-const LOOK: Duration = Duration::from_millis(1);
 /// Time after a socket's packet during which every call polls the sockets.
 const RECENT: Duration = Duration::from_millis(1);
 
@@ -79,9 +74,9 @@ pub enum Locality {
 /// `UDP_SEGMENT` 0, 1, 2, … per call. On reception the transport solves for the value
 /// (`roce_transport::wire`).
 pub struct UdpLink {
-    /// Receives for other users; declared first, to drop its doors before the sockets.
+    /// Receives for other users; declared first, to drop its FIFOs before the sockets.
     service: Option<Service>,
-    ports: Vec<Port>,
+    bound: Vec<BoundAddress>,
     groups: Groups,
     limits: TransmitLimits,
     options: SocketOptions,
@@ -93,26 +88,28 @@ pub struct UdpLink {
     /// Addresses where the service receives.
     clients: Clients,
     partition: Option<IdPartition>,
-    looks: Looks,
+    schedule: PollSchedule,
     blocked: Option<(IpAddr, u16)>,
     /// Errors of omitted addresses.
     left_out: Vec<BindError>,
 }
 
-/// Poll schedule of the sockets beside `sharing`.
+/// Poll schedule of the sockets beside `sharing`: a poll costs more than a packet through shared
+/// memory.
 #[derive(Default)]
-struct Looks {
-    next: Instant,
+struct PollSchedule {
+    poll_at: Instant,
     last_arrival: Instant,
 }
 
-impl Looks {
-    fn looked(&mut self, now: Instant, has_come: bool) {
-        if has_come {
+impl PollSchedule {
+    fn polled(&mut self, now: Instant, has_arrived: bool) {
+        if has_arrived {
             self.last_arrival = now;
         }
         let silence = now.since(self.last_arrival);
-        self.next = if silence < RECENT { now } else { now.plus(LOOK.min(silence / 8)) };
+        let wait = if silence < RECENT { Duration::ZERO } else { CHECK_INTERVAL.min(silence / 8) };
+        self.poll_at = now.plus(wait);
     }
 }
 
@@ -218,14 +215,15 @@ impl UdpLink {
             }
             Locality::SharedAddress { .. } => Some(Sharing::new(Scope::All).map_err(system)?),
         };
-        let mut ports = Vec::new();
+        let mut bound = Vec::new();
         let mut clients = Clients::default();
         let (mut missing, mut left_out) = (None, Vec::new());
         for &(address, interface) in addresses {
             let scope = sharing.as_ref().map(|sharing| sharing.scope);
-            match Port::open(address, interface, scope, exclusive, clients.partition(), &options) {
-                Ok(Opened { port, acquired, client }) => {
-                    ports.push(port);
+            let partition = clients.partition();
+            match BoundAddress::open(address, interface, scope, exclusive, partition, &options) {
+                Ok(Opened { bound: opened, acquired, client }) => {
+                    bound.push(opened);
                     if let (Some(sharing), Some(acquired)) = (&mut sharing, acquired) {
                         sharing.add(acquired).map_err(system)?;
                     }
@@ -245,7 +243,7 @@ impl UdpLink {
                 Err(error) => return Err(error),
             }
         }
-        if ports.is_empty() {
+        if bound.is_empty() {
             return Err(left_out.pop().or(missing).unwrap_or(BindError::NotLocal(first)));
         }
         let taken = |error: io::Error| match error.kind() {
@@ -266,8 +264,8 @@ impl UdpLink {
         };
         let mut service = None;
         if options.receives_for_users {
-            let own = ports.iter().map(|port| (port.address, port.interface));
-            let buffers = ports.iter().filter_map(|port| port.socket.recv_buffer_size().ok());
+            let own = bound.iter().map(|it| (it.address, it.interface));
+            let buffers = bound.iter().filter_map(|it| it.socket.recv_buffer_size().ok());
             let buffer = buffers.min().unwrap_or(usize::MAX);
             let directory = Path::new(DIRECTORY);
             service = Some(Service::new(directory, &own.collect::<Vec<_>>(), buffer)?);
@@ -275,7 +273,7 @@ impl UdpLink {
         }
         Ok(Self {
             service,
-            ports,
+            bound,
             groups: Groups::new().map_err(system)?,
             limits: TransmitLimits {
                 segments: message::max_segments()
@@ -290,7 +288,7 @@ impl UdpLink {
             sharing,
             clients,
             partition,
-            looks: Looks::default(),
+            schedule: PollSchedule::default(),
             blocked: None,
             left_out,
         })
@@ -301,7 +299,7 @@ impl UdpLink {
     /// # Errors
     /// See [`BindError`].
     pub(super) fn guard(address: IpAddr, interface: u32) -> Result<Socket, BindError> {
-        flows::deaf(address, interface, ROCE_UDP_PORT)
+        flows::bind_send_only(address, interface, ROCE_UDP_PORT)
             .map_err(|source| BindError::of_socket(address, source))
     }
 
@@ -317,13 +315,13 @@ impl UdpLink {
         bytes: &[u8],
         runs: &[Transmit],
     ) -> io::Result<(usize, bool)> {
-        let Self { ports, sharing, send_buffers, .. } = self;
+        let Self { bound, sharing, send_buffers, .. } = self;
         let Some(first) = runs.first() else { return Ok((0, false)) };
-        let Some(port) = ports.iter().find(|port| port.address == first.src) else {
+        let Some(bound) = bound.iter().find(|it| it.address == first.src) else {
             let message = format!("{} is no longer an address of this device", first.src);
             return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, message));
         };
-        let Some(socket) = port.sender(first.src_port) else {
+        let Some(socket) = bound.sender(first.src_port) else {
             let message = format!("{} is no longer a port of {}", first.src_port, first.src);
             return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, message));
         };
@@ -335,10 +333,10 @@ impl UdpLink {
                 // If the channel breaks, stop: the rest may lack the ICRC.
                 return sent.map(|sent| (sent, sent == same));
             }
-            let far = |run: &&Transmit| !sharing.reaches(now, bytes, run, port.interface);
+            let far = |run: &&Transmit| !sharing.reaches(now, bytes, run, bound.interface);
             count = runs[..count].iter().take_while(far).count().max(1);
         }
-        let to = |run: &Transmit| port.peer(run.dst);
+        let to = |run: &Transmit| bound.peer(run.dst);
         let sent = send_buffers.send(socket, bytes, &runs[..count], to)?;
         if sent == 0 {
             self.blocked = Some((first.src, first.src_port));
@@ -358,7 +356,7 @@ impl fmt::Debug for UdpLink {
 
 impl Link for UdpLink {
     fn addresses(&self) -> Vec<IpAddr> {
-        self.ports.iter().map(|port| port.address).collect()
+        self.bound.iter().map(|bound| bound.address).collect()
     }
 
     fn limits(&self) -> TransmitLimits {
@@ -371,24 +369,24 @@ impl Link for UdpLink {
     }
 
     fn flow_ports(&self, address: IpAddr) -> Vec<u16> {
-        let port = self.ports.iter().find(|port| port.address == address);
-        port.map(|port| port.flows.iter().map(|flow| flow.port).collect()).unwrap_or_default()
+        let bound = self.bound.iter().find(|bound| bound.address == address);
+        bound.map(|bound| bound.flows.iter().map(|flow| flow.port).collect()).unwrap_or_default()
     }
 
     fn control_port(&self, address: IpAddr) -> Option<u16> {
-        self.ports.iter().find(|port| port.address == address)?.control
+        self.bound.iter().find(|bound| bound.address == address)?.control
     }
 
     fn receive_buffer(&self) -> Option<usize> {
-        let own = self.ports.iter().filter(|port| port.control.is_none());
-        let sizes = own.filter_map(|port| port.socket.recv_buffer_size().ok());
+        let own = self.bound.iter().filter(|bound| bound.control.is_none());
+        let sizes = own.filter_map(|bound| bound.socket.recv_buffer_size().ok());
         sizes.chain(self.clients.receive_buffer()).min()
     }
 
     fn socket_drops(&self) -> u64 {
-        let ports = self.ports.iter().map(Port::dropped).sum::<u64>();
+        let dropped = self.bound.iter().map(BoundAddress::dropped).sum::<u64>();
         let lost = self.service.as_ref().map_or(0, |service| service.lost);
-        self.drops_of_closed + ports + self.groups.socket_drops() + lost
+        self.drops_of_closed + dropped + self.groups.socket_drops() + lost
     }
 
     fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<usize> {
@@ -419,8 +417,8 @@ impl Link for UdpLink {
 
     fn blocked(&self) -> Option<BorrowedFd<'_>> {
         let (address, source_port) = self.blocked?;
-        let port = self.ports.iter().find(|port| port.address == address)?;
-        port.sender(source_port).map(AsFd::as_fd)
+        let bound = self.bound.iter().find(|bound| bound.address == address)?;
+        bound.sender(source_port).map(AsFd::as_fd)
     }
 
     fn receive(&mut self, now: Instant, sink: &mut dyn FnMut(&Datagram<'_>)) -> io::Result<usize> {
@@ -432,22 +430,22 @@ impl Link for UdpLink {
         now: Instant,
         sink: &mut dyn FnMut(&DatagramRun<'_>),
     ) -> io::Result<usize> {
-        let Self { service, ports, groups, receive_buffers, sharing, clients, looks, .. } = self;
+        let Self { service, bound, groups, receive_buffers, sharing, clients, schedule, .. } = self;
         service.iter_mut().for_each(|service| service.attend(now));
         let mut count = 0;
         let mut receive =
             |socket: &Socket, overflow: &mut Overflow, dst, sharing: &mut Option<Sharing>| {
                 receive_buffers.receive(socket, overflow, |meta, payload| {
+                    let Ancillary { segment, traffic_class, hop_limit, .. } = meta.ancillary;
                     let net = NetHeader {
                         src: meta.source.ip().to_canonical(),
                         dst,
                         src_port: meta.source.port(),
-                        traffic_class: meta.traffic_class,
-                        hop_limit: meta.hop_limit,
+                        traffic_class,
+                        hop_limit,
                         ident: Ident::Likely(0),
                         frame: FrameFields::default(),
                     };
-                    let segment = meta.segment;
                     let meta = DatagramMeta { congested: meta.congested, ..Default::default() };
                     let run = DatagramRun { net: &net, bytes: payload, segment, meta };
                     let sharing = sharing.as_mut().filter(|it| it.is_shared);
@@ -461,28 +459,27 @@ impl Link for UdpLink {
         let settled = sharing.as_mut().is_some_and(|sharing| {
             sharing.attend(now);
             while let Some((address, socket)) = sharing.poll_member() {
-                if let Some(port) = ports.iter_mut().find(|port| port.address == address) {
-                    port.set_member(socket);
+                if let Some(bound) = bound.iter_mut().find(|it| it.address == address) {
+                    bound.set_member(socket);
                 }
             }
             sharing.inbox.is_settled()
         });
         // Before the first packet from shared memory: the sockets hold older datagrams.
-        if !settled || looks.next <= now {
-            for port in ports {
-                if port.is_read_here(sharing.as_ref()) {
-                    let overflow = &mut port.overflow;
-                    count += receive(&port.socket, overflow, port.address, sharing)?;
+        if !settled || schedule.poll_at <= now {
+            for it in bound {
+                if it.is_read_here(sharing.as_ref()) {
+                    count += receive(&it.socket, &mut it.overflow, it.address, sharing)?;
                 }
-                if let Some((socket, overflow)) = &mut port.member {
-                    count += receive(socket, overflow, port.address, sharing)?;
+                if let Some((socket, overflow)) = &mut it.member {
+                    count += receive(socket, overflow, it.address, sharing)?;
                 }
             }
             groups.each_ready(|member| {
                 count += receive(&member.socket, &mut member.overflow, member.group, sharing)?;
                 Ok(())
             })?;
-            looks.looked(now, count > 0);
+            schedule.polled(now, count > 0);
         }
         count += clients.receive(now, sink);
         if let Some(sharing) = sharing {
@@ -508,7 +505,7 @@ impl Link for UdpLink {
         if let Some(sharing) = &mut self.sharing {
             sharing.look();
         }
-        self.looks.next = Instant::ZERO;
+        self.schedule.poll_at = Instant::ZERO;
     }
 
     fn deadline(&self) -> Option<Instant> {
@@ -518,12 +515,12 @@ impl Link for UdpLink {
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         // `sharing` watches sockets that other processes may read.
-        let is_watched = |port: &&Port| {
-            self.sharing.as_ref().is_some_and(|sharing| sharing.contains(port.address))
+        let is_watched = |bound: &&BoundAddress| {
+            self.sharing.as_ref().is_some_and(|sharing| sharing.contains(bound.address))
         };
-        let is_own = |port: &&Port| port.control.is_none() && !is_watched(port);
-        let own = self.ports.iter().filter(is_own);
-        let sockets = own.map(|port| port.socket.as_fd());
+        let is_own = |bound: &&BoundAddress| bound.control.is_none() && !is_watched(bound);
+        let own = self.bound.iter().filter(is_own);
+        let sockets = own.map(|bound| bound.socket.as_fd());
         sockets
             .chain([self.groups.descriptor()])
             .chain(self.sharing.iter().flat_map(Sharing::descriptors))
@@ -547,81 +544,9 @@ impl Link for UdpLink {
     }
 }
 
-impl SharingLink for UdpLink {
-    fn partition(&self) -> Option<IdPartition> {
-        self.partition
-    }
-
-    fn prepare_claim(
-        &mut self,
-        service: ServiceId,
-        address: IpAddr,
-        claim: bool,
-    ) -> Option<Preparation<io::Error>> {
-        let control = self.clients.at(address)?.control()?.clone();
-        Some(Box::new(move || {
-            control.ask(service, claim)?;
-            Ok(Box::new(()))
-        }))
-    }
-
-    fn claim(&mut self, service: ServiceId, address: IpAddr) -> io::Result<()> {
-        if self.service.as_ref().is_some_and(|it| it.is_claimed(service, address)) {
-            return Err(io::ErrorKind::AddrInUse.into());
-        }
-        match (self.clients.at(address), &mut self.sharing) {
-            (Some(client), _) => client.claim(service),
-            (None, Some(sharing)) => sharing.claim(service, address)?,
-            (None, None) => {}
-        }
-        Ok(())
-    }
-
-    fn is_claimed(&self, service: ServiceId, address: IpAddr) -> bool {
-        self.service.as_ref().is_some_and(|it| it.is_claimed(service, address))
-            || self.sharing.as_ref().is_some_and(|it| it.is_claimed(service, address))
-    }
-
-    fn release(&mut self, service: ServiceId, address: IpAddr) {
-        match (self.clients.at(address), &mut self.sharing) {
-            (Some(client), _) => client.release(service),
-            (None, Some(sharing)) => sharing.release(service, address),
-            (None, None) => {}
-        }
-    }
-
-    fn keep_record(&mut self, now: Instant, conn: ConnId, record: &ConnRecord) {
-        self.clients.keep_record(conn, record);
-        self.sharing.iter_mut().for_each(|sharing| sharing.keep_record(now, conn, record));
-    }
-
-    fn discard_record(&mut self, conn: ConnId) {
-        self.clients.discard_record(conn);
-        self.sharing.iter_mut().for_each(|sharing| sharing.discard_record(conn));
-    }
-
-    fn poll_ended(&mut self) -> Option<Ended> {
-        let of_clients = self.service.as_mut().and_then(Service::poll_ended);
-        of_clients.or_else(|| self.sharing.as_mut().and_then(|it| it.ended.pop_front()))
-    }
-
-    fn settle(&mut self, address: IpAddr, partition: IdPartition) {
-        self.sharing.iter_mut().for_each(|sharing| sharing.settle(address, partition));
-    }
-
-    fn shared_runs(&self) -> SharedRuns {
-        self.sharing.as_ref().map(|sharing| sharing.paths.sent).unwrap_or_default()
-    }
-
-    fn forwarded(&self) -> u64 {
-        let by_service = self.service.as_ref().map_or(0, |service| service.forwarded);
-        by_service + self.sharing.as_ref().map_or(0, |sharing| sharing.paths.forwarded)
-    }
-}
-
 impl MulticastLink for UdpLink {
     fn prepare_join(&mut self, group: IpAddr) -> Preparation<io::Error> {
-        Groups::prepare(group, &self.ports, self.options)
+        Groups::prepare(group, &self.bound, self.options)
     }
 
     fn join(&mut self, group: IpAddr, prepared: Prepared) -> io::Result<()> {
@@ -639,22 +564,22 @@ impl AddressSetLink for UdpLink {
         let scope = self.sharing.as_ref().map(|sharing| sharing.scope);
         let (options, partition) = (self.options, self.partition);
         Box::new(move || {
-            let opened = Port::open(address, interface, scope, false, partition, &options)?;
+            let opened = BoundAddress::open(address, interface, scope, false, partition, &options)?;
             Ok(Box::new(opened))
         })
     }
 
     fn add_address(&mut self, address: IpAddr, prepared: Prepared) -> Result<(), BindError> {
         let Ok(opened) = prepared.downcast() else { return Err(BindError::NotLocal(address)) };
-        let Opened { port, acquired, client } = *opened;
+        let Opened { bound, acquired, client } = *opened;
         let system = |source| BindError::System { address, source };
         if let (Some(sharing), Some(acquired)) = (&mut self.sharing, acquired) {
             sharing.add(acquired).map_err(system)?;
         }
         if let Some(service) = &mut self.service {
-            service.open_door(address, port.interface)?;
+            service.open_admission(address, bound.interface)?;
         }
-        self.ports.push(port);
+        self.bound.push(bound);
         if let Some(client) = client {
             let interface = client.interface;
             self.clients.add(client).map_err(system)?;
@@ -664,11 +589,11 @@ impl AddressSetLink for UdpLink {
     }
 
     fn remove_address(&mut self, address: IpAddr) {
-        self.service.iter_mut().for_each(|service| service.close_door(address));
-        for port in self.ports.extract_if(.., |port| port.address == address) {
-            self.drops_of_closed += port.dropped();
+        self.service.iter_mut().for_each(|service| service.close_admission(address));
+        for bound in self.bound.extract_if(.., |bound| bound.address == address) {
+            self.drops_of_closed += bound.dropped();
             if self.options.receives_for_users {
-                kept::discard(Kept::Socket, address, port.interface);
+                kept::discard(Kept::Socket, address, bound.interface);
             }
         }
         self.clients.forget(address);
@@ -702,7 +627,7 @@ mod tests {
         let prepared = link.prepare_address(second, 0)().unwrap();
         link.add_address(second, prepared).unwrap();
         assert_eq!(link.flow_ports(second).len(), 4);
-        link.ports[1].overflow.dropped = 3;
+        link.bound[1].overflow.dropped = 3;
         link.remove_address(second);
         assert_eq!((link.flow_ports(second).len(), link.socket_drops()), (0, 3));
         // A closed port's run is lost: from another port, its ICRC is wrong.

@@ -23,19 +23,17 @@ const LONGEST: usize = 65_536;
 /// Distance between message buffers. Off page alignment: aligned starts compete for cache lines.
 const STRIDE: usize = LONGEST + 4096 + 64;
 /// Least messages per call: each may have [`LONGEST`] bytes.
-const FEW: usize = 4;
+const MIN_MESSAGES: usize = 4;
 /// Most messages per call. The kernel merges no datagrams with zero UDP checksums (rxe, adapters).
-const MANY: usize = 64;
+const MAX_MESSAGES: usize = 64;
 /// Approximate bytes per call: they stay in the cache until handed over.
-const HOT: usize = 256 << 10;
+const CACHE_BYTES: usize = 256 << 10;
 /// Bytes that end a batch: the next request or ACK leaves while the peer still has work.
-const PORTION: usize = 64 << 10;
+const BATCH_BYTES: usize = 64 << 10;
 
 pub(super) struct Meta {
     pub(super) source: SocketAddr,
-    pub(super) segment: usize,
-    pub(super) traffic_class: u8,
-    pub(super) hop_limit: u8,
+    pub(super) ancillary: Ancillary,
     /// The receive buffer was filling.
     pub(super) congested: bool,
 }
@@ -116,7 +114,7 @@ impl MemInfo {
         })
     }
 
-    const fn fills(self) -> bool {
+    const fn is_nearly_full(self) -> bool {
         self.waiting > self.room / 4 * 3
     }
 }
@@ -142,11 +140,11 @@ unsafe impl Send for ReceiveBuffers {}
 
 impl ReceiveBuffers {
     pub(super) fn new() -> io::Result<Self> {
-        let mut memory = MmapMut::map_anon(MANY * STRIDE)?;
+        let mut memory = MmapMut::map_anon(MAX_MESSAGES * STRIDE)?;
         // Most of a huge page would stay unused.
         let _ = memory.advise(Advice::NoHugePage);
         // SAFETY: All zero is valid for each field.
-        let mut slots: Vec<Slot> = vec![unsafe { mem::zeroed() }; MANY];
+        let mut slots: Vec<Slot> = vec![unsafe { mem::zeroed() }; MAX_MESSAGES];
         let (bytes, first) = (memory.as_mut_ptr(), slots.as_mut_ptr());
         let header = |index: usize| {
             // SAFETY: `index` is below the number of slots and strides. Only these pointers access
@@ -164,8 +162,8 @@ impl ReceiveBuffers {
                 header
             }
         };
-        let headers = (0..MANY).map(header).collect();
-        Ok(Self { headers, _slots: slots, _memory: memory, ask: FEW })
+        let headers = (0..MAX_MESSAGES).map(header).collect();
+        Ok(Self { headers, _slots: slots, _memory: memory, ask: MIN_MESSAGES })
     }
 
     /// Hands over a batch; returns at least [`BATCH`] while messages are left.
@@ -176,10 +174,10 @@ impl ReceiveBuffers {
         mut each: impl FnMut(&Meta, &[u8]),
     ) -> io::Result<usize> {
         let (mut total, mut bytes) = (0, 0);
-        let mut fills = None;
+        let mut nearly_full = None;
         loop {
             let asked = self.ask;
-            let count = self.take(socket, overflow, &mut fills, &mut |meta, payload| {
+            let count = self.take(socket, overflow, &mut nearly_full, &mut |meta, payload| {
                 bytes += payload.len();
                 each(meta, payload);
             })?;
@@ -187,18 +185,18 @@ impl ReceiveBuffers {
             if count < asked {
                 return Ok(total);
             }
-            if total >= BATCH || bytes >= PORTION {
+            if total >= BATCH || bytes >= BATCH_BYTES {
                 return Ok(total.max(BATCH));
             }
         }
     }
 
-    /// One system call. `fills`: the receive buffer is filling, if known.
+    /// One system call. `nearly_full`: the receive buffer is filling, if known.
     fn take(
         &mut self,
         socket: &Socket,
         overflow: &mut Overflow,
-        fills: &mut Option<bool>,
+        nearly_full: &mut Option<bool>,
         each: &mut impl FnMut(&Meta, &[u8]),
     ) -> io::Result<usize> {
         let asked = self.ask;
@@ -227,8 +225,8 @@ impl ReceiveBuffers {
                 _ => Err(error),
             };
         };
-        if count == asked && fills.is_none() {
-            *fills = Some(MemInfo::of(socket).is_some_and(MemInfo::fills));
+        if count == asked && nearly_full.is_none() {
+            *nearly_full = Some(MemInfo::of(socket).is_some_and(MemInfo::is_nearly_full));
         }
         let mut longest = 1;
         for header in self.headers.iter().take(count) {
@@ -247,17 +245,16 @@ impl ReceiveBuffers {
             #[allow(clippy::unnecessary_cast, reason = "an `u32` in musl")]
             let length_of_control = message.msg_controllen as usize;
             let control = &control[..length_of_control.min(CONTROL)];
-            let Ancillary { segment, traffic_class, hop_limit, drops } =
-                read_ancillary(control, length);
-            if drops.is_some_and(|drops| overflow.update(drops)) {
-                *fills = Some(true);
+            let ancillary = read_ancillary(control, length);
+            if ancillary.drops.is_some_and(|drops| overflow.update(drops)) {
+                *nearly_full = Some(true);
             }
-            let congested = fills.unwrap_or(false);
+            let congested = nearly_full.unwrap_or(false);
             longest = longest.max(length);
-            each(&Meta { source, segment, traffic_class, hop_limit, congested }, payload);
+            each(&Meta { source, ancillary, congested }, payload);
         }
         let wanted = if count == asked { 2 * asked } else { asked };
-        self.ask = wanted.min(HOT / longest).clamp(FEW, MANY);
+        self.ask = wanted.min(CACHE_BYTES / longest).clamp(MIN_MESSAGES, MAX_MESSAGES);
         Ok(count)
     }
 }
@@ -343,7 +340,7 @@ mod tests {
         let mut all = Vec::new();
         loop {
             let count = buffers.receive(socket, overflow, |meta, payload| {
-                for datagram in payload.chunks(meta.segment.max(1)) {
+                for datagram in payload.chunks(meta.ancillary.segment.max(1)) {
                     all.push((datagram[0], datagram.len(), meta.congested));
                 }
             });
@@ -380,7 +377,7 @@ mod tests {
             sender.send(&[1]).unwrap();
         }
         assert_eq!(drain(&mut buffers, &receiver, &mut overflow).len(), 100);
-        assert_eq!(buffers.ask, MANY, "many at once, since they were single");
+        assert_eq!(buffers.ask, MAX_MESSAGES, "many at once, since they were single");
         let segment = message::max_segments().min(15);
         let mut wanted = Vec::new();
         for run in 0..24 {
@@ -393,7 +390,7 @@ mod tests {
             }
         }
         assert_eq!(drain(&mut buffers, &receiver, &mut overflow), wanted);
-        assert!(segment == 1 || buffers.ask == FEW, "few, since they were long");
+        assert!(segment == 1 || buffers.ask == MIN_MESSAGES, "few, since they were long");
     }
 
     #[test]
@@ -412,7 +409,7 @@ mod tests {
             assert!(total == 40 || count.unwrap() >= BATCH, "there are more");
             batches.push(bytes);
         }
-        let most = PORTION + HOT;
+        let most = BATCH_BYTES + CACHE_BYTES;
         assert!(batches.iter().all(|&bytes| bytes < most), "{batches:?}");
         assert!(batches.len() >= 4, "{batches:?}");
     }

@@ -19,7 +19,6 @@ use std::{
 
 use roce_transport::mem::MemoryFault;
 
-use super::driver::{Copies, Driver};
 use crate::sync::Mutex;
 
 /// `CUresult`.
@@ -51,15 +50,15 @@ const PORTABLE: c_uint = 1;
 /// Bytes of a pinned buffer, so of a copy.
 const BUFFER: usize = 256 << 10;
 /// Maximum copies in flight per context.
-const MOST: usize = 32;
+const MAX_IN_FLIGHT: usize = 32;
 /// Time limit of a copy.
-const LIMIT: Duration = Duration::from_secs(2);
+const COPY_TIMEOUT: Duration = Duration::from_secs(2);
 
 macro_rules! functions {
     ($($field:ident = $name:literal($($argument:ty),*);)*) => {
         pub(super) struct Cuda {
             $($field: unsafe extern "C" fn($($argument),*) -> Status,)*
-            lanes: Mutex<Vec<Weak<Lane>>>,
+            streams: Mutex<Vec<Weak<CopyStream>>>,
         }
 
         impl Cuda {
@@ -75,7 +74,7 @@ macro_rules! functions {
                             )
                         }
                     },)*
-                    lanes: Mutex::default(),
+                    streams: Mutex::default(),
                 })
             }
         }
@@ -164,7 +163,7 @@ impl Cuda {
     }
 
     /// Calls `act` with `context` current on this thread.
-    fn within<R>(
+    fn with_context<R>(
         &self,
         context: Handle,
         act: impl FnOnce() -> Result<R, MemoryFault>,
@@ -178,37 +177,39 @@ impl Cuda {
         result
     }
 
-    fn lane(&'static self, context: Handle) -> Result<Arc<Lane>, MemoryFault> {
-        let mut lanes = self.lanes.lock();
-        lanes.retain(|lane| lane.strong_count() > 0);
-        let mut open = lanes.iter().filter_map(Weak::upgrade);
-        if let Some(lane) = open.find(|lane| lane.context == context && lane.works()) {
-            return Ok(lane);
+    fn stream(&'static self, context: Handle) -> Result<Arc<CopyStream>, MemoryFault> {
+        let mut streams = self.streams.lock();
+        streams.retain(|stream| stream.strong_count() > 0);
+        let mut open = streams.iter().filter_map(Weak::upgrade);
+        if let Some(stream) = open.find(|stream| stream.context == context && stream.works()) {
+            return Ok(stream);
         }
-        let lane = Arc::new(Lane::new(self, context)?);
-        lanes.push(Arc::downgrade(&lane));
-        Ok(lane)
+        let stream = Arc::new(CopyStream::new(self, context)?);
+        streams.push(Arc::downgrade(&stream));
+        Ok(stream)
     }
-}
 
-impl Driver for Cuda {
-    fn find(&'static self, range: Range<u64>) -> Result<Option<Arc<dyn Copies>>, u64> {
+    /// Copies to and from a range; `None` if it does not begin in device memory.
+    ///
+    /// # Errors
+    /// The first address outside, if the range only begins in device memory.
+    pub(super) fn find(&'static self, range: Range<u64>) -> Result<Option<Arc<CopyStream>>, u64> {
         let Some((context, mut end)) = self.allocation(range.start) else { return Ok(None) };
         while end < range.end {
             end = self.allocation(end).filter(|next| next.0 == context).ok_or(end)?.1;
         }
-        let lane = self.lane(context).map_err(|MemoryFault| range.start)?;
-        Ok(Some(lane))
+        self.stream(context).map(Some).map_err(|MemoryFault| range.start)
     }
 }
 
-/// Stream of a context, with pinned buffers.
-struct Lane {
+/// Stream of a context, with pinned buffers. Copies run in order; calls return when the copy has
+/// ended, except [`start_write`](Self::start_write).
+pub(super) struct CopyStream {
     cuda: &'static Cuda,
     context: Handle,
     stream: Handle,
     state: Mutex<State>,
-    /// Set once a copy fails or exceeds [`LIMIT`]: buffers may still be in use.
+    /// Set once a copy fails or exceeds [`COPY_TIMEOUT`]: buffers may still be in use.
     is_broken: AtomicBool,
 }
 
@@ -233,13 +234,13 @@ struct Pinned {
 }
 
 // SAFETY: any thread may use the driver's handles
-unsafe impl Send for Lane {}
+unsafe impl Send for CopyStream {}
 // SAFETY: as above; the buffers are behind a mutex
-unsafe impl Sync for Lane {}
+unsafe impl Sync for CopyStream {}
 
-impl Lane {
+impl CopyStream {
     fn new(cuda: &'static Cuda, context: Handle) -> Result<Self, MemoryFault> {
-        let stream = cuda.within(context, || {
+        let stream = cuda.with_context(context, || {
             let mut stream = ptr::null_mut();
             // SAFETY: writes `stream`
             done(unsafe { (cuda.create_stream)(&raw mut stream, NON_BLOCKING) })?;
@@ -256,7 +257,8 @@ impl Lane {
             NOT_READY => Ok(()),
             status => done(status),
         };
-        !self.is_broken.load(Ordering::Relaxed) && self.cuda.within(self.context, query).is_ok()
+        !self.is_broken.load(Ordering::Relaxed)
+            && self.cuda.with_context(self.context, query).is_ok()
     }
 
     /// Calls `act` under the lock, with the context current.
@@ -268,16 +270,16 @@ impl Lane {
         if self.is_broken.load(Ordering::Relaxed) {
             return Err(MemoryFault);
         }
-        self.cuda.within(self.context, || act(&mut state))
+        self.cuda.with_context(self.context, || act(&mut state))
     }
 
     fn buffer(&self, state: &mut State) -> Result<Pinned, MemoryFault> {
-        self.look(state)?;
+        self.reap(state)?;
         if let Some(buffer) = state.free.pop() {
             return Ok(buffer);
         }
-        if state.started.len() >= MOST {
-            self.finish(state, state.last - MOST as u64 + 1)?;
+        if state.started.len() >= MAX_IN_FLIGHT {
+            self.finish(state, state.last - MAX_IN_FLIGHT as u64 + 1)?;
             return state.free.pop().ok_or(MemoryFault);
         }
         let (mut bytes, mut event) = (ptr::null_mut(), ptr::null_mut());
@@ -314,12 +316,12 @@ impl Lane {
     }
 
     /// Frees the buffers of completed copies.
-    fn look(&self, state: &mut State) -> Result<(), MemoryFault> {
+    fn reap(&self, state: &mut State) -> Result<(), MemoryFault> {
         while let Some(first) = state.started.front() {
             // SAFETY: a live event
             match unsafe { (self.cuda.query_event)(first.buffer.event) } {
                 SUCCESS => {}
-                NOT_READY if first.at.elapsed() < LIMIT => break,
+                NOT_READY if first.at.elapsed() < COPY_TIMEOUT => break,
                 _ => {
                     self.is_broken.store(true, Ordering::Relaxed);
                     return Err(MemoryFault);
@@ -332,7 +334,7 @@ impl Lane {
 
     fn finish(&self, state: &mut State, number: u64) -> Result<(), MemoryFault> {
         loop {
-            self.look(state)?;
+            self.reap(state)?;
             if state.started.front().is_none_or(|first| first.number > number) {
                 return Ok(());
             }
@@ -372,32 +374,36 @@ impl Lane {
         }
         Ok(())
     }
-}
 
-impl Copies for Lane {
-    fn write(&self, address: u64, from: &[u8]) -> Result<(), MemoryFault> {
+    pub(super) fn write(&self, address: u64, from: &[u8]) -> Result<(), MemoryFault> {
         self.with(|state| {
             let last = self.send(state, address, from)?;
             self.finish(state, last)
         })
     }
 
-    fn start_write(&self, address: u64, from: &[u8]) -> Result<u64, MemoryFault> {
+    /// Starts a write and returns its number.
+    pub(super) fn start_write(&self, address: u64, from: &[u8]) -> Result<u64, MemoryFault> {
         self.with(|state| self.send(state, address, from))
     }
 
-    fn has_ended(&self, number: u64) -> Result<bool, MemoryFault> {
+    pub(super) fn has_ended(&self, number: u64) -> Result<bool, MemoryFault> {
         self.with(|state| {
-            self.look(state)?;
+            self.reap(state)?;
             Ok(state.started.front().is_none_or(|first| first.number > number))
         })
     }
 
-    fn read(&self, address: u64, to: &mut [u8]) -> Result<(), MemoryFault> {
+    pub(super) fn read(&self, address: u64, to: &mut [u8]) -> Result<(), MemoryFault> {
         self.with(|state| self.fetch(state, address, to))
     }
 
-    fn exchange(&self, address: u64, new: &mut dyn FnMut(u64) -> u64) -> Result<u64, MemoryFault> {
+    /// Replaces a word and returns the old value, atomically among calls of this process.
+    pub(super) fn exchange(
+        &self,
+        address: u64,
+        new: impl FnOnce(u64) -> u64,
+    ) -> Result<u64, MemoryFault> {
         self.with(|state| {
             let mut word = [0; 8];
             self.fetch(state, address, &mut word)?;
@@ -409,7 +415,7 @@ impl Copies for Lane {
     }
 }
 
-impl Drop for Lane {
+impl Drop for CopyStream {
     fn drop(&mut self) {
         if self.is_broken.load(Ordering::Relaxed) {
             return; // copies may still use buffers
@@ -430,8 +436,8 @@ impl Drop for Lane {
     }
 }
 
-impl std::fmt::Debug for Lane {
+impl std::fmt::Debug for CopyStream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Lane").field("context", &self.context).finish_non_exhaustive()
+        f.debug_struct("CopyStream").field("context", &self.context).finish_non_exhaustive()
     }
 }

@@ -5,10 +5,7 @@ use std::sync::{
 
 use roce_transport::mem::{Memory, MemoryFault};
 
-use super::{
-    cuda::Cuda,
-    driver::{Copies, Driver},
-};
+use super::cuda::{CopyStream, Cuda};
 use crate::{region::Unreachable, variables};
 
 /// Set once GPU memory is found.
@@ -20,7 +17,7 @@ static USED: AtomicBool = AtomicBool::new(false);
 /// Atomics are atomic among those of this process, not with GPU kernels.
 #[derive(Debug)]
 pub struct GpuMemory {
-    copies: Arc<dyn Copies>,
+    copies: Arc<CopyStream>,
     address: u64,
     length: u64,
 }
@@ -101,21 +98,18 @@ impl Memory for GpuMemory {
 
     fn compare_swap(&self, offset: u64, compare: u64, swap: u64) -> Result<u64, MemoryFault> {
         let address = self.word_at(offset)?;
-        self.copies.exchange(address, &mut |found| if found == compare { swap } else { found })
+        self.copies.exchange(address, |found| if found == compare { swap } else { found })
     }
 
     fn fetch_add(&self, offset: u64, add: u64) -> Result<u64, MemoryFault> {
-        self.copies.exchange(self.word_at(offset)?, &mut |found| found.wrapping_add(add))
+        self.copies.exchange(self.word_at(offset)?, |found| found.wrapping_add(add))
     }
 }
 
-fn driver() -> Option<&'static dyn Driver> {
+fn driver() -> Option<&'static Cuda> {
     static IS_OFF: OnceLock<bool> = OnceLock::new();
-    if *IS_OFF.get_or_init(|| variables::is_off(variables::GPU)) {
-        None
-    } else {
-        Some(Cuda::loaded()?)
-    }
+    let is_off = *IS_OFF.get_or_init(|| variables::is_off(variables::GPU));
+    if is_off { None } else { Cuda::loaded() }
 }
 
 /// True if GPU memory can be registered: the program has loaded the driver, and `ROCE_GPU` is not

@@ -3,7 +3,6 @@
 //! `RTLD_NOLOAD`: a program without the driver has no GPU memory.
 
 mod cuda;
-mod driver;
 mod memory;
 
 pub use memory::{GpuMemory, gpus_work};

@@ -2,7 +2,6 @@
 
 mod about;
 mod apr;
-mod drep;
 mod dreq;
 mod fields;
 mod lap;
@@ -11,7 +10,7 @@ mod private_data;
 mod rej;
 mod rep;
 mod req;
-mod rtu;
+mod rtu_drep;
 mod sidr;
 mod unused;
 
@@ -21,7 +20,6 @@ use thiserror::Error;
 
 pub use about::About;
 pub use apr::Apr;
-pub use drep::Drep;
 pub use dreq::Dreq;
 use fields::{Fields, Writer};
 pub use lap::Lap;
@@ -30,7 +28,7 @@ pub use private_data::{PrivateData, without_padding};
 pub use rej::{Rej, RejectReason};
 pub use rep::Rep;
 pub use req::{Req, ReqPath};
-pub use rtu::Rtu;
+pub use rtu_drep::{Drep, Rtu};
 pub use sidr::{SidrRep, SidrReq};
 pub use unused::Unused;
 

@@ -159,7 +159,7 @@ impl Requester {
         let cost = flight::cost(wqe, 0, 1, common.mtu.bytes());
         self.flight.on_acknowledged(cost, env.now);
         self.oldest_unacked = self.oldest_unacked.plus(1);
-        self.reads -= self.portions.on_data(self.oldest_unacked);
+        self.reads -= self.read_requests.on_data(self.oldest_unacked);
         self.complete_oldest(common, env);
         self.on_progress(env);
         Some(())

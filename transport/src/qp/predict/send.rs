@@ -10,7 +10,7 @@ use super::super::{
 use crate::{
     congestion::{Dcqcn, OVERHEAD},
     psn::Psn,
-    qp::Room,
+    qp::Credits,
     time::Instant,
     wire::{Aeth, Bth, Opcode, Operation, Reth, Service, padding},
     work::{SendFlags, SendOp, SendWqe},
@@ -22,12 +22,12 @@ pub(crate) struct BuiltSingle {
 }
 
 impl Qp {
-    /// `room` returns the shared credits for bytes in flight. `None`: unchanged, use the general
+    /// `credits` returns the shared credits for bytes in flight. `None`: unchanged, use the general
     /// path.
     pub(crate) fn build_single(
         &mut self,
         slot: &mut [u8],
-        room: impl FnOnce(u64) -> Room,
+        credits: impl FnOnce(u64) -> Credits,
         now: Instant,
         dcqcn: Option<&Dcqcn>,
     ) -> Option<BuiltSingle> {
@@ -54,7 +54,7 @@ impl Qp {
             };
             return length.map(|length| BuiltSingle { length, is_request: false });
         }
-        let length = self.requester.build_single(&self.common, slot, room, now)?;
+        let length = self.requester.build_single(&self.common, slot, credits, now)?;
         self.turn.record(Kind::Request, 1);
         self.rate.on_sent(length as u64, now, dcqcn);
         Some(BuiltSingle { length, is_request: true })
@@ -78,7 +78,7 @@ impl Requester {
         &mut self,
         common: &Common,
         slot: &mut [u8],
-        room: impl FnOnce(u64) -> Room,
+        credits: impl FnOnce(u64) -> Credits,
         now: Instant,
     ) -> Option<usize> {
         let psn = self.sent_end;
@@ -125,8 +125,8 @@ impl Requester {
         }
         let cost = flight::cost(wqe, 0, 1, mtu);
         self.flight.retry();
-        self.flight.admit(cost, u64::from(mtu) + OVERHEAD, room(self.flight.shared()))?;
-        self.portions.retry();
+        self.flight.admit(cost, u64::from(mtu) + OVERHEAD, credits(self.flight.shared()))?;
+        self.read_requests.retry();
         (wqe.started, wqe.first_psn, wqe.packets, wqe.holds_slot) = (true, psn, 1, false);
         let solicited =
             operation != Operation::WriteOnly && wqe.flags.contains(SendFlags::SOLICITED);

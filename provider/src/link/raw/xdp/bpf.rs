@@ -19,7 +19,7 @@ const MAP_TYPE_XSKMAP: u32 = 17;
 const PROG_TYPE_XDP: u32 = 6;
 const ATTACH_TYPE_XDP: u32 = 37;
 /// `BPF_F_XDP_HAS_FRAGS`.
-const IN_PARTS: u32 = 1 << 5;
+const HAS_FRAGS: u32 = 1 << 5;
 /// `XDP_FLAGS_DRV_MODE`, `XDP_FLAGS_SKB_MODE`.
 const IN_DRIVER: u32 = 1 << 2;
 const IN_STACK: u32 = 1 << 1;
@@ -100,11 +100,11 @@ pub(super) fn insert(map: BorrowedFd<'_>, queue: u32, socket: BorrowedFd<'_>) ->
 }
 
 /// A verifier's error ends with the last line of its log.
-pub(super) fn load(instructions: &[Instruction], in_parts: bool) -> io::Result<OwnedFd> {
-    match try_load(instructions, in_parts, &mut []) {
+pub(super) fn load(instructions: &[Instruction], multi_buffer: bool) -> io::Result<OwnedFd> {
+    match try_load(instructions, multi_buffer, &mut []) {
         Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EACCES)) => {
             let mut log = vec![0; LOG];
-            try_load(instructions, in_parts, &mut log).map_err(|error| {
+            try_load(instructions, multi_buffer, &mut log).map_err(|error| {
                 let text = String::from_utf8_lossy(&log);
                 let mut lines =
                     text.split(['\n', '\0']).map(str::trim).filter(|line| !line.is_empty());
@@ -119,7 +119,11 @@ pub(super) fn load(instructions: &[Instruction], in_parts: bool) -> io::Result<O
     }
 }
 
-fn try_load(instructions: &[Instruction], in_parts: bool, log: &mut [u8]) -> io::Result<OwnedFd> {
+fn try_load(
+    instructions: &[Instruction],
+    multi_buffer: bool,
+    log: &mut [u8],
+) -> io::Result<OwnedFd> {
     let request = ProgramLoad {
         kind: PROG_TYPE_XDP,
         count: instructions.len() as u32,
@@ -130,7 +134,7 @@ fn try_load(instructions: &[Instruction], in_parts: bool, log: &mut [u8]) -> io:
         log_size: log.len() as u32,
         log: if log.is_empty() { 0 } else { address(log.as_mut_ptr()) },
         kernel: 0,
-        flags: if in_parts { IN_PARTS } else { 0 },
+        flags: if multi_buffer { HAS_FRAGS } else { 0 },
         name: NAME,
         interface: 0,
         attach_type: ATTACH_TYPE_XDP,

@@ -43,23 +43,22 @@ pub(super) struct XdpSocket {
     packet: PacketSocket,
     memory: Memory,
     fill: Producer<u64>,
-    arrived: Consumer<XdpDesc>,
+    rx: Consumer<XdpDesc>,
     sending: Sending,
     /// The last frame's chunk, until the next call.
     held: Option<Chunk>,
     whole: Vec<u8>,
-    /// Receive chunks.
-    room: usize,
+    rx_chunks: usize,
     is_busy_polled: bool,
     look: Instant,
 }
 
 /// Each chunk is free, in the ring, or with the kernel.
 struct Sending {
-    ring: Producer<XdpDesc>,
-    sent: Consumer<u64>,
+    tx: Producer<XdpDesc>,
+    completion: Consumer<u64>,
     free: Vec<Chunk>,
-    in_parts: bool,
+    multi_buffer: bool,
     /// Frames are written, not submitted.
     is_new: bool,
     stalled: Option<Errno>,
@@ -67,16 +66,16 @@ struct Sending {
 
 impl Sending {
     const fn new(
-        ring: Producer<XdpDesc>,
-        sent: Consumer<u64>,
+        tx: Producer<XdpDesc>,
+        completion: Consumer<u64>,
         free: Vec<Chunk>,
-        in_parts: bool,
+        multi_buffer: bool,
     ) -> Self {
-        Self { ring, sent, free, in_parts, is_new: false, stalled: None }
+        Self { tx, completion, free, multi_buffer, is_new: false, stalled: None }
     }
 
     fn reap(&mut self, memory: &mut Memory) {
-        while let Some(place) = self.sent.pop() {
+        while let Some(place) = self.completion.pop() {
             self.free.extend(memory.take(place).map(|(chunk, _)| chunk));
         }
     }
@@ -84,17 +83,17 @@ impl Sending {
     /// Makes the kernel send while it can.
     fn submit(&mut self, socket: &OwnedFd) {
         if self.is_new {
-            self.ring.submit();
+            self.tx.submit();
             self.is_new = false;
             self.stalled = None;
         }
         // each call sends a few frames
-        while self.is_behind() {
-            let room = self.ring.room(u32::MAX);
+        while self.has_unsent() {
+            let room = self.tx.room(u32::MAX);
             match send(socket, &[], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
                 Ok(_) => {}
                 Err(Errno::AGAIN | Errno::BUSY | Errno::NOBUFS | Errno::INTR) => {
-                    if self.ring.room(u32::MAX) == room {
+                    if self.tx.room(u32::MAX) == room {
                         break;
                     }
                 }
@@ -103,8 +102,8 @@ impl Sending {
         }
     }
 
-    fn is_behind(&self) -> bool {
-        self.stalled.is_none() && self.ring.is_pending() && self.ring.needs_wakeup()
+    fn has_unsent(&self) -> bool {
+        self.stalled.is_none() && self.tx.is_pending() && self.tx.needs_wakeup()
     }
 }
 
@@ -114,7 +113,7 @@ impl XdpSocket {
         let Self { sending, memory, socket, .. } = self;
         let (length, chunk) = (head.len() + rest.len(), memory.chunk());
         let parts = length.div_ceil(chunk);
-        if parts > 1 && !sending.in_parts || parts > PARTS {
+        if parts > 1 && !sending.multi_buffer || parts > PARTS {
             return self.packet.send(head, rest);
         }
         if sending.free.len() < parts {
@@ -147,7 +146,7 @@ impl XdpSocket {
                 false => XdpDescOptions::empty(),
             };
             // there are as many chunks as entries
-            sending.ring.push(XdpDesc { addr: buffer.give(), len: range.len() as u32, options });
+            sending.tx.push(XdpDesc { addr: buffer.give(), len: range.len() as u32, options });
         }
         sending.is_new = true;
         Ok(true)
@@ -166,7 +165,7 @@ impl XdpSocket {
         self.whole.clear();
         let mut is_damaged = false;
         loop {
-            let entry = self.arrived.pop()?;
+            let entry = self.rx.pop()?;
             let (length, is_last) =
                 (entry.len as usize, !entry.options.contains(XdpDescOptions::XDP_PKT_CONTD));
             let Some((chunk, offset)) = self.memory.take(entry.addr) else {
@@ -218,8 +217,8 @@ impl FrameSocket for XdpSocket {
         self.sending.submit(&self.socket);
     }
 
-    fn is_behind(&self) -> bool {
-        self.sending.is_behind()
+    fn has_unsent(&self) -> bool {
+        self.sending.has_unsent()
     }
 
     fn receive(
@@ -227,10 +226,10 @@ impl FrameSocket for XdpSocket {
         now: Instant,
         counters: &mut FrameCounters,
     ) -> io::Result<Option<Arrived<'_>>> {
-        if !self.arrived.is_ready() {
+        if !self.rx.is_ready() {
             self.poll();
         }
-        if self.arrived.is_ready() {
+        if self.rx.is_ready() {
             return Ok(self.take(counters));
         }
         if now < self.look {
@@ -248,7 +247,7 @@ impl FrameSocket for XdpSocket {
     }
 
     fn receive_buffer(&self) -> Option<usize> {
-        Some(self.room * self.memory.chunk())
+        Some(self.rx_chunks * self.memory.chunk())
     }
 
     fn drops(&self) -> u64 {

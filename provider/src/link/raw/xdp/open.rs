@@ -22,9 +22,9 @@ use rustix::{
 use tracing::{info, warn};
 
 use super::{
-    super::{super::SocketOptions, socket},
+    super::super::{SocketOptions, socket_option::set_option},
     Consumer, Memory, PacketSocket, Producer, Sending, XdpSocket, bpf,
-    program::{self, Handover},
+    program::{self, FrameLimits},
     ring::Ring,
 };
 use crate::bind::XdpRefusal;
@@ -45,7 +45,7 @@ const SO_BUSY_POLL: i32 = 46;
 const SO_PREFER_BUSY_POLL: i32 = 69;
 const SO_BUSY_POLL_BUDGET: i32 = 70;
 /// Retry interval and count: the kernel releases a queue shortly after its socket closes.
-const GIVEN_BACK: (Duration, u32) = (Duration::from_millis(20), 50);
+const RETRY: (Duration, u32) = (Duration::from_millis(20), 50);
 /// Packets per round of busy polling.
 const BUDGET: i32 = 64;
 
@@ -83,11 +83,11 @@ impl XdpSocket {
         packet: PacketSocket,
     ) -> Result<Self> {
         check_queue(name, xdp.queue)?;
-        let longest = mtu as usize + ETHERNET;
+        let max_len = mtu as usize + ETHERNET;
         // Only tap drivers pass uncut runs, those of virtual machines.
-        let in_runs = fs::exists(format!("/sys/class/net/{name}/tun_flags")).unwrap_or(false);
-        let frames = Handover { longest, in_parts: longest > ONE_PAGE, in_runs };
-        let chunk = if longest + HEADROOM <= 2_048 { 2_048 } else { 4_096 };
+        let gso = fs::exists(format!("/sys/class/net/{name}/tun_flags")).unwrap_or(false);
+        let frames = FrameLimits { max_len, multi_buffer: max_len > ONE_PAGE, gso };
+        let chunk = if max_len + HEADROOM <= 2_048 { 2_048 } else { 4_096 };
         let socket = new_socket()?;
         if let Some(time) = xdp.busy {
             poll_busily(&socket, time)?;
@@ -95,9 +95,9 @@ impl XdpSocket {
         let asked = options.receive_buffer.map_or(ARRIVING, |bytes| bytes / chunk);
         let [least, most] = ARRIVING_LIMITS;
         let asked = asked.clamp(least, most).next_power_of_two();
-        let (memory, mut free, room) = register(&socket, asked, chunk)?;
-        let sizes = [room as u32, SENDING as u32];
-        let (mut fill, arrived, transmit, sent) =
+        let (memory, mut free, rx_chunks) = register(&socket, asked, chunk)?;
+        let sizes = [rx_chunks as u32, SENDING as u32];
+        let (mut fill, rx, tx, completion) =
             rings(&socket, sizes).map_err(|source| system("the rings", source))?;
         for chunk in free.split_off(SENDING) {
             fill.push(chunk.give());
@@ -110,6 +110,7 @@ impl XdpSocket {
         let (program, in_driver) = put_program(&socket, interface, config, xdp, frames)?;
         let zero_copy = sockopt::xdp_options(&socket)
             .is_ok_and(|options| options.contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY));
+        let room = rx_chunks;
         info!(interface = name, queue = xdp.queue, zero_copy, in_driver, room, "AF_XDP");
         Ok(Self {
             _program: program,
@@ -117,11 +118,11 @@ impl XdpSocket {
             packet,
             memory,
             fill,
-            arrived,
-            sending: Sending::new(transmit, sent, free, frames.in_parts),
+            rx,
+            sending: Sending::new(tx, completion, free, frames.multi_buffer),
             held: None,
             whole: Vec::new(),
-            room,
+            rx_chunks,
             is_busy_polled: xdp.busy.is_some(),
             look: Instant::ZERO,
         })
@@ -163,7 +164,7 @@ fn poll_busily(socket: &OwnedFd, time: u32) -> Result<()> {
     let time = time.min(i32::MAX.cast_unsigned()).cast_signed();
     let options = [(SO_PREFER_BUSY_POLL, 1), (SO_BUSY_POLL, time), (SO_BUSY_POLL_BUDGET, BUDGET)];
     for (option, value) in options {
-        socket::set_at(socket.as_raw_fd(), libc::SOL_SOCKET, option, &value).map_err(|source| {
+        set_option(socket, libc::SOL_SOCKET, option, &value).map_err(|source| {
             match source.raw_os_error() {
                 Some(libc::EPERM) => XdpRefusal::Capability("CAP_NET_ADMIN"),
                 _ => system("busy polling", source),
@@ -180,16 +181,16 @@ fn register(
     asked: usize,
     chunk: usize,
 ) -> Result<(Memory, Vec<super::Chunk>, usize)> {
-    let (mut room, mut waits) = (asked, 0);
+    let (mut rx_chunks, mut waits) = (asked, 0);
     loop {
         let (memory, chunks) =
-            Memory::new(SENDING + room, chunk).map_err(|source| system("memory", source))?;
+            Memory::new(SENDING + rx_chunks, chunk).map_err(|source| system("memory", source))?;
         match sockopt::set_xdp_umem_reg(socket, memory.registration()) {
-            Ok(()) => return Ok((memory, chunks, room)),
-            Err(Errno::NOBUFS) if room > ARRIVING_LIMITS[0] => room /= 2,
-            Err(Errno::NOBUFS) if waits < GIVEN_BACK.1 => {
-                sleep(GIVEN_BACK.0);
-                (room, waits) = (asked, waits + 1);
+            Ok(()) => return Ok((memory, chunks, rx_chunks)),
+            Err(Errno::NOBUFS) if rx_chunks > ARRIVING_LIMITS[0] => rx_chunks /= 2,
+            Err(Errno::NOBUFS) if waits < RETRY.1 => {
+                sleep(RETRY.0);
+                (rx_chunks, waits) = (asked, waits + 1);
             }
             Err(Errno::NOBUFS) => return Err(XdpRefusal::LockedMemory),
             Err(error) => return Err(system("memory", error.into())),
@@ -214,30 +215,30 @@ fn rings(socket: &OwnedFd, [arriving, sending]: [u32; 2]) -> io::Result<Rings> {
     ))
 }
 
-fn bind_to(socket: &OwnedFd, interface: u32, xdp: XdpOptions, frames: Handover) -> Result<()> {
+fn bind_to(socket: &OwnedFd, interface: u32, xdp: XdpOptions, frames: FrameLimits) -> Result<()> {
     let mut flags = match xdp.mode {
         XdpMode::Fastest => Flags::empty(), // the kernel tries zero copy first
         XdpMode::ZeroCopy => Flags::XDP_ZEROCOPY,
         XdpMode::Copy | XdpMode::Generic => Flags::XDP_COPY,
     };
     flags |= Flags::XDP_USE_NEED_WAKEUP;
-    if frames.in_parts {
+    if frames.multi_buffer {
         flags |= Flags::XDP_USE_SG;
     }
     let queue = xdp.queue;
     let address = SocketAddrXdp::new(flags, interface, queue);
     let mut result = bind(socket, &address);
-    for _ in 0..GIVEN_BACK.1 {
+    for _ in 0..RETRY.1 {
         if result != Err(Errno::BUSY) {
             break;
         }
-        sleep(GIVEN_BACK.0);
+        sleep(RETRY.0);
         result = bind(socket, &address);
     }
     result.map_err(|error| match error {
         Errno::BUSY => XdpRefusal::QueueTaken(queue),
         Errno::OPNOTSUPP | Errno::INVAL if xdp.mode == XdpMode::ZeroCopy => XdpRefusal::NoZeroCopy,
-        Errno::INVAL if frames.in_parts => XdpRefusal::LongFrames,
+        Errno::INVAL if frames.multi_buffer => XdpRefusal::LongFrames,
         error => system("the socket", error.into()),
     })
 }
@@ -248,7 +249,7 @@ fn put_program(
     interface: u32,
     config: &StationConfig,
     xdp: XdpOptions,
-    frames: Handover,
+    frames: FrameLimits,
 ) -> Result<(OwnedFd, bool)> {
     let denied = |what, source: io::Error| match source.raw_os_error() {
         Some(libc::EPERM) => missing_right(),
@@ -260,14 +261,15 @@ fn put_program(
         .map_err(|source| denied("a BPF map", source))?;
     let attach = |in_driver: bool| {
         // In front of the stack, runs arrive uncut.
-        let frames = Handover { in_runs: frames.in_runs || !in_driver, ..frames };
+        let frames = FrameLimits { gso: frames.gso || !in_driver, ..frames };
         let instructions = program::of(config, frames, map.as_raw_fd());
-        let program = bpf::load(&instructions, frames.in_parts).map_err(|source| {
-            match source.raw_os_error() {
-                Some(libc::EINVAL) if frames.in_parts => XdpRefusal::LongFrames,
-                _ => denied("the BPF program", source),
-            }
-        })?;
+        let program =
+            bpf::load(&instructions, frames.multi_buffer).map_err(|source| {
+                match source.raw_os_error() {
+                    Some(libc::EINVAL) if frames.multi_buffer => XdpRefusal::LongFrames,
+                    _ => denied("the BPF program", source),
+                }
+            })?;
         bpf::attach(program.as_fd(), interface, in_driver).map_err(|source| {
             match source.raw_os_error() {
                 Some(libc::EBUSY | libc::EEXIST) => XdpRefusal::Attached,

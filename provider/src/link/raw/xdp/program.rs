@@ -60,7 +60,7 @@ const KEPT_QUEUE: R = R(9);
 const RESULT: R = R(0);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum To {
+enum Label {
     Ipv4,
     Ipv4Own,
     Ipv6,
@@ -75,8 +75,8 @@ enum To {
 #[derive(Default)]
 struct Assembler {
     code: Vec<Instruction>,
-    jumps: Vec<(usize, To)>,
-    places: Vec<(To, usize)>,
+    jumps: Vec<(usize, Label)>,
+    labels: Vec<(Label, usize)>,
 }
 
 impl Assembler {
@@ -99,54 +99,54 @@ impl Assembler {
         self.put(code, to, from, 0, 0);
     }
 
-    fn jump(&mut self, code: u8, of: R, value: i32, to: To) {
+    fn jump(&mut self, code: u8, of: R, value: i32, to: Label) {
         self.jumps.push((self.code.len(), to));
         self.put(code, of, RESULT, 0, value);
     }
 
-    fn place(&mut self, place: To) {
-        self.places.push((place, self.code.len()));
+    fn bind_label(&mut self, label: Label) {
+        self.labels.push((label, self.code.len()));
     }
 
     /// Passes frames under `length` bytes.
     fn need(&mut self, length: usize) {
         self.combine(COPY, VALUE, FRAME);
         self.compute(ADD, VALUE, length as i32);
-        self.jumps.push((self.code.len(), To::Pass));
+        self.jumps.push((self.code.len(), Label::Pass));
         self.combine(JUMP_GREATER_REGISTER, VALUE, END);
     }
 
     /// Passes frames with other bytes at `at`.
     fn need_half(&mut self, at: usize, bytes: [u8; 2]) {
         self.load(LOAD_HALF, VALUE, FRAME, at);
-        self.jump(JUMP_UNEQUAL, VALUE, half(bytes), To::Pass);
+        self.jump(JUMP_UNEQUAL, VALUE, half(bytes), Label::Pass);
     }
 
     fn need_byte(&mut self, at: usize, byte: u8) {
         self.load(LOAD_BYTE, VALUE, FRAME, at);
-        self.jump(JUMP_UNEQUAL, VALUE, byte.into(), To::Pass);
+        self.jump(JUMP_UNEQUAL, VALUE, byte.into(), Label::Pass);
     }
 
     /// Passes frames to other 16-byte addresses.
     fn need_address(&mut self, at: usize, addresses: &[Ipv6Addr], kind: u8) {
         for (index, address) in addresses.iter().enumerate() {
-            self.place(To::Next(kind, index));
+            self.bind_label(Label::Next(kind, index));
             let other = match index + 1 < addresses.len() {
-                true => To::Next(kind, index + 1),
-                false => To::Pass,
+                true => Label::Next(kind, index + 1),
+                false => Label::Pass,
             };
             for (word, bytes) in address.octets().as_chunks::<4>().0.iter().enumerate() {
                 self.load(LOAD_WORD, VALUE, FRAME, at + word * 4);
                 self.jump(JUMP_UNEQUAL, VALUE, i32::from_ne_bytes(*bytes), other);
             }
-            self.jump(JUMP, RESULT, 0, To::Own(kind));
+            self.jump(JUMP, RESULT, 0, Label::Own(kind));
         }
-        self.place(To::Own(kind));
+        self.bind_label(Label::Own(kind));
     }
 
     fn finish(mut self) -> Vec<Instruction> {
         for (at, to) in self.jumps {
-            let place = self.places.iter().find(|(place, _)| *place == to).map(|place| place.1);
+            let place = self.labels.iter().find(|(label, _)| *label == to).map(|label| label.1);
             // A jump without target would be the last instruction, which the kernel refuses.
             let place = place.unwrap_or(self.code.len());
             self.code[at].offset = (place as isize - at as isize - 1) as i16;
@@ -160,12 +160,12 @@ fn half(bytes: [u8; 2]) -> i32 {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Handover {
+pub(super) struct FrameLimits {
     /// Longer frames are merged or uncut runs.
-    pub(super) longest: usize,
-    pub(super) in_parts: bool,
+    pub(super) max_len: usize,
+    pub(super) multi_buffer: bool,
     /// Frames may be uncut runs, unmarked except by their nonzero, incomplete UDP checksum.
-    pub(super) in_runs: bool,
+    pub(super) gso: bool,
 }
 
 /// Takes RoCE packets to the station's MAC address, VLAN and IP addresses, or to any IPv4 address
@@ -174,7 +174,7 @@ pub(super) struct Handover {
 /// multicast), which others on this host need.
 ///
 /// IP lengths are unchecked: the station drops packets that exceed them.
-pub(super) fn of(config: &StationConfig, frames: Handover, map: i32) -> Vec<Instruction> {
+pub(super) fn of(config: &StationConfig, frames: FrameLimits, map: i32) -> Vec<Instruction> {
     let (mut v4, mut v6, mut gids) = (Vec::new(), Vec::new(), Vec::new());
     for own in &config.addresses {
         match own.address {
@@ -194,33 +194,33 @@ pub(super) fn of(config: &StationConfig, frames: Handover, map: i32) -> Vec<Inst
     program.need(ip + 20);
     let MacAddr(a, b, c, d, e, f) = config.mac;
     program.load(LOAD_WORD, VALUE, FRAME, 0);
-    program.jump(JUMP_UNEQUAL, VALUE, i32::from_ne_bytes([a, b, c, d]), To::Pass);
+    program.jump(JUMP_UNEQUAL, VALUE, i32::from_ne_bytes([a, b, c, d]), Label::Pass);
     program.need_half(4, [e, f]);
     if let Some(vlan) = config.vlan {
         program.need_half(12, [0x81, 0]);
         program.load(LOAD_HALF, VALUE, FRAME, 14);
         program.compute(AND, VALUE, half([0x0F, 0xFF]));
-        program.jump(JUMP_UNEQUAL, VALUE, half(vlan.id.to_be_bytes()), To::Pass);
+        program.jump(JUMP_UNEQUAL, VALUE, half(vlan.id.to_be_bytes()), Label::Pass);
     }
     program.load(LOAD_HALF, VALUE, FRAME, ip - 2);
     let kinds = [
-        (!v4.is_empty() || config.dhcp.is_some(), 0x0800_u16, To::Ipv4),
-        (!v6.is_empty(), 0x86DD, To::Ipv6),
-        (config.roce_v1 && (!gids.is_empty() || config.dhcp.is_some()), 0x8915, To::RoceV1),
+        (!v4.is_empty() || config.dhcp.is_some(), 0x0800_u16, Label::Ipv4),
+        (!v6.is_empty(), 0x86DD, Label::Ipv6),
+        (config.roce_v1 && (!gids.is_empty() || config.dhcp.is_some()), 0x8915, Label::RoceV1),
     ];
     let kinds = kinds.into_iter().filter(|(is_spoken, ..)| *is_spoken);
-    for (_, ethertype, place) in kinds.clone() {
-        program.jump(JUMP_EQUAL, VALUE, half(ethertype.to_be_bytes()), place);
+    for (_, ethertype, label) in kinds.clone() {
+        program.jump(JUMP_EQUAL, VALUE, half(ethertype.to_be_bytes()), label);
     }
-    program.jump(JUMP, RESULT, 0, To::Pass);
-    for (_, _, place) in kinds {
-        program.place(place);
-        match place {
-            To::Ipv4 => {
+    program.jump(JUMP, RESULT, 0, Label::Pass);
+    for (_, _, label) in kinds {
+        program.bind_label(label);
+        match label {
+            Label::Ipv4 => {
                 let addresses: Vec<_> = v4.iter().map(|own| own.octets()).collect();
                 ipv4(&mut program, ip, config.dhcp.is_none().then_some(&addresses), frames);
             }
-            To::Ipv6 => {
+            Label::Ipv6 => {
                 program.need(ip + 48);
                 program.need_byte(ip + 6, 17);
                 program.need_address(ip + 24, &v6, 6);
@@ -234,45 +234,45 @@ pub(super) fn of(config: &StationConfig, frames: Handover, map: i32) -> Vec<Inst
                 }
             }
         }
-        program.jump(JUMP, RESULT, 0, To::Take);
+        program.jump(JUMP, RESULT, 0, Label::Take);
     }
     end(&mut program, map);
     program.finish()
 }
 
 /// Loads the frame's bounds and passes long frames.
-fn begin(program: &mut Assembler, frames: Handover) {
+fn begin(program: &mut Assembler, frames: FrameLimits) {
     program.put(LOAD_WORD, KEPT_QUEUE, CONTEXT, QUEUE, 0);
-    if frames.in_parts {
+    if frames.multi_buffer {
         program.combine(COPY, KEPT_CONTEXT, CONTEXT);
         program.compute(CALL, RESULT, FRAME_LENGTH);
-        program.jump(JUMP_GREATER, RESULT, frames.longest as i32, To::Pass);
+        program.jump(JUMP_GREATER, RESULT, frames.max_len as i32, Label::Pass);
         program.combine(COPY, CONTEXT, KEPT_CONTEXT);
     }
     program.put(LOAD_WORD, FRAME, CONTEXT, DATA, 0);
     program.put(LOAD_WORD, END, CONTEXT, DATA_END, 0);
-    if !frames.in_parts {
+    if !frames.multi_buffer {
         // Only CAP_PERFMON may subtract addresses.
         program.combine(COPY, VALUE, FRAME);
-        program.compute(ADD, VALUE, frames.longest as i32);
-        program.jumps.push((program.code.len(), To::Pass));
+        program.compute(ADD, VALUE, frames.max_len as i32);
+        program.jumps.push((program.code.len(), Label::Pass));
         program.combine(JUMP_GREATER_REGISTER, END, VALUE);
     }
 }
 
 /// Unfragmented UDP without options to these addresses; `None`: to any.
-fn ipv4(program: &mut Assembler, ip: usize, addresses: Option<&Vec<[u8; 4]>>, frames: Handover) {
+fn ipv4(program: &mut Assembler, ip: usize, addresses: Option<&Vec<[u8; 4]>>, frames: FrameLimits) {
     program.need_byte(ip + 9, 17);
     program.load(LOAD_HALF, VALUE, FRAME, ip + 6);
     program.compute(AND, VALUE, half([0x3F, 0xFF]));
-    program.jump(JUMP_UNEQUAL, VALUE, 0, To::Pass);
+    program.jump(JUMP_UNEQUAL, VALUE, 0, Label::Pass);
     if let Some(addresses) = addresses {
         program.load(LOAD_WORD, VALUE, FRAME, ip + 16);
         for address in addresses {
-            program.jump(JUMP_EQUAL, VALUE, i32::from_ne_bytes(*address), To::Ipv4Own);
+            program.jump(JUMP_EQUAL, VALUE, i32::from_ne_bytes(*address), Label::Ipv4Own);
         }
-        program.jump(JUMP, RESULT, 0, To::Pass);
-        program.place(To::Ipv4Own);
+        program.jump(JUMP, RESULT, 0, Label::Pass);
+        program.bind_label(Label::Ipv4Own);
     }
     // Options would need a computed address, which requires CAP_PERFMON.
     program.need_byte(ip, 0x45);
@@ -280,15 +280,15 @@ fn ipv4(program: &mut Assembler, ip: usize, addresses: Option<&Vec<[u8; 4]>>, fr
     udp(program, ip + 20, frames);
 }
 
-fn udp(program: &mut Assembler, udp: usize, frames: Handover) {
+fn udp(program: &mut Assembler, udp: usize, frames: FrameLimits) {
     program.need_half(udp + 2, ROCE_UDP_PORT.to_be_bytes());
-    if frames.in_runs {
+    if frames.gso {
         program.need_half(udp + 6, [0, 0]);
     }
 }
 
 fn end(program: &mut Assembler, map: i32) {
-    program.place(To::Take);
+    program.bind_label(Label::Take);
     program.put(LOAD_VALUE, CONTEXT, R(IS_MAP), 0, map);
     program.put(0, RESULT, RESULT, 0, 0);
     program.combine(COPY, FRAME, KEPT_QUEUE);
@@ -296,7 +296,7 @@ fn end(program: &mut Assembler, map: i32) {
     program.compute(SET, END, PASS);
     program.compute(CALL, RESULT, REDIRECT);
     program.put(EXIT, RESULT, RESULT, 0, 0);
-    program.place(To::Pass);
+    program.bind_label(Label::Pass);
     program.compute(SET, RESULT, PASS);
     program.put(EXIT, RESULT, RESULT, 0, 0);
 }

@@ -69,11 +69,6 @@ impl<T: Entry> Ring<T> {
         // the mapping covers the last entry
         self.memory.as_mut_ptr().wrapping_add(at).cast()
     }
-
-    fn needs_wakeup(&self) -> bool {
-        let flags = self.offsets.flags.map_or(0, |at| self.word(at).load(Ordering::Relaxed));
-        XdpRingFlags::from_bits_retain(flags).contains(XdpRingFlags::XDP_RING_NEED_WAKEUP)
-    }
 }
 
 pub(super) struct Producer<T>(pub(super) Ring<T>);
@@ -112,7 +107,9 @@ impl<T: Entry> Producer<T> {
 
     /// The kernel needs a call to proceed.
     pub(super) fn needs_wakeup(&self) -> bool {
-        self.0.needs_wakeup()
+        let ring = &self.0;
+        let flags = ring.offsets.flags.map_or(0, |at| ring.word(at).load(Ordering::Relaxed));
+        XdpRingFlags::from_bits_retain(flags).contains(XdpRingFlags::XDP_RING_NEED_WAKEUP)
     }
 }
 

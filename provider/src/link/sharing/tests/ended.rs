@@ -8,16 +8,9 @@ use roce_transport::{
 };
 
 use super::{super::record::OwnRecords, *};
+use crate::link::partition;
 
 const NOBODYS: u8 = 62;
-
-fn partition(number: u8) -> IdPartition {
-    IdPartition::new(number).unwrap()
-}
-
-fn ms(millis: u64) -> Instant {
-    at(1000 * millis)
-}
 
 /// A connection of a link's device, by its number.
 fn connection(link: &Sharing, [local, remote]: [IpAddr; 2], number: u32) -> (ConnId, ConnRecord) {

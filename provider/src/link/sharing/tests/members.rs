@@ -2,26 +2,14 @@
 
 use super::{super::members::MEMBERS, *};
 
-/// An owner whose address can have member sockets, and the address's socket.
 fn owner_with_members(address: IpAddr) -> (Sharing, UdpSocket) {
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    socket.set_nonblocking(true).unwrap();
-    let to = socket.local_addr().unwrap();
-    let first = socket.try_clone().unwrap();
-    let make_socket: MakeSocket = Arc::new(move |beside| {
-        if !beside {
-            return Ok(first.try_clone()?.into());
-        }
+    owner_by(address, |to| {
         let member = Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None)?;
         member.set_nonblocking(true)?;
         member.set_reuse_port(true)?;
         member.bind(&to.into())?;
         Ok(member)
-    });
-    let mut link = Sharing::new(Scope::All).unwrap();
-    acquire_for(&mut link, address, &make_socket).unwrap();
-    link.choose_partition(7).unwrap();
-    (link, socket)
+    })
 }
 
 fn peer_with_member(owner: &mut Sharing, address: IpAddr) -> (Sharing, UdpSocket) {
@@ -71,7 +59,7 @@ fn each_process_receives_what_is_for_it() {
     );
     send();
     for link in [&b, &c] {
-        assert!(!epoll::news(&link.epoll).0); // and what is for the owner is heard of once
+        assert!(!epoll::poll_events(&link.epoll).0); // and what is for the owner is heard of once
         let hears = link.descriptors().into_iter().any(crate::readiness::is_readable);
         assert!(hears, "a thread that sleeps on the link hears of it");
     }

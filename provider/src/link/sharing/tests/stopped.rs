@@ -1,30 +1,11 @@
 //! Processes stopped by a signal or a debugger: devices that nobody serves.
 
 use super::{
-    super::{claim::Entry, words::SILENCE},
+    super::{claim::Entry, shared_state::SILENCE},
     *,
 };
 
-fn ms(millis: u64) -> Instant {
-    at(1000 * millis)
-}
-
 const SILENT: u64 = SILENCE.as_millis() as u64;
-
-fn owner_and_socket(address: IpAddr) -> (Sharing, UdpSocket) {
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let mut link = Sharing::new(Scope::All).unwrap();
-    let first = socket.try_clone().unwrap();
-    let make_socket: MakeSocket =
-        Arc::new(
-            move |beside| {
-                if beside { taken()(beside) } else { Ok(first.try_clone()?.into()) }
-            },
-        );
-    acquire_for(&mut link, address, &make_socket).unwrap();
-    link.choose_partition(7).unwrap();
-    (link, socket)
-}
 
 fn arrive(socket: &UdpSocket) {
     let to = socket.local_addr().unwrap();

@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{
-    super::{listener::REST, names::of_address},
+    super::listener::{ACCEPT_BACKOFF, ACCEPT_BATCH},
     *,
 };
 use crate::{
@@ -82,10 +82,6 @@ impl Drop for Stranger {
     }
 }
 
-fn name(address: IpAddr) -> String {
-    format!("roce {ROCE_UDP_PORT} {address}")
-}
-
 fn denied<T>(result: io::Result<T>) -> bool {
     result.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }
@@ -97,7 +93,7 @@ fn who_connects_makes_nobody_wait() {
     alone("who_connects_makes_nobody_wait", || {
         let (mut a, mut b, ends) = pair();
         let [src, dst] = ends;
-        let stranger = Stranger::start(OTHER, "connect", &name(dst), 1);
+        let stranger = Stranger::start(OTHER, "connect", &of_address(dst, 0), 1);
         soon(|| b.round(at(2000)));
         a.send(at(2001), b"data", &[run(ends, 4, 0..4)]).unwrap().unwrap();
         assert_eq!(soon(|| take(&mut b)), [(src, 0, b"data".into())]);
@@ -111,7 +107,7 @@ fn a_name_that_goes_waits_for_nobody() {
     alone("a_name_that_goes_waits_for_nobody", || {
         let [_, address] = addresses();
         let b = device(address);
-        let stranger = Stranger::start(OTHER, "connect", &name(address), 2);
+        let stranger = Stranger::start(OTHER, "connect", &of_address(address, 0), 2);
         soon(|| drop(b));
         drop(soon(|| device(address))); // free at once
         std::mem::forget(stranger);
@@ -124,7 +120,7 @@ fn the_last_that_has_a_name_ends_it() {
         let [address, _] = addresses();
         let mut a = owner(address);
         let b = peer(&mut a, address).unwrap();
-        let _stranger = Stranger::start(OTHER, "connect", &name(address), 1);
+        let _stranger = Stranger::start(OTHER, "connect", &of_address(address, 0), 1);
         soon(|| drop(a));
         assert!(connect(&of_address(address, 0)).is_ok());
         soon(|| drop(b));
@@ -136,8 +132,8 @@ fn the_last_that_has_a_name_ends_it() {
 fn who_has_a_name_makes_nobody_wait() {
     alone("who_has_a_name_makes_nobody_wait", || {
         let [src, dst] = addresses();
-        let mut stranger = Stranger::start(OTHER, "listen", &name(dst), 0);
-        let _other = Stranger::start(OTHER, "listen", &format!("{} #0", name(dst)), 0);
+        let mut stranger = Stranger::start(OTHER, "listen", &of_address(dst, 0), 0);
+        let _other = Stranger::start(OTHER, "listen", &format!("{} #0", of_address(dst, 0)), 0);
         let unchecked = Unchecked::connect(of_address(dst, 0).as_bytes()).unwrap();
         assert_eq!(stranger.hear(), "sent");
         assert!(denied(soon(|| unchecked.check())));
@@ -155,7 +151,7 @@ fn who_has_a_name_makes_nobody_wait() {
 fn a_loopback_address_with_a_name_of_others_is_left_to_them() {
     alone("a_loopback_address_with_a_name_of_others_is_left_to_them", || {
         let own = [66, 67].map(|last| IpAddr::from([127, 79, 66, last]));
-        let _stranger = Stranger::start(OTHER, "listen", &name(own[0]), 0);
+        let _stranger = Stranger::start(OTHER, "listen", &of_address(own[0], 0), 0);
         let _taken = UdpSocket::bind((own[0], ROCE_UDP_PORT)).unwrap();
         let (locality, options) = (Locality::Network, SocketOptions::default());
         let link = UdpLink::bind_first(own.into_iter(), None, locality, options).unwrap();
@@ -184,13 +180,13 @@ fn strangers_that_wait_are_bounded() {
     alone("strangers_that_wait_are_bounded", || {
         let (mut a, mut b, ends) = pair();
         let [src, dst] = ends;
-        let crowd = Stranger::start(OTHER, "connect", &name(dst), MAX_STRANGERS + 20);
+        let crowd = Stranger::start(OTHER, "connect", &of_address(dst, 0), MAX_STRANGERS + 20);
         let rounds = (MAX_STRANGERS / ACCEPT_BATCH) as u64;
         soon(|| (1..=rounds).for_each(|round| b.round(at(1000 * round))));
         assert!(stranger::is_full());
         let mut now = 1000 * (rounds + 1);
         b.round(at(now));
-        assert_eq!(b.deadline(), Some(at(now).plus(REST)));
+        assert_eq!(b.deadline(), Some(at(now).plus(ACCEPT_BACKOFF)));
         assert!(!b.descriptors().into_iter().any(crate::readiness::is_readable), "it sleeps");
         assert!(denied(connect(&of_address(dst, 0))), "nobody is connected to");
         a.send(at(now), b"data", &[run(ends, 4, 0..4)]).unwrap().unwrap();

@@ -51,7 +51,7 @@ fn end(role: &str) {
         }
     }
     // neither end exits before the other has checked
-    rustix::net::send(&socket, &[0], SendFlags::NOSIGNAL).unwrap();
+    rustix::net::send(&socket, &[0], rustix::net::SendFlags::NOSIGNAL).unwrap();
     wait(&[socket.as_fd()], Some(PATIENCE)).unwrap();
 }
 

@@ -21,8 +21,8 @@ const MAC: MacAddr = MacAddr(2, 0, 0, 0, 0, 1);
 const QUEUE_OF_FRAME: u64 = 3;
 const MAP: i32 = 77;
 const TAKEN: u64 = 4;
-const WHOLE: Handover = Handover { longest: 1518, in_parts: false, in_runs: false };
-const IN_PARTS: Handover = Handover { longest: 9018, in_parts: true, in_runs: false };
+const WHOLE: FrameLimits = FrameLimits { max_len: 1518, multi_buffer: false, gso: false };
+const MULTI_BUFFER: FrameLimits = FrameLimits { max_len: 9018, multi_buffer: true, gso: false };
 
 thread_local! {
     static LENGTH: Cell<u64> = const { Cell::new(0) };
@@ -59,7 +59,7 @@ fn bytes(program: &[Instruction]) -> Vec<u8> {
 }
 
 /// A read outside the frame is an error.
-fn takes(config: &StationConfig, frames: Handover, frame: &[u8]) -> bool {
+fn takes(config: &StationConfig, frames: FrameLimits, frame: &[u8]) -> bool {
     let program = bytes(&of(config, frames, MAP));
     let mut machine = EbpfVmMbuff::new(Some(&program)).unwrap();
     machine.register_helper(REDIRECT as u32, redirect).unwrap();
@@ -206,7 +206,7 @@ fn what_is_for_the_device_is_taken_and_nothing_else() {
             frame
         }),
     ] {
-        for frames in [WHOLE, IN_PARTS] {
+        for frames in [WHOLE, MULTI_BUFFER] {
             assert_eq!(takes(&config, frames, &frame), wanted, "{what}: {frame:02x?}");
         }
     }
@@ -226,7 +226,7 @@ fn a_leased_address_may_be_any_of_its_family() {
         (false, 0x86DD, ipv6(other_v6, 17, &udp(4791))),
         (true, 0x8915, v1.clone()),
     ] {
-        for frames in [WHOLE, IN_PARTS] {
+        for frames in [WHOLE, MULTI_BUFFER] {
             let frame = frame(&[], ethertype, &packet);
             assert_eq!(takes(&leases, frames, &frame), wanted, "{frame:02x?}");
         }
@@ -287,11 +287,11 @@ fn where_runs_may_come_what_has_a_checksum_is_left_to_the_kernel() {
         (frame(&[], 0x0800, &ipv4(V4, 0, 0, 17, &udp(4791))), 14 + 20),
         (frame(&[], 0x86DD, &ipv6(V6, 17, &udp(4791))), 14 + 40),
     ] {
-        let in_runs = Handover { in_runs: true, ..WHOLE };
-        assert!(takes(&config, WHOLE, &frame) && takes(&config, in_runs, &frame));
+        let gso = FrameLimits { gso: true, ..WHOLE };
+        assert!(takes(&config, WHOLE, &frame) && takes(&config, gso, &frame));
         for at in 6..8 {
             frame[udp + at] = 1;
-            assert!(takes(&config, WHOLE, &frame) && !takes(&config, in_runs, &frame));
+            assert!(takes(&config, WHOLE, &frame) && !takes(&config, gso, &frame));
             frame[udp + at] = 0;
         }
     }
@@ -309,13 +309,13 @@ fn what_is_cut_short_or_too_long_is_left_to_the_kernel() {
         for length in 0..=whole.len() {
             // a separate allocation, with nothing behind
             let cut = whole[..length].to_vec();
-            for frames in [WHOLE, IN_PARTS] {
+            for frames in [WHOLE, MULTI_BUFFER] {
                 assert_eq!(takes(&config, frames, &cut), length >= needed, "{length}");
             }
         }
-        for frames in [WHOLE, IN_PARTS] {
+        for frames in [WHOLE, MULTI_BUFFER] {
             let mut long = whole.clone();
-            long.resize(frames.longest, 0);
+            long.resize(frames.max_len, 0);
             assert!(takes(&config, frames, &long));
             long.push(0);
             assert!(!takes(&config, frames, &long));
@@ -336,12 +336,12 @@ fn captured_frames_are_taken_by_whom_they_are_for() {
             addresses: vec![Prefix { address, length: 24 }],
             ..config(&[])
         };
-        let longest = Handover { longest: 4200, ..WHOLE };
+        let limits = FrameLimits { max_len: 4200, ..WHOLE };
         let wanted = is_roce && !is_group;
         let own = if is_group { MAC } else { frame.dst };
-        assert_eq!(takes(&addressed(own, packet.dst), longest, &bytes), wanted, "{path:?}");
-        assert!(!takes(&addressed(frame.dst, packet.src), longest, &bytes), "{path:?}");
-        assert!(!takes(&addressed(frame.src, packet.dst), longest, &bytes), "{path:?}");
+        assert_eq!(takes(&addressed(own, packet.dst), limits, &bytes), wanted, "{path:?}");
+        assert!(!takes(&addressed(frame.dst, packet.src), limits, &bytes), "{path:?}");
+        assert!(!takes(&addressed(frame.src, packet.dst), limits, &bytes), "{path:?}");
         count[usize::from(packet.dst.is_ipv6())] += usize::from(wanted);
     }
     assert_eq!(count, [359, 12]);

@@ -1,4 +1,4 @@
-//! Words in memory shared by the processes at an address: the owner's term, the partitions with
+//! State in memory shared by the processes at an address: the owner's term, the partitions with
 //! [member sockets](super::members), and each partition's services.
 //!
 //! A process is the owner for one term. The process that begins the next term becomes the owner.
@@ -35,14 +35,14 @@ const MAX_SERVICES: usize = 4096;
 
 pub(super) const SIZE: u64 = 8 * (SERVICES + IdPartition::COUNT as usize * MAX_SERVICES) as u64;
 
-pub(super) struct Words {
+pub(super) struct SharedState {
     memory: MmapMemory,
     /// Term and rounds last seen, unchanged since `since`.
     seen: (u64, u64),
     since: Instant,
 }
 
-impl Words {
+impl SharedState {
     pub(super) fn new(memory: &File) -> io::Result<Self> {
         let memory = sealed::map(memory, SIZE)?;
         Ok(Self { memory, seen: (0, 0), since: Instant::ZERO })
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn one_of_several_begins_a_term() {
         let memory = sealed::create("test", SIZE).unwrap();
-        let [mut a, mut b] = [(); 2].map(|()| Words::new(&memory).unwrap());
+        let [mut a, mut b] = [(); 2].map(|()| SharedState::new(&memory).unwrap());
         assert_eq!((a.begin_after(0), b.begin_after(0)), (Some(1), None));
         assert_eq!((a.current(), b.current(), b.begin_after(1)), (1, 1, Some(2)));
         let at = |part: u32| Instant::ZERO.plus(SILENCE * part / 2);
@@ -164,20 +164,20 @@ mod tests {
     #[test]
     fn a_service_is_found_by_who_listens_for_it() {
         let memory = sealed::create("test", SIZE).unwrap();
-        let words = Words::new(&memory).unwrap();
+        let state = SharedState::new(&memory).unwrap();
         let all: Vec<_> = IdPartition::all().collect();
         let (first, last) = (all[0], *all.last().unwrap());
-        let found = |service| words.listeners(ServiceId(service)).collect::<Vec<_>>();
+        let found = |service| state.listeners(ServiceId(service)).collect::<Vec<_>>();
         let count = |partition: IdPartition, count| {
-            words.set(SERVICE_COUNTS + usize::from(partition.get()), count);
+            state.set(SERVICE_COUNTS + usize::from(partition.get()), count);
         };
         assert_eq!(found(0), []);
         for (partition, service) in [(first, 0), (last, u64::MAX)] {
             let mut all = vec![ServiceId(0); MAX_SERVICES - 1];
             all.push(ServiceId(service));
-            words.set_services(partition, &all).unwrap();
+            state.set_services(partition, &all).unwrap();
             all.push(ServiceId(5));
-            words.set_services(partition, &all).unwrap_err();
+            state.set_services(partition, &all).unwrap_err();
         }
         assert_eq!(found(u64::MAX), [last]);
         assert_eq!(found(0), [first, last]);

@@ -1,5 +1,5 @@
-//! Doors: FIFOs at which clients knock, named by network namespace and address. Only root can make
-//! the directory, and is trusted to receive for all users.
+//! FIFOs at which clients request to join, named by network namespace and address. Only root can
+//! make the directory, and is trusted to receive for all users.
 
 use std::{
     fs::{self, File, OpenOptions, Permissions},
@@ -14,12 +14,15 @@ use std::{
 
 use rustix::fs::{Mode, mkfifoat};
 
-use super::message::Knock;
-use crate::{link::message, signals::without_sigpipe};
+use super::message::JoinRequest;
+use crate::{
+    link::{message, name::scoped},
+    signals::without_sigpipe,
+};
 
 pub(crate) const DIRECTORY: &str = "/run/roce-share";
 
-/// Knocks read per round.
+/// Requests read per round.
 const BATCH: usize = 8;
 /// Shown for users that a user namespace does not map.
 const UNMAPPED: u32 = 65_534;
@@ -27,10 +30,7 @@ const OTHERS_WRITE: u32 = 0o022;
 
 fn name(address: IpAddr, interface: u32) -> io::Result<String> {
     let namespace = fs::metadata("/proc/self/ns/net")?.ino();
-    Ok(match address {
-        IpAddr::V6(v6) if v6.is_unicast_link_local() => format!("{namespace}-{v6}%{interface}"),
-        _ => format!("{namespace}-{address}"),
-    })
+    Ok(format!("{namespace}-{}", scoped(address, interface)))
 }
 
 /// State file of the service, named by its first address.
@@ -50,14 +50,14 @@ pub(super) fn prepare(directory: &Path) -> io::Result<()> {
     }
 }
 
-pub(super) struct Door {
+pub(super) struct AdmissionFifo {
     path: PathBuf,
-    knocks: File,
-    /// Last bytes read, perhaps the start of a knock.
+    file: File,
+    /// Last bytes read, perhaps the start of a request.
     rest: Vec<u8>,
 }
 
-impl Door {
+impl AdmissionFifo {
     /// This process must have the address's UDP socket.
     pub(super) fn new(directory: &Path, address: IpAddr, interface: u32) -> io::Result<Self> {
         let path = directory.join(name(address, interface)?);
@@ -68,29 +68,29 @@ impl Door {
         mkfifoat(rustix::fs::CWD, &path, Mode::RUSR | Mode::WUSR)?;
         // for writing, too: reads never find an end
         let options = OpenOptions::new().read(true).write(true).custom_flags(FLAGS).open(&path);
-        let knocks = options.inspect_err(|_| drop(fs::remove_file(&path)))?;
-        // everybody may knock
-        rustix::fs::fchmod(&knocks, Mode::RUSR | Mode::WUSR | Mode::WGRP | Mode::WOTH)?;
-        Ok(Self { path, knocks, rest: Vec::new() })
+        let file = options.inspect_err(|_| drop(fs::remove_file(&path)))?;
+        // everybody may request to join
+        rustix::fs::fchmod(&file, Mode::RUSR | Mode::WUSR | Mode::WGRP | Mode::WOTH)?;
+        Ok(Self { path, file, rest: Vec::new() })
     }
 
-    pub(super) fn knocks(&mut self) -> Vec<Knock> {
-        let mut bytes = [0; BATCH * Knock::LEN];
-        let length = self.knocks.read(&mut bytes).unwrap_or(0);
+    pub(super) fn requests(&mut self) -> Vec<JoinRequest> {
+        let mut bytes = [0; BATCH * JoinRequest::LEN];
+        let length = self.file.read(&mut bytes).unwrap_or(0);
         self.rest.extend_from_slice(&bytes[..length]);
-        let knocks = Knock::all_in(&self.rest);
-        self.rest.drain(..self.rest.len().saturating_sub(Knock::LEN - 1));
-        knocks
+        let requests = JoinRequest::all_in(&self.rest);
+        self.rest.drain(..self.rest.len().saturating_sub(JoinRequest::LEN - 1));
+        requests
     }
 }
 
-impl AsFd for Door {
+impl AsFd for AdmissionFifo {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.knocks.as_fd()
+        self.file.as_fd()
     }
 }
 
-impl Drop for Door {
+impl Drop for AdmissionFifo {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
     }
@@ -98,30 +98,31 @@ impl Drop for Door {
 
 const FLAGS: i32 = libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_CLOEXEC;
 
-/// Knocks at an address's door, and returns the user behind the door. Errors:
-/// [`io::ErrorKind::NotFound`] without a door or a service; [`io::ErrorKind::WouldBlock`] while
-/// many others knock.
-pub(super) fn knock(
+/// Requests to join at an address, and returns the service's user. Errors:
+/// [`io::ErrorKind::NotFound`] without a FIFO or a service; [`io::ErrorKind::WouldBlock`] while the
+/// FIFO is full.
+pub(super) fn request(
     directory: &Path,
     address: IpAddr,
     interface: u32,
-    knock: &Knock,
+    request: &JoinRequest,
 ) -> io::Result<u32> {
     check(directory)?;
     let path = directory.join(name(address, interface)?);
-    let door = OpenOptions::new().write(true).custom_flags(FLAGS).open(path);
-    let door = door.map_err(|error| match error.raw_os_error() {
+    let fifo = OpenOptions::new().write(true).custom_flags(FLAGS).open(path);
+    let fifo = fifo.map_err(|error| match error.raw_os_error() {
         Some(libc::ENXIO) => io::ErrorKind::NotFound.into(),
         _ => error,
     })?;
-    let metadata = door.metadata()?;
+    let metadata = fifo.metadata()?;
     // unmapped users look alike: any of them could pose as the service
     if !metadata.file_type().is_fifo() || metadata.uid() == UNMAPPED {
         return Err(io::ErrorKind::NotFound.into());
     }
     // the service may have ended since
-    match without_sigpipe(|| rustix::io::write(&door, &message::encode::<{ Knock::LEN }>(knock)))? {
-        Knock::LEN => Ok(metadata.uid()),
+    let bytes = message::encode::<{ JoinRequest::LEN }>(request);
+    match without_sigpipe(|| rustix::io::write(&fifo, &bytes))? {
+        JoinRequest::LEN => Ok(metadata.uid()),
         _ => Err(io::ErrorKind::WouldBlock.into()),
     }
 }
@@ -144,76 +145,76 @@ mod tests {
     use super::*;
 
     const ADDRESS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
-    const KNOCK: Knock = Knock::new([1; 16], [2; 16], 0);
+    const REQUEST: JoinRequest = JoinRequest::new([1; 16], [2; 16], 0);
 
     fn kind(result: io::Result<u32>) -> Option<io::ErrorKind> {
         result.err().map(|error| error.kind())
     }
 
     #[test]
-    fn a_knock_is_heard_behind_the_door() {
+    fn a_request_reaches_the_service() {
         let above = tempfile::tempdir().unwrap();
         let directory = above.path().join("share");
-        let say = || knock(&directory, ADDRESS, 0, &KNOCK);
-        assert_eq!(kind(say()), Some(io::ErrorKind::NotFound));
+        let join = || request(&directory, ADDRESS, 0, &REQUEST);
+        assert_eq!(kind(join()), Some(io::ErrorKind::NotFound));
         prepare(&directory).unwrap();
         prepare(&directory).unwrap();
-        assert_eq!(kind(say()), Some(io::ErrorKind::NotFound));
-        let mut door = Door::new(&directory, ADDRESS, 0).unwrap();
-        assert_eq!(door.knocks(), []);
-        say().unwrap();
-        assert_eq!((door.knocks(), door.knocks()), (vec![KNOCK], vec![]));
-        // a killed service leaves its door, and the next makes another
-        std::mem::forget(door);
-        let mut next = Door::new(&directory, ADDRESS, 0).unwrap();
-        say().unwrap();
-        assert_eq!(next.knocks(), [KNOCK]);
+        assert_eq!(kind(join()), Some(io::ErrorKind::NotFound));
+        let mut fifo = AdmissionFifo::new(&directory, ADDRESS, 0).unwrap();
+        assert_eq!(fifo.requests(), []);
+        join().unwrap();
+        assert_eq!((fifo.requests(), fifo.requests()), (vec![REQUEST], vec![]));
+        // a killed service leaves its FIFO, and the next makes another
+        std::mem::forget(fifo);
+        let mut next = AdmissionFifo::new(&directory, ADDRESS, 0).unwrap();
+        join().unwrap();
+        assert_eq!(next.requests(), [REQUEST]);
         drop(next);
-        assert_eq!(kind(say()), Some(io::ErrorKind::NotFound));
+        assert_eq!(kind(join()), Some(io::ErrorKind::NotFound));
         assert_eq!(fs::read_dir(&directory).unwrap().count(), 0);
     }
 
     #[test]
-    fn a_full_door_keeps_nobody_waiting() {
+    fn a_full_fifo_keeps_nobody_waiting() {
         let above = tempfile::tempdir().unwrap();
         let directory = above.path().join("share");
         prepare(&directory).unwrap();
-        let mut door = Door::new(&directory, ADDRESS, 0).unwrap();
-        let mut knocks = 0;
+        let mut fifo = AdmissionFifo::new(&directory, ADDRESS, 0).unwrap();
+        let mut requests = 0;
         let error = loop {
-            match knock(&directory, ADDRESS, 0, &KNOCK) {
-                Ok(_) => knocks += 1,
+            match request(&directory, ADDRESS, 0, &REQUEST) {
+                Ok(_) => requests += 1,
                 Err(error) => break error,
             }
         };
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
-        while knocks > 0 {
-            knocks -= door.knocks().len();
+        while requests > 0 {
+            requests -= fifo.requests().len();
         }
-        knock(&directory, ADDRESS, 0, &KNOCK).unwrap();
+        request(&directory, ADDRESS, 0, &REQUEST).unwrap();
     }
 
     #[test]
-    fn a_knock_is_heard_behind_nonsense() {
+    fn a_request_is_found_behind_nonsense() {
         let above = tempfile::tempdir().unwrap();
         let directory = above.path().join("share");
         prepare(&directory).unwrap();
-        let mut door = Door::new(&directory, ADDRESS, 0).unwrap();
-        let mut writer = OpenOptions::new().write(true).open(&door.path).unwrap();
-        writer.write_all(&[7; 3 * Knock::LEN + 5]).unwrap();
-        knock(&directory, ADDRESS, 0, &KNOCK).unwrap();
-        assert_eq!(door.knocks(), [KNOCK]);
+        let mut fifo = AdmissionFifo::new(&directory, ADDRESS, 0).unwrap();
+        let mut writer = OpenOptions::new().write(true).open(&fifo.path).unwrap();
+        writer.write_all(&[7; 3 * JoinRequest::LEN + 5]).unwrap();
+        request(&directory, ADDRESS, 0, &REQUEST).unwrap();
+        assert_eq!(fifo.requests(), [REQUEST]);
     }
 
     #[test]
-    fn a_directory_that_others_can_make_has_no_doors() {
+    fn a_directory_that_others_can_make_has_no_fifos() {
         let above = tempfile::tempdir().unwrap();
         let directory = above.path().join("share");
         prepare(&directory).unwrap();
-        let _door = Door::new(&directory, ADDRESS, 0).unwrap();
+        let _fifo = AdmissionFifo::new(&directory, ADDRESS, 0).unwrap();
         for (mode, found) in [(0o755, true), (0o777, false), (0o1777, false), (0o775, false)] {
             fs::set_permissions(above.path(), Permissions::from_mode(mode)).unwrap();
-            let result = knock(&directory, ADDRESS, 0, &KNOCK);
+            let result = request(&directory, ADDRESS, 0, &REQUEST);
             assert_eq!(result.is_ok(), found, "{mode:o}");
         }
     }

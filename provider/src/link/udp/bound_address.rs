@@ -25,7 +25,7 @@ use crate::{
     },
 };
 
-pub(super) struct Port {
+pub(super) struct BoundAddress {
     pub(super) socket: Socket,
     pub(super) address: IpAddr,
     /// Interface index; 0 if the address suffices.
@@ -39,13 +39,13 @@ pub(super) struct Port {
 }
 
 pub(super) struct Opened {
-    pub(super) port: Port,
+    pub(super) bound: BoundAddress,
     pub(super) acquired: Option<Acquired>,
     /// Set if the service receives there.
     pub(super) client: Option<Client>,
 }
 
-impl Port {
+impl BoundAddress {
     /// `scope`: `None` without sharing. `wanted`: the partition at other addresses.
     pub(super) fn open(
         address: IpAddr,
@@ -67,7 +67,7 @@ impl Port {
         };
         let make_socket: MakeSocket = {
             let options = *options;
-            Arc::new(move |beside| Self::bound(address, interface, &options, beside))
+            Arc::new(move |reuse_port| Self::bind(address, interface, &options, reuse_port))
         };
         let error = |source| BindError::of_socket(address, source);
         let (socket, acquired) = match scope {
@@ -94,8 +94,8 @@ impl Port {
             (None, None) => return Err(error(io::Error::from_raw_os_error(libc::EMFILE))),
         };
         let overflow = Overflow::of(&socket);
-        let port = Self { socket, address, interface, overflow, member: None, flows, control };
-        Ok(Opened { port, acquired, client })
+        let bound = Self { socket, address, interface, overflow, member: None, flows, control };
+        Ok(Opened { bound, acquired, client })
     }
 
     pub(super) fn set_member(&mut self, socket: Socket) {
@@ -120,12 +120,12 @@ impl Port {
         self.control.is_none() && !sharing.is_some_and(|sharing| sharing.is_peer(self.address))
     }
 
-    /// `beside`: others may share address and port.
-    fn bound(
+    /// `reuse_port`: others may share address and port.
+    fn bind(
         address: IpAddr,
         interface: u32,
         options: &SocketOptions,
-        beside: bool,
+        reuse_port: bool,
     ) -> io::Result<Socket> {
         if options.receives_for_users
             && let Some(socket) = kept::take(Kept::Socket, address, interface)
@@ -141,7 +141,7 @@ impl Port {
         SocketOptions::set_send_buffer(&socket);
         message::configure(&socket, address.is_ipv6())?;
         message::configure_multicast(&socket, address, interface);
-        if beside {
+        if reuse_port {
             message::named("SO_REUSEPORT", socket.set_reuse_port(true))?;
         }
         socket.bind(&message::socket_address(address, interface, ROCE_UDP_PORT).into())?;

@@ -6,4 +6,4 @@ pub(crate) enum Half {
 }
 
 /// Owner of bytes and completions that may be late.
-pub(crate) type Flow = (u32, Half);
+pub(crate) type QpHalf = (u32, Half);

@@ -1,0 +1,216 @@
+use roce_transport::wire::Operation;
+
+use super::words::{Words, number, signed};
+use crate::case::{Field, Key, Message, MessageField, NAK_SEQUENCE, Packet, PacketKind};
+
+fn operation_name(operation: Operation) -> String {
+    match operation {
+        Operation::CmpSwap => "compare-swap".into(),
+        Operation::FetchAdd => "fetch-add".into(),
+        _ => {
+            let name = operation.name().to_ascii_lowercase();
+            name.replace("rdma ", "").replace("with ", "").replace(' ', "-")
+        }
+    }
+}
+
+const NAKS: [(&str, u8); 4] = [
+    ("nak-sequence", NAK_SEQUENCE),
+    ("nak-invalid", 0x61),
+    ("nak-access", 0x62),
+    ("nak-operation", 0x63),
+];
+
+pub(super) fn packet(words: &mut Words<'_>, sent: bool) -> Result<Packet, String> {
+    let name = words.next("a packet")?;
+    let mut fields = Vec::new();
+    let acknowledge = PacketKind::Operation(Operation::Acknowledge);
+    let operation = match name {
+        "cnp" => PacketKind::Cnp,
+        "ack" => {
+            fields.push(Field::Positive);
+            acknowledge
+        }
+        "nak" => {
+            fields.push(Field::Refused);
+            acknowledge
+        }
+        "rnr" => {
+            fields.push(Field::NotReady);
+            acknowledge
+        }
+        _ => {
+            if let Some(&(_, syndrome)) = NAKS.iter().find(|(nak, _)| *nak == name) {
+                fields.push(Field::Syndrome(syndrome));
+                acknowledge
+            } else if let Some(&(message, _)) = Message::ALL.iter().find(|it| it.1 == name) {
+                PacketKind::Message(message)
+            } else {
+                let found = Operation::ALL.iter().find(|&&it| operation_name(it) == name);
+                PacketKind::Operation(*found.ok_or_else(|| {
+                    format!(
+                        "unknown packet {name}; expected cnp, ack, nak-sequence, rnr, \
+                             send-only, write-first, read-request, …"
+                    )
+                })?)
+            }
+        }
+    };
+    while !words.0.is_empty() {
+        let field = field(words)?;
+        let is_message = matches!(operation, PacketKind::Message(_));
+        if is_message && is_for_data(&field) {
+            return Err(format!("the CM message {name} lacks this field"));
+        }
+        if !is_message && matches!(field, Field::Message(_)) {
+            return Err(format!("{name} lacks this field; only CM messages have it"));
+        }
+        if !sent && is_for_sending(&field) {
+            return Err("expect lacks this field; only send has it".into());
+        }
+        fields.push(field);
+    }
+    Ok(Packet { operation, fields })
+}
+
+const fn is_for_data(field: &Field) -> bool {
+    !matches!(
+        field,
+        Field::Psn(_)
+            | Field::Message(_)
+            | Field::Opcode(_)
+            | Field::Version(_)
+            | Field::PKey(_)
+            | Field::Qp(_)
+            | Field::QKey(_)
+            | Field::WrongIcrc
+            | Field::SwappedIcrc
+            | Field::Cut(_)
+            | Field::Extra(_)
+            | Field::TrafficClass(_)
+            | Field::HopLimit(_)
+            | Field::SourcePort(_)
+    )
+}
+
+const fn is_for_sending(field: &Field) -> bool {
+    matches!(
+        field,
+        Field::Version(_)
+            | Field::Pad(_)
+            | Field::Reserved
+            | Field::Key(_)
+            | Field::WrongIcrc
+            | Field::SwappedIcrc
+            | Field::Cut(_)
+            | Field::Extra(_)
+            | Field::DirtyPadding
+            | Field::HopLimit(_)
+            | Field::SourcePort(_)
+            | Field::Group(_)
+            | Field::Message(
+                MessageField::OwnQp(_)
+                    | MessageField::Port(_)
+                    | MessageField::Transport(_)
+                    | MessageField::PathMtu(_)
+                    | MessageField::ResponseTimeout(_)
+                    | MessageField::Retries(_)
+                    | MessageField::WrongGid
+                    | MessageField::IpVersion(_)
+                    | MessageField::WrongPeerId
+                    | MessageField::WrongPeerQp
+                    | MessageField::ServiceTimeout(_)
+                    | MessageField::BaseVersion(_)
+                    | MessageField::Class(_)
+                    | MessageField::ClassVersion(_)
+                    | MessageField::Method(_)
+                    | MessageField::Attribute(_)
+            )
+    )
+}
+
+fn field(words: &mut Words<'_>) -> Result<Field, String> {
+    let name = words.next("a field")?;
+    Ok(match name {
+        "psn" => Field::Psn(signed(words.next("psn")?, "psn")?),
+        "ack-req" => Field::AckReq(true),
+        "no-ack-req" => Field::AckReq(false),
+        "solicited" => Field::Solicited(true),
+        "unsolicited" => Field::Solicited(false),
+        "migrated" => Field::MigReq(words.number::<u8>(name)? != 0),
+        "opcode" => Field::Opcode(words.number(name)?),
+        "version" => Field::Version(words.number(name)?),
+        "pad" => Field::Pad(words.number(name)?),
+        "pkey" => Field::PKey(words.number(name)?),
+        "fecn" => Field::Fecn(true),
+        "becn" => Field::Becn(true),
+        "qp" => Field::Qp(words.number(name)?),
+        "reserved" => Field::Reserved,
+        "data" => Field::Data { bytes: words.number(name)?, seed: words.or("seed", 1)? },
+        "to" => {
+            let word = words.next("a place, such as target+64,")?;
+            let split = word.find(['+', '-']).unwrap_or(word.len());
+            let (region, offset) = word.split_at(split);
+            let offset = if offset.is_empty() { 0 } else { signed(offset, "an offset")? };
+            Field::Target { region: region.to_owned(), offset }
+        }
+        "length" => Field::Length(words.number(name)?),
+        "key" => Field::Key(match words.next(name)? {
+            "wrong" => Key::Wrong,
+            "old" => Key::Old,
+            word => Key::Exact(number(word, name)?),
+        }),
+        "syndrome" => Field::Syndrome(words.number(name)?),
+        "timer" => Field::Syndrome(0x20 | words.number::<u8>(name)? & 0x1F),
+        "credits" => Field::Syndrome(words.number::<u8>(name)? & 0x1F),
+        "msn" => Field::Msn(words.number(name)?),
+        "immediate" => Field::Immediate(words.number(name)?),
+        "swap" | "add" => Field::Swap(words.number(name)?),
+        "compare" => Field::Compare(words.number(name)?),
+        "found" => Field::Found(words.number(name)?),
+        "placement" => Field::Placement(words.number(name)?),
+        "selectivity" => Field::Selectivity(words.number(name)?),
+        "qkey" => Field::QKey(words.number(name)?),
+        "wrong-icrc" => Field::WrongIcrc,
+        "swapped-icrc" => Field::SwappedIcrc,
+        "cut" => Field::Cut(words.number(name)?),
+        "extra" => Field::Extra(words.number(name)?),
+        "dirty-padding" => Field::DirtyPadding,
+        "tclass" => Field::TrafficClass(words.number(name)?),
+        "hop-limit" => Field::HopLimit(words.number(name)?),
+        "source-port" => Field::SourcePort(words.number(name)?),
+        "group" => Field::Group(words.number(name)?),
+        _ => Field::Message(message_field(name, words)?),
+    })
+}
+
+fn message_field(name: &str, words: &mut Words<'_>) -> Result<MessageField, String> {
+    Ok(match name {
+        "id" => MessageField::Id(words.number(name)?),
+        "own-qp" => MessageField::OwnQp(words.number(name)?),
+        "port" => MessageField::Port(words.number(name)?),
+        "transport" => MessageField::Transport(words.number(name)?),
+        "path-mtu" => MessageField::PathMtu(words.number(name)?),
+        "response-timeout" => MessageField::ResponseTimeout(words.number(name)?),
+        "cm-retries" => MessageField::Retries(words.number(name)?),
+        "wrong-gid" => MessageField::WrongGid,
+        "ip-version" => MessageField::IpVersion(words.number(name)?),
+        "wrong-peer-id" => MessageField::WrongPeerId,
+        "wrong-peer-qp" => MessageField::WrongPeerQp,
+        "about" => match words.next(name)? {
+            "req" => MessageField::About(Message::Req),
+            "rep" => MessageField::About(Message::Rep),
+            other => return Err(format!("unknown message {other}; expected req or rep")),
+        },
+        "service-timeout" => MessageField::ServiceTimeout(words.number(name)?),
+        "reason" => MessageField::Reason(words.number(name)?),
+        "status" => MessageField::Status(words.number(name)?),
+        "same" => MessageField::Same,
+        "base-version" => MessageField::BaseVersion(words.number(name)?),
+        "class" => MessageField::Class(words.number(name)?),
+        "class-version" => MessageField::ClassVersion(words.number(name)?),
+        "method" => MessageField::Method(words.number(name)?),
+        "attribute" => MessageField::Attribute(words.number(name)?),
+        _ => return Err(format!("unknown packet field {name}")),
+    })
+}
