@@ -22,10 +22,6 @@ impl Bell {
         }
     }
 
-    pub(crate) fn is_rung(&self) -> bool {
-        *self.rung.lock().unwrap()
-    }
-
     pub(crate) fn clear(&self) {
         *self.rung.lock().unwrap() = false;
     }

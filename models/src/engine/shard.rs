@@ -38,9 +38,9 @@ impl Shard {
     }
 
     pub(super) fn receive(&mut self) -> usize {
-        self.system.take_ring_wakeup();
         let before = self.link.received();
-        self.link.receive(true);
+        let system = &self.system;
+        self.link.receive(|| system.take_ring_wakeup(), || system.ring_wakeup());
         let received = before..self.link.received();
         if !received.is_empty() {
             self.posted = self.posted.or(self.acknowledged.take());

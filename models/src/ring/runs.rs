@@ -108,28 +108,27 @@ impl Link {
         self.next
     }
 
-    /// Like `Sharing::receive`. `for_sleepers`: parks it for sleepers.
-    pub(crate) fn receive(&mut self, for_sleepers: bool) {
-        let mut buffer = [0; LENGTH];
-        loop {
-            let found = if for_sleepers && self.sleepers > 0 {
-                self.reader.pop_for_sleepers(&mut buffer)
-            } else {
-                self.reader.pop(&mut buffer)
-            };
-            if !take(found.unwrap(), &buffer, &mut self.next) {
-                break;
+    /// Like `Inbox::receive`: behind the last run, clears the wakeup, and parks for sleepers.
+    pub(crate) fn receive(&mut self, clear: impl FnOnce(), signal: impl FnOnce()) {
+        let (mut buffer, before) = ([0; LENGTH], self.next);
+        while take(self.reader.pop(&mut buffer).unwrap(), &buffer, &mut self.next) {}
+        if self.sleepers == 0 {
+            clear();
+        } else if self.next > before {
+            clear();
+            if !self.reader.park() {
+                signal();
             }
         }
     }
 
-    /// Like `Sharing::park`.
+    /// Like `Inbox::park`.
     pub(crate) fn park(&mut self) -> bool {
         self.sleepers += 1;
         self.reader.park()
     }
 
-    /// Like `Sharing::unpark`.
+    /// Like `Inbox::unpark`.
     pub(crate) fn unpark(&mut self) {
         self.sleepers = self.sleepers.saturating_sub(1);
         if self.sleepers == 0 {
@@ -138,9 +137,9 @@ impl Link {
     }
 }
 
-/// One thread sleeps until the last run; another thread takes runs and leaves. `for_sleepers`:
-/// leaves the ring parked; `clears_first`: clears the sleeper's wakeup before taking runs.
-pub fn a_thread_takes_what_another_sleeps_for(for_sleepers: bool, clears_first: bool) {
+/// One thread sleeps until the last run; another thread takes runs and leaves. `signals`: the other
+/// thread restores a wakeup that it has cleared.
+pub fn a_thread_takes_what_another_sleeps_for(signals: bool) {
     check(3, move || {
         const COUNT: u64 = 2;
         let (mut writer, reader) = ring();
@@ -154,14 +153,12 @@ pub fn a_thread_takes_what_another_sleeps_for(for_sleepers: bool, clears_first: 
             let (link, bell) = (link.clone(), bell.clone());
             thread::spawn(move || {
                 let mut link = link.lock().unwrap();
-                let clear = |now: bool| {
-                    if now && bell.is_rung() {
-                        bell.clear();
+                let signal = || {
+                    if signals {
+                        bell.ring();
                     }
                 };
-                clear(clears_first);
-                link.receive(for_sleepers);
-                clear(!clears_first);
+                link.receive(|| bell.clear(), signal);
                 if link.next == COUNT {
                     bell.ring(); // also wakes the sleeper
                 }
@@ -169,8 +166,7 @@ pub fn a_thread_takes_what_another_sleeps_for(for_sleepers: bool, clears_first: 
         };
         loop {
             let mut locked = link.lock().unwrap();
-            bell.clear();
-            locked.receive(true);
+            locked.receive(|| bell.clear(), || bell.ring());
             if locked.next == COUNT {
                 break;
             }

@@ -141,17 +141,14 @@ impl Incoming {
         self.is_closed = self.is_closed || is_closed(&self.socket);
     }
 
-    /// Hands over some runs and returns their number. `sleepers`: threads sleep until a run
-    /// arrives.
+    /// Hands over some runs and returns their number.
     pub(in crate::link) fn read(
         &mut self,
-        sleepers: bool,
         buffer: &mut [u8],
         mut sink: impl FnMut(RunHeader, &[u8]),
     ) -> usize {
-        let pop = if sleepers { Reader::pop_for_sleepers } else { Reader::pop };
         for count in 0..BATCH {
-            match pop(&mut self.reader, buffer) {
+            match self.reader.pop(buffer) {
                 Ok(Some(header)) => sink(header, &buffer[..header.length]),
                 Ok(None) => return count,
                 Err(Broken) => {

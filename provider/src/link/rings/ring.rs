@@ -239,19 +239,6 @@ impl Reader {
         self.ring.word(HEAD).load(Ordering::Acquire) == self.tail
     }
 
-    /// Copies the next run as [`pop`](Self::pop) does. On an empty ring, asks for a wakeup of
-    /// sleeping threads: an awake thread may have taken their run.
-    pub(crate) fn pop_for_sleepers(
-        &mut self,
-        buffer: &mut [u8],
-    ) -> Result<Option<RunHeader>, Broken> {
-        match self.pop(buffer)? {
-            // one retry only, whatever position the other side writes
-            None if !self.park() => self.pop(buffer),
-            found => Ok(found),
-        }
-    }
-
     /// Asks for a wakeup with the next run. True if the ring is empty: only then may a thread
     /// sleep.
     pub(crate) fn park(&self) -> bool {

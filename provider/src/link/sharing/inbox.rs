@@ -1,7 +1,7 @@
 //! Rings that other processes write, and the descriptor by which writers wake this process.
 
 use std::{
-    io, mem,
+    io,
     net::IpAddr,
     os::fd::{AsFd, OwnedFd},
 };
@@ -86,13 +86,8 @@ impl Inbox {
     pub(in crate::link) fn receive(&mut self, sink: &mut dyn FnMut(&DatagramRun<'_>)) -> usize {
         let Self { rings, buffer, sleepers, reads_wakeup, wakeup } = self;
         let mut count = 0;
-        // before the rings: a run written afterwards wakes a sleeping thread
-        let is_awaited = |ring: &Ring| *sleepers > 0 && !ring.channel.reader.is_empty();
-        if mem::take(reads_wakeup) || rings.iter().any(is_awaited) {
-            let _ = rustix::io::read(wakeup, &mut [0; 8]);
-        }
         for Ring { purpose, dst, channel } in &mut *rings {
-            count += channel.read(*sleepers > 0, buffer, |header, bytes| match *purpose {
+            count += channel.read(buffer, |header, bytes| match *purpose {
                 Hello::From(src) => hand_over([src, *dst], header, bytes, sink),
                 _ => {
                     if let Some((arrival, bytes)) = bytes.split_first_chunk() {
@@ -105,13 +100,23 @@ impl Inbox {
             let _uncancelled = Uncancelled::begin();
             rings.retain(|ring| !ring.channel.is_broken);
         }
+        *reads_wakeup |= *sleepers > 0 && count > 0;
+        // until the last run, the descriptor stays readable
+        if *reads_wakeup && rings.iter().all(|ring| ring.channel.reader.is_empty()) {
+            *reads_wakeup = false;
+            let _ = rustix::io::read(&*wakeup, &mut [0; 8]);
+            // this may have read the signal of a later run
+            if *sleepers > 0 && !park(rings) {
+                let _ = rustix::io::write(wakeup, &1u64.to_ne_bytes());
+            }
+        }
         count
     }
 
     /// True if there is nothing to receive.
     pub(in crate::link) fn park(&mut self) -> bool {
         self.sleepers += 1;
-        self.rings.iter().fold(true, |quiet, ring| ring.channel.reader.park() & quiet)
+        park(&self.rings)
     }
 
     pub(in crate::link) fn unpark(&mut self) {
@@ -120,6 +125,11 @@ impl Inbox {
             self.rings.iter().for_each(|ring| ring.channel.reader.set_asleep(false));
         }
     }
+}
+
+/// Requests wakeups by further runs. True if there is nothing to receive.
+fn park(rings: &[Ring]) -> bool {
+    rings.iter().fold(true, |quiet, ring| ring.channel.reader.park() & quiet)
 }
 
 fn hand_over(
@@ -134,4 +144,49 @@ fn hand_over(
     let frame = FrameFields::default();
     let net = NetHeader { src, dst, src_port, traffic_class, hop_limit, ident, frame };
     sink(&DatagramRun { net: &net, bytes, segment, meta });
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    use super::*;
+    use crate::{
+        link::{BATCH, descriptors::poll_with, rings::Outgoing},
+        readiness::is_readable,
+    };
+
+    #[test]
+    fn the_descriptor_is_readable_until_the_last_run() {
+        let address = IpAddr::from([127, 0, 0, 1]);
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (here, there) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+        let mut ring = Outgoing::request(here, &Hello::From(address).message()).unwrap();
+        let (_, mut memory) = poll_with(&there, &mut [0; 64]).unwrap().unwrap();
+        let reader = Reader::new(memory.pop().unwrap()).unwrap();
+        let mut inbox = Inbox::new().unwrap();
+        inbox.add(Hello::From(address), address, there, reader).unwrap();
+        ring.update().unwrap();
+        assert!(inbox.park());
+        let header = RunHeader {
+            length: 8,
+            segment: 8,
+            traffic_class: 0,
+            hop_limit: 64,
+            src_port: 4791,
+            checksum_verified: true,
+        };
+        let mut left = 2 * BATCH + 1;
+        (0..left).for_each(|_| ring.send(header, &[7; 8]).unwrap());
+        assert!(ring.wake() && !ring.wake());
+        while left > 0 {
+            assert!(is_readable(inbox.wakeup.as_fd()), "{left} runs are left");
+            left -= inbox.receive(&mut |run| assert_eq!(run.bytes, [7; 8]));
+        }
+        assert!(!is_readable(inbox.wakeup.as_fd()));
+        // parked again
+        ring.send(header, &[7; 8]).unwrap();
+        assert!(ring.wake());
+    }
 }
