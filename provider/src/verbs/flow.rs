@@ -26,7 +26,7 @@ impl QueuePair {
     /// queue pairs; no queue pair receives its own.
     ///
     /// # Errors
-    /// [`FlowError`].
+    /// [`FlowError`] with its `errno`: `EINVAL`, `EOPNOTSUPP`, `ENOMEM`, or the system's.
     pub fn create_flow(&self, attr: &FlowAttr) -> Result<Flow, FlowError> {
         let result = self.make_flow(attr);
         self.context().explained("ibv_create_flow", result)
