@@ -4,10 +4,12 @@
 //! [`poll_deliver`](Network::poll_deliver). [`Faults`] also works in front of a real link.
 //!
 //! ```
+//! use std::time::Duration;
 //! use roce_fabric::{Conditions, Network};
 //! use roce_transport::{time::Instant, wire::{FrameFields, Ident, NetHeader}};
 //!
-//! let mut network = Network::new(Conditions::default(), 1);
+//! let conditions = Conditions { delay: Duration::from_micros(5), ..Conditions::default() };
+//! let mut network = Network::new(conditions, 1);
 //! let net = NetHeader {
 //!     src: [10, 0, 0, 1].into(),
 //!     dst: [10, 0, 0, 2].into(),
@@ -19,6 +21,8 @@
 //! };
 //! network.send(Instant::ZERO, &net, b"payload");
 //! let due = network.poll_timeout().unwrap();
+//! assert_eq!(due, Instant::ZERO.plus(Duration::from_micros(5)));
+//! assert!(network.poll_deliver(Instant::ZERO).is_none());
 //! assert_eq!(network.poll_deliver(due).unwrap().bytes, b"payload");
 //! ```
 
