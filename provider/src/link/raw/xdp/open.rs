@@ -110,8 +110,8 @@ impl XdpSocket {
         let (program, in_driver) = put_program(&socket, interface, config, xdp, frames)?;
         let zero_copy = sockopt::xdp_options(&socket)
             .is_ok_and(|options| options.contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY));
-        let room = rx_chunks;
-        info!(interface = name, queue = xdp.queue, zero_copy, in_driver, room, "AF_XDP");
+        let queue = xdp.queue;
+        info!(interface = name, queue, zero_copy, in_driver, room = rx_chunks, "AF_XDP");
         Ok(Self {
             _program: program,
             socket,
