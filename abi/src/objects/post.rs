@@ -18,7 +18,8 @@ use crate::{
     errno::{Errno, Result},
     hooks::check::{
         self, Finding, Kind, Stack,
-        requests::{self, Queue, Request},
+        request::Request,
+        requests::{self, Queue},
         single,
     },
     layout::{UdPart, consts::*, ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_srq},

@@ -21,7 +21,8 @@ use crate::{
     export::export,
     hooks::check::{
         self,
-        requests::{self as checks, Queue, Request},
+        request::Request,
+        requests::{self as checks, Queue},
     },
     layout::{
         consts::*, ibv_ah, ibv_data_buf, ibv_mw, ibv_mw_bind_info, ibv_qp, ibv_qp_ex, ibv_sge,

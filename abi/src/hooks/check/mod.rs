@@ -17,6 +17,7 @@ pub(crate) mod order;
 pub(crate) mod python;
 pub(crate) mod records;
 mod report;
+pub(crate) mod request;
 pub(crate) mod requests;
 mod sarif;
 pub(crate) mod settings;

@@ -13,7 +13,7 @@ use roce_provider::{
     transport::{
         addr::Qpn,
         qp::{QpInfo, State},
-        work::{Data, RecvWr, Remote, SendFlags, SendOp, SendWr, Sge, SgeList, Wc, WcOpcode},
+        work::{Sge, Wc, WcOpcode},
     },
 };
 use smallvec::SmallVec;
@@ -21,8 +21,9 @@ use smallvec::SmallVec;
 use super::{
     finding::{Finding, Kind},
     form::is_on,
-    order::{self, Order, RemoteOperation, RemoteUse},
+    order::{self, Order},
     report,
+    request::Request,
     stack::Stack,
     threads, wake_ups,
     watch::{self, Role, Subject, WatchId},
@@ -39,86 +40,6 @@ const EMPTY_POLLS: Duration = Duration::from_millis(500);
 const POLLS: u32 = 1000;
 
 pub(crate) type QpKey = (usize, u32);
-
-#[derive(Debug)]
-pub(crate) struct Request {
-    wr_id: u64,
-    name: &'static str,
-    /// `None`: no memory, or copied.
-    role: Option<Role>,
-    sges: SgeList,
-    is_signaled: bool,
-    order: Order,
-    /// `ibv_ah`; 0: none.
-    ah: usize,
-}
-
-impl Request {
-    /// `inline`: sources of inline data.
-    pub(crate) fn send(wr: &SendWr, sq_sig_all: bool, inline: Option<SgeList>, ah: usize) -> Self {
-        let (name, role, remote) = operation(&wr.op);
-        let is_inline = inline.is_some();
-        let sges = match (inline, &wr.data) {
-            (Some(sges), _) => sges,
-            (None, Data::Sges(sges)) => sges.clone(),
-            (None, _) => SgeList::default(),
-        };
-        let length = sges.iter().map(|sge| u64::from(sge.length)).sum();
-        let remote = remote.map(|(start, operation)| RemoteUse { start, length, operation });
-        let is_fenced = wr.flags.contains(SendFlags::FENCE);
-        Self {
-            wr_id: wr.wr_id,
-            name,
-            role: role.filter(|_| !is_inline),
-            sges,
-            is_signaled: sq_sig_all || wr.flags.contains(SendFlags::SIGNALED),
-            order: Order { is_fenced, is_inline, remote, ..Order::default() },
-            ah,
-        }
-    }
-
-    pub(crate) fn receive(wr: &RecvWr) -> Self {
-        Self {
-            wr_id: wr.wr_id,
-            name: "receive",
-            role: Some(Role::Receive),
-            sges: wr.sges.clone(),
-            is_signaled: true,
-            order: Order::default(),
-            ah: 0,
-        }
-    }
-}
-
-/// Name, local role, and remote use.
-const fn operation(op: &SendOp) -> (&'static str, Option<Role>, Option<(Remote, RemoteOperation)>) {
-    const SEND: Option<Role> = Some(Role::Send);
-    const READ: Option<Role> = Some(Role::Read);
-    match *op {
-        SendOp::Write { remote, immediate: None } => {
-            ("RDMA WRITE", SEND, Some((remote, RemoteOperation::Write)))
-        }
-        SendOp::Write { remote, .. } => {
-            ("RDMA WRITE with immediate", SEND, Some((remote, RemoteOperation::Write)))
-        }
-        SendOp::AtomicWrite { remote } => {
-            ("ATOMIC WRITE", SEND, Some((remote, RemoteOperation::Write)))
-        }
-        SendOp::Read { remote } => ("RDMA READ", READ, Some((remote, RemoteOperation::Read))),
-        SendOp::CompareSwap { remote, .. } => {
-            ("compare and swap", READ, Some((remote, RemoteOperation::Atomic)))
-        }
-        SendOp::FetchAdd { remote, .. } => {
-            ("fetch and add", READ, Some((remote, RemoteOperation::Atomic)))
-        }
-        SendOp::Send { immediate: None } | SendOp::SendTo { immediate: None, .. } => {
-            ("SEND", SEND, None)
-        }
-        SendOp::Send { .. } | SendOp::SendTo { .. } => ("SEND with immediate", SEND, None),
-        SendOp::SendInvalidate { .. } => ("SEND with invalidate", SEND, None),
-        _ => ("request", None, None),
-    }
-}
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Queue {
