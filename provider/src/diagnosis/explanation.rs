@@ -1,6 +1,11 @@
 //! Explanations as text and as JSON.
 
-use roce_transport::{explain::Finding, time::Instant};
+use roce_transport::{
+    explain::Finding,
+    qp::Failure,
+    time::Instant,
+    trace::{Call, What},
+};
 use serde_json::json;
 
 use crate::report::Report;
@@ -61,10 +66,14 @@ pub(super) fn report(
     }
 }
 
-/// Earlier events with age; repetitions are one line.
+/// Earlier events with age; repetitions are one line, a call and its transition too.
 fn before(finding: &Finding) -> Vec<String> {
     let mut lines: Vec<(Instant, String, u32)> = Vec::new();
-    for record in &finding.latest {
+    for (n, record) in finding.latest.iter().enumerate() {
+        if finding.latest.get(n + 1).is_some_and(|next| is_transition_of(&record.what, &next.what))
+        {
+            continue;
+        }
         let what = record.what.to_string();
         match lines.last_mut() {
             Some((at, before, number)) if *before == what => {
@@ -83,6 +92,13 @@ fn before(finding: &Finding) -> Vec<String> {
     lines.into_iter().map(line).collect()
 }
 
+fn is_transition_of(what: &What, next: &What) -> bool {
+    matches!((what, next), (
+        What::State { to, failure: Failure::Asked, .. },
+        What::Call { call: Call::Modify(state), result: Ok(()) },
+    ) if to == state)
+}
+
 fn ago(now: Instant, then: Instant) -> String {
     match now.since(then) {
         ago if ago.is_zero() => "0".to_owned(),
@@ -98,7 +114,7 @@ mod tests {
         explain::{Explain, Reason},
         ids::Qpn,
         qp::{QpType, State},
-        trace::{Call, Record, What},
+        trace::Record,
         work::WcStatus,
     };
 
@@ -108,16 +124,19 @@ mod tests {
         let at = Instant::ZERO.plus(Duration::from_millis(5));
         let qpn = Qpn::new(0x12);
         let call = |at, call| Record { at, qpn, what: What::Call { call, result: Ok(()) } };
+        let to_init = What::State { from: State::Reset, to: State::Init, failure: Failure::Asked };
         Finding {
             at,
             qpn: Some(qpn),
             what: "ibv_post_send 7: SEND of 4 B".into(),
+            is_call: false,
             status: Some(WcStatus::RetryExcErr),
             reason: Reason { rule: "sent 8 times".into(), ..WcStatus::RetryExcErr.explain() },
             peer: Some("nothing at all has come".into()),
             silent: None,
             latest: vec![
                 call(Instant::ZERO, Call::CreateQp(QpType::Rc)),
+                Record { at, qpn, what: to_init },
                 call(at, Call::Modify(State::Init)),
                 call(at, Call::Modify(State::Init)),
             ],

@@ -35,7 +35,7 @@ impl Limit {
         finding: &Finding,
         now: Instant,
     ) -> Option<u32> {
-        let is_call = finding.status.is_none() && finding.reason.errno.is_some();
+        let is_call = finding.is_call && finding.status.is_none();
         let subject = match finding.qpn.filter(|_| !is_call) {
             Some(qpn) => qpn.to_string(),
             None => finding.what.split([' ', ',']).next().unwrap_or_default().to_owned(),
@@ -76,7 +76,7 @@ mod tests {
         Finding {
             qpn: Some(Qpn::new(qpn)),
             status: Some(WcStatus::RetryExcErr),
-            ..Finding::of_call(Instant::ZERO, "ibv_post_send 7".into(), reason)
+            ..Finding::new(Instant::ZERO, "ibv_post_send 7".into(), reason)
         }
     }
 

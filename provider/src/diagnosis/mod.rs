@@ -107,7 +107,7 @@ pub(crate) struct FoundEvents(Arc<Found>);
 
 impl FoundEvents {
     pub(crate) fn add(&self, event: Event) {
-        let finding = Finding::of_call(clock::now(), event.to_string(), event.explain());
+        let finding = Finding::new(clock::now(), event.to_string(), event.explain());
         self.0.add(&mut self.0.state.lock(), finding);
     }
 }
@@ -134,7 +134,7 @@ struct Waiting {
 impl Waiting {
     /// The call is on another thread's stack.
     fn is_of_other(&self) -> bool {
-        self.finding.status.is_none() && self.thread != thread::current().id()
+        self.finding.is_call && self.thread != thread::current().id()
     }
 }
 
@@ -271,7 +271,7 @@ fn report(found: &Found, link_error: &dyn Fn() -> Option<String>) {
 fn write(format: ExplainFormat, device: Option<&str>, finding: &Finding, others: &[String]) {
     let Some(left_out) = REPORTED.lock().admit(device, finding, clock::now()) else { return };
     // a call is reported by its own thread
-    let caller = finding.status.is_none().then(report::caller).flatten();
+    let caller = finding.is_call.then(report::caller).flatten();
     let report = explanation::report(device, finding, others, caller, left_out);
     report::write(&report.in_form(format == ExplainFormat::Json));
 }
@@ -292,8 +292,6 @@ extern "C" fn report_rest() {
 
 #[cfg(test)]
 mod tests {
-    use roce_transport::work::WcStatus;
-
     use super::*;
 
     #[test]
@@ -306,7 +304,7 @@ mod tests {
         let add = |finding| found.add(&mut found.state.lock(), finding);
         let next = || found.next().map(|finding| finding.what);
         add(finding("call"));
-        add(Finding { status: Some(WcStatus::RetryExcErr), ..finding("request") });
+        add(Finding { is_call: false, ..finding("request") });
         thread::scope(|scope| {
             let others = scope.spawn(|| (next(), next())).join().unwrap();
             assert_eq!(others, (Some("request".to_owned()), None));

@@ -35,6 +35,8 @@ pub struct Finding {
     pub qpn: Option<Qpn>,
     /// Call, request or packet.
     pub what: String,
+    /// `what` is a call of the program.
+    pub is_call: bool,
     /// Completion status.
     pub status: Option<WcStatus>,
     /// Reason.
@@ -51,11 +53,26 @@ impl Finding {
     /// Cause that requires no receiver at the [silent](Self::silent) address.
     pub const NOBODY: &str = "nobody_there";
 
+    /// Finding without a queue pair.
+    #[must_use]
+    pub fn new(at: Instant, what: String, reason: Reason) -> Self {
+        Self {
+            at,
+            qpn: None,
+            what,
+            is_call: false,
+            status: None,
+            reason,
+            peer: None,
+            silent: None,
+            latest: Vec::new(),
+        }
+    }
+
     /// Finding of a call without a queue pair.
     #[must_use]
     pub fn of_call(at: Instant, call: String, reason: Reason) -> Self {
-        let (status, peer, silent) = (None, None, None);
-        Self { at, qpn: None, what: call, status, reason, peer, silent, latest: Vec::new() }
+        Self { is_call: true, ..Self::new(at, call, reason) }
     }
 }
 
@@ -187,7 +204,7 @@ fn unreachable(at: Instant, history: &History, asked: &mut VecDeque<IpAddr>) -> 
     let advice = "check the peer's GID and that its program runs. 127.0.0.0/8 reaches only this \
                   host: for another host, both sides use the device of an interface (`roce run -d \
                   eth0`, or the program's option) and its GID";
-    let finding = Finding::of_call(
+    let finding = Finding::new(
         at,
         "packets for a peer".to_string(),
         Reason::new(Finding::NOBODY, &rule, advice),
@@ -252,12 +269,12 @@ fn failed(at: Instant, history: &History, failure: Failure) -> Option<Finding> {
             };
             let peer = history.arrived.as_ref().map(|packet| format!("sent {packet}"));
             let status = completed.map(|(_, error)| error.status);
-            let finding = Finding::of_call(at, what, refusal.explain());
+            let finding = Finding::new(at, what, refusal.explain());
             Some(Finding { status, peer, ..finding })
         }
         Failure::Receive => {
             let (wr_id, error) = completed?;
-            let finding = Finding::of_call(at, format!("receive request {wr_id}"), error.explain());
+            let finding = Finding::new(at, format!("receive request {wr_id}"), error.explain());
             let peer = history.arrived.as_ref().map(|packet| format!("sent {packet}"));
             Some(Finding { status: Some(error.status), peer, ..finding })
         }
@@ -266,17 +283,17 @@ fn failed(at: Instant, history: &History, failure: Failure) -> Option<Finding> {
                           to its queue pairs (≥ the sum of their max_send_wr and max_recv_wr), or \
                           poll before you post more";
             let reason = Reason::new("cq_overrun", &failure, advice);
-            Some(Finding::of_call(at, "the queue pair goes into ERR".to_string(), reason))
+            Some(Finding::new(at, "the queue pair goes into ERR".to_string(), reason))
         }
         Failure::Injected => {
             let advice = "the rule comes from ROCE_FAULT, `roce run --fault` or `roce fault`";
             let reason = Reason::new("fault", &failure, advice);
-            Some(Finding::of_call(at, "the queue pair goes into ERR".to_string(), reason))
+            Some(Finding::new(at, "the queue pair goes into ERR".to_string(), reason))
         }
         Failure::Device => {
             let advice = "reading the device's sockets fails: close the device and open it again";
             let reason = Reason::new("device_fatal", &failure, advice);
-            Some(Finding::of_call(at, "the queue pair goes into ERR".to_string(), reason))
+            Some(Finding::new(at, "the queue pair goes into ERR".to_string(), reason))
         }
     }
 }
@@ -312,7 +329,7 @@ fn of_request(at: Instant, history: &History, what: String, error: WcError) -> F
         | Cause::WrongOperation
         | Cause::Injected => {}
     }
-    let finding = Finding::of_call(at, what, reason);
+    let finding = Finding::new(at, what, reason);
     Finding { status: Some(error.status), peer, silent, ..finding }
 }
 
@@ -357,7 +374,7 @@ fn dropped(at: Instant, packet: &PacketRecord, reason: DropReason) -> Finding {
         _ => {}
     }
     let what = format!("a packet from {} was dropped", packet.net.src);
-    let finding = Finding::of_call(at, what, explained);
+    let finding = Finding::new(at, what, explained);
     Finding {
         peer: Some(format!("sent {packet}")),
         qpn: Some(packet.headers.bth().dest_qp),
