@@ -12,7 +12,7 @@ reasons! {
         Self::OpcodeOrder => "opcode_order"
             "the peer's packets do not form a message: rq_psn here must equal the peer's sq_psn";
         Self::Length => "packet_length" "path_mtu must be the same at both ends";
-        Self::BufferTooSmall => "buffer_too_small"
+        Self::BufferTooSmall { .. } => "buffer_too_small"
             "post receive buffers as long as the longest message; the first posted takes the \
              first message, whatever its length";
         Self::NotEnabled => "not_enabled"

@@ -17,7 +17,7 @@ use crate::{
     mem::{Access, Region},
     psn::Psn,
     wire::{AtomicEth, Ext, Feth, InvalidateEth, NakCode, Operation, Packet, PacketPosition, Reth},
-    work::{CountedOps, Half, Placement, RecvWqe, WcOk, WcOpcode},
+    work::{CountedOps, Half, Placement, WcOk, WcOpcode},
 };
 
 impl Responder {
@@ -124,8 +124,10 @@ impl Responder {
         }
         let Message::Send { wqe, received } = &mut self.message else { return Ok(()) };
         let end = *received + packet.payload.len() as u64;
-        if end > wqe.length || end > u64::from(MAX_MESSAGE) {
-            return Err(Refused::invalid(Refusal::BufferTooSmall));
+        let buffer = wqe.length.min(u64::from(MAX_MESSAGE));
+        if end > buffer {
+            let refusal = Refusal::BufferTooSmall { received: end, buffer };
+            return Err(Refused::invalid(refusal));
         }
         let (mut looked, mut kept) = (Ok(()), true);
         if !self.responses.after_read.is_empty() {
@@ -181,13 +183,7 @@ impl Responder {
         let payload = packet.payload;
         Self::check_length(place, payload.len(), common)?;
         if let Some(reth) = reth {
-            let region = match Self::target(&reth, Access::REMOTE_WRITE, common, env) {
-                Err(refused) if packet.headers.ext().immediate().is_some() => {
-                    let wqe = self.take(common, env);
-                    return Err(self.refuse_immediate(wqe, refused));
-                }
-                region => region?,
-            };
+            let region = Self::target(&reth, Access::REMOTE_WRITE, common, env)?;
             self.message = Message::Write {
                 region,
                 address: reth.virtual_address,
@@ -246,7 +242,10 @@ impl Responder {
             }
             (Ok(()), None) => {}
             (Err(error), receive) => {
-                return Err(self.refuse_immediate(receive, Refused::access(error)));
+                if let Some(wqe) = receive {
+                    self.receives(common, env).put_back(wqe);
+                }
+                return Err(Refused::access(error));
             }
         }
         if place.ends() {
@@ -257,14 +256,6 @@ impl Responder {
             common.completions.counters.count(CountedOps::REMOTE_WRITE, Some(byte_len));
         }
         Ok(())
-    }
-
-    /// The WRITE's receive request fails.
-    fn refuse_immediate(&mut self, wqe: Option<RecvWqe>, refused: Refused) -> Refused {
-        if let Some(wqe) = wqe {
-            self.message = Message::Send { wqe, received: 0 };
-        }
-        refused
     }
 
     fn read(

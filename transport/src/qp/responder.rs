@@ -434,10 +434,8 @@ impl Responder {
             return false;
         };
         let status = match (refusal, code) {
-            (Refusal::BufferTooSmall, _) => WcStatus::LocLenErr,
+            (Refusal::BufferTooSmall { .. }, _) => WcStatus::LocLenErr,
             (Refusal::LocalBuffer(_), _) => WcStatus::LocProtErr,
-            // WRITE with immediate data
-            (Refusal::Access(_), _) => WcStatus::LocAccessErr,
             _ => WcStatus::RemInvReqErr,
         };
         common.complete_recv(

@@ -16,7 +16,12 @@ pub enum Refusal {
     /// The length does not fit.
     Length,
     /// The message exceeds the buffer.
-    BufferTooSmall,
+    BufferTooSmall {
+        /// Bytes of the message so far.
+        received: u64,
+        /// Bytes of the buffer.
+        buffer: u64,
+    },
     /// Operation not enabled.
     NotEnabled,
     /// Too many READs.
@@ -47,7 +52,10 @@ impl fmt::Display for Refusal {
             Self::NoReceiveRequest => f.write_str("no receive request is posted"),
             Self::OpcodeOrder => f.write_str("the packet does not continue the message under way"),
             Self::Length => f.write_str("the payload's length is wrong for the packet"),
-            Self::BufferTooSmall => f.write_str("the message is longer than the posted buffer"),
+            Self::BufferTooSmall { received, buffer } => write!(
+                f,
+                "the message is longer than the posted buffer: at least {received} B for {buffer} B"
+            ),
             Self::NotEnabled => f.write_str("the queue pair does not allow this operation"),
             Self::TooManyReads => f.write_str("more READs outstanding than negotiated"),
             Self::Access(error) => write!(f, "R_Key: {error}"),

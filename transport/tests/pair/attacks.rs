@@ -411,8 +411,10 @@ fn a_message_longer_than_was_offered_spares_what_is_behind() {
     let memory = half.buffer(4096);
     half.post_recv(&RecvWr::new(1, [memory.sge(0, 1500)]));
     half.send(&pkt(Op::SendFirst, 0x200).payload(&[7; 1024]));
-    let refusal =
-        Disposition::Refused(Syndrome::Nak(NakCode::InvalidRequest), Refusal::BufferTooSmall);
+    let refusal = Disposition::Refused(
+        Syndrome::Nak(NakCode::InvalidRequest),
+        Refusal::BufferTooSmall { received: 2048, buffer: 1500 },
+    );
     assert_eq!(half.send(&pkt(Op::SendMiddle, 0x201).payload(&[7; 1024])), refusal);
     assert_eq!(half.qp.recv_outcomes(), [(1, Err(WcStatus::LocLenErr))]);
     assert_eq!(memory.part(1024, 3072), [0; 3072]);

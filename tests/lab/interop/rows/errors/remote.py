@@ -73,7 +73,7 @@ def access():
     yield bad_request(
         "access/unknown-key/write-imm",
         Wr("write", NEAR, Place("far", key=UNKNOWN_KEY), imm=7),
-        replace(refused, b="ok LOC_ACCESS_ERR flush", events_b=""),
+        refused,
         rxe={"to-rxe": {"b": "ok REM_ACCESS_ERR flush"}},
         checks=UNTOUCHED,
         why="rxe gives the receive request the status of the sender",
