@@ -84,4 +84,9 @@ impl Table {
         let low = sorted.get(sorted.len().checked_sub(1)? / 4).copied()?;
         Some(Cell { median: at(2)?, low, high: at(3)? })
     }
+
+    /// Of medians.
+    pub(crate) fn ratio(&self, ours: &str, yardstick: &str, size: usize) -> Option<f64> {
+        Some(self.cell(ours, size)?.median / self.cell(yardstick, size)?.median)
+    }
 }

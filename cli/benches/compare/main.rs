@@ -2,6 +2,7 @@
 //! libfabric. Rounds interleave all, as shared machines change speed.
 //!
 //! `cargo bench -p roce-cli --bench compare` updates docs/performance.md and docs/performance.svg.
+//! It fails if a ratio to a yardstick is out of bounds.
 //! `-- --short` takes under a minute and writes nothing. `-- --wire` compares UDP sockets, packet
 //! sockets and AF_XDP over a veth pair; it needs root and writes nothing.
 
@@ -111,7 +112,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         page::write(&docs.join("performance.md"), &text)?;
         plot::draw(&docs.join("performance.svg"), &tables)?;
     }
-    Ok(())
+    let faults = page::faults(&tables);
+    if faults.is_empty() { Ok(()) } else { Err(faults.join("; ").into()) }
 }
 
 fn measure(
