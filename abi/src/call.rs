@@ -15,7 +15,7 @@ use crate::{
     errno::{self, Errno, Result},
     hooks::{
         self,
-        check::{self, python},
+        check::{self, python, records},
         fault,
     },
     objects::object::Object,
@@ -81,7 +81,7 @@ pub(crate) fn control<T: Outcome>(id: CallId, work: impl FnOnce() -> Result<T>) 
 
 /// Runs a call that may sleep, or be cancelled, between [`Call`]s.
 pub(crate) fn waiting<T: Outcome>(id: CallId, work: impl FnOnce() -> Result<T>) -> T::C {
-    let (_lines, verdict) = if hooks::are_on() { begin(id) } else { (None, Ok(())) };
+    let (_scope, verdict) = if hooks::are_on() { begin(id) } else { (None, Ok(())) };
     finish(id, verdict.and_then(|()| work()))
 }
 
@@ -99,7 +99,7 @@ pub(crate) fn data<T: Outcome>(id: CallId, work: impl FnOnce(DataCall) -> Result
 #[cold]
 #[inline(never)]
 fn hooked<T>(id: CallId, work: impl FnOnce(DataCall) -> Result<T>) -> Result<T> {
-    let (_lines, verdict) = begin(id);
+    let (_scope, verdict) = begin(id);
     verdict?;
     let is_checked = check::is_on();
     let _call = is_checked.then(Call::begin); // recording takes locks
@@ -118,16 +118,19 @@ impl DataCall {
     /// # Safety
     /// As for [`Object::trust`].
     pub(crate) unsafe fn object<'a, T: Object>(self, pointer: *const T::C) -> Result<&'a T> {
-        if self.is_checked && check::records::used(pointer.addr(), self.id.name()) {
+        if self.is_checked && records::used(pointer.addr(), self.id.name()) {
             return Err(Errno::plain(libc::EINVAL));
         }
         T::trust(pointer)
     }
 }
 
+/// What the checks know during a call.
+type Scope = (Option<python::Entered>, records::Calling);
+
 #[cold]
-fn begin(id: CallId) -> (Option<python::Entered>, Result<()>) {
-    (python::enter(Some(id)), verdict(id))
+fn begin(id: CallId) -> (Option<Scope>, Result<()>) {
+    (Some((python::enter(Some(id)), records::calling(id.name()))), verdict(id))
 }
 
 /// The injected error.
@@ -157,7 +160,7 @@ fn failure(id: CallId, error: &Errno) -> isize {
 pub(crate) fn fail(call: &str, error: &Errno) {
     let _call = Call::begin();
     if error.is_missing_object() {
-        check::records::refused(call);
+        records::refused(call);
     }
     error.explain(call);
     errno::set(error.number());

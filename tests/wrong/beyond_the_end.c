@@ -1,4 +1,5 @@
 /* explained: out_of_bounds, remote_access
+   says: , 4096 bytes at 0x
 
    The last block of a buffer whose length is no multiple of it. */
 

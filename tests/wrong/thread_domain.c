@@ -1,4 +1,5 @@
 /* finding: used_by_two_threads
+   stacks: called, the other thread
 
    Two threads post to a queue pair of a thread domain; with a lock they may. */
 

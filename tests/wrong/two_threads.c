@@ -1,4 +1,5 @@
 /* finding: used_by_two_threads
+   stacks: called, the other thread
 
    Two threads poll a completion queue that was made for one. */
 

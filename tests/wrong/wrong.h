@@ -5,6 +5,7 @@
 #include <infiniband/verbs.h>
 #include <signal.h>
 #include <stdint.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "expect.h"
@@ -163,8 +164,9 @@ static inline void interrupt_later(unsigned seconds) {
     pid_t waiting = getpid();
     EXPECT(sigaction(SIGUSR1, &action, NULL) == 0);
     if (fork() == 0) {
-        sleep(seconds);
-        kill(waiting, SIGUSR1);
+        if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0)
+            for (sleep(seconds); kill(waiting, SIGUSR1) == 0;)
+                sleep(1);
         _exit(0);
     }
 }

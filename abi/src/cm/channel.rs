@@ -10,7 +10,7 @@ use crate::{
     call::{self, CallId},
     errno::Result,
     export::export,
-    hooks::check::{self, Finding, Kind, Stack},
+    hooks::check::{self, Finding, Kind, Stack, wake_ups},
     layout::rdma_event_channel,
     objects::object::{Object, impl_object},
     wait::blocking,
@@ -28,16 +28,31 @@ pub(super) fn create() -> Result<*mut rdma_event_channel> {
     device_addr::prepare();
     let channel = EventChannel::new()?;
     blocking(&channel)?;
-    let c = rdma_event_channel { fd: channel.as_fd().as_raw_fd() };
-    Ok(Channel { c: UnsafeCell::new(c), channel }.into_raw())
+    let fd = channel.as_fd().as_raw_fd();
+    let c = rdma_event_channel { fd };
+    let channel = Channel { c: UnsafeCell::new(c), channel }.into_raw();
+    wake_ups::add_channel(channel as usize, fd, endless);
+    Ok(channel)
 }
 
 pub(super) unsafe fn destroy(channel: *mut rdma_event_channel) {
+    wake_ups::remove_channel(channel as usize);
     drop(Channel::from_raw(channel));
 }
 
+unsafe fn users(channel: usize) -> usize {
+    registry::pointers().iter().filter(|id| (***id).channel as usize == channel).count()
+}
+
+/// An id may cause an event at any time.
+fn endless(call: &str, channel: usize) -> Option<String> {
+    // SAFETY: Under checks, destroyed ids stay readable.
+    let number = unsafe { users(channel) };
+    (number == 0).then(|| format!("{call}: no id uses the channel"))
+}
+
 unsafe fn report_ids(channel: *mut rdma_event_channel) {
-    let number = registry::pointers().iter().filter(|id| (***id).channel == channel).count();
+    let number = users(channel as usize);
     if number > 0 {
         check::emit(&Finding {
             kind: Kind::CmChannelInUse,

@@ -1,27 +1,33 @@
 //! `ibv_start_poll` to `ibv_end_poll`, `ibv_wr_start` to `ibv_wr_complete`: one thread at a time.
 
-use std::cell::UnsafeCell;
+use std::{cell::UnsafeCell, sync::Arc};
 
 use roce_provider::calls::Call;
 
 use crate::{
-    hooks::check::{self, Finding, Kind, Stack, python},
+    hooks::check::{
+        self, Finding, Kind, Stack, python,
+        waits::{self, ForBatch, Started},
+    },
     sync::{Condvar, Mutex},
 };
 
 pub(crate) struct Batch<T> {
     /// Owner, 0: none. `None`: promised to one thread.
     taken: Option<(Mutex<usize>, Condvar)>,
+    /// Under checks.
+    started: Option<Started>,
     state: UnsafeCell<T>,
 }
 
 impl<T> Batch<T> {
     pub(crate) fn new(state: T) -> Self {
-        Self { taken: Some(Default::default()), state: UnsafeCell::new(state) }
+        let started = check::is_on().then(|| Arc::new(Mutex::new(Stack::none())));
+        Self { taken: Some(Default::default()), started, state: UnsafeCell::new(state) }
     }
 
     pub(crate) fn single_threaded(state: T) -> Self {
-        Self { taken: None, state: UnsafeCell::new(state) }
+        Self { taken: None, started: None, state: UnsafeCell::new(state) }
     }
 
     /// Waits for another thread's batch; forever for its own.
@@ -29,15 +35,18 @@ impl<T> Batch<T> {
         let Some((taken, ended)) = &self.taken else { return };
         let this = this_thread();
         let mut by = taken.lock();
-        if *by == this && check::is_on() {
+        let mut wait = None;
+        if let Some(started) = &self.started
+            && *by != 0
+        {
+            let is_own = *by == this;
             drop(by);
-            report(
-                Kind::BatchNotEnded,
-                format!("{call}: this thread has not ended its earlier batch"),
-            );
+            wait = not_ended(call, is_own, started);
             by = taken.lock();
         }
         *ended.wait_while(by, |by| *by != 0) = this;
+        drop(wait);
+        self.started.iter().for_each(start);
     }
 
     /// Reports a call outside a batch.
@@ -45,7 +54,7 @@ impl<T> Batch<T> {
     pub(crate) fn expect_begun(&self, call: &str) {
         let Some((taken, _)) = &self.taken else { return };
         if *taken.lock() == 0 {
-            report(Kind::OutsideBatch, format!("{call}: no batch has begun"));
+            report_outside(call);
         }
     }
 
@@ -67,8 +76,33 @@ fn this_thread() -> usize {
 }
 
 #[cold]
-fn report(kind: Kind, what: String) {
+fn start(started: &Started) {
+    let _call = Call::begin();
+    *started.lock() = Stack::here();
+}
+
+/// Reports a thread's own batch at once, another thread's if nobody ends it.
+#[cold]
+fn not_ended(call: &str, is_own: bool, started: &Started) -> Option<ForBatch> {
+    let by = if is_own { "this thread" } else { "another thread" };
+    let what = format!("{call}: {by} has not ended its earlier batch");
     let _lines = python::enter(None);
     let _call = Call::begin();
-    check::emit(&Finding { kind, what, stacks: vec![("called", Stack::here())] });
+    let stacks = vec![("called", Stack::here())];
+    let mut finding = Finding { kind: Kind::BatchNotEnded, what, stacks };
+    if !is_own {
+        return Some(waits::for_batch(finding, started.clone()));
+    }
+    finding.stacks.push(("started", started.lock().clone()));
+    check::emit(&finding);
+    None
+}
+
+#[cold]
+fn report_outside(call: &str) {
+    let _lines = python::enter(None);
+    let _call = Call::begin();
+    let what = format!("{call}: no batch has begun");
+    let stacks = vec![("called", Stack::here())];
+    check::emit(&Finding { kind: Kind::OutsideBatch, what, stacks });
 }

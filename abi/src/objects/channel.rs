@@ -75,13 +75,16 @@ pub(crate) unsafe extern "C" fn ibv_create_comp_channel(
 ) -> *mut ibv_comp_channel {
     call::control(CallId::ibv_create_comp_channel, || {
         let ctx = Ctx::get(context)?;
-        Ok(Channel::new(ctx)?.into_raw())
+        let channel = Channel::new(ctx)?.into_raw();
+        wake_ups::add_channel(channel as usize, (*channel).fd, endless);
+        Ok(channel)
     })
 }
 
 pub(crate) unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
     call::control(CallId::ibv_destroy_comp_channel, || {
         Channel::get(channel)?.users.none_left()?;
+        wake_ups::remove_channel(channel as usize);
         drop(Channel::from_raw(channel));
         Ok(())
     })
@@ -178,11 +181,13 @@ unsafe fn sleep_checked(channel: *mut ibv_comp_channel, descriptor: c_int) -> Re
     // ends early on a signal
     if done == 0 && began.elapsed() >= LONGER_THAN_MODERATION {
         wake_ups::still_waits(channel as usize);
-        wait_checked(descriptor, || {
-            wake_ups::endless("ibv_get_cq_event", channel as usize, requests::have_completed)
-        })?;
+        wait_checked(descriptor, || endless("ibv_get_cq_event", channel as usize))?;
     }
     Ok(())
+}
+
+fn endless(call: &str, channel: usize) -> Option<String> {
+    wake_ups::endless(call, channel, requests::outstanding)
 }
 
 export!(ibv_create_comp_channel, ibv_destroy_comp_channel, ibv_get_cq_event);

@@ -288,6 +288,7 @@ unsafe fn reregister(
     };
     let memory = memory.map(|memory| (memory, iova));
     let user = requests::user_of_region(object.ctx.device(), (*mr).lkey);
+    let before = region.address()..region.address().saturating_add(region.len() as u64);
     let change = ReregMr { pd: new_pd.map(|pd| pd.domain.clone()), memory, access: rights };
     let region = region.reregister(change)?;
     state.region = Region::Memory(region);
@@ -302,6 +303,7 @@ unsafe fn reregister(
         length: in_process,
         is_pinned: access & IBV_ACCESS_ON_DEMAND == 0,
     };
+    keys::reregistered((*mr).lkey, (*mr).rkey, before);
     requests::add_region(object.ctx.device(), (*mr).lkey, memory);
     requests::region_gone(CallId::ibv_rereg_mr, (*mr).lkey, user);
     Ok(())

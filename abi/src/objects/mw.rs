@@ -20,6 +20,7 @@ use super::{
 use crate::{
     call::{self, CallId},
     errno::{Errno, Result, refuse_if},
+    hooks::check::keys,
     layout::{consts::*, ibv_mw, ibv_mw_bind, ibv_mw_bind_info, ibv_pd, ibv_qp},
     rule::Rule,
     translate::{rights, wr},
@@ -57,7 +58,13 @@ pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, number: c_uint) -> *mu
 }
 
 pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
-    call::control(CallId::ibv_dealloc_mw, || Mw::get(mw).map(|_| drop(Mw::from_raw(mw))))
+    call::control(CallId::ibv_dealloc_mw, || {
+        Mw::get(mw)?;
+        let rkey = (*mw).rkey;
+        drop(Mw::from_raw(mw));
+        keys::deallocated(rkey);
+        Ok(())
+    })
 }
 
 impl Mw {

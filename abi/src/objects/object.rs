@@ -59,10 +59,13 @@ pub(crate) fn find<T: 'static>(pointer: *const c_void) -> Result<Identity> {
     refuse_if(pointer.is_null(), Rule::NullObject)?;
     let live = LIVE.lock();
     let found = live.get(&pointer.addr()).filter(|live| live.kind == TypeId::of::<T>());
-    found.map(|live| live.identity).ok_or_else(|| {
-        records::named(pointer.addr());
-        Errno::of(Rule::NoSuchObject)
-    })
+    let found = found.map(|live| live.identity);
+    drop(live);
+    match found {
+        Some(_) => records::found(pointer.addr()),
+        None => records::named(pointer.addr()),
+    }
+    found.ok_or(Errno::of(Rule::NoSuchObject))
 }
 
 /// A waiting call's object, which another thread may replace at the same address.

@@ -265,7 +265,13 @@ impl Srq {
         is_checked: bool,
         make: impl FnMut(&ibv_recv_wr) -> Result<RecvWr>,
     ) -> Result<()> {
-        self.srq.post_recv_with(|post| each(place, is_checked, make, |_, wr| Ok(post(&wr)?)))
+        let first = *place;
+        let posted =
+            self.srq.post_recv_with(|post| each(place, is_checked, make, |_, wr| Ok(post(&wr)?)));
+        posted.map_err(|error| {
+            error.explain(&refused(CallId::ibv_post_srq_recv, first, *place));
+            Errno::plain(error.number())
+        })
     }
 }
 

@@ -2,11 +2,14 @@
 
 use std::ffi::{c_int, c_void};
 
-use roce_provider::transport::{
-    addr::{QKey, Qpn},
-    mem::RKey,
-    qp::QpType,
-    work::{Data, Placement, SendOp, SendWr, SrqId},
+use roce_provider::{
+    calls::Call,
+    transport::{
+        addr::{QKey, Qpn},
+        mem::RKey,
+        qp::QpType,
+        work::{Data, Placement, SendFlags, SendOp, SendWr, SrqId},
+    },
 };
 
 use super::{
@@ -20,9 +23,10 @@ use crate::{
     errno::{Errno, Result, refuse_if},
     export::export,
     hooks::check::{
-        self,
+        self, python, records,
         request::Request,
         requests::{self as checks, Queue},
+        single::{self, Inside},
     },
     layout::{
         consts::*, ibv_ah, ibv_data_buf, ibv_mw, ibv_mw_bind_info, ibv_qp, ibv_qp_ex, ibv_sge,
@@ -109,7 +113,17 @@ unsafe fn requests<'a>(qp: &Qp) -> &'a mut Requests {
 }
 
 unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
-    object(qp).batch.begin("ibv_wr_start");
+    let _inside = if check::is_on() { starting(qp as usize) } else { None };
+    object(qp).batch.begin("ibv_wr_start"); // may wait for another thread
+}
+
+/// Reports a start in a child, or beside another thread.
+#[cold]
+fn starting(qp: usize) -> Option<Inside> {
+    let _lines = python::enter(None);
+    let _call = Call::begin();
+    records::used(qp, "ibv_wr_start");
+    single::enter(qp, "ibv_wr_start")
 }
 
 unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
@@ -118,8 +132,11 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
         object.batch.expect_begun("ibv_wr_complete");
     }
     let status = call::data(CallId::ibv_wr_complete, move |call| {
+        let _inside = call.is_checked.then(|| single::enter(qp as usize, call.id.name()));
         let Requests { wrs, keys, error } = requests(object);
-        error.take().map_or(Ok(()), Err)?;
+        if let Some(error) = error.take() {
+            return Err(error.on(&object.qp, &refused(wrs)));
+        }
         let post = |wrs: &[SendWr]| object.qp.post_send_all(wrs).map_err(|failed| failed.error);
         if call.is_checked {
             let made = wrs.iter().map(|wr| Request::send(wr, object.sq_sig_all, None, 0)).collect();
@@ -146,19 +163,29 @@ unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
     object.batch.end();
 }
 
-/// Later calls set data and destination.
+/// The last request of a batch, which an error ends.
+#[cold]
+fn refused(wrs: &[SendWr]) -> String {
+    let (call, number) = (CallId::ibv_wr_complete.name(), wrs.len());
+    match wrs.last() {
+        None => call.to_owned(),
+        Some(last) => format!("{call} {}, request {number} of its batch", last.wr_id),
+    }
+}
+
+/// Later calls set data and destination. A refused request counts, and is not posted.
 unsafe fn push(qp: *mut ibv_qp_ex, op: impl FnOnce() -> Result<SendOp>) {
     let requests = requests(object(qp));
-    if requests.error.is_none() {
-        let wr = || -> Result<_> {
-            let (op, flags) = (op()?, flags((*qp).wr_flags)?);
-            Ok(SendWr { wr_id: (*qp).wr_id, op, data: Data::empty(), flags, remote_srq: None })
-        };
-        match wr() {
-            Ok(wr) => requests.wrs.push(wr),
-            Err(error) => requests.error = Some(error),
-        }
+    if requests.error.is_some() {
+        return;
     }
+    let made = op().and_then(|op| Ok((op, flags((*qp).wr_flags)?)));
+    let (op, flags) = made.unwrap_or_else(|error| {
+        requests.error = Some(error);
+        (SendOp::Send { immediate: None }, SendFlags::empty())
+    });
+    let (wr_id, data) = ((*qp).wr_id, Data::empty());
+    requests.wrs.push(SendWr { wr_id, op, data, flags, remote_srq: None });
 }
 
 unsafe fn amend(qp: *mut ibv_qp_ex, amend: impl FnOnce(&Qp, &mut SendWr) -> Result<()>) {

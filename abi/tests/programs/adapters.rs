@@ -1,4 +1,5 @@
-//! `ROCE_AS`: devices report their profile, and enforce its limits.
+//! `ROCE_AS`: devices report their profile, and enforce its limits. `ROCE_DEVICES` with another
+//! host's names.
 
 use std::collections::BTreeMap;
 
@@ -123,4 +124,16 @@ fn a_profile_that_is_wrong_leaves_no_device_and_one_line() {
         "{}",
         output.stderr
     );
+}
+
+/// Launchers pass the variable to every host.
+#[test]
+fn a_device_of_another_host_is_named_in_one_line() {
+    let variables = [("ROCE_DEVICES", "roce_lo,eth77")];
+    let Some(output) = program("left_open").map(|program| program.run(&variables, 0)) else {
+        println!("no C compiler is installed: nothing was run");
+        return;
+    };
+    let line = "roce: ROCE_DEVICES: ignored, because this host does not have them: eth77\n";
+    assert_eq!(output.stderr, line);
 }

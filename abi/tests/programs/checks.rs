@@ -2,18 +2,38 @@
 
 use std::{env, ffi::OsStr, fs, process::Command};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{FOUND, common::Directory, program, sources, wrong};
 
+fn objects(lines: &str) -> Vec<Value> {
+    lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
 #[test]
 fn programs_without_a_mistake_are_clean() {
-    for name in ["queue_pairs", "forks", "event_thread"] {
+    const DELAY: &str = "json,delay,seed=1";
+    for (name, words) in [
+        ("queue_pairs", &["json"][..]),
+        ("forks", &["json"]),
+        ("event_thread", &["json", DELAY]),
+        ("ended_by_another", &["json"]),
+    ] {
         let Some(program) = program(name) else { return };
-        let lines = program.run(&[("ROCE_CHECK", "json")], 0).stderr;
-        let empty = "{\"summary\":[],\"suppressed\":0}";
-        assert!(!lines.is_empty() && lines.lines().all(|line| line == empty), "{name}: {lines}");
+        for &words in words {
+            let lines = program.run(&[("ROCE_CHECK", words)], 0).stderr;
+            let is_clean =
+                |object: &Value| object["summary"] == json!([]) && object["suppressed"] == 0;
+            assert!(!lines.is_empty() && objects(&lines).iter().all(is_clean), "{name}: {lines}");
+        }
     }
+}
+
+#[test]
+fn a_late_completion_loses_a_wake_up() {
+    let Some(program) = wrong::compile("lost_if_late", false) else { return };
+    let lines = program.run(&[("ROCE_CHECK", "json,delay,seed=1")], 1).stderr;
+    assert!(lines.contains("\"finding\":\"lost_wake_up\""), "{lines}");
 }
 
 /// Destroyed objects may crash.
@@ -105,6 +125,32 @@ fn what_a_signal_ends_has_its_findings() {
 }
 
 #[test]
+fn what_a_signal_ends_has_its_endless_wait() {
+    let Some(program) = program("killed_waiting") else { return };
+    let (interrupt, terminate) = (libc::SIGINT.to_string(), libc::SIGTERM.to_string());
+    for (form, signal, how, forked) in [
+        ("text", &*interrupt, "call", None),
+        ("json", &*terminate, "poll", Some(("FORKED", "1"))),
+        ("json", &*interrupt, "solicited", None),
+    ] {
+        let mut variables = vec![("ROCE_CHECK", form), ("SIGNAL", signal), ("WAITS", how)];
+        variables.extend(forked);
+        let said = program.run(&variables, 0).stderr;
+        let kinds = ["endless_wait", "object_alive"];
+        let is_summary = |object: &Value| {
+            let list = object["summary"].as_array().into_iter().flatten();
+            let found: Vec<_> = list.map(|entry| entry["finding"].as_str().unwrap()).collect();
+            kinds.iter().all(|kind| found.contains(kind))
+        };
+        let has_all = match form {
+            "text" => kinds.iter().all(|kind| said.contains(&format!(" × {kind}  "))),
+            _ => objects(&said).iter().any(is_summary),
+        };
+        assert!(has_all, "{how}: {said}");
+    }
+}
+
+#[test]
 fn a_seed_is_told() {
     let Some(program) = wrong::compile("alive", false) else { return };
     let said = program.run(&[("ROCE_CHECK", "delay")], FOUND).stderr;
@@ -151,4 +197,47 @@ fn python_programs_have_their_lines() {
     let explained: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
     let at = explained["at"].as_str().unwrap();
     assert!(done.status.success() && at.starts_with("fails (programs/lines.py:"), "{lines}");
+}
+
+#[test]
+fn unused_suppressions_are_told_to_tools() {
+    let Some(program) = wrong::compile("receive_twice", false) else { return };
+    let directory = Directory::new();
+    let (lines, found) = (directory.file("suppressions"), directory.file("found.sarif"));
+    fs::write(&lines, "send_buffer_changed\n\nlost_wake_up main2\n").unwrap();
+    let suppressions = ("ROCE_CHECK_SUPPRESSIONS", lines.to_str().unwrap());
+    let numbers = |value: &Value| -> Vec<_> {
+        value.as_array().unwrap().iter().map(|line| line.as_u64().unwrap()).collect()
+    };
+
+    let said = program.run(&[("ROCE_CHECK", "json"), suppressions], FOUND).stderr;
+    let summary: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+    assert_eq!(numbers(&summary["unused_suppressions"]), [1, 3], "{said}");
+
+    let words = format!("sarif,file={}", found.display());
+    assert_eq!(program.run(&[("ROCE_CHECK", &*words), suppressions], FOUND).stderr, "");
+    let document: Value = serde_json::from_str(&fs::read_to_string(&found).unwrap()).unwrap();
+    let invocation = &document["runs"][0]["invocations"][0];
+    let notifications = invocation["toolConfigurationNotifications"].as_array().unwrap();
+    let place = |notification: &Value| {
+        notification["locations"][0]["physicalLocation"]["region"]["startLine"].clone()
+    };
+    assert_eq!(numbers(&notifications.iter().map(place).collect()), [1, 3], "{document}");
+}
+
+#[test]
+fn a_file_has_the_findings_of_each_process() {
+    let Some(program) = wrong::compile("receive_twice", false) else { return };
+    for form in ["text", "json"] {
+        let directory = Directory::new();
+        let file = directory.file("found");
+        let words = format!("{form},file={}", file.display());
+        let run = || {
+            assert_eq!(program.run(&[("ROCE_CHECK", &words)], FOUND).stderr, "");
+            fs::read_to_string(&file).unwrap()
+        };
+        let (once, twice) = (run(), run());
+        assert!(once.contains("receive_overlap") && twice.starts_with(&once), "{twice}");
+        assert_eq!(twice.lines().count(), 2 * once.lines().count(), "{twice}");
+    }
 }

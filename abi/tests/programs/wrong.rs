@@ -2,7 +2,7 @@
 //!
 //! First lines of a program:
 //!
-//! - `finding: NAME`, of `ROCE_CHECK`;
+//! - `finding: NAME`, of `ROCE_CHECK`, optionally `stacks: NAME, NAME`, each in the program;
 //! - `explained: CAUSE, CAUSE`, of `ROCE_EXPLAIN`, optionally `says: TEXT`;
 //! - `advice: NAME`, of `ROCE_CHECK`, which keeps the exit status;
 //! - `fails with: WORD`: this word in `ROCE_CHECK` makes the program fail.
@@ -38,8 +38,7 @@ pub(crate) fn compile(name: &str, is_repaired: bool) -> Option<Program> {
 }
 
 enum Wanted {
-    Finding(String),
-    Advice(String),
+    Finding { finding: String, is_advice: bool, stacks: Vec<String> },
     Explained { causes: Vec<String>, says: Option<String> },
     FailsWith(String),
 }
@@ -51,22 +50,27 @@ impl Wanted {
             let mut values = lines.filter_map(|line| line.strip_prefix(key));
             values.next().map(|value| value.trim().to_owned())
         };
-        value("finding:")
-            .map(Self::Finding)
-            .or_else(|| value("advice:").map(Self::Advice))
+        let list = |key: &str| -> Option<Vec<String>> {
+            Some(value(key)?.split(", ").map(str::to_owned).collect())
+        };
+        let finding = |key: &str, is_advice: bool| {
+            let (finding, stacks) = (value(key)?, list("stacks:").unwrap_or_default());
+            Some(Self::Finding { finding, is_advice, stacks })
+        };
+        finding("finding:", false)
+            .or_else(|| finding("advice:", true))
             .or_else(|| value("fails with:").map(Self::FailsWith))
             .or_else(|| {
-                let causes = value("explained:")?.split(", ").map(str::to_owned).collect();
-                Some(Self::Explained { causes, says: value("says:") })
+                let (causes, says) = (list("explained:")?, value("says:"));
+                Some(Self::Explained { causes, says })
             })
     }
 
     /// With the mistake.
     fn check(&self, name: &str, program: &Program) {
         match self {
-            Self::Finding(finding) | Self::Advice(finding) => {
-                let is_advice = matches!(self, Self::Advice(_));
-                let status = if is_advice { 0 } else { FOUND };
+            Self::Finding { finding, is_advice, stacks: wanted } => {
+                let status = if *is_advice { 0 } else { FOUND };
                 let lines = program.run(&[("ROCE_CHECK", "json")], status).stderr;
                 let (findings, summary) = found(&lines);
                 let names: Vec<_> =
@@ -74,13 +78,18 @@ impl Wanted {
                 let is_all = !names.is_empty() && names.iter().all(|name| *name == Some(finding));
                 assert!(is_all, "{name}: {lines}");
                 assert_eq!(summary["summary"][0]["finding"], **finding, "{name}");
-                assert_eq!(findings[0]["advice"], is_advice, "{name}");
-                let frames = findings[0]["stacks"][0]["frames"].as_array().unwrap();
+                assert_eq!(findings[0]["advice"], *is_advice, "{name}");
                 let is_own = |frame: &Value| {
                     let place = frame["place"].as_str().unwrap();
                     place.contains(&format!("wrong/{name}.c:"))
                 };
-                assert!(frames.iter().any(is_own), "{name}: {frames:?}");
+                let is_own = |stack: &Value| stack["frames"].as_array().unwrap().iter().any(is_own);
+                let stacks = findings[0]["stacks"].as_array().unwrap();
+                assert!(is_own(&stacks[0]), "{name}: {stacks:?}");
+                for wanted in wanted {
+                    let is_it = |stack: &Value| stack["what"] == **wanted && is_own(stack);
+                    assert!(stacks.iter().any(is_it), "{name}: no {wanted} in {stacks:?}");
+                }
             }
             Self::Explained { causes, says } => {
                 let lines = program.run(&[("ROCE_EXPLAIN", "json")], 0).stderr;
@@ -119,7 +128,7 @@ impl Wanted {
                 let said = program.run(&[("ROCE_EXPLAIN", "json")], 0).stderr;
                 assert_eq!(said, "", "{name}, repaired");
             }
-            Self::Finding(_) | Self::Advice(_) | Self::FailsWith(_) => {
+            Self::Finding { .. } | Self::FailsWith(_) => {
                 let words = match self {
                     Self::FailsWith(word) => words(word),
                     _ => words("json"),

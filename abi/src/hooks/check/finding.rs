@@ -85,10 +85,11 @@ kinds! {
          its freed memory may hold another address";
         "poll the completions of the sends before ibv_destroy_ah";
     DeregisteredKey "deregistered_key":
-        "a peer uses the key of a deregistered region: the adapter refuses the access and both \
-         queue pairs fail, with IBV_WC_REM_ACCESS_ERR at the peer";
-        "wait for the peer to report that it is done before ibv_dereg_mr; memory registered again \
-         has a new rkey: send it to the peer";
+        "a peer uses the key of a deregistered region, of one that has moved, or of a deallocated \
+         window: the adapter refuses the access and both queue pairs fail, with \
+         IBV_WC_REM_ACCESS_ERR at the peer";
+        "wait for the peer to report that it is done before ibv_dereg_mr, ibv_rereg_mr or \
+         ibv_dealloc_mw; memory registered again has a new rkey or address: send it to the peer";
     LkeyAsRkey "lkey_as_rkey":
         "a peer uses the lkey of a region: on some adapters it equals the rkey, on others the \
          request fails with IBV_WC_REM_ACCESS_ERR; checks make the two differ";
@@ -155,7 +156,7 @@ kinds! {
          send_cq for sends, its recv_cq for receives";
     BatchNotEnded "batch_not_ended":
         "a batch holds a lock from start to end: a thread that starts another one in between \
-         deadlocks with itself";
+         waits, for ever if the batch is its own";
         "call ibv_wr_complete or ibv_wr_abort after each ibv_wr_start, and ibv_end_poll after \
          each ibv_start_poll that returned 0, also after ENOENT of ibv_next_poll and on early \
          exits";
@@ -184,8 +185,9 @@ kinds! {
          programs with posix_spawn";
     UsedInChild "used_in_child":
         "a forked child cannot use its parent's objects: the adapter uses the parent's memory, \
-         which the child does not share";
-        "open the device and make objects in each process after the fork";
+         which the child does not share, and destroying an object destroys the parent's";
+        "open the device and make objects in each process after the fork; in a child, only close \
+         the inherited device and channels";
     LostWakeUp "lost_wake_up":
         "a completion that arrives between the last ibv_poll_cq and ibv_req_notify_cq raises no \
          event: the program sleeps with the completion in the queue";

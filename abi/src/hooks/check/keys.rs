@@ -1,6 +1,9 @@
-//! Keys that peers must not use: deregistered, or L_Keys.
+//! Keys that peers must not use: of memory that is gone or moved, or L_Keys.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ops::Range,
+};
 
 use roce_provider::{
     AsyncEvent,
@@ -19,19 +22,25 @@ use crate::sync::Mutex;
 const REMEMBERED: usize = 4096;
 
 /// Innermost lock, taken under an engine's.
-static KEYS: Mutex<Keys> = Mutex::new(Keys {
-    registered: BTreeMap::new(),
-    deregistered: BTreeMap::new(),
-    order: VecDeque::new(),
-});
+static KEYS: Mutex<Keys> =
+    Mutex::new(Keys { registered: BTreeMap::new(), gone: BTreeMap::new(), order: VecDeque::new() });
 
 struct Keys {
     /// By L_Key.
     registered: BTreeMap<u32, Stack>,
-    /// By R_Key.
-    deregistered: BTreeMap<u32, Stack>,
+    /// By either key.
+    gone: BTreeMap<u32, Gone>,
     /// Oldest first.
     order: VecDeque<u32>,
+}
+
+/// Memory that a key named before a call.
+#[derive(Clone)]
+struct Gone {
+    /// Participle of the call.
+    call: &'static str,
+    at: Stack,
+    addresses: Range<u64>,
 }
 
 pub(crate) fn registered(lkey: u32) {
@@ -48,19 +57,38 @@ pub(super) fn registered_at(lkey: u32) -> Stack {
 }
 
 pub(crate) fn deregistered(lkey: u32, rkey: u32) {
-    if !is_on() {
-        return;
+    if is_on() {
+        forget(&[lkey, rkey], "deregistered", 0..u64::MAX);
+        KEYS.lock().registered.remove(&lkey);
     }
-    let stack = Stack::here();
-    let mut keys = KEYS.lock();
-    keys.registered.remove(&lkey);
-    if keys.deregistered.insert(rkey, stack).is_none() {
-        keys.order.push_back(rkey);
+}
+
+/// `addresses` were the region's; its keys stay.
+pub(crate) fn reregistered(lkey: u32, rkey: u32, addresses: Range<u64>) {
+    if is_on() {
+        forget(&[lkey, rkey], "reregistered", addresses);
     }
-    if keys.order.len() > REMEMBERED
-        && let Some(oldest) = keys.order.pop_front()
-    {
-        keys.deregistered.remove(&oldest);
+}
+
+/// Of a memory window.
+pub(crate) fn deallocated(rkey: u32) {
+    if is_on() {
+        forget(&[rkey], "deallocated", 0..u64::MAX);
+    }
+}
+
+fn forget(keys: &[u32], call: &'static str, addresses: Range<u64>) {
+    let gone = Gone { call, at: Stack::here(), addresses };
+    let mut all = KEYS.lock();
+    for &key in keys {
+        if all.gone.insert(key, gone.clone()).is_none() {
+            all.order.push_back(key);
+        }
+        if all.order.len() > REMEMBERED
+            && let Some(oldest) = all.order.pop_front()
+        {
+            all.gone.remove(&oldest);
+        }
     }
 }
 
@@ -70,18 +98,28 @@ pub(crate) fn refused(event: &AsyncEvent) {
         return;
     }
     let keys = KEYS.lock();
-    let (kind, key, name, stack) = match error {
-        AccessError::Deregistered(key) => {
-            (Kind::DeregisteredKey, key, "deregistered", keys.deregistered.get(&key))
-        }
-        AccessError::LocalKey(key) => {
-            (Kind::LkeyAsRkey, key, "registered", keys.registered.get(&key))
-        }
-        _ => return,
+    let what = |key: u32| format!("qp {:#x}: a request of the peer names key {key:#x}", qpn.get());
+    let of_gone = |key: u32, gone: &Gone| Finding {
+        kind: Kind::DeregisteredKey,
+        what: format!("{}, {} before", what(key), gone.call),
+        stacks: vec![(gone.call, gone.at.clone())],
     };
-    let Some(stack) = stack.cloned() else { return };
+    let finding = match error {
+        AccessError::Deregistered(key) => keys.gone.get(&key).map(|gone| of_gone(key, gone)),
+        AccessError::Bounds { key, address, length, .. } => {
+            let had = |gone: &&Gone| {
+                let Range { start, end } = gone.addresses;
+                (start..end).contains(&address) && address.saturating_add(length) <= end
+            };
+            keys.gone.get(&key).filter(had).map(|gone| of_gone(key, gone))
+        }
+        AccessError::LocalKey(key) => keys.registered.get(&key).map(|stack| Finding {
+            kind: Kind::LkeyAsRkey,
+            what: what(key),
+            stacks: vec![("registered", stack.clone())],
+        }),
+        _ => None,
+    };
     drop(keys);
-    let stacks = vec![(name, stack)];
-    let what = format!("qp {:#x}: a request of the peer names key {key:#x}", qpn.get());
-    report::postpone(Finding { kind, what, stacks });
+    finding.into_iter().for_each(report::postpone);
 }

@@ -18,6 +18,8 @@ use crate::sync::Mutex;
 const REMEMBERED: usize = 16_384;
 /// Most places shown per type.
 const PLACES: usize = 3;
+/// Kinds that a child may close: its descriptors are its own.
+const DESCRIPTORS: [&str; 3] = ["ibv_context", "ibv_comp_channel", "rdma_event_channel"];
 
 static RECORDS: Mutex<Records> =
     Mutex::new(Records { alive: BTreeMap::new(), gone: BTreeMap::new(), order: VecDeque::new() });
@@ -29,6 +31,8 @@ thread_local! {
     static OWN: Cell<bool> = const { Cell::new(false) };
     /// Missing object named by this thread's call.
     static NAMED: Cell<usize> = const { Cell::new(0) };
+    /// The program's call; empty: none.
+    static CALL: Cell<&'static str> = const { Cell::new("") };
 }
 
 struct Records {
@@ -63,6 +67,19 @@ pub(crate) fn for_itself<R>(make: impl FnOnce() -> R) -> R {
     let made = make();
     OWN.set(before);
     made
+}
+
+/// Scope of a call of the program.
+pub(crate) struct Calling(&'static str);
+
+pub(crate) fn calling(call: &'static str) -> Calling {
+    Calling(CALL.replace(call))
+}
+
+impl Drop for Calling {
+    fn drop(&mut self) {
+        CALL.set(self.0);
+    }
 }
 
 pub(crate) fn made(pointer: usize, kind: &'static str) {
@@ -111,22 +128,19 @@ pub(crate) fn refused(call: &str) {
     }
 }
 
-/// Reports use after destruction (true), or a post to the parent's object.
+/// Reports a control call with the parent's object.
+pub(crate) fn found(pointer: usize) {
+    let call = CALL.get();
+    if is_on() && !call.is_empty() {
+        let finding = RECORDS.lock().of_parent(pointer, call);
+        finding.iter().for_each(report::emit);
+    }
+}
+
+/// Reports use after destruction (true), or of the parent's object.
 pub(crate) fn used(pointer: usize, call: &str) -> bool {
     let records = RECORDS.lock();
-    let Some(gone) = records.gone.get(&pointer) else {
-        // polling an inherited queue is harmless
-        let posts = |alive: &&Alive| alive.kind != "ibv_cq" && alive.process != process::id();
-        let finding = records.alive.get(&pointer).filter(posts).map(|alive| Finding {
-            kind: Kind::UsedInChild,
-            what: format!("{call} with the {} {pointer:#x} of the parent process", alive.kind),
-            stacks: vec![("called", Stack::here()), ("made", alive.made.clone())],
-        });
-        drop(records);
-        finding.iter().for_each(report::emit);
-        return false;
-    };
-    let finding = Finding {
+    let gone = records.gone.get(&pointer).map(|gone| Finding {
         kind: Kind::UsedAfterDestroy,
         what: format!("{call} with the {} {pointer:#x}", gone.kind),
         stacks: vec![
@@ -134,10 +148,12 @@ pub(crate) fn used(pointer: usize, call: &str) -> bool {
             ("destroyed", gone.destroyed.clone()),
             ("made", gone.made.clone()),
         ],
-    };
+    });
+    let is_gone = gone.is_some();
+    let finding = gone.or_else(|| records.of_parent(pointer, call));
     drop(records);
-    report::emit(&finding);
-    true
+    finding.iter().for_each(report::emit);
+    is_gone
 }
 
 pub(super) fn report_alive() {
@@ -168,6 +184,19 @@ pub(super) fn report_alive() {
 }
 
 impl Records {
+    /// Use of the parent's object. A poll is harmless. Destruction reaches the kernel's object,
+    /// which parent and child share.
+    fn of_parent(&self, pointer: usize, call: &str) -> Option<Finding> {
+        let alive = self.alive.get(&pointer)?;
+        let is_harmless =
+            alive.is_own || call == "ibv_poll_cq" || DESCRIPTORS.contains(&alive.kind);
+        (alive.process != process::id() && !is_harmless).then(|| Finding {
+            kind: Kind::UsedInChild,
+            what: format!("{call} with the {} {pointer:#x} of the parent process", alive.kind),
+            stacks: vec![("called", Stack::here()), ("made", alive.made.clone())],
+        })
+    }
+
     fn forget(&mut self, pointer: usize, free: bool) {
         let Some(gone) = self.gone.remove(&pointer) else { return };
         if free {

@@ -53,15 +53,17 @@ static POSTPONED: Mutex<Vec<Finding>> = Mutex::new(Vec::new());
 static ARE_POSTPONED: AtomicBool = AtomicBool::new(false);
 
 static SUPPRESSIONS: LazyLock<Suppressions> = LazyLock::new(|| {
-    let Some(path) = environment::value(CHECK_SUPPRESSIONS).map(PathBuf::from) else {
-        return Suppressions::default();
-    };
+    let Some(path) = suppressions_file() else { return Suppressions::default() };
     let (lines, wrong) = Suppressions::read(&path);
     for wrong in wrong {
         line(format_args!("{CHECK_SUPPRESSIONS}: {wrong}"));
     }
     lines
 });
+
+fn suppressions_file() -> Option<PathBuf> {
+    environment::value(CHECK_SUPPRESSIONS).map(PathBuf::from)
+}
 
 /// Reports a finding once. Call without engine locks.
 #[cold]
@@ -140,7 +142,10 @@ pub(super) fn summarize() -> usize {
     let number = shown.len() - advice.count();
     let unused = SUPPRESSIONS.unused();
     let text = match form {
-        CheckForm::Sarif => sarif::document(&documented, checks),
+        CheckForm::Sarif => {
+            let file = suppressions_file().unwrap_or_default();
+            sarif::document(&documented, checks, (file.as_path(), unused.as_slice()))
+        }
         CheckForm::Json => {
             let list: Vec<_> = shown
                 .iter()
@@ -251,6 +256,8 @@ fn report(finding: &Finding, stacks: &[(&'static str, Vec<Frame>)]) -> Report {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn example() -> (Finding, Vec<(&'static str, Vec<Frame>)>) {
@@ -267,6 +274,25 @@ mod tests {
         };
         let frames = vec![frame("ibv_x", "verbs.h:3"), frame("connect", "a.c:7")];
         (finding, vec![("called", frames), ("made", Vec::new())])
+    }
+
+    #[test]
+    fn the_guide_lists_each_kind_and_no_other() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/guide/mistakes.md");
+        let page = fs::read_to_string(page).unwrap();
+        let (_, rest) = page.split_once("\nFindings:\n\n").unwrap();
+        let (list, _) = rest.split_once("\n\n").unwrap();
+        // remarks in parentheses name calls and members
+        let outside = list.split('(').enumerate().map(|(at, part)| match at {
+            0 => part,
+            _ => part.split_once(')').unwrap().1,
+        });
+        let outside: String = outside.collect();
+        let mut listed: Vec<_> = outside.split('`').skip(1).step_by(2).collect();
+        let mut kinds: Vec<_> = Kind::ALL.iter().map(|kind| kind.name()).collect();
+        listed.sort_unstable();
+        kinds.sort_unstable();
+        assert_eq!(listed, kinds);
     }
 
     #[test]

@@ -25,7 +25,7 @@ use super::{
     report,
     request::Request,
     stack::Stack,
-    threads, wake_ups,
+    threads, waits, wake_ups,
     watch::{self, Role, Subject, WatchId},
 };
 use crate::sync::Mutex;
@@ -160,19 +160,19 @@ pub(crate) fn pending(cq: usize) -> usize {
     }
 }
 
-/// True if only the `held` completions remain.
-pub(crate) fn have_completed(cq: usize, held: usize) -> bool {
+/// Unpolled sends and receives; `None`: unknown.
+pub(crate) fn outstanding(cq: usize) -> Option<(usize, usize)> {
     let requests = REQUESTS.lock();
-    let mut posted = 0;
+    let (mut sends, mut receives) = (0, requests.shared_load(cq));
     for qp in requests.qps.values() {
         let NewQp { send_cq, recv_cq, .. } = qp.new;
         if qp.is_counted && (send_cq == cq || recv_cq == cq) {
-            return false; // unknown
+            return None;
         }
-        posted += if send_cq == cq { qp.sends.len() } else { 0 };
-        posted += if recv_cq == cq { qp.receives.len() } else { 0 };
+        sends += if send_cq == cq { qp.sends.len() } else { 0 };
+        receives += if recv_cq == cq { qp.receives.len() } else { 0 };
     }
-    posted + requests.shared_load(cq) <= held
+    Some((sends, receives))
 }
 
 pub(crate) fn add_qp(key: QpKey, new: impl FnOnce() -> NewQp) {
@@ -228,9 +228,11 @@ pub(crate) fn found_empty(cq: usize) {
     completions.empty = None;
     let found = requests.why_empty(cq);
     drop(requests);
-    if found.is_some() && threads::is_alone() {
-        found.iter().for_each(report::emit);
-    }
+    let is_sure = |found: &&Finding| match found.kind {
+        Kind::ResetDiscarded => waits::nobody_acts(threads::this()),
+        _ => threads::is_alone(), // another thread may poll the other queue
+    };
+    found.iter().filter(is_sure).for_each(report::emit);
 }
 
 /// `cq` is for XRC only.

@@ -1,6 +1,6 @@
 //! Findings as SARIF, for source viewers.
 //!
-//! Read first: SARIF 2.1.0, 3.13 (the file), 3.14 (runs), 3.27 (results).
+//! Read first: SARIF 2.1.0, 3.13 (the file), 3.14 (runs), 3.20 (invocations), 3.27 (results).
 
 use std::{env, io, path::Path};
 
@@ -21,7 +21,8 @@ pub(super) struct Found {
     pub(super) is_suppressed: bool,
 }
 
-pub(super) fn document(found: &[Found], checks: &Checks) -> String {
+/// `unused`: lines of the suppressions' file.
+pub(super) fn document(found: &[Found], checks: &Checks, unused: (&Path, &[usize])) -> String {
     let rules: Vec<_> = Kind::ALL
         .iter()
         .map(|kind| {
@@ -37,7 +38,7 @@ pub(super) fn document(found: &[Found], checks: &Checks) -> String {
     if checks.are_late() {
         properties["seed"] = checks.seed().into();
     }
-    let document = json!({
+    let mut document = json!({
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",
         "runs": [{
@@ -52,7 +53,24 @@ pub(super) fn document(found: &[Found], checks: &Checks) -> String {
             "results": found.iter().map(result).collect::<Vec<_>>(),
         }],
     });
+    if !unused.1.is_empty() {
+        document["runs"][0]["invocations"] = json!([invocation(unused)]);
+    }
     format!("{document}\n")
+}
+
+fn invocation((file, lines): (&Path, &[usize])) -> Value {
+    let notifications: Vec<_> = lines
+        .iter()
+        .map(|line| {
+            json!({
+                "level": "note",
+                "message": { "text": "no finding matched this line: remove it if no run needs it" },
+                "locations": [{ "physicalLocation": physical(file, *line) }],
+            })
+        })
+        .collect();
+    json!({ "executionSuccessful": true, "toolConfigurationNotifications": notifications })
 }
 
 /// `before` may be empty.
@@ -106,12 +124,13 @@ fn result(found: &Found) -> Value {
 fn location(frame: &Frame) -> Value {
     let mut location = json!({ "logicalLocations": [{ "fullyQualifiedName": frame.function, "kind": "function" }] });
     if let Some((file, line)) = &frame.source {
-        location["physicalLocation"] = json!({
-            "artifactLocation": { "uri": uri(file) },
-            "region": { "startLine": line },
-        });
+        location["physicalLocation"] = physical(file, *line as usize);
     }
     location
+}
+
+fn physical(file: &Path, line: usize) -> Value {
+    json!({ "artifactLocation": { "uri": uri(file) }, "region": { "startLine": line } })
 }
 
 /// A path below the working directory is relative, as viewers prefer.
@@ -143,7 +162,8 @@ mod tests {
     #[test]
     fn documents_are_joined() {
         let checks = "sarif".parse().unwrap();
-        let one = document(&[], &checks);
+        let one = document(&[], &checks, (Path::new(""), &[][..]));
+        assert!(!one.contains("invocations"), "every line is used");
         assert_eq!(joined("", &one).unwrap(), one);
         let two: Value = serde_json::from_str(&joined(&one, &one).unwrap()).unwrap();
         assert_eq!(two["runs"].as_array().unwrap().len(), 2);
@@ -172,10 +192,17 @@ mod tests {
             is_suppressed: true,
         };
         let checks = "sarif,reorder,seed=7".parse().unwrap();
-        let value: Value = serde_json::from_str(&document(&[found], &checks)).unwrap();
+        let unused = (Path::new("/findings.txt"), &[3, 5][..]);
+        let value: Value = serde_json::from_str(&document(&[found], &checks, unused)).unwrap();
         assert_eq!(value["version"], "2.1.0");
         let run = &value["runs"][0];
         assert_eq!(run["properties"]["seed"], 7);
+        let invocation = &run["invocations"][0];
+        assert_eq!(invocation["executionSuccessful"], true);
+        let notifications = invocation["toolConfigurationNotifications"].as_array().unwrap();
+        let place = &notifications[1]["locations"][0]["physicalLocation"];
+        assert_eq!((notifications.len(), &place["region"]["startLine"]), (2, &json!(5)));
+        assert_eq!(place["artifactLocation"]["uri"], "file:///findings.txt");
         let result = &run["results"][0];
         let rule = &run["tool"]["driver"]["rules"][result["ruleIndex"].as_u64().unwrap() as usize];
         assert_eq!(

@@ -8,6 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use roce_provider::calls::Call;
+
 use super::{
     finding::{Finding, Kind},
     form::is_on,
@@ -76,6 +78,7 @@ pub(crate) fn enter(object: usize, call: &str) -> Option<Inside> {
 
 impl Drop for Inside {
     fn drop(&mut self) {
+        let _call = Call::begin(); // no fork under the lock
         if let Some(entry) = OBJECTS.lock().get_mut(&self.0) {
             entry.inside = None;
         }

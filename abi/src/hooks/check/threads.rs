@@ -7,6 +7,7 @@ use std::{
     fs::{self, File},
     mem,
     os::unix::fs::FileExt,
+    path::Path,
     process,
 };
 
@@ -67,6 +68,14 @@ pub(super) fn is_alone() -> bool {
     all().is_some_and(|threads| threads.len() == 1)
 }
 
+pub(super) fn is_gone(id: u32) -> bool {
+    !Path::new(&format!("/proc/self/task/{id}")).exists()
+}
+
+pub(super) fn waits_for(id: u32, descriptor: c_int) -> bool {
+    Thread::read(id).doing().is_for(descriptor)
+}
+
 pub(super) fn this() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()
 }
@@ -110,11 +119,20 @@ impl Thread {
         let (first, second) = (at(0).unwrap_or_default(), at(1).unwrap_or_default());
         let descriptors = match wait.on {
             On::Poll => polled(first, second as usize),
-            On::Select => selected(first as usize, second),
+            On::Select => {
+                let sets = [1, 2, 3].map(|index| at(index).unwrap_or_default());
+                selected(first as usize, sets)
+            }
             On::Epoll => registered(first as c_int),
         };
         descriptors
             .map_or(Activity::Blocked, |descriptors| Activity::WaitsFor { descriptors, is_limited })
+    }
+}
+
+impl Activity {
+    pub(super) fn is_for(&self, descriptor: c_int) -> bool {
+        matches!(self, Self::WaitsFor { descriptors, .. } if descriptors.contains(&descriptor))
     }
 }
 
@@ -169,10 +187,16 @@ fn polled(address: u64, number: usize) -> Option<Vec<c_int>> {
     bytes.chunks(SIZE).map(descriptor).collect()
 }
 
-fn selected(limit: usize, readable: u64) -> Option<Vec<c_int>> {
-    let bytes = memory(readable, limit.min(MOST).div_ceil(8))?;
-    let is_set = |at: &usize| bytes.get(at / 8).is_some_and(|byte| byte & (1 << (at % 8)) != 0);
-    Some((0..limit.min(MOST)).filter(is_set).filter_map(|at| at.try_into().ok()).collect())
+/// In any of the sets, whose addresses may be 0.
+fn selected(limit: usize, sets: [u64; 3]) -> Option<Vec<c_int>> {
+    let limit = limit.min(MOST);
+    let mut any = vec![0_u8; limit.div_ceil(8)];
+    for address in sets.into_iter().filter(|address| *address != 0) {
+        let set = memory(address, any.len())?;
+        any.iter_mut().zip(set).for_each(|(any, byte)| *any |= byte);
+    }
+    let is_set = |at: &usize| any.get(at / 8).is_some_and(|byte| byte & (1 << (at % 8)) != 0);
+    Some((0..limit).filter(is_set).filter_map(|at| at.try_into().ok()).collect())
 }
 
 fn registered(epoll: c_int) -> Option<Vec<c_int>> {

@@ -1,6 +1,6 @@
-//! Armed completion queues, and waits whose event may not come.
+//! Armed completion queues, channels, and waits whose event may not come.
 
-use std::{collections::BTreeMap, ffi::c_int, mem};
+use std::{collections::BTreeMap, ffi::c_int, mem, process};
 
 use roce_provider::{CompletionQueue, calls::Call, transport::work::NotifyKind};
 
@@ -15,17 +15,33 @@ use crate::sync::Mutex;
 
 /// By pointer.
 static CQS: Mutex<BTreeMap<usize, Queue>> = Mutex::new(BTreeMap::new());
+/// By pointer. Never locked together with [`CQS`].
+static CHANNELS: Mutex<BTreeMap<usize, Channel>> = Mutex::new(BTreeMap::new());
 
+const IN_CALL: &str = "ibv_get_cq_event";
 const IN_POLL: &str = "poll, select or epoll_wait";
 
+/// Explains why only another thread can cause an event. Gets the waiting call and the channel.
+pub(crate) type Endless = fn(&str, usize) -> Option<String>;
+/// Unpolled sends and receives of a queue; `None`: unknown.
+pub(crate) type Outstanding = fn(usize) -> Option<(usize, usize)>;
+
 struct Queue {
+    process: u32,
     channel: usize,
     descriptor: c_int,
-    made: Stack,
     cq: CompletionQueue,
     /// Since it was last armed.
-    is_polled: bool,
+    polled: Polled,
+    last_poller: Option<u32>,
     armed: Option<Armed>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Polled {
+    No,
+    By(u32),
+    BySeveral,
 }
 
 struct Armed {
@@ -34,16 +50,47 @@ struct Armed {
     kind: NotifyKind,
     /// Completions may precede arming.
     may_have_missed: bool,
-    /// The program has polled since, or the arming thread has posted a request.
+    /// The channel had an event, which is taken first.
+    had_event: bool,
+    /// The arming thread has posted a request.
+    has_posted: bool,
+    /// `had_event` or `has_posted`, or the program has polled since.
     is_safe: bool,
     /// At the last check, without an event.
     had_completions: bool,
+    /// For a signal that ends the program: a solicited message may still come.
+    unsolicited: Option<Finding>,
+}
+
+/// Of completion queues or of `rdma_cm`. A forked child may use its descriptor for another file.
+#[derive(Clone)]
+struct Channel {
+    process: u32,
+    descriptor: c_int,
+    made: Stack,
+    endless: Endless,
+    last_use: Option<Use>,
+}
+
+/// `ibv_get_cq_event` that returned an event, or waits.
+#[derive(Clone)]
+struct Use {
+    by: u32,
+    at: Stack,
+    is_waiting: bool,
 }
 
 pub(crate) fn add(pointer: usize, channel: usize, descriptor: c_int, cq: &CompletionQueue) {
     if is_on() {
-        let (cq, made) = (cq.clone(), Stack::here());
-        let new = Queue { channel, descriptor, made, cq, is_polled: false, armed: None };
+        let new = Queue {
+            process: process::id(),
+            channel,
+            descriptor,
+            cq: cq.clone(),
+            polled: Polled::No,
+            last_poller: None,
+            armed: None,
+        };
         CQS.lock().insert(pointer, new);
     }
 }
@@ -56,17 +103,41 @@ pub(crate) fn remove(cq: usize) {
     drop(removed);
 }
 
+pub(crate) fn add_channel(pointer: usize, descriptor: c_int, endless: Endless) {
+    if is_on() {
+        let (process, made) = (process::id(), Stack::here());
+        let new = Channel { process, descriptor, made, endless, last_use: None };
+        CHANNELS.lock().insert(pointer, new);
+    }
+}
+
+pub(crate) fn remove_channel(pointer: usize) {
+    if is_on() {
+        CHANNELS.lock().remove(&pointer);
+    }
+}
+
 /// A queue with completions, and their number.
 pub(super) fn holding() -> Option<(usize, usize)> {
     let cqs = CQS.lock();
-    cqs.iter().map(|(cq, queue)| (*cq, queue.cq.len())).find(|(_, held)| *held > 0)
+    let mut own = cqs.iter().filter(|(_, queue)| queue.process == process::id());
+    own.find(|(_, queue)| !queue.cq.is_empty()).map(|(cq, queue)| (*cq, queue.cq.len()))
 }
 
 pub(crate) fn polled(cq: usize) {
     report::report_postponed();
+    let this = threads::this();
     change(cq, |queue| {
-        queue.is_polled = true;
-        queue.armed.iter_mut().for_each(|armed| armed.is_safe = true);
+        queue.last_poller = Some(this);
+        queue.polled = match queue.polled {
+            Polled::No => Polled::By(this),
+            Polled::By(other) if other == this => Polled::By(this),
+            Polled::By(_) | Polled::BySeveral => Polled::BySeveral,
+        };
+        if let Some(armed) = &mut queue.armed {
+            (armed.is_safe, armed.had_completions) = (true, false);
+            armed.unsolicited = None;
+        }
     });
 }
 
@@ -75,7 +146,8 @@ pub(super) fn posted(cq: usize) {
     let this = threads::this();
     let is_own = |armed: &&mut Armed| armed.by == this;
     change(cq, |queue| {
-        queue.armed.iter_mut().filter(is_own).for_each(|armed| armed.is_safe = true);
+        let own = queue.armed.iter_mut().filter(is_own);
+        own.for_each(|armed| (armed.has_posted, armed.is_safe) = (true, true));
     });
 }
 
@@ -87,10 +159,21 @@ pub(crate) fn armed(cq: usize, kind: NotifyKind, pending: usize) {
         if queue.channel == 0 {
             mute = Some((queue.cq.capacity(), at.clone()));
         }
-        let may_have_missed = queue.is_polled && pending > 0;
-        queue.is_polled = false;
-        let (is_safe, had_completions) = (false, false);
-        queue.armed = Some(Armed { at, by, kind, may_have_missed, is_safe, had_completions });
+        // another thread that polled is expected to poll again
+        let may_have_missed = queue.polled == Polled::By(by) && pending > 0;
+        let had_event = is_readable(queue.descriptor);
+        queue.polled = Polled::No;
+        queue.armed = Some(Armed {
+            at,
+            by,
+            kind,
+            may_have_missed,
+            had_event,
+            has_posted: false,
+            is_safe: had_event,
+            had_completions: false,
+            unsolicited: None,
+        });
     });
     if let Some((capacity, at)) = mute {
         report::emit(&Finding {
@@ -109,8 +192,12 @@ pub(crate) fn woken(cq: usize) {
     let channel = CQS.lock().get(&cq).map(|queue| queue.channel);
     if let Some(channel) = channel {
         not_polled_again(channel, Some(cq)); // after poll or epoll_wait
+        use_channel(channel, false);
     }
-    change(cq, |queue| queue.armed = None);
+    change(cq, |queue| match &mut queue.armed {
+        Some(armed) if armed.had_event => armed.had_event = false,
+        armed => *armed = None,
+    });
 }
 
 /// Checks only this thread's queues: another thread may be about to poll.
@@ -125,45 +212,54 @@ fn not_polled_again(channel: usize, only: Option<usize>) {
     find(channel, |cq, queue, armed| {
         (is_meant(cq) && armed.by == this && armed.may_have_missed && !armed.is_safe).then(|| {
             format!(
-                "ibv_get_cq_event: the queue for {} was polled, armed, and not polled again",
+                "{IN_CALL}: the queue for {} was polled, armed, and not polled again",
                 queue.cq.capacity()
             )
         })
     });
 }
 
-/// Runs after a long wait without an event.
+/// Runs after a long wait without an event. [`look_at_waits`] has the queues of other threads.
 pub(crate) fn still_waits(channel: usize) {
     let _call = Call::begin();
-    find(channel, |_, queue, _| {
+    let this = threads::this();
+    use_channel(channel, true);
+    find(channel, |_, queue, armed| {
         let number = queue.cq.len();
-        (number > 0).then(|| {
+        let is_this = |id: u32| id == this || threads::is_gone(id);
+        let is_own = armed.by == this && queue.last_poller.is_none_or(is_this);
+        (is_own && !armed.has_posted && number > 0).then(|| {
             format!(
-                "ibv_get_cq_event: it waits, and the queue for {} holds {number} that arrived \
-                 before it was armed",
+                "{IN_CALL}: it waits, and the queue for {} holds {number} that arrived before it \
+                 was armed",
                 queue.cq.capacity()
             )
         })
     });
 }
 
-/// Explains why only another thread can cause an event. `have_completed` gets queue and length.
-pub(crate) fn endless(
-    call: &str,
-    channel: usize,
-    have_completed: fn(usize, usize) -> bool,
-) -> Option<String> {
+fn use_channel(channel: usize, is_waiting: bool) {
+    let last_use = Use { by: threads::this(), at: Stack::here(), is_waiting };
+    if let Some(channel) = CHANNELS.lock().get_mut(&channel) {
+        channel.last_use = Some(last_use);
+    }
+}
+
+/// As [`Endless`], for a channel of completion queues.
+pub(crate) fn endless(call: &str, channel: usize, outstanding: Outstanding) -> Option<String> {
     let cqs = CQS.lock();
     let own = || cqs.iter().filter(|(_, queue)| queue.channel == channel);
     let armed = own().filter(|(_, queue)| queue.armed.is_some());
     let armed: Vec<_> = armed.map(|(cq, queue)| (*cq, queue.cq.len())).collect();
     let number = own().count();
     drop(cqs);
-    let are_done = || armed.iter().all(|(cq, held)| have_completed(*cq, *held));
+    let is_done = |(cq, held): &(usize, usize)| {
+        outstanding(*cq).is_some_and(|(sends, receives)| sends + receives <= *held)
+    };
     Some(match (number, &armed[..]) {
         (0, _) => format!("{call}: no completion queue uses the channel"),
         (_, []) => format!("{call}: the channel has {number} completion queues, none is armed"),
-        _ if are_done() => format!(
+        (_, armed) if armed.iter().all(is_done) => format!(
             "{call}: the channel has {number} completion queues, {} are armed, and every posted \
              request has completed",
             armed.len()
@@ -172,64 +268,126 @@ pub(crate) fn endless(
     })
 }
 
-/// Like [`endless`], if all descriptors are channels without events; also returns a queue's stack.
-pub(super) fn endless_for(
-    descriptors: &[c_int],
-    have_completed: fn(usize, usize) -> bool,
-) -> Option<(String, Stack)> {
-    let cqs = CQS.lock();
-    let channels: Vec<_> = descriptors
-        .iter()
-        .map(|descriptor| {
-            let mut queues = cqs.values().filter(|queue| queue.channel != 0);
-            let queue = queues.find(|queue| queue.descriptor == *descriptor)?;
-            (!is_readable(*descriptor)).then(|| (queue.channel, queue.made.clone()))
-        })
-        .collect::<Option<_>>()?;
-    drop(cqs);
-    let mut reasons = channels
-        .into_iter()
-        .map(|(channel, made)| (endless(IN_POLL, channel, have_completed), made));
-    let (first, made) = reasons.next()?;
-    reasons.all(|(reason, _)| reason.is_some()).then(|| Some((first?, made))).flatten()
+/// A thread's wait that only another thread can end: all descriptors are channels without events.
+pub(super) fn endless_for(thread: u32, descriptors: &[c_int]) -> Option<Finding> {
+    let channels = CHANNELS.lock();
+    let find = |descriptor: &c_int| {
+        let mut own = channels.iter().filter(|(_, channel)| channel.process == process::id());
+        let (pointer, channel) = own.find(|(_, channel)| channel.descriptor == *descriptor)?;
+        Some((*pointer, channel.clone()))
+    };
+    let waited: Vec<_> = descriptors.iter().map(find).collect::<Option<_>>()?;
+    drop(channels);
+    if descriptors.iter().any(|descriptor| is_readable(*descriptor)) {
+        return None;
+    }
+    let place = last_place(thread, &waited)?;
+    let call = format!("{IN_POLL}: thread {thread} waits");
+    let mut reasons = waited.iter().map(|(pointer, channel)| (channel.endless)(&call, *pointer));
+    let what = reasons.next()??;
+    reasons.all(|reason| reason.is_some()).then(|| Finding {
+        kind: Kind::EndlessWait,
+        what,
+        stacks: vec![place],
+    })
 }
 
-/// Finds completions before arming, while a thread waits in a system call. `threads` are idle since
+/// The thread's last use of the channels; else where the first was made.
+fn last_place(thread: u32, waited: &[(usize, Channel)]) -> Option<(&'static str, Stack)> {
+    let mut uses = waited.iter().filter_map(|(_, channel)| channel.last_use.as_ref());
+    if let Some(last) = uses.find(|last| last.by == thread) {
+        return Some(("last ibv_get_cq_event", last.at.clone()));
+    }
+    let is_meant = |queue: &&Queue| waited.iter().any(|(pointer, _)| *pointer == queue.channel);
+    let cqs = CQS.lock();
+    let mut armed = cqs.values().filter(is_meant).filter_map(|queue| queue.armed.as_ref());
+    match armed.find(|armed| armed.by == thread) {
+        Some(armed) => Some(("armed", armed.at.clone())),
+        None => waited.first().map(|(_, channel)| ("made", channel.made.clone())),
+    }
+}
+
+/// A thread in `ibv_get_cq_event`, which wakes now and then.
+struct Sleeper {
+    thread: u32,
+    descriptor: c_int,
+    at: Stack,
+}
+
+fn sleepers() -> Vec<Sleeper> {
+    let channels: Vec<_> = CHANNELS.lock().values().cloned().collect();
+    let sleeper = |Channel { descriptor, last_use, .. }: Channel| {
+        let Use { by: thread, at, .. } = last_use.filter(|last| last.is_waiting)?;
+        threads::waits_for(thread, descriptor).then_some(Sleeper { thread, descriptor, at })
+    };
+    channels.into_iter().filter_map(sleeper).collect()
+}
+
+/// Finds completions that cause no event, while a thread waits for one. `threads` are idle since
 /// the last check.
-pub(super) fn look_at_waits(threads: &[Thread]) {
+pub(super) fn look_at_waits(threads: &[Thread], outstanding: Outstanding) {
     let waits: Vec<_> = threads.iter().map(|thread| (thread.id, thread.doing())).collect();
-    let mut findings = Vec::new();
-    for queue in CQS.lock().values_mut().filter(|queue| queue.channel != 0) {
-        let (number, descriptor) = (queue.cq.len(), queue.descriptor);
+    let sleepers = sleepers();
+    // a running thread may still poll
+    let is_asleep = |id: u32| {
+        sleepers.iter().any(|sleeper| sleeper.thread == id)
+            || waits.iter().any(|(other, doing)| *other == id && *doing != Activity::GoesOn)
+            || threads::is_gone(id)
+    };
+    let this = process::id();
+    let is_meant = |queue: &Queue| queue.channel != 0 && queue.process == this;
+    let (mut findings, mut unsolicited) = (Vec::new(), Vec::new());
+    for (cq, queue) in CQS.lock().iter_mut().filter(|(_, queue)| is_meant(queue)) {
+        let (number, capacity) = (queue.cq.len(), queue.cq.capacity());
+        let (descriptor, poller) = (queue.descriptor, queue.last_poller);
         let Some(armed) = queue.armed.as_mut() else { continue };
-        let has_completions = armed.kind == NotifyKind::Next
-            && !armed.is_safe
-            && number > 0
-            && !is_readable(descriptor);
+        armed.unsolicited = None;
+        let is_next = armed.kind == NotifyKind::Next;
+        let may_be_lost = !is_next || !armed.is_safe;
+        let has_completions = may_be_lost && number > 0 && !is_readable(descriptor);
         let had_completions = mem::replace(&mut armed.had_completions, has_completions);
-        // a running thread may still poll
-        let is_asleep =
-            waits.iter().any(|(id, doing)| *id == armed.by && *doing != Activity::GoesOn);
-        if !(has_completions && had_completions && is_asleep) {
+        let are_asleep = is_asleep(armed.by) && poller.is_none_or(is_asleep);
+        if !(has_completions && had_completions && are_asleep) {
             continue;
         }
-        let waits_for_it = |doing: &Activity| match doing {
-            Activity::WaitsFor { descriptors, .. } => descriptors.contains(&descriptor),
-            _ => false,
+        let sleeper = sleepers.iter().find(|sleeper| sleeper.descriptor == descriptor);
+        let polls = waits.iter().find(|(_, doing)| doing.is_for(descriptor));
+        let (call, thread) = match (sleeper, polls) {
+            (Some(sleeper), _) => (IN_CALL, sleeper.thread),
+            (None, Some((thread, _))) => (IN_POLL, *thread),
+            (None, None) => continue,
         };
-        let Some((thread, _)) = waits.iter().find(|(_, doing)| waits_for_it(doing)) else {
-            continue;
-        };
-        findings.push(Finding {
-            kind: Kind::LostWakeUp,
-            what: format!(
-                "{IN_POLL}: thread {thread} waits, and the queue for {} holds {number} that \
-                 arrived before it was armed",
-                queue.cq.capacity()
-            ),
-            stacks: vec![("armed", armed.at.clone())],
-        });
+        let waits_at = sleeper.map(|sleeper| ("waits", sleeper.at.clone()));
+        let stacks = waits_at.into_iter().chain([("armed", armed.at.clone())]).collect();
+        let subject = format!("{call}: thread {thread} waits, and the queue for {capacity}");
+        if is_next {
+            let what = format!("{subject} holds {number} that arrived before it was armed");
+            findings.push(Finding { kind: Kind::LostWakeUp, what, stacks });
+        } else {
+            let what = format!("{subject} is armed for solicited events only and holds others");
+            unsolicited.push((*cq, number, Finding { kind: Kind::EndlessWait, what, stacks }));
+        }
     }
+    for (cq, number, finding) in unsolicited {
+        // completions of sends are never solicited
+        if outstanding(cq).is_some_and(|(sends, _)| number > sends) {
+            change(cq, |queue| {
+                if let Some(armed) = &mut queue.armed {
+                    armed.unsolicited = Some(finding);
+                }
+            });
+        }
+    }
+    findings.iter().for_each(report::emit);
+}
+
+/// Call when a signal ends the program.
+pub(super) fn report_unsolicited() {
+    let mut cqs = CQS.lock();
+    let waited = cqs.values_mut().filter(|queue| !is_readable(queue.descriptor));
+    let armed = waited.filter_map(|queue| queue.armed.as_mut());
+    let findings: Vec<_> = armed.filter_map(|armed| armed.unsolicited.take()).collect();
+    drop(cqs);
     findings.iter().for_each(report::emit);
 }
 

@@ -10,7 +10,7 @@ use roce_provider::{
 use super::{
     finding::{Finding, Kind},
     form::is_on,
-    report,
+    records, report,
     stack::Stack,
 };
 use crate::sync::Mutex;
@@ -95,16 +95,21 @@ pub(crate) fn add(
     let is_fetched = role == Role::Send
         && watches.overlapping(start, length).any(|(_, watch)| watch.role == Role::Read);
     let sums = match other {
-        Some(_) => Vec::new(),
-        None if is_fetched => Vec::new(),
-        None => sums(start, 0..length.min(MOST)).unwrap_or_default(),
+        Some(_) => Some(Vec::new()),
+        None if is_fetched => Some(Vec::new()),
+        None => sums(start, 0..length.min(MOST)),
     };
+    let is_mapped = sums.is_some();
+    let (subject, sums) = (subject.clone(), sums.unwrap_or_default());
+    let watch = Watch { length, role, subject, sums, changed: Vec::new() };
+    // a child lacks the pages of its parent's regions
+    if !is_mapped && records::were_made() {
+        report::postpone(watch.finding(Kind::MemoryUnmapped, start, &(0..length)));
+    }
     let id = WatchId { start, serial: watches.next };
     watches.next += 1;
     watches.longest = watches.longest.max(length);
-    watches
-        .all
-        .insert(id, Watch { length, role, subject: subject.clone(), sums, changed: Vec::new() });
+    watches.all.insert(id, watch);
     (id, other)
 }
 
@@ -146,6 +151,19 @@ fn peer_changes(address: usize, length: usize) {
         if let Some(watch) = watches.all.get_mut(&id) {
             let end = (address + length - id.start).min(watch.length);
             watch.changed.push(address.saturating_sub(id.start)..end);
+        }
+    }
+}
+
+/// Reports the requests whose memory the adapter finds unmapped.
+fn unmapped(address: usize, length: usize) {
+    let mut watches = WATCHES.lock();
+    let found = watches.overlapping(address, length).filter(|(_, watch)| !watch.sums.is_empty());
+    let found: Vec<_> = found.map(|(id, _)| *id).collect();
+    for id in found {
+        if let Some(watch) = watches.all.get_mut(&id) {
+            report::postpone(watch.finding(Kind::MemoryUnmapped, id.start, &(0..watch.length)));
+            watch.sums.clear();
         }
     }
 }
@@ -287,7 +305,8 @@ impl<M: Memory> Memory for WatchedMemory<M> {
     }
 
     fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<(), MemoryFault> {
-        self.memory.read_at(offset, to)
+        let read = self.memory.read_at(offset, to);
+        read.inspect_err(|_| unmapped(self.address.wrapping_add(offset as usize), to.len()))
     }
 
     fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), MemoryFault> {
@@ -421,11 +440,15 @@ mod tests {
             libc::mmap(std::ptr::null_mut(), length, rights, kind, -1, 0)
         };
         // SAFETY: As above; registering catches faults.
-        let _memory = unsafe { ForeignMemory::on_demand(start.cast(), length) };
-        let (id, _) = add(start as usize, length, Role::Send, &subject());
+        let memory = unsafe { ForeignMemory::on_demand(start.cast(), length) };
+        let memory = WatchedMemory::new(memory);
+        let [id, other] = [0, 1].map(|_| add(start as usize, length, Role::Send, &subject()).0);
         // SAFETY: Nothing refers to it.
         assert_eq!(unsafe { libc::munmap(start, length) }, 0);
         assert_eq!(kind(finish(id, 0)), Some(Kind::MemoryUnmapped));
+        assert!(memory.read_at(0, &mut [0; 8]).is_err());
+        assert!(WATCHES.lock().all[&other].sums.is_empty(), "it is told, and compared no more");
+        forget(other);
     }
 
     #[test]

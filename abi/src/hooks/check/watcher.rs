@@ -3,68 +3,79 @@
 use std::{
     ffi::c_int,
     mem, process, ptr,
-    sync::{
-        Once,
-        atomic::{AtomicU32, Ordering},
-    },
+    sync::atomic::{AtomicU32, Ordering},
     thread::Builder,
     time::Duration,
 };
 
-use roce_provider::signals;
+use roce_provider::{calls::Call, signals};
 use rustix::{event::Timespec, thread::futex};
 
 use super::{
     at_exit, report, requests,
-    threads::{self, Activity},
+    threads::{self, Activity, Thread},
     waits, wake_ups,
 };
 
-/// Process of the thread: a forked child has none.
+/// Process that last tried to start the thread: a forked child has none.
+static TRIED: AtomicU32 = AtomicU32::new(0);
+/// Process of the thread.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 /// 1: a signal ends the program.
 static ENDS: AtomicU32 = AtomicU32::new(0);
 /// 1: reported.
 static IS_REPORTED: AtomicU32 = AtomicU32::new(0);
 
+/// Once per process.
 pub(crate) fn start() {
-    static START: Once = Once::new();
-    START.call_once(|| {
-        let started = signals::blocked(|| Builder::new().name("roce check".into()).spawn(look_on));
-        // else such waits are not found
-        if started.is_ok() {
-            PROCESS.store(process::id(), Ordering::SeqCst);
-            [libc::SIGINT, libc::SIGTERM].into_iter().for_each(take);
-        }
-    });
+    let this = process::id();
+    if TRIED.swap(this, Ordering::SeqCst) == this {
+        return;
+    }
+    // a parent's signal is not the child's
+    [&ENDS, &IS_REPORTED].into_iter().for_each(|word| word.store(0, Ordering::SeqCst));
+    let started = signals::blocked(|| Builder::new().name("roce check".into()).spawn(look_on));
+    // else such waits are not found
+    if started.is_ok() {
+        PROCESS.store(this, Ordering::SeqCst);
+        [libc::SIGINT, libc::SIGTERM].into_iter().for_each(take);
+    }
 }
 
 fn look_on() {
     let mut seen = Vec::new();
     loop {
         if wait(&ENDS, waits::SUSPICION) {
+            wake_ups::report_unsolicited();
             at_exit::report_rest();
             IS_REPORTED.store(1, Ordering::SeqCst);
             let _ = futex::wake(&IS_REPORTED, futex::Flags::PRIVATE, 1);
             return;
         }
-        let still = threads::still(mem::take(&mut seen));
-        wake_ups::look_at_waits(&still);
-        for thread in &still {
-            let Activity::WaitsFor { descriptors, is_limited: false } = thread.doing() else {
-                continue;
-            };
-            let Some((what, made)) = wake_ups::endless_for(&descriptors, requests::have_completed)
-            else {
-                continue;
-            };
-            if waits::nobody_acts(thread.id) && !threads::still(vec![thread.clone()]).is_empty() {
-                waits::emit(what, ("made", made));
-            }
-        }
-        report::report_postponed();
+        look(seen);
         seen = threads::all().unwrap_or_default();
     }
+}
+
+/// Looks at threads seen before. A fork waits: a child could inherit a held lock.
+fn look(seen: Vec<Thread>) {
+    let _call = Call::begin();
+    let still = threads::still(seen);
+    wake_ups::look_at_waits(&still, requests::outstanding);
+    for thread in &still {
+        let found = match thread.doing() {
+            Activity::WaitsFor { descriptors, is_limited: false } => {
+                wake_ups::endless_for(thread.id, &descriptors)
+            }
+            Activity::WaitsForThread => waits::batch_of(thread.id),
+            _ => None,
+        };
+        let Some(finding) = found else { continue };
+        if waits::nobody_acts(thread.id) && !threads::still(vec![thread.clone()]).is_empty() {
+            report::emit(&finding);
+        }
+    }
+    report::report_postponed();
 }
 
 /// Handles a fatal signal, unless the program does.

@@ -1,0 +1,30 @@
+/* explained: queue_full
+   says: ibv_wr_complete 8, request 9 of its batch
+
+   A batch has more requests than the send queue takes. */
+
+#include "wrong.h"
+
+int main(void) {
+    set_up();
+    struct ibv_qp_init_attr_ex attr = {.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC, .pd = pd, .sq_sig_all = 1,
+        .cap = {.max_send_wr = 8, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1},
+        .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, .send_ops_flags = IBV_QP_EX_WITH_SEND};
+    EXPECT((a = ibv_create_qp_ex(context, &attr)) != NULL);
+    b = make(IBV_QPT_RC);
+    EXPECT(to_init(a, 0) == 0 && to_init(b, 0) == 0);
+    EXPECT(to_rtr(a, b->qp_num, 0x100, 1) == 0 && to_rtr(b, a->qp_num, 0x100, 1) == 0);
+    EXPECT(to_rts(a, 0x100) == 0 && to_rts(b, 0x100) == 0);
+    for (int i = 0; i < 8; i++)
+        receive(b, 64);
+    struct ibv_qp_ex *batch = ibv_qp_to_qp_ex(a);
+    ibv_wr_start(batch);
+    for (int i = 0; i < (WRONG ? 9 : 8); i++) {
+        batch->wr_id = i;
+        ibv_wr_send(batch);
+    }
+    EXPECT(ibv_wr_complete(batch) == (WRONG ? ENOMEM : 0));
+    EXPECT(errors_among(WRONG ? 0 : 16) == 0);
+    tear_down();
+    return 0;
+}
