@@ -12,8 +12,9 @@ use std::{
 };
 
 use roce::{
-    Access, AddressVector, AsyncEvent, Context, Data, Device, Init, Mtu, OpenOptions, PeerAttr,
-    Progress, QpInitAttr, QpType, RequesterAttr, ResponderAttr, Rtr, Rts, SendWr,
+    Access, AddressVector, AsyncEvent, CompletionQueue, Context, Data, Device, Init, Mtu,
+    OpenOptions, PeerAttr, Progress, QpInitAttr, QpType, RequesterAttr, ResponderAttr, Rtr, Rts,
+    SendWr, Wc,
 };
 use roce_transport::psn::Psn;
 use rustix::{
@@ -23,6 +24,8 @@ use rustix::{
     },
     process::{Pid, Signal, WaitOptions, kill_process, waitpid},
 };
+
+mod reach;
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 const INSIDE: &str = "ROCE_TEST_INSIDE";
@@ -129,15 +132,40 @@ fn works_over(context: &Context, sgid_index: u16) {
     ))
     .unwrap();
     qp.post_send(&[SendWr::write(1, memory.remote(0), Data::inline(b"followed"))]).unwrap();
+    completion(&cq).result.unwrap();
+    assert_eq!(memory.to_vec(0..8).unwrap(), b"followed");
+}
+
+#[track_caller]
+fn completion(cq: &CompletionQueue) -> Wc {
     let start = Instant::now();
     loop {
         if let Some(wc) = cq.poll_one() {
-            wc.result.unwrap();
-            break;
+            return wc;
         }
-        assert!(start.elapsed() < TIMEOUT);
+        assert!(start.elapsed() < TIMEOUT, "no completion");
     }
-    assert_eq!(memory.to_vec(0..8).unwrap(), b"followed");
+}
+
+/// Two devices write to each other.
+#[track_caller]
+fn work_together(contexts: &[Context; 2], gid_index: u16) {
+    let sides = contexts.each_ref().map(|context| {
+        let pd = context.alloc_pd().unwrap();
+        let cq = context.create_cq(16, None).unwrap();
+        let qp = pd.create_qp(&QpInitAttr::new(QpType::Rc, &cq)).unwrap();
+        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+        (cq, qp, pd.allocate(8, access).unwrap())
+    });
+    let [end_a, end_b] = sides.each_ref().map(|(_, qp, _)| qp.endpoint(gid_index).unwrap());
+    sides[0].1.connect_to(end_b).unwrap();
+    sides[1].1.connect_to(end_a).unwrap();
+    for (from, to) in [(&sides[0], &sides[1]), (&sides[1], &sides[0])] {
+        let (cq, qp, _) = from;
+        qp.post_send(&[SendWr::write(1, to.2.remote(0), Data::inline(b"together"))]).unwrap();
+        completion(cq).result.unwrap();
+        assert_eq!(to.2.to_vec(0..8).unwrap(), b"together");
+    }
 }
 
 #[test]
@@ -477,29 +505,7 @@ fn devices_share_an_address_that_comes() {
     }
     ip("addr del 10.9.0.1/32 dev v0");
     contexts.iter().for_each(|context| expect(context, AsyncEvent::GidChange));
-    let sides = contexts.each_ref().map(|context| {
-        let pd = context.alloc_pd().unwrap();
-        let cq = context.create_cq(16, None).unwrap();
-        let qp = pd.create_qp(&QpInitAttr::new(QpType::Rc, &cq)).unwrap();
-        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
-        (cq, qp, pd.allocate(8, access).unwrap())
-    });
-    let [end_a, end_b] = sides.each_ref().map(|(_, qp, _)| qp.endpoint(2).unwrap());
-    sides[0].1.connect_to(end_b).unwrap();
-    sides[1].1.connect_to(end_a).unwrap();
-    for (from, to) in [(&sides[0], &sides[1]), (&sides[1], &sides[0])] {
-        let (cq, qp, _) = from;
-        qp.post_send(&[SendWr::write(1, to.2.remote(0), Data::inline(b"together"))]).unwrap();
-        let start = Instant::now();
-        loop {
-            if let Some(wc) = cq.poll_one() {
-                wc.result.unwrap();
-                break;
-            }
-            assert!(start.elapsed() < TIMEOUT);
-        }
-        assert_eq!(to.2.to_vec(0..8).unwrap(), b"together");
-    }
+    work_together(&contexts, 2);
 }
 
 struct Holder(std::process::Child);

@@ -5,6 +5,8 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
+use roce::transport::wire::{FrameFields, Ident, NetHeader, icrc};
+
 fn capture(name: &str) -> String {
     let path: PathBuf =
         [env!("CARGO_MANIFEST_DIR"), "../transport/tests/captures", name].iter().collect();
@@ -231,6 +233,52 @@ fn json_has_a_reason_for_each_packet() {
     assert!(packets.iter().all(|packet| packet["why"].is_string() && packet["psn"].is_u64()));
     assert_eq!(document["findings"].as_array().unwrap().len(), 0);
     assert_eq!(document["connections"][0]["service"], "RC");
+}
+
+/// The kernel's ACKs have code 31, no credits; these have code 6, 8 credits.
+#[test]
+fn credits_of_acks_are_shown() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("credits.pcap");
+    let path = path.to_str().unwrap();
+    let plain = capture("rc_send_4096_mtu1024.pcap");
+    let mut bytes = fs::read(&plain).unwrap();
+    // Any headers: only the difference of two ICRCs matters.
+    let net = NetHeader {
+        src: [10, 0, 0, 1].into(),
+        dst: [10, 0, 0, 2].into(),
+        src_port: 0,
+        traffic_class: 0,
+        hop_limit: 0,
+        ident: Ident::Likely(0),
+        frame: FrameFields::default(),
+    };
+    let (mut rest, mut acks) = (&mut bytes[24..], 0);
+    while rest.len() > 16 {
+        let length = 16 + u32::from_le_bytes(rest[8..12].try_into().unwrap()) as usize;
+        let (record, behind) = rest.split_at_mut(length);
+        // Ethernet, IPv4 and UDP have 42 bytes, BTH and AETH 16, the ICRC 4.
+        let frame = &mut record[16..];
+        if frame.len() == 62 && frame[42] == 0x11 {
+            let before = icrc(&net, &frame[42..58]);
+            frame[54] = 6;
+            let change = before ^ icrc(&net, &frame[42..58]);
+            let sum = u32::from_le_bytes(frame[58..].try_into().unwrap()) ^ change;
+            frame[58..].copy_from_slice(&sum.to_le_bytes());
+            acks += 1;
+        }
+        rest = behind;
+    }
+    fs::write(path, &bytes).unwrap();
+    assert_eq!((acks, said(&[&plain]).matches("credits").count()), (10, 0));
+    let text = said(&[path]);
+    assert_eq!(text.matches(", 8 credits").count(), acks, "{text}");
+    assert!(!text.contains("ICRC"), "{text}");
+    let document: serde_json::Value = serde_json::from_str(&said(&[path, "--json"])).unwrap();
+    let is_ack = |packet: &&serde_json::Value| packet["syndrome"] == "ACK";
+    let packets = document["packets"].as_array().unwrap();
+    let credits = packets.iter().filter(is_ack).filter(|packet| packet["credits"] == 8);
+    assert_eq!(credits.count(), acks);
 }
 
 #[test]

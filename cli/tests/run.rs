@@ -241,6 +241,23 @@ fn the_program_finds_the_library_by_every_name_and_reads_what_was_asked_for() {
     );
 }
 
+/// Its processes add to the file.
+#[test]
+fn a_file_of_findings_is_empty_at_the_start_of_the_program() {
+    let scratch = Scratch::new("findings");
+    for (name, left) in [("found.sarif", ""), ("found-%p.sarif", "of another run")] {
+        let file = scratch.join(name);
+        fs::write(&file, "of another run").unwrap();
+        let option = format!("--check=sarif,file={}", file.display());
+        let environment = said(&mut scratch.run(&[&*option, "env"]));
+        assert_eq!(variable(&environment, "ROCE_CHECK"), option.strip_prefix("--check="));
+        assert_eq!(fs::read_to_string(&file).unwrap(), left, "{name}");
+    }
+    let output = scratch.run(&["--check=file=/no/file", "true"]).output().unwrap();
+    let line = refused(&output, 2);
+    assert!(line.starts_with("roce: --check: /no/file: No such file"), "{line}");
+}
+
 #[test]
 fn the_library_is_found_beside_the_tool_and_where_it_is_installed() {
     let scratch = Scratch::new("library");

@@ -33,7 +33,8 @@ pub(super) fn wire() -> Vec<Row> {
         ),
         ("wants MigReq", "wire/migrated-0", In(|_, _, p| p[1] & 0x40 != 0)),
         ("does not know MigReq", "wire/migrated-1", In(|_, _, p| p[1] & 0x40 == 0)),
-        ("looks at reserved bits", "wire/reserved-bits", In(|_, _, p| p[8] & 0x7F == 0)),
+        ("looks at reserved bits of byte 4", "wire/reserved-bits", In(|_, _, p| p[4] & 0x3F == 0)),
+        ("looks at reserved bits of byte 8", "wire/reserved-bits", In(|_, _, p| p[8] & 0x7F == 0)),
         ("drops what has FECN", "wire/congestion-bits", In(|_, _, p| p[4] & 0x80 == 0)),
         (
             "has the traffic class in the ICRC",

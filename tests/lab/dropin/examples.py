@@ -1,4 +1,4 @@
-"""The programs of ibverbs-utils: devices, their attributes and events, and the pingpongs."""
+"""The programs of ibverbs-utils: devices, their attributes and events, pingpongs; and `ibstat`."""
 
 from dataclasses import replace
 
@@ -62,6 +62,9 @@ def devices():
         "alone",
         Program(("ibv_devinfo", "-l"), ("2 HCAs found:", "roce_lo", "roce_eth0")),
     )
+    names = ("CA 'roce_lo'", "CA 'roce_eth0'")
+    port = ("State: Active", "Physical state: LinkUp", "Link layer: Ethernet")
+    yield Case("ibstat", "alone", Program(("ibstat",), (*names, *port)), sysfs=True)
 
 
 def watch():

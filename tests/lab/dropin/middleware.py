@@ -68,6 +68,9 @@ def tutorial():
 
 
 def ucx():
+    transports = (r"#\s+Transport: rc_verbs", r"#\s+Transport: ud_verbs")
+    device = r"#\s+Device: roce_lo:1"
+    yield Case("ucx/info", "alone", Program(("ucx_info", "-d"), (*transports, device)), sysfs=True)
     # With UCX_TLS=rc_v it uses UD to find the peer.
     for transport, allowed in [("rc_verbs", "rc_v"), ("ud_verbs", "ud_v")]:
         for place in ["loopback", "hosts"]:

@@ -38,6 +38,7 @@ KERNEL = "6.1"
 
 PACKAGES = [
     *("ibverbs-utils", "rdmacm-utils", "perftest", "python3-pyverbs", "rdma-core"),
+    "infiniband-diags",
     *("libibverbs-dev", "librdmacm-dev", "ucx-utils", "libucx-dev", "libfabric-bin"),
     *("openmpi-bin", "libopenmpi-dev", "gcc", "libc6-dev", "iproute2", "util-linux"),
     *("qperf", "valgrind", "iperf3", "netcat-openbsd", "socat"),

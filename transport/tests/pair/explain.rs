@@ -246,6 +246,28 @@ fn a_key_that_the_peer_does_not_know() {
 }
 
 #[test]
+fn a_path_mtu_that_differs() {
+    for (near, far) in [(Mtu::B256, Mtu::B1024), (Mtu::B1024, Mtu::B256)] {
+        for (is_read, status) in [(false, WcStatus::RemInvReqErr), (true, WcStatus::BadRespErr)] {
+            let mut pair = Pair::new().recorded();
+            pair.allow(DropReason::QpState); // packets behind the first
+            let [near, far] = [near, far].map(|mtu| Options { mtu, ..Options::default() });
+            let (a, _) = pair.connect_with(near, far);
+            let (local, remote) = (pair.a.buffer(2000), pair.b.buffer(2000));
+            let wr = match is_read {
+                true => SendWr::read(7, remote.remote(0), local.all()),
+                false => SendWr::write(7, remote.remote(0), local.all()),
+            };
+            pair.post_send(&a, &wr);
+            pair.run();
+            let finding = only(&mut pair, Side::A);
+            assert_eq!(finding.status, Some(status), "{finding:#?}");
+            assert_says(&finding.reason.advice, &["path_mtu"]);
+        }
+    }
+}
+
+#[test]
 fn a_key_of_its_own_that_is_wrong() {
     let (mut pair, a, _) = connected(Options::default());
     let sge = Sge { lkey: LKey(0xBAD), address: 0, length: 8 };

@@ -160,6 +160,7 @@ fn exactly_the_edges_of_the_table_exist() {
 #[test]
 fn attributes_are_checked_before_anything_changes() {
     let mut node = node();
+    node.adapter.set_port(true, Mtu::B1024);
     let rc = in_state(&mut node, QpType::Rc, State::Init).unwrap();
     let av = AddressVector::new(std::net::IpAddr::from([10, 0, 0, 2]).into(), 0);
     let good = (av, Mtu::B1024, 1, 1);
@@ -169,6 +170,7 @@ fn attributes_are_checked_before_anything_changes() {
         ((group, Mtu::B1024, 1, 1), ModifyError::MulticastPeer(group.dgid)),
         ((AddressVector { sgid_index: 1, ..av }, Mtu::B1024, 1, 1), ModifyError::GidIndex(1)),
         ((other_family, Mtu::B1024, 1, 1), ModifyError::GidIndex(0)),
+        ((av, Mtu::B2048, 1, 1), ModifyError::PathMtu { asked: Mtu::B2048, port: Mtu::B1024 }),
         (
             (av, Mtu::B1024, 129, 1),
             ModifyError::Range { attribute: Attribute::MaxDestRdAtomic, limit: 128 },
