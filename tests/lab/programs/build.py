@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 from lab.host import output_of
+from lab.programs.mpi_wheels import MpiWheel
 
 SOURCES = Path(__file__).resolve().parent
 MEBIBYTE = 1 << 20
@@ -27,8 +28,7 @@ def build(directory, sources):
     """
     directory.mkdir()
     for name in ["openmpi", "mpich"]:
-        compiler = [f"mpicc.{name}", "-Wall", "-Werror", "-O1"]
-        output_of([*compiler, "-o", directory / f"mpi_{name}", SOURCES / "mpi_check.c"])
+        compile_check([f"mpicc.{name}"], directory / f"mpi_{name}")
     for name in SCRIPTS:
         shutil.copy(SOURCES / name, directory)
     (directory / "remote_shell").write_text(REMOTE_SHELL)
@@ -36,7 +36,9 @@ def build(directory, sources):
     for path in directory.iterdir():
         os.chmod(path, 0o755)
     for source in [source for source in sources if source.directory.exists()]:
-        shutil.copytree(source.directory, directory / source.word, symlinks=True)
+        copy = shutil.copytree(source.directory, directory / source.word, symlinks=True)
+        if isinstance(source, MpiWheel):
+            compile_check(source.compiler(copy), copy / "mpi_check")
     return {
         **{source.word: directory / source.word for source in sources},
         "mpi_openmpi": directory / "mpi_openmpi",
@@ -50,3 +52,8 @@ def build(directory, sources):
         "remote_shell": directory / "remote_shell",
         "memory": directory / "memory",
     }
+
+
+def compile_check(compiler, target):
+    options = ["-Wall", "-Werror", "-O1", "-o", target, SOURCES / "mpi_check.c"]
+    output_of([*compiler, *options])

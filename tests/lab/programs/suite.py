@@ -11,6 +11,7 @@ from lab.programs.gloo import gloo_trials
 from lab.programs.iscsi import iscsi_trials
 from lab.programs.middleware import middleware_trials
 from lab.programs.mpi4py import mpi4py_trials
+from lab.programs.mpi_wheels import mpi_wheel_trials
 from lab.programs.pyverbs import pyverbs_trials
 from lab.programs.qemu import qemu_trials
 from lab.programs.qperf import qperf_trials
@@ -38,6 +39,7 @@ def cases():
         *qperf_trials(),
         *middleware_trials(),
         *mpi4py_trials(),
+        *mpi_wheel_trials(),
         *fabtests_trials(),
         *pyverbs_trials(),
         *crate_trials(),
