@@ -96,7 +96,7 @@ pub(crate) struct QueueArgs {
     ///
     /// Each has queue pairs, memory and a completion queue of its own.
     #[arg(long, default_value_t = 1, conflicts_with_all = ["lat", "bidirectional"],
-        value_parser = clap::value_parser!(u16).range(1..=64), hide_short_help = true)]
+        value_parser = clap::value_parser!(u16).range(1..=256), hide_short_help = true)]
     pub(super) threads: u16,
     /// Shards of this side's device [default: 1]
     ///
