@@ -75,8 +75,8 @@ fn none() -> String {
     let place = own.parent().unwrap_or(&own).display();
     format!(
         "there is no {NAME} in {place} or {place}/../lib/roce, and this roce was built without one \
-         inside; `cargo build --release -p roce-abi` makes it there, `cargo install --profile dist --path cli` \
-         builds a roce that carries it, --library names it"
+         inside; `cargo build --release -p roce-abi` makes it there, `cargo install --locked \
+         --profile dist --path cli` builds a roce that carries it, --library names it"
     )
 }
 
