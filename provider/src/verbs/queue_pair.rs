@@ -384,10 +384,12 @@ impl QueuePair {
             wrs.iter().enumerate().try_for_each(check).inspect_err(|_| checked = false)?;
             post(wrs, |wr| adapter.post_send(now, qpn, wr))
         });
-        if let Err(error) = posted.as_ref().map_err(|bad| bad.error)
+        if let Err(BadWorkRequest { index, error }) = posted
             && !checked
         {
-            self.explain_call("ibv_wr_complete", || error.explain());
+            let (wr_id, number) = (wrs[index].wr_id, index + 1);
+            let call = format!("ibv_wr_complete {wr_id}, request {number} of its batch");
+            self.explain_call(&call, || error.explain());
         }
         posted
     }
