@@ -125,7 +125,7 @@ impl DataCall {
     }
 }
 
-/// What the checks know during a call.
+/// State of the checks during a call.
 type Scope = (Option<python::Entered>, records::Calling);
 
 #[cold]
