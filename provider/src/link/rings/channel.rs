@@ -47,10 +47,6 @@ impl Outgoing {
         self.backlog.is_empty()
     }
 
-    pub(in crate::link) fn is_drained(&self) -> bool {
-        self.is_written() && !self.writer.has_unread()
-    }
-
     /// Opens on a response. Errors: a channel closed by the other process, or an invalid response.
     pub(in crate::link) fn update(&mut self) -> io::Result<()> {
         if self.is_open() {
@@ -128,13 +124,14 @@ pub(in crate::link) struct Incoming {
 }
 
 impl Incoming {
+    /// The other process may have ended, after runs for this process.
     pub(in crate::link) fn accept(
         socket: OwnedFd,
         reader: Reader,
         wakeup: BorrowedFd<'_>,
-    ) -> io::Result<Self> {
-        send_with(&socket, &[0], &[wakeup])?;
-        Ok(Self { socket, reader, is_closed: false, is_broken: false })
+    ) -> Self {
+        let is_closed = send_with(&socket, &[0], &[wakeup]).is_err();
+        Self { socket, reader, is_closed, is_broken: false }
     }
 
     pub(in crate::link) fn update(&mut self) {

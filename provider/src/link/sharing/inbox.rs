@@ -52,7 +52,7 @@ impl Inbox {
         if self.rings.len() >= MAX_PAIRS {
             return Err(io::ErrorKind::QuotaExceeded.into());
         }
-        let channel = Incoming::accept(socket, reader, self.wakeup.as_fd())?;
+        let channel = Incoming::accept(socket, reader, self.wakeup.as_fd());
         channel.reader.set_asleep(self.sleepers > 0);
         self.rings.push(Ring { purpose, dst, channel });
         Ok(())

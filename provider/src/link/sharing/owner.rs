@@ -346,12 +346,13 @@ impl SharedAddress {
                 self.common.state.watch(now);
                 Owner::Backoff(now)
             }
-            Owner::Requested(..) if is_over => Owner::Backoff(now),
             Owner::Requested(socket, due) => match Hello::receive(&socket) {
+                // an owner that has ended may have forwarded something
                 Ok(Some((hello, Some(reader)))) => {
                     let _ = inbox.add(hello, address, socket, reader);
                     Owner::Connected
                 }
+                _ if is_over => Owner::Backoff(now),
                 Ok(None) if now < due => Owner::Requested(socket, due),
                 Ok(_) | Err(_) => Owner::Backoff(now.plus(HANDOVER)),
             },

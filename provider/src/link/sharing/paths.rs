@@ -318,13 +318,6 @@ impl Paths {
         }
     }
 
-    /// True if something waits for a process that has not responded yet.
-    pub(in crate::link) fn has_waiting(&self) -> bool {
-        let forwards = self.pairs.iter().filter(|((src, _), _)| src.is_none());
-        let mut channels = forwards.flat_map(|(_, it)| &it.channels);
-        channels.any(|it| !it.ring.is_open() && !it.ring.is_drained())
-    }
-
     /// Datagrams already written are still read.
     pub(super) fn resign(&mut self, address: IpAddr) {
         self.pairs.remove(&(None, address));

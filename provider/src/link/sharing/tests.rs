@@ -404,30 +404,39 @@ fn when_the_owner_ends_one_of_the_peers_is_the_owner() {
     assert!(!c.is_peer(address));
 }
 
-/// Before its end, an owner waits for datagrams of processes that it has not met yet.
+/// An owner forwards to processes that it has not met yet, and ends.
 #[test]
-fn a_datagram_waits_for_the_process_that_it_is_for() {
+fn a_datagram_outlives_the_process_that_forwarded_it() {
     let [address, _] = addresses();
     let mut a = owner(address);
     let (mut b, mut c) = (peer(&mut a, address).unwrap(), peer(&mut a, address).unwrap());
+    let mut d = peer(&mut a, address).unwrap();
     let bytes = packet(c.partition.unwrap());
     drop(a);
     b.round(at(10));
-    assert!(!b.is_peer(address) && !b.paths.has_waiting());
+    assert!(!b.is_peer(address));
     // a datagram from shared memory may have no ICRC: it stays marked as verified
     let meta = DatagramMeta { checksum_verified: true, ..DatagramMeta::default() };
     let datagram = Datagram { net: &net(address), bytes: &bytes, meta };
-    assert!(is_forwarded(&mut b, &datagram) && b.paths.has_waiting());
-    c.round(at(20));
-    b.round(at(20));
-    assert!(!b.paths.has_waiting());
-    let mut taken = Vec::new();
-    c.inbox.receive(&mut |datagram| taken.push(datagram.meta));
-    assert_eq!(taken, [meta]);
-    // nobody waits for an ended process
-    drop(c);
-    b.round(at(60));
-    assert!(!is_forwarded(&mut b, &Datagram::new(&net(address), &bytes)) && !b.paths.has_waiting());
+    assert!(is_forwarded(&mut b, &datagram));
+    // d has asked, and the response is on its way
+    d.round(at(10));
+    b.round(at(10));
+    let for_d = packet(d.partition.unwrap());
+    assert!(is_forwarded(&mut b, &Datagram::new(&net(address), &for_d)));
+    drop(b);
+    for (process, is_verified) in [(&mut c, true), (&mut d, false)] {
+        process.round(at(20));
+        let mut taken = Vec::new();
+        process.inbox.receive(&mut |datagram| taken.push(datagram.meta.checksum_verified));
+        assert_eq!(taken, [is_verified]);
+    }
+    // nothing is forwarded to an ended process
+    let (mut left, gone) = if c.is_peer(address) { (d, c) } else { (c, d) };
+    let bytes = packet(gone.partition.unwrap());
+    drop(gone);
+    left.round(at(60));
+    assert!(!is_forwarded(&mut left, &Datagram::new(&net(address), &bytes)));
 }
 
 #[test]

@@ -411,10 +411,6 @@ impl Link for UdpLink {
         self.sharing.as_ref().is_none_or(|sharing| sharing.needs_icrc(bytes, run))
     }
 
-    fn has_waiting(&self) -> bool {
-        self.sharing.as_ref().is_some_and(|sharing| sharing.paths.has_waiting())
-    }
-
     fn blocked(&self) -> Option<BorrowedFd<'_>> {
         let (address, source_port) = self.blocked?;
         let bound = self.bound.iter().find(|bound| bound.address == address)?;
