@@ -15,6 +15,7 @@ use roce_provider::{
     CheckForm,
     environment::{self, CHECK_SUPPRESSIONS},
     report::{Report, line, line_of},
+    signals,
 };
 use serde_json::json;
 
@@ -69,6 +70,11 @@ fn suppressions_file() -> Option<PathBuf> {
 #[cold]
 pub(crate) fn emit(finding: &Finding) {
     let Some(form) = form::form() else { return };
+    // a signal that ends the program needs the lock for its report
+    signals::blocked(|| add(form, finding));
+}
+
+fn add(form: CheckForm, finding: &Finding) {
     let mut findings = FINDINGS.lock();
     findings.begin();
     let stack = finding.stacks.first().map_or_else(Stack::none, |(_, stack)| stack.clone());

@@ -125,11 +125,7 @@ pub(in crate::link) struct Incoming {
 
 impl Incoming {
     /// The other process may have ended, after runs for this process.
-    pub(in crate::link) fn accept(
-        socket: OwnedFd,
-        reader: Reader,
-        wakeup: BorrowedFd<'_>,
-    ) -> Self {
+    pub(in crate::link) fn accept(socket: OwnedFd, reader: Reader, wakeup: BorrowedFd<'_>) -> Self {
         let is_closed = send_with(&socket, &[0], &[wakeup]).is_err();
         Self { socket, reader, is_closed, is_broken: false }
     }
