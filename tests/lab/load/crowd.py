@@ -1,5 +1,5 @@
-"""Several transfers at once: from eight hosts to one, and READs beside WRITEs. Their sum counts,
-against one transfer of WRITEs.
+"""Several transfers at once: from eight hosts to one, READs beside WRITEs, and to four servers at
+one address. Their sum counts, against one transfer of WRITEs.
 """
 
 import contextlib
@@ -14,6 +14,7 @@ from lab.load.turns import by_turns
 from lab.running import wait
 
 SENDERS = 8
+SERVERS = 4
 # Each goes on for so long, so that all are under way at once; the processes start one by one.
 DURATION = ("-D", 6)
 WRITE = replace(bandwidth.YARDSTICK, words=DURATION)
@@ -24,6 +25,7 @@ SECONDS = 60
 def cases():
     yield Case("crowd/incast", f"{SENDERS}-hosts", Bar(0.5, 0.8, 0.1))
     yield Case("crowd/mixed", "read-beside-write", Bar(0.7, 1.0, 0.15), short=True)
+    yield Case("crowd/servers", f"{SERVERS}-at-one-address", Bar(0.7, 1.0, 0.15))
 
 
 def measure(lab, group, cases):
@@ -31,6 +33,8 @@ def measure(lab, group, cases):
         server, clients = hosts[0], hosts[1:]
         if group == "crowd/incast":
             tests = [(WRITE, client) for client in clients]
+        elif group == "crowd/servers":
+            tests = [(WRITE, clients[0])] * SERVERS
         else:
             tests = [(WRITE, clients[0]), (READ, clients[0])]
         yardstick, outcomes = by_turns(
