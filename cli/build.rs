@@ -138,7 +138,7 @@ fn manifest(directory: &Path) -> PathBuf {
     let version = env!("CARGO_PKG_VERSION");
     let package = format!(
         "[workspace]\n[package]\nname = \"roce-library\"\nedition = \"2024\"\n[lib]\npath = \"lib.rs\"\n\
-         [dependencies]\nroce-abi = \"={version}\"\nroce-preload = \"={version}\"\n[profile.release]\nlto = \"fat\"\ncodegen-units = 1\n"
+         [dependencies]\nroce-abi = \"={version}\"\nroce-preload = \"={version}\"\n[profile.release]\nlto = \"thin\"\ncodegen-units = 1\n"
     );
     fs::create_dir_all(directory).unwrap();
     fs::write(directory.join("lib.rs"), "").unwrap();
