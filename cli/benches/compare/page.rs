@@ -39,14 +39,14 @@ const RATIOS: [(Kind, &str, &str, f64); 13] = [
 pub(crate) fn faults(tables: &[Table]) -> Vec<String> {
     let mut faults = Vec::new();
     for table in tables {
-        for &(kind, ours, yardstick, bound) in &RATIOS {
-            if kind != table.kind {
-                continue;
-            }
+        let is_fault = |ratio: f64, bound| match table.kind {
+            Kind::Latency => ratio > bound,
+            _ => ratio < bound,
+        };
+        for &(_, ours, yardstick, bound) in RATIOS.iter().filter(|(kind, ..)| *kind == table.kind) {
             for &size in table.sizes {
-                let Some(ratio) = table.ratio(ours, yardstick, size) else { continue };
-                let is_fault = if kind == Kind::Latency { ratio > bound } else { ratio < bound };
-                if is_fault {
+                let ratio = table.ratio(ours, yardstick, size);
+                if let Some(ratio) = ratio.filter(|ratio| is_fault(*ratio, bound)) {
                     faults.push(format!("{ours} : {yardstick}, {size}: {ratio:.3}, bound {bound}"));
                 }
             }
