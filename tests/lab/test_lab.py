@@ -19,6 +19,7 @@ from lab.dropin.pyverbs import Edition, PyverbsCase, judge
 from lab.dropin.ratios import NO_CLOCK, ROUNDS, RatioRunner, ratio_cases
 from lab.host import LabError
 from lab.interop.rows.compliance import compliance_problems
+from lab.running import has_raced
 
 # Suites with fewer than a hundred cases.
 SHORT_LISTS = ("conform", "load", "programs", "soak")
@@ -209,6 +210,21 @@ class CaseTableTest(unittest.TestCase):
             table.print_summary()
         lines = ["case0: failed: lost; late", "2 passed, 1 failed"]
         self.assertEqual(output.getvalue().splitlines(), lines)
+
+
+class RacedTest(unittest.TestCase):
+    """The stock rping that stumbles at its end."""
+
+    LINES = ("server DISCONNECT EVENT...", "rdma_get_cm_event: Bad file descriptor")
+
+    def has_raced(self, *lines, status=255):
+        return has_raced(SimpleNamespace(status=status, lines=lambda: [*self.LINES, *lines]))
+
+    def test_only_its_end_is_excused(self):
+        self.assertTrue(self.has_raced())
+        self.assertTrue(self.has_raced("server ping data: rdma-ping-0: ABC"))
+        self.assertFalse(self.has_raced(status=1))
+        self.assertFalse(self.has_raced("cq completion failed status 5"))
 
 
 class HangTest(unittest.TestCase):
