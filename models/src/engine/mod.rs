@@ -41,6 +41,7 @@ mod event_loop;
 #[path = "../../../provider/src/engine/loop_state.rs"]
 mod loop_state;
 mod poller;
+mod processor;
 #[allow(
     dead_code,
     unreachable_pub,
