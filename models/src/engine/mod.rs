@@ -59,6 +59,8 @@ mod serve;
 mod shard;
 #[path = "../../../provider/src/engine/shared_cork.rs"]
 mod shared_cork;
+#[path = "../simulator/mod.rs"]
+pub mod simulator;
 mod sleep;
 pub mod threads;
 #[allow(dead_code, reason = "a file of another crate, of which no model needs all")]
