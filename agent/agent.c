@@ -442,24 +442,18 @@ static int leave(struct object *object)
 
 static void destroy(struct object *object)
 {
-    static const char *const functions[] = {
-        "ibv_detach_mcast", "ibv_dealloc_mw",  "ibv_destroy_qp", "ibv_destroy_ah",
-        "ibv_dereg_mr",     "ibv_destroy_srq", "ibv_destroy_cq", "ibv_dealloc_pd",
-    };
     struct object **link = &objects;
-    int error = 0;
     switch (object->type) {
-    case GROUP: error = leave(object); break;
-    case WINDOW: error = ibv_dealloc_mw(object->object); break;
-    case QUEUE_PAIR: error = ibv_destroy_qp(object->object); break;
-    case HANDLE: error = ibv_destroy_ah(object->object); break;
-    case REGION: error = ibv_dereg_mr(object->object); break;
-    case SHARED_QUEUE: error = ibv_destroy_srq(object->object); break;
-    case COMPLETION_QUEUE: error = ibv_destroy_cq(object->object); break;
-    case DOMAIN: error = ibv_dealloc_pd(object->object); break;
+    case GROUP: check("ibv_detach_mcast", leave(object)); break;
+    case WINDOW: check("ibv_dealloc_mw", ibv_dealloc_mw(object->object)); break;
+    case QUEUE_PAIR: check("ibv_destroy_qp", ibv_destroy_qp(object->object)); break;
+    case HANDLE: check("ibv_destroy_ah", ibv_destroy_ah(object->object)); break;
+    case REGION: check("ibv_dereg_mr", ibv_dereg_mr(object->object)); break;
+    case SHARED_QUEUE: check("ibv_destroy_srq", ibv_destroy_srq(object->object)); break;
+    case COMPLETION_QUEUE: check("ibv_destroy_cq", ibv_destroy_cq(object->object)); break;
+    case DOMAIN: check("ibv_dealloc_pd", ibv_dealloc_pd(object->object)); break;
     case TYPES: break;
     }
-    check(functions[object->type], error);
     while (*link != object)
         link = &(*link)->next;
     *link = object->next;
@@ -512,21 +506,34 @@ static int next_address(int index, char shown[INET6_ADDRSTRLEN], struct address 
     return -1;
 }
 
+/* The index of the first GID of this family, or -1. */
+static int own_index(int family)
+{
+    struct address own;
+    char shown[INET6_ADDRSTRLEN];
+    int index = -1;
+    do
+        index = next_address(index + 1, shown, &own);
+    while (index >= 0 && own.family != family);
+    return index;
+}
+
+/* The family of an address, and its GID, which is zero before. */
+static int gid_of(const char *address, unsigned char gid[16])
+{
+    int family = strchr(address, ':') != NULL ? AF_INET6 : AF_INET;
+    if (inet_pton(family, address, family == AF_INET ? gid + 12 : gid) != 1)
+        fail(EPROTO, "%s is no address", address);
+    if (family == AF_INET)
+        gid[10] = gid[11] = 0xFF;
+    return family;
+}
+
 /* The way to an address, from the own one of the same family. */
 static struct ibv_ah_attr way_to(const char *to)
 {
     struct ibv_ah_attr way = {.is_global = 1, .port_num = port};
-    unsigned char *gid = way.grh.dgid.raw;
-    struct address own;
-    char shown[INET6_ADDRSTRLEN];
-    int family = strchr(to, ':') != NULL ? AF_INET6 : AF_INET, index = -1;
-    if (inet_pton(family, to, family == AF_INET ? gid + 12 : gid) != 1)
-        fail(EPROTO, "%s is no address", to);
-    if (family == AF_INET)
-        gid[10] = gid[11] = 0xFF;
-    do
-        index = next_address(index + 1, shown, &own);
-    while (index >= 0 && own.family != family);
+    int index = own_index(gid_of(to, way.grh.dgid.raw));
     if (index < 0)
         fail(EINVAL, "the device has no address from which %s could be reached", to);
     way.grh.sgid_index = (uint8_t)index;
@@ -582,13 +589,14 @@ static void do_qp(const struct value *command)
         .sq_sig_all = is_set(command, "sq_sig_all"),
     };
     const struct value *caps = member(command, "caps");
-    if (caps != NULL) {
-        attributes.cap.max_send_wr = (uint32_t)number_or(caps, "max_send_wr", 64);
-        attributes.cap.max_recv_wr = (uint32_t)number_or(caps, "max_recv_wr", 64);
-        attributes.cap.max_send_sge = (uint32_t)number_or(caps, "max_send_sge", 4);
-        attributes.cap.max_recv_sge = (uint32_t)number_or(caps, "max_recv_sge", 4);
-        attributes.cap.max_inline_data = (uint32_t)number_or(caps, "max_inline_data", 64);
-    }
+    if (caps != NULL)
+        attributes.cap = (struct ibv_qp_cap){
+            .max_send_wr = (uint32_t)number_or(caps, "max_send_wr", 64),
+            .max_recv_wr = (uint32_t)number_or(caps, "max_recv_wr", 64),
+            .max_send_sge = (uint32_t)number_or(caps, "max_send_sge", 4),
+            .max_recv_sge = (uint32_t)number_or(caps, "max_recv_sge", 4),
+            .max_inline_data = (uint32_t)number_or(caps, "max_inline_data", 64),
+        };
     if (member(command, "srq") != NULL)
         attributes.srq = find(SHARED_QUEUE, text(command, "srq"))->object;
     struct ibv_pd *pd = find(DOMAIN, text(command, "pd"))->object;
@@ -677,26 +685,15 @@ static void do_join(const struct value *command)
     const char *group = text(command, "group");
     check_room(group);
     struct membership *membership = allocate(sizeof *membership);
-    unsigned char *raw = membership->gid.raw;
-    struct address own;
     struct ibv_gid_entry entry;
-    char shown[INET6_ADDRSTRLEN];
-    int family = strchr(group, ':') != NULL ? AF_INET6 : AF_INET, index = 0;
-    memset(raw, 0, 16);
-    if (family == AF_INET)
-        raw[10] = raw[11] = 0xFF;
-    unsigned char *address = family == AF_INET ? raw + 12 : raw;
-    if (inet_pton(family, group, address) != 1)
-        fail(EPROTO, "%s is no address", group);
-    do
-        index = next_address(index, shown, &own);
-    while (index >= 0 && own.family != family && ++index);
+    int family = gid_of(group, membership->gid.raw), index = own_index(family);
     if (index < 0)
         fail(EINVAL, "the device has no address of the family of %s", group);
     check("ibv_query_gid_ex", ibv_query_gid_ex(context, port, (uint32_t)index, &entry, 0));
     check("ibv_attach_mcast", ibv_attach_mcast(qp, &membership->gid, 0));
     membership->socket = -1;
     keep(GROUP, group, qp)->memory = (unsigned char *)membership;
+    const unsigned char *address = membership->gid.raw + (family == AF_INET ? 12 : 0);
     membership->socket = join_on_interface(family, address, entry.ndev_ifindex);
 }
 

@@ -55,13 +55,7 @@ MOST = {"length": 64 << 20, "offset": 64 << 20, "count": 1 << 16, "size": 1 << 1
 INLINE, NAME = 4096, 64
 PERIOD = 251
 SERVICES = {"rc": enums.IBV_QPT_RC, "uc": enums.IBV_QPT_UC, "ud": enums.IBV_QPT_UD}
-MTUS = {
-    256: enums.IBV_MTU_256,
-    512: enums.IBV_MTU_512,
-    1024: enums.IBV_MTU_1024,
-    2048: enums.IBV_MTU_2048,
-    4096: enums.IBV_MTU_4096,
-}
+MTUS = {size: getattr(enums, f"IBV_MTU_{size}") for size in (256, 512, 1024, 2048, 4096)}
 OPERATIONS = {
     "send": enums.IBV_WR_SEND,
     "send_invalidate": enums.IBV_WR_SEND_WITH_INV,
@@ -753,16 +747,12 @@ class File:
     """A test, by a port of a virtual machine."""
 
     def __init__(self, path):
-        self.file, self.pending = os.open(path, os.O_RDWR), b""
+        self.file = os.open(path, os.O_RDWR)
+        self.lines = os.fdopen(self.file, "rb")
 
     def read(self):
-        while b"\n" not in self.pending:
-            data = os.read(self.file, 65536)
-            if not data:
-                return b""
-            self.pending += data
-        line, self.pending = self.pending.split(b"\n", 1)
-        return line
+        line = self.lines.readline()
+        return line[:-1] if line.endswith(b"\n") else b""
 
     def write(self, data):
         while data:

@@ -14,27 +14,8 @@ use std::{
 const VARIABLE: &str = "ROCE_ABI_LIBRARY";
 const LIBRARY: &str = "libroce_abi.so";
 const SOCKETS: &str = "librspreload.so";
-const SOURCES: [&str; 19] = [
-    "Cargo.toml",
-    "Cargo.lock",
-    "transport/Cargo.toml",
-    "transport/src",
-    "fabric/Cargo.toml",
-    "fabric/src",
-    "capture/Cargo.toml",
-    "capture/src",
-    "ethernet/Cargo.toml",
-    "ethernet/src",
-    "provider/Cargo.toml",
-    "provider/src",
-    "rsocket/Cargo.toml",
-    "rsocket/src",
-    "abi/Cargo.toml",
-    "abi/src",
-    "abi/exports.map",
-    "preload/Cargo.toml",
-    "preload/src",
-];
+const CRATES: [&str; 8] =
+    ["transport", "fabric", "capture", "ethernet", "provider", "rsocket", "abi", "preload"];
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
@@ -95,17 +76,8 @@ fn build(manifest: &Path, directory: &Path, package: &str, file: &str) -> PathBu
     let profile = if is_dist() { "dist" } else { "release" };
     let mut command = Command::new(env::var_os("CARGO").unwrap());
     command
-        .args([
-            "rustc",
-            "--quiet",
-            "--profile",
-            profile,
-            "--package",
-            package,
-            "--crate-type",
-            "cdylib",
-        ])
-        .args(["--target", &target, "--config"])
+        .args(["rustc", "--quiet", "--profile", profile, "--package", package])
+        .args(["--crate-type", "cdylib", "--target", &target, "--config"])
         .arg(format!("profile.{profile}.strip=\"debuginfo\""))
         .arg("--manifest-path")
         .arg(manifest)
@@ -130,7 +102,9 @@ fn workspace() -> Option<PathBuf> {
 
 fn manifest(directory: &Path) -> PathBuf {
     if let Some(workspace) = workspace() {
-        for source in SOURCES {
+        let sources = CRATES.map(|name| [format!("{name}/Cargo.toml"), format!("{name}/src")]);
+        let others = ["Cargo.toml", "Cargo.lock", "abi/exports.map"].map(str::to_owned);
+        for source in sources.as_flattened().iter().chain(&others) {
             println!("cargo:rerun-if-changed={}", workspace.join(source).display());
         }
         return workspace.join("Cargo.toml");

@@ -1,6 +1,6 @@
 use libc::c_int;
 use roce_provider::{
-    OpenError, QueuePair, RegionError, Unreachable,
+    AttachError, DeviceMemoryError, FlowError, OpenError, QueuePair, RegionError, Unreachable,
     cm::CmError,
     errnos,
     link::BindError,
@@ -152,16 +152,38 @@ from_errors! {
     // inline data and copies
     MemoryFault, _ => Self::of(Rule::Unmapped);
     Unreachable, _ => Self::of(Rule::Unmapped);
-}
-
-impl From<ObjectError> for Errno {
-    fn from(error: ObjectError) -> Self {
-        match error {
-            ObjectError::TooMany { limit, .. } => Self::plain(adapter::too_many(limit)),
-            ObjectError::Size { .. } => Self::plain(adapter::size()),
-            error => Self::explained(&error),
-        }
-    }
+    ObjectError, error => match error {
+        ObjectError::TooMany { limit, .. } => Self::plain(adapter::too_many(limit)),
+        ObjectError::Size { .. } => Self::plain(adapter::size()),
+        error => Self::explained(&error),
+    };
+    RegisterError, error => match error {
+        RegisterError::TooMany(limit) => Self::plain(adapter::too_many(limit)),
+        error => Self::explained(&error),
+    };
+    RegionError, error => match error {
+        RegionError::Memory(source) => Self::plain(Self::from(source).number),
+        RegionError::Register(error) => error.into(),
+        error => Self::explained(&error),
+    };
+    DeviceMemoryError, error => match error {
+        DeviceMemoryError::Region(error) => error.into(),
+        DeviceMemoryError::Missing => Self::plain(adapter::too_many(0)),
+        DeviceMemoryError::Size { length: 1.., limit, .. } => Self::plain(adapter::too_many(limit)),
+        error => Self::explained(&error),
+    };
+    FlowError, error => match error {
+        FlowError::Interface(source) => Self::plain(Self::from(source).number),
+        error => Self::explained(&error),
+    };
+    AttachError, error => match error {
+        AttachError::Join { source, .. } => source.into(),
+        error => Self::explained(&error),
+    };
+    PostError, error => Self::plain(match error {
+        PostError::QueueFull | PostError::QueueOfZero => libc::ENOMEM,
+        _ => libc::EINVAL,
+    });
 }
 
 impl From<OpenError> for Errno {
@@ -188,35 +210,6 @@ impl From<OpenError> for Errno {
             | OpenError::Capture { source, .. }
             | OpenError::System(source) => Self::plain(Self::from(source).number),
             _ => Self::plain(libc::EIO),
-        }
-    }
-}
-
-impl From<RegisterError> for Errno {
-    fn from(error: RegisterError) -> Self {
-        match error {
-            RegisterError::TooMany(limit) => Self::plain(adapter::too_many(limit)),
-            error => Self::explained(&error),
-        }
-    }
-}
-
-impl From<RegionError> for Errno {
-    fn from(error: RegionError) -> Self {
-        match error {
-            RegionError::Memory(source) => Self::plain(Self::from(source).number),
-            RegionError::Register(error) => error.into(),
-            error => Self::explained(&error),
-        }
-    }
-}
-
-impl From<PostError> for Errno {
-    fn from(error: PostError) -> Self {
-        if matches!(error, PostError::QueueFull | PostError::QueueOfZero) {
-            Self::plain(libc::ENOMEM)
-        } else {
-            Self::plain(libc::EINVAL)
         }
     }
 }

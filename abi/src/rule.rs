@@ -30,24 +30,14 @@ macro_rules! rules {
             pub(crate) const fn errno(self) -> (c_int, &'static str) {
                 match self {
                     $(Self::$name => (libc::$errno, stringify!($errno)),)*
-                    Self::Modify(_)
-                    | Self::MissingAttributes { .. }
-                    | Self::ExtraAttributes { .. }
-                    | Self::TooManySges { .. }
-                    | Self::InlineTooLong { .. }
-                    | Self::CompletionVector { .. } => (libc::EINVAL, "EINVAL"),
+                    _ => (libc::EINVAL, "EINVAL"),
                 }
             }
 
             const fn text(self) -> Option<(&'static str, &'static str, &'static str)> {
                 match self {
                     $(Self::$name => Some(($cause, $rule, $advice)),)*
-                    Self::Modify(_)
-                    | Self::MissingAttributes { .. }
-                    | Self::ExtraAttributes { .. }
-                    | Self::TooManySges { .. }
-                    | Self::InlineTooLong { .. }
-                    | Self::CompletionVector { .. } => None,
+                    _ => None,
                 }
             }
         }
@@ -351,15 +341,12 @@ impl Explain for Rule {
             Self::Modify(error) => return error.explain(),
             Self::MissingAttributes { qp_type, from, to, mask } => Reason::new(
                 "missing_attribute",
-                &format_args!("a {qp_type} queue pair from {from} to {to} needs {}", names(mask)),
+                &format_args!("{qp_type} queue pairs need {} from {from} to {to}", names(mask)),
                 "set the members and their bits in attr_mask: ibv_modify_qp(3) has the table",
             ),
             Self::ExtraAttributes { qp_type, from, to, mask } => Reason::new(
                 "attribute_not_taken",
-                &format_args!(
-                    "a {qp_type} queue pair from {from} to {to} takes no {}",
-                    names(mask)
-                ),
+                &format_args!("{qp_type} queue pairs take no {} from {from} to {to}", names(mask)),
                 "clear their bits in attr_mask: ibv_modify_qp(3) has the table",
             ),
             Self::TooManySges { count, limit } => Reason::new(

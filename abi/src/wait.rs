@@ -21,30 +21,24 @@ pub(crate) fn blocking(descriptor: &impl AsFd) -> io::Result<()> {
     Ok(fcntl_setfl(descriptor, flags - OFlags::NONBLOCK)?)
 }
 
-/// Nothing to drop.
-#[derive(Clone, Copy)]
-pub(crate) enum Polled<T: Copy> {
-    Event(T),
-    /// Wait on this descriptor.
-    Nothing(c_int),
-}
-
-impl<T: Copy> Polled<T> {
-    pub(crate) fn of(event: Option<T>, descriptor: c_int) -> Self {
-        event.map_or(Self::Nothing(descriptor), Self::Event)
-    }
-}
+/// An event, or the descriptor to wait on; nothing to drop.
+pub(crate) type Polled<T> = std::result::Result<T, c_int>;
 
 mod cancellable {
     unsafe extern "C-unwind" {
-        pub(super) safe fn pthread_testcancel();
-        pub(super) fn poll(
+        pub(crate) safe fn pthread_testcancel();
+        pub(crate) fn poll(
             fds: *mut libc::pollfd,
             number: super::c_ulong,
             timeout: super::c_int,
         ) -> super::c_int;
     }
 }
+
+/// Polls until any signal. Cancellation point.
+pub(crate) use cancellable::poll as poll_once;
+/// Cancellation point for calls that do not wait.
+pub(crate) use cancellable::pthread_testcancel as test_cancel;
 
 /// True if the kernel would restart a read: all handlers have `SA_RESTART`. Fault handlers do not
 /// count: a waiting thread has no faults. `poll` never restarts, and the signal is unknown.
@@ -80,11 +74,6 @@ pub(crate) fn interrupted() -> Result<()> {
     if signals_restart() { Ok(()) } else { Err(Errno::plain(libc::EINTR)) }
 }
 
-/// Cancellation point for calls that do not wait.
-pub(crate) extern "C-unwind" fn test_cancel() {
-    cancellable::pthread_testcancel();
-}
-
 /// Waits like a read: `EAGAIN` if non-blocking, `EINTR` after a handler without `SA_RESTART`.
 /// Cancellation point.
 pub(crate) unsafe fn wait_readable(descriptor: c_int) -> Result<()> {
@@ -92,7 +81,7 @@ pub(crate) unsafe fn wait_readable(descriptor: c_int) -> Result<()> {
         return Err(Errno::plain(libc::EAGAIN));
     }
     let mut wanted = libc::pollfd { fd: descriptor, events: libc::POLLIN as c_short, revents: 0 };
-    let done = cancellable::poll(&raw mut wanted, 1, -1);
+    let done = poll_once(&raw mut wanted, 1, -1);
     match *libc::__errno_location() {
         _ if done != -1 => Ok(()),
         libc::EINTR => interrupted(),
@@ -106,18 +95,9 @@ pub(crate) unsafe extern "C-unwind" fn wait_for(
     number: c_ulong,
     timeout: c_int,
 ) -> c_int {
-    let done = cancellable::poll(descriptors, number, timeout);
+    let done = poll_once(descriptors, number, timeout);
     let restarts = done == -1 && *libc::__errno_location() == libc::EINTR && signals_restart();
     if restarts { 0 } else { done }
-}
-
-/// Polls until any signal. Cancellation point.
-pub(crate) unsafe extern "C-unwind" fn poll_once(
-    descriptors: *mut libc::pollfd,
-    number: c_ulong,
-    timeout: c_int,
-) -> c_int {
-    cancellable::poll(descriptors, number, timeout)
 }
 
 /// Like [`wait_readable`] under checks; reports once if `endless` explains the wait. Cancellation

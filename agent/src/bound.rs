@@ -1,9 +1,6 @@
 //! The client is not trusted with the host.
 
-use std::{
-    fmt,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Deserializer, de};
 
@@ -26,27 +23,6 @@ pub(crate) type Length = AtMost<LENGTH>;
 pub(crate) type Count = AtMost<COUNT>;
 pub(crate) type InlineLength = AtMost<INLINE>;
 
-#[derive(Clone, Copy, PartialEq, Debug)]
-enum OutOfBounds {
-    Number { asked: u64, most: u64 },
-    Name { bytes: usize },
-    Time { asked: f64 },
-}
-
-impl fmt::Display for OutOfBounds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Number { asked, most } => write!(f, "{asked} is too large; at most {most}"),
-            Self::Name { bytes } => write!(f, "the name has {bytes} bytes; at most {NAME}"),
-            Self::Time { asked } => write!(
-                f,
-                "the timeout {asked} s is out of range; expected 0 \
-                 to {WAIT} s"
-            ),
-        }
-    }
-}
-
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AtMost<const MOST: u64>(u64);
 
@@ -60,7 +36,7 @@ impl<'de, const MOST: u64> Deserialize<'de> for AtMost<MOST> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let asked = u64::deserialize(deserializer)?;
         if asked > MOST {
-            return Err(de::Error::custom(OutOfBounds::Number { asked, most: MOST }));
+            return Err(de::Error::custom(format!("{asked} is too large; at most {MOST}")));
         }
         Ok(Self(asked))
     }
@@ -72,7 +48,8 @@ impl<'de> Deserialize<'de> for Name {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let name = String::deserialize(deserializer)?;
         if name.len() > NAME {
-            return Err(de::Error::custom(OutOfBounds::Name { bytes: name.len() }));
+            let text = format!("the name has {} bytes; at most {NAME}", name.len());
+            return Err(de::Error::custom(text));
         }
         Ok(Self(name))
     }
@@ -85,7 +62,8 @@ impl<'de> Deserialize<'de> for Timeout {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let asked = f64::deserialize(deserializer)?;
         if !(0.0..=WAIT as f64).contains(&asked) {
-            return Err(de::Error::custom(OutOfBounds::Time { asked }));
+            let text = format!("the timeout {asked} s is out of range; expected 0 to {WAIT} s");
+            return Err(de::Error::custom(text));
         }
         Ok(Self(Duration::from_secs_f64(asked)))
     }

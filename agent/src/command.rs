@@ -63,9 +63,7 @@ pub(crate) enum Command {
     },
     /// Like `Send`, without `rkeys`.
     Recv {
-        #[serde(default)]
         qp: Option<String>,
-        #[serde(default)]
         srq: Option<String>,
         wrs: Vec<Receive>,
     },
@@ -122,7 +120,6 @@ pub(crate) struct CreateQp {
     pub(crate) qp_type: String,
     pub(crate) send_cq: String,
     pub(crate) recv_cq: String,
-    #[serde(default)]
     pub(crate) srq: Option<String>,
     #[serde(default)]
     pub(crate) caps: Caps,
@@ -142,7 +139,6 @@ pub(crate) enum Transition {
     },
     /// UD has no attributes, UC all but the last two.
     Rtr {
-        #[serde(default)]
         peer: Option<Peer>,
         #[serde(default)]
         rq_psn: u32,
@@ -209,25 +205,19 @@ pub(crate) struct Request {
     #[serde(default)]
     pub(crate) sges: Vec<Segment>,
     /// Inline bytes, like `fill`'s, instead of `sges`.
-    #[serde(default)]
     pub(crate) inline: Option<Inline>,
     pub(crate) flags: Vec<String>,
-    #[serde(default)]
     pub(crate) imm: Option<u32>,
-    #[serde(default)]
     pub(crate) remote: Option<RemoteAddress>,
     #[serde(default)]
     pub(crate) compare: u64,
     /// Operand of an AtomicETH.
     #[serde(default, rename = "swap", alias = "add")]
     pub(crate) swap_or_add: u64,
-    #[serde(default)]
     pub(crate) destination: Option<Destination>,
     #[serde(default)]
     pub(crate) rkey: u32,
-    #[serde(default)]
     pub(crate) bind: Option<Bind>,
-    #[serde(default)]
     pub(crate) flush: Option<Flush>,
     /// Bypasses rxe's library, which would refuse the request. No effect here.
     #[serde(default, rename = "raw")]

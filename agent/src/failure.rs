@@ -24,46 +24,27 @@ impl Failure {
     }
 }
 
-impl From<ObjectError> for Failure {
-    fn from(error: ObjectError) -> Self {
-        Self::new(
-            if matches!(error, ObjectError::TooMany { .. }) { "ENOMEM" } else { "EINVAL" },
-            error,
-        )
-    }
+/// `EINVAL`, except for the named errors.
+macro_rules! from {
+    ($($error:ident $(except $other:pat => $errno:literal)?;)*) => {$(
+        impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                $(if matches!(error, $other) {
+                    return Self::new($errno, error);
+                })?
+                Self::new("EINVAL", error)
+            }
+        }
+    )*};
 }
 
-impl From<ModifyError> for Failure {
-    fn from(error: ModifyError) -> Self {
-        Self::new("EINVAL", error)
-    }
-}
-
-impl From<RegionError> for Failure {
-    fn from(error: RegionError) -> Self {
-        Self::new("EINVAL", error)
-    }
-}
-
-impl From<RegisterError> for Failure {
-    fn from(error: RegisterError) -> Self {
-        Self::new(if matches!(error, RegisterError::InUse) { "EBUSY" } else { "EINVAL" }, error)
-    }
-}
-
-impl From<SrqError> for Failure {
-    fn from(error: SrqError) -> Self {
-        Self::new("EINVAL", error)
-    }
-}
-
-impl From<AttachError> for Failure {
-    fn from(error: AttachError) -> Self {
-        Self::new(
-            if matches!(error, AttachError::Join { .. }) { "ENODEV" } else { "EINVAL" },
-            error,
-        )
-    }
+from! {
+    ObjectError except ObjectError::TooMany { .. } => "ENOMEM";
+    ModifyError;
+    RegionError;
+    RegisterError except RegisterError::InUse => "EBUSY";
+    SrqError;
+    AttachError except AttachError::Join { .. } => "ENODEV";
 }
 
 impl From<MemoryFault> for Failure {

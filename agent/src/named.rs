@@ -21,14 +21,6 @@ impl Named {
         let Self { pds, windows, mrs, cqs, srqs, qps } = self;
         pds.len() + windows.len() + mrs.len() + cqs.len() + srqs.len() + qps.len()
     }
-
-    pub(crate) fn window(&self, name: &str) -> Result<&MemoryWindow, Failure> {
-        find(&self.windows, name)
-    }
-
-    pub(crate) fn region(&self, name: &str) -> Result<&MemoryRegion, Failure> {
-        find(&self.mrs, name)
-    }
 }
 
 pub(crate) fn find<'a, T>(map: &'a HashMap<String, T>, name: &str) -> Result<&'a T, Failure> {

@@ -7,7 +7,7 @@ use roce::{
 use serde_json::{Value, json};
 
 use crate::{
-    bound::{Count, MEMORY, Name, OBJECTS, Timeout, Waiting},
+    bound::{COMMANDS, Count, MEMORY, Name, OBJECTS, Timeout, Waiting},
     command::{Command, CreateQp, Peer, Receive, Request, Transition},
     failure::Failure,
     named::{Named, find, unknown},
@@ -15,117 +15,136 @@ use crate::{
     translate,
 };
 
-pub(crate) struct Objects {
-    pub(crate) context: Context,
+type Response = Result<Value, Failure>;
+
+/// A device and its objects.
+pub struct Agent {
+    context: Context,
     quirks: Quirks,
     named: Named,
 }
 
-type Response = Result<Value, Failure>;
-
-impl Objects {
-    pub(crate) fn new(context: Context, quirks: Quirks) -> Self {
+impl Agent {
+    /// `quirks`: those of its queue pairs' peers.
+    #[must_use]
+    pub fn new(context: Context, quirks: Quirks) -> Self {
         Self { context, quirks, named: Named::default() }
     }
 
-    pub(crate) fn execute(&mut self, command: Command, waiting: &Waiting<'_>) -> Response {
+    /// Executes a line, and returns the response without its end. Waits end after 30 s in all, or
+    /// once `is_gone` is true.
+    ///
+    /// # Errors
+    /// The line is no JSON list.
+    pub fn execute(
+        &mut self,
+        line: &str,
+        is_gone: &dyn Fn() -> bool,
+    ) -> Result<String, serde_json::Error> {
+        let commands: Vec<Value> = serde_json::from_str(line)?;
+        if commands.len() > COMMANDS {
+            let count = commands.len();
+            let text = format!("too many commands in a line: {count}; at most {COMMANDS}");
+            return serde_json::to_string(&[Failure::malformed(text).into_json()]);
+        }
+        let waiting = Waiting::begin(is_gone);
+        let responses: Vec<_> = commands
+            .into_iter()
+            .take_while(|_| !waiting.is_gone())
+            .map(|command| {
+                serde_json::from_value(command)
+                    .map_err(Failure::malformed)
+                    .and_then(|command| self.carry_out(command, &waiting))
+                    .unwrap_or_else(Failure::into_json)
+            })
+            .collect();
+        serde_json::to_string(&responses)
+    }
+
+    fn carry_out(&mut self, command: Command, waiting: &Waiting<'_>) -> Response {
         match command {
-            Command::Hello {} => Ok(self.hello()),
+            Command::Hello {} => return Ok(self.hello()),
             Command::Pd { name } => {
                 let name = self.free_name(name)?;
                 self.named.pds.insert(name, self.context.alloc_pd()?);
-                Ok(json!({}))
             }
             Command::Mr { name, pd, length, access } => {
-                self.create_mr(name, &pd, length.get(), &access)
+                return self.create_mr(name, &pd, length.get(), &access);
             }
             Command::Window { name, pd, window_type } => {
                 let window_type =
                     if window_type == 1 { WindowType::Type1 } else { WindowType::Type2B };
                 let name = self.free_name(name)?;
                 self.named.windows.insert(name, self.pd(&pd)?.alloc_window(window_type)?);
-                Ok(json!({}))
             }
             Command::Cq { name, size } => {
                 let name = self.free_name(name)?;
                 self.named.cqs.insert(name, self.context.create_cq(size.get(), None)?);
-                Ok(json!({}))
             }
             Command::Srq { name, pd, max_wr, max_sge } => {
                 let srq = self.pd(&pd)?.create_srq(SrqAttr { max_wr, max_sge })?;
                 self.named.srqs.insert(self.free_name(name)?, srq);
-                Ok(json!({}))
             }
-            Command::SrqLimit { srq, limit } => {
-                find(&self.named.srqs, &srq)?.set_limit(limit)?;
-                Ok(json!({}))
-            }
-            Command::Qp(create) => self.create_qp(create),
-            Command::Modify { qp, to } => self.modify(&qp, to),
+            Command::SrqLimit { srq, limit } => find(&self.named.srqs, &srq)?.set_limit(limit)?,
+            Command::Qp(create) => return self.create_qp(create),
+            Command::Modify { qp, to } => self.modify(&qp, to)?,
             Command::Join { qp, group } => {
                 find(&self.named.qps, &qp)?.attach_mcast(group.into())?;
-                Ok(json!({}))
             }
             Command::Query { qp } => {
-                Ok(json!({"state": find(&self.named.qps, &qp)?.query().state.to_string()}))
+                let state = find(&self.named.qps, &qp)?.query().state;
+                return Ok(json!({"state": state.to_string()}));
             }
-            Command::Send { qp, wrs } => self.send(&qp, &wrs),
-            Command::Recv { qp, srq, wrs } => self.recv(qp.as_deref(), srq.as_deref(), &wrs),
+            Command::Send { qp, wrs } => return self.send(&qp, &wrs),
+            Command::Recv { qp, srq, wrs } => {
+                return self.recv(qp.as_deref(), srq.as_deref(), &wrs);
+            }
             Command::Poll { cq, count, timeout } => {
-                let cq = find(&self.named.cqs, &cq)?.clone();
-                Ok(collect_until(count, timeout, waiting, || {
+                let cq = find(&self.named.cqs, &cq)?;
+                return Ok(collect_until(count, timeout, waiting, || {
                     cq.poll_one().map(|wc| translate::completion(&wc))
-                }))
+                }));
             }
             Command::Events { count, timeout } => {
-                let context = &self.context;
-                Ok(collect_until(count, timeout, waiting, || {
-                    context.poll_async_event().map(|event| translate::event(&event))
-                }))
+                return Ok(collect_until(count, timeout, waiting, || {
+                    self.context.poll_async_event().map(|event| translate::event(&event))
+                }));
             }
             Command::Fill { mr, offset, length, seed } => {
                 find(&self.named.mrs, &mr)?.write_at(offset.get(), &pattern(seed, length.get()))?;
-                Ok(json!({}))
             }
             Command::Differs { mr, offset, length, seed } => {
                 let (offset, length) = (offset.get(), length.get());
                 let bytes = find(&self.named.mrs, &mr)?.to_vec(offset..offset + length)?;
                 let place =
                     bytes.iter().zip(pattern(seed, length)).position(|(&is, should)| is != should);
-                Ok(json!({"differs": place.map(|place| offset + place)}))
+                return Ok(json!({"differs": place.map(|place| offset + place)}));
             }
             Command::SetWord { mr, offset, value } => {
                 find(&self.named.mrs, &mr)?.store_u64(offset.get(), value)?;
-                Ok(json!({}))
             }
             Command::Word { mr, offset } => {
-                Ok(json!({"value": find(&self.named.mrs, &mr)?.load_u64(offset.get())?}))
+                let value = find(&self.named.mrs, &mr)?.load_u64(offset.get())?;
+                return Ok(json!({"value": value}));
             }
-            Command::Counters {} => Ok(self
-                .context
-                .counters()
-                .iter()
-                .map(|counter| (counter.name, json!(counter.value)))
-                .collect()),
-            Command::Destroy { name } => self.destroy(&name),
+            Command::Counters {} => {
+                let counters = self.context.counters();
+                return Ok(counters.iter().map(|it| (it.name, json!(it.value))).collect());
+            }
+            Command::Destroy { name } => self.destroy(&name)?,
             Command::Clear {} => {
                 self.named = Named::default();
                 while self.context.poll_async_event().is_some() {}
-                Ok(json!({}))
             }
         }
+        Ok(json!({}))
     }
 
     fn free_name(&self, Name(name): Name) -> Result<String, Failure> {
         let count = self.named.count();
         if count >= OBJECTS {
-            return Err(Failure::new(
-                "ENOMEM",
-                format!(
-                    "too many objects: {count}; at most \
-                 {OBJECTS}"
-                ),
-            ));
+            let text = format!("too many objects: {count}; at most {OBJECTS}");
+            return Err(Failure::new("ENOMEM", text));
         }
         Ok(name)
     }
@@ -193,7 +212,7 @@ impl Objects {
         find(&self.named.pds, name)
     }
 
-    fn modify(&self, qp: &str, to: Transition) -> Response {
+    fn modify(&self, qp: &str, to: Transition) -> Result<(), Failure> {
         let qp = find(&self.named.qps, qp)?;
         let qp_type = qp.query().qp_type;
         match to {
@@ -219,7 +238,7 @@ impl Objects {
             Transition::Sqd { notify } => qp.to_sqd(notify)?,
             Transition::Err {} => qp.to_error()?,
         }
-        Ok(json!({}))
+        Ok(())
     }
 
     fn rtr(
@@ -240,7 +259,7 @@ impl Objects {
         Ok(Rtr::new(qp_type, peer, ResponderAttr { max_dest_rd_atomic, min_rnr_timer }))
     }
 
-    fn destroy(&mut self, name: &str) -> Response {
+    fn destroy(&mut self, name: &str) -> Result<(), Failure> {
         let Named { pds, windows, mrs, cqs, srqs, qps } = &mut self.named;
         if let Some(region) = mrs.remove(name) {
             region.deregister()?;
@@ -252,7 +271,13 @@ impl Objects {
         {
             return Err(unknown(name));
         }
-        Ok(json!({}))
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Agent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Agent").finish_non_exhaustive()
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::{
     command::{Caps, Receive, Request, Segment},
     failure::Failure,
-    named::Named,
+    named::{Named, find},
     pattern::pattern,
 };
 
@@ -39,10 +39,8 @@ pub(crate) fn caps(caps: &Caps) -> QpCaps {
 
 pub(crate) fn mtu(bytes: u32) -> Result<Mtu, Failure> {
     Mtu::from_bytes(bytes).ok_or_else(|| {
-        Failure::malformed(format!(
-            "invalid path MTU {bytes}; \
-         expected 256, 512, 1024, 2048 or 4096"
-        ))
+        let text = format!("invalid path MTU {bytes}; expected 256, 512, 1024, 2048 or 4096");
+        Failure::malformed(text)
     })
 }
 
@@ -52,13 +50,7 @@ pub(crate) fn address_vector(address: IpAddr, context: &Context) -> Result<Addre
         .iter()
         .position(|own| !own.is_zero() && own.to_ip().is_ipv4() == address.is_ipv4());
     let index = own.ok_or_else(|| {
-        Failure::new(
-            "EINVAL",
-            format!(
-                "no device address has the family of \
-             {address}"
-            ),
-        )
+        Failure::new("EINVAL", format!("no device address has the family of {address}"))
     })?;
     Ok(AddressVector::new(Gid::from(address), index as u16))
 }
@@ -127,7 +119,7 @@ pub(crate) fn request(wr: &Request, named: &Named, context: &Context) -> Result<
 
 fn bind(wr: &Request, named: &Named) -> Result<WindowBind, Failure> {
     let bind = wr.bind.as_ref().ok_or_else(|| Failure::malformed("bind_window needs a `bind`"))?;
-    let (window, region) = (named.window(&bind.window)?, named.region(&bind.region)?);
+    let (window, region) = (find(&named.windows, &bind.window)?, find(&named.mrs, &bind.region)?);
     Ok(window.bind_to(region, bind.offset.get(), bind.length.get(), access(&bind.access)?))
 }
 

@@ -37,9 +37,6 @@ pub struct CaptureWriter<W: Write> {
 
 impl<W: Write> CaptureWriter<W> {
     /// Starts a capture.
-    ///
-    /// # Errors
-    /// When writing fails.
     pub fn new(to: W) -> io::Result<Self> {
         let mut writer = PcapNgWriter::new(to).map_err(to_io)?;
         writer.write_pcapng_block(interface(DataLink::RAW)).map_err(to_io)?;
@@ -48,9 +45,6 @@ impl<W: Write> CaptureWriter<W> {
 
     /// Writes a datagram; `at` is since the Unix epoch. Long comments are truncated. Fails for
     /// sizes that IP cannot carry.
-    ///
-    /// # Errors
-    /// When writing fails, or IP carries no datagram of this size.
     pub fn write(
         &mut self,
         at: Duration,
@@ -76,9 +70,6 @@ impl<W: Write> CaptureWriter<W> {
     }
 
     /// Writes an Ethernet frame, without FCS.
-    ///
-    /// # Errors
-    /// When writing fails.
     pub fn write_frame(&mut self, at: Duration, frame: &[u8]) -> io::Result<()> {
         self.put(at, ETHERNET, frame.into(), None)
     }
@@ -166,9 +157,7 @@ fn udp6_checksum(packet: &[u8], udp: usize) -> u16 {
     covered.extend(((packet.len() - udp) as u32).to_be_bytes());
     covered.extend([0, 0, 0, 17]);
     covered.extend(&packet[udp..]);
-    if covered.len() % 2 == 1 {
-        covered.push(0);
-    }
+    covered.resize(covered.len().next_multiple_of(2), 0);
     match checksum(&covered) {
         0 => 0xFFFF,
         sum => sum,

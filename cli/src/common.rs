@@ -8,9 +8,10 @@ use std::{
 
 use clap::ValueEnum;
 use roce::{
-    CompletionChannel, CompletionQueue, Context, Device, NotifyKind, OpenError, OpenOptions, Wc,
+    CompletionChannel, CompletionQueue, Context, Device, NotifyKind, OpenError, OpenOptions,
+    ProtectionDomain, QpCaps, QueuePair, Wc,
     cm::{
-        AddrInfoHints, CmEvent, CmId, DeviceSource, EventChannel, EventKind, PortSpace,
+        AddrInfoHints, CmEvent, CmId, CmQpAttr, DeviceSource, EventChannel, EventKind, PortSpace,
         RejectReason, Status, getaddrinfo, set_device_source,
     },
     devices,
@@ -127,12 +128,8 @@ impl EndArgs {
 #[derive(clap::Args)]
 pub(crate) struct MessageArgs {
     /// Messages for each queue pair
-    #[arg(
-        short = 'C',
-        value_name = "MESSAGES",
-        default_value_t = 10,
-        value_parser = clap::value_parser!(u32).range(..=16_384)
-    )]
+    #[arg(short = 'C', value_name = "MESSAGES", default_value_t = 10)]
+    #[arg(value_parser = clap::value_parser!(u32).range(..=16_384))]
     pub(crate) message_count: u32,
     /// Bytes per message
     #[arg(short = 'S', value_name = "SIZE", default_value_t = 100)]
@@ -160,12 +157,10 @@ impl Format {
             Self::Ipv6 => host.parse().ok().map(IpAddr::V6),
             Self::Gid => host.parse().ok().map(|gid: Ipv6Addr| gid.to_canonical()),
         };
-        let kind =
-            self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
-        Ok(SocketAddr::new(
-            ip.ok_or_else(|| format!("{host} is not an address of the format {kind}; see -f"))?,
-            port,
-        ))
+        let kind = self.to_possible_value();
+        let kind = kind.as_ref().map_or("", |value| value.get_name());
+        let ip = ip.ok_or_else(|| format!("{host} is not an address of the format {kind}; see -f"));
+        Ok(SocketAddr::new(ip?, port))
     }
 }
 
@@ -191,12 +186,25 @@ pub(crate) fn address(host: &str, port: u16) -> Result<SocketAddr, Failure> {
     let found = getaddrinfo(Some(host), Some(&port.to_string()), &AddrInfoHints::default());
     let found =
         found.map_err(|error| format!("{host} is not a host name or IP address: {error}"))?;
-    Ok(found.iter().find_map(|info| info.dst).ok_or_else(|| {
-        format!(
-            "{host} resolves to no \
-         address"
-        )
-    })?)
+    let dst = found.iter().find_map(|info| info.dst);
+    Ok(dst.ok_or_else(|| format!("{host} resolves to no address"))?)
+}
+
+/// Capacities for requests of one SGE, without inline data.
+pub(crate) const fn caps(max_send_wr: u32, max_recv_wr: u32) -> QpCaps {
+    QpCaps { max_send_wr, max_recv_wr, max_send_sge: 1, max_recv_sge: 1, max_inline_data: 0 }
+}
+
+/// The id's queue pair, with one completion queue.
+pub(crate) fn create_qp(
+    id: &CmId,
+    pd: Option<&ProtectionDomain>,
+    cq: &CompletionQueue,
+    caps: QpCaps,
+) -> Result<QueuePair, Failure> {
+    let (send_cq, recv_cq) = (Some(cq.clone()), Some(cq.clone()));
+    id.create_qp(pd, &CmQpAttr { send_cq, recv_cq, caps, ..CmQpAttr::default() })?;
+    Ok(id.qp().ok_or("the id has no queue pair")?)
 }
 
 pub(crate) fn use_device(id: &CmId, context: Option<&Context>) -> Result<(), Failure> {
@@ -231,6 +239,18 @@ pub(crate) fn expect(
     }
 }
 
+/// The next connection request.
+pub(crate) fn next_request(channel: &EventChannel) -> Result<CmEvent, Failure> {
+    loop {
+        let event = channel.wait(None)?;
+        match event.kind() {
+            EventKind::ConnectRequest => return Ok(event),
+            EventKind::AddrChange => {}
+            _ => return Err(unexpected(&event, None)),
+        }
+    }
+}
+
 pub(crate) fn unexpected(event: &CmEvent, peer: Option<SocketAddr>) -> Failure {
     let (kind, status) = (event.kind(), event.status());
     let peer = peer
@@ -250,9 +270,7 @@ pub(crate) fn unexpected(event: &CmEvent, peer: Option<SocketAddr>) -> Failure {
         (EventKind::AddrError | EventKind::RouteError, _) => {
             format!("there is no route to {peer}; see `ip route`")
         }
-        (EventKind::Disconnected, _) => {
-            format!("{peer} closed the connection; see its output")
-        }
+        (EventKind::Disconnected, _) => format!("{peer} closed the connection; see its output"),
         _ => "the connection is closed".to_owned(),
     };
     format!("{kind}, error {}: {status}: {advice}{}", status.code(), words(event.private_data()))

@@ -25,9 +25,9 @@ use roce_conformance::{
 };
 
 use crate::{
-    failure::Failure,
+    failure::{Failure, fail},
     ladder::wrap,
-    output::{errln, outln},
+    output::outln,
 };
 use network::Network;
 use play::Options;
@@ -145,16 +145,12 @@ enum Command {
     Diff(diff::Args),
 }
 
-pub(crate) fn run(args: &Args) -> ExitCode {
-    let result = match &args.command {
+pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    match &args.command {
         Some(Command::Agent(args)) => agent::run(args).map(|()| ExitCode::SUCCESS),
         Some(Command::Diff(args)) => diff::run(args),
         None => judge(args),
-    };
-    result.unwrap_or_else(|error| {
-        errln!("roce: {error}");
-        ExitCode::FAILURE
-    })
+    }
 }
 
 fn judge(args: &Args) -> Result<ExitCode, Failure> {
@@ -274,9 +270,7 @@ fn chosen(args: &Args) -> Result<Vec<Chapter>, Failure> {
             (Some(_), None) => " that runs with an agent",
             _ => "",
         };
-        return Err(
-            format!("no case{kind} has {patterns} in its name; see `roce conform --list`").into()
-        );
+        fail!("no case{kind} has {patterns} in its name; see `roce conform --list`");
     }
     Ok(chapters)
 }
@@ -299,14 +293,12 @@ fn explain(chapters: &[Chapter], name: &str) -> Result<(), Failure> {
         .ok_or_else(|| format!("unknown case {name}; `roce conform --list` lists them"))?;
     outln!("{}", case.name);
     for (title, text) in [("Rule", &case.rule), ("A mistake costs", &case.cost)] {
-        for line in wrap(&format!("{title}: {text}"), 80) {
-            outln!("{line}");
-        }
+        outln!("{}", wrap(&format!("{title}: {text}"), 80).join("\n"));
     }
     outln!("Verdict on a device that deviates: {}", case.severity);
     for it in reported().iter().filter(|it| it.is_about(&case.name)) {
         let text = format!("Reported of {}: {} ({})", it.devices, it.text, it.source);
-        wrap(&text, 80).iter().for_each(|line| outln!("{line}"));
+        outln!("{}", wrap(&text, 80).join("\n"));
     }
     outln!("");
     outln!("{}", case.text.trim_end());

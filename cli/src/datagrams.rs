@@ -1,14 +1,13 @@
 //! Datagram queue pairs of `roce udaddy` and `roce mckey`.
 
 use roce::{
-    Access, Context, MemoryRegion, ProtectionDomain, QpCaps, RecvWr, SendWr, UdDestination, Wc,
-    WcOpcode,
-    cm::{CmEvent, CmId, CmQpAttr, EventChannel, EventKind, UDP_QKEY},
+    Access, Context, MemoryRegion, ProtectionDomain, RecvWr, SendWr, UdDestination, Wc, WcOpcode,
+    cm::{CmEvent, CmId, EventChannel, EventKind, UDP_QKEY},
 };
 
 use crate::{
     common::{self, EventLoop, MessageArgs, Ready},
-    failure::Failure,
+    failure::{Failure, fail},
 };
 
 /// Precedes a received datagram.
@@ -16,8 +15,8 @@ pub(crate) const GRH: usize = 40;
 
 pub(crate) struct Datagrams {
     pub(crate) nodes: Vec<Node>,
-    context: Context,
-    pub(crate) pd: ProtectionDomain,
+    pub(crate) context: Context,
+    pd: ProtectionDomain,
     event_loop: EventLoop,
     outgoing: MemoryRegion,
     incoming: MemoryRegion,
@@ -44,10 +43,9 @@ impl Datagrams {
         let context = id.context().ok_or("the id has no device")?;
         let mtu = context.active_mtu().bytes();
         if size > mtu {
-            return Err(format!(
+            fail!(
                 "{tool}: message_size {size} is larger than active mtu {mtu}; use -S {mtu} or less"
-            )
-            .into());
+            );
         }
         let event_loop =
             EventLoop::new(&context, (nodes as usize * count as usize * 2).max(1), events)?;
@@ -58,33 +56,18 @@ impl Datagrams {
     }
 
     /// `receives`: posts a receive request per message.
-    pub(crate) fn begin(&mut self, id: CmId, receives: bool) -> Result<(), Failure> {
-        let depth = self.count.max(1);
-        let caps = QpCaps {
-            max_send_wr: depth,
-            max_recv_wr: depth,
-            max_send_sge: 1,
-            max_recv_sge: 1,
-            max_inline_data: 0,
-        };
-        let cq = Some(self.event_loop.cq.clone());
-        id.create_qp(
-            Some(&self.pd),
-            &CmQpAttr { send_cq: cq.clone(), recv_cq: cq, caps, ..CmQpAttr::default() },
-        )?;
+    pub(crate) fn begin(&mut self, id: CmId, receives: bool) -> Result<&mut Node, Failure> {
+        let caps = common::caps(self.count.max(1), self.count.max(1));
+        let qp = common::create_qp(&id, Some(&self.pd), &self.event_loop.cq, caps)?;
         let index = self.nodes.len();
         if receives {
             let start = index * (GRH + self.size);
             let into = self.incoming.sge(start..start + GRH + self.size);
             let wrs: Vec<_> = (0..self.count).map(|_| RecvWr::new(index as u64, [into])).collect();
-            id.qp().ok_or("the id has no queue pair")?.post_recv(&wrs)?;
+            qp.post_recv(&wrs)?;
         }
         self.nodes.push(Node { id, to: None, sent: 0, received: 0 });
-        Ok(())
-    }
-
-    pub(crate) fn node(&mut self, id: &CmId) -> Option<&mut Node> {
-        self.nodes.iter_mut().find(|node| node.id == *id)
+        Ok(&mut self.nodes[index])
     }
 
     pub(crate) fn send(&self) -> Result<(), Failure> {
@@ -127,10 +110,7 @@ impl Datagrams {
         let length = ok.byte_len as usize;
         if length != GRH + self.size {
             let (got, wanted) = (length - GRH.min(length), self.size);
-            return Err(format!(
-                "a message has {got} bytes, expected {wanted}; use the same -S on both sides"
-            )
-            .into());
+            fail!("a message has {got} bytes, expected {wanted}; use the same -S on both sides");
         }
         if self.nodes[index].to.is_none() {
             let mut area = [0; GRH];
@@ -140,10 +120,6 @@ impl Datagrams {
         }
         self.nodes[index].received += 1;
         Ok(())
-    }
-
-    pub(crate) fn finish(&self) {
-        common::linger(&self.context);
     }
 }
 

@@ -102,11 +102,9 @@ fn printer(
     step: bool,
     capture: Option<Capture>,
 ) -> Result<Printer, Failure> {
-    let keys = if step { Some(Keys::new()?) } else { None };
+    let keys = step.then(Keys::new).transpose()?;
     let ladder = Ladder::on(&stdout()).of(ends);
-    for line in ladder.prose(title, Tone::Strong) {
-        outln!("{line}");
-    }
+    outln!("{}", ladder.prose(title, Tone::Strong).join("\n"));
     Ok(Printer::new(ladder, keys, capture))
 }
 

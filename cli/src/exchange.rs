@@ -10,7 +10,7 @@ use std::{
 
 use roce::{Context, Endpoint, Gid, Psn, Qpn, SrqId, devices};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, fail};
 
 /// `LID:QPN:PSN:GID` in hexadecimal, and a zero byte.
 const LENGTH: usize = 4 + 1 + 6 + 1 + 6 + 1 + 32 + 1;
@@ -52,10 +52,8 @@ impl XrcEndpoint {
     fn wire(&self) -> String {
         let Self { target: Endpoint { gid, qpn, psn }, initiator, srq } = *self;
         let (qpn, initiator, psn, srq) = (qpn.get(), initiator.get(), psn.get(), srq.get());
-        format!(
-            "0000:{qpn:06x}:{initiator:06x}:{psn:06x}:{srq:06x}:{:032x}\0",
-            u128::from_be_bytes(gid.0)
-        )
+        let gid = u128::from_be_bytes(gid.0);
+        format!("0000:{qpn:06x}:{initiator:06x}:{psn:06x}:{srq:06x}:{gid:032x}\0")
     }
 }
 
@@ -94,10 +92,9 @@ impl Exchange {
     pub(crate) fn pair() -> Result<(Self, Self), Failure> {
         // Connecting over an interface that is down blocks for minutes.
         if devices().first().is_some_and(|lo| !lo.port().active) {
-            return Err(
+            fail!(
                 "--local needs 127.0.0.1, and the interface lo is down; `ip link set lo up` starts \
                  it"
-                    .into(),
             );
         }
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -134,20 +131,17 @@ impl Exchange {
     ) -> Result<Vec<Endpoint>, Failure> {
         if self.is_client {
             self.send_endpoints(ours)?;
-            let theirs = self.learn(ours.len())?;
-            ready(&theirs)?;
-            self.stream.write_all(b"done\0")?;
-            Ok(theirs)
-        } else {
-            let theirs = self.learn(ours.len())?;
-            ready(&theirs)?;
-            self.send_endpoints(ours)?;
-            let mut done = [0; 5];
-            self.stream
-                .read_exact(&mut done)
-                .map_err(|_| "the client closed the connection before it was ready")?;
-            Ok(theirs)
         }
+        let theirs = self.learn(ours.len())?;
+        ready(&theirs)?;
+        if self.is_client {
+            self.stream.write_all(b"done\0")?;
+        } else {
+            self.send_endpoints(ours)?;
+            let done = self.stream.read_exact(&mut [0; 5]);
+            done.map_err(|_| "the client closed the connection before it was ready")?;
+        }
+        Ok(theirs)
     }
 
     pub(crate) fn send_text(&mut self, text: &str) -> Result<(), Failure> {
@@ -165,9 +159,7 @@ impl Exchange {
             }
             bytes.extend(byte);
             if bytes.len() > MAX_TEXT {
-                return Err(
-                    "the peer sent unknown text; start the same program on both sides".into()
-                );
+                fail!("the peer sent unknown text; start the same program on both sides");
             }
         }
     }
@@ -222,9 +214,9 @@ impl Exchange {
 
     fn send_endpoints(&mut self, endpoints: &[Endpoint]) -> io::Result<()> {
         for endpoint in endpoints {
-            let mut text = format!("0000:{:06x}:{:06x}:", endpoint.qpn.get(), endpoint.psn.get());
-            text.extend(endpoint.gid.0.map(|byte| format!("{byte:02x}")));
-            text.push('\0');
+            let Endpoint { gid, qpn, psn } = endpoint;
+            let gid = u128::from_be_bytes(gid.0);
+            let text = format!("0000:{:06x}:{:06x}:{gid:032x}\0", qpn.get(), psn.get());
             self.stream.write_all(text.as_bytes())?;
         }
         Ok(())

@@ -12,7 +12,7 @@ use std::{
 
 use roce::{Qpn, explain::Explained, fabric::clause};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, fail};
 use report::Filter;
 
 /// Explain a capture of RoCE packets.
@@ -58,11 +58,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let filter = Filter { qp: args.qp, psns: args.psn, errors: args.errors, state: args.state };
     if args.live {
         if args.file.as_os_str() != "-" {
-            return Err(
-                "--live reads standard input only: `tcpdump -U -w - … | roce explain --live \
-                 -`"
-                .into(),
-            );
+            fail!("--live reads standard input only: `tcpdump -U -w - … | roce explain --live -`");
         }
         return live::run(&filter);
     }

@@ -52,9 +52,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if !["list", "clear"].contains(&first) {
         command.parse::<FaultRules>()?;
     }
-    for line in ask(&path, &who, &command)? {
-        outln!("{line}");
-    }
+    ask(&path, &who, &command)?.iter().for_each(|line| outln!("{line}"));
     Ok(())
 }
 

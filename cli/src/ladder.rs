@@ -78,13 +78,12 @@ impl Ladder {
 
     /// Continuation lines are indented further.
     pub(crate) fn indented(&self, line: &str) -> Vec<String> {
+        if columns(line) <= self.width {
+            return vec![line.to_owned()];
+        }
         let indent = line.len() - line.trim_start().len();
         let before = |number| " ".repeat(indent + if number > 0 { 4 } else { 0 });
         let lines = wrap(line, self.width - indent - 4);
-        let fits = columns(line) <= self.width;
-        if fits {
-            return vec![line.to_owned()];
-        }
         lines.iter().enumerate().map(|(number, text)| before(number) + text).collect()
     }
 
@@ -111,7 +110,10 @@ impl Ladder {
                     push(('│', placed(*end, &line, inner), '│'));
                 }
             }
-            Event::Lost(_, what) => push(('│', centred(&format!("✗ {what} is lost"), inner), '│')),
+            Event::Lost(_, what) => {
+                let text = format!("✗ {what} is lost");
+                push(('│', format!("{text:^inner$}"), '│'));
+            }
             Event::Sent(way, what, why)
             | Event::Arrived(way, what, why)
             | Event::Seen(way, what, why) => {
@@ -218,10 +220,6 @@ fn placed(end: End, text: &str, inner: usize) -> String {
         End::A => format!(" {text:<width$}", width = inner - 1),
         _ => format!("{text:>width$} ", width = inner - 1),
     }
-}
-
-fn centred(text: &str, inner: usize) -> String {
-    format!("{text:^inner$}")
 }
 
 fn shortened(text: &str, most: usize) -> String {

@@ -50,6 +50,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+use failure::Failure;
 use output::errln;
 
 const TEMPLATE: &str = "\
@@ -115,13 +116,12 @@ fn main() -> ExitCode {
     let command = Cli::parse().command;
     #[cfg(target_os = "linux")]
     if let Err(error) = roce::environment::init_log() {
-        errln!("roce: {error}");
-        return ExitCode::FAILURE;
+        return report(Err(error.into()));
     }
     let result = match command {
         Command::Completions(args) => completions::run(&args, Cli::command()),
         #[cfg(target_os = "linux")]
-        Command::Conform(args) => return conform::run(&args),
+        Command::Conform(args) => return report(conform::run(&args)),
         Command::Demo(args) => demo::run(&args),
         #[cfg(target_os = "linux")]
         Command::Devinfo(args) => devinfo::run(&args),
@@ -151,11 +151,12 @@ fn main() -> ExitCode {
         #[cfg(not(target_os = "linux"))]
         Command::Other(words) => non_linux::refuse(&words),
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            errln!("roce: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    report(result.map(|()| ExitCode::SUCCESS))
+}
+
+fn report(result: Result<ExitCode, Failure>) -> ExitCode {
+    result.unwrap_or_else(|error| {
+        errln!("roce: {error}");
+        ExitCode::FAILURE
+    })
 }

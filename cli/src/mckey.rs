@@ -10,7 +10,7 @@ use roce::{
 use crate::{
     common::{self, DatagramSpace, LinkArgs, MessageArgs},
     datagrams::Datagrams,
-    failure::Failure,
+    failure::{Failure, fail},
     output::outln,
 };
 
@@ -67,10 +67,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         (None, None) => return Err("no group is given; name one with -m".into()),
     };
     if !group.is_multicast() {
-        return Err(format!(
-            "{group} is not a multicast address; choose one like 239.1.2.3 or ff05::1:2"
-        )
-        .into());
+        fail!("{group} is not a multicast address; choose one like 239.1.2.3 or ff05::1:2");
     }
     let context = args.link.open()?;
     let channel = EventChannel::new()?;
@@ -90,19 +87,18 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
                 common::expect(&channel, EventKind::AddrResolved, peer)?;
             }
         }
-        let mut datagrams = match all.take() {
+        let datagrams = match &mut all {
             Some(datagrams) => datagrams,
-            None => Datagrams::new("mckey", &id, args.connections, &args.messages, &channel)?,
+            None => {
+                let count = args.connections;
+                all.insert(Datagrams::new("mckey", &id, count, &args.messages, &channel)?)
+            }
         };
-        datagrams.begin(id.clone(), !args.sender)?;
+        let node = datagrams.begin(id.clone(), !args.sender)?;
         id.join_multicast_ex(group, flags)?;
         let event = common::expect(&channel, EventKind::MulticastJoin, peer)?;
-        let to = event.ud().ok_or("the group has no address")?.destination();
+        node.to = Some(event.ud().ok_or("the group has no address")?.destination());
         outln!("mckey: joined dgid: {} mlid 0x0 sl 0", Gid::from(group));
-        if let Some(node) = datagrams.node(&id) {
-            node.to = Some(to);
-        }
-        all = Some(datagrams);
     }
     let mut datagrams = all.ok_or("-c 0 makes no queue pair; use at least 1")?;
     if args.messages.message_count > 0 && args.sender {

@@ -162,22 +162,12 @@ struct EachArgs {
     #[arg(conflicts_with_all = ["fault", "check", "reaper", "control"])]
     fail_each: Option<String>,
     /// With --fail-each: fail the first NUMBER calls of a kind
-    #[arg(
-        long,
-        value_name = "NUMBER",
-        requires = "fail_each",
-        default_value_t = 3,
-        hide_short_help = true
-    )]
+    #[arg(long, value_name = "NUMBER", requires = "fail_each", default_value_t = 3)]
+    #[arg(hide_short_help = true)]
     most: u32,
     /// With --fail-each: seconds of a run
-    #[arg(
-        long,
-        value_name = "SECONDS",
-        requires = "fail_each",
-        default_value_t = 10,
-        hide_short_help = true
-    )]
+    #[arg(long, value_name = "SECONDS", requires = "fail_each", default_value_t = 10)]
+    #[arg(hide_short_help = true)]
     time_limit: u64,
 }
 

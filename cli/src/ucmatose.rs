@@ -5,8 +5,8 @@ use std::{net::SocketAddr, time::Instant};
 
 use clap::ValueEnum;
 use roce::{
-    Access, Context, MemoryRegion, ProtectionDomain, QpCaps, RecvWr, SendWr, WcOpcode,
-    cm::{CmEvent, CmId, CmQpAttr, ConnParam, EventChannel, EventKind, PortSpace},
+    Access, Context, MemoryRegion, ProtectionDomain, RecvWr, SendWr, WcOpcode,
+    cm::{CmEvent, CmId, ConnParam, EventChannel, EventKind, PortSpace},
 };
 
 use crate::{
@@ -118,14 +118,7 @@ fn accept(args: &Args, channel: &EventChannel, context: Option<&Context>) -> Res
     outln!("cmatose: starting server");
     let listener = args.id(channel, context)?;
     args.end.listen(&listener, args.port)?;
-    let first = loop {
-        let event = channel.wait(None)?;
-        match event.kind() {
-            EventKind::ConnectRequest => break event.id().clone(),
-            EventKind::AddrChange => {}
-            _ => return Err(common::unexpected(&event, None)),
-        }
-    };
+    let first = common::next_request(channel)?.id().clone();
     let mut test = Test::new(args, channel, &first, false)?;
     test.begin(args, first)?;
     test.ids[0].accept(&param())?;
@@ -184,23 +177,11 @@ impl Test {
     }
 
     fn begin(&mut self, args: &Args, id: CmId) -> Result<(), Failure> {
-        let depth = args.messages.message_count.max(1);
-        let caps = QpCaps {
-            max_send_wr: depth,
-            max_recv_wr: depth,
-            max_send_sge: 1,
-            max_recv_sge: 1,
-            max_inline_data: 0,
-        };
-        let cq = Some(self.event_loop.cq.clone());
-        id.create_qp(
-            Some(&self.pd),
-            &CmQpAttr { send_cq: cq.clone(), recv_cq: cq, caps, ..CmQpAttr::default() },
-        )?;
-        let into = self.incoming.sge(0..args.messages.message_size as usize);
-        let wrs: Vec<_> =
-            (0..args.messages.message_count).map(|_| RecvWr::new(0, [into])).collect();
-        id.qp().ok_or("the id has no queue pair")?.post_recv(&wrs)?;
+        let MessageArgs { message_count, message_size } = args.messages;
+        let caps = common::caps(message_count.max(1), message_count.max(1));
+        let qp = common::create_qp(&id, Some(&self.pd), &self.event_loop.cq, caps)?;
+        let into = self.incoming.sge(0..message_size as usize);
+        qp.post_recv(&vec![RecvWr::new(0, [into]); message_count as usize])?;
         self.ids.push(id);
         Ok(())
     }
@@ -275,8 +256,9 @@ impl Test {
     }
 
     fn send(&self, args: &Args) -> Result<(), Failure> {
-        let from = self.outgoing.sge(0..args.messages.message_size as usize);
-        let wrs: Vec<_> = (0..args.messages.message_count).map(|_| SendWr::send(1, from)).collect();
+        let MessageArgs { message_count, message_size } = args.messages;
+        let from = self.outgoing.sge(0..message_size as usize);
+        let wrs = vec![SendWr::send(1, from); message_count as usize];
         for id in &self.ids {
             id.qp().ok_or("an id has no queue pair")?.post_send(&wrs)?;
         }

@@ -34,13 +34,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     messages: MessageArgs,
     /// 0x111 (udp) or 0x2 (ipoib)
-    #[arg(
-        short,
-        long = "port-space",
-        visible_short_alias = 'P',
-        value_name = "SPACE",
-        default_value = "0x111"
-    )]
+    #[arg(short, long = "port-space", value_name = "SPACE", default_value = "0x111")]
+    #[arg(visible_short_alias = 'P')]
     port_space: DatagramSpace,
     #[command(flatten)]
     link: LinkArgs,
@@ -80,18 +75,15 @@ fn run_client(
     for _ in 0..args.connections {
         let id = args.end.id(channel, args.port_space.into(), context)?;
         common::resolve(&id, channel, own, server)?;
-        let mut datagrams = match all.take() {
+        let datagrams = match &mut all {
             Some(datagrams) => datagrams,
-            None => args.datagrams(&id, channel)?,
+            None => all.insert(args.datagrams(&id, channel)?),
         };
-        datagrams.begin(id.clone(), true)?;
+        let node = datagrams.begin(id.clone(), true)?;
         id.connect(&ConnParam::default())?;
         let event = common::expect(channel, EventKind::Established, server)?;
-        let to = event.ud().ok_or("the server's response has no queue pair number")?.destination();
-        if let Some(node) = datagrams.node(&id) {
-            node.to = Some(to);
-        }
-        all = Some(datagrams);
+        let ud = event.ud().ok_or("the server's response has no queue pair number")?;
+        node.to = Some(ud.destination());
     }
     let mut datagrams = all.ok_or("-c 0 makes no queue pair; use at least 1")?;
     if args.messages.message_count > 0 {
@@ -113,24 +105,15 @@ fn run_server(
     let listener = args.end.id(channel, args.port_space.into(), context)?;
     args.end.listen(&listener, PORT)?;
     let mut all: Option<Datagrams> = None;
-    let mut left = args.connections;
-    while left > 0 {
-        let event = channel.wait(None)?;
-        match event.kind() {
-            EventKind::ConnectRequest => {
-                let id = event.id();
-                let mut datagrams = match all.take() {
-                    Some(datagrams) => datagrams,
-                    None => args.datagrams(id, channel)?,
-                };
-                datagrams.begin(id.clone(), true)?;
-                id.accept(&ConnParam::default())?;
-                all = Some(datagrams);
-                left -= 1;
-            }
-            EventKind::AddrChange => {}
-            _ => return Err(common::unexpected(&event, None)),
-        }
+    for _ in 0..args.connections {
+        let event = common::next_request(channel)?;
+        let id = event.id();
+        let datagrams = match &mut all {
+            Some(datagrams) => datagrams,
+            None => all.insert(args.datagrams(id, channel)?),
+        };
+        datagrams.begin(id.clone(), true)?;
+        id.accept(&ConnParam::default())?;
     }
     let mut datagrams = all.ok_or("-c 0 makes no queue pair; use at least 1")?;
     if args.messages.message_count > 0 {
@@ -141,6 +124,6 @@ fn run_server(
         datagrams.wait_sent()?;
         outln!("data transfers complete");
     }
-    datagrams.finish();
+    common::linger(&datagrams.context);
     Ok(())
 }

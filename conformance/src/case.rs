@@ -1,16 +1,19 @@
 //! Cases: name, rule, steps.
 
 use std::{
-    fmt,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
     time::Duration,
 };
 
 use roce_transport::{
+    cm::About,
     mem::Access,
     qp::{QpType, RequesterAttr, ResponderAttr},
     wire::Operation,
 };
+
+pub use crate::outcome::PauseFrames;
+use crate::outcome::Verdict;
 
 /// A case.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -21,8 +24,8 @@ pub struct Case {
     pub rule: String,
     /// Cost of a deviation to users.
     pub cost: String,
-    /// Severity of a deviation.
-    pub severity: Severity,
+    /// Verdict on a device that deviates.
+    pub severity: Verdict,
     /// Line numbers and steps.
     pub steps: Vec<(usize, Step)>,
     /// Source text with values of variables.
@@ -38,17 +41,6 @@ pub struct Chapter {
     pub title: String,
     /// Cases in order.
     pub cases: Vec<Case>,
-}
-
-/// Severity of a deviation.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Severity {
-    /// An optional feature is missing.
-    Optional,
-    /// A conforming peer is slowed down or refused.
-    Deviates,
-    /// Data is lost, changed or exposed, or a peer stops the device.
-    Harmful,
 }
 
 pub(crate) const NAK_SEQUENCE: u8 = 0x60;
@@ -95,35 +87,6 @@ pub struct Responses {
     pub seed: u32,
     /// Most time, first request to last response.
     pub within: Duration,
-}
-
-/// PFC pause frames (IEEE 802.1Qbb).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PauseFrames {
-    /// One bit each.
-    pub priorities: u8,
-    /// Duration of repeated longest pauses, whose length depends on the link's rate. `None`: one
-    /// pause, which the device ends.
-    pub time: Option<Duration>,
-}
-
-impl fmt::Display for PauseFrames {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let named: Vec<_> = (0..8).filter(|at| self.priorities >> at & 1 == 1).collect();
-        match &named[..] {
-            [] => f.write_str("pause of no priority")?,
-            [one] => write!(f, "pause of priority {one}")?,
-            all if all.len() == 8 => f.write_str("pause of all priorities")?,
-            some => {
-                let some: Vec<_> = some.iter().map(ToString::to_string).collect();
-                write!(f, "pause of priorities {}", some.join(", "))?;
-            }
-        }
-        match self.time {
-            Some(time) => write!(f, " for {time:?}"),
-            None => f.write_str(", once"),
-        }
-    }
 }
 
 /// A step.
@@ -529,7 +492,7 @@ pub enum MessageField {
     /// DREQ, LAP: wrong queue pair.
     WrongPeerQp,
     /// MRA, REJ: its subject.
-    About(Message),
+    About(About),
     /// MRA: service timeout code.
     ServiceTimeout(u8),
     /// REJ: reason.
@@ -611,16 +574,6 @@ pub struct Pattern {
 #[must_use]
 pub fn pattern(seed: u32, bytes: u32) -> Vec<u8> {
     (0..bytes).map(|n| (seed.wrapping_add(n) % 251) as u8).collect()
-}
-
-impl fmt::Display for Severity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Optional => "not supported",
-            Self::Deviates => "deviates",
-            Self::Harmful => "harmful",
-        })
-    }
 }
 
 impl Case {

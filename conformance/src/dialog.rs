@@ -86,7 +86,7 @@ impl Dialog {
         let mut fields = vec![MessageField::Id(id)];
         if message == Message::Rej {
             fields.extend([
-                MessageField::About(Message::Req),
+                MessageField::About(About::Req),
                 MessageField::Reason(RejectReason::TIMEOUT.0),
             ]);
         }
@@ -135,11 +135,7 @@ impl Dialog {
         let remote_qpn = Qpn::new(
             peer.map_or(0, |it| it.local_qpn.get()) ^ differs(is_set(MessageField::WrongPeerQp)),
         );
-        let about = match value!(fields, MessageField::About) {
-            Some(Message::Req) => About::Req,
-            Some(Message::Rep) => About::Rep,
-            _ => About::Other,
-        };
+        let about = value!(fields, MessageField::About).unwrap_or(About::Other);
         match message {
             Message::Req => Body::Req(Box::new(self.request(local_id, id, fields))),
             Message::Mra => {
@@ -222,9 +218,7 @@ impl Dialog {
                 MessageField::PathMtu(code) => req.path_mtu = code,
                 MessageField::ResponseTimeout(code) => req.local_response_timeout = code,
                 MessageField::Retries(count) => req.max_cm_retries = count,
-                MessageField::WrongGid => {
-                    req.primary.remote_gid.0[15] ^= 0x40;
-                }
+                MessageField::WrongGid => req.primary.remote_gid.0[15] ^= 0x40,
                 _ => {}
             }
         }
@@ -268,7 +262,7 @@ impl Dialog {
     }
 
     fn id_of(&self, body: &Body) -> Option<u8> {
-        let number = own_id(body).wrapping_sub(self.base);
+        let number = identity(body).1.wrapping_sub(self.base);
         (1..=u32::from(IDS)).contains(&number).then_some(number as u8)
     }
 
@@ -296,12 +290,13 @@ impl Dialog {
         let PacketKind::Message(message) = packet.operation else { return Ok(()) };
         let mad = CmMad::parse(payload).map_err(|error| format!("it is {error}"))?;
         let body = &mad.message;
-        if kind(body) != message {
+        let (kind, own_id) = identity(body);
+        if kind != message {
             return Err(format!("it is {}", words(body)));
         }
         let id = id(&packet.fields);
         if self.id_of(body) != Some(id) {
-            return Err(format!("its communication ID of the peer is {:#x}", own_id(body)));
+            return Err(format!("its communication ID of the peer is {own_id:#x}"));
         }
         let is_a_response = match body {
             Body::Rep(_) | Body::Drep(_) | Body::SidrRep(_) | Body::Apr(_) => true,
@@ -323,8 +318,8 @@ impl Dialog {
         for field in own(&packet.fields) {
             let is_right = match (field, body) {
                 (MessageField::Reason(reason), Body::Rej(rej)) => rej.reason.0 == reason,
-                (MessageField::About(about), Body::Rej(rej)) => is_about(rej.about, about),
-                (MessageField::About(about), Body::Mra(mra)) => is_about(mra.about, about),
+                (MessageField::About(about), Body::Rej(rej)) => rej.about == about,
+                (MessageField::About(about), Body::Mra(mra)) => mra.about == about,
                 (MessageField::Status(status), Body::SidrRep(rep)) => rep.status == status,
                 (MessageField::Status(status), Body::Apr(apr)) => apr.status == status,
                 (MessageField::Same, _) => {
@@ -387,42 +382,20 @@ fn id(fields: &[Field]) -> u8 {
     id.unwrap_or(1).clamp(1, IDS)
 }
 
-fn is_about(found: About, expected: Message) -> bool {
-    match expected {
-        Message::Req => found == About::Req,
-        Message::Rep => found == About::Rep,
-        _ => found == About::Other,
-    }
-}
-
-const fn kind(body: &Body) -> Message {
+/// Kind, and the instrument's communication ID; 0 in requests.
+fn identity(body: &Body) -> (Message, u32) {
     match body {
-        Body::Req(_) => Message::Req,
-        Body::Mra(_) => Message::Mra,
-        Body::Rej(_) => Message::Rej,
-        Body::Rep(_) => Message::Rep,
-        Body::Rtu(_) => Message::Rtu,
-        Body::Dreq(_) => Message::Dreq,
-        Body::Drep(_) => Message::Drep,
-        Body::SidrReq(_) => Message::SidrReq,
-        Body::SidrRep(_) => Message::SidrRep,
-        Body::Lap(_) => Message::Lap,
-        Body::Apr(_) => Message::Apr,
-    }
-}
-
-fn own_id(body: &Body) -> u32 {
-    match body {
-        Body::Mra(it) => it.remote_id,
-        Body::Rej(it) => it.remote_id,
-        Body::Rep(it) => it.remote_id,
-        Body::Rtu(it) => it.remote_id,
-        Body::Dreq(it) => it.remote_id,
-        Body::Drep(it) => it.remote_id,
-        Body::SidrRep(it) => it.request_id,
-        Body::Lap(it) => it.remote_id,
-        Body::Apr(it) => it.remote_id,
-        Body::Req(_) | Body::SidrReq(_) => 0,
+        Body::Req(_) => (Message::Req, 0),
+        Body::Mra(it) => (Message::Mra, it.remote_id),
+        Body::Rej(it) => (Message::Rej, it.remote_id),
+        Body::Rep(it) => (Message::Rep, it.remote_id),
+        Body::Rtu(it) => (Message::Rtu, it.remote_id),
+        Body::Dreq(it) => (Message::Dreq, it.remote_id),
+        Body::Drep(it) => (Message::Drep, it.remote_id),
+        Body::SidrReq(_) => (Message::SidrReq, 0),
+        Body::SidrRep(it) => (Message::SidrRep, it.request_id),
+        Body::Lap(it) => (Message::Lap, it.remote_id),
+        Body::Apr(it) => (Message::Apr, it.remote_id),
     }
 }
 
@@ -448,5 +421,5 @@ pub(crate) fn rejection(payload: &[u8]) -> Option<RejectReason> {
 }
 
 pub(crate) fn message(payload: &[u8]) -> Option<Message> {
-    CmMad::parse(payload).ok().map(|mad| kind(&mad.message))
+    CmMad::parse(payload).ok().map(|mad| identity(&mad.message).0)
 }

@@ -2,8 +2,6 @@ use std::{fmt, time::Duration};
 
 use roce_transport::wire::NetHeader;
 
-use crate::case::PauseFrames;
-
 /// Verdict on a device.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Verdict {
@@ -149,4 +147,33 @@ pub enum TraceEvent {
     },
     /// Pause frames.
     Pause(PauseFrames),
+}
+
+/// PFC pause frames (IEEE 802.1Qbb).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PauseFrames {
+    /// One bit each.
+    pub priorities: u8,
+    /// Duration of repeated longest pauses, whose length depends on the link's rate. `None`: one
+    /// pause, which the device ends.
+    pub time: Option<Duration>,
+}
+
+impl fmt::Display for PauseFrames {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named: Vec<_> = (0..8).filter(|at| self.priorities >> at & 1 == 1).collect();
+        match &named[..] {
+            [] => f.write_str("pause of no priority")?,
+            [one] => write!(f, "pause of priority {one}")?,
+            all if all.len() == 8 => f.write_str("pause of all priorities")?,
+            some => {
+                let some: Vec<_> = some.iter().map(ToString::to_string).collect();
+                write!(f, "pause of priorities {}", some.join(", "))?;
+            }
+        }
+        match self.time {
+            Some(time) => write!(f, " for {time:?}"),
+            None => f.write_str(", once"),
+        }
+    }
 }

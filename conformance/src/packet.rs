@@ -2,7 +2,6 @@ use std::{collections::BTreeMap, ops::Range};
 
 use roce_transport::{
     addr::{PKey, QKey, Qpn},
-    mem::RKey,
     psn::{Msn, Psn},
     wire::{
         Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Ext, Extension, Feth, FrameFields, HEADERS_MAX,
@@ -82,10 +81,11 @@ impl Scene<'_> {
         };
         let mut bth = Bth::new(opcode, self.destination(packet.operation), Psn::new(0));
         let mut payload = Vec::new();
-        let mut fields = HeaderFields { qkey: self.qkey, own: self.own, ..HeaderFields::default() };
+        let deth = Deth { qkey: QKey(self.qkey), source_qp: self.own };
+        let mut fields = HeaderFields { deth, ..HeaderFields::default() };
         if let Some(mad) = mad {
             payload = mad;
-            (fields.qkey, fields.own) = (QKey::GSI.0, Qpn::GSI);
+            fields.deth = Deth { qkey: QKey::GSI, source_qp: Qpn::GSI };
         }
         for field in &packet.fields {
             match *field {
@@ -108,40 +108,32 @@ impl Scene<'_> {
                 }
                 Field::Target { ref region, offset } => {
                     let RemoteRegion { address, rkey } = self.region(region)?;
-                    (fields.address, fields.rkey) = (address.wrapping_add_signed(offset), rkey);
+                    fields.reth.virtual_address = address.wrapping_add_signed(offset);
+                    fields.reth.rkey.0 = rkey;
                 }
                 Field::Key(key) => {
-                    fields.rkey = match key {
-                        Key::Exact(key) => key,
-                        Key::Wrong => fields.rkey ^ WRONG_KEY,
-                        Key::Old => fields.rkey ^ 1,
-                    };
+                    let rkey = &mut fields.reth.rkey.0;
+                    match key {
+                        Key::Exact(key) => *rkey = key,
+                        Key::Wrong => *rkey ^= WRONG_KEY,
+                        Key::Old => *rkey ^= 1,
+                    }
                 }
                 Field::Length(length) => fields.length = Some(length),
-                Field::Positive => fields.syndrome = Syndrome::ACK,
-                Field::Refused => fields.syndrome = Syndrome::from_wire(0x62),
-                Field::NotReady => fields.syndrome = Syndrome::RnrNak { timer: 1 },
-                Field::Syndrome(byte) => fields.syndrome = Syndrome::from_wire(byte),
-                Field::Msn(msn) => fields.msn = msn,
+                Field::Positive => fields.aeth.syndrome = Syndrome::ACK,
+                Field::Refused => fields.aeth.syndrome = Syndrome::from_wire(0x62),
+                Field::NotReady => fields.aeth.syndrome = Syndrome::RnrNak { timer: 1 },
+                Field::Syndrome(byte) => fields.aeth.syndrome = Syndrome::from_wire(byte),
+                Field::Msn(msn) => fields.aeth.msn = Msn::new(msn),
                 Field::Immediate(immediate) => fields.immediate = immediate,
                 Field::Swap(value) => fields.swap = value,
                 Field::Compare(value) => fields.compare = value,
                 Field::Found(value) => fields.found = value,
                 Field::Placement(types) => fields.feth.placement = types,
                 Field::Selectivity(level) => fields.feth.selectivity = level,
-                Field::QKey(qkey) => fields.qkey = qkey,
-                // set in the bytes
-                Field::Opcode(_)
-                | Field::Version(_)
-                | Field::Pad(_)
-                | Field::Reserved
-                | Field::WrongIcrc
-                | Field::SwappedIcrc
-                | Field::Cut(_)
-                | Field::Extra(_)
-                | Field::DirtyPadding
-                // set in the payload
-                | Field::Message(_) => {}
+                Field::QKey(qkey) => fields.deth.qkey.0 = qkey,
+                // set in the bytes, or by the dialog in the payload
+                _ => {}
             }
         }
         let length = payload.len() as u32;
@@ -180,17 +172,10 @@ impl Scene<'_> {
         if Some(bth.opcode) != self.opcode(packet.operation) {
             return Err(format!("it is {}", bth.opcode));
         }
-        let is = |what: &str, found: u64, expected: u64| {
-            if found == expected {
-                Ok(())
-            } else {
-                Err(format!("{what} is {found:#x}, expected {expected:#x}"))
-            }
-        };
         let fields = HeaderFields::of(ext);
         if own == Qpn::GSI {
-            is("the Q_Key", fields.qkey.into(), QKey::GSI.0.into())?;
-            is("the source queue pair", fields.own.get().into(), Qpn::GSI.get().into())?;
+            is("the Q_Key", fields.deth.qkey.0, QKey::GSI.0)?;
+            is("the source queue pair", fields.deth.source_qp.get(), Qpn::GSI.get())?;
         }
         for field in &packet.fields {
             match *field {
@@ -203,82 +188,70 @@ impl Scene<'_> {
                         return Err(format!("its PSN is {found}, expected {relative}"));
                     }
                 }
-                Field::AckReq(set) => is("AckReq", bth.ack_req.into(), set.into())?,
-                Field::Solicited(set) => is("SE", bth.solicited.into(), set.into())?,
-                Field::MigReq(set) => is("MigReq", bth.mig_req.into(), set.into())?,
-                Field::PKey(pkey) => is("the P_Key", bth.pkey.0.into(), pkey.into())?,
-                Field::Fecn(set) => is("FECN", bth.fecn.into(), set.into())?,
-                Field::Becn(set) => is("BECN", bth.becn.into(), set.into())?,
-                Field::Qp(qpn) => is("the queue pair", bth.dest_qp.get().into(), qpn.into())?,
+                Field::AckReq(set) => is("AckReq", bth.ack_req, set)?,
+                Field::Solicited(set) => is("SE", bth.solicited, set)?,
+                Field::MigReq(set) => is("MigReq", bth.mig_req, set)?,
+                Field::PKey(pkey) => is("the P_Key", bth.pkey.0, pkey)?,
+                Field::Fecn(set) => is("FECN", bth.fecn, set)?,
+                Field::Becn(set) => is("BECN", bth.becn, set)?,
+                Field::Qp(qpn) => is("the queue pair", bth.dest_qp.get(), qpn)?,
                 Field::Data { bytes, seed } => {
-                    is("the length of the payload", wire.payload.len() as u64, bytes.into())?;
+                    is("the length of the payload", wire.payload.len() as u64, bytes)?;
                     if wire.payload != pattern(seed, bytes) {
                         return Err("its payload has wrong bytes".into());
                     }
                 }
                 Field::Target { ref region, offset } => {
                     let RemoteRegion { address, rkey } = self.region(region)?;
-                    is("the address", fields.address, address.wrapping_add_signed(offset))?;
-                    is("the R_Key", fields.rkey.into(), rkey.into())?;
+                    let Reth { virtual_address: found, rkey: key, .. } = fields.reth;
+                    is("the address", found, address.wrapping_add_signed(offset))?;
+                    is("the R_Key", key.0, rkey)?;
                 }
-                Field::Length(length) => {
-                    is("the length", fields.length.unwrap_or_default().into(), length.into())?;
-                }
-                Field::Positive => match fields.syndrome {
+                Field::Length(length) => is("the length", fields.length.unwrap_or(0), length)?,
+                Field::Positive => match fields.aeth.syndrome {
                     Syndrome::Ack { .. } => {}
                     other => return Err(format!("it says {other}")),
                 },
-                Field::Refused => match fields.syndrome.to_wire() {
+                Field::Refused => match fields.aeth.syndrome.to_wire() {
                     0x61..=0x63 => {}
-                    _ => return Err(format!("it says {}", fields.syndrome)),
+                    _ => return Err(format!("it says {}", fields.aeth.syndrome)),
                 },
-                Field::NotReady => match fields.syndrome {
+                Field::NotReady => match fields.aeth.syndrome {
                     Syndrome::RnrNak { .. } => {}
                     other => return Err(format!("it says {other}")),
                 },
-                Field::Syndrome(byte) => {
-                    if fields.syndrome.to_wire() != byte {
-                        let right = Syndrome::from_wire(byte);
-                        return Err(format!("it says {}, expected {right}", fields.syndrome));
-                    }
+                Field::Syndrome(byte) if fields.aeth.syndrome.to_wire() != byte => {
+                    let right = Syndrome::from_wire(byte);
+                    return Err(format!("it says {}, expected {right}", fields.aeth.syndrome));
                 }
-                Field::Msn(msn) => is("the MSN", fields.msn.into(), msn.into())?,
-                Field::Immediate(value) => {
-                    is("the immediate data", fields.immediate.into(), value.into())?;
-                }
+                Field::Msn(msn) => is("the MSN", fields.aeth.msn.get(), msn)?,
+                Field::Immediate(value) => is("the immediate data", fields.immediate, value)?,
                 Field::Swap(value) => is("swap or add", fields.swap, value)?,
                 Field::Compare(value) => is("compare", fields.compare, value)?,
                 Field::Found(value) => is("the value found", fields.found, value)?,
-                Field::Placement(types) => {
-                    is("the placement", fields.feth.placement.into(), types.into())?;
-                }
+                Field::Placement(types) => is("the placement", fields.feth.placement, types)?,
                 Field::Selectivity(level) => {
-                    is("the selectivity level", fields.feth.selectivity.into(), level.into())?;
+                    is("the selectivity level", fields.feth.selectivity, level)?;
                 }
-                Field::QKey(qkey) => is("the Q_Key", fields.qkey.into(), qkey.into())?,
-                Field::Opcode(byte) => is("the opcode", bth.opcode.to_wire().into(), byte.into())?,
+                Field::QKey(qkey) => is("the Q_Key", fields.deth.qkey.0, qkey)?,
+                Field::Opcode(byte) => is("the opcode", bth.opcode.to_wire(), byte)?,
                 Field::TrafficClass(class) => {
-                    is("the traffic class", arrival.net.traffic_class.into(), class.into())?;
+                    is("the traffic class", arrival.net.traffic_class, class)?;
                 }
-                Field::HopLimit(_)
-                | Field::SourcePort(_)
-                | Field::Group(_)
-                // rejected by the parser
-                | Field::Version(_)
-                | Field::Pad(_)
-                | Field::Reserved
-                | Field::Key(_)
-                | Field::WrongIcrc
-                | Field::SwappedIcrc
-                | Field::Cut(_)
-                | Field::Extra(_)
-                | Field::DirtyPadding
-                // checked by the dialog
-                | Field::Message(_) => {}
+                // rejected by the parser, or checked by the dialog
+                _ => {}
             }
         }
         Ok(())
     }
+}
+
+fn is(what: &str, found: impl Into<u64>, expected: impl Into<u64>) -> Result<(), String> {
+    let (found, expected) = (found.into(), expected.into());
+    if found == expected {
+        return Ok(());
+    }
+    Err(format!("{what} is {found:#x}, expected {expected:#x}"))
 }
 
 /// Faults between BTH and ICRC.
@@ -396,60 +369,49 @@ pub(crate) fn is_foreign(arrival: &Arrival, own: &Range<u32>, dialog: Option<&Di
 
 #[derive(Clone, Copy, Debug)]
 struct HeaderFields {
-    address: u64,
-    rkey: u32,
+    reth: Reth,
     length: Option<u32>,
-    syndrome: Syndrome,
-    msn: u32,
+    aeth: Aeth,
     immediate: u32,
     swap: u64,
     compare: u64,
     found: u64,
     feth: Feth,
-    qkey: u32,
-    own: Qpn,
+    deth: Deth,
 }
 
 impl Default for HeaderFields {
     fn default() -> Self {
         Self {
-            address: 0,
-            rkey: 0,
+            reth: Reth::default(),
             length: None,
-            syndrome: Syndrome::ACK,
-            msn: 0,
+            aeth: Aeth { syndrome: Syndrome::ACK, msn: Msn::new(0) },
             immediate: 0,
             swap: 0,
             compare: 0,
             found: 0,
             feth: Feth { placement: 1, selectivity: 0 },
-            qkey: 0,
-            own: Qpn::new(0),
+            deth: Deth { qkey: QKey(0), source_qp: Qpn::new(0) },
         }
     }
 }
 
 impl HeaderFields {
     fn ext(&self, extension: Extension, payload: u32) -> Ext {
-        let reth = Reth {
-            virtual_address: self.address,
-            rkey: RKey(self.rkey),
-            dma_length: self.length.unwrap_or(payload),
-        };
-        let aeth = Aeth { syndrome: self.syndrome, msn: Msn::new(self.msn) };
+        let Self { reth, aeth, deth, .. } = *self;
+        let reth = Reth { dma_length: self.length.unwrap_or(payload), ..reth };
         let immediate = Immediate(self.immediate.to_be_bytes());
-        let deth = Deth { qkey: QKey(self.qkey), source_qp: self.own };
         match extension {
             Extension::None => Ext::None,
             Extension::Imm => Ext::Imm(immediate),
-            Extension::Ieth => Ext::Ieth(InvalidateEth(RKey(self.rkey))),
+            Extension::Ieth => Ext::Ieth(InvalidateEth(reth.rkey)),
             Extension::Reth => Ext::Reth(reth),
             Extension::RethImm => Ext::RethImm(reth, immediate),
             Extension::Aeth => Ext::Aeth(aeth),
             Extension::AethAtomicAck => Ext::AethAtomicAck(aeth, AtomicAckEth(self.found)),
             Extension::Atomic => Ext::Atomic(AtomicEth {
-                virtual_address: self.address,
-                rkey: RKey(self.rkey),
+                virtual_address: reth.virtual_address,
+                rkey: reth.rkey,
                 swap_or_add: self.swap,
                 compare: self.compare,
             }),
@@ -461,27 +423,22 @@ impl HeaderFields {
 
     fn of(ext: &Ext) -> Self {
         let mut fields = Self::default();
-        if let Some(reth) = ext.reth() {
-            (fields.address, fields.rkey) = (reth.virtual_address, reth.rkey.0);
-            fields.length = Some(reth.dma_length);
-        }
-        if let Some(aeth) = ext.aeth() {
-            (fields.syndrome, fields.msn) = (aeth.syndrome, aeth.msn.get());
-        }
+        fields.reth = ext.reth().unwrap_or(fields.reth);
+        fields.length = Some(fields.reth.dma_length);
+        fields.aeth = ext.aeth().unwrap_or(fields.aeth);
         if let Some(immediate) = ext.immediate() {
             fields.immediate = u32::from_be_bytes(immediate.0);
         }
         match *ext {
             Ext::Atomic(atomic) => {
-                (fields.address, fields.rkey) = (atomic.virtual_address, atomic.rkey.0);
+                fields.reth.virtual_address = atomic.virtual_address;
+                fields.reth.rkey = atomic.rkey;
                 (fields.swap, fields.compare) = (atomic.swap_or_add, atomic.compare);
             }
             Ext::AethAtomicAck(_, found) => fields.found = found.0,
             Ext::FethReth(feth, _) => fields.feth = feth,
-            Ext::Deth(deth) | Ext::DethImm(deth, _) => {
-                (fields.qkey, fields.own) = (deth.qkey.0, deth.source_qp);
-            }
-            Ext::Ieth(key) => fields.rkey = key.0.0,
+            Ext::Deth(deth) | Ext::DethImm(deth, _) => fields.deth = deth,
+            Ext::Ieth(key) => fields.reth.rkey = key.0,
             _ => {}
         }
         fields

@@ -14,8 +14,9 @@ use thiserror::Error;
 use crate::{
     case::{
         Bind, Case, Chapter, Completes, Connection, ExpectedBurst, MemoryLocation, Pattern,
-        PauseFrames, Queue, Request, RequestKind, Responses, Severity, Shares, Step,
+        PauseFrames, Queue, Request, RequestKind, Responses, Shares, Step,
     },
+    outcome::Verdict,
     run::PATIENCE,
 };
 use packet::packet;
@@ -35,9 +36,6 @@ pub struct CaseError {
 
 impl Chapter {
     /// Reads a file's cases; `name` lacks the extension.
-    ///
-    /// # Errors
-    /// The first unreadable line.
     pub fn parse(name: &str, text: &str) -> Result<Self, CaseError> {
         let at = |line: usize, text: String| CaseError { file: format!("{name}.case"), line, text };
         let mut lines = text.lines().enumerate().filter_map(|(at, line)| {
@@ -139,7 +137,7 @@ fn case(
         name: format!("{chapter}/{name}"),
         rule: String::new(),
         cost: String::new(),
-        severity: Severity::Deviates,
+        severity: Verdict::Deviates,
         steps: Vec::new(),
         text: format!("case {name}\n"),
     };
@@ -155,16 +153,14 @@ fn case(
         match verb {
             "rule" => prose(&mut case.rule),
             "cost" => prose(&mut case.cost),
-            "optional" => case.severity = Severity::Optional,
-            "harmful" => case.severity = Severity::Harmful,
+            "optional" => case.severity = Verdict::NotSupported,
+            "harmful" => case.severity = Verdict::Harmful,
             _ => {
                 for rest in each_of_range(rest) {
                     let mut words = Words(rest.split_whitespace().collect());
-                    let step = step(verb, &mut words).and_then(|step| {
-                        words
-                            .0
-                            .first()
-                            .map_or(Ok(step), |word| Err(format!("{verb} does not take {word}")))
+                    let step = step(verb, &mut words).and_then(|step| match words.0.first() {
+                        Some(word) => Err(format!("{verb} does not take {word}")),
+                        None => Ok(step),
                     });
                     case.steps.push((number, step.map_err(|text| (Some(number), text))?));
                 }

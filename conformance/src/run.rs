@@ -20,8 +20,7 @@ use roce_transport::{
 
 use crate::{
     case::{
-        BEFORE, Case, Connection, Message, PAIR_PSNS, Packet, PacketKind, Pattern, Severity, Step,
-        group,
+        BEFORE, Case, Connection, Message, PAIR_PSNS, Packet, PacketKind, Pattern, Step, group,
     },
     dialog::{self, Dialog, NUMBERS},
     outcome::{Burst, Outcome, Pause, Seen, TraceEvent, Verdict},
@@ -72,13 +71,12 @@ impl<'a, S: Subject> Runner<'a, S> {
 
     /// Discards arrivals.
     fn wait(&mut self, until: Instant) -> bool {
-        loop {
-            match self.subject.receive(until) {
-                Ok(Some(_)) => {}
-                Ok(None) => return true,
-                Err(_) => return false,
+        while let Ok(found) = self.subject.receive(until) {
+            if found.is_none() {
+                return true;
             }
         }
+        false
     }
 
     /// `false`: no program listens.
@@ -113,11 +111,10 @@ impl<'a, S: Subject> Runner<'a, S> {
             last: None,
         };
         let (verdict, finding) = play.all(case);
-        let evidence = std::mem::take(&mut play.evidence);
+        let Evidence { packets, pauses, bursts } = std::mem::take(&mut play.evidence);
         // A failed disconnect is no verdict.
         let _ = play.disconnect();
         let is_heard = play.is_heard;
-        let Evidence { packets, pauses, bursts } = evidence;
         let time = self.subject.now().since(start);
         let mut outcome = Outcome { verdict, finding, packets, pauses, bursts, time };
         if let Err(error) = self.subject.clear() {
@@ -211,19 +208,12 @@ impl<S: Subject> Play<'_, S> {
         let supported = case.steps.iter().position(|(_, step)| *step == Step::Supported);
         for (at, (line, step)) in case.steps.iter().enumerate() {
             let severity = match supported {
-                Some(supported) if at < supported => Severity::Optional,
+                Some(supported) if at < supported => Verdict::NotSupported,
                 _ => case.severity,
             };
-            let stop = match self.step(step) {
-                Ok(()) => continue,
-                Err(stop) => stop,
-            };
+            let Err(stop) = self.step(step) else { continue };
             let (verdict, text) = match stop {
-                Stop::Wrong(text) => match severity {
-                    Severity::Optional => (Verdict::NotSupported, text),
-                    Severity::Deviates => (Verdict::Deviates, text),
-                    Severity::Harmful => (Verdict::Harmful, text),
-                },
+                Stop::Wrong(text) => (severity, text),
                 Stop::Subject(SubjectError::Unsupported(text)) => (Verdict::NotSupported, text),
                 Stop::Subject(SubjectError::Broken(text)) => (Verdict::Inconclusive, text),
             };
@@ -310,11 +300,8 @@ impl<S: Subject> Play<'_, S> {
                 self.pump(Duration::ZERO)?;
                 let at = self.subject.now().since(self.start);
                 self.subject.pause(*pause)?;
-                self.evidence.packets.push(Seen {
-                    at,
-                    from_device: false,
-                    what: TraceEvent::Pause(*pause),
-                });
+                let what = TraceEvent::Pause(*pause);
+                self.evidence.packets.push(Seen { at, from_device: false, what });
             }
             Step::Burst(burst) => return self.burst(burst),
             Step::Share(shares) => return self.share(shares),
@@ -378,11 +365,8 @@ impl<S: Subject> Play<'_, S> {
             Step::Completes(completes) => self.completes(completes)?,
             Step::NothingCompletes(queue, time) => {
                 self.pump(*time)?;
-                if let Some(completion) = self.completion(*queue)? {
-                    return wrong(format!(
-                        "request {} completes with {}",
-                        completion.id, completion.status
-                    ));
+                if let Some(Completion { id, status, .. }) = self.completion(*queue)? {
+                    return wrong(format!("request {id} completes with {status}"));
                 }
             }
             Step::Fill(Pattern { place, bytes, seed }) => {

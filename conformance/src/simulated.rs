@@ -371,10 +371,7 @@ impl Program for Simulated {
             rq_psn: Psn::new(connection.rq_psn),
             av: AddressVector::new(IpAddr::from(OWN).into(), 0),
         };
-        let rtr = match qp_type {
-            QpType::Ud => Rtr::Ud,
-            _ => Rtr::new(qp_type, peer, connection.responder),
-        };
+        let rtr = Rtr::new(qp_type, peer, connection.responder);
         self.adapter.to_rtr(qpn, &rtr).map_err(|error| refused(&error))?;
         let rts = Rts::new(qp_type, Psn::new(sq_psn), connection.requester);
         self.adapter.to_rts(self.now, qpn, &rts).map_err(|error| refused(&error))?;
@@ -521,21 +518,9 @@ fn completion(wc: &Wc) -> Completion {
         },
         Err(error) => Completion {
             id: wc.wr_id,
-            status: upper(&format!("{:?}", error.status)),
+            status: error.status.name().trim_start_matches("IBV_WC_").to_owned(),
             bytes: 0,
             immediate: None,
         },
     }
-}
-
-/// `RnrRetryExcErr` becomes `RNR_RETRY_EXC_ERR`.
-fn upper(name: &str) -> String {
-    let mut upper = String::new();
-    for (at, letter) in name.chars().enumerate() {
-        if at > 0 && letter.is_ascii_uppercase() {
-            upper.push('_');
-        }
-        upper.push(letter.to_ascii_uppercase());
-    }
-    upper
 }

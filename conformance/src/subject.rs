@@ -36,9 +36,6 @@ pub trait Subject {
     fn tolerance(&self) -> Duration;
 
     /// Sends a UDP payload to the device.
-    ///
-    /// # Errors
-    /// [`SubjectError::Broken`]
     fn send(&mut self, net: &NetHeader, bytes: &[u8]) -> Result<()>;
 
     /// Sends pause frames until [`clear`](Self::clear).
@@ -48,9 +45,6 @@ pub trait Subject {
     fn pause(&mut self, pause: PauseFrames) -> Result<()>;
 
     /// Next UDP payload from the device; `None` at `until`.
-    ///
-    /// # Errors
-    /// [`SubjectError::Broken`]
     fn receive(&mut self, until: Instant) -> Result<Option<Arrival>>;
 }
 

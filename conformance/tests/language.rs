@@ -1,6 +1,6 @@
 use roce_conformance::{
     Chapter, Runner, Simulated, Verdict,
-    case::{Field, Severity, Step},
+    case::{Field, Step},
 };
 
 const HEAD: &str = "chapter Own\n\ncase one\n  rule A rule.\n  cost A cost.\n";
@@ -23,7 +23,7 @@ fn a_case_is_read() {
     let chapter = chapter(text).unwrap();
     assert_eq!((chapter.name.as_str(), chapter.title.as_str()), ("own", "Own"));
     let [case] = &chapter.cases[..] else { panic!("{chapter:?}") };
-    assert_eq!((case.name.as_str(), case.severity), ("own/one", Severity::Harmful));
+    assert_eq!((case.name.as_str(), case.severity), ("own/one", Verdict::Harmful));
     assert_eq!((case.rule.as_str(), case.cost.as_str()), ("A rule.", "A cost."));
     let [(7, Step::Connect(connection)), (8, Step::Send(packet)), (9, Step::Expect { .. })] =
         &case.steps[..]

@@ -39,6 +39,12 @@ pub(super) struct Ip {
     pub(super) id: u16,
 }
 
+impl Ip {
+    pub(super) const fn new(src: IpAddr, dst: IpAddr, hop_limit: u8) -> Self {
+        Self { src, dst, traffic_class: 0, hop_limit, flow_label: 0, id: 0 }
+    }
+}
+
 impl Ethernet {
     fn put(&self, to: &mut Vec<u8>, ethertype: u16) {
         to.extend(self.dst.octets());
@@ -73,10 +79,8 @@ impl Ethernet {
 
     pub(super) fn icmpv4(&self, ip: Ip, message: &Icmpv4Repr<'_>) -> Vec<u8> {
         let (mut frame, start) = self.ip(ip, IpProtocol::Icmp, message.buffer_len());
-        message.emit(
-            &mut Icmpv4Packet::new_unchecked(&mut frame[start..]),
-            &ChecksumCapabilities::default(),
-        );
+        let mut packet = Icmpv4Packet::new_unchecked(&mut frame[start..]);
+        message.emit(&mut packet, &ChecksumCapabilities::default());
         padded(frame)
     }
 
@@ -87,14 +91,7 @@ impl Ethernet {
         hop_limit: u8,
         message: &Icmpv6Repr<'_>,
     ) -> Vec<u8> {
-        let ip = Ip {
-            src: src.into(),
-            dst: dst.into(),
-            traffic_class: 0,
-            hop_limit,
-            flow_label: 0,
-            id: 0,
-        };
+        let ip = Ip::new(src.into(), dst.into(), hop_limit);
         let (mut frame, start) = self.ip(ip, IpProtocol::Icmpv6, message.buffer_len());
         let mut packet = Icmpv6Packet::new_unchecked(&mut frame[start..]);
         message.emit(&src, &dst, &mut packet, &ChecksumCapabilities::default());
@@ -128,7 +125,7 @@ impl Ethernet {
         payload: &[u8],
     ) -> Vec<u8> {
         let (src, dst) = (IpAddr::from(src), IpAddr::from(dst));
-        let ip = Ip { src, dst, traffic_class: 0, hop_limit: 64, flow_label: 0, id: 0 };
+        let ip = Ip::new(src, dst, 64);
         let (mut frame, start) = self.ip(ip, IpProtocol::Udp, UDP_LEN + payload.len());
         let mut udp = UdpPacket::new_unchecked(&mut frame[start..]);
         udp.set_src_port(src_port);
@@ -238,16 +235,11 @@ fn v6(address: IpAddr) -> Ipv6Addr {
     }
 }
 
-/// RFC 1071 checksum of parts of even length; 0 if they contain the right checksum.
+/// RFC 1071 checksum; 0 if the parts contain the right checksum.
 pub(super) fn checksum(parts: &[&[u8]]) -> u16 {
-    let words = parts.iter().flat_map(|part| part.chunks(2));
-    let mut sum: u32 = words
-        .map(|pair| u32::from(pair[0]) << 8 | pair.get(1).map_or(0, |&low| u32::from(low)))
-        .sum();
-    while sum > 0xFFFF {
-        sum = (sum & 0xFFFF) + (sum >> 16);
-    }
-    !(sum as u16)
+    let mut bytes = parts.concat();
+    bytes.resize(bytes.len().next_multiple_of(2), 0);
+    roce_transport::wire::checksum(&bytes)
 }
 
 /// Likewise for ICMPv6 (RFC 4443, section 2.3).

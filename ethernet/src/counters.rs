@@ -24,6 +24,24 @@ macro_rules! frame_counters {
     };
 }
 
+/// Selects the counter of a refused frame.
+pub(super) type Unused = fn(&mut FrameCounters) -> &mut u64;
+pub(super) type Handled<T = ()> = Result<T, Unused>;
+
+pub(super) fn refuse_if(refused: bool, counter: Unused) -> Handled {
+    if refused { Err(counter) } else { Ok(()) }
+}
+
+pub(super) const TRUNCATED: Unused = |counters| &mut counters.truncated;
+pub(super) const VLAN_STACK: Unused = |counters| &mut counters.vlan_stack;
+pub(super) const OTHER_VLAN: Unused = |counters| &mut counters.other_vlan;
+pub(super) const NOT_FOR_US: Unused = |counters| &mut counters.not_for_us;
+pub(super) const OTHER_PROTOCOL: Unused = |counters| &mut counters.other_protocol;
+pub(super) const BAD_IP: Unused = |counters| &mut counters.bad_ip;
+pub(super) const FRAGMENTS: Unused = |counters| &mut counters.fragments;
+pub(super) const BAD_UDP: Unused = |counters| &mut counters.bad_udp;
+pub(super) const BAD_ARP: Unused = |counters| &mut counters.bad_arp;
+
 frame_counters! {
     truncated, "frame_truncated", "Frames that are shorter than their headers say.";
     vlan_stack, "frame_vlan_stack", "Frames with more than one VLAN tag, or half of one.";

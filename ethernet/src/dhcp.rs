@@ -6,7 +6,7 @@ mod tests;
 
 use std::{
     collections::VecDeque,
-    fmt, mem,
+    mem,
     net::{IpAddr, Ipv4Addr},
     time::Duration,
 };
@@ -16,6 +16,7 @@ use rand_chacha::ChaCha12Rng;
 use rand_core::{RngCore, SeedableRng};
 use roce_transport::time::Instant;
 use smoltcp::wire::DhcpMessageType;
+use thiserror::Error;
 
 pub use self::message::Route;
 use self::message::{Grant, Reply, Request, Response};
@@ -56,38 +57,24 @@ impl Lease {
 }
 
 /// Reason why no address is leased yet.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Error)]
 pub enum LeaseError {
     /// No server responds.
     #[default]
+    #[error("no DHCP server responds")]
     Unanswered,
     /// A server's response is unusable.
+    #[error("a DHCP server's response is unusable")]
     Unusable,
     /// A server did not confirm the address that it had offered.
+    #[error("a DHCP server offered {0} and did not confirm it")]
     Unconfirmed(Ipv4Addr),
     /// A server refused the address that it had offered.
+    #[error("a DHCP server offered {0} and then refused it")]
     Refused(Ipv4Addr),
     /// Another host has the granted address.
+    #[error("a DHCP server granted {0}, which the host with the MAC address {1} has")]
     InUse(Ipv4Addr, MacAddr),
-}
-
-impl fmt::Display for LeaseError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unanswered => f.write_str("no DHCP server responds"),
-            Self::Unusable => f.write_str("a DHCP server's response is unusable"),
-            Self::Unconfirmed(address) => {
-                write!(f, "a DHCP server offered {address} and did not confirm it")
-            }
-            Self::Refused(address) => {
-                write!(f, "a DHCP server offered {address} and then refused it")
-            }
-            Self::InUse(address, mac) => write!(
-                f,
-                "a DHCP server granted {address}, which the host with the MAC address {mac} has"
-            ),
-        }
-    }
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]

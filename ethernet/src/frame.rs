@@ -7,7 +7,7 @@ use roce_transport::{
 };
 use smoltcp::wire::{IpProtocol, Ipv4Packet, Ipv6Packet};
 
-use super::counters::FrameCounters;
+use super::counters::{BAD_IP, FRAGMENTS, TRUNCATED, Unused, VLAN_STACK};
 
 const ADDRESSES: usize = 12;
 const TAG: usize = 4;
@@ -18,10 +18,10 @@ pub(super) const ETHERTYPE_ARP: u16 = 0x0806;
 pub(super) const ETHERTYPE_IPV6: u16 = 0x86DD;
 const ETHERTYPE_MAC_CONTROL: u16 = 0x8808;
 pub(super) const ETHERTYPE_ROCE_V1: u16 = 0x8915;
-const UDP: u8 = 17;
+pub(super) const UDP: u8 = 17;
 /// 802.1Q, 802.1ad, older switches.
 pub(super) const TAG_8021Q: u16 = 0x8100;
-const TAGS: [u16; 3] = [TAG_8021Q, 0x88A8, 0x9100];
+pub(super) const TAGS: [u16; 3] = [TAG_8021Q, 0x88A8, 0x9100];
 
 /// A received Ethernet II frame with at most one VLAN tag.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -101,12 +101,12 @@ pub enum FrameError {
 }
 
 impl FrameError {
-    pub(super) const fn counter(self, counters: &mut FrameCounters) -> &mut u64 {
+    pub(super) const fn counter(self) -> Unused {
         match self {
-            Self::Truncated => &mut counters.truncated,
-            Self::VlanStack => &mut counters.vlan_stack,
-            Self::Ip => &mut counters.bad_ip,
-            Self::Fragment => &mut counters.fragments,
+            Self::Truncated => TRUNCATED,
+            Self::VlanStack => VLAN_STACK,
+            Self::Ip => BAD_IP,
+            Self::Fragment => FRAGMENTS,
         }
     }
 }
@@ -120,10 +120,10 @@ impl<'a> Frame<'a> {
             let byte = |index: usize| addresses[at + index];
             MacAddr(byte(0), byte(1), byte(2), byte(3), byte(4), byte(5))
         };
-        let (kind, rest) = ethertype(rest).ok_or(FrameError::Truncated)?;
+        let (kind, rest) = word(rest).ok_or(FrameError::Truncated)?;
         let (vlan, kind, payload) = if TAGS.contains(&kind) {
-            let (control, rest) = ethertype(rest).ok_or(FrameError::VlanStack)?;
-            let (inner, rest) = ethertype(rest).ok_or(FrameError::VlanStack)?;
+            let (control, rest) = word(rest).ok_or(FrameError::VlanStack)?;
+            let (inner, rest) = word(rest).ok_or(FrameError::VlanStack)?;
             if kind != TAG_8021Q || TAGS.contains(&inner) {
                 return Err(FrameError::VlanStack);
             }
@@ -143,9 +143,9 @@ impl<'a> Frame<'a> {
     }
 }
 
-fn ethertype(bytes: &[u8]) -> Option<(u16, &[u8])> {
-    let (kind, rest) = bytes.split_first_chunk::<2>()?;
-    Some((u16::from_be_bytes(*kind), rest))
+pub(super) fn word(bytes: &[u8]) -> Option<(u16, &[u8])> {
+    let (word, rest) = bytes.split_first_chunk()?;
+    Some((u16::from_be_bytes(*word), rest))
 }
 
 pub(super) const fn header_len(tagged: bool) -> usize {

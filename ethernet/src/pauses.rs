@@ -4,6 +4,8 @@ use std::{collections::VecDeque, time::Duration};
 
 use roce_transport::time::Instant;
 
+use super::counters::{Handled, OTHER_PROTOCOL, TRUNCATED};
+
 const PAUSE: u16 = 0x0001;
 const PRIORITY_PAUSE: u16 = 0x0101;
 const PRIORITIES: usize = 8;
@@ -18,12 +20,6 @@ pub(super) struct Pauses {
     held: [VecDeque<Vec<u8>>; PRIORITIES],
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum PauseError {
-    Truncated,
-    OtherOpcode,
-}
-
 impl Pauses {
     pub(super) fn new(mbps: u32) -> Self {
         Self {
@@ -33,10 +29,10 @@ impl Pauses {
         }
     }
 
-    pub(super) fn take(&mut self, now: Instant, message: &[u8]) -> Result<(), PauseError> {
+    pub(super) fn take(&mut self, now: Instant, message: &[u8]) -> Handled {
         let field = |at: usize| {
             let bytes = message.get(2 * at..).and_then(|rest| rest.first_chunk::<2>());
-            bytes.map(|bytes| u16::from_be_bytes(*bytes)).ok_or(PauseError::Truncated)
+            bytes.map(|bytes| u16::from_be_bytes(*bytes)).ok_or(TRUNCATED)
         };
         let mut pause = |priority: usize, quanta: u16| {
             let time = Duration::from_nanos(u64::from(quanta) * 512_000 / self.mbps);
@@ -53,7 +49,7 @@ impl Pauses {
                     pause(priority, field(2 + priority)?);
                 }
             }
-            _ => return Err(PauseError::OtherOpcode),
+            _ => return Err(OTHER_PROTOCOL),
         }
         Ok(())
     }

@@ -15,12 +15,14 @@ use smoltcp::wire::{ArpOperation, Icmpv6Repr, NdiscNeighborFlags, NdiscRepr, Raw
 use super::{
     address::{PROBE_INTERVAL, PROBES, Prefix},
     build::Ethernet,
-    counters::FrameCounters,
+    counters::{
+        FrameCounters, Handled, NOT_FOR_US, OTHER_PROTOCOL, OTHER_VLAN, VLAN_STACK, refuse_if,
+    },
     dhcp::{Client, Lease},
-    frame::{Frame, Packet, Vlan},
+    frame::{Frame, FrameError, Packet, Vlan},
     groups::Groups,
     neighbors::{Lookup, Neighbors, Solicitation},
-    pauses::{PauseError, Pauses},
+    pauses::Pauses,
 };
 
 const OUTBOX: usize = 512;
@@ -219,46 +221,37 @@ impl Station {
         bytes: &'a [u8],
         untagged: bool,
     ) -> Option<Received<'a>> {
-        let frame = match Frame::parse(bytes) {
-            Ok(frame) => frame,
-            Err(error) => {
-                *error.counter(&mut self.counters) += 1;
-                return None;
-            }
-        };
+        self.handle(now, bytes, untagged).unwrap_or_else(|unused| {
+            *unused(&mut self.counters) += 1;
+            None
+        })
+    }
+
+    fn handle<'a>(
+        &mut self,
+        now: Instant,
+        bytes: &'a [u8],
+        untagged: bool,
+    ) -> Handled<Option<Received<'a>>> {
+        let frame = Frame::parse(bytes).map_err(FrameError::counter)?;
         if let (None, Packet::MacControl(message)) = (frame.vlan, &frame.packet) {
-            self.handle_mac_control(now, frame.dst, message);
-            return None;
+            return self.handle_mac_control(now, frame.dst, message).map(|()| None);
         }
         let own_vlan = self.config.vlan.map_or(0, |vlan| vlan.id);
         match frame.vlan {
-            Some(_) if untagged => {
-                self.counters.vlan_stack += 1;
-                return None;
-            }
+            Some(_) if untagged => return Err(VLAN_STACK),
             None if untagged => {}
             tag if tag.unwrap_or(0) == own_vlan => {}
-            _ => {
-                self.counters.other_vlan += 1;
-                return None;
-            }
+            _ => return Err(OTHER_VLAN),
         }
         let group = frame.dst.0 & 1 == 1;
-        if frame.dst != self.config.mac && !group || frame.src == self.config.mac {
-            self.counters.not_for_us += 1;
-            return None;
-        }
+        let is_own = |mac: MacAddr| mac == self.config.mac;
+        refuse_if(!is_own(frame.dst) && !group || is_own(frame.src), NOT_FOR_US)?;
         match frame.packet {
-            Packet::Arp(message) => {
-                self.handle_arp(now, message);
-                None
-            }
+            Packet::Arp(message) => self.handle_arp(now, message).map(|()| None),
             Packet::Ip(packet) => self.handle_ip(now, frame.src, packet),
-            Packet::RoceV1(packet) if self.config.roce_v1 => self.handle_roce_v1(&packet),
-            Packet::RoceV1(_) | Packet::MacControl(_) | Packet::Other(_) => {
-                self.counters.other_protocol += 1;
-                None
-            }
+            Packet::RoceV1(packet) if self.config.roce_v1 => self.handle_roce_v1(&packet).map(Some),
+            Packet::RoceV1(_) | Packet::MacControl(_) | Packet::Other(_) => Err(OTHER_PROTOCOL),
         }
     }
 
@@ -278,18 +271,12 @@ impl Station {
             && (self.is_own(packet.dst) || self.is_member(packet.dst))
     }
 
-    fn handle_mac_control(&mut self, now: Instant, dst: MacAddr, message: &[u8]) {
-        let counters = &mut self.counters;
+    fn handle_mac_control(&mut self, now: Instant, dst: MacAddr, message: &[u8]) -> Handled {
         // Bridges forward pauses to a station's address: any host could send them.
-        if dst != PAUSE_GROUP {
-            counters.not_for_us += 1;
-            return;
-        }
-        match self.pauses.take(now, message) {
-            Ok(()) => counters.pauses += 1,
-            Err(PauseError::Truncated) => counters.truncated += 1,
-            Err(PauseError::OtherOpcode) => counters.other_protocol += 1,
-        }
+        refuse_if(dst != PAUSE_GROUP, NOT_FOR_US)?;
+        self.pauses.take(now, message)?;
+        self.counters.pauses += 1;
+        Ok(())
     }
 
     /// True if a run is paused or behind others of its priority.

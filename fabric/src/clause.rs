@@ -64,9 +64,6 @@ impl<'a> Words<'a> {
     }
 
     /// Takes the word after `what`; the error shows `example`.
-    ///
-    /// # Errors
-    /// No word; the message shows `example`.
     pub fn value(&mut self, what: &str, example: &str) -> Result<&'a str, String> {
         self.next()
             .ok_or_else(|| format!("\"{what}\" needs a value; write for example \"{example}\""))
@@ -74,9 +71,6 @@ impl<'a> Words<'a> {
 }
 
 /// Sets a value once.
-///
-/// # Errors
-/// Already set.
 pub fn set<T>(slot: &mut Option<T>, value: T, what: &str) -> Result<(), String> {
     match slot.replace(value) {
         None => Ok(()),
@@ -85,9 +79,6 @@ pub fn set<T>(slot: &mut Option<T>, value: T, what: &str) -> Result<(), String> 
 }
 
 /// Parses a number below 2^24, decimal or `0x`; the error shows `example`.
-///
-/// # Errors
-/// Not a number; the message shows `example`.
 pub fn number(word: &str, example: &str) -> Result<u32, String> {
     let parsed = match word.strip_prefix("0x") {
         Some(hex) => u32::from_str_radix(hex, 16),
@@ -120,9 +111,6 @@ impl Often {
     pub const WORDS: &str = "a percentage, every N, nth N, once, twice, times N";
 
     /// Takes this word with its arguments; false: no frequency.
-    ///
-    /// # Errors
-    /// Wrong argument.
     pub fn take(&mut self, word: &str, words: &mut Words<'_>) -> Result<bool, String> {
         let Self { frequency, times } = self;
         match word {

@@ -34,7 +34,7 @@ mod syntax;
 #[cfg(test)]
 mod tests;
 
-use std::{cmp::Reverse, collections::BinaryHeap, net::IpAddr};
+use std::{collections::BTreeMap, net::IpAddr};
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::SeedableRng;
@@ -97,7 +97,8 @@ pub struct Network {
     receivers: Queues,
     /// For marks: draws do not shift the faults.
     marks: ChaCha8Rng,
-    in_flight: BinaryHeap<Reverse<InFlight>>,
+    /// By due time and order of sending; true after the receive buffer.
+    in_flight: BTreeMap<(Instant, u64), (Delivery, bool)>,
     sent: u64,
     /// Order of datagrams due at the same time.
     queued: u64,
@@ -121,7 +122,7 @@ impl Network {
             ports: Queues::default(),
             receivers: Queues::default(),
             marks,
-            in_flight: BinaryHeap::new(),
+            in_flight: BTreeMap::new(),
             sent: 0,
             queued: 0,
         }
@@ -221,15 +222,14 @@ impl Network {
     }
 
     fn put(&mut self, due: Instant, datagram: Delivery, received: bool) {
-        let order = self.queued;
+        self.in_flight.insert((due, self.queued), (datagram, received));
         self.queued += 1;
-        self.in_flight.push(Reverse(InFlight { due, order, datagram, received }));
     }
 
     /// Next datagram that has arrived by `now`.
     pub fn poll_deliver(&mut self, now: Instant) -> Option<Delivery> {
         while self.poll_timeout()? <= now {
-            let Reverse(InFlight { due, mut datagram, received, .. }) = self.in_flight.pop()?;
+            let ((due, _), (mut datagram, received)) = self.in_flight.pop_first()?;
             match self.faults.conditions().receiver.filter(|_| !received) {
                 // buffers fill at arrival, not at the poll
                 Some(receiver) => {
@@ -262,7 +262,7 @@ impl Network {
     /// Time when the next datagram arrives, or reaches a receive buffer.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.in_flight.peek().map(|Reverse(next)| next.due)
+        self.in_flight.first_key_value().map(|((due, _), _)| *due)
     }
 
     /// Number of the next datagram.
@@ -275,40 +275,5 @@ impl Network {
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.in_flight.len()
-    }
-}
-
-#[derive(Debug)]
-struct InFlight {
-    due: Instant,
-    order: u64,
-    datagram: Delivery,
-    /// Has passed its receive buffer.
-    received: bool,
-}
-
-impl InFlight {
-    const fn key(&self) -> (Instant, u64) {
-        (self.due, self.order)
-    }
-}
-
-impl PartialEq for InFlight {
-    fn eq(&self, other: &Self) -> bool {
-        self.key() == other.key()
-    }
-}
-
-impl Eq for InFlight {}
-
-impl PartialOrd for InFlight {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for InFlight {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.key().cmp(&other.key())
     }
 }

@@ -122,9 +122,7 @@ impl Clause {
             Verb::Delay => Action::Delay(self.time),
             Verb::NotReady => Action::NotReady,
             Verb::Jitter => {
-                return Err("jitter is for every datagram; omit the \
-                 condition"
-                    .to_owned());
+                return Err("jitter is for every datagram; omit the condition".to_owned());
             }
         };
         let Self { matcher, often: Often { frequency, times }, direction, .. } = self;

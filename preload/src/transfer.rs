@@ -73,39 +73,30 @@ unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
     }
 }
 
-/// Fortified calls, without the size check.
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn __read_chk(
-    fd: c_int,
-    to: *mut c_void,
-    length: usize,
-    _room: usize,
-) -> isize {
-    read(fd, to, length)
+/// Other names of calls.
+macro_rules! names {
+    ($(fn $name:ident($($argument:ident: $kind:ty),*) = $call:expr;)*) => {
+        $(
+            #[unsafe(no_mangle)]
+            unsafe extern "C-unwind" fn $name($($argument: $kind),*) -> isize {
+                $call
+            }
+        )*
+    };
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn __recv_chk(
-    fd: c_int,
-    to: *mut c_void,
-    length: usize,
-    _room: usize,
-    flags: c_int,
-) -> isize {
-    recv(fd, to, length, flags)
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn __recvfrom_chk(
-    fd: c_int,
-    to: *mut c_void,
-    length: usize,
-    _room: usize,
-    flags: c_int,
-    address: *mut sockaddr,
-    size: *mut socklen_t,
-) -> isize {
-    recvfrom(fd, to, length, flags, address, size)
+names! {
+    // large files
+    fn sendfile64(to: c_int, from: c_int, offset: *mut off_t, count: usize) =
+        sendfile(to, from, offset, count);
+    // fortified, without the size check
+    fn __read_chk(fd: c_int, to: *mut c_void, length: usize, _room: usize) = read(fd, to, length);
+    fn __recv_chk(fd: c_int, to: *mut c_void, length: usize, _room: usize, flags: c_int) =
+        recv(fd, to, length, flags);
+    fn __recvfrom_chk(
+        fd: c_int, to: *mut c_void, length: usize, _room: usize, flags: c_int,
+        address: *mut sockaddr, size: *mut socklen_t
+    ) = recvfrom(fd, to, length, flags, address, size);
 }
 
 const PIECE: usize = 1 << 16;
@@ -146,15 +137,4 @@ unsafe extern "C-unwind" fn sendfile(
         Some(rsocket) => send_file(rsocket, from, offset, count),
         None => next::sendfile(to, from, offset, count),
     }
-}
-
-/// Large-file name.
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn sendfile64(
-    to: c_int,
-    from: c_int,
-    offset: *mut off_t,
-    count: usize,
-) -> isize {
-    sendfile(to, from, offset, count)
 }

@@ -1,7 +1,7 @@
 //! The only reader of the time.
 
 use std::{
-    sync::OnceLock,
+    sync::LazyLock,
     time::{Duration, SystemTime},
 };
 
@@ -21,15 +21,13 @@ fn monotonic() -> u64 {
 }
 
 /// Process-wide: devices on a fabric agree on the time.
-fn origin() -> &'static Origin {
-    static ORIGIN: OnceLock<Origin> = OnceLock::new();
-    ORIGIN.get_or_init(|| Origin { monotonic: monotonic(), wall: SystemTime::now() })
-}
+static ORIGIN: LazyLock<Origin> =
+    LazyLock::new(|| Origin { monotonic: monotonic(), wall: SystemTime::now() });
 
 /// Time since the process's first reading.
 #[must_use]
 pub fn now() -> Instant {
-    let origin = origin().monotonic;
+    let origin = ORIGIN.monotonic;
     Instant::from_nanos(monotonic().saturating_sub(origin))
 }
 
@@ -48,6 +46,5 @@ pub(crate) fn both() -> (Instant, SystemTime) {
 
 /// Time of day since the Unix epoch.
 pub(crate) fn wall(at: Instant) -> Duration {
-    origin().wall.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
-        + at.since(Instant::ZERO)
+    ORIGIN.wall.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default() + at.since(Instant::ZERO)
 }

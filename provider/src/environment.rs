@@ -12,11 +12,7 @@ use tracing::warn;
 
 #[cfg(feature = "log")]
 use crate::cancel::Uncancelled;
-pub use crate::variables::{
-    AS, CALLS, CHECK, CHECK_SUPPRESSIONS, CONTROL, DCQCN, DEVICES, DISTINCT_KEYS, ECN, EXPLAIN,
-    FAULT, FAULT_SEED, GPU, LOG, PCAP, REAPER, RECEIVE_BUFFER, SEGMENTS, SHARDS, SOCKETS_ONLY,
-    SOURCE_PORTS, SYSFS, VARIABLES, Variable, WRITE_ONLY_PACKETS, is_off, is_on, parse_seed, value,
-};
+pub use crate::variables::*;
 use crate::{
     bind::BindError,
     checks::{CheckSyntaxError, Checks},
@@ -94,12 +90,8 @@ fn those_here(
     profile: Option<&Profile>,
 ) -> Result<(Vec<Device>, Vec<String>), EnvironmentError> {
     let is_lacking = |error: &EnvironmentError| {
-        matches!(
-            error,
-            EnvironmentError::Device(
-                OpenError::NoSuchDevice(_) | OpenError::Bind(BindError::NotLocal(_))
-            )
-        )
+        let EnvironmentError::Device(error) = error else { return false };
+        matches!(error, OpenError::NoSuchDevice(_) | OpenError::Bind(BindError::NotLocal(_)))
     };
     match devices_as(specs, profile) {
         Err(error) if is_lacking(&error) => {
@@ -140,10 +132,7 @@ pub fn devices_as(specs: &str, profile: Option<&Profile>) -> Result<Vec<Device>,
     }
     let by_name = |name: &String| all.iter().find(|device| device.name() == name).cloned();
     match names.iter().map(by_name).collect::<Option<Vec<_>>>() {
-        Some(found) => {
-            let mut seen = BTreeSet::new();
-            Ok(found.into_iter().filter(|device| seen.insert(device.name().to_owned())).collect())
-        }
+        Some(found) => Ok(each_once(found)),
         None => Ok(profile.shown(devices_named(specs)?, false)),
     }
 }
@@ -166,16 +155,18 @@ fn split(specs: &str) -> Vec<String> {
 /// # Errors
 /// [`EnvironmentError::Device`].
 pub fn devices_named(specs: &str) -> Result<Vec<Device>, EnvironmentError> {
-    let named = split(specs)
-        .iter()
-        .map(|spec| Device::named(spec))
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(EnvironmentError::Device)?;
-    if named.is_empty() {
+    let specs = split(specs);
+    if specs.is_empty() {
         return Ok(device::devices());
     }
+    let named: Result<Vec<_>, _> = specs.iter().map(|spec| Device::named(spec)).collect();
+    named.map(each_once).map_err(EnvironmentError::Device)
+}
+
+fn each_once(mut devices: Vec<Device>) -> Vec<Device> {
     let mut names = BTreeSet::new();
-    Ok(named.into_iter().filter(|device| names.insert(device.name().to_owned())).collect())
+    devices.retain(|device| names.insert(device.name().to_owned()));
+    devices
 }
 
 /// Checks of `ROCE_CHECK`, if any.

@@ -12,6 +12,34 @@
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
+/// Methods of a trait that forward to a field.
+macro_rules! forward {
+    ($to:ident: $(fn $name:ident(&self $(, $argument:ident: $kind:ty)*) -> $result:ty;)*) => {
+        $(fn $name(&self $(, $argument: $kind)*) -> $result {
+            self.$to.$name($($argument),*)
+        })*
+    };
+    ($to:ident: $(fn $name:ident(&mut self) $(-> $result:ty)?;)*) => {
+        $(fn $name(&mut self) $(-> $result)? {
+            self.$to.$name()
+        })*
+    };
+}
+
+/// `Debug` with these fields, and others left out.
+macro_rules! opaque_debug {
+    ($type:ty: $name:literal $(, |$this:ident| $($field:ident: $value:expr),+)?) => {
+        impl std::fmt::Debug for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                $(let $this = self;)?
+                f.debug_struct($name)
+                    $($(.field(stringify!($field), &$value))+)?
+                    .finish_non_exhaustive()
+            }
+        }
+    };
+}
+
 mod bind;
 #[doc(hidden)] // C interface
 pub mod calls;

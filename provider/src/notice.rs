@@ -31,6 +31,10 @@ impl OptionalFeature {
             warn!(target: TARGET, "the system refuses {name} ({error}): {without}");
         }
     }
+
+    pub(crate) fn ask(&self, result: io::Result<()>) {
+        result.unwrap_or_else(|error| self.refused(&error));
+    }
 }
 
 /// True if a system or sandbox lacks the feature.

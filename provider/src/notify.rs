@@ -34,11 +34,7 @@ impl<T> Notifier<T> {
         Self::with_capacity(MAX_VALUES)
     }
 
-    pub(crate) fn unbounded() -> io::Result<Self> {
-        Self::with_capacity(usize::MAX)
-    }
-
-    fn with_capacity(capacity: usize) -> io::Result<Self> {
+    pub(crate) fn with_capacity(capacity: usize) -> io::Result<Self> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let queue = Queue { values: VecDeque::new(), is_readable: false, is_quiet: false };
         Ok(Self { queue: Mutex::new(queue), capacity, descriptor: eventfd(0, flags)? })

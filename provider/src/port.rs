@@ -185,16 +185,13 @@ pub(crate) struct TableChange {
 
 impl Follows {
     pub(crate) fn compare(self, table: &[Gid], addresses: &[IpAddr]) -> TableChange {
-        let wanted = |address: &IpAddr| match self {
-            Self::All => true,
-            Self::Only(only) => *address == only,
-            Self::State => false,
+        let is_new = |address: &IpAddr| !table.contains(&Gid::from(*address));
+        let new = addresses.iter().copied().filter(is_new);
+        let new: Vec<IpAddr> = match self {
+            Self::All => new.collect(),
+            Self::Only(only) => new.filter(|address| *address == only).collect(),
+            Self::State => return TableChange::default(),
         };
-        if self == Self::State {
-            return TableChange::default();
-        }
-        let has = |address: &&IpAddr| !table.contains(&Gid::from(**address));
-        let new = addresses.iter().filter(|address| wanted(address)).filter(has).copied().collect();
         let used = table.iter().filter(|gid| !gid.is_zero()).map(|gid| gid.to_ip());
         let mut gone: Vec<IpAddr> = used.filter(|ip| !addresses.contains(ip)).collect();
         gone.dedup(); // an address may have adjacent entries
@@ -374,9 +371,7 @@ impl Watch {
 }
 
 impl AsFd for Watch {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
+    forward! { socket: fn as_fd(&self) -> BorrowedFd<'_>; }
 }
 
 #[cfg(test)]

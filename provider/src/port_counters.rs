@@ -105,12 +105,9 @@ const RXE: [(&str, Value); 15] = [
 ];
 
 fn malformed(all: &Counters) -> u64 {
-    use DropReason as Reason;
-    [Reason::TooShort, Reason::Padding, Reason::UnknownOpcode, Reason::TransportVersion]
-        .into_iter()
-        .chain([Reason::Icrc])
-        .map(|reason| all.dropped(reason))
-        .sum()
+    use DropReason::{Icrc, Padding, TooShort, TransportVersion, UnknownOpcode};
+    let reasons = [TooShort, Padding, UnknownOpcode, TransportVersion, Icrc];
+    reasons.map(|reason| all.dropped(reason)).iter().sum()
 }
 
 /// Counters that the profile's driver shows (`mlx5`, `rxe` or none); without a profile, all.

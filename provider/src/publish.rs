@@ -107,22 +107,20 @@ fn read_all(directory: &Path) -> io::Result<Vec<Published>> {
     for entry in fs::read_dir(directory)? {
         let path = entry?.path();
         match path.extension().and_then(OsStr::to_str) {
-            Some(SUFFIX) => {}
-            Some(UNFINISHED) => {
-                let age = fs::metadata(&path)
-                    .and_then(|metadata| metadata.modified())
-                    .map(|at| at.elapsed());
-                if age.is_ok_and(|age| age.is_ok_and(|age| age > Duration::from_secs(60))) {
-                    let _ = fs::remove_file(&path); // the owner died while writing
-                }
-                continue;
+            // unreadable: gone or foreign
+            Some(SUFFIX) => found.extend(read(&path).ok().flatten().as_deref().and_then(parse)),
+            // the owner died while writing
+            Some(UNFINISHED) if age(&path) > Some(Duration::from_secs(60)) => {
+                let _ = fs::remove_file(&path);
             }
-            _ => continue,
+            _ => {}
         }
-        // unreadable: gone or foreign
-        found.extend(read(&path).ok().flatten().as_deref().and_then(parse));
     }
     Ok(found)
+}
+
+fn age(path: &Path) -> Option<Duration> {
+    fs::metadata(path).ok()?.modified().ok()?.elapsed().ok()
 }
 
 /// A file's contents, if the owner lives.
@@ -143,7 +141,7 @@ fn read(path: &Path) -> io::Result<Option<String>> {
     }
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 struct Record {
     version: u32,
     device: String,
@@ -160,16 +158,6 @@ struct Record {
 }
 
 impl Record {
-    fn of(published: &Published) -> Self {
-        let Published { device, pid, program, network, gids, lease, opened, updated, counters } =
-            published.clone();
-        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        let counters = counters.into_iter().map(|counter| (counter.name, counter.value)).collect();
-        let (opened, updated) = (millis(opened), millis(updated));
-        let version = VERSION;
-        Self { version, device, pid, program, network, gids, lease, opened, updated, counters }
-    }
-
     /// `None` for another version.
     fn read(self) -> Option<Published> {
         let Self { version, device, pid, program, network, gids, lease, opened, updated, counters } =
@@ -196,7 +184,7 @@ fn parse(text: &str) -> Option<Published> {
 pub(crate) struct Publisher {
     path: PathBuf,
     held: Option<File>,
-    published: Published,
+    record: Record,
 }
 
 impl Publisher {
@@ -215,33 +203,21 @@ impl Publisher {
         let path = directory.join(format!("{pid}-{number}-{}.{SUFFIX}", started.as_nanos()));
         let program = env::current_exe().unwrap_or_default();
         let program = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let device = device.to_owned();
-        let network = network();
-        let published = Published {
-            device,
-            pid,
-            program,
-            network,
-            gids,
-            opened: started,
-            ..Published::default()
-        };
-        let mut publisher = Self { path, held: None, published };
+        let (device, network, opened) = (device.to_owned(), network(), millis(started));
+        let version = VERSION;
+        let record =
+            Record { version, device, pid, program, network, gids, opened, ..Record::default() };
+        let mut publisher = Self { path, held: None, record };
         publisher.write(&Counters::default(), &LinkCounters::default()).ok()?;
         Some(publisher)
     }
 
     fn write(&mut self, counters: &Counters, link: &LinkCounters) -> io::Result<()> {
         let all = counters.iter().chain(link.named());
-        let published = |Counter { name, explanation, value }| PublishedCounter {
-            name: name.into(),
-            explanation,
-            value,
-        };
-        self.published.counters = all.map(published).collect();
-        self.published.lease = link.lease.clone();
-        self.published.updated = since_epoch();
-        let record = serde_json::to_vec(&Record::of(&self.published))?;
+        self.record.counters = all.map(|counter| (counter.name.into(), counter.value)).collect();
+        self.record.lease = link.lease.clone();
+        self.record.updated = millis(since_epoch());
+        let record = serde_json::to_vec(&self.record)?;
         let new = self.path.with_extension(UNFINISHED);
         let mut file =
             OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
@@ -260,22 +236,26 @@ impl Publisher {
 
 impl CounterSink for Publisher {
     fn publish(&mut self, counters: &Counters, link: &LinkCounters, gids: &[String]) {
-        self.published.gids = gids.to_vec();
+        self.record.gids = gids.to_vec();
         let _ = self.write(counters, link);
     }
 }
 
 impl Drop for Publisher {
     fn drop(&mut self) {
-        if self.published.pid != std::process::id() {
-            return; // the file is the parent's
+        // a forked child has the parent's file
+        if self.record.pid == std::process::id() {
+            let _ = fs::remove_file(&self.path);
         }
-        let _ = fs::remove_file(&self.path);
     }
 }
 
 fn since_epoch() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The user's private directory, created if missing: `$XDG_RUNTIME_DIR/roce`, `/tmp/roce-UID`, or

@@ -1,7 +1,7 @@
 //! Reaper: a process that outlives programs.
 
 use std::{
-    fmt, io,
+    io,
     os::fd::{AsFd, BorrowedFd},
     time::Duration,
 };
@@ -91,11 +91,7 @@ impl Reaper {
     }
 }
 
-impl fmt::Debug for Reaper {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reaper").field("variable", &self.variable()).finish_non_exhaustive()
-    }
-}
+opaque_debug!(Reaper: "Reaper", |it| variable: it.variable());
 
 /// Ends an abandoned address's connections. Keep the device until peers respond.
 fn notify_peers(left: &Left) -> Result<Context, OpenError> {

@@ -2,12 +2,12 @@
 
 #![allow(unsafe_code, reason = "signal masks")]
 
-use std::{mem, ptr};
+use std::{ffi::c_int, mem, ptr};
 
 use rustix::io::Errno;
 
 /// Left unblocked.
-const FAULTS: [libc::c_int; 7] = [
+const FAULTS: [c_int; 7] = [
     libc::SIGSEGV,
     libc::SIGBUS,
     libc::SIGFPE,
@@ -19,51 +19,59 @@ const FAULTS: [libc::c_int; 7] = [
 
 /// Runs `start` with signals blocked, which its threads inherit.
 pub fn blocked<R>(start: impl FnOnce() -> R) -> R {
-    // SAFETY: all zero is an empty set
-    let (mut set, mut before): (libc::sigset_t, libc::sigset_t) =
-        unsafe { (mem::zeroed(), mem::zeroed()) };
-    // SAFETY: initialised sets, borrowed for the calls
-    let result = unsafe {
+    let mut set = set_of([]);
+    // SAFETY: an initialised set
+    unsafe {
         libc::sigfillset(&mut set);
         for signal in FAULTS {
             libc::sigdelset(&mut set, signal);
         }
-        libc::pthread_sigmask(libc::SIG_BLOCK, &set, &mut before)
-    };
+    }
+    let before = change_mask(libc::SIG_BLOCK, &set);
     let started = start();
-    if result == 0 {
-        // SAFETY: as above
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, ptr::null_mut()) };
+    if let Some(before) = before {
+        change_mask(libc::SIG_SETMASK, &before);
     }
     started
+}
+
+pub(crate) fn set_of(signals: impl IntoIterator<Item = c_int>) -> libc::sigset_t {
+    // SAFETY: all zero is an empty set
+    let mut set = unsafe { mem::zeroed() };
+    for signal in signals {
+        // SAFETY: the set is initialised
+        unsafe { libc::sigaddset(&mut set, signal) };
+    }
+    set
+}
+
+pub(crate) fn contains(set: &libc::sigset_t, signal: c_int) -> bool {
+    // SAFETY: an initialised set
+    unsafe { libc::sigismember(set, signal) == 1 }
+}
+
+/// Changes this thread's mask, and returns the former.
+pub(crate) fn change_mask(how: c_int, set: &libc::sigset_t) -> Option<libc::sigset_t> {
+    let mut before = set_of([]);
+    // SAFETY: initialised sets, borrowed for the call
+    let result = unsafe { libc::pthread_sigmask(how, set, &mut before) };
+    (result == 0).then_some(before)
 }
 
 pub(crate) fn without_sigpipe<T: PartialEq>(
     write: impl FnOnce() -> rustix::io::Result<T>,
 ) -> rustix::io::Result<T> {
-    // SAFETY: all zero is an empty set
-    let (mut pipe, mut before, mut pending): (libc::sigset_t, libc::sigset_t, libc::sigset_t) =
-        unsafe { (mem::zeroed(), mem::zeroed(), mem::zeroed()) };
-    // SAFETY: initialised sets, borrowed for the calls
-    let (was_pending, blocked) = unsafe {
-        libc::sigemptyset(&mut pipe);
-        libc::sigaddset(&mut pipe, libc::SIGPIPE);
-        libc::sigpending(&mut pending);
-        let was_pending = libc::sigismember(&pending, libc::SIGPIPE) == 1;
-        (was_pending, libc::pthread_sigmask(libc::SIG_BLOCK, &pipe, &mut before) == 0)
-    };
-    if !blocked {
-        return Err(Errno::INVAL);
-    }
+    let (pipe, mut pending) = (set_of([libc::SIGPIPE]), set_of([]));
+    // SAFETY: an initialised set
+    unsafe { libc::sigpending(&mut pending) };
+    let before = change_mask(libc::SIG_BLOCK, &pipe).ok_or(Errno::INVAL)?;
     let result = write();
-    // SAFETY: as above; consumes the write's SIGPIPE, and restores the mask
-    unsafe {
-        if result == Err(Errno::PIPE) && !was_pending {
-            let none = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-            libc::sigtimedwait(&pipe, ptr::null_mut(), &none);
-        }
-        libc::pthread_sigmask(libc::SIG_SETMASK, &before, ptr::null_mut());
+    if result == Err(Errno::PIPE) && !contains(&pending, libc::SIGPIPE) {
+        let none = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: an initialised set; consumes the write's SIGPIPE
+        unsafe { libc::sigtimedwait(&pipe, ptr::null_mut(), &none) };
     }
+    change_mask(libc::SIG_SETMASK, &before);
     result
 }
 
@@ -73,7 +81,7 @@ mod tests {
 
     use super::*;
 
-    fn is_blocked(signal: libc::c_int) -> bool {
+    fn is_blocked(signal: c_int) -> bool {
         // SAFETY: all zero is an empty set; the mask is only read
         unsafe {
             let mut mask = mem::zeroed();

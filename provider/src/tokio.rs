@@ -44,66 +44,56 @@ async fn next<T: AsFd, R>(
     }
 }
 
-/// [`EventChannel`] for tasks.
-#[derive(Debug)]
-pub struct AsyncEventChannel(AsyncFd<Descriptor<EventChannel>>);
+macro_rules! channels {
+    ($(
+        $(#[$about:meta])*
+        $name:ident($channel:ty);
+        $(#[$next:meta])*
+        next() -> $found:ty;
+    )*) => {$(
+        $(#[$about])*
+        #[derive(Debug)]
+        pub struct $name(AsyncFd<Descriptor<$channel>>);
 
-impl AsyncEventChannel {
-    /// Registers the channel with the current runtime.
-    ///
-    /// # Errors
-    /// If the runtime refuses the descriptor.
-    ///
-    /// # Panics
-    /// Outside a runtime with I/O.
-    pub fn new(channel: EventChannel) -> io::Result<Self> {
-        Ok(Self(register(channel)?))
-    }
+        impl $name {
+            /// Registers the channel with the current runtime.
+            ///
+            /// # Errors
+            /// If the runtime refuses the descriptor.
+            ///
+            /// # Panics
+            /// Outside a runtime with I/O.
+            pub fn new(channel: $channel) -> io::Result<Self> {
+                Ok(Self(register(channel)?))
+            }
 
-    /// Channel.
-    #[must_use]
-    pub fn channel(&self) -> &EventChannel {
-        &self.0.get_ref().0
-    }
+            /// Channel.
+            #[must_use]
+            pub fn channel(&self) -> &$channel {
+                &self.0.get_ref().0
+            }
 
-    /// Awaits the next event (`rdma_get_cm_event`); cancel-safe.
-    ///
-    /// # Errors
-    /// If the runtime is shutting down.
-    pub async fn next(&self) -> io::Result<CmEvent> {
-        next(&self.0, EventChannel::poll).await
-    }
+            $(#[$next])*
+            ///
+            /// # Errors
+            /// If the runtime is shutting down.
+            pub async fn next(&self) -> io::Result<$found> {
+                next(&self.0, <$channel>::poll).await
+            }
+        }
+    )*};
 }
 
-/// [`CompletionChannel`] for tasks.
-#[derive(Debug)]
-pub struct AsyncCompletionChannel(AsyncFd<Descriptor<CompletionChannel>>);
+channels! {
+    /// [`EventChannel`] for tasks.
+    AsyncEventChannel(EventChannel);
+    /// Awaits the next event (`rdma_get_cm_event`); cancel-safe.
+    next() -> CmEvent;
 
-impl AsyncCompletionChannel {
-    /// Registers the channel with the current runtime.
-    ///
-    /// # Errors
-    /// If the runtime refuses the descriptor.
-    ///
-    /// # Panics
-    /// Outside a runtime with I/O.
-    pub fn new(channel: CompletionChannel) -> io::Result<Self> {
-        Ok(Self(register(channel)?))
-    }
-
-    /// Channel.
-    #[must_use]
-    pub fn channel(&self) -> &CompletionChannel {
-        &self.0.get_ref().0
-    }
-
+    /// [`CompletionChannel`] for tasks.
+    AsyncCompletionChannel(CompletionChannel);
     /// Awaits the next queue with an event (`ibv_get_cq_event`); cancel-safe.
     ///
     /// First arm the queue, then poll it.
-    ///
-    /// # Errors
-    /// If the runtime is shutting down.
-    pub async fn next(&self) -> io::Result<CompletionQueue> {
-        next(&self.0, CompletionChannel::poll).await
-    }
+    next() -> CompletionQueue;
 }

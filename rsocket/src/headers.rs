@@ -13,14 +13,9 @@ pub(super) const LONGEST: usize = 28;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Purpose {
-    Data,
+    Data = 0,
     /// Response to data.
-    Control,
-}
-
-impl Purpose {
-    const DATA: u8 = 0;
-    const CONTROL: u8 = 7;
+    Control = 7,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,13 +32,9 @@ impl DatagramHeader {
             IpAddr::V4(_) => (IPV4, 16),
             IpAddr::V6(_) => (IPV6, 28),
         };
-        let op = match self.purpose {
-            Purpose::Data => Purpose::DATA,
-            Purpose::Control => Purpose::CONTROL,
-        };
         let qpn = self.qpn.map_or(0, Qpn::get) << 8;
         let mut bytes = TAG.to_be_bytes().to_vec();
-        bytes.extend([version, op, length, 0]);
+        bytes.extend([version, self.purpose as u8, length, 0]);
         bytes.extend(qpn.to_be_bytes());
         match self.to {
             IpAddr::V4(to) => bytes.extend(to.octets()),
@@ -58,8 +49,8 @@ impl DatagramHeader {
         let [t0, t1, t2, t3, version, op, length, _, q0, q1, q2, _] = *head;
         let (to, data) = address(version, length.checked_sub(12)?, rest)?;
         let purpose = match op {
-            Purpose::DATA => Purpose::Data,
-            Purpose::CONTROL => Purpose::Control,
+            0 => Purpose::Data,
+            7 => Purpose::Control,
             _ => return None,
         };
         let qpn = u32::from_be_bytes([0, q0, q1, q2]);

@@ -7,112 +7,72 @@ const QUEUE: (u32, u32) = (16, 4096);
 const BUFFER: (u32, u32) = (4096, 1 << 28);
 const INLINE: u32 = 512;
 
-/// Sizes of an rsocket's later connections.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Settings {
-    send_buffer: u32,
-    receive_buffer: u32,
-    send_queue: u32,
-    receive_queue: u32,
-    inline: u32,
-    mappings: u32,
-}
-
 const POLLING: Duration = Duration::from_micros(10);
 
-impl Settings {
-    const DEFAULT: Self = Self {
-        send_buffer: 1 << 17,
-        receive_buffer: 1 << 17,
-        send_queue: 384,
-        receive_queue: 384,
-        inline: 64,
-        mappings: 0,
-    };
+/// Sizes: getter, setter, option, the administrator's file, default and bounds.
+macro_rules! sizes {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident $set:ident $option:literal $file:literal = $default:expr,
+        |$given:ident| $clamped:expr;
+    )*) => {
+        /// Sizes of an rsocket's later connections.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub struct Settings {
+            $($name: u32,)*
+        }
 
+        impl Settings {
+            const DEFAULT: Self = Self { $($name: $default,)* };
+
+            fn read(directory: &Path) -> Self {
+                let mut settings = Self::DEFAULT;
+                $(number(directory, $file).into_iter().for_each(|size| settings.$set(size));)*
+                settings
+            }
+
+            $(
+                $(#[$doc])*
+                #[must_use]
+                pub const fn $name(&self) -> u32 {
+                    self.$name
+                }
+
+                #[doc = concat!("Sets `", $option, "`, clamped.")]
+                pub fn $set(&mut self, $given: u32) {
+                    self.$name = $clamped;
+                }
+            )*
+        }
+    };
+}
+
+sizes! {
+    /// Most unacknowledged bytes (`SO_SNDBUF`).
+    send_buffer set_send_buffer "SO_SNDBUF" "wmem_default" = 1 << 17,
+    |bytes| bytes.clamp(BUFFER.0, BUFFER.1);
+    /// Bytes that the peer may send ahead (`SO_RCVBUF`), in two halves.
+    receive_buffer set_receive_buffer "SO_RCVBUF" "mem_default" = 1 << 17,
+    |bytes| bytes.clamp(BUFFER.0, BUFFER.1).next_multiple_of(2);
+    /// Most data messages in flight (`RDMA_SQSIZE`).
+    send_queue set_send_queue "RDMA_SQSIZE" "sqsize_default" = 384,
+    |slots| slots.clamp(QUEUE.0, QUEUE.1);
+    /// Data messages that the peer may send ahead (`RDMA_RQSIZE`).
+    receive_queue set_receive_queue "RDMA_RQSIZE" "rqsize_default" = 384,
+    |slots| slots.clamp(QUEUE.0, QUEUE.1);
+    /// Most inline bytes (`RDMA_INLINE`).
+    inline set_inline "RDMA_INLINE" "inline_default" = 64,
+    |bytes| bytes.min(INLINE);
+    /// Most peer mappings for `riowrite` (`RDMA_IOMAPSIZE`).
+    mappings set_mappings "RDMA_IOMAPSIZE" "iomap_size" = 0,
+    |entries| entries.min(u8::MAX.into());
+}
+
+impl Settings {
     /// The administrator's defaults, or librdmacm's.
     pub(super) fn of_host() -> Self {
         static SETTINGS: OnceLock<Settings> = OnceLock::new();
         *SETTINGS.get_or_init(|| Self::read(Path::new(DIRECTORY)))
-    }
-
-    fn read(directory: &Path) -> Self {
-        let mut settings = Self::DEFAULT;
-        let with = |name: &str, set: &mut dyn FnMut(u32)| number(directory, name).map_or((), set);
-        with("wmem_default", &mut |bytes| settings.set_send_buffer(bytes));
-        with("mem_default", &mut |bytes| settings.set_receive_buffer(bytes));
-        with("sqsize_default", &mut |slots| settings.set_send_queue(slots));
-        with("rqsize_default", &mut |slots| settings.set_receive_queue(slots));
-        with("inline_default", &mut |bytes| settings.set_inline(bytes));
-        with("iomap_size", &mut |entries| settings.set_mappings(entries));
-        settings
-    }
-
-    /// Most unacknowledged bytes (`SO_SNDBUF`).
-    #[must_use]
-    pub const fn send_buffer(&self) -> u32 {
-        self.send_buffer
-    }
-
-    /// Sets `SO_SNDBUF`, clamped.
-    pub fn set_send_buffer(&mut self, bytes: u32) {
-        self.send_buffer = bytes.clamp(BUFFER.0, BUFFER.1);
-    }
-
-    /// Bytes that the peer may send ahead (`SO_RCVBUF`).
-    #[must_use]
-    pub const fn receive_buffer(&self) -> u32 {
-        self.receive_buffer
-    }
-
-    /// Sets `SO_RCVBUF`, clamped.
-    pub fn set_receive_buffer(&mut self, bytes: u32) {
-        // of two halves
-        self.receive_buffer = bytes.clamp(BUFFER.0, BUFFER.1).next_multiple_of(2);
-    }
-
-    /// Most data messages in flight (`RDMA_SQSIZE`).
-    #[must_use]
-    pub const fn send_queue(&self) -> u32 {
-        self.send_queue
-    }
-
-    /// Sets `RDMA_SQSIZE`, clamped.
-    pub fn set_send_queue(&mut self, slots: u32) {
-        self.send_queue = slots.clamp(QUEUE.0, QUEUE.1);
-    }
-
-    /// Data messages that the peer may send ahead (`RDMA_RQSIZE`).
-    #[must_use]
-    pub const fn receive_queue(&self) -> u32 {
-        self.receive_queue
-    }
-
-    /// Sets `RDMA_RQSIZE`, clamped.
-    pub fn set_receive_queue(&mut self, slots: u32) {
-        self.receive_queue = slots.clamp(QUEUE.0, QUEUE.1);
-    }
-
-    /// Most inline bytes (`RDMA_INLINE`).
-    #[must_use]
-    pub const fn inline(&self) -> u32 {
-        self.inline
-    }
-
-    /// Sets `RDMA_INLINE`, clamped.
-    pub fn set_inline(&mut self, bytes: u32) {
-        self.inline = bytes.min(INLINE);
-    }
-
-    /// Most peer mappings for `riowrite` (`RDMA_IOMAPSIZE`).
-    #[must_use]
-    pub const fn mappings(&self) -> u32 {
-        self.mappings
-    }
-
-    /// Sets `RDMA_IOMAPSIZE`, clamped.
-    pub fn set_mappings(&mut self, entries: u32) {
-        self.mappings = entries.min(u8::MAX.into());
     }
 }
 

@@ -17,6 +17,15 @@ pub(super) enum ByteOrder {
 impl ByteOrder {
     pub(super) const NATIVE: Self =
         if cfg!(target_endian = "big") { Self::Big } else { Self::Little };
+
+    /// A number whose big-endian bytes are `number`'s in this order, and back.
+    const fn swap_u64(self, number: u64) -> u64 {
+        if matches!(self, Self::Big) { number } else { number.swap_bytes() }
+    }
+
+    const fn swap_u32(self, number: u32) -> u32 {
+        if matches!(self, Self::Big) { number } else { number.swap_bytes() }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -32,33 +41,19 @@ impl RemoteSge {
     pub(super) const LEN: usize = 16;
 
     pub(super) fn encode(self, order: ByteOrder) -> [u8; Self::LEN] {
-        let Self { address, key, length } = self;
-        let (address, key, length) = match order {
-            ByteOrder::Little => (address.to_le_bytes(), key.to_le_bytes(), length.to_le_bytes()),
-            ByteOrder::Big => (address.to_be_bytes(), key.to_be_bytes(), length.to_be_bytes()),
-        };
         let mut bytes = [0; Self::LEN];
-        bytes[..8].copy_from_slice(&address);
-        bytes[8..12].copy_from_slice(&key);
-        bytes[12..].copy_from_slice(&length);
+        bytes[..8].copy_from_slice(&order.swap_u64(self.address).to_be_bytes());
+        bytes[8..12].copy_from_slice(&order.swap_u32(self.key).to_be_bytes());
+        bytes[12..].copy_from_slice(&order.swap_u32(self.length).to_be_bytes());
         bytes
     }
 
     pub(super) fn parse(bytes: &[u8; Self::LEN], order: ByteOrder) -> Self {
         let [a0, a1, a2, a3, a4, a5, a6, a7, k0, k1, k2, k3, l0, l1, l2, l3] = *bytes;
-        let (address, key, length) =
-            ([a0, a1, a2, a3, a4, a5, a6, a7], [k0, k1, k2, k3], [l0, l1, l2, l3]);
-        match order {
-            ByteOrder::Little => Self {
-                address: u64::from_le_bytes(address),
-                key: u32::from_le_bytes(key),
-                length: u32::from_le_bytes(length),
-            },
-            ByteOrder::Big => Self {
-                address: u64::from_be_bytes(address),
-                key: u32::from_be_bytes(key),
-                length: u32::from_be_bytes(length),
-            },
+        Self {
+            address: order.swap_u64(u64::from_be_bytes([a0, a1, a2, a3, a4, a5, a6, a7])),
+            key: order.swap_u32(u32::from_be_bytes([k0, k1, k2, k3])),
+            length: order.swap_u32(u32::from_be_bytes([l0, l1, l2, l3])),
         }
     }
 }
@@ -76,10 +71,7 @@ impl IoMap {
 
     pub(super) fn encode(self, order: ByteOrder) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
-        bytes[..8].copy_from_slice(&match order {
-            ByteOrder::Little => self.offset.to_le_bytes(),
-            ByteOrder::Big => self.offset.to_be_bytes(),
-        });
+        bytes[..8].copy_from_slice(&order.swap_u64(self.offset).to_be_bytes());
         bytes[8..].copy_from_slice(&self.sge.encode(order));
         bytes
     }
@@ -88,10 +80,7 @@ impl IoMap {
         let (mut offset, mut sge) = ([0; 8], [0; RemoteSge::LEN]);
         offset.copy_from_slice(&bytes[..8]);
         sge.copy_from_slice(&bytes[8..]);
-        let offset = match order {
-            ByteOrder::Little => u64::from_le_bytes(offset),
-            ByteOrder::Big => u64::from_be_bytes(offset),
-        };
+        let offset = order.swap_u64(u64::from_be_bytes(offset));
         Self { offset, sge: RemoteSge::parse(&sge, order) }
     }
 }

@@ -25,7 +25,7 @@ const TRANSPORT: Crate = Crate {
     folder: "transport/src",
     root: "lib.rs",
     layers: &[
-        &["addr", "ids", "psn", "time", "hash", "pkeys"],
+        &["addr", "bounded", "defaults", "ids", "psn", "time", "hash", "named", "pkeys"],
         &["congestion", "wire", "gids"],
         &["event", "mem", "work"],
         &["cm"], // knows no queue pairs

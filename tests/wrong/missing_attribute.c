@@ -1,5 +1,5 @@
 /* explained: missing_attribute
-   says: needs IBV_QP_PKEY_INDEX (pkey_index)
+   says: need IBV_QP_PKEY_INDEX (pkey_index)
 
    A bit of attr_mask is left out, though the member is set. */
 

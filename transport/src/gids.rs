@@ -46,8 +46,8 @@ pub enum RoceV1 {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GidTable {
     gids: Vec<Gid>,
-    v1: RoceV1,
-    port_mtu: Mtu,
+    pub(crate) v1: RoceV1,
+    pub(crate) port_mtu: Mtu,
     source_port: SourcePort,
     /// Source ports of data.
     flow_ports: BTreeMap<IpAddr, Vec<u16>>,
@@ -95,10 +95,6 @@ impl GidTable {
         !self.flow_ports.is_empty()
     }
 
-    pub(crate) const fn set_port_mtu(&mut self, mtu: Mtu) {
-        self.port_mtu = mtu;
-    }
-
     /// Every entry; zero is unused.
     #[must_use]
     pub fn entries(&self) -> &[Gid] {
@@ -109,10 +105,6 @@ impl GidTable {
     #[must_use]
     pub const fn port_mtu(&self) -> Mtu {
         self.port_mtu
-    }
-
-    pub(crate) const fn set_roce_v1(&mut self, v1: RoceV1) {
-        self.v1 = v1;
     }
 
     /// RoCE version of an entry.

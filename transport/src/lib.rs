@@ -15,14 +15,17 @@ extern crate std;
 
 pub mod adapter;
 pub mod addr;
+mod bounded;
 pub mod cm;
 pub mod congestion;
+mod defaults;
 pub mod event;
 pub mod explain;
 mod gids;
 mod hash;
 pub mod ids;
 pub mod mem;
+mod named;
 mod pkeys;
 pub mod psn;
 pub mod qp;

@@ -9,6 +9,7 @@ use core::{net::IpAddr, ops::RangeInclusive};
 
 use crate::{
     addr::PKey,
+    bounded,
     cm::{CmMad, ConnRecord, Message, ServiceId},
     ids::Qpn,
     wire::Packet,
@@ -169,10 +170,7 @@ impl Requests {
         if self.service(requester) == Some(service) {
             return; // retransmitted
         }
-        if self.0.len() == REQUESTS {
-            self.0.pop_front();
-        }
-        self.0.push_back((requester, service));
+        bounded::push(&mut self.0, (requester, service), REQUESTS);
     }
 
     fn service(&self, requester: Requester) -> Option<ServiceId> {

@@ -5,7 +5,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use proptest::{collection::vec, prelude::*, sample::Index};
+use proptest::{
+    collection::vec,
+    prelude::*,
+    sample::{Index, select},
+};
 use roce_transport::{
     adapter::{Adapter, AdapterConfig, Limits, ObjectError, PdId},
     addr::AddressVector,
@@ -48,29 +52,15 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     use Step as S;
+    let creations = &[S::AllocPd, S::CreateCq, S::OpenXrcd, S::Register, S::AllocWindow];
+    let others = &[S::CreateAh, S::CreateSrq, S::CreateXrcSrq, S::CreateInitiator, S::CreateTarget];
+    let changes = &[S::Reregister, S::Reset, S::DeallocPd, S::DestroyCq, S::CloseXrcd];
+    let ends = &[S::DeallocWindow, S::DestroyAh, S::DestroySrq, S::DestroyQp];
     prop_oneof![
-        Just(S::AllocPd),
-        Just(S::CreateCq),
-        Just(S::OpenXrcd),
-        Just(S::Register),
-        Just(S::AllocWindow),
-        Just(S::CreateAh),
-        Just(S::CreateSrq),
-        Just(S::CreateXrcSrq),
-        (any::<bool>(), any::<bool>())
+        19 => select([&creations[..], others, changes, ends].concat()),
+        1 => (any::<bool>(), any::<bool>())
             .prop_map(|(shared, same_cq)| S::CreateQp { shared, same_cq }),
-        Just(S::CreateInitiator),
-        Just(S::CreateTarget),
-        Just(S::Reregister),
-        Just(S::Reset),
-        Just(S::DeallocPd),
-        Just(S::DestroyCq),
-        Just(S::CloseXrcd),
-        any::<bool>().prop_map(|twice| S::Deregister { twice }),
-        Just(S::DeallocWindow),
-        Just(S::DestroyAh),
-        Just(S::DestroySrq),
-        Just(S::DestroyQp),
+        1 => any::<bool>().prop_map(|twice| S::Deregister { twice }),
     ]
 }
 

@@ -35,7 +35,7 @@ impl Names {
         way: Direction,
         record: &Record,
     ) -> Option<(Event, Tone)> {
-        let note = |text: String, tone| Some((Event::Note(end, self.at(record, text)), tone));
+        let note = |tone| Some((Event::Note(end, self.note(record)), tone));
         let is_shown = match shown {
             Shown::Nothing => false,
             Shown::Packets => !matches!(&record.what, What::State { failure: Failure::Asked, .. }),
@@ -71,30 +71,26 @@ impl Names {
                 };
                 Some((Event::Arrived(way, self.packet(packet), disposition.to_string()), tone))
             }
-            What::Call { result: Err(_), .. } => note(record.what.to_string(), Tone::Bad),
-            What::Call { .. } => note(record.what.to_string(), Tone::Strong),
-            What::Completed { result: Err(_), .. } => note(record.what.to_string(), Tone::Bad),
-            What::Completed { .. } => note(record.what.to_string(), Tone::Strong),
-            What::Recovery { recovery: Recovery::GiveUp { .. }, .. } => {
-                note(record.what.to_string(), Tone::Bad)
-            }
-            What::Recovery { .. } | What::Timer(_) => note(record.what.to_string(), Tone::Warned),
-            What::State { failure: Failure::Asked, .. } => {
-                note(record.what.to_string(), Tone::Faint)
-            }
-            What::State { .. } => note(record.what.to_string(), Tone::Bad),
+            What::Call { result: Err(_), .. }
+            | What::Completed { result: Err(_), .. }
+            | What::Recovery { recovery: Recovery::GiveUp { .. }, .. } => note(Tone::Bad),
+            What::Call { .. } | What::Completed { .. } => note(Tone::Strong),
+            What::State { failure: Failure::Asked, .. } => note(Tone::Faint),
+            What::State { .. } => note(Tone::Bad),
             What::Window { cause: WindowCause::Acknowledged | WindowCause::Start, .. } => None,
-            What::Window { .. } | What::Rate { .. } => note(record.what.to_string(), Tone::Warned),
             // The arrival shows it.
             What::Acknowledged { .. } => None,
-            _ => note(record.what.to_string(), Tone::Plain),
+            What::Recovery { .. } | What::Timer(_) | What::Window { .. } | What::Rate { .. } => {
+                note(Tone::Warned)
+            }
+            _ => note(Tone::Plain),
         }
     }
 
-    fn at(&self, record: &Record, text: String) -> String {
+    fn note(&self, record: &Record) -> String {
         match self.0.get(&record.qpn) {
-            Some(name) => format!("{name}: {text}"),
-            None => text,
+            Some(name) => format!("{name}: {}", record.what),
+            None => record.what.to_string(),
         }
     }
 

@@ -59,9 +59,12 @@ impl Default for Options {
 /// An adapter and its program's objects.
 #[derive(Debug)]
 pub struct Node {
-    pub(crate) end: End,
-    pub(crate) ip: IpAddr,
-    pub(crate) adapter: Adapter,
+    /// End.
+    pub end: End,
+    /// IP address.
+    pub ip: IpAddr,
+    /// Adapter.
+    pub adapter: Adapter,
     pub(crate) pd: PdId,
     pub(crate) transmit: TransmitBuffer,
     cqs: Vec<Arc<CompletionQueue>>,
@@ -181,24 +184,6 @@ impl Node {
         }
     }
 
-    /// End.
-    #[must_use]
-    pub const fn end(&self) -> End {
-        self.end
-    }
-
-    /// Adapter.
-    #[must_use]
-    pub const fn adapter(&self) -> &Adapter {
-        &self.adapter
-    }
-
-    /// IP address.
-    #[must_use]
-    pub const fn address(&self) -> IpAddr {
-        self.ip
-    }
-
     /// Memory regions in order of creation.
     #[must_use]
     pub fn buffers(&self) -> &[Buffer] {
@@ -284,11 +269,8 @@ impl Node {
         let mut wcs = [Wc::UNUSED; 16];
         let mut taken = 0;
         for cq in &self.cqs {
-            loop {
-                match cq.poll(&mut wcs) {
-                    0 => break,
-                    count => taken += count,
-                }
+            while let count @ 1.. = cq.poll(&mut wcs) {
+                taken += count;
             }
         }
         while self.adapter.poll_event().is_some() {}

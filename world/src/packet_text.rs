@@ -1,5 +1,6 @@
 //! Packets as short texts.
 
+use roce_capture::explain::ExplainedPacket;
 use roce_transport::{
     cm::{CmMad, Message, PortSpace},
     wire::{Ext, Headers, Operation, Service, Syndrome},
@@ -36,6 +37,13 @@ pub fn packet(headers: &Headers, payload: usize, message: Option<&CmMad>) -> Str
         }
         _ => "CNP".into(),
     }
+}
+
+/// The same for a captured packet; `None`: its headers are invalid.
+#[must_use]
+pub fn captured(packet: &ExplainedPacket) -> Option<String> {
+    let headers = packet.headers.as_ref()?;
+    Some(self::packet(headers, packet.payload, packet.message.as_deref()))
 }
 
 fn credits(syndrome: Syndrome) -> String {

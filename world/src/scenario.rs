@@ -81,9 +81,6 @@ pub fn play<'a>(
 
 /// Plays a script like [`play`]. The script's network overrides the settings', the settings' fates
 /// the script's.
-///
-/// # Errors
-/// An invalid network in the settings.
 pub fn play_script<'a>(
     script: &Script,
     settings: &Settings,

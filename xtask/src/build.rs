@@ -42,15 +42,9 @@ impl Built {
             (None, Some(target)) => command.args(["build", "--target", target]),
             (None, None) => command.arg("build"),
         };
-        command.args([
-            "--profile",
-            "dist",
-            "--package",
-            "roce-cli",
-            "--message-format",
-            "json-render-diagnostics",
-        ]);
-        let (tool, out) = built(&run(command)?)?;
+        command.args(["--profile", "dist", "--package", "roce-cli"]);
+        command.args(["--message-format", "json-render-diagnostics"]);
+        let (tool, out) = built(&run(&mut command)?)?;
         let tool = stripped(&tool, target)?;
         let library = stripped(&carried(&out, "carried.rs")?, target)?;
         let sockets = stripped(&carried(&out, "carried_sockets.rs")?, target)?;
@@ -81,11 +75,7 @@ pub(crate) fn cargo() -> std::ffi::OsString {
 
 pub(crate) fn host() -> Result<String, Failure> {
     let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let mut command = Command::new(rustc);
-    let text = run({
-        command.arg("-vV");
-        command
-    })?;
+    let text = run(Command::new(rustc).arg("-vV"))?;
     let host = text.lines().find_map(|line| line.strip_prefix("host: "));
     Ok(host.ok_or("rustc -vV names no host")?.to_owned())
 }
@@ -106,16 +96,13 @@ pub(crate) fn pages(out: &Path) -> Result<PathBuf, Failure> {
     command.args(["build", "--package", "roce-cli", "--message-format", "json-render-diagnostics"]);
     // build-std needs a named target
     command.env_remove("CARGO_UNSTABLE_BUILD_STD");
-    let (tool, _) = built(&run(command)?)?;
+    let (tool, _) = built(&run(&mut command)?)?;
     let pages = out.join("pages");
     fs::create_dir_all(pages.join("completions"))?;
-    let mut command = Command::new(&tool);
-    command.arg("manual").arg(pages.join("man"));
-    run(command)?;
+    run(Command::new(&tool).arg("manual").arg(pages.join("man")))?;
     for (shell, name) in [("bash", "roce"), ("zsh", "_roce"), ("fish", "roce.fish")] {
-        let mut command = Command::new(&tool);
-        command.args(["completions", shell]);
-        fs::write(pages.join("completions").join(name), run(command)?)?;
+        let script = run(Command::new(&tool).args(["completions", shell]))?;
+        fs::write(pages.join("completions").join(name), script)?;
     }
     Ok(pages)
 }
@@ -137,7 +124,7 @@ fn built(messages: &str) -> Result<(PathBuf, PathBuf), Failure> {
     tool.zip(out).ok_or_else(|| "cargo names no tool".into())
 }
 
-pub(crate) fn run(mut command: Command) -> Result<String, Failure> {
+pub(crate) fn run(command: &mut Command) -> Result<String, Failure> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.stderr(Stdio::inherit()).output();
     let output = output.map_err(|error| format!("cannot start {name}: {error}"))?;
@@ -148,13 +135,12 @@ pub(crate) fn run(mut command: Command) -> Result<String, Failure> {
 }
 
 fn stripped(path: &Path, target: &str) -> Result<Vec<u8>, Failure> {
-    let own = target.split('-').next() == Some(env::consts::ARCH);
     let machine = target.split('-').next().unwrap_or_default();
+    let own = machine == env::consts::ARCH;
     let name = if own { "strip".to_owned() } else { format!("{machine}-linux-gnu-strip") };
     let copy = path.with_extension("stripped");
-    let mut command = Command::new(env::var_os("STRIP").unwrap_or_else(|| name.into()));
-    command.args(["--strip-debug", "-o"]).arg(&copy).arg(path);
-    run(command)?;
+    let strip = env::var_os("STRIP").unwrap_or_else(|| name.into());
+    run(Command::new(strip).args(["--strip-debug", "-o"]).arg(&copy).arg(path))?;
     Ok(fs::read(copy)?)
 }
 

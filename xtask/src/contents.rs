@@ -36,11 +36,8 @@ pub(crate) enum PackageKind {
     Rpm,
 }
 
-pub(crate) struct Contents {
-    pub(crate) tool: Vec<u8>,
-    library: Vec<u8>,
-    sockets: Vec<u8>,
-    machine: &'static str,
+pub(crate) struct Contents<'a> {
+    built: &'a Built,
     completions: Vec<(String, Vec<u8>)>,
     manual: Vec<(String, Vec<u8>)>,
     documents: Vec<(String, Vec<u8>)>,
@@ -48,9 +45,9 @@ pub(crate) struct Contents {
     pub(crate) bill: Vec<u8>,
 }
 
-impl Contents {
+impl<'a> Contents<'a> {
     pub(crate) fn new(
-        built: &Built,
+        built: &'a Built,
         pages: &Path,
         components: &[Component],
     ) -> Result<Self, Failure> {
@@ -60,10 +57,7 @@ impl Contents {
         }
         documents.push(("THIRD-PARTY.txt".to_owned(), metadata::licences(components)?.into()));
         Ok(Self {
-            tool: built.tool.clone(),
-            library: built.library.clone(),
-            sockets: built.sockets.clone(),
-            machine: built.machine,
+            built,
             completions: files(&pages.join("completions"))?,
             manual: files(&pages.join("man"))?,
             documents,
@@ -81,7 +75,7 @@ impl Contents {
     pub(crate) fn libraries(&self, place: PackageKind) -> String {
         match place {
             PackageKind::Tarball => "lib/roce".to_owned(),
-            PackageKind::Debian => format!("usr/lib/{}-linux-gnu/roce", self.machine),
+            PackageKind::Debian => format!("usr/lib/{}-linux-gnu/roce", self.built.machine),
             PackageKind::Rpm => "usr/lib64/roce".to_owned(),
         }
     }
@@ -89,7 +83,7 @@ impl Contents {
     pub(crate) fn place(&self, place: PackageKind) -> Vec<Entry> {
         let mut entries = vec![program(
             if place == PackageKind::Tarball { "roce" } else { "usr/bin/roce" },
-            &self.tool,
+            &self.built.tool,
         )];
         if place != PackageKind::Tarball {
             let libraries = self.libraries(place);
@@ -100,8 +94,9 @@ impl Contents {
             for (name, text) in PKG_CONFIG {
                 entries.push(file(format!("{library}.links/pkgconfig/{name}"), text));
             }
-            entries.push(shared(library, self.library.clone()));
-            entries.push(shared(format!("{libraries}/librspreload.so"), self.sockets.clone()));
+            entries.push(shared(library, self.built.library.clone()));
+            let sockets = self.built.sockets.clone();
+            entries.push(shared(format!("{libraries}/librspreload.so"), sockets));
         }
         entries.push(file(
             match place {
@@ -146,7 +141,7 @@ impl Contents {
     pub(crate) fn verbs(&self, place: PackageKind) -> Result<Vec<Entry>, Failure> {
         let libraries = self.libraries(place);
         let library = format!("{libraries}/verbs/libroce_verbs.so");
-        let mut entries = vec![shared(library, soname::without(self.library.clone())?)];
+        let mut entries = vec![shared(library, soname::without(self.built.library.clone())?)];
         for name in ["libibverbs.so.1", "librdmacm.so.1"] {
             entries.push(link(format!("{libraries}/verbs/{name}"), "libroce_verbs.so".to_owned()));
         }

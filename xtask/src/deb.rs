@@ -17,7 +17,7 @@ use crate::{
 
 const REVISION: &str = "1";
 
-pub(crate) fn write(out: &Path, built: &Built, contents: &Contents) -> Result<(), Failure> {
+pub(crate) fn write(out: &Path, built: &Built, contents: &Contents<'_>) -> Result<(), Failure> {
     let mut entries = contents.place(PackageKind::Debian);
     entries.extend(policy(built, "roce", TOLERATED));
     package(out, built, "roce", (SUMMARY, DESCRIPTION), &entries, &[])?;

@@ -26,7 +26,7 @@ pub(crate) struct Component {
 pub(crate) fn components(target: &str) -> Result<Vec<Component>, Failure> {
     let mut command = Command::new(build::cargo());
     command.args(["metadata", "--format-version", "1", "--locked", "--filter-platform", target]);
-    let metadata: Value = serde_json::from_str(&build::run(command)?)?;
+    let metadata: Value = serde_json::from_str(&build::run(&mut command)?)?;
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let packages: BTreeMap<_, _> = list(&metadata["packages"])

@@ -13,7 +13,7 @@ use crate::{
 
 const RELEASE: &str = "1";
 
-pub(crate) fn write(out: &Path, built: &Built, contents: &Contents) -> Result<(), Failure> {
+pub(crate) fn write(out: &Path, built: &Built, contents: &Contents<'_>) -> Result<(), Failure> {
     let mut tool = builder("roce", built, SUMMARY, DESCRIPTION);
     add(&mut tool, contents.place(PackageKind::Rpm))?;
     save(out, built, "roce", &mut tool)?;

@@ -15,7 +15,7 @@ use crate::{
     contents::{Contents, HOMEPAGE, SUMMARY},
 };
 
-pub(crate) fn write(out: &Path, built: &Built, contents: &Contents) -> Result<(), Failure> {
+pub(crate) fn write(out: &Path, built: &Built, contents: &Contents<'_>) -> Result<(), Failure> {
     let (major, minor) = built.glibc;
     // the oldest manylinux that pip knows for this tag
     let tag = format!("py3-none-manylinux_{major}_{}_{}", minor.max(17), built.machine);
@@ -36,7 +36,7 @@ pub(crate) fn write(out: &Path, built: &Built, contents: &Contents) -> Result<()
             fs::read(Path::new("packaging/python").join(name))?,
         ));
     }
-    files.push((format!("roce-{VERSION}.data/scripts/roce"), 0o755, contents.tool.clone()));
+    files.push((format!("roce-{VERSION}.data/scripts/roce"), 0o755, built.tool.clone()));
     for (name, text) in contents.licences() {
         files.push((format!("{info}/licenses/{name}"), 0o644, text.to_vec()));
     }

@@ -10,7 +10,7 @@ use roce_provider::cancel::Uncancelled;
 
 use crate::{
     call::{self, CallId},
-    errno::{Errno, Result},
+    errno::{Errno, Result, refuse_if},
     export::export,
     layout::{consts::*, rdma_addrinfo},
     rule::Rule,
@@ -135,9 +135,8 @@ unsafe fn find(
 ) -> Result<c_int> {
     // no `Call`: a name server may never respond
     let _uncancelled = Uncancelled::begin();
-    if to.is_null() || node.is_null() && port.is_null() && hints.is_null() {
-        return Err(Errno::of(Rule::NullArgument));
-    }
+    let has_none = node.is_null() && port.is_null() && hints.is_null();
+    refuse_if(to.is_null() || has_none, Rule::NullArgument)?;
     let none = rdma_addrinfo::zeroed();
     let given = hints.as_ref();
     let hints = given.unwrap_or(&none);

@@ -10,7 +10,7 @@ use crate::{
     call::{self, CallId},
     errno::Result,
     export::export,
-    hooks::check::{self, Finding, Kind, Stack, wake_ups},
+    hooks::check::{self, Kind, wake_ups},
     layout::rdma_event_channel,
     objects::object::{Object, impl_object},
     wait::blocking,
@@ -54,11 +54,8 @@ fn endless(call: &str, channel: usize) -> Option<String> {
 unsafe fn report_ids(channel: *mut rdma_event_channel) {
     let number = users(channel as usize);
     if number > 0 {
-        check::emit(&Finding {
-            kind: Kind::CmChannelInUse,
-            what: format!("rdma_destroy_event_channel, which {number} ids use"),
-            stacks: vec![("destroyed", Stack::here())],
-        });
+        let what = format!("rdma_destroy_event_channel, which {number} ids use");
+        check::emit_here(Kind::CmChannelInUse, "destroyed", what);
     }
 }
 

@@ -54,31 +54,22 @@ unsafe fn translate(event: &CmEvent) -> Option<*mut rdma_cm_event> {
         (c.id, c.listen_id) = (request(event, taken.id).ok()?, taken.id);
     }
     let private_data: Box<[u8]> = event.private_data().into();
-    let (mut data, mut length) = (private_data.as_ptr().cast::<c_void>(), private_data.len() as u8);
-    if private_data.is_empty() {
-        data = std::ptr::null();
-    }
-    if is_group {
-        (data, length) = (taken.context as *const c_void, 0);
-    }
-    c.param.conn = rdma_conn_param {
-        private_data: data,
-        private_data_len: length,
-        ..rdma_conn_param::zeroed()
+    let (data, length) = match private_data.len() {
+        _ if is_group => (taken.context as *const c_void, 0),
+        0 => (std::ptr::null(), 0),
+        length => (private_data.as_ptr().cast(), length as u8),
     };
-    if let Some(conn) = event.conn() {
-        c.param.conn = rdma_conn_param {
-            private_data: data,
-            private_data_len: length,
-            responder_resources: conn.responder_resources,
-            initiator_depth: conn.initiator_depth,
-            flow_control: conn.flow_control.into(),
-            retry_count: conn.retry_count,
-            rnr_retry_count: conn.rnr_retry_count,
-            srq: conn.srq.into(),
-            qp_num: conn.qpn.unwrap_or_default().get(),
-        };
-    }
+    let conn = event.conn().map_or(rdma_conn_param::zeroed(), |conn| rdma_conn_param {
+        responder_resources: conn.responder_resources,
+        initiator_depth: conn.initiator_depth,
+        flow_control: conn.flow_control.into(),
+        retry_count: conn.retry_count,
+        rnr_retry_count: conn.rnr_retry_count,
+        srq: conn.srq.into(),
+        qp_num: conn.qpn.unwrap_or_default().get(),
+        ..rdma_conn_param::zeroed()
+    });
+    c.param.conn = rdma_conn_param { private_data: data, private_data_len: length, ..conn };
     if let Some(arg) = event.user_value() {
         c.param = EventParam { arg };
     }
@@ -159,11 +150,11 @@ pub(super) unsafe fn next(channel: *mut rdma_event_channel) -> Result<*mut rdma_
     let mut awaited = Awaited::default();
     loop {
         match try_take(channel, &mut awaited)? {
-            Polled::Event(event) => return Ok(event),
-            Polled::Nothing(descriptor) if check::is_on() && is_blocking(descriptor) => {
+            Ok(event) => return Ok(event),
+            Err(descriptor) if check::is_on() && is_blocking(descriptor) => {
                 wait_checked(descriptor, || endless(channel))?;
             }
-            Polled::Nothing(descriptor) => wait_readable(descriptor)?,
+            Err(descriptor) => wait_readable(descriptor)?,
         }
     }
 }
@@ -194,7 +185,7 @@ unsafe fn try_take(
     let _call = Call::begin();
     let (channel, descriptor) =
         Channel::share(channel, awaited, |c| (c.channel.clone(), (*channel).fd))?;
-    Ok(Polled::of(take(&channel), descriptor))
+    Ok(take(&channel).ok_or(descriptor))
 }
 
 pub(super) unsafe fn is_sync(id: *mut rdma_cm_id) -> bool {

@@ -1,7 +1,6 @@
 use std::{
     cell::UnsafeCell,
     ffi::{c_uint, c_void},
-    net::IpAddr,
     sync::{
         MutexGuard,
         atomic::{AtomicU64, Ordering},
@@ -17,8 +16,7 @@ use super::{
     address,
     addrinfo::Addresses,
     device_addr::{self, DeviceAddr},
-    registry::{self, Group},
-    route,
+    registry, route,
 };
 use crate::{
     errno::{Errno, Result},
@@ -106,14 +104,6 @@ impl Id {
 
     pub(super) fn is_sync(&self) -> bool {
         self.settings().sync
-    }
-
-    pub(super) fn enter_group(&self, ip: IpAddr, context: usize, receives: bool) {
-        registry::enter_group(self.serial, ip, context, receives);
-    }
-
-    pub(super) fn leave_group(&self, ip: IpAddr) -> Option<Group> {
-        registry::leave_group(self.serial, ip)
     }
 
     /// Fills in the known device and addresses.

@@ -6,7 +6,7 @@ use std::{
 use libc::sockaddr;
 use roce_provider::{calls::Call, cm::JoinFlags, transport::addr::Gid};
 
-use super::{address, get_event::wait_for_event, id::Id};
+use super::{address, get_event::wait_for_event, id::Id, registry};
 use crate::{
     call::{self, CallId},
     errno::{Errno, Result, refuse_if},
@@ -31,9 +31,9 @@ unsafe fn join(
     let ip: IpAddr = address::read(group)?.ip();
     refuse_if(cm.is_member(ip), Rule::Joined)?;
     // the event may come before this returns
-    object.enter_group(ip, context as usize, flags == JoinFlags::FullMember);
+    registry::enter_group(object.serial, ip, context as usize, flags == JoinFlags::FullMember);
     cm.join_multicast_ex(ip, flags).map_err(|error| {
-        object.leave_group(ip);
+        registry::leave_group(object.serial, ip);
         error.into()
     })
 }
@@ -82,7 +82,7 @@ unsafe extern "C" fn rdma_leave_multicast(id: *mut rdma_cm_id, group: *mut socka
         let object = Id::get(id)?;
         let ip = address::read(group)?.ip();
         object.cm()?.leave_multicast(ip)?;
-        let left = object.leave_group(ip);
+        let left = registry::leave_group(object.serial, ip);
         if !(*id).qp.is_null() && left.is_some_and(|group| group.receives) {
             // perhaps detached by the program, or never attached
             ibv_detach_mcast((*id).qp, &ibv_gid { raw: Gid::from(ip).0 }, 0);

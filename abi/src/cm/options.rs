@@ -21,15 +21,11 @@ unsafe fn value<T: Copy>(value: *const c_void, length: usize) -> Result<T> {
 }
 
 unsafe fn check_paths(at: *const c_void, length: usize) -> Result<()> {
+    const SIZE: usize = size_of::<ibv_path_data>();
     let paths = at.cast::<ibv_path_data>();
     let is_whole = |number| (&raw const (*paths.add(number)).flags).read_unaligned() == WHOLE_PATH;
-    if length.is_multiple_of(size_of::<ibv_path_data>())
-        && (0..length / size_of::<ibv_path_data>()).any(is_whole)
-    {
-        Ok(())
-    } else {
-        Err(Errno::of(Rule::Option))
-    }
+    let is_valid = length.is_multiple_of(SIZE) && (0..length / SIZE).any(is_whole);
+    refuse_if(!is_valid, Rule::Option)
 }
 
 unsafe fn set(

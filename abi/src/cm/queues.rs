@@ -79,12 +79,9 @@ pub(super) unsafe fn create_qp(id: *mut rdma_cm_id, attr: &mut ibv_qp_init_attr_
         attr.pd = (*id).pd;
     }
     // may be another device's
-    if (*attr.pd).context != (*id).verbs
-        || differs(attr.send_cq, (*id).send_cq)
-        || differs(attr.recv_cq, (*id).recv_cq)
-    {
-        return Err(Errno::of(Rule::IdHasObject));
-    }
+    let is_foreign = (*attr.pd).context != (*id).verbs;
+    let has_others = differs(attr.send_cq, (*id).send_cq) || differs(attr.recv_cq, (*id).recv_cq);
+    refuse_if(is_foreign || has_others, Rule::IdHasObject)?;
     let qp_type = type_from_c(attr.qp_type)?;
     if qp_type == QpType::XrcTarget
         && (attr.comp_mask & IBV_QP_INIT_ATTR_XRCD == 0 || attr.xrcd.is_null())
@@ -93,19 +90,13 @@ pub(super) unsafe fn create_qp(id: *mut rdma_cm_id, attr: &mut ibv_qp_init_attr_
         attr.xrcd = xrcd((*id).verbs)?;
     }
     let done = (|| -> Result<()> {
-        let has_queues = qp_type != QpType::XrcTarget;
-        if has_queues
-            && attr.send_cq.is_null()
-            && (*id).send_cq.is_null()
-            && attr.cap.max_send_wr > 0
-        {
+        let needs_one = |given: *mut ibv_cq, own: *mut ibv_cq, size: u32| {
+            qp_type != QpType::XrcTarget && given.is_null() && own.is_null() && size > 0
+        };
+        if needs_one(attr.send_cq, (*id).send_cq, attr.cap.max_send_wr) {
             ((*id).send_cq, (*id).send_cq_channel) = create_cq(id, attr.cap.max_send_wr)?;
         }
-        if has_queues
-            && attr.recv_cq.is_null()
-            && (*id).recv_cq.is_null()
-            && attr.cap.max_recv_wr > 0
-        {
+        if needs_one(attr.recv_cq, (*id).recv_cq, attr.cap.max_recv_wr) {
             ((*id).recv_cq, (*id).recv_cq_channel) = create_cq(id, attr.cap.max_recv_wr)?;
         }
         attr.send_cq = if attr.send_cq.is_null() { (*id).send_cq } else { attr.send_cq };
@@ -199,10 +190,8 @@ unsafe fn xrcd(verbs: *mut ibv_context) -> Result<*mut ibv_xrcd> {
 
 unsafe fn create_srq(id: *mut rdma_cm_id, attr: &mut ibv_srq_init_attr_ex) -> Result<*mut ibv_srq> {
     Id::get(id)?;
-    if (*id).verbs.is_null() || !(*id).srq.is_null() || attr.comp_mask & IBV_SRQ_INIT_ATTR_TYPE == 0
-    {
-        return Err(Errno::of(Rule::IdHasObject));
-    }
+    let has_type = attr.comp_mask & IBV_SRQ_INIT_ATTR_TYPE != 0;
+    refuse_if((*id).verbs.is_null() || !(*id).srq.is_null() || !has_type, Rule::IdHasObject)?;
     if attr.comp_mask & IBV_SRQ_INIT_ATTR_PD == 0 || attr.pd.is_null() {
         attr.comp_mask |= IBV_SRQ_INIT_ATTR_PD;
         attr.pd = (*id).pd;

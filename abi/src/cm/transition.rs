@@ -49,9 +49,8 @@ fn init(
     setup: Option<QpSetup>,
     attr: &mut ibv_qp_attr,
 ) -> Result<c_uint> {
-    if cm.context().is_none() || matches!(cm.state(), IdState::Idle | IdState::Listening) {
-        return Err(Errno::of(Rule::IdWithoutDevice));
-    }
+    let is_unbound = matches!(cm.state(), IdState::Idle | IdState::Listening);
+    refuse_if(cm.context().is_none() || is_unbound, Rule::IdWithoutDevice)?;
     (attr.pkey_index, attr.port_num) = (0, 1);
     if qp_type == QpType::Ud {
         attr.qkey = UDP_QKEY.0;

@@ -41,10 +41,8 @@ unsafe fn reserve(id: *mut rdma_cm_id, hints: *const rdma_addrinfo) -> Result<()
     let _call = Call::begin();
     let id = Id::get(id)?;
     let flags = hints.as_ref().map_or(0, |hints| hints.ai_flags);
-    if flags & RAI_SA != 0 {
-        let rule = if flags & RAI_DNS != 0 { Rule::Members } else { Rule::NotSupported };
-        return Err(Errno::of(rule));
-    }
+    let rule = if flags & RAI_DNS != 0 { Rule::Members } else { Rule::NotSupported };
+    refuse_if(flags & RAI_SA != 0, rule)?;
     let addresses = &mut id.settings().addresses;
     refuse_if(!matches!(addresses, Addresses::None), Rule::Busy)?;
     *addresses = Addresses::Pending;

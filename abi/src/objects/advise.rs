@@ -10,7 +10,7 @@ use roce_provider::transport::mem::Access;
 use super::{mr::Region, object::Object, pd::Pd};
 use crate::{
     call::{self, CallId},
-    errno::{Errno, Result},
+    errno::{Errno, Result, refuse_if},
     layout::{consts::*, ibv_pd, ibv_sge},
     rule::Rule,
 };
@@ -26,17 +26,15 @@ pub(crate) unsafe extern "C" fn advise_mr(
     call::control(CallId::ibv_advise_mr, || {
         let object = Pd::get(pd)?;
         // IBV_ADVISE_MR_FLAG_FLUSH waits, as every call does
-        if flags & !IBV_ADVISE_MR_FLAG_FLUSH != 0 || number == 0 || parts.is_null() {
-            return Err(Errno::of(Rule::Members));
-        }
-        if !matches!(
+        let has_others = flags & !IBV_ADVISE_MR_FLAG_FLUSH != 0;
+        refuse_if(has_others || number == 0 || parts.is_null(), Rule::Members)?;
+        let is_known = matches!(
             advice,
             IBV_ADVISE_MR_ADVICE_PREFETCH
                 | IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE
                 | IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT
-        ) {
-            return Err(Errno::of(Rule::NotSupported));
-        }
+        );
+        refuse_if(!is_known, Rule::NotSupported)?;
         let mut parts = slice::from_raw_parts(parts, number as usize).iter();
         parts.try_for_each(|part| {
             let region = Region::find(&object.ctx.command_file, (*pd).handle, part.lkey)?;
@@ -47,11 +45,8 @@ pub(crate) unsafe extern "C" fn advise_mr(
 
 fn fetch(region: &Region, part: &ibv_sge, advice: c_uint) -> Result<()> {
     let Some(region) = region.memory() else { return Err(Errno::of(Rule::NoRegion)) };
-    if advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE
-        && !region.access().contains(Access::LOCAL_WRITE)
-    {
-        return Err(Errno::of(Rule::NotWritable));
-    }
+    let is_read_only = !region.access().contains(Access::LOCAL_WRITE);
+    refuse_if(advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE && is_read_only, Rule::NotWritable)?;
     let outside = || Errno::of(Rule::NotInside);
     let start = part
         .addr

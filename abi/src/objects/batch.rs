@@ -102,7 +102,5 @@ fn not_ended(call: &str, is_own: bool, started: &Started) -> Option<ForBatch> {
 fn report_outside(call: &str) {
     let _lines = python::enter(None);
     let _call = Call::begin();
-    let what = format!("{call}: no batch has begun");
-    let stacks = vec![("called", Stack::here())];
-    check::emit(&Finding { kind: Kind::OutsideBatch, what, stacks });
+    check::emit_here(Kind::OutsideBatch, "called", format!("{call}: no batch has begun"));
 }

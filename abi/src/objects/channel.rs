@@ -22,6 +22,7 @@ use crate::{
     export::export,
     hooks::check::{self, requests, wake_ups},
     layout::{ibv_comp_channel, ibv_context, ibv_cq},
+    translate::event::Subject,
     wait::{
         Polled, blocking, interrupted, is_blocking, test_cancel, wait_checked, wait_for,
         wait_readable,
@@ -57,7 +58,7 @@ fn take(
     loop {
         let cq = next()?;
         // a queue being destroyed has none
-        if let Some(cq) = ctx.take_event(|objects| objects.cqs.get(&cq.id().0).copied()) {
+        if let Some(cq) = ctx.take_event(Subject::Cq(cq.id().0)) {
             return Some(cq as *mut ibv_cq);
         }
     }
@@ -107,8 +108,8 @@ pub(crate) unsafe extern "C-unwind" fn ibv_get_cq_event(
         };
         loop {
             let descriptor = match try_take(channel, &mut awaited)? {
-                Polled::Event(taken) => return hand_over(taken),
-                Polled::Nothing(descriptor) => descriptor,
+                Ok(taken) => return hand_over(taken),
+                Err(descriptor) => descriptor,
             };
             let may_have_event = match (is_blocking(descriptor), check::is_on()) {
                 (true, false) => serve(channel, &mut awaited)?,
@@ -136,7 +137,7 @@ unsafe fn try_take(
     let (channel, ctx, descriptor) =
         Channel::share(channel, awaited, |c| (c.channel.clone(), c.ctx.clone(), (*channel).fd))?;
     channel.count_use(|| !is_blocking(descriptor));
-    Ok(Polled::of(take(&ctx, || channel.poll()), descriptor))
+    Ok(take(&ctx, || channel.poll()).ok_or(descriptor))
 }
 
 /// Serves the device instead of sleeping; true for a possible event.

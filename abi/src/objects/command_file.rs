@@ -4,6 +4,7 @@
 //! numbers.
 
 use std::{
+    any::TypeId,
     collections::HashMap,
     ffi::c_int,
     io,
@@ -16,7 +17,7 @@ use std::{
 
 use rustix::fs::{MemfdFlags, fstat, memfd_create};
 
-use super::device::Dev;
+use super::{device::Dev, object::Object};
 use crate::{
     errno::{Errno, Result},
     rule::Rule,
@@ -27,15 +28,8 @@ pub(crate) struct CommandFile {
     pub(crate) dev: &'static Dev,
     file: OwnedFd,
     next_handle: AtomicU32,
-    importable: Mutex<HashMap<u32, Importable>>,
-}
-
-/// Pointers, as numbers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Importable {
-    Pd(usize),
-    Mr(usize),
-    Dm(usize),
+    /// Pointers, by kind and handle.
+    importable: Mutex<HashMap<(TypeId, u32), usize>>,
 }
 
 /// A sandbox may refuse `memfd_create`.
@@ -82,34 +76,37 @@ impl CommandFile {
         self.next_handle.fetch_add(1, Ordering::Relaxed)
     }
 
-    pub(crate) fn insert(&self, handle: u32, object: Importable) {
-        self.importable.lock().insert(handle, object);
+    pub(crate) fn insert<T: Object>(&self, handle: u32, object: *const T::C) {
+        self.importable.lock().insert((TypeId::of::<T>(), handle), object as usize);
     }
 
     /// Ends imports of an object, unless the handle is its original's.
-    pub(crate) fn remove(&self, handle: u32, object: Importable) {
-        let mut importable = self.importable.lock();
-        if importable.get(&handle) == Some(&object) {
-            importable.remove(&handle);
+    pub(crate) fn remove<T: Object>(&self, handle: u32, object: *const T::C) {
+        let (mut importable, key) = (self.importable.lock(), (TypeId::of::<T>(), handle));
+        if importable.get(&key) == Some(&(object as usize)) {
+            importable.remove(&key);
         }
     }
 
     /// Runs `import` while the object lives; `ENOENT` without an object.
-    pub(crate) fn import<T>(
+    pub(crate) unsafe fn import<T: Object, R>(
         &self,
         handle: u32,
-        import: impl FnOnce(Importable) -> Option<T>,
-    ) -> Result<T> {
-        self.importable
-            .lock()
-            .get(&handle)
-            .copied()
-            .and_then(import)
-            .ok_or(Errno::of(Rule::NoSuchObject))
+        import: impl FnOnce(&T) -> R,
+    ) -> Result<R> {
+        let importable = self.importable.lock();
+        let object = importable.get(&(TypeId::of::<T>(), handle));
+        let object = *object.ok_or(Errno::of(Rule::NoSuchObject))?;
+        T::get(object as *const T::C).map(import)
     }
 
-    pub(crate) fn find<T>(&self, find: impl FnMut(Importable) -> Option<T>) -> Option<T> {
-        self.importable.lock().values().copied().find_map(find)
+    pub(crate) fn find<T: Object, R>(
+        &self,
+        find: impl FnMut(*const T::C) -> Option<R>,
+    ) -> Option<R> {
+        let importable = self.importable.lock();
+        let of_kind = importable.iter().filter(|((kind, _), _)| *kind == TypeId::of::<T>());
+        of_kind.map(|(_, object)| *object as *const T::C).find_map(find)
     }
 }
 

@@ -6,7 +6,7 @@ use std::{
     ffi::c_int,
     mem::offset_of,
     os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},
-    sync::{Arc, MutexGuard},
+    sync::Arc,
 };
 
 use roce_provider::{AsyncEvent, AsyncEvents, Context, OpenError, report};
@@ -20,7 +20,7 @@ use crate::{
     call::{self, CallId},
     errno::{Errno, Result},
     export::export,
-    hooks::check::{self, Finding, Kind, Stack, keys, waits},
+    hooks::check::{self, Kind, keys, waits},
     layout::{ibv_context, verbs_context},
     sync::{Changes, Mutex},
     translate::event::{self, Subject},
@@ -47,29 +47,18 @@ pub(crate) struct ContextInner {
 
 /// Objects by the adapter's numbers. Lock order: engine, event queue, objects.
 #[derive(Default)]
-pub(crate) struct Objects {
-    pub(crate) cqs: HashMap<u32, usize>,
-    pub(crate) qps: HashMap<u32, usize>,
-    pub(crate) srqs: HashMap<u32, usize>,
+struct Objects {
+    pointers: HashMap<Subject, usize>,
     /// Taken and unacknowledged.
     unacknowledged: HashMap<usize, u32>,
 }
 
 impl Objects {
-    pub(crate) fn find(&self, subject: Subject) -> Option<usize> {
-        match subject {
-            Subject::Cq(cq) => self.cqs.get(&cq),
-            Subject::Qp(qpn) => self.qps.get(&qpn),
-            Subject::Srq(srq) => self.srqs.get(&srq),
-            Subject::Port | Subject::Device => None,
-        }
-        .copied()
-    }
-
     /// True for events of these objects, the port or the device.
     fn accept_event(&self, event: AsyncEvent) -> bool {
         let is_heard = event::to_c(event).is_some_and(|(_, subject)| {
-            matches!(subject, Subject::Port | Subject::Device) || self.find(subject).is_some()
+            matches!(subject, Subject::Port | Subject::Device)
+                || self.pointers.contains_key(&subject)
         });
         if is_heard {
             keys::refused(&event);
@@ -93,20 +82,21 @@ impl ContextInner {
         self.command_file.new_handle()
     }
 
-    pub(crate) fn objects(&self) -> MutexGuard<'_, Objects> {
-        self.objects.lock()
+    /// If it is opened twice in a context, events name the first.
+    pub(crate) fn add_object(&self, subject: Subject, pointer: usize) {
+        self.objects.lock().pointers.entry(subject).or_insert(pointer);
     }
 
     /// `None` if the object is gone.
-    pub(crate) fn take_event(&self, find: impl FnOnce(&Objects) -> Option<usize>) -> Option<usize> {
-        let mut objects = self.objects();
-        let pointer = find(&objects)?;
+    pub(crate) fn take_event(&self, subject: Subject) -> Option<usize> {
+        let mut objects = self.objects.lock();
+        let pointer = *objects.pointers.get(&subject)?;
         *objects.unacknowledged.entry(pointer).or_default() += 1;
         Some(pointer)
     }
 
     pub(crate) fn acknowledge(&self, pointer: usize, number: u32) {
-        let mut objects = self.objects();
+        let mut objects = self.objects.lock();
         let taken = objects.unacknowledged.remove(&pointer).unwrap_or(0);
         if taken > number {
             objects.unacknowledged.insert(pointer, taken - number);
@@ -116,27 +106,23 @@ impl ContextInner {
             self.acknowledged.announce();
         }
         if taken < number && check::is_on() {
-            check::emit(&Finding {
-                kind: Kind::TooManyAcknowledged,
-                what: format!("{number} events of {pointer:#x}, but only {taken} were returned"),
-                stacks: vec![("called", Stack::here())],
-            });
+            let what = format!("{number} events of {pointer:#x}, but only {taken} were returned");
+            check::emit_here(Kind::TooManyAcknowledged, "called", what);
         }
     }
 
     /// Waits until taken events are acknowledged; reports a long wait as `kind`.
-    pub(crate) fn remove_object(
-        &self,
-        pointer: usize,
-        kind: Kind,
-        remove: impl FnOnce(&mut Objects),
-    ) {
-        remove(&mut self.objects());
+    pub(crate) fn remove_object(&self, subject: Subject, pointer: usize, kind: Kind) {
+        let mut objects = self.objects.lock();
+        if objects.pointers.get(&subject) == Some(&pointer) {
+            objects.pointers.remove(&subject);
+        }
+        drop(objects);
         self.events.leave_out_unwanted();
-        let are_acknowledged = || !self.objects().unacknowledged.contains_key(&pointer);
-        let attempt = || are_acknowledged().then_some(());
+        let left = || self.objects.lock().unacknowledged.get(&pointer).copied();
+        let attempt = || left().is_none().then_some(());
         waits::for_acknowledgement(&self.acknowledged, attempt, kind, || {
-            let number = self.objects().unacknowledged.get(&pointer).copied().unwrap_or(0);
+            let number = left().unwrap_or(0);
             format!("{number} events of {pointer:#x} are not acknowledged")
         });
     }

@@ -85,12 +85,9 @@ pub(crate) unsafe extern "C" fn read_counters(
     call::control(CallId::ibv_read_counters, || {
         let counters = Counters::get(counters)?;
         let attached = counters.attached.lock();
-        if flags & !IBV_READ_COUNTERS_ATTR_PREFER_CACHED != 0
-            || values.is_null()
-            || attached.iter().any(|attached| attached.index >= number)
-        {
-            return Err(Errno::of(Rule::NoCounter));
-        }
+        let is_unknown = flags & !IBV_READ_COUNTERS_ATTR_PREFER_CACHED != 0;
+        let has_room = attached.iter().all(|attached| attached.index < number);
+        refuse_if(is_unknown || values.is_null() || !has_room, Rule::NoCounter)?;
         let packets = counters.packets();
         for Attached { index, before } in &*attached {
             *values.add(*index as usize) = packets - before;

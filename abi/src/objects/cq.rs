@@ -25,7 +25,7 @@ use crate::{
     hooks::check::{self, Kind, requests, single, wake_ups},
     layout::{ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_wc},
     rule::Rule,
-    translate::wc,
+    translate::{event::Subject, wc},
 };
 
 /// Always extended, which includes the basic members.
@@ -65,13 +65,10 @@ impl Cq {
     ) -> Result<Self> {
         let ctx = Ctx::get(context)?;
         let vectors = (*context).num_comp_vectors as u32;
-        if comp_vector >= vectors {
-            return Err(Errno::of(Rule::CompletionVector { vector: comp_vector, vectors }));
-        }
+        refuse_if(comp_vector >= vectors, Rule::CompletionVector { vector: comp_vector, vectors })?;
         let events = Channel::get_optional(channel)?;
-        if events.is_some_and(|events| !Arc::ptr_eq(&events.ctx, &ctx.inner)) {
-            return Err(Errno::of(Rule::ForeignChannel));
-        }
+        let is_foreign = events.is_some_and(|events| !Arc::ptr_eq(&events.ctx, &ctx.inner));
+        refuse_if(is_foreign, Rule::ForeignChannel)?;
         let cq = ctx.inner.context.create_cq(cqe as usize, events.map(|events| &events.channel))?;
         let c = ibv_cq_ex {
             context,
@@ -109,7 +106,7 @@ impl Cq {
         let pointer = self.into_raw();
         // SAFETY: The queue keeps its channel.
         unsafe { channel::count((*pointer).channel, 1) };
-        ctx.objects().cqs.insert(id, pointer as usize);
+        ctx.add_object(Subject::Cq(id), pointer as usize);
         // SAFETY: Made above; keeps its channel.
         let (channel, made) = unsafe { ((*pointer).channel, &*pointer.cast::<Self>()) };
         // SAFETY: As above; null for none.
@@ -137,10 +134,8 @@ pub(crate) unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
     call::control(CallId::ibv_destroy_cq, || {
         let object = Cq::get(cq)?;
         object.users.none_left()?;
-        let id = object.cq.id().0;
-        object.ctx.remove_object(cq as usize, Kind::CqEventsUnacknowledged, |objects| {
-            objects.cqs.remove(&id);
-        });
+        let subject = Subject::Cq(object.cq.id().0);
+        object.ctx.remove_object(subject, cq as usize, Kind::CqEventsUnacknowledged);
         requests::remove_cq(cq as usize);
         wake_ups::remove(cq as usize);
         channel::count((*cq).channel, -1);

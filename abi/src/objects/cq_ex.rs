@@ -20,7 +20,7 @@ use super::{
 use crate::{
     call::{self, CallId, DataCall},
     errno::{Errno, Result, refuse_if},
-    hooks::check::{self, Finding, Kind, Stack, python, requests, single, wake_ups},
+    hooks::check::{self, Kind, python, requests, single, wake_ups},
     layout::{
         consts::*, ibv_context, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_modify_cq_attr,
         ibv_poll_cq_attr, read_sized,
@@ -57,12 +57,10 @@ unsafe fn given(attr: *const ibv_cq_init_attr_ex) -> Result<ibv_cq_init_attr_ex>
 
 unsafe fn create(context: *mut ibv_context, attr: &ibv_cq_init_attr_ex) -> Result<*mut ibv_cq_ex> {
     let flags = if attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS != 0 { attr.flags } else { 0 };
-    if attr.wc_flags & !SUPPORTED_WC_FLAGS != 0
+    let is_unknown = attr.wc_flags & !SUPPORTED_WC_FLAGS != 0
         || attr.comp_mask & !(IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD) != 0
-        || flags & !IBV_CREATE_CQ_ATTR_SINGLE_THREADED != 0
-    {
-        return Err(Errno::of(Rule::UnknownMask));
-    }
+        || flags & !IBV_CREATE_CQ_ATTR_SINGLE_THREADED != 0;
+    refuse_if(is_unknown, Rule::UnknownMask)?;
     let parent = if attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD != 0 {
         Some(Pd::get(attr.parent_domain)?)
     } else {
@@ -89,68 +87,53 @@ fn set_functions(cq: &mut ibv_cq_ex) {
     cq.start_poll = Some(start_poll);
     cq.next_poll = Some(next_poll);
     cq.end_poll = Some(end_poll);
-    cq.read_opcode = Some(read_opcode);
-    cq.read_vendor_err = Some(read_vendor_err);
-    cq.read_byte_len = Some(read_byte_len);
-    cq.read_imm_data = Some(read_imm_data);
-    cq.read_qp_num = Some(read_qp_num);
-    cq.read_src_qp = Some(read_src_qp);
-    cq.read_wc_flags = Some(read_wc_flags);
-    cq.read_slid = Some(read_slid);
     cq.read_sl = Some(read_sl);
     cq.read_dlid_path_bits = Some(read_dlid_path_bits);
-    cq.read_flow_tag = Some(read_flow_tag);
-    cq.read_completion_ts = Some(read_completion_ts);
     cq.read_completion_wallclock_ns = Some(read_completion_wallclock_ns);
+    set_readers(cq);
 }
 
 unsafe fn object<'a>(cq: *mut ibv_cq_ex) -> &'a Cq {
     &*cq.cast::<Cq>()
 }
 
-#[derive(Clone, Copy)]
-struct Member {
+/// Reads a member, whose `flag` is its bit in `wc_flags`; 0: always there.
+unsafe fn of_any<R>(
+    cq: *mut ibv_cq_ex,
     call: &'static str,
-    /// Bit in `wc_flags`; 0: always there.
     flag: u64,
-}
-
-impl Member {
-    const fn new(call: &'static str, flag: u64) -> Self {
-        Self { call, flag }
-    }
-}
-
-unsafe fn at<'a>(cq: *mut ibv_cq_ex, member: Member) -> &'a Wc {
+    read: impl FnOnce(&Wc) -> R,
+) -> R {
     let object = object(cq);
     if check::is_on() {
-        check_member(object, member);
+        check_member(object, call, flag);
     }
-    &(*object.batch.state()).wc
+    read(&(*object.batch.state()).wc)
 }
 
 #[cold]
-fn check_member(cq: &Cq, Member { call, flag }: Member) {
+fn check_member(cq: &Cq, call: &'static str, flag: u64) {
     cq.batch.expect_begun(call);
     if cq.members & flag == flag {
         return;
     }
     let _lines = python::enter(None);
     let _call = Call::begin();
-    check::emit(&Finding {
-        kind: Kind::FieldNotRequested,
-        what: format!("{call}: wc_flags of ibv_create_cq_ex was {:#x}", cq.members),
-        stacks: vec![("read", Stack::here())],
-    });
+    let what = format!("{call}: wc_flags of ibv_create_cq_ex was {:#x}", cq.members);
+    check::emit_here(Kind::FieldNotRequested, "read", what);
 }
 
 /// A failed completion gives 0, or an implausible value under checks.
-unsafe fn of_success(cq: *mut ibv_cq_ex, member: Member, read: impl FnOnce(&WcOk) -> u32) -> u32 {
-    let (wc, call) = (at(cq, member), member.call);
-    match &wc.result {
+unsafe fn of_success(
+    cq: *mut ibv_cq_ex,
+    call: &'static str,
+    flag: u64,
+    read: impl FnOnce(&WcOk) -> u32,
+) -> u32 {
+    of_any(cq, call, flag, |wc| match &wc.result {
         Ok(ok) => read(ok),
         Err(error) => failed_read(wc, error, call),
-    }
+    })
 }
 
 #[cold]
@@ -159,11 +142,8 @@ fn failed_read(wc: &Wc, error: &WcError, call: &str) -> u32 {
         return 0;
     }
     let _call = Call::begin();
-    check::emit(&Finding {
-        kind: Kind::FailedCompletionRead,
-        what: format!("qp {:#x}: {call} of request {}: {}", wc.qpn.get(), wc.wr_id, error.status),
-        stacks: vec![("read", Stack::here())],
-    });
+    let what = format!("qp {:#x}: {call} of request {}: {}", wc.qpn.get(), wc.wr_id, error.status);
+    check::emit_here(Kind::FailedCompletionRead, "read", what);
     wc::INVALID
 }
 
@@ -212,82 +192,57 @@ unsafe extern "C" fn end_poll(cq: *mut ibv_cq_ex) {
     object(cq).batch.end();
 }
 
-unsafe extern "C" fn read_opcode(cq: *mut ibv_cq_ex) -> c_uint {
-    of_success(cq, Member::new("ibv_wc_read_opcode", 0), |ok| wc::opcode(ok.opcode))
+/// Functions of C: how they read, their member's bit, and its value.
+macro_rules! readers {
+    ($($by:ident $name:ident -> $type:ty, $flag:expr, $read:expr;)*) => {
+        fn set_readers(cq: &mut ibv_cq_ex) {
+            $(cq.$name = Some($name);)*
+        }
+
+        $(
+            unsafe extern "C" fn $name(cq: *mut ibv_cq_ex) -> $type {
+                $by(cq, concat!("ibv_wc_", stringify!($name)), $flag, $read)
+            }
+        )*
+    };
 }
 
-unsafe extern "C" fn read_vendor_err(cq: *mut ibv_cq_ex) -> u32 {
-    at(cq, Member::new("ibv_wc_read_vendor_err", 0))
-        .result
-        .as_ref()
-        .err()
-        .map_or(0, wc::vendor_error)
-}
-
-unsafe extern "C" fn read_byte_len(cq: *mut ibv_cq_ex) -> u32 {
-    of_success(cq, Member::new("ibv_wc_read_byte_len", IBV_WC_EX_WITH_BYTE_LEN), |ok| {
+readers! {
+    of_success read_opcode -> c_uint, 0, |ok| wc::opcode(ok.opcode);
+    of_any read_vendor_err -> u32, 0, |wc| wc.result.as_ref().err().map_or(0, wc::vendor_error);
+    of_success read_byte_len -> u32, IBV_WC_EX_WITH_BYTE_LEN, |ok| {
         if check::is_on() { wc::checked_byte_len(ok) } else { ok.byte_len }
-    })
-}
-
-unsafe extern "C" fn read_imm_data(cq: *mut ibv_cq_ex) -> u32 {
-    of_success(cq, Member::new("ibv_wc_read_imm_data", IBV_WC_EX_WITH_IMM), |ok| {
+    };
+    of_success read_imm_data -> u32, IBV_WC_EX_WITH_IMM, |ok| {
         if check::is_on() { wc::checked_immediate_or_key(ok) } else { wc::immediate_or_key(ok) }
-    })
-}
-
-unsafe extern "C" fn read_qp_num(cq: *mut ibv_cq_ex) -> u32 {
-    at(cq, Member::new("ibv_wc_read_qp_num", IBV_WC_EX_WITH_QP_NUM)).qpn.get()
-}
-
-unsafe extern "C" fn read_src_qp(cq: *mut ibv_cq_ex) -> u32 {
-    of_success(cq, Member::new("ibv_wc_read_src_qp", IBV_WC_EX_WITH_SRC_QP), |ok| {
-        ok.src_qp.map_or(0, |qpn| qpn.get())
-    })
-}
-
-unsafe extern "C" fn read_wc_flags(cq: *mut ibv_cq_ex) -> c_uint {
-    of_success(cq, Member::new("ibv_wc_read_wc_flags", 0), wc::flags)
-}
-
-unsafe extern "C" fn read_slid(cq: *mut ibv_cq_ex) -> u32 {
-    of_success(cq, Member::new("ibv_wc_read_slid", IBV_WC_EX_WITH_SLID), |_| 0)
+    };
+    of_any read_qp_num -> u32, IBV_WC_EX_WITH_QP_NUM, |wc| wc.qpn.get();
+    of_success read_src_qp -> u32, IBV_WC_EX_WITH_SRC_QP, |ok| ok.src_qp.map_or(0, |qpn| qpn.get());
+    of_success read_wc_flags -> c_uint, 0, wc::flags;
+    of_success read_slid -> u32, IBV_WC_EX_WITH_SLID, |_| 0;
+    of_any read_flow_tag -> u32, IBV_WC_EX_WITH_FLOW_TAG, |wc| {
+        wc.result.as_ref().map_or(0, |ok| ok.flow_tag)
+    };
+    // ticks of `hca_core_clock`: nanoseconds
+    of_any read_completion_ts -> u64, IBV_WC_EX_WITH_COMPLETION_TIMESTAMP, |wc| {
+        wc.timestamp.as_nanos()
+    };
 }
 
 unsafe extern "C" fn read_sl(cq: *mut ibv_cq_ex) -> u8 {
-    of_success(cq, Member::new("ibv_wc_read_sl", IBV_WC_EX_WITH_SL), |ok| wc::sl(ok).into()) as u8
+    of_success(cq, "ibv_wc_read_sl", IBV_WC_EX_WITH_SL, |ok| wc::sl(ok).into()) as u8
 }
 
 unsafe extern "C" fn read_dlid_path_bits(cq: *mut ibv_cq_ex) -> u8 {
-    of_success(cq, Member::new("ibv_wc_read_dlid_path_bits", IBV_WC_EX_WITH_DLID_PATH_BITS), |_| 0)
-        as u8
-}
-
-unsafe extern "C" fn read_flow_tag(cq: *mut ibv_cq_ex) -> u32 {
-    at(cq, Member::new("ibv_wc_read_flow_tag", IBV_WC_EX_WITH_FLOW_TAG))
-        .result
-        .as_ref()
-        .map_or(0, |ok| ok.flow_tag)
-}
-
-/// Ticks of `hca_core_clock`: nanoseconds.
-unsafe extern "C" fn read_completion_ts(cq: *mut ibv_cq_ex) -> u64 {
-    at(cq, Member::new("ibv_wc_read_completion_ts", IBV_WC_EX_WITH_COMPLETION_TIMESTAMP))
-        .timestamp
-        .as_nanos()
+    of_success(cq, "ibv_wc_read_dlid_path_bits", IBV_WC_EX_WITH_DLID_PATH_BITS, |_| 0) as u8
 }
 
 /// Nanoseconds since 1970.
 unsafe extern "C" fn read_completion_wallclock_ns(cq: *mut ibv_cq_ex) -> u64 {
     let object = object(cq);
-    let timestamp = at(
-        cq,
-        Member::new(
-            "ibv_wc_read_completion_wallclock_ns",
-            IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK,
-        ),
-    )
-    .timestamp;
+    let (call, flag) =
+        ("ibv_wc_read_completion_wallclock_ns", IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK);
+    let timestamp = of_any(cq, call, flag, |wc| wc.timestamp);
     let wall = object.ctx.context.query_clock().wall_time(timestamp);
     let wall = wall.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     (*object.batch.state()).wall.of(timestamp, wall).as_nanos() as u64

@@ -4,17 +4,15 @@ use std::{
     sync::Arc,
 };
 
-use roce_provider::{DeviceMemory, DeviceMemoryError, copy_from_program, copy_to_program};
+use roce_provider::{DeviceMemory, copy_from_program, copy_to_program};
 
 use super::{
-    command_file::Importable,
     context::{ContextInner, Ctx},
     mr::{Mr, Region},
     object::{Object, Users, impl_object},
     pd::Pd,
 };
 use crate::{
-    adapter,
     call::{self, CallId},
     errno::{Errno, Result, refuse_if},
     export::export,
@@ -55,19 +53,6 @@ impl Dm {
     }
 }
 
-impl From<DeviceMemoryError> for Errno {
-    fn from(error: DeviceMemoryError) -> Self {
-        match error {
-            DeviceMemoryError::Region(error) => error.into(),
-            DeviceMemoryError::Missing => Self::plain(adapter::too_many(0)),
-            DeviceMemoryError::Size { length: 1.., limit, .. } => {
-                Self::plain(adapter::too_many(limit))
-            }
-            error => Self::explained(&error),
-        }
-    }
-}
-
 pub(crate) unsafe extern "C" fn alloc_dm(
     context: *mut ibv_context,
     attr: *mut ibv_alloc_dm_attr,
@@ -79,7 +64,7 @@ pub(crate) unsafe extern "C" fn alloc_dm(
         let memory = ctx.inner.context.alloc_dm(attr.length)?;
         let handle = ctx.inner.new_handle();
         let dm = Dm::new(ctx, memory, handle).into_raw();
-        ctx.inner.command_file.insert(handle, Importable::Dm(dm as usize));
+        ctx.inner.command_file.insert::<Dm>(handle, dm);
         Ok(dm)
     })
 }
@@ -88,7 +73,7 @@ pub(crate) unsafe extern "C" fn free_dm(dm: *mut ibv_dm) -> c_int {
     call::control(CallId::ibv_free_dm, || {
         let object = Dm::get(dm)?;
         object.users.none_left()?;
-        object.ctx.command_file.remove((*dm).handle, Importable::Dm(dm as usize));
+        object.ctx.command_file.remove::<Dm>((*dm).handle, dm);
         drop(Dm::from_raw(dm));
         Ok(())
     })
@@ -158,10 +143,8 @@ unsafe fn place<'a>(
 ) -> Result<(&'a Dm, usize)> {
     let dm = Dm::get(dm)?;
     let offset = usize::try_from(offset).map_err(|_| Errno::of(Rule::NotInside))?;
-    if !offset.is_multiple_of(WORD) || !length.is_multiple_of(WORD) || host.is_null() && length > 0
-    {
-        return Err(Errno::of(Rule::Alignment));
-    }
+    let is_aligned = offset.is_multiple_of(WORD) && length.is_multiple_of(WORD);
+    refuse_if(!is_aligned || host.is_null() && length > 0, Rule::Alignment)?;
     let end = offset.checked_add(length);
     refuse_if(end.is_none_or(|end| end > dm.memory.len()), Rule::NotInside)?;
     Ok((dm, offset))

@@ -75,21 +75,13 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(
         let attr = given(attr)?;
         let lacks_allocators = attr.comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS != 0
             && (attr.alloc.is_none() || attr.free.is_none());
-        if attr.comp_mask
-            & !(IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS
-                | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT
-                | IBV_PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC)
-            != 0
-            || lacks_allocators
-        {
-            return Err(Errno::of(Rule::Allocator));
-        }
+        let known = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS
+            | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT
+            | IBV_PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC;
+        refuse_if(attr.comp_mask & !known != 0 || lacks_allocators, Rule::Allocator)?;
         let (pd, td) = (Pd::get(attr.pd)?, Td::get_optional(attr.td)?);
-        if !Arc::ptr_eq(&pd.ctx, &ctx.inner)
-            || td.is_some_and(|td| !Arc::ptr_eq(&td.ctx, &ctx.inner))
-        {
-            return Err(Errno::of(Rule::Members));
-        }
+        let is_foreign = |other| !Arc::ptr_eq(other, &ctx.inner);
+        refuse_if(is_foreign(&pd.ctx) || td.is_some_and(|td| is_foreign(&td.ctx)), Rule::Members)?;
         let domain = pd.domain.parent_domain(td.map(|td| &td.domain))?;
         let holds =
             [Some(pd.users.add()), td.map(|td| td.users.add())].into_iter().flatten().collect();

@@ -25,7 +25,7 @@ impl ContextInner {
             let element = match subject {
                 Subject::Port => Element { port_num: 1 },
                 Subject::Device => Element { port_num: 0 },
-                object => match self.take_event(|objects| objects.find(object)) {
+                object => match self.take_event(object) {
                     // the same union offset for every kind
                     Some(pointer) => Element { cq: pointer as *mut ibv_cq },
                     // another thread is destroying it
@@ -47,11 +47,11 @@ pub(crate) unsafe extern "C-unwind" fn ibv_get_async_event(
         let mut awaited = Awaited::default();
         loop {
             match try_take(context, &mut awaited)? {
-                Polled::Event(taken) => {
+                Ok(taken) => {
                     *event = taken;
                     return Ok(());
                 }
-                Polled::Nothing(descriptor) => wait_readable(descriptor)?,
+                Err(descriptor) => wait_readable(descriptor)?,
             }
         }
     })
@@ -63,7 +63,7 @@ unsafe fn try_take(
 ) -> Result<Polled<ibv_async_event>> {
     let _call = Call::begin();
     let (inner, descriptor) = Ctx::share(context, awaited)?;
-    Ok(Polled::of(inner.take_async_event(), descriptor))
+    Ok(inner.take_async_event().ok_or(descriptor))
 }
 
 pub(crate) unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use roce_provider::{Flow, FlowError, copy_from_program};
+use roce_provider::{Flow, copy_from_program};
 
 use super::{
     context::ContextInner,
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     call::{self, CallId},
-    errno::{Errno, Result, refuse_if},
+    errno::{Result, refuse_if},
     layout::{ibv_context, ibv_qp},
     rule::Rule,
     translate::flow,
@@ -40,15 +40,6 @@ pub(crate) struct FlowObject {
 }
 
 impl_object!(FlowObject, ibv_flow, context, handle);
-
-impl From<FlowError> for Errno {
-    fn from(error: FlowError) -> Self {
-        match error {
-            FlowError::Interface(source) => Self::plain(Self::from(source).number()),
-            error => Self::explained(&error),
-        }
-    }
-}
 
 unsafe fn create(qp: *mut ibv_qp, given: *const u8) -> Result<*mut ibv_flow> {
     let object = Qp::get(qp)?;

@@ -5,13 +5,7 @@ use std::ffi::c_int;
 use roce_provider::calls::Call;
 
 use super::{
-    command_file::{CommandFile, Importable},
-    context::Ctx,
-    dm::Dm,
-    mr::Mr,
-    object::Object,
-    pd::Pd,
-    table,
+    command_file::CommandFile, context::Ctx, dm::Dm, mr::Mr, object::Object, pd::Pd, table,
 };
 use crate::{
     call::{self, CallId},
@@ -32,10 +26,7 @@ unsafe extern "C" fn ibv_import_device(command: c_int) -> *mut ibv_context {
 unsafe extern "C" fn ibv_import_pd(context: *mut ibv_context, handle: u32) -> *mut ibv_pd {
     call::control(CallId::ibv_import_pd, || {
         let ctx = Ctx::get(context)?;
-        let domain = ctx.inner.command_file.import(handle, |object| match object {
-            Importable::Pd(pd) => Some(Pd::get(pd as *const ibv_pd).ok()?.domain.clone()),
-            _ => None,
-        })?;
+        let domain = ctx.inner.command_file.import(handle, |pd: &Pd| pd.domain.clone())?;
         Ok(Pd::with_handle(ctx, domain, handle).into_raw())
     })
 }
@@ -51,13 +42,8 @@ unsafe extern "C" fn ibv_unimport_pd(pd: *mut ibv_pd) {
 unsafe extern "C" fn ibv_import_mr(pd: *mut ibv_pd, handle: u32) -> *mut ibv_mr {
     call::control(CallId::ibv_import_mr, || {
         let pd = Pd::get(pd)?;
-        let (region, length) = pd.ctx.command_file.import(handle, |object| match object {
-            Importable::Mr(mr) => {
-                let mr = mr as *const ibv_mr;
-                Some((Mr::get(mr).ok()?.shared(), (*mr).length))
-            }
-            _ => None,
-        })?;
+        let found = |mr: &Mr| (mr.shared(), (*mr.c()).length);
+        let (region, length) = pd.ctx.command_file.import(handle, found)?;
         Ok(Mr::with_handle(pd, region, std::ptr::null_mut(), length, handle).into_raw())
     })
 }
@@ -72,10 +58,7 @@ unsafe extern "C" fn ibv_unimport_mr(mr: *mut ibv_mr) {
 unsafe extern "C" fn ibv_import_dm(context: *mut ibv_context, handle: u32) -> *mut ibv_dm {
     call::control(CallId::ibv_import_dm, || {
         let ctx = Ctx::get(context)?;
-        let memory = ctx.inner.command_file.import(handle, |object| match object {
-            Importable::Dm(dm) => Some(Dm::get(dm as *const ibv_dm).ok()?.memory.clone()),
-            _ => None,
-        })?;
+        let memory = ctx.inner.command_file.import(handle, |dm: &Dm| dm.memory.clone())?;
         Ok(Dm::new(ctx, memory, handle).into_raw())
     })
 }

@@ -1,6 +1,6 @@
 use std::ffi::c_int;
 
-use roce_provider::{AttachError, transport::addr::Gid};
+use roce_provider::transport::addr::Gid;
 
 use super::{object::Object, qp::Qp};
 use crate::{
@@ -10,15 +10,6 @@ use crate::{
     layout::{ibv_gid, ibv_qp},
     rule::Rule,
 };
-
-impl From<AttachError> for Errno {
-    fn from(error: AttachError) -> Self {
-        match error {
-            AttachError::Join { source, .. } => source.into(),
-            error => Self::explained(&error),
-        }
-    }
-}
 
 /// The LID is ignored.
 pub(crate) unsafe extern "C" fn ibv_attach_mcast(

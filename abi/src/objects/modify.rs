@@ -129,18 +129,11 @@ impl Transition {
         let to = if mask & IBV_QP_STATE != 0 { state_from_c(attr.qp_state)? } else { from };
         let (required, optional) = (required(qp_type, from, to), optional(qp_type, from, to));
         let illegal = ModifyError::IllegalTransition { qp_type, from, to };
-        if !is_legal(qp_type, from, to) {
-            return Err(Errno::of(Rule::Modify(illegal)));
-        }
+        refuse_if(!is_legal(qp_type, from, to), Rule::Modify(illegal))?;
         let missing = required & !mask;
-        if missing != 0 {
-            let rule = Rule::MissingAttributes { qp_type, from, to, mask: missing };
-            return Err(Errno::of(rule));
-        }
+        refuse_if(missing != 0, Rule::MissingAttributes { qp_type, from, to, mask: missing })?;
         let extra = mask & !(required | optional | IBV_QP_STATE);
-        if extra != 0 {
-            return Err(Errno::of(Rule::ExtraAttributes { qp_type, from, to, mask: extra }));
-        }
+        refuse_if(extra != 0, Rule::ExtraAttributes { qp_type, from, to, mask: extra })?;
         refuse_if(mask & IBV_QP_PORT != 0 && attr.port_num != 1, Rule::Port)?;
         let changes = changes(attr, mask & optional)?;
         Ok(match (from, to) {

@@ -9,7 +9,7 @@ use roce_provider::{
 };
 
 use super::{
-    command_file::{CommandFile, Importable},
+    command_file::CommandFile,
     context::ContextInner,
     object::{Object, User, impl_object},
     pd::Pd,
@@ -64,9 +64,7 @@ impl Region {
         pd_handle: u32,
         lkey: u32,
     ) -> Result<Self> {
-        let find = |object| {
-            let Importable::Mr(mr) = object else { return None };
-            let mr = mr as *const ibv_mr;
+        let find = |mr: *const ibv_mr| {
             if (*mr).lkey != lkey {
                 return None;
             }
@@ -77,7 +75,7 @@ impl Region {
                 Err(Errno::of(Rule::ReadOnlyRegion))
             })
         };
-        command_file.find(find).unwrap_or(Err(Errno::of(Rule::NoSuchObject)))
+        command_file.find::<Mr, _>(find).unwrap_or(Err(Errno::of(Rule::NoSuchObject)))
     }
 
     pub(crate) fn memory(&self) -> Option<&MemoryRegion> {
@@ -118,7 +116,7 @@ impl Mr {
     ) -> *mut ibv_mr {
         let handle = pd.ctx.new_handle();
         let mr = Self::with_handle(pd, region, address, length, handle).into_raw();
-        pd.ctx.command_file.insert(handle, Importable::Mr(mr as usize));
+        pd.ctx.command_file.insert::<Self>(handle, mr);
         keys::registered((*mr).lkey);
         mr
     }
@@ -244,7 +242,7 @@ pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
         keys::deregistered(lkey, (*mr).rkey);
         requests::remove_region(device, lkey);
         requests::region_gone(CallId::ibv_dereg_mr, lkey, user);
-        object.ctx.command_file.remove((*mr).handle, Importable::Mr(mr as usize));
+        object.ctx.command_file.remove::<Mr>((*mr).handle, mr);
         drop(Mr::from_raw(mr));
         Ok(())
     })

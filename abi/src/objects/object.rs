@@ -27,18 +27,8 @@ struct Live {
     number: u64,
 }
 
-/// Members by which the kernel finds an object: overwriting them gives `ENOENT`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Identity {
-    context: usize,
-    handle: u32,
-}
-
-impl Identity {
-    pub(crate) fn new<C>(context: *mut C, handle: u32) -> Self {
-        Self { context: context.addr(), handle }
-    }
-}
+/// Context and handle, by which the kernel finds an object: overwriting them gives `ENOENT`.
+pub(crate) type Identity = (usize, u32);
 
 pub(crate) fn add<T: 'static>(pointer: *const c_void, identity: Identity, name: &'static str) {
     records::made(pointer.addr(), name);
@@ -210,7 +200,7 @@ macro_rules! impl_object {
             const NAME: &str = stringify!($c);
             $(
                 unsafe fn identity(c: *const $c) -> $crate::objects::object::Identity {
-                    $crate::objects::object::Identity::new((*c).$context, (*c).$handle)
+                    ((*c).$context.addr(), (*c).$handle)
                 }
             )?
         }

@@ -3,7 +3,6 @@ use std::{cell::UnsafeCell, ffi::c_int, sync::Arc};
 use roce_provider::ProtectionDomain;
 
 use super::{
-    command_file::Importable,
     context::{ContextInner, Ctx},
     object::{Object, User, Users, impl_object},
 };
@@ -29,7 +28,7 @@ impl Pd {
     fn create_raw(ctx: &Ctx, domain: ProtectionDomain) -> *mut ibv_pd {
         let handle = ctx.inner.new_handle();
         let pd = Self::with_handle(ctx, domain, handle).into_raw();
-        ctx.inner.command_file.insert(handle, Importable::Pd(pd as usize));
+        ctx.inner.command_file.insert::<Self>(handle, pd);
         pd
     }
 
@@ -74,7 +73,7 @@ pub(crate) unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
     call::control(CallId::ibv_dealloc_pd, || {
         let object = Pd::get(pd)?;
         object.users.none_left()?;
-        object.ctx.command_file.remove((*pd).handle, Importable::Pd(pd as usize));
+        object.ctx.command_file.remove::<Pd>((*pd).handle, pd);
         drop(Pd::from_raw(pd));
         Ok(())
     })

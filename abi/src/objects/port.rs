@@ -67,8 +67,10 @@ fn port_attr(port: &PortAttr) -> ibv_port_attr {
     }
 }
 
-fn port_1(port: u8) -> Result<()> {
-    if port == 1 { Ok(()) } else { Err(Errno::of(Rule::Port)) }
+unsafe fn with_port_1<'a>(context: *mut ibv_context, port: u8) -> Result<&'a Ctx> {
+    let ctx = Ctx::get(context)?;
+    refuse_if(port != 1, Rule::Port)?;
+    Ok(ctx)
 }
 
 pub(crate) unsafe extern "C" fn query_port(
@@ -78,8 +80,7 @@ pub(crate) unsafe extern "C" fn query_port(
     room: usize,
 ) -> c_int {
     call::control(CallId::ibv_query_port, || {
-        let ctx = Ctx::get(context)?;
-        port_1(port)?;
+        let ctx = with_port_1(context, port)?;
         copy_sized(&port_attr(&ctx.inner.context.query_port()), attr, room);
         Ok(())
     })
@@ -178,11 +179,8 @@ pub(crate) unsafe extern "C" fn query_device_ex(
 ) -> c_int {
     call::control(CallId::ibv_query_device_ex, || {
         let ctx = Ctx::get(context)?;
-        if input.as_ref().is_some_and(|input| input.comp_mask != 0)
-            || room < size_of::<ibv_device_attr>()
-        {
-            return Err(Errno::of(Rule::StructureSize));
-        }
+        let has_more = input.as_ref().is_some_and(|input| input.comp_mask != 0);
+        refuse_if(has_more || room < size_of::<ibv_device_attr>(), Rule::StructureSize)?;
         let attr = ctx.inner.context.query_device();
         let mut c = ibv_device_attr_ex {
             orig_attr: device_attr(ctx),
@@ -217,8 +215,7 @@ unsafe extern "C" fn ibv_query_gid(
     to: *mut ibv_gid,
 ) -> c_int {
     call::control(CallId::ibv_query_gid, || {
-        let ctx = Ctx::get(context)?;
-        port_1(port)?;
+        let ctx = with_port_1(context, port)?;
         let index = u32::try_from(index).map_err(|_| Errno::of(Rule::Index))?;
         (*to).raw = gid(ctx, index)?.0;
         Ok(())
@@ -233,8 +230,7 @@ unsafe extern "C" fn ibv_query_gid_type(
 ) -> c_int {
     let _call = Call::begin();
     let read = || {
-        let ctx = Ctx::get(context)?;
-        port_1(port)?;
+        let ctx = with_port_1(context, port)?;
         gid(ctx, index)?;
         Ok(ctx.inner.context.gid_type(index as u16))
     };
@@ -290,12 +286,9 @@ unsafe extern "C" fn _ibv_query_gid_table(
 ) -> isize {
     call::control(CallId::ibv_query_gid_table, || {
         let entries: Vec<_> = gid_entries(&Ctx::get(context)?.inner.context).collect();
-        match () {
-            () if room < size_of::<ibv_gid_entry>() => return Err(Errno::of(Rule::StructureSize)),
-            () if flags != 0 => return Err(Errno::of(Rule::EntryFlags)),
-            () if entries.len() > max => return Err(Errno::of(Rule::EntriesRoom)),
-            () => {}
-        }
+        refuse_if(room < size_of::<ibv_gid_entry>(), Rule::StructureSize)?;
+        refuse_if(flags != 0, Rule::EntryFlags)?;
+        refuse_if(entries.len() > max, Rule::EntriesRoom)?;
         for (index, entry) in entries.iter().enumerate() {
             copy_sized(entry, to.byte_add(index * room), room);
         }
@@ -310,8 +303,7 @@ unsafe extern "C" fn ibv_query_pkey(
     to: *mut u16,
 ) -> c_int {
     call::control(CallId::ibv_query_pkey, || {
-        let ctx = Ctx::get(context)?;
-        port_1(port)?;
+        let ctx = with_port_1(context, port)?;
         let index = u16::try_from(index).map_err(|_| Errno::of(Rule::Index))?;
         *to = ctx.inner.context.query_pkey(index).ok_or(Errno::of(Rule::Index))?.0.to_be();
         Ok(())
@@ -320,8 +312,7 @@ unsafe extern "C" fn ibv_query_pkey(
 
 unsafe extern "C" fn ibv_get_pkey_index(context: *mut ibv_context, port: u8, pkey: u16) -> c_int {
     call::control(CallId::ibv_get_pkey_index, || {
-        let ctx = Ctx::get(context)?;
-        port_1(port)?;
+        let ctx = with_port_1(context, port)?;
         let found = ctx.inner.context.find_pkey(PKey(u16::from_be(pkey)));
         Ok(c_int::from(found.ok_or(Errno::of(Rule::NoPKey))?))
     })

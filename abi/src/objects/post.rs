@@ -17,7 +17,7 @@ use crate::{
     call::{self, CallId, DataCall},
     errno::{Errno, Result},
     hooks::check::{
-        self, Finding, Kind, Stack,
+        self, Kind,
         request::Request,
         requests::{self, Queue},
         single,
@@ -169,7 +169,7 @@ unsafe fn posting<W>(
     let mut place = first;
     let status = call::data(id, |call| {
         if call.is_checked && bad_wr.is_null() {
-            report_null(id);
+            check::emit_here(Kind::BadWrNull, "called", id.name().to_owned());
         }
         post(call, &mut place)
     });
@@ -177,15 +177,6 @@ unsafe fn posting<W>(
         bad_wr.write_unaligned(place);
     }
     status
-}
-
-#[cold]
-fn report_null(id: CallId) {
-    check::emit(&Finding {
-        kind: Kind::BadWrNull,
-        what: id.name().to_owned(),
-        stacks: vec![("called", Stack::here())],
-    });
 }
 
 /// Longer lists are endless: no queue holds more.
@@ -208,11 +199,8 @@ unsafe fn checked<W: Listed, R>(
     });
     if stopped.is_err() && read(at).is_err() {
         let number = described.len() + 1;
-        check::emit(&Finding {
-            kind: Kind::RequestUnreadable,
-            what: format!("{}: request {number} of the list, at {at:p}", call.id.name()),
-            stacks: vec![("called", Stack::here())],
-        });
+        let what = format!("{}: request {number} of the list, at {at:p}", call.id.name());
+        check::emit_here(Kind::RequestUnreadable, "called", what);
     }
     let (mut made, mut asked) = (made.into_iter().map(Ok).chain(stopped.err().map(Err)), 0);
     requests::post(queue, call.id.name(), described, || {

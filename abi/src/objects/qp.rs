@@ -31,7 +31,10 @@ use crate::{
     },
     rule::Rule,
     sync::Mutex,
-    translate::qp::{QP_ATTR, attributes, type_to_c},
+    translate::{
+        event::Subject,
+        qp::{QP_ATTR, attributes, type_to_c},
+    },
 };
 
 #[repr(C)]
@@ -119,8 +122,7 @@ impl Qp {
         };
         let qp = qp.into_raw();
         single::made_with(qp as usize, attr.pd as usize);
-        // opened twice in a context: events name the first
-        ctx.objects().qps.entry(qpn.get()).or_insert(qp as usize);
+        ctx.add_object(Subject::Qp(qpn.get()), qp as usize);
         if qp_type != QpType::XrcTarget {
             requests::add_qp((ctx.device(), qpn.get()), || requests::NewQp {
                 qp: (*qp.cast::<Self>()).qp.clone(),
@@ -143,16 +145,11 @@ pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
         let object = Qp::get(qp)?;
         refuse_if(!object.groups.lock().is_empty(), Rule::StillUsed)?;
         object.users.none_left()?;
-        let qpn = object.qp.qpn().get();
         if object.target.as_ref().is_none_or(|target| Arc::strong_count(target) == 1) {
             object.qp.discard_completions();
         }
-        let kind = Kind::AsyncEventsUnacknowledged;
-        object.ctx.remove_object(qp as usize, kind, |objects| {
-            if objects.qps.get(&qpn) == Some(&(qp as usize)) {
-                objects.qps.remove(&qpn);
-            }
-        });
+        let subject = Subject::Qp(object.qp.qpn().get());
+        object.ctx.remove_object(subject, qp as usize, Kind::AsyncEventsUnacknowledged);
         requests::remove_qp(object.key());
         drop(Qp::from_raw(qp));
         Ok(())

@@ -31,18 +31,13 @@ use crate::{
 const MAX_INLINE_GIVEN: u32 = 512;
 
 unsafe fn create(context: *mut ibv_context, attr: &mut ibv_qp_init_attr_ex) -> Result<*mut ibv_qp> {
-    if attr.comp_mask
-        & !(IBV_QP_INIT_ATTR_PD
-            | IBV_QP_INIT_ATTR_XRCD
-            | IBV_QP_INIT_ATTR_CREATE_FLAGS
-            | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
-        != 0
-    {
-        return Err(Errno::of(Rule::UnknownMask));
-    }
-    if attr.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS != 0 && attr.create_flags != 0 {
-        return Err(Errno::of(Rule::CreateFlags));
-    }
+    let known = IBV_QP_INIT_ATTR_PD
+        | IBV_QP_INIT_ATTR_XRCD
+        | IBV_QP_INIT_ATTR_CREATE_FLAGS
+        | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    refuse_if(attr.comp_mask & !known != 0, Rule::UnknownMask)?;
+    let has_flags = attr.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS != 0 && attr.create_flags != 0;
+    refuse_if(has_flags, Rule::CreateFlags)?;
     let qp_type = type_from_c(attr.qp_type)?;
     let mut min_inline = 0;
     if attr.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS != 0 {
@@ -60,9 +55,8 @@ unsafe fn create(context: *mut ibv_context, attr: &mut ibv_qp_init_attr_ex) -> R
     let srq = Srq::get_optional(attr.srq)?;
     // the kernel's handles belong to one context
     let contexts = [Some(&send_cq.ctx), Some(&recv_cq.ctx), srq.map(Srq::context)];
-    if contexts.into_iter().flatten().any(|ctx| !ctx.is_one_with(&pd.ctx)) {
-        return Err(Errno::of(Rule::OtherContext));
-    }
+    let are_several = contexts.into_iter().flatten().any(|ctx| !ctx.is_one_with(&pd.ctx));
+    refuse_if(are_several, Rule::OtherContext)?;
     let mut caps = caps_from_c(&attr.cap);
     // elements give inline room, as on other devices: programs send inline without requesting it
     let room = caps.max_send_sge.saturating_mul(size_of::<ibv_sge>() as u32).min(MAX_INLINE_GIVEN);

@@ -81,19 +81,10 @@ pub(crate) fn set_operations(c: &mut ibv_qp_ex, qp_type: QpType, send_ops: u64) 
     c.wr_set_inline_data_list = Some(wr_set_inline_data_list);
     c.wr_set_ud_addr = (qp_type == QpType::Ud).then_some(wr_set_ud_addr);
     c.wr_set_xrc_srqn = (qp_type == QpType::XrcInitiator).then_some(wr_set_xrc_srqn);
-    c.wr_rdma_write = wants(IBV_QP_EX_WITH_RDMA_WRITE).then_some(wr_rdma_write);
-    c.wr_rdma_write_imm = wants(IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM).then_some(wr_rdma_write_imm);
-    c.wr_send = wants(IBV_QP_EX_WITH_SEND).then_some(wr_send);
-    c.wr_send_imm = wants(IBV_QP_EX_WITH_SEND_WITH_IMM).then_some(wr_send_imm);
-    c.wr_rdma_read = wants(IBV_QP_EX_WITH_RDMA_READ).then_some(wr_rdma_read);
-    c.wr_atomic_cmp_swp = wants(IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP).then_some(wr_atomic_cmp_swp);
-    c.wr_atomic_fetch_add =
-        wants(IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD).then_some(wr_atomic_fetch_add);
-    c.wr_local_inv = wants(IBV_QP_EX_WITH_LOCAL_INV).then_some(wr_local_inv);
     c.wr_bind_mw = wants(IBV_QP_EX_WITH_BIND_MW).then_some(wr_bind_mw);
-    c.wr_send_inv = wants(IBV_QP_EX_WITH_SEND_WITH_INV).then_some(wr_send_inv);
     c.wr_flush = wants(IBV_QP_EX_WITH_FLUSH).then_some(wr_flush);
     c.wr_atomic_write = wants(IBV_QP_EX_WITH_ATOMIC_WRITE).then_some(wr_atomic_write);
+    set_plain(c, send_ops);
 }
 
 unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
@@ -201,44 +192,42 @@ unsafe fn amend(qp: *mut ibv_qp_ex, amend: impl FnOnce(&Qp, &mut SendWr) -> Resu
     }
 }
 
-unsafe extern "C" fn wr_send(qp: *mut ibv_qp_ex) {
-    push(qp, || Ok(SendOp::Send { immediate: None }));
+/// Functions of C that only push an operation, and the bits that ask for them.
+macro_rules! plain {
+    ($($flag:ident $name:ident($($argument:ident: $type:ty),*) => $op:expr;)*) => {
+        fn set_plain(c: &mut ibv_qp_ex, send_ops: u64) {
+            $(c.$name = (send_ops & $flag != 0).then_some($name);)*
+        }
+
+        $(
+            unsafe extern "C" fn $name(qp: *mut ibv_qp_ex, $($argument: $type),*) {
+                push(qp, || Ok($op));
+            }
+        )*
+    };
 }
 
-unsafe extern "C" fn wr_send_imm(qp: *mut ibv_qp_ex, imm_data: u32) {
-    push(qp, || Ok(SendOp::Send { immediate: immediate(imm_data) }));
-}
-
-unsafe extern "C" fn wr_send_inv(qp: *mut ibv_qp_ex, rkey: u32) {
-    push(qp, || Ok(SendOp::SendInvalidate { rkey: RKey(rkey) }));
-}
-
-unsafe extern "C" fn wr_rdma_write(qp: *mut ibv_qp_ex, rkey: u32, address: u64) {
-    push(qp, || Ok(SendOp::Write { remote: remote(address, rkey), immediate: None }));
-}
-
-unsafe extern "C" fn wr_rdma_write_imm(qp: *mut ibv_qp_ex, rkey: u32, address: u64, imm_data: u32) {
-    push(qp, || {
-        Ok(SendOp::Write { remote: remote(address, rkey), immediate: immediate(imm_data) })
-    });
-}
-
-unsafe extern "C" fn wr_rdma_read(qp: *mut ibv_qp_ex, rkey: u32, address: u64) {
-    push(qp, || Ok(SendOp::Read { remote: remote(address, rkey) }));
-}
-
-unsafe extern "C" fn wr_atomic_cmp_swp(
-    qp: *mut ibv_qp_ex,
-    rkey: u32,
-    address: u64,
-    compare: u64,
-    swap: u64,
-) {
-    push(qp, || Ok(SendOp::CompareSwap { remote: remote(address, rkey), compare, swap }));
-}
-
-unsafe extern "C" fn wr_atomic_fetch_add(qp: *mut ibv_qp_ex, rkey: u32, address: u64, add: u64) {
-    push(qp, || Ok(SendOp::FetchAdd { remote: remote(address, rkey), add }));
+plain! {
+    IBV_QP_EX_WITH_SEND wr_send() => SendOp::Send { immediate: None };
+    IBV_QP_EX_WITH_SEND_WITH_IMM wr_send_imm(imm_data: u32) =>
+        SendOp::Send { immediate: immediate(imm_data) };
+    IBV_QP_EX_WITH_SEND_WITH_INV wr_send_inv(rkey: u32) =>
+        SendOp::SendInvalidate { rkey: RKey(rkey) };
+    IBV_QP_EX_WITH_RDMA_WRITE wr_rdma_write(rkey: u32, address: u64) =>
+        SendOp::Write { remote: remote(address, rkey), immediate: None };
+    IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM
+        wr_rdma_write_imm(rkey: u32, address: u64, imm_data: u32) =>
+        SendOp::Write { remote: remote(address, rkey), immediate: immediate(imm_data) };
+    IBV_QP_EX_WITH_RDMA_READ wr_rdma_read(rkey: u32, address: u64) =>
+        SendOp::Read { remote: remote(address, rkey) };
+    IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP
+        wr_atomic_cmp_swp(rkey: u32, address: u64, compare: u64, swap: u64) =>
+        SendOp::CompareSwap { remote: remote(address, rkey), compare, swap };
+    IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD
+        wr_atomic_fetch_add(rkey: u32, address: u64, add: u64) =>
+        SendOp::FetchAdd { remote: remote(address, rkey), add };
+    IBV_QP_EX_WITH_LOCAL_INV wr_local_inv(rkey: u32) =>
+        SendOp::LocalInvalidate { rkey: RKey(rkey) };
 }
 
 unsafe extern "C" fn wr_atomic_write(
@@ -275,10 +264,6 @@ unsafe extern "C" fn wr_flush(
             whole: level == IBV_FLUSH_MR,
         })
     });
-}
-
-unsafe extern "C" fn wr_local_inv(qp: *mut ibv_qp_ex, rkey: u32) {
-    push(qp, || Ok(SendOp::LocalInvalidate { rkey: RKey(rkey) }));
 }
 
 unsafe extern "C" fn wr_bind_mw(

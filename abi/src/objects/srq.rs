@@ -24,6 +24,7 @@ use crate::{
         ibv_srq_init_attr_ex, read_sized,
     },
     rule::Rule,
+    translate::event::Subject,
 };
 
 #[repr(C)]
@@ -81,7 +82,7 @@ unsafe fn create(
         _made_from: made_from,
     }
     .into_raw();
-    pd.ctx.objects().srqs.insert(id, srq as usize);
+    pd.ctx.add_object(Subject::Srq(id), srq as usize);
     let cq = xrc.map(|(_, cq)| std::ptr::from_ref(cq).addr());
     requests::add_shared(pd.ctx.device(), srq as usize, cq);
     Ok(srq)
@@ -111,16 +112,12 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
         Ctx::get(context)?;
         let mut full = init_attr_from_c(attr)?;
         let given = |bit: u32| full.comp_mask & bit != 0;
-        if full.comp_mask
-            & !(IBV_SRQ_INIT_ATTR_TYPE
-                | IBV_SRQ_INIT_ATTR_PD
-                | IBV_SRQ_INIT_ATTR_XRCD
-                | IBV_SRQ_INIT_ATTR_CQ
-                | IBV_SRQ_INIT_ATTR_TM)
-            != 0
-        {
-            return Err(Errno::of(Rule::UnknownMask));
-        }
+        let known = IBV_SRQ_INIT_ATTR_TYPE
+            | IBV_SRQ_INIT_ATTR_PD
+            | IBV_SRQ_INIT_ATTR_XRCD
+            | IBV_SRQ_INIT_ATTR_CQ
+            | IBV_SRQ_INIT_ATTR_TM;
+        refuse_if(full.comp_mask & !known != 0, Rule::UnknownMask)?;
         refuse_if(!given(IBV_SRQ_INIT_ATTR_PD), Rule::NeedsDomain)?;
         let pd = Pd::get(full.pd)?;
         let xrc = match if given(IBV_SRQ_INIT_ATTR_TYPE) { full.srq_type } else { IBV_SRQT_BASIC } {
@@ -141,10 +138,8 @@ pub(crate) unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
     call::control(CallId::ibv_destroy_srq, || {
         let object = Srq::get(srq)?;
         object.users.none_left()?;
-        let id = object.srq.id().get();
-        object.ctx.remove_object(srq as usize, Kind::AsyncEventsUnacknowledged, |objects| {
-            objects.srqs.remove(&id);
-        });
+        let subject = Subject::Srq(object.srq.id().get());
+        object.ctx.remove_object(subject, srq as usize, Kind::AsyncEventsUnacknowledged);
         requests::remove_shared(srq as usize);
         drop(Srq::from_raw(srq));
         Ok(())
@@ -160,11 +155,8 @@ unsafe extern "C" fn ibv_modify_srq(
         let object = Srq::get(srq)?;
         let (attr, srq) = (attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?, &object.srq);
         let max_wr = if mask & IBV_SRQ_MAX_WR != 0 { attr.max_wr } else { srq.query().attr.max_wr };
-        if mask & !(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT) != 0
-            || mask & IBV_SRQ_LIMIT != 0 && attr.srq_limit > max_wr
-        {
-            return Err(Errno::of(Rule::SrqAttributes));
-        }
+        let exceeds = mask & IBV_SRQ_LIMIT != 0 && attr.srq_limit > max_wr;
+        refuse_if(mask & !(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT) != 0 || exceeds, Rule::SrqAttributes)?;
         if mask & IBV_SRQ_MAX_WR != 0 {
             srq.resize(max_wr)?;
         }

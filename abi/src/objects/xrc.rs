@@ -104,10 +104,9 @@ pub(crate) unsafe extern "C" fn open_xrcd(
         let ctx = Ctx::get(context)?;
         let ibv_xrcd_init_attr { comp_mask, fd, oflags } =
             *attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?;
-        if comp_mask & !(IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS) != 0 {
-            return Err(Errno::of(Rule::UnknownMask));
-        }
-        refuse_if(comp_mask != IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, Rule::Members)?;
+        let both = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
+        refuse_if(comp_mask & !both != 0, Rule::UnknownMask)?;
+        refuse_if(comp_mask != both, Rule::Members)?;
         let shared = open(&ctx.inner, fd, oflags)?;
         let c = UnsafeCell::new(ibv_xrcd { context });
         Ok(Xrcd { c, shared, ctx: ctx.inner.clone(), users: Users::default() }.into_raw())

@@ -1,13 +1,12 @@
 use std::{
     ffi::{c_int, c_void},
-    sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
 use libc::{linger, socklen_t, timeval};
 use roce_rsocket::Settings;
 
-use super::table::{self, Entry, Limit};
+use super::table::{self, Entry};
 use crate::{
     call::{self, CallId},
     errno::{Errno, Result, refuse_if},
@@ -22,22 +21,21 @@ const RDMA_RQSIZE: c_int = 1;
 const RDMA_INLINE: c_int = 2;
 const RDMA_IOMAPSIZE: c_int = 3;
 
-const RELAXED: Ordering = Ordering::Relaxed;
-
 unsafe fn given<T: Copy>(at: *const c_void, length: socklen_t) -> Result<T> {
     refuse_if(at.is_null(), Rule::SocketPointer)?;
     refuse_if((length as usize) < size_of::<T>(), Rule::SocketArgument)?;
     Ok(at.cast::<T>().read_unaligned())
 }
 
-unsafe fn set_limit(limit: &Limit, at: *const c_void, length: socklen_t) -> Result<()> {
+/// `None`: none.
+unsafe fn limit(at: *const c_void, length: socklen_t) -> Result<Option<Duration>> {
     let timeval { tv_sec, tv_usec } = given(at, length)?;
     let microseconds = u64::try_from(tv_usec).ok().filter(|microseconds| *microseconds < 1_000_000);
     let microseconds = microseconds.ok_or(Errno::of(Rule::SocketTime))?;
     // as in the kernel, negative means none
     let seconds = u64::try_from(tv_sec).unwrap_or_default();
-    limit.set(Duration::from_secs(seconds) + Duration::from_micros(microseconds));
-    Ok(())
+    let limit = Duration::from_secs(seconds) + Duration::from_micros(microseconds);
+    Ok(Some(limit).filter(|limit| !limit.is_zero()))
 }
 
 unsafe fn set(
@@ -51,56 +49,54 @@ unsafe fn set(
     match (level, name) {
         (libc::SOL_SOCKET, libc::SO_LINGER) => {
             let linger { l_onoff, l_linger } = given(at, length)?;
-            entry.linger.0.store(l_onoff != 0, RELAXED);
-            entry.linger.1.store(u32::try_from(l_linger).unwrap_or_default(), RELAXED);
+            let seconds = u32::try_from(l_linger).unwrap_or_default();
+            entry.options.lock().linger = (l_onoff != 0, seconds);
             return Ok(());
         }
         (libc::SOL_SOCKET, libc::SO_RCVTIMEO) => {
-            return set_limit(&entry.receive_limit, at, length);
+            entry.options.lock().receive_limit = limit(at, length)?;
+            return Ok(());
         }
-        (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => return set_limit(&entry.send_limit, at, length),
+        (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => {
+            entry.options.lock().send_limit = limit(at, length)?;
+            return Ok(());
+        }
         _ => {}
     }
     refuse_if(level == libc::IPPROTO_TCP && socket.is_datagram(), Rule::SocketOption)?;
     let value: c_int = given(at, length)?;
     let flag = value != 0;
     let number = || u32::try_from(value).map_err(|_| Errno::of(Rule::SocketArgument));
-    let size = |set: fn(&mut Settings, u32)| {
+    let size = |set: fn(&mut Settings, u32)| -> Result<()> {
         let number = number()?;
         socket.change_settings(|settings| set(settings, number));
         Ok(())
     };
-    let keep = |place: &AtomicBool| {
-        place.store(flag, RELAXED);
-        Ok(())
-    };
     match (level, name) {
-        (libc::SOL_SOCKET, libc::SO_SNDBUF) => size(Settings::set_send_buffer),
-        (libc::SOL_SOCKET, libc::SO_RCVBUF) => size(Settings::set_receive_buffer),
-        (libc::SOL_SOCKET, libc::SO_REUSEADDR) => Ok(socket.set_reuse_addr(flag)?),
-        (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => keep(&entry.keepalive.0),
-        (libc::SOL_SOCKET, libc::SO_OOBINLINE) => keep(&entry.oob_inline),
-        (libc::IPPROTO_TCP, libc::TCP_NODELAY) => keep(&entry.no_delay),
+        (libc::SOL_SOCKET, libc::SO_SNDBUF) => size(Settings::set_send_buffer)?,
+        (libc::SOL_SOCKET, libc::SO_RCVBUF) => size(Settings::set_receive_buffer)?,
+        (libc::SOL_SOCKET, libc::SO_REUSEADDR) => socket.set_reuse_addr(flag)?,
+        (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => entry.options.lock().keepalive.0 = flag,
+        (libc::SOL_SOCKET, libc::SO_OOBINLINE) => entry.options.lock().oob_inline = flag,
+        (libc::IPPROTO_TCP, libc::TCP_NODELAY) => entry.options.lock().no_delay = flag,
         (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE) => {
-            let seconds = number()?.clamp(1, 32_767);
-            entry.keepalive.1.store(seconds, RELAXED);
-            Ok(())
+            entry.options.lock().keepalive.1 = number()?.clamp(1, 32_767);
         }
         // the adapter retries by itself; the path decides the segment size
         (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL | libc::TCP_KEEPCNT | libc::TCP_MAXSEG) => {
-            number().map(drop)
+            number()?;
         }
-        (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => Ok(socket.set_v6_only(flag)?),
+        (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => socket.set_v6_only(flag)?,
         (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
             socket.set_tos(u8::try_from(value).map_err(|_| Errno::of(Rule::SocketArgument))?);
-            Ok(())
         }
-        (SOL_RDMA, RDMA_SQSIZE) => size(Settings::set_send_queue),
-        (SOL_RDMA, RDMA_RQSIZE) => size(Settings::set_receive_queue),
-        (SOL_RDMA, RDMA_INLINE) => size(Settings::set_inline),
-        (SOL_RDMA, RDMA_IOMAPSIZE) => size(Settings::set_mappings),
-        _ => Err(Errno::of(Rule::SocketOption)),
+        (SOL_RDMA, RDMA_SQSIZE) => size(Settings::set_send_queue)?,
+        (SOL_RDMA, RDMA_RQSIZE) => size(Settings::set_receive_queue)?,
+        (SOL_RDMA, RDMA_INLINE) => size(Settings::set_inline)?,
+        (SOL_RDMA, RDMA_IOMAPSIZE) => size(Settings::set_mappings)?,
+        _ => return Err(Errno::of(Rule::SocketOption)),
     }
+    Ok(())
 }
 
 unsafe extern "C" fn rsetsockopt(
@@ -124,13 +120,13 @@ unsafe fn give<T: Copy>(value: T, at: *mut c_void, length: *mut socklen_t) -> Re
     Ok(())
 }
 
-fn time(limit: &Limit) -> timeval {
-    let time = limit.get().unwrap_or_default();
+fn time(limit: Option<Duration>) -> timeval {
+    let time = limit.unwrap_or_default();
     timeval { tv_sec: time.as_secs() as _, tv_usec: time.subsec_micros().into() }
 }
 
 fn number(entry: &Entry, level: c_int, name: c_int) -> Result<c_int> {
-    let socket = &entry.socket;
+    let (socket, options) = (&entry.socket, *entry.options.lock());
     let settings = socket.settings();
     let is_datagram = socket.is_datagram();
     refuse_if(is_datagram && level == libc::IPPROTO_TCP, Rule::SocketOption)?;
@@ -147,11 +143,11 @@ fn number(entry: &Entry, level: c_int, name: c_int) -> Result<c_int> {
         (libc::SOL_SOCKET, libc::SO_SNDBUF) => settings.send_buffer(),
         (libc::SOL_SOCKET, libc::SO_RCVBUF) => settings.receive_buffer(),
         (libc::SOL_SOCKET, libc::SO_REUSEADDR) => socket.reuse_addr().into(),
-        (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => entry.keepalive.0.load(RELAXED).into(),
-        (libc::SOL_SOCKET, libc::SO_OOBINLINE) => entry.oob_inline.load(RELAXED).into(),
-        (libc::IPPROTO_TCP, libc::TCP_NODELAY) => entry.no_delay.load(RELAXED).into(),
+        (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => options.keepalive.0.into(),
+        (libc::SOL_SOCKET, libc::SO_OOBINLINE) => options.oob_inline.into(),
+        (libc::IPPROTO_TCP, libc::TCP_NODELAY) => options.no_delay.into(),
         (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => socket.path_mtu(),
-        (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE) => entry.keepalive.1.load(RELAXED),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE) => options.keepalive.1,
         (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL | libc::TCP_KEEPCNT) => 1,
         (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => socket.v6_only().into(),
         (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
@@ -173,15 +169,14 @@ unsafe fn get(
     at: *mut c_void,
     length: *mut socklen_t,
 ) -> Result<()> {
+    let options = *entry.options.lock();
     match (level, name) {
         (libc::SOL_SOCKET, libc::SO_LINGER) => {
-            let (on, seconds) = &entry.linger;
-            let (l_onoff, l_linger) =
-                (on.load(RELAXED).into(), seconds.load(RELAXED).cast_signed());
-            give(linger { l_onoff, l_linger }, at, length)
+            let (on, seconds) = options.linger;
+            give(linger { l_onoff: on.into(), l_linger: seconds.cast_signed() }, at, length)
         }
-        (libc::SOL_SOCKET, libc::SO_RCVTIMEO) => give(time(&entry.receive_limit), at, length),
-        (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => give(time(&entry.send_limit), at, length),
+        (libc::SOL_SOCKET, libc::SO_RCVTIMEO) => give(time(options.receive_limit), at, length),
+        (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => give(time(options.send_limit), at, length),
         _ => give(number(entry, level, name)?, at, length),
     }
 }

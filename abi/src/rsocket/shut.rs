@@ -1,4 +1,4 @@
-use std::{ffi::c_int, sync::atomic::Ordering, time::Duration};
+use std::{ffi::c_int, time::Duration};
 
 use roce_provider::calls::Call;
 
@@ -26,20 +26,12 @@ unsafe extern "C" fn rshutdown(fd: c_int, how: c_int) -> c_int {
 }
 
 /// Time to deliver sent data; `None`: until done, or the peer is lost.
-fn linger(fd: c_int) -> Result<Option<Duration>> {
-    let entry = table::find(fd)?;
-    let (on, seconds) = &entry.linger;
-    Ok(on
-        .load(Ordering::Relaxed)
-        .then(|| Duration::from_secs(seconds.load(Ordering::Relaxed).into())))
-}
-
 fn begin(fd: c_int) -> Result<Option<Duration>> {
     let _call = Call::begin();
-    let limit = linger(fd)?;
-    // may be unconnected
-    let _ = table::find(fd)?.socket.shutdown(true, true);
-    Ok(limit)
+    let entry = table::find(fd)?;
+    let (on, seconds) = entry.options.lock().linger;
+    let _ = entry.socket.shutdown(true, true); // may be unconnected
+    Ok(on.then(|| Duration::from_secs(seconds.into())))
 }
 
 fn end(fd: c_int) {

@@ -5,7 +5,7 @@ use std::{
     ffi::c_int,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::Duration,
 };
@@ -23,75 +23,38 @@ pub(super) struct Entry {
     /// `AF_INET6` maps IPv4 addresses.
     pub(super) family: c_int,
     pub(super) nonblocking: AtomicBool,
-    pub(super) receive_limit: Limit,
-    pub(super) send_limit: Limit,
-    /// `SO_LINGER`: enabled, and seconds.
-    pub(super) linger: (AtomicBool, AtomicU32),
-    /// `SO_KEEPALIVE`: enabled, and probe interval in seconds.
-    pub(super) keepalive: (AtomicBool, AtomicU32),
-    /// Stored without effect.
-    pub(super) no_delay: AtomicBool,
-    pub(super) oob_inline: AtomicBool,
+    pub(super) options: Mutex<Options>,
 }
 
-/// Timeout in microseconds; 0: none.
-#[derive(Default)]
-pub(super) struct Limit(AtomicU64);
-
-impl Limit {
-    pub(super) fn get(&self) -> Option<Duration> {
-        Some(Duration::from_micros(self.0.load(Ordering::Relaxed))).filter(|limit| !limit.is_zero())
-    }
-
-    pub(super) fn set(&self, limit: Duration) {
-        let microseconds = u64::try_from(limit.as_micros()).unwrap_or(u64::MAX);
-        self.0.store(microseconds, Ordering::Relaxed);
-    }
-
-    fn copy(&self) -> Self {
-        Self(AtomicU64::new(self.0.load(Ordering::Relaxed)))
-    }
+/// Options that an accepted socket has from its listener.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Options {
+    /// `SO_RCVTIMEO`; `None`: none.
+    pub(super) receive_limit: Option<Duration>,
+    /// `SO_SNDTIMEO`; `None`: none.
+    pub(super) send_limit: Option<Duration>,
+    /// `SO_LINGER`: enabled, and seconds.
+    pub(super) linger: (bool, u32),
+    /// `SO_KEEPALIVE`: enabled, and probe interval in seconds.
+    pub(super) keepalive: (bool, u32),
+    /// Stored without effect.
+    pub(super) no_delay: bool,
+    pub(super) oob_inline: bool,
 }
 
 /// Linux's default for TCP, in seconds.
 const KEEPALIVE_SECONDS: u32 = 7200;
 
-fn copied(flag: &AtomicBool) -> AtomicBool {
-    AtomicBool::new(flag.load(Ordering::Relaxed))
-}
-
-fn copied_number(number: &AtomicU32) -> AtomicU32 {
-    AtomicU32::new(number.load(Ordering::Relaxed))
-}
-
 impl Entry {
     pub(super) fn new(socket: Socket, family: c_int, nonblocking: bool) -> Self {
-        Self {
-            socket,
-            family,
-            nonblocking: AtomicBool::new(nonblocking),
-            receive_limit: Limit::default(),
-            send_limit: Limit::default(),
-            linger: (AtomicBool::new(false), AtomicU32::new(0)),
-            keepalive: (AtomicBool::new(false), AtomicU32::new(KEEPALIVE_SECONDS)),
-            no_delay: AtomicBool::new(false),
-            oob_inline: AtomicBool::new(false),
-        }
+        let options = Options { keepalive: (false, KEEPALIVE_SECONDS), ..Options::default() };
+        let (nonblocking, options) = (AtomicBool::new(nonblocking), Mutex::new(options));
+        Self { socket, family, nonblocking, options }
     }
 
-    /// Copies the listener's options.
     pub(super) fn accepted(&self, socket: Socket) -> Self {
-        Self {
-            socket,
-            family: self.family,
-            nonblocking: AtomicBool::new(false),
-            receive_limit: self.receive_limit.copy(),
-            send_limit: self.send_limit.copy(),
-            linger: (copied(&self.linger.0), copied_number(&self.linger.1)),
-            keepalive: (copied(&self.keepalive.0), copied_number(&self.keepalive.1)),
-            no_delay: copied(&self.no_delay),
-            oob_inline: copied(&self.oob_inline),
-        }
+        let (nonblocking, options) = (AtomicBool::new(false), Mutex::new(*self.options.lock()));
+        Self { socket, family: self.family, nonblocking, options }
     }
 
     pub(super) fn is_blocking(&self) -> bool {
@@ -99,9 +62,8 @@ impl Entry {
     }
 
     pub(super) fn keepalive_time(&self) -> Option<Duration> {
-        let (on, seconds) = &self.keepalive;
-        on.load(Ordering::Relaxed)
-            .then(|| Duration::from_secs(seconds.load(Ordering::Relaxed).max(1).into()))
+        let (on, seconds) = self.options.lock().keepalive;
+        on.then(|| Duration::from_secs(seconds.max(1).into()))
     }
 }
 

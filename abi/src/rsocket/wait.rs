@@ -39,8 +39,8 @@ impl Blocking {
     fn limit(self, entry: &Entry) -> Result<Option<Duration>> {
         match self {
             Self::AtMost(limit) => Ok(limit),
-            Self::Receiving if entry.is_blocking() => Ok(entry.receive_limit.get()),
-            Self::Sending if entry.is_blocking() => Ok(entry.send_limit.get()),
+            Self::Receiving if entry.is_blocking() => Ok(entry.options.lock().receive_limit),
+            Self::Sending if entry.is_blocking() => Ok(entry.options.lock().send_limit),
             _ => Err(WOULD_BLOCK),
         }
     }

@@ -5,7 +5,7 @@ use roce_provider::AsyncEvent;
 use crate::layout::consts::*;
 
 /// Objects by the adapter's number.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Subject {
     Cq(u32),
     Qp(u32),

@@ -1,8 +1,8 @@
-use std::{ffi::c_uint, mem::offset_of};
+use std::mem::offset_of;
 
 use roce_provider::transport::qp::{PathMigration, QpCaps, QpInfo, QpType, State};
 
-use super::{address, mtu};
+use super::{address, mtu, number::numbers};
 use crate::{
     errno::{Errno, Result},
     layout::{
@@ -12,70 +12,39 @@ use crate::{
     rule::Rule,
 };
 
-pub(crate) const fn type_from_c(number: c_uint) -> Result<QpType> {
-    match number {
-        IBV_QPT_RC => Ok(QpType::Rc),
-        IBV_QPT_UC => Ok(QpType::Uc),
-        IBV_QPT_UD => Ok(QpType::Ud),
-        IBV_QPT_XRC_SEND => Ok(QpType::XrcInitiator),
-        IBV_QPT_XRC_RECV => Ok(QpType::XrcTarget),
-        IBV_QPT_RAW_PACKET => Ok(QpType::RawPacket),
-        IBV_QPT_DRIVER => Err(Errno::of(Rule::OtherQpType)),
-        _ => Err(Errno::of(Rule::QpType)),
+numbers! {
+    type_from_c, type_to_c: QpType {
+        IBV_QPT_RC Rc,
+        IBV_QPT_UC Uc,
+        IBV_QPT_UD Ud,
+        IBV_QPT_XRC_SEND XrcInitiator,
+        IBV_QPT_XRC_RECV XrcTarget,
+        IBV_QPT_RAW_PACKET RawPacket,
     }
+    IBV_QPT_DRIVER => OtherQpType,
+    _ => QpType,
 }
 
-pub(crate) const fn type_to_c(qp_type: QpType) -> c_uint {
-    match qp_type {
-        QpType::Rc => IBV_QPT_RC,
-        QpType::Uc => IBV_QPT_UC,
-        QpType::Ud => IBV_QPT_UD,
-        QpType::XrcInitiator => IBV_QPT_XRC_SEND,
-        QpType::XrcTarget => IBV_QPT_XRC_RECV,
-        QpType::RawPacket => IBV_QPT_RAW_PACKET,
+numbers! {
+    state_from_c, state_to_c: State {
+        IBV_QPS_RESET Reset,
+        IBV_QPS_INIT Init,
+        IBV_QPS_RTR Rtr,
+        IBV_QPS_RTS Rts,
+        IBV_QPS_SQD Sqd,
+        IBV_QPS_SQE Sqe,
+        IBV_QPS_ERR Err,
     }
+    _ => QpState,
 }
 
-pub(crate) const fn state_from_c(number: c_uint) -> Result<State> {
-    match number {
-        IBV_QPS_RESET => Ok(State::Reset),
-        IBV_QPS_INIT => Ok(State::Init),
-        IBV_QPS_RTR => Ok(State::Rtr),
-        IBV_QPS_RTS => Ok(State::Rts),
-        IBV_QPS_SQD => Ok(State::Sqd),
-        IBV_QPS_SQE => Ok(State::Sqe),
-        IBV_QPS_ERR => Ok(State::Err),
-        _ => Err(Errno::of(Rule::QpState)),
+numbers! {
+    path_migration_from_c, path_migration_to_c: PathMigration {
+        IBV_MIG_MIGRATED Migrated,
+        IBV_MIG_REARM Rearm,
+        IBV_MIG_ARMED Armed,
     }
-}
-
-pub(crate) const fn state_to_c(state: State) -> c_uint {
-    match state {
-        State::Reset => IBV_QPS_RESET,
-        State::Init => IBV_QPS_INIT,
-        State::Rtr => IBV_QPS_RTR,
-        State::Rts => IBV_QPS_RTS,
-        State::Sqd => IBV_QPS_SQD,
-        State::Sqe => IBV_QPS_SQE,
-        State::Err => IBV_QPS_ERR,
-    }
-}
-
-pub(crate) const fn path_migration_from_c(number: c_uint) -> Result<PathMigration> {
-    match number {
-        IBV_MIG_MIGRATED => Ok(PathMigration::Migrated),
-        IBV_MIG_REARM => Ok(PathMigration::Rearm),
-        IBV_MIG_ARMED => Ok(PathMigration::Armed),
-        _ => Err(Errno::of(Rule::Migration)),
-    }
-}
-
-const fn path_migration_to_c(state: PathMigration) -> c_uint {
-    match state {
-        PathMigration::Migrated => IBV_MIG_MIGRATED,
-        PathMigration::Rearm => IBV_MIG_REARM,
-        PathMigration::Armed => IBV_MIG_ARMED,
-    }
+    _ => Migration,
 }
 
 pub(crate) const fn caps_from_c(cap: &ibv_qp_cap) -> QpCaps {

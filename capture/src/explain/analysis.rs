@@ -109,15 +109,13 @@ impl Analysis {
             }
         }
         set_mtus(&packets, &mut connections);
-        let mut talks: Vec<Talk> = connections.iter().map(|_| Talk::default()).collect();
+        let mut talks: Vec<_> = connections.into_iter().map(Talk::new).collect();
         for packet in &packets {
             if let Some(index) = packet.connection {
                 talks[index].record_sender(packet.from_second);
             }
         }
-        for (talk, connection) in talks.iter_mut().zip(&connections) {
-            talk.begin(connection);
-        }
+        talks.iter_mut().for_each(Talk::begin);
         let mut messages = BTreeSet::new();
         for packet in &mut packets {
             if let (Some(mad), false) = (&packet.message, packet.why == Explanation::Damaged) {
@@ -135,16 +133,16 @@ impl Analysis {
             let Some(index) = packet.connection else { continue };
             let talk = &mut talks[index];
             talk.last_frame = packet.frame;
-            self.explain(packet, talk, &mut connections[index]);
-            let service = connections[index].service;
+            self.explain(packet, talk);
+            let service = talk.connection.service;
             if service != Service::Ud {
                 let has_responses = service != Service::Uc;
                 packet.requesters = talk.ends.each_ref().map(|end| end.requester(has_responses));
             }
         }
         let end = packets.iter().map(|packet| packet.at).max().unwrap_or_default();
-        for (index, (talk, connection)) in talks.iter_mut().zip(&mut connections).enumerate() {
-            let found = talk.conclude(connection, end);
+        for (index, talk) in talks.iter_mut().enumerate() {
+            let found = talk.conclude(end);
             let finding = |(frame, kind)| Finding { frame, connection: Some(index), kind };
             self.findings.extend(found.into_iter().map(finding));
         }
@@ -152,7 +150,7 @@ impl Analysis {
         findings.sort_by_key(|finding| finding.frame);
         Explained {
             packets,
-            connections,
+            connections: talks.into_iter().map(|talk| talk.connection).collect(),
             findings,
             other_frames: self.other_frames,
             fragments: self.fragments,
@@ -182,14 +180,9 @@ impl Analysis {
         self.findings.push(Finding { frame, connection, kind });
     }
 
-    fn explain(
-        &mut self,
-        packet: &mut ExplainedPacket,
-        talk: &mut Talk,
-        connection: &mut Connection,
-    ) {
+    fn explain(&mut self, packet: &mut ExplainedPacket, talk: &mut Talk) {
         let from = usize::from(packet.from_second);
-        let summary = &mut connection.summaries[from];
+        let summary = &mut talk.connection.summaries[from];
         summary.packets += 1;
         let Some(headers) = packet.headers else { return };
         if packet.why == Explanation::Damaged {
@@ -217,26 +210,20 @@ impl Analysis {
         if packet.payload > 0 {
             talk.data[from].push((packet.at, packet.payload as u64));
         }
-        self.check_length(packet, &headers, talk, connection);
+        self.check_length(packet, &headers, talk);
         if bth.opcode.operation().is_response() {
-            self.response(packet, &headers, talk, connection);
+            self.response(packet, &headers, talk);
         } else {
-            self.request(packet, &headers, talk, connection);
+            self.request(packet, &headers, talk);
         }
     }
 
     /// Middle packets of a message have the path MTU.
-    fn check_length(
-        &mut self,
-        packet: &ExplainedPacket,
-        headers: &Headers,
-        talk: &mut Talk,
-        connection: &Connection,
-    ) {
+    fn check_length(&mut self, packet: &ExplainedPacket, headers: &Headers, talk: &mut Talk) {
         let from = usize::from(packet.from_second);
         let place = headers.bth().opcode.operation().position();
         let within = matches!(place, PacketPosition::First | PacketPosition::Middle);
-        let known = connection.mtu.filter(|_| !connection.mtu_at_least);
+        let known = talk.connection.mtu.filter(|_| !talk.connection.mtu_at_least);
         let (Some(expected), true) = (known, within) else { return };
         let found = packet.payload as u32;
         if found != expected && !mem::replace(&mut talk.mismatched[from], true) {
@@ -244,43 +231,31 @@ impl Analysis {
         }
     }
 
-    fn request(
-        &mut self,
-        packet: &mut ExplainedPacket,
-        headers: &Headers,
-        talk: &mut Talk,
-        connection: &mut Connection,
-    ) {
+    fn request(&mut self, packet: &mut ExplainedPacket, headers: &Headers, talk: &mut Talk) {
         let from = usize::from(packet.from_second);
         let bth = headers.bth();
         let operation = bth.opcode.operation();
         let (least, most) = match (operation, headers.ext().reth()) {
-            (Operation::ReadRequest, Some(reth)) => spans(reth.dma_length, connection),
+            (Operation::ReadRequest, Some(reth)) => spans(reth.dma_length, &talk.connection),
             _ => (1, 1),
         };
         let is_atomic = matches!(operation, Operation::CmpSwap | Operation::FetchAdd);
         let span = Span { least, most, awaits: is_atomic || operation == Operation::ReadRequest };
         let starts = operation.position().starts();
         packet.why = talk.ends[from].request(packet.at, bth.psn, span, starts);
-        connection.summaries[from].requests += 1;
+        talk.connection.summaries[from].requests += 1;
         if let Explanation::AfterGap(count) = packet.why {
             self.find(packet, FindingKind::PsnJump(count));
         }
     }
 
-    fn response(
-        &mut self,
-        packet: &mut ExplainedPacket,
-        headers: &Headers,
-        talk: &mut Talk,
-        connection: &mut Connection,
-    ) {
+    fn response(&mut self, packet: &mut ExplainedPacket, headers: &Headers, talk: &mut Talk) {
         let from = usize::from(packet.from_second);
         let psn = headers.bth().psn;
         let is_a_response = headers.bth().opcode.operation() != Operation::Acknowledge;
         // a response with data has an implied acknowledgement only
         let syndrome = headers.ext().aeth().map(|aeth| aeth.syndrome).filter(|_| !is_a_response);
-        let summary = &mut connection.summaries[from];
+        let summary = &mut talk.connection.summaries[from];
         match syndrome {
             Some(Syndrome::Nak(NakCode::PsnSequenceError)) => summary.sequence_naks += 1,
             Some(Syndrome::RnrNak { .. }) => summary.rnr_naks += 1,
@@ -305,7 +280,7 @@ impl Analysis {
             return;
         }
         if !end.has(psn) {
-            packet.why = match connection.one_of {
+            packet.why = match talk.connection.one_of {
                 0 => Explanation::RespondsToUnseen,
                 count => Explanation::RespondsToOneOf(count),
             };

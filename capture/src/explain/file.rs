@@ -84,13 +84,8 @@ fn pcap(file: &[u8], take: &mut dyn FnMut(Frame<'_>)) -> Result<bool, CaptureErr
             pcap_file::TsResolution::NanoSecond => u64::from(packet.ts_frac),
         };
         let at = Duration::from_secs(packet.ts_sec.into()) + Duration::from_nanos(fraction);
-        take(Frame {
-            at,
-            link,
-            bytes: &packet.data,
-            length: packet.orig_len as usize,
-            comment: None,
-        });
+        let (bytes, length) = (&*packet.data, packet.orig_len as usize);
+        take(Frame { at, link, bytes, length, comment: None });
     }
     Ok(true)
 }

@@ -111,12 +111,10 @@ impl fmt::Display for FindingKind {
             Self::PsnJump(1) => {
                 f.write_str("a PSN is missing: lost before the capture, or overtaken")
             }
-            Self::PsnJump(count) => {
-                write!(
-                    f,
-                    "{count} PSNs are missing: lost before the capture, overtaken, or not captured"
-                )
-            }
+            Self::PsnJump(count) => write!(
+                f,
+                "{count} PSNs are missing: lost before the capture, overtaken, or not captured"
+            ),
             Self::FatalNak(syndrome) => write!(f, "{syndrome}: the connection is over"),
             Self::NoResponse(time) => {
                 write!(f, "no response, and the capture continues for {time:.1?}")

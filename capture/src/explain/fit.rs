@@ -184,20 +184,15 @@ impl Fit {
 
     pub(super) fn take(&mut self, requests: &Requests, response: &Response) {
         let at = requests.index(response.psn);
-        if at >= requests.limit {
-            if at >= requests.limit + WINDOW {
-                self.misses += 1;
-            } else {
-                self.record_ahead(at, response.at);
-            }
-            return;
+        if (requests.limit..requests.limit + WINDOW).contains(&at) {
+            return self.record_ahead(at, response.at);
         }
         // the request may precede the capture
-        if at < 0 {
-            self.misses += u64::from(at < -WINDOW);
+        if (-WINDOW..0).contains(&at) {
             return;
         }
-        if response.kind.is_some_and(|kind| !requests.has(at, kind)) {
+        let is_other = |kind| !requests.has(at, kind);
+        if !(0..requests.limit).contains(&at) || response.kind.is_some_and(is_other) {
             self.misses += 1;
             return;
         }

@@ -87,20 +87,18 @@ fn ipv6(bytes: &[u8], missing: usize, next: u8) -> Result<Captured, NoPacket> {
     if header[6] != next {
         return Err(NoPacket::Other);
     }
+    // RoCE v1 maps IPv4 addresses
     let address = |at: usize| {
-        let mut octets = [0; 16];
-        octets.copy_from_slice(&header[at..at + 16]);
-        // RoCE v1 maps IPv4 addresses
+        let octets: [u8; 16] = std::array::from_fn(|byte| header[at + byte]);
         Ipv6Addr::from(octets).to_canonical()
     };
-    let (src, dst) = (address(8), address(24));
     let version = if next == NEXT_HEADER_IBA { RoceVersion::V1 } else { RoceVersion::V2 };
     let flow_label = u32::from(u16_at(bytes, 2)?) | u32::from(header[1] & 0xF) << 16;
     let body = skip(bytes, 40)?;
     let total = usize::from(u16_at(bytes, 4)?);
     let mut net = NetHeader {
-        src,
-        dst,
+        src: address(8),
+        dst: address(24),
         src_port: 0,
         traffic_class: header[0] << 4 | header[1] >> 4,
         hop_limit: header[7],

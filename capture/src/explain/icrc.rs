@@ -86,14 +86,11 @@ impl Icrcs {
     }
 
     pub(super) fn excused(&self) -> Vec<Excused> {
-        let mut excused: Vec<_> = self
-            .0
-            .iter()
-            .filter_map(|(&way, icrcs)| {
-                let (packets, fault) = icrcs.excused()?;
-                Some(Excused { way, packets, fault })
-            })
-            .collect();
+        let excused = self.0.iter().filter_map(|(&way, icrcs)| {
+            let (packets, fault) = icrcs.excused()?;
+            Some(Excused { way, packets, fault })
+        });
+        let mut excused: Vec<_> = excused.collect();
         // a few in the other direction share the fault
         let back: Vec<_> = excused.iter().map(|it| (it.way.1, it.way.0)).collect();
         for way in back {

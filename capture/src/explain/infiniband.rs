@@ -24,10 +24,10 @@ pub(super) fn infiniband(frame: &[u8], missing: usize) -> Result<Captured, NoPac
     let net = Network::InfiniBand { src: u16_at(frame, 6)?, dst: u16_at(frame, 2)? };
     let body = skip(frame, before)?;
     let mut captured = transport(net, body, length.saturating_sub(before), missing)?;
-    captured.icrc = match captured.truncated {
-        true => None,
-        false => Some(Icrc::of(is_icrc_right(&frame[..before], &captured.bytes), &captured.bytes)),
-    };
+    if !captured.truncated {
+        let is_right = is_icrc_right(&frame[..before], &captured.bytes);
+        captured.icrc = Some(Icrc::of(is_right, &captured.bytes));
+    }
     Ok(captured)
 }
 

@@ -36,9 +36,6 @@ pub use reason::{Cause, Causes, Explanation};
 
 impl Explained {
     /// Explains a pcap or pcapng file; [`CaptureError`] for others.
-    ///
-    /// # Errors
-    /// [`CaptureError`], when it is neither.
     pub fn of_file(file: &[u8]) -> Result<Self, CaptureError> {
         let mut analysis = analysis::Analysis::default();
         let complete = file::frames(file, &mut |frame| analysis.take(&frame))?;

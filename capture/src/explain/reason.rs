@@ -159,9 +159,7 @@ impl fmt::Display for Explanation {
             Self::Acknowledges { packets, after: None, .. } => {
                 write!(f, "acknowledges {packets} packet{}", if *packets == 1 { "" } else { "s" })
             }
-            Self::DuplicateAcknowledge(psn) => {
-                write!(f, "duplicate ACK up to {}", psn.get())
-            }
+            Self::DuplicateAcknowledge(psn) => write!(f, "duplicate ACK up to {}", psn.get()),
             Self::Negative(psn, Syndrome::RnrNak { .. }) => {
                 write!(f, "not ready for {}", psn.get())
             }

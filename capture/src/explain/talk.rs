@@ -26,8 +26,8 @@ const SILENCE: Duration = Duration::from_millis(100);
 /// Time to compare a sender's data before and after a CNP.
 const COMPARED: Duration = Duration::from_millis(1);
 
-#[derive(Default)]
 pub(super) struct Talk {
+    pub(super) connection: Connection,
     pub(super) ends: [End; 2],
     round_trips: [Vec<(usize, Duration)>; 2],
     least: [Option<Duration>; 2],
@@ -41,15 +41,29 @@ pub(super) struct Talk {
 }
 
 impl Talk {
+    pub(super) fn new(connection: Connection) -> Self {
+        Self {
+            connection,
+            ends: Default::default(),
+            round_trips: Default::default(),
+            least: [None; 2],
+            data: Default::default(),
+            notified: Default::default(),
+            mismatched: [false; 2],
+            heard: [false; 2],
+            last_frame: 0,
+        }
+    }
+
     pub(super) const fn record_sender(&mut self, from_second: bool) {
         self.heard[from_second as usize] = true;
     }
 
     /// If the other end was not captured, no retransmission has a known cause.
-    pub(super) fn begin(&mut self, connection: &Connection) {
+    pub(super) fn begin(&mut self) {
         for from in 0..2 {
             if !self.heard[1 - from] {
-                self.ends[from].repeats.deaf_causes = Some(match connection.one_of {
+                self.ends[from].repeats.deaf_causes = Some(match self.connection.one_of {
                     0 => Causes::of(&[Cause::NotCaptured]),
                     _ => Causes::UNKNOWN,
                 });
@@ -72,11 +86,8 @@ impl Talk {
         is_hasty.then_some(FindingKind::TimeoutTooShort(waited, after))
     }
 
-    pub(super) fn conclude(
-        &self,
-        connection: &mut Connection,
-        end: Duration,
-    ) -> Vec<(usize, FindingKind)> {
+    pub(super) fn conclude(&mut self, end: Duration) -> Vec<(usize, FindingKind)> {
+        let connection = &mut self.connection;
         let mut found = Vec::new();
         let mut add = |frame, kind| found.push((frame, kind));
         let last = self.last_frame;
@@ -84,10 +95,10 @@ impl Talk {
         for from in 0..2 {
             let requester = &self.ends[from];
             let times = self.round_trips[from].iter().map(|(_, time)| *time).collect();
-            let round_trips = RoundTrips::of(times);
-            connection.summaries[from].round_trips = round_trips;
-            connection.summaries[from].repeated = requester.repeats.packets;
-            let EndSummary { requests, repeated, marked, .. } = connection.summaries[from];
+            let summary = &mut connection.summaries[from];
+            summary.round_trips = RoundTrips::of(times);
+            summary.repeated = requester.repeats.packets;
+            let EndSummary { requests, repeated, marked, round_trips, .. } = *summary;
             if let Some(usual) = round_trips.filter(|times| times.count >= 8) {
                 let late = |(_, time): &&(usize, Duration)| {
                     *time > usual.median * LATE && *time > LATE_AT_LEAST

@@ -78,11 +78,9 @@ impl Table {
         let row = self.sizes.iter().position(|&one| one == size)?;
         let mut sorted = self.figures[lane][row].clone();
         sorted.sort_by(f64::total_cmp);
-        let at = |quarter: usize| {
-            sorted.get((sorted.len().checked_sub(1)? * quarter).div_ceil(4)).copied()
-        };
-        let low = sorted.get(sorted.len().checked_sub(1)? / 4).copied()?;
-        Some(Cell { median: at(2)?, low, high: at(3)? })
+        let last = sorted.len().checked_sub(1)?;
+        let at = |quarter: usize| sorted[(last * quarter).div_ceil(4)];
+        Some(Cell { median: at(2), low: sorted[last / 4], high: at(3) })
     }
 
     /// Of medians.

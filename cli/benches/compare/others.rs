@@ -10,7 +10,7 @@ use std::{
 
 use super::{
     figures::{Kind, Lane},
-    ours::Running,
+    ours::{Running, command},
 };
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -98,9 +98,7 @@ fn free_port() -> std::io::Result<u16> {
 fn row(words: &str) -> Result<Vec<f64>, Box<dyn Error>> {
     let start = Instant::now();
     loop {
-        let mut words = words.split(' ');
-        let mut command = Command::new(words.next().unwrap_or_default());
-        let output = command.args(words).stdin(Stdio::null()).stderr(Stdio::piped()).output()?;
+        let output = command(words).stdin(Stdio::null()).stderr(Stdio::piped()).output()?;
         if output.status.success() {
             let text = String::from_utf8_lossy(&output.stdout).into_owned();
             let last = text

@@ -98,7 +98,7 @@ pub(crate) fn perf_between(
     document.pointer(figure).and_then(Value::as_f64).ok_or("nothing was measured".into())
 }
 
-fn command(line: &str) -> Command {
+pub(crate) fn command(line: &str) -> Command {
     let mut words = line.split(' ');
     let mut command = Command::new(words.next().unwrap_or_default());
     command.args(words);

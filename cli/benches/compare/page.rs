@@ -88,16 +88,12 @@ pub(crate) fn text(tables: &[Table], absent: &[String], rounds: usize, time: Dur
         text += &format!("\n|---|{}\n", "---:|".repeat(sizes(table).count()));
         for name in &table.names {
             let cells = sizes(table).map(|size| {
-                table.cell(name, size).map_or_else(
-                    || " – |".to_owned(),
-                    |cell| {
-                        let [median, low, high] = [cell.median, cell.low, cell.high].map(short);
-                        if cell.high <= SPREAD * cell.low {
-                            return format!(" {median} |");
-                        }
-                        format!(" {median} ({low}–{high}) |")
-                    },
-                )
+                let Some(cell) = table.cell(name, size) else { return " – |".to_owned() };
+                let [median, low, high] = [cell.median, cell.low, cell.high].map(short);
+                if cell.high <= SPREAD * cell.low {
+                    return format!(" {median} |");
+                }
+                format!(" {median} ({low}–{high}) |")
             });
             text += &format!("| {name} |{}\n", cells.collect::<String>());
         }
@@ -109,14 +105,12 @@ pub(crate) fn text(tables: &[Table], absent: &[String], rounds: usize, time: Dur
             *kind == table.kind && [ours, yardstick].iter().all(|name| table.names.contains(name))
         });
         let ratios: Vec<_> = ratios.collect();
-        let (Some(_), quantity) = (
-            ratios.first(),
-            match table.kind {
-                Kind::Latency => "latency (less is better)",
-                _ => "throughput (more is better)",
-            },
-        ) else {
+        if ratios.is_empty() {
             continue;
+        }
+        let quantity = match table.kind {
+            Kind::Latency => "latency (less is better)",
+            _ => "throughput (more is better)",
         };
         text += &format!("| {quantity} |{}", columns(table));
         text += &format!("\n|---|{}\n", "---:|".repeat(sizes(table).count()));

@@ -153,18 +153,27 @@ fn tcp(size: usize, time: Duration) -> std::io::Result<f64> {
     })
 }
 
-fn lateness() -> impl Fn() -> bool {
-    let start = Instant::now();
-    move || start.elapsed() > PATIENCE
-}
+/// How a side sends and receives.
+type Calls<'a> = (
+    &'a (dyn Fn(&[u8]) -> std::io::Result<usize> + Sync),
+    &'a (dyn Fn(&mut [u8]) -> std::io::Result<usize> + Sync),
+);
 
 /// Median of half a round trip in µs.
-fn turns(
-    time: Duration,
-    over: &AtomicBool,
-    mut turn: impl FnMut() -> std::io::Result<bool>,
-    mut answer: impl FnMut() -> std::io::Result<bool> + Send,
-) -> std::io::Result<f64> {
+fn turns(size: usize, time: Duration, here: Calls<'_>, there: Calls<'_>) -> std::io::Result<f64> {
+    let over = AtomicBool::new(false);
+    let is_over = || over.load(Ordering::Relaxed);
+    let began = Instant::now();
+    let is_late = || began.elapsed() > PATIENCE;
+    let (mut ours, mut theirs) = (vec![0xA5_u8; size], vec![0_u8; size]);
+    let mut turn = || -> std::io::Result<bool> {
+        Ok(whole(size, &is_late, |done| here.0(&ours[done..]))?
+            && whole(size, &is_late, |done| here.1(&mut ours[done..]))?)
+    };
+    let mut answer = || -> std::io::Result<bool> {
+        Ok(whole(size, &is_over, |done| there.1(&mut theirs[done..]))?
+            && whole(size, &is_over, |done| there.0(&theirs[done..]))?)
+    };
     thread::scope(|scope| {
         let answers = scope.spawn(move || {
             while answer()? {}
@@ -193,22 +202,12 @@ fn turns(
 }
 
 fn tcp_turns(size: usize, time: Duration) -> std::io::Result<f64> {
-    let (mut here, mut there) = tcp_pair()?;
-    let over = AtomicBool::new(false);
-    let is_over = || over.load(Ordering::Relaxed);
-    let (mut ours, mut theirs) = (vec![0xA5_u8; size], vec![0_u8; size]);
-    let late = lateness();
+    let (here, there) = tcp_pair()?;
     turns(
+        size,
         time,
-        &over,
-        || {
-            Ok(whole(size, &late, |done| here.write(&ours[done..]))?
-                && whole(size, &late, |done| here.read(&mut ours[done..]))?)
-        },
-        || {
-            Ok(whole(size, &is_over, |done| there.read(&mut theirs[done..]))?
-                && whole(size, &is_over, |done| there.write(&theirs[done..]))?)
-        },
+        (&|bytes: &[u8]| (&here).write(bytes), &|bytes: &mut [u8]| (&here).read(bytes)),
+        (&|bytes: &[u8]| (&there).write(bytes), &|bytes: &mut [u8]| (&there).read(bytes)),
     )
 }
 
@@ -219,20 +218,10 @@ fn udp_turns(size: usize, time: Duration) -> std::io::Result<f64> {
     there.connect(here.local_addr()?)?;
     here.set_nonblocking(true)?;
     there.set_nonblocking(true)?;
-    let over = AtomicBool::new(false);
-    let is_over = || over.load(Ordering::Relaxed);
-    let (mut ours, mut theirs) = (vec![0xA5_u8; size], vec![0_u8; size]);
-    let late = lateness();
     turns(
+        size,
         time,
-        &over,
-        || {
-            Ok(whole(size, &late, |_| here.send(&ours))?
-                && whole(size, &late, |_| here.recv(&mut ours))?)
-        },
-        || {
-            Ok(whole(size, &is_over, |_| there.recv(&mut theirs))?
-                && whole(size, &is_over, |_| there.send(&theirs))?)
-        },
+        (&|bytes: &[u8]| here.send(bytes), &|bytes: &mut [u8]| here.recv(bytes)),
+        (&|bytes: &[u8]| there.send(bytes), &|bytes: &mut [u8]| there.recv(bytes)),
     )
 }

@@ -13,12 +13,8 @@ const HEAD: &str = include_str!("head.html");
 pub(super) fn page(results: &Results) -> String {
     let title = format!("Conformance of {}", results.device);
     let mut page = HEAD.replace("{title}", &escaped(&title));
-    let _ = writeln!(
-        page,
-        "<main>\n<h1>{}</h1>\n<p>{}</p>",
-        escaped(&title),
-        escaped(&results.summary())
-    );
+    let (title, summary) = (escaped(&title), escaped(&results.summary()));
+    let _ = writeln!(page, "<main>\n<h1>{title}</h1>\n<p>{summary}</p>");
     for (title, played) in &results.chapters {
         let _ = writeln!(page, "<section>\n<h2>{}</h2>", escaped(title));
         page += &plot::pauses(played);

@@ -9,12 +9,9 @@ pub(super) fn document(results: &Results) -> String {
     let mut text = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n");
     for (title, played) in &results.chapters {
         let failures = played.iter().filter(|it| is_failure(it)).count();
-        let _ = writeln!(
-            text,
-            "<testsuite name=\"{}\" tests=\"{}\" failures=\"{failures}\">",
-            escaped(title),
-            played.len()
-        );
+        let (name, tests) = (escaped(title), played.len());
+        let _ =
+            writeln!(text, "<testsuite name=\"{name}\" tests=\"{tests}\" failures=\"{failures}\">");
         played.iter().for_each(|it| case(&mut text, it));
         text += "</testsuite>\n";
     }
@@ -27,12 +24,8 @@ fn is_failure(played: &Played) -> bool {
 
 fn case(text: &mut String, played: &Played) {
     let Played { case, outcome } = played;
-    let _ = write!(
-        text,
-        "<testcase name=\"{}\" time=\"{:.3}\"",
-        escaped(&case.name),
-        outcome.time.as_secs_f64()
-    );
+    let (name, seconds) = (escaped(&case.name), outcome.time.as_secs_f64());
+    let _ = write!(text, "<testcase name=\"{name}\" time=\"{seconds:.3}\"");
     let message = escaped(&played.finding().unwrap_or_default());
     let _ = match outcome.verdict {
         Verdict::Conforms => writeln!(text, "/>"),

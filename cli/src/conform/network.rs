@@ -76,22 +76,18 @@ impl Network {
         let own = link.addresses().into_iter().find(|own| own.is_ipv4() == device.is_ipv4());
         let own =
             own.ok_or_else(|| format!("no local address reaches {device}; name one with --from"))?;
-        let arrivals = VecDeque::new();
-        let (due, held_up) = (link::now(), None);
-        let mbps = mbps.unwrap_or(MBPS);
-        let has_lapsed = false;
         Ok(Self {
             link,
             is_raw,
             own,
             device,
             listener,
-            arrivals,
+            arrivals: VecDeque::new(),
             pause,
-            due,
-            mbps,
-            held_up,
-            has_lapsed,
+            due: link::now(),
+            mbps: mbps.unwrap_or(MBPS),
+            held_up: None,
+            has_lapsed: false,
         })
     }
 

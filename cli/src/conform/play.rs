@@ -104,7 +104,7 @@ pub(super) fn dry_run(chapters: &[Chapter]) {
         let mut outcome = runner.run(case);
         outcome.packets.retain(|seen| !seen.from_device);
         let played = Played { case: case.clone(), outcome };
-        played.ladder(ladder).iter().for_each(|line| outln!("{line}"));
+        outln!("{}", played.ladder(ladder).join("\n"));
         outln!("");
     }
 }

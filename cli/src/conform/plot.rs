@@ -91,8 +91,7 @@ pub(super) fn bursts(bursts: &[Burst]) -> String {
         bottom + 18.0,
         bottom + 38.0,
     );
-    let rates =
-        bursts.iter().enumerate().map(|(number, it)| format!("{}: {}", number + 1, rate(it)));
+    let rates = (1..).zip(bursts).map(|(number, it)| format!("{number}: {}", rate(it)));
     let rates: Vec<_> = rates.collect();
     let _ = writeln!(text, "<figcaption>Bursts, {}.</figcaption>\n</figure>", rates.join("; "));
     text
@@ -123,10 +122,8 @@ fn rate(burst: &Burst) -> String {
 }
 
 fn caption(pauses: &[(&str, &Pause)]) -> String {
-    let mut ratios: Vec<_> = pauses
-        .iter()
-        .map(|(_, pause)| pause.measured.as_secs_f64() / pause.least.as_secs_f64())
-        .collect();
+    let ratio = |(_, it): &(&str, &Pause)| it.measured.as_secs_f64() / it.least.as_secs_f64();
+    let mut ratios: Vec<_> = pauses.iter().map(ratio).collect();
     ratios.sort_by(f64::total_cmp);
     let (first, middle, last) = (ratios[0], ratios[ratios.len() / 2], ratios[ratios.len() - 1]);
     format!(

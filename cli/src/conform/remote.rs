@@ -29,7 +29,7 @@ use super::{
     network::Network,
     token::{Token, VARIABLE},
 };
-use crate::failure::Failure;
+use crate::failure::{Failure, fail};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -101,10 +101,7 @@ impl Remote {
         let known = |own: &Value| own.as_str().is_some_and(|own| own.parse() == Ok(device));
         if !hello["addresses"].as_array().is_some_and(|all| all.iter().any(known)) {
             let addresses = &hello["addresses"];
-            return Err(format!(
-                "the agent at {place} has no device with the address {device}, but {addresses}"
-            )
-            .into());
+            fail!("the agent at {place} has no device with the address {device}, but {addresses}");
         }
         remote.clear()?;
         Ok(remote)
@@ -112,12 +109,8 @@ impl Remote {
 
     fn ask_all(&mut self, commands: &[Value]) -> Result<Vec<Value>> {
         // Each timeout would take ten seconds.
-        let lost = |why: &String| {
-            SubjectError::Broken(format!(
-                "the agent closed the connection: \
-             {why}"
-            ))
-        };
+        let lost =
+            |why: &String| SubjectError::Broken(format!("the agent closed the connection: {why}"));
         if let Some(why) = &self.gone {
             return Err(lost(why));
         }
@@ -333,19 +326,21 @@ impl Program for Remote {
     }
 
     fn post_send(&mut self, request: &Request, peer: Qpn) -> Result<()> {
-        let (op, compare, swap, add) = match request.kind {
-            RequestKind::Send => ("send", 0, 0, 0),
-            RequestKind::Write => ("write", 0, 0, 0),
-            RequestKind::Read => ("read", 0, 0, 0),
-            RequestKind::CompareSwap { compare, swap } => ("compare_swap", compare, swap, 0),
-            RequestKind::FetchAdd { add } => ("fetch_add", 0, 0, add),
-            RequestKind::AtomicWrite => ("atomic_write", 0, 0, 0),
-            RequestKind::Flush => ("flush", 0, 0, 0),
+        let mut wr = match request.kind {
+            RequestKind::Send => json!({"op": "send"}),
+            RequestKind::Write => json!({"op": "write"}),
+            RequestKind::Read => json!({"op": "read"}),
+            RequestKind::CompareSwap { compare, swap } => {
+                json!({"op": "compare_swap", "compare": compare, "swap": swap})
+            }
+            RequestKind::FetchAdd { add } => json!({"op": "fetch_add", "add": add}),
+            RequestKind::AtomicWrite => json!({"op": "atomic_write"}),
+            RequestKind::Flush => json!({"op": "flush"}),
         };
         let mut flags = vec!["SIGNALED"];
         flags.extend(request.solicited.then_some("SOLICITED"));
         flags.extend(request.fence.then_some("FENCE"));
-        let mut wr = json!({"id": request.id, "op": op, "flags": flags});
+        (wr["id"], wr["flags"]) = (request.id.into(), flags.into());
         if request.inline {
             wr["inline"] = json!({"length": request.bytes, "seed": SOURCE_SEED});
         } else if request.kind == RequestKind::Flush {
@@ -361,14 +356,8 @@ impl Program for Remote {
             }
             wr["sges"] = json!(sges);
         }
-        if op != "send" {
+        if request.kind != RequestKind::Send {
             wr["remote"] = json!({"address": PEER_ADDRESS, "rkey": PEER_KEY});
-        }
-        if matches!(request.kind, RequestKind::CompareSwap { .. }) {
-            (wr["compare"], wr["swap"]) = (compare.into(), swap.into());
-        }
-        if matches!(request.kind, RequestKind::FetchAdd { .. }) {
-            wr["add"] = add.into();
         }
         if let Some(immediate) = request.immediate {
             wr["imm"] = immediate.into();

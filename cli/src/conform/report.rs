@@ -154,26 +154,19 @@ pub(super) fn print(results: &Results) {
                 Verdict::NotSupported | Verdict::Conforms => Tone::Faint,
             };
             outln!("");
-            for line in ladder.prose(&format!("{}: {}", it.case.name, it.outcome.verdict), tone) {
-                outln!("{line}");
-            }
-            let finding = it.finding().unwrap_or_default();
-            let mut prose = vec![
-                finding,
-                format!("Rule: {}", it.case.rule),
-                format!("Costs: {}", it.case.cost),
-            ];
-            let others: Vec<_> = others(&it.case)
-                .iter()
-                .map(|(device, verdict)| format!("{device}: {verdict}"))
-                .collect();
+            let head = format!("{}: {}", it.case.name, it.outcome.verdict);
+            outln!("{}", ladder.prose(&head, tone).join("\n"));
+            let say = |text: &str| outln!("{}", ladder.prose(text, Tone::Plain).join("\n"));
+            say(&it.finding().unwrap_or_default());
+            say(&format!("Rule: {}", it.case.rule));
+            say(&format!("Costs: {}", it.case.cost));
+            let others = others(&it.case).into_iter();
+            let others = others.map(|(device, verdict)| format!("{device}: {verdict}"));
+            let others = others.collect::<Vec<_>>().join("; ");
             if !others.is_empty() {
-                prose.push(format!("Others: {}", others.join("; ")));
+                say(&format!("Others: {others}"));
             }
-            for text in prose {
-                ladder.prose(&text, Tone::Plain).iter().for_each(|line| outln!("{line}"));
-            }
-            it.ladder(ladder).iter().for_each(|line| outln!("{line}"));
+            outln!("{}", it.ladder(ladder).join("\n"));
             outln!("");
         }
     }

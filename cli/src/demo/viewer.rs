@@ -25,9 +25,7 @@ impl Printer {
 impl Viewer for Printer {
     fn say(&mut self, text: &str) -> Result<(), Failure> {
         outln!("");
-        for line in self.ladder.prose(text, Tone::Plain) {
-            outln!("{line}");
-        }
+        outln!("{}", self.ladder.prose(text, Tone::Plain).join("\n"));
         self.heads_due = true;
         Ok(())
     }
@@ -42,9 +40,7 @@ impl Viewer for Printer {
             outln!("");
             outln!("{}", self.ladder.letters());
         }
-        for text in self.ladder.event(line.at, &line.event, line.tone) {
-            outln!("{text}");
-        }
+        outln!("{}", self.ladder.event(line.at, &line.event, line.tone).join("\n"));
         self.keys.as_ref().map_or(Ok(()), Keys::wait)
     }
 

@@ -22,10 +22,9 @@ pub(super) fn print(name: &str, explained: &Explained, filter: &Filter) {
 
 fn page(name: &str, explained: &Explained, filter: &Filter) -> String {
     let Explained { packets, connections, .. } = explained;
-    let mut page = HEAD.replace("{title}", &escaped(name));
-    page += "<main>\n<h1>";
-    page += &escaped(name);
-    page += "</h1>\n";
+    let name = escaped(name);
+    let mut page = HEAD.replace("{title}", &name);
+    page += &format!("<main>\n<h1>{name}</h1>\n");
     if packets.is_empty() {
         paragraph(&mut page, &format!("no RoCE packets in {} frames", explained.other_frames));
     }
@@ -38,8 +37,7 @@ fn page(name: &str, explained: &Explained, filter: &Filter) -> String {
     for note in report::notes(explained, filter) {
         paragraph(&mut page, &note);
     }
-    page += "</main>\n</body>\n</html>\n";
-    page
+    page + "</main>\n</body>\n</html>\n"
 }
 
 fn findings(page: &mut String, explained: &Explained, filter: &Filter) {

@@ -65,9 +65,7 @@ fn packet(packet: &ExplainedPacket) -> Value {
         "syndrome": aeth.map(|aeth| aeth.syndrome.to_string()),
         "credits": aeth.and_then(|aeth| aeth.syndrome.granted()),
         "msn": aeth.map(|aeth| aeth.msn.get()),
-        "text": packet.headers.as_ref().map(|headers| {
-            packet_text::packet(headers, packet.payload, packet.message.as_deref())
-        }),
+        "text": packet_text::captured(packet),
         "why": packet.why.to_string(),
         "causes": causes,
         "marked": packet.is_congested(),

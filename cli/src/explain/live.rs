@@ -41,12 +41,10 @@ pub(super) fn run(filter: &Filter) -> Result<(), Failure> {
         pause = LOOK.max(began.elapsed() * SHARE);
     }
     let conclusion = growing.conclusion(&ladder, filter);
-    let lines = conclusion.ok_or(
-        "standard input is neither pcap nor pcapng; pipe the output of \
-         `tcpdump -U -w -`",
-    )?;
+    let lines = conclusion
+        .ok_or("standard input is neither pcap nor pcapng; pipe the output of `tcpdump -U -w -`")?;
     outln!("");
-    lines.iter().for_each(|line| outln!("{line}"));
+    outln!("{}", lines.join("\n"));
     Ok(())
 }
 
@@ -82,8 +80,8 @@ fn gather(
     loop {
         match chunks.recv_timeout(end.saturating_duration_since(Instant::now())) {
             Ok(piece) => {
-                bytes
-                    .extend(piece.map_err(|error| format!("cannot read standard input: {error}"))?);
+                let read = piece.map_err(|error| format!("cannot read standard input: {error}"));
+                bytes.extend(read?);
             }
             Err(RecvTimeoutError::Timeout) => return Ok(true),
             Err(RecvTimeoutError::Disconnected) => return Ok(false),

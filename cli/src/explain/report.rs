@@ -58,28 +58,19 @@ pub(super) fn print(explained: &Explained, filter: &Filter) {
         if !filter.has_connection(connection) {
             continue;
         }
-        let title = title(index, connection);
-        for line in ladder.prose(&title, Tone::Strong) {
-            outln!("{line}");
-        }
+        outln!("{}", ladder.prose(&title(index, connection), Tone::Strong).join("\n"));
         let [one, other] = connection.ends.map(|end| end.to_string());
-        for line in ladder.heads(&one, &other) {
-            outln!("{line}");
-        }
+        outln!("{}", ladder.heads(&one, &other).join("\n"));
         let mut left_out = 0;
         let mut states = States::default();
         for packet in packets.iter().filter(|packet| packet.connection == Some(index)) {
             if filter.has_packet(packet) {
-                for line in packet_lines(&ladder, connection, packet) {
-                    outln!("{line}");
-                }
+                outln!("{}", packet_lines(&ladder, connection, packet).join("\n"));
                 let changed = if filter.state { states.changed(packet) } else { Vec::new() };
                 let at = packet.at.saturating_sub(connection.time.0);
                 for (end, text) in changed {
                     let end = if end == 0 { End::A } else { End::B };
-                    for line in ladder.event(at, &Event::Note(end, text), Tone::Faint) {
-                        outln!("{line}");
-                    }
+                    outln!("{}", ladder.event(at, &Event::Note(end, text), Tone::Faint).join("\n"));
                 }
             } else {
                 left_out += 1;
@@ -90,9 +81,7 @@ pub(super) fn print(explained: &Explained, filter: &Filter) {
         }
         outln!("");
     }
-    for line in conclusion(&ladder, explained, filter) {
-        outln!("{line}");
-    }
+    outln!("{}", conclusion(&ladder, explained, filter).join("\n"));
 }
 
 #[derive(Default)]
@@ -129,9 +118,8 @@ pub(crate) fn conclusion(ladder: &Ladder, explained: &Explained, filter: &Filter
         if *count > ALIKE {
             continue;
         }
-        let of = finding
-            .connection
-            .map_or_else(String::new, |index| format!(" connection {}:", index + 1));
+        let of = finding.connection.map(|index| format!(" connection {}:", index + 1));
+        let of = of.unwrap_or_default();
         lines.extend(ladder.prose(&format!("frame {}:{of} {text}", finding.frame), Tone::Bad));
     }
     for (text, count) in alike.iter().filter(|(_, count)| **count > ALIKE) {
@@ -189,7 +177,7 @@ pub(crate) fn title(index: usize, connection: &Connection) -> String {
         Service::Ud => datagrams(connection.ends[1]),
         Service::Cnp => "congestion notifications",
     };
-    let mtu = connection.mtu.map_or_else(String::new, |mtu| {
+    let mtu = connection.mtu.map(|mtu| {
         let how = match (connection.by_messages, connection.mtu_at_least) {
             (true, _) => "path MTU",
             (false, false) => "path MTU, by its packets,",
@@ -197,7 +185,7 @@ pub(crate) fn title(index: usize, connection: &Connection) -> String {
         };
         format!(", {how} {mtu}")
     });
-    format!("connection {}: {service}{mtu}", index + 1)
+    format!("connection {}: {service}{}", index + 1, mtu.unwrap_or_default())
 }
 
 /// Over RoCE the GSI QP carries only CM.
@@ -222,10 +210,7 @@ pub(crate) fn packet_lines(
 }
 
 pub(super) fn what(packet: &ExplainedPacket) -> String {
-    packet.headers.as_ref().map_or_else(
-        || "?".into(),
-        |headers| packet_text::packet(headers, packet.payload, packet.message.as_deref()),
-    )
+    packet_text::captured(packet).unwrap_or_else(|| "?".into())
 }
 
 pub(super) fn why(packet: &ExplainedPacket) -> String {
@@ -248,9 +233,8 @@ pub(super) fn figures(connection: &Connection) -> Vec<String> {
     for (from, end) in connection.ends.iter().enumerate() {
         let summary = &connection.summaries[from];
         let EndSummary { packets, bytes, repeated, .. } = summary;
-        let rate = connection
-            .throughput(from)
-            .map_or_else(String::new, |bits| format!(", {:.1} Mbit/s", bits / 1e6));
+        let rate = connection.throughput(from).map(|bits| format!(", {:.1} Mbit/s", bits / 1e6));
+        let rate = rate.unwrap_or_default();
         let s = if *packets == 1 { "" } else { "s" };
         lines.push(format!(
             "{end} sent {packets} packet{s}, {bytes} B{rate}; {repeated} retransmitted"

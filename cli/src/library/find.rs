@@ -42,9 +42,12 @@ pub(crate) fn sockets_contents() -> Result<Option<Cow<'static, [u8]>>, String> {
 
 fn file(named: Option<&Path>) -> Result<Option<PathBuf>, String> {
     let variable = environment::value("ROCE_LIBRARY").map(PathBuf::from);
+    let checked = |path: &Path| {
+        let refuse = |why| format!("the library {} {why}; see --library", path.display());
+        check(path).map(Some).map_err(refuse)
+    };
     if let Some(path) = named.map(Path::to_owned).or(variable) {
-        let problem = |problem| format!("the library {} {problem}; see --library", path.display());
-        return check(&path).map(Some).map_err(problem);
+        return checked(&path);
     }
     // Without /proc this program's place is unknown.
     let Ok(own) = env::current_exe() else { return Ok(None) };
@@ -56,15 +59,9 @@ fn file(named: Option<&Path>) -> Result<Option<PathBuf>, String> {
         if carried::CARRIED.is_some() && !own() {
             continue;
         }
-        match check(&candidate) {
-            Err(problem) if fs::symlink_metadata(&candidate).is_ok() => {
-                return Err(format!(
-                    "the library {} {problem}; see --library",
-                    candidate.display()
-                ));
-            }
-            Err(_) => {}
-            Ok(found) => return Ok(Some(found)),
+        match checked(&candidate) {
+            Err(_) if fs::symlink_metadata(&candidate).is_err() => {}
+            found => return found,
         }
     }
     Ok(None)
@@ -89,11 +86,10 @@ pub(super) fn check(path: &Path) -> Result<PathBuf, String> {
     };
     let path = match read() {
         Ok(path) if magic == *b"\x7FELF" => path,
-        Ok(_) => return Err("is not a shared object".to_owned()),
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-            return Err("is not a shared object".to_owned());
+        Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => {
+            return Err(format!("cannot be read: {error}"));
         }
-        Err(error) => return Err(format!("cannot be read: {error}")),
+        _ => return Err("is not a shared object".to_owned()),
     };
     match Machine::foreign(&path) {
         Some(machine) => Err(format!("is for {machine}, unlike this roce")),

@@ -25,15 +25,14 @@ pub(crate) fn unfit(program: &Path, library: &Path) -> Option<String> {
     let name = interpreter.file_name().unwrap_or_default().as_bytes();
     if name.starts_with(b"ld-musl") {
         return Some(
-            "is linked with musl, and the library needs glibc; run it on a system with \
-             glibc"
+            "is linked with musl, and the library needs glibc; run it on a system with glibc"
                 .into(),
         );
     }
     // glibc's dynamic linker and library share a directory.
     let glibc = fs::canonicalize(&interpreter).ok()?.with_file_name(GLIBC);
     let (needed, found) = (read(library, needed)?, read(&glibc, defined)?);
-    let missing = needed.difference(&found).last()?;
+    let (_, missing) = needed.difference(&found).last()?;
     Some(format!(
         "runs with {}, which lacks {missing}, and the library {} needs it; install the packages of \
          a release, or build roce on a host with this glibc",
@@ -64,20 +63,11 @@ fn interpreter(program: &Path) -> Option<PathBuf> {
 fn version(name: &[u8]) -> Option<Version> {
     let text = str::from_utf8(name).ok()?;
     let numbers = text.strip_prefix("GLIBC_")?.split('.').map(|part| part.parse().ok());
-    Some(Version { numbers: numbers.collect::<Option<_>>()?, name: text.to_owned() })
+    Some((numbers.collect::<Option<_>>()?, text.to_owned()))
 }
 
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Version {
-    numbers: Vec<u32>,
-    name: String,
-}
-
-impl std::fmt::Display for Version {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.name)
-    }
-}
+/// Numbers and name.
+type Version = (Vec<u32>, String);
 
 fn needed(data: &ReadCache<File>) -> Result<BTreeSet<Version>> {
     let header = FileHeader64::<Endianness>::parse(data)?;

@@ -48,12 +48,8 @@ pub(crate) struct TestArgs {
     #[arg(short = 'F', long = "CPU-freq", hide_short_help = true)]
     pub(super) frequency: bool,
     /// Gigabits a second, instead of MB/s of 2^20 bytes
-    #[arg(
-        long = "report_gbits",
-        alias = "report-gbits",
-        conflicts_with = "json",
-        hide_short_help = true
-    )]
+    #[arg(long = "report_gbits", alias = "report-gbits", conflicts_with = "json")]
+    #[arg(hide_short_help = true)]
     pub(super) report_gbits: bool,
     /// Print JSON (the client, or --local)
     ///

@@ -47,10 +47,7 @@ impl Bandwidth {
 
     /// Both directions; `None`: one had no messages.
     fn rate(&self) -> Option<f64> {
-        let back = match &self.back {
-            Some(back) => back.rate()?,
-            None => 0.0,
-        };
+        let back = self.back.as_ref().map_or(Some(0.0), Flow::rate)?;
         Some(self.flow.rate()? + back)
     }
 }

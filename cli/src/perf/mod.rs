@@ -112,10 +112,8 @@ fn local(plan: &Plan, args: &TestArgs) -> Result<(), Failure> {
 }
 
 fn named(args: &TestArgs) -> Result<Option<Context>, Failure> {
-    Ok(match &args.device {
-        Some(spec) => Some(Device::named(spec)?.open(options(args)?)?),
-        None => None,
-    })
+    let open = |spec| Ok(Device::named(spec)?.open(options(args)?)?);
+    args.device.as_deref().map(open).transpose()
 }
 
 fn play(

@@ -5,7 +5,7 @@ use std::time::Duration;
 use roce::Mtu;
 
 use super::args::TestArgs;
-use crate::failure::Failure;
+use crate::failure::{Failure, fail};
 
 const GREETING: &str = "roce perf 2";
 
@@ -69,39 +69,28 @@ impl Plan {
 
     pub(super) fn new(test: Test, args: &TestArgs) -> Result<Self, Failure> {
         let latency = args.lat;
-        let mtu = match args.mtu {
-            Some(bytes) => Some(Mtu::from_bytes(bytes).ok_or_else(|| {
+        let path_mtu = |bytes| {
+            Mtu::from_bytes(bytes).ok_or_else(|| {
                 format!("{bytes} is not a path MTU; choose 256, 512, 1024, 2048 or 4096 with -m")
-            })?),
-            None => None,
+            })
         };
+        let mtu = args.mtu.map(path_mtu).transpose()?;
         let sizes = match (test, args.amount.size, args.amount.all) {
             (Test::Atomic, None | Some(8), false) => vec![8],
-            (Test::Atomic, ..) => {
-                return Err("an atomic always has 8 bytes; omit -s and -a".into());
-            }
+            (Test::Atomic, ..) => fail!("an atomic always has 8 bytes; omit -s and -a"),
             (.., true) => (1..=23).map(|power| 1 << power).collect(),
             (_, Some(size), _) if (1..=1 << 31).contains(&size) => vec![size],
             (_, Some(size), _) => {
-                return Err(format!(
-                    "-s {size} is out of range; expected 1 to 2147483648 \
-                     bytes"
-                )
-                .into());
+                fail!("-s {size} is out of range; expected 1 to 2147483648 bytes");
             }
             (_, None, _) => vec![if latency { 2 } else { 65_536 }],
         };
         if latency && test == Test::Write && args.events {
-            return Err(
-                "write --lat polls memory, which raises no event; omit -e, or use send --lat"
-                    .into(),
-            );
+            fail!("write --lat polls memory, which raises no event; omit -e, or use send --lat");
         }
         if args.queues.post_list > args.queues.tx_depth {
             let (list, depth) = (args.queues.post_list, args.queues.tx_depth);
-            return Err(
-                format!("-l {list} exceeds the {depth} messages in flight; raise -t").into()
-            );
+            fail!("-l {list} exceeds the {depth} messages in flight; raise -t");
         }
         let iters = args.amount.iters.unwrap_or(if latency { 1000 } else { 5000 });
         Ok(Self {
@@ -149,17 +138,14 @@ impl Plan {
     pub(super) fn agree(&self, greeting: &str) -> Result<(), Failure> {
         let mut words = greeting.split(';');
         if words.next() != Some(GREETING) {
-            return Err("the peer is not roce perf of this version; use the same program on \
-                        both sides"
-                .into());
+            fail!("the peer is not roce perf of this version; use the same program on both sides");
         }
         for (option, ours) in self.terms() {
             let theirs = words.next().unwrap_or_default();
             if ours != theirs {
-                return Err(format!(
+                fail!(
                     "{option} is {ours} here and {theirs} at the peer; use the same on both sides"
-                )
-                .into());
+                );
             }
         }
         Ok(())

@@ -6,8 +6,8 @@ use std::{
 
 use roce::{
     Access, AddressVector, CompletionChannel, CompletionQueue, Context, Device, Endpoint, Init,
-    MemoryRegion, Mtu, NotifyKind, OpenOptions, PeerAttr, QpCaps, QpInitAttr, QpType, QueuePair,
-    RKey, RecvWr, Remote, RequesterAttr, ResponderAttr, Rtr, Rts, SendWr,
+    MemoryRegion, Mtu, NotifyKind, OpenOptions, PeerAttr, QpInitAttr, QpType, QueuePair, RKey,
+    RecvWr, Remote, RequesterAttr, ResponderAttr, Rtr, Rts, SendWr,
 };
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -21,8 +21,9 @@ use super::{
     plan::{Plan, Test},
 };
 use crate::{
+    common::caps,
     exchange::{Exchange, gid_index},
-    failure::Failure,
+    failure::{Failure, fail},
 };
 
 const RX_DEPTH: usize = 512;
@@ -47,7 +48,8 @@ pub(super) struct Side {
     peer: PeerMemory,
     pub(super) arrivals: Arrivals,
     seen: VecDeque<Done>,
-    heard: Instant,
+    /// Last sign of the peer.
+    pub(super) heard: Instant,
 }
 
 struct PeerMemory {
@@ -119,13 +121,7 @@ impl Side {
         let rx_depth = if plan.test == Test::Send { RX_DEPTH } else { 0 };
         let channel = if plan.events { Some(context.create_channel()?) } else { None };
         let cq = context.create_cq(qps * (plan.depth + rx_depth), channel.as_ref())?;
-        let caps = QpCaps {
-            max_send_wr: plan.depth as u32,
-            max_recv_wr: rx_depth as u32,
-            max_send_sge: 1,
-            max_recv_sge: 1,
-            max_inline_data: 0,
-        };
+        let caps = caps(plan.depth as u32, rx_depth as u32);
         let attr = QpInitAttr { caps, ..QpInitAttr::new(QpType::Rc, &cq) };
         let pairs = (0..qps).map(|_| pd.create_qp(&attr)).collect::<Result<Vec<_>, _>>()?;
 
@@ -137,11 +133,7 @@ impl Side {
         let mtu = plan.mtu.unwrap_or(most);
         if mtu.bytes() > most.bytes() {
             let (mtu, most) = (mtu.bytes(), most.bytes());
-            return Err(format!(
-                "-m {mtu} exceeds the active MTU of the ports; at most \
-                 {most}"
-            )
-            .into());
+            fail!("-m {mtu} exceeds the active MTU of the ports; at most {most}");
         }
         let mut side = Self {
             is_client,
@@ -242,19 +234,20 @@ impl Side {
     }
 
     fn request(&self, qp: usize, layout: Layout, slot: usize, peer_slot: usize) -> SendWr {
-        let (place, at) = (layout.place(qp, slot), layout.place(qp, peer_slot).start as u64);
-        let far = |remote: Remote| Remote { address: remote.address + at, ..remote };
+        let (place, far) = (layout.place(qp, slot), layout.place(qp, peer_slot));
+        let part = |of: Remote, place: Range<usize>| Remote {
+            address: of.address + place.start as u64,
+            ..of
+        };
         let id = qp as u64;
         match self.plan.test {
-            Test::Write => SendWr::write(id, far(self.peer.target), self.source.sge(place.clone())),
-            Test::Read => SendWr::read(id, far(self.peer.source), self.target.sge(place.clone())),
-            Test::Send => SendWr::send(id, self.source.sge(place.clone())),
+            Test::Write => SendWr::write(id, part(self.peer.target, far), self.source.sge(place)),
+            Test::Read => SendWr::read(id, part(self.peer.source, far), self.target.sge(place)),
+            Test::Send => SendWr::send(id, self.source.sge(place)),
+            // one counter per queue pair
             Test::Atomic => {
-                // one counter per queue pair
-                let counter = layout.place(qp, 0).start as u64;
-                let remote = self.peer.target;
-                let remote = Remote { address: remote.address + counter, ..remote };
-                SendWr::fetch_add(id, remote, 1, self.source.sge(place))
+                let counter = part(self.peer.target, layout.place(qp, 0));
+                SendWr::fetch_add(id, counter, 1, self.source.sge(place))
             }
         }
     }
@@ -278,7 +271,7 @@ impl Side {
         let (qp, at) = ((wc.wr_id & !RECEIVE) as usize >> 32, wc.wr_id as u32 as usize);
         if ok.byte_len as usize != size {
             let got = ok.byte_len;
-            return Err(format!("a message has {got} bytes, expected {size}").into());
+            fail!("a message has {got} bytes, expected {size}");
         }
         self.arrivals.add(qp, at);
         self.pairs[qp].post_recv(&[self.receive(qp, at)])?;
@@ -308,10 +301,7 @@ impl Side {
         }
         if self.heard.elapsed() > PATIENCE {
             let seconds = PATIENCE.as_secs();
-            return Err(format!(
-                "nothing received from the peer for {seconds} s; check that it still runs"
-            )
-            .into());
+            fail!("nothing received from the peer for {seconds} s; check that it still runs");
         }
         Ok(())
     }
@@ -319,11 +309,6 @@ impl Side {
     pub(super) fn has_peer_data(&self) -> bool {
         let mut one = [PollFd::from_borrowed_fd(self.exchange.as_fd(), PollFlags::IN)];
         matches!(poll(&mut one, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1..))
-    }
-
-    /// Something other than a completion shows that the peer is alive.
-    pub(super) fn record_peer(&mut self) {
-        self.heard = Instant::now();
     }
 
     /// `written`: messages placed by WRITE or READ.
@@ -339,10 +324,7 @@ impl Side {
             if self.plan.test == Test::Atomic {
                 let sum = self.target.load_u64(layout.place(qp, 0).start)?;
                 if sum != count {
-                    return Err(format!(
-                        "invalid data: the sum is {sum} after {count} additions of 1"
-                    )
-                    .into());
+                    fail!("invalid data: the sum is {sum} after {count} additions of 1");
                 }
                 continue;
             }
@@ -367,7 +349,7 @@ impl Side {
         let theirs = self.exchange.learn_text()?;
         checked?;
         if theirs != "valid" {
-            return Err(format!("the peer reports: {theirs}").into());
+            fail!("the peer reports: {theirs}");
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ use roce::{
 use crate::{
     common::{linger, options},
     exchange::{Exchange, Shown, gid_index},
-    failure::Failure,
+    failure::{Failure, fail},
     output::outln,
 };
 use plan::{Plan, QKEY};
@@ -107,38 +107,31 @@ enum Service {
 
 impl Args {
     fn plan(&self) -> Result<Plan, Failure> {
-        let mtu = match self.mtu {
-            Some(bytes) => {
-                let mtu = Mtu::from_bytes(bytes);
-                Some(mtu.ok_or_else(|| {
-                    format!("{bytes} is not a path MTU; choose 256, 512, 1024, 2048 or 4096")
-                })?)
-            }
-            None => None,
+        let path_mtu = |bytes| {
+            Mtu::from_bytes(bytes).ok_or_else(|| {
+                format!("{bytes} is not a path MTU; choose 256, 512, 1024, 2048 or 4096")
+            })
         };
+        let mtu = self.mtu.map(path_mtu).transpose()?;
         if self.iters == 0 || self.rx_depth == 0 {
             return Err("-n and -r must be at least 1".into());
         }
-        let (qp_type, size, mtu) = match self.service {
-            Service::Rc | Service::Srq => {
-                (QpType::Rc, self.size.unwrap_or(4096), Some(mtu.unwrap_or(Mtu::B1024)))
-            }
-            Service::Xrc => {
-                (QpType::XrcInitiator, self.size.unwrap_or(4096), Some(mtu.unwrap_or(Mtu::B1024)))
-            }
-            Service::Uc => (QpType::Uc, self.size.unwrap_or(4096), Some(mtu.unwrap_or(Mtu::B1024))),
-            Service::Ud => (QpType::Ud, self.size.unwrap_or(2048), mtu),
+        let (qp_type, size, default_mtu) = match self.service {
+            Service::Rc | Service::Srq => (QpType::Rc, 4096, Some(Mtu::B1024)),
+            Service::Xrc => (QpType::XrcInitiator, 4096, Some(Mtu::B1024)),
+            Service::Uc => (QpType::Uc, 4096, Some(Mtu::B1024)),
+            Service::Ud => (QpType::Ud, 2048, None),
         };
+        let (size, mtu) = (self.size.unwrap_or(size), mtu.or(default_mtu));
         let shared = self.service == Service::Srq;
         let num_qp = if shared { self.num_qp as usize } else { 1 };
         if !(1..=MAX_QP).contains(&num_qp) || num_qp > self.rx_depth as usize {
             let most = MAX_QP.min(self.rx_depth as usize);
-            return Err(format!(
+            fail!(
                 "-q is out of range; expected 1 to {most}: each queue pair needs one of the {} \
                  receive requests",
                 self.rx_depth
-            )
-            .into());
+            );
         }
         let plan = Plan {
             qp_type,
@@ -185,7 +178,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         return Ok(());
     }
     let mut ours = Vec::new();
-    for qp in session.qps() {
+    for qp in &session.pairs {
         let endpoint = qp.endpoint(gid_index);
         ours.push(endpoint.ok_or_else(|| {
             format!(
@@ -199,13 +192,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         outln!("  local address:  {}", Shown(endpoint));
     }
     if plan.shared {
-        ours.resize(
-            MAX_QP,
-            Endpoint { gid: Gid::default(), qpn: Qpn::default(), psn: Psn::default() },
-        );
+        let (gid, qpn, psn) = (Gid::default(), Qpn::default(), Psn::default());
+        ours.resize(MAX_QP, Endpoint { gid, qpn, psn });
     }
     let theirs = exchange.swap(&ours, |theirs| {
-        for ((qp, ours), theirs) in session.qps().iter().zip(&ours).zip(theirs) {
+        for ((qp, ours), theirs) in session.pairs.iter().zip(&ours).zip(theirs) {
             connect(qp, &plan, gid_index, ours, theirs)?;
         }
         Ok(())
@@ -215,7 +206,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
     if plan.qp_type == QpType::Ud {
         let Endpoint { gid, qpn, .. } = theirs[0];
-        session.send_to(UdDestination::new(AddressVector::new(gid, gid_index), qpn, QKEY));
+        let av = AddressVector::new(gid, gid_index);
+        session.destination = Some(UdDestination::new(av, qpn, QKEY));
     }
 
     play(&mut session, &plan)?;
@@ -248,37 +240,14 @@ fn connect(
     ours: &Endpoint,
     theirs: &Endpoint,
 ) -> Result<(), Failure> {
-    match plan.qp_type {
-        QpType::Rc => {
-            qp.to_rtr(Rtr::Rc(
-                PeerAttr {
-                    dest_qpn: theirs.qpn,
-                    path_mtu: plan.mtu.unwrap_or(Mtu::B1024),
-                    rq_psn: theirs.psn,
-                    av: AddressVector::new(theirs.gid, gid_index),
-                },
-                ResponderAttr { max_dest_rd_atomic: 1, min_rnr_timer: 12 },
-            ))?;
-            qp.to_rts(Rts::Rc(
-                ours.psn,
-                RequesterAttr { timeout: 14, retry_cnt: 7, rnr_retry: 7, max_rd_atomic: 1 },
-            ))?;
-        }
-        QpType::Uc => {
-            qp.to_rtr(Rtr::Uc(PeerAttr {
-                dest_qpn: theirs.qpn,
-                path_mtu: plan.mtu.unwrap_or(Mtu::B1024),
-                rq_psn: theirs.psn,
-                av: AddressVector::new(theirs.gid, gid_index),
-            }))?;
-            qp.to_rts(Rts::Uc(ours.psn))?;
-        }
-        QpType::Ud => {
-            qp.to_rtr(Rtr::Ud)?;
-            qp.to_rts(Rts::Ud(ours.psn))?;
-        }
-        // `xrc::connect` connects XRC; pingpong has no raw packets.
-        QpType::XrcInitiator | QpType::XrcTarget | QpType::RawPacket => {}
-    }
-    Ok(())
+    let peer = PeerAttr {
+        dest_qpn: theirs.qpn,
+        path_mtu: plan.mtu.unwrap_or(Mtu::B1024),
+        rq_psn: theirs.psn,
+        av: AddressVector::new(theirs.gid, gid_index),
+    };
+    let responder = ResponderAttr { max_dest_rd_atomic: 1, min_rnr_timer: 12 };
+    let requester = RequesterAttr { timeout: 14, retry_cnt: 7, rnr_retry: 7, max_rd_atomic: 1 };
+    qp.to_rtr(Rtr::new(plan.qp_type, peer, responder))?;
+    Ok(qp.to_rts(Rts::new(plan.qp_type, ours.psn, requester))?)
 }

@@ -1,6 +1,6 @@
 use roce::{Init, Mtu, QKey, QpType};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, fail};
 
 /// The stock tools'.
 pub(super) const QKEY: QKey = QKey(0x1111_1111);
@@ -22,11 +22,10 @@ impl Plan {
     pub(super) fn check_datagram(&self, mtu: Mtu) -> Result<(), Failure> {
         if self.qp_type == QpType::Ud && self.size > mtu.bytes() as usize {
             let (size, mtu) = (self.size, mtu.bytes());
-            return Err(format!(
+            fail!(
                 "-s {size} exceeds the path MTU {mtu}: a datagram is one packet; use -s {mtu} or \
                  less, or a larger -m"
-            )
-            .into());
+            );
         }
         Ok(())
     }

@@ -1,13 +1,16 @@
 use std::time::{Duration, Instant};
 
 use roce::{
-    Access, CompletionChannel, CompletionQueue, Context, MemoryRegion, NotifyKind, QpCaps,
-    QpInitAttr, QpType, QueuePair, RecvWr, SendWr, SharedReceiveQueue, SrqAttr, SrqId,
-    UdDestination, Wc, WcOpcode,
+    Access, CompletionChannel, CompletionQueue, Context, MemoryRegion, NotifyKind, QpInitAttr,
+    QpType, QueuePair, RecvWr, SendWr, SharedReceiveQueue, SrqAttr, SrqId, UdDestination, Wc,
+    WcOpcode,
 };
 
 use super::plan::Plan;
-use crate::failure::Failure;
+use crate::{
+    common::caps,
+    failure::{Failure, fail},
+};
 
 const GRH: usize = 40;
 /// The stock tools check only the first byte of each page; it must be zero.
@@ -16,8 +19,8 @@ const PAGE: usize = 4096;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(super) struct Session {
-    pairs: Vec<QueuePair>,
-    target: Option<QueuePair>,
+    pub(super) pairs: Vec<QueuePair>,
+    pub(super) target: Option<QueuePair>,
     srq: Option<SharedReceiveQueue>,
     cq: CompletionQueue,
     channel: Option<CompletionChannel>,
@@ -25,8 +28,8 @@ pub(super) struct Session {
     iters: u32,
     rx_depth: u32,
     begins: bool,
-    destination: Option<UdDestination>,
-    remote_srq: Option<SrqId>,
+    pub(super) destination: Option<UdDestination>,
+    pub(super) remote_srq: Option<SrqId>,
 }
 
 /// The side that does not begin echoes.
@@ -57,15 +60,8 @@ impl Session {
         let channel = if events { Some(context.create_channel()?) } else { None };
         let cq = context.create_cq(rx_depth as usize + num_qp, channel.as_ref())?;
         let srq_attr = SrqAttr { max_wr: rx_depth, max_sge: 1 };
-        let (mut srq, mut target) =
-            (if shared { Some(pd.create_srq(srq_attr)?) } else { None }, None);
-        let caps = QpCaps {
-            max_send_wr: 1,
-            max_recv_wr: rx_depth,
-            max_send_sge: 1,
-            max_recv_sge: 1,
-            max_inline_data: 0,
-        };
+        let mut srq = if shared { Some(pd.create_srq(srq_attr)?) } else { None };
+        let (mut target, caps) = (None, caps(1, rx_depth));
         let attr = QpInitAttr { caps, srq: srq.clone(), ..QpInitAttr::new(qp_type, &cq) };
         let mut pairs = Vec::new();
         for _ in 0..num_qp {
@@ -100,24 +96,8 @@ impl Session {
         Ok(session)
     }
 
-    pub(super) fn qps(&self) -> &[QueuePair] {
-        &self.pairs
-    }
-
-    pub(super) const fn target(&self) -> Option<&QueuePair> {
-        self.target.as_ref()
-    }
-
     pub(super) fn srq_number(&self) -> Option<SrqId> {
         self.srq.as_ref().and_then(SharedReceiveQueue::number)
-    }
-
-    pub(super) const fn send_to_srq(&mut self, srq: SrqId) {
-        self.remote_srq = Some(srq);
-    }
-
-    pub(super) const fn send_to(&mut self, destination: UdDestination) {
-        self.destination = Some(destination);
     }
 
     fn post_receives(&self, count: u32) -> Result<(), Failure> {
@@ -201,11 +181,10 @@ impl Session {
             }
         };
         if wc.is_none() && since.elapsed() > PATIENCE {
-            return Err(format!(
+            fail!(
                 "nothing received from the peer for {} s; check that it still runs",
                 PATIENCE.as_secs()
-            )
-            .into());
+            );
         }
         Ok(wc)
     }
@@ -218,11 +197,10 @@ impl Buffers {
         }
         let size = length - self.start;
         if size != self.size {
-            return Err(format!(
+            fail!(
                 "message {number} has {size} bytes, expected {}; use the same -s on both sides",
                 self.size
-            )
-            .into());
+            );
         }
         let message = self.incoming.to_vec(self.start..length)?;
         let expected = self.expected.get_or_insert_with(|| {
@@ -235,10 +213,9 @@ impl Buffers {
         });
         if let Some(at) = (0..size).find(|&at| message[at] != expected[at]) {
             let (got, wanted) = (message[at], expected[at]);
-            return Err(format!(
+            fail!(
                 "invalid data in message {number}: byte {at} is {got:#04x}, expected {wanted:#04x}"
-            )
-            .into());
+            );
         }
         Ok(())
     }

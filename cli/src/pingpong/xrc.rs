@@ -16,7 +16,7 @@ pub(super) fn connect(
     gid_index: u16,
 ) -> Result<(), Failure> {
     let (Some(target), Some(srq), [initiator]) =
-        (session.target(), session.srq_number(), session.qps())
+        (&session.target, session.srq_number(), &session.pairs[..])
     else {
         return Err("an XRC ping-pong has one initiator, one target and one XRC SRQ".into());
     };
@@ -35,19 +35,12 @@ pub(super) fn connect(
             ResponderAttr { max_dest_rd_atomic: 0, min_rnr_timer: 12 },
         ))?;
         target.to_rts(Rts::XrcTarget { sq_psn, timeout })?;
-        initiator.to_rtr(Rtr::XrcInitiator(PeerAttr {
-            dest_qpn: theirs.target.qpn,
-            path_mtu,
-            rq_psn,
-            av,
-        }))?;
-        initiator.to_rts(Rts::XrcInitiator(
-            sq_psn,
-            RequesterAttr { timeout, retry_cnt: 7, rnr_retry: 7, max_rd_atomic: 0 },
-        ))?;
-        Ok(())
+        let dest_qpn = theirs.target.qpn;
+        let requester = RequesterAttr { timeout, retry_cnt: 7, rnr_retry: 7, max_rd_atomic: 0 };
+        initiator.to_rtr(Rtr::XrcInitiator(PeerAttr { dest_qpn, path_mtu, rq_psn, av }))?;
+        Ok(initiator.to_rts(Rts::XrcInitiator(sq_psn, requester))?)
     })?;
     outln!(" remote: {theirs}");
-    session.send_to_srq(theirs.srq);
+    session.remote_srq = Some(theirs.srq);
     Ok(())
 }

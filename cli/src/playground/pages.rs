@@ -1,8 +1,4 @@
-use std::{
-    collections::BTreeMap,
-    fs, io,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, fs, io, path::Path};
 
 /// A larger directory is not the page's.
 const MOST: u64 = 32 << 20;
@@ -26,11 +22,8 @@ impl Pages {
     }
 
     fn add(&mut self, directory: &Path, prefix: &str, depth: usize) -> io::Result<()> {
-        let mut entries: Vec<PathBuf> = Vec::new();
         for entry in fs::read_dir(directory)? {
-            entries.push(entry?.path());
-        }
-        for path in entries {
+            let path = entry?.path();
             let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
             let name = format!("{prefix}{name}");
             let about = fs::symlink_metadata(&path)?;

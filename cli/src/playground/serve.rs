@@ -3,10 +3,7 @@
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::Arc,
     thread,
     time::Duration,
 };
@@ -25,7 +22,6 @@ const POLICY: &str = "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; 
 
 pub(super) fn serve(listener: &TcpListener, pages: Pages) -> Result<(), Failure> {
     let pages = Arc::new(pages);
-    let open = Arc::new(AtomicUsize::new(0));
     loop {
         let stream = match listener.accept() {
             Ok((stream, _)) => stream,
@@ -35,15 +31,14 @@ pub(super) fn serve(listener: &TcpListener, pages: Pages) -> Result<(), Failure>
                 continue;
             }
         };
-        if open.fetch_add(1, Ordering::Relaxed) >= MOST {
-            open.fetch_sub(1, Ordering::Relaxed);
+        // each connection has a reference
+        if Arc::strong_count(&pages) > MOST {
             continue;
         }
-        let (pages, open) = (pages.clone(), open.clone());
+        let pages = pages.clone();
         thread::Builder::new().spawn(move || {
             // A browser may disconnect.
             let _ = respond(stream, &pages);
-            open.fetch_sub(1, Ordering::Relaxed);
         })?;
     }
 }

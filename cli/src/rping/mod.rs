@@ -9,7 +9,7 @@ mod ping;
 
 use roce::{
     Context,
-    cm::{EventChannel, EventKind, PortSpace},
+    cm::{EventChannel, PortSpace},
 };
 
 use crate::{common, failure::Failure, output::errln};
@@ -44,24 +44,17 @@ fn serve(args: Args, channel: &EventChannel, context: Option<&Context>) -> Resul
     args.debug(|| format!("listening on port {}", listener.src_port()));
     let args = std::sync::Arc::new(args);
     loop {
-        let event = channel.wait(None)?;
-        match event.kind() {
-            EventKind::ConnectRequest if args.persistent => {
-                let own = EventChannel::new()?;
-                let id = event.id().clone();
-                id.migrate_id(&own);
-                let args = args.clone();
-                std::thread::spawn(move || {
-                    if let Err(error) = Ping::accept(&args, &own, id).and_then(Ping::run_server) {
-                        errln!("roce: {error}");
-                    }
-                });
-            }
-            EventKind::ConnectRequest => {
-                return Ping::accept(&args, channel, event.id().clone())?.run_server();
-            }
-            EventKind::AddrChange => {}
-            _ => return Err(common::unexpected(&event, None)),
+        let id = common::next_request(channel)?.id().clone();
+        if !args.persistent {
+            return Ping::accept(&args, channel, id)?.run_server();
         }
+        let own = EventChannel::new()?;
+        id.migrate_id(&own);
+        let args = args.clone();
+        std::thread::spawn(move || {
+            if let Err(error) = Ping::accept(&args, &own, id).and_then(Ping::run_server) {
+                errln!("roce: {error}");
+            }
+        });
     }
 }

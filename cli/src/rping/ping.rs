@@ -1,9 +1,9 @@
 use std::{collections::VecDeque, net::SocketAddr};
 
 use roce::{
-    Access, Context, Init, MemoryRegion, PeerAttr, QpCaps, QpInitAttr, QpType, QueuePair, RecvWr,
+    Access, Context, Init, MemoryRegion, PeerAttr, QpInitAttr, QpType, QueuePair, RecvWr,
     RequesterAttr, ResponderAttr, Rtr, Rts, SendWr, Wc, WcOpcode, WcStatus,
-    cm::{CmId, CmQpAttr, ConnParam, EventChannel, EventKind, IdState, PortSpace},
+    cm::{CmId, ConnParam, EventChannel, EventKind, IdState, PortSpace},
 };
 
 use super::{
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     common::{self, EventLoop, Ready},
-    failure::Failure,
+    failure::{Failure, fail},
     output::{errln, outln},
 };
 
@@ -40,34 +40,19 @@ impl<'a> Ping<'a> {
     fn new(args: &'a Args, channel: &EventChannel, id: CmId) -> Result<Self, Failure> {
         let context = id.context().ok_or("the id has no device")?;
         let event_loop = EventLoop::new(&context, 64, channel)?;
-        let caps = QpCaps {
-            max_send_wr: 16,
-            max_recv_wr: 2,
-            max_send_sge: 1,
-            max_recv_sge: 1,
-            max_inline_data: 0,
-        };
+        let caps = common::caps(16, 2);
         let qp = if args.own_qp {
-            let qp = id
-                .pd()?
-                .create_qp(&QpInitAttr { caps, ..QpInitAttr::new(QpType::Rc, &event_loop.cq) })?;
-            qp.to_init(Init {
-                access: Access::REMOTE_READ | Access::REMOTE_WRITE,
-                ..Init::default()
-            })?;
+            let attr = QpInitAttr { caps, ..QpInitAttr::new(QpType::Rc, &event_loop.cq) };
+            let qp = id.pd()?.create_qp(&attr)?;
+            let access = Access::REMOTE_READ | Access::REMOTE_WRITE;
+            qp.to_init(Init { access, ..Init::default() })?;
             qp
         } else {
-            let cq = Some(event_loop.cq.clone());
-            id.create_qp(
-                None,
-                &CmQpAttr { send_cq: cq.clone(), recv_cq: cq, caps, ..CmQpAttr::default() },
-            )?;
-            id.qp().ok_or("the id has no queue pair")?
+            common::create_qp(&id, None, &event_loop.cq, caps)?
         };
         args.debug(|| format!("created qp {:#x}", qp.qpn().get()));
         let (recv_buffer, send_buffer) = (id.reg_msgs(Info::LEN)?, id.reg_msgs(Info::LEN)?);
         let (source, sink) = (id.reg_read(args.size)?, id.reg_write(args.size)?);
-        let (inbox, is_over) = (VecDeque::new(), false);
         let ping = Self {
             args,
             id,
@@ -78,8 +63,8 @@ impl<'a> Ping<'a> {
             send_buffer,
             source,
             sink,
-            inbox,
-            is_over,
+            inbox: VecDeque::new(),
+            is_over: false,
         };
         ping.listen()?;
         Ok(ping)
@@ -192,10 +177,9 @@ impl<'a> Ping<'a> {
                 && let Some(at) = (0..size).find(|&at| got[at] != data[at])
             {
                 let (got, wanted) = (got[at], data[at]);
-                return Err(format!(
+                fail!(
                     "data mismatch! ping {number}: byte {at} is {got:#04x}, expected {wanted:#04x}"
-                )
-                .into());
+                );
             }
             if self.args.verbose {
                 outln!("ping data: {}", text(&got));
@@ -214,19 +198,15 @@ impl<'a> Ping<'a> {
         loop {
             let Some(source) = self.next_info()? else { break };
             if source.size as usize > size {
-                return Err(format!(
+                fail!(
                     "the client's buffer has {} bytes; start this server with -S {0} or more",
                     source.size
-                )
-                .into());
+                );
             }
             args.debug(|| "server received source adv".into());
             let length = source.size as usize;
-            let Some(()) =
-                self.do_one(READ, SendWr::read(READ, source.at, self.sink.sge(0..length)))?
-            else {
-                break;
-            };
+            let read = SendWr::read(READ, source.at, self.sink.sge(0..length));
+            let Some(()) = self.do_one(read)? else { break };
             args.debug(|| "server received read complete".into());
             let data = self.sink.to_vec(0..length)?;
             if args.verbose {
@@ -237,11 +217,8 @@ impl<'a> Ping<'a> {
             args.debug(|| "server received sink adv".into());
             // As the stock server: up to and with the zero byte.
             let length = (text(&data).len() + 1).min(data.len());
-            let Some(()) =
-                self.do_one(WRITE, SendWr::write(WRITE, sink.at, self.sink.sge(0..length)))?
-            else {
-                break;
-            };
+            let write = SendWr::write(WRITE, sink.at, self.sink.sge(0..length));
+            let Some(()) = self.do_one(write)? else { break };
             args.debug(|| "server rdma write complete".into());
             self.go_ahead()?;
         }
@@ -266,7 +243,8 @@ impl<'a> Ping<'a> {
     }
 
     /// `None`: the client has gone.
-    fn do_one(&mut self, id: u64, request: SendWr) -> Result<Option<()>, Failure> {
+    fn do_one(&mut self, request: SendWr) -> Result<Option<()>, Failure> {
+        let id = request.wr_id;
         self.qp.post_send(&[request])?;
         while !self.is_over {
             if self.step()? == Some(id) {
@@ -304,18 +282,12 @@ impl<'a> Ping<'a> {
             // An event reports the connection's end.
             Err(error) if error.status == WcStatus::WrFlushErr => return Ok(None),
             Err(error) => {
-                return Err(
-                    format!("cq completion failed status {}: {error}", error.status as u8).into()
-                );
+                fail!("cq completion failed status {}: {error}", error.status as u8);
             }
         };
         if ok.opcode == WcOpcode::Recv {
             if ok.byte_len as usize != Info::LEN {
-                return Err(format!(
-                    "received bogus data, size {}; the peer is not rping",
-                    ok.byte_len
-                )
-                .into());
+                fail!("received bogus data, size {}; the peer is not rping", ok.byte_len);
             }
             let mut bytes = [0; Info::LEN];
             self.recv_buffer.read_at(0, &mut bytes)?;

@@ -62,10 +62,7 @@ pub(super) fn find(name: &OsStr) -> Result<PathBuf, Refusal> {
         }
         None => refuse(
             NOT_FOUND,
-            format!(
-                "no directory of PATH has a program {shown}; check its \
-             name, or give its path"
-            ),
+            format!("no directory of PATH has a program {shown}; check its name, or give its path"),
         ),
     }
 }

@@ -1,4 +1,4 @@
-use roce_transport::wire::Operation;
+use roce_transport::{cm::About, wire::Operation};
 
 use super::words::{Words, number, signed};
 use crate::case::{Field, Key, Message, MessageField, NAK_SEQUENCE, Packet, PacketKind};
@@ -14,119 +14,60 @@ fn operation_name(operation: Operation) -> String {
     }
 }
 
-const NAKS: [(&str, u8); 4] = [
-    ("nak-sequence", NAK_SEQUENCE),
-    ("nak-invalid", 0x61),
-    ("nak-access", 0x62),
-    ("nak-operation", 0x63),
-];
+/// Fields of every packet; CM messages have these and their own.
+const COMMON: &str = "psn opcode version pkey qp qkey wrong-icrc swapped-icrc cut extra tclass \
+                      hop-limit source-port";
+/// Fields that `expect` lacks.
+const SENT: &str = "version pad reserved key wrong-icrc swapped-icrc cut extra dirty-padding \
+                    hop-limit source-port group own-qp port transport path-mtu response-timeout \
+                    cm-retries wrong-gid ip-version wrong-peer-id wrong-peer-qp service-timeout \
+                    base-version class class-version method attribute";
 
 pub(super) fn packet(words: &mut Words<'_>, sent: bool) -> Result<Packet, String> {
     let name = words.next("a packet")?;
-    let mut fields = Vec::new();
-    let acknowledge = PacketKind::Operation(Operation::Acknowledge);
-    let operation = match name {
-        "cnp" => PacketKind::Cnp,
-        "ack" => {
-            fields.push(Field::Positive);
-            acknowledge
-        }
-        "nak" => {
-            fields.push(Field::Refused);
-            acknowledge
-        }
-        "rnr" => {
-            fields.push(Field::NotReady);
-            acknowledge
-        }
-        _ => {
-            if let Some(&(_, syndrome)) = NAKS.iter().find(|(nak, _)| *nak == name) {
-                fields.push(Field::Syndrome(syndrome));
-                acknowledge
-            } else if let Some(&(message, _)) = Message::ALL.iter().find(|it| it.1 == name) {
-                PacketKind::Message(message)
-            } else {
-                let found = Operation::ALL.iter().find(|&&it| operation_name(it) == name);
-                PacketKind::Operation(*found.ok_or_else(|| {
-                    format!(
-                        "unknown packet {name}; expected cnp, ack, nak-sequence, rnr, \
-                             send-only, write-first, read-request, …"
-                    )
-                })?)
-            }
-        }
+    let acknowledgement = match name {
+        "ack" => Some(Field::Positive),
+        "nak" => Some(Field::Refused),
+        "rnr" => Some(Field::NotReady),
+        "nak-sequence" => Some(Field::Syndrome(NAK_SEQUENCE)),
+        "nak-invalid" => Some(Field::Syndrome(0x61)),
+        "nak-access" => Some(Field::Syndrome(0x62)),
+        "nak-operation" => Some(Field::Syndrome(0x63)),
+        _ => None,
     };
-    while !words.0.is_empty() {
+    let operation = if acknowledgement.is_some() {
+        PacketKind::Operation(Operation::Acknowledge)
+    } else if name == "cnp" {
+        PacketKind::Cnp
+    } else if let Some(&(message, _)) = Message::ALL.iter().find(|it| it.1 == name) {
+        PacketKind::Message(message)
+    } else {
+        let found = Operation::ALL.iter().find(|&&it| operation_name(it) == name);
+        PacketKind::Operation(*found.ok_or_else(|| {
+            format!(
+                "unknown packet {name}; expected cnp, ack, nak-sequence, rnr, send-only, \
+                 write-first, read-request, …"
+            )
+        })?)
+    };
+    let mut fields = Vec::from_iter(acknowledgement);
+    while let Some(&word) = words.0.first() {
         let field = field(words)?;
+        let is_in = |names: &str| names.split(' ').any(|name| name == word);
         let is_message = matches!(operation, PacketKind::Message(_));
-        if is_message && is_for_data(&field) {
+        let is_of_message = matches!(field, Field::Message(_));
+        if is_message && !is_of_message && !is_in(COMMON) {
             return Err(format!("the CM message {name} lacks this field"));
         }
-        if !is_message && matches!(field, Field::Message(_)) {
+        if !is_message && is_of_message {
             return Err(format!("{name} lacks this field; only CM messages have it"));
         }
-        if !sent && is_for_sending(&field) {
+        if !sent && is_in(SENT) {
             return Err("expect lacks this field; only send has it".into());
         }
         fields.push(field);
     }
     Ok(Packet { operation, fields })
-}
-
-const fn is_for_data(field: &Field) -> bool {
-    !matches!(
-        field,
-        Field::Psn(_)
-            | Field::Message(_)
-            | Field::Opcode(_)
-            | Field::Version(_)
-            | Field::PKey(_)
-            | Field::Qp(_)
-            | Field::QKey(_)
-            | Field::WrongIcrc
-            | Field::SwappedIcrc
-            | Field::Cut(_)
-            | Field::Extra(_)
-            | Field::TrafficClass(_)
-            | Field::HopLimit(_)
-            | Field::SourcePort(_)
-    )
-}
-
-const fn is_for_sending(field: &Field) -> bool {
-    matches!(
-        field,
-        Field::Version(_)
-            | Field::Pad(_)
-            | Field::Reserved
-            | Field::Key(_)
-            | Field::WrongIcrc
-            | Field::SwappedIcrc
-            | Field::Cut(_)
-            | Field::Extra(_)
-            | Field::DirtyPadding
-            | Field::HopLimit(_)
-            | Field::SourcePort(_)
-            | Field::Group(_)
-            | Field::Message(
-                MessageField::OwnQp(_)
-                    | MessageField::Port(_)
-                    | MessageField::Transport(_)
-                    | MessageField::PathMtu(_)
-                    | MessageField::ResponseTimeout(_)
-                    | MessageField::Retries(_)
-                    | MessageField::WrongGid
-                    | MessageField::IpVersion(_)
-                    | MessageField::WrongPeerId
-                    | MessageField::WrongPeerQp
-                    | MessageField::ServiceTimeout(_)
-                    | MessageField::BaseVersion(_)
-                    | MessageField::Class(_)
-                    | MessageField::ClassVersion(_)
-                    | MessageField::Method(_)
-                    | MessageField::Attribute(_)
-            )
-    )
 }
 
 fn field(words: &mut Words<'_>) -> Result<Field, String> {
@@ -198,8 +139,8 @@ fn message_field(name: &str, words: &mut Words<'_>) -> Result<MessageField, Stri
         "wrong-peer-id" => MessageField::WrongPeerId,
         "wrong-peer-qp" => MessageField::WrongPeerQp,
         "about" => match words.next(name)? {
-            "req" => MessageField::About(Message::Req),
-            "rep" => MessageField::About(Message::Rep),
+            "req" => MessageField::About(About::Req),
+            "rep" => MessageField::About(About::Rep),
             other => return Err(format!("unknown message {other}; expected req or rep")),
         },
         "service-timeout" => MessageField::ServiceTimeout(words.number(name)?),

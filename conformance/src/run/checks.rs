@@ -38,21 +38,16 @@ impl<S: Subject> Play<'_, S> {
 
     pub(super) fn completes(&mut self, expected: &Completes) -> Result<(), Stop> {
         let found = self.until(expected.within, |play| play.completion(expected.queue))?;
+        let id = expected.id;
         let Some(found) = found else {
-            return wrong(format!(
-                "request {} does not complete in {:?}",
-                expected.id, expected.within
-            ));
+            return wrong(format!("request {id} does not complete in {:?}", expected.within));
         };
-        let statuses = expected.statuses.join(" or ");
-        if found.id != expected.id {
-            return wrong(format!("request {} completes before {}", found.id, expected.id));
+        if found.id != id {
+            return wrong(format!("request {} completes before {id}", found.id));
         }
         if !expected.statuses.contains(&found.status) {
-            return wrong(format!(
-                "request {} completes with {}, expected {statuses}",
-                found.id, found.status
-            ));
+            let (status, statuses) = (found.status, expected.statuses.join(" or "));
+            return wrong(format!("request {id} completes with {status}, expected {statuses}"));
         }
         if let Some(bytes) = expected.bytes.filter(|&bytes| bytes != found.bytes) {
             return wrong(format!("the completion counts {} bytes, expected {bytes}", found.bytes));
@@ -71,12 +66,11 @@ impl<S: Subject> Play<'_, S> {
             first = play.subject.program()?.differs(&place.region, place.offset, *bytes, *seed)?;
             Ok(first.is_none().then_some(()))
         })?;
-        match (same, first) {
-            (None, Some(offset)) => {
-                wrong(format!("byte {offset} of {} is not the one of the pattern", place.region))
-            }
-            _ => Ok(()),
+        if let (None, Some(offset)) = (same, first) {
+            let region = &place.region;
+            return wrong(format!("byte {offset} of {region} is not the one of the pattern"));
         }
+        Ok(())
     }
 
     /// IPv4's header fills the last 20 of 40 bytes; the others are undefined (A17.4.5.1).

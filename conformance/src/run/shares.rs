@@ -60,19 +60,13 @@ impl<S: Subject> Play<'_, S> {
             }
             self.pump(Duration::ZERO)?;
             // One acknowledgement per batch, as each takes time.
-            if self.arrivals.is_empty() {
+            if self.arrivals.is_empty() || senders.iter().all(|sender| count(sender) >= packets) {
                 for (pair, sender) in senders.iter_mut().enumerate() {
                     if std::mem::take(&mut sender.is_owed) {
                         self.choose(pair)?;
                         self.acknowledge(Field::Positive)?;
                     }
                 }
-            }
-        }
-        for (pair, sender) in senders.iter().enumerate() {
-            if sender.is_owed {
-                self.choose(pair)?;
-                self.acknowledge(Field::Positive)?;
             }
         }
         self.choose(0)?;

@@ -133,28 +133,22 @@ impl FlowAttr {
     /// Checks validity.
     pub fn check(&self) -> Result<(), FlowSpecError> {
         use FlowSpec as Spec;
-        if self.specs.len() > SPECS {
-            return Err(FlowSpecError::TooMany);
-        }
-        if self.kind != FlowKind::Normal && !self.specs.is_empty() {
-            return Err(FlowSpecError::OnlyNormal);
-        }
-        if self.dont_trap && matches!(self.kind, FlowKind::AllDefault | FlowKind::McDefault) {
-            return Err(FlowSpecError::DefaultThatPasses);
-        }
-        if self.dont_trap && self.specs.contains(&FlowSpec::Drop) {
-            return Err(FlowSpecError::DropThatPasses);
-        }
         let has = |of: fn(&Spec) -> bool| self.specs.iter().any(of);
         let v4 = has(|spec| matches!(spec, Spec::Ipv4 { .. }));
         let v6 = has(|spec| matches!(spec, Spec::Ipv6 { .. }));
         let tcp = has(|spec| matches!(spec, Spec::Tcp { .. }));
         let udp = has(|spec| matches!(spec, Spec::Udp { .. }));
-        if v4 && v6 {
-            return Err(FlowSpecError::Impossible("it would be both IPv4 and IPv6"));
-        }
-        if tcp && udp {
-            return Err(FlowSpecError::Impossible("it would be both TCP and UDP"));
+        let is_default = matches!(self.kind, FlowKind::AllDefault | FlowKind::McDefault);
+        let faults = [
+            (self.specs.len() > SPECS, FlowSpecError::TooMany),
+            (self.kind != FlowKind::Normal && !self.specs.is_empty(), FlowSpecError::OnlyNormal),
+            (self.dont_trap && is_default, FlowSpecError::DefaultThatPasses),
+            (self.dont_trap && self.specs.contains(&Spec::Drop), FlowSpecError::DropThatPasses),
+            (v4 && v6, FlowSpecError::Impossible("it would be both IPv4 and IPv6")),
+            (tcp && udp, FlowSpecError::Impossible("it would be both TCP and UDP")),
+        ];
+        if let Some((_, fault)) = faults.into_iter().find(|(is_one, _)| *is_one) {
+            return Err(fault);
         }
         for spec in &self.specs {
             match spec {

@@ -2,16 +2,22 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::filter::{EthFilter, Ipv4Filter, Ipv6Filter, PortFilter};
+pub(super) use super::super::frame::{ETHERTYPE_IPV4 as IPV4, ETHERTYPE_IPV6 as IPV6, UDP};
+use super::{
+    super::frame::{TAGS, word},
+    filter::{EthFilter, Ipv4Filter, Ipv6Filter, PortFilter},
+};
 
-pub(super) const IPV4: u16 = 0x0800;
-pub(super) const IPV6: u16 = 0x86DD;
 pub(super) const TCP: u8 = 6;
-pub(super) const UDP: u8 = 17;
-
-const TAGS: [u16; 3] = [0x8100, 0x88A8, 0x9100];
 const STACK: usize = 8;
 const FRAGMENT: u8 = 44;
+
+/// True if members are equal in the mask's bits.
+macro_rules! alike {
+    ($own:expr, $value:ident, $mask:ident: $($member:ident)*) => {
+        $($own.$member & $mask.$member == $value.$member & $mask.$member)&&*
+    };
+}
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Fields {
@@ -130,48 +136,21 @@ impl Fields {
         };
         same(self.eth.dst, value.dst, mask.dst)
             && same(self.eth.src, value.src, mask.src)
-            && (self.eth.ether_type ^ value.ether_type) & mask.ether_type == 0
             && (mask.vlan_tag == 0 || self.tagged)
-            && (self.eth.vlan_tag ^ value.vlan_tag) & mask.vlan_tag == 0
+            && alike!(self.eth, value, mask: ether_type vlan_tag)
     }
 
     pub(super) fn has_ipv4(&self, value: &Ipv4Filter, mask: &Ipv4Filter) -> bool {
-        let same = |a: Ipv4Addr, b: Ipv4Addr, mask: Ipv4Addr| {
-            (a.to_bits() ^ b.to_bits()) & mask.to_bits() == 0
-        };
-        self.ipv4.is_some_and(|own| {
-            same(own.src, value.src, mask.src)
-                && same(own.dst, value.dst, mask.dst)
-                && (own.protocol ^ value.protocol) & mask.protocol == 0
-                && (own.tos ^ value.tos) & mask.tos == 0
-                && (own.ttl ^ value.ttl) & mask.ttl == 0
-        })
+        self.ipv4.is_some_and(|own| alike!(own, value, mask: src dst protocol tos ttl))
     }
 
     pub(super) fn has_ipv6(&self, value: &Ipv6Filter, mask: &Ipv6Filter) -> bool {
-        let same = |a: Ipv6Addr, b: Ipv6Addr, mask: Ipv6Addr| {
-            (a.to_bits() ^ b.to_bits()) & mask.to_bits() == 0
-        };
-        self.ipv6.is_some_and(|own| {
-            same(own.src, value.src, mask.src)
-                && same(own.dst, value.dst, mask.dst)
-                && (own.flow_label ^ value.flow_label) & mask.flow_label == 0
-                && (own.next_header ^ value.next_header) & mask.next_header == 0
-                && (own.traffic_class ^ value.traffic_class) & mask.traffic_class == 0
-                && (own.hop_limit ^ value.hop_limit) & mask.hop_limit == 0
-        })
+        self.ipv6.is_some_and(
+            |own| alike!(own, value, mask: src dst flow_label next_header traffic_class hop_limit),
+        )
     }
 
     pub(super) fn has_ports(&self, protocol: u8, value: &PortFilter, mask: &PortFilter) -> bool {
-        self.ports.is_some_and(|(of, own)| {
-            of == protocol
-                && (own.src ^ value.src) & mask.src == 0
-                && (own.dst ^ value.dst) & mask.dst == 0
-        })
+        self.ports.is_some_and(|(of, own)| of == protocol && alike!(own, value, mask: src dst))
     }
-}
-
-fn word(bytes: &[u8]) -> Option<(u16, &[u8])> {
-    let (word, rest) = bytes.split_first_chunk()?;
-    Some((u16::from_be_bytes(*word), rest))
 }

@@ -8,6 +8,7 @@ use roce_transport::time::Instant;
 use super::{
     super::{
         build::{Ip, checksum, icmpv6_checksum},
+        counters::{BAD_ARP, Handled, refuse_if},
         frame::IpPacket,
         groups::{Message, Query, Record},
     },
@@ -65,18 +66,13 @@ impl Station {
         })
     }
 
-    pub(super) fn handle_igmp(&mut self, now: Instant, packet: &IpPacket<'_>) {
+    pub(super) fn handle_igmp(&mut self, now: Instant, packet: &IpPacket<'_>) -> Handled {
         let message = packet.payload;
-        let Some((header, rest)) = message.split_first_chunk::<8>() else {
-            self.counters.bad_arp += 1;
-            return;
-        };
+        let (header, rest) = message.split_first_chunk::<8>().ok_or(BAD_ARP)?;
         // RFC 3376, section 7.1: 8 bytes, or 12 and more
         let is_query = header[0] == IGMP_QUERY;
-        if checksum(&[message]) != 0 || is_query && (1..4).contains(&rest.len()) {
-            self.counters.bad_arp += 1;
-            return;
-        }
+        let bad_query = is_query && (1..4).contains(&rest.len());
+        refuse_if(checksum(&[message]) != 0 || bad_query, BAD_ARP)?;
         let &[kind, code, _, _, a, b, c, d] = header;
         let group = Ipv4Addr::new(a, b, c, d);
         match kind {
@@ -94,23 +90,18 @@ impl Station {
             IGMPV2_REPORT => self.groups.handle_report(now, group.into()),
             _ => {} // for routers
         }
+        Ok(())
     }
 
-    pub(super) fn handle_mld(&mut self, now: Instant, packet: &IpPacket<'_>) {
-        let Some((header, rest)) = packet.payload.split_first_chunk::<24>() else {
-            self.counters.bad_arp += 1;
-            return;
-        };
+    pub(super) fn handle_mld(&mut self, now: Instant, packet: &IpPacket<'_>) -> Handled {
+        let (header, rest) = packet.payload.split_first_chunk::<24>().ok_or(BAD_ARP)?;
         // RFC 3810, section 6.2: link-local source
         let is_near = matches!(packet.src, IpAddr::V6(src) if src.is_unicast_link_local());
         // section 8.1: 24 bytes, or 28 and more
         let is_query = header[0] == MLD_QUERY;
         let bad_query = is_query && (!is_near || (1..4).contains(&rest.len()));
         let checksum = icmpv6_checksum(packet.src, packet.dst, packet.payload);
-        if checksum != 0 || packet.hop_limit != 1 || bad_query {
-            self.counters.bad_arp += 1;
-            return;
-        }
+        refuse_if(checksum != 0 || packet.hop_limit != 1 || bad_query, BAD_ARP)?;
         let [_, _, _, _, high, low, _, _, group @ ..] = *header;
         let group = IpAddr::from(group);
         if is_query {
@@ -122,6 +113,7 @@ impl Station {
         } else {
             self.groups.handle_report(now, group);
         }
+        Ok(())
     }
 
     fn handle_query(&mut self, now: Instant, older: bool, group: IpAddr, within: Duration) {
@@ -193,7 +185,7 @@ impl Station {
         };
         // Internetwork control, as from Linux.
         let traffic_class = if to.is_ipv4() { 0xC0 } else { 0 };
-        let ip = Ip { src, dst: to, traffic_class, hop_limit: 1, flow_label: 0, id: 0 };
+        let ip = Ip { traffic_class, ..Ip::new(src, to, 1) };
         self.to(group_mac(to).unwrap_or(super::BROADCAST)).membership(ip, message)
     }
 }

@@ -15,18 +15,22 @@ use smoltcp::{
 };
 
 use super::{
-    super::{build::Ip, frame::IpPacket, neighbors::Claim},
+    super::{
+        build::Ip,
+        counters::{BAD_ARP, BAD_UDP, Handled, NOT_FOR_US, OTHER_PROTOCOL, refuse_if},
+        frame::{IpPacket, UDP},
+        neighbors::Claim,
+    },
     ALL_NODES, Assignment, DEFEND, LEAST_MTU, NO_MAC, PATHS, Received, Station, StationEvent,
     membership::{MLD_QUERY, MLDV1_REPORT},
 };
 
 const ICMP: u8 = 1;
 const IGMP: u8 = 2;
-const UDP: u8 = 17;
 const ICMPV6: u8 = 58;
 
 impl Station {
-    pub(super) fn handle_arp(&mut self, now: Instant, message: &[u8]) {
+    pub(super) fn handle_arp(&mut self, now: Instant, message: &[u8]) -> Handled {
         let repr = ArpPacket::new_checked(message).and_then(|packet| ArpRepr::parse(&packet));
         let Ok(ArpRepr::EthernetIpv4 {
             operation,
@@ -36,25 +40,22 @@ impl Station {
             ..
         }) = repr
         else {
-            self.counters.bad_arp += 1;
-            return;
+            return Err(BAD_ARP);
         };
         let mac = MacAddr::from(source_hardware_addr.0);
-        if mac.0 & 1 == 1 || mac == NO_MAC || sender.is_multicast() || sender.is_broadcast() {
-            self.counters.bad_arp += 1;
-            return;
-        }
+        let is_host = !sender.is_multicast() && !sender.is_broadcast();
+        refuse_if(mac.0 & 1 == 1 || mac == NO_MAC || !is_host, BAD_ARP)?;
         if mac == self.config.mac {
-            return; // returned by a switch
+            return Ok(()); // returned by a switch
         }
         let probe = sender.is_unspecified();
         let claimed = if probe { target } else { sender };
         if self.declines(now, claimed, mac) {
-            return;
+            return Ok(());
         }
         if self.is_own(claimed.into()) && (!probe || self.assignment == Assignment::Probing) {
             self.handle_conflict(now, claimed.into(), mac);
-            return;
+            return Ok(());
         }
         if !probe {
             let claim = match operation {
@@ -70,6 +71,7 @@ impl Station {
             self.counters.answered += 1;
             self.put(reply);
         }
+        Ok(())
     }
 
     fn may_reply(&self) -> bool {
@@ -106,106 +108,78 @@ impl Station {
         now: Instant,
         mac: MacAddr,
         packet: IpPacket<'a>,
-    ) -> Option<Received<'a>> {
+    ) -> Handled<Option<Received<'a>>> {
         if packet.protocol == ICMPV6 {
-            self.handle_icmpv6(now, mac, &packet);
-            return None;
+            return self.handle_icmpv6(now, mac, &packet).map(|()| None);
         }
         let group = packet.dst.is_ipv4() && packet.dst.is_multicast();
         if packet.protocol == IGMP && group {
-            self.handle_igmp(now, &packet);
-            return None;
+            return self.handle_igmp(now, &packet).map(|()| None);
         }
         if packet.protocol == UDP && self.handle_dhcp(now, mac, &packet) {
-            return None;
+            return Ok(None);
         }
-        if !self.is_own(packet.dst) && !self.is_member(packet.dst) {
-            self.counters.not_for_us += 1;
-            return None;
-        }
+        self.expect_here(packet.dst)?;
         match packet.protocol {
-            UDP => self.handle_udp(&packet),
+            UDP => self.handle_udp(&packet).map(Some),
             ICMP if packet.dst.is_ipv4() && !group => {
-                self.handle_icmpv4(now, mac, &packet);
-                None
+                self.handle_icmpv4(now, mac, &packet).map(|()| None)
             }
-            _ => {
-                self.counters.other_protocol += 1;
-                None
-            }
+            _ => Err(OTHER_PROTOCOL),
         }
     }
 
-    fn handle_udp<'a>(&mut self, packet: &IpPacket<'a>) -> Option<Received<'a>> {
-        let Some((header, _)) = packet.payload.split_first_chunk::<8>() else {
-            self.counters.bad_udp += 1;
-            return None;
-        };
+    fn expect_here(&self, dst: IpAddr) -> Handled {
+        if self.is_own(dst) || self.is_member(dst) { Ok(()) } else { Err(NOT_FOR_US) }
+    }
+
+    fn handle_udp<'a>(&self, packet: &IpPacket<'a>) -> Handled<Received<'a>> {
+        let (header, _) = packet.payload.split_first_chunk::<8>().ok_or(BAD_UDP)?;
         let field = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
-        if field(2) != ROCE_UDP_PORT {
-            self.counters.other_protocol += 1;
-            return None;
-        }
+        refuse_if(field(2) != ROCE_UDP_PORT, OTHER_PROTOCOL)?;
         let bytes = packet.payload.get(8..usize::from(field(4)));
         // An IPv4-mapped address would be another host's GID.
         let bytes = bytes.filter(|_| packet.src.to_canonical() == packet.src);
         self.receive(packet, RoceVersion::V2, field(0), bytes)
     }
 
-    pub(super) fn handle_roce_v1<'a>(&mut self, packet: &IpPacket<'a>) -> Option<Received<'a>> {
-        if !self.is_own(packet.dst) && !self.is_member(packet.dst) {
-            self.counters.not_for_us += 1;
-            return None;
-        }
+    pub(super) fn handle_roce_v1<'a>(&self, packet: &IpPacket<'a>) -> Handled<Received<'a>> {
+        self.expect_here(packet.dst)?;
         self.receive(packet, RoceVersion::V1, 0, Some(packet.payload))
     }
 
     fn receive<'a>(
-        &mut self,
+        &self,
         packet: &IpPacket<'a>,
         version: RoceVersion,
         src_port: u16,
         bytes: Option<&'a [u8]>,
-    ) -> Option<Received<'a>> {
+    ) -> Handled<Received<'a>> {
         let &IpPacket { src, dst, traffic_class, hop_limit, flow_label, ident, .. } = packet;
-        let Some(bytes) = bytes.filter(|_| !src.is_multicast() && !src.is_unspecified()) else {
-            self.counters.bad_udp += 1;
-            return None;
-        };
-        if self.assignment != Assignment::Assigned {
-            self.counters.not_for_us += 1;
-            return None;
-        }
+        let is_host = !src.is_multicast() && !src.is_unspecified();
+        let bytes = bytes.filter(|_| is_host).ok_or(BAD_UDP)?;
+        refuse_if(self.assignment != Assignment::Assigned, NOT_FOR_US)?;
         let frame = FrameFields::new(version, 0, flow_label);
         let net = NetHeader { src, dst, src_port, traffic_class, hop_limit, ident, frame };
-        Some(Received { net, bytes })
+        Ok(Received { net, bytes })
     }
 
-    fn handle_icmpv4(&mut self, now: Instant, mac: MacAddr, packet: &IpPacket<'_>) {
-        let (IpAddr::V4(src), IpAddr::V4(dst)) = (packet.src, packet.dst) else { return };
+    fn handle_icmpv4(&mut self, now: Instant, mac: MacAddr, packet: &IpPacket<'_>) -> Handled {
+        let (IpAddr::V4(src), IpAddr::V4(dst)) = (packet.src, packet.dst) else { return Ok(()) };
         let message = Icmpv4Packet::new_checked(packet.payload);
-        let Some(message) = message.ok().filter(Icmpv4Packet::verify_checksum) else {
-            self.counters.bad_arp += 1;
-            return;
-        };
+        let message = message.ok().filter(Icmpv4Packet::verify_checksum).ok_or(BAD_ARP)?;
         match (message.msg_type(), message.msg_code()) {
             (Icmpv4Message::EchoRequest, 0) => {
                 if !self.may_reply() || src.is_multicast() || src.is_unspecified() {
-                    return;
+                    return Ok(());
                 }
                 let reply = Icmpv4Repr::EchoReply {
                     ident: message.echo_ident(),
                     seq_no: message.echo_seq_no(),
                     data: message.data(),
                 };
-                let ip = Ip {
-                    src: dst.into(),
-                    dst: src.into(),
-                    traffic_class: packet.traffic_class & !3,
-                    hop_limit: 64,
-                    flow_label: 0,
-                    id: 0,
-                };
+                let traffic_class = packet.traffic_class & !3;
+                let ip = Ip { traffic_class, ..Ip::new(dst.into(), src.into(), 64) };
                 let frame = self.to(mac).icmpv4(ip, &reply);
                 self.counters.answered += 1;
                 self.put(frame);
@@ -220,52 +194,37 @@ impl Station {
                 let address =
                     |at| quoted.get(at..at + 4)?.first_chunk::<4>().map(|b| IpAddr::from(*b));
                 if quoted.get(9) == Some(&UDP) {
-                    self.advise(
-                        now,
-                        u32::from(mtu),
-                        address(12),
-                        address(16),
-                        quoted.get(header..),
-                    );
+                    let mtu = u32::from(mtu);
+                    self.advise(now, mtu, address(12), address(16), quoted.get(header..));
                 }
             }
-            _ => self.counters.other_protocol += 1,
+            _ => return Err(OTHER_PROTOCOL),
         }
+        Ok(())
     }
 
-    fn handle_icmpv6(&mut self, now: Instant, mac: MacAddr, packet: &IpPacket<'_>) {
-        let (IpAddr::V6(src), IpAddr::V6(dst)) = (packet.src, packet.dst) else { return };
-        if !self.is_own(dst.into()) && !dst.is_multicast() {
-            self.counters.not_for_us += 1;
-            return;
-        }
+    fn handle_icmpv6(&mut self, now: Instant, mac: MacAddr, packet: &IpPacket<'_>) -> Handled {
+        let (IpAddr::V6(src), IpAddr::V6(dst)) = (packet.src, packet.dst) else { return Ok(()) };
+        refuse_if(!self.is_own(dst.into()) && !dst.is_multicast(), NOT_FOR_US)?;
         // smoltcp knows MLDv2 only.
         if matches!(packet.payload.first(), Some(&(MLD_QUERY | MLDV1_REPORT))) {
-            self.handle_mld(now, packet);
-            return;
+            return self.handle_mld(now, packet);
         }
         let message = Icmpv6Packet::new_checked(packet.payload);
-        let Some(message) = message.ok().filter(|message| message.verify_checksum(&src, &dst))
-        else {
-            self.counters.bad_arp += 1;
-            return;
-        };
+        let message = message.ok().filter(|message| message.verify_checksum(&src, &dst));
+        let message = message.ok_or(BAD_ARP)?;
         let caps = ChecksumCapabilities::ignored();
         match message.msg_type() {
             Icmpv6Message::NeighborSolicit | Icmpv6Message::NeighborAdvert => {
                 // RFC 4861, sections 7.1.1 and 7.1.2: not from beyond a router.
                 let parsed = (packet.hop_limit == 255 && message.msg_code() == 0)
                     .then(|| Icmpv6Repr::parse(&src, &dst, &message, &caps));
-                match parsed {
-                    Some(Ok(Icmpv6Repr::Ndisc(ndisc))) => {
-                        self.handle_ndisc(now, mac, (src, dst), &ndisc);
-                    }
-                    _ => self.counters.bad_arp += 1,
-                }
+                let Some(Ok(Icmpv6Repr::Ndisc(ndisc))) = parsed else { return Err(BAD_ARP) };
+                self.handle_ndisc(now, mac, (src, dst), &ndisc)?;
             }
             Icmpv6Message::EchoRequest => {
                 if !self.may_reply() || dst.is_multicast() || src.is_unspecified() {
-                    return;
+                    return Ok(());
                 }
                 let reply = Icmpv6Repr::EchoReply {
                     ident: message.echo_ident(),
@@ -286,8 +245,9 @@ impl Station {
                     self.advise(now, mtu, address(8), address(24), quoted.get(40..));
                 }
             }
-            _ => self.counters.other_protocol += 1,
+            _ => return Err(OTHER_PROTOCOL),
         }
+        Ok(())
     }
 
     fn handle_ndisc(
@@ -296,7 +256,7 @@ impl Station {
         mac: MacAddr,
         (src, dst): (Ipv6Addr, Ipv6Addr),
         message: &NdiscRepr<'_>,
-    ) {
+    ) -> Handled {
         let given = |lladdr: &Option<RawHardwareAddress>| {
             let octets = lladdr.as_ref()?.as_bytes().first_chunk::<6>().copied()?;
             Some(MacAddr::from(octets)).filter(|mac| mac.0 & 1 == 0)
@@ -304,15 +264,13 @@ impl Station {
         match message {
             NdiscRepr::NeighborSolicit { target_addr: target, lladdr } => {
                 let probe = src.is_unspecified();
-                if probe && (lladdr.is_some() || !dst.is_multicast()) || target.is_multicast() {
-                    self.counters.bad_arp += 1;
-                    return;
-                }
+                let bad_probe = probe && (lladdr.is_some() || !dst.is_multicast());
+                refuse_if(bad_probe || target.is_multicast(), BAD_ARP)?;
                 if let Some(mac) = given(lladdr).filter(|_| !probe) {
                     self.learn(now, src.into(), mac, Claim::Unsolicited);
                 }
                 if !self.is_own((*target).into()) {
-                    return;
+                    return Ok(());
                 }
                 if probe && self.assignment == Assignment::Probing {
                     self.handle_conflict(now, (*target).into(), mac);
@@ -328,9 +286,8 @@ impl Station {
             }
             NdiscRepr::NeighborAdvert { flags, target_addr: target, lladdr } => {
                 let solicited = flags.contains(NdiscNeighborFlags::SOLICITED);
-                if target.is_multicast() || solicited && dst.is_multicast() {
-                    self.counters.bad_arp += 1;
-                } else if self.is_own((*target).into()) {
+                refuse_if(target.is_multicast() || solicited && dst.is_multicast(), BAD_ARP)?;
+                if self.is_own((*target).into()) {
                     let from = given(lladdr).unwrap_or(mac);
                     if from != self.config.mac {
                         self.handle_conflict(now, (*target).into(), from);
@@ -345,8 +302,9 @@ impl Station {
                     self.learn(now, (*target).into(), given(lladdr).unwrap_or(mac), claim);
                 }
             }
-            _ => self.counters.other_protocol += 1,
+            _ => return Err(OTHER_PROTOCOL),
         }
+        Ok(())
     }
 
     /// A router's report is advice only: the program chooses a queue pair's path MTU.

@@ -1,9 +1,6 @@
 use std::time::Duration;
 
 /// Parses a time, such as `50us`.
-///
-/// # Errors
-/// Not a time.
 pub fn time(word: &str) -> Result<Duration, String> {
     let seconds =
         quantity(word, &[("ns", 1e-9), ("us", 1e-6), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0)]);
@@ -29,9 +26,6 @@ pub(crate) fn size(word: &str) -> Result<u64, String> {
 }
 
 /// Parses a probability, such as `3%`.
-///
-/// # Errors
-/// Not a percentage.
 pub fn percentage(word: &str) -> Result<f64, String> {
     match word.strip_suffix('%').and_then(|percent| percent.parse::<f64>().ok()) {
         Some(percent) if (0.0..=100.0).contains(&percent) => Ok(percent / 100.0),

@@ -41,6 +41,7 @@ mod event_loop;
 #[path = "../../../provider/src/engine/loop_state.rs"]
 mod loop_state;
 mod poller;
+mod processor;
 #[allow(
     dead_code,
     unreachable_pub,
@@ -58,6 +59,8 @@ mod serve;
 mod shard;
 #[path = "../../../provider/src/engine/shared_cork.rs"]
 mod shared_cork;
+#[path = "../simulator/mod.rs"]
+pub mod simulator;
 mod sleep;
 pub mod threads;
 #[allow(dead_code, reason = "a file of another crate, of which no model needs all")]

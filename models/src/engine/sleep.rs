@@ -4,7 +4,7 @@ use std::{cell::Cell, io, sync::Arc, time::Duration};
 
 use loom::sync::{Condvar, Mutex};
 
-use super::serve::Engine;
+use super::{processor::thread, serve::Engine};
 use crate::clock;
 
 /// A longer sleep is ended by another thread only.
@@ -44,15 +44,6 @@ pub fn without(omission: Omission, test: impl FnOnce()) {
 
 pub(super) fn omits(omission: Omission) -> bool {
     OMISSION.get() == omission
-}
-
-/// A short sleep ends at any time.
-pub(super) mod thread {
-    pub(in super::super) use loom::thread::yield_now;
-
-    pub(in super::super) fn sleep(_: std::time::Duration) {
-        yield_now();
-    }
 }
 
 #[derive(Debug, Default)]

@@ -3,40 +3,16 @@ mod layers;
 use roce_capture::ip_packet;
 use roce_transport::wire::{ICRC_LEN, IcrcMatch, NetHeader, icrc, verify_icrc};
 use roce_world::{Failure, SentDatagram};
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::{
     rows::letter,
     spec::Spec,
     state::{Until, hex, play_to_end},
 };
-use layers::Layer;
 
-#[derive(Serialize)]
-pub(crate) struct Dissected {
-    number: u64,
-    from: &'static str,
-    /// `None`: a group.
-    to: Option<&'static str>,
-    lost: bool,
-    damaged: Option<usize>,
-    /// The IP packet.
-    hex: String,
-    layers: Vec<Layer>,
-    /// Per byte, in the ICRC: `c` covered, `m` masked with ones, as routers may change it, `i` the
-    /// ICRC itself.
-    coverage: String,
-    icrc: Icrc,
-}
-
-#[derive(Serialize)]
-struct Icrc {
-    received: String,
-    computed: String,
-    right: bool,
-}
-
-pub(crate) fn packet(spec: &Spec, number: u64) -> Result<Dissected, String> {
+/// `Dissected` of the page's `engine.ts`.
+pub(crate) fn packet(spec: &Spec, number: u64) -> Result<Value, String> {
     let mut found = None;
     let mut until = Until::new(usize::MAX, |datagram: &SentDatagram<'_>| {
         if datagram.number == number {
@@ -49,7 +25,7 @@ pub(crate) fn packet(spec: &Spec, number: u64) -> Result<Dissected, String> {
     found.ok_or_else(|| format!("there is no packet {number}"))
 }
 
-fn dissect(datagram: &SentDatagram<'_>) -> Dissected {
+fn dissect(datagram: &SentDatagram<'_>) -> Value {
     let mut bytes = datagram.bytes.to_vec();
     if let Some(corruption) = datagram.verdict.corruption {
         corruption.apply(&mut bytes);
@@ -61,31 +37,32 @@ fn dissect(datagram: &SentDatagram<'_>) -> Dissected {
     let packet = ip_packet(&net, &bytes);
     let start = packet.len() - bytes.len();
     let damaged = datagram.verdict.corruption.map(|it| start + it.offset % bytes.len().max(1));
-    Dissected {
-        number: datagram.number,
-        from: letter(datagram.way.from),
-        to: datagram.way.to.map(letter),
-        lost: datagram.verdict.lost,
-        damaged,
-        layers: layers::layers(&packet, start),
-        coverage: coverage(&packet, start, net.src.is_ipv4()),
-        icrc: check(&net, &bytes),
-        hex: hex(&packet),
-    }
+    json!({
+        "number": datagram.number,
+        "from": letter(datagram.way.from),
+        "to": datagram.way.to.map(letter),
+        "lost": datagram.verdict.lost,
+        "damaged": damaged,
+        "hex": hex(&packet),
+        "layers": layers::layers(&packet, start),
+        "coverage": coverage(&packet, start, net.src.is_ipv4()),
+        "icrc": check(&net, &bytes),
+    })
 }
 
-fn check(net: &NetHeader, bytes: &[u8]) -> Icrc {
+fn check(net: &NetHeader, bytes: &[u8]) -> Value {
     let (body, received) = match bytes.split_last_chunk::<ICRC_LEN>() {
         Some((body, received)) => (body, *received),
         None => (bytes, [0; ICRC_LEN]),
     };
-    Icrc {
-        received: hex(&received),
-        computed: hex(&icrc(net, body).to_le_bytes()),
-        right: verify_icrc(net, bytes) == Some(IcrcMatch::Exact),
-    }
+    json!({
+        "received": hex(&received),
+        "computed": hex(&icrc(net, body).to_le_bytes()),
+        "right": verify_icrc(net, bytes) == Some(IcrcMatch::Exact),
+    })
 }
 
+/// Per byte, in the ICRC: `c` covered, `m` masked with ones, as routers change it, `i` the ICRC.
 /// Annex A17.3.3: bits that routers may change count as ones.
 fn coverage(packet: &[u8], bth: usize, is_ipv4: bool) -> String {
     // traffic class, TTL, checksums, FECN and BECN

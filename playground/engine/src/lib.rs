@@ -15,26 +15,20 @@ use wasm_bindgen::prelude::wasm_bindgen;
 
 use roce_world::{FREE, SCENARIOS, Scenario, Script};
 use serde::Serialize;
+use serde_json::{Value, json};
 use spec::{SCRIPT, Spec};
-
-#[derive(Serialize)]
-struct Title {
-    name: &'static str,
-    title: &'static str,
-    network: &'static str,
-}
 
 /// Returns all scenarios: names, titles, networks.
 #[wasm_bindgen]
 #[must_use]
 pub fn scenarios() -> String {
     let titles = SCENARIOS.iter().chain([&FREE]).map(|it| {
-        let &Scenario { name, title, network, .. } = it;
-        Title { name, title, network }
+        let Scenario { name, title, network, .. } = it;
+        json!({"name": name, "title": title, "network": network})
     });
     let title = "a scenario in a few lines of your own";
-    let script = Title { name: SCRIPT, title, network: "" };
-    json(&titles.chain([script]).collect::<Vec<_>>())
+    let script = json!({"name": SCRIPT, "title": title, "network": ""});
+    titles.chain([script]).collect::<Value>().to_string()
 }
 
 /// Returns the example script.
@@ -44,73 +38,45 @@ pub fn example() -> String {
     Script::EXAMPLE.to_owned()
 }
 
-#[derive(Serialize, Default)]
-struct Reading<'a> {
-    mistake: Option<Mistake>,
-    network: Option<&'a str>,
-}
-
-#[derive(Serialize)]
-struct Mistake {
-    /// From 1.
-    line: usize,
-    /// Error and expected input.
-    text: String,
-}
-
 /// Parses a script without playing it.
 #[wasm_bindgen]
 #[must_use]
 pub fn read_script(script: &str) -> String {
-    match script.parse::<Script>() {
-        Ok(script) => json(&Reading { network: script.network(), ..Reading::default() }),
+    let reading = match script.parse::<Script>() {
+        Ok(script) => json!({"mistake": null, "network": script.network()}),
         Err(error) => {
-            let mistake = Mistake { line: error.line, text: error.to_string() };
-            json(&Reading { mistake: Some(mistake), ..Reading::default() })
+            let mistake = json!({"line": error.line, "text": error.to_string()});
+            json!({"mistake": mistake, "network": null})
         }
-    }
+    };
+    reading.to_string()
 }
 
 /// Plays to the end; returns lines and packets.
-///
-/// # Errors
-/// When the text describes no play.
 #[wasm_bindgen]
 pub fn play(spec: &str) -> Result<String, String> {
     Ok(json(&rows::play(&Spec::parse(spec)?)?))
 }
 
 /// Returns the state of all ends after `lines`.
-///
-/// # Errors
-/// When the text describes no play.
 #[wasm_bindgen]
 pub fn state(spec: &str, lines: usize) -> Result<String, String> {
-    Ok(json(&state::after(&Spec::parse(spec)?, lines)?))
+    Ok(state::after(&Spec::parse(spec)?, lines)?.to_string())
 }
 
 /// Dissects a packet by its number.
-///
-/// # Errors
-/// When the text describes no play, or the play has no such packet.
 #[wasm_bindgen]
 pub fn packet(spec: &str, number: u32) -> Result<String, String> {
-    Ok(json(&dissect::packet(&Spec::parse(spec)?, u64::from(number))?))
+    Ok(dissect::packet(&Spec::parse(spec)?, u64::from(number))?.to_string())
 }
 
 /// Returns the packets of the first `lines` as a pcapng file.
-///
-/// # Errors
-/// When the text describes no play.
 #[wasm_bindgen]
 pub fn capture(spec: &str, lines: usize) -> Result<Vec<u8>, String> {
     pcap::capture(&Spec::parse(spec)?, lines)
 }
 
 /// Explains a pcap or pcapng file.
-///
-/// # Errors
-/// When it is neither.
 #[wasm_bindgen]
 pub fn explain(file: &[u8]) -> Result<String, String> {
     Ok(json(&explain::file(file)?))

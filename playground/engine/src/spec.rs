@@ -19,14 +19,12 @@ pub(crate) struct Spec {
     scenario: String,
     #[serde(default = "one")]
     seed: u64,
-    #[serde(default)]
     network: Option<Conditions>,
     #[serde(default)]
     fates: BTreeMap<u64, FateSpec>,
     #[serde(default)]
     posts: Vec<PostSpec>,
     /// `None`: the example.
-    #[serde(default)]
     script: Option<String>,
 }
 
@@ -35,9 +33,10 @@ const fn one() -> u64 {
 }
 
 /// Times in µs, shares in percent.
-#[derive(Deserialize)]
+#[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
 struct Conditions {
+    #[serde(default = "five")]
     delay: f64,
     jitter: f64,
     loss: f64,
@@ -53,21 +52,8 @@ struct Conditions {
     ecn: f64,
 }
 
-impl Default for Conditions {
-    fn default() -> Self {
-        Self {
-            delay: 5.0,
-            jitter: 0.0,
-            loss: 0.0,
-            duplicate: 0.0,
-            reorder: 0.0,
-            corrupt: 0.0,
-            mark: 0.0,
-            rate: 0.0,
-            queue: 0.0,
-            ecn: 0.0,
-        }
-    }
+const fn five() -> f64 {
+    5.0
 }
 
 impl Conditions {
@@ -116,7 +102,8 @@ enum FateSpec {
 #[serde(deny_unknown_fields)]
 struct PostSpec {
     after: usize,
-    end: EndSpec,
+    #[serde(with = "EndSpec")]
+    end: End,
     #[serde(default)]
     qp: usize,
     op: Operation,
@@ -124,8 +111,8 @@ struct PostSpec {
     length: u32,
 }
 
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Deserialize)]
+#[serde(remote = "End", rename_all = "lowercase")]
 enum EndSpec {
     A,
     B,
@@ -206,12 +193,6 @@ impl FateSpec {
 
 impl PostSpec {
     fn post(&self) -> Post {
-        let end = match self.end {
-            EndSpec::A => End::A,
-            EndSpec::B => End::B,
-            EndSpec::C => End::C,
-            EndSpec::D => End::D,
-        };
         let kind = match self.op {
             Operation::Receive => PostKind::Receive,
             Operation::Send => PostKind::Send,
@@ -222,6 +203,6 @@ impl PostSpec {
             Operation::CompareSwap => PostKind::CompareSwap(0, 1),
         };
         let length = self.length.min(MOST_BYTES);
-        Post { after: self.after, end, queue_pair: self.qp, kind, length }
+        Post { after: self.after, end: self.end, queue_pair: self.qp, kind, length }
     }
 }

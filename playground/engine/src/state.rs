@@ -1,97 +1,19 @@
-use std::{error::Error, fmt};
-
-use roce_transport::{ids::Qpn, trace::Call, work::SendOp};
+use roce_transport::{
+    ids::Qpn,
+    qp::{State, is_legal},
+    trace::Call,
+    work::SendOp,
+};
 use roce_world::{Failure, Line, Node, SentDatagram, Viewer, World};
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::{rows, spec::Spec};
-
-#[derive(Serialize)]
-pub(crate) struct State {
-    /// Nanoseconds from the start.
-    at: u64,
-    in_flight: usize,
-    port: Port,
-    nodes: Vec<EndState>,
-}
-
-#[derive(Serialize)]
-struct Port {
-    passed: u64,
-    marked: u64,
-    dropped: u64,
-    longest: u64,
-}
-
-#[derive(Serialize)]
-struct EndState {
-    end: &'static str,
-    address: String,
-    queue_pairs: Vec<QueuePair>,
-    memory: Vec<Memory>,
-    /// Nonzero.
-    counters: Vec<Counter>,
-}
-
-#[derive(Serialize)]
-struct QueuePair {
-    qpn: String,
-    name: Option<String>,
-    service: String,
-    state: String,
-    next: Vec<String>,
-    peer: String,
-    /// PSNs: next expected, next to send, oldest unacknowledged.
-    expected_psn: u32,
-    next_psn: u32,
-    unacked_psn: u32,
-    in_flight: u64,
-    window: u64,
-    /// Mbit/s; `None`: no limit.
-    rate: Option<f64>,
-    room: u32,
-    requests: Vec<Request>,
-}
-
-#[derive(Serialize)]
-struct Request {
-    wr_id: u64,
-    op: String,
-    length: u32,
-    psns: Option<(u32, u32)>,
-}
-
-#[derive(Serialize)]
-struct Memory {
-    address: u64,
-    lkey: u32,
-    rkey: u32,
-    hex: String,
-}
-
-#[derive(Serialize)]
-struct Counter {
-    name: &'static str,
-    explanation: &'static str,
-    value: u64,
-}
 
 /// Stops after so many lines.
 pub(crate) struct Until<F> {
     left: usize,
     each: F,
 }
-
-#[derive(Debug)]
-struct Enough;
-
-impl fmt::Display for Enough {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the viewer has seen enough")
-    }
-}
-
-impl Error for Enough {}
 
 impl<F: FnMut(&SentDatagram<'_>) -> Result<(), Failure>> Until<F> {
     /// `each` gets every datagram.
@@ -100,7 +22,7 @@ impl<F: FnMut(&SentDatagram<'_>) -> Result<(), Failure>> Until<F> {
     }
 
     fn check(&self) -> Result<(), Failure> {
-        if self.left == 0 { Err(Enough.into()) } else { Ok(()) }
+        if self.left == 0 { Err("the viewer has seen enough".into()) } else { Ok(()) }
     }
 }
 
@@ -129,78 +51,69 @@ pub(crate) fn play_to_end(spec: &Spec, viewer: &mut dyn Viewer) -> Result<(), St
     spec.play(viewer).map(|_| ())
 }
 
-pub(crate) fn after(spec: &Spec, lines: usize) -> Result<State, String> {
+/// `State` of the page's `engine.ts`.
+pub(crate) fn after(spec: &Spec, lines: usize) -> Result<Value, String> {
     let mut until = Until::new(lines, |_: &SentDatagram<'_>| Ok(()));
     let (world, _) = spec.play(&mut until)?;
     let port = world.port();
-    Ok(State {
-        at: rows::nanos(world.time()),
-        in_flight: world.in_flight(),
-        port: Port {
-            passed: port.passed,
-            marked: port.marked,
-            dropped: port.dropped,
-            longest: port.longest,
+    Ok(json!({
+        "at": rows::nanos(world.time()),
+        "in_flight": world.in_flight(),
+        "port": {
+            "passed": port.passed, "marked": port.marked,
+            "dropped": port.dropped, "longest": port.longest,
         },
-        nodes: world.nodes().iter().map(|node| end(&world, node)).collect(),
-    })
+        "nodes": world.nodes().iter().map(|node| end(&world, node)).collect::<Value>(),
+    }))
 }
 
-fn end(world: &World<'_>, node: &Node) -> EndState {
-    let counters = node.adapter().counters().iter().filter(|counter| counter.value > 0);
-    let counters = counters.map(|counter| Counter {
-        name: counter.name,
-        explanation: counter.explanation,
-        value: counter.value,
-    });
-    let memory = node.buffers().iter().map(|buffer| Memory {
-        address: buffer.region().address(),
-        lkey: buffer.region().lkey().0,
-        rkey: buffer.region().rkey().0,
-        hex: hex(&buffer.bytes()),
+fn end(world: &World<'_>, node: &Node) -> Value {
+    let counters = node.adapter.counters().iter().filter(|counter| counter.value > 0);
+    let counters = counters
+        .map(|it| json!({"name": it.name, "explanation": it.explanation, "value": it.value}));
+    let memory = node.buffers().iter().map(|buffer| {
+        let region = buffer.region();
+        json!({
+            "address": region.address(), "lkey": region.lkey().0, "rkey": region.rkey().0,
+            "hex": hex(&buffer.bytes()),
+        })
     });
     let queue_pairs = node.queue_pairs().iter();
-    EndState {
-        end: rows::letter(node.end()),
-        address: node.address().to_string(),
-        queue_pairs: queue_pairs.filter_map(|qpn| queue_pair(world, node, *qpn)).collect(),
-        memory: memory.collect(),
-        counters: counters.collect(),
-    }
+    json!({
+        "end": rows::letter(node.end),
+        "address": node.ip.to_string(),
+        "queue_pairs": queue_pairs
+            .filter_map(|qpn| queue_pair(world, node, *qpn))
+            .collect::<Value>(),
+        "memory": memory.collect::<Value>(),
+        "counters": counters.collect::<Value>(),
+    })
 }
 
-fn queue_pair(world: &World<'_>, node: &Node, qpn: Qpn) -> Option<QueuePair> {
-    let info = node.adapter().query_qp(qpn)?;
-    let sends = node.adapter().query_send_queue(qpn)?;
-    let next = roce_transport::qp::State::ALL.iter();
-    let next = next.filter(|to| {
-        **to != info.state && roce_transport::qp::is_legal(info.qp_type, info.state, **to)
+fn queue_pair(world: &World<'_>, node: &Node, qpn: Qpn) -> Option<Value> {
+    let info = node.adapter.query_qp(qpn)?;
+    let sends = node.adapter.query_send_queue(qpn)?;
+    let is_next = |to: &&State| **to != info.state && is_legal(info.qp_type, info.state, **to);
+    let requests = sends.requests.iter().map(|it| {
+        let psns = it.psns.map(|(first, last)| (first.get(), last.get()));
+        json!({"wr_id": it.wr_id, "op": operation(it.op), "length": it.length, "psns": psns})
     });
-    Some(QueuePair {
-        qpn: qpn.to_string(),
-        name: world.name_of(qpn).map(str::to_owned),
-        service: info.qp_type.to_string(),
-        state: info.state.to_string(),
-        next: next.map(ToString::to_string).collect(),
-        peer: info.dest_qpn.to_string(),
-        expected_psn: info.rq_psn.get(),
-        next_psn: info.sq_psn.get(),
-        unacked_psn: sends.oldest_unacked.get(),
-        in_flight: sends.in_flight,
-        window: info.window,
-        rate: info.rate.map(|bits| bits as f64 / 1e6),
-        room: info.caps.max_send_wr,
-        requests: sends
-            .requests
-            .iter()
-            .map(|request| Request {
-                wr_id: request.wr_id,
-                op: operation(request.op),
-                length: request.length,
-                psns: request.psns.map(|(first, last)| (first.get(), last.get())),
-            })
-            .collect(),
-    })
+    Some(json!({
+        "qpn": qpn.to_string(),
+        "name": world.name_of(qpn),
+        "service": info.qp_type.to_string(),
+        "state": info.state.to_string(),
+        "next": State::ALL.iter().filter(is_next).map(ToString::to_string).collect::<Value>(),
+        "peer": info.dest_qpn.to_string(),
+        "expected_psn": info.rq_psn.get(),
+        "next_psn": info.sq_psn.get(),
+        "unacked_psn": sends.oldest_unacked.get(),
+        "in_flight": sends.in_flight,
+        "window": info.window,
+        "rate": info.rate.map(|bits| bits as f64 / 1e6),
+        "room": info.caps.max_send_wr,
+        "requests": requests.collect::<Value>(),
+    }))
 }
 
 /// The specification's name, as in the record.

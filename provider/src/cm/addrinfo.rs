@@ -50,35 +50,23 @@ pub fn getaddrinfo(
 ) -> io::Result<Vec<AddrInfo>> {
     let bad = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what.to_owned());
     let port: u16 = match service {
-        Some(service) => service.parse().map_err(|_| {
-            bad(&format!(
-                "{service} is not a port number; expected 0 \
-                 to 65535"
-            ))
-        })?,
+        Some(service) => service
+            .parse()
+            .map_err(|_| bad(&format!("{service} is not a port number; expected 0 to 65535")))?,
         None => 0,
     };
     let addresses: Vec<SocketAddr> = match node {
-        Some(node) => {
-            let literal = node.trim_matches(['[', ']']).parse::<IpAddr>();
-            match literal {
-                Ok(ip) => vec![SocketAddr::new(ip, port)],
-                Err(_) if hints.numeric_host => {
-                    return Err(bad(&format!("{node} is not an IP address")));
-                }
-                Err(_) => (node, port).to_socket_addrs()?.collect(),
+        Some(node) => match node.trim_matches(['[', ']']).parse::<IpAddr>() {
+            Ok(ip) => vec![SocketAddr::new(ip, port)],
+            Err(_) if hints.numeric_host => {
+                return Err(bad(&format!("{node} is not an IP address")));
             }
-        }
+            Err(_) => (node, port).to_socket_addrs()?.collect(),
+        },
         None if hints.passive => {
-            vec![
-                SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port),
-                SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port),
-            ]
+            vec![(Ipv4Addr::UNSPECIFIED, port).into(), (Ipv6Addr::UNSPECIFIED, port).into()]
         }
-        None => vec![
-            SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port),
-            SocketAddr::new(Ipv6Addr::LOCALHOST.into(), port),
-        ],
+        None => vec![(Ipv4Addr::LOCALHOST, port).into(), (Ipv6Addr::LOCALHOST, port).into()],
     };
     let port_space = hints.port_space.unwrap_or(match hints.qp_type {
         Some(QpType::Ud) => PortSpace::Udp,

@@ -55,7 +55,7 @@ impl EventChannel {
     /// `EMFILE`.
     pub fn new() -> io::Result<Self> {
         let inner = ChannelInner {
-            queue: Arc::new(Notifier::unbounded()?),
+            queue: Arc::new(Notifier::with_capacity(usize::MAX)?),
             known: Mutex::default(),
             exposed: AtomicBool::new(false),
         };
@@ -114,8 +114,4 @@ impl AsFd for EventChannel {
     }
 }
 
-impl std::fmt::Debug for EventChannel {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("EventChannel").finish_non_exhaustive()
-    }
-}
+opaque_debug!(EventChannel: "EventChannel");

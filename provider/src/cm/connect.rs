@@ -6,6 +6,7 @@ use roce_transport::{
     cm::{
         Accept, CmService, ConnAttribute, ConnEnd, ConnId, Connect, IpHeader, Req, SidrRep, SidrReq,
     },
+    psn::Psn,
     qp::{MAX_RD_ATOMIC, QpType},
     time::Instant,
 };
@@ -51,9 +52,11 @@ impl CmId {
         let service_id = self.port_space().service(peer.port());
         let av = inner.address_vector()?;
         let context = &inner.device_addr()?.context;
-        let connect = |inner: &IdInner| -> Result<Connect<'_>, CmError> {
-            let (qpn, srq, managed) = inner.end(param)?;
-            Ok(Connect {
+        let connect = if is_ud {
+            None
+        } else {
+            let (.., managed) = inner.end(param)?;
+            Some(Connect {
                 service_id,
                 av,
                 service: match inner.options.qp_type {
@@ -61,31 +64,16 @@ impl CmId {
                     QpType::XrcInitiator | QpType::XrcTarget => CmService::Xrc,
                     QpType::Rc | QpType::Ud | QpType::RawPacket => CmService::Rc,
                 },
-                end: ConnEnd {
-                    qpn,
-                    starting_psn: context.random_psn(),
-                    responder_resources: checked_depth(
-                        ConnAttribute::ResponderResources,
-                        param.responder_resources,
-                    )?,
-                    initiator_depth: checked_depth(
-                        ConnAttribute::InitiatorDepth,
-                        param.initiator_depth,
-                    )?,
-                    rnr_retry: param.rnr_retry_count,
-                    min_rnr_timer: inner.options.min_rnr_timer,
-                    srq,
-                },
+                end: inner.conn_end(param, context.random_psn())?,
                 managed,
                 retry_count: param.retry_count,
                 ack_timeout: inner.options.ack_timeout.unwrap_or(ACK_TIMEOUT),
                 fits_ack_delay: inner.options.ack_timeout.is_none(),
                 path_mtu: inner.path_mtu,
                 pkey: context.query_pkey(0).unwrap_or_default(),
-                private_data: &[],
+                private_data: &private_data,
             })
         };
-        let connect = if is_ud { None } else { Some(connect(&inner)?) };
         if context.inner.host_grace.is_some_and(|grace| !presence::wait_for(peer.ip(), grace)) {
             self.refuse(context, is_ud);
             drop(inner);
@@ -94,10 +82,8 @@ impl CmId {
         context.inner.engine.command_shard(|shard, now| -> Result<(), CmError> {
             let (adapter, dispatcher) = shard.adapter_and_sink::<CmDispatcher>();
             let mut state = self.shared().state();
-            let conn = match connect {
-                Some(connect) => {
-                    adapter.cm_connect(now, &Connect { private_data: &private_data, ..connect })?
-                }
+            let conn = match &connect {
+                Some(connect) => adapter.cm_connect(now, connect)?,
                 None => adapter.sidr_request(now, service_id, &av, &private_data)?,
             };
             (state.conn, state.av, state.state) = (Some(conn), Some(av), IdState::Connecting);
@@ -144,32 +130,18 @@ impl CmId {
             return self.confirm(&inner, &param.private_data);
         }
         let context = inner.device_addr()?.context.clone();
-        let (qpn, srq, managed) = inner.end(param)?;
+        let (qpn, _, managed) = inner.end(param)?;
         let RequestInfo { conn: requested, .. } =
             self.shared().state().request.clone().ok_or(CmError::NoDevice)?;
         let starting_psn = inner.first_psn(&context);
         let is_ud = requested.is_none();
-        let accept = match &requested {
-            Some(requested) => Some(Accept {
-                end: ConnEnd {
-                    qpn,
-                    starting_psn,
-                    responder_resources: checked_depth(
-                        ConnAttribute::ResponderResources,
-                        param.responder_resources,
-                    )?
-                    .min(requested.responder_resources),
-                    initiator_depth: checked_depth(
-                        ConnAttribute::InitiatorDepth,
-                        param.initiator_depth,
-                    )?
-                    .min(requested.initiator_depth),
-                    rnr_retry: param.rnr_retry_count,
-                    min_rnr_timer: inner.options.min_rnr_timer,
-                    srq,
-                },
-                private_data: &param.private_data,
-            }),
+        let accept = match requested {
+            Some(peer) => {
+                let mut end = inner.conn_end(param, starting_psn)?;
+                end.responder_resources = end.responder_resources.min(peer.responder_resources);
+                end.initiator_depth = end.initiator_depth.min(peer.initiator_depth);
+                Some(Accept { end, private_data: &param.private_data })
+            }
             None => None,
         };
         self.command(&inner, |adapter, now, conn| match &accept {
@@ -317,12 +289,25 @@ impl IdInner {
             (None, None, None) => Err(CmError::NoQueuePair),
         }
     }
-}
 
-fn checked_depth(attribute: ConnAttribute, value: u8) -> Result<u8, CmError> {
-    match value {
-        MAXIMUM => Ok(MAX_RD_ATOMIC),
-        value if value > MAX_RD_ATOMIC => Err(CmError::Range(attribute)),
-        value => Ok(value),
+    fn conn_end(&self, param: &ConnParam, starting_psn: Psn) -> Result<ConnEnd, CmError> {
+        let (qpn, srq, _) = self.end(param)?;
+        let depth = |attribute, value| match value {
+            MAXIMUM => Ok(MAX_RD_ATOMIC),
+            value if value > MAX_RD_ATOMIC => Err(CmError::Range(attribute)),
+            value => Ok(value),
+        };
+        Ok(ConnEnd {
+            qpn,
+            starting_psn,
+            responder_resources: depth(
+                ConnAttribute::ResponderResources,
+                param.responder_resources,
+            )?,
+            initiator_depth: depth(ConnAttribute::InitiatorDepth, param.initiator_depth)?,
+            rnr_retry: param.rnr_retry_count,
+            min_rnr_timer: self.options.min_rnr_timer,
+            srq,
+        })
     }
 }

@@ -2,13 +2,13 @@
 
 use std::{
     io,
-    net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
     sync::OnceLock,
 };
 
 use roce_transport::addr::{Gid, Mtu};
 
-use super::error::CmError;
+use super::error::{CmError, open_errno};
 use crate::{
     Context, Device, OpenError, OpenOptions, bind::BindError, calls::ProcessMutex,
     device::open_contexts, devices,
@@ -47,15 +47,17 @@ fn open(device: &Device) -> Result<Context, OpenError> {
     }
 }
 
-/// Preferably of the source.
-fn with_address(ip: IpAddr) -> Result<Device, OpenError> {
-    let of_source = SOURCE.get().and_then(|source| {
-        source
-            .devices()
-            .into_iter()
-            .find(|device| device.addresses().iter().any(|own| own.ip == ip))
-    });
-    of_source.map_or_else(|| Device::at(ip), Ok)
+/// Device of the source with such an address.
+fn of_source(is: impl Fn(IpAddr) -> bool) -> Option<Device> {
+    SOURCE.get()?.devices().into_iter().find(|device| has_address(device, &is))
+}
+
+fn has_address(device: &Device, is: impl Fn(IpAddr) -> bool) -> bool {
+    device.addresses().iter().any(|own| is(own.ip))
+}
+
+fn is_ipv4_loopback(ip: IpAddr) -> bool {
+    ip.is_ipv4() && ip.is_loopback()
 }
 
 #[derive(Clone)]
@@ -84,7 +86,8 @@ pub(super) fn at(ip: IpAddr) -> Result<DeviceAddr, OpenError> {
     {
         return Ok(DeviceAddr { context, ip, opened: false });
     }
-    let mut context = open(&with_address(ip)?.preferring(ip))?;
+    let device = of_source(|own| own == ip).map_or_else(|| Device::at(ip), Ok)?;
+    let mut context = open(&device.preferring(ip))?;
     if index_of(&context, ip).is_none() {
         // open with another address
         context = open(&Device::at(ip)?)?;
@@ -113,12 +116,11 @@ fn is_link_local(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local())
 }
 
-pub(super) fn by_route(peer: SocketAddr) -> Result<DeviceAddr, RouteError> {
-    let local = route(peer).map_err(RouteError::NoRoute)?;
-    if local.is_loopback() && local.is_ipv4() {
-        return loopback(peer.ip()).map_err(RouteError::NoDevice);
-    }
-    from(local, peer.ip()).map_err(RouteError::NoDevice)
+/// The error is an errno.
+pub(super) fn by_route(peer: SocketAddr) -> Result<DeviceAddr, i32> {
+    let local = route(peer).map_err(|error| error.raw_os_error().unwrap_or(libc::EHOSTUNREACH))?;
+    let device = if is_ipv4_loopback(local) { loopback(peer.ip()) } else { from(local, peer.ip()) };
+    device.map_err(|error| open_errno(&error))
 }
 
 pub(super) fn from(local: IpAddr, peer: IpAddr) -> Result<DeviceAddr, OpenError> {
@@ -133,34 +135,28 @@ pub(super) fn from(local: IpAddr, peer: IpAddr) -> Result<DeviceAddr, OpenError>
             | BindError::OtherUser { .. }
             | BindError::Stopped { .. }
             | BindError::Full(_),
-        )) if peer.is_ipv4() && is_own(peer) => loopback(peer),
+        )) if peer.is_ipv4() && (peer.is_loopback() || interface_mtu(peer).is_some()) => {
+            loopback(peer)
+        }
         other => other,
     }
-}
-
-pub(super) enum RouteError {
-    NoRoute(io::Error),
-    NoDevice(OpenError),
 }
 
 /// Loopback device, avoiding the peer's address if new.
 fn loopback(peer: IpAddr) -> Result<DeviceAddr, OpenError> {
     let _one_at_a_time = OPENING.lock();
     let own = |context: &Context| {
-        context.gids().into_iter().map(Gid::to_ip).find(|ip| ip.is_ipv4() && ip.is_loopback())
+        context.gids().into_iter().map(Gid::to_ip).find(|&ip| is_ipv4_loopback(ip))
     };
     if let Some((context, ip)) =
         open_contexts().into_iter().find_map(|context| own(&context).map(|ip| (context, ip)))
     {
         return Ok(DeviceAddr { context, ip, opened: false });
     }
-    let is_lo = |device: &Device| {
-        device.addresses().iter().any(|own| own.ip.is_ipv4() && own.ip.is_loopback())
-    };
-    let of_source = SOURCE.get().and_then(|source| source.devices().into_iter().find(is_lo));
-    let device = of_source.map_or_else(|| Device::for_local(Ipv4Addr::LOCALHOST.into()), Ok)?;
+    let localhost = IpAddr::from(Ipv4Addr::LOCALHOST);
+    let device = of_source(is_ipv4_loopback).map_or_else(|| Device::for_local(localhost), Ok)?;
     let context = open(&device.avoiding(peer))?;
-    let ip = own(&context).unwrap_or(Ipv4Addr::LOCALHOST.into());
+    let ip = own(&context).unwrap_or(localhost);
     Ok(DeviceAddr { context, ip, opened: true })
 }
 
@@ -176,12 +172,9 @@ pub(super) fn all() -> Result<Vec<(Context, bool)>, CmError> {
             if leases {
                 return context.name() == device.name();
             }
-            context.gids().into_iter().map(Gid::to_ip).any(|ip| {
-                if is_lo {
-                    ip.is_loopback() && ip.is_ipv4()
-                } else {
-                    device.addresses().iter().any(|own| own.ip == ip)
-                }
+            context.gids().into_iter().map(Gid::to_ip).any(|ip| match is_lo {
+                true => is_ipv4_loopback(ip),
+                false => has_address(&device, |own| own == ip),
             })
         };
         let same: Vec<Context> = open_contexts().into_iter().filter(has).collect();
@@ -204,27 +197,20 @@ pub(super) fn all() -> Result<Vec<(Context, bool)>, CmError> {
 }
 
 /// Source address for `peer`, without sending.
-fn route(peer: SocketAddr) -> io::Result<IpAddr> {
-    let any: IpAddr = if peer.is_ipv4() {
-        Ipv4Addr::UNSPECIFIED.into()
-    } else {
-        std::net::Ipv6Addr::UNSPECIFIED.into()
+fn route(mut peer: SocketAddr) -> io::Result<IpAddr> {
+    let any: IpAddr = match peer {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
     let socket = UdpSocket::bind((any, 0))?;
-    let mut peer = peer;
     peer.set_port(peer.port().max(1));
     socket.connect(peer)?;
     Ok(socket.local_addr()?.ip())
 }
 
-fn is_own(ip: IpAddr) -> bool {
-    ip.is_loopback() || interface_mtu(ip).is_some()
-}
-
 fn interface_mtu(ip: IpAddr) -> Option<u32> {
-    let device =
-        devices().into_iter().find(|device| device.addresses().iter().any(|own| own.ip == ip))?;
-    Some(device.link_mtu())
+    let mut devices = devices().into_iter();
+    devices.find(|device| has_address(device, |own| own == ip)).map(|device| device.link_mtu())
 }
 
 /// Path MTU: the port's MTU or, as in the kernel, the interface MTU less 96 header bytes. A local

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{AddrInfo, CmError, CmEvent, CmId, CmQpAttr, EventKind, IdState, Status};
+use super::{AddrInfo, CmError, CmEvent, CmId, CmQpAttr, EventChannel, EventKind, IdState, Status};
 use crate::ProtectionDomain;
 
 /// Unused: resolution is immediate.
@@ -52,13 +52,7 @@ impl CmId {
     /// [`create_qp`](Self::create_qp); [`CmError::Failed`] if the device is lost.
     pub fn get_request(&self) -> Result<Self, CmError> {
         let state = self.check(&[IdState::Listening])?;
-        let channel = {
-            let inner = self.inner();
-            if !inner.events.sync {
-                return Err(CmError::State(state));
-            }
-            inner.events.channel.clone()
-        };
+        let channel = self.own_channel().ok_or(CmError::State(state))?;
         let event = loop {
             let event = channel.wait(None)?;
             match event.kind {
@@ -86,15 +80,15 @@ impl CmId {
         Some(CmEvent { id: self.clone(), listen_id: None, kind, status, param })
     }
 
+    /// Channel of an id whose calls wait.
+    fn own_channel(&self) -> Option<EventChannel> {
+        let inner = self.inner();
+        inner.events.sync.then(|| inner.events.channel.clone())
+    }
+
     /// Without a channel, waits for a `wanted` event.
     pub(super) fn finish(&self, wanted: &[EventKind]) -> Result<(), CmError> {
-        let channel = {
-            let inner = self.inner();
-            if !inner.events.sync {
-                return Ok(());
-            }
-            inner.events.channel.clone()
-        };
+        let Some(channel) = self.own_channel() else { return Ok(()) };
         loop {
             let CmEvent { kind, status, param, .. } = channel.wait(None)?;
             // of the previous connection

@@ -74,28 +74,19 @@ impl CmEvent {
     /// Connection values of a request or response.
     #[must_use]
     pub const fn conn(&self) -> Option<&ConnParam> {
-        match &self.param {
-            Param::Conn(conn) => Some(conn),
-            _ => None,
-        }
+        if let Param::Conn(conn) = &self.param { Some(conn) } else { None }
     }
 
     /// Values of a datagram service or multicast group.
     #[must_use]
     pub const fn ud(&self) -> Option<&UdParam> {
-        match &self.param {
-            Param::Ud(ud) => Some(ud),
-            _ => None,
-        }
+        if let Param::Ud(ud) = &self.param { Some(ud) } else { None }
     }
 
     /// Program's value of a [`User`](EventKind::User) event.
     #[must_use]
     pub const fn user_value(&self) -> Option<u64> {
-        match self.param {
-            Param::User(value) => Some(value),
-            _ => None,
-        }
+        if let Param::User(value) = self.param { Some(value) } else { None }
     }
 
     /// Peer's private data: the full field, zero-padded; empty without a message.

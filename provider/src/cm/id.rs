@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    fmt, io,
+    io,
     net::{IpAddr, SocketAddr},
     sync::{
         Arc, MutexGuard,
@@ -27,8 +27,8 @@ use super::{
     param::Param,
     ports::PortLease,
     queues::{CmQpAttr, Queues},
-    route::CmDispatcher,
-    shared::{PendingRequest, Shared},
+    route::{self, CmDispatcher},
+    shared::{PendingRequest, Shared, State},
     state::IdState,
 };
 use crate::{Context, ProtectionDomain, sync::Mutex};
@@ -146,7 +146,8 @@ impl CmId {
     }
 
     pub(super) fn create(channel: &EventChannel, port_space: PortSpace, sync: bool) -> Self {
-        let shared = Arc::new(Shared::idle(channel.inner.queue.clone()));
+        let state = State::new(IdState::Idle);
+        let shared = Arc::new(Shared::new(channel.inner.queue.clone(), state));
         let qp_type = match port_space {
             PortSpace::Tcp | PortSpace::Ib => QpType::Rc,
             PortSpace::Udp | PortSpace::Ipoib => QpType::Ud,
@@ -319,13 +320,7 @@ impl Drop for IdHandle {
     fn drop(&mut self) {
         let Self { shared, inner, .. } = self;
         let inner = &mut *inner.lock();
-        for context in &inner.listener.devices {
-            context.inner.engine.command_shard(|shard, _| {
-                let (adapter, link, dispatcher) = shard.parts::<CmDispatcher>();
-                dispatcher.unlisten(shared, adapter, link);
-                dispatcher.detach(shared);
-            });
-        }
+        route::unlisten(shared, &inner.listener.devices, false);
         for (group, attached) in std::mem::take(&mut inner.groups) {
             if let Some(queues) = inner.queues.as_ref().filter(|_| attached) {
                 let _ = queues.qp.detach_mcast(group.into()); // may be detached already
@@ -355,15 +350,10 @@ impl Drop for IdHandle {
     }
 }
 
-impl fmt::Debug for CmId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CmId")
-            .field("port_space", &self.handle.port_space)
-            .field("state", &self.state())
-            .field("address", &Arc::as_ptr(&self.handle.shared))
-            .finish_non_exhaustive()
-    }
-}
+opaque_debug!(
+    CmId: "CmId",
+    |it| port_space: it.handle.port_space, state: it.state(), address: Arc::as_ptr(it.shared())
+);
 
 impl PartialEq for CmId {
     fn eq(&self, other: &Self) -> bool {

@@ -79,7 +79,8 @@ impl CmId {
             result = Err(own.map_or(CmError::PortOverlap(port), |_| CmError::PortInUse(port)));
         }
         if let Err(error) = result {
-            self.unlisten(&contexts, inner.device_addr.is_some());
+            self.shared().state().listening = None;
+            route::unlisten(self.shared(), &contexts, inner.device_addr.is_some());
             return Err(error);
         }
         inner.listener.devices = contexts;
@@ -103,19 +104,5 @@ impl CmId {
             }
         }
         own.into_iter().map(|ip| SocketAddr::new(ip, listening.service_id.0 as u16)).collect()
-    }
-
-    /// `keep`: the id stays attached to the device.
-    fn unlisten(&self, contexts: &[Context], keep: bool) {
-        self.shared().state().listening = None;
-        for context in contexts {
-            context.inner.engine.command_shard(|shard, _| {
-                let (adapter, link, dispatcher) = shard.parts::<CmDispatcher>();
-                dispatcher.unlisten(self.shared(), adapter, link);
-                if !keep {
-                    dispatcher.detach(self.shared());
-                }
-            });
-        }
     }
 }

@@ -62,22 +62,15 @@ impl CmId {
             return Err(CmError::Joined(group));
         }
         let sgid_index = device_addr.sgid_index().ok_or(CmError::NotOfDevice(device_addr.ip))?;
-        let qp = inner
-            .queues
-            .as_ref()
-            .map(|queues| &queues.qp)
-            .filter(|_| flags == JoinFlags::FullMember);
-        let attached = qp.map(|qp| qp.attach_mcast(group.into()));
+        let queues = inner.queues.as_ref().filter(|_| flags == JoinFlags::FullMember);
+        let attached = queues.map(|queues| queues.qp.attach_mcast(group.into()));
         let (kind, status, param) = match attached {
             Some(Err(error)) => {
                 (EventKind::MulticastError, Status::Errno(attach_errno(&error)), Param::None)
             }
             attached => {
-                let traffic_class = inner.options.tos;
-                let av = AddressVector {
-                    traffic_class,
-                    ..AddressVector::new(Gid::from(group), sgid_index)
-                };
+                let mut av = AddressVector::new(Gid::from(group), sgid_index);
+                av.traffic_class = inner.options.tos;
                 inner.groups.insert(group, attached.is_some());
                 let ud =
                     UdParam { private_data: Vec::new(), av, qpn: Qpn::MULTICAST, qkey: UDP_QKEY };

@@ -74,30 +74,22 @@ impl UdParam {
     }
 }
 
-impl fmt::Debug for ConnParam {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ConnParam")
-            .field("private_data", &Used(&self.private_data))
-            .field("responder_resources", &self.responder_resources)
-            .field("initiator_depth", &self.initiator_depth)
-            .field("flow_control", &self.flow_control)
-            .field("retry_count", &self.retry_count)
-            .field("rnr_retry_count", &self.rnr_retry_count)
-            .field("srq", &self.srq)
-            .field("qpn", &self.qpn)
-            .finish()
-    }
+macro_rules! debug {
+    ($($type:ident: $($field:ident)+;)+) => {
+        $(impl fmt::Debug for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($type))
+                    .field("private_data", &Used(&self.private_data))
+                    $(.field(stringify!($field), &self.$field))+
+                    .finish()
+            }
+        })+
+    };
 }
 
-impl fmt::Debug for UdParam {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("UdParam")
-            .field("private_data", &Used(&self.private_data))
-            .field("av", &self.av)
-            .field("qpn", &self.qpn)
-            .field("qkey", &self.qkey)
-            .finish()
-    }
+debug! {
+    ConnParam: responder_resources initiator_depth flow_control retry_count rnr_retry_count srq qpn;
+    UdParam: av qpn qkey;
 }
 
 struct Used<'a>(&'a [u8]);

@@ -25,11 +25,7 @@ pub(super) fn report_event(
                 diagnosis.report_call(None, subject, reason());
             }
         }
-        None => {
-            if let Some(format) = diagnosis::format() {
-                diagnosis::report_call(format, subject, reason());
-            }
-        }
+        None => diagnosis::explain_call(subject, reason),
     }
 }
 

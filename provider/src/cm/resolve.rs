@@ -9,8 +9,7 @@ use roce_transport::addr::AddressVector;
 
 use super::{
     CmError, CmId, EventKind, IdState, Status,
-    devices::{self, DeviceAddr, RouteError},
-    error::open_errno,
+    devices::{self, DeviceAddr},
     id::IdInner,
     param::Param,
     ports::{self, Binding, PortLease},
@@ -69,7 +68,8 @@ impl CmId {
                 let engine = &device_addr.context.inner.engine;
                 let (is_claimed, query) = engine.command_shard(|shard, _| {
                     let (_, link) = shard.adapter_and_link();
-                    (link.is_claimed(service, ip), link.prepare_claim(service, ip, false))
+                    let Some(sharing) = link.sharing() else { return (false, None) };
+                    (sharing.is_claimed(service, ip), sharing.prepare_claim(service, ip, false))
                 });
                 is_claimed || query.is_some_and(is_refused)
             };
@@ -139,12 +139,8 @@ impl CmId {
                 self.bind_to(&mut inner, src, Some(dst))?;
             } else {
                 let device_addr = devices::from(src.ip(), dst.ip())?;
-                self.bind(
-                    &mut inner,
-                    SocketAddr::new(device_addr.ip, src.port()),
-                    Some(device_addr),
-                    Some(dst),
-                )?;
+                let address = SocketAddr::new(device_addr.ip, src.port());
+                self.bind(&mut inner, address, Some(device_addr), Some(dst))?;
             }
         }
         self.bind_any(&mut inner, Some(dst))?;
@@ -167,10 +163,7 @@ impl CmId {
                 Some(context) => devices::of(context, None, dst.ip())?,
                 None => match devices::by_route(dst) {
                     Ok(device_addr) => device_addr,
-                    Err(RouteError::NoRoute(error)) => {
-                        return Ok(Err(error.raw_os_error().unwrap_or(libc::EHOSTUNREACH)));
-                    }
-                    Err(RouteError::NoDevice(error)) => return Ok(Err(open_errno(&error))),
+                    Err(errno) => return Ok(Err(errno)),
                 },
             };
             if let Some(lease) = &inner.lease {
@@ -224,12 +217,9 @@ impl IdInner {
         let (Some(local), Some(peer)) = (self.local, self.peer) else {
             return Err(CmError::NoDevice);
         };
-        let flow_label = (u32::from(local.port()) * 31 + u32::from(peer.port())) & 0xF_FFFF;
-        let traffic_class = self.options.tos;
-        Ok(AddressVector {
-            flow_label,
-            traffic_class,
-            ..AddressVector::new(peer.ip().into(), sgid_index)
-        })
+        let mut av = AddressVector::new(peer.ip().into(), sgid_index);
+        av.flow_label = (u32::from(local.port()) * 31 + u32::from(peer.port())) & 0xF_FFFF;
+        av.traffic_class = self.options.tos;
+        Ok(av)
     }
 }

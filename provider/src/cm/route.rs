@@ -27,6 +27,7 @@ use super::{
     state::IdState,
 };
 use crate::{
+    Context,
     engine::{Engine, EventSink},
     link::{Link, Preparation},
 };
@@ -55,18 +56,8 @@ pub(super) struct Listened {
 
 struct Listener {
     id: Arc<Shared>,
-    /// Index of this device in the id.
-    device: usize,
     address: IpAddr,
     service_id: ServiceId,
-}
-
-struct IncomingRequest {
-    listener: ListenerId,
-    conn: ConnId,
-    message: RequestMessage,
-    remote: IpAddr,
-    local: IpAddr,
 }
 
 enum RequestMessage {
@@ -150,18 +141,16 @@ impl CmDispatcher {
         let mut listened = Listened::default();
         let Some(listening) = id.state().listening else { return Ok(listened) };
         let Listening { service_id, backlog, .. } = listening;
-        let device = self.ids.get(&Arc::as_ptr(id).addr()).map_or(0, |attached| attached.device);
         for address in addresses(adapter, listening) {
             if refused.contains(&address) {
                 listened.in_use.push(address);
                 continue;
             }
-            let claimed = link.claim(service_id, address);
-            if self
-                .listeners
-                .values()
-                .any(|other| Arc::ptr_eq(&other.id, id) && other.address == address)
-            {
+            // an unshared address is this process's
+            let claimed =
+                link.sharing().map_or(Ok(()), |sharing| sharing.claim(service_id, address));
+            let mut listeners = self.listeners.values();
+            if listeners.any(|other| Arc::ptr_eq(&other.id, id) && other.address == address) {
                 listened.on.push(address);
                 continue;
             }
@@ -171,8 +160,7 @@ impl CmDispatcher {
             }
             match adapter.cm_listen(Listen { service_id, address: Some(address), backlog }) {
                 Ok(name) => {
-                    self.listeners
-                        .insert(name, Listener { id: id.clone(), device, address, service_id });
+                    self.listeners.insert(name, Listener { id: id.clone(), address, service_id });
                     listened.on.push(address);
                 }
                 Err(ConnError::InUse) => listened.in_use.push(address),
@@ -182,17 +170,14 @@ impl CmDispatcher {
         Ok(listened)
     }
 
-    pub(super) fn unlisten(
-        &mut self,
-        id: &Arc<Shared>,
-        adapter: &mut Adapter,
-        link: &mut dyn Link,
-    ) {
+    fn unlisten(&mut self, id: &Arc<Shared>, adapter: &mut Adapter, link: &mut dyn Link) {
         self.listeners.retain(|&name, other| {
             let is_own = Arc::ptr_eq(&other.id, id);
             if is_own {
                 let _ = adapter.cm_mut().unlisten(name);
-                link.release(other.service_id, other.address);
+                if let Some(sharing) = link.sharing() {
+                    sharing.release(other.service_id, other.address);
+                }
             }
             !is_own
         });
@@ -206,11 +191,18 @@ impl CmDispatcher {
         self.conns.remove(&conn);
     }
 
-    fn deliver_request(&mut self, request: &IncomingRequest, adapter: &mut Adapter, now: Instant) {
-        let &IncomingRequest { listener, conn, ref message, remote, local } = request;
+    fn deliver_request(
+        &mut self,
+        (listener, conn): (ListenerId, ConnId),
+        message: &RequestMessage,
+        [remote, local]: [IpAddr; 2],
+        adapter: &mut Adapter,
+        now: Instant,
+    ) {
         let found = self.listeners.get(&listener);
-        let found = found.and_then(|Listener { id, device, .. }| {
-            Some((id.clone(), *device, id.state().listening?))
+        let found = found.and_then(|Listener { id, .. }| {
+            let attached = self.ids.get(&Arc::as_ptr(id).addr())?;
+            Some((id.clone(), attached.device, id.state().listening?))
         });
         let Some((listener, device, Listening { qp_type, service_id, .. })) = found else {
             // the listener is being destroyed
@@ -224,10 +216,11 @@ impl CmDispatcher {
             return message.refuse(adapter, now, conn, RejectReason::INVALID_TRANSPORT);
         }
         // must match the packet's addresses
-        let header = message.header().filter(|header| header.dst == local && header.src == remote);
-        let Some(header) =
-            header.filter(|header| !header.src.is_multicast() && !header.src.is_unspecified())
-        else {
+        let is_valid = |header: &IpHeader| {
+            let IpHeader { src, dst, .. } = *header;
+            (src, dst) == (remote, local) && !src.is_multicast() && !src.is_unspecified()
+        };
+        let Some(header) = message.header().filter(is_valid) else {
             return message.refuse(adapter, now, conn, RejectReason::CONSUMER);
         };
         let param = message.param(adapter, remote, local);
@@ -248,31 +241,26 @@ impl CmDispatcher {
         let Some(id) = self.conns.get(&conn) else { return };
         let av = id.state().av;
         let private_data = rep.private_data.0.into();
-        let (state, kind, status, param) = match (av, rep.status) {
+        let (kind, status, param) = match (av, rep.status) {
             (Some(av), 0) => {
                 let ud = UdParam { private_data, av, qpn: rep.qpn, qkey: rep.qkey };
-                (IdState::Established, EventKind::Established, Status::Success, Param::Ud(ud))
+                (EventKind::Established, Status::Success, Param::Ud(ud))
             }
-            (_, status) => (
-                IdState::Closed,
-                EventKind::Unreachable,
-                Status::Sidr(status),
-                Param::Private(private_data),
-            ),
+            (_, status) => {
+                (EventKind::Unreachable, Status::Sidr(status), Param::Private(private_data))
+            }
         };
-        self.emit(conn, state, kind, status, param);
+        self.emit(conn, kind, status, param);
     }
 
-    fn emit(
-        &mut self,
-        conn: ConnId,
-        state: IdState,
-        kind: EventKind,
-        status: Status,
-        param: Param,
-    ) {
+    fn emit(&mut self, conn: ConnId, kind: EventKind, status: Status, param: Param) {
         let Some(id) = self.conns.get(&conn) else { return };
-        id.state().state = state;
+        id.state().state = match kind {
+            EventKind::ConnectResponse => IdState::ResponseReceived,
+            EventKind::Established => IdState::Established,
+            EventKind::Disconnected => IdState::Disconnected,
+            _ => IdState::Closed,
+        };
         if id.has_had_handle() {
             id.push(QueuedEvent { id: id.clone(), request: None, kind, status, param });
         } else {
@@ -296,6 +284,19 @@ impl CmDispatcher {
     }
 }
 
+/// `keep`: the id stays attached to the devices.
+pub(super) fn unlisten(id: &Arc<Shared>, contexts: &[Context], keep: bool) {
+    for context in contexts {
+        context.inner.engine.command_shard(|shard, _| {
+            let (adapter, link, dispatcher) = shard.parts::<CmDispatcher>();
+            dispatcher.unlisten(id, adapter, link);
+            if !keep {
+                dispatcher.detach(id);
+            }
+        });
+    }
+}
+
 fn addresses(adapter: &Adapter, listening: Listening) -> Vec<IpAddr> {
     let own = adapter.gids().entries().iter().filter(|gid| !gid.is_zero());
     own.map(|gid| gid.to_ip()).filter(|&ip| listening.takes(ip)).collect()
@@ -305,13 +306,12 @@ fn addresses(adapter: &Adapter, listening: Listening) -> Vec<IpAddr> {
 pub(super) fn claim(engine: &Engine, listening: Listening) -> Vec<IpAddr> {
     let claims: Vec<_> = engine.command_shard(|shard, _| {
         let (adapter, link, _) = shard.parts::<CmDispatcher>();
-        let claims = addresses(adapter, listening)
-            .into_iter()
-            .map(|address| (address, link.prepare_claim(listening.service_id, address, true)));
-        claims.collect()
+        let Some(sharing) = link.sharing() else { return Vec::new() };
+        let mut claim = |address| sharing.prepare_claim(listening.service_id, address, true);
+        let addresses = addresses(adapter, listening).into_iter();
+        addresses.filter_map(|address| Some((address, claim(address)?))).collect()
     });
-    let refused =
-        |(address, claim): (_, Option<_>)| claim.is_some_and(is_refused).then_some(address);
+    let refused = |(address, claim)| is_refused(claim).then_some(address);
     claims.into_iter().filter_map(refused).collect()
 }
 
@@ -353,23 +353,15 @@ impl EventSink for CmDispatcher {
         match event {
             ConnEvent::Request { listener, conn, req, remote, local } => {
                 let message = RequestMessage::Req(req);
-                let request = IncomingRequest { listener, conn, message, remote, local };
-                self.deliver_request(&request, adapter, now);
+                self.deliver_request((listener, conn), &message, [remote, local], adapter, now);
             }
             ConnEvent::SidrRequest { listener, conn, req, remote, local } => {
                 let message = RequestMessage::SidrReq(req);
-                let request = IncomingRequest { listener, conn, message, remote, local };
-                self.deliver_request(&request, adapter, now);
+                self.deliver_request((listener, conn), &message, [remote, local], adapter, now);
             }
             ConnEvent::Reply { conn, rep } => {
                 let param = Param::Conn(of_reply(&rep));
-                self.emit(
-                    conn,
-                    IdState::ResponseReceived,
-                    EventKind::ConnectResponse,
-                    Status::Success,
-                    param,
-                );
+                self.emit(conn, EventKind::ConnectResponse, Status::Success, param);
             }
             ConnEvent::Established { conn, rep, private_data } => {
                 let param = match (rep, private_data) {
@@ -377,66 +369,32 @@ impl EventSink for CmDispatcher {
                     (None, Some(data)) => Param::Private(data.0.into()),
                     (None, None) => Param::None,
                 };
-                self.emit(
-                    conn,
-                    IdState::Established,
-                    EventKind::Established,
-                    Status::Success,
-                    param,
-                );
+                self.emit(conn, EventKind::Established, Status::Success, param);
             }
             ConnEvent::Rejected { conn, rej } => {
                 self.fail_qp(conn, adapter, now);
                 let param = Param::Private(rej.private_data.0.into());
-                self.emit(
-                    conn,
-                    IdState::Closed,
-                    EventKind::Rejected,
-                    Status::Rejected(rej.reason),
-                    param,
-                );
+                self.emit(conn, EventKind::Rejected, Status::Rejected(rej.reason), param);
                 if adapter.cm().state(conn).is_none() {
                     self.forget(conn);
                 }
             }
             ConnEvent::Unreachable { conn } => {
-                self.emit(
-                    conn,
-                    IdState::Closed,
-                    EventKind::Unreachable,
-                    Status::Errno(libc::ETIMEDOUT),
-                    Param::None,
-                );
+                let status = Status::Errno(libc::ETIMEDOUT);
+                self.emit(conn, EventKind::Unreachable, status, Param::None);
                 self.forget(conn);
             }
             ConnEvent::ConnectError { conn } => {
                 self.fail_qp(conn, adapter, now);
-                self.emit(
-                    conn,
-                    IdState::Closed,
-                    EventKind::ConnectError,
-                    Status::Errno(libc::EINVAL),
-                    Param::None,
-                );
+                let status = Status::Errno(libc::EINVAL);
+                self.emit(conn, EventKind::ConnectError, status, Param::None);
                 self.forget(conn);
             }
             ConnEvent::Disconnected { conn } => {
-                self.emit(
-                    conn,
-                    IdState::Disconnected,
-                    EventKind::Disconnected,
-                    Status::Success,
-                    Param::None,
-                );
+                self.emit(conn, EventKind::Disconnected, Status::Success, Param::None);
             }
             ConnEvent::TimeWaitExit { conn } => {
-                self.emit(
-                    conn,
-                    IdState::Closed,
-                    EventKind::TimewaitExit,
-                    Status::Success,
-                    Param::None,
-                );
+                self.emit(conn, EventKind::TimewaitExit, Status::Success, Param::None);
                 self.forget(conn);
             }
             ConnEvent::SidrReply { conn, rep } => {

@@ -92,20 +92,13 @@ impl QueuedEvent {
 }
 
 impl Shared {
-    fn new(queue: Arc<Notifier<QueuedEvent>>, state: State) -> Self {
+    pub(super) fn new(queue: Arc<Notifier<QueuedEvent>>, state: State) -> Self {
         Self { handle: OnceLock::new(), queue: Mutex::new(queue), state: Mutex::new(state) }
     }
 
-    pub(super) fn idle(queue: Arc<Notifier<QueuedEvent>>) -> Self {
-        Self::new(queue, State::new(IdState::Idle))
-    }
-
     pub(super) fn of_request(listener: &Self, conn: ConnId, request: RequestInfo) -> Self {
-        let state = State {
-            conn: Some(conn),
-            request: Some(request),
-            ..State::new(IdState::RequestReceived)
-        };
+        let (conn, request) = (Some(conn), Some(request));
+        let state = State { conn, request, ..State::new(IdState::RequestReceived) };
         Self::new(listener.queue().clone(), state)
     }
 
@@ -175,7 +168,7 @@ impl Shared {
 }
 
 impl State {
-    const fn new(state: IdState) -> Self {
+    pub(super) const fn new(state: IdState) -> Self {
         Self { state, conn: None, qpn: None, av: None, listening: None, request: None }
     }
 }

@@ -73,6 +73,8 @@ enum Kind {
     Raw(StationConfig, Option<XdpOptions>),
 }
 
+type Watched = (Box<dyn Link>, Option<Watch>);
+
 static NO_IPV6: OptionalFeature =
     OptionalFeature::new("IPv6 sockets", "devices have only IPv4 addresses");
 static NO_NETLINK: OptionalFeature =
@@ -104,6 +106,10 @@ pub fn devices() -> Vec<Device> {
     std::iter::once(Device::loopback(loopback)).chain(others.map(Device::of_interface)).collect()
 }
 
+fn find_interface(is: impl Fn(&NetworkInterface) -> bool) -> Option<NetworkInterface> {
+    pnet_datalink::interfaces().into_iter().find(is)
+}
+
 impl Device {
     fn on(
         interface: Option<&NetworkInterface>,
@@ -131,12 +137,8 @@ impl Device {
     }
 
     fn loopback(interface: Option<&NetworkInterface>) -> Self {
-        Self::on(
-            interface,
-            "roce_lo".into(),
-            Kind::Loopback(Choice::Free(None)),
-            &[Ipv4Addr::LOCALHOST.into()],
-        )
+        let kind = Kind::Loopback(Choice::Free(None));
+        Self::on(interface, "roce_lo".into(), kind, &[Ipv4Addr::LOCALHOST.into()])
     }
 
     fn of_interface(interface: &NetworkInterface) -> Self {
@@ -174,8 +176,7 @@ impl Device {
     }
 
     fn raw(spec: &RawSpec) -> Result<Self, OpenError> {
-        let interfaces = pnet_datalink::interfaces();
-        let found = interfaces.iter().find(|interface| interface.name == spec.interface);
+        let found = find_interface(|interface| interface.name == spec.interface);
         let no = |why| OpenError::NoInterface { interface: spec.interface.clone(), why };
         let interface =
             found.ok_or_else(|| no("does not exist; `ip link` lists the interfaces"))?;
@@ -189,13 +190,12 @@ impl Device {
         let station = spec.station(mac, prefixes.collect());
         let addresses: Vec<_> = station.addresses.iter().map(|own| own.address).collect();
         if addresses.is_empty() && station.dhcp.is_none() {
-            return Err(no(
-                "has no address to borrow; give the device its own with ip=ADDRESS/LENGTH",
-            ));
+            let why = "has no address to borrow; give the device its own with ip=ADDRESS/LENGTH";
+            return Err(no(why));
         }
         let mac = station.mac;
         let mut device =
-            Self::on(Some(interface), spec.name(), Kind::Raw(station, spec.xdp), &addresses);
+            Self::on(Some(&interface), spec.name(), Kind::Raw(station, spec.xdp), &addresses);
         device.sys_image_guid = Guid::of_mac(mac.octets());
         Ok(device)
     }
@@ -205,13 +205,12 @@ impl Device {
     /// # Errors
     /// [`OpenError::Bind`] unless local.
     pub fn at(ip: IpAddr) -> Result<Self, OpenError> {
-        let interfaces = pnet_datalink::interfaces();
-        let has = |interface: &&NetworkInterface| {
+        let has = |interface: &NetworkInterface| {
             interface.ips.iter().any(|own| own.ip() == ip)
                 || ip.is_loopback() && interface.is_loopback()
         };
-        let interface = interfaces.iter().find(has).ok_or(BindError::NotLocal(ip))?;
-        Ok(Self::on(Some(interface), format!("udp:{ip}"), Kind::Address, &[ip]))
+        let interface = find_interface(has).ok_or(BindError::NotLocal(ip))?;
+        Ok(Self::on(Some(&interface), format!("udp:{ip}"), Kind::Address, &[ip]))
     }
 
     /// Device for connections from `local`: loopback, or one with that address.
@@ -220,31 +219,26 @@ impl Device {
     /// [`OpenError::Bind`] unless local.
     pub fn for_local(local: IpAddr) -> Result<Self, OpenError> {
         if local.is_loopback() && local.is_ipv4() {
-            let interfaces = pnet_datalink::interfaces();
-            return Ok(Self::loopback(interfaces.iter().find(|interface| interface.is_loopback())));
+            return Ok(Self::loopback(find_interface(NetworkInterface::is_loopback).as_ref()));
         }
         Self::at(local)
     }
 
     /// Prefers this address, if the kind has a choice.
-    pub(crate) fn preferring(self, ip: IpAddr) -> Self {
-        match self.kind {
-            Kind::Loopback(_) if ip.is_ipv4() && ip.is_loopback() => {
-                let addresses = vec![DeviceAddress { ip, interface: self.index }];
-                Self { kind: Kind::Loopback(Choice::This(ip)), addresses, ..self }
-            }
-            _ => self,
+    pub(crate) fn preferring(mut self, ip: IpAddr) -> Self {
+        if self.takes_loopback_address() && ip.is_ipv4() && ip.is_loopback() {
+            self.kind = Kind::Loopback(Choice::This(ip));
+            self.addresses = vec![DeviceAddress { ip, interface: self.index }];
         }
+        self
     }
 
     /// Avoids this address, if the kind has a choice.
-    pub(crate) fn avoiding(self, ip: IpAddr) -> Self {
-        match self.kind {
-            Kind::Loopback(Choice::Free(_)) => {
-                Self { kind: Kind::Loopback(Choice::Free(Some(ip))), ..self }
-            }
-            _ => self,
+    pub(crate) fn avoiding(mut self, ip: IpAddr) -> Self {
+        if let Kind::Loopback(Choice::Free(but)) = &mut self.kind {
+            *but = Some(ip);
         }
+        self
     }
 
     /// Name.
@@ -316,21 +310,16 @@ impl Device {
         let explain = options.explain;
         self.open_with(options).inspect_err(|error| {
             if let Some(format) = explain {
-                diagnosis::report_call(
-                    format,
-                    &format!("ibv_open_device {}", self.name),
-                    error.explain(),
-                );
+                let call = format!("ibv_open_device {}", self.name);
+                diagnosis::report_call(format, &call, error.explain());
             }
         })
     }
 
     fn open_with(&self, options: OpenOptions) -> Result<Context, OpenError> {
-        if Mtu::fitting(self.state.link_mtu).is_none() {
-            return Err(OpenError::MtuTooSmall {
-                device: self.name.clone(),
-                link_mtu: self.state.link_mtu,
-            });
+        let link_mtu = self.state.link_mtu;
+        if Mtu::fitting(link_mtu).is_none() {
+            return Err(OpenError::MtuTooSmall { device: self.name.clone(), link_mtu });
         }
         let shards = options.shard_count();
         let (mut link, watch) = self.open_watched(&options)?;
@@ -376,18 +365,15 @@ impl Device {
         &self,
         addresses: &[IpAddr],
         options: &OpenOptions,
-    ) -> Result<(Box<dyn Link>, Option<Watch>), OpenError> {
+    ) -> Result<Watched, OpenError> {
         let interface = |ip| {
             let known = self.addresses.iter().find(|address| address.ip == ip);
             known.map_or(0, |address| address.interface)
         };
         let addresses: Vec<_> = addresses.iter().map(|&ip| (ip, interface(ip))).collect();
         let locality = options.locality(random_seed()?[0]);
-        self.watched(
-            UdpLink::bind(&addresses, locality, options.sockets())?,
-            self.follows(),
-            options,
-        )
+        let link = UdpLink::bind(&addresses, locality, options.sockets())?;
+        self.watched(link, options)
     }
 
     /// Opens the link alone, for programs that build and parse packets.
@@ -400,10 +386,7 @@ impl Device {
         self.open_watched(options).map(|(link, _)| link)
     }
 
-    fn open_watched(
-        &self,
-        options: &OpenOptions,
-    ) -> Result<(Box<dyn Link>, Option<Watch>), OpenError> {
+    fn open_watched(&self, options: &OpenOptions) -> Result<Watched, OpenError> {
         match &self.kind {
             Kind::Raw(station, xdp) => self.open_raw(station, *xdp, options),
             _ => self.open_udp(options),
@@ -415,7 +398,7 @@ impl Device {
         station: &StationConfig,
         xdp: Option<XdpOptions>,
         options: &OpenOptions,
-    ) -> Result<(Box<dyn Link>, Option<Watch>), OpenError> {
+    ) -> Result<Watched, OpenError> {
         let interface = self.interface.as_deref().unwrap_or_default();
         let watch = Watch::new(self.index, Follows::State)?;
         let mbps = self.state.speed.unwrap_or(station.mbps);
@@ -426,19 +409,22 @@ impl Device {
         Ok((Box::new(link), Some(watch)))
     }
 
-    fn open_udp(&self, options: &OpenOptions) -> Result<(Box<dyn Link>, Option<Watch>), OpenError> {
+    fn open_udp(&self, options: &OpenOptions) -> Result<Watched, OpenError> {
         let locality = options.locality(options.random_seed()?[0]);
         let sockets = options.sockets();
         let link = match self.kind {
             Kind::Loopback(Choice::Free(but)) => UdpLink::bind_loopback(but, locality, sockets)?,
             Kind::Loopback(Choice::This(ip)) => UdpLink::bind(&[(ip, 0)], locality, sockets)?,
             Kind::Address | Kind::Interface | Kind::Raw(..) => {
-                let addresses: Vec<_> =
-                    self.addresses.iter().map(|address| (address.ip, address.interface)).collect();
-                UdpLink::bind(&addresses, locality, sockets)?
+                UdpLink::bind(&self.places(), locality, sockets)?
             }
         };
-        self.watched(link, self.follows(), options)
+        self.watched(link, options)
+    }
+
+    /// Addresses with their interfaces.
+    fn places(&self) -> Vec<(IpAddr, u32)> {
+        self.addresses.iter().map(|address| (address.ip, address.interface)).collect()
     }
 
     fn follows(&self) -> Follows {
@@ -451,16 +437,11 @@ impl Device {
         }
     }
 
-    fn watched(
-        &self,
-        mut link: UdpLink,
-        follows: Follows,
-        options: &OpenOptions,
-    ) -> Result<(Box<dyn Link>, Option<Watch>), OpenError> {
+    fn watched(&self, mut link: UdpLink, options: &OpenOptions) -> Result<Watched, OpenError> {
         if options.faults == FaultPlan::default() && !live::is_on() {
             link.set_trusted();
         }
-        let watch = if self.index == 0 { None } else { self.watch(follows)? };
+        let watch = if self.index == 0 { None } else { self.watch()? };
         for error in link.left_out() {
             if let BindError::NoIpv6 { source, .. } = error {
                 NO_IPV6.refused(source);
@@ -473,8 +454,8 @@ impl Device {
     }
 
     /// `None` if the system refuses netlink.
-    fn watch(&self, follows: Follows) -> io::Result<Option<Watch>> {
-        match Watch::new(self.index, follows) {
+    fn watch(&self) -> io::Result<Option<Watch>> {
+        match Watch::new(self.index, self.follows()) {
             Ok(watch) => Ok(Some(watch)),
             Err(error) if is_refusal(&error) => {
                 NO_NETLINK.refused(&error);
@@ -492,9 +473,7 @@ impl Device {
     ) -> Result<Context, OpenError> {
         let partition = partition.map_or(0, |partition| partition.get() - 1);
         let locality = Locality::SharedAddress { partition };
-        let addresses: Vec<_> =
-            self.addresses.iter().map(|address| (address.ip, address.interface)).collect();
-        let link = UdpLink::bind(&addresses, locality, options.sockets())?;
+        let link = UdpLink::bind(&self.places(), locality, options.sockets())?;
         let parts = ShardParts { sys_image_guid: self.sys_image_guid, ..ShardParts::default() };
         open_link(self.name.clone(), self.port(), Box::new(link), parts, options)
     }

@@ -7,7 +7,7 @@ use super::OpenError;
 use crate::link::{XdpMode, XdpOptions};
 use roce_ethernet::{MacAddr, Prefix, StationConfig, Vlan};
 
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct RawSpec {
     pub(super) interface: String,
     /// Own addresses; if empty, the interface's.
@@ -55,14 +55,8 @@ impl RawSpec {
         let interface = interface.split_once(':').map_or("", |(_, interface)| interface);
         let mut spec = Self {
             interface: interface.into(),
-            addresses: Vec::new(),
-            dhcp: false,
-            mac: None,
-            vlan: None,
-            priority: None,
-            gateways: Vec::new(),
-            roce_v1: false,
             xdp: text.starts_with(XDP).then(XdpOptions::default),
+            ..Self::default()
         };
         if interface.is_empty() || interface.contains('=') {
             let first = text.split(',').next().unwrap_or_default();
@@ -76,13 +70,10 @@ impl RawSpec {
                 other = other.or(Some(word));
             }
         }
-        match other {
-            Some(word) if !spec.is_own() => {
-                let hint =
-                    "the device needs its own address; add for example ip=10.0.0.9/24 or ip=dhcp";
-                return Err(wrong(text, word, hint));
-            }
-            _ => {}
+        if let Some(word) = other.filter(|_| !spec.is_own()) {
+            let hint =
+                "the device needs its own address; add for example ip=10.0.0.9/24 or ip=dhcp";
+            return Err(wrong(text, word, hint));
         }
         if spec.dhcp {
             if spec.addresses.iter().any(|own| own.address.is_ipv4()) {
@@ -95,12 +86,8 @@ impl RawSpec {
             }
         }
         if spec.priority.is_some() && spec.vlan.is_none() {
-            return Err(wrong(
-                text,
-                "prio=",
-                "a priority needs a VLAN; write for example \
-                 vlan=100,prio=3",
-            ));
+            let hint = "a priority needs a VLAN; write for example vlan=100,prio=3";
+            return Err(wrong(text, "prio=", hint));
         }
         for &gateway in &spec.gateways {
             let is_of_lease = spec.dhcp && gateway.is_ipv4(); // network not known yet
@@ -136,9 +123,8 @@ impl RawSpec {
                 self.addresses.push(prefix);
             }
             "mac" => {
-                let mac: MacAddr = value
-                    .parse()
-                    .map_err(|_| "write six bytes in hexadecimal, as in mac=02:00:00:00:00:09")?;
+                let hint = "write six bytes in hexadecimal, as in mac=02:00:00:00:00:09";
+                let mac: MacAddr = value.parse().map_err(|_| hint)?;
                 if mac.0 & 1 == 1 || mac == MacAddr::zero() {
                     return Err(
                         "not a unicast MAC address: its first byte must be even and the address \
@@ -186,25 +172,15 @@ impl RawSpec {
     }
 
     pub(super) fn station(&self, mac: MacAddr, addresses: Vec<Prefix>) -> StationConfig {
-        if !self.is_own() {
-            return StationConfig {
-                mac,
-                vlan: None,
-                addresses,
-                gateways: gateways(&self.interface),
-                replies: false,
-                roce_v1: self.roce_v1,
-                dhcp: None,
-                mbps: MBPS,
-            };
-        }
+        // `mac=`, `vlan=`, `prio=` and `gw=` are refused without own addresses
+        let replies = self.is_own();
         let priority = self.priority.unwrap_or(0);
         StationConfig {
-            mac: self.mac.unwrap_or_else(|| self.derived_mac()),
+            mac: if replies { self.mac.unwrap_or_else(|| self.derived_mac()) } else { mac },
             vlan: self.vlan.map(|id| Vlan { id, priority }),
-            addresses: self.addresses.clone(),
-            gateways: self.gateways.clone(),
-            replies: true,
+            addresses: if replies { self.addresses.clone() } else { addresses },
+            gateways: if replies { self.gateways.clone() } else { gateways(&self.interface) },
+            replies,
             roce_v1: self.roce_v1,
             dhcp: self.dhcp.then_some(SEED),
             mbps: MBPS,

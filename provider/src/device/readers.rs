@@ -12,24 +12,16 @@ use crate::{
 };
 
 pub(super) struct Readers {
-    observer: Option<Shared<dyn Observer>>,
-    sink: Option<Shared<dyn Sink>>,
+    observers: Option<SharedObservers>,
+    sink: Option<SharedSink>,
     latest: usize,
 }
 
-struct Shared<T: ?Sized>(Arc<Mutex<Box<T>>>);
+#[derive(Clone)]
+struct SharedObservers(Arc<Mutex<Vec<Box<dyn Observer>>>>);
 
-impl<T: ?Sized> Shared<T> {
-    fn new(reader: Box<T>) -> Self {
-        Self(Arc::new(Mutex::new(reader)))
-    }
-}
-
-impl<T: ?Sized> Clone for Shared<T> {
-    fn clone(&self) -> Self {
-        Self(self.0.clone())
-    }
-}
+#[derive(Clone)]
+struct SharedSink(Arc<Mutex<Box<dyn Sink>>>);
 
 impl Readers {
     pub(super) fn new(
@@ -38,20 +30,22 @@ impl Readers {
         observer: Option<Box<dyn Observer>>,
         trace: Trace,
     ) -> Result<Self, OpenError> {
-        let observer = match pcap {
-            Some(path) => {
-                let capture = CaptureFile::new(&path, device)
-                    .map_err(|source| OpenError::Capture { path, source })?;
-                Some(Box::new(Both { capture, other: observer }) as Box<dyn Observer>)
-            }
-            None => observer,
-        };
+        let mut observers: Vec<Box<dyn Observer>> = Vec::new();
+        if let Some(path) = pcap {
+            let capture = CaptureFile::new(&path, device)
+                .map_err(|source| OpenError::Capture { path, source })?;
+            observers.push(Box::new(capture));
+        }
+        observers.extend(observer);
         let Trace { sink, latest } = trace;
-        Ok(Self { observer: observer.map(Shared::new), sink: sink.map(Shared::new), latest })
+        let observers =
+            (!observers.is_empty()).then(|| SharedObservers(Arc::new(Mutex::new(observers))));
+        let sink = sink.map(|sink| SharedSink(Arc::new(Mutex::new(sink))));
+        Ok(Self { observers, sink, latest })
     }
 
     pub(super) fn observer(&self) -> Option<Box<dyn Observer>> {
-        self.observer.clone().map(|observer| Box::new(observer) as _)
+        self.observers.clone().map(|observers| Box::new(observers) as _)
     }
 
     pub(super) fn trace(&self) -> Trace {
@@ -60,39 +54,19 @@ impl Readers {
     }
 }
 
-impl Observer for Shared<dyn Observer> {
+impl Observer for SharedObservers {
     fn observe(&mut self, observed: &Observed<'_>) {
-        self.0.lock().observe(observed);
+        self.0.lock().iter_mut().for_each(|observer| observer.observe(observed));
     }
 
     fn observe_frame(&mut self, at: Duration, direction: Direction, frame: &[u8]) {
-        self.0.lock().observe_frame(at, direction, frame);
+        let mut observers = self.0.lock();
+        observers.iter_mut().for_each(|observer| observer.observe_frame(at, direction, frame));
     }
 }
 
-impl Sink for Shared<dyn Sink> {
+impl Sink for SharedSink {
     fn record(&mut self, record: Record) {
         self.0.lock().record(record);
-    }
-}
-
-struct Both {
-    capture: CaptureFile,
-    other: Option<Box<dyn Observer>>,
-}
-
-impl Observer for Both {
-    fn observe(&mut self, observed: &Observed<'_>) {
-        self.capture.observe(observed);
-        if let Some(other) = &mut self.other {
-            other.observe(observed);
-        }
-    }
-
-    fn observe_frame(&mut self, at: Duration, direction: Direction, frame: &[u8]) {
-        self.capture.observe_frame(at, direction, frame);
-        if let Some(other) = &mut self.other {
-            other.observe_frame(at, direction, frame);
-        }
     }
 }

@@ -12,19 +12,12 @@ const CAUSES: usize = 4096;
 
 #[derive(Debug, Default)]
 pub(super) struct Limit {
-    causes: BTreeSet<Cause>,
+    /// Device, cause, and the call's name or a failed queue pair's number.
+    causes: BTreeSet<(Option<String>, &'static str, String)>,
     /// Number given, less one per [`APART`] since `since`.
     given: u32,
     since: Instant,
     left_out: u32,
-}
-
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Cause {
-    device: Option<String>,
-    cause: &'static str,
-    /// The call's name, or a failed queue pair's number.
-    subject: String,
 }
 
 impl Limit {
@@ -40,8 +33,7 @@ impl Limit {
             Some(qpn) => qpn.to_string(),
             None => finding.what.split([' ', ',']).next().unwrap_or_default().to_owned(),
         };
-        let cause =
-            Cause { device: device.map(str::to_owned), cause: finding.reason.cause, subject };
+        let cause = (device.map(str::to_owned), finding.reason.cause, subject);
         if self.causes.contains(&cause) {
             return None;
         }

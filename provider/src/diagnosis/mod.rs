@@ -65,31 +65,12 @@ pub fn explain_call(call: &str, reason: impl FnOnce() -> Reason) {
 /// Facts about a silent peer; `None`: nobody has the address.
 pub(crate) type AboutPeer = fn(IpAddr) -> Option<Vec<String>>;
 
-/// Error names of a profile's adapter.
-#[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Errnos {
-    /// Object beyond the limit.
-    pub(crate) objects: Option<&'static str>,
-    /// Object that the adapter lacks.
-    pub(crate) missing: Option<&'static str>,
-    /// Size beyond the limit.
-    pub(crate) sizes: Option<&'static str>,
-}
-
-impl Errnos {
-    fn of(&self, cause: &str) -> Option<&'static str> {
-        match cause {
-            "too_many_objects" | "too_many_regions" | "device_memory_used_up" => self.objects,
-            "no_such_objects" => self.missing,
-            "object_size" => self.sizes,
-            _ => None,
-        }
-    }
-}
+/// A profile's text by its key.
+pub(crate) type ProfileText = Box<dyn Fn(&str) -> Option<&'static str> + Send + Sync>;
 
 pub(crate) struct Diagnosis {
     found: Arc<Found>,
-    errnos: Errnos,
+    text: ProfileText,
 }
 
 struct Found {
@@ -129,13 +110,6 @@ impl State {
 struct Waiting {
     finding: Finding,
     thread: ThreadId,
-}
-
-impl Waiting {
-    /// The call is on another thread's stack.
-    fn is_of_other(&self) -> bool {
-        self.finding.is_call && self.thread != thread::current().id()
-    }
 }
 
 /// Called under the engine's lock.
@@ -179,7 +153,10 @@ impl Found {
     /// Next finding for this thread.
     fn next(&self) -> Option<Finding> {
         let mut state = self.state.lock();
-        let next = state.waiting.iter().position(|waiting| !waiting.is_of_other());
+        let this = thread::current().id();
+        // another thread's call is on that thread's stack
+        let is_own = |waiting: &Waiting| !waiting.finding.is_call || waiting.thread == this;
+        let next = state.waiting.iter().position(is_own);
         let next = next.and_then(|next| state.waiting.remove(next));
         if state.waiting.is_empty() {
             self.any.store(false, Ordering::SeqCst);
@@ -194,7 +171,7 @@ impl Diagnosis {
         format: ExplainFormat,
         device: &str,
         about_peer: AboutPeer,
-        errnos: Errnos,
+        text: ProfileText,
         trace: &mut Trace,
     ) -> Self {
         let found = Arc::new(Found::new(format, device, about_peer));
@@ -204,7 +181,18 @@ impl Diagnosis {
         let mut devices = DEVICES.lock();
         devices.retain(|found| found.strong_count() > 0);
         devices.push(Arc::downgrade(&found));
-        Self { found, errnos }
+        Self { found, text }
+    }
+
+    /// Error name of the profile's adapter.
+    fn errno(&self, cause: &str) -> Option<&'static str> {
+        let key = match cause {
+            "too_many_objects" | "too_many_regions" | "device_memory_used_up" => "errno.objects",
+            "no_such_objects" => "errno.missing",
+            "object_size" => "errno.sizes",
+            _ => return None,
+        };
+        (self.text)(key)
     }
 
     pub(crate) fn events(&self) -> FoundEvents {
@@ -226,7 +214,7 @@ impl Diagnosis {
 
     /// Reports a call that failed before the adapter.
     pub(crate) fn report_call(&self, qpn: Option<Qpn>, call: &str, reason: Reason) {
-        let reason = match self.errnos.of(reason.cause) {
+        let reason = match self.errno(reason.cause) {
             Some(errno) => reason.with_errno(errno),
             None => reason,
         };

@@ -1,5 +1,5 @@
 use std::{
-    hint, io,
+    io,
     panic::{self, AssertUnwindSafe},
     sync::atomic::Ordering,
 };
@@ -8,6 +8,7 @@ use roce_transport::time::Instant;
 
 use super::{
     poller::Watched,
+    processor::{hint, thread},
     program::increment,
     schedule::{
         duty::{Duties, Duty, Seen},
@@ -15,7 +16,7 @@ use super::{
         times::{ABSENT, CHECK_INTERVAL, LINGER_MOST, SWITCH},
     },
     serve::Engine,
-    sleep::{IDLE_LOOKS, PAUSE, thread},
+    sleep::{IDLE_LOOKS, PAUSE},
     waiting::yield_to_others,
 };
 use crate::clock;

@@ -20,7 +20,7 @@ pub enum FlowError {
     #[error(transparent)]
     Spec(#[from] FlowSpecError),
     /// Not a raw packet queue pair (`EINVAL`).
-    #[error("a {0} queue pair takes no flows; use a raw packet queue pair")]
+    #[error("{0} queue pairs take no flows; use a raw packet queue pair")]
     WrongService(QpType),
     /// Link without raw packets (`EOPNOTSUPP`).
     #[error("the device's link carries no raw packets; open raw:INTERFACE or xdp:INTERFACE")]

@@ -1,14 +1,13 @@
 use std::{
-    hint,
     ops::{Deref, DerefMut},
     sync::{
         MutexGuard,
         atomic::{AtomicU32, Ordering},
     },
-    thread,
 };
 
 use super::{
+    processor::{hint, thread},
     schedule::times::{GIVE_WAY, GIVE_WAY_SPIN},
     shard::Shard,
 };

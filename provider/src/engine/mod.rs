@@ -23,6 +23,7 @@ mod loop_state;
 mod outgoing;
 mod poller;
 mod posting;
+mod processor;
 mod program;
 mod publication;
 mod room;

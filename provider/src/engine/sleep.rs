@@ -1,10 +1,10 @@
 //! System calls to sleep and to wake an engine's threads. `models/` replaces this file.
 
-pub(super) use std::thread;
 use std::{
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::Arc,
+    thread,
     time::Duration,
 };
 

@@ -11,12 +11,13 @@ use std::{io, sync::atomic::Ordering, time::Duration};
 use roce_transport::time::Instant;
 
 use super::{
+    processor::thread,
     schedule::{
         spin::SpinPolicy,
         times::{POLLED, RETURNS, SERVES, UNPOLLED},
     },
     serve::Engine,
-    sleep::{Wanted, thread},
+    sleep::Wanted,
 };
 use crate::clock;
 

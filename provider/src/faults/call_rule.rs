@@ -34,10 +34,10 @@ impl CallRule {
 
     pub(super) fn parse(mut words: Words<'_>) -> Result<Self, String> {
         let verb = words.next().unwrap_or_default();
-        let example = match verb {
-            "fail" => "fail create_cq nth 2 ENOMEM",
-            "slow" => "slow modify_qp every 3 by 10ms",
-            _ => "hang poll_cq 20ms 1%",
+        let (example, more) = match verb {
+            "fail" => ("fail create_cq nth 2 ENOMEM", "the name of an error (ENOMEM)"),
+            "slow" => ("slow modify_qp every 3 by 10ms", "by TIME"),
+            _ => ("hang poll_cq 20ms 1%", "a time (20ms)"),
         };
         let word = words.value(verb, example)?;
         let calls = CallId::named(word);
@@ -64,11 +64,6 @@ impl CallRule {
                     set(&mut errno, number, "errors")?;
                 }
                 _ => {
-                    let more = match verb {
-                        "fail" => "the name of an error (ENOMEM)",
-                        "slow" => "by TIME",
-                        _ => "a time (20ms)",
-                    };
                     return Err(format!(
                         "unknown word \"{word}\"; expected {}, {more}",
                         Often::WORDS

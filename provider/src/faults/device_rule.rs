@@ -48,21 +48,6 @@ pub enum DeviceRule {
     Reject(Often),
 }
 
-const STATUSES: [(&str, WcStatus); 12] = [
-    ("LOC_LEN_ERR", WcStatus::LocLenErr),
-    ("LOC_QP_OP_ERR", WcStatus::LocQpOpErr),
-    ("LOC_PROT_ERR", WcStatus::LocProtErr),
-    ("WR_FLUSH_ERR", WcStatus::WrFlushErr),
-    ("MW_BIND_ERR", WcStatus::MwBindErr),
-    ("BAD_RESP_ERR", WcStatus::BadRespErr),
-    ("LOC_ACCESS_ERR", WcStatus::LocAccessErr),
-    ("REM_INV_REQ_ERR", WcStatus::RemInvReqErr),
-    ("REM_ACCESS_ERR", WcStatus::RemAccessErr),
-    ("REM_OP_ERR", WcStatus::RemOpErr),
-    ("RETRY_EXC_ERR", WcStatus::RetryExcErr),
-    ("RNR_RETRY_EXC_ERR", WcStatus::RnrRetryExcErr),
-];
-
 const MESSAGES: [(&str, &str); 8] = [
     ("connect", "cm-req"),
     ("accept", "cm-rep"),
@@ -85,8 +70,8 @@ impl DeviceRule {
 
     pub(super) fn parse(mut words: Words<'_>) -> Result<Parsed, String> {
         let first = words.next().unwrap_or_default();
-        let rule = match first {
-            "complete" => complete(words)?,
+        let (incident, wanted, example) = match first {
+            "complete" => return complete(words).map(Parsed::Rule),
             "cm" => return of_cm(words),
             "qp" => {
                 let example = "qp 0x12 fatal after 2s";
@@ -94,24 +79,14 @@ impl DeviceRule {
                     "any" => None,
                     word => Some(Qpn::new(number(word, "qp 0x12")?)),
                 };
-                expect(&mut words, "fatal", example)?;
-                at(words, Incident::QpFatal(qpn), example)?
+                (Incident::QpFatal(qpn), "fatal", example)
             }
-            "port" => {
-                let example = "port down at 1s for 500ms";
-                expect(&mut words, "down", example)?;
-                at(words, Incident::PortDown(None), example)?
-            }
-            "gid" => {
-                expect(&mut words, "change", "gid change at 1s")?;
-                at(words, Incident::GidChange, "gid change at 1s")?
-            }
-            _ => {
-                expect(&mut words, "fatal", "device fatal at 3s")?;
-                at(words, Incident::DeviceFatal, "device fatal at 3s")?
-            }
+            "port" => (Incident::PortDown(None), "down", "port down at 1s for 500ms"),
+            "gid" => (Incident::GidChange, "change", "gid change at 1s"),
+            _ => (Incident::DeviceFatal, "fatal", "device fatal at 3s"),
         };
-        Ok(Parsed::Rule(rule))
+        expect(&mut words, wanted, example)?;
+        at(words, incident, example).map(Parsed::Rule)
     }
 
     /// True if the rule concerns this request.
@@ -161,30 +136,25 @@ fn complete(mut words: Words<'_>) -> Result<DeviceRule, String> {
             }
         }
     }
-    let status = status.ok_or_else(|| {
-        format!(
-            "no status is given; write for example \
-         \"{example}\""
-        )
-    })?;
+    let missing = || format!("no status is given; write for example \"{example}\"");
+    let status = status.ok_or_else(missing)?;
     Ok(DeviceRule::Complete { queue, qpn, often, status })
 }
 
 fn status_of(name: &str, queue: Queue) -> Result<WcStatus, String> {
-    let bare = name.strip_prefix("IBV_WC_").unwrap_or(name);
+    fn bare(name: &str) -> &str {
+        name.strip_prefix("IBV_WC_").unwrap_or(name)
+    }
+    let all = || WcStatus::ALL.iter().copied();
     let fits = |status: WcStatus| match queue {
         Queue::Send => status != WcStatus::LocAccessErr,
         Queue::Receive => may_be_received(status),
     };
-    let known = STATUSES.iter().find(|(known, _)| known.eq_ignore_ascii_case(bare));
-    match known {
-        Some((_, status)) if fits(*status) => Ok(*status),
+    match all().find(|status| bare(status.name()).eq_ignore_ascii_case(bare(name))) {
+        Some(status) if fits(status) => Ok(status),
         other => {
-            let possible: Vec<_> = STATUSES
-                .iter()
-                .filter(|(_, status)| fits(*status))
-                .map(|(name, _)| *name)
-                .collect();
+            let possible = all().filter(|status| fits(*status));
+            let possible: Vec<_> = possible.map(|status| bare(status.name())).collect();
             let problem = match other {
                 Some(_) => "is not a status of this queue",
                 None => "is not a status",

@@ -69,14 +69,11 @@ pub(crate) struct FaultInjector;
 impl CompletionFaults for FaultInjector {
     fn judge(&mut self, completing: &Completing) -> Option<WcStatus> {
         with(|Rules { all, chance }| {
-            all.iter_mut().filter(|(_, _, rule, _)| rule.concerns(completing)).find_map(
-                |(_, _, rule, counts)| match *rule {
-                    DeviceRule::Complete { often, status, .. } => {
-                        counts.hits(often, chance).then_some(status)
-                    }
-                    _ => None,
-                },
-            )
+            let mut concerned = all.iter_mut().filter(|(_, _, rule, _)| rule.concerns(completing));
+            concerned.find_map(|(_, _, rule, counts)| {
+                let DeviceRule::Complete { often, status, .. } = *rule else { return None };
+                counts.hits(often, chance).then_some(status)
+            })
         })
     }
 }

@@ -40,26 +40,22 @@ impl FromStr for FaultRules {
         for clause in clauses(text) {
             let words = Words::of(clause);
             let first = words.peek().unwrap_or_default();
+            let wrong = |problem| FaultSyntaxError::new(clause, problem);
             if CallRule::begins_with(first) {
-                let rule = CallRule::parse(words)
-                    .map_err(|problem| FaultSyntaxError::new(clause, problem))?;
-                rules.calls.push((in_one_line(clause), rule));
+                rules.calls.push((in_one_line(clause), CallRule::parse(words).map_err(wrong)?));
             } else if DeviceRule::WORDS.contains(&first) {
-                let parsed = DeviceRule::parse(words)
-                    .map_err(|problem| FaultSyntaxError::new(clause, problem))?;
-                match parsed {
+                match DeviceRule::parse(words).map_err(wrong)? {
                     Parsed::Rule(rule) => rules.devices.push((in_one_line(clause), rule)),
                     Parsed::Packets(clause) => rules.packet_clauses.push(clause),
                 }
             } else if FaultPlan::WORDS.contains(&first) {
                 rules.packet_clauses.push(in_one_line(clause));
             } else {
-                let problem = format!(
+                return Err(wrong(format!(
                     "unknown action \"{first}\"; expected {}, {}, fail, slow or hang",
                     FaultPlan::WORDS.join(", "),
                     DeviceRule::WORDS.join(", ")
-                );
-                return Err(FaultSyntaxError::new(clause, problem));
+                )));
             }
         }
         rules.packets = rules.packet_clauses.join(", ").parse()?;

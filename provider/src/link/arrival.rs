@@ -7,6 +7,8 @@ use roce_transport::{
     wire::{DatagramMeta, DatagramRun, FrameFields, Ident, NetHeader},
 };
 
+use super::RunSink;
+
 /// A run's metadata without its destination.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::link) struct Arrival {
@@ -45,19 +47,11 @@ impl Arrival {
             Ident::Known { id, dont_fragment } => (1 + u8::from(dont_fragment), id),
         };
         bytes[..16].copy_from_slice(&Gid::from(self.src).0);
-        for (field, word) in
-            bytes[16..22].chunks_exact_mut(2).zip([self.src_port, self.segment, id])
-        {
-            field.copy_from_slice(&word.to_ne_bytes());
-        }
-        bytes[22..].copy_from_slice(&[
-            self.traffic_class,
-            self.hop_limit,
-            kind,
-            self.checksum_verified.into(),
-            self.congested.into(),
-            0,
-        ]);
+        bytes[16..18].copy_from_slice(&self.src_port.to_ne_bytes());
+        bytes[18..20].copy_from_slice(&self.segment.to_ne_bytes());
+        bytes[20..22].copy_from_slice(&id.to_ne_bytes());
+        bytes[22..25].copy_from_slice(&[self.traffic_class, self.hop_limit, kind]);
+        bytes[25..27].copy_from_slice(&[self.checksum_verified, self.congested].map(u8::from));
         bytes
     }
 
@@ -79,12 +73,7 @@ impl Arrival {
         }
     }
 
-    pub(in crate::link) fn hand_over(
-        &self,
-        dst: IpAddr,
-        bytes: &[u8],
-        sink: &mut dyn FnMut(&DatagramRun<'_>),
-    ) {
+    pub(in crate::link) fn hand_over(&self, dst: IpAddr, bytes: &[u8], sink: &mut RunSink<'_>) {
         let &Self { src, src_port, ident, traffic_class, hop_limit, .. } = self;
         let frame = FrameFields::default();
         let net = NetHeader { src, dst, src_port, traffic_class, hop_limit, ident, frame };

@@ -1,7 +1,6 @@
 //! Capture files of a device.
 
 use std::{
-    fmt,
     fs::{self, File},
     io::{self, BufWriter},
     os::unix::fs::OpenOptionsExt,
@@ -64,11 +63,7 @@ pub trait Observer: Send {
     }
 }
 
-impl fmt::Debug for dyn Observer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Observer").finish_non_exhaustive()
-    }
-}
+opaque_debug!(dyn Observer: "Observer");
 
 /// A [`CaptureWriter`] into a file. Comments of received packets have the disposition and the
 /// sending queue pair.
@@ -106,11 +101,7 @@ impl Capture {
     }
 }
 
-impl fmt::Debug for Capture {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Capture").finish_non_exhaustive()
-    }
-}
+opaque_debug!(Capture: "Capture");
 
 impl Observer for Capture {
     fn observe(&mut self, observed: &Observed<'_>) {

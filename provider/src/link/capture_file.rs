@@ -71,10 +71,7 @@ impl CaptureFile {
         if matches!(self.state, State::Waiting) {
             self.open();
         }
-        match &mut self.state {
-            State::Open(capture) => Some(capture),
-            _ => None,
-        }
+        if let State::Open(capture) = &mut self.state { Some(capture) } else { None }
     }
 
     fn open(&mut self) {

@@ -6,7 +6,7 @@
 #![allow(unsafe_code, reason = "what a socket knows of its peer process has no safe interface")]
 
 use std::{
-    fs, io, mem,
+    fs, io,
     os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd},
     path::PathBuf,
     process,
@@ -14,6 +14,7 @@ use std::{
 
 use rustix::process::{DumpableBehavior, Pid, PidfdFlags, dumpable_behavior, geteuid, pidfd_open};
 
+use super::socket_option::option;
 use crate::readiness::is_readable;
 
 /// Checks that both processes could trace each other: same user, user namespace, PID namespace and
@@ -52,13 +53,13 @@ pub(super) fn process(socket: &OwnedFd) -> io::Result<u32> {
 
 fn peer(socket: &OwnedFd) -> io::Result<libc::ucred> {
     // SAFETY: `SO_PEERCRED` gives a `ucred`, for which zeros are valid.
-    unsafe { option(socket, libc::SO_PEERCRED) }
+    unsafe { option(socket, libc::SOL_SOCKET, libc::SO_PEERCRED) }
 }
 
 /// Pidfd of the process that connected or listens at the other end.
 fn peer_process(socket: &OwnedFd, number: libc::pid_t) -> io::Result<OwnedFd> {
     // SAFETY: `SO_PEERPIDFD` gives a descriptor's number.
-    match unsafe { option::<RawFd>(socket, libc::SO_PEERPIDFD) } {
+    match unsafe { option::<RawFd>(socket, libc::SOL_SOCKET, libc::SO_PEERPIDFD) } {
         // SAFETY: The kernel has just opened the descriptor for this call alone.
         Ok(descriptor) => Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }),
         // Before Linux 6.5. The number may be another process's if the maker has ended and all
@@ -69,25 +70,6 @@ fn peer_process(socket: &OwnedFd, number: libc::pid_t) -> io::Result<OwnedFd> {
         }
         Err(error) => Err(error),
     }
-}
-
-/// # Safety
-/// `T` is what the kernel gives for the option, and may be all zero.
-unsafe fn option<T: Copy>(socket: &OwnedFd, name: libc::c_int) -> io::Result<T> {
-    // SAFETY: See above.
-    let mut value: T = unsafe { mem::zeroed() };
-    let mut length = size_of::<T>() as libc::socklen_t;
-    // SAFETY: The kernel writes at most `length` bytes to the value, and then the length.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            name,
-            (&raw mut value).cast(),
-            &raw mut length,
-        )
-    };
-    if result == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
 }
 
 /// PID in the namespace of `/proc`, which may differ from this process's.

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    fmt, io,
+    io,
     net::IpAddr,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{Arc, MutexGuard},
@@ -56,12 +56,8 @@ impl Fabric {
     /// Creates a network with these faults. Equal seeds and datagrams give equal faults.
     #[must_use]
     pub fn new(plan: FaultPlan, seed: u64) -> Self {
-        Self {
-            shared: Arc::new(Mutex::new(Shared {
-                network: Network::with_plan(plan, seed),
-                nodes: BTreeMap::new(),
-            })),
-        }
+        let shared = Shared { network: Network::with_plan(plan, seed), nodes: BTreeMap::new() };
+        Self { shared: Arc::new(Mutex::new(shared)) }
     }
 
     /// Creates a link with this address.
@@ -77,14 +73,8 @@ impl Fabric {
         if shared.nodes.contains_key(&address) {
             return Err(BindError::Taken(address));
         }
-        shared.nodes.insert(
-            address,
-            Node {
-                inbox: VecDeque::new(),
-                groups: BTreeSet::new(),
-                descriptor: descriptor.clone(),
-            },
-        );
+        let (inbox, groups) = (VecDeque::new(), BTreeSet::new());
+        shared.nodes.insert(address, Node { inbox, groups, descriptor: descriptor.clone() });
         drop(shared);
         Ok(FabricLink { fabric: self.clone(), address, descriptor })
     }
@@ -111,11 +101,7 @@ impl Fabric {
     }
 }
 
-impl fmt::Debug for Fabric {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Fabric").finish_non_exhaustive()
-    }
-}
+opaque_debug!(Fabric: "Fabric");
 
 impl Shared {
     fn deliver(&mut self, now: Instant) {

@@ -1,6 +1,6 @@
 //! A link with faults: loss, duplication, delay, damage.
 
-use std::{fmt, io, net::IpAddr, os::fd::BorrowedFd, time::Duration};
+use std::{io, net::IpAddr, os::fd::BorrowedFd, time::Duration};
 
 use roce_transport::{
     adapter::{SourcePort, Transmit, TransmitLimits},
@@ -86,26 +86,34 @@ impl FaultyLink {
     }
 }
 
-impl fmt::Debug for FaultyLink {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FaultyLink")
-            .field("outward", &self.outward)
-            .field("inward", &self.inward)
-            .finish_non_exhaustive()
-    }
-}
+opaque_debug!(FaultyLink: "FaultyLink", |it| outward: it.outward, inward: it.inward);
 
 impl Link for FaultyLink {
-    fn addresses(&self) -> Vec<IpAddr> {
-        self.inner.addresses()
+    forward! {
+        inner:
+        fn addresses(&self) -> Vec<IpAddr>;
+        fn lease(&self) -> Option<Lease>;
+        fn source_port(&self) -> SourcePort;
+        fn flow_ports(&self, address: IpAddr) -> Vec<u16>;
+        fn control_port(&self, address: IpAddr) -> Option<u16>;
+        fn socket_drops(&self) -> u64;
+        fn frame_counters(&self) -> FrameCounters;
+        fn has_waiting(&self) -> bool;
+        fn blocked(&self) -> Option<BorrowedFd<'_>>;
+        fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
+        fn frame_address(&self) -> Option<MacAddr>;
     }
 
-    fn poll_addresses(&mut self) -> bool {
-        self.inner.poll_addresses()
-    }
-
-    fn lease(&self) -> Option<Lease> {
-        self.inner.lease()
+    forward! {
+        inner:
+        fn poll_addresses(&mut self) -> bool;
+        fn park(&mut self) -> bool;
+        fn unpark(&mut self);
+        fn look(&mut self);
+        fn multicast(&mut self) -> Option<&mut dyn MulticastLink>;
+        fn frames(&mut self) -> Option<&mut dyn FrameLink>;
+        fn sharing(&mut self) -> Option<&mut dyn SharingLink>;
+        fn address_set(&mut self) -> Option<&mut dyn AddressSetLink>;
     }
 
     fn limits(&self) -> TransmitLimits {
@@ -113,33 +121,9 @@ impl Link for FaultyLink {
         TransmitLimits::SINGLE
     }
 
-    fn source_port(&self) -> SourcePort {
-        self.inner.source_port()
-    }
-
-    fn flow_ports(&self, address: IpAddr) -> Vec<u16> {
-        self.inner.flow_ports(address)
-    }
-
-    fn control_port(&self, address: IpAddr) -> Option<u16> {
-        self.inner.control_port(address)
-    }
-
     fn receive_buffer(&self) -> Option<usize> {
         let receiver = self.inward.faults().conditions().receiver.map(|receiver| receiver.room());
         [self.inner.receive_buffer(), receiver].into_iter().flatten().min()
-    }
-
-    fn socket_drops(&self) -> u64 {
-        self.inner.socket_drops()
-    }
-
-    fn frame_counters(&self) -> FrameCounters {
-        self.inner.frame_counters()
-    }
-
-    fn has_waiting(&self) -> bool {
-        self.inner.has_waiting()
     }
 
     /// Takes one run per call: an error is that run's or of earlier delayed datagrams.
@@ -154,10 +138,6 @@ impl Link for FaultyLink {
         self.outward.send(now, &run.net_header(0), payload);
         self.forward(now);
         self.error.take().map_or(Ok(1), Err)
-    }
-
-    fn blocked(&self) -> Option<BorrowedFd<'_>> {
-        self.inner.blocked()
     }
 
     fn receive(&mut self, now: Instant, sink: &mut dyn FnMut(&Datagram<'_>)) -> io::Result<usize> {
@@ -179,48 +159,12 @@ impl Link for FaultyLink {
         Ok(count)
     }
 
-    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        self.inner.descriptors()
-    }
-
-    fn park(&mut self) -> bool {
-        self.inner.park()
-    }
-
-    fn unpark(&mut self) {
-        self.inner.unpark();
-    }
-
-    fn look(&mut self) {
-        self.inner.look();
-    }
-
     fn deadline(&self) -> Option<Instant> {
         let outward = match &self.held {
             Some((_, retry)) => Some(*retry), // delayed datagrams wait behind it
             None => self.outward.poll_timeout(),
         };
         [self.inner.deadline(), outward, self.inward.poll_timeout()].into_iter().flatten().min()
-    }
-
-    fn multicast(&mut self) -> Option<&mut dyn MulticastLink> {
-        self.inner.multicast()
-    }
-
-    fn frames(&mut self) -> Option<&mut dyn FrameLink> {
-        self.inner.frames()
-    }
-
-    fn frame_address(&self) -> Option<MacAddr> {
-        self.inner.frame_address()
-    }
-
-    fn sharing(&mut self) -> Option<&mut dyn SharingLink> {
-        self.inner.sharing()
-    }
-
-    fn address_set(&mut self) -> Option<&mut dyn AddressSetLink> {
-        self.inner.address_set()
     }
 }
 

@@ -64,6 +64,8 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(1);
 /// Greatest payload of a run, in bytes, that fits both IPv4 and IPv6.
 const MAX_RUN: usize = 65_487;
 
+type RunSink<'a> = dyn FnMut(&DatagramRun<'_>) + 'a;
+
 /// Carrier of RoCEv2 datagrams: UDP payloads with IP and UDP header fields.
 ///
 /// Methods run under the adapter's lock and must not block; blocking work is a [`Preparation`].
@@ -396,30 +398,6 @@ impl dyn Link + '_ {
     pub(crate) fn remove_address(&mut self, address: IpAddr) {
         if let Some(addresses) = self.address_set() {
             addresses.remove_address(address);
-        }
-    }
-
-    /// An unshared address is this process's.
-    pub(crate) fn claim(&mut self, service: ServiceId, address: IpAddr) -> io::Result<()> {
-        self.sharing().map_or(Ok(()), |sharing| sharing.claim(service, address))
-    }
-
-    pub(crate) fn prepare_claim(
-        &mut self,
-        service: ServiceId,
-        address: IpAddr,
-        claim: bool,
-    ) -> Option<Preparation<io::Error>> {
-        self.sharing()?.prepare_claim(service, address, claim)
-    }
-
-    pub(crate) fn is_claimed(&mut self, service: ServiceId, address: IpAddr) -> bool {
-        self.sharing().is_some_and(|sharing| sharing.is_claimed(service, address))
-    }
-
-    pub(crate) fn release(&mut self, service: ServiceId, address: IpAddr) {
-        if let Some(sharing) = self.sharing() {
-            sharing.release(service, address);
         }
     }
 }

@@ -132,25 +132,25 @@ impl Unchecked {
     /// As [`check`](Self::check), but `is_known` decides about an ended process of this user.
     /// `is_known` may peek, but must take nothing.
     pub(super) fn check_or(self, is_known: impl FnOnce(&OwnedFd) -> bool) -> io::Result<OwnedFd> {
-        let socket = self.0.as_ref().ok_or(io::ErrorKind::NotConnected)?;
-        match check_trust(socket) {
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && is_known(socket) => {}
-            result => result?,
-        }
-        self.into_trusted()
+        self.trust(|socket| {
+            check_trust(socket).or_else(|error| match error.kind() {
+                io::ErrorKind::ConnectionRefused if is_known(socket) => Ok(()),
+                _ => Err(error),
+            })
+        })
     }
 
     /// The connection, if its process is of this user, whose messages are trusted. Errors:
     /// [`io::ErrorKind::PermissionDenied`] if the process is another user's.
     pub(super) fn of_user(self, user: u32) -> io::Result<OwnedFd> {
-        let socket = self.0.as_ref().ok_or(io::ErrorKind::NotConnected)?;
-        if credentials::user(socket)? != user {
-            return Err(io::ErrorKind::PermissionDenied.into());
-        }
-        self.into_trusted()
+        self.trust(|socket| match credentials::user(socket)? == user {
+            true => Ok(()),
+            false => Err(io::ErrorKind::PermissionDenied.into()),
+        })
     }
 
-    fn into_trusted(mut self) -> io::Result<OwnedFd> {
+    fn trust(mut self, check: impl FnOnce(&OwnedFd) -> io::Result<()>) -> io::Result<OwnedFd> {
+        check(self.0.as_ref().ok_or(io::ErrorKind::NotConnected)?)?;
         let trusted = self.0.take().ok_or(io::ErrorKind::NotConnected)?;
         STRANGERS.0.lock().count -= 1;
         Ok(trusted)

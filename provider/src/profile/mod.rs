@@ -148,19 +148,13 @@ impl Profile {
     /// Number of a key, such as `limits.max_sge`, not lowered.
     #[must_use]
     pub fn number(&self, key: &str) -> Option<u64> {
-        match self.value(key)? {
-            Value::Number(number) => Some(*number),
-            _ => None,
-        }
+        if let Value::Number(number) = self.value(key)? { Some(*number) } else { None }
     }
 
     /// Text of a key, such as `device.board_id`. Static, because device attributes are copied.
     #[must_use]
     pub fn text(&self, key: &str) -> Option<&'static str> {
-        match self.value(key)? {
-            Value::Text(text) => Some(intern(text)),
-            _ => None,
-        }
+        if let Value::Text(text) = self.value(key)? { Some(intern(text)) } else { None }
     }
 
     fn flag(&self, key: &str) -> bool {
@@ -175,50 +169,35 @@ impl Profile {
     /// features have limit 0.
     #[must_use]
     pub fn limits(&self, otherwise: Limits) -> Limits {
+        fn lowered<T: TryFrom<u64> + Ord + Copy>(number: Option<u64>, otherwise: T, most: T) -> T {
+            number.map_or(otherwise, |number| T::try_from(number).unwrap_or(most).min(most))
+        }
         let number = |key: &str| self.number(&format!("limits.{key}"));
-        let count = |key: &str, otherwise: usize, most: usize| {
-            number(key)
-                .map_or(otherwise, |number| usize::try_from(number).unwrap_or(most).min(most))
-        };
-        let size = |key: &str, otherwise: u32, most: u32| {
-            number(key).map_or(otherwise, |number| u32::try_from(number).unwrap_or(most).min(most))
-        };
-        let max_sge = size("max_sge", otherwise.max_sge, MOST.max_sge);
+        let max_sge = lowered(number("max_sge"), otherwise.max_sge, MOST.max_sge);
         let xrc = self.caps().is_none_or(|caps| caps.contains(DeviceCaps::XRC));
-        Limits {
-            max_pd: count("max_pd", otherwise.max_pd, MOST.max_pd),
-            max_mr: count("max_mr", otherwise.max_mr, MOST.max_mr),
-            max_mw: count("max_mw", otherwise.max_mw, MOST.max_mw),
-            max_cq: count("max_cq", otherwise.max_cq, MOST.max_cq),
-            max_cqe: count("max_cqe", otherwise.max_cqe, MOST.max_cqe),
-            max_qp: count("max_qp", otherwise.max_qp, MOST.max_qp),
-            max_srq: count("max_srq", otherwise.max_srq, MOST.max_srq),
+        let mut limits = Limits {
             max_xrcd: if xrc { otherwise.max_xrcd } else { 0 },
-            max_mcast_grp: count("max_mcast_grp", otherwise.max_mcast_grp, MOST.max_mcast_grp),
-            max_mcast_qp_attach: count(
-                "max_mcast_qp_attach",
-                otherwise.max_mcast_qp_attach,
-                MOST.max_mcast_qp_attach,
-            ),
-            max_ah: count("max_ah", otherwise.max_ah, MOST.max_ah),
-            max_qp_wr: size("max_qp_wr", otherwise.max_qp_wr, MOST.max_qp_wr),
-            max_sge: size("max_send_sge", max_sge, MOST.max_sge),
-            max_recv_sge: size("max_recv_sge", max_sge, MOST.max_recv_sge),
-            max_srq_wr: size("max_srq_wr", otherwise.max_srq_wr, MOST.max_srq_wr),
-            max_srq_sge: size("max_srq_sge", otherwise.max_srq_sge, MOST.max_srq_sge),
-            max_inline_data: size(
-                "max_inline_data",
-                otherwise.max_inline_data,
-                MOST.max_inline_data,
-            ),
-            max_dm_size: count("max_dm_size", otherwise.max_dm_size, MOST.max_dm_size),
-            max_read_sge: size("max_sge_rd", otherwise.max_read_sge, MOST.max_read_sge),
+            max_sge: lowered(number("max_send_sge"), max_sge, MOST.max_sge),
+            max_recv_sge: lowered(number("max_recv_sge"), max_sge, MOST.max_recv_sge),
+            max_read_sge: lowered(number("max_sge_rd"), otherwise.max_read_sge, MOST.max_read_sge),
             atomics: otherwise.atomics && self.text("device.atomic_cap") != Some("none"),
             max_mr_size: number("max_mr_size").unwrap_or(otherwise.max_mr_size),
             early_posts: self.flag("posting.early"),
             send_queue: self.send_queue(),
             ack_timer: self.ack_timer(),
+            ..otherwise
+        };
+        macro_rules! limit {
+            ($($field:ident)+) => {
+                $(limits.$field =
+                    lowered(number(stringify!($field)), otherwise.$field, MOST.$field);)+
+            };
         }
+        limit! {
+            max_pd max_mr max_mw max_cq max_cqe max_qp max_srq max_mcast_grp max_mcast_qp_attach
+            max_ah max_qp_wr max_srq_wr max_srq_sge max_inline_data max_dm_size
+        }
+        limits
     }
 
     pub(crate) fn ack_timer(&self) -> AckTimer {
@@ -259,39 +238,31 @@ impl Profile {
                 *to = number.min(*to);
             }
         }
+        fn mask(to: &mut u32, number: Option<u64>) {
+            *to &= number.map_or(u32::MAX, |bits| bits as u32);
+        }
+        macro_rules! apply {
+            ($($change:ident $section:literal $to:expr => $($field:ident)+;)+) => {
+                $($($change(
+                    &mut $to.$field,
+                    self.number(concat!($section, stringify!($field))),
+                );)+)+
+            };
+        }
+        apply! {
+            set "device." attr => vendor_id vendor_part_id hw_ver num_comp_vectors;
+            set "limits." attr => page_size_cap max_res_rd_atom max_pkeys local_ca_ack_delay;
+            lower "limits." attr => max_mr_size max_sge_rd max_qp_rd_atom max_qp_init_rd_atom
+                max_cq_count max_cq_period;
+            mask "odp." attr.odp => general rc uc ud xrc;
+        }
         attr.fw_ver = self.text("device.fw_ver").unwrap_or(attr.fw_ver);
-        set(&mut attr.vendor_id, self.number("device.vendor_id"));
-        set(&mut attr.vendor_part_id, self.number("device.vendor_part_id"));
-        set(&mut attr.hw_ver, self.number("device.hw_ver"));
-        set(&mut attr.num_comp_vectors, self.number("device.num_comp_vectors"));
         attr.device_cap_flags = self.caps().unwrap_or(attr.device_cap_flags);
         attr.atomic_cap = match self.text("device.atomic_cap") {
             Some("none") => AtomicCap::None,
             Some("hca") => AtomicCap::Hca,
             _ => attr.atomic_cap,
         };
-        set(&mut attr.page_size_cap, self.number("limits.page_size_cap"));
-        lower(&mut attr.max_mr_size, self.number("limits.max_mr_size"));
-        lower(&mut attr.max_sge_rd, self.number("limits.max_sge_rd"));
-        lower(&mut attr.max_qp_rd_atom, self.number("limits.max_qp_rd_atom"));
-        lower(&mut attr.max_qp_init_rd_atom, self.number("limits.max_qp_init_rd_atom"));
-        set(&mut attr.max_res_rd_atom, self.number("limits.max_res_rd_atom"));
-        set(&mut attr.max_pkeys, self.number("limits.max_pkeys"));
-        set(&mut attr.local_ca_ack_delay, self.number("limits.local_ca_ack_delay"));
-        lower(&mut attr.max_cq_count, self.number("limits.max_cq_count"));
-        lower(&mut attr.max_cq_period, self.number("limits.max_cq_period"));
-        let odp = &mut attr.odp;
-        for (to, key) in [
-            (&mut odp.general, "odp.general"),
-            (&mut odp.rc, "odp.rc"),
-            (&mut odp.uc, "odp.uc"),
-            (&mut odp.ud, "odp.ud"),
-            (&mut odp.xrc, "odp.xrc"),
-        ] {
-            if let Some(bits) = self.number(key) {
-                *to &= bits as u32;
-            }
-        }
     }
 
     pub(crate) fn port(&self, port: PortAttr) -> PortAttr {

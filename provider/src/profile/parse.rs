@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt::Write as _,
     str::FromStr,
     sync::Arc,
 };
@@ -43,10 +42,9 @@ impl FromStr for Profile {
             else {
                 let sections: Vec<_> =
                     SECTIONS.iter().map(|(name, _)| format!("[{name}]")).collect();
+                let (name, keys) = (shown(name), sections.join(", "));
                 return Err(ProfileError(format!(
-                    "{}: unknown key; expected name, title, {}",
-                    shown(name),
-                    sections.join(", ")
+                    "{name}: unknown key; expected name, title, {keys}"
                 )));
             };
             let Toml::Table(values) = value else {
@@ -78,10 +76,9 @@ fn read_section(
     for (name, value) in values.iter().filter(|(name, _)| *name != "source") {
         let Some((key, takes)) = keys.iter().find(|(key, _)| *key == name.as_str()) else {
             let keys: Vec<_> = keys.iter().map(|(key, _)| *key).collect();
+            let (name, keys) = (shown(name), keys.join(", "));
             return Err(ProfileError(format!(
-                "{section}.{}: unknown key; [{section}] has source, {}",
-                shown(name),
-                keys.join(", ")
+                "{section}.{name}: unknown key; [{section}] has source, {keys}"
             )));
         };
         let whole = format!("{section}.{key}");
@@ -178,13 +175,9 @@ fn said(value: &Toml) -> String {
 }
 
 fn shown(text: &str) -> String {
-    let mut line = String::new();
-    for char in text.chars().take(60) {
-        if char.is_control() {
-            let _ = write!(line, "{}", char.escape_default());
-        } else {
-            line.push(char);
-        }
-    }
-    line
+    let shown = |char: char| match char.is_control() {
+        true => char.escape_default().to_string(),
+        false => char.to_string(),
+    };
+    text.chars().take(60).map(shown).collect()
 }

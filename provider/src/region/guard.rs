@@ -4,19 +4,19 @@
 //! thread. The system call costs as much as a small message: the engine opens one section per hold
 //! of its lock, and threads found unblocked are trusted for [`VALIDITY`].
 
-#![allow(unsafe_code, reason = "calling the routines, and signal masks")]
+#![allow(unsafe_code, reason = "calling the routines")]
 
 use std::{
     cell::Cell,
     ffi::c_int,
     marker::PhantomData,
-    mem, ptr,
     time::{Duration, Instant},
 };
 
 use roce_transport::mem::MemoryFault;
 
 use super::{faults, kernel, routines};
+use crate::signals::{change_mask, contains, set_of};
 
 /// Period in which the thread runs only our code. Nested sections have no effect.
 pub(crate) struct Section {
@@ -74,8 +74,7 @@ impl Drop for Section {
             return;
         }
         if let State::Unblocked(signals) = STATE.replace(State::Outside) {
-            // SAFETY: an initialised set; restores this thread's mask
-            unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &signals, ptr::null_mut()) };
+            change_mask(libc::SIG_BLOCK, &signals);
         }
     }
 }
@@ -85,31 +84,16 @@ fn unblock() -> State {
     if FOUND_FREE.get().is_some_and(|found| now.duration_since(found) < VALIDITY) {
         return State::Safe;
     }
-    let wanted = set_of(faults::SIGNALS);
-    // SAFETY: all zero is an empty set
-    let mut before = unsafe { mem::zeroed() };
-    // SAFETY: both sets are initialised and borrowed
-    if unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &wanted, &mut before) } != 0 {
+    let Some(before) = change_mask(libc::SIG_UNBLOCK, &set_of(faults::SIGNALS)) else {
         return State::Unsafe;
-    }
-    // SAFETY: the set is initialised
-    let is_blocked = |signal: &c_int| unsafe { libc::sigismember(&before, *signal) } == 1;
+    };
+    let is_blocked = |signal: &c_int| contains(&before, *signal);
     if !faults::SIGNALS.iter().any(is_blocked) {
         FOUND_FREE.set(Some(now));
         return State::Safe;
     }
     FOUND_FREE.set(None);
     State::Unblocked(set_of(faults::SIGNALS.into_iter().filter(is_blocked)))
-}
-
-fn set_of(signals: impl IntoIterator<Item = c_int>) -> libc::sigset_t {
-    // SAFETY: all zero is an empty set
-    let mut set = unsafe { mem::zeroed() };
-    for signal in signals {
-        // SAFETY: the set is initialised
-        unsafe { libc::sigaddset(&mut set, signal) };
-    }
-    set
 }
 
 pub(super) fn read(address: usize, to: &mut [u8]) -> Result<(), MemoryFault> {

@@ -19,10 +19,7 @@ pub(super) fn read(address: usize, to: &mut [u8]) -> Result<(), MemoryFault> {
     let (own, there) = (vector(to.as_mut_ptr() as usize, to.len()), vector(address, to.len()));
     // SAFETY: the kernel writes `to`, and reads only what exists
     let call = || unsafe { libc::process_vm_readv(libc::getpid(), &own, 1, &there, 1, 0) };
-    match copied(call, to.len()) {
-        Some(result) => result,
-        None => pipe::read(address, to),
-    }
+    copied(call, to.len()).unwrap_or_else(|| pipe::read(address, to))
 }
 
 /// # Safety
@@ -31,11 +28,8 @@ pub(super) unsafe fn write(address: usize, from: &[u8]) -> Result<(), MemoryFaul
     let (own, there) = (vector(from.as_ptr() as usize, from.len()), vector(address, from.len()));
     // SAFETY: the kernel reads `from`; the caller promises writability
     let call = || unsafe { libc::process_vm_writev(libc::getpid(), &own, 1, &there, 1, 0) };
-    match copied(call, from.len()) {
-        Some(result) => result,
-        // SAFETY: the caller promises the same
-        None => unsafe { pipe::write(address, from) },
-    }
+    // SAFETY: the caller promises the same
+    copied(call, from.len()).unwrap_or_else(|| unsafe { pipe::write(address, from) })
 }
 
 /// `None` if the call is refused.

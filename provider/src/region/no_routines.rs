@@ -8,35 +8,20 @@ use std::ffi::c_void;
 
 pub(super) const EXIST: bool = false;
 
-pub(super) unsafe fn copy_in(_to: *mut u8, _from: usize, _length: usize) -> usize {
-    1
+macro_rules! missing {
+    ($($name:ident($($argument:ty),+) -> $result:ty = $value:literal;)+) => {
+        $(pub(super) unsafe fn $name($(_: $argument),+) -> $result {
+            $value
+        })+
+    };
 }
 
-pub(super) unsafe fn copy_out(_to: usize, _from: *const u8, _length: usize) -> usize {
-    1
-}
-
-pub(super) unsafe fn load(_word: usize, _found: *mut u64) -> usize {
-    1
-}
-
-pub(super) unsafe fn store(_word: usize, _value: u64) -> usize {
-    1
-}
-
-pub(super) unsafe fn compare_swap(
-    _word: usize,
-    _compare: u64,
-    _swap: u64,
-    _found: *mut u64,
-) -> usize {
-    1
-}
-
-pub(super) unsafe fn fetch_add(_word: usize, _add: u64, _found: *mut u64) -> usize {
-    1
-}
-
-pub(super) unsafe fn recover(_context: *mut c_void) -> bool {
-    false
+missing! {
+    copy_in(*mut u8, usize, usize) -> usize = 1;
+    copy_out(usize, *const u8, usize) -> usize = 1;
+    load(usize, *mut u64) -> usize = 1;
+    store(usize, u64) -> usize = 1;
+    compare_swap(usize, u64, u64, *mut u64) -> usize = 1;
+    fetch_add(usize, u64, *mut u64) -> usize = 1;
+    recover(*mut c_void) -> bool = false;
 }

@@ -11,108 +11,20 @@
 
 use std::ffi::c_void;
 
-#[cfg(target_arch = "x86_64")]
-macro_rules! copy {
-    // Aligned register, 16-byte moves of either side, and the next packet's prefetch.
-    ($name:literal, $foreign:literal, $load:literal, $store:literal, $prefetch:literal) => {
-        concat!(
-            ".hidden ",
-            $name,
-            "\n.globl ",
-            $name,
-            "\n.type ",
-            $name,
-            ", @function\n.p2align 4\n",
-            $name,
-            ":\n",
-            // up to a multiple of 16, by aligned pieces
-            "test ",
-            $foreign,
-            ", 15\njz 25f\n",
-            "test ",
-            $foreign,
-            ", 1\njz 21f\n",
-            "cmp rdx, 1\njb 29f\n",
-            "mov al, [rsi]\nmov [rdi], al\nadd rsi, 1\nadd rdi, 1\nsub rdx, 1\n",
-            "21: test ",
-            $foreign,
-            ", 2\njz 22f\n",
-            "cmp rdx, 2\njb 29f\n",
-            "mov ax, [rsi]\nmov [rdi], ax\nadd rsi, 2\nadd rdi, 2\nsub rdx, 2\n",
-            "22: test ",
-            $foreign,
-            ", 4\njz 23f\n",
-            "cmp rdx, 4\njb 29f\n",
-            "mov eax, [rsi]\nmov [rdi], eax\nadd rsi, 4\nadd rdi, 4\nsub rdx, 4\n",
-            "23: test ",
-            $foreign,
-            ", 8\njz 25f\n",
-            "cmp rdx, 8\njb 29f\n",
-            "mov rax, [rsi]\nmov [rdi], rax\nadd rsi, 8\nadd rdi, 8\nsub rdx, 8\n",
-            // 64 bytes at a time
-            "25: sub rdx, 64\njb 27f\n",
-            ".p2align 4\n",
-            "26: ",
-            $prefetch,
-            "\n",
-            $load,
-            " xmm0, [rsi]\n",
-            $load,
-            " xmm1, [rsi + 16]\n",
-            $load,
-            " xmm2, [rsi + 32]\n",
-            $load,
-            " xmm3, [rsi + 48]\n",
-            $store,
-            " [rdi], xmm0\n",
-            $store,
-            " [rdi + 16], xmm1\n",
-            $store,
-            " [rdi + 32], xmm2\n",
-            $store,
-            " [rdi + 48], xmm3\n",
-            "add rsi, 64\nadd rdi, 64\nsub rdx, 64\njae 26b\n",
-            // the rest, by the bits of its length
-            "27: test dl, 32\njz 28f\n",
-            $load,
-            " xmm0, [rsi]\n",
-            $load,
-            " xmm1, [rsi + 16]\n",
-            $store,
-            " [rdi], xmm0\n",
-            $store,
-            " [rdi + 16], xmm1\n",
-            "add rsi, 32\nadd rdi, 32\n",
-            "28: test dl, 16\njz 29f\n",
-            $load,
-            " xmm0, [rsi]\n",
-            $store,
-            " [rdi], xmm0\n",
-            "add rsi, 16\nadd rdi, 16\n",
-            "29: test dl, 8\njz 31f\n",
-            "mov rax, [rsi]\nmov [rdi], rax\nadd rsi, 8\nadd rdi, 8\n",
-            "31: test dl, 4\njz 32f\n",
-            "mov eax, [rsi]\nmov [rdi], eax\nadd rsi, 4\nadd rdi, 4\n",
-            "32: test dl, 2\njz 33f\n",
-            "mov ax, [rsi]\nmov [rdi], ax\nadd rsi, 2\nadd rdi, 2\n",
-            "33: test dl, 1\njz 34f\n",
-            "mov al, [rsi]\nmov [rdi], al\n",
-            "34: xor eax, eax\nret\n",
-            ".size ",
-            $name,
-            ", . - ",
-            $name,
-            "\n",
-        )
+macro_rules! global {
+    ($name:literal) => {
+        concat!(".hidden ", $name, "\n.globl ", $name, "\n", $name, ":")
     };
 }
 
+/// Lines of literals, behind which the routine returns 0.
 #[cfg(target_arch = "x86_64")]
-macro_rules! word {
-    ($name:literal, $($line:literal),+) => {
+macro_rules! routine {
+    ($name:literal, $([$($part:literal)+])+) => {
         concat!(
-            ".hidden ", $name, "\n.globl ", $name, "\n.type ", $name, ", @function\n.p2align 4\n", $name, ":\n",
-            $($line, "\n",)+
+            ".hidden ", $name, "\n.globl ", $name, "\n.type ", $name, ", @function\n",
+            ".p2align 4\n", $name, ":\n",
+            $($($part,)+ "\n",)+
             "xor eax, eax\nret\n",
             ".size ", $name, ", . - ", $name, "\n",
         )
@@ -120,91 +32,72 @@ macro_rules! word {
 }
 
 #[cfg(target_arch = "x86_64")]
+macro_rules! copy {
+    // Aligned register, 16-byte moves of either side, and the next packet's prefetch.
+    ($name:literal, $foreign:literal, $load:literal, $store:literal, $prefetch:literal) => {
+        routine!($name,
+            // up to a multiple of 16, by aligned pieces
+            ["test " $foreign ", 15\njz 25f"]
+            ["test " $foreign ", 1\njz 21f\ncmp rdx, 1\njb 29f"]
+            ["mov al, [rsi]\nmov [rdi], al\nadd rsi, 1\nadd rdi, 1\nsub rdx, 1"]
+            ["21: test " $foreign ", 2\njz 22f\ncmp rdx, 2\njb 29f"]
+            ["mov ax, [rsi]\nmov [rdi], ax\nadd rsi, 2\nadd rdi, 2\nsub rdx, 2"]
+            ["22: test " $foreign ", 4\njz 23f\ncmp rdx, 4\njb 29f"]
+            ["mov eax, [rsi]\nmov [rdi], eax\nadd rsi, 4\nadd rdi, 4\nsub rdx, 4"]
+            ["23: test " $foreign ", 8\njz 25f\ncmp rdx, 8\njb 29f"]
+            ["mov rax, [rsi]\nmov [rdi], rax\nadd rsi, 8\nadd rdi, 8\nsub rdx, 8"]
+            // 64 bytes at a time
+            ["25: sub rdx, 64\njb 27f\n.p2align 4"]
+            ["26: " $prefetch]
+            [$load " xmm0, [rsi]\n" $load " xmm1, [rsi + 16]"]
+            [$load " xmm2, [rsi + 32]\n" $load " xmm3, [rsi + 48]"]
+            [$store " [rdi], xmm0\n" $store " [rdi + 16], xmm1"]
+            [$store " [rdi + 32], xmm2\n" $store " [rdi + 48], xmm3"]
+            ["add rsi, 64\nadd rdi, 64\nsub rdx, 64\njae 26b"]
+            // the rest, by the bits of its length
+            ["27: test dl, 32\njz 28f"]
+            [$load " xmm0, [rsi]\n" $load " xmm1, [rsi + 16]"]
+            [$store " [rdi], xmm0\n" $store " [rdi + 16], xmm1"]
+            ["add rsi, 32\nadd rdi, 32"]
+            ["28: test dl, 16\njz 29f"]
+            [$load " xmm0, [rsi]\n" $store " [rdi], xmm0\nadd rsi, 16\nadd rdi, 16"]
+            ["29: test dl, 8\njz 31f\nmov rax, [rsi]\nmov [rdi], rax\nadd rsi, 8\nadd rdi, 8"]
+            ["31: test dl, 4\njz 32f\nmov eax, [rsi]\nmov [rdi], eax\nadd rsi, 4\nadd rdi, 4"]
+            ["32: test dl, 2\njz 33f\nmov ax, [rsi]\nmov [rdi], ax\nadd rsi, 2\nadd rdi, 2"]
+            ["33: test dl, 1\njz 34f\nmov al, [rsi]\nmov [rdi], al"]
+            ["34:"]
+        )
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
 std::arch::global_asm!(
     ".pushsection .text.roce_foreign, \"ax\", @progbits",
-    ".hidden roce_foreign_begin",
-    ".globl roce_foreign_begin",
-    "roce_foreign_begin:",
+    global!("roce_foreign_begin"),
     // Arguments are in the order of the declarations below, by the C ABI.
     copy!("roce_foreign_copy_in", "sil", "movaps", "movups", "prefetcht0 [rsi + 4096]"),
     copy!("roce_foreign_copy_out", "dil", "movups", "movaps", "prefetchw [rdi + 4096]"),
-    word!("roce_foreign_load", "mov rax, [rdi]", "mov [rsi], rax"),
-    word!("roce_foreign_store", "mov [rdi], rsi"),
-    word!("roce_foreign_compare_swap", "mov rax, rsi", "lock cmpxchg [rdi], rdx", "mov [rcx], rax"),
-    word!("roce_foreign_fetch_add", "lock xadd [rdi], rsi", "mov [rdx], rsi"),
-    ".hidden roce_foreign_end",
-    ".globl roce_foreign_end",
-    "roce_foreign_end:",
-    ".hidden roce_foreign_fault",
-    ".globl roce_foreign_fault",
-    "roce_foreign_fault:",
+    routine!("roce_foreign_load", ["mov rax, [rdi]\nmov [rsi], rax"]),
+    routine!("roce_foreign_store", ["mov [rdi], rsi"]),
+    routine!(
+        "roce_foreign_compare_swap",
+        ["mov rax, rsi\nlock cmpxchg [rdi], rdx\nmov [rcx], rax"]
+    ),
+    routine!("roce_foreign_fetch_add", ["lock xadd [rdi], rsi\nmov [rdx], rsi"]),
+    global!("roce_foreign_end"),
+    global!("roce_foreign_fault"),
     "mov eax, 1",
     "ret",
     ".popsection",
 );
 
 #[cfg(target_arch = "aarch64")]
-macro_rules! copy {
-    ($name:literal, $foreign:literal, $prefetch:literal) => {
+macro_rules! routine {
+    ($name:literal, $([$($part:literal)+])+) => {
         concat!(
-            ".hidden ",
-            $name,
-            "\n.globl ",
-            $name,
-            "\n.type ",
-            $name,
-            ", %function\n.p2align 4\n",
-            $name,
-            ":\n",
-            // up to a multiple of 8, by aligned pieces
-            "tbz ",
-            $foreign,
-            ", #0, 21f\n",
-            "cmp x2, #1\nb.lo 29f\n",
-            "ldrb w3, [x1], #1\nstrb w3, [x0], #1\nsub x2, x2, #1\n",
-            "21: tbz ",
-            $foreign,
-            ", #1, 22f\n",
-            "cmp x2, #2\nb.lo 29f\n",
-            "ldrh w3, [x1], #2\nstrh w3, [x0], #2\nsub x2, x2, #2\n",
-            "22: tbz ",
-            $foreign,
-            ", #2, 25f\n",
-            "cmp x2, #4\nb.lo 29f\n",
-            "ldr w3, [x1], #4\nstr w3, [x0], #4\nsub x2, x2, #4\n",
-            // 64 bytes at a time
-            "25: subs x2, x2, #64\nb.lo 27f\n",
-            "26: ",
-            $prefetch,
-            "\nldp x3, x4, [x1]\nldp x5, x6, [x1, #16]\nldp x7, x8, [x1, #32]\nldp x9, x10, [x1, #48]\n",
-            "stp x3, x4, [x0]\nstp x5, x6, [x0, #16]\nstp x7, x8, [x0, #32]\nstp x9, x10, [x0, #48]\n",
-            "add x1, x1, #64\nadd x0, x0, #64\nsubs x2, x2, #64\nb.hs 26b\n",
-            // the rest, by the bits of its length
-            "27: tbz x2, #5, 28f\n",
-            "ldp x3, x4, [x1]\nldp x5, x6, [x1, #16]\nstp x3, x4, [x0]\nstp x5, x6, [x0, #16]\n",
-            "add x1, x1, #32\nadd x0, x0, #32\n",
-            "28: tbz x2, #4, 29f\n",
-            "ldp x3, x4, [x1], #16\nstp x3, x4, [x0], #16\n",
-            "29: tbz x2, #3, 31f\nldr x3, [x1], #8\nstr x3, [x0], #8\n",
-            "31: tbz x2, #2, 32f\nldr w3, [x1], #4\nstr w3, [x0], #4\n",
-            "32: tbz x2, #1, 33f\nldrh w3, [x1], #2\nstrh w3, [x0], #2\n",
-            "33: tbz x2, #0, 34f\nldrb w3, [x1]\nstrb w3, [x0]\n",
-            "34: mov x0, #0\nret\n",
-            ".size ",
-            $name,
-            ", . - ",
-            $name,
-            "\n",
-        )
-    };
-}
-
-#[cfg(target_arch = "aarch64")]
-macro_rules! word {
-    ($name:literal, $($line:literal),+) => {
-        concat!(
-            ".hidden ", $name, "\n.globl ", $name, "\n.type ", $name, ", %function\n.p2align 4\n", $name, ":\n",
-            $($line, "\n",)+
+            ".hidden ", $name, "\n.globl ", $name, "\n.type ", $name, ", %function\n",
+            ".p2align 4\n", $name, ":\n",
+            $($($part,)+ "\n",)+
             "mov x0, #0\nret\n",
             ".size ", $name, ", . - ", $name, "\n",
         )
@@ -212,40 +105,58 @@ macro_rules! word {
 }
 
 #[cfg(target_arch = "aarch64")]
+macro_rules! copy {
+    ($name:literal, $foreign:literal, $prefetch:literal) => {
+        routine!($name,
+            // up to a multiple of 8, by aligned pieces
+            ["tbz " $foreign ", #0, 21f\ncmp x2, #1\nb.lo 29f"]
+            ["ldrb w3, [x1], #1\nstrb w3, [x0], #1\nsub x2, x2, #1"]
+            ["21: tbz " $foreign ", #1, 22f\ncmp x2, #2\nb.lo 29f"]
+            ["ldrh w3, [x1], #2\nstrh w3, [x0], #2\nsub x2, x2, #2"]
+            ["22: tbz " $foreign ", #2, 25f\ncmp x2, #4\nb.lo 29f"]
+            ["ldr w3, [x1], #4\nstr w3, [x0], #4\nsub x2, x2, #4"]
+            // 64 bytes at a time
+            ["25: subs x2, x2, #64\nb.lo 27f"]
+            ["26: " $prefetch]
+            ["ldp x3, x4, [x1]\nldp x5, x6, [x1, #16]"]
+            ["ldp x7, x8, [x1, #32]\nldp x9, x10, [x1, #48]"]
+            ["stp x3, x4, [x0]\nstp x5, x6, [x0, #16]"]
+            ["stp x7, x8, [x0, #32]\nstp x9, x10, [x0, #48]"]
+            ["add x1, x1, #64\nadd x0, x0, #64\nsubs x2, x2, #64\nb.hs 26b"]
+            // the rest, by the bits of its length
+            ["27: tbz x2, #5, 28f"]
+            ["ldp x3, x4, [x1]\nldp x5, x6, [x1, #16]\nstp x3, x4, [x0]\nstp x5, x6, [x0, #16]"]
+            ["add x1, x1, #32\nadd x0, x0, #32"]
+            ["28: tbz x2, #4, 29f\nldp x3, x4, [x1], #16\nstp x3, x4, [x0], #16"]
+            ["29: tbz x2, #3, 31f\nldr x3, [x1], #8\nstr x3, [x0], #8"]
+            ["31: tbz x2, #2, 32f\nldr w3, [x1], #4\nstr w3, [x0], #4"]
+            ["32: tbz x2, #1, 33f\nldrh w3, [x1], #2\nstrh w3, [x0], #2"]
+            ["33: tbz x2, #0, 34f\nldrb w3, [x1]\nstrb w3, [x0]"]
+            ["34:"]
+        )
+    };
+}
+
+#[cfg(target_arch = "aarch64")]
 std::arch::global_asm!(
     ".pushsection .text.roce_foreign, \"ax\", %progbits",
-    ".hidden roce_foreign_begin",
-    ".globl roce_foreign_begin",
-    "roce_foreign_begin:",
+    global!("roce_foreign_begin"),
     // Arguments are in the order of the declarations below, by the C ABI.
     copy!("roce_foreign_copy_in", "x1", "prfm pldl1keep, [x1, #4096]"),
     copy!("roce_foreign_copy_out", "x0", "prfm pstl1keep, [x0, #4096]"),
-    word!("roce_foreign_load", "ldar x2, [x0]", "str x2, [x1]"),
-    word!("roce_foreign_store", "stlr x1, [x0]"),
-    word!(
+    routine!("roce_foreign_load", ["ldar x2, [x0]\nstr x2, [x1]"]),
+    routine!("roce_foreign_store", ["stlr x1, [x0]"]),
+    routine!(
         "roce_foreign_compare_swap",
-        "41: ldaxr x4, [x0]",
-        "cmp x4, x1",
-        "b.ne 42f",
-        "stlxr w5, x2, [x0]",
-        "cbnz w5, 41b",
-        "42: clrex",
-        "str x4, [x3]"
+        ["41: ldaxr x4, [x0]\ncmp x4, x1\nb.ne 42f\n"
+         "stlxr w5, x2, [x0]\ncbnz w5, 41b\n42: clrex\nstr x4, [x3]"]
     ),
-    word!(
+    routine!(
         "roce_foreign_fetch_add",
-        "41: ldaxr x4, [x0]",
-        "add x5, x4, x1",
-        "stlxr w6, x5, [x0]",
-        "cbnz w6, 41b",
-        "str x4, [x2]"
+        ["41: ldaxr x4, [x0]\nadd x5, x4, x1\nstlxr w6, x5, [x0]\ncbnz w6, 41b\nstr x4, [x2]"]
     ),
-    ".hidden roce_foreign_end",
-    ".globl roce_foreign_end",
-    "roce_foreign_end:",
-    ".hidden roce_foreign_fault",
-    ".globl roce_foreign_fault",
-    "roce_foreign_fault:",
+    global!("roce_foreign_end"),
+    global!("roce_foreign_fault"),
     "mov x0, #1",
     "ret",
     ".popsection",

@@ -68,40 +68,17 @@ fn size(descriptor: impl AsFd) -> Result<u64, Errno> {
 }
 
 impl Memory for SharedMemory {
-    fn len(&self) -> u64 {
-        self.memory.len()
-    }
-
-    fn origin(&self) -> u64 {
-        self.memory.origin()
-    }
-
-    fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<(), MemoryFault> {
-        self.memory.read_at(offset, to)
-    }
-
-    fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), MemoryFault> {
-        self.memory.write_at(offset, from)
-    }
-
-    fn load_u64(&self, offset: u64) -> Result<u64, MemoryFault> {
-        self.memory.load_u64(offset)
-    }
-
-    fn store_u64(&self, offset: u64, value: u64) -> Result<(), MemoryFault> {
-        self.memory.store_u64(offset, value)
-    }
-
-    fn compare_swap(&self, offset: u64, compare: u64, swap: u64) -> Result<u64, MemoryFault> {
-        self.memory.compare_swap(offset, compare, swap)
-    }
-
-    fn fetch_add(&self, offset: u64, add: u64) -> Result<u64, MemoryFault> {
-        self.memory.fetch_add(offset, add)
-    }
-
-    fn prefetch(&self, offset: u64, length: u64) -> Result<(), MemoryFault> {
-        self.memory.prefetch(offset, length)
+    forward! {
+        memory:
+        fn len(&self) -> u64;
+        fn origin(&self) -> u64;
+        fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<(), MemoryFault>;
+        fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), MemoryFault>;
+        fn load_u64(&self, offset: u64) -> Result<u64, MemoryFault>;
+        fn store_u64(&self, offset: u64, value: u64) -> Result<(), MemoryFault>;
+        fn compare_swap(&self, offset: u64, compare: u64, swap: u64) -> Result<u64, MemoryFault>;
+        fn fetch_add(&self, offset: u64, add: u64) -> Result<u64, MemoryFault>;
+        fn prefetch(&self, offset: u64, length: u64) -> Result<(), MemoryFault>;
     }
 }
 

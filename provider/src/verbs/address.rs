@@ -1,4 +1,4 @@
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use roce_transport::{
     adapter::ObjectError,
@@ -123,11 +123,7 @@ impl AddressHandle {
     }
 }
 
-impl fmt::Debug for AddressHandle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AddressHandle")
-            .field("id", &self.inner.id)
-            .field("address_vector", &self.inner.av)
-            .finish_non_exhaustive()
-    }
-}
+opaque_debug!(
+    AddressHandle: "AddressHandle",
+    |this| id: this.inner.id, address_vector: this.inner.av
+);

@@ -1,5 +1,5 @@
 use std::{
-    fmt, io,
+    io,
     os::fd::{AsFd, BorrowedFd},
     sync::Arc,
     time::Duration,
@@ -151,13 +151,10 @@ impl CompletionChannel {
     }
 }
 
-impl fmt::Debug for CompletionChannel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CompletionChannel")
-            .field("descriptor", &self.inner.notifier.descriptor())
-            .finish_non_exhaustive()
-    }
-}
+opaque_debug!(
+    CompletionChannel: "CompletionChannel",
+    |this| descriptor: this.inner.notifier.descriptor()
+);
 
 impl AsFd for CompletionChannel {
     /// Readable while a queue has an event to take.

@@ -282,8 +282,4 @@ impl fmt::Debug for WeakContext {
     }
 }
 
-impl fmt::Debug for Context {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Context").field("name", &self.inner.name).finish_non_exhaustive()
-    }
-}
+opaque_debug!(Context: "Context", |this| name: this.inner.name);

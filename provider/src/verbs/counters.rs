@@ -1,4 +1,4 @@
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use roce_transport::{
     adapter::ObjectError,
@@ -102,8 +102,4 @@ impl CounterSet {
     }
 }
 
-impl fmt::Debug for CounterSet {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CounterSet").field("context", &self.context).finish_non_exhaustive()
-    }
-}
+opaque_debug!(CounterSet: "CounterSet", |this| context: this.context);

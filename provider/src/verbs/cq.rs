@@ -1,4 +1,4 @@
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use roce_transport::{
     adapter::ObjectError,
@@ -166,11 +166,4 @@ impl CompletionQueue {
     }
 }
 
-impl fmt::Debug for CompletionQueue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CompletionQueue")
-            .field("id", &self.id())
-            .field("capacity", &self.capacity())
-            .finish_non_exhaustive()
-    }
-}
+opaque_debug!(CompletionQueue: "CompletionQueue", |this| id: this.id(), capacity: this.capacity());

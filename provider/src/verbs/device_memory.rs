@@ -1,5 +1,5 @@
 use std::{
-    fmt, io,
+    io,
     ops::Range,
     sync::{
         Arc,
@@ -166,14 +166,7 @@ impl DeviceMemory {
     }
 }
 
-impl fmt::Debug for DeviceMemory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DeviceMemory")
-            .field("context", &self.inner.context)
-            .field("len", &self.len())
-            .finish_non_exhaustive()
-    }
-}
+opaque_debug!(DeviceMemory: "DeviceMemory", |this| context: this.inner.context, len: this.len());
 
 /// Registered part.
 struct Window {

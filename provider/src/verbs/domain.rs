@@ -1,7 +1,4 @@
-use std::{
-    fmt,
-    sync::{Arc, Weak},
-};
+use std::sync::{Arc, Weak};
 
 use roce_transport::adapter::{Adapter, ObjectError, PdId};
 
@@ -119,12 +116,7 @@ impl ProtectionDomain {
     }
 }
 
-impl fmt::Debug for ProtectionDomain {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ProtectionDomain")
-            .field("context", &self.inner.context)
-            .field("id", &self.inner.id)
-            .field("is_parent", &self.inner.parent_of.is_some())
-            .finish_non_exhaustive()
-    }
-}
+opaque_debug!(
+    ProtectionDomain: "ProtectionDomain",
+    |this| context: this.inner.context, id: this.inner.id, is_parent: this.inner.parent_of.is_some()
+);

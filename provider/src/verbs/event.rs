@@ -1,5 +1,5 @@
 use std::{
-    fmt, io,
+    io,
     os::fd::{AsFd, BorrowedFd},
     sync::Arc,
 };
@@ -87,13 +87,7 @@ impl AsyncEvents {
     }
 }
 
-impl fmt::Debug for AsyncEvents {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AsyncEvents")
-            .field("descriptor", &self.queue.descriptor())
-            .finish_non_exhaustive()
-    }
-}
+opaque_debug!(AsyncEvents: "AsyncEvents", |this| descriptor: this.queue.descriptor());
 
 impl AsFd for AsyncEvents {
     fn as_fd(&self) -> BorrowedFd<'_> {

@@ -1,5 +1,3 @@
-use std::fmt;
-
 use roce_transport::qp::QpType;
 
 use super::queue_pair::QueuePair;
@@ -58,8 +56,4 @@ impl Drop for Flow {
     }
 }
 
-impl fmt::Debug for Flow {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Flow").field("qp", &self.qp).field("id", &self.id).finish_non_exhaustive()
-    }
-}
+opaque_debug!(Flow: "Flow", |this| qp: this.qp, id: this.id);

@@ -1,4 +1,4 @@
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use roce_transport::{
     mem::{Access, LKey, Memory, MemoryFault},
@@ -54,11 +54,7 @@ impl NullRegion {
     }
 }
 
-impl fmt::Debug for NullRegion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NullRegion").field("lkey", &self.lkey()).finish_non_exhaustive()
-    }
-}
+opaque_debug!(NullRegion: "NullRegion", |this| lkey: this.lkey());
 
 struct Nothing;
 

@@ -1,4 +1,4 @@
-use std::{convert::Infallible, fmt, sync::Arc};
+use std::{convert::Infallible, sync::Arc};
 
 use roce_transport::{
     adapter::{Adapter, ObjectError},
@@ -421,11 +421,4 @@ impl QueuePair {
     }
 }
 
-impl fmt::Debug for QueuePair {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("QueuePair")
-            .field("context", &self.inner.context)
-            .field("qpn", &self.inner.qpn)
-            .finish_non_exhaustive()
-    }
-}
+opaque_debug!(QueuePair: "QueuePair", |this| context: this.inner.context, qpn: this.inner.qpn);

@@ -1,4 +1,4 @@
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use roce_transport::{
     adapter::ObjectError,
@@ -175,11 +175,7 @@ impl SharedReceiveQueue {
     }
 }
 
-impl fmt::Debug for SharedReceiveQueue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SharedReceiveQueue")
-            .field("context", &self.inner.domain.context)
-            .field("id", &self.inner.id)
-            .finish_non_exhaustive()
-    }
-}
+opaque_debug!(
+    SharedReceiveQueue: "SharedReceiveQueue",
+    |this| context: this.inner.domain.context, id: this.inner.id
+);

@@ -1,9 +1,6 @@
-use std::{
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering},
 };
 
 use roce_transport::{
@@ -116,11 +113,7 @@ impl MemoryWindow {
     }
 }
 
-impl fmt::Debug for MemoryWindow {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryWindow")
-            .field("window_type", &self.inner.window_type)
-            .field("rkey", &self.rkey())
-            .finish_non_exhaustive()
-    }
-}
+opaque_debug!(
+    MemoryWindow: "MemoryWindow",
+    |this| window_type: this.inner.window_type, rkey: this.rkey()
+);

@@ -1,4 +1,4 @@
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use roce_transport::{adapter::ObjectError, work::XrcdId};
 
@@ -61,11 +61,4 @@ impl XrcDomain {
     }
 }
 
-impl fmt::Debug for XrcDomain {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("XrcDomain")
-            .field("context", &self.inner.context)
-            .field("id", &self.inner.id)
-            .finish_non_exhaustive()
-    }
-}
+opaque_debug!(XrcDomain: "XrcDomain", |this| context: this.inner.context, id: this.inner.id);

@@ -3,92 +3,63 @@ use rand_core::{RngCore, SeedableRng};
 
 use super::send_queue::SendQueueMemory;
 use crate::{
-    addr::Mtu, cm::CmConfig, congestion::CongestionConfig, gids::SourcePort, pkeys::PKeyTable,
-    qp::AckTimer, work::LateConfig,
+    addr::Mtu, cm::CmConfig, congestion::CongestionConfig, defaults::defaults, gids::SourcePort,
+    pkeys::PKeyTable, qp::AckTimer, work::LateConfig,
 };
 
-/// Limits, mostly named as in `ibv_device_attr`.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Limits {
-    /// Protection domains.
-    pub max_pd: usize,
-    /// Memory regions.
-    pub max_mr: usize,
-    /// Memory windows, at most 2^20.
-    pub max_mw: usize,
-    /// Completion queues.
-    pub max_cq: usize,
-    /// Completions per queue.
-    pub max_cqe: usize,
-    /// Queue pairs.
-    pub max_qp: usize,
-    /// Shared receive queues, also XRC.
-    pub max_srq: usize,
-    /// XRC domains.
-    pub max_xrcd: usize,
-    /// Multicast groups.
-    pub max_mcast_grp: usize,
-    /// Queue pairs per multicast group.
-    pub max_mcast_qp_attach: usize,
-    /// Address handles.
-    pub max_ah: usize,
-    /// Requests per work queue.
-    pub max_qp_wr: u32,
-    /// SGEs per send request.
-    pub max_sge: u32,
-    /// SGEs per receive request.
-    pub max_recv_sge: u32,
-    /// Requests per shared receive queue.
-    pub max_srq_wr: u32,
-    /// SGEs per shared receive request.
-    pub max_srq_sge: u32,
-    /// Inline bytes per request.
-    pub max_inline_data: u32,
-    /// Device memory in bytes.
-    pub max_dm_size: usize,
-    /// SGEs per READ (`max_sge_rd`), if below `max_sge`.
-    pub max_read_sge: u32,
-    /// Atomics, including ATOMIC WRITE.
-    pub atomics: bool,
-    /// Bytes per memory region.
-    pub max_mr_size: u64,
-    /// Allows posting in RESET, INIT and RTR, as some drivers do; sends leave with the next post in
-    /// RTS.
-    pub early_posts: bool,
-    /// Send queue memory.
-    pub send_queue: Option<SendQueueMemory>,
-    /// Acknowledge timer.
-    pub ack_timer: AckTimer,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            max_pd: 1 << 16,
-            max_mr: 1 << 19,
-            max_mw: 1 << 16,
-            max_cq: 1 << 16,
-            max_cqe: 1 << 20,
-            max_qp: 1 << 17,
-            max_srq: 1 << 16,
-            max_xrcd: 1 << 16,
-            max_mcast_grp: 8192,
-            max_mcast_qp_attach: 256,
-            max_ah: 1 << 16,
-            max_qp_wr: 1 << 15,
-            max_sge: 32,
-            max_recv_sge: 32,
-            max_srq_wr: 1 << 15,
-            max_srq_sge: 32,
-            max_inline_data: 512,
-            max_dm_size: 256 << 10,
-            max_read_sge: u32::MAX,
-            atomics: true,
-            max_mr_size: u64::MAX,
-            early_posts: false,
-            send_queue: None,
-            ack_timer: AckTimer::default(),
-        }
+defaults! {
+    /// Limits, mostly named as in `ibv_device_attr`.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+    pub Limits {
+        /// Protection domains.
+        max_pd: usize = 1 << 16;
+        /// Memory regions.
+        max_mr: usize = 1 << 19;
+        /// Memory windows, at most 2^20.
+        max_mw: usize = 1 << 16;
+        /// Completion queues.
+        max_cq: usize = 1 << 16;
+        /// Completions per queue.
+        max_cqe: usize = 1 << 20;
+        /// Queue pairs.
+        max_qp: usize = 1 << 17;
+        /// Shared receive queues, also XRC.
+        max_srq: usize = 1 << 16;
+        /// XRC domains.
+        max_xrcd: usize = 1 << 16;
+        /// Multicast groups.
+        max_mcast_grp: usize = 8192;
+        /// Queue pairs per multicast group.
+        max_mcast_qp_attach: usize = 256;
+        /// Address handles.
+        max_ah: usize = 1 << 16;
+        /// Requests per work queue.
+        max_qp_wr: u32 = 1 << 15;
+        /// SGEs per send request.
+        max_sge: u32 = 32;
+        /// SGEs per receive request.
+        max_recv_sge: u32 = 32;
+        /// Requests per shared receive queue.
+        max_srq_wr: u32 = 1 << 15;
+        /// SGEs per shared receive request.
+        max_srq_sge: u32 = 32;
+        /// Inline bytes per request.
+        max_inline_data: u32 = 512;
+        /// Device memory in bytes.
+        max_dm_size: usize = 256 << 10;
+        /// SGEs per READ (`max_sge_rd`), if below `max_sge`.
+        max_read_sge: u32 = u32::MAX;
+        /// Atomics, including ATOMIC WRITE.
+        atomics: bool = true;
+        /// Bytes per memory region.
+        max_mr_size: u64 = u64::MAX;
+        /// Allows posting in RESET, INIT and RTR, as some drivers do; sends leave with the next
+        /// post in RTS.
+        early_posts: bool = false;
+        /// Send queue memory.
+        send_queue: Option<SendQueueMemory> = None;
+        /// Acknowledge timer.
+        ack_timer: AckTimer = AckTimer::default();
     }
 }
 

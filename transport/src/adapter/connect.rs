@@ -63,8 +63,7 @@ impl Adapter {
     /// # Errors
     /// [`ConnError::InUse`] if the address has a listener for it.
     pub fn cm_listen(&mut self, listen: Listen) -> Result<ListenerId, ConnError> {
-        let call = || Call::Listen(listen.service_id);
-        self.recorded(Instant::ZERO, Qpn::GSI, call, |adapter| adapter.cm.listen(listen))
+        self.call_cm(Instant::ZERO, Call::Listen(listen.service_id), |cm| cm.listen(listen))
     }
 
     /// Requests a connection (`rdma_connect`); [`ConnEvent`]s report progress.
@@ -110,12 +109,7 @@ impl Adapter {
     /// # Errors
     /// [`ConnError::State`], [`ConnError::Unknown`], [`ConnError::PrivateData`].
     pub fn cm_establish(&mut self, conn: ConnId, private_data: &[u8]) -> Result<(), ConnError> {
-        self.recorded(
-            Instant::ZERO,
-            Qpn::GSI,
-            || Call::Establish(conn),
-            |adapter| adapter.cm.establish(conn, private_data),
-        )
+        self.call_cm(Instant::ZERO, Call::Establish(conn), |cm| cm.establish(conn, private_data))
     }
 
     /// Rejects a request or reply (`rdma_reject`).
@@ -129,12 +123,8 @@ impl Adapter {
         reason: RejectReason,
         private_data: &[u8],
     ) -> Result<(), ConnError> {
-        self.recorded(
-            now,
-            Qpn::GSI,
-            || Call::Reject(conn, reason),
-            |adapter| adapter.cm.reject(now, conn, reason, private_data),
-        )
+        let call = Call::Reject(conn, reason);
+        self.call_cm(now, call, |cm| cm.reject(now, conn, reason, private_data))
     }
 
     /// Disconnects, or confirms a DREQ (`rdma_disconnect`).
@@ -147,12 +137,7 @@ impl Adapter {
         conn: ConnId,
         private_data: &[u8],
     ) -> Result<(), ConnError> {
-        self.recorded(
-            now,
-            Qpn::GSI,
-            || Call::Disconnect(conn),
-            |adapter| adapter.cm.disconnect(now, conn, private_data),
-        )
+        self.call_cm(now, Call::Disconnect(conn), |cm| cm.disconnect(now, conn, private_data))
     }
 
     /// Disconnects for an adapter that is gone from this address (see [`share`](crate::share)).
@@ -183,17 +168,13 @@ impl Adapter {
         av: &AddressVector,
         private_data: &[u8],
     ) -> Result<ConnId, ConnError> {
-        self.recorded(
-            now,
-            Qpn::GSI,
-            || Call::SidrRequest(service_id),
-            |adapter| {
-                let Self { resources: Resources { gids, pkeys, .. }, cm, rng, .. } = adapter;
-                let path = gids.path(av, Qpn::GSI, Qpn::GSI).ok_or(ConnError::NoRoute)?;
-                let path = CmPath { path, pkey: pkeys.get(0).unwrap_or_default() };
-                cm.sidr_request(now, service_id, private_data, path, rng)
-            },
-        )
+        let call = || Call::SidrRequest(service_id);
+        self.recorded(now, Qpn::GSI, call, |adapter| {
+            let Self { resources: Resources { gids, pkeys, .. }, cm, rng, .. } = adapter;
+            let path = gids.path(av, Qpn::GSI, Qpn::GSI).ok_or(ConnError::NoRoute)?;
+            let path = CmPath { path, pkey: pkeys.get(0).unwrap_or_default() };
+            cm.sidr_request(now, service_id, private_data, path, rng)
+        })
     }
 
     /// Responds with a queue pair and Q_Key, or a nonzero status.
@@ -206,17 +187,23 @@ impl Adapter {
         receiver: Result<(Qpn, QKey), u8>,
         private_data: &[u8],
     ) -> Result<(), ConnError> {
-        self.recorded(
-            Instant::ZERO,
-            Qpn::GSI,
-            || Call::SidrRespond(conn),
-            |adapter| adapter.cm.sidr_respond(conn, receiver, private_data),
-        )
+        self.call_cm(Instant::ZERO, Call::SidrRespond(conn), |cm| {
+            cm.sidr_respond(conn, receiver, private_data)
+        })
     }
 
     /// Next connection management event.
     pub fn poll_cm_event(&mut self) -> Option<ConnEvent> {
         self.late.cm_event(|| self.cm.poll_event())
+    }
+
+    fn call_cm<T>(
+        &mut self,
+        now: Instant,
+        call: Call,
+        act: impl FnOnce(&mut Connections) -> Result<T, ConnError>,
+    ) -> Result<T, ConnError> {
+        self.recorded(now, Qpn::GSI, || call, |adapter| act(&mut adapter.cm))
     }
 
     fn move_qp(&mut self, now: Instant, setup: &QpSetup) -> Result<(), ModifyError> {
@@ -248,11 +235,8 @@ impl Adapter {
 
     /// Moves the queue pair after a REP; sends RTU or REJ.
     fn follow(&mut self, now: Instant, conn: ConnId) {
-        let moved = match self.cm.qp_setup(conn) {
-            Some(setup) => self.move_qp(now, &setup).is_ok(),
-            None => false,
-        };
-        if moved {
+        let setup = self.cm.qp_setup(conn);
+        if setup.is_some_and(|setup| self.move_qp(now, &setup).is_ok()) {
             self.cm.complete(conn);
         } else {
             self.cm.fail(now, conn);
@@ -263,12 +247,9 @@ impl Adapter {
         let Ext::Deth(Deth { qkey, .. }) = packet.headers.ext() else {
             return Err(DropReason::WrongService);
         };
-        let Some(pkey) = self
-            .resources
-            .pkeys
-            .find(packet.headers.bth().pkey)
-            .and_then(|index| self.resources.pkeys.get(index))
-        else {
+        let pkeys = &self.resources.pkeys;
+        let found = pkeys.find(packet.headers.bth().pkey).and_then(|index| pkeys.get(index));
+        let Some(pkey) = found else {
             self.reports.counters.pkey_violations += 1;
             return Err(DropReason::PKey);
         };
@@ -316,7 +297,7 @@ impl Adapter {
         while self.cm.has_transmit() {
             let Some(slot) = buffer.slot() else { return false };
             let Some((built, path, reason)) = self.build_mad(slot) else { break };
-            buffer.commit(&built, &path);
+            buffer.commit(&built, &path, false);
             self.reports.counters.count_sent(1, built.length + ICRC_LEN);
             self.record_mad(now, buffer, reason);
         }

@@ -1,6 +1,6 @@
-use core::fmt;
-
 use thiserror::Error;
+
+use crate::named::named;
 
 /// Creation or destruction error; nothing changed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
@@ -79,23 +79,9 @@ pub enum ObjectMismatch {
     Type1Window,
 }
 
-macro_rules! named {
-    ($(#[$doc:meta])* $type:ident { $($(#[$variant_doc:meta])* $variant:ident $name:literal;)* }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-        #[non_exhaustive]
-        pub enum $type { $($(#[$variant_doc])* $variant,)* }
-
-        impl fmt::Display for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(match self { $(Self::$variant => $name,)* })
-            }
-        }
-    };
-}
-
 named! {
     /// Kind of a limited object.
+    #[non_exhaustive]
     ObjectKind {
         /// `ibv_pd`.
         ProtectionDomain "protection domains";
@@ -116,6 +102,7 @@ named! {
 
 named! {
     /// Limited size.
+    #[non_exhaustive]
     ObjectSize {
         /// Completions in a queue.
         Completions "completions";

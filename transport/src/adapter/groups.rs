@@ -13,7 +13,7 @@ pub enum McastError {
     #[error("no such queue pair")]
     UnknownQp,
     /// Not a UD queue pair (`EINVAL`).
-    #[error("a {0} queue pair cannot join a multicast group; use a UD queue pair")]
+    #[error("{0} queue pairs cannot join multicast groups; use a UD queue pair")]
     WrongService(QpType),
     /// Not a multicast address (`EINVAL`).
     #[error("{0} is not a multicast address")]

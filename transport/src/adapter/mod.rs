@@ -68,7 +68,7 @@ use crate::{
     mem::RegionTable,
     psn::Psn,
     qp::{
-        Built, Credits, Env, Init, ModifyError, PostError, Posting, Qp, QpType, QpUpdate,
+        Built, Common, Credits, Env, Init, ModifyError, PostError, Posting, Qp, QpType, QpUpdate,
         RdAtomicLimits, Reports, Resources, Rtr, Rts, State,
     },
     time::Instant,
@@ -192,7 +192,7 @@ impl Adapter {
 
     /// RESET→INIT and INIT→INIT.
     pub fn to_init(&mut self, qpn: Qpn, init: &Init) -> Result<(), ModifyError> {
-        self.modify(Instant::ZERO, qpn, State::Init, |qp, env| qp.to_init(init, env))
+        self.modify(Instant::ZERO, qpn, Call::Modify(State::Init), |qp, env| qp.to_init(init, env))
     }
 
     /// INIT→RTR.
@@ -207,7 +207,9 @@ impl Adapter {
         rtr: &Rtr,
         changes: &QpUpdate,
     ) -> Result<(), ModifyError> {
-        self.modify(Instant::ZERO, qpn, State::Rtr, |qp, env| qp.to_rtr(rtr, changes, env))
+        self.modify(Instant::ZERO, qpn, Call::Modify(State::Rtr), |qp, env| {
+            qp.to_rtr(rtr, changes, env)
+        })
     }
 
     /// RTR→RTS; SQD→RTS and SQE→RTS with [`Rts::Resume`].
@@ -223,7 +225,7 @@ impl Adapter {
         rts: &Rts,
         changes: &QpUpdate,
     ) -> Result<(), ModifyError> {
-        self.modify(now, qpn, State::Rts, |qp, env| qp.to_rts(rts, changes, env))
+        self.modify(now, qpn, Call::Modify(State::Rts), |qp, env| qp.to_rts(rts, changes, env))
     }
 
     /// Changes attributes in INIT, RTS or SQD.
@@ -233,27 +235,22 @@ impl Adapter {
         qpn: Qpn,
         changes: &QpUpdate,
     ) -> Result<(), ModifyError> {
-        self.recorded(
-            now,
-            qpn,
-            || Call::Update,
-            |adapter| adapter.change(now, qpn, |qp, env| qp.update(changes, env)),
-        )
+        self.modify(now, qpn, Call::Update, |qp, env| qp.update(changes, env))
     }
 
     /// RTS→SQD. `notify` requests [`Event::SendQueueDrained`].
     pub fn to_sqd(&mut self, now: Instant, qpn: Qpn, notify: bool) -> Result<(), ModifyError> {
-        self.modify(now, qpn, State::Sqd, |qp, env| qp.to_sqd(notify, env))
+        self.modify(now, qpn, Call::Modify(State::Sqd), |qp, env| qp.to_sqd(notify, env))
     }
 
     /// Any state but RESET→ERR; flushes posted requests.
     pub fn to_error(&mut self, now: Instant, qpn: Qpn) -> Result<(), ModifyError> {
-        self.modify(now, qpn, State::Err, Qp::to_error)
+        self.modify(now, qpn, Call::Modify(State::Err), Qp::to_error)
     }
 
     /// Any state→RESET; drops posted requests and unbinds type 2 windows.
     pub fn to_reset(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
-        self.modify(Instant::ZERO, qpn, State::Reset, |qp, env| {
+        self.modify(Instant::ZERO, qpn, Call::Modify(State::Reset), |qp, env| {
             for half in [Half::Requester, Half::Responder] {
                 env.place_all_of(qp.common.half(half));
             }
@@ -270,28 +267,22 @@ impl Adapter {
         &mut self,
         now: Instant,
         qpn: Qpn,
-        to: State,
+        call: Call,
         change: impl FnOnce(&mut Qp, &mut Env<'_>) -> Result<(), ModifyError>,
     ) -> Result<(), ModifyError> {
-        self.recorded(now, qpn, || Call::Modify(to), |adapter| adapter.change(now, qpn, change))
-    }
-
-    fn change(
-        &mut self,
-        now: Instant,
-        qpn: Qpn,
-        change: impl FnOnce(&mut Qp, &mut Env<'_>) -> Result<(), ModifyError>,
-    ) -> Result<(), ModifyError> {
-        let index = self.qps.index_of(qpn).ok_or(ModifyError::UnknownQp)?;
-        let from = self.qps[index].common.state;
-        let changed = self.with_qp(index, now, change);
-        self.record_transition(now, index, from);
-        let common = &self.qps[index].common;
-        let peer = common.peer.path.filter(|_| common.qp_type.is_reliable()).map(|path| path.dst);
-        if let Some(next) = self.sending.assign(index, peer) {
-            self.make_ready(next);
-        }
-        changed
+        let call = || call;
+        self.recorded(now, qpn, call, |adapter| {
+            let index = adapter.qps.index_of(qpn).ok_or(ModifyError::UnknownQp)?;
+            let from = adapter.qps[index].common.state;
+            let changed = adapter.with_qp(index, now, change);
+            adapter.record_transition(now, index, from);
+            let Common { peer, qp_type, .. } = &adapter.qps[index].common;
+            let peer = peer.path.filter(|_| qp_type.is_reliable()).map(|path| path.dst);
+            if let Some(next) = adapter.sending.destinations.assign(index, peer) {
+                adapter.make_ready(next);
+            }
+            changed
+        })
     }
 
     /// Posts one send request (`ibv_post_send`).
@@ -434,7 +425,7 @@ impl Adapter {
                     break (is_flushing, false);
                 };
                 let Some(path) = self.qps[index].path() else { break (false, false) };
-                buffer.commit(&built, path);
+                buffer.commit(&built, path, false);
                 self.reports.counters.count_sent(1, built.length + ICRC_LEN);
                 self.reports.counters.sent_multicast_packets += u64::from(path.dst.is_multicast());
                 self.record_sent(now, index, buffer);
@@ -481,10 +472,7 @@ impl Adapter {
             && let Some(path) = &qp.common.peer.path
         {
             let built = Built::new(single.length);
-            match part {
-                0 => buffer.commit(&built, path),
-                _ => buffer.commit_like(&built, path),
-            }
+            buffer.commit(&built, path, part > 0);
             counters.count_sent(1, single.length + ICRC_LEN);
             counters.sent_multicast_packets += u64::from(path.dst.is_multicast());
             part += (single.length as u64).max(LEAST_PART);
@@ -492,7 +480,7 @@ impl Adapter {
             if !qp.may_send() {
                 if requests {
                     let deadline = qp.deadline();
-                    self.qps.set_deadline(turn.index, deadline);
+                    self.qps.timers.set(turn.index, deadline);
                     self.record_headroom(turn.index, now);
                 }
                 return (part, part < turn.bytes);
@@ -522,10 +510,7 @@ impl Adapter {
             && let Some(slot) = buffer.slot()
             && self.qps[index].build_middle(&middles, built, slot, &mut self.reports.decisions)
         {
-            match built {
-                0 => buffer.commit(&packet, &path),
-                _ => buffer.commit_like(&packet, &path),
-            }
+            buffer.commit(&packet, &path, built > 0);
             self.record_sent(now, index, buffer);
             built += 1;
         }
@@ -612,7 +597,7 @@ impl Adapter {
         let result = act(qp, &mut env);
         let deadline = qp.deadline();
         self.record_decisions(now, index);
-        self.qps.set_deadline(index, deadline);
+        self.qps.timers.set(index, deadline);
         self.make_ready(index);
         self.record_headroom(index, now);
         self.check_cqs(now);

@@ -1,7 +1,7 @@
 use alloc::sync::Arc;
 
 use super::{
-    Adapter,
+    Adapter, Limits,
     error::{ObjectError, ObjectKind, ObjectMismatch, ObjectSize, limit, size},
     users::{self, Used},
 };
@@ -349,22 +349,16 @@ impl Adapter {
 
     fn make_qp(&mut self, init: QpInit) -> Result<Qpn, ObjectError> {
         let QpInit { qp_type, send_cq, recv_cq, srq, caps, sq_sig_all, pd, quirks } = init;
-        let max_wr = self.limits.max_qp_wr as usize;
-        size(ObjectSize::MaxSendWr, caps.max_send_wr as usize, 0, max_wr)?;
-        size(ObjectSize::MaxRecvWr, caps.max_recv_wr as usize, 0, max_wr)?;
-        size(ObjectSize::MaxSendSge, caps.max_send_sge as usize, 0, self.limits.max_sge as usize)?;
-        size(
-            ObjectSize::MaxRecvSge,
-            caps.max_recv_sge as usize,
-            0,
-            self.limits.max_recv_sge as usize,
-        )?;
-        size(
-            ObjectSize::MaxInlineData,
-            caps.max_inline_data as usize,
-            0,
-            self.limits.max_inline_data as usize,
-        )?;
+        let Limits { max_qp_wr, max_sge, max_recv_sge, max_inline_data, .. } = self.limits;
+        for (what, asked, limit) in [
+            (ObjectSize::MaxSendWr, caps.max_send_wr, max_qp_wr),
+            (ObjectSize::MaxRecvWr, caps.max_recv_wr, max_qp_wr),
+            (ObjectSize::MaxSendSge, caps.max_send_sge, max_sge),
+            (ObjectSize::MaxRecvSge, caps.max_recv_sge, max_recv_sge),
+            (ObjectSize::MaxInlineData, caps.max_inline_data, max_inline_data),
+        ] {
+            size(what, asked as usize, 0, limit as usize)?;
+        }
         self.limits.send_queue.map_or(Ok(()), |memory| memory.check(qp_type, &caps))?;
         let is_initiator = qp_type == QpType::XrcInitiator;
         let recv_cq = (!is_initiator).then_some(recv_cq);

@@ -22,7 +22,7 @@ impl Adapter {
 
     /// Sets the GID table's RoCE v1 entries.
     pub const fn set_roce_v1(&mut self, v1: RoceV1) {
-        self.resources.gids.set_roce_v1(v1);
+        self.resources.gids.v1 = v1;
     }
 
     /// Sets UDP source ports of data from this address, by [flow](crate::addr::udp_source_port);
@@ -60,7 +60,7 @@ impl Adapter {
 
     /// Sets state and MTU, with [`Event::PortActive`] or [`Event::PortError`].
     pub fn set_port(&mut self, active: bool, mtu: Mtu) {
-        self.resources.gids.set_port_mtu(mtu);
+        self.resources.gids.port_mtu = mtu;
         if self.port_active != active {
             self.port_active = active;
             self.reports.events.push_back(if active {

@@ -13,7 +13,7 @@ pub(super) struct QueuePairs {
     indexes: HashMap<Qpn, usize, IdHasher>,
     last_found: Option<(Qpn, usize)>,
     range: RangeInclusive<u32>,
-    timers: Timers,
+    pub(super) timers: Timers,
     pub(super) counted: BTreeMap<usize, Counters>,
 }
 
@@ -64,11 +64,6 @@ impl QueuePairs {
     #[inline]
     pub(super) fn set_timer(&mut self, index: usize) {
         self.timers.set(index, self.all.get(index).and_then(Qp::deadline));
-    }
-
-    #[inline]
-    pub(super) fn set_deadline(&mut self, index: usize, deadline: Option<Instant>) {
-        self.timers.set(index, deadline);
     }
 
     pub(super) fn pop_due(&mut self, now: Instant, left: &mut usize) -> Option<usize> {

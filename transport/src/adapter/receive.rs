@@ -140,7 +140,7 @@ impl Adapter {
         qp.set_lossless(meta.checksum_verified);
         let is_request = matches!(single.kind, SingleKind::Send | SingleKind::Write(_));
         let deadline = if is_request { None } else { qp.deadline() };
-        self.qps.set_deadline(index, deadline);
+        self.qps.timers.set(index, deadline);
         self.make_ready(index);
         if !is_request {
             self.record_headroom(index, now);

@@ -1,7 +1,6 @@
 //! Send scheduler, with shared credits.
 
 use alloc::vec::Vec;
-use core::net::IpAddr;
 
 use super::{
     budget::{Budget, Share},
@@ -42,10 +41,6 @@ impl Sending {
         self.frames.forget(index);
         let (budget, shares) = &mut self.reads;
         [budget.leave(shares, index), self.destinations.assign(index, None)]
-    }
-
-    pub(super) fn assign(&mut self, index: usize, peer: Option<IpAddr>) -> Option<usize> {
-        self.destinations.assign(index, peer)
     }
 
     #[inline]

@@ -219,17 +219,9 @@ impl TransmitBuffer {
         self.holds_back = true;
     }
 
-    /// Adds the packet in [`slot`](Self::slot).
-    pub(super) fn commit(&mut self, built: &Built, path: &Path) {
-        self.add(built, path, false);
-    }
-
-    /// Like [`commit`](Self::commit), if only the bytes differ from the last packet.
-    pub(super) fn commit_like(&mut self, built: &Built, path: &Path) {
-        self.add(built, path, true);
-    }
-
-    fn add(&mut self, built: &Built, path: &Path, is_like_last: bool) {
+    /// Adds the packet in [`slot`](Self::slot); `is_like_last`: only the bytes differ from the last
+    /// packet.
+    pub(super) fn commit(&mut self, built: &Built, path: &Path, is_like_last: bool) {
         let Built { length: body, traffic_class, rxe_flush } = *built;
         let traffic_class = traffic_class.unwrap_or(path.traffic_class);
         let start = self.len;

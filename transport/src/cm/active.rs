@@ -8,13 +8,14 @@ use super::{
     command::{CmService, ConnId, Connect},
     common::Common,
     config::MAX_ACK_DELAY,
-    connection::{ConnState, Connection, Remote, Replied, Requested, Terms},
+    connection::{ConnState, Connection, Remote, Replied, Requested},
     connections::{Connections, ReplyOutcome, find_own, get_mut},
     credit::Credit,
     error::{ConnAttribute, ConnError, check_limits, private_data},
     event::ConnEvent,
     message::{About, CmMad, Message, PrivateData, Rej, RejectReason, Rep, Req, ReqPath, Rtu},
     path::CmPath,
+    qp_setup::Terms,
     reason::MadReason,
     state::Trigger,
 };
@@ -96,7 +97,7 @@ impl Connections {
         };
         let remote = Remote { id: rep.local_id, guid: rep.local_ca_guid, qpn: rep.local_qpn };
         // another local queue pair is connected to the peer's
-        let key = (arrival.peer(), remote.guid, remote.qpn);
+        let key = (arrival.path.peer(), remote.guid, remote.qpn);
         if let Some(&other) = self.by_remote_qpn.get(&key).filter(|&&other| other != id) {
             self.refuse_rep(rep, other, arrival);
             return Ok(ReplyOutcome::Handled);
@@ -116,7 +117,7 @@ impl Connections {
             other => other,
         });
         conn.time_wait = time_wait;
-        self.index(id, arrival.peer(), &remote);
+        self.index(id, arrival.path.peer(), &remote);
         self.common.record_changed(id);
         if managed {
             return Ok(ReplyOutcome::MoveQueuePair(ConnId(id)));

@@ -1,5 +1,3 @@
-use core::net::IpAddr;
-
 use rand_chacha::ChaCha12Rng;
 
 use super::path::CmPath;
@@ -17,16 +15,8 @@ pub(crate) struct Arrival<'a> {
 }
 
 impl Arrival<'_> {
-    pub(super) const fn peer(&self) -> IpAddr {
-        self.path.peer()
-    }
-
-    pub(super) const fn own(&self) -> IpAddr {
-        self.path.own()
-    }
-
     pub(super) fn check_peer(&self, path: &CmPath) -> Result<(), DropReason> {
-        if (path.peer(), path.own()) == (self.peer(), self.own()) {
+        if (path.peer(), path.own()) == (self.path.peer(), self.path.own()) {
             Ok(())
         } else {
             Err(DropReason::CmWrongPeer)

@@ -41,13 +41,13 @@ pub(super) struct Common {
     pub(super) guid: u64,
     pub(super) listeners: Listeners,
     pub(super) deadlines: Deadlines,
-    time_waits: Deadlines,
+    pub(super) time_waits: Deadlines,
     /// Communication IDs, each with the peer charged for its REQ.
-    ids: HashMap<u32, Option<IpAddr>, IdHasher>,
+    pub(super) ids: HashMap<u32, Option<IpAddr>, IdHasher>,
     requests: BTreeMap<IpAddr, usize>,
-    outbox: VecDeque<OutgoingMad>,
-    events: VecDeque<ConnEvent>,
-    records: VecDeque<ConnId>,
+    pub(super) outbox: VecDeque<OutgoingMad>,
+    pub(super) events: VecDeque<ConnEvent>,
+    pub(super) records: VecDeque<ConnId>,
     pub(super) faults: Option<Box<dyn RequestFaults>>,
 }
 
@@ -72,10 +72,6 @@ impl Common {
             records: VecDeque::new(),
             faults: None,
         }
-    }
-
-    pub(super) fn ids_in_use(&self) -> usize {
-        self.ids.len()
     }
 
     /// Most connections, and most in time wait.
@@ -123,7 +119,7 @@ impl Common {
         if !self.listeners.has_room(listener) {
             return Err(DropReason::CmBacklog);
         }
-        let peer = arrival.peer();
+        let peer = arrival.path.peer();
         if self.requests.get(&peer).is_some_and(|&count| count >= self.config.max_per_peer) {
             return Err(DropReason::CmBacklog);
         }
@@ -152,10 +148,6 @@ impl Common {
         ends
     }
 
-    pub(super) fn pop_time_wait(&mut self, now: Instant) -> Option<u32> {
-        self.time_waits.pop_due(now)
-    }
-
     fn discount(&mut self, id: u32) {
         let Some(peer) = self.ids.get_mut(&id).and_then(Option::take) else { return };
         if let Some(count) = self.requests.get_mut(&peer) {
@@ -164,10 +156,6 @@ impl Common {
                 self.requests.remove(&peer);
             }
         }
-    }
-
-    pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        self.deadlines.next().into_iter().chain(self.time_waits.next()).min()
     }
 
     pub(super) fn send(
@@ -236,33 +224,13 @@ impl Common {
         self.deadlines.set(id, now.plus(timeout(self.config.response_timeout)));
     }
 
-    pub(super) fn has_transmit(&self) -> bool {
-        !self.outbox.is_empty()
-    }
-
-    pub(super) fn is_due(&self) -> bool {
-        self.has_transmit() || !self.events.is_empty() || !self.records.is_empty()
-    }
-
-    pub(super) fn poll_transmit(&mut self) -> Option<OutgoingMad> {
-        self.outbox.pop_front()
-    }
-
     pub(super) fn emit(&mut self, id: u32, event: impl FnOnce(ConnId) -> ConnEvent) {
         self.events.push_back(event(ConnId(id)));
-    }
-
-    pub(super) fn poll_event(&mut self) -> Option<ConnEvent> {
-        self.events.pop_front()
     }
 
     pub(super) fn record_changed(&mut self, id: u32) {
         if self.config.tells_records {
             self.records.push_back(ConnId(id));
         }
-    }
-
-    pub(super) fn poll_record(&mut self) -> Option<ConnId> {
-        self.records.pop_front()
     }
 }

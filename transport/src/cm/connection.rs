@@ -4,14 +4,14 @@ use core::{mem, time::Duration};
 use super::{
     command::ListenerId,
     credit::Credit,
-    message::{CmMad, Message, Rep, Req},
+    message::{CmMad, Message, Rep},
     path::CmPath,
     probe::Probe,
-    qp_setup::{Local, QpSetup},
+    qp_setup::{QpSetup, Terms},
     resend::Resend,
     state::{CmState, Trigger, is_edge},
 };
-use crate::{addr::AddressVector, ids::Qpn};
+use crate::ids::Qpn;
 
 pub(super) struct Connection {
     pub(super) state: ConnState,
@@ -47,13 +47,6 @@ pub(super) struct Remote {
     pub(super) id: u32,
     pub(super) guid: u64,
     pub(super) qpn: Qpn,
-}
-
-pub(super) struct Terms {
-    pub(super) req: Req,
-    pub(super) av: AddressVector,
-    pub(super) ack_timeout: u8,
-    pub(super) min_rnr_timer: u8,
 }
 
 pub(super) struct Requested {
@@ -144,20 +137,14 @@ impl Connection {
 
     /// Available until established, or later if the program moves the passive queue pair.
     pub(super) fn qp_setup(&self) -> Option<QpSetup> {
-        let local = |terms: &Terms| Local {
-            qpn: self.local_qpn,
-            av: terms.av,
-            ack_timeout: terms.ack_timeout,
-            min_rnr_timer: terms.min_rnr_timer,
-        };
         match &self.state {
             ConnState::RepRcvd(Replied { terms, rep, .. }) => {
-                Some(QpSetup::active(local(terms), &terms.req, rep))
+                Some(QpSetup::active(self.local_qpn, terms, rep))
             }
             ConnState::ReqRcvd(Received { terms, rep, .. })
             | ConnState::RepSent(Accepted { terms, rep, .. })
             | ConnState::MraRepRcvd(Accepted { terms, rep, .. }) => {
-                Some(QpSetup::passive(local(terms), &terms.req, rep))
+                Some(QpSetup::passive(self.local_qpn, terms, rep))
             }
             ConnState::Established(_) => self.setup.as_deref().copied(),
             _ => None,

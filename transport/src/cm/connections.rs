@@ -77,7 +77,7 @@ impl Connections {
     /// Connections and resolutions, at most twice [`CmConfig::max_connections`].
     #[must_use]
     pub fn count(&self) -> usize {
-        self.common.ids_in_use()
+        self.common.ids.len()
     }
 
     /// Attributes for RTR and RTS (`rdma_init_qp_attr`), from REQ or REP until established.
@@ -165,29 +165,31 @@ impl Connections {
                 None => self.on_deadline(now, id, expected),
             }
         }
-        while let Some(id) = self.common.pop_time_wait(now) {
+        while let Some(id) = self.common.time_waits.pop_due(now) {
             self.leave_time_wait(id);
         }
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        self.common.poll_timeout()
+        let Common { deadlines, time_waits, .. } = &self.common;
+        deadlines.next().into_iter().chain(time_waits.next()).min()
     }
 
     pub(crate) fn poll_event(&mut self) -> Option<ConnEvent> {
-        self.common.poll_event()
+        self.common.events.pop_front()
     }
 
     pub(crate) fn has_transmit(&self) -> bool {
-        self.common.has_transmit()
+        !self.common.outbox.is_empty()
     }
 
     pub(crate) fn is_due(&self) -> bool {
-        self.common.is_due()
+        let Common { outbox, events, records, .. } = &self.common;
+        !outbox.is_empty() || !events.is_empty() || !records.is_empty()
     }
 
     pub(crate) fn poll_transmit(&mut self) -> Option<(OutgoingMad, Psn)> {
-        let mad = self.common.poll_transmit()?;
+        let mad = self.common.outbox.pop_front()?;
         let psn = self.psn;
         self.psn = psn.plus(1);
         Some((mad, psn))

@@ -1,8 +1,7 @@
-use core::fmt;
-
 use thiserror::Error;
 
 use super::{message::PrivateData, state::CmState};
+use crate::named::named;
 
 /// Command error; nothing changed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
@@ -34,34 +33,22 @@ pub enum ConnError {
     Range(ConnAttribute),
 }
 
-/// Limited value of a REQ or REP.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
-pub enum ConnAttribute {
-    /// READs and atomics served at once.
-    ResponderResources,
-    /// READs and atomics outstanding.
-    InitiatorDepth,
-    /// Retry counter.
-    RetryCount,
-    /// RNR retry counter.
-    RnrRetry,
-    /// RNR NAK timer, code.
-    MinRnrTimer,
-    /// Acknowledge timeout, code.
-    AckTimeout,
-}
-
-impl fmt::Display for ConnAttribute {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::ResponderResources => "responder_resources",
-            Self::InitiatorDepth => "initiator_depth",
-            Self::RetryCount => "retry_count",
-            Self::RnrRetry => "rnr_retry",
-            Self::MinRnrTimer => "min_rnr_timer",
-            Self::AckTimeout => "ack_timeout",
-        })
+named! {
+    /// Limited value of a REQ or REP.
+    #[non_exhaustive]
+    ConnAttribute {
+        /// READs and atomics served at once.
+        ResponderResources "responder_resources";
+        /// READs and atomics outstanding.
+        InitiatorDepth "initiator_depth";
+        /// Retry counter.
+        RetryCount "retry_count";
+        /// RNR retry counter.
+        RnrRetry "rnr_retry";
+        /// RNR NAK timer, code.
+        MinRnrTimer "min_rnr_timer";
+        /// Acknowledge timeout, code.
+        AckTimeout "ack_timeout";
     }
 }
 

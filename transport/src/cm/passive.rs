@@ -4,12 +4,13 @@ use super::{
     arrival::Arrival,
     command::{Accept, ConnId, ListenerId},
     common::Common,
-    connection::{Accepted, ConnState, Connection, Received, Remote, Terms},
+    connection::{Accepted, ConnState, Connection, Received, Remote},
     connections::{Connections, find, get_mut},
     credit::Credit,
     error::{ConnAttribute, ConnError, check_limits, private_data},
     event::ConnEvent,
     message::{About, Message, PrivateData, Rej, RejectReason, Rep, Req, Rtu},
+    qp_setup::Terms,
     reason::MadReason,
     state::Trigger,
 };
@@ -29,7 +30,7 @@ impl Connections {
         req: &Req,
         arrival: &mut Arrival<'_>,
     ) -> Result<(), DropReason> {
-        let (peer, guid) = (arrival.peer(), req.local_ca_guid);
+        let (peer, guid) = (arrival.path.peer(), req.local_ca_guid);
         if let Some(&id) = self.by_remote_id.get(&(peer, guid, req.local_id)) {
             return self.on_repeated_req(id, req, arrival);
         }
@@ -84,7 +85,7 @@ impl Connections {
         arrival: &mut Arrival<'_>,
     ) -> Result<(), DropReason> {
         let id = self.common.admit(listener, arrival)?;
-        let (peer, local) = (arrival.peer(), arrival.own());
+        let (peer, local) = (arrival.path.peer(), arrival.path.own());
         let remote = Remote { id: req.local_id, guid: req.local_ca_guid, qpn: req.local_qpn };
         let av = AddressVector {
             flow_label: req.primary.flow_label,
@@ -217,10 +218,10 @@ impl Connections {
 }
 
 fn listener_for(common: &Common, req: &Req, arrival: &Arrival<'_>) -> Result<ListenerId, Box<Rej>> {
-    let listener = common.listeners.find(req.service_id, arrival.own());
+    let listener = common.listeners.find(req.service_id, arrival.path.own());
     let listener = listener.ok_or_else(|| rejection(req, RejectReason::INVALID_SERVICE_ID, &[]))?;
     // a missing partition has no reason code; Linux sends this one
-    let own = Gid::from(arrival.own());
+    let own = Gid::from(arrival.path.own());
     if req.primary.remote_gid != own || arrival.pkeys.find(req.pkey).is_none() {
         return Err(rejection(req, RejectReason::INVALID_GID, &own.0));
     }

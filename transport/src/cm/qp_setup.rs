@@ -35,10 +35,9 @@ pub struct QpSetup {
     pub min_rnr_timer: u8,
 }
 
-/// Local attributes, not in messages.
-#[derive(Clone, Copy)]
-pub(super) struct Local {
-    pub(super) qpn: Qpn,
+/// A REQ, and local attributes.
+pub(super) struct Terms {
+    pub(super) req: Req,
     pub(super) av: AddressVector,
     pub(super) ack_timeout: u8,
     pub(super) min_rnr_timer: u8,
@@ -46,32 +45,33 @@ pub(super) struct Local {
 
 impl QpSetup {
     /// One side serves the READs that the other has outstanding.
-    pub(super) fn active(local: Local, req: &Req, rep: &Rep) -> Self {
+    pub(super) fn active(qpn: Qpn, terms: &Terms, rep: &Rep) -> Self {
         Self {
             dest_qpn: rep.local_qpn,
-            rq_psn: req.starting_psn,
+            rq_psn: terms.req.starting_psn,
             sq_psn: rep.starting_psn,
             max_dest_rd_atomic: rep.initiator_depth,
             max_rd_atomic: rep.responder_resources,
             rnr_retry: rep.rnr_retry,
-            ..Self::passive(local, req, rep)
+            ..Self::passive(qpn, terms, rep)
         }
     }
 
-    pub(super) fn passive(local: Local, req: &Req, rep: &Rep) -> Self {
+    pub(super) fn passive(qpn: Qpn, terms: &Terms, rep: &Rep) -> Self {
+        let &Terms { ref req, av, ack_timeout, min_rnr_timer } = terms;
         Self {
-            qpn: local.qpn,
+            qpn,
             dest_qpn: req.local_qpn,
             path_mtu: Mtu::from_code(req.path_mtu),
             rq_psn: rep.starting_psn,
             sq_psn: req.starting_psn,
-            av: local.av,
+            av,
             max_dest_rd_atomic: rep.responder_resources,
             max_rd_atomic: rep.initiator_depth,
-            timeout: local.ack_timeout,
+            timeout: ack_timeout,
             retry_cnt: req.retry_count,
             rnr_retry: req.rnr_retry,
-            min_rnr_timer: local.min_rnr_timer,
+            min_rnr_timer,
         }
     }
 }

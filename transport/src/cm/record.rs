@@ -61,7 +61,7 @@ impl Connections {
 
     /// Next changed record, if [`CmConfig::tells_records`](super::CmConfig::tells_records).
     pub fn poll_record(&mut self) -> Option<(ConnId, Option<ConnRecord>)> {
-        let id = self.common.poll_record()?;
+        let id = self.common.records.pop_front()?;
         Some((id, self.record(id)))
     }
 

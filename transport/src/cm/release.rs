@@ -77,7 +77,7 @@ impl Connections {
         if self.conns.contains_key(&rej.remote_id) {
             return Ok(rej.remote_id);
         }
-        let by_guid = |guid| self.by_remote_id.get(&(arrival.peer(), guid, rej.local_id));
+        let by_guid = |guid| self.by_remote_id.get(&(arrival.path.peer(), guid, rej.local_id));
         rej.requester_guid().and_then(by_guid).copied().ok_or(DropReason::CmUnknownConnection)
     }
 

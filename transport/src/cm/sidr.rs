@@ -119,14 +119,14 @@ impl Sidr {
         arrival: &mut Arrival<'_>,
     ) -> Result<(), DropReason> {
         let &SidrReq { request_id, service_id, .. } = req;
-        let Some(listener) = common.listeners.find(service_id, arrival.own()) else {
+        let Some(listener) = common.listeners.find(service_id, arrival.path.own()) else {
             let status = SidrRep::NO_SERVICE;
             let rep = SidrRep { request_id, status, service_id, ..SidrRep::default() };
             common.response(arrival, Message::SidrRep(rep));
             return Ok(());
         };
         // retransmitted
-        let key = (arrival.peer(), request_id);
+        let key = (arrival.path.peer(), request_id);
         if self.by_remote_id.contains_key(&key) {
             return Err(DropReason::CmWrongState);
         }
@@ -135,7 +135,7 @@ impl Sidr {
         let state = SidrState::ReqRcvd { request_id, service_id, transaction, listener };
         self.resolutions.insert(id, Resolution { state, path: arrival.path });
         self.by_remote_id.insert(key, id);
-        let (remote, local, req) = (arrival.peer(), arrival.own(), Box::new(*req));
+        let (remote, local, req) = (arrival.path.peer(), arrival.path.own(), Box::new(*req));
         common.emit(id, |conn| ConnEvent::SidrRequest { listener, conn, req, remote, local });
         Ok(())
     }

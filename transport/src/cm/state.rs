@@ -1,49 +1,46 @@
-/// State of a connection (12.9.5 to 12.9.7) or service ID resolution (12.11).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum CmState {
+macro_rules! states {
+    ($($(#[$doc:meta])* $state:ident $name:ident;)*) => {
+        /// State of a connection (12.9.5 to 12.9.7) or service ID resolution (12.11).
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        pub enum CmState { $($(#[$doc])* $state,)* }
+
+        impl CmState {
+            /// Every state.
+            pub const ALL: [Self; 12] = [$(Self::$state,)*];
+        }
+
+        $(const $name: Option<CmState> = Some(CmState::$state);)*
+    };
+}
+
+states! {
     /// REQ sent.
-    ReqSent,
+    ReqSent REQ_SENT;
     /// MRA for the REQ received.
-    MraReqRcvd,
+    MraReqRcvd MRA_REQ_RCVD;
     /// REP received; the program decides.
-    RepRcvd,
+    RepRcvd REP_RCVD;
     /// REQ received; the program decides.
-    ReqRcvd,
+    ReqRcvd REQ_RCVD;
     /// REP sent.
-    RepSent,
+    RepSent REP_SENT;
     /// MRA for the REP received.
-    MraRepRcvd,
+    MraRepRcvd MRA_REP_RCVD;
     /// Established.
-    Established,
+    Established ESTABLISHED;
     /// DREQ sent.
-    DreqSent,
+    DreqSent DREQ_SENT;
     /// DREQ received.
-    DreqRcvd,
+    DreqRcvd DREQ_RCVD;
     /// Ended; communication IDs reserved while packets may be in flight.
-    TimeWait,
+    TimeWait TIME_WAIT;
     /// SIDR_REQ sent.
-    SidrReqSent,
+    SidrReqSent SIDR_REQ_SENT;
     /// SIDR_REQ received; the program responds.
-    SidrReqRcvd,
+    SidrReqRcvd SIDR_REQ_RCVD;
 }
 
 impl CmState {
-    /// Every state.
-    pub const ALL: [Self; 12] = [
-        Self::ReqSent,
-        Self::MraReqRcvd,
-        Self::RepRcvd,
-        Self::ReqRcvd,
-        Self::RepSent,
-        Self::MraRepRcvd,
-        Self::Established,
-        Self::DreqSent,
-        Self::DreqRcvd,
-        Self::TimeWait,
-        Self::SidrReqSent,
-        Self::SidrReqRcvd,
-    ];
-
     pub(super) fn expects(self, trigger: Trigger) -> bool {
         EDGES.iter().any(|&(from, on, _)| from == Some(self) && on == trigger)
     }
@@ -104,18 +101,6 @@ pub enum Trigger {
 pub type Edge = (Option<CmState>, Trigger, Option<CmState>);
 
 const NONE: Option<CmState> = None;
-const REQ_SENT: Option<CmState> = Some(CmState::ReqSent);
-const MRA_REQ_RCVD: Option<CmState> = Some(CmState::MraReqRcvd);
-const REP_RCVD: Option<CmState> = Some(CmState::RepRcvd);
-const REQ_RCVD: Option<CmState> = Some(CmState::ReqRcvd);
-const REP_SENT: Option<CmState> = Some(CmState::RepSent);
-const MRA_REP_RCVD: Option<CmState> = Some(CmState::MraRepRcvd);
-const ESTABLISHED: Option<CmState> = Some(CmState::Established);
-const DREQ_SENT: Option<CmState> = Some(CmState::DreqSent);
-const DREQ_RCVD: Option<CmState> = Some(CmState::DreqRcvd);
-const TIME_WAIT: Option<CmState> = Some(CmState::TimeWait);
-const SIDR_REQ_SENT: Option<CmState> = Some(CmState::SidrReqSent);
-const SIDR_REQ_RCVD: Option<CmState> = Some(CmState::SidrReqRcvd);
 
 /// Every edge. Edges to the same state respond, retransmit or do nothing.
 pub const EDGES: &[Edge] = &[

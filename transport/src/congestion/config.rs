@@ -1,102 +1,68 @@
 use core::time::Duration;
 
-/// Congestion control of an adapter.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct CongestionConfig {
-    /// Sends reliable connections as ECT(0), unless the traffic class has ECN bits.
-    pub ecn: bool,
-    /// Limits of unacknowledged data.
-    pub window: WindowConfig,
-    /// Reaction to CNPs, if any.
-    pub dcqcn: Option<Dcqcn>,
-    /// Minimum between CNPs of a queue pair (`min_time_between_cnps`), sent or counted.
-    pub np_min_time_between_cnps: Duration,
-}
+use crate::defaults::defaults;
 
-impl Default for CongestionConfig {
-    fn default() -> Self {
-        Self {
-            ecn: true,
-            window: WindowConfig::default(),
-            dcqcn: Some(Dcqcn::default()),
-            np_min_time_between_cnps: Duration::from_micros(50),
-        }
+defaults! {
+    /// Congestion control of an adapter.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+    pub CongestionConfig {
+        /// Sends reliable connections as ECT(0), unless the traffic class has ECN bits.
+        ecn: bool = true;
+        /// Limits of unacknowledged data.
+        window: WindowConfig = WindowConfig::default();
+        /// Reaction to CNPs, if any.
+        dcqcn: Option<Dcqcn> = Some(Dcqcn::default());
+        /// Minimum between CNPs of a queue pair (`min_time_between_cnps`), sent or counted.
+        np_min_time_between_cnps: Duration = Duration::from_micros(50);
     }
 }
 
-/// Limits of unacknowledged bytes, plus 768 per packet for headers and receive bookkeeping. One
-/// packet always fits.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct WindowConfig {
-    /// Initial, per queue pair.
-    pub initial: u64,
-    /// Maximum, per queue pair.
-    pub most: u64,
-    /// Initial, per destination; within Linux's socket limit of 212,992 bytes.
-    pub destination_initial: u64,
-    /// Maximum, per destination.
-    pub destination_most: u64,
-}
-
-impl Default for WindowConfig {
-    fn default() -> Self {
-        Self {
-            initial: 64 << 10,
-            most: 1 << 20,
-            destination_initial: 128 << 10,
-            destination_most: 4 << 20,
-        }
+defaults! {
+    /// Limits of unacknowledged bytes, plus 768 per packet for headers and receive bookkeeping. One
+    /// packet always fits.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+    pub WindowConfig {
+        /// Initial, per queue pair.
+        initial: u64 = 64 << 10;
+        /// Maximum, per queue pair.
+        most: u64 = 1 << 20;
+        /// Initial, per destination; within Linux's socket limit of 212,992 bytes.
+        destination_initial: u64 = 128 << 10;
+        /// Maximum, per destination.
+        destination_most: u64 = 4 << 20;
     }
 }
 
-/// DCQCN reaction point (Zhu et al., SIGCOMM 2015), with the names of adapters. Rates are in
-/// bits/s. Defaults are the paper's, except `rpg_min_rate`.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Dcqcn {
-    /// Line rate, which lifts the limit.
-    pub rpg_max_rate: u64,
-    /// Minimum rate.
-    pub rpg_min_rate: u64,
-    /// Rate at the first CNP; 0: as measured.
-    pub rate_to_set_on_first_cnp: u64,
-    /// Additive increase.
-    pub rpg_ai_rate: u64,
-    /// Hyper increase.
-    pub rpg_hai_rate: u64,
-    /// Time between increases.
-    pub rpg_time_reset: Duration,
-    /// Bytes between increases.
-    pub rpg_byte_reset: u64,
-    /// Increases in fast recovery.
-    pub rpg_threshold: u32,
-    /// Minimum percentage left by a cut.
-    pub rpg_min_dec_fac: u8,
-    /// Minimum between cuts.
-    pub rate_reduce_monitor_period: Duration,
-    /// Weight of a CNP, in 1/1024.
-    pub dce_tcp_g: u16,
-    /// Time without CNPs to shrink the estimate.
-    pub dce_tcp_rtt: Duration,
-    /// Initial estimate, in 1/1024.
-    pub initial_alpha_value: u16,
-}
-
-impl Default for Dcqcn {
-    fn default() -> Self {
-        Self {
-            rpg_max_rate: 100_000_000_000,
-            rpg_min_rate: 10_000_000,
-            rate_to_set_on_first_cnp: 0,
-            rpg_ai_rate: 40_000_000,
-            rpg_hai_rate: 400_000_000,
-            rpg_time_reset: Duration::from_micros(55),
-            rpg_byte_reset: 10_000_000,
-            rpg_threshold: 5,
-            rpg_min_dec_fac: 50,
-            rate_reduce_monitor_period: Duration::from_micros(50),
-            dce_tcp_g: 4,
-            dce_tcp_rtt: Duration::from_micros(55),
-            initial_alpha_value: 1023,
-        }
+defaults! {
+    /// DCQCN reaction point (Zhu et al., SIGCOMM 2015), with the names of adapters. Rates are in
+    /// bits/s. Defaults are the paper's, except `rpg_min_rate`.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+    pub Dcqcn {
+        /// Line rate, which lifts the limit.
+        rpg_max_rate: u64 = 100_000_000_000;
+        /// Minimum rate.
+        rpg_min_rate: u64 = 10_000_000;
+        /// Rate at the first CNP; 0: as measured.
+        rate_to_set_on_first_cnp: u64 = 0;
+        /// Additive increase.
+        rpg_ai_rate: u64 = 40_000_000;
+        /// Hyper increase.
+        rpg_hai_rate: u64 = 400_000_000;
+        /// Time between increases.
+        rpg_time_reset: Duration = Duration::from_micros(55);
+        /// Bytes between increases.
+        rpg_byte_reset: u64 = 10_000_000;
+        /// Increases in fast recovery.
+        rpg_threshold: u32 = 5;
+        /// Minimum percentage left by a cut.
+        rpg_min_dec_fac: u8 = 50;
+        /// Minimum between cuts.
+        rate_reduce_monitor_period: Duration = Duration::from_micros(50);
+        /// Weight of a CNP, in 1/1024.
+        dce_tcp_g: u16 = 4;
+        /// Time without CNPs to shrink the estimate.
+        dce_tcp_rtt: Duration = Duration::from_micros(55);
+        /// Initial estimate, in 1/1024.
+        initial_alpha_value: u16 = 1023;
     }
 }

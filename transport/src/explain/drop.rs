@@ -96,9 +96,11 @@ impl Explain for DropReason {
             Self::ResponseOutsideWindow => {
                 "the peer's rq_psn must equal sq_psn here: exchange PSNs before RTR"
             }
-            Self::UnexpectedResponse | Self::PayloadInAcknowledge | Self::ReservedSyndrome => {
-                PEER_ADAPTER
-            }
+            Self::UnexpectedResponse
+            | Self::PayloadInAcknowledge
+            | Self::ReservedSyndrome
+            | Self::NotAMad
+            | Self::CmWrongPeer => PEER_ADAPTER,
             Self::RequestRefused => {
                 "an unreliable service does not notify the sender: compare rkey, remote_addr and \
                  length with the region here, and check its access and qp_access_flags"
@@ -107,9 +109,7 @@ impl Explain for DropReason {
                 "a datagram or unreliable connection does not notify its sender: post enough \
                  receives before it sends"
             }
-            Self::NotAMad => PEER_ADAPTER,
             Self::CmUnknownConnection | Self::CmWrongState => OVER,
-            Self::CmWrongPeer => PEER_ADAPTER,
             Self::CmBacklog => "accept or reject requests sooner, or raise backlog of rdma_listen",
             Self::TooLong => {
                 "a datagram's receive buffer needs 40 bytes for the GRH plus the message, which \

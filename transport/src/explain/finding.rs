@@ -8,6 +8,7 @@ use core::net::IpAddr;
 
 use super::{Explain, Reason, history::History};
 use crate::{
+    bounded,
     event::{Disposition, DropReason},
     ids::Qpn,
     qp::{Failure, State, Timer},
@@ -156,7 +157,7 @@ impl Histories {
                     && !self.gone.contains(qpn)
                     && !self.unknown_qps.contains(qpn);
                 is_new.then(|| {
-                    push(&mut self.unknown_qps, *qpn, UNKNOWN_QPS);
+                    bounded::push(&mut self.unknown_qps, *qpn, UNKNOWN_QPS);
                     dropped(*at, packet, DropReason::UnknownQp)
                 })
             }
@@ -167,7 +168,7 @@ impl Histories {
     fn forget(&mut self, qpn: Qpn) {
         self.qps.remove(&qpn);
         self.latest.forget(qpn);
-        push(&mut self.gone, qpn, GONE);
+        bounded::push(&mut self.gone, qpn, GONE);
     }
 }
 
@@ -184,20 +185,13 @@ fn unmatched_drop(what: &What) -> Option<(IpAddr, DropReason)> {
     }
 }
 
-fn push<T>(list: &mut VecDeque<T>, new: T, most: usize) {
-    if list.len() >= most {
-        list.pop_front();
-    }
-    list.push_back(new);
-}
-
 /// A local destination that may have no receiver.
 fn unreachable(at: Instant, history: &History, asked: &mut VecDeque<IpAddr>) -> Option<Finding> {
     let (address, qpn) = history.peer.filter(|(address, _)| address.is_loopback())?;
     if asked.contains(&address) {
         return None;
     }
-    push(asked, address, ADDRESSED);
+    bounded::push(asked, address, ADDRESSED);
     let rule = format!(
         "no program of this user receives at {address}, the destination of queue pair {qpn}"
     );
@@ -255,6 +249,10 @@ fn cause_of(failure: Failure) -> String {
 /// Transition to ERR or SQE.
 fn failed(at: Instant, history: &History, failure: Failure) -> Option<Finding> {
     let completed = history.failed_at(at);
+    let goes_into_err = |cause, advice: &'static str| {
+        let reason = Reason::new(cause, &failure, advice);
+        Some(Finding::new(at, "the queue pair goes into ERR".to_string(), reason))
+    };
     match failure {
         Failure::Asked => None, // the program knows
         Failure::Request(error) => {
@@ -278,23 +276,19 @@ fn failed(at: Instant, history: &History, failure: Failure) -> Option<Finding> {
             let peer = history.arrived.as_ref().map(|packet| format!("sent {packet}"));
             Some(Finding { status: Some(error.status), peer, ..finding })
         }
-        Failure::CqOverrun(_) => {
-            let advice = "make the completion queue with cqe for every request that can be posted \
-                          to its queue pairs (≥ the sum of their max_send_wr and max_recv_wr), or \
-                          poll before you post more";
-            let reason = Reason::new("cq_overrun", &failure, advice);
-            Some(Finding::new(at, "the queue pair goes into ERR".to_string(), reason))
-        }
-        Failure::Injected => {
-            let advice = "the rule comes from ROCE_FAULT, `roce run --fault` or `roce fault`";
-            let reason = Reason::new("fault", &failure, advice);
-            Some(Finding::new(at, "the queue pair goes into ERR".to_string(), reason))
-        }
-        Failure::Device => {
-            let advice = "reading the device's sockets fails: close the device and open it again";
-            let reason = Reason::new("device_fatal", &failure, advice);
-            Some(Finding::new(at, "the queue pair goes into ERR".to_string(), reason))
-        }
+        Failure::CqOverrun(_) => goes_into_err(
+            "cq_overrun",
+            "make the completion queue with cqe for every request that can be posted to its queue \
+             pairs (≥ the sum of their max_send_wr and max_recv_wr), or poll before you post more",
+        ),
+        Failure::Injected => goes_into_err(
+            "fault",
+            "the rule comes from ROCE_FAULT, `roce run --fault` or `roce fault`",
+        ),
+        Failure::Device => goes_into_err(
+            "device_fatal",
+            "reading the device's sockets fails: close the device and open it again",
+        ),
     }
 }
 
@@ -315,19 +309,7 @@ fn of_request(at: Instant, history: &History, what: String, error: WcError) -> F
             }
         }
         Cause::Responder(syndrome) => peer = Some(format!("sent {syndrome}")),
-        Cause::Flushed
-        | Cause::Access(_)
-        | Cause::TooLong { .. }
-        | Cause::TooShort { .. }
-        | Cause::Bind(_)
-        | Cause::NotAWord { .. }
-        | Cause::NoReadsAllowed
-        | Cause::ResponseMismatch
-        | Cause::Refused(_)
-        | Cause::NoRoute
-        | Cause::ForeignAddressHandle
-        | Cause::WrongOperation
-        | Cause::Injected => {}
+        _ => {}
     }
     let finding = Finding::new(at, what, reason);
     Finding { status: Some(error.status), peer, silent, ..finding }

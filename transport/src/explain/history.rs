@@ -7,6 +7,7 @@ use alloc::{
 use core::{fmt, net::IpAddr, time::Duration};
 
 use crate::{
+    bounded,
     event::{Disposition, DropReason},
     ids::Qpn,
     qp::{Failure, QpType, State, Timer},
@@ -110,20 +111,14 @@ impl History {
             }
             What::Arrived { packet, disposition } => self.record_arrival(at, packet, *disposition),
             What::Call { call: call @ Call::PostSend { .. }, result: Ok(()) } => {
-                if self.posts.len() >= POSTS {
-                    self.posts.pop_front();
-                }
-                self.posts.push_back(*call);
+                bounded::push(&mut self.posts, *call, POSTS);
             }
             What::Acknowledged { .. } => {
                 self.silence = Silence::default();
                 self.acknowledged = true;
             }
             What::Timer(Timer::Acknowledge(_)) => {
-                if self.silence.timeouts.len() >= TIMEOUTS {
-                    self.silence.timeouts.pop_front();
-                }
-                self.silence.timeouts.push_back(at);
+                bounded::push(&mut self.silence.timeouts, at, TIMEOUTS);
             }
             What::Completed { wr_id, result: Err(error) }
                 if error.status != WcStatus::WrFlushErr =>

@@ -7,7 +7,7 @@ use core::{
 use bitflags::bitflags;
 use thiserror::Error;
 
-use super::Memory;
+use super::{Memory, MemoryFault};
 use crate::ids::{LKey, PdId, Qpn, RKey};
 
 /// A queue pair with its protection domain.
@@ -38,6 +38,12 @@ bitflags! {
     }
 }
 
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        bitflags::parser::to_writer(self, f)
+    }
+}
+
 impl Access {
     /// Rights that need the region's `LOCAL_WRITE`, also in windows (C10-75).
     pub const REMOTE_CHANGE: Self = Self::REMOTE_WRITE.union(Self::REMOTE_ATOMIC);
@@ -63,7 +69,7 @@ pub enum AccessError {
     #[error("key {0:#010x} belongs to another protection domain")]
     ProtectionDomain(u32),
     /// Missing right.
-    #[error("the region of key {key:#010x} lacks the access right {needed:?}")]
+    #[error("the region of key {key:#010x} lacks the access right {needed}")]
     Rights {
         /// The key.
         key: u32,
@@ -198,13 +204,17 @@ impl Region {
         length: u64,
         needed: Access,
     ) -> Result<(), AccessError> {
-        if !self.access.contains(needed) {
-            return Err(AccessError::Rights { key, needed: needed - self.access });
-        }
         let inside = address
             .checked_sub(self.address)
             .is_some_and(|offset| offset <= self.length && length <= self.length - offset);
-        if inside { Ok(()) } else { Err(self.beyond(key, address, length)) }
+        if !inside {
+            // before rights: the key may be another region's
+            return Err(self.beyond(key, address, length));
+        }
+        if !self.access.contains(needed) {
+            return Err(AccessError::Rights { key, needed: needed - self.access });
+        }
+        Ok(())
     }
 
     const fn beyond(&self, key: u32, address: u64, length: u64) -> AccessError {
@@ -222,15 +232,15 @@ impl Region {
 
     /// The caller has checked the range.
     pub(crate) fn read(&self, address: u64, to: &mut [u8]) -> Result<(), AccessError> {
-        let offset = self.live_offset(self.key(), address)?;
-        self.memory.read_at(offset, to).map_err(|_| AccessError::Fault(self.key()))
+        self.at(self.key(), address, |offset| self.memory.read_at(offset, to))
     }
 
     /// Polling programs see packets in order, as with a network card.
     pub(crate) fn write(&self, address: u64, from: &[u8]) -> Result<(), AccessError> {
-        let offset = self.live_offset(self.key(), address)?;
-        fence(Ordering::Release); // no instruction where the processor keeps stores in order
-        self.memory.write_at(offset, from).map_err(|_| AccessError::Fault(self.key()))
+        self.at(self.key(), address, |offset| {
+            fence(Ordering::Release); // no instruction where the processor keeps stores in order
+            self.memory.write_at(offset, from)
+        })
     }
 
     pub(crate) const fn is_behind_driver(&self) -> bool {
@@ -242,9 +252,10 @@ impl Region {
     }
 
     pub(crate) fn start_write(&self, address: u64, from: &[u8]) -> Result<u64, AccessError> {
-        let offset = self.live_offset(self.key(), address)?;
-        fence(Ordering::Release);
-        self.memory.start_write(offset, from).map_err(|_| AccessError::Fault(self.key()))
+        self.at(self.key(), address, |offset| {
+            fence(Ordering::Release);
+            self.memory.start_write(offset, from)
+        })
     }
 
     pub(crate) fn has_ended(&self, copy: u64) -> Result<bool, AccessError> {
@@ -257,18 +268,15 @@ impl Region {
         compare: u64,
         swap: u64,
     ) -> Result<u64, AccessError> {
-        let offset = self.live_offset(self.rkey.0, address)?;
-        self.memory.compare_swap(offset, compare, swap).map_err(|_| AccessError::Fault(self.rkey.0))
+        self.at(self.rkey.0, address, |offset| self.memory.compare_swap(offset, compare, swap))
     }
 
     pub(crate) fn fetch_add(&self, address: u64, add: u64) -> Result<u64, AccessError> {
-        let offset = self.live_offset(self.rkey.0, address)?;
-        self.memory.fetch_add(offset, add).map_err(|_| AccessError::Fault(self.rkey.0))
+        self.at(self.rkey.0, address, |offset| self.memory.fetch_add(offset, add))
     }
 
     pub(crate) fn store(&self, address: u64, value: u64) -> Result<(), AccessError> {
-        let offset = self.live_offset(self.rkey.0, address)?;
-        self.memory.store_u64(offset, value).map_err(|_| AccessError::Fault(self.rkey.0))
+        self.at(self.rkey.0, address, |offset| self.memory.store_u64(offset, value))
     }
 
     pub(crate) fn flush(
@@ -277,12 +285,10 @@ impl Region {
         length: u64,
         persistent: bool,
     ) -> Result<(), AccessError> {
-        let offset = self.live_offset(self.rkey.0, address)?;
-        fence(Ordering::SeqCst);
-        if !persistent {
-            return Ok(());
-        }
-        self.memory.persist(offset, length).map_err(|_| AccessError::Fault(self.rkey.0))
+        self.at(self.rkey.0, address, |offset| {
+            fence(Ordering::SeqCst);
+            if persistent { self.memory.persist(offset, length) } else { Ok(()) }
+        })
     }
 
     /// For errors.
@@ -290,14 +296,21 @@ impl Region {
         if self.inside.is_some() { self.rkey.0 } else { self.lkey.0 }
     }
 
-    fn live_offset(&self, key: u32, address: u64) -> Result<u64, AccessError> {
+    /// Accesses live memory; `key` is for errors.
+    #[inline]
+    fn at<T>(
+        &self,
+        key: u32,
+        address: u64,
+        access: impl FnOnce(u64) -> Result<T, MemoryFault>,
+    ) -> Result<T, AccessError> {
         if self.is_revoked() {
             return Err(AccessError::Deregistered(key));
         }
         if address < self.address {
             return Err(self.beyond(key, address, 0));
         }
-        Ok(self.offset(address))
+        access(self.offset(address)).map_err(|_| AccessError::Fault(key))
     }
 
     /// No overflow: windows end within their region.

@@ -3,6 +3,7 @@ use alloc::sync::Arc;
 use super::state::QpType;
 use crate::{
     addr::{AddressVector, Mtu, QKey},
+    defaults::defaults,
     ids::{PdId, Qpn, SrqId},
     mem::Access,
     psn::Psn,
@@ -15,42 +16,28 @@ pub const MAX_MESSAGE: u32 = 1 << 30;
 /// Outstanding READs and atomics per queue pair, either way.
 pub const MAX_RD_ATOMIC: u8 = 128;
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct RdAtomicLimits {
-    pub(crate) requester: u8,
-    pub(crate) responder: u8,
-}
-
-impl Default for RdAtomicLimits {
-    fn default() -> Self {
-        Self { requester: MAX_RD_ATOMIC, responder: MAX_RD_ATOMIC }
+defaults! {
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub(crate) RdAtomicLimits {
+        requester: u8 = MAX_RD_ATOMIC;
+        responder: u8 = MAX_RD_ATOMIC;
     }
 }
 
-/// Queue sizes (`ibv_qp_cap`).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct QpCaps {
-    /// Outstanding send requests.
-    pub max_send_wr: u32,
-    /// Outstanding receive requests.
-    pub max_recv_wr: u32,
-    /// SGEs per send request.
-    pub max_send_sge: u32,
-    /// SGEs per receive request.
-    pub max_recv_sge: u32,
-    /// Inline bytes per send request.
-    pub max_inline_data: u32,
-}
-
-impl Default for QpCaps {
-    fn default() -> Self {
-        Self {
-            max_send_wr: 128,
-            max_recv_wr: 128,
-            max_send_sge: 4,
-            max_recv_sge: 4,
-            max_inline_data: 64,
-        }
+defaults! {
+    /// Queue sizes (`ibv_qp_cap`).
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+    pub QpCaps {
+        /// Outstanding send requests.
+        max_send_wr: u32 = 128;
+        /// Outstanding receive requests.
+        max_recv_wr: u32 = 128;
+        /// SGEs per send request.
+        max_send_sge: u32 = 4;
+        /// SGEs per receive request.
+        max_recv_sge: u32 = 4;
+        /// Inline bytes per send request.
+        max_inline_data: u32 = 64;
     }
 }
 

@@ -11,6 +11,7 @@ use super::{
 use crate::{
     addr::{AddressVector, Mtu, PKey, QKey},
     congestion::CongestionConfig,
+    defaults::defaults,
     event::{Counters, DropReason, Event},
     gids::{GidTable, Path},
     ids::{CqId, PdId, Qpn, SrqId, XrcdId},
@@ -153,15 +154,11 @@ impl Env<'_> {
     ) {
         let Some(cq) = cq else { return };
         self.record(|| Decision::Completed(wc));
-        if let Some(late) = &mut self.late
-            && late
-                .delay_completion(
-                    DelayedCompletion::new(half, cq, wc, validity, solicited),
-                    self.now,
-                )
-                .is_none()
-        {
-            return;
+        if let Some(late) = &mut self.late {
+            let new = DelayedCompletion::new(half, cq, wc, validity, solicited);
+            if late.delay_completion(new, self.now) {
+                return;
+            }
         }
         let pushed = cq.push(wc, validity, solicited, self.now);
         self.reports.record_pushed(cq.id(), pushed);
@@ -239,18 +236,14 @@ impl PeerEnd {
     }
 }
 
-#[derive(Clone, Copy)]
-pub(crate) struct Posting {
-    /// Longest WRITE, in packets, sent as WRITE ONLYs.
-    pub(crate) write_only_packets: u32,
-    pub(crate) max_read_sge: u32,
-    pub(crate) atomics: bool,
-    pub(crate) early_posts: bool,
-}
-
-impl Default for Posting {
-    fn default() -> Self {
-        Self { write_only_packets: 0, max_read_sge: u32::MAX, atomics: true, early_posts: false }
+defaults! {
+    #[derive(Clone, Copy)]
+    pub(crate) Posting {
+        /// Longest WRITE, in packets, sent as WRITE ONLYs.
+        write_only_packets: u32 = 0;
+        max_read_sge: u32 = u32::MAX;
+        atomics: bool = true;
+        early_posts: bool = false;
     }
 }
 

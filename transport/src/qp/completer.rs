@@ -7,7 +7,6 @@ use super::{
     decision::{Decision, Loss, Recovery, WindowCause},
     flight,
     requester::Requester,
-    retry::Verdict,
 };
 use crate::{
     event::{Disposition, DropReason},
@@ -216,17 +215,17 @@ impl Requester {
             self.flight.on_loss();
             env.record(|| Decision::Window(WindowCause::Loss));
             self.retry.record_resent(psn, env.now);
-            self.recover(Verdict::Retransmit, psn, Loss::Probe, env);
+            self.recover(Recovery::Retransmit, psn, Loss::Probe, env);
         }
     }
 
     fn on_gap(&mut self, disposition: Disposition, env: &mut Env<'_>) -> Disposition {
         let psn = self.oldest_unacked;
-        let verdict = self.retry.on_loss(psn, env.now);
-        if verdict != Verdict::UnderWay {
+        let recovery = self.retry.on_loss(psn, env.now);
+        if recovery != Recovery::UnderWay {
             env.reports.counters.implied_naks += 1;
         }
-        self.recover(verdict, psn, Loss::ImpliedNak, env);
+        self.recover(recovery, psn, Loss::ImpliedNak, env);
         disposition
     }
 
@@ -234,14 +233,14 @@ impl Requester {
         let syndrome = Syndrome::Nak(code);
         let status = match code {
             NakCode::PsnSequenceError => {
-                let verdict = self.retry.on_loss(psn, env.now);
-                if verdict == Verdict::UnderWay {
+                let recovery = self.retry.on_loss(psn, env.now);
+                if recovery == Recovery::UnderWay {
                     return Disposition::Dropped(DropReason::RecoveryUnderWay);
                 }
                 env.reports.counters.sequence_naks_received += 1;
                 self.flight.on_loss();
                 env.record(|| Decision::Window(WindowCause::Loss));
-                self.recover(verdict, psn, Loss::Nak, env);
+                self.recover(recovery, psn, Loss::Nak, env);
                 return Disposition::NakReceived(syndrome);
             }
             NakCode::InvalidRequest => WcStatus::RemInvReqErr,
@@ -255,19 +254,11 @@ impl Requester {
     }
 
     fn on_not_ready(&mut self, psn: Psn, timer: u8, env: &mut Env<'_>) -> Disposition {
-        match self.retry.on_not_ready(psn, env.now, rnr_timer(timer)) {
-            Verdict::UnderWay => return Disposition::Dropped(DropReason::RecoveryUnderWay),
-            Verdict::Retransmit => {
-                let recovery = Recovery::RetransmitAfter(rnr_timer(timer));
-                env.record(|| Decision::Recovery { psn, loss: Loss::NotReady, recovery });
-                self.wait_for_receiver(psn);
-            }
-            Verdict::GiveUp { tries } => {
-                let recovery = Recovery::GiveUp { tries };
-                env.record(|| Decision::Recovery { psn, loss: Loss::NotReady, recovery });
-                self.fail_oldest(WcStatus::RnrRetryExcErr, Cause::NoResponse { tries });
-            }
+        let recovery = self.retry.on_not_ready(psn, env.now, rnr_timer(timer));
+        if recovery == Recovery::UnderWay {
+            return Disposition::Dropped(DropReason::RecoveryUnderWay);
         }
+        self.recover(recovery, psn, Loss::NotReady, env);
         env.reports.counters.rnr_naks_received += 1;
         Disposition::NakReceived(Syndrome::RnrNak { timer })
     }

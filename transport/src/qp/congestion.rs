@@ -24,25 +24,17 @@ const PAYLOAD: usize = 16;
 
 #[derive(Debug, Default)]
 pub(super) struct Congestion {
-    due: bool,
+    pub(super) due: bool,
     quiet_until: Instant,
     /// The peer's last effective CNP.
     notified: Option<Instant>,
-    counters: CongestionCounters,
+    pub(super) counters: CongestionCounters,
 }
 
 impl Congestion {
-    pub(super) const fn counters(&self) -> CongestionCounters {
-        self.counters
-    }
-
     pub(super) const fn forget(&mut self) {
         self.due = false;
         self.quiet_until = Instant::ZERO;
-    }
-
-    pub(super) fn reset(&mut self) {
-        *self = Self::default();
     }
 
     /// Returns false within `interval` of the last CNP: adapters send none that fast.
@@ -55,20 +47,12 @@ impl Congestion {
         counts
     }
 
-    pub(super) const fn count_mark(&mut self) {
-        self.counters.ecn_marked += 1;
-    }
-
     /// Makes a CNP due, once per `interval`; UD never sends it.
     pub(super) fn schedule_cnp(&mut self, now: Instant, interval: Duration) {
         if now >= self.quiet_until {
             self.due = true;
             self.quiet_until = now.plus(interval);
         }
-    }
-
-    pub(super) const fn is_due(&self) -> bool {
-        self.due
     }
 
     pub(super) fn build(&mut self, common: &Common, slot: &mut [u8]) -> Option<Built> {

@@ -7,6 +7,7 @@ use super::state::State;
 use crate::{
     event::{Disposition, Refusal},
     ids::CqId,
+    named::named,
     psn::Psn,
     wire::{NakCode, Syndrome},
     work::{Wc, WcError},
@@ -23,19 +24,20 @@ pub struct Part {
     pub of: u32,
 }
 
-/// Sign of a loss.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Loss {
-    /// A NAK "PSN sequence error".
-    Nak,
-    /// A later response without earlier READ or atomic data (9.7.5.1.2).
-    ImpliedNak,
-    /// Acknowledge timeout (9.7.6.1.3).
-    Timeout,
-    /// An acknowledged probe showed a gap behind it.
-    Probe,
-    /// An RNR pause is over (9.7.5.2.8).
-    NotReady,
+named! {
+    /// Sign of a loss.
+    Loss {
+        /// A NAK "PSN sequence error".
+        Nak "NAK";
+        /// A later response without earlier READ or atomic data (9.7.5.1.2).
+        ImpliedNak "implied NAK";
+        /// Acknowledge timeout (9.7.6.1.3).
+        Timeout "timeout";
+        /// An acknowledged probe showed a gap behind it.
+        Probe "probe";
+        /// An RNR pause is over (9.7.5.2.8).
+        NotReady "RNR";
+    }
 }
 
 /// Recovery from a loss.
@@ -99,19 +101,20 @@ pub enum Timer {
     NotReady,
 }
 
-/// Cause of a window change.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum WindowCause {
-    /// The queue pair starts.
-    Start,
-    /// Full window acknowledged.
-    Acknowledged,
-    /// Loss shown by NAK or probe.
-    Loss,
-    /// Acknowledge timeout.
-    Timeout,
-    /// A CNP arrived.
-    Notification,
+named! {
+    /// Cause of a window change.
+    WindowCause {
+        /// The queue pair starts.
+        Start "start";
+        /// Full window acknowledged.
+        Acknowledged "full and acknowledged";
+        /// Loss shown by NAK or probe.
+        Loss "loss";
+        /// Acknowledge timeout.
+        Timeout "timeout";
+        /// A CNP arrived.
+        Notification "congestion notification";
+    }
 }
 
 /// Cause of a state change.
@@ -197,18 +200,6 @@ impl From<Disposition> for Failure {
     }
 }
 
-impl fmt::Display for Loss {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Nak => "NAK",
-            Self::ImpliedNak => "implied NAK",
-            Self::Timeout => "timeout",
-            Self::Probe => "probe",
-            Self::NotReady => "RNR",
-        })
-    }
-}
-
 impl fmt::Display for Recovery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -234,11 +225,9 @@ impl fmt::Display for Reason {
         match self {
             Self::First(part) => write!(f, "{part}"),
             Self::Retransmit(part, loss) => write!(f, "{part}, retransmitted: {loss}"),
-            Self::Probe { part, oldest: false } => {
-                write!(f, "{part}, probe: the last packet")
-            }
-            Self::Probe { part, oldest: true } => {
-                write!(f, "{part}, probe: the oldest packet")
+            Self::Probe { part, oldest } => {
+                let which = if *oldest { "oldest" } else { "last" };
+                write!(f, "{part}, probe: the {which} packet")
             }
             Self::Datagram { wr_id } => write!(f, "request {wr_id}"),
             Self::Acknowledge(psn) => write!(f, "acknowledges up to {}", psn.get()),
@@ -266,18 +255,6 @@ impl fmt::Display for Timer {
             Self::Probe => f.write_str("no response within a few round trips: a probe is due"),
             Self::NotReady => f.write_str("RNR wait over"),
         }
-    }
-}
-
-impl fmt::Display for WindowCause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Start => "start",
-            Self::Acknowledged => "full and acknowledged",
-            Self::Loss => "loss",
-            Self::Timeout => "timeout",
-            Self::Notification => "congestion notification",
-        })
     }
 }
 

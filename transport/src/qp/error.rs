@@ -14,7 +14,7 @@ pub enum ModifyError {
     #[error("no such queue pair")]
     UnknownQp,
     /// No such edge.
-    #[error("a {qp_type} queue pair cannot go from {from} to {to}")]
+    #[error("{qp_type} queue pairs cannot go from {from} to {to}")]
     IllegalTransition {
         /// Service.
         qp_type: QpType,
@@ -36,7 +36,7 @@ pub enum ModifyError {
     #[error("P_Key index {0} does not exist or is unused")]
     PKeyIndex(u16),
     /// Attribute of another edge (`EINVAL`).
-    #[error("a {qp_type} queue pair takes no {attribute} from {from} to {to}")]
+    #[error("{qp_type} queue pairs take no {attribute} from {from} to {to}")]
     NotTaken {
         /// The attribute.
         attribute: Attribute,
@@ -115,7 +115,7 @@ pub enum PostError {
     #[error("the queue pair has a shared receive queue; post to that")]
     SharedQueue,
     /// XRC initiators have no receive queue, XRC targets no queue.
-    #[error("an {0} queue pair has no such queue")]
+    #[error("{0} queue pairs have no such queue")]
     NoSuchQueue(QpType),
     /// Only XRC initiators' requests name an XRC SRQ, and all do.
     #[error("remote_srqn is for requests of an XRC initiator, which need it")]
@@ -157,7 +157,7 @@ pub enum PostError {
     #[error("the message is longer than 2^30 bytes")]
     TooLong,
     /// UD messages need a destination, others none; UD has no windows.
-    #[error("a {0} queue pair has no such operation")]
+    #[error("{0} queue pairs have no such operation")]
     WrongOperation(QpType),
 }
 

@@ -73,12 +73,9 @@ impl Responder {
             | Op::SendOnlyImm
             | Op::SendLastInvalidate
             | Op::SendOnlyInvalidate => self.send(packet, common, env),
-            Op::WriteFirst
-            | Op::WriteMiddle
-            | Op::WriteLast
-            | Op::WriteLastImm
-            | Op::WriteOnly
-            | Op::WriteOnlyImm => self.write(packet, packet.headers.ext().reth(), common, env),
+            operation if operation.is_write() => {
+                self.write(packet, packet.headers.ext().reth(), common, env)
+            }
             _ => Err(Refused::invalid(Refusal::NotEnabled)),
         }
     }
@@ -292,13 +289,8 @@ impl Responder {
         if !eth.virtual_address.is_multiple_of(8) {
             return Err(Refused::invalid(Refusal::Misaligned));
         }
-        let region = env.resources.regions.remote(
-            eth.rkey,
-            common.user(),
-            eth.virtual_address,
-            8,
-            Access::REMOTE_ATOMIC,
-        );
+        let (regions, needed) = (&env.resources.regions, Access::REMOTE_ATOMIC);
+        let region = regions.remote(eth.rkey, common.user(), eth.virtual_address, 8, needed);
         if !self.responses.keep(region.ok().map(Arc::as_ref), eth.virtual_address, 8, common) {
             return Err(Refused::BehindRead);
         }
@@ -419,20 +411,15 @@ impl Responder {
         if !common.admission.access.contains(needed) {
             return Err(Refused::invalid(Refusal::NotEnabled));
         }
-        if reth.dma_length > MAX_MESSAGE {
+        let &Reth { virtual_address: address, rkey, dma_length: length } = reth;
+        if length > MAX_MESSAGE {
             return Err(Refused::invalid(Refusal::Length));
         }
-        if reth.dma_length == 0 {
+        if length == 0 {
             return Ok(None);
         }
-        let length = u64::from(reth.dma_length);
-        let region = env.resources.regions.remote(
-            reth.rkey,
-            common.user(),
-            reth.virtual_address,
-            length,
-            needed,
-        );
+        let regions = &env.resources.regions;
+        let region = regions.remote(rkey, common.user(), address, length.into(), needed);
         region.cloned().map(Some).map_err(Refused::access)
     }
 }

@@ -17,10 +17,10 @@ const ACK_REQ_INTERVAL: u64 = 64;
 #[derive(Debug)]
 pub(crate) struct Flight {
     window: Window,
-    bytes: u64,
+    pub(super) bytes: u64,
     /// Bytes since the last acknowledgement request.
     since_ack_req: u64,
-    waits: bool,
+    pub(super) waits: bool,
     /// After a timeout, outside the shared budget until a response: others continue.
     timed_out: bool,
     lost: bool,
@@ -43,14 +43,6 @@ impl Flight {
         if self.timed_out { 0 } else { self.bytes }
     }
 
-    pub(super) const fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    pub(crate) const fn waits(&self) -> bool {
-        self.waits
-    }
-
     /// True if only shared credits prevent sending.
     pub(super) const fn is_held(&self) -> bool {
         self.waits && self.bytes == 0
@@ -63,10 +55,6 @@ impl Flight {
 
     pub(super) const fn window(&self) -> u64 {
         self.window.limit()
-    }
-
-    pub(super) const fn retry(&mut self) {
-        self.waits = false;
     }
 
     /// Returns `Some` if a packet may leave, true if it must request an acknowledgement.

@@ -5,13 +5,13 @@
 use alloc::sync::Arc;
 
 use super::{
-    Kind, Qp, QpType,
+    Qp, QpType,
     attr::MAX_MESSAGE,
     common::{Common, Env},
     decision::{Decision, Decisions, Reason},
     flight,
     reply::{Attempt, Reply},
-    requester::{Contents, Cursor, Requester, Transmission, WINDOW, leaves_as_writes},
+    requester::{Cursor, Requester, Transmission, WINDOW, leaves_as_writes},
     responder::{Message, Responder},
     responses::Responses,
     state::State,
@@ -21,7 +21,7 @@ use crate::{
     mem::{AccessError, Region},
     psn::Psn,
     wire::{Bth, Ext, Headers, MiddleHeaders, Opcode, Operation, XrcEth},
-    work::{Half, SendOp, SendWqe},
+    work::{Half, SendOp, SendWqe, WcError},
 };
 
 /// A run, counted as sent.
@@ -62,7 +62,7 @@ impl Qp {
         length: usize,
         env: &Env<'_>,
     ) -> Option<Middles> {
-        if self.is_flushing() || self.congestion.is_due() || self.rate.limit().is_some() {
+        if self.is_flushing() || self.congestion.due || self.rate.limit().is_some() {
             return None;
         }
         let middles = if self.responder.responses.is_empty() {
@@ -72,10 +72,10 @@ impl Qp {
         } else {
             self.responder.responses.take_middles(most, &self.common)?
         };
-        let kind = if middles.request.is_some() { Kind::Request } else { Kind::Response };
+        let half = if middles.request.is_some() { Half::Requester } else { Half::Responder };
         let bytes = u64::from(middles.count) * length as u64;
-        self.count_data(kind, middles.count, bytes, env);
-        if kind == Kind::Response {
+        self.count_data(half, middles.count, bytes, env);
+        if half == Half::Responder {
             self.responder.responses.pace.on_sent(bytes, env.now);
         }
         Some(middles)
@@ -94,7 +94,7 @@ impl Qp {
             (Ok(()), _) => {
                 decisions.take(|| Decision::Packet(middles.reason(index, &self.requester)));
             }
-            (Err(error), Some(number)) => self.requester.fail(number, error),
+            (Err(error), Some(number)) => self.requester.fail(number, WcError::protection(error)),
             (Err(_), None) => self.responder.responses.put_back_middles(middles, index),
         }
         written.is_ok()
@@ -188,7 +188,7 @@ impl Requester {
         }
         let request =
             self.request(self.cursor, first.plus(1), false, Transmission::First, common)?;
-        let (Contents { packet, offset }, wqe) = self.contents(&request, common)?;
+        let (packet, offset, wqe) = self.contents(&request, common)?;
         let length = u64::from(count) * packet.payload as u64;
         let origin = match wqe.piece(offset, length) {
             Some((region, address)) => Origin::Memory(region.clone(), address),

@@ -62,10 +62,7 @@ use crate::{
     mem::AccessError,
     time::Instant,
     wire::{NetHeader, Operation, Packet, Service},
-    work::{
-        AbandonedRequests, Cause, CountedOps, Data, Half, RecvWr, SendOp, SendWqe, SendWr, WcError,
-        WcStatus,
-    },
+    work::{AbandonedRequests, CountedOps, Data, Half, RecvWr, SendOp, SendWqe, SendWr, WcError},
 };
 use congestion::Congestion;
 use reliability::Reliability;
@@ -218,7 +215,7 @@ impl Qp {
         env: &mut Env<'_>,
     ) -> Disposition {
         if net.is_congested() {
-            self.congestion.count_mark();
+            self.congestion.counters.ecn_marked += 1;
         }
         if (net.is_congested() || env.congested) && !packet.payload.is_empty() {
             let interval = env.resources.congestion.np_min_time_between_cnps;
@@ -311,7 +308,7 @@ impl Qp {
     }
 
     pub(crate) const fn set_lossless(&mut self, lossless: bool) {
-        self.requester.read_requests.set_lossless(lossless);
+        self.requester.read_requests.lossless = lossless;
     }
 
     pub(crate) fn handle_congestion(&mut self, env: &mut Env<'_>) {
@@ -339,12 +336,12 @@ impl Qp {
 
     /// READ bytes in the shared budget; true if a READ waits for [credits](Env::read_credits).
     pub(crate) const fn reads(&self) -> (u64, bool) {
-        (self.requester.read_requests.shared(), self.requester.read_requests.waits())
+        (self.requester.read_requests.shared(), self.requester.read_requests.waits)
     }
 
     /// The same for requests.
     pub(crate) const fn flight(&self) -> (u64, bool) {
-        (self.requester.flight.shared(), self.requester.flight.waits())
+        (self.requester.flight.shared(), self.requester.flight.waits)
     }
 
     /// Window in bytes, rate in bits/s.
@@ -399,7 +396,7 @@ impl Qp {
             || !self.responder.responses.is_empty()
             || self.common.state != State::Rts
             || !self.common.qp_type.is_reliable()
-            || self.congestion.is_due()
+            || self.congestion.due
             || self.is_flushing()
     }
 
@@ -410,7 +407,7 @@ impl Qp {
     pub(crate) fn only_acknowledges(&self) -> bool {
         self.responder.responses.is_acknowledgement()
             && self.requester.has_sent_all()
-            && !self.congestion.is_due()
+            && !self.congestion.due
             && !self.is_flushing()
     }
 
@@ -466,7 +463,7 @@ impl Qp {
                 Ok(length) => {
                     env.record(|| Decision::Packet(response.reason()));
                     if has_data {
-                        self.count_data(Kind::Response, 1, length as u64, env);
+                        self.count_data(Half::Responder, 1, length as u64, env);
                         self.responder.responses.pace.on_sent(length as u64, env.now);
                         self.responder.responses.after_read.complete_responses(&self.common, env);
                     }
@@ -511,7 +508,7 @@ impl Qp {
             match self.requester.write(&request, &self.common, slot)? {
                 Ok(length) => {
                     env.record(|| Decision::Packet(self.requester.reason(&request)));
-                    self.count_data(Kind::Request, 1, length as u64, env);
+                    self.count_data(Half::Requester, 1, length as u64, env);
                     if request.ends
                         && self.common.qp_type == QpType::Uc
                         && let Some(wqe) = self.requester.queue.pop()
@@ -523,15 +520,16 @@ impl Qp {
                     return Some(Built { rxe_flush, ..Built::new(length) });
                 }
                 Err(error) => {
-                    self.requester.fail(request.at.number, error);
+                    self.requester.fail(request.at.number, WcError::protection(error));
                     self.settle(env);
                 }
             }
         }
     }
 
-    fn count_data(&mut self, kind: Kind, packets: u32, bytes: u64, env: &Env<'_>) {
-        self.turn.record(kind, packets);
+    /// Data packets, or requests for data.
+    fn count_data(&mut self, half: Half, packets: u32, bytes: u64, env: &Env<'_>) {
+        self.turn.record(half, packets);
         if self.common.qp_type.is_reliable() {
             self.rate.on_sent(bytes, env.now, env.resources.congestion.dcqcn.as_ref());
         }
@@ -577,9 +575,7 @@ impl Qp {
             return;
         }
         if half == Half::Requester || !self.common.qp_type.is_reliable() {
-            let status = WcStatus::LocProtErr;
-            let error = WcError { status, cause: Cause::Access(error) };
-            return self.fail(Failure::Request(error), env);
+            return self.fail(Failure::Request(WcError::protection(error)), env);
         }
         self.responder.responses.forget();
         let outcome = self.responder.refuse_unplaced(error, &self.common, env);
@@ -635,15 +631,8 @@ impl Qp {
     }
 }
 
-/// Packets of one kind before the other's turn.
+/// Packets of one half before the other's turn.
 const ALTERNATE: u32 = 16;
-
-/// Data packets, or requests for data.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
-    Response,
-    Request,
-}
 
 /// Alternates responses and requests: neither starves.
 #[derive(Debug, Default)]
@@ -653,8 +642,8 @@ struct Turn {
 }
 
 impl Turn {
-    fn record(&mut self, kind: Kind, packets: u32) {
-        if (kind == Kind::Request) == self.requests_first {
+    fn record(&mut self, half: Half, packets: u32) {
+        if (half == Half::Requester) == self.requests_first {
             self.in_row += packets;
             if self.in_row < ALTERNATE {
                 return;

@@ -4,6 +4,7 @@ use super::{
     Qp,
     attr::{Init, PeerAttr, Rtr, Rts},
     common::Env,
+    congestion::Congestion,
     decision::Failure,
     error::ModifyError,
     info::{PostedSend, QpInfo, SendQueueInfo},
@@ -232,7 +233,7 @@ impl Qp {
         // the rest changes only in SQD, with nothing outstanding
         if state == State::Sqd && qp_type.is_reliable() {
             self.requester.configure(&requester, env.resources.ack_timer);
-            self.responder.set_max_dest_rd_atomic(responder.max_dest_rd_atomic);
+            self.responder.replay.resize(responder.max_dest_rd_atomic);
         }
         Ok(())
     }
@@ -261,7 +262,7 @@ impl Qp {
     pub(crate) fn to_reset(&mut self, srqs: &mut SrqTable) {
         self.requester.reset();
         self.responder.reset();
-        self.congestion.reset();
+        self.congestion = Congestion::default();
         self.rate = Rate::default();
         if self.common.qp_type == QpType::XrcTarget {
             self.leave_srq(srqs);
@@ -298,7 +299,7 @@ impl Qp {
             caps: self.common.caps,
             window,
             rate,
-            congestion: self.congestion.counters(),
+            congestion: self.congestion.counters,
         }
     }
 
@@ -314,7 +315,7 @@ impl Qp {
         });
         SendQueueInfo {
             oldest_unacked: requester.oldest_unacked,
-            in_flight: requester.flight.bytes(),
+            in_flight: requester.flight.bytes,
             requests: requests.collect(),
         }
     }

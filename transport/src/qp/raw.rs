@@ -44,7 +44,6 @@ pub(super) fn build(
 fn write(common: &Common, wqe: &SendWqe, mtu: u32, frame: &mut Vec<u8>) -> Result<(), WcError> {
     let length = wqe.length;
     let bad_length = |cause| WcError { status: WcStatus::LocLenErr, cause };
-    let protection = |error| WcError { status: WcStatus::LocProtErr, cause: Cause::Access(error) };
     if length < HEADER {
         return Err(bad_length(Cause::TooShort { length, least: HEADER }));
     }
@@ -53,10 +52,10 @@ fn write(common: &Common, wqe: &SendWqe, mtu: u32, frame: &mut Vec<u8>) -> Resul
     if length > limit.saturating_add(TAG) {
         return Err(too_long);
     }
-    wqe.check_local(common.receiving.pd).map_err(protection)?;
+    wqe.check_local(common.receiving.pd).map_err(WcError::protection)?;
     frame.clear();
     frame.resize(length as usize, 0);
-    wqe.read(0, frame).map_err(protection)?;
+    wqe.read(0, frame).map_err(WcError::protection)?;
     let is_tagged = frame.get(12..14) == Some(&TAG_8021Q);
     if length > limit && !is_tagged { Err(too_long) } else { Ok(()) }
 }
@@ -83,8 +82,7 @@ pub(super) fn receive(
             env.place(common.half(Half::Responder), region, address, bytes)
         };
         let written = wqe.check().and_then(|()| wqe.write(0, bytes, &mut place));
-        let cause = written.map_err(Cause::Access);
-        cause.map_err(|cause| WcError { status: WcStatus::LocProtErr, cause })
+        written.map_err(WcError::protection)
     };
     let has_failed = stored.is_err();
     env.reports.counters.received_frames += u64::from(!has_failed);

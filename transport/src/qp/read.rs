@@ -52,27 +52,15 @@ struct ReadRequest {
 pub(super) struct ReadRequests {
     outstanding: VecDeque<ReadRequest>,
     bytes: u64,
-    waits: bool,
+    pub(super) waits: bool,
     /// The peer's packets come through shared memory, without loss.
-    lossless: bool,
+    pub(super) lossless: bool,
 }
 
 impl ReadRequests {
     /// Outstanding bytes within the shared budget.
     pub(super) const fn shared(&self) -> u64 {
         if self.lossless { 0 } else { self.bytes }
-    }
-
-    pub(super) const fn set_lossless(&mut self, lossless: bool) {
-        self.lossless = lossless;
-    }
-
-    pub(super) const fn waits(&self) -> bool {
-        self.waits
-    }
-
-    pub(super) const fn retry(&mut self) {
-        self.waits = false;
     }
 
     /// Returns the PSN after the requested packets; `None` without credits.

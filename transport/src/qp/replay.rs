@@ -3,6 +3,7 @@
 use alloc::collections::VecDeque;
 
 use crate::{
+    bounded,
     psn::{Msn, Psn},
     wire::{AtomicEth, Operation, Reth},
 };
@@ -48,10 +49,7 @@ impl ReplayRing {
     }
 
     pub(crate) fn remember(&mut self, entry: Remembered) {
-        if self.entries.len() >= self.capacity {
-            self.entries.pop_front();
-        }
-        self.entries.push_back(entry);
+        bounded::push(&mut self.entries, entry, self.capacity);
     }
 
     pub(crate) fn find(&self, psn: Psn) -> Option<Remembered> {
@@ -79,10 +77,7 @@ pub(crate) struct Placements {
 
 impl Placements {
     pub(crate) fn remember(&mut self, psn: Psn, msn: Msn) {
-        if self.responded.len() >= PLACED {
-            self.responded.pop_front();
-        }
-        self.responded.push_back((psn, msn));
+        bounded::push(&mut self.responded, (psn, msn), PLACED);
     }
 
     pub(crate) fn find(&self, psn: Psn) -> Option<Msn> {

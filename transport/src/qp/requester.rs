@@ -13,12 +13,12 @@
 use super::{
     attr::RequesterAttr,
     common::{Common, Env, Resources},
-    decision::{Decision, Loss, Part, Reason, Timer, WindowCause},
+    decision::{Decision, Loss, Part, Reason, Recovery, Timer, WindowCause},
     flight::{self, Flight},
     packet::OutgoingPacket,
     probe::Probe,
     read::ReadRequests,
-    retry::{AckTimer, Retry, Verdict},
+    retry::{AckTimer, Retry},
     state::State,
 };
 use crate::{
@@ -74,11 +74,6 @@ pub(crate) struct RequestPacket {
     pub(super) ends: bool,
     ack_req: bool,
     transmission: Transmission,
-}
-
-pub(super) struct Contents {
-    pub(super) packet: OutgoingPacket,
-    pub(super) offset: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -182,21 +177,15 @@ impl Requester {
     }
 
     /// The failed request completes in order.
-    pub(crate) fn fail(&mut self, number: u64, error: AccessError) {
+    pub(crate) fn fail(&mut self, number: u64, error: WcError) {
         if let Some(wqe) = self.queue.get_mut(number) {
-            wqe.failed.get_or_insert(WcError {
-                status: WcStatus::LocProtErr,
-                cause: Cause::Access(error),
-            });
+            // the first error stays
+            wqe.failed.get_or_insert(error);
         }
     }
 
     pub(super) fn fail_oldest(&mut self, status: WcStatus, cause: Cause) {
-        let head = self.queue.head();
-        if let Some(wqe) = self.queue.get_mut(head) {
-            // the first error stays
-            wqe.failed.get_or_insert(WcError { status, cause });
-        }
+        self.fail(self.queue.head(), WcError { status, cause });
     }
 
     pub(super) fn take_datagram(&mut self) -> Option<SendWqe> {
@@ -230,8 +219,8 @@ impl Requester {
 
     /// Leaves the queue for shared credits, where an unused place would block others.
     pub(crate) const fn stop_waiting(&mut self) {
-        self.read_requests.retry();
-        self.flight.retry();
+        self.read_requests.waits = false;
+        self.flight.waits = false;
     }
 
     fn next_in_order(&mut self, common: &mut Common, env: &mut Env<'_>) -> Option<RequestPacket> {
@@ -340,16 +329,17 @@ impl Requester {
         Some(RequestPacket { at, psn, end, ends, ack_req, transmission })
     }
 
+    /// Returns a packet, and the place of its payload.
     #[inline]
     pub(super) fn contents(
         &self,
         request: &RequestPacket,
         common: &Common,
-    ) -> Option<(Contents, &SendWqe)> {
+    ) -> Option<(OutgoingPacket, u64, &SendWqe)> {
         let RequestPacket { at: Cursor { number, packet }, psn, end, ends, ack_req, .. } = *request;
         let wqe = self.queue.get(number)?;
-        let Description { operation, ext, offset, payload } =
-            describe(wqe, packet, end.after(psn)?, common)?;
+        let offset = packet * common.mtu.bytes();
+        let (operation, ext, payload) = describe(wqe, packet, offset, end.after(psn)?, common)?;
         let xrceth = wqe.remote_srq.map(XrcEth);
         let wakes = matches!(wqe.op, SendOp::Send { .. } | SendOp::SendInvalidate { .. })
             || ext.immediate().is_some();
@@ -357,8 +347,8 @@ impl Requester {
         bth.solicited = ends && wakes && wqe.flags.contains(SendFlags::SOLICITED);
         bth.ack_req = ack_req;
         let headers = Headers::built(bth, ext).with_xrceth(xrceth);
-        let packet = OutgoingPacket { headers, payload: payload as usize };
-        Some((Contents { packet, offset: u64::from(offset) }, wqe))
+        let outgoing = OutgoingPacket { headers, payload: payload as usize };
+        Some((outgoing, offset.into(), wqe))
     }
 
     /// Executes binds and invalidations: at the queue's head nothing is outstanding.
@@ -429,7 +419,7 @@ impl Requester {
         common: &Common,
         slot: &mut [u8],
     ) -> Option<Result<usize, AccessError>> {
-        let (Contents { packet, offset }, wqe) = self.contents(request, common)?;
+        let (packet, offset, wqe) = self.contents(request, common)?;
         Some(packet.write(slot, |payload| match payload {
             [] => Ok(()),
             payload => wqe.read(offset, payload),
@@ -482,26 +472,26 @@ impl Requester {
         }
     }
 
-    pub(super) fn recover(&mut self, verdict: Verdict, psn: Psn, loss: Loss, env: &mut Env<'_>) {
-        env.record(|| Decision::Recovery { psn, loss, recovery: verdict.into() });
-        match verdict {
-            Verdict::Retransmit => {
+    pub(super) fn recover(&mut self, recovery: Recovery, psn: Psn, loss: Loss, env: &mut Env<'_>) {
+        env.record(|| Decision::Recovery { psn, loss, recovery });
+        match recovery {
+            Recovery::Retransmit | Recovery::RetransmitAfter(_) => {
                 self.loss = loss;
                 self.go_back(psn);
-                self.probe.on_loss();
+                match recovery {
+                    Recovery::Retransmit => self.probe.on_loss(),
+                    _ => self.probe.stop(),
+                }
             }
-            Verdict::UnderWay => {}
-            Verdict::GiveUp { tries } => {
-                self.fail_oldest(WcStatus::RetryExcErr, Cause::NoResponse { tries });
+            Recovery::UnderWay => {}
+            Recovery::GiveUp { tries } => {
+                let status = match loss {
+                    Loss::NotReady => WcStatus::RnrRetryExcErr,
+                    _ => WcStatus::RetryExcErr,
+                };
+                self.fail_oldest(status, Cause::NoResponse { tries });
             }
         }
-    }
-
-    /// Retransmits from `psn` after an RNR pause.
-    pub(super) fn wait_for_receiver(&mut self, psn: Psn) {
-        self.loss = Loss::NotReady;
-        self.go_back(psn);
-        self.probe.stop();
     }
 
     pub(crate) fn handle_timeout(&mut self, env: &mut Env<'_>) {
@@ -521,8 +511,8 @@ impl Requester {
             env.record(|| Decision::Timer(Timer::Acknowledge(psn)));
             env.record(|| Decision::Window(WindowCause::Timeout));
             self.flight.on_timeout();
-            let verdict = self.retry.on_timeout(env.now);
-            self.recover(verdict, psn, Loss::Timeout, env);
+            let recovery = self.retry.on_timeout(env.now);
+            self.recover(recovery, psn, Loss::Timeout, env);
         }
     }
 
@@ -540,35 +530,21 @@ fn check(wqe: &SendWqe, max_reads: u32, common: &Common) -> Result<(), WcError> 
             | SendOp::BindWindow(_)
             | SendOp::LocalInvalidate { .. }
     );
+    let refuse = |status, cause| Err(WcError { status, cause });
     if !unreliable && !qp_type.is_reliable() {
-        return Err(WcError { status: WcStatus::LocQpOpErr, cause: Cause::WrongOperation });
+        return refuse(WcStatus::LocQpOpErr, Cause::WrongOperation);
     }
     if wqe.op.takes_slot() && max_reads == 0 {
-        return Err(WcError { status: WcStatus::LocQpOpErr, cause: Cause::NoReadsAllowed });
+        return refuse(WcStatus::LocQpOpErr, Cause::NoReadsAllowed);
     }
-    let atomic = matches!(
-        wqe.op,
-        SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } | SendOp::AtomicWrite { .. }
-    );
-    if atomic && wqe.length != ATOMIC {
-        return Err(WcError {
-            status: WcStatus::LocLenErr,
-            cause: Cause::NotAWord { length: wqe.length },
-        });
+    if wqe.op.is_atomic() && wqe.length != ATOMIC {
+        return refuse(WcStatus::LocLenErr, Cause::NotAWord { length: wqe.length });
     }
     // a response buffer is checked on arrival
     if wqe.awaits_data() {
         return Ok(());
     }
-    wqe.check_local(pd)
-        .map_err(|error| WcError { status: WcStatus::LocProtErr, cause: Cause::Access(error) })
-}
-
-struct Description {
-    operation: Operation,
-    ext: Ext,
-    offset: u32,
-    payload: u32,
+    wqe.check_local(pd).map_err(WcError::protection)
 }
 
 /// True if each packet is a WRITE ONLY.
@@ -578,10 +554,15 @@ pub(super) fn leaves_as_writes(wqe: &SendWqe, common: &Common) -> bool {
         && matches!(wqe.op, SendOp::Write { immediate: None, .. })
 }
 
-/// Describes packet `index`; a READ requests `packets` response packets.
-fn describe(wqe: &SendWqe, index: u32, packets: u32, common: &Common) -> Option<Description> {
+/// Payload length and headers of packet `index`; a READ requests `packets` response packets.
+fn describe(
+    wqe: &SendWqe,
+    index: u32,
+    offset: u32,
+    packets: u32,
+    common: &Common,
+) -> Option<(Operation, Ext, u32)> {
     let mtu = common.mtu.bytes();
-    let offset = index * mtu;
     let carried = (wqe.length - offset).min(mtu);
     let place = PacketPosition::of(index, wqe.packets);
     let atomic = |remote: Remote, swap_or_add, compare| {
@@ -592,12 +573,15 @@ fn describe(wqe: &SendWqe, index: u32, packets: u32, common: &Common) -> Option<
             compare,
         })
     };
-    let (operation, ext, payload) = match wqe.op {
+    let reth = |remote: Remote, offset: u32, dma_length| Reth {
+        virtual_address: remote.address.wrapping_add(offset.into()),
+        rkey: remote.rkey,
+        dma_length,
+    };
+    Some(match wqe.op {
         SendOp::Read { remote } => {
-            let virtual_address = remote.address.wrapping_add(u64::from(offset));
             let asked = packets.saturating_mul(mtu);
-            let dma_length = (wqe.length - offset).min(asked);
-            let reth = Reth { virtual_address, rkey: remote.rkey, dma_length };
+            let reth = reth(remote, offset, (wqe.length - offset).min(asked));
             (Operation::ReadRequest, Ext::Reth(reth), 0)
         }
         SendOp::CompareSwap { remote, compare, swap } => {
@@ -605,13 +589,10 @@ fn describe(wqe: &SendWqe, index: u32, packets: u32, common: &Common) -> Option<
         }
         SendOp::FetchAdd { remote, add } => (Operation::FetchAdd, atomic(remote, add, 0), 0),
         SendOp::Write { remote, .. } if leaves_as_writes(wqe, common) => {
-            let virtual_address = remote.address.wrapping_add(u64::from(offset));
-            let reth = Reth { virtual_address, rkey: remote.rkey, dma_length: carried };
-            (Operation::WriteOnly, Ext::Reth(reth), carried)
+            (Operation::WriteOnly, Ext::Reth(reth(remote, offset, carried)), carried)
         }
         SendOp::Write { remote, immediate } => {
-            let reth =
-                Reth { virtual_address: remote.address, rkey: remote.rkey, dma_length: wqe.length };
+            let reth = reth(remote, 0, wqe.length);
             let (operation, ext) = match (place, immediate) {
                 (PacketPosition::First, _) => (Operation::WriteFirst, Ext::Reth(reth)),
                 (PacketPosition::Middle, _) => (Operation::WriteMiddle, Ext::None),
@@ -625,15 +606,11 @@ fn describe(wqe: &SendWqe, index: u32, packets: u32, common: &Common) -> Option<
             (operation, ext, carried)
         }
         SendOp::AtomicWrite { remote } => {
-            let reth =
-                Reth { virtual_address: remote.address, rkey: remote.rkey, dma_length: wqe.length };
-            (Operation::AtomicWrite, Ext::Reth(reth), carried)
+            (Operation::AtomicWrite, Ext::Reth(reth(remote, 0, wqe.length)), carried)
         }
         SendOp::Flush { remote, length, placement, whole } => {
             let feth = Feth { placement: placement.bits(), selectivity: u8::from(whole) };
-            let reth =
-                Reth { virtual_address: remote.address, rkey: remote.rkey, dma_length: length };
-            (Operation::Flush, Ext::FethReth(feth, reth), 0)
+            (Operation::Flush, Ext::FethReth(feth, reth(remote, 0, length)), 0)
         }
         SendOp::SendInvalidate { rkey } => {
             let invalidate = Ext::Ieth(InvalidateEth(rkey));
@@ -657,6 +634,5 @@ fn describe(wqe: &SendWqe, index: u32, packets: u32, common: &Common) -> Option<
             };
             (operation, ext, carried)
         }
-    };
-    Some(Description { operation, ext, offset, payload })
+    })
 }

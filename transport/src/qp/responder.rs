@@ -118,10 +118,6 @@ impl Responder {
         self.min_rnr_timer = attr.min_rnr_timer;
     }
 
-    pub(crate) fn set_max_dest_rd_atomic(&mut self, agreed: u8) {
-        self.replay.resize(agreed);
-    }
-
     pub(crate) fn reset(&mut self) {
         while self.queue.pop().is_some() {}
         self.message = Message::None;
@@ -138,10 +134,6 @@ impl Responder {
 
     pub(super) const fn is_within_message(&self) -> bool {
         !matches!(self.message, Message::None)
-    }
-
-    pub(super) fn forget_message(&mut self) {
-        self.message = Message::None;
     }
 
     pub(crate) fn post(

@@ -74,26 +74,6 @@ pub(crate) struct Retry {
     responding_since: Option<Instant>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Verdict {
-    Retransmit,
-    UnderWay,
-    /// Exhausted after `tries` transmissions.
-    GiveUp {
-        tries: u8,
-    },
-}
-
-impl From<Verdict> for Recovery {
-    fn from(verdict: Verdict) -> Self {
-        match verdict {
-            Verdict::Retransmit => Self::Retransmit,
-            Verdict::UnderWay => Self::UnderWay,
-            Verdict::GiveUp { tries } => Self::GiveUp { tries },
-        }
-    }
-}
-
 impl Retry {
     pub(crate) fn new(timer: AckTimer, timeout: u8, retry_cnt: u8, rnr_retry: u8) -> Self {
         let (timeout, longest) = timer.of(timeout);
@@ -126,15 +106,15 @@ impl Retry {
         self.deadline = self.timeout.filter(|_| waits).map(|timeout| now.plus(timeout));
     }
 
-    pub(crate) fn on_loss(&mut self, psn: Psn, now: Instant) -> Verdict {
+    pub(crate) fn on_loss(&mut self, psn: Psn, now: Instant) -> Recovery {
         if self.resent_from == Some(psn) || self.is_paused() {
-            return Verdict::UnderWay;
+            return Recovery::UnderWay;
         }
-        let verdict = self.spend();
-        if verdict == Verdict::Retransmit {
+        let recovery = self.spend();
+        if recovery == Recovery::Retransmit {
             self.record_resent(psn, now);
         }
-        verdict
+        recovery
     }
 
     pub(crate) fn record_resent(&mut self, psn: Psn, now: Instant) {
@@ -159,7 +139,7 @@ impl Retry {
         self.deadline = self.timeout.map(|timeout| now.plus(timeout));
     }
 
-    pub(crate) fn on_timeout(&mut self, now: Instant) -> Verdict {
+    pub(crate) fn on_timeout(&mut self, now: Instant) -> Recovery {
         self.resent_from = None;
         self.fired += 1;
         let longest = self.longest;
@@ -169,20 +149,20 @@ impl Retry {
     }
 
     /// After the pause, a NAK for `psn` is late: some peers send one per packet in flight.
-    pub(crate) fn on_not_ready(&mut self, psn: Psn, now: Instant, pause: Duration) -> Verdict {
+    pub(crate) fn on_not_ready(&mut self, psn: Psn, now: Instant, pause: Duration) -> Recovery {
         if self.is_paused() {
-            return Verdict::UnderWay;
+            return Recovery::UnderWay;
         }
         if self.rnr_retry != RNR_WITHOUT_LIMIT {
             match self.rnr_left.checked_sub(1) {
                 Some(left) => self.rnr_left = left,
-                None => return Verdict::GiveUp { tries: self.rnr_retry + 1 },
+                None => return Recovery::GiveUp { tries: self.rnr_retry + 1 },
             }
         }
         self.paused_until = Some(now.plus(pause));
         self.deadline = None;
         self.resent_from = Some(psn);
-        Verdict::Retransmit
+        Recovery::RetransmitAfter(pause)
     }
 
     pub(crate) const fn is_running(&self) -> bool {
@@ -208,13 +188,13 @@ impl Retry {
         self.paused_until.or(self.deadline)
     }
 
-    fn spend(&mut self) -> Verdict {
+    fn spend(&mut self) -> Recovery {
         match self.retries_left.checked_sub(1) {
             Some(left) => {
                 self.retries_left = left;
-                Verdict::Retransmit
+                Recovery::Retransmit
             }
-            None => Verdict::GiveUp { tries: self.retry_cnt + 1 },
+            None => Recovery::GiveUp { tries: self.retry_cnt + 1 },
         }
     }
 }
@@ -237,11 +217,11 @@ mod tests {
     fn seven_retries_are_seven_and_progress_restores_them() {
         let mut retry = retrying(Some(T), 7, 7);
         for _ in 0..7 {
-            assert_eq!(retry.on_timeout(at(0)), Verdict::Retransmit);
+            assert_eq!(retry.on_timeout(at(0)), Recovery::Retransmit);
         }
-        assert_eq!(retry.on_timeout(at(0)), Verdict::GiveUp { tries: 8 });
+        assert_eq!(retry.on_timeout(at(0)), Recovery::GiveUp { tries: 8 });
         retry.on_progress(at(0), true);
-        assert_eq!(retry.on_timeout(at(0)), Verdict::Retransmit);
+        assert_eq!(retry.on_timeout(at(0)), Recovery::Retransmit);
     }
 
     #[test]
@@ -261,33 +241,33 @@ mod tests {
     #[test]
     fn signs_of_one_loss_count_once() {
         let mut retry = retrying(Some(T), 1, 0);
-        assert_eq!(retry.on_loss(Psn::new(5), at(0)), Verdict::Retransmit);
-        assert_eq!(retry.on_loss(Psn::new(5), at(0)), Verdict::UnderWay);
-        assert_eq!(retry.on_loss(Psn::new(6), at(0)), Verdict::GiveUp { tries: 2 });
+        assert_eq!(retry.on_loss(Psn::new(5), at(0)), Recovery::Retransmit);
+        assert_eq!(retry.on_loss(Psn::new(5), at(0)), Recovery::UnderWay);
+        assert_eq!(retry.on_loss(Psn::new(6), at(0)), Recovery::GiveUp { tries: 2 });
     }
 
     #[test]
     fn not_ready_pauses_and_stops_the_acknowledge_timer() {
         let mut retry = retrying(Some(T), 0, 1);
         retry.on_sent(at(0));
-        assert_eq!(retry.on_not_ready(Psn::new(1), at(0), T * 5), Verdict::Retransmit);
+        assert_eq!(retry.on_not_ready(Psn::new(1), at(0), T * 5), Recovery::RetransmitAfter(T * 5));
         assert_eq!(retry.next_deadline(), Some(at(5)));
         assert!(!retry.is_due(at(4)));
-        assert_eq!(retry.on_not_ready(Psn::new(1), at(1), T), Verdict::UnderWay);
-        assert_eq!(retry.on_loss(Psn::new(1), at(1)), Verdict::UnderWay);
+        assert_eq!(retry.on_not_ready(Psn::new(1), at(1), T), Recovery::UnderWay);
+        assert_eq!(retry.on_loss(Psn::new(1), at(1)), Recovery::UnderWay);
         retry.end_pause(at(4));
         assert!(retry.is_paused());
         retry.end_pause(at(5));
         assert!(!retry.is_paused());
-        assert_eq!(retry.on_loss(Psn::new(1), at(5)), Verdict::UnderWay);
-        assert_eq!(retry.on_not_ready(Psn::new(1), at(5), T), Verdict::GiveUp { tries: 2 });
+        assert_eq!(retry.on_loss(Psn::new(1), at(5)), Recovery::UnderWay);
+        assert_eq!(retry.on_not_ready(Psn::new(1), at(5), T), Recovery::GiveUp { tries: 2 });
     }
 
     #[test]
     fn seven_not_ready_retries_are_without_limit() {
         let mut retry = retrying(None, 0, 7);
         for _ in 0..100 {
-            assert_eq!(retry.on_not_ready(Psn::new(1), at(0), T), Verdict::Retransmit);
+            assert_eq!(retry.on_not_ready(Psn::new(1), at(0), T), Recovery::RetransmitAfter(T));
             retry.end_pause(at(1));
         }
     }

@@ -1,24 +1,23 @@
 //! States of a queue pair and their edges (10.3.1).
 
-use core::fmt;
+use crate::{named::named, wire::Service};
 
-use crate::wire::Service;
-
-/// Transport service (`ibv_qp_type`).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum QpType {
-    /// Reliable connection.
-    Rc,
-    /// Unreliable connection.
-    Uc,
-    /// Unreliable datagram.
-    Ud,
-    /// The sending end of XRC (`IBV_QPT_XRC_SEND`), without a receive queue.
-    XrcInitiator,
-    /// The receiving end of XRC (`IBV_QPT_XRC_RECV`), without queues.
-    XrcTarget,
-    /// The program's Ethernet frames (`IBV_QPT_RAW_PACKET`).
-    RawPacket,
+named! {
+    /// Transport service (`ibv_qp_type`).
+    QpType {
+        /// Reliable connection.
+        Rc "RC";
+        /// Unreliable connection.
+        Uc "UC";
+        /// Unreliable datagram.
+        Ud "UD";
+        /// The sending end of XRC (`IBV_QPT_XRC_SEND`), without a receive queue.
+        XrcInitiator "XRC initiator";
+        /// The receiving end of XRC (`IBV_QPT_XRC_RECV`), without queues.
+        XrcTarget "XRC target";
+        /// The program's Ethernet frames (`IBV_QPT_RAW_PACKET`).
+        RawPacket "raw packet";
+    }
 }
 
 impl QpType {
@@ -40,49 +39,23 @@ impl QpType {
     }
 }
 
-impl fmt::Display for QpType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Rc => "RC",
-            Self::Uc => "UC",
-            Self::Ud => "UD",
-            Self::XrcInitiator => "XRC initiator",
-            Self::XrcTarget => "XRC target",
-            Self::RawPacket => "raw packet",
-        })
-    }
-}
-
-/// A queue pair's state (`ibv_qp_state`).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum State {
-    /// New; no posting.
-    Reset,
-    /// Accepts receives; receives nothing.
-    Init,
-    /// Ready to receive.
-    Rtr,
-    /// Ready to receive and to send.
-    Rts,
-    /// The send queue drains or has drained.
-    Sqd,
-    /// Sending failed (UC, UD and raw packets); receiving continues.
-    Sqe,
-    /// Failed; everything posted is flushed.
-    Err,
-}
-
-impl fmt::Display for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Reset => "RESET",
-            Self::Init => "INIT",
-            Self::Rtr => "RTR",
-            Self::Rts => "RTS",
-            Self::Sqd => "SQD",
-            Self::Sqe => "SQE",
-            Self::Err => "ERR",
-        })
+named! {
+    /// A queue pair's state (`ibv_qp_state`).
+    State {
+        /// New; no posting.
+        Reset "RESET";
+        /// Accepts receives; receives nothing.
+        Init "INIT";
+        /// Ready to receive.
+        Rtr "RTR";
+        /// Ready to receive and to send.
+        Rts "RTS";
+        /// The send queue drains or has drained.
+        Sqd "SQD";
+        /// Sending failed (UC, UD and raw packets); receiving continues.
+        Sqe "SQE";
+        /// Failed; everything posted is flushed.
+        Err "ERR";
     }
 }
 

@@ -67,8 +67,7 @@ fn write(
             cause: Cause::TooLong { length: *length, limit },
         });
     }
-    let protection = |error| WcError { status: WcStatus::LocProtErr, cause: Cause::Access(error) };
-    wqe.check_local(common.receiving.pd).map_err(protection)?;
+    wqe.check_local(common.receiving.pd).map_err(WcError::protection)?;
     let path = env.resources.gids.path(&to.av, common.qpn, to.qpn).ok_or(no_route)?;
     let qkey = if to.qkey.is_controlled() { common.admission.qkey } else { to.qkey };
     let deth = Deth { qkey, source_qp: common.qpn };
@@ -81,8 +80,8 @@ fn write(
     bth.dest_qp = to.qpn;
     bth.solicited = wqe.flags.contains(SendFlags::SOLICITED);
     let outgoing = OutgoingPacket { headers: Headers::built(bth, ext), payload: *length as usize };
-    let length = outgoing.write(slot, |payload| wqe.read(0, payload)).map_err(protection)?;
-    Ok((Built::new(length), path))
+    let written = outgoing.write(slot, |payload| wqe.read(0, payload));
+    Ok((Built::new(written.map_err(WcError::protection)?), path))
 }
 
 /// The 40-byte GRH area precedes the payload.
@@ -141,8 +140,7 @@ pub(super) fn receive(
             Ok(())
         }
         Err(error) => {
-            let error = WcError { status: WcStatus::LocProtErr, cause: Cause::Access(error) };
-            common.complete_recv(id, Err(error), false, env);
+            common.complete_recv(id, Err(WcError::protection(error)), false, env);
             Err(NotReceived::Failed)
         }
     }

@@ -93,6 +93,11 @@ pub const fn optional_attributes(qp_type: QpType, from: State, to: State) -> &'s
     use Attribute as A;
     use QpType::{RawPacket, Rc, Uc, Ud, XrcInitiator, XrcTarget};
     use State::{Init, Rtr, Rts, Sqd, Sqe};
+    macro_rules! sqd {
+        ($($attribute:ident)*) => {
+            &[A::PKeyIndex, A::Access, A::Av, $(A::$attribute,)* A::AltPath, A::PathMigration]
+        };
+    }
     match (qp_type, from, to) {
         // the kernel's table has only the unsupported rate limit
         (RawPacket, ..) => &[],
@@ -107,41 +112,10 @@ pub const fn optional_attributes(qp_type: QpType, from: State, to: State) -> &'s
             &[A::CurrentState, A::Access, A::AltPath, A::PathMigration]
         }
         (Uc, Sqe, Rts) => &[A::CurrentState, A::Access],
-        (Uc, Sqd, Sqd) => &[A::PKeyIndex, A::Access, A::Av, A::AltPath, A::PathMigration],
-        (Rc, Sqd, Sqd) => &[
-            A::PKeyIndex,
-            A::Access,
-            A::Av,
-            A::Timeout,
-            A::RetryCnt,
-            A::RnrRetry,
-            A::MaxRdAtomic,
-            A::MaxDestRdAtomic,
-            A::MinRnrTimer,
-            A::AltPath,
-            A::PathMigration,
-        ],
-        (XrcInitiator, Sqd, Sqd) => &[
-            A::PKeyIndex,
-            A::Access,
-            A::Av,
-            A::Timeout,
-            A::RetryCnt,
-            A::RnrRetry,
-            A::MaxRdAtomic,
-            A::AltPath,
-            A::PathMigration,
-        ],
-        (XrcTarget, Sqd, Sqd) => &[
-            A::PKeyIndex,
-            A::Access,
-            A::Av,
-            A::Timeout,
-            A::MaxDestRdAtomic,
-            A::MinRnrTimer,
-            A::AltPath,
-            A::PathMigration,
-        ],
+        (Uc, Sqd, Sqd) => sqd!(),
+        (Rc, Sqd, Sqd) => sqd!(Timeout RetryCnt RnrRetry MaxRdAtomic MaxDestRdAtomic MinRnrTimer),
+        (XrcInitiator, Sqd, Sqd) => sqd!(Timeout RetryCnt RnrRetry MaxRdAtomic),
+        (XrcTarget, Sqd, Sqd) => sqd!(Timeout MaxDestRdAtomic MinRnrTimer),
         _ => &[],
     }
 }

@@ -23,7 +23,7 @@ use alloc::collections::BTreeSet;
 use super::{
     Qp,
     common::{Common, Env, Receiving},
-    responder::Outcome,
+    responder::{Message, Outcome},
 };
 use crate::{
     event::Refusal,
@@ -100,7 +100,7 @@ impl Qp {
 
     /// Drops the message: the SRQ is destroyed or the target reset.
     pub(crate) fn leave_srq(&mut self, srqs: &mut SrqTable) {
-        self.responder.forget_message();
+        self.responder.message = Message::None;
         self.common.serve_from_now_on(Receiving::NOTHING, srqs);
     }
 }

@@ -93,18 +93,13 @@ fn length(wr: &RecvWr) -> u64 {
     wr.sges.iter().map(|sge| u64::from(sge.length)).sum()
 }
 
-/// Error of a call.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[allow(missing_docs, reason = "each is named after the error it holds")]
-pub enum CallError {
-    Object(ObjectError),
-    Modify(ModifyError),
-    Post(PostError),
-    Connection(ConnError),
-}
-
-macro_rules! from {
+macro_rules! errors {
     ($($variant:ident $error:ty;)*) => {
+        /// Error of a call.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[allow(missing_docs, reason = "each is named after the error it holds")]
+        pub enum CallError { $($variant($error),)* }
+
         $(impl From<$error> for CallError {
             fn from(error: $error) -> Self {
                 Self::$variant(error)
@@ -119,7 +114,7 @@ macro_rules! from {
     };
 }
 
-from! {
+errors! {
     Object ObjectError;
     Modify ModifyError;
     Post PostError;

@@ -1,7 +1,7 @@
 use alloc::collections::{BTreeMap, VecDeque};
 
 use super::Record;
-use crate::ids::Qpn;
+use crate::{bounded, ids::Qpn};
 
 /// Latest records of each queue pair.
 #[derive(Debug)]
@@ -24,10 +24,7 @@ impl Latest {
             return;
         }
         let kept = self.records.entry(record.qpn).or_default();
-        if kept.len() >= self.capacity {
-            kept.pop_front();
-        }
-        kept.push_back(record.clone());
+        bounded::push(kept, record.clone(), self.capacity);
     }
 
     /// Removes a destroyed queue pair.

@@ -124,17 +124,15 @@ mod tests {
     use super::*;
     use crate::wire::FrameFields;
 
+    fn net(src: IpAddr, dst: IpAddr, traffic_class: u8, hop_limit: u8) -> NetHeader {
+        let ident = Ident::Known { id: 0x1234, dont_fragment: true };
+        let frame = FrameFields::default();
+        NetHeader { src, dst, src_port: 49152, traffic_class, hop_limit, ident, frame }
+    }
+
     #[test]
     fn ipv4_header_is_valid() {
-        let net = NetHeader {
-            src: [10, 0, 0, 1].into(),
-            dst: [10, 0, 0, 2].into(),
-            src_port: 49152,
-            traffic_class: 2,
-            hop_limit: 64,
-            ident: Ident::Known { id: 0x1234, dont_fragment: true },
-            frame: FrameFields::default(),
-        };
+        let net = net([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 2, 64);
         let area = grh(&net, 24);
         assert_eq!(area[..20], [0; 20]);
         assert_eq!(area[20..28], [0x45, 2, 0, 52, 0x12, 0x34, 0x40, 0]);
@@ -143,20 +141,10 @@ mod tests {
 
     #[test]
     fn an_area_can_be_read_back() {
-        let ident = Ident::Known { id: 0x1234, dont_fragment: true };
         for (src, dst) in [("10.0.0.1", "10.0.0.2"), ("fd77::1", "ff0e::2"), ("::1", "::1")] {
             let (src, dst) = (src.parse().unwrap(), dst.parse().unwrap());
-            let net = NetHeader {
-                src,
-                dst,
-                src_port: 49152,
-                traffic_class: 0xB9,
-                hop_limit: 3,
-                ident,
-                frame: FrameFields::default(),
-            };
             assert_eq!(
-                Grh::parse(&grh(&net, 24)),
+                Grh::parse(&grh(&net(src, dst, 0xB9, 3), 24)),
                 Some(Grh {
                     src,
                     dst,
@@ -171,15 +159,7 @@ mod tests {
 
     #[test]
     fn only_a_right_checksum_makes_an_ipv4_header() {
-        let net = NetHeader {
-            src: [10, 0, 0, 1].into(),
-            dst: [10, 0, 0, 2].into(),
-            src_port: 49152,
-            traffic_class: 0,
-            hop_limit: 64,
-            ident: Ident::Known { id: 0, dont_fragment: true },
-            frame: FrameFields::default(),
-        };
+        let net = net([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 0, 64);
         let mut area = grh(&net, 24);
         area[..20].fill(0x66);
         assert_eq!(Grh::parse(&area).map(|grh| grh.src), Some(net.src));

@@ -373,6 +373,16 @@ impl AtomicAckEth {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Immediate(pub [u8; 4]);
 
+impl Immediate {
+    pub(super) const fn parse(b: &[u8; 4]) -> Self {
+        Self(*b)
+    }
+
+    pub(super) const fn encode(self) -> [u8; 4] {
+        self.0
+    }
+}
+
 /// Invalidate extended transport header (9.3.7): the receiver's R_Key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct InvalidateEth(pub RKey);

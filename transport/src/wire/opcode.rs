@@ -134,6 +134,10 @@ macro_rules! operations {
                 (self as u8) >= Self::ReadResponseFirst as u8 && (self as u8) <= Self::AtomicAcknowledge as u8
             }
 
+            pub(crate) const fn is_write(self) -> bool {
+                (self as u8) >= Self::WriteFirst as u8 && (self as u8) <= Self::WriteOnlyImm as u8
+            }
+
             const fn extension(self, service: Service) -> Option<Extension> {
                 match (self, service) {
                     $(

@@ -23,42 +23,50 @@ pub const fn padding(payload: usize) -> usize {
     payload.wrapping_neg() & 3
 }
 
-/// Extended headers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[allow(missing_docs, reason = "each is named after the headers it holds")]
-pub enum Ext {
-    None,
-    Imm(Immediate),
-    Ieth(InvalidateEth),
-    Reth(Reth),
-    RethImm(Reth, Immediate),
-    Aeth(Aeth),
-    AethAtomicAck(Aeth, AtomicAckEth),
-    Atomic(AtomicEth),
-    FethReth(Feth, Reth),
-    Deth(Deth),
-    DethImm(Deth, Immediate),
+macro_rules! extended_headers {
+    ($($variant:ident $(($($part:ident: $header:ident),+))?;)*) => {
+        /// Extended headers.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[allow(missing_docs, reason = "each is named after the headers it holds")]
+        pub enum Ext { $($variant $(($($header),+))?,)* }
+
+        impl Ext {
+            /// Kind of headers.
+            #[must_use]
+            pub const fn extension(&self) -> Extension {
+                match self { $(Self::$variant { .. } => Extension::$variant,)* }
+            }
+
+            fn parse(extension: Extension, b: &mut &[u8]) -> Option<Self> {
+                Some(match extension {
+                    $(Extension::$variant => Self::$variant $(($($header::parse(take(b)?)),+))?,)*
+                })
+            }
+
+            fn encode(&self, out: &mut Writer<'_>) {
+                match self {
+                    $(Self::$variant $(($($part),+))? => { $($(out.put(&$part.encode());)+)? })*
+                }
+            }
+        }
+    };
+}
+
+extended_headers! {
+    None;
+    Imm(imm: Immediate);
+    Ieth(ieth: InvalidateEth);
+    Reth(reth: Reth);
+    RethImm(reth: Reth, imm: Immediate);
+    Aeth(aeth: Aeth);
+    AethAtomicAck(aeth: Aeth, value: AtomicAckEth);
+    Atomic(atomic: AtomicEth);
+    FethReth(feth: Feth, reth: Reth);
+    Deth(deth: Deth);
+    DethImm(deth: Deth, imm: Immediate);
 }
 
 impl Ext {
-    /// Kind of headers.
-    #[must_use]
-    pub const fn extension(&self) -> Extension {
-        match self {
-            Self::None => Extension::None,
-            Self::Imm(_) => Extension::Imm,
-            Self::Ieth(_) => Extension::Ieth,
-            Self::Reth(_) => Extension::Reth,
-            Self::RethImm(..) => Extension::RethImm,
-            Self::Aeth(_) => Extension::Aeth,
-            Self::AethAtomicAck(..) => Extension::AethAtomicAck,
-            Self::Atomic(_) => Extension::Atomic,
-            Self::FethReth(..) => Extension::FethReth,
-            Self::Deth(_) => Extension::Deth,
-            Self::DethImm(..) => Extension::DethImm,
-        }
-    }
-
     /// Immediate data, if any.
     #[must_use]
     pub const fn immediate(&self) -> Option<Immediate> {
@@ -83,52 +91,6 @@ impl Ext {
         match self {
             Self::Aeth(aeth) | Self::AethAtomicAck(aeth, _) => Some(*aeth),
             _ => None,
-        }
-    }
-
-    fn parse(extension: Extension, b: &mut &[u8]) -> Option<Self> {
-        Some(match extension {
-            Extension::None => Self::None,
-            Extension::Imm => Self::Imm(Immediate(*take(b)?)),
-            Extension::Ieth => Self::Ieth(InvalidateEth::parse(take(b)?)),
-            Extension::Reth => Self::Reth(Reth::parse(take(b)?)),
-            Extension::RethImm => Self::RethImm(Reth::parse(take(b)?), Immediate(*take(b)?)),
-            Extension::Aeth => Self::Aeth(Aeth::parse(take(b)?)),
-            Extension::AethAtomicAck => {
-                Self::AethAtomicAck(Aeth::parse(take(b)?), AtomicAckEth::parse(take(b)?))
-            }
-            Extension::Atomic => Self::Atomic(AtomicEth::parse(take(b)?)),
-            Extension::FethReth => Self::FethReth(Feth::parse(take(b)?), Reth::parse(take(b)?)),
-            Extension::Deth => Self::Deth(Deth::parse(take(b)?)),
-            Extension::DethImm => Self::DethImm(Deth::parse(take(b)?), Immediate(*take(b)?)),
-        })
-    }
-
-    fn encode(&self, out: &mut Writer<'_>) {
-        match self {
-            Self::None => {}
-            Self::Imm(imm) => out.put(&imm.0),
-            Self::Ieth(ieth) => out.put(&ieth.encode()),
-            Self::Reth(reth) => out.put(&reth.encode()),
-            Self::RethImm(reth, imm) => {
-                out.put(&reth.encode());
-                out.put(&imm.0);
-            }
-            Self::Aeth(aeth) => out.put(&aeth.encode()),
-            Self::AethAtomicAck(aeth, value) => {
-                out.put(&aeth.encode());
-                out.put(&value.encode());
-            }
-            Self::Atomic(atomic) => out.put(&atomic.encode()),
-            Self::FethReth(feth, reth) => {
-                out.put(&feth.encode());
-                out.put(&reth.encode());
-            }
-            Self::Deth(deth) => out.put(&deth.encode()),
-            Self::DethImm(deth, imm) => {
-                out.put(&deth.encode());
-                out.put(&imm.0);
-            }
         }
     }
 }

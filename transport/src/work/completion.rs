@@ -120,6 +120,10 @@ pub struct WcError {
 
 impl WcError {
     pub(crate) const FLUSHED: Self = Self { status: WcStatus::WrFlushErr, cause: Cause::Flushed };
+
+    pub(crate) const fn protection(error: AccessError) -> Self {
+        Self { status: WcStatus::LocProtErr, cause: Cause::Access(error) }
+    }
 }
 
 impl fmt::Display for WcError {
@@ -129,15 +133,26 @@ impl fmt::Display for WcError {
 }
 
 macro_rules! statuses {
-    ($($(#[doc = $doc:literal])* $variant:ident = $code:literal $name:literal;)*) => {
+    ($($(#[doc = $doc:literal])* $variant:ident = $code:literal $name:literal $text:literal;)*) => {
         /// Status of a request (`ibv_wc_status`), numbered as in C.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[repr(u8)]
         pub enum WcStatus { $($(#[doc = $doc])* $variant = $code,)* }
 
+        impl WcStatus {
+            /// Every failure status.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// Name in `enum ibv_wc_status`.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+        }
+
         impl fmt::Display for WcStatus {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(match self { $(Self::$variant => $name,)* })
+                f.write_str(match self { $(Self::$variant => $text,)* })
             }
         }
     };
@@ -145,29 +160,29 @@ macro_rules! statuses {
 
 statuses! {
     /// Message beyond buffer or service limit.
-    LocLenErr = 1 "local length error";
+    LocLenErr = 1 "IBV_WC_LOC_LEN_ERR" "local length error";
     /// Inconsistent queue pair, or invalidation of a wrong key.
-    LocQpOpErr = 2 "local QP operation error";
+    LocQpOpErr = 2 "IBV_WC_LOC_QP_OP_ERR" "local QP operation error";
     /// Invalid local SGE.
-    LocProtErr = 4 "local protection error";
+    LocProtErr = 4 "IBV_WC_LOC_PROT_ERR" "local protection error";
     /// ERR before execution.
-    WrFlushErr = 5 "work request flushed";
+    WrFlushErr = 5 "IBV_WC_WR_FLUSH_ERR" "work request flushed";
     /// Window bind refused.
-    MwBindErr = 6 "memory window bind error";
+    MwBindErr = 6 "IBV_WC_MW_BIND_ERR" "memory window bind error";
     /// Unfitting response.
-    BadRespErr = 7 "bad response";
+    BadRespErr = 7 "IBV_WC_BAD_RESP_ERR" "bad response";
     /// A receive buffer denied a WRITE.
-    LocAccessErr = 8 "local access error";
+    LocAccessErr = 8 "IBV_WC_LOC_ACCESS_ERR" "local access error";
     /// Invalid request, by the responder.
-    RemInvReqErr = 9 "remote invalid request";
+    RemInvReqErr = 9 "IBV_WC_REM_INV_REQ_ERR" "remote invalid request";
     /// Access denied by the responder.
-    RemAccessErr = 10 "remote access error";
+    RemAccessErr = 10 "IBV_WC_REM_ACCESS_ERR" "remote access error";
     /// Execution failed at the responder.
-    RemOpErr = 11 "remote operation error";
+    RemOpErr = 11 "IBV_WC_REM_OP_ERR" "remote operation error";
     /// No response despite retries.
-    RetryExcErr = 12 "transport retry counter exceeded";
+    RetryExcErr = 12 "IBV_WC_RETRY_EXC_ERR" "transport retry counter exceeded";
     /// Not ready despite retries.
-    RnrRetryExcErr = 13 "RNR retry counter exceeded";
+    RnrRetryExcErr = 13 "IBV_WC_RNR_RETRY_EXC_ERR" "RNR retry counter exceeded";
 }
 
 /// Cause of a failure.

@@ -47,15 +47,9 @@ impl CountedOps {
     }
 
     pub(crate) const fn of_request(operation: Operation) -> Self {
-        use Operation as Op;
         match operation {
-            Op::ReadRequest => Self::REMOTE_READ,
-            Op::WriteFirst
-            | Op::WriteMiddle
-            | Op::WriteLast
-            | Op::WriteLastImm
-            | Op::WriteOnly
-            | Op::WriteOnlyImm => Self::REMOTE_WRITE,
+            Operation::ReadRequest => Self::REMOTE_READ,
+            operation if operation.is_write() => Self::REMOTE_WRITE,
             _ => Self::empty(),
         }
     }

@@ -23,7 +23,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 
 use super::{
-    completion::{Cause, Wc, WcError, WcStatus},
+    completion::{Wc, WcError},
     copies::{Copies, FailedCopy},
     cq::{CompletionQueue, Validity},
     half::{Half, QpHalf},
@@ -208,8 +208,7 @@ impl Late {
     /// The first completion after a failed copy fails, too; later completions are flushed.
     pub(crate) fn next_failed(&mut self) -> Option<FailedCopy> {
         let failed = self.copies.next_failed()?;
-        let mut error =
-            WcError { status: WcStatus::LocProtErr, cause: Cause::Access(failed.error) };
+        let mut error = WcError::protection(failed.error);
         for delayed in self.delayed.values_mut().flatten() {
             if delayed.half == failed.half && delayed.copy >= failed.serial {
                 delayed.wc.result = Err(error);
@@ -246,22 +245,18 @@ impl Late {
         done
     }
 
-    /// Takes a completion, or returns it if due.
-    pub(crate) fn delay_completion(
-        &mut self,
-        new: DelayedCompletion,
-        now: Instant,
-    ) -> Option<DelayedCompletion> {
+    /// False for a completion that is due.
+    pub(crate) fn delay_completion(&mut self, new: DelayedCompletion, now: Instant) -> bool {
         let placed = self.unplaced.get(&new.half).map_or(now, |there| there.until);
         let at = self.soon(now, self.config.completion).max(placed);
         let copy = self.copies.last(new.half);
         let others = self.delayed.entry(new.cq.id()).or_default();
         let at = others.back().map_or(at, |last| last.at.max(at));
         if at <= now && copy == 0 && others.is_empty() {
-            return Some(new);
+            return false;
         }
         others.push_back(DelayedCompletion { at, copy, ..new });
-        None
+        true
     }
 
     pub(crate) fn next_due(&mut self, now: Instant) -> Option<DelayedCompletion> {

@@ -4,7 +4,7 @@ use std::{fmt, net::IpAddr, time::Duration};
 
 use roce_transport::{
     addr::Qpn,
-    event::Disposition,
+    event::{Disposition, DropReason, Refusal},
     mem::RKey,
     psn::{Msn, Psn},
     qp::{QpType, State},
@@ -14,7 +14,7 @@ use roce_transport::{
         FrameFields, Headers, Ident, Immediate, InvalidateEth, NakCode, NetHeader, Opcode,
         Operation, Packet, Reth, Service, Syndrome, XrcEth, icrc,
     },
-    work::{RecvWr, Remote, SendWr, SrqId},
+    work::{Data, RecvWr, Remote, SendWr, Sge, SrqId},
 };
 
 use super::node::{Buffer, End, Node, Options, Side};
@@ -169,30 +169,40 @@ impl Half {
 
     /// In RTS.
     pub fn new(options: Options) -> Self {
-        Self::reset(options).connected(&options)
+        Self::reset(options).connected(Self::THEIRS, Self::OURS, &options)
+    }
+
+    /// With empty SENDs 1 to `count` on the wire.
+    pub fn with_sent(count: u64) -> Self {
+        let mut half = Self::new(Options::default());
+        half.post_sends(1..=count);
+        half.take();
+        half
     }
 
     pub fn with_read_budget(bytes: u64, options: Options) -> Self {
         let node = Node::with_read_budget(bytes, Self::OWN_IP, 0xA, super::UDP_SEGMENT);
-        Self::on(node, QpType::Rc, &options).connected(&options)
+        Self::on(node, QpType::Rc, &options).connected(Self::THEIRS, Self::OURS, &options)
     }
 
-    fn connected(mut self, options: &Options) -> Self {
-        let qpn = self.qp.qpn;
-        self.node.connect(qpn, Self::PEER_IP, Self::PEER, Self::THEIRS, Self::OURS, options);
+    fn connected(mut self, rq_psn: u32, sq_psn: u32, options: &Options) -> Self {
+        self.node.connect(self.qp.qpn, Self::PEER_IP, Self::PEER, rq_psn, sq_psn, options);
         self
     }
 
+    /// Replaces the queue pair, or connects it again.
+    pub fn connect(&mut self, qp: End, options: &Options) {
+        let qpn = qp.qpn;
+        self.qp = qp;
+        self.node.connect(qpn, Self::PEER_IP, Self::PEER, Self::THEIRS, Self::OURS, options);
+    }
+
     pub fn xrc_target(options: Options) -> Self {
-        let mut half = Self::of(QpType::XrcTarget, &options);
-        half.node.connect_target(half.qp.qpn, Self::PEER_IP, Self::PEER, Self::THEIRS, &options);
-        half
+        Self::of(QpType::XrcTarget, &options).connected(Self::THEIRS, 0, &options)
     }
 
     pub fn xrc_initiator(options: Options) -> Self {
-        let mut half = Self::of(QpType::XrcInitiator, &options);
-        half.node.connect_initiator(half.qp.qpn, Self::PEER_IP, Self::PEER, Self::OURS, &options);
-        half
+        Self::of(QpType::XrcInitiator, &options).connected(0, Self::OURS, &options)
     }
 
     pub fn reset(options: Options) -> Self {
@@ -226,17 +236,21 @@ impl Half {
         self.node.adapter.post_recv(self.now, self.qp.qpn, wr).unwrap();
     }
 
+    /// Posts empty SENDs.
+    #[track_caller]
+    pub fn post_sends(&mut self, ids: impl IntoIterator<Item = u64>) {
+        ids.into_iter().for_each(|id| self.post_send(&SendWr::send(id, Data::empty())));
+    }
+
+    /// Posts receives with the same buffers.
+    #[track_caller]
+    pub fn post_recvs(&mut self, ids: impl IntoIterator<Item = u64>, sges: &[Sge]) {
+        ids.into_iter().for_each(|id| self.post_recv(&RecvWr::new(id, sges.to_vec())));
+    }
+
     /// The peer's.
     pub fn net(&self) -> NetHeader {
-        NetHeader {
-            src: Self::PEER_IP,
-            dst: self.node.ip,
-            src_port: 0xC000,
-            traffic_class: 0,
-            hop_limit: 64,
-            ident: Ident::Known { id: 7, dont_fragment: true },
-            frame: FrameFields::default(),
-        }
+        net(Self::PEER_IP, self.node.ip)
     }
 
     pub fn bth(&self, packet: &Pkt) -> Bth {
@@ -323,6 +337,18 @@ impl Half {
     }
 
     #[track_caller]
+    pub fn expect_drop(&mut self, packet: &Pkt, reason: DropReason) {
+        assert_eq!(self.send(packet), Disposition::Dropped(reason));
+    }
+
+    /// Sends a packet and expects the response.
+    #[track_caller]
+    pub fn exchange(&mut self, packet: &Pkt, response: &[Pkt]) {
+        self.send(packet);
+        self.expect(response);
+    }
+
+    #[track_caller]
     pub fn expect_nothing(&mut self) {
         self.expect(&[]);
     }
@@ -340,6 +366,16 @@ impl Half {
         self.now = end;
         self.node.drain_events();
     }
+}
+
+pub fn refused_with(code: NakCode, refusal: Refusal) -> Disposition {
+    Disposition::Refused(Syndrome::Nak(code), refusal)
+}
+
+pub fn net(src: IpAddr, dst: IpAddr) -> NetHeader {
+    let ident = Ident::Known { id: 7, dont_fragment: true };
+    let frame = FrameFields::default();
+    NetHeader { src, dst, src_port: 0xC000, traffic_class: 0, hop_limit: 64, ident, frame }
 }
 
 pub fn encode(net: &NetHeader, headers: Headers, payload: &[u8]) -> Vec<u8> {

@@ -25,12 +25,13 @@ use roce_transport::{
     time::Instant,
     trace::Record,
     wire::NetHeader,
-    work::{RecvWr, Remote, SendWr},
+    work::{RecvWr, Remote, SendWr, Sge},
 };
 
-pub use half::{Half, Pkt, ack, encode, nak, pkt, rnr};
+pub use half::{Half, Pkt, ack, encode, nak, net, pkt, refused_with, rnr};
 pub use node::{
-    ALL_RIGHTS, Buffer, End, Node, Options, Outcome, QKEY, Side, outcomes, pattern, to_group,
+    ALL_RIGHTS, Buffer, End, Node, Options, Outcome, QKEY, Side, outcomes, pattern, polled,
+    qp_init, to_group,
 };
 pub use record::{Audit, Recorded};
 pub use star::{Flow, Star};
@@ -41,6 +42,14 @@ pub const UDP_SEGMENT: TransmitLimits = TransmitLimits { segments: 128, bytes: 6
 
 /// For requests without bytes.
 pub const NULL_REMOTE: Remote = Remote { address: 0, rkey: RKey(0) };
+
+/// With room for repeated requests.
+pub const AFTER_ONE_LOSS: &[DropReason] = &[
+    DropReason::OutOfSequence,
+    DropReason::StaleResponse,
+    DropReason::RecoveryUnderWay,
+    DropReason::ReadResponseGap,
+];
 
 pub const AFTER_LOSS: &[DropReason] = &[
     DropReason::OutOfSequence,
@@ -137,37 +146,29 @@ impl Pair {
         }
     }
 
+    pub fn connected(options: Options) -> (Self, End, End) {
+        let mut pair = Self::new();
+        let (a, b) = pair.connect(options);
+        (pair, a, b)
+    }
+
     pub fn connect(&mut self, options: Options) -> (End, End) {
         self.connect_with(options, options)
     }
 
     /// PSNs are those of `a`.
     pub fn connect_with(&mut self, a: Options, b: Options) -> (End, End) {
-        let ends = (self.a.qp(Side::A, QpType::Rc, &a), self.b.qp(Side::B, QpType::Rc, &b));
-        self.a.connect(ends.0.qpn, self.b.ip, ends.1.qpn, a.b_psn, a.a_psn, &a);
-        self.b.connect(ends.1.qpn, self.a.ip, ends.0.qpn, a.a_psn, a.b_psn, &b);
-        ends
+        self.connect_as(QpType::Rc, &a, &b)
     }
 
     pub fn connect_unreliably(&mut self, options: Options) -> (End, End) {
-        let ends =
-            (self.a.qp(Side::A, QpType::Uc, &options), self.b.qp(Side::B, QpType::Uc, &options));
-        self.a.connect_unreliably(
-            ends.0.qpn,
-            self.b.ip,
-            ends.1.qpn,
-            options.b_psn,
-            options.a_psn,
-            &options,
-        );
-        self.b.connect_unreliably(
-            ends.1.qpn,
-            self.a.ip,
-            ends.0.qpn,
-            options.a_psn,
-            options.b_psn,
-            &options,
-        );
+        self.connect_as(QpType::Uc, &options, &options)
+    }
+
+    fn connect_as(&mut self, qp_type: QpType, a: &Options, b: &Options) -> (End, End) {
+        let ends = (self.a.qp(Side::A, qp_type, a), self.b.qp(Side::B, qp_type, b));
+        self.a.connect(ends.0.qpn, self.b.ip, ends.1.qpn, a.b_psn, a.a_psn, a);
+        self.b.connect(ends.1.qpn, self.a.ip, ends.0.qpn, a.a_psn, a.b_psn, b);
         ends
     }
 
@@ -176,8 +177,8 @@ impl Pair {
         let psn = if from == Side::A { options.a_psn } else { options.b_psn };
         let initiator = self.node(from).qp(from, QpType::XrcInitiator, &options);
         let target = self.node(from.other()).qp(from.other(), QpType::XrcTarget, &options);
-        self.node(from).connect_initiator(initiator.qpn, far_ip, target.qpn, psn, &options);
-        self.node(from.other()).connect_target(target.qpn, near_ip, initiator.qpn, psn, &options);
+        self.node(from).connect(initiator.qpn, far_ip, target.qpn, 0, psn, &options);
+        self.node(from.other()).connect(target.qpn, near_ip, initiator.qpn, psn, 0, &options);
         (initiator, target)
     }
 
@@ -224,6 +225,12 @@ impl Pair {
     #[track_caller]
     pub fn post_recv(&mut self, end: &End, wr: &RecvWr) {
         self.try_post_recv(end, wr).unwrap();
+    }
+
+    /// Posts receives with the same buffers.
+    #[track_caller]
+    pub fn post_recvs(&mut self, end: &End, ids: impl IntoIterator<Item = u64>, sges: &[Sge]) {
+        ids.into_iter().for_each(|id| self.post_recv(end, &RecvWr::new(id, sges.to_vec())));
     }
 
     pub fn try_post_send(&mut self, end: &End, wr: &SendWr) -> Result<(), PostError> {

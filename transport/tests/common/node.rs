@@ -216,15 +216,14 @@ impl Node {
         send_cq: Arc<CompletionQueue>,
         recv_cq: Arc<CompletionQueue>,
     ) -> End {
+        let &Options { srq, caps, sq_sig_all, quirks, .. } = options;
         let init = QpInit {
-            qp_type,
             send_cq: send_cq.clone(),
-            recv_cq: recv_cq.clone(),
-            srq: options.srq,
-            caps: options.caps,
-            sq_sig_all: options.sq_sig_all,
-            pd: self.pd,
-            quirks: options.quirks,
+            srq,
+            caps,
+            sq_sig_all,
+            quirks,
+            ..qp_init(qp_type, &recv_cq, self.pd)
         };
         let qpn = match qp_type {
             QpType::XrcTarget => self.adapter.create_xrc_target(self.xrcd),
@@ -246,12 +245,8 @@ impl Node {
     }
 
     pub fn enter_init(&mut self, qpn: Qpn, options: &Options) {
-        self.adapter
-            .to_init(
-                qpn,
-                &Init { pkey_index: options.pkey_index, access: options.access, qkey: QKEY },
-            )
-            .unwrap();
+        let &Options { pkey_index, access, .. } = options;
+        self.adapter.to_init(qpn, &Init { pkey_index, access, qkey: QKEY }).unwrap();
     }
 
     pub fn enter_rtr(
@@ -263,12 +258,17 @@ impl Node {
         options: &Options,
     ) {
         let peer = options.peer(dest_ip, dest_qpn, rq_psn);
-        self.adapter.to_rtr(qpn, &Rtr::Rc(peer, options.responder())).unwrap();
+        let rtr = Rtr::new(self.qp_type(qpn), peer, options.responder());
+        self.adapter.to_rtr(qpn, &rtr).unwrap();
     }
 
     pub fn enter_rts(&mut self, qpn: Qpn, sq_psn: u32, options: &Options) {
-        let rts = Rts::Rc(Psn::new(sq_psn), options.requester());
+        let rts = Rts::new(self.qp_type(qpn), Psn::new(sq_psn), options.requester());
         self.adapter.to_rts(Instant::ZERO, qpn, &rts).unwrap();
+    }
+
+    fn qp_type(&self, qpn: Qpn) -> QpType {
+        self.adapter.query_qp(qpn).unwrap().qp_type
     }
 
     pub fn connect(
@@ -285,57 +285,8 @@ impl Node {
         self.enter_rts(qpn, sq_psn, options);
     }
 
-    pub fn connect_unreliably(
-        &mut self,
-        qpn: Qpn,
-        dest_ip: IpAddr,
-        dest_qpn: Qpn,
-        rq_psn: u32,
-        sq_psn: u32,
-        options: &Options,
-    ) {
-        self.enter_init(qpn, options);
-        let rtr = Rtr::Uc(options.peer(dest_ip, dest_qpn, rq_psn));
-        self.adapter.to_rtr(qpn, &rtr).unwrap();
-        self.adapter.to_rts(Instant::ZERO, qpn, &Rts::Uc(Psn::new(sq_psn))).unwrap();
-    }
-
-    pub fn connect_initiator(
-        &mut self,
-        qpn: Qpn,
-        dest_ip: IpAddr,
-        dest_qpn: Qpn,
-        sq_psn: u32,
-        options: &Options,
-    ) {
-        self.enter_init(qpn, options);
-        let rtr = Rtr::XrcInitiator(options.peer(dest_ip, dest_qpn, 0));
-        self.adapter.to_rtr(qpn, &rtr).unwrap();
-        let rts = Rts::XrcInitiator(Psn::new(sq_psn), options.requester());
-        self.adapter.to_rts(Instant::ZERO, qpn, &rts).unwrap();
-    }
-
-    pub fn connect_target(
-        &mut self,
-        qpn: Qpn,
-        dest_ip: IpAddr,
-        dest_qpn: Qpn,
-        rq_psn: u32,
-        options: &Options,
-    ) {
-        self.enter_init(qpn, options);
-        let peer = options.peer(dest_ip, dest_qpn, rq_psn);
-        let rtr = Rtr::XrcTarget(peer, options.responder());
-        self.adapter.to_rtr(qpn, &rtr).unwrap();
-        self.adapter
-            .to_rts(Instant::ZERO, qpn, &Rts::XrcTarget { sq_psn: Psn::new(0), timeout: 0 })
-            .unwrap();
-    }
-
     pub fn start_datagrams(&mut self, qpn: Qpn, options: &Options) {
-        self.enter_init(qpn, options);
-        self.adapter.to_rtr(qpn, &Rtr::Ud).unwrap();
-        self.adapter.to_rts(Instant::ZERO, qpn, &Rts::Ud(Psn::new(0))).unwrap();
+        self.connect(qpn, self.ip, qpn, 0, 0, options); // the peer is ignored
     }
 
     pub fn state(&self, qpn: Qpn) -> State {
@@ -403,11 +354,11 @@ pub type Outcome = (u64, Result<u32, WcStatus>);
 
 impl End {
     pub fn sent(&self) -> Vec<Wc> {
-        std::iter::from_fn(|| self.send_cq.pop()).collect()
+        polled(&self.send_cq)
     }
 
     pub fn received(&self) -> Vec<Wc> {
-        std::iter::from_fn(|| self.recv_cq.pop()).collect()
+        polled(&self.recv_cq)
     }
 
     pub fn send_outcomes(&self) -> Vec<Outcome> {
@@ -417,6 +368,17 @@ impl End {
     pub fn recv_outcomes(&self) -> Vec<Outcome> {
         outcomes(self.received())
     }
+}
+
+/// Queue pair of default sizes with one completion queue.
+pub fn qp_init(qp_type: QpType, cq: &Arc<CompletionQueue>, pd: PdId) -> QpInit {
+    let (send_cq, recv_cq) = (cq.clone(), cq.clone());
+    let (caps, quirks) = Default::default();
+    QpInit { qp_type, send_cq, recv_cq, srq: None, caps, sq_sig_all: false, pd, quirks }
+}
+
+pub fn polled(cq: &CompletionQueue) -> Vec<Wc> {
+    std::iter::from_fn(|| cq.pop()).collect()
 }
 
 pub fn to_group(group: IpAddr) -> UdDestination {

@@ -82,9 +82,7 @@ fn what_is_refused() {
 #[test]
 fn when_there_is_a_record() {
     let mut talk = Talk::new();
-    let (a, _) = talk.call();
-    talk.deliver_all();
-    let (b, _) = talk.requests()[0];
+    let (a, b, _) = talk.requested();
     let records = |talk: &Talk| {
         let (a, b) = (talk.pair.a.adapter.cm().record(a), talk.pair.b.adapter.cm().record(b));
         (a.is_some(), b.is_some())

@@ -7,13 +7,10 @@ use roce_transport::{
     cm::{CmMad, Message, Req},
     event::Disposition,
     psn::Psn,
-    wire::{
-        Bth, Datagram, Deth, Ext, FrameFields, Headers, Ident, NetHeader, Opcode, Operation,
-        Packet, Service,
-    },
+    wire::{Bth, Datagram, Deth, Ext, Headers, NetHeader, Opcode, Operation, Packet, Service},
 };
 
-use crate::common::{Pair, Side, encode};
+use crate::common::{Pair, Side, encode, net};
 
 pub(crate) const GSI_QKEY: QKey = QKey(0x8001_0000);
 pub(crate) const OTHER_HOST: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 66));
@@ -52,16 +49,7 @@ pub(crate) fn deliver_bytes(
 ) -> Disposition {
     let now = pair.now;
     let node = pair.node(side);
-    let ident = Ident::Known { id: 1, dont_fragment: true };
-    let net = NetHeader {
-        src: from,
-        dst: node.ip,
-        src_port: 0xD872,
-        traffic_class: 0,
-        hop_limit: 64,
-        ident,
-        frame: FrameFields::default(),
-    };
+    let net = NetHeader { src_port: 0xD872, ..net(from, node.ip) };
     // with ack_req, as in the kernel
     let mut bth =
         Bth::new(Opcode::new(Service::Ud, Operation::SendOnly).unwrap(), Qpn::GSI, Psn::new(5));

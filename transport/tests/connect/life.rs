@@ -170,9 +170,7 @@ fn no_failover() {
 fn queue_pairs_of_the_programs_own() {
     let mut talk = Talk::new();
     let (a_qp, b_qp) = (talk.qp(Side::A), talk.qp(Side::B));
-    let to = talk.pair.b.ip;
-    let call = Connect { managed: false, ..connect(&a_qp, to) };
-    let a = talk.pair.a.adapter.cm_connect(talk.pair.now, &call).unwrap();
+    let a = talk.call_unmanaged(&a_qp);
     talk.deliver_all();
     let (b, _) = talk.requests()[0];
     talk.pair.b.adapter.cm_accept(talk.pair.now, b, &accept(&b_qp), false).unwrap();
@@ -215,14 +213,13 @@ fn private_data_in_every_message() {
     let (b, req) = talk.requests()[0];
     assert_eq!(req.private_data.0, data[..92]);
     let end = talk.qp(Side::B);
-    let now = talk.pair.now;
     let long = Accept { private_data: &data[..197], ..accept(&end) };
     assert_eq!(
-        talk.pair.b.adapter.cm_accept(now, b, &long, true),
+        talk.pair.b.adapter.cm_accept(talk.pair.now, b, &long, true),
         Err(ConnError::PrivateData(196).into())
     );
     let right = Accept { private_data: &data[..196], ..accept(&end) };
-    talk.pair.b.adapter.cm_accept(now, b, &right, true).unwrap();
+    talk.pair.b.adapter.cm_accept(talk.pair.now, b, &right, true).unwrap();
     talk.deliver_all();
     assert_eq!(reply(&talk.take(Side::A)[0]).private_data.0, data[..196]);
 }
@@ -230,9 +227,7 @@ fn private_data_in_every_message() {
 #[test]
 fn rejected_by_the_program() {
     let mut talk = Talk::new();
-    let (a, _) = talk.call();
-    talk.deliver_all();
-    let (b, _) = talk.requests()[0];
+    let (a, b, _) = talk.requested();
     let now = talk.pair.now;
     talk.pair.b.adapter.cm_reject(now, b, RejectReason::CONSUMER, b"no, thank you").unwrap();
     assert_eq!(talk.pair.b.adapter.cm().state(b), None);
@@ -357,13 +352,10 @@ fn both_end_it_at_once() {
 #[test]
 fn a_queue_pair_that_cannot_be_moved() {
     let mut talk = Talk::new();
-    let (a, a_qp) = talk.call();
-    talk.deliver_all();
-    let (b, _) = talk.requests()[0];
+    let (a, b, a_qp) = talk.requested();
     let b_qp = talk.qp(Side::B);
     talk.pair.b.adapter.to_reset(b_qp.qpn).unwrap();
-    let now = talk.pair.now;
-    let refused = talk.pair.b.adapter.cm_accept(now, b, &accept(&b_qp), true);
+    let refused = talk.pair.b.adapter.cm_accept(talk.pair.now, b, &accept(&b_qp), true);
     assert!(matches!(refused, Err(AcceptError::QueuePair(_))), "{refused:?}");
     assert_eq!(
         talk.pair.b.adapter.cm().state(b),
@@ -401,9 +393,7 @@ fn destroyed_in_every_state() {
         talk.assert_gone();
     }
     let mut talk = Talk::new();
-    talk.call();
-    talk.deliver_all();
-    let (b, _) = talk.requests()[0];
+    let (_, b, _) = talk.requested();
     talk.destroy(Side::B, b);
     talk.deliver_all();
     assert_eq!(rejection(&talk.take(Side::A)[0]).reason, RejectReason::CONSUMER);
@@ -425,9 +415,7 @@ fn destroyed_in_every_state() {
         talk.assert_gone();
     }
     let mut talk = Talk::new();
-    talk.call();
-    talk.deliver_all();
-    let (b, _) = talk.requests()[0];
+    let (_, b, _) = talk.requested();
     talk.accept(b);
     talk.destroy(Side::B, b);
     talk.pair.allow(DropReason::CmWrongState);
@@ -546,11 +534,8 @@ fn listen_grace_has_an_end() {
         talk.pair.now.since(start)
     );
     // other rejections are final
-    talk.call();
-    talk.deliver_all();
-    let (b, _) = talk.requests()[0];
-    let now = talk.pair.now;
-    talk.pair.b.adapter.cm_reject(now, b, RejectReason::CONSUMER, b"").unwrap();
+    let (_, b, _) = talk.requested();
+    talk.pair.b.adapter.cm_reject(talk.pair.now, b, RejectReason::CONSUMER, b"").unwrap();
     talk.deliver_all();
     assert_eq!(rejection(&talk.take(Side::A)[0]).reason, RejectReason::CONSUMER);
     talk.assert_gone();

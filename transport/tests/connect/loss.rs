@@ -1,12 +1,12 @@
 use std::time::Duration;
 
 use roce_transport::{
-    cm::{CmState, ConnEvent, Connect, Message, RejectReason},
+    cm::{CmState, ConnEvent, Message, RejectReason},
     event::DropReason,
     work::{RecvWr, SendWr},
 };
 
-use super::{Talk, connect, hand, rejection};
+use super::{Talk, hand, rejection};
 use crate::common::Side;
 
 const LATE: [DropReason; 2] = [DropReason::CmWrongState, DropReason::CmUnknownConnection];
@@ -127,9 +127,7 @@ fn a_program_that_responds_too_late() {
 fn notified_of_traffic() {
     let mut talk = Talk::new();
     talk.pair.fault_from(Side::A, "drop qp 1 nth 2");
-    talk.call();
-    talk.deliver_all();
-    let (b, _) = talk.requests()[0];
+    let (_, b, _) = talk.requested();
     talk.accept(b);
     talk.deliver_all();
     assert_eq!(talk.take(Side::B), []);
@@ -149,9 +147,7 @@ fn traffic_confirms() {
     for speaks in [false, true] {
         let mut talk = Talk::new();
         talk.pair.fault_from(Side::A, "drop qp 1 nth 2");
-        let (_, a_qp) = talk.call();
-        talk.deliver_all();
-        let (b, _) = talk.requests()[0];
+        let (_, b, a_qp) = talk.requested();
         let b_qp = talk.accept(b);
         talk.deliver_all();
         let (near, far) = (talk.pair.a.buffer(8), talk.pair.b.buffer(8));
@@ -174,9 +170,7 @@ fn traffic_confirms() {
 fn repeats_are_alike() {
     let mut talk = Talk::new();
     talk.pair.fault_from(Side::B, "drop qp 1 times 4");
-    talk.call();
-    talk.deliver_all();
-    let (b, _) = talk.requests()[0];
+    let (_, b, _) = talk.requested();
     talk.accept(b);
     talk.pair.allow_all(&LATE);
     talk.pair.run();
@@ -194,9 +188,8 @@ fn repeats_are_alike() {
 #[test]
 fn a_caller_that_needs_a_minute() {
     let mut talk = Talk::new();
-    let (end, to) = (talk.qp(Side::A), talk.pair.b.ip);
-    let call = Connect { managed: false, ..connect(&end, to) };
-    let a = talk.pair.a.adapter.cm_connect(talk.pair.now, &call).unwrap();
+    let end = talk.qp(Side::A);
+    let a = talk.call_unmanaged(&end);
     talk.deliver_all();
     let (b, _) = talk.requests()[0];
     talk.accept(b);

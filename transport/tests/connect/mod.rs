@@ -65,6 +65,20 @@ impl Talk {
         (conn, end)
     }
 
+    /// A call that has arrived.
+    fn requested(&mut self) -> (ConnId, ConnId, End) {
+        let (a, a_qp) = self.call();
+        self.deliver_all();
+        let (b, _) = self.requests()[0];
+        (a, b, a_qp)
+    }
+
+    /// As a program that moves its own queue pair.
+    fn call_unmanaged(&mut self, end: &End) -> ConnId {
+        let call = Connect { managed: false, ..connect(end, self.pair.b.ip) };
+        self.pair.a.adapter.cm_connect(self.pair.now, &call).unwrap()
+    }
+
     fn call_with(
         &mut self,
         end: &End,
@@ -86,8 +100,7 @@ impl Talk {
 
     fn accept(&mut self, conn: ConnId) -> End {
         let end = self.qp(Side::B);
-        let now = self.pair.now;
-        self.pair.b.adapter.cm_accept(now, conn, &accept(&end), true).unwrap();
+        self.pair.b.adapter.cm_accept(self.pair.now, conn, &accept(&end), true).unwrap();
         end
     }
 
@@ -98,9 +111,7 @@ impl Talk {
     }
 
     fn connected(&mut self) -> (ConnId, ConnId, End, End) {
-        let (a, a_qp) = self.call();
-        self.deliver_all();
-        let (b, _) = self.requests()[0];
+        let (a, b, a_qp) = self.requested();
         let b_qp = self.accept(b);
         self.deliver_all();
         assert!(

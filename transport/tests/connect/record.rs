@@ -40,9 +40,7 @@ fn arrived(talk: &mut Talk, side: Side) -> Vec<(&'static str, Disposition)> {
 #[test]
 fn a_connection_from_its_request_to_its_end() {
     let mut talk = recorded();
-    let (a, _) = talk.call();
-    talk.deliver_all();
-    let (b, _) = talk.requests()[0];
+    let (a, b, _) = talk.requested();
     talk.accept(b);
     talk.deliver_all();
     talk.take(Side::A);
@@ -127,8 +125,7 @@ fn a_command_that_is_refused() {
     let end = talk.qp(Side::A);
     let to = talk.pair.b.ip;
     let wrong = Connect { retry_count: 8, service: CmService::Rc, ..connect(&end, to) };
-    let now = talk.pair.now;
-    let error = talk.pair.a.adapter.cm_connect(now, &wrong).unwrap_err();
+    let error = talk.pair.a.adapter.cm_connect(talk.pair.now, &wrong).unwrap_err();
     let last = talk.pair.record(Side::A).last().unwrap();
     let result = Err(CallError::Connection(error));
     assert_eq!(

@@ -168,9 +168,7 @@ fn a_queue_pair_with_two_connections() {
 #[test]
 fn a_reply_with_a_connected_queue_pair() {
     let mut world = Connected::new();
-    let (second, _) = world.talk.call();
-    world.talk.deliver_all();
-    let (b, _) = world.talk.requests()[0];
+    let (second, b, _) = world.talk.requested();
     world.talk.accept(b);
     let mut rep = hand::sent(&mut world.talk.pair, Side::B).remove(0);
     let Message::Rep(named) = &mut rep.message else { panic!("{rep:?}") };

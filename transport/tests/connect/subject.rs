@@ -2,15 +2,14 @@ use roce_transport::{
     adapter::AcceptError,
     addr::{AddressVector, Gid, PKey, Qpn},
     cm::{
-        About, Apr, CmMad, CmState, ConnError, ConnEvent, ConnId, Connect, Drep, Dreq, Lap,
-        Message, Mra, PrivateData, Rej, RejectReason, Rep, Req, ReqPath, Rtu, SidrRep, SidrReq,
-        Trigger,
+        About, Apr, CmMad, CmState, ConnError, ConnEvent, ConnId, Drep, Dreq, Lap, Message, Mra,
+        PrivateData, Rej, RejectReason, Rep, Req, ReqPath, Rtu, SidrRep, SidrReq, Trigger,
     },
     event::Disposition,
     psn::Psn,
 };
 
-use super::{SERVICE, Talk, accept, connect, hand};
+use super::{SERVICE, Talk, accept, hand};
 use crate::common::Side;
 
 pub(crate) const PEER_ID: u32 = 0x0BAD_CAFE;
@@ -37,9 +36,7 @@ impl Subject {
 
     pub(crate) fn active_in(mut talk: Talk) -> Self {
         let end = talk.qp(Side::A);
-        let to = talk.pair.b.ip;
-        let call = Connect { managed: false, ..connect(&end, to) };
-        let conn = talk.pair.a.adapter.cm_connect(talk.pair.now, &call).unwrap();
+        let conn = talk.call_unmanaged(&end);
         let Message::Req(req) = hand::sent(&mut talk.pair, Side::A).remove(0).message else {
             unreachable!()
         };
@@ -94,13 +91,7 @@ impl Subject {
     /// A SIDR_REQ received.
     fn resolved() -> Self {
         let mut talk = Talk::new();
-        let req = SidrReq {
-            request_id: PEER_ID,
-            pkey: PKey::DEFAULT,
-            service_id: SERVICE,
-            private_data: PrivateData::default(),
-        };
-        hand::deliver(&mut talk.pair, Side::B, &mad(Message::SidrReq(req)));
+        hand::deliver(&mut talk.pair, Side::B, &mad(sidr_req()));
         let events = talk.take(Side::B);
         let [ConnEvent::SidrRequest { conn, .. }] = events[..] else { panic!("{events:?}") };
         let end = talk.qp(Side::B);
@@ -200,18 +191,7 @@ impl Subject {
             service_timeout: 20,
             private_data: PrivateData::default(),
         };
-        let rej = |about| {
-            let (info, private_data) = Default::default();
-            Rej {
-                local_id,
-                remote_id,
-                about,
-                info_length: 0,
-                reason: RejectReason::CONSUMER,
-                info,
-                private_data,
-            }
-        };
+        let rej = Rej::new(local_id, remote_id, About::Other, RejectReason::CONSUMER);
         match name {
             "REQ" => req(self.talk.pair.a.ip.into(), self.talk.pair.b.ip.into()),
             "MRA of REQ" => Message::Mra(mra(About::Req)),
@@ -225,7 +205,7 @@ impl Subject {
                 ..Rep::default()
             })),
             "RTU" => Message::Rtu(Rtu { local_id, remote_id, ..Rtu::default() }),
-            "REJ" => Message::Rej(Box::new(rej(About::Other))),
+            "REJ" => Message::Rej(Box::new(rej)),
             "DREQ" => {
                 Message::Dreq(Dreq { local_id, remote_id, remote_qpn: self.qpn, ..Dreq::default() })
             }
@@ -240,6 +220,15 @@ impl Subject {
             other => panic!("{other}"),
         }
     }
+}
+
+pub(crate) fn sidr_req() -> Message {
+    Message::SidrReq(SidrReq {
+        request_id: PEER_ID,
+        pkey: PKey::DEFAULT,
+        service_id: SERVICE,
+        private_data: PrivateData::default(),
+    })
 }
 
 fn req(local_gid: Gid, remote_gid: Gid) -> Message {

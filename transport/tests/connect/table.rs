@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 
 use roce_transport::{
-    addr::{PKey, Qpn},
+    addr::Qpn,
     cm::{
-        About, Apr, CmMad, CmState, ConnEvent, ConnRecord, EDGES, Edge, Message, PrivateData, Rej,
-        RejectReason, SidrRep, SidrReq, Trigger,
+        About, Apr, CmMad, CmState, ConnEvent, ConnRecord, EDGES, Edge, Message, Rej, RejectReason,
+        SidrRep, Trigger,
     },
     event::{Disposition, DropReason},
 };
@@ -14,7 +14,7 @@ use roce_transport::{
 use super::{
     SERVICE, Talk, hand,
     life::with_listen_grace,
-    subject::{PEER_GUID, PEER_ID, Subject},
+    subject::{PEER_GUID, PEER_ID, Subject, sidr_req},
 };
 use crate::common::Side;
 
@@ -378,16 +378,8 @@ fn every_edge_is_taken() {
 fn a_request_that_is_given_up() {
     let mut subject = Subject::in_state("ReqRcvd");
     let give_up = |guid: u64| {
-        let info = PrivateData::new(&guid.to_be_bytes()).unwrap();
-        Message::Rej(Box::new(Rej {
-            local_id: PEER_ID,
-            remote_id: 0,
-            about: About::Other,
-            info_length: 8,
-            reason: RejectReason::TIMEOUT,
-            info,
-            private_data: PrivateData::default(),
-        }))
+        let rej = Rej::new(PEER_ID, 0, About::Other, RejectReason::TIMEOUT);
+        Message::Rej(Box::new(rej.with_info(&guid.to_be_bytes())))
     };
     let unknown = Disposition::Dropped(DropReason::CmUnknownConnection);
     assert_eq!(subject.deliver(give_up(PEER_GUID + 1)), unknown);
@@ -485,12 +477,6 @@ fn resolutions_and_connections() {
         );
     }
     let mut subject = Subject::in_state("Established");
-    let request = SidrReq {
-        request_id: PEER_ID,
-        pkey: PKey::DEFAULT,
-        service_id: SERVICE,
-        private_data: PrivateData::default(),
-    };
-    assert_eq!(subject.deliver(Message::SidrReq(request)), Disposition::Executed);
+    assert_eq!(subject.deliver(sidr_req()), Disposition::Executed);
     assert_eq!(subject.state(), Some(CmState::Established));
 }

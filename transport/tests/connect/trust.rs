@@ -1,6 +1,6 @@
 use roce_transport::{
     addr::QKey,
-    cm::{CmMad, CmState, ConnEvent, Drep, Dreq, Message, PrivateData, Rej, RejectReason, Rtu},
+    cm::{About, CmMad, CmState, ConnEvent, Drep, Dreq, Message, Rej, RejectReason, Rtu},
     event::{Disposition, DropReason},
     wire::MAD_LEN,
 };
@@ -22,15 +22,7 @@ fn from_another_host() {
     let Message::Dreq(Dreq { local_id, remote_id, .. }) = genuine.message else {
         panic!("{genuine:?}")
     };
-    let rej = Rej {
-        local_id,
-        remote_id,
-        about: roce_transport::cm::About::Other,
-        info_length: 0,
-        reason: RejectReason::CONSUMER,
-        info: PrivateData::default(),
-        private_data: PrivateData::default(),
-    };
+    let rej = Rej::new(local_id, remote_id, About::Other, RejectReason::CONSUMER);
     let forged = [
         genuine.message.clone(),
         Message::Drep(Drep { local_id, remote_id, ..Drep::default() }),

@@ -51,9 +51,7 @@ fn no_more_than_512_packets_wait_for_acknowledgement() {
 #[test]
 fn one_acknowledgement_stands_for_all_before_it() {
     let mut half = Half::new(Options::default());
-    for id in 1..=4 {
-        half.post_send(&SendWr::send(id, Data::empty()));
-    }
+    half.post_sends(1..=4);
     assert_eq!(half.take().len(), 4);
     assert_eq!(half.send(&ack(0x102, 3)), Disposition::Acknowledged { completed: 3 });
     assert_eq!(half.qp.send_outcomes(), all_ok(1..=3, 0));
@@ -70,9 +68,7 @@ fn credits_hold_nothing_back() {
     half.post_send(&SendWr::send(1, Data::empty()));
     assert_eq!(half.take().len(), 1);
     assert_eq!(half.send(&without(0x100, 1)), Disposition::Acknowledged { completed: 1 });
-    for id in 2..=4 {
-        half.post_send(&SendWr::send(id, Data::empty()));
-    }
+    half.post_sends(2..=4);
     assert_eq!(half.take().len(), 3);
     assert_eq!(half.send(&without(0x103, 4)), Disposition::Acknowledged { completed: 3 });
     assert_eq!(half.qp.send_outcomes(), all_ok(1..=4, 0));
@@ -93,13 +89,10 @@ fn a_message_completes_with_its_last_packet() {
 fn a_responder_acknowledges_only_on_request() {
     let mut half = Half::new(Options::default());
     let to = half.buffer(64);
-    for id in 1..=3 {
-        half.post_recv(&RecvWr::new(id, [to.all()]));
-    }
+    half.post_recvs(1..=3, &[to.all()]);
     half.send(&pkt(Op::SendOnly, 0x200).payload(b"one"));
     half.expect_nothing();
-    half.send(&pkt(Op::SendOnly, 0x201).payload(b"two").ask());
-    half.expect(&[ack(0x201, 2)]);
+    half.exchange(&pkt(Op::SendOnly, 0x201).payload(b"two").ask(), &[ack(0x201, 2)]);
     half.send(&pkt(Op::SendOnly, 0x202).payload(b"three"));
     half.expect_nothing();
 }
@@ -177,16 +170,13 @@ fn an_adapter_tells_whether_it_has_anything_to_do() {
 #[test]
 fn acknowledgements_of_one_batch_become_one() {
     let mut half = Half::new(Options::default());
-    for id in 0..5 {
-        half.post_recv(&RecvWr::new(id, []));
-    }
+    half.post_recvs(0..5, &[]);
     for psn in 0x200..0x205 {
         assert_eq!(half.send(&pkt(Op::SendOnly, psn).ask()), Disposition::Executed);
     }
     half.expect(&[ack(0x204, 5)]);
 
-    let mut pair = Pair::new();
-    let (a, b) = pair.connect(Options::default());
+    let (mut pair, a, b) = Pair::connected(Options::default());
     for id in 0..10 {
         pair.post_recv(&b, &RecvWr::new(id, []));
         pair.post_send(&a, &SendWr::send(id, Data::empty()));
@@ -211,8 +201,7 @@ fn the_msn_counts_messages() {
         pkt(Op::ReadResponseFirst, 0x202).aeth(Syndrome::ACK, 2).payload(&[1; 256]),
         pkt(Op::ReadResponseLast, 0x203).aeth(Syndrome::ACK, 2).payload(&[1]),
     ]);
-    half.send(&pkt(Op::SendOnly, 0x204).ask());
-    half.expect(&[ack(0x204, 3)]);
+    half.exchange(&pkt(Op::SendOnly, 0x204).ask(), &[ack(0x204, 3)]);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use roce_transport::{
     work::{Data, Remote, SendFlags, SendWr, WcOpcode, WcStatus},
 };
 
-use crate::common::{ALL_RIGHTS, Buffer, Half, Options, Pair, Side, ack, nak, pkt};
+use crate::common::{AFTER_ONE_LOSS, ALL_RIGHTS, Buffer, Half, Options, Pair, Side, ack, nak, pkt};
 
 fn word(buffer: &Buffer, index: usize) -> u64 {
     u64::from_ne_bytes(buffer.part(index * 8, 8).try_into().unwrap())
@@ -21,8 +21,7 @@ const FAR: Remote = Remote { address: 0x5000, rkey: roce_transport::mem::RKey(0x
 
 #[test]
 fn each_finds_what_was_there_before() {
-    let mut pair = Pair::new();
-    let (a, _b) = pair.connect(Options::default());
+    let (mut pair, a, _b) = Pair::connected(Options::default());
     let (near, far) = (pair.a.buffer(40), pair.b.buffer(16));
     set(&far, 1, u64::MAX - 1);
     pair.post_send(&a, &SendWr::fetch_add(1, far.remote(8), 3, near.sge(0, 8)));
@@ -134,12 +133,7 @@ fn exactly_once_under_loss() {
         "drop every 3",
     ] {
         let mut pair = Pair::new();
-        pair.allow_all(&[
-            DropReason::OutOfSequence,
-            DropReason::StaleResponse,
-            DropReason::ReadResponseGap,
-            DropReason::RecoveryUnderWay,
-        ]);
+        pair.allow_all(AFTER_ONE_LOSS);
         let (a, _b) =
             pair.connect(Options { max_rd_atomic: 4, max_dest_rd_atomic: 4, ..Options::default() });
         let (near, far) = (pair.a.buffer(80), pair.b.buffer(8));

@@ -12,7 +12,7 @@ use roce_transport::{
     work::{Data, RecvWr, Remote, SendWr, SrqAttr, WcStatus},
 };
 
-use crate::common::{ALL_RIGHTS, Half, Options, Pair, Pkt, nak, pkt};
+use crate::common::{ALL_RIGHTS, Half, Options, Pair, Pkt, nak, pkt, qp_init, refused_with};
 
 const RIGHTS: Access = Access::REMOTE_READ.union(Access::REMOTE_CHANGE).union(Access::FLUSH_GLOBAL);
 
@@ -84,8 +84,7 @@ fn a_wrong_guess_costs_the_connection() {
         let mut half = Half::new(options());
         let memory = half.buffer(8);
         let guess = Remote { rkey: RKey(memory.region.rkey().0 ^ 1), ..memory.remote(0) };
-        half.send(&requests(0x200, guess)[index]);
-        half.expect(&[nak(NakCode::RemoteAccessError, 0x200, 0)]);
+        half.exchange(&requests(0x200, guess)[index], &[nak(NakCode::RemoteAccessError, 0x200, 0)]);
         assert_eq!(half.state(), State::Err);
         for packet in requests(0x200, memory.remote(0)) {
             assert_eq!(half.send(&packet), Disposition::Dropped(DropReason::QpState));
@@ -138,8 +137,7 @@ fn addresses_that_wrap() {
                     }
                     packet => packet,
                 };
-                half.send(&packet);
-                half.expect(&[nak(NakCode::RemoteAccessError, 0x200, 0)]);
+                half.exchange(&packet, &[nak(NakCode::RemoteAccessError, 0x200, 0)]);
                 assert_eq!(memory.bytes(), [0; 64], "{packet:?}");
             }
         }
@@ -150,8 +148,7 @@ fn addresses_that_wrap() {
 #[test]
 fn a_window_of_another_connection_cannot_be_invalidated() {
     for window_type in [WindowType::Type1, WindowType::Type2A, WindowType::Type2B] {
-        let mut pair = Pair::new();
-        let (user, owner) = pair.connect(options());
+        let (mut pair, user, owner) = Pair::connected(options());
         let (thief, victim) = pair.connect(options());
         let (near, far, pd) = (pair.a.buffer(8).fill(5), pair.b.buffer(64), pair.b.pd);
         let rkey = pair.b.adapter.alloc_window(pd, window_type).unwrap();
@@ -371,15 +368,9 @@ fn every_resource_has_a_limit() {
             max_recv_sge: 2,
             max_inline_data: 8,
         };
-        let init = |caps| QpInit {
-            qp_type: QpType::Rc,
-            send_cq: cqs[0].clone(),
-            recv_cq: cqs[1].clone(),
-            srq: None,
-            caps,
-            sq_sig_all: false,
-            pd: pds[0],
-            quirks: Default::default(),
+        let init = |caps| {
+            let recv_cq = cqs[1].clone();
+            QpInit { recv_cq, caps, ..qp_init(QpType::Rc, &cqs[0], pds[0]) }
         };
         let qps = [(); 2].map(|()| adapter.create_qp(init(caps)).unwrap());
         assert_eq!(adapter.create_qp(init(caps)), Err(too_many(ObjectKind::QueuePair, 2)));
@@ -411,11 +402,9 @@ fn a_message_longer_than_was_offered_spares_what_is_behind() {
     let memory = half.buffer(4096);
     half.post_recv(&RecvWr::new(1, [memory.sge(0, 1500)]));
     half.send(&pkt(Op::SendFirst, 0x200).payload(&[7; 1024]));
-    let refusal = Disposition::Refused(
-        Syndrome::Nak(NakCode::InvalidRequest),
-        Refusal::BufferTooSmall { received: 2048, buffer: 1500 },
-    );
-    assert_eq!(half.send(&pkt(Op::SendMiddle, 0x201).payload(&[7; 1024])), refusal);
+    let refusal = Refusal::BufferTooSmall { received: 2048, buffer: 1500 };
+    let refused = refused_with(NakCode::InvalidRequest, refusal);
+    assert_eq!(half.send(&pkt(Op::SendMiddle, 0x201).payload(&[7; 1024])), refused);
     assert_eq!(half.qp.recv_outcomes(), [(1, Err(WcStatus::LocLenErr))]);
     assert_eq!(memory.part(1024, 3072), [0; 3072]);
 }

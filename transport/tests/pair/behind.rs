@@ -11,7 +11,9 @@ use roce_transport::{
     work::{RecvWr, Remote, SendWr, WcOpcode, WcStatus},
 };
 
-use crate::common::{ALL_RIGHTS, Buffer, Half, Options, Pair, Pkt, ack, all_ok, nak, pattern, pkt};
+use crate::common::{
+    ALL_RIGHTS, Buffer, Half, Options, Pair, Pkt, ack, all_ok, nak, pattern, pkt, refused_with,
+};
 
 const MTU: usize = 256;
 const READ: u32 = 0x200;
@@ -178,8 +180,7 @@ fn a_message_that_waits_begins_anew() {
         half.send(&pkt(Op::WriteOnly, psn).reth(to, 1).payload(&[1]));
     }
     let psn = READ + PACKETS as u32 + 256;
-    let refused =
-        Disposition::Refused(Syndrome::Nak(NakCode::PsnSequenceError), Refusal::PendingRead);
+    let refused = refused_with(NakCode::PsnSequenceError, Refusal::PendingRead);
     let write = pkt(Op::WriteFirst, psn).reth(memory.remote(256 * MTU), 300).payload(&[2; MTU]);
     let send = pkt(Op::SendFirst, psn).payload(&[3; MTU]);
     assert_eq!([half.send(&write), half.send(&send)], [refused; 2]);
@@ -197,9 +198,7 @@ fn a_receive_completes_when_it_gets_a_response() {
     let mut half = half();
     let memory = half.buffer(600).fill(1);
     let to = half.buffer(8);
-    for id in 1..=3 {
-        half.post_recv(&RecvWr::new(id, [to.all()]));
-    }
+    half.post_recvs(1..=3, &[to.all()]);
     half.send(&pkt(Op::SendOnly, READ).payload(b"before"));
     assert_eq!(half.qp.recv_outcomes(), all_ok([1], 6));
     half.send(&pkt(Op::ReadRequest, READ + 1).reth(memory.remote(0), 600));
@@ -231,9 +230,7 @@ fn a_receive_behind_a_read_that_fails_is_flushed() {
 fn a_receive_before_a_request_that_is_refused_completes() {
     let mut half = half();
     let memory = half.buffer(600).fill(1);
-    for id in 1..=3 {
-        half.post_recv(&RecvWr::new(id, []));
-    }
+    half.post_recvs(1..=3, &[]);
     half.send(&read(memory.remote(0), 600));
     half.send(&pkt(Op::SendOnly, READ + 3));
     half.send(&pkt(Op::SendOnly, READ + 4).payload(&[1]));
@@ -282,8 +279,7 @@ fn an_invalidation_waits_for_the_response() {
     half.send(&send);
     let missing = nak(NakCode::PsnSequenceError, READ + 3, 1);
     half.expect(&[response(&pattern(1, 600)), vec![missing]].concat());
-    half.send(&send);
-    half.expect(&[ack(READ + 3, 2)]);
+    half.exchange(&send, &[ack(READ + 3, 2)]);
     assert_eq!(half.qp.received()[0].result.unwrap().invalidated, Some(key));
     assert_eq!(half.node.adapter.dealloc_window(WindowId::of(key)), Ok(()));
 }
@@ -302,8 +298,7 @@ fn a_response_that_starts_over() {
         pkt(Op::ReadResponseLast, READ + 2).aeth(Syndrome::ACK, 1).payload(&before[512..]),
     ]);
     // afterwards a repeat reads current memory
-    half.send(&read(memory.remote(0), 600));
-    half.expect(&response(&memory.bytes()));
+    half.exchange(&read(memory.remote(0), 600), &response(&memory.bytes()));
 }
 
 /// `MPI_Get_accumulate` with `MPI_REPLACE` as in Open MPI, over slow links.

@@ -36,8 +36,7 @@ fn a_capture_has_every_packet_with_what_became_of_it() {
 
 #[test]
 fn a_drop_that_is_not_allowed_fails_the_test() {
-    let mut pair = Pair::new();
-    let (a, b) = pair.connect(Options::default());
+    let (mut pair, a, b) = Pair::connected(Options::default());
     for id in 0..3 {
         pair.post_recv(&b, &RecvWr::new(id, []));
         pair.post_send(&a, &SendWr::send(id, Data::empty()));

@@ -15,8 +15,7 @@ const UNSIGNALED: SendFlags = SendFlags::empty();
 
 #[test]
 fn only_signaled_requests_complete() {
-    let mut pair = Pair::new();
-    let (a, b) = pair.connect(Options::default());
+    let (mut pair, a, b) = Pair::connected(Options::default());
     for id in 0..6 {
         pair.post_recv(&b, &RecvWr::new(id, []));
         let wr = SendWr::send(id, Data::empty());
@@ -29,8 +28,7 @@ fn only_signaled_requests_complete() {
 
 #[test]
 fn a_queue_pair_can_signal_everything() {
-    let mut pair = Pair::new();
-    let (a, b) = pair.connect(Options { sq_sig_all: true, ..Options::default() });
+    let (mut pair, a, b) = Pair::connected(Options { sq_sig_all: true, ..Options::default() });
     for id in 0..3 {
         pair.post_recv(&b, &RecvWr::new(id, []));
         pair.post_send(&a, &SendWr::send(id, Data::empty()).with_flags(UNSIGNALED));
@@ -58,12 +56,9 @@ fn unsignaled_requests_free_their_places() {
 
 #[test]
 fn what_a_completion_says() {
-    let mut pair = Pair::new();
-    let (a, b) = pair.connect(Options::default());
+    let (mut pair, a, b) = Pair::connected(Options::default());
     let (near, far) = (pair.a.buffer(100), pair.b.buffer(100));
-    for id in 11..=13 {
-        pair.post_recv(&b, &RecvWr::new(id, [far.all()]));
-    }
+    pair.post_recvs(&b, 11..=13, &[far.all()]);
     let imm = [0xDE, 0xAD, 0xBE, 0xEF];
     pair.post_send(&a, &SendWr::send(1, near.sge(0, 30)));
     pair.post_send(&a, &SendWr::send(2, near.sge(0, 40)).with_immediate(imm));
@@ -106,12 +101,9 @@ fn what_a_completion_says() {
 
 #[test]
 fn solicited_events() {
-    let mut pair = Pair::new();
-    let (a, b) = pair.connect(Options::default());
+    let (mut pair, a, b) = Pair::connected(Options::default());
     let far = pair.b.buffer(8);
-    for id in 0..8 {
-        pair.post_recv(&b, &RecvWr::new(id, []));
-    }
+    pair.post_recvs(&b, 0..8, &[]);
     let wakes = |pair: &mut Pair, wr: &SendWr| {
         b.recv_cq.req_notify(NotifyKind::Solicited);
         pair.post_send(&a, wr);
@@ -148,11 +140,8 @@ fn the_last_packet_is_solicited() {
 
 #[test]
 fn an_event_for_the_next_completion() {
-    let mut pair = Pair::new();
-    let (a, b) = pair.connect(Options::default());
-    for id in 0..3 {
-        pair.post_recv(&b, &RecvWr::new(id, []));
-    }
+    let (mut pair, a, b) = Pair::connected(Options::default());
+    pair.post_recvs(&b, 0..3, &[]);
     a.send_cq.req_notify(NotifyKind::Next);
     b.recv_cq.req_notify(NotifyKind::Next);
     for id in 0..3 {
@@ -210,15 +199,7 @@ fn with_one_queue() -> Half {
     let mut half = Half::reset(Options::default());
     let cq = half.node.adapter.create_cq(8).unwrap();
     let qp = half.node.qp_with(Side::A, QpType::Rc, &Options::default(), cq.clone(), cq);
-    half.node.connect(
-        qp.qpn,
-        Half::PEER_IP,
-        Half::PEER,
-        Half::THEIRS,
-        Half::OURS,
-        &Options::default(),
-    );
-    half.qp = qp;
+    half.connect(qp, &Options::default());
     half
 }
 

@@ -20,8 +20,7 @@ fn counted(ecn_marked: u64, cnp_sent: u64, cnp_received: u64) -> CongestionCount
 
 #[test]
 fn marked_data_causes_a_notification() {
-    let mut pair = Pair::new();
-    let (a, b) = pair.connect(Options::default());
+    let (mut pair, a, b) = Pair::connected(Options::default());
     let (_, bystander) = pair.connect(Options::default());
     let (near, far) = (pair.a.buffer(4000), pair.b.buffer(4000));
     pair.fault("mark 100%");
@@ -75,8 +74,7 @@ fn not_more_often_than_every_50_microseconds() {
 
 #[test]
 fn unmarked_data_is_not() {
-    let mut pair = Pair::new();
-    let (a, b) = pair.connect(Options::default());
+    let (mut pair, a, b) = Pair::connected(Options::default());
     let buffer = pair.b.buffer(8);
     pair.post_recv(&b, &RecvWr::new(1, [buffer.all()]));
     pair.post_send(&a, &SendWr::send(1, Data::inline(&[1])));
@@ -139,8 +137,7 @@ fn datagrams_are_noted_only() {
 /// CNPs go to a WRITE's sender and a READ's responder.
 #[test]
 fn a_receive_buffer_that_fills_causes_a_notification() {
-    let mut pair = Pair::new();
-    let (a, b) = pair.connect(Options::default());
+    let (mut pair, a, b) = Pair::connected(Options::default());
     let (near, far) = (pair.a.buffer(4000), pair.b.buffer(4000));
     for (round, sender, receiver) in [(1, Side::A, Side::B), (2, Side::B, Side::A)] {
         pair.node(receiver).fills = true;
@@ -167,8 +164,7 @@ fn a_receive_buffer_that_fills_causes_a_notification() {
 /// Acknowledgements and datagrams.
 #[test]
 fn a_receive_buffer_that_fills_with_what_cannot_be_slowed_down() {
-    let mut pair = Pair::new();
-    let (a, _) = pair.connect(Options::default());
+    let (mut pair, a, _) = Pair::connected(Options::default());
     let (from, to) = pair.datagrams(Options::default());
     let (near, far) = (pair.a.buffer(64), pair.b.buffer(64));
     pair.a.fills = true;

@@ -112,9 +112,7 @@ impl Registered {
 }
 
 fn pair() -> (Pair, End, End) {
-    let mut pair = Pair::new();
-    let (a, b) = pair.connect(Options { mtu: Mtu::B256, ..Options::default() });
-    (pair, a, b)
+    Pair::connected(Options { mtu: Mtu::B256, ..Options::default() })
 }
 
 /// Shorter than a retransmission.

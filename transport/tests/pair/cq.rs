@@ -10,7 +10,7 @@ use roce_transport::{
     work::{CqId, CqModeration, Data, NotifyKind, RecvWr, SendFlags, SendWr, Wc},
 };
 
-use crate::common::{End, Half, Options, Pair, Side, all_ok, pkt};
+use crate::common::{End, Half, Options, Pair, Side, all_ok, pkt, qp_init};
 
 use roce_transport::wire::Operation as Op;
 
@@ -89,18 +89,7 @@ fn an_overflowed_queue_takes_no_more_queue_pairs() {
         half.node.adapter.to_init(waiting.qpn, &Default::default()),
         Err(ModifyError::CqOverrun)
     );
-    let (caps, pd) = (options.caps, half.node.pd);
-    let quirks = Default::default();
-    let init = QpInit {
-        qp_type: QpType::Rc,
-        send_cq,
-        recv_cq,
-        srq: None,
-        caps,
-        sq_sig_all: false,
-        pd,
-        quirks,
-    };
+    let init = QpInit { send_cq, ..qp_init(QpType::Rc, &recv_cq, half.node.pd) };
     assert_eq!(half.node.adapter.create_qp(init), Err(ObjectError::Overrun));
 }
 

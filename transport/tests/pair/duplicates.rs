@@ -23,11 +23,8 @@ fn response(place: Op, psn: u32, msn: u32, bytes: &[u8]) -> Pkt {
 fn a_send_is_received_once() {
     let mut half = Half::new(Options::default());
     let to = half.buffer(8);
-    for id in 1..=2 {
-        half.post_recv(&RecvWr::new(id, [to.all()]));
-    }
-    half.send(&pkt(Op::SendOnly, 0x200).payload(b"once").ask());
-    half.expect(&[ack(0x200, 1)]);
+    half.post_recvs(1..=2, &[to.all()]);
+    half.exchange(&pkt(Op::SendOnly, 0x200).payload(b"once").ask(), &[ack(0x200, 1)]);
     assert_eq!(
         half.send(&pkt(Op::SendOnly, 0x200).payload(b"TWICE").ask()),
         Disposition::Duplicate
@@ -44,8 +41,7 @@ fn a_repeat_is_always_acknowledged() {
     half.post_recv(&RecvWr::new(1, []));
     half.send(&pkt(Op::SendOnly, 0x200));
     half.expect_nothing();
-    half.send(&pkt(Op::SendOnly, 0x200));
-    half.expect(&[ack(0x200, 1)]);
+    half.exchange(&pkt(Op::SendOnly, 0x200), &[ack(0x200, 1)]);
 }
 
 /// The program may already reuse the memory.
@@ -84,14 +80,11 @@ fn a_repeat_does_not_displace_a_nak() {
     half.send(&first);
     half.take();
     half.send(&pkt(Op::SendOnly, 0x202).ask());
-    half.send(&first);
-    half.expect(&[nak(NakCode::PsnSequenceError, 0x201, 1)]);
+    half.exchange(&first, &[nak(NakCode::PsnSequenceError, 0x201, 1)]);
     half.send(&pkt(Op::SendOnly, 0x201).ask());
-    half.send(&first);
-    half.expect(&[rnr(12, 0x201, 1)]);
+    half.exchange(&first, &[rnr(12, 0x201, 1)]);
     half.send(&pkt(Op::SendMiddle, 0x201).ask());
-    half.send(&first);
-    half.expect(&[nak(NakCode::InvalidRequest, 0x201, 1)]);
+    half.exchange(&first, &[nak(NakCode::InvalidRequest, 0x201, 1)]);
 }
 
 /// READs need their data.
@@ -103,12 +96,10 @@ fn a_repeat_never_acknowledges_a_read() {
     half.send(&write);
     half.send(&pkt(Op::ReadRequest, 0x201).reth(from.remote(0), 512));
     half.take();
-    half.send(&write);
-    half.expect(&[ack(0x200, 1)]);
+    half.exchange(&write, &[ack(0x200, 1)]);
     // after a later request an acknowledgement passes the READ
     half.send(&pkt(Op::WriteOnly, 0x203).reth(from.remote(0), 0));
-    half.send(&write);
-    half.expect(&[ack(0x203, 3)]);
+    half.exchange(&write, &[ack(0x203, 3)]);
 }
 
 #[test]

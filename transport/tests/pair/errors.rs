@@ -284,9 +284,7 @@ fn opcodes_out_of_order_and_wrong_lengths_are_invalid_requests() {
     for (what, refusal, packets) in cases {
         let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
         let to = half.buffer(1024);
-        for id in 0..2 {
-            half.post_recv(&RecvWr::new(id, [to.all()]));
-        }
+        half.post_recvs(0..2, &[to.all()]);
         let packets = packets(&to, &mtu, &reth);
         let mut psn = 0x200;
         for packet in &packets[..packets.len() - 1] {
@@ -318,8 +316,7 @@ fn opcodes_out_of_order_and_wrong_lengths_are_invalid_requests() {
 #[test]
 fn a_message_longer_than_the_buffer() {
     for length in [101, 300, 600] {
-        let mut pair = Pair::new();
-        let (a, b) = pair.connect(Options { mtu: Mtu::B256, ..Options::default() });
+        let (mut pair, a, b) = Pair::connected(Options { mtu: Mtu::B256, ..Options::default() });
         pair.allow(DropReason::QpState);
         let (near, far) = (pair.a.buffer(length), pair.b.buffer(4096));
         pair.post_recv(&b, &RecvWr::new(5, [far.sge(0, 60), far.sge(60, 40)]));
@@ -353,8 +350,7 @@ fn a_receive_buffer_that_cannot_be_written() {
         }),
     ];
     for (what, bad) in cases {
-        let mut pair = Pair::new();
-        let (a, b) = pair.connect(Options::default());
+        let (mut pair, a, b) = Pair::connected(Options::default());
         let near = pair.a.buffer(8);
         let sge = bad(&mut pair);
         pair.post_recv(&b, &RecvWr::new(5, [sge]));
@@ -391,8 +387,7 @@ fn a_receive_buffer_of_a_message_without_data_is_not_looked_at() {
 
 #[test]
 fn a_bad_send_buffer_fails_in_its_turn() {
-    let mut pair = Pair::new();
-    let (a, b) = pair.connect(Options { mtu: Mtu::B256, ..Options::default() });
+    let (mut pair, a, b) = Pair::connected(Options { mtu: Mtu::B256, ..Options::default() });
     let (near, far) = (pair.a.buffer(2000).fill(1), pair.b.buffer(2000));
     let bad = Sge { lkey: LKey(0xBAD), address: 0, length: 8 };
     pair.post_send(&a, &SendWr::write(1, far.remote(0), near.all()));
@@ -596,9 +591,7 @@ fn statuses_of_naks() {
         (NakCode::RemoteOperationalError, WcStatus::RemOpErr),
     ] {
         let mut half = Half::new(Options::default());
-        for id in 1..=3 {
-            half.post_send(&SendWr::send(id, Data::empty()));
-        }
+        half.post_sends(1..=3);
         half.post_recv(&RecvWr::new(9, []));
         half.take();
         half.send(&nak(code, 0x101, 1));

@@ -63,9 +63,8 @@ fn what_goes_well_is_not_explained() {
     pair.run();
     // a connection's end, and late arrivals
     pair.post_recv(&b, &RecvWr::new(4, [far.all()]));
-    let now = pair.now;
-    pair.a.adapter.to_error(now, a.qpn).unwrap();
-    pair.b.adapter.to_error(now, b.qpn).unwrap();
+    pair.a.adapter.to_error(pair.now, a.qpn).unwrap();
+    pair.b.adapter.to_error(pair.now, b.qpn).unwrap();
     pair.run();
     assert_eq!([findings(&mut pair, Side::A), findings(&mut pair, Side::B)], [[], []]);
 }
@@ -158,9 +157,7 @@ fn responses_that_are_dropped_later() {
 fn a_retry_count_of_zero() {
     for was_heard in [false, true] {
         let (mut pair, a, b) = connected(Options { retry_cnt: 0, ..Options::default() });
-        for id in 0..2 {
-            pair.post_recv(&b, &RecvWr::new(id, []));
-        }
+        pair.post_recvs(&b, 0..2, &[]);
         if was_heard {
             pair.post_send(&a, &SendWr::send(1, Data::empty()));
             pair.run();

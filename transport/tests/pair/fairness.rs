@@ -7,7 +7,13 @@ use roce_transport::{
     work::{Data, RecvWr, SendWr},
 };
 
-use crate::common::{Half, Options, Pair, Side, UDP_SEGMENT, all_ok, pkt};
+use crate::common::{Half, Options, Pair, Side, UDP_SEGMENT, all_ok, pkt, qp_init};
+
+/// Packets that A sent before this one.
+fn place_of(pair: &Pair, sought: Op) -> usize {
+    let operations = pair.trace.operations(Side::A);
+    operations.iter().position(|&operation| operation == sought).unwrap()
+}
 
 #[test]
 fn a_long_queue_does_not_starve_a_short_one() {
@@ -23,12 +29,7 @@ fn a_long_queue_does_not_starve_a_short_one() {
     pair.now = pair.network.poll_timeout().unwrap();
     pair.deliver();
     pair.transmit(Side::A);
-    let place = pair
-        .trace
-        .operations(Side::A)
-        .iter()
-        .position(|&operation| operation == Op::Acknowledge)
-        .unwrap();
+    let place = place_of(&pair, Op::Acknowledge);
     assert!(place <= 64, "{place} packets went before the acknowledgement");
     pair.run();
     assert_eq!((busy.send_outcomes(), peer.send_outcomes()), (all_ok([2], 0), all_ok([1], 0)));
@@ -44,12 +45,7 @@ fn a_small_buffer_makes_no_turn_longer() {
     pair.post_send(&busy, &SendWr::write(1, far.remote(0), near.all()));
     pair.post_send(&quiet, &SendWr::write(2, far.remote(0), near.sge(0, 8)));
     pair.transmit(Side::A);
-    let place = pair
-        .trace
-        .operations(Side::A)
-        .iter()
-        .position(|&operation| operation == Op::WriteOnly)
-        .unwrap();
+    let place = place_of(&pair, Op::WriteOnly);
     assert!(place <= 64, "{place} packets went before");
     pair.run();
     assert_eq!((busy.send_outcomes(), quiet.send_outcomes()), (all_ok([1], 0), all_ok([2], 0)));
@@ -58,8 +54,7 @@ fn a_small_buffer_makes_no_turn_longer() {
 /// The peer's READs exceed a buffer.
 #[test]
 fn own_requests_leave_beside_long_responses() {
-    let mut pair = Pair::new();
-    let (a, b) = pair.connect(Options { mtu: Mtu::B256, ..Options::default() });
+    let (mut pair, a, b) = Pair::connected(Options { mtu: Mtu::B256, ..Options::default() });
     let (near, far) = (pair.a.buffer(256_000), pair.b.buffer(256_000));
     pair.post_send(&b, &SendWr::read(1, near.remote(0), far.all()));
     pair.transmit(Side::B);
@@ -67,10 +62,9 @@ fn own_requests_leave_beside_long_responses() {
     pair.deliver();
     pair.post_send(&a, &SendWr::write(2, far.remote(0), near.sge(0, 8)));
     pair.transmit(Side::A);
-    let operations = pair.trace.operations(Side::A);
-    let place = operations.iter().position(|&operation| operation == Op::WriteOnly).unwrap();
+    let place = place_of(&pair, Op::WriteOnly);
     assert!(place <= 16, "{place} packets of the answer went before the request");
-    assert!(operations.len() > 500, "the answer is long");
+    assert!(pair.trace.operations(Side::A).len() > 500, "the answer is long");
     pair.run();
     assert_eq!(a.send_outcomes(), all_ok([2], 0));
     assert_eq!(b.send_outcomes(), all_ok([1], 256_000));
@@ -246,17 +240,7 @@ fn queue_pair_numbers_stay_in_their_range() {
     let pd = adapter.alloc_pd().unwrap();
     let cq = adapter.create_cq(1).unwrap();
     let mut numbers = std::collections::BTreeSet::new();
-    let init = || roce_transport::qp::QpInit {
-        qp_type: QpType::Rc,
-        send_cq: cq.clone(),
-        recv_cq: cq.clone(),
-        srq: None,
-        caps: Default::default(),
-        sq_sig_all: false,
-        pd,
-        quirks: Default::default(),
-    };
-    while let Ok(qpn) = adapter.create_qp(init()) {
+    while let Ok(qpn) = adapter.create_qp(qp_init(QpType::Rc, &cq, pd)) {
         assert!((0x100..=0x1FF).contains(&qpn.get()) && numbers.insert(qpn));
     }
     assert_eq!(

@@ -11,19 +11,14 @@ use roce_transport::{
     work::{Data, RecvWr, SendOp, SendWr, WcStatus},
 };
 
-use crate::common::{End, Options, Outcome, Pair, Side, all_ok, pattern};
+use crate::common::{AFTER_ONE_LOSS, End, Options, Outcome, Pair, Side, all_ok, pattern};
 
 const MTU: usize = 256;
 const COUNT: u64 = 40;
 
 fn pair(plan: &str, seed: u64) -> (Pair, End, End) {
     let mut pair = Pair::with_network(Network::with_plan(plan.parse().unwrap(), seed));
-    pair.allow_all(&[
-        DropReason::OutOfSequence,
-        DropReason::StaleResponse,
-        DropReason::RecoveryUnderWay,
-        DropReason::ReadResponseGap,
-    ]);
+    pair.allow_all(AFTER_ONE_LOSS);
     if plan.contains("corrupt") {
         pair.allow_all(DropReason::ALL); // any check may fail first
     }

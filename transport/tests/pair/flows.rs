@@ -47,8 +47,7 @@ fn each_flow_keeps_to_one_of_the_ports() {
 /// An address returns with other ports.
 #[test]
 fn ports_that_change_under_a_connection() {
-    let mut pair = Pair::new();
-    let (a, b) = pair.connect(Options::default());
+    let (mut pair, a, b) = Pair::connected(Options::default());
     let (near, far) = (pair.a.buffer(64), pair.b.buffer(64));
     let ip = pair.a.ip;
     let by_flow = udp_source_port(0, a.qpn, b.qpn);

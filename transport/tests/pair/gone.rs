@@ -82,8 +82,7 @@ fn a_target_of_eight_bytes() {
             Op::AtomicWrite => pkt(operation, 0x200).reth(at(&region, 512), 8).payload(&[1; 8]),
             _ => pkt(operation, 0x200).atomic(at(&region, 512), 1, 0),
         };
-        half.send(&request.ask());
-        half.expect(&[nak(NakCode::RemoteOperationalError, 0x200, 0)]);
+        half.exchange(&request.ask(), &[nak(NakCode::RemoteOperationalError, 0x200, 0)]);
         failed(half, region.rkey().0);
     }
 }

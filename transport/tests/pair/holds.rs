@@ -132,8 +132,7 @@ fn thousands_of_requests_are_flushed_in_portions() {
 #[test]
 fn a_flush_that_is_under_way() {
     let caps = QpCaps { max_recv_wr: 1000, ..Options::default().caps };
-    let mut pair = Pair::new();
-    let (a, _) = pair.connect(Options { caps, ..Options::default() });
+    let (mut pair, a, _) = Pair::connected(Options { caps, ..Options::default() });
     let (other, far) = pair.connect(Options::default());
     for id in 0..1000 {
         pair.a.adapter.post_recv(pair.now, a.qpn, &RecvWr::new(id, [])).unwrap();
@@ -156,8 +155,7 @@ fn a_flush_that_is_under_way() {
 
 #[test]
 fn requests_of_a_queue_pair_that_goes() {
-    let mut pair = Pair::new();
-    let (a, b) = pair.connect(Options::default());
+    let (mut pair, a, b) = Pair::connected(Options::default());
     let buffer = pair.a.buffer(64);
     for id in 0..3 {
         pair.post_send(&a, &SendWr::send(id, buffer.all()));

@@ -34,9 +34,7 @@ fn failed(id: u64, status: WcStatus) -> Outcome {
 }
 
 fn five(pair: &mut Pair, a: &End, b: &End) {
-    for id in 1..=5 {
-        pair.post_recv(b, &RecvWr::new(id, []));
-    }
+    pair.post_recvs(b, 1..=5, &[]);
     for id in 1..=5 {
         pair.post_send(a, &SendWr::send(id, Data::empty()));
     }
@@ -46,8 +44,7 @@ fn five(pair: &mut Pair, a: &End, b: &End) {
 #[test]
 fn a_send_fails_and_what_is_behind_is_flushed_in_order() {
     for status in [WcStatus::RetryExcErr, WcStatus::RemOpErr, WcStatus::WrFlushErr] {
-        let mut pair = Pair::new();
-        let (a, b) = pair.connect(Options::default());
+        let (mut pair, a, b) = Pair::connected(Options::default());
         pair.post_recv(&a, &RecvWr::new(9, []));
         with_fault(&mut pair, Side::A, Nth(Queue::Send, 3, status));
         five(&mut pair, &a, &b);
@@ -65,8 +62,7 @@ fn a_send_fails_and_what_is_behind_is_flushed_in_order() {
 
 #[test]
 fn an_unsignaled_send_that_fails_completes() {
-    let mut pair = Pair::new();
-    let (a, b) = pair.connect(Options::default());
+    let (mut pair, a, b) = Pair::connected(Options::default());
     with_fault(&mut pair, Side::A, Nth(Queue::Send, 1, WcStatus::LocProtErr));
     pair.post_recv(&b, &RecvWr::new(1, []));
     pair.post_send(&a, &SendWr::send(1, Data::empty()).with_flags(SendFlags::empty()));
@@ -76,8 +72,7 @@ fn an_unsignaled_send_that_fails_completes() {
 
 #[test]
 fn a_receive_fails_and_the_queue_pair_with_it() {
-    let mut pair = Pair::new();
-    let (a, b) = pair.connect(Options::default());
+    let (mut pair, a, b) = Pair::connected(Options::default());
     with_fault(&mut pair, Side::B, Nth(Queue::Receive, 2, WcStatus::LocLenErr));
     five(&mut pair, &a, &b);
     let mut expected = all_ok([1], 0);
@@ -108,8 +103,7 @@ fn a_datagram_that_fails_stops_the_send_queue_alone() {
 
 #[test]
 fn a_queue_pair_fails_with_an_event() {
-    let mut pair = Pair::new();
-    let (a, b) = pair.connect(Options::default());
+    let (mut pair, a, b) = Pair::connected(Options::default());
     pair.allow(DropReason::QpState);
     pair.post_recv(&a, &RecvWr::new(1, []));
     let now = pair.now;

@@ -10,7 +10,7 @@ use roce_transport::{
     work::{CompletionQueue, SrqAttr},
 };
 
-use crate::common::{Node, UDP_SEGMENT};
+use crate::common::{Node, UDP_SEGMENT, qp_init};
 
 fn granting(limits: Limits) -> Node {
     Node::granting(limits, [10, 0, 0, 1].into(), 1, UDP_SEGMENT)
@@ -21,9 +21,7 @@ fn too_many(what: ObjectKind, limit: usize) -> ObjectError {
 }
 
 fn init(node: &Node, cq: &Arc<CompletionQueue>) -> QpInit {
-    let (send_cq, recv_cq, pd) = (cq.clone(), cq.clone(), node.pd);
-    let (caps, quirks) = Default::default();
-    QpInit { qp_type: QpType::Rc, send_cq, recv_cq, srq: None, caps, sq_sig_all: false, pd, quirks }
+    qp_init(QpType::Rc, cq, node.pd)
 }
 
 #[test]

@@ -249,16 +249,21 @@ fn a_loss_twice_costs_no_timeout() {
     }
 }
 
+/// Of small messages beside 64 bulk flows.
+fn longest_ping(star: &mut Star, to: usize, warm_up: Duration) -> Duration {
+    star.allow_all(AFTER_LOSS);
+    let mut bulks: Vec<_> =
+        (0..64).map(|_| Bulk::new(star, 1, 0, Kind::Write, 64 << 10, 2)).collect();
+    let ping = Ping::new(star, 1, to);
+    run(star, &mut bulks, warm_up);
+    ping.longest(star, &mut bulks, Ping::send)
+}
+
 /// A message waits at most for a full port queue.
 #[test]
 fn a_small_message_passes_bulk_to_the_same_node() {
     let mut star = Star::new(2, SWITCH, 1);
-    star.allow_all(AFTER_LOSS);
-    let mut bulks: Vec<_> =
-        (0..64).map(|_| Bulk::new(&mut star, 1, 0, Kind::Write, 64 << 10, 2)).collect();
-    let ping = Ping::new(&mut star, 1, 0);
-    run(&mut star, &mut bulks, ms(50));
-    let longest = ping.longest(&mut star, &mut bulks, Ping::send);
+    let longest = longest_ping(&mut star, 0, ms(50));
     assert!(longest <= ms(5), "{longest:?}");
 }
 
@@ -266,12 +271,7 @@ fn a_small_message_passes_bulk_to_the_same_node() {
 fn a_small_message_passes_bulk_to_another_node() {
     for slow in [", pass", ", delay 200us to 10.0.0.1", ", drop to 10.0.0.1"] {
         let mut star = Star::new(3, &format!("{SWITCH}{slow} every 1"), 1);
-        star.allow_all(AFTER_LOSS);
-        let mut bulks: Vec<_> =
-            (0..64).map(|_| Bulk::new(&mut star, 1, 0, Kind::Write, 64 << 10, 2)).collect();
-        let ping = Ping::new(&mut star, 1, 2);
-        run(&mut star, &mut bulks, ms(10));
-        let longest = ping.longest(&mut star, &mut bulks, Ping::send);
+        let longest = longest_ping(&mut star, 2, ms(10));
         assert!(longest <= us(200), "{slow}: {longest:?}");
     }
 }
@@ -342,12 +342,7 @@ fn two_flows_share_a_port() {
 #[test]
 fn bulk_makes_no_long_queue() {
     let mut star = Star::new(2, "rate 1gbit, ecn 40kb..160kb 10%, delay 5us", 1);
-    star.allow_all(AFTER_LOSS);
-    let mut bulks: Vec<_> =
-        (0..64).map(|_| Bulk::new(&mut star, 1, 0, Kind::Write, 64 << 10, 2)).collect();
-    let ping = Ping::new(&mut star, 1, 0);
-    run(&mut star, &mut bulks, ms(100));
-    let longest = ping.longest(&mut star, &mut bulks, Ping::send);
+    let longest = longest_ping(&mut star, 0, ms(100));
     assert!(longest <= ms(10), "{longest:?}");
     assert_eq!(timeouts(&star), 0);
 }

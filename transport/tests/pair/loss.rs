@@ -13,7 +13,8 @@ use roce_transport::{
 };
 
 use crate::common::{
-    Buffer, End, Half, Node, Options, Pair, Side, UDP_SEGMENT, ack, all_ok, nak, pattern, pkt,
+    AFTER_ONE_LOSS, Buffer, End, Half, Node, Options, Pair, Side, UDP_SEGMENT, ack, all_ok, nak,
+    pattern, pkt,
 };
 
 const MTU: usize = 256;
@@ -43,12 +44,7 @@ struct Transfer {
 impl Transfer {
     fn new(kind: Kind, length: usize) -> Self {
         let mut pair = Pair::new();
-        pair.allow_all(&[
-            DropReason::OutOfSequence,
-            DropReason::StaleResponse,
-            DropReason::RecoveryUnderWay,
-            DropReason::ReadResponseGap,
-        ]);
+        pair.allow_all(AFTER_ONE_LOSS);
         let (a, b) = pair.connect(Options { mtu: Mtu::B256, ..Options::default() });
         let (near, far) = (pair.a.buffer(length), pair.b.buffer(length));
         let (source, target) =
@@ -148,11 +144,8 @@ fn a_lost_acknowledgement_costs_a_timeout_and_nothing_else() {
 
 #[test]
 fn a_later_acknowledgement_makes_up_for_a_lost_one() {
-    let mut pair = Pair::new();
-    let (a, b) = pair.connect(Options::default());
-    for id in 0..2 {
-        pair.post_recv(&b, &RecvWr::new(id, []));
-    }
+    let (mut pair, a, b) = Pair::connected(Options::default());
+    pair.post_recvs(&b, 0..2, &[]);
     let rule = pair.fault("drop ack nth 1");
     pair.post_send(&a, &SendWr::send(1, Data::empty()));
     pair.run_for(Duration::from_micros(100));
@@ -235,11 +228,7 @@ const SEQUENCE_ERROR: Syndrome = Syndrome::Nak(NakCode::PsnSequenceError);
 
 #[test]
 fn a_nak_acknowledges_what_came_before() {
-    let mut half = Half::new(Options::default());
-    for id in 1..=3 {
-        half.post_send(&SendWr::send(id, Data::empty()));
-    }
-    half.take();
+    let mut half = Half::with_sent(3);
     half.send(&nak(NakCode::PsnSequenceError, 0x101, 1));
     assert_eq!(half.qp.send_outcomes(), all_ok([1], 0));
     half.expect(&[pkt(Op::SendOnly, 0x101).ask(), pkt(Op::SendOnly, 0x102).ask()]);
@@ -247,36 +236,26 @@ fn a_nak_acknowledges_what_came_before() {
 
 #[test]
 fn a_repeated_nak_does_not_send_everything_again() {
-    let mut half = Half::new(Options::default());
-    half.post_send(&SendWr::send(1, Data::empty()));
-    half.post_send(&SendWr::send(2, Data::empty()));
-    half.take();
+    let mut half = Half::with_sent(2);
     half.send(&nak(NakCode::PsnSequenceError, 0x100, 0));
     assert_eq!(half.take().len(), 2);
-    let again = half.send(&nak(NakCode::PsnSequenceError, 0x100, 0));
-    assert_eq!(again, Disposition::Dropped(DropReason::RecoveryUnderWay));
+    half.expect_drop(&nak(NakCode::PsnSequenceError, 0x100, 0), DropReason::RecoveryUnderWay);
     half.expect_nothing();
 }
 
 #[test]
 fn one_nak_for_each_gap() {
     let mut half = Half::new(Options::default());
-    for id in 0..10 {
-        half.post_recv(&RecvWr::new(id, []));
-    }
+    half.post_recvs(0..10, &[]);
     let packet = |psn| pkt(Op::SendOnly, psn).ask();
-    half.send(&packet(0x200));
-    half.expect(&[ack(0x200, 1)]);
-    half.send(&packet(0x202));
-    half.expect(&[nak(NakCode::PsnSequenceError, 0x201, 1)]);
+    half.exchange(&packet(0x200), &[ack(0x200, 1)]);
+    half.exchange(&packet(0x202), &[nak(NakCode::PsnSequenceError, 0x201, 1)]);
     for psn in 0x203..0x206 {
         assert_eq!(half.send(&packet(psn)), Disposition::Dropped(DropReason::OutOfSequence));
     }
     half.expect_nothing();
-    half.send(&packet(0x201));
-    half.expect(&[ack(0x201, 2)]);
-    half.send(&packet(0x203));
-    half.expect(&[nak(NakCode::PsnSequenceError, 0x202, 2)]);
+    half.exchange(&packet(0x201), &[ack(0x201, 2)]);
+    half.exchange(&packet(0x203), &[nak(NakCode::PsnSequenceError, 0x202, 2)]);
     assert_eq!(half.node.adapter.counters().sequence_naks_sent, 2);
 }
 
@@ -352,8 +331,7 @@ fn a_silent_peer_of_an_adapter_with_a_timer_of_its_own() {
 
 #[test]
 fn progress_restores_the_retry_count() {
-    let mut pair = Pair::new();
-    let (a, b) = pair.connect(Options { retry_cnt: 1, ..Options::default() });
+    let (mut pair, a, b) = Pair::connected(Options { retry_cnt: 1, ..Options::default() });
     for psn in 0x100..0x106 {
         pair.fault_from(Side::A, &format!("drop psn {psn} once"));
         pair.post_recv(&b, &RecvWr::new(psn, []));
@@ -366,8 +344,7 @@ fn progress_restores_the_retry_count() {
 
 #[test]
 fn without_a_timeout_nothing_comes_again_by_itself() {
-    let mut pair = Pair::new();
-    let (a, _b) = pair.connect(Options { timeout: 0, ..Options::default() });
+    let (mut pair, a, _b) = Pair::connected(Options { timeout: 0, ..Options::default() });
     pair.fault("drop request");
     pair.post_send(&a, &SendWr::send(1, Data::empty()));
     pair.run();
@@ -413,11 +390,8 @@ fn the_psn_wraps_in_the_middle_of_a_message() {
 #[test]
 fn a_late_acknowledgement_spares_what_it_covers() {
     let mut half = Half::new(Options { timeout: 8, ..Options::default() });
-    for id in 1..=3 {
-        half.post_send(&SendWr::send(id, Data::empty()));
-    }
+    half.post_sends(1..=3);
     half.take();
     half.advance(ack_timeout(8).unwrap());
-    half.send(&ack(0x101, 2));
-    half.expect(&[pkt(Op::SendOnly, 0x102).ask()]);
+    half.exchange(&ack(0x101, 2), &[pkt(Op::SendOnly, 0x102).ask()]);
 }

@@ -38,8 +38,7 @@ const SCATTER: [usize; 8] = [300, 1, 1, 0, 254, 2, 475, 4];
 fn gathered_and_scattered_at_odd_boundaries() {
     assert_eq!(GATHER.iter().sum::<usize>(), SCATTER.iter().sum::<usize>());
     for mtu in [Mtu::B256, Mtu::B512, Mtu::B4096] {
-        let mut pair = Pair::new();
-        let (a, b) = pair.connect(Options { mtu, ..Options::default() });
+        let (mut pair, a, b) = Pair::connected(Options { mtu, ..Options::default() });
         let (near, back, far) =
             (pair.a.buffer(1100).fill(1), pair.a.buffer(1100), pair.b.buffer(1100));
         let gather = pieces(&near, &GATHER);
@@ -70,8 +69,7 @@ fn gathered_and_scattered_at_odd_boundaries() {
 
 #[test]
 fn an_empty_piece_needs_no_key() {
-    let mut pair = Pair::new();
-    let (a, b) = pair.connect(Options::default());
+    let (mut pair, a, b) = Pair::connected(Options::default());
     let (near, far) = (pair.a.buffer(4).fill(1), pair.b.buffer(4));
     let empty = Sge { lkey: LKey(0xBAD), address: u64::MAX, length: 0 };
     pair.post_recv(&b, &RecvWr::new(1, [empty, far.all(), empty]));
@@ -84,8 +82,7 @@ fn an_empty_piece_needs_no_key() {
 #[test]
 fn no_bytes_need_no_key() {
     let unmapped = Remote { address: u64::MAX, rkey: roce_transport::mem::RKey(0xBAD) };
-    let mut pair = Pair::new();
-    let (a, b) = pair.connect(Options::default());
+    let (mut pair, a, b) = Pair::connected(Options::default());
     pair.post_recv(&b, &RecvWr::new(9, []));
     pair.post_send(&a, &SendWr::write(1, unmapped, Data::empty()));
     pair.post_send(&a, &SendWr::read(2, unmapped, Data::empty()));
@@ -132,8 +129,7 @@ fn what_cannot_be_posted() {
         max_recv_sge: 1,
         max_inline_data: 8,
     };
-    let mut pair = Pair::new();
-    let (a, _b) = pair.connect(Options { caps, ..Options::default() });
+    let (mut pair, a, _b) = Pair::connected(Options { caps, ..Options::default() });
     let near = pair.a.buffer(8);
     let send = |data: Data| SendWr::send(1, data);
     assert_eq!(

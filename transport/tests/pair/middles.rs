@@ -12,11 +12,11 @@ use roce_transport::{
     qp::State,
     time::Instant,
     trace::What,
-    wire::{Datagram, DatagramMeta, DatagramRun, FrameFields, Ident, NetHeader},
+    wire::{Datagram, DatagramMeta, DatagramRun, Ident, NetHeader},
     work::{RecvWr, SendWr},
 };
 
-use crate::common::{AFTER_LOSS, Node, Options, Pair, Side, UDP_SEGMENT};
+use crate::common::{AFTER_LOSS, Node, Options, Pair, Side, UDP_SEGMENT, net};
 
 /// In bytes per side.
 const MEMORY: usize = 400_000;
@@ -216,17 +216,8 @@ fn a_run_is_what_its_datagrams_are() {
 
 #[test]
 fn a_datagram_without_a_payload_is_one() {
-    let mut pair = Pair::new();
-    let (a, _) = pair.connect(Options::default());
-    let net = NetHeader {
-        src: pair.b.ip,
-        dst: pair.a.ip,
-        src_port: 4791,
-        traffic_class: 0,
-        hop_limit: 64,
-        ident: Ident::Likely(0),
-        frame: FrameFields::default(),
-    };
+    let (mut pair, a, _) = Pair::connected(Options::default());
+    let net = NetHeader { ident: Ident::Likely(0), ..net(pair.b.ip, pair.a.ip) };
     let before = pair.a.adapter.counters().received_packets;
     pair.a.adapter.handle_run(pair.now, &Datagram::new(&net, &[]).into());
     let counters = pair.a.adapter.counters();

@@ -15,6 +15,10 @@ use crate::common::{Half, Options, Pair, QKEY, Side, ack, all_ok, nak, pkt, rnr}
 
 const NONE: QpUpdate = QpUpdate::NONE;
 
+fn new_rnr_timer(code: u8) -> QpUpdate {
+    QpUpdate { min_rnr_timer: Some(code), ..NONE }
+}
+
 /// RTS→SQD→SQD with changes→RTS.
 fn change_in_sqd(half: &mut Half, changes: QpUpdate) {
     let (now, qpn) = (half.now, half.qp.qpn);
@@ -55,28 +59,16 @@ fn rights_taken_away_and_given_on_every_edge() {
             adapter.to_sqd(now, qpn, false).unwrap();
             adapter.to_rts_with(now, qpn, &Rts::Resume, &write).unwrap();
         }
-        half.send(
-            &pkt(Op::WriteOnly, Half::THEIRS).reth(memory.remote(0), 4).payload(&[1; 4]).ask(),
-        );
+        let request =
+            |psn| pkt(Op::WriteOnly, psn).reth(memory.remote(0), 4).payload(&[1; 4]).ask();
+        half.send(&request(Half::THEIRS));
         if given_by == 4 {
             half.expect(&[nak(NakCode::InvalidRequest, Half::THEIRS, 0)]);
         } else {
             half.expect(&[ack(Half::THEIRS, 1)]);
-            half.node
-                .adapter
-                .to_rts_with(
-                    now,
-                    qpn,
-                    &Rts::Resume,
-                    &QpUpdate { access: Some(Access::empty()), ..NONE },
-                )
-                .unwrap();
-            half.send(
-                &pkt(Op::WriteOnly, Half::THEIRS + 1)
-                    .reth(memory.remote(0), 4)
-                    .payload(&[2; 4])
-                    .ask(),
-            );
+            let nothing = QpUpdate { access: Some(Access::empty()), ..NONE };
+            half.node.adapter.to_rts_with(now, qpn, &Rts::Resume, &nothing).unwrap();
+            half.send(&request(Half::THEIRS + 1));
             half.expect(&[nak(NakCode::InvalidRequest, Half::THEIRS + 1, 1)]);
         }
     }
@@ -85,25 +77,15 @@ fn rights_taken_away_and_given_on_every_edge() {
 #[test]
 fn the_rnr_timer() {
     let mut half = Half::new(Options { min_rnr_timer: 12, ..Options::default() });
-    half.send(&pkt(Op::SendOnly, 0x200));
-    half.expect(&[rnr(12, 0x200, 0)]);
-    half.node
-        .adapter
-        .update(half.now, half.qp.qpn, &QpUpdate { min_rnr_timer: Some(5), ..NONE })
-        .unwrap();
-    half.send(&pkt(Op::SendOnly, 0x200));
-    half.expect(&[rnr(5, 0x200, 0)]);
-    change_in_sqd(&mut half, QpUpdate { min_rnr_timer: Some(31), ..NONE });
-    half.send(&pkt(Op::SendOnly, 0x200));
-    half.expect(&[rnr(31, 0x200, 0)]);
+    half.exchange(&pkt(Op::SendOnly, 0x200), &[rnr(12, 0x200, 0)]);
+    half.node.adapter.update(half.now, half.qp.qpn, &new_rnr_timer(5)).unwrap();
+    half.exchange(&pkt(Op::SendOnly, 0x200), &[rnr(5, 0x200, 0)]);
+    change_in_sqd(&mut half, new_rnr_timer(31));
+    half.exchange(&pkt(Op::SendOnly, 0x200), &[rnr(31, 0x200, 0)]);
     let (now, qpn) = (half.now, half.qp.qpn);
     half.node.adapter.to_sqd(now, qpn, false).unwrap();
-    half.node
-        .adapter
-        .to_rts_with(now, qpn, &Rts::Resume, &QpUpdate { min_rnr_timer: Some(9), ..NONE })
-        .unwrap();
-    half.send(&pkt(Op::SendOnly, 0x200));
-    half.expect(&[rnr(9, 0x200, 0)]);
+    half.node.adapter.to_rts_with(now, qpn, &Rts::Resume, &new_rnr_timer(9)).unwrap();
+    half.exchange(&pkt(Op::SendOnly, 0x200), &[rnr(9, 0x200, 0)]);
 }
 
 #[test]
@@ -117,12 +99,8 @@ fn the_rnr_timer_on_the_way_to_rts() {
         Psn::new(0),
         RequesterAttr { timeout: 10, retry_cnt: 7, rnr_retry: 7, max_rd_atomic: 1 },
     );
-    half.node
-        .adapter
-        .to_rts_with(now, qpn, &rts, &QpUpdate { min_rnr_timer: Some(5), ..NONE })
-        .unwrap();
-    half.send(&pkt(Op::SendOnly, 0x200));
-    half.expect(&[rnr(5, 0x200, 0)]);
+    half.node.adapter.to_rts_with(now, qpn, &rts, &new_rnr_timer(5)).unwrap();
+    half.exchange(&pkt(Op::SendOnly, 0x200), &[rnr(5, 0x200, 0)]);
 }
 
 #[test]
@@ -188,8 +166,7 @@ fn reads_of_the_peer() {
         assert_eq!(half.take().len(), usize::from(answered), "{psn:#x}");
     }
     change_in_sqd(&mut half, QpUpdate { max_dest_rd_atomic: Some(0), ..NONE });
-    half.send(&read(0x204));
-    half.expect(&[nak(NakCode::InvalidRequest, 0x204, 4)]);
+    half.exchange(&read(0x204), &[nak(NakCode::InvalidRequest, 0x204, 4)]);
 }
 
 #[test]

@@ -8,16 +8,15 @@ use roce_transport::{
     event::{Disposition, DropReason},
     mem::LKey,
     psn::Psn,
-    qp::{Init, QpInit, QpType, QpUpdate, Quirks, Rtr, State},
+    qp::{Init, QpType, QpUpdate, Rtr, State},
     time::Instant,
-    wire::{
-        Bth, Deth, Ext, FrameFields, Headers, Ident, Immediate, NetHeader, Opcode, Operation as Op,
-        Service,
-    },
+    wire::{Bth, Deth, Ext, Headers, Immediate, NetHeader, Opcode, Operation as Op, Service},
     work::{Data, RecvWr, SendWr, Sge, SrqAttr, UdDestination, WcOpcode, WcStatus},
 };
 
-use crate::common::{Buffer, End, Node, Options, Pair, QKEY, Side, all_ok, encode, to_group};
+use crate::common::{
+    Buffer, End, Node, Options, Pair, QKEY, Side, all_ok, encode, net, qp_init, to_group,
+};
 
 const GROUP: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(239, 1, 2, 3));
 const OTHER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(239, 1, 2, 4));
@@ -115,13 +114,11 @@ fn each_copy_passes_checks_of_its_own() {
     let [good, other_key, other_partition, no_request, not_ready, failed, bad_buffer] = &members;
     let adapter = &mut pair.b.adapter;
     let now = pair.now;
-    adapter
-        .update(now, other_key.qpn, &QpUpdate { qkey: Some(QKey(1)), ..QpUpdate::NONE })
-        .unwrap();
+    let key = QpUpdate { qkey: Some(QKey(1)), ..QpUpdate::NONE };
+    adapter.update(now, other_key.qpn, &key).unwrap();
     adapter.to_sqd(now, other_partition.qpn, false).unwrap();
-    adapter
-        .update(now, other_partition.qpn, &QpUpdate { pkey_index: Some(1), ..QpUpdate::NONE })
-        .unwrap();
+    let partition = QpUpdate { pkey_index: Some(1), ..QpUpdate::NONE };
+    adapter.update(now, other_partition.qpn, &partition).unwrap();
     adapter.to_error(now, failed.qpn).unwrap();
     adapter.to_reset(not_ready.qpn).unwrap();
     adapter.to_init(not_ready.qpn, &Init { qkey: QKEY, ..Init::default() }).unwrap();
@@ -194,9 +191,7 @@ fn attached_twice_is_attached_once_and_detached_is_gone() {
     let (sender, receiver) = pair.datagrams(Options::default());
     let second = member(&mut pair, Side::B, OTHER).0;
     let memory = pair.b.buffer(100);
-    for id in 0..3 {
-        pair.post_recv(&receiver, &RecvWr::new(id, [memory.all()]));
-    }
+    pair.post_recvs(&receiver, 0..3, &[memory.all()]);
     assert_eq!(attach(&mut pair.b, &receiver, GROUP), Ok(true), "the link has to join");
     assert_eq!(attach(&mut pair.b, &receiver, GROUP), Ok(false));
     assert_eq!(attach(&mut pair.b, &second, GROUP), Ok(false));
@@ -258,22 +253,7 @@ fn what_cannot_be_attached() {
     let mut adapter = Adapter::new(AdapterConfig { limits, ..AdapterConfig::new([1; 32]) });
     let pd = adapter.alloc_pd().unwrap();
     let cq = adapter.create_cq(1).unwrap();
-    let mut qp = |qp_type| {
-        let (send_cq, recv_cq) = (cq.clone(), cq.clone());
-        let (caps, quirks) = (Options::default().caps, Quirks::default());
-        adapter
-            .create_qp(QpInit {
-                qp_type,
-                send_cq,
-                recv_cq,
-                srq: None,
-                caps,
-                sq_sig_all: false,
-                pd,
-                quirks,
-            })
-            .unwrap()
-    };
+    let mut qp = |qp_type| adapter.create_qp(qp_init(qp_type, &cq, pd)).unwrap();
     let [rc, uc, one, two, three] =
         [QpType::Rc, QpType::Uc, QpType::Ud, QpType::Ud, QpType::Ud].map(&mut qp);
     let group = |n: u8| Gid::from(IpAddr::from([239, 0, 0, n]));
@@ -302,15 +282,7 @@ fn what_is_no_multicast_packet() {
     let mut pair = Pair::new();
     let (end, memory) = member(&mut pair, Side::B, GROUP);
     let node = &mut pair.b;
-    let net = NetHeader {
-        src: [10, 0, 0, 1].into(),
-        dst: GROUP,
-        src_port: 0xC000,
-        traffic_class: 0,
-        hop_limit: 1,
-        ident: Ident::Known { id: 0, dont_fragment: true },
-        frame: FrameFields::default(),
-    };
+    let net = NetHeader { hop_limit: 1, ..net([10, 0, 0, 1].into(), GROUP) };
     let deth = Ext::Deth(Deth { qkey: QKEY, source_qp: Qpn::new(5) });
     let bth =
         |service, dest| Bth::new(Opcode::new(service, Op::SendOnly).unwrap(), dest, Psn::new(0));

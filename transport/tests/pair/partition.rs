@@ -180,10 +180,8 @@ fn another_index_in_sqd() {
     half.node.adapter.set_pkeys(table([0xFFFF, 0x8004])).unwrap();
     let (now, qpn) = (half.now, half.qp.qpn);
     half.node.adapter.to_sqd(now, qpn, false).unwrap();
-    half.node
-        .adapter
-        .update(now, qpn, &QpUpdate { pkey_index: Some(1), ..QpUpdate::NONE })
-        .unwrap();
+    let change = QpUpdate { pkey_index: Some(1), ..QpUpdate::NONE };
+    half.node.adapter.update(now, qpn, &change).unwrap();
     half.node.adapter.to_rts(now, qpn, &Rts::Resume).unwrap();
     half.post_send(&SendWr::send(1, Data::empty()));
     half.node.transmit.clear();

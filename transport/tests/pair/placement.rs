@@ -13,7 +13,7 @@ use roce_transport::{
     work::{Data, Placement, RecvWr, Remote, SendFlags, SendWr, WcOpcode, WcStatus},
 };
 
-use crate::common::{ALL_RIGHTS, Half, Options, Pair, ack, all_ok, nak, pkt};
+use crate::common::{ALL_RIGHTS, Half, Options, Pair, ack, all_ok, nak, pkt, refused_with};
 
 const FAR: Remote = Remote { address: 0x5000, rkey: RKey(0x1234) };
 const BOTH: Placement = Placement::all();
@@ -101,8 +101,7 @@ fn a_flush_is_carried_out() {
 
 #[test]
 fn between_two_adapters() {
-    let mut pair = Pair::new();
-    let (a, b) = pair.connect(Options { access: RIGHTS, ..Options::default() });
+    let (mut pair, a, b) = Pair::connected(Options { access: RIGHTS, ..Options::default() });
     let (near, far) = (pair.a.buffer(8).fill(9), pair.b.buffer(5000));
     let long = pair.a.buffer(5000).fill(1);
     for round in 0..3 {
@@ -172,10 +171,7 @@ fn flush_and_atomic_write_stand_between_messages_and_have_their_lengths() {
     for (packet, refusal) in cases {
         let mut half = flusher();
         let packet = packet(half.buffer(16).remote(0));
-        assert_eq!(
-            half.send(&packet),
-            Disposition::Refused(Syndrome::Nak(NakCode::InvalidRequest), refusal)
-        );
+        assert_eq!(half.send(&packet), refused_with(NakCode::InvalidRequest, refusal));
     }
     for operation in [Op::Flush, Op::AtomicWrite] {
         let mut half = flusher();
@@ -185,8 +181,7 @@ fn flush_and_atomic_write_stand_between_messages_and_have_their_lengths() {
             Op::Flush => pkt(operation, 0x201).flush(1, 0, far, 8),
             _ => pkt(operation, 0x201).reth(far, 8).payload(&[0; 8]),
         };
-        let refused =
-            Disposition::Refused(Syndrome::Nak(NakCode::InvalidRequest), Refusal::OpcodeOrder);
+        let refused = refused_with(NakCode::InvalidRequest, Refusal::OpcodeOrder);
         assert_eq!(half.send(&packet), refused);
     }
 }
@@ -275,10 +270,7 @@ fn slots() {
     half.expect(&[placement_ack(0x200, 1)]);
     let disposition =
         half.send(&pkt(Op::AtomicWrite, 0x201).reth(far.remote(0), 8).payload(&[7; 8]));
-    assert_eq!(
-        disposition,
-        Disposition::Refused(Syndrome::Nak(NakCode::InvalidRequest), Refusal::TooManyReads)
-    );
+    assert_eq!(disposition, refused_with(NakCode::InvalidRequest, Refusal::TooManyReads));
 }
 
 #[test]
@@ -287,15 +279,13 @@ fn a_fence_waits_for_an_atomic_write() {
     half.post_send(&SendWr::atomic_write(1, FAR, Data::inline(&[0; 8])));
     half.post_send(&SendWr::send(2, Data::empty()).with_flags(SendFlags::FENCE));
     assert_eq!(half.take().len(), 1);
-    half.send(&placement_ack(0x100, 1));
-    half.expect(&[pkt(Op::SendOnly, 0x101).ask()]);
+    half.exchange(&placement_ack(0x100, 1), &[pkt(Op::SendOnly, 0x101).ask()]);
 }
 
 #[test]
 fn losses() {
     for lost in 1..=24 {
-        let mut pair = Pair::new();
-        let (a, _) = pair.connect(Options { access: RIGHTS, ..Options::default() });
+        let (mut pair, a, _) = Pair::connected(Options { access: RIGHTS, ..Options::default() });
         let far = pair.b.buffer(64);
         pair.allow_all(&[
             DropReason::OutOfSequence,
@@ -324,8 +314,7 @@ fn a_repeat_of_what_never_was() {
     let far = half.buffer(8);
     half.post_recv(&RecvWr::new(1, []));
     half.send(&pkt(Op::SendOnly, 0x200));
-    half.send(&pkt(Op::Flush, 0x201).flush(1, 0, far.remote(0), 8));
-    half.expect(&[placement_ack(0x201, 2)]);
+    half.exchange(&pkt(Op::Flush, 0x201).flush(1, 0, far.remote(0), 8), &[placement_ack(0x201, 2)]);
     let atomic_write =
         |psn| pkt(Op::AtomicWrite, psn).reth(far.remote(0), 8).payload(&[7; 8]).ask();
     let flush = |psn| pkt(Op::Flush, psn).flush(1, 0, far.remote(0), 8).ask();
@@ -411,8 +400,7 @@ fn what_cannot_be_posted_or_registered() {
     let mut half = Half::new(Options::default());
     let near = half.buffer(8);
     let wr = SendWr { data: near.all().into(), ..SendWr::flush(1, FAR, 8, BOTH) };
-    let now = half.now;
-    assert_eq!(half.node.adapter.post_send(now, half.qp.qpn, &wr), Err(PostError::NoBytes));
+    assert_eq!(half.node.adapter.post_send(half.now, half.qp.qpn, &wr), Err(PostError::NoBytes));
     half.post_send(&SendWr::atomic_write(1, FAR, near.sge(0, 7)));
     half.expect_nothing();
     assert_eq!(half.qp.send_outcomes(), [(1, Err(WcStatus::LocLenErr))]);

@@ -31,8 +31,7 @@ fn a_change_of_the_table_raises_one_event() {
 /// Existing connections keep the address.
 #[test]
 fn an_address_that_goes() {
-    let mut pair = Pair::new();
-    let (a, b) = pair.connect(Options::default());
+    let (mut pair, a, b) = Pair::connected(Options::default());
     pair.a.adapter.set_gids(vec![Gid::default(), gid("10.0.0.9")]);
     pair.post_recv(&b, &RecvWr::new(1, []));
     pair.post_send(&a, &SendWr::send(1, Data::empty()));
@@ -89,8 +88,7 @@ fn the_last_request_of_a_queue_pair_that_fails() {
     let refused =
         Event::QpAccessError(b.qpn, Refusal::Access(AccessError::UnknownKey(0x1234_5678)));
     assert_eq!(pair.events(Side::B), [refused, Event::LastWqeReached(b.qpn)]);
-    let now = pair.now;
-    pair.b.adapter.to_error(now, b.qpn).unwrap();
+    pair.b.adapter.to_error(pair.now, b.qpn).unwrap();
     pair.b.drain_events();
     assert_eq!(pair.events(Side::B), [], "once");
     let said = format!(
@@ -123,8 +121,7 @@ fn values(counters: &Counters, names: &[&str]) -> Vec<u64> {
 
 #[test]
 fn a_queue_pair_counts_for_itself() {
-    let mut pair = Pair::new();
-    let (a, b) = pair.connect(Options::default());
+    let (mut pair, a, b) = Pair::connected(Options::default());
     let (other_a, other_b) = pair.connect(Options::default());
     assert_eq!(
         pair.a.adapter.qp_counters(a.qpn),
@@ -172,8 +169,7 @@ fn a_queue_pair_counts_for_itself() {
 
 #[test]
 fn requests_are_counted_by_kind_and_by_fate() {
-    let mut pair = Pair::new();
-    let (a, b) = pair.connect(Options { mtu: Mtu::B256, ..Options::default() });
+    let (mut pair, a, b) = Pair::connected(Options { mtu: Mtu::B256, ..Options::default() });
     let (from, to) = (pair.a.buffer(600), pair.b.buffer(600));
     pair.post_recv(&b, &RecvWr::new(0, [to.all()]));
     for wr in [

@@ -86,8 +86,7 @@ fn a_fence_waits_for_reads_and_for_nothing_else() {
 
 #[test]
 fn a_read_sees_what_an_earlier_write_wrote() {
-    let mut pair = Pair::new();
-    let (a, _b) = pair.connect(Options { mtu: Mtu::B256, ..Options::default() });
+    let (mut pair, a, _b) = Pair::connected(Options { mtu: Mtu::B256, ..Options::default() });
     let (near, back, far) = (pair.a.buffer(5000).fill(1), pair.a.buffer(5000), pair.b.buffer(5000));
     pair.post_send(&a, &SendWr::write(1, far.remote(0), near.all()));
     pair.post_send(&a, &SendWr::read(2, far.remote(0), back.all()));
@@ -212,9 +211,7 @@ fn a_response_that_does_not_fit_is_a_bad_response() {
 
 #[test]
 fn a_response_to_a_send_is_dropped() {
-    let mut half = Half::new(Options::default());
-    half.post_send(&SendWr::send(1, Data::empty()));
-    half.take();
+    let mut half = Half::with_sent(1);
     let disposition = half.send(&response(Op::ReadResponseOnly, 0x100, &[1; 8]));
     assert_eq!(disposition, Disposition::Dropped(DropReason::UnexpectedResponse));
     let disposition = half.send(&pkt(Op::AtomicAcknowledge, 0x100).atomic_ack(1, 1));
@@ -258,8 +255,7 @@ fn a_repeat_takes_no_place_of_a_new_read() {
 /// One READ may exceed the window, which counts responses.
 #[test]
 fn a_read_longer_than_the_window_works() {
-    let mut pair = Pair::new();
-    let (a, _b) = pair.connect(Options { mtu: Mtu::B256, ..Options::default() });
+    let (mut pair, a, _b) = Pair::connected(Options { mtu: Mtu::B256, ..Options::default() });
     let (near, far) = (pair.a.buffer(300_000), pair.b.buffer(300_000).fill(1));
     pair.post_send(&a, &SendWr::read(1, far.remote(0), near.all()));
     pair.post_send(&a, &SendWr::write(2, far.remote(0), near.sge(0, 0)));

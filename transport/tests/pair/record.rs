@@ -8,17 +8,17 @@ use roce_transport::{
     event::{Disposition, DropReason, Refusal},
     mem::{AccessError, RKey},
     psn::Psn,
-    qp::{ModifyError, PostError, QpInit, QpType, State},
+    qp::{ModifyError, PostError, QpType, State},
     time::{Instant, ack_timeout, rnr_timer},
     trace::{
         Call, CallError, Failure, Loss, Part, Reason, Record, Recovery, Timer, Trace, What, Why,
         WindowCause,
     },
-    wire::{Datagram, FrameFields, Ident, NakCode, NetHeader, Syndrome},
+    wire::{Datagram, NakCode, Syndrome},
     work::{Cause, RecvWr, Remote, SendWr, WcStatus},
 };
 
-use crate::common::{End, Node, Options, Pair, Side, pattern, to_group};
+use crate::common::{End, Node, Options, Pair, Side, net, pattern, qp_init, to_group};
 
 const A_PSN: u32 = 0x100;
 const SEQUENCE: Syndrome = Syndrome::Nak(NakCode::PsnSequenceError);
@@ -120,8 +120,7 @@ fn causes_come_before_what_follows() {
     let (near, far) = (pair.a.buffer(8), pair.b.buffer(8));
     pair.post_send(&a, &SendWr::write(1, far.remote(0), near.all()));
     pair.run();
-    let now = pair.now;
-    pair.b.adapter.to_error(now, b.qpn).unwrap();
+    pair.b.adapter.to_error(pair.now, b.qpn).unwrap();
     pair.post_send(&a, &SendWr::write(2, far.remote(0), near.all()));
     let kinds = |record: &Record| match &record.what {
         What::Call { call, .. } => call.to_string(),
@@ -378,11 +377,10 @@ fn a_peer_that_is_gone() {
 fn refused_calls() {
     let mut pair = Pair::new().recorded();
     let qpn = pair.a.qp(Side::A, QpType::Rc, &options()).qpn;
-    let now = pair.now;
     let near = pair.a.buffer(8);
     let wr = SendWr::send(1, near.all());
-    assert!(pair.a.adapter.post_send(now, qpn, &wr).is_err());
-    assert!(pair.a.adapter.to_sqd(now, qpn, false).is_err());
+    assert!(pair.a.adapter.post_send(pair.now, qpn, &wr).is_err());
+    assert!(pair.a.adapter.to_sqd(pair.now, qpn, false).is_err());
     assert!(pair.a.adapter.destroy_qp(Qpn::new(2)).is_err());
     let errors: Vec<_> = pair
         .record(Side::A)
@@ -467,18 +465,9 @@ fn packets_for_nobody_are_recorded_and_not_kept() {
 #[test]
 fn bytes_that_are_no_packet() {
     let mut pair = Pair::new().recorded();
-    let net = NetHeader {
-        src: pair.b.ip,
-        dst: pair.a.ip,
-        src_port: 4791,
-        traffic_class: 0,
-        hop_limit: 64,
-        ident: Ident::Known { id: 0, dont_fragment: true },
-        frame: FrameFields::default(),
-    };
+    let net = net(pair.b.ip, pair.a.ip);
     let datagram = Datagram { net: &net, bytes: &[1, 2, 3], meta: Default::default() };
-    let now = pair.now;
-    pair.a.adapter.handle_datagram(now, &datagram);
+    pair.a.adapter.handle_datagram(pair.now, &datagram);
     let expected = What::Malformed { net, length: 3, reason: DropReason::TooShort };
     assert_eq!(pair.record(Side::A).last().map(|record| &record.what), Some(&expected));
 }
@@ -508,17 +497,7 @@ fn readers_are_optional() {
     let mut adapter = Adapter::with_trace(config.clone(), Trace { sink: None, latest: 2 });
     let pd = adapter.alloc_pd().unwrap();
     let cq = adapter.create_cq(4).unwrap();
-    let init = QpInit {
-        qp_type: QpType::Rc,
-        send_cq: cq.clone(),
-        recv_cq: cq,
-        srq: None,
-        caps: options().caps,
-        sq_sig_all: true,
-        pd,
-        quirks: Default::default(),
-    };
-    let qpn = adapter.create_qp(init).unwrap();
+    let qpn = adapter.create_qp(qp_init(QpType::Rc, &cq, pd)).unwrap();
     for _ in 0..3 {
         adapter.to_error(Instant::from_nanos(5), qpn).unwrap_err();
     }

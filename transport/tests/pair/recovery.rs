@@ -10,19 +10,19 @@ use roce_transport::{
     qp::State,
     time::ack_timeout,
     wire::{NakCode, Operation as Op, Syndrome},
-    work::{Data, RecvWr, Remote, SendWr, WcStatus},
+    work::{Data, Remote, SendWr, WcStatus},
 };
 
-use crate::common::{End, Half, Options, Pair, Pkt, Side, ack, all_ok, nak, pkt, rnr};
+use crate::common::{
+    AFTER_ONE_LOSS, End, Half, Options, Pair, Pkt, Side, ack, all_ok, nak, pkt, rnr,
+};
 
 const FAR: Remote = Remote { address: 0x5000, rkey: RKey(0x1234) };
 const SEQUENCE: NakCode = NakCode::PsnSequenceError;
 
 fn receiving(count: u64) -> Half {
     let mut half = Half::new(Options::default());
-    for id in 0..count {
-        half.post_recv(&RecvWr::new(id, []));
-    }
+    half.post_recvs(0..count, &[]);
     half
 }
 
@@ -58,18 +58,15 @@ fn a_gap_is_followed_to_the_furthest_packet_that_was_dropped() {
         half.send(&send(psn));
     }
     half.expect(&[nak(SEQUENCE, 0x203, 3)]);
-    half.send(&send(0x203));
-    half.expect(&[ack(0x203, 4)]);
+    half.exchange(&send(0x203), &[ack(0x203, 4)]);
 }
 
 /// A sent NAK causes go-back-N; another would repeat it.
 #[test]
 fn a_nak_that_has_left_is_not_repeated() {
     let mut half = receiving(3);
-    half.send(&send(0x201));
-    half.expect(&[nak(SEQUENCE, 0x200, 0)]);
-    half.send(&send(0x200));
-    half.expect(&[ack(0x200, 1)]);
+    half.exchange(&send(0x201), &[nak(SEQUENCE, 0x200, 0)]);
+    half.exchange(&send(0x200), &[ack(0x200, 1)]);
 }
 
 #[test]
@@ -90,8 +87,7 @@ fn a_repeat_does_not_replace_a_waiting_nak() {
     half.send(&send(0x200));
     half.take();
     half.send(&send(0x202));
-    half.send(&send(0x200));
-    half.expect(&[nak(SEQUENCE, 0x201, 1)]);
+    half.exchange(&send(0x200), &[nak(SEQUENCE, 0x201, 1)]);
 }
 
 /// Repeats equal the first response (9.7.5.1.2).
@@ -116,17 +112,10 @@ fn a_repeated_response_has_the_msn_of_its_request() {
 /// A knows the round trip.
 fn warm() -> (Pair, End, End) {
     let mut pair = Pair::new();
-    pair.allow_all(&[
-        DropReason::OutOfSequence,
-        DropReason::StaleResponse,
-        DropReason::RecoveryUnderWay,
-        DropReason::ReadResponseGap,
-    ]);
+    pair.allow_all(AFTER_ONE_LOSS);
     // 67 ms
     let (a, b) = pair.connect(Options { mtu: Mtu::B256, timeout: 14, ..Options::default() });
-    for id in 0..10 {
-        pair.post_recv(&b, &RecvWr::new(id, []));
-    }
+    pair.post_recvs(&b, 0..10, &[]);
     pair.post_send(&a, &SendWr::send(0, Data::empty()));
     pair.run();
     a.sent();

@@ -67,8 +67,7 @@ fn a_late_receive_request_is_in_time() {
 #[test]
 fn an_rnr_retry_count_of_n_is_n_plus_one_transmissions() {
     for rnr_retry in 0..7 {
-        let mut pair = Pair::new();
-        let (a, b) = pair.connect(Options { rnr_retry, ..Options::default() });
+        let (mut pair, a, b) = Pair::connected(Options { rnr_retry, ..Options::default() });
         pair.post_send(&a, &SendWr::send(1, Data::empty()));
         pair.post_send(&a, &SendWr::write(2, NULL_REMOTE, Data::empty()));
         pair.allow(DropReason::OutOfSequence);
@@ -102,13 +101,9 @@ fn seven_is_without_limit() {
 #[test]
 fn not_ready_goes_before_out_of_sequence() {
     let mut half = Half::new(Options::default());
-    half.send(&pkt(Op::SendOnly, 0x200).ask());
-    half.expect(&[rnr(12, 0x200, 0)]);
+    half.exchange(&pkt(Op::SendOnly, 0x200).ask(), &[rnr(12, 0x200, 0)]);
     for psn in [0x201, 0x202] {
-        assert_eq!(
-            half.send(&pkt(Op::SendOnly, psn).ask()),
-            Disposition::Dropped(DropReason::OutOfSequence)
-        );
+        half.expect_drop(&pkt(Op::SendOnly, psn).ask(), DropReason::OutOfSequence);
     }
     half.expect_nothing();
 
@@ -117,8 +112,7 @@ fn not_ready_goes_before_out_of_sequence() {
     half.post_send(&SendWr::send(2, Data::empty()));
     let packets = half.take();
     half.send(&rnr(12, 0x100, 0));
-    let disposition = half.send(&nak(NakCode::PsnSequenceError, 0x100, 0));
-    assert_eq!(disposition, Disposition::Dropped(DropReason::RecoveryUnderWay));
+    half.expect_drop(&nak(NakCode::PsnSequenceError, 0x100, 0), DropReason::RecoveryUnderWay);
     half.expect_nothing();
     half.advance(rnr_timer(12));
     half.expect(&packets);
@@ -135,13 +129,11 @@ fn a_sequence_nak_after_the_pause_is_late() {
         half.send(&rnr(12, 0x100, 0));
         half.advance(rnr_timer(12));
         half.expect(&packets);
-        let disposition = half.send(&nak(NakCode::PsnSequenceError, 0x100, 0));
-        assert_eq!(disposition, Disposition::Dropped(DropReason::RecoveryUnderWay));
+        half.expect_drop(&nak(NakCode::PsnSequenceError, 0x100, 0), DropReason::RecoveryUnderWay);
         half.expect_nothing();
     }
     half.send(&ack(0x100, 1));
-    half.send(&nak(NakCode::PsnSequenceError, 0x101, 1));
-    half.expect(&packets[1..]);
+    half.exchange(&nak(NakCode::PsnSequenceError, 0x101, 1), &packets[1..]);
     half.send(&ack(0x101, 2));
     assert_eq!(half.qp.send_outcomes(), all_ok([1, 2], 0));
 }
@@ -151,12 +143,10 @@ fn a_sequence_nak_after_the_pause_is_late() {
 fn a_packet_that_comes_again_is_refused_again() {
     let mut half = Half::new(Options::default());
     for _ in 0..3 {
-        half.send(&pkt(Op::SendOnly, 0x200).ask());
-        half.expect(&[rnr(12, 0x200, 0)]);
+        half.exchange(&pkt(Op::SendOnly, 0x200).ask(), &[rnr(12, 0x200, 0)]);
     }
     half.post_recv(&RecvWr::new(1, []));
-    half.send(&pkt(Op::SendOnly, 0x200).ask());
-    half.expect(&[ack(0x200, 1)]);
+    half.exchange(&pkt(Op::SendOnly, 0x200).ask(), &[ack(0x200, 1)]);
 }
 
 #[test]
@@ -173,22 +163,18 @@ fn a_write_with_immediate_waits_at_its_last_packet() {
         half.send(&pkt(Op::WriteMiddle, 0x201).payload(&bytes[256..512])),
         Disposition::Executed
     );
-    half.send(&last);
-    half.expect(&[rnr(12, 0x202, 0)]);
+    half.exchange(&last, &[rnr(12, 0x202, 0)]);
     assert_eq!(to.part(0, 512), bytes[..512]);
     half.post_recv(&RecvWr::new(1, []));
-    half.send(&last);
-    half.expect(&[ack(0x202, 1)]);
+    half.exchange(&last, &[ack(0x202, 1)]);
     assert_eq!(to.bytes(), bytes);
     assert_eq!(half.qp.recv_outcomes(), all_ok([1], 600));
 
     let only =
         pkt(Op::WriteOnlyImm, 0x203).imm([5, 6, 7, 8]).reth(to.remote(0), 3).payload(b"abc").ask();
-    half.send(&only);
-    half.expect(&[rnr(12, 0x203, 1)]);
+    half.exchange(&only, &[rnr(12, 0x203, 1)]);
     half.post_recv(&RecvWr::new(2, []));
-    half.send(&only);
-    half.expect(&[ack(0x203, 2)]);
+    half.exchange(&only, &[ack(0x203, 2)]);
     assert_eq!(to.part(0, 3), b"abc");
     assert_eq!(half.qp.recv_outcomes(), all_ok([2], 3));
 }
@@ -224,9 +210,7 @@ fn an_acknowledgement_during_the_pause_does_not_make_it_a_timeout() {
 
 #[test]
 fn nothing_new_is_sent_during_the_pause() {
-    let mut half = Half::new(Options::default());
-    half.post_send(&SendWr::send(1, Data::empty()));
-    half.take();
+    let mut half = Half::with_sent(1);
     half.send(&rnr(12, 0x100, 0));
     half.post_send(&SendWr::send(2, Data::empty()));
     half.expect_nothing();

@@ -85,8 +85,7 @@ fn read_of_every_length() {
 
 #[test]
 fn no_bytes_need_no_buffer() {
-    let mut pair = Pair::new();
-    let (a, b) = pair.connect(Options::default());
+    let (mut pair, a, b) = Pair::connected(Options::default());
     pair.post_recv(&b, &RecvWr::new(5, []));
     pair.post_send(&a, &SendWr::send(7, Data::empty()));
     pair.run();

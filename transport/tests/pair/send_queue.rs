@@ -13,8 +13,7 @@ fn queue(pair: &Pair, end: &End) -> SendQueueInfo {
 
 #[test]
 fn requests_are_told_until_they_are_complete() {
-    let mut pair = Pair::new();
-    let (a, _) = pair.connect(Options { mtu: Mtu::B256, ..Options::default() });
+    let (mut pair, a, _) = Pair::connected(Options { mtu: Mtu::B256, ..Options::default() });
     let (near, far) = (pair.a.buffer(600), pair.b.buffer(600));
     assert_eq!(queue(&pair, &a).requests, []);
     pair.post_send(&a, &SendWr::write(1, far.remote(0), near.all()));

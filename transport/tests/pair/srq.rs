@@ -106,8 +106,7 @@ fn a_failed_queue_pair_leaves_the_rest_to_the_others() {
     let near = pair.a.buffer(2048);
     pair.post_send(&one.0, &SendWr::send(9, near.sge(0, 1500)));
     pair.run_for(std::time::Duration::from_micros(50));
-    let now = pair.now;
-    pair.b.adapter.to_error(now, one.1.qpn).unwrap();
+    pair.b.adapter.to_error(pair.now, one.1.qpn).unwrap();
     assert_eq!(one.1.recv_outcomes(), [(1, Err(WcStatus::WrFlushErr))]);
     pair.b.drain_events();
     assert_eq!(

@@ -400,9 +400,7 @@ fn draining() {
 #[test]
 fn from_draining_to_error_or_reset() {
     for to in [State::Err, State::Reset] {
-        let mut half = Half::new(Options::default());
-        half.post_send(&SendWr::send(1, Data::empty()));
-        half.take();
+        let mut half = Half::with_sent(1);
         half.node.adapter.to_sqd(half.now, half.qp.qpn, true).unwrap();
         match to {
             State::Err => half.node.adapter.to_error(half.now, half.qp.qpn).unwrap(),
@@ -429,15 +427,7 @@ fn error_flushes_everything_in_order() {
     let mut half = Half::new(Options { cqe: 64, ..Options::default() });
     let cq = half.node.adapter.create_cq(64).unwrap();
     let qp = half.node.qp_with(Side::A, QpType::Rc, &Options::default(), cq.clone(), cq);
-    half.node.connect(
-        qp.qpn,
-        Half::PEER_IP,
-        Half::PEER,
-        Half::THEIRS,
-        Half::OURS,
-        &Options::default(),
-    );
-    half.qp = qp;
+    half.connect(qp, &Options::default());
     for id in 1..=3 {
         half.post_recv(&RecvWr::new(10 + id, []));
         half.post_send(&SendWr::send(id, Data::empty()).with_flags(SendFlags::empty()));
@@ -464,9 +454,7 @@ fn a_queue_pair_that_was_reset_starts_anew() {
         assert_eq!((a.sent(), b.received()), (vec![], vec![]), "reset gives no completions");
         pair.a.connect(a.qpn, pair.b.ip, b.qpn, b_psn, a_psn, &options);
         pair.b.connect(b.qpn, pair.a.ip, a.qpn, a_psn, b_psn, &options);
-        for id in 0..2 {
-            pair.post_recv(&b, &RecvWr::new(id, [far.all()]));
-        }
+        pair.post_recvs(&b, 0..2, &[far.all()]);
         pair.post_send(&a, &SendWr::send(1, near.all()));
         pair.post_send(&a, &SendWr::read(2, far.remote(0), near.all()));
         pair.run();
@@ -497,8 +485,7 @@ fn sqe_and_back() {
     pair.post_send(&b, &SendWr::send_to(1, to_a, Data::inline(b"hello")));
     pair.run();
     assert_eq!(a.recv_outcomes(), all_ok([7], 45));
-    let now = pair.now;
-    pair.a.adapter.to_rts(now, a.qpn, &Rts::Resume).unwrap();
+    pair.a.adapter.to_rts(pair.now, a.qpn, &Rts::Resume).unwrap();
     let far = pair.b.buffer(100);
     pair.post_recv(&b, &RecvWr::new(8, [far.all()]));
     pair.post_send(&a, &SendWr::send_to(3, to_b, Data::inline(b"again")));
@@ -513,20 +500,11 @@ fn destroyed_with_everything_pending() {
     half.node.adapter.destroy_qp(half.qp.qpn).unwrap();
     half.expect_nothing();
     assert_eq!(half.node.adapter.poll_timeout(), None);
-    let disposition = half.send(&pkt(Op::SendOnly, 0x200));
-    assert_eq!(disposition, Disposition::Dropped(DropReason::UnknownQp));
+    assert_eq!(half.send(&pkt(Op::SendOnly, 0x200)), Disposition::Dropped(DropReason::UnknownQp));
     assert_eq!(half.qp.sent(), []);
     // its slot's next queue pair is unaffected
     let next = half.node.qp(Side::A, QpType::Rc, &Options::default());
-    half.node.connect(
-        next.qpn,
-        Half::PEER_IP,
-        Half::PEER,
-        Half::THEIRS,
-        Half::OURS,
-        &Options::default(),
-    );
-    half.qp = next;
+    half.connect(next, &Options::default());
     half.post_send(&SendWr::send(2, Data::empty()));
     half.expect(&[pkt(Op::SendOnly, 0x100).ask()]);
 }
@@ -547,10 +525,8 @@ fn a_reset_ends_recovery_and_messages() {
     assert_eq!(half.node.adapter.poll_timeout(), None);
     half.node.connect(half.qp.qpn, Half::PEER_IP, Half::PEER, Half::THEIRS, Half::OURS, &options);
     half.post_recv(&RecvWr::new(2, []));
-    half.send(&pkt(Op::SendOnly, 0x201));
-    half.expect(&[nak(NakCode::PsnSequenceError, 0x200, 0)]);
-    half.send(&pkt(Op::SendOnly, 0x200).ask());
-    half.expect(&[ack(0x200, 1)]);
+    half.exchange(&pkt(Op::SendOnly, 0x201), &[nak(NakCode::PsnSequenceError, 0x200, 0)]);
+    half.exchange(&pkt(Op::SendOnly, 0x200).ask(), &[ack(0x200, 1)]);
     assert_eq!(half.qp.recv_outcomes(), all_ok([2], 0));
     half.post_send(&SendWr::read(2, memory.remote(0), memory.all()).with_flags(SendFlags::FENCE));
     half.expect(&[pkt(Op::ReadRequest, 0x100).reth(memory.remote(0), 1024).ask()]);

@@ -9,7 +9,7 @@ use roce_transport::{
         Datagram, DatagramMeta, Ext, Headers, IcrcMatch, Ident, NakCode, NetHeader, Opcode,
         Operation as Op, Packet, Service, Syndrome, verify_icrc,
     },
-    work::{Data, Placement, RecvWr, SendWr, WcStatus},
+    work::{Placement, RecvWr, SendWr, WcStatus},
 };
 
 use crate::common::{Half, Options, Pair, Pkt, UDP_SEGMENT, ack, all_ok, nak, pkt, rnr};
@@ -77,8 +77,7 @@ fn every_bit_that_the_icrc_covers() {
 fn an_icrc_that_is_added_later_is_the_same() {
     let build = |mut buffer: TransmitBuffer| {
         let options = Options { quirks: Quirks { rxe_flush: true }, ..Options::default() };
-        let mut pair = Pair::new();
-        let (a, _) = pair.connect(options);
+        let (mut pair, a, _) = Pair::connected(options);
         let (from, to) = (pair.a.buffer(9_000).fill(1), pair.b.buffer(9_000));
         pair.post_send(&a, &SendWr::write(1, to.remote(0), from.all()));
         pair.post_send(&a, &SendWr::flush(2, to.remote(0), 8, Placement::GLOBAL));
@@ -284,9 +283,7 @@ fn forged_responses() {
     let outside = dropped(DropReason::ResponseOutsideWindow);
     let stale = dropped(DropReason::StaleResponse);
     assert_eq!(forged(&mut half, 0x100), [outside; 4], "nothing was sent yet");
-    for id in 1..=2 {
-        half.post_send(&SendWr::send(id, Data::empty()));
-    }
+    half.post_sends(1..=2);
     half.take();
     for psn in [0x102, 0x103, 0x100 + 0x7F_FFFF] {
         assert_eq!(forged(&mut half, psn), [outside; 4], "{psn:#x}");
@@ -307,9 +304,7 @@ fn forged_responses() {
 /// Reserved syndromes are no signs of life.
 #[test]
 fn reserved_syndromes() {
-    let mut half = Half::new(Options::default());
-    half.post_send(&SendWr::send(1, Data::empty()));
-    half.take();
+    let mut half = Half::with_sent(1);
     for byte in [0x40, 0x5F, 0x65, 0x7F, 0x80, 0xFF] {
         let syndrome = Syndrome::from_wire(byte);
         assert_eq!(syndrome, Syndrome::Reserved(byte));
@@ -324,11 +319,7 @@ fn reserved_syndromes() {
 /// The NAK must not acknowledge anything.
 #[test]
 fn the_nak_of_another_service() {
-    let mut half = Half::new(Options::default());
-    for id in 1..=2 {
-        half.post_send(&SendWr::send(id, Data::empty()));
-    }
-    half.take();
+    let mut half = Half::with_sent(2);
     let disposition = half.send(&nak(NakCode::InvalidRdRequest, 0x101, 1));
     assert_eq!(disposition, dropped(DropReason::ReservedSyndrome));
     assert_eq!(half.qp.sent(), []);
@@ -366,9 +357,7 @@ fn congestion_notifications_are_counted() {
 
 #[test]
 fn after_an_error_no_packet_is_accepted() {
-    let mut half = Half::new(Options::default());
-    half.post_send(&SendWr::send(1, Data::empty()));
-    half.take();
+    let mut half = Half::with_sent(1);
     half.send(&nak(NakCode::InvalidRequest, 0x100, 0));
     assert_eq!(half.qp.send_outcomes(), [(1, Err(WcStatus::RemInvReqErr))]);
     for packet in [ack(0x100, 1), pkt(Op::SendOnly, 0x200).ask()] {
@@ -379,10 +368,7 @@ fn after_an_error_no_packet_is_accepted() {
 
 #[test]
 fn an_acknowledgement_has_no_payload() {
-    let mut half = Half::new(Options::default());
-    half.post_send(&SendWr::send(1, Data::empty()));
-    half.take();
-    let disposition = half.send(&ack(0x100, 1).payload(&[0; 4]));
-    assert_eq!(disposition, Disposition::Dropped(DropReason::PayloadInAcknowledge));
+    let mut half = Half::with_sent(1);
+    half.expect_drop(&ack(0x100, 1).payload(&[0; 4]), DropReason::PayloadInAcknowledge);
     assert_eq!(half.qp.send_outcomes(), []);
 }

@@ -13,6 +13,7 @@ use roce_transport::{
 
 use crate::common::{
     ALL_RIGHTS, Buffer, End, Half, Options, Pair, Side, ack, all_ok, nak, pattern, pkt,
+    refused_with,
 };
 
 const REMOTE: Access = Access::REMOTE_READ.union(Access::REMOTE_CHANGE);
@@ -42,6 +43,20 @@ fn bound(pair: &mut Pair, b: &End, window_type: WindowType, access: Access) -> (
     (far, rkey)
 }
 
+fn window(half: &mut Half, window_type: WindowType) -> RKey {
+    half.node.adapter.alloc_window(half.node.pd, window_type).unwrap()
+}
+
+/// A window bound to a whole buffer.
+fn bound_half(window_type: WindowType, length: usize) -> (Half, Buffer, RKey) {
+    let mut half = Half::new(Options::default());
+    let far = half.buffer(length);
+    let rkey = window(&mut half, window_type);
+    half.post_send(&SendWr::bind_window(1, bind(rkey, &far, 0, length, REMOTE)));
+    half.take();
+    (half, far, rkey)
+}
+
 fn at(buffer: &Buffer, offset: usize, rkey: RKey) -> Remote {
     Remote { address: buffer.region.address() + offset as u64, rkey }
 }
@@ -49,8 +64,7 @@ fn at(buffer: &Buffer, offset: usize, rkey: RKey) -> Remote {
 #[test]
 fn a_window_gives_what_it_was_bound_with() {
     for window_type in TYPES {
-        let mut pair = Pair::new();
-        let (a, b) = pair.connect(Options::default());
+        let (mut pair, a, b) = Pair::connected(Options::default());
         let (far, rkey) = bound(&mut pair, &b, window_type, REMOTE);
         let near = pair.a.buffer(100).fill(3);
         let back = pair.a.buffer(100);
@@ -76,8 +90,7 @@ fn rights_and_bounds_are_those_of_the_window() {
         (Access::REMOTE_WRITE, 100, 1, false),
     ];
     for (access, offset, length, granted) in cases {
-        let mut pair = Pair::new();
-        let (a, b) = pair.connect(Options::default());
+        let (mut pair, a, b) = Pair::connected(Options::default());
         let far = pair.b.buffer_with(300, Access::LOCAL_WRITE | Access::MW_BIND);
         let pd = pair.b.pd;
         let rkey = pair.b.adapter.alloc_window(pd, WindowType::Type2B).unwrap();
@@ -93,8 +106,7 @@ fn rights_and_bounds_are_those_of_the_window() {
 
 #[test]
 fn zero_based() {
-    let mut pair = Pair::new();
-    let (a, b) = pair.connect(Options::default());
+    let (mut pair, a, b) = Pair::connected(Options::default());
     let far = pair.b.buffer(300).fill(7);
     let pd = pair.b.pd;
     let rkey = pair.b.adapter.alloc_window(pd, WindowType::Type2B).unwrap();
@@ -113,8 +125,7 @@ fn zero_based() {
 #[test]
 fn another_queue_pair() {
     for window_type in TYPES {
-        let mut pair = Pair::new();
-        let (_, b) = pair.connect(Options::default());
+        let (mut pair, _, b) = Pair::connected(Options::default());
         let (other, other_b) = pair.connect(Options::default());
         let (far, rkey) = bound(&mut pair, &b, window_type, REMOTE);
         let near = pair.a.buffer(8);
@@ -151,8 +162,7 @@ fn another_domain() {
 fn type_1_is_bound_again() {
     let mut half = Half::new(Options::default());
     let (one, two) = (half.buffer(8), half.buffer(8));
-    let pd = half.node.pd;
-    let first = half.node.adapter.alloc_window(pd, WindowType::Type1).unwrap();
+    let first = window(&mut half, WindowType::Type1);
     let second = first.next();
     half.post_send(&SendWr::bind_window(1, bind(first, &one, 0, 8, REMOTE)));
     half.post_send(&SendWr::bind_window(2, bind(second, &two, 0, 8, REMOTE)));
@@ -165,10 +175,7 @@ fn type_1_is_bound_again() {
     let disposition =
         half.send(&pkt(Op::WriteOnly, 0x201).reth(at(&two, 0, second), 4).payload(&[8; 4]));
     let refusal = Refusal::Access(AccessError::UnknownKey(second.0));
-    assert_eq!(
-        disposition,
-        Disposition::Refused(Syndrome::Nak(NakCode::RemoteAccessError), refusal)
-    );
+    assert_eq!(disposition, refused_with(NakCode::RemoteAccessError, refusal));
     assert!(!two.region.has_windows() && !one.region.has_windows());
 }
 
@@ -176,15 +183,11 @@ fn type_1_is_bound_again() {
 fn an_unbound_key() {
     for window_type in TYPES {
         let mut half = Half::new(Options::default());
-        let pd = half.node.pd;
-        let rkey = half.node.adapter.alloc_window(pd, window_type).unwrap();
+        let rkey = window(&mut half, window_type);
         let disposition = half
             .send(&pkt(Op::WriteOnly, 0x200).reth(Remote { address: 0, rkey }, 4).payload(&[8; 4]));
         let refusal = Refusal::Access(AccessError::NotBound(rkey.0));
-        assert_eq!(
-            disposition,
-            Disposition::Refused(Syndrome::Nak(NakCode::RemoteAccessError), refusal)
-        );
+        assert_eq!(disposition, refused_with(NakCode::RemoteAccessError, refusal));
     }
 }
 
@@ -261,8 +264,7 @@ fn what_cannot_be_bound() {
     for (window_type, spoil, expected) in cases {
         let mut half = Half::new(Options::default());
         let far = half.buffer(64);
-        let pd = half.node.pd;
-        let rkey = half.node.adapter.alloc_window(pd, *window_type).unwrap();
+        let rkey = window(&mut half, *window_type);
         let good = bind(rkey, &far, 0, 64, REMOTE);
         let bad = spoil(&mut half, good);
         half.post_send(&SendWr::bind_window(1, bad));
@@ -278,8 +280,7 @@ fn what_cannot_be_bound() {
 fn type_2_is_bound_once() {
     let mut half = Half::new(Options::default());
     let far = half.buffer(8);
-    let pd = half.node.pd;
-    let rkey = half.node.adapter.alloc_window(pd, WindowType::Type2B).unwrap();
+    let rkey = window(&mut half, WindowType::Type2B);
     half.post_send(&SendWr::bind_window(1, bind(rkey, &far, 0, 8, REMOTE)));
     half.post_send(&SendWr::local_invalidate(2, rkey));
     half.post_send(&SendWr::bind_window(3, bind(rkey.next(), &far, 0, 8, REMOTE)));
@@ -297,14 +298,12 @@ fn type_2_is_bound_once() {
 fn requests_keep_their_order() {
     let mut half = Half::new(Options::default());
     let far = half.buffer(8);
-    let pd = half.node.pd;
-    let rkey = half.node.adapter.alloc_window(pd, WindowType::Type2B).unwrap();
+    let rkey = window(&mut half, WindowType::Type2B);
     half.post_send(&SendWr::send(1, Data::empty()).with_flags(SendFlags::empty()));
     half.post_send(&SendWr::bind_window(2, bind(rkey, &far, 0, 8, REMOTE)));
     half.post_send(&SendWr::send(3, Data::empty()));
     half.expect(&[pkt(Op::SendOnly, 0x100).ask()]);
-    half.send(&ack(0x100, 1));
-    half.expect(&[pkt(Op::SendOnly, 0x101).ask()]);
+    half.exchange(&ack(0x100, 1), &[pkt(Op::SendOnly, 0x101).ask()]);
     assert_eq!(half.qp.send_outcomes(), all_ok([2], 0));
     half.send(&ack(0x101, 2));
     assert_eq!(half.qp.send_outcomes(), all_ok([3], 0));
@@ -315,8 +314,7 @@ fn requests_keep_their_order() {
 fn a_bind_in_a_draining_queue() {
     let mut half = Half::new(Options::default());
     let far = half.buffer(8);
-    let pd = half.node.pd;
-    let rkey = half.node.adapter.alloc_window(pd, WindowType::Type1).unwrap();
+    let rkey = window(&mut half, WindowType::Type1);
     half.post_send(&SendWr::send(1, Data::empty()));
     half.take();
     let (now, qpn) = (half.now, half.qp.qpn);
@@ -376,8 +374,7 @@ fn which_services_have_them() {
 fn a_message_takes_the_key_back() {
     for window_type in [WindowType::Type2A, WindowType::Type2B] {
         for length in [0, 8, 3000] {
-            let mut pair = Pair::new();
-            let (a, b) = pair.connect(Options::default());
+            let (mut pair, a, b) = Pair::connected(Options::default());
             let (far, rkey) = bound(&mut pair, &b, window_type, REMOTE);
             let (near, into) = (pair.a.buffer(3000).fill(1), pair.b.buffer(3000));
             pair.post_recv(&b, &RecvWr::new(5, [into.all()]));
@@ -426,10 +423,9 @@ fn a_key_that_cannot_be_invalidated() {
     for kind in 0..5 {
         let mut half = Half::new(Options::default());
         let far = half.buffer(8);
-        let pd = half.node.pd;
-        let one = half.node.adapter.alloc_window(pd, WindowType::Type1).unwrap();
-        let unbound = half.node.adapter.alloc_window(pd, WindowType::Type2B).unwrap();
-        let foreign = half.node.adapter.alloc_window(pd, WindowType::Type2A).unwrap();
+        let one = window(&mut half, WindowType::Type1);
+        let unbound = window(&mut half, WindowType::Type2B);
+        let foreign = window(&mut half, WindowType::Type2A);
         half.post_send(&SendWr::bind_window(1, bind(one, &far, 0, 8, REMOTE)));
         let other = half.node.qp(Side::A, QpType::Rc, &Options::default());
         half.node.connect(other.qpn, Half::PEER_IP, Half::PEER, 0, 0, &Options::default());
@@ -476,8 +472,7 @@ fn a_local_invalidation_of_a_wrong_key() {
 
 #[test]
 fn a_local_invalidation_of_another_queue_pairs_window() {
-    let mut pair = Pair::new();
-    let (a, _) = pair.connect(Options::default());
+    let (mut pair, a, _) = Pair::connected(Options::default());
     let (other, _) = pair.connect(Options::default());
     let near = pair.a.buffer(8);
     let rkey = pair.a.adapter.alloc_window(pair.a.pd, WindowType::Type2B).unwrap();
@@ -494,12 +489,7 @@ fn a_local_invalidation_of_another_queue_pairs_window() {
 
 #[test]
 fn taken_back_under_a_write() {
-    let mut half = Half::new(Options::default());
-    let far = half.buffer(4096);
-    let pd = half.node.pd;
-    let rkey = half.node.adapter.alloc_window(pd, WindowType::Type2B).unwrap();
-    half.post_send(&SendWr::bind_window(1, bind(rkey, &far, 0, 4096, REMOTE)));
-    half.take();
+    let (mut half, far, rkey) = bound_half(WindowType::Type2B, 4096);
     half.send(&pkt(Op::WriteFirst, 0x200).reth(at(&far, 0, rkey), 2048).payload(&[1; 1024]));
     half.post_send(&SendWr::local_invalidate(2, rkey));
     half.take();
@@ -510,12 +500,7 @@ fn taken_back_under_a_write() {
 
 #[test]
 fn a_bound_region_stays() {
-    let mut half = Half::new(Options::default());
-    let far = half.buffer(8);
-    let pd = half.node.pd;
-    let rkey = half.node.adapter.alloc_window(pd, WindowType::Type1).unwrap();
-    half.post_send(&SendWr::bind_window(1, bind(rkey, &far, 0, 8, REMOTE)));
-    half.take();
+    let (mut half, far, rkey) = bound_half(WindowType::Type1, 8);
     let change = Default::default();
     assert_eq!(half.node.adapter.deregister(&far.region), Err(RegisterError::InUse));
     assert_eq!(
@@ -531,12 +516,7 @@ fn a_bound_region_stays() {
 
 #[test]
 fn a_revoked_region_takes_its_windows_with_it() {
-    let mut half = Half::new(Options::default());
-    let far = half.buffer(8);
-    let pd = half.node.pd;
-    let rkey = half.node.adapter.alloc_window(pd, WindowType::Type2B).unwrap();
-    half.post_send(&SendWr::bind_window(1, bind(rkey, &far, 0, 8, REMOTE)));
-    half.take();
+    let (mut half, far, rkey) = bound_half(WindowType::Type2B, 8);
     half.node.adapter.revoke(&far.region);
     half.send(&pkt(Op::WriteOnly, 0x200).reth(at(&far, 0, rkey), 4).payload(&[8; 4]));
     half.expect(&[nak(NakCode::RemoteAccessError, 0x200, 0)]);
@@ -547,12 +527,7 @@ fn a_revoked_region_takes_its_windows_with_it() {
 fn what_becomes_of_a_queue_pairs_windows_of_type_2() {
     for window_type in TYPES {
         for destroyed in [false, true] {
-            let mut half = Half::new(Options::default());
-            let far = half.buffer(8);
-            let pd = half.node.pd;
-            let rkey = half.node.adapter.alloc_window(pd, window_type).unwrap();
-            half.post_send(&SendWr::bind_window(1, bind(rkey, &far, 0, 8, REMOTE)));
-            half.take();
+            let (mut half, far, _) = bound_half(window_type, 8);
             if destroyed {
                 half.node.adapter.destroy_qp(half.qp.qpn).unwrap();
             } else {

@@ -1,13 +1,13 @@
 //! Extended reliable connections (annex A14).
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use roce_transport::{
     addr::Mtu,
     event::{Disposition, DropReason, Event, Refusal},
     mem::{Access, AccessError, RKey, WindowBind, WindowType},
     qp::{PostError, State},
-    wire::{NakCode, Operation as Op, Syndrome, XrcEth},
+    wire::{NakCode, Operation as Op, XrcEth},
     work::{
         CompletionQueue, Data, Placement, RecvWr, Remote, SendFlags, SendWr, SrqAttr, SrqId, Wc,
         WcStatus,
@@ -15,8 +15,8 @@ use roce_transport::{
 };
 
 use crate::common::{
-    ALL_RIGHTS, Buffer, End, Half, NULL_REMOTE, Options, Outcome, Pair, Side, all_ok, nak,
-    outcomes, pkt,
+    AFTER_ONE_LOSS, ALL_RIGHTS, Buffer, End, Half, NULL_REMOTE, Options, Outcome, Pair, Side,
+    all_ok, nak, outcomes, pkt, polled, refused_with,
 };
 
 const FLUSHED: Result<u32, WcStatus> = Err(WcStatus::WrFlushErr);
@@ -26,7 +26,7 @@ pub(super) fn small() -> Options {
     Options { mtu: Mtu::B256, access, ..Options::default() }
 }
 
-fn post(pair: &mut Pair, srq: SrqId, wr: &RecvWr) {
+pub(super) fn post(pair: &mut Pair, srq: SrqId, wr: &RecvWr) {
     pair.b.adapter.post_srq_recv(srq, wr).unwrap();
 }
 
@@ -97,7 +97,7 @@ fn every_operation() {
     let (sends, buffers) = program(&mut pair, srq);
     sends.iter().for_each(|wr| pair.post_send(&a, wr));
     pair.run();
-    let received: Vec<_> = std::iter::from_fn(|| cq.pop()).collect();
+    let received = polled(&cq);
     assert!(
         received.iter().all(|wc| wc.qpn == b.qpn),
         "a completion names the target that received"
@@ -120,12 +120,7 @@ fn every_operation() {
 fn every_loss_is_made_good() {
     let run = |fault: Option<(Side, u32)>| {
         let mut pair = Pair::new();
-        pair.allow_all(&[
-            DropReason::OutOfSequence,
-            DropReason::StaleResponse,
-            DropReason::RecoveryUnderWay,
-            DropReason::ReadResponseGap,
-        ]);
+        pair.allow_all(AFTER_ONE_LOSS);
         let (a, _b) = pair.connect_xrc(Side::A, small());
         let (srq, cq) = pair.b.xrc_srq();
         let (sends, buffers) = program(&mut pair, srq);
@@ -135,7 +130,7 @@ fn every_loss_is_made_good() {
         if let Some(rule) = rule {
             pair.assert_hit(rule);
         }
-        check_program(&a, std::iter::from_fn(|| cq.pop()).collect(), &buffers);
+        check_program(&a, polled(&cq), &buffers);
         [Side::A, Side::B].map(|side| pair.trace.psns(side))
     };
     let [mut requests, mut responses] = run(None);
@@ -213,7 +208,7 @@ fn memory_windows() {
     pair.post_send(&a, &SendWr::send_invalidate(2, windows[1].rkey, Data::empty()).to_srq(srq));
     pair.run();
     assert_eq!((a.send_outcomes(), pair.state(&b)), (all_ok([2], 0), State::Err));
-    assert_eq!(outcomes(std::iter::from_fn(|| cq.pop()).collect()).len(), 1);
+    assert_eq!(outcomes(polled(&cq)).len(), 1);
     for window in &windows[1..] {
         let (a, _b) = pair.connect_xrc(Side::A, small());
         pair.post_send(&a, &SendWr::write(3, *window, near.all()).to_srq(srq));
@@ -243,8 +238,7 @@ fn one_target_serves_every_queue_of_its_domain() {
     pair.post_send(&a, &SendWr::read(4, theirs.remote(0), near.sge(1000, 300)).to_srq(second));
     pair.run();
     assert_eq!(a.send_outcomes(), [(0, Ok(0)), (1, Ok(0)), (2, Ok(0)), (3, Ok(0)), (4, Ok(300))]);
-    let take = |cq: &Arc<CompletionQueue>| std::iter::from_fn(|| cq.pop()).collect::<Vec<_>>();
-    let (at_first, at_second) = (take(&first_cq), take(&second_cq));
+    let (at_first, at_second) = (polled(&first_cq), polled(&second_cq));
     assert!(at_first.iter().chain(&at_second).all(|wc| wc.qpn == b.qpn));
     assert_eq!((outcomes(at_first), outcomes(at_second)), (all_ok([0], 500), all_ok([10], 600)));
     assert_eq!(
@@ -310,9 +304,7 @@ fn an_empty_queue_is_not_ready() {
     post(&mut pair, empty, &RecvWr::new(7, [far.sge(200, 64)]));
     pair.run();
     assert_eq!(one.0.send_outcomes(), all_ok([1, 2], 0));
-    let ids = |cq: &CompletionQueue| {
-        std::iter::from_fn(|| cq.pop()).map(|wc| wc.wr_id).collect::<Vec<_>>()
-    };
+    let ids = |cq: &CompletionQueue| polled(cq).iter().map(|wc| wc.wr_id).collect::<Vec<_>>();
     assert_eq!((ids(&empty_cq), ids(&full_cq)), (vec![7], vec![0, 1]));
 }
 
@@ -375,7 +367,7 @@ fn a_queue_that_the_target_must_not_serve() {
             [Event::QpAccessError(b.qpn, refusal), Event::LastWqeReached(b.qpn)],
             "{kind}"
         );
-        let answered = Disposition::Refused(Syndrome::Nak(NakCode::RemoteAccessError), refusal);
+        let answered = refused_with(NakCode::RemoteAccessError, refusal);
         assert!(
             pair.trace
                 .from(Side::A)

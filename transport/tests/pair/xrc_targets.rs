@@ -8,25 +8,21 @@ use roce_transport::{
     event::{Disposition, DropReason, Event, Refusal},
     psn::Psn,
     qp::{
-        Attribute, Init, ModifyError, PeerAttr, PostError, QpCaps, QpInit, QpType, Quirks,
-        RequesterAttr, ResponderAttr, Rtr, Rts, State,
+        Attribute, Init, ModifyError, PeerAttr, PostError, QpInit, QpType, RequesterAttr,
+        ResponderAttr, Rtr, Rts, State,
     },
     time::Instant,
     wire::{Bth, Ext, Headers, NakCode, Opcode, Operation as Op, Service, Syndrome, XrcEth},
     work::{Data, RecvWr, SendWr, SrqAttr, SrqId, WcStatus},
 };
 
-use super::xrc::small;
+use super::xrc::{post, small};
 use crate::common::{
     ALL_RIGHTS, Half, NULL_REMOTE, Options, Pair, Pkt, Side, ack, all_ok, encode, nak, outcomes,
-    pattern, pkt, rnr,
+    pattern, pkt, polled, qp_init, refused_with, rnr,
 };
 
 const FLUSHED: Result<u32, WcStatus> = Err(WcStatus::WrFlushErr);
-
-fn post(pair: &mut Pair, srq: SrqId, wr: &RecvWr) {
-    pair.b.adapter.post_srq_recv(srq, wr).unwrap();
-}
 
 fn first(psn: u32, srq: SrqId) -> Pkt {
     pkt(Op::SendFirst, psn).payload(&[1; 256]).srq(srq)
@@ -42,13 +38,9 @@ fn a_message_stays_with_its_queue() {
     }
     assert_eq!(half.send(&first(0x200, srq)), Disposition::Executed);
     let disposition = half.send(&pkt(Op::SendLast, 0x201).payload(&[2; 9]).srq(other).ask());
-    assert_eq!(
-        disposition,
-        Disposition::Refused(Syndrome::Nak(NakCode::InvalidRequest), Refusal::OpcodeOrder)
-    );
+    assert_eq!(disposition, refused_with(NakCode::InvalidRequest, Refusal::OpcodeOrder));
     half.expect(&[nak(NakCode::InvalidRequest, 0x201, 0)]);
-    let failed: Vec<_> = std::iter::from_fn(|| cq.pop()).collect();
-    assert_eq!(outcomes(failed), [(1, Err(WcStatus::RemInvReqErr))]);
+    assert_eq!(outcomes(polled(&cq)), [(1, Err(WcStatus::RemInvReqErr))]);
     assert!(other_cq.is_empty());
     assert_eq!(half.node.adapter.query_srq(other).unwrap().posted, 1);
     assert_eq!(
@@ -82,8 +74,7 @@ fn a_repeat_does_not_disturb_the_message_under_way() {
     half.expect(&[nak(NakCode::PsnSequenceError, 0x202, 1)]);
     half.send(&pkt(Op::SendLast, 0x202).payload(&[2; 9]).srq(srq).ask());
     half.expect(&[ack(0x202, 2)]);
-    let received: Vec<_> = std::iter::from_fn(|| cq.pop()).collect();
-    assert_eq!(outcomes(received), all_ok([1], 265));
+    assert_eq!(outcomes(polled(&cq)), all_ok([1], 265));
     assert!(other_cq.is_empty());
 }
 
@@ -143,8 +134,7 @@ fn a_queue_that_was_served_before() {
     half.node.adapter.destroy_srq(before).unwrap();
     half.send(&pkt(Op::SendLast, 0x202).payload(&[2; 9]).srq(srq).ask());
     half.expect(&[ack(0x202, 2)]);
-    let received: Vec<_> = std::iter::from_fn(|| cq.pop()).collect();
-    assert_eq!(outcomes(received), all_ok([1], 265));
+    assert_eq!(outcomes(polled(&cq)), all_ok([1], 265));
     half.node.adapter.destroy_qp(half.qp.qpn).unwrap();
     half.node.adapter.destroy_srq(srq).unwrap();
     half.node.adapter.destroy_cq(cq.id()).unwrap();
@@ -167,17 +157,16 @@ fn what_a_failed_target_had_taken() {
             half.node.adapter.to_error(half.now, qpn).unwrap();
         }
         half.node.drain_events();
-        let flushed: Vec<_> = std::iter::from_fn(|| cq.pop()).collect();
-        assert_eq!(outcomes(flushed), if reset { vec![] } else { vec![(1, FLUSHED)] });
+        assert_eq!(outcomes(polled(&cq)), if reset { vec![] } else { vec![(1, FLUSHED)] });
         assert_eq!(half.node.events, if reset { vec![] } else { vec![Event::LastWqeReached(qpn)] });
         assert_eq!(half.node.adapter.query_srq(srq).unwrap().posted, 1);
         if !reset {
             half.node.adapter.to_reset(qpn).unwrap();
         }
-        half.node.connect_target(qpn, Half::PEER_IP, Half::PEER, 0x500, &small());
+        half.node.connect(qpn, Half::PEER_IP, Half::PEER, 0x500, 0, &small());
         half.send(&pkt(Op::SendOnly, 0x500).payload(&[3; 10]).srq(srq).ask());
         half.expect(&[ack(0x500, 1)]);
-        assert_eq!(outcomes(std::iter::from_fn(|| cq.pop()).collect()), all_ok([2], 10));
+        assert_eq!(outcomes(polled(&cq)), all_ok([2], 10));
     }
 }
 
@@ -202,7 +191,7 @@ fn an_overflowing_completion_queue_takes_its_targets_with_it() {
     pair.run();
     pair.b.adapter.to_reset(was.1.qpn).unwrap();
     let a_ip = pair.a.ip;
-    pair.b.connect_target(was.1.qpn, a_ip, was.0.qpn, 0, &small());
+    pair.b.connect(was.1.qpn, a_ip, was.0.qpn, 0, 0, &small());
     for id in 0..=cq.capacity() as u64 {
         pair.post_send(&one.0, &SendWr::send(id, Data::empty()).to_srq(srq));
         pair.run_for(Duration::from_micros(100));
@@ -238,8 +227,7 @@ fn an_initiator_hears_responses_and_a_target_requests() {
         };
         let plain = Headers::new(bth(Service::Rc, Op::SendOnly), Ext::None).unwrap();
         let net = half.net();
-        let disposition = half.send_as(&net, plain, b"");
-        assert_eq!(disposition, Disposition::Dropped(DropReason::WrongService));
+        assert_eq!(half.send_as(&net, plain, b""), Disposition::Dropped(DropReason::WrongService));
         half.expect_nothing();
     }
     let mut half = Half::new(Options::default());
@@ -268,10 +256,7 @@ fn a_target_in_rtr() {
     let (qpn, (srq, cq)) = (half.qp.qpn, half.node.xrc_srq());
     half.node.adapter.to_reset(qpn).unwrap();
     half.node.enter_init(qpn, &options);
-    assert_eq!(
-        half.send(&pkt(Op::SendOnly, 0x200).srq(srq)),
-        Disposition::Dropped(DropReason::QpState)
-    );
+    half.expect_drop(&pkt(Op::SendOnly, 0x200).srq(srq), DropReason::QpState);
     let av = AddressVector::new(Half::PEER_IP.into(), 0);
     let (dest_qpn, rq_psn) = (Half::PEER, Psn::new(0x200));
     let rtr = Rtr::XrcTarget(
@@ -279,11 +264,9 @@ fn a_target_in_rtr() {
         ResponderAttr { max_dest_rd_atomic: 1, min_rnr_timer: 3 },
     );
     half.node.adapter.to_rtr(qpn, &rtr).unwrap();
-    half.send(&pkt(Op::SendOnly, 0x200).srq(srq).ask());
-    half.expect(&[rnr(3, 0x200, 0)]);
+    half.exchange(&pkt(Op::SendOnly, 0x200).srq(srq).ask(), &[rnr(3, 0x200, 0)]);
     half.node.adapter.post_srq_recv(srq, &RecvWr::new(1, [])).unwrap();
-    half.send(&pkt(Op::SendOnly, 0x200).srq(srq).ask());
-    half.expect(&[ack(0x200, 1)]);
+    half.exchange(&pkt(Op::SendOnly, 0x200).srq(srq).ask(), &[ack(0x200, 1)]);
     assert_eq!(half.node.events, [Event::CommunicationEstablished(qpn)]);
     assert_eq!(cq.pop().map(|wc| wc.wr_id), Some(1));
 }
@@ -397,16 +380,7 @@ fn what_cannot_be_made_or_destroyed() {
     ));
     let plain = adapter.create_srq(pd, attr).unwrap();
     let cq = adapter.create_cq(1).unwrap();
-    let init = |qp_type, srq| QpInit {
-        qp_type,
-        send_cq: cq.clone(),
-        recv_cq: cq.clone(),
-        srq,
-        caps: QpCaps::default(),
-        sq_sig_all: false,
-        pd,
-        quirks: Quirks::default(),
-    };
+    let init = |qp_type, srq| QpInit { srq, ..qp_init(qp_type, &cq, pd) };
     for init in [
         init(QpType::XrcTarget, None),
         init(QpType::XrcInitiator, Some(plain)),

@@ -36,15 +36,7 @@ pub(crate) fn cm(world: &mut World) -> Result<(), Failure> {
         service_id,
         av: AddressVector::new(world[B].ip.into(), 0),
         service: CmService::Rc,
-        end: ConnEnd {
-            qpn: a,
-            starting_psn: Psn::new(100),
-            responder_resources: 4,
-            initiator_depth: 4,
-            rnr_retry: 7,
-            min_rnr_timer: 12,
-            srq: false,
-        },
+        end: end(a, 100),
         managed: true,
         retry_count: 7,
         ack_timeout: 14,
@@ -58,8 +50,9 @@ pub(crate) fn cm(world: &mut World) -> Result<(), Failure> {
     let Some(ConnEvent::Request { conn: b_conn, .. }) = world[B].adapter.poll_cm_event() else {
         return Err("no request has come to B within 1 ms, and its program waits no longer".into());
     };
+    let accept = Accept { end: end(b, 500), private_data: b"" };
     let now = world.now;
-    world[B].adapter.cm_accept(now, b_conn, &accept(b), true)?;
+    world[B].adapter.cm_accept(now, b_conn, &accept, true)?;
     world.run_for(Duration::from_secs(5))?;
     world.say(
         "The end: A disconnects (DREQ), and B's program confirms (DREP). Each program moves its \
@@ -73,17 +66,14 @@ pub(crate) fn cm(world: &mut World) -> Result<(), Failure> {
     world.run_for(Duration::from_millis(1))
 }
 
-fn accept(qpn: Qpn) -> Accept<'static> {
-    Accept {
-        end: ConnEnd {
-            qpn,
-            starting_psn: Psn::new(500),
-            responder_resources: 4,
-            initiator_depth: 4,
-            rnr_retry: 7,
-            min_rnr_timer: 12,
-            srq: false,
-        },
-        private_data: b"",
+fn end(qpn: Qpn, psn: u32) -> ConnEnd {
+    ConnEnd {
+        qpn,
+        starting_psn: Psn::new(psn),
+        responder_resources: 4,
+        initiator_depth: 4,
+        rnr_retry: 7,
+        min_rnr_timer: 12,
+        srq: false,
     }
 }

@@ -25,8 +25,7 @@ pub(crate) fn nak(world: &mut World) -> Result<(), Failure> {
     world.say(
         "A retransmitted everything from the lost packet on, also the packets that had arrived \
          (go-back-N), and shrank its window.",
-    )?;
-    Ok(())
+    )
 }
 
 pub(crate) fn timeout(world: &mut World) -> Result<(), Failure> {
@@ -55,10 +54,8 @@ pub(crate) fn not_ready(world: &mut World) -> Result<(), Failure> {
     world.post_recv(B, b, &RecvWr::new(2, [far.sge(0, 64)]))?;
     world.run()?;
     world.say(
-        "An rnr_retry of 7 means no limit; with less, the request fails after as many \
-               retries.",
-    )?;
-    Ok(())
+        "An rnr_retry of 7 means no limit; with less, the request fails after as many retries.",
+    )
 }
 
 pub(crate) fn duplicate_atomic(world: &mut World) -> Result<(), Failure> {
@@ -71,8 +68,7 @@ pub(crate) fn duplicate_atomic(world: &mut World) -> Result<(), Failure> {
     )?;
     world.post_send(A, a, &SendWr::fetch_add(1, far.remote(0), 2, near.sge(0, 8)))?;
     world.run()?;
-    world.figures(&format!("B's word is {}, A has got {}.", far.word(), near.word()))?;
-    Ok(())
+    world.figures(&format!("B's word is {}, A has got {}.", far.word(), near.word()))
 }
 
 pub(crate) fn wrong_key(world: &mut World) -> Result<(), Failure> {

@@ -55,8 +55,7 @@ pub(crate) fn send(world: &mut World) -> Result<(), Failure> {
     world.post_recv(B, b, &RecvWr::new(1, [far.sge(0, 4096)]))?;
     world.post_send(A, a, &SendWr::send(2, near.sge(0, 2500)))?;
     world.run()?;
-    world.say("Both programs get a completion; B's has the number of bytes.")?;
-    Ok(())
+    world.say("Both programs get a completion; B's has the number of bytes.")
 }
 
 pub(crate) fn write(world: &mut World) -> Result<(), Failure> {
@@ -102,6 +101,7 @@ pub(crate) fn read(world: &mut World) -> Result<(), Failure> {
 pub(crate) fn atomics(world: &mut World) -> Result<(), Failure> {
     let (a, _) = world.connect(Options::default());
     let (near, far) = (world[A].buffer(8), world[B].buffer(8));
+    let words = || format!("B's word is {}, A has got {}.", far.word(), near.word());
     far.put(&5u64.to_ne_bytes());
     world.say(
         "Fetch and add: B's adapter adds 3 to an 8-byte word and responds with its original value, \
@@ -109,16 +109,15 @@ pub(crate) fn atomics(world: &mut World) -> Result<(), Failure> {
     )?;
     world.post_send(A, a, &SendWr::fetch_add(1, far.remote(0), 3, near.sge(0, 8)))?;
     world.run()?;
-    world.figures(&format!("B's word is {}, A has got {}.", far.word(), near.word()))?;
+    world.figures(&words())?;
     world.say("Compare and swap: 8 is replaced by 100, because the word is 8.")?;
     world.post_send(A, a, &SendWr::compare_swap(2, far.remote(0), 8, 100, near.sge(0, 8)))?;
     world.run()?;
-    world.figures(&format!("B's word is {}, A has got {}.", far.word(), near.word()))?;
+    world.figures(&words())?;
     world.say("The same again: the word is no longer 8, so nothing changes. That is no error.")?;
     world.post_send(A, a, &SendWr::compare_swap(3, far.remote(0), 8, 200, near.sge(0, 8)))?;
     world.run()?;
-    world.figures(&format!("B's word is {}, A has got {}.", far.word(), near.word()))?;
-    Ok(())
+    world.figures(&words())
 }
 
 pub(crate) fn window(world: &mut World) -> Result<(), Failure> {
@@ -134,8 +133,7 @@ pub(crate) fn window(world: &mut World) -> Result<(), Failure> {
     world.say(
         "A full window doubles with each round trip until a loss, then grows by one packet. `roce \
          demo --scenario congestion` shows it shrink.",
-    )?;
-    Ok(())
+    )
 }
 
 pub(crate) fn unsignaled(world: &mut World) -> Result<(), Failure> {

@@ -121,17 +121,13 @@ impl Reader {
             "post" => Ok(Step::Post(end, post(words, queue_pairs)?)),
             "receive" => {
                 let wr_id = whole(words, verb, "an id")?;
-                let mut fields = Fields::read(words, "receive", &["bytes N", "at N", "qp N"])?;
+                let mut fields = Fields::read(words, "receive", "bytes N, at N, qp N")?;
                 Ok(Step::Post(end, fields.request(wr_id, PostKind::Receive, queue_pairs)?))
             }
             "set" => {
                 let offset =
                     range(whole(words, verb, "an offset in bytes")?, "the offset", places())?;
-                match words.next() {
-                    Some("to") => {}
-                    Some(word) => return Err(unknown("word of set", word, "to N")),
-                    None => return Err(missing("set", "to N")),
-                }
+                keyword(words, "set", "word of set", "to N")?;
                 let value = whole(words, "to", "a number")?;
                 no_more(words, "set", "nothing")?;
                 Ok(Step::Set(end, offset, value))
@@ -147,21 +143,12 @@ const fn places() -> RangeInclusive<u64> {
 
 fn post(words: &mut Words<'_>, queue_pairs: usize) -> Result<Request, String> {
     let operation = words.next().ok_or_else(|| missing("post", OPERATIONS))?;
-    let possible: &[&str] = match operation {
-        "send" => &["bytes N", "at N", "qp N", "immediate N", "solicited", "fence", "unsignaled"],
-        "write" => &[
-            "bytes N",
-            "at N",
-            "qp N",
-            "immediate N",
-            "solicited",
-            "fence",
-            "unsignaled",
-            "wrong-key",
-        ],
-        "read" => &["bytes N", "at N", "qp N", "fence", "unsignaled"],
-        "fetch-add" => &["add N", "at N", "qp N", "fence", "unsignaled"],
-        "compare-swap" => &["compare N", "swap N", "at N", "qp N", "fence", "unsignaled"],
+    let possible = match operation {
+        "send" => "bytes N, at N, qp N, immediate N, solicited, fence, unsignaled",
+        "write" => "bytes N, at N, qp N, immediate N, solicited, fence, unsignaled, wrong-key",
+        "read" => "bytes N, at N, qp N, fence, unsignaled",
+        "fetch-add" => "add N, at N, qp N, fence, unsignaled",
+        "compare-swap" => "compare N, swap N, at N, qp N, fence, unsignaled",
         _ => return Err(unknown("operation", operation, OPERATIONS)),
     };
     let wr_id = whole(words, operation, "an id")?;
@@ -192,8 +179,8 @@ fn connect(words: &mut Words<'_>) -> Result<([End; 2], QpType, Options), String>
         }
         None => [End::A, End::B],
     };
-    let possible = ["mtu N", "timeout N", "retries N", "rnr-timer N", "depth N"];
-    let mut fields = Fields::read(words, "connect", &possible)?;
+    let possible = "mtu N, timeout N, retries N, rnr-timer N, depth N";
+    let mut fields = Fields::read(words, "connect", possible)?;
     let mut options = Options::default();
     if let Some(bytes) = fields.number("mtu", 0..=u64::from(u32::MAX))? {
         let mtu = u32::try_from(bytes).ok().and_then(Mtu::from_bytes);
@@ -227,41 +214,29 @@ fn network(text: &str) -> Result<String, String> {
     let plan: FaultPlan =
         text.parse().map_err(|error: roce_fabric::FaultSyntaxError| error.to_string())?;
     if text.trim().is_empty() {
-        return Err(missing(
-            "network",
-            "delay 20us, drop 2%, rate 1gbit and the like, with commas",
-        ));
+        let possible = "delay 20us, drop 2%, rate 1gbit and the like, with commas";
+        return Err(missing("network", possible));
     }
     let delay = if plan.conditions.delay.is_zero() { "delay 5us, " } else { "" };
     Ok(format!("{delay}{text}"))
 }
 
 fn fate(verb: &str, words: &mut Words<'_>) -> Result<(u64, Fate), String> {
-    match words.next() {
-        Some("packet") => {}
-        Some(word) => return Err(unknown("word here", word, "packet N")),
-        None => return Err(missing(verb, "packet N")),
-    }
+    keyword(words, verb, "word here", "packet N")?;
     let number = whole(words, "packet", "its number, counted from 0")?;
     let fate = match verb {
         "lose" => Fate::Lose,
         "double" => Fate::Double,
         "pass" => Fate::Pass,
-        "hold" => match words.next() {
-            Some("for") => Fate::Hold(duration(
-                words.next().ok_or_else(|| missing("for", "a time, such as 50us"))?,
-            )?),
-            Some(word) => return Err(unknown("word here", word, "for TIME")),
-            None => return Err(missing("hold", "for TIME")),
-        },
-        _ => match words.next() {
-            Some("byte") => {
-                let byte = range(whole(words, "byte", "its index")?, "byte", BYTES)?;
-                Fate::Damage(byte as usize)
-            }
-            Some(word) => return Err(unknown("word here", word, "byte N")),
-            None => return Err(missing("damage", "byte N")),
-        },
+        "hold" => {
+            keyword(words, verb, "word here", "for TIME")?;
+            let time = words.next().ok_or_else(|| missing("for", "a time, such as 50us"))?;
+            Fate::Hold(duration(time)?)
+        }
+        _ => {
+            keyword(words, verb, "word here", "byte N")?;
+            Fate::Damage(range(whole(words, "byte", "its index")?, "byte", BYTES)? as usize)
+        }
     };
     no_more(words, verb, "nothing")?;
     Ok((number, fate))
@@ -274,12 +249,11 @@ struct Fields<'a> {
 
 impl<'a> Fields<'a> {
     /// `possible`: names; a trailing N marks a name with a number.
-    fn read(words: &mut Words<'a>, what: &'a str, possible: &[&str]) -> Result<Self, String> {
+    fn read(words: &mut Words<'a>, what: &'a str, possible: &str) -> Result<Self, String> {
         let mut values = BTreeMap::new();
         while let Some(name) = words.next() {
-            let form = possible.iter().find(|form| form.split(' ').next() == Some(name));
-            let form = form
-                .ok_or_else(|| unknown(&format!("word of {what}"), name, &possible.join(", ")))?;
+            let form = possible.split(", ").find(|form| form.split(' ').next() == Some(name));
+            let form = form.ok_or_else(|| unknown(&format!("word of {what}"), name, possible))?;
             let value = if form.ends_with(" N") { whole(words, name, "a number")? } else { 1 };
             if values.insert(name, value).is_some() {
                 return Err(format!("{what} has {name} twice; write it once"));
@@ -301,12 +275,7 @@ impl<'a> Fields<'a> {
     }
 
     /// The first queue pair is 1, as in A1 and B1.
-    fn request(
-        &mut self,
-        wr_id: u64,
-        kind: PostKind,
-        queue_pairs: usize,
-    ) -> Result<Request, String> {
+    fn request(&mut self, wr_id: u64, kind: PostKind, pairs: usize) -> Result<Request, String> {
         let mut flags = SendFlags::SIGNALED;
         flags.set(SendFlags::SIGNALED, !self.flag("unsignaled"));
         flags.set(SendFlags::FENCE, self.flag("fence"));
@@ -315,7 +284,7 @@ impl<'a> Fields<'a> {
         let length = self.number("bytes", BYTES)?.unwrap_or(if word { 8 } else { 64 });
         Ok(Request {
             wr_id,
-            queue_pair: self.number("qp", 1..=queue_pairs as u64)?.unwrap_or(1) as usize - 1,
+            queue_pair: self.number("qp", 1..=pairs as u64)?.unwrap_or(1) as usize - 1,
             kind,
             length: length as u32,
             offset: self.number("at", 0..=Script::MEMORY as u64)?.unwrap_or(0),
@@ -323,6 +292,12 @@ impl<'a> Fields<'a> {
             flags,
         })
     }
+}
+
+/// Takes the first word of `form`.
+fn keyword(words: &mut Words<'_>, behind: &str, kind: &str, form: &str) -> Result<(), String> {
+    let word = words.next().ok_or_else(|| missing(behind, form))?;
+    if form.split(' ').next() == Some(word) { Ok(()) } else { Err(unknown(kind, word, form)) }
 }
 
 fn whole(words: &mut Words<'_>, behind: &str, what: &str) -> Result<u64, String> {
@@ -338,14 +313,10 @@ fn whole(words: &mut Words<'_>, behind: &str, what: &str) -> Result<u64, String>
 
 fn range(value: u64, what: &str, allowed: RangeInclusive<u64>) -> Result<u64, String> {
     if allowed.contains(&value) {
-        Ok(value)
-    } else {
-        Err(format!(
-            "{what} {value} is out of range; expected {} to {}",
-            allowed.start(),
-            allowed.end()
-        ))
+        return Ok(value);
     }
+    let (least, most) = allowed.into_inner();
+    Err(format!("{what} {value} is out of range; expected {least} to {most}"))
 }
 
 fn duration(word: &str) -> Result<Duration, String> {

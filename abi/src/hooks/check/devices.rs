@@ -4,12 +4,7 @@ use std::collections::BTreeMap;
 
 use roce_provider::calls::Call;
 
-use super::{
-    finding::{Finding, Kind},
-    form::is_on,
-    report,
-    stack::Stack,
-};
+use super::{Finding, Kind, Stack, is_on, report};
 use crate::sync::Mutex;
 
 static LISTS: Mutex<Lists> = Mutex::new(Lists { alive: BTreeMap::new(), gone: BTreeMap::new() });

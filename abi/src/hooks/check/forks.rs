@@ -12,11 +12,8 @@ use std::{
 use roce_provider::{calls::Call, on_unmapped_access};
 
 use super::{
-    at_exit,
-    finding::{Finding, Kind},
-    keys, python, report,
+    Finding, Kind, Stack, at_exit, keys, python, report,
     requests::{self, RegionMemory},
-    stack::Stack,
 };
 
 /// The program called `ibv_fork_init`, or knows that it need not.
@@ -54,11 +51,8 @@ unsafe extern "C" fn before() {
     if IS_PREPARED.load(Ordering::Relaxed) {
         regions.iter().for_each(|region| advise(region, libc::MADV_DONTFORK));
     } else if !regions.is_empty() {
-        report::emit(&Finding {
-            kind: Kind::ForkNotPrepared,
-            what: format!("fork while {} memory regions are registered", regions.len()),
-            stacks: vec![("forked", Stack::here())],
-        });
+        let what = format!("fork while {} memory regions are registered", regions.len());
+        report::emit_here(Kind::ForkNotPrepared, "forked", what);
     }
 }
 

@@ -10,12 +10,7 @@ use roce_provider::{
     transport::{event::Refusal, mem::AccessError},
 };
 
-use super::{
-    finding::{Finding, Kind},
-    form::is_on,
-    report,
-    stack::Stack,
-};
+use super::{Finding, Kind, Stack, is_on, report};
 use crate::sync::Mutex;
 
 /// As many keys as an adapter withholds from reuse.

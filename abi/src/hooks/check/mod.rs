@@ -32,7 +32,7 @@ pub(crate) mod watcher;
 
 pub(crate) use finding::{Finding, Kind};
 pub(crate) use form::is_on;
-pub(crate) use report::emit;
+pub(crate) use report::{emit, emit_here};
 pub(crate) use stack::Stack;
 
 pub(crate) fn at_load() {

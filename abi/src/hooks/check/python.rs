@@ -90,11 +90,7 @@ struct Python {
     attribute: unsafe extern "C" fn(Object, *const c_char) -> *mut c_void,
     text: unsafe extern "C" fn(Object) -> *const c_char,
     decrement: unsafe extern "C" fn(Object),
-    error: ErrorFunctions,
-}
-
-/// Saves and restores the thread's exception.
-struct ErrorFunctions {
+    /// Saves the thread's exception.
     fetch: unsafe extern "C" fn(*mut *mut c_void, *mut *mut c_void, *mut *mut c_void),
     restore: unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_void),
 }
@@ -127,10 +123,8 @@ impl Python {
                 attribute: function(c"PyObject_GetAttrString")?,
                 text: function(c"PyUnicode_AsUTF8")?,
                 decrement: function(c"Py_DecRef")?,
-                error: ErrorFunctions {
-                    fetch: function(c"PyErr_Fetch")?,
-                    restore: function(c"PyErr_Restore")?,
-                },
+                fetch: function(c"PyErr_Fetch")?,
+                restore: function(c"PyErr_Restore")?,
             })
         }
     }
@@ -173,7 +167,7 @@ impl Python {
     /// The thread has the GIL.
     unsafe fn read(&self) -> Vec<Line> {
         let (mut kind, mut value, mut trace) = (null_mut(), null_mut(), null_mut());
-        (self.error.fetch)(&raw mut kind, &raw mut value, &raw mut trace);
+        (self.fetch)(&raw mut kind, &raw mut value, &raw mut trace);
         let mut lines = Vec::with_capacity(DEPTH);
         let mut frame = Object::new((self.frame)());
         let mut is_owned = false; // the first is borrowed
@@ -184,7 +178,7 @@ impl Python {
                 (self.decrement)(this);
             }
         }
-        (self.error.restore)(kind, value, trace);
+        (self.restore)(kind, value, trace);
         lines
     }
 
@@ -199,7 +193,7 @@ impl Python {
             let copy = text.map(|text| unsafe { CStr::from_ptr(text) }.to_string_lossy().into());
             value.into_iter().for_each(|value| (self.decrement)(value));
             if copy.is_none() {
-                (self.error.restore)(null_mut(), null_mut(), null_mut()); // clears it
+                (self.restore)(null_mut(), null_mut(), null_mut()); // clears it
             }
             copy
         };

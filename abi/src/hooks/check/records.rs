@@ -6,12 +6,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use super::{
-    finding::{Finding, Kind},
-    form::is_on,
-    report, single,
-    stack::Stack,
-};
+use super::{Finding, Kind, Stack, is_on, report, single};
 use crate::sync::Mutex;
 
 /// Destroyed objects whose memory stays readable.

@@ -74,6 +74,12 @@ pub(crate) fn emit(finding: &Finding) {
     signals::blocked(|| add(form, finding));
 }
 
+/// Reports a finding of the program's current call; `done` is its participle.
+#[cold]
+pub(crate) fn emit_here(kind: Kind, done: &'static str, what: String) {
+    emit(&Finding { kind, what, stacks: vec![(done, Stack::here())] });
+}
+
 fn add(form: CheckForm, finding: &Finding) {
     let mut findings = FINDINGS.lock();
     findings.begin();

@@ -59,25 +59,16 @@ impl Request {
 
 /// Name, local role, and remote use.
 const fn operation(op: &SendOp) -> (&'static str, Option<Role>, Option<(Remote, RemoteOperation)>) {
+    use RemoteOperation::{Atomic, Read, Write};
     const SEND: Option<Role> = Some(Role::Send);
     const READ: Option<Role> = Some(Role::Read);
     match *op {
-        SendOp::Write { remote, immediate: None } => {
-            ("RDMA WRITE", SEND, Some((remote, RemoteOperation::Write)))
-        }
-        SendOp::Write { remote, .. } => {
-            ("RDMA WRITE with immediate", SEND, Some((remote, RemoteOperation::Write)))
-        }
-        SendOp::AtomicWrite { remote } => {
-            ("ATOMIC WRITE", SEND, Some((remote, RemoteOperation::Write)))
-        }
-        SendOp::Read { remote } => ("RDMA READ", READ, Some((remote, RemoteOperation::Read))),
-        SendOp::CompareSwap { remote, .. } => {
-            ("compare and swap", READ, Some((remote, RemoteOperation::Atomic)))
-        }
-        SendOp::FetchAdd { remote, .. } => {
-            ("fetch and add", READ, Some((remote, RemoteOperation::Atomic)))
-        }
+        SendOp::Write { remote, immediate: None } => ("RDMA WRITE", SEND, Some((remote, Write))),
+        SendOp::Write { remote, .. } => ("RDMA WRITE with immediate", SEND, Some((remote, Write))),
+        SendOp::AtomicWrite { remote } => ("ATOMIC WRITE", SEND, Some((remote, Write))),
+        SendOp::Read { remote } => ("RDMA READ", READ, Some((remote, Read))),
+        SendOp::CompareSwap { remote, .. } => ("compare and swap", READ, Some((remote, Atomic))),
+        SendOp::FetchAdd { remote, .. } => ("fetch and add", READ, Some((remote, Atomic))),
         SendOp::Send { immediate: None } | SendOp::SendTo { immediate: None, .. } => {
             ("SEND", SEND, None)
         }

@@ -19,12 +19,10 @@ use roce_provider::{
 use smallvec::SmallVec;
 
 use super::{
-    finding::{Finding, Kind},
-    form::is_on,
+    Finding, Kind, Stack, is_on,
     order::{self, Order},
     report,
     request::Request,
-    stack::Stack,
     threads, waits, wake_ups,
     watch::{self, Role, Subject, WatchId},
 };
@@ -461,10 +459,9 @@ impl Requests {
         let mut cqs = SmallVec::<[usize; 1]>::new();
         match queue {
             Queue::Send(key) => {
-                let Some(qp) = self.qps.get_mut(&key) else { return posted.forget() };
-                if qp.is_counted {
+                let Some(qp) = self.qps.get_mut(&key).filter(|qp| !qp.is_counted) else {
                     return posted.forget();
-                }
+                };
                 findings.extend(qp.is_full().map(|kind| Finding {
                     kind,
                     what: format!(
@@ -482,10 +479,9 @@ impl Requests {
                 [qp.new.send_cq, qp.new.recv_cq].into_iter().for_each(wake_ups::posted);
             }
             Queue::Receive(key) => {
-                let Some(qp) = self.qps.get_mut(&key) else { return posted.forget() };
-                if qp.is_counted {
+                let Some(qp) = self.qps.get_mut(&key).filter(|qp| !qp.is_counted) else {
                     return posted.forget();
-                }
+                };
                 qp.receives.push_back(posted);
                 cqs.push(qp.new.recv_cq);
                 wake_ups::posted(qp.new.recv_cq);

@@ -5,11 +5,7 @@ use roce_provider::transport::{
     qp::{QpInfo, State},
 };
 
-use super::{
-    finding::{Finding, Kind},
-    report, requests,
-    stack::Stack,
-};
+use super::{finding::Kind, report, requests};
 
 pub(crate) fn changed(
     qpn: u32,
@@ -23,11 +19,7 @@ pub(crate) fn changed(
         (Kind::RnrTimerZero, min_rnr_timer),
     ];
     for (kind, _) in given.into_iter().filter(|(_, value)| *value == Some(0)) {
-        report::emit(&Finding {
-            kind,
-            what: format!("qp {qpn:#x}: ibv_modify_qp"),
-            stacks: vec![("called", Stack::here())],
-        });
+        report::emit_here(kind, "called", format!("qp {qpn:#x}: ibv_modify_qp"));
     }
 }
 
@@ -38,11 +30,7 @@ pub(crate) fn connected(qpn: u32) {
         let (most, room) = (asks.requester.max_rd_atomic, responses.responder.max_dest_rd_atomic);
         let responds_already = matches!(responses.state, State::Rtr | State::Rts);
         if asks.state == State::Rts && responds_already && most > room {
-            report::emit(&Finding {
-                kind: Kind::ReadsExceedPeer,
-                what: exceeded(asks, responses),
-                stacks: vec![("called", Stack::here())],
-            });
+            report::emit_here(Kind::ReadsExceedPeer, "called", exceeded(asks, responses));
         }
     }
 }

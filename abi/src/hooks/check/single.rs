@@ -10,13 +10,7 @@ use std::{
 
 use roce_provider::calls::Call;
 
-use super::{
-    finding::{Finding, Kind},
-    form::is_on,
-    report,
-    stack::Stack,
-    threads,
-};
+use super::{Finding, Kind, Stack, is_on, report, threads};
 use crate::sync::Mutex;
 
 const CALL_OVERLAP: Duration = Duration::from_micros(100);

@@ -96,34 +96,28 @@ impl Thread {
 
     pub(super) fn doing(&self) -> Activity {
         let [number, arguments @ ..] = &self.call[..] else { return Activity::GoesOn };
-        let (number, at) = (*number as c_long, |index: usize| arguments.get(index).copied());
-        if number == libc::SYS_futex {
-            let waits = matches!(at(1).unwrap_or_default() as c_int & !FUTEX_FLAGS, 0 | 6 | 9 | 13);
-            return if waits && at(3) == Some(0) {
-                Activity::WaitsForThread
-            } else {
-                Activity::GoesOn
-            };
-        }
-        if [libc::SYS_nanosleep, libc::SYS_clock_nanosleep].contains(&number) {
-            return Activity::GoesOn;
-        }
-        let Some(wait) = WAITS.iter().find(|wait| wait.number == number) else {
-            return Activity::Blocked;
-        };
-        let limit = at(wait.limit.0).unwrap_or_default();
-        let is_limited = match wait.limit.1 {
-            Limit::Milliseconds => limit as c_int >= 0,
-            Limit::Pointer => limit != 0,
-        };
-        let (first, second) = (at(0).unwrap_or_default(), at(1).unwrap_or_default());
-        let descriptors = match wait.on {
-            On::Poll => polled(first, second as usize),
-            On::Select => {
-                let sets = [1, 2, 3].map(|index| at(index).unwrap_or_default());
-                selected(first as usize, sets)
+        let at = |index: usize| arguments.get(index).copied().unwrap_or_default();
+        let [first, second, third, fourth, fifth] = [0, 1, 2, 3, 4].map(at);
+        let waits = matches!(second as c_int & !FUTEX_FLAGS, 0 | 6 | 9 | 13);
+        let poll = || polled(first, second as usize);
+        let select = || selected(first as usize, [second, third, fourth]);
+        let epoll = || registered(first as c_int);
+        let (descriptors, is_limited) = match *number as c_long {
+            libc::SYS_futex if waits && fourth == 0 => return Activity::WaitsForThread,
+            libc::SYS_futex | libc::SYS_nanosleep | libc::SYS_clock_nanosleep => {
+                return Activity::GoesOn;
             }
-            On::Epoll => registered(first as c_int),
+            libc::SYS_ppoll => (poll(), third != 0),
+            libc::SYS_pselect6 => (select(), fifth != 0),
+            libc::SYS_epoll_pwait => (epoll(), fourth as c_int >= 0),
+            libc::SYS_epoll_pwait2 => (epoll(), fourth != 0),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_poll => (poll(), third as c_int >= 0),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_select => (select(), fifth != 0),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_epoll_wait => (epoll(), fourth as c_int >= 0),
+            _ => return Activity::Blocked,
         };
         descriptors
             .map_or(Activity::Blocked, |descriptors| Activity::WaitsFor { descriptors, is_limited })
@@ -139,39 +133,6 @@ impl Activity {
 /// `FUTEX_PRIVATE_FLAG` and `FUTEX_CLOCK_REALTIME`. Without them 0, 6, 9 and 13 wait: `FUTEX_WAIT`,
 /// `FUTEX_LOCK_PI`, `FUTEX_WAIT_BITSET`, `FUTEX_LOCK_PI2`.
 const FUTEX_FLAGS: c_int = 128 | 256;
-
-struct Wait {
-    number: c_long,
-    on: On,
-    /// Limit's argument and type.
-    limit: (usize, Limit),
-}
-
-#[derive(Clone, Copy)]
-enum On {
-    Poll,
-    Select,
-    Epoll,
-}
-
-#[derive(Clone, Copy)]
-enum Limit {
-    Milliseconds,
-    Pointer,
-}
-
-const WAITS: &[Wait] = &[
-    Wait { number: libc::SYS_ppoll, on: On::Poll, limit: (2, Limit::Pointer) },
-    Wait { number: libc::SYS_pselect6, on: On::Select, limit: (4, Limit::Pointer) },
-    Wait { number: libc::SYS_epoll_pwait, on: On::Epoll, limit: (3, Limit::Milliseconds) },
-    Wait { number: libc::SYS_epoll_pwait2, on: On::Epoll, limit: (3, Limit::Pointer) },
-    #[cfg(target_arch = "x86_64")]
-    Wait { number: libc::SYS_poll, on: On::Poll, limit: (2, Limit::Milliseconds) },
-    #[cfg(target_arch = "x86_64")]
-    Wait { number: libc::SYS_select, on: On::Select, limit: (4, Limit::Pointer) },
-    #[cfg(target_arch = "x86_64")]
-    Wait { number: libc::SYS_epoll_wait, on: On::Epoll, limit: (3, Limit::Milliseconds) },
-];
 
 /// Reads memory, perhaps unmapped.
 fn memory(address: u64, length: usize) -> Option<Vec<u8>> {

@@ -7,10 +7,7 @@ use std::{
 use roce_provider::calls::{self, Call};
 
 use super::{
-    finding::{Finding, Kind},
-    form::is_on,
-    report,
-    stack::Stack,
+    Finding, Kind, Stack, is_on, report,
     threads::{self, Activity, Thread},
     wake_ups,
 };
@@ -38,7 +35,7 @@ pub(crate) fn for_acknowledgement<R>(
         if let Some(result) = changes.wait_within(SUSPICION, &attempt) {
             return result;
         }
-        report::emit(&Finding { kind, what: what(), stacks: vec![("called", Stack::here())] });
+        report::emit_here(kind, "called", what());
     }
     changes.wait_for(attempt)
 }
@@ -51,8 +48,7 @@ pub(crate) fn check_endless(endless: &dyn Fn() -> Option<String>, is_reported: &
     ENDLESS.lock().insert(this, Instant::now());
     if !*is_reported && nobody_acts(this) {
         *is_reported = true;
-        let stacks = vec![("waits", Stack::here())];
-        report::emit(&Finding { kind: Kind::EndlessWait, what, stacks });
+        report::emit_here(Kind::EndlessWait, "waits", what);
     }
 }
 

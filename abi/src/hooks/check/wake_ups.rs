@@ -5,10 +5,7 @@ use std::{collections::BTreeMap, ffi::c_int, mem, process};
 use roce_provider::{CompletionQueue, calls::Call, transport::work::NotifyKind};
 
 use super::{
-    finding::{Finding, Kind},
-    form::is_on,
-    report,
-    stack::Stack,
+    Finding, Kind, Stack, is_on, report,
     threads::{self, Activity, Thread},
 };
 use crate::sync::Mutex;

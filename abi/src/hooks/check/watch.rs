@@ -7,12 +7,7 @@ use roce_provider::{
     transport::mem::{Memory, MemoryFault},
 };
 
-use super::{
-    finding::{Finding, Kind},
-    form::is_on,
-    records, report,
-    stack::Stack,
-};
+use super::{Finding, Kind, Stack, is_on, records, report};
 use crate::sync::Mutex;
 
 /// Bytes per checksum.

@@ -2,26 +2,7 @@ use roce_transport::{
     cm::CmMad,
     wire::{Extension, ICRC_LEN, Opcode, Packet, Syndrome},
 };
-use serde::Serialize;
-
-#[derive(Serialize)]
-pub(super) struct Layer {
-    name: &'static str,
-    /// In bytes of the IP packet.
-    start: usize,
-    length: usize,
-    fields: Vec<Field>,
-}
-
-#[derive(Serialize)]
-struct Field {
-    name: &'static str,
-    /// In the IP packet.
-    bit: usize,
-    bits: usize,
-    value: String,
-    meaning: String,
-}
+use serde_json::{Value, json};
 
 type Meaning = fn(u64) -> String;
 
@@ -116,7 +97,7 @@ const XRCETH: &[Form] =
 const ICRC: &[Form] = &[("Invariant CRC", 32, NONE)];
 
 /// The BTH of an IPv4 packet starts at `bth`.
-pub(super) fn layers(packet: &[u8], bth: usize) -> Vec<Layer> {
+pub(super) fn layers(packet: &[u8], bth: usize) -> Vec<Value> {
     let mut parts = Parts { packet, at: 0, layers: Vec::new() };
     parts.header("IPv4", 20, IPV4);
     parts.header("UDP", 8, UDP);
@@ -166,39 +147,37 @@ struct Parts<'a> {
     packet: &'a [u8],
     /// Bytes in layers.
     at: usize,
-    layers: Vec<Layer>,
+    layers: Vec<Value>,
 }
 
 impl Parts<'_> {
     /// Skips a header that is cut.
-    fn header(&mut self, name: &'static str, length: usize, forms: &[Form]) {
+    fn header(&mut self, name: &str, length: usize, forms: &[Form]) {
         if self.at + length > self.packet.len() {
             return;
         }
         let mut bit = self.at * 8;
         let fields = forms.iter().map(|&(name, bits, meaning)| {
-            let value = self.bits(bit, bits);
-            let field =
-                Field { name, bit, bits, value: shown(value, bits), meaning: meaning(value) };
+            let (at, value) = (bit, self.bits(bit, bits));
             bit += bits;
-            field
+            let (value, meaning) = (shown(value, bits), meaning(value));
+            json!({"name": name, "bit": at, "bits": bits, "value": value, "meaning": meaning})
         });
-        let fields = fields.collect();
-        self.layers.push(Layer { name, start: self.at, length, fields });
-        self.at += length;
+        let fields = fields.collect::<Value>();
+        self.put(name, length, &fields);
     }
 
     /// Bytes without fields, up to `end`.
-    fn rest(&mut self, name: &'static str, end: usize) {
+    fn rest(&mut self, name: &str, end: usize) {
         if end > self.at {
-            self.layers.push(Layer {
-                name,
-                start: self.at,
-                length: end - self.at,
-                fields: Vec::new(),
-            });
-            self.at = end;
+            self.put(name, end - self.at, &json!([]));
         }
+    }
+
+    fn put(&mut self, name: &str, length: usize, fields: &Value) {
+        let start = self.at;
+        self.layers.push(json!({"name": name, "start": start, "length": length, "fields": fields}));
+        self.at += length;
     }
 
     /// Most significant first.

@@ -45,6 +45,12 @@ impl Program {
         self.0.push((code, value, yes, no));
     }
 
+    /// Compares the result of an instruction.
+    fn compare(&mut self, code: u16, at: u32, value: u32, yes: To, no: To) {
+        self.load(code, at);
+        self.jump(EQUAL, value, yes, no);
+    }
+
     fn finish(self) -> Vec<SockFilter> {
         let length = self.0.len();
         let offset = |index: usize, to| match to {
@@ -68,37 +74,26 @@ pub(super) fn of(config: &StationConfig) -> Vec<SockFilter> {
     let (high, low) = (u32::from(u16::from_be_bytes([a, b])), u32::from_be_bytes([c, d, e, f]));
     let mut program = Program::default();
     // Not from itself: the socket also sees sent frames, for devices on one interface.
-    program.load(LOAD_WORD, 8);
-    program.jump(EQUAL, low, To::Next, To::Skip(2));
-    program.load(LOAD_HALF, 6);
-    program.jump(EQUAL, high, To::Drop, To::Next);
+    program.compare(LOAD_WORD, 8, low, To::Next, To::Skip(2));
+    program.compare(LOAD_HALF, 6, high, To::Drop, To::Next);
     program.load(LOAD_BYTE, 0);
     program.jump(HAS_BIT, 1, To::Skip(4), To::Next);
-    program.load(LOAD_WORD, 2);
-    program.jump(EQUAL, low, To::Next, To::Drop);
-    program.load(LOAD_HALF, 0);
-    program.jump(EQUAL, high, To::Next, To::Drop);
+    program.compare(LOAD_WORD, 2, low, To::Next, To::Drop);
+    program.compare(LOAD_HALF, 0, high, To::Next, To::Drop);
     // pauses are untagged on any VLAN
-    program.load(LOAD_HALF, 12);
-    program.jump(EQUAL, 0x8808, To::Next, To::Skip(4));
+    program.compare(LOAD_HALF, 12, 0x8808, To::Next, To::Skip(4));
     let MacAddr(a, b, c, d, e, f) = PAUSE_GROUP;
-    program.load(LOAD_WORD, 0);
-    program.jump(EQUAL, u32::from_be_bytes([a, b, c, d]), To::Next, To::Drop);
-    program.load(LOAD_HALF, 4);
-    program.jump(EQUAL, u16::from_be_bytes([e, f]).into(), To::Accept, To::Drop);
+    program.compare(LOAD_WORD, 0, u32::from_be_bytes([a, b, c, d]), To::Next, To::Drop);
+    program.compare(LOAD_HALF, 4, u16::from_be_bytes([e, f]).into(), To::Accept, To::Drop);
     // the removed tag, and no other below it
-    program.load(LOAD_WORD, HAS_TAG);
-    program.jump(EQUAL, 0, To::Skip(6), To::Next);
+    program.compare(LOAD_WORD, HAS_TAG, 0, To::Skip(6), To::Next);
     program.load(LOAD_WORD, TAG);
-    program.load(AND, 0xFFF);
-    program.jump(EQUAL, config.vlan.map_or(0, |vlan| vlan.id).into(), To::Next, To::Drop);
-    program.load(LOAD_HALF, 12);
-    program.jump(EQUAL, TAGS[0].into(), To::Drop, To::Next);
+    program.compare(AND, 0xFFF, config.vlan.map_or(0, |vlan| vlan.id).into(), To::Next, To::Drop);
+    program.compare(LOAD_HALF, 12, TAGS[0].into(), To::Drop, To::Next);
     let untagged_is_right = config.vlan.is_none();
     program.jump(EQUAL, TAGS[1].into(), To::Drop, To::Skip(if untagged_is_right { 0 } else { 2 }));
     if !untagged_is_right {
-        program.load(LOAD_HALF, 12);
-        program.jump(EQUAL, TAGS[0].into(), To::Next, To::Drop);
+        program.compare(LOAD_HALF, 12, TAGS[0].into(), To::Next, To::Drop);
     }
     if config.replies {
         program.load(RETURN, u32::MAX);
@@ -112,10 +107,8 @@ pub(super) fn of_packets(own: MacAddr, listens: bool) -> Vec<SockFilter> {
     let mut program = Program::default();
     if listens {
         let MacAddr(a, b, c, d, e, f) = own;
-        program.load(LOAD_WORD, 8);
-        program.jump(EQUAL, u32::from_be_bytes([c, d, e, f]), To::Next, To::Accept);
-        program.load(LOAD_HALF, 6);
-        program.jump(EQUAL, u16::from_be_bytes([a, b]).into(), To::Drop, To::Accept);
+        program.compare(LOAD_WORD, 8, u32::from_be_bytes([c, d, e, f]), To::Next, To::Accept);
+        program.compare(LOAD_HALF, 6, u16::from_be_bytes([a, b]).into(), To::Drop, To::Accept);
     }
     program.finish()
 }
@@ -128,20 +121,15 @@ fn only_roce(program: &mut Program, v1: bool) {
     }
     program.jump(EQUAL, 0x0806, To::Accept, To::Next);
     program.jump(EQUAL, 0x0800, To::Next, To::Skip(6));
-    program.load(LOAD_BYTE, 23);
-    program.jump(EQUAL, 1, To::Accept, To::Next);
+    program.compare(LOAD_BYTE, 23, 1, To::Accept, To::Next);
     program.jump(EQUAL, 17, To::Next, To::Drop);
     program.load(LOAD_HEADER_LENGTH, 14);
-    program.load(LOAD_HALF_BEHIND, 16);
-    program.jump(EQUAL, 4791, To::Accept, To::Drop);
+    program.compare(LOAD_HALF_BEHIND, 16, 4791, To::Accept, To::Drop);
     program.jump(EQUAL, 0x86DD, To::Next, To::Drop);
-    program.load(LOAD_BYTE, 20);
-    program.jump(EQUAL, 17, To::Next, To::Skip(2));
-    program.load(LOAD_HALF, 56);
-    program.jump(EQUAL, 4791, To::Accept, To::Drop);
+    program.compare(LOAD_BYTE, 20, 17, To::Next, To::Skip(2));
+    program.compare(LOAD_HALF, 56, 4791, To::Accept, To::Drop);
     program.jump(EQUAL, 58, To::Next, To::Drop);
-    program.load(LOAD_BYTE, 54);
-    program.jump(EQUAL, 136, To::Accept, To::Next);
+    program.compare(LOAD_BYTE, 54, 136, To::Accept, To::Next);
     program.jump(EQUAL, 2, To::Accept, To::Drop);
 }
 

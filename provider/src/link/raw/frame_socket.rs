@@ -14,6 +14,8 @@ pub(super) struct Arrived<'a> {
     pub(super) untagged: bool,
 }
 
+pub(super) type Received<'a> = io::Result<Option<Arrived<'a>>>;
+
 /// Non-blocking frame I/O on one interface.
 pub(super) trait FrameSocket: Send {
     /// Most datagrams per run.
@@ -33,11 +35,7 @@ pub(super) trait FrameSocket: Send {
     }
 
     /// An interface down or gone is no error: the port reports it.
-    fn receive(
-        &mut self,
-        now: Instant,
-        counters: &mut FrameCounters,
-    ) -> io::Result<Option<Arrived<'_>>>;
+    fn receive(&mut self, now: Instant, counters: &mut FrameCounters) -> Received<'_>;
 
     fn wake(&mut self) {}
 

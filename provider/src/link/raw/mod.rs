@@ -8,7 +8,7 @@ mod xdp;
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    fmt, io,
+    io,
     net::{IpAddr, SocketAddr},
     os::fd::BorrowedFd,
     thread,
@@ -20,18 +20,14 @@ use roce_transport::{
     time::Instant,
     wire::NetHeader,
 };
-use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
-    io::Errno,
-};
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
 use tracing::{info, warn};
 
 use super::{
     Datagram, DatagramMeta, DatagramRun, FrameLink, Link, MAX_RUN, Membership, MulticastLink,
-    Preparation, Prepared, SocketOptions, UdpLink, no_address_of_family,
+    Preparation, Prepared, RunSink, SocketOptions, UdpLink, no_address_of_family,
 };
-use crate::{bind::BindError, clock};
+use crate::{bind::BindError, clock, readiness::wait};
 use frame_socket::{Arrived, FrameSocket};
 use packets::RawPackets;
 use roce_ethernet::{
@@ -139,14 +135,7 @@ impl RawLink {
                 return Ok(());
             }
             let due = self.station.poll_timeout().map_or(end, |due| due.clamp(now, end));
-            let timeout = Timespec::try_from(due.since(now)).map_err(io::Error::other)?;
-            let descriptors = self.socket.descriptors().into_iter();
-            let mut descriptors: Vec<_> =
-                descriptors.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
-            match poll(&mut descriptors, Some(&timeout)) {
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
+            wait(&self.socket.descriptors(), Some(due.since(now)))?;
         }
     }
 
@@ -261,14 +250,7 @@ fn guards(config: &mut StationConfig, interface: u32) -> Result<Vec<Socket>, Bin
     }
 }
 
-impl fmt::Debug for RawLink {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RawLink")
-            .field("interface", &self.interface)
-            .field("config", self.station.config())
-            .finish_non_exhaustive()
-    }
-}
+opaque_debug!(RawLink: "RawLink", |it| interface: it.interface, config: it.station.config());
 
 impl Link for RawLink {
     fn addresses(&self) -> Vec<IpAddr> {
@@ -346,11 +328,7 @@ impl Link for RawLink {
         self.receive_runs(now, &mut |run| run.for_each(&mut *sink))
     }
 
-    fn receive_runs(
-        &mut self,
-        now: Instant,
-        sink: &mut dyn FnMut(&DatagramRun<'_>),
-    ) -> io::Result<usize> {
+    fn receive_runs(&mut self, now: Instant, sink: &mut RunSink<'_>) -> io::Result<usize> {
         self.station.handle_timeout(now);
         self.release(now);
         let mut count = 0;
@@ -479,9 +457,7 @@ impl MulticastLink for RawLink {
     }
 
     fn join(&mut self, group: IpAddr, prepared: Prepared) -> io::Result<()> {
-        let Ok(socket) = prepared.downcast() else {
-            return Err(io::ErrorKind::InvalidInput.into());
-        };
+        let socket = prepared.downcast().map_err(|_| io::ErrorKind::InvalidInput)?;
         self.groups.insert(group, *socket);
         self.station.join(clock::now(), group);
         self.flush();

@@ -11,16 +11,13 @@ use std::{
     ptr,
 };
 
-use rustix::{
-    io::Errno,
-    net::{SendAncillaryBuffer, SendFlags, sendmsg},
-};
-use socket2::{Domain, Protocol, Socket, Type};
+use rustix::io::Errno;
+use socket2::Socket;
 
 use super::{
     super::SocketOptions,
     filter,
-    socket::{GSO_HEADER, bind, complete_checksum, drops_of, set},
+    socket::{GSO_HEADER, GsoHeader, bind, complete_checksum, drops_of, filtered, send, set},
 };
 use roce_ethernet::{FrameCounters, MacAddr};
 
@@ -43,12 +40,7 @@ pub(super) struct RawPackets {
 
 impl RawPackets {
     pub(super) fn open(interface: u32, own: MacAddr, options: &SocketOptions) -> io::Result<Self> {
-        let socket = Socket::new(Domain::PACKET, Type::RAW, Some(Protocol::from(0)))?;
-        socket.set_nonblocking(true)?;
-        options.set_receive_buffer(&socket);
-        SocketOptions::set_send_buffer(&socket);
-        socket.attach_filter(&filter::of_packets(own, false))?;
-        set(&socket, libc::PACKET_VNET_HDR, &1_i32)?;
+        let socket = filtered(options, &filter::of_packets(own, false))?;
         set(&socket, libc::PACKET_AUXDATA, &1_i32)?;
         bind(&socket, interface, 0)?;
         let (buffer, drops) = (Vec::new(), Cell::new(0));
@@ -77,13 +69,9 @@ impl RawPackets {
 
     /// Returns `false` if full.
     pub(super) fn send(&self, frame: &[u8]) -> io::Result<bool> {
-        let header = [0; GSO_HEADER];
-        let parts = [io::IoSlice::new(&header), io::IoSlice::new(frame)];
-        let mut none = SendAncillaryBuffer::default();
-        match sendmsg(&self.socket, &parts, &mut none, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
-            Ok(_) => Ok(true),
-            Err(Errno::AGAIN | Errno::INTR | Errno::NOBUFS) => Ok(false),
-            Err(error) => Err(error.into()),
+        match send(&self.socket, GsoHeader::NONE, frame, &[]) {
+            Err(Errno::NOBUFS) => Ok(false),
+            sent => Ok(sent?),
         }
     }
 

@@ -8,7 +8,7 @@
 
 use std::{
     cell::Cell,
-    ffi::{c_int, c_void},
+    ffi::c_int,
     fs, io,
     io::IoSlice,
     mem,
@@ -22,12 +22,15 @@ use rustix::{
     net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg},
 };
 use smoltcp::wire::DHCP_CLIENT_PORT;
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 
 use super::{
-    super::{SocketOptions, socket_option::set_option},
+    super::{
+        SocketOptions,
+        socket_option::{option, set_option},
+    },
     filter,
-    frame_socket::{Arrived, FrameSocket},
+    frame_socket::{Arrived, FrameSocket, Received},
 };
 use roce_ethernet::{FrameCounters, MacAddr, Membership, StationConfig, group_mac, memberships};
 
@@ -41,7 +44,7 @@ const SEGMENTS: usize = 64;
 
 /// `struct virtio_net_hdr`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct GsoHeader([u8; GSO_HEADER]);
+pub(super) struct GsoHeader([u8; GSO_HEADER]);
 
 /// `VIRTIO_NET_HDR_F_NEEDS_CSUM` and `VIRTIO_NET_HDR_GSO_UDP_L4`.
 const NEEDS_CHECKSUM: u8 = 1;
@@ -50,7 +53,7 @@ const UDP_RUN: u8 = 5;
 const ECN: u8 = 0x80;
 
 impl GsoHeader {
-    const NONE: Self = Self([0; GSO_HEADER]);
+    pub(super) const NONE: Self = Self([0; GSO_HEADER]);
 
     /// Sets the UDP checksum to the pseudo header's sum: the kernel completes each datagram's.
     fn of_run(run: &Transmit, headers: &mut [u8], payload: usize) -> Self {
@@ -116,13 +119,7 @@ impl PacketSocket {
         config: &StationConfig,
         options: &SocketOptions,
     ) -> io::Result<Self> {
-        // Protocol 0 receives nothing until bound, after the filter is set.
-        let socket = Socket::new(Domain::PACKET, Type::RAW, Some(Protocol::from(0)))?;
-        socket.set_nonblocking(true)?;
-        options.set_receive_buffer(&socket);
-        SocketOptions::set_send_buffer(&socket);
-        socket.attach_filter(&filter::of(config))?;
-        set(&socket, libc::PACKET_VNET_HDR, &1_i32)?;
+        let socket = filtered(options, &filter::of(config))?;
         for mac in memberships(config) {
             join(&socket, interface, mac)?;
         }
@@ -132,17 +129,7 @@ impl PacketSocket {
     }
 
     pub(super) fn send(&self, head: &[u8], rest: &[u8]) -> io::Result<bool> {
-        self.send_with(GsoHeader::NONE, head, rest)
-    }
-
-    fn send_with(&self, gso: GsoHeader, head: &[u8], rest: &[u8]) -> io::Result<bool> {
-        let parts = [IoSlice::new(&gso.0), IoSlice::new(head), IoSlice::new(rest)];
-        let mut none = SendAncillaryBuffer::default();
-        match sendmsg(&self.socket, &parts, &mut none, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
-            Ok(_) => Ok(true),
-            Err(Errno::AGAIN | Errno::INTR) => Ok(false),
-            Err(error) => Err(error.into()),
-        }
+        Ok(send(&self.socket, GsoHeader::NONE, head, rest)?)
     }
 }
 
@@ -157,18 +144,14 @@ impl FrameSocket for PacketSocket {
         } else {
             GsoHeader::NONE
         };
-        self.send_with(gso, headers, payload)
+        Ok(send(&self.socket, gso, headers, payload)?)
     }
 
     fn send_frame(&mut self, frame: &[u8]) -> io::Result<bool> {
         self.send(frame, &[])
     }
 
-    fn receive(
-        &mut self,
-        _: Instant,
-        counters: &mut FrameCounters,
-    ) -> io::Result<Option<Arrived<'_>>> {
+    fn receive(&mut self, _: Instant, counters: &mut FrameCounters) -> Received<'_> {
         // At most one of each error.
         for _ in 0..4 {
             match recv(&self.socket, &mut self.buffer[..], RecvFlags::DONTWAIT) {
@@ -209,6 +192,38 @@ impl FrameSocket for PacketSocket {
     }
 }
 
+/// Unbound packet socket.
+fn new_socket() -> io::Result<Socket> {
+    // protocol 0 receives nothing until bound
+    Socket::new(Domain::PACKET, Type::RAW, Some(Protocol::from(0)))
+}
+
+/// Unbound packet socket with a filter, buffers and [`GsoHeader`]s.
+pub(super) fn filtered(options: &SocketOptions, filter: &[SockFilter]) -> io::Result<Socket> {
+    let socket = new_socket()?;
+    socket.set_nonblocking(true)?;
+    options.set_receive_buffer(&socket);
+    SocketOptions::set_send_buffer(&socket);
+    socket.attach_filter(filter)?;
+    set(&socket, libc::PACKET_VNET_HDR, &1_i32)?;
+    Ok(socket)
+}
+
+/// Returns `false` if full.
+pub(super) fn send(
+    socket: &Socket,
+    gso: GsoHeader,
+    head: &[u8],
+    rest: &[u8],
+) -> rustix::io::Result<bool> {
+    let parts = [IoSlice::new(&gso.0), IoSlice::new(head), IoSlice::new(rest)];
+    let mut none = SendAncillaryBuffer::default();
+    match sendmsg(socket, &parts, &mut none, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+        Err(Errno::AGAIN | Errno::INTR) => Ok(false),
+        sent => sent.map(|_| true),
+    }
+}
+
 /// Completes a checksum that a local sender left to its interface.
 pub(super) fn complete_checksum(header: [u8; GSO_HEADER], frame: &mut [u8]) {
     if header[0] & NEEDS_CHECKSUM == 0 {
@@ -236,19 +251,9 @@ fn is_for_dhcp(header: [u8; GSO_HEADER], frame: &[u8]) -> bool {
 
 /// `so_far` keeps the sum: reading resets the kernel's counter.
 pub(super) fn drops_of(socket: &Socket, so_far: &Cell<u64>) -> u64 {
-    // SAFETY: All zero is valid for plain numbers. The kernel writes at most `length` bytes.
-    let statistics = unsafe {
-        let mut statistics: libc::tpacket_stats = mem::zeroed();
-        let mut length = size_of_val(&statistics) as libc::socklen_t;
-        let result = libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_PACKET,
-            libc::PACKET_STATISTICS,
-            (&raw mut statistics).cast::<c_void>(),
-            &raw mut length,
-        );
-        (result == 0).then_some(statistics)
-    };
+    // SAFETY: `PACKET_STATISTICS` gives a `tpacket_stats`, plain numbers.
+    let statistics: io::Result<libc::tpacket_stats> =
+        unsafe { option(socket, libc::SOL_PACKET, libc::PACKET_STATISTICS) };
     let new = statistics.map_or(0, |statistics| statistics.tp_drops.into());
     so_far.set(so_far.get() + new);
     so_far.get()
@@ -262,7 +267,7 @@ pub(super) fn member(group: IpAddr, interface: u32) -> io::Result<Socket> {
 
 /// Makes the interface accept more frames while open; receives nothing.
 pub(super) fn membership(membership: Membership, interface: u32) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::PACKET, Type::RAW, Some(Protocol::from(0)))?;
+    let socket = new_socket()?;
     match membership {
         Membership::Address(mac) => join(&socket, interface, mac)?,
         Membership::Groups => add(&socket, interface, libc::PACKET_MR_ALLMULTI, [0; 6])?,
@@ -288,8 +293,8 @@ fn add(socket: &Socket, interface: u32, kind: c_int, mac: [u8; 6]) -> io::Result
     set(socket, libc::PACKET_ADD_MEMBERSHIP, &request)
 }
 
-pub(super) fn set<T>(socket: &Socket, option: c_int, value: &T) -> io::Result<()> {
-    set_option(socket, libc::SOL_PACKET, option, value)
+pub(super) fn set<T>(socket: &Socket, name: c_int, value: &T) -> io::Result<()> {
+    set_option(socket, libc::SOL_PACKET, name, value)
 }
 
 /// `protocol` selects received frames: `ETH_P_ALL` all, 0 none.

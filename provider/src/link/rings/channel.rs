@@ -109,9 +109,7 @@ impl Outgoing {
 }
 
 impl AsFd for Outgoing {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
+    forward! { socket: fn as_fd(&self) -> BorrowedFd<'_>; }
 }
 
 pub(in crate::link) struct Incoming {

@@ -85,9 +85,7 @@ impl AdmissionFifo {
 }
 
 impl AsFd for AdmissionFifo {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
-    }
+    forward! { file: fn as_fd(&self) -> BorrowedFd<'_>; }
 }
 
 impl Drop for AdmissionFifo {

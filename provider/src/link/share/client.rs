@@ -27,7 +27,7 @@ use crate::{
     cancel::Uncancelled,
     clock,
     link::{
-        BATCH, CHECK_INTERVAL, DatagramRun,
+        BATCH, CHECK_INTERVAL, RunSink,
         arrival::Arrival,
         conn_record,
         descriptors::receive_with,
@@ -142,11 +142,7 @@ impl Clients {
     }
 
     /// Hands over some of the arrived runs and returns their number.
-    pub(in crate::link) fn receive(
-        &mut self,
-        now: Instant,
-        sink: &mut dyn FnMut(&DatagramRun<'_>),
-    ) -> usize {
+    pub(in crate::link) fn receive(&mut self, now: Instant, sink: &mut RunSink<'_>) -> usize {
         let is_due = self.deadline().is_some_and(|due| due <= now);
         let Self { clients, epoll: Some(epoll), records, look_at } = self else { return 0 };
         if is_due || *look_at <= now {
@@ -295,11 +291,7 @@ impl Client {
     }
 
     /// See [`Clients::receive`].
-    pub(super) fn receive(
-        &mut self,
-        now: Instant,
-        sink: &mut dyn FnMut(&DatagramRun<'_>),
-    ) -> usize {
+    pub(super) fn receive(&mut self, now: Instant, sink: &mut RunSink<'_>) -> usize {
         let State::Joined(data, _) = &self.state else { return 0 };
         for count in 0..BATCH {
             match rustix::net::recv(data, &mut self.buffer[..], RecvFlags::DONTWAIT) {

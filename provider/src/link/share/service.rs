@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    fmt,
     fs::File,
     io::{self, IoSlice},
     mem::MaybeUninit,
@@ -38,7 +37,7 @@ use crate::{
     link::{
         CHECK_INTERVAL, DatagramRun, Ended,
         arrival::Arrival,
-        conn_record,
+        conn_record, credentials,
         descriptors::send_with,
         kept::{self, Kept},
         message,
@@ -227,7 +226,7 @@ impl Service {
         rustix::net::shutdown(&data, Shutdown::Read)?;
         let name = request.name();
         rustix::net::connect(&data, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
-        let user = sockopt::socket_peercred(&data)?.uid.as_raw();
+        let user = credentials::user(&data)?;
         let _ = sockopt::set_socket_send_buffer_size(&data, BUFFER);
         let buffer = sockopt::socket_send_buffer_size(&data)?.min(self.receive_buffer);
         let flags = PipeFlags::CLOEXEC | PipeFlags::NONBLOCK;
@@ -313,10 +312,7 @@ impl Service {
         if let Addressee::Partition(partition) = addressee
             && payloads.all(|other| Addressee::of(other) == addressee)
         {
-            if !self.send(Some(partition), run) {
-                sink(run);
-            }
-            return;
+            return self.send(Some(partition), run, sink);
         }
         run.for_each(|datagram| {
             let partition = match self.requests.addressee(run.net.src, datagram.bytes) {
@@ -324,25 +320,28 @@ impl Service {
                 Addressee::Service(service) => self.table.listener(run.net.dst, service),
                 Addressee::Unknown => None,
             };
-            let run = DatagramRun::from(*datagram);
-            if !self.send(partition, &run) {
-                sink(&run);
-            }
+            self.send(partition, &DatagramRun::from(*datagram), sink);
         });
     }
 
-    fn send(&mut self, partition: Option<IdPartition>, run: &DatagramRun<'_>) -> bool {
+    fn send(
+        &mut self,
+        partition: Option<IdPartition>,
+        run: &DatagramRun<'_>,
+        sink: &mut dyn FnMut(&DatagramRun<'_>),
+    ) {
         let client = partition.and_then(|it| self.clients.get_mut(&(run.net.dst, it)));
-        let Some(client) = client else { return false };
+        let Some(client) = client else { return sink(run) };
         let count = run.payloads().count() as u64;
         if client.send(run) {
             self.forwarded += count;
         } else {
             self.lost += count;
         }
-        true
     }
 }
+
+opaque_debug!(Service: "Service", |it| clients: it.clients.len());
 
 impl Client {
     fn send(&mut self, run: &DatagramRun<'_>) -> bool {
@@ -369,10 +368,4 @@ fn read(state: &File) -> Vec<u8> {
 /// True if the destination is QP1.
 fn is_management(datagram: &[u8]) -> bool {
     datagram.get(5..8) == Some(&[0, 0, 1])
-}
-
-impl fmt::Debug for Service {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Service").field("clients", &self.clients.len()).finish_non_exhaustive()
-    }
 }

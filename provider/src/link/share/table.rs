@@ -135,10 +135,8 @@ impl Table {
     }
 
     pub(super) fn listener(&self, address: IpAddr, service: ServiceId) -> Option<IdPartition> {
-        match self.services.get(&(address, service))?.holder {
-            Holder::Client(partition) => Some(partition),
-            Holder::AwaitedUntil(_) => None,
-        }
+        let holder = self.services.get(&(address, service))?.holder;
+        if let Holder::Client(partition) = holder { Some(partition) } else { None }
     }
 
     pub(super) fn query(&self, now: Instant, place: Place, service: ServiceId) -> Response {

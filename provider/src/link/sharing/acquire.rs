@@ -140,7 +140,7 @@ fn join(
     Hello::JoinAddress.send(&owner)?;
     wait(&[owner.as_fd()], Some(GRANT_TIMEOUT))?;
     let common = Common::receive(&owner)?.ok_or(io::ErrorKind::TimedOut)?;
-    let socket = common.socket()?;
+    let socket = Socket::from(common.udp.try_clone()?);
     Ok((socket, SharedAddress::new(place, common, make_socket.clone())))
 }
 

@@ -19,17 +19,8 @@ use socket2::Socket;
 use super::{Acquired, Sharing, claim::Entry, ends::LivenessProbe, owner::SharedAddress, record};
 use crate::{
     cancel::Uncancelled,
-    link::{Datagram, DatagramRun, Ended},
+    link::{Datagram, DatagramRun, Ended, RunSink},
 };
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Addressed {
-    Here,
-    /// The process with this partition, if any.
-    Other(IdPartition),
-    /// A process whose partition is not known yet.
-    Lost,
-}
 
 impl Sharing {
     fn at(&self, address: IpAddr) -> Option<&SharedAddress> {
@@ -211,22 +202,15 @@ impl Sharing {
         self.at_mut(address).into_iter().for_each(|shared| shared.settle(partition));
     }
 
-    /// Process that a datagram from the UDP socket is for.
-    fn addressed(&mut self, datagram: &Datagram<'_>) -> Addressed {
+    /// Other process that a datagram from the UDP socket is for. `Err(true)`: its partition is not
+    /// known yet. `Err(false)`: the datagram is for this process.
+    fn addressed(&mut self, datagram: &Datagram<'_>) -> Result<IdPartition, bool> {
         let addressee = self.requests.addressee(datagram.net.src, datagram.bytes);
-        let Some(shared) = self.at(datagram.net.dst) else { return Addressed::Here };
+        let Some(shared) = self.at(datagram.net.dst) else { return Err(false) };
         match addressee {
-            Addressee::Partition(partition) if Some(partition) != self.partition => {
-                Addressed::Other(partition)
-            }
-            Addressee::Service(service) if !shared.serves(service) => {
-                match shared.listener(service) {
-                    Ok(partition) => Addressed::Other(partition),
-                    Err(true) => Addressed::Lost,
-                    Err(false) => Addressed::Here,
-                }
-            }
-            _ => Addressed::Here,
+            Addressee::Partition(partition) if Some(partition) != self.partition => Ok(partition),
+            Addressee::Service(service) if !shared.serves(service) => shared.listener(service),
+            _ => Err(false),
         }
     }
 
@@ -235,15 +219,14 @@ impl Sharing {
         &mut self,
         now: Instant,
         run: &DatagramRun<'_>,
-        sink: &mut dyn FnMut(&DatagramRun<'_>),
+        sink: &mut RunSink<'_>,
     ) {
         let address = run.net.dst;
         run.for_each(|datagram| {
             let run = DatagramRun::from(*datagram);
             let is_others = match self.addressed(datagram) {
-                Addressed::Here => false,
-                Addressed::Lost => true,
-                Addressed::Other(partition) => {
+                Err(is_others) => is_others,
+                Ok(partition) => {
                     let to = (self.interface(address), partition);
                     let Self { addresses, paths, epoll, .. } = &mut *self;
                     let shared = addresses.iter().find(|shared| shared.address == address);

@@ -71,12 +71,10 @@ impl ClaimTable {
 
     /// Errors: [`io::ErrorKind::AddrInUse`] if another process has the entry.
     pub(super) fn take(&self, entry: Entry) -> io::Result<()> {
-        self.control(libc::F_OFD_SETLK, libc::F_WRLCK, entry).map(drop).map_err(|error| match error
-            .kind()
-        {
-            io::ErrorKind::WouldBlock | io::ErrorKind::PermissionDenied => {
-                io::ErrorKind::AddrInUse.into()
-            }
+        use io::ErrorKind::{AddrInUse, PermissionDenied, WouldBlock};
+        let taken = self.control(libc::F_OFD_SETLK, libc::F_WRLCK, entry);
+        taken.map(drop).map_err(|error| match error.kind() {
+            WouldBlock | PermissionDenied => AddrInUse.into(),
             _ => error,
         })
     }

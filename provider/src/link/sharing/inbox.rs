@@ -13,7 +13,7 @@ use super::{hello::Hello, paths::MAX_PAIRS};
 use crate::{
     cancel::Uncancelled,
     link::{
-        DatagramMeta, DatagramRun,
+        DatagramMeta, DatagramRun, RunSink,
         arrival::Arrival,
         rings::{Incoming, LONGEST, Reader, RunHeader},
     },
@@ -83,7 +83,7 @@ impl Inbox {
     }
 
     /// Hands over some of the arrived runs and returns their number.
-    pub(in crate::link) fn receive(&mut self, sink: &mut dyn FnMut(&DatagramRun<'_>)) -> usize {
+    pub(in crate::link) fn receive(&mut self, sink: &mut RunSink<'_>) -> usize {
         let Self { rings, buffer, sleepers, reads_wakeup, wakeup } = self;
         let mut count = 0;
         for Ring { purpose, dst, channel } in &mut *rings {
@@ -132,12 +132,7 @@ fn park(rings: &[Ring]) -> bool {
     rings.iter().fold(true, |quiet, ring| ring.channel.reader.park() & quiet)
 }
 
-fn hand_over(
-    [src, dst]: [IpAddr; 2],
-    header: RunHeader,
-    bytes: &[u8],
-    sink: &mut dyn FnMut(&DatagramRun<'_>),
-) {
+fn hand_over([src, dst]: [IpAddr; 2], header: RunHeader, bytes: &[u8], sink: &mut RunSink<'_>) {
     let RunHeader { segment, traffic_class, hop_limit, src_port, checksum_verified, .. } = header;
     let meta = DatagramMeta { checksum_verified, ..DatagramMeta::default() };
     let ident = Ident::Known { id: 0, dont_fragment: true };

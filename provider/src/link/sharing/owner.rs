@@ -41,7 +41,7 @@ pub(super) const HANDOVER: Duration = Duration::from_millis(2);
 
 /// Resources that all processes at an address share.
 pub(super) struct Common {
-    udp: OwnedFd,
+    pub(super) udp: OwnedFd,
     /// Socket with the address's name. Only the owner accepts.
     pub(super) name: Arc<Name>,
     pub(super) claims: ClaimTable,
@@ -110,10 +110,6 @@ impl Common {
             return Err(io::ErrorKind::ConnectionRefused.into()); // with the last process
         }
         Ok(Some(this))
-    }
-
-    pub(super) fn socket(&self) -> io::Result<Socket> {
-        Ok(Socket::from(self.udp.try_clone()?))
     }
 }
 

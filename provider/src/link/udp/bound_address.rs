@@ -8,7 +8,7 @@ use std::{
 };
 
 use roce_transport::{addr::ROCE_UDP_PORT, share::IdPartition};
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::Socket;
 
 use super::{
     flows::{self, FlowSocket},
@@ -58,11 +58,10 @@ impl BoundAddress {
         let client = if options.receives_for_users || exclusive {
             None
         } else {
-            Client::join(Path::new(DIRECTORY), address, interface, wanted).map_err(|source| {
-                match source.kind() {
-                    io::ErrorKind::AddrInUse => BindError::Full(address),
-                    _ => BindError::Service { address, source },
-                }
+            let joined = Client::join(Path::new(DIRECTORY), address, interface, wanted);
+            joined.map_err(|source| match source.kind() {
+                io::ErrorKind::AddrInUse => BindError::Full(address),
+                _ => BindError::Service { address, source },
             })?
         };
         let make_socket: MakeSocket = {
@@ -132,11 +131,7 @@ impl BoundAddress {
         {
             return Ok(socket.into()); // configured before
         }
-        let socket = Socket::new(
-            Domain::for_address(SocketAddr::new(address, 0)),
-            Type::DGRAM,
-            Some(Protocol::UDP),
-        )?;
+        let socket = message::new_socket(address)?;
         options.set_receive_buffer(&socket);
         SocketOptions::set_send_buffer(&socket);
         message::configure(&socket, address.is_ipv6())?;

@@ -6,7 +6,7 @@
 use std::{io, net::IpAddr, os::fd::AsRawFd};
 
 use rustix::process::{Resource, getrlimit};
-use socket2::{Domain, Protocol, SockFilter, Socket, Type};
+use socket2::{SockFilter, Socket};
 
 use super::{message, options::SocketOptions};
 use crate::notice::OptionalFeature;
@@ -50,8 +50,7 @@ pub(super) fn bind_send_only(address: IpAddr, interface: u32, port: u16) -> io::
 }
 
 fn unbound(address: IpAddr, interface: u32) -> io::Result<Socket> {
-    let socket =
-        Socket::new(Domain::for_address((address, 0).into()), Type::DGRAM, Some(Protocol::UDP))?;
+    let socket = message::new_socket(address)?;
     // Half of the descriptors stay for the program.
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     if u64::from(socket.as_raw_fd().unsigned_abs()) >= limit / 2 {
@@ -62,8 +61,7 @@ fn unbound(address: IpAddr, interface: u32) -> io::Result<Socket> {
         "SO_ATTACH_FILTER",
         "datagrams to source ports take memory until they are dropped",
     );
-    let filter = socket.attach_filter(&[SockFilter::new(DROP, 0, 0, 0)]);
-    filter.unwrap_or_else(|error| SO_ATTACH_FILTER.refused(&error));
+    SO_ATTACH_FILTER.ask(socket.attach_filter(&[SockFilter::new(DROP, 0, 0, 0)]));
     let _ = socket.set_recv_buffer_size(0);
     SocketOptions::set_send_buffer(&socket);
     message::configure_sending(&socket, address.is_ipv6())?;

@@ -11,7 +11,7 @@ use std::{
 
 use roce_transport::addr::ROCE_UDP_PORT;
 use rustix::event::{Timespec, epoll};
-use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
+use socket2::{InterfaceIndexOrAddress, Socket};
 
 use super::{bound_address::BoundAddress, message, options::SocketOptions, receive::Overflow};
 use crate::link::{Preparation, no_address_of_family};
@@ -66,12 +66,8 @@ impl Groups {
         if self.members.values().any(|member| member.group == group) {
             return Ok(());
         }
-        epoll::add(
-            &self.epoll,
-            &socket,
-            epoll::EventData::new_u64(self.next),
-            epoll::EventFlags::IN,
-        )?;
+        let data = epoll::EventData::new_u64(self.next);
+        epoll::add(&self.epoll, &socket, data, epoll::EventFlags::IN)?;
         let overflow = Overflow::of(&socket);
         self.members.insert(self.next, Member { group, socket, overflow });
         self.next += 1;
@@ -111,11 +107,7 @@ impl Groups {
 
 /// The kernel reports the membership to the network (IGMP, MLD).
 fn open(group: IpAddr, own: IpAddr, interface: u32, options: &SocketOptions) -> io::Result<Socket> {
-    let socket = Socket::new(
-        Domain::for_address(SocketAddr::new(group, 0)),
-        Type::DGRAM,
-        Some(Protocol::UDP),
-    )?;
+    let socket = message::new_socket(group)?;
     options.set_receive_buffer(&socket);
     // Several programs may be members.
     message::named("SO_REUSEADDR", socket.set_reuse_address(true))?;
@@ -137,9 +129,8 @@ fn open(group: IpAddr, own: IpAddr, interface: u32, options: &SocketOptions) -> 
             // unprivileged since Linux 5.7; index 0 is every interface
             let bound = socket.bind_device_by_index_v6(NonZeroU32::new(interface));
             message::named("SO_BINDTOIFINDEX", bound)?;
-            socket.bind(
-                &SocketAddr::from(SocketAddrV6::new(group, ROCE_UDP_PORT, 0, interface)).into(),
-            )?;
+            let address = SocketAddrV6::new(group, ROCE_UDP_PORT, 0, interface);
+            socket.bind(&SocketAddr::from(address).into())?;
             socket.join_multicast_v6(&group, interface)?;
         }
         // excluded by `prepare`

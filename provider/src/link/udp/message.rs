@@ -32,6 +32,11 @@ pub(super) const CONTROL: usize = 128;
 #[derive(Clone, Copy)]
 pub(super) struct Control(pub(super) [u8; CONTROL]);
 
+/// UDP socket of the address's family.
+pub(super) fn new_socket(address: IpAddr) -> io::Result<Socket> {
+    Socket::new(Domain::for_address((address, 0).into()), Type::DGRAM, Some(Protocol::UDP))
+}
+
 pub(super) fn configure(socket: &Socket, v6: bool) -> io::Result<()> {
     configure_sending(socket, v6)?;
     let set = |level, option| set_option(socket, level, option, &1_i32);
@@ -51,47 +56,30 @@ pub(super) fn configure(socket: &Socket, v6: bool) -> io::Result<()> {
 
 /// A system may lack these options: gVisor lacks `UDP_SEGMENT`, `UDP_GRO` and an `IP_MTU_DISCOVER`
 /// that forbids fragmentation.
-static IPV6_RECVTCLASS: OptionalFeature =
-    OptionalFeature::new("IPV6_RECVTCLASS", "ECN marks over IPv6 are not visible");
-static IPV6_RECVHOPLIMIT: OptionalFeature =
-    OptionalFeature::new("IPV6_RECVHOPLIMIT", "IPv6 packets are shown with hop limit 64");
-static UDP_NO_CHECK6_RX: OptionalFeature = OptionalFeature::new(
-    "UDP_NO_CHECK6_RX",
-    "packets of rxe and of adapters do not arrive over IPv6",
-);
-static IP_RECVTOS: OptionalFeature =
-    OptionalFeature::new("IP_RECVTOS", "ECN marks over IPv4 are not visible");
-static IP_RECVTTL: OptionalFeature =
-    OptionalFeature::new("IP_RECVTTL", "IPv4 packets are shown with TTL 64");
-static UDP_GRO: OptionalFeature =
-    OptionalFeature::new("UDP_GRO", "packets are received singly, which is slower");
-static UDP_SEGMENT: OptionalFeature =
-    OptionalFeature::new("UDP_SEGMENT", "packets are sent singly, which is slower");
-static SO_RXQ_OVFL: OptionalFeature =
-    OptionalFeature::new("SO_RXQ_OVFL", "packets that a full receive buffer drops are not counted");
-static IP_MTU_DISCOVER: OptionalFeature = OptionalFeature::new(
-    "IP_MTU_DISCOVER",
-    "over IPv4, only roce takes packets from here; rxe and adapters count a wrong ICRC",
-);
-static IPV6_MTU_DISCOVER: OptionalFeature =
-    OptionalFeature::new("IPV6_MTU_DISCOVER", "packets over IPv6 may be fragmented");
+macro_rules! optional {
+    ($($name:ident $without:literal;)*) => {
+        $(static $name: OptionalFeature = OptionalFeature::new(stringify!($name), $without);)*
+    };
+}
 
-const NO_GROUPS: &str = "packets to multicast groups may not reach their members";
-static MULTICAST_V4: [OptionalFeature; 3] = [
-    OptionalFeature::new("IP_MULTICAST_IF", NO_GROUPS),
-    OptionalFeature::new("IP_MULTICAST_LOOP", NO_GROUPS),
-    OptionalFeature::new("IP_MULTICAST_TTL", NO_GROUPS),
-];
-static MULTICAST_V6: [OptionalFeature; 3] = [
-    OptionalFeature::new("IPV6_MULTICAST_IF", NO_GROUPS),
-    OptionalFeature::new("IPV6_MULTICAST_LOOP", NO_GROUPS),
-    OptionalFeature::new("IPV6_MULTICAST_HOPS", NO_GROUPS),
-];
-
-impl OptionalFeature {
-    pub(super) fn ask(&self, result: io::Result<()>) {
-        result.unwrap_or_else(|error| self.refused(&error));
-    }
+optional! {
+    IPV6_RECVTCLASS "ECN marks over IPv6 are not visible";
+    IPV6_RECVHOPLIMIT "IPv6 packets are shown with hop limit 64";
+    UDP_NO_CHECK6_RX "packets of rxe and of adapters do not arrive over IPv6";
+    IP_RECVTOS "ECN marks over IPv4 are not visible";
+    IP_RECVTTL "IPv4 packets are shown with TTL 64";
+    UDP_GRO "packets are received singly, which is slower";
+    UDP_SEGMENT "packets are sent singly, which is slower";
+    SO_RXQ_OVFL "packets that a full receive buffer drops are not counted";
+    IP_MTU_DISCOVER
+        "over IPv4, only roce takes packets from here; rxe and adapters count a wrong ICRC";
+    IPV6_MTU_DISCOVER "packets over IPv6 may be fragmented";
+    IP_MULTICAST_IF "packets to multicast groups may not reach their members";
+    IP_MULTICAST_LOOP "packets to multicast groups may not reach their members";
+    IP_MULTICAST_TTL "packets to multicast groups may not reach their members";
+    IPV6_MULTICAST_IF "packets to multicast groups may not reach their members";
+    IPV6_MULTICAST_LOOP "packets to multicast groups may not reach their members";
+    IPV6_MULTICAST_HOPS "packets to multicast groups may not reach their members";
 }
 
 /// Adds the option's name to the error.
@@ -129,31 +117,21 @@ pub(super) fn socket_address(address: IpAddr, interface: u32, port: u16) -> Sock
 /// Multicast leaves by `own`'s interface, loops back to this host, and has unicast's hop limit.
 /// Without multicast on the interface, sends fail and are counted.
 pub(super) fn configure_multicast(socket: &Socket, own: IpAddr, interface: u32) {
-    let (options, results) = match own {
-        IpAddr::V4(own) => (
-            &MULTICAST_V4,
-            [
-                socket.set_multicast_if_v4(&own),
-                socket.set_multicast_loop_v4(true),
-                socket.set_multicast_ttl_v4(64),
-            ],
-        ),
-        IpAddr::V6(_) => (
-            &MULTICAST_V6,
-            [
-                socket.set_multicast_if_v6(interface),
-                socket.set_multicast_loop_v6(true),
-                socket.set_multicast_hops_v6(64),
-            ],
-        ),
+    let results = match own {
+        IpAddr::V4(own) => [
+            (&IP_MULTICAST_IF, socket.set_multicast_if_v4(&own)),
+            (&IP_MULTICAST_LOOP, socket.set_multicast_loop_v4(true)),
+            (&IP_MULTICAST_TTL, socket.set_multicast_ttl_v4(64)),
+        ],
+        IpAddr::V6(_) => [
+            (&IPV6_MULTICAST_IF, socket.set_multicast_if_v6(interface)),
+            (&IPV6_MULTICAST_LOOP, socket.set_multicast_loop_v6(true)),
+            (&IPV6_MULTICAST_HOPS, socket.set_multicast_hops_v6(64)),
+        ],
     };
-    for (option, result) in options.iter().zip(results) {
+    for (option, result) in results {
         // An interface without multicast gives another error.
-        if let Err(error) = result
-            && is_refusal(&error)
-        {
-            option.refused(&error);
-        }
+        option.ask(result.or_else(|error| if is_refusal(&error) { Err(error) } else { Ok(()) }));
     }
 }
 
@@ -177,7 +155,7 @@ pub(super) fn max_segments() -> usize {
 }
 
 fn connected_to_itself() -> io::Result<Socket> {
-    let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
+    let socket = new_socket(Ipv4Addr::LOCALHOST.into())?;
     socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())?;
     socket.connect(&socket.local_addr()?)?;
     Ok(socket)
@@ -295,13 +273,8 @@ impl SendBuffers {
 fn ancillary(control: &mut Control, run: &Transmit) -> usize {
     let mut used = 0;
     if run.count() > 1 {
-        put(
-            control,
-            &mut used,
-            libc::SOL_UDP,
-            libc::UDP_SEGMENT,
-            &(run.segment as u16).to_ne_bytes(),
-        );
+        let segment = (run.segment as u16).to_ne_bytes();
+        put(control, &mut used, libc::SOL_UDP, libc::UDP_SEGMENT, &segment);
     }
     let (level, class, limit) = if run.src.is_ipv4() {
         (libc::IPPROTO_IP, libc::IP_TOS, libc::IP_TTL)

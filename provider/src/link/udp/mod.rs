@@ -9,7 +9,7 @@ mod receive;
 mod sharing;
 
 use std::{
-    fmt, io,
+    io,
     net::{IpAddr, Ipv4Addr},
     os::fd::{AsFd, BorrowedFd},
     path::Path,
@@ -29,7 +29,7 @@ use tracing::warn;
 
 use super::{
     AddressSetLink, CHECK_INTERVAL, Datagram, DatagramMeta, DatagramRun, Link, MAX_RUN,
-    MulticastLink, Preparation, Prepared, SharingLink,
+    MulticastLink, Preparation, Prepared, RunSink, SharingLink,
     kept::{self, Kept},
     sealed,
     share::{Clients, DIRECTORY, OWN, Service},
@@ -65,6 +65,17 @@ pub enum Locality {
         /// Preferred partition, as above.
         partition: u8,
     },
+}
+
+impl Locality {
+    const fn scope(self) -> Option<Scope> {
+        match self {
+            Self::Network => None,
+            Self::SharedMemory => Some(Scope::None),
+            Self::SharedInProcess { .. } => Some(Scope::InProcess),
+            Self::SharedAddress { .. } => Some(Scope::All),
+        }
+    }
 }
 
 /// The unprivileged link: a UDP socket per local address, and more for sending.
@@ -189,37 +200,23 @@ impl UdpLink {
     ) -> Result<Self, BindError> {
         let first = addresses.first().map_or(Ipv4Addr::UNSPECIFIED.into(), |&(address, _)| address);
         let system = |source| BindError::System { address: first, source };
-        let locality = match locality {
-            Locality::SharedMemory
-            | Locality::SharedAddress { .. }
-            | Locality::SharedInProcess { .. }
-                if sealed::is_refused() =>
-            {
-                static SAID: Once = Once::new();
-                SAID.call_once(|| {
-                    warn!(
-                        target: notice::TARGET,
-                        "the system refuses memfd_create: packets go through sockets only, and \
-                         processes cannot share an address"
-                    );
-                });
-                Locality::Network
-            }
-            other => other,
-        };
-        let mut sharing = match locality {
-            Locality::Network => None,
-            Locality::SharedMemory => Some(Sharing::new(Scope::None).map_err(system)?),
-            Locality::SharedInProcess { .. } => {
-                Some(Sharing::new(Scope::InProcess).map_err(system)?)
-            }
-            Locality::SharedAddress { .. } => Some(Sharing::new(Scope::All).map_err(system)?),
-        };
+        let mut scope = locality.scope();
+        if scope.is_some() && sealed::is_refused() {
+            static SAID: Once = Once::new();
+            SAID.call_once(|| {
+                warn!(
+                    target: notice::TARGET,
+                    "the system refuses memfd_create: packets go through sockets only, and \
+                     processes cannot share an address"
+                );
+            });
+            scope = None;
+        }
+        let mut sharing = scope.map(Sharing::new).transpose().map_err(system)?;
         let mut bound = Vec::new();
         let mut clients = Clients::default();
         let (mut missing, mut left_out) = (None, Vec::new());
         for &(address, interface) in addresses {
-            let scope = sharing.as_ref().map(|sharing| sharing.scope);
             let partition = clients.partition();
             match BoundAddress::open(address, interface, scope, exclusive, partition, &options) {
                 Ok(Opened { bound: opened, acquired, client }) => {
@@ -227,10 +224,7 @@ impl UdpLink {
                     if let (Some(sharing), Some(acquired)) = (&mut sharing, acquired) {
                         sharing.add(acquired).map_err(system)?;
                     }
-                    client
-                        .into_iter()
-                        .try_for_each(|client| clients.add(client))
-                        .map_err(system)?;
+                    client.into_iter().try_for_each(|it| clients.add(it)).map_err(system)?;
                 }
                 Err(error @ BindError::NotLocal(_)) => missing = Some(error),
                 Err(error @ BindError::Stopped { .. }) => left_out.push(error),
@@ -271,16 +265,12 @@ impl UdpLink {
             service = Some(Service::new(directory, &own.collect::<Vec<_>>(), buffer)?);
             partition = IdPartition::new(OWN);
         }
+        let segments = message::max_segments().min(options.segments.unwrap_or(usize::MAX)).max(1);
         Ok(Self {
             service,
             bound,
             groups: Groups::new().map_err(system)?,
-            limits: TransmitLimits {
-                segments: message::max_segments()
-                    .min(options.segments.unwrap_or(usize::MAX))
-                    .max(1),
-                bytes: MAX_RUN,
-            },
+            limits: TransmitLimits { segments, bytes: MAX_RUN },
             options,
             send_buffers: SendBuffers::default(),
             receive_buffers: ReceiveBuffers::new().map_err(system)?,
@@ -307,6 +297,10 @@ impl UdpLink {
         &self.left_out
     }
 
+    fn at(&self, address: IpAddr) -> Option<&BoundAddress> {
+        self.bound.iter().find(|bound| bound.address == address)
+    }
+
     /// Sends the first run and those that fit into its call. Returns their number, and whether more
     /// may follow at once.
     fn send_first(
@@ -317,13 +311,12 @@ impl UdpLink {
     ) -> io::Result<(usize, bool)> {
         let Self { bound, sharing, send_buffers, .. } = self;
         let Some(first) = runs.first() else { return Ok((0, false)) };
+        let gone = |message: String| io::Error::new(io::ErrorKind::AddrNotAvailable, message);
         let Some(bound) = bound.iter().find(|it| it.address == first.src) else {
-            let message = format!("{} is no longer an address of this device", first.src);
-            return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, message));
+            return Err(gone(format!("{} is no longer an address of this device", first.src)));
         };
         let Some(socket) = bound.sender(first.src_port) else {
-            let message = format!("{} is no longer a port of {}", first.src_port, first.src);
-            return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, message));
+            return Err(gone(format!("{} is no longer a port of {}", first.src_port, first.src)));
         };
         let same = |run: &&Transmit| (run.src, run.src_port) == (first.src, first.src_port);
         let mut count = runs.iter().take_while(same).count();
@@ -345,14 +338,7 @@ impl UdpLink {
     }
 }
 
-impl fmt::Debug for UdpLink {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("UdpLink")
-            .field("addresses", &self.addresses())
-            .field("limits", &self.limits)
-            .finish_non_exhaustive()
-    }
-}
+opaque_debug!(UdpLink: "UdpLink", |it| addresses: it.addresses(), limits: it.limits);
 
 impl Link for UdpLink {
     fn addresses(&self) -> Vec<IpAddr> {
@@ -369,12 +355,12 @@ impl Link for UdpLink {
     }
 
     fn flow_ports(&self, address: IpAddr) -> Vec<u16> {
-        let bound = self.bound.iter().find(|bound| bound.address == address);
-        bound.map(|bound| bound.flows.iter().map(|flow| flow.port).collect()).unwrap_or_default()
+        let flows = self.at(address).into_iter().flat_map(|bound| &bound.flows);
+        flows.map(|flow| flow.port).collect()
     }
 
     fn control_port(&self, address: IpAddr) -> Option<u16> {
-        self.bound.iter().find(|bound| bound.address == address)?.control
+        self.at(address)?.control
     }
 
     fn receive_buffer(&self) -> Option<usize> {
@@ -413,19 +399,14 @@ impl Link for UdpLink {
 
     fn blocked(&self) -> Option<BorrowedFd<'_>> {
         let (address, source_port) = self.blocked?;
-        let bound = self.bound.iter().find(|bound| bound.address == address)?;
-        bound.sender(source_port).map(AsFd::as_fd)
+        self.at(address)?.sender(source_port).map(AsFd::as_fd)
     }
 
     fn receive(&mut self, now: Instant, sink: &mut dyn FnMut(&Datagram<'_>)) -> io::Result<usize> {
         self.receive_runs(now, &mut |run| run.for_each(&mut *sink))
     }
 
-    fn receive_runs(
-        &mut self,
-        now: Instant,
-        sink: &mut dyn FnMut(&DatagramRun<'_>),
-    ) -> io::Result<usize> {
+    fn receive_runs(&mut self, now: Instant, sink: &mut RunSink<'_>) -> io::Result<usize> {
         let Self { service, bound, groups, receive_buffers, sharing, clients, schedule, .. } = self;
         service.iter_mut().for_each(|service| service.attend(now));
         let mut count = 0;

@@ -38,15 +38,13 @@ impl SocketOptions {
     pub(in crate::link) fn set_receive_buffer(&self, socket: &Socket) {
         static SO_RCVBUF: OptionalFeature =
             OptionalFeature::new("SO_RCVBUF", "receive buffers keep their size");
-        let result = socket.set_recv_buffer_size(self.wanted());
-        result.unwrap_or_else(|error| SO_RCVBUF.refused(&error));
+        SO_RCVBUF.ask(socket.set_recv_buffer_size(self.wanted()));
     }
 
     pub(in crate::link) fn set_send_buffer(socket: &Socket) {
         static SO_SNDBUF: OptionalFeature =
             OptionalFeature::new("SO_SNDBUF", "send buffers keep their size");
-        let result = socket.set_send_buffer_size(BUFFER);
-        result.unwrap_or_else(|error| SO_SNDBUF.refused(&error));
+        SO_SNDBUF.ask(socket.set_send_buffer_size(BUFFER));
     }
 
     pub(super) fn source_ports(&self, address: IpAddr) -> usize {

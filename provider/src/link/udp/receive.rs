@@ -17,7 +17,7 @@ use memmap2::{Advice, MmapMut};
 use socket2::Socket;
 
 use super::message::{CONTROL, Control, HEADER};
-use crate::link::BATCH;
+use crate::link::{BATCH, socket_option::option};
 
 const LONGEST: usize = 65_536;
 /// Distance between message buffers. Off page alignment: aligned starts compete for cache lines.
@@ -94,24 +94,10 @@ struct MemInfo {
 
 impl MemInfo {
     fn of(socket: &Socket) -> Option<Self> {
-        let mut words = [0u32; 9];
-        let mut length = size_of_val(&words) as libc::socklen_t;
-        // SAFETY: The kernel writes at most `length` bytes to the words.
-        let result = unsafe {
-            libc::getsockopt(
-                socket.as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_MEMINFO,
-                (&raw mut words).cast(),
-                &raw mut length,
-            )
-        };
-        let [waiting, room, .., drops] = words;
-        (result == 0 && length as usize == size_of_val(&words)).then_some(Self {
-            waiting,
-            room,
-            drops,
-        })
+        // SAFETY: `SO_MEMINFO` gives numbers of 32 bits.
+        let words = unsafe { option::<[u32; 9]>(socket, libc::SOL_SOCKET, libc::SO_MEMINFO) };
+        let [waiting, room, .., drops] = words.ok()?;
+        Some(Self { waiting, room, drops })
     }
 
     const fn is_nearly_full(self) -> bool {
@@ -284,25 +270,24 @@ pub fn read_ancillary(mut rest: &[u8], length: usize) -> Ancillary {
     while let Some((header, _)) = rest.split_first_chunk::<HEADER>() {
         let (size, kinds) = header.split_at(size_of::<usize>());
         let length = usize::from_ne_bytes(size.try_into().unwrap_or_default());
-        let int = |bytes: &[u8]| c_int::from_ne_bytes(bytes.try_into().unwrap_or_default());
-        let (level, kind) = (int(&kinds[..4]), int(&kinds[4..8]));
+        let int = |bytes: &[u8]| bytes.first_chunk().map(|bytes| c_int::from_ne_bytes(*bytes));
         let Some(value) = rest.get(HEADER..length) else { break };
-        match (level, kind, value) {
-            (libc::SOL_UDP, libc::UDP_GRO, value) if value.len() >= 4 => {
-                said.segment = usize::try_from(int(&value[..4])).unwrap_or(0).max(1);
+        match (int(kinds).unwrap_or_default(), int(&kinds[4..]).unwrap_or_default(), int(value)) {
+            (libc::IPPROTO_IP, libc::IP_TOS, _) => {
+                said.traffic_class = value.first().copied().unwrap_or(said.traffic_class);
             }
-            (libc::IPPROTO_IP, libc::IP_TOS, [class, ..]) => said.traffic_class = *class,
-            (libc::IPPROTO_IP, libc::IP_TTL, value) if value.len() >= 4 => {
-                said.hop_limit = int(&value[..4]) as u8;
+            (libc::SOL_UDP, libc::UDP_GRO, Some(size)) => {
+                said.segment = usize::try_from(size).unwrap_or(0).max(1);
             }
-            (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, value) if value.len() >= 4 => {
-                said.traffic_class = int(&value[..4]) as u8;
+            (libc::IPPROTO_IP, libc::IP_TTL, Some(limit))
+            | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT, Some(limit)) => {
+                said.hop_limit = limit as u8;
             }
-            (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT, value) if value.len() >= 4 => {
-                said.hop_limit = int(&value[..4]) as u8;
+            (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, Some(class)) => {
+                said.traffic_class = class as u8;
             }
-            (libc::SOL_SOCKET, libc::SO_RXQ_OVFL, value) if value.len() >= 4 => {
-                said.drops = Some(int(&value[..4]).cast_unsigned());
+            (libc::SOL_SOCKET, libc::SO_RXQ_OVFL, Some(drops)) => {
+                said.drops = Some(drops.cast_unsigned());
             }
             _ => {}
         }

@@ -436,8 +436,4 @@ impl Drop for CopyStream {
     }
 }
 
-impl std::fmt::Debug for CopyStream {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("CopyStream").field("context", &self.context).finish_non_exhaustive()
-    }
-}
+opaque_debug!(CopyStream: "CopyStream", |it| context: it.context);

@@ -13,16 +13,12 @@ pub enum About {
 }
 
 impl About {
-    pub(super) const fn from_upper_bits(byte: u8) -> Self {
-        match byte >> 6 {
+    pub(super) const fn of(bits: u32) -> Self {
+        match bits {
             0 => Self::Req,
             1 => Self::Rep,
             2 => Self::Other,
             _ => Self::Reserved,
         }
-    }
-
-    pub(super) const fn upper_bits(self) -> u8 {
-        (self as u8) << 6
     }
 }

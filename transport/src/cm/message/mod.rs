@@ -21,7 +21,7 @@ use thiserror::Error;
 pub use about::About;
 pub use apr::Apr;
 pub use dreq::Dreq;
-use fields::{Fields, Writer};
+use fields::{At, Field};
 pub use lap::Lap;
 pub use mra::Mra;
 pub use private_data::{PrivateData, without_padding};
@@ -32,7 +32,7 @@ pub use rtu_drep::{Drep, Rtu};
 pub use sidr::{SidrRep, SidrReq};
 pub use unused::Unused;
 
-use crate::wire::{MAD_DATA_LEN, MAD_LEN, MadHeader};
+use crate::wire::{MAD_LEN, MadHeader};
 
 /// A message with its frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -45,41 +45,50 @@ pub struct CmMad {
     pub message: Message,
 }
 
-/// A CM message.
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[allow(missing_docs, reason = "each is named after the message it holds")]
-pub enum Message {
-    Req(Box<Req>),
-    Mra(Mra),
-    Rej(Box<Rej>),
-    Rep(Box<Rep>),
-    Rtu(Rtu),
-    Dreq(Dreq),
-    Drep(Drep),
-    SidrReq(SidrReq),
-    SidrRep(SidrRep),
-    Lap(Lap),
-    Apr(Box<Apr>),
+macro_rules! messages {
+    ($($attribute:literal $message:ident($held:ty) $name:literal;)*) => {
+        /// A CM message.
+        #[derive(Clone, PartialEq, Eq, Debug)]
+        #[allow(missing_docs, reason = "each is named after the message it holds")]
+        pub enum Message { $($message($held),)* }
+
+        impl Message {
+            /// The specification's name.
+            #[must_use]
+            pub const fn name(&self) -> &'static str {
+                match self { $(Self::$message(_) => $name,)* }
+            }
+
+            const fn attribute(&self) -> u16 {
+                match self { $(Self::$message(_) => $attribute,)* }
+            }
+
+            fn parse(attribute: u16, data: &[u8]) -> Result<Self, CmParseError> {
+                match attribute {
+                    $($attribute => Ok(Self::$message($message::get(data, At(0)).into())),)*
+                    _ => Err(CmParseError::Attribute(attribute)),
+                }
+            }
+
+            fn write(&self, data: &mut [u8]) {
+                match self { $(Self::$message(message) => message.put(data, At(0)),)* }
+            }
+        }
+    };
 }
 
-impl Message {
-    /// The specification's name.
-    #[must_use]
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Req(_) => "REQ",
-            Self::Mra(_) => "MRA",
-            Self::Rej(_) => "REJ",
-            Self::Rep(_) => "REP",
-            Self::Rtu(_) => "RTU",
-            Self::Dreq(_) => "DREQ",
-            Self::Drep(_) => "DREP",
-            Self::SidrReq(_) => "SIDR_REQ",
-            Self::SidrRep(_) => "SIDR_REP",
-            Self::Lap(_) => "LAP",
-            Self::Apr(_) => "APR",
-        }
-    }
+messages! {
+    0x10 Req(Box<Req>) "REQ";
+    0x11 Mra(Mra) "MRA";
+    0x12 Rej(Box<Rej>) "REJ";
+    0x13 Rep(Box<Rep>) "REP";
+    0x14 Rtu(Rtu) "RTU";
+    0x15 Dreq(Dreq) "DREQ";
+    0x16 Drep(Drep) "DREP";
+    0x17 SidrReq(SidrReq) "SIDR_REQ";
+    0x18 SidrRep(SidrRep) "SIDR_REP";
+    0x19 Lap(Lap) "LAP";
+    0x1A Apr(Box<Apr>) "APR";
 }
 
 /// Malformed MAD.
@@ -113,22 +122,7 @@ impl CmMad {
         if class != (1, MadHeader::CM_CLASS, MadHeader::CM_VERSION, MadHeader::SEND) {
             return Err(CmParseError::Class);
         }
-        let data: &[u8; MAD_DATA_LEN] = data.try_into().map_err(|_| CmParseError::Length)?;
-        let b = Fields(data);
-        let message = match header.attribute {
-            Req::ATTRIBUTE => Message::Req(Box::new(Req::parse(&b))),
-            Mra::ATTRIBUTE => Message::Mra(Mra::parse(&b)),
-            Rej::ATTRIBUTE => Message::Rej(Box::new(Rej::parse(&b))),
-            Rep::ATTRIBUTE => Message::Rep(Box::new(Rep::parse(&b))),
-            Rtu::ATTRIBUTE => Message::Rtu(Rtu::parse(&b)),
-            Dreq::ATTRIBUTE => Message::Dreq(Dreq::parse(&b)),
-            Drep::ATTRIBUTE => Message::Drep(Drep::parse(&b)),
-            SidrReq::ATTRIBUTE => Message::SidrReq(SidrReq::parse(&b)),
-            SidrRep::ATTRIBUTE => Message::SidrRep(SidrRep::parse(&b)),
-            Lap::ATTRIBUTE => Message::Lap(Lap::parse(&b)),
-            Apr::ATTRIBUTE => Message::Apr(Box::new(Apr::parse(&b))),
-            attribute => return Err(CmParseError::Attribute(attribute)),
-        };
+        let message = Message::parse(header.attribute, data)?;
         Ok(Self { transaction: header.transaction, modifier: header.modifier, message })
     }
 
@@ -145,45 +139,9 @@ impl CmMad {
             modifier: self.modifier,
             ..MadHeader::default()
         };
-        let mut data = [0; MAD_DATA_LEN];
-        self.message.write(&mut Writer(&mut data));
         let mut mad = [0; MAD_LEN];
         mad[..MadHeader::LEN].copy_from_slice(&header.encode());
-        mad[MadHeader::LEN..].copy_from_slice(&data);
+        self.message.write(&mut mad[MadHeader::LEN..]);
         mad
-    }
-}
-
-impl Message {
-    const fn attribute(&self) -> u16 {
-        match self {
-            Self::Req(_) => Req::ATTRIBUTE,
-            Self::Mra(_) => Mra::ATTRIBUTE,
-            Self::Rej(_) => Rej::ATTRIBUTE,
-            Self::Rep(_) => Rep::ATTRIBUTE,
-            Self::Rtu(_) => Rtu::ATTRIBUTE,
-            Self::Dreq(_) => Dreq::ATTRIBUTE,
-            Self::Drep(_) => Drep::ATTRIBUTE,
-            Self::SidrReq(_) => SidrReq::ATTRIBUTE,
-            Self::SidrRep(_) => SidrRep::ATTRIBUTE,
-            Self::Lap(_) => Lap::ATTRIBUTE,
-            Self::Apr(_) => Apr::ATTRIBUTE,
-        }
-    }
-
-    fn write(&self, w: &mut Writer<'_>) {
-        match self {
-            Self::Req(req) => req.write(w),
-            Self::Mra(mra) => mra.write(w),
-            Self::Rej(rej) => rej.write(w),
-            Self::Rep(rep) => rep.write(w),
-            Self::Rtu(rtu) => rtu.write(w),
-            Self::Dreq(dreq) => dreq.write(w),
-            Self::Drep(drep) => drep.write(w),
-            Self::SidrReq(req) => req.write(w),
-            Self::SidrRep(rep) => rep.write(w),
-            Self::Lap(lap) => lap.write(w),
-            Self::Apr(apr) => apr.write(w),
-        }
     }
 }

@@ -2,46 +2,37 @@ use core::fmt;
 
 use super::{
     about::About,
-    fields::{Fields, Writer},
+    fields::{At, Bits, Field, layout, newtype},
     private_data::PrivateData,
 };
 
-/// Reject (12.6.7).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Rej {
-    /// Sender's ID, or 0.
-    pub local_id: u32,
-    /// Receiver's ID.
-    pub remote_id: u32,
-    /// Rejected message.
-    pub about: About,
-    /// Valid bytes of `info`.
-    pub info_length: u8,
-    /// Reason.
-    pub reason: RejectReason,
-    /// Additional reject information (ARI).
-    pub info: PrivateData<{ Rej::INFO }>,
-    /// Private data.
-    pub private_data: PrivateData<{ Rej::PRIVATE_DATA }>,
+layout! {
+    /// Reject (12.6.7).
+    Rej {
+        /// Sender's ID, or 0.
+        local_id: u32 = At(0);
+        /// Receiver's ID.
+        remote_id: u32 = At(4);
+        /// Rejected message.
+        about: About = Bits(8, 31, 30);
+        /// Valid bytes of `info`.
+        info_length: u8 = Bits(8, 23, 17);
+        /// Reason.
+        reason: RejectReason = At(10);
+        /// Additional reject information (ARI).
+        info: PrivateData<{ Rej::INFO }> = At(12);
+        /// Private data.
+        private_data: PrivateData<{ Rej::PRIVATE_DATA }> = At(84);
+    }
 }
 
-mod at {
-    pub(super) const LOCAL_ID: usize = 0;
-    pub(super) const REMOTE_ID: usize = 4;
-    pub(super) const ABOUT: usize = 8;
-    pub(super) const INFO_LENGTH: usize = 9;
-    pub(super) const REASON: usize = 10;
-    pub(super) const INFO: usize = 12;
-    pub(super) const PRIVATE_DATA: usize = 84;
-}
+newtype!(RejectReason);
 
 impl Rej {
     /// In bytes.
     pub const INFO: usize = 72;
     /// In bytes.
     pub const PRIVATE_DATA: usize = 148;
-
-    pub(super) const ATTRIBUTE: u16 = 0x12;
 
     /// Rejection without ARI.
     #[must_use]
@@ -72,28 +63,6 @@ impl Rej {
         let gives_up = self.reason == RejectReason::TIMEOUT && self.info_length >= 8;
         self.info.0.first_chunk().filter(|_| gives_up).map(|guid| u64::from_be_bytes(*guid))
     }
-
-    pub(super) fn parse(b: &Fields<'_>) -> Self {
-        Self {
-            local_id: b.u32(at::LOCAL_ID),
-            remote_id: b.u32(at::REMOTE_ID),
-            about: About::from_upper_bits(b.u8(at::ABOUT)),
-            info_length: b.u8(at::INFO_LENGTH) >> 1,
-            reason: RejectReason(b.u16(at::REASON)),
-            info: b.data(at::INFO),
-            private_data: b.data(at::PRIVATE_DATA),
-        }
-    }
-
-    pub(super) fn write(&self, w: &mut Writer<'_>) {
-        w.u32(at::LOCAL_ID, self.local_id);
-        w.u32(at::REMOTE_ID, self.remote_id);
-        w.u8(at::ABOUT, self.about.upper_bits());
-        w.u8(at::INFO_LENGTH, self.info_length << 1);
-        w.u16(at::REASON, self.reason.0);
-        w.put(at::INFO, &self.info.0);
-        w.put(at::PRIVATE_DATA, &self.private_data.0);
-    }
 }
 
 /// Rejection reason (12.6.7.2).
@@ -120,6 +89,7 @@ impl RejectReason {
     /// Unsupported vendor option.
     pub const VENDOR_OPTION: Self = Self(35);
 }
+
 impl fmt::Display for RejectReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {

@@ -1,5 +1,5 @@
 use super::super::{
-    Kind, Qp, QpType,
+    Qp, QpType,
     common::{Common, PeerEnd},
     flight,
     reply::Reply,
@@ -13,7 +13,7 @@ use crate::{
     qp::Credits,
     time::Instant,
     wire::{Aeth, Bth, Opcode, Operation, Reth, Service, padding},
-    work::{SendFlags, SendOp, SendWqe},
+    work::{Half, SendFlags, SendOp, SendWqe},
 };
 
 pub(crate) struct BuiltSingle {
@@ -40,7 +40,7 @@ impl Qp {
         else {
             return None;
         };
-        if self.congestion.is_due() || self.rate.limit().is_some() {
+        if self.congestion.due || self.rate.limit().is_some() {
             return None;
         }
         let responses = &mut self.responder.responses;
@@ -55,7 +55,7 @@ impl Qp {
             return length.map(|length| BuiltSingle { length, is_request: false });
         }
         let length = self.requester.build_single(&self.common, slot, credits, now)?;
-        self.turn.record(Kind::Request, 1);
+        self.turn.record(Half::Requester, 1);
         self.rate.on_sent(length as u64, now, dcqcn);
         Some(BuiltSingle { length, is_request: true })
     }
@@ -124,9 +124,9 @@ impl Requester {
             wqe.read(0, &mut slot[headers..end]).ok()?;
         }
         let cost = flight::cost(wqe, 0, 1, mtu);
-        self.flight.retry();
+        self.flight.waits = false;
         self.flight.admit(cost, u64::from(mtu) + OVERHEAD, credits(self.flight.shared()))?;
-        self.read_requests.retry();
+        self.read_requests.waits = false;
         (wqe.started, wqe.first_psn, wqe.packets, wqe.holds_slot) = (true, psn, 1, false);
         let solicited =
             operation != Operation::WriteOnly && wqe.flags.contains(SendFlags::SOLICITED);

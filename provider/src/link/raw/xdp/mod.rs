@@ -23,7 +23,7 @@ use rustix::{
 };
 
 use super::{
-    frame_socket::{Arrived, FrameSocket},
+    frame_socket::{Arrived, FrameSocket, Received},
     socket::PacketSocket,
 };
 use memory::{Chunk, Memory};
@@ -65,15 +65,6 @@ struct Sending {
 }
 
 impl Sending {
-    const fn new(
-        tx: Producer<XdpDesc>,
-        completion: Consumer<u64>,
-        free: Vec<Chunk>,
-        multi_buffer: bool,
-    ) -> Self {
-        Self { tx, completion, free, multi_buffer, is_new: false, stalled: None }
-    }
-
     fn reap(&mut self, memory: &mut Memory) {
         while let Some(place) = self.completion.pop() {
             self.free.extend(memory.take(place).map(|(chunk, _)| chunk));
@@ -221,11 +212,7 @@ impl FrameSocket for XdpSocket {
         self.sending.has_unsent()
     }
 
-    fn receive(
-        &mut self,
-        now: Instant,
-        counters: &mut FrameCounters,
-    ) -> io::Result<Option<Arrived<'_>>> {
+    fn receive(&mut self, now: Instant, counters: &mut FrameCounters) -> Received<'_> {
         if !self.rx.is_ready() {
             self.poll();
         }

@@ -112,6 +112,8 @@ impl XdpSocket {
             .is_ok_and(|options| options.contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY));
         let queue = xdp.queue;
         info!(interface = name, queue, zero_copy, in_driver, room = rx_chunks, "AF_XDP");
+        let multi_buffer = frames.multi_buffer;
+        let sending = Sending { tx, completion, free, multi_buffer, is_new: false, stalled: None };
         Ok(Self {
             _program: program,
             socket,
@@ -119,7 +121,7 @@ impl XdpSocket {
             memory,
             fill,
             rx,
-            sending: Sending::new(tx, completion, free, frames.multi_buffer),
+            sending,
             held: None,
             whole: Vec::new(),
             rx_chunks,
@@ -164,11 +166,10 @@ fn poll_busily(socket: &OwnedFd, time: u32) -> Result<()> {
     let time = time.min(i32::MAX.cast_unsigned()).cast_signed();
     let options = [(SO_PREFER_BUSY_POLL, 1), (SO_BUSY_POLL, time), (SO_BUSY_POLL_BUDGET, BUDGET)];
     for (option, value) in options {
-        set_option(socket, libc::SOL_SOCKET, option, &value).map_err(|source| {
-            match source.raw_os_error() {
-                Some(libc::EPERM) => XdpRefusal::Capability("CAP_NET_ADMIN"),
-                _ => system("busy polling", source),
-            }
+        let set = set_option(socket, libc::SOL_SOCKET, option, &value);
+        set.map_err(|source| match source.raw_os_error() {
+            Some(libc::EPERM) => XdpRefusal::Capability("CAP_NET_ADMIN"),
+            _ => system("busy polling", source),
         })?;
     }
     Ok(())
@@ -256,37 +257,33 @@ fn put_program(
         Some(libc::ENOSYS) => XdpRefusal::NoKernel,
         _ => system(what, source),
     };
-    let map = bpf::map(xdp.queue + 1).map_err(|source| denied("a BPF map", source))?;
-    bpf::insert(map.as_fd(), xdp.queue, socket.as_fd())
-        .map_err(|source| denied("a BPF map", source))?;
+    let no_map = |source| denied("a BPF map", source);
+    let map = bpf::map(xdp.queue + 1).map_err(no_map)?;
+    bpf::insert(map.as_fd(), xdp.queue, socket.as_fd()).map_err(no_map)?;
     let attach = |in_driver: bool| {
         // In front of the stack, runs arrive uncut.
         let frames = FrameLimits { gso: frames.gso || !in_driver, ..frames };
         let instructions = program::of(config, frames, map.as_raw_fd());
-        let program =
-            bpf::load(&instructions, frames.multi_buffer).map_err(|source| {
-                match source.raw_os_error() {
-                    Some(libc::EINVAL) if frames.multi_buffer => XdpRefusal::LongFrames,
-                    _ => denied("the BPF program", source),
-                }
-            })?;
-        bpf::attach(program.as_fd(), interface, in_driver).map_err(|source| {
-            match source.raw_os_error() {
-                Some(libc::EBUSY | libc::EEXIST) => XdpRefusal::Attached,
-                Some(libc::EOPNOTSUPP) if in_driver => XdpRefusal::NoDriver,
-                _ => denied("the BPF program", source),
-            }
+        let loaded = bpf::load(&instructions, frames.multi_buffer);
+        let program = loaded.map_err(|source| match source.raw_os_error() {
+            Some(libc::EINVAL) if frames.multi_buffer => XdpRefusal::LongFrames,
+            _ => denied("the BPF program", source),
+        })?;
+        let attached = bpf::attach(program.as_fd(), interface, in_driver);
+        attached.map(|link| (link, in_driver)).map_err(|source| match source.raw_os_error() {
+            Some(libc::EBUSY | libc::EEXIST) => XdpRefusal::Attached,
+            Some(libc::EOPNOTSUPP) if in_driver => XdpRefusal::NoDriver,
+            _ => denied("the BPF program", source),
         })
     };
     match xdp.mode {
-        XdpMode::Generic => attach(false).map(|link| (link, false)),
-        XdpMode::ZeroCopy | XdpMode::Copy => attach(true).map(|link| (link, true)),
+        XdpMode::Generic => attach(false),
+        XdpMode::ZeroCopy | XdpMode::Copy => attach(true),
         XdpMode::Fastest => match attach(true) {
-            Ok(link) => Ok((link, true)),
             Err(error @ (XdpRefusal::NoDriver | XdpRefusal::System { .. })) => {
-                attach(false).map(|link| (link, false)).map_err(|_| error)
+                attach(false).map_err(|_| error)
             }
-            Err(error) => Err(error),
+            attached => attached,
         },
     }
 }

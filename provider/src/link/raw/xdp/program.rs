@@ -2,9 +2,9 @@
 //!
 //! See RFC 9669 (instructions) and `linux/bpf.h` (functions, `struct xdp_md`).
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 
-use roce_transport::addr::ROCE_UDP_PORT;
+use roce_transport::addr::{Gid, ROCE_UDP_PORT};
 
 use roce_ethernet::{MacAddr, StationConfig};
 
@@ -62,10 +62,9 @@ const RESULT: R = R(0);
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Label {
     Ipv4,
-    Ipv4Own,
     Ipv6,
     RoceV1,
-    /// The device's IPv6 addresses in turn, for IPv6 or RoCE v1.
+    /// The device's addresses in turn, for IPv4, IPv6 or RoCE v1.
     Next(u8, usize),
     Own(u8),
     Pass,
@@ -127,15 +126,15 @@ impl Assembler {
         self.jump(JUMP_UNEQUAL, VALUE, byte.into(), Label::Pass);
     }
 
-    /// Passes frames to other 16-byte addresses.
-    fn need_address(&mut self, at: usize, addresses: &[Ipv6Addr], kind: u8) {
+    /// Passes frames to other addresses.
+    fn need_address<const N: usize>(&mut self, at: usize, addresses: &[[u8; N]], kind: u8) {
         for (index, address) in addresses.iter().enumerate() {
             self.bind_label(Label::Next(kind, index));
             let other = match index + 1 < addresses.len() {
                 true => Label::Next(kind, index + 1),
                 false => Label::Pass,
             };
-            for (word, bytes) in address.octets().as_chunks::<4>().0.iter().enumerate() {
+            for (word, bytes) in address.as_chunks::<4>().0.iter().enumerate() {
                 self.load(LOAD_WORD, VALUE, FRAME, at + word * 4);
                 self.jump(JUMP_UNEQUAL, VALUE, i32::from_ne_bytes(*bytes), other);
             }
@@ -178,15 +177,10 @@ pub(super) fn of(config: &StationConfig, frames: FrameLimits, map: i32) -> Vec<I
     let (mut v4, mut v6, mut gids) = (Vec::new(), Vec::new(), Vec::new());
     for own in &config.addresses {
         match own.address {
-            IpAddr::V4(address) => {
-                v4.push(address);
-                gids.push(address.to_ipv6_mapped());
-            }
-            IpAddr::V6(address) => {
-                v6.push(address);
-                gids.push(address);
-            }
+            IpAddr::V4(address) => v4.push(address.octets()),
+            IpAddr::V6(address) => v6.push(address.octets()),
         }
+        gids.push(Gid::from(own.address).0);
     }
     let ip = if config.vlan.is_some() { 18 } else { 14 };
     let mut program = Assembler::default();
@@ -217,8 +211,7 @@ pub(super) fn of(config: &StationConfig, frames: FrameLimits, map: i32) -> Vec<I
         program.bind_label(label);
         match label {
             Label::Ipv4 => {
-                let addresses: Vec<_> = v4.iter().map(|own| own.octets()).collect();
-                ipv4(&mut program, ip, config.dhcp.is_none().then_some(&addresses), frames);
+                ipv4(&mut program, ip, config.dhcp.is_none().then_some(&v4), frames);
             }
             Label::Ipv6 => {
                 program.need(ip + 48);
@@ -267,12 +260,7 @@ fn ipv4(program: &mut Assembler, ip: usize, addresses: Option<&Vec<[u8; 4]>>, fr
     program.compute(AND, VALUE, half([0x3F, 0xFF]));
     program.jump(JUMP_UNEQUAL, VALUE, 0, Label::Pass);
     if let Some(addresses) = addresses {
-        program.load(LOAD_WORD, VALUE, FRAME, ip + 16);
-        for address in addresses {
-            program.jump(JUMP_EQUAL, VALUE, i32::from_ne_bytes(*address), Label::Ipv4Own);
-        }
-        program.jump(JUMP, RESULT, 0, Label::Pass);
-        program.bind_label(Label::Ipv4Own);
+        program.need_address(ip + 16, addresses, 4);
     }
     // Options would need a computed address, which requires CAP_PERFMON.
     program.need_byte(ip, 0x45);

@@ -1,0 +1,3 @@
+//! Yields and spinning; `models/` replaces this file.
+
+pub(super) use std::{hint, thread};
