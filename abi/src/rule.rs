@@ -432,7 +432,7 @@ mod tests {
             assert!(!reason.rule.is_empty() && !reason.advice.is_empty(), "{reason:?}");
             assert!(!reason.rule.contains('\n') && !reason.advice.contains('\n'), "{reason:?}");
         }
-        assert!(others[1].explain().rule.ends_with("needs IBV_QP_PORT (port_num)"));
-        assert!(others[2].explain().rule.ends_with("takes no IBV_QP_AV (ah_attr)"));
+        assert!(others[1].explain().rule.contains("need IBV_QP_PORT (port_num)"));
+        assert!(others[2].explain().rule.contains("take no IBV_QP_AV (ah_attr)"));
     }
 }
