@@ -21,8 +21,19 @@ pub(crate) fn blocking(descriptor: &impl AsFd) -> io::Result<()> {
     Ok(fcntl_setfl(descriptor, flags - OFlags::NONBLOCK)?)
 }
 
-/// An event, or the descriptor to wait on; nothing to drop.
-pub(crate) type Polled<T> = std::result::Result<T, c_int>;
+/// Nothing to drop.
+#[derive(Clone, Copy)]
+pub(crate) enum Polled<T: Copy> {
+    Event(T),
+    /// Wait on this descriptor.
+    Nothing(c_int),
+}
+
+impl<T: Copy> Polled<T> {
+    pub(crate) fn of(event: Option<T>, descriptor: c_int) -> Self {
+        event.map_or(Self::Nothing(descriptor), Self::Event)
+    }
+}
 
 mod cancellable {
     unsafe extern "C-unwind" {

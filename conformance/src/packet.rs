@@ -132,8 +132,18 @@ impl Scene<'_> {
                 Field::Placement(types) => fields.feth.placement = types,
                 Field::Selectivity(level) => fields.feth.selectivity = level,
                 Field::QKey(qkey) => fields.deth.qkey.0 = qkey,
-                // set in the bytes, or by the dialog in the payload
-                _ => {}
+                // set in the bytes
+                Field::Opcode(_)
+                | Field::Version(_)
+                | Field::Pad(_)
+                | Field::Reserved
+                | Field::WrongIcrc
+                | Field::SwappedIcrc
+                | Field::Cut(_)
+                | Field::Extra(_)
+                | Field::DirtyPadding
+                // set in the payload
+                | Field::Message(_) => {}
             }
         }
         let length = payload.len() as u32;
@@ -220,9 +230,11 @@ impl Scene<'_> {
                     Syndrome::RnrNak { .. } => {}
                     other => return Err(format!("it says {other}")),
                 },
-                Field::Syndrome(byte) if fields.aeth.syndrome.to_wire() != byte => {
-                    let right = Syndrome::from_wire(byte);
-                    return Err(format!("it says {}, expected {right}", fields.aeth.syndrome));
+                Field::Syndrome(byte) => {
+                    if fields.aeth.syndrome.to_wire() != byte {
+                        let right = Syndrome::from_wire(byte);
+                        return Err(format!("it says {}, expected {right}", fields.aeth.syndrome));
+                    }
                 }
                 Field::Msn(msn) => is("the MSN", fields.aeth.msn.get(), msn)?,
                 Field::Immediate(value) => is("the immediate data", fields.immediate, value)?,
@@ -238,8 +250,21 @@ impl Scene<'_> {
                 Field::TrafficClass(class) => {
                     is("the traffic class", arrival.net.traffic_class, class)?;
                 }
-                // rejected by the parser, or checked by the dialog
-                _ => {}
+                Field::HopLimit(_)
+                | Field::SourcePort(_)
+                | Field::Group(_)
+                // rejected by the parser
+                | Field::Version(_)
+                | Field::Pad(_)
+                | Field::Reserved
+                | Field::Key(_)
+                | Field::WrongIcrc
+                | Field::SwappedIcrc
+                | Field::Cut(_)
+                | Field::Extra(_)
+                | Field::DirtyPadding
+                // checked by the dialog
+                | Field::Message(_) => {}
             }
         }
         Ok(())

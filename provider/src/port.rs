@@ -371,7 +371,9 @@ impl Watch {
 }
 
 impl AsFd for Watch {
-    forward! { socket: fn as_fd(&self) -> BorrowedFd<'_>; }
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
 }
 
 #[cfg(test)]

@@ -7,12 +7,15 @@ use std::{collections::BTreeSet, fs, path::Path};
 use syn::{Expr, Item, ItemFn, Pat, Stmt};
 
 /// Functions that read a completion or build a request between data calls. They lock only the
-/// engine, and cannot be cancelled. Those that a macro makes are not seen.
+/// engine, and cannot be cancelled.
 const PARTS: &str = "
     start_poll end_poll read_sl read_dlid_path_bits read_completion_wallclock_ns
     wr_start wr_complete wr_abort wr_atomic_write wr_flush wr_bind_mw wr_set_ud_addr wr_set_xrc_srqn
     wr_set_sge wr_set_sge_list wr_set_inline_data wr_set_inline_data_list
 ";
+
+/// Macros that make such functions.
+const MACROS: &str = "readers plain";
 
 /// Functions that compute, touch only their arguments, or make calls wait.
 const OTHERS: &str = "
@@ -41,17 +44,23 @@ const IS_LONG: &str = "rdma_getaddrinfo";
 fn every_function_of_the_c_interface_is_a_call() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("abi/src");
     let mut left: BTreeSet<&str> =
-        PARTS.split_whitespace().chain(OTHERS.split_whitespace()).collect();
+        [PARTS, MACROS, OTHERS].into_iter().flat_map(str::split_whitespace).collect();
     let (mut calls, mut faults) = (0, Vec::new());
-    for function in functions(&folder) {
+    let items = items(&folder);
+    for name in items.iter().filter_map(macro_of_functions) {
+        if !left.remove(name.as_str()) {
+            faults.push(format!("{name} makes functions that are not seen here"));
+        }
+    }
+    for function in items.iter().filter_map(function) {
         let name = function.sig.ident.to_string();
-        let layer = layer(&function);
+        let layer = layer(function);
         match layer.as_deref() {
             // it would be dropped if its thread is cancelled while it waits
-            Some("control" | "begin") if is_unwound(&function) => {
+            Some("control" | "begin") if is_unwound(function) => {
                 faults.push(format!("{name} waits, and is a call meanwhile"));
             }
-            Some("waiting") if !is_unwound(&function) && name != IS_LONG => {
+            Some("waiting") if !is_unwound(function) && name != IS_LONG => {
                 faults.push(format!("{name} waits, and cannot be cancelled"));
             }
             Some(_) => calls += 1,
@@ -66,22 +75,37 @@ fn every_function_of_the_c_interface_is_a_call() {
     assert!(calls > 180, "only {calls} functions were found");
 }
 
-/// Functions with C's calling convention, without tests'.
-fn functions(folder: &Path) -> Vec<ItemFn> {
+/// Items of the sources, without tests'.
+fn items(folder: &Path) -> Vec<Item> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            found.extend(functions(&path));
+            found.extend(items(&path));
         } else if path.file_name().is_some_and(|name| name != "tests.rs") {
             let file = syn::parse_file(&fs::read_to_string(&path).unwrap()).unwrap();
-            found.extend(file.items.into_iter().filter_map(|item| match item {
-                Item::Fn(function) if function.sig.abi.is_some() => Some(function),
-                _ => None,
-            }));
+            found.extend(file.items);
         }
     }
     found
+}
+
+/// A function with C's calling convention.
+fn function(item: &Item) -> Option<&ItemFn> {
+    let Item::Fn(function) = item else { return None };
+    function.sig.abi.is_some().then_some(function)
+}
+
+/// Name of a macro that makes such functions; `extern "C" fn(…)` is only a type.
+fn macro_of_functions(item: &Item) -> Option<String> {
+    let Item::Macro(item) = item else { return None };
+    let text = item.mac.tokens.to_string();
+    let mut rest = text.match_indices("extern \"C").map(|(at, _)| text[at..].split_whitespace());
+    let makes = rest.any(|mut words| {
+        words.nth(2) == Some("fn") && words.next().is_some_and(|name| !name.starts_with('('))
+    });
+    let name = item.ident.as_ref().or_else(|| item.mac.path.get_ident())?;
+    makes.then(|| name.to_string())
 }
 
 fn is_unwound(function: &ItemFn) -> bool {

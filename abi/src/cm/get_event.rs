@@ -150,11 +150,11 @@ pub(super) unsafe fn next(channel: *mut rdma_event_channel) -> Result<*mut rdma_
     let mut awaited = Awaited::default();
     loop {
         match try_take(channel, &mut awaited)? {
-            Ok(event) => return Ok(event),
-            Err(descriptor) if check::is_on() && is_blocking(descriptor) => {
+            Polled::Event(event) => return Ok(event),
+            Polled::Nothing(descriptor) if check::is_on() && is_blocking(descriptor) => {
                 wait_checked(descriptor, || endless(channel))?;
             }
-            Err(descriptor) => wait_readable(descriptor)?,
+            Polled::Nothing(descriptor) => wait_readable(descriptor)?,
         }
     }
 }
@@ -185,7 +185,7 @@ unsafe fn try_take(
     let _call = Call::begin();
     let (channel, descriptor) =
         Channel::share(channel, awaited, |c| (c.channel.clone(), (*channel).fd))?;
-    Ok(take(&channel).ok_or(descriptor))
+    Ok(Polled::of(take(&channel), descriptor))
 }
 
 pub(super) unsafe fn is_sync(id: *mut rdma_cm_id) -> bool {

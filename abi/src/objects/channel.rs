@@ -108,8 +108,8 @@ pub(crate) unsafe extern "C-unwind" fn ibv_get_cq_event(
         };
         loop {
             let descriptor = match try_take(channel, &mut awaited)? {
-                Ok(taken) => return hand_over(taken),
-                Err(descriptor) => descriptor,
+                Polled::Event(taken) => return hand_over(taken),
+                Polled::Nothing(descriptor) => descriptor,
             };
             let may_have_event = match (is_blocking(descriptor), check::is_on()) {
                 (true, false) => serve(channel, &mut awaited)?,
@@ -137,7 +137,7 @@ unsafe fn try_take(
     let (channel, ctx, descriptor) =
         Channel::share(channel, awaited, |c| (c.channel.clone(), c.ctx.clone(), (*channel).fd))?;
     channel.count_use(|| !is_blocking(descriptor));
-    Ok(take(&ctx, || channel.poll()).ok_or(descriptor))
+    Ok(Polled::of(take(&ctx, || channel.poll()), descriptor))
 }
 
 /// Serves the device instead of sleeping; true for a possible event.

@@ -47,11 +47,11 @@ pub(crate) unsafe extern "C-unwind" fn ibv_get_async_event(
         let mut awaited = Awaited::default();
         loop {
             match try_take(context, &mut awaited)? {
-                Ok(taken) => {
+                Polled::Event(taken) => {
                     *event = taken;
                     return Ok(());
                 }
-                Err(descriptor) => wait_readable(descriptor)?,
+                Polled::Nothing(descriptor) => wait_readable(descriptor)?,
             }
         }
     })
@@ -63,7 +63,7 @@ unsafe fn try_take(
 ) -> Result<Polled<ibv_async_event>> {
     let _call = Call::begin();
     let (inner, descriptor) = Ctx::share(context, awaited)?;
-    Ok(inner.take_async_event().ok_or(descriptor))
+    Ok(Polled::of(inner.take_async_event(), descriptor))
 }
 
 pub(crate) unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {

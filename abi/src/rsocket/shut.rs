@@ -25,7 +25,7 @@ unsafe extern "C" fn rshutdown(fd: c_int, how: c_int) -> c_int {
     })
 }
 
-/// Time to deliver sent data; `None`: until done, or the peer is lost.
+/// Shuts down; returns the time to deliver sent data. `None`: until done, or the peer is lost.
 fn begin(fd: c_int) -> Result<Option<Duration>> {
     let _call = Call::begin();
     let entry = table::find(fd)?;

@@ -17,7 +17,7 @@ use super::{
     OpenError, OpenOptions, about_peer, contexts, failure_events::FailureEvents, readers::Readers,
 };
 use crate::{
-    diagnosis::Diagnosis,
+    diagnosis::{Diagnosis, Errnos},
     engine::{CounterSink, Engine, EngineParts, Sinks},
     fabric::FaultPlan,
     faults::live::{self, CountedPlan},
@@ -144,11 +144,15 @@ impl Opening {
         }
         let node_guid = Guid(config.guid.to_be_bytes());
         let explain = options.explain;
-        let profiled = profile.clone();
-        let text = Box::new(move |key: &str| profiled.as_ref()?.text(key));
+        let text = |key| profile.as_ref().and_then(|profile| profile.text(key));
+        let errnos = Errnos {
+            objects: text("errno.objects"),
+            missing: text("errno.missing"),
+            sizes: text("errno.sizes"),
+        };
         let mut trace = readers.trace();
         let diagnosis = explain
-            .map(|format| Diagnosis::new(format, name, about_peer::about_peer, text, &mut trace));
+            .map(|format| Diagnosis::new(format, name, about_peer::about_peer, errnos, &mut trace));
         let mut adapter = Adapter::with_trace(config, trace);
         adapter.set_port(port.active, port.active_mtu);
         // only a device's own table has the IPv4 slot that programs expect

@@ -65,12 +65,31 @@ pub fn explain_call(call: &str, reason: impl FnOnce() -> Reason) {
 /// Facts about a silent peer; `None`: nobody has the address.
 pub(crate) type AboutPeer = fn(IpAddr) -> Option<Vec<String>>;
 
-/// A profile's text by its key.
-pub(crate) type ProfileText = Box<dyn Fn(&str) -> Option<&'static str> + Send + Sync>;
+/// Error names of a profile's adapter.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Errnos {
+    /// Object beyond the limit.
+    pub(crate) objects: Option<&'static str>,
+    /// Object that the adapter lacks.
+    pub(crate) missing: Option<&'static str>,
+    /// Size beyond the limit.
+    pub(crate) sizes: Option<&'static str>,
+}
+
+impl Errnos {
+    fn of(&self, cause: &str) -> Option<&'static str> {
+        match cause {
+            "too_many_objects" | "too_many_regions" | "device_memory_used_up" => self.objects,
+            "no_such_objects" => self.missing,
+            "object_size" => self.sizes,
+            _ => None,
+        }
+    }
+}
 
 pub(crate) struct Diagnosis {
     found: Arc<Found>,
-    text: ProfileText,
+    errnos: Errnos,
 }
 
 struct Found {
@@ -171,7 +190,7 @@ impl Diagnosis {
         format: ExplainFormat,
         device: &str,
         about_peer: AboutPeer,
-        text: ProfileText,
+        errnos: Errnos,
         trace: &mut Trace,
     ) -> Self {
         let found = Arc::new(Found::new(format, device, about_peer));
@@ -181,18 +200,7 @@ impl Diagnosis {
         let mut devices = DEVICES.lock();
         devices.retain(|found| found.strong_count() > 0);
         devices.push(Arc::downgrade(&found));
-        Self { found, text }
-    }
-
-    /// Error name of the profile's adapter.
-    fn errno(&self, cause: &str) -> Option<&'static str> {
-        let key = match cause {
-            "too_many_objects" | "too_many_regions" | "device_memory_used_up" => "errno.objects",
-            "no_such_objects" => "errno.missing",
-            "object_size" => "errno.sizes",
-            _ => return None,
-        };
-        (self.text)(key)
+        Self { found, errnos }
     }
 
     pub(crate) fn events(&self) -> FoundEvents {
@@ -214,7 +222,7 @@ impl Diagnosis {
 
     /// Reports a call that failed before the adapter.
     pub(crate) fn report_call(&self, qpn: Option<Qpn>, call: &str, reason: Reason) {
-        let reason = match self.errno(reason.cause) {
+        let reason = match self.errnos.of(reason.cause) {
             Some(errno) => reason.with_errno(errno),
             None => reason,
         };

@@ -175,7 +175,17 @@ impl Profile {
         let number = |key: &str| self.number(&format!("limits.{key}"));
         let max_sge = lowered(number("max_sge"), otherwise.max_sge, MOST.max_sge);
         let xrc = self.caps().is_none_or(|caps| caps.contains(DeviceCaps::XRC));
-        let mut limits = Limits {
+        macro_rules! limits {
+            ($($field:ident)+; $($others:tt)+) => {
+                Limits {
+                    $($field: lowered(number(stringify!($field)), otherwise.$field, MOST.$field),)+
+                    $($others)+
+                }
+            };
+        }
+        limits! {
+            max_pd max_mr max_mw max_cq max_cqe max_qp max_srq max_mcast_grp max_mcast_qp_attach
+            max_ah max_qp_wr max_srq_wr max_srq_sge max_inline_data max_dm_size;
             max_xrcd: if xrc { otherwise.max_xrcd } else { 0 },
             max_sge: lowered(number("max_send_sge"), max_sge, MOST.max_sge),
             max_recv_sge: lowered(number("max_recv_sge"), max_sge, MOST.max_recv_sge),
@@ -185,19 +195,7 @@ impl Profile {
             early_posts: self.flag("posting.early"),
             send_queue: self.send_queue(),
             ack_timer: self.ack_timer(),
-            ..otherwise
-        };
-        macro_rules! limit {
-            ($($field:ident)+) => {
-                $(limits.$field =
-                    lowered(number(stringify!($field)), otherwise.$field, MOST.$field);)+
-            };
         }
-        limit! {
-            max_pd max_mr max_mw max_cq max_cqe max_qp max_srq max_mcast_grp max_mcast_qp_attach
-            max_ah max_qp_wr max_srq_wr max_srq_sge max_inline_data max_dm_size
-        }
-        limits
     }
 
     pub(crate) fn ack_timer(&self) -> AckTimer {

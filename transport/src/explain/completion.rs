@@ -88,6 +88,14 @@ impl Explain for WcError {
 fn of_responder(general: Reason, cause: Cause) -> Reason {
     let Cause::Responder(syndrome) = cause else { return general };
     match syndrome {
+        Syndrome::Ack { .. }
+        | Syndrome::RnrNak { .. }
+        | Syndrome::Nak(
+            NakCode::PsnSequenceError
+            | NakCode::InvalidRequest
+            | NakCode::RemoteAccessError
+            | NakCode::RemoteOperationalError,
+        ) => general,
         Syndrome::Nak(NakCode::InvalidRdRequest) | Syndrome::Reserved(_) => Reason {
             advice:
                 "the peer's adapter sends a NAK that reliable connections do not have: a capture \
@@ -95,6 +103,5 @@ fn of_responder(general: Reason, cause: Cause) -> Reason {
                     .into(),
             ..general
         },
-        _ => general,
     }
 }

@@ -4,15 +4,22 @@ impl Event {
     /// True for a failure.
     #[must_use]
     pub const fn is_failure(&self) -> bool {
-        matches!(
-            self,
+        match self {
             Self::QpFatal(_)
-                | Self::QpRequestError(..)
-                | Self::QpAccessError(..)
-                | Self::CqError(_)
-                | Self::PortError
-                | Self::DeviceFatal
-        )
+            | Self::QpRequestError(..)
+            | Self::QpAccessError(..)
+            | Self::CqError(_)
+            | Self::PortError
+            | Self::DeviceFatal => true,
+            Self::Completion(_)
+            | Self::CommunicationEstablished(_)
+            | Self::SendQueueDrained(_)
+            | Self::SrqLimitReached(_)
+            | Self::LastWqeReached(_)
+            | Self::PKeyChange
+            | Self::PortActive
+            | Self::GidChange => false,
+        }
     }
 }
 

@@ -478,9 +478,9 @@ impl Requester {
             Recovery::Retransmit | Recovery::RetransmitAfter(_) => {
                 self.loss = loss;
                 self.go_back(psn);
-                match recovery {
-                    Recovery::Retransmit => self.probe.on_loss(),
-                    _ => self.probe.stop(),
+                match loss {
+                    Loss::NotReady => self.probe.stop(),
+                    _ => self.probe.on_loss(),
                 }
             }
             Recovery::UnderWay => {}

@@ -109,7 +109,9 @@ impl Outgoing {
 }
 
 impl AsFd for Outgoing {
-    forward! { socket: fn as_fd(&self) -> BorrowedFd<'_>; }
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
 }
 
 pub(in crate::link) struct Incoming {

@@ -85,7 +85,9 @@ impl AdmissionFifo {
 }
 
 impl AsFd for AdmissionFifo {
-    forward! { file: fn as_fd(&self) -> BorrowedFd<'_>; }
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
 }
 
 impl Drop for AdmissionFifo {

@@ -22,6 +22,15 @@ use crate::{
     link::{Datagram, DatagramRun, Ended, RunSink},
 };
 
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Addressed {
+    Here,
+    /// The process with this partition, if any.
+    Other(IdPartition),
+    /// A process whose partition is not known yet.
+    Lost,
+}
+
 impl Sharing {
     fn at(&self, address: IpAddr) -> Option<&SharedAddress> {
         self.addresses.iter().find(|shared| shared.address == address)
@@ -202,15 +211,22 @@ impl Sharing {
         self.at_mut(address).into_iter().for_each(|shared| shared.settle(partition));
     }
 
-    /// Other process that a datagram from the UDP socket is for. `Err(true)`: its partition is not
-    /// known yet. `Err(false)`: the datagram is for this process.
-    fn addressed(&mut self, datagram: &Datagram<'_>) -> Result<IdPartition, bool> {
+    /// Process that a datagram from the UDP socket is for.
+    fn addressed(&mut self, datagram: &Datagram<'_>) -> Addressed {
         let addressee = self.requests.addressee(datagram.net.src, datagram.bytes);
-        let Some(shared) = self.at(datagram.net.dst) else { return Err(false) };
+        let Some(shared) = self.at(datagram.net.dst) else { return Addressed::Here };
         match addressee {
-            Addressee::Partition(partition) if Some(partition) != self.partition => Ok(partition),
-            Addressee::Service(service) if !shared.serves(service) => shared.listener(service),
-            _ => Err(false),
+            Addressee::Partition(partition) if Some(partition) != self.partition => {
+                Addressed::Other(partition)
+            }
+            Addressee::Service(service) if !shared.serves(service) => {
+                match shared.listener(service) {
+                    Ok(partition) => Addressed::Other(partition),
+                    Err(true) => Addressed::Lost,
+                    Err(false) => Addressed::Here,
+                }
+            }
+            _ => Addressed::Here,
         }
     }
 
@@ -225,8 +241,9 @@ impl Sharing {
         run.for_each(|datagram| {
             let run = DatagramRun::from(*datagram);
             let is_others = match self.addressed(datagram) {
-                Err(is_others) => is_others,
-                Ok(partition) => {
+                Addressed::Here => false,
+                Addressed::Lost => true,
+                Addressed::Other(partition) => {
                     let to = (self.interface(address), partition);
                     let Self { addresses, paths, epoll, .. } = &mut *self;
                     let shared = addresses.iter().find(|shared| shared.address == address);
