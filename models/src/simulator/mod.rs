@@ -56,6 +56,8 @@ mod serve;
 mod shard;
 mod sleep;
 pub(crate) mod sync;
+#[path = "../../../provider/src/engine/turns.rs"]
+mod turns;
 mod verbs;
 #[allow(dead_code, reason = "a file of another crate, of which the simulator needs a part")]
 #[path = "../../../provider/src/engine/waiting.rs"]

@@ -93,7 +93,7 @@ impl Engine {
         self.shard.let_others_in();
     }
 
-    /// As the provider's.
+    /// As the provider's, with a count of assistance.
     pub(super) fn serve(&self, shard: &mut Shard, polls: bool) -> usize {
         if polls && machine::is_background() {
             self.assists.fetch_add(1, Ordering::Relaxed);

@@ -15,10 +15,7 @@ use roce_transport::{
 use super::{
     machine::{self, START, spend},
     publication::{PUBLISH, Publication},
-    schedule::{
-        cork::{Cork, Load, Next, SendPath},
-        times::BUDGET,
-    },
+    schedule::cork::{Cork, Load, Next, SendPath},
     serve::Engine,
     shared_cork::SharedCork,
     sleep::{Content, Packet, Socket},
@@ -30,6 +27,12 @@ use crate::clock;
 pub(super) const BATCH: usize = 16;
 /// Timeout of a request before the first measured round trip.
 const TIMEOUT: Duration = Duration::from_millis(10);
+
+#[derive(Clone, Copy)]
+pub(super) struct Found {
+    /// Only a peer's WRITEs to memory.
+    pub(super) written: bool,
+}
 
 /// Requests between a post and a send call.
 pub(super) type Posted = Arc<Mutex<Vec<Packet>>>;
@@ -100,36 +103,11 @@ impl Shard {
         &mut self.adapter
     }
 
-    /// As the provider's.
-    pub(super) fn serve(
-        &mut self,
-        start: Instant,
-        polls: bool,
-        is_wanted: impl Fn() -> bool,
-    ) -> usize {
-        let (mut now, mut received) = (start, 0);
-        loop {
-            let receives = self.completed_receives;
-            let batch = self.receive();
-            received += batch;
-            if batch == 0 && !self.has_work(now) {
-                break;
-            }
-            let found = (polls && (1..BATCH).contains(&batch))
-                .then_some(self.completed_receives == receives);
-            let keeps = self.take_turn(now, found);
-            if keeps || batch < BATCH && !self.is_due() || is_wanted() {
-                break;
-            }
-            now = clock::now();
-            if now.since(start) >= BUDGET {
-                break;
-            }
-        }
-        received
+    pub(super) const fn completed_receives(&self) -> u64 {
+        self.completed_receives
     }
 
-    fn receive(&mut self) -> usize {
+    pub(super) fn receive(&mut self, _: Instant) -> usize {
         let mut count = 0;
         while count < BATCH
             && let Some(packet) = self.socket.pop()
@@ -174,15 +152,15 @@ impl Shard {
         }
     }
 
-    fn has_work(&self, now: Instant) -> bool {
+    pub(super) fn has_work(&self, now: Instant) -> bool {
         self.is_due() || self.timeout.is_some_and(|due| due <= now)
     }
 
-    fn take_turn(&mut self, now: Instant, found: Option<bool>) -> bool {
+    pub(super) fn take_turn(&mut self, now: Instant, found: Option<Found>) -> bool {
         if self.timeout.is_some_and(|due| due <= now) {
             self.timeout = Some(now.plus(TIMEOUT));
         }
-        let keeps = found.is_some_and(|written| self.find(now, written));
+        let keeps = found.is_some_and(|found| self.find(now, found));
         if keeps {
             self.deliver_events();
         } else {
@@ -191,7 +169,7 @@ impl Shard {
         keeps
     }
 
-    fn find(&mut self, now: Instant, written: bool) -> bool {
+    fn find(&mut self, now: Instant, Found { written }: Found) -> bool {
         let only_acknowledges =
             self.posted.lock().unwrap().is_empty() && self.owed.iter().any(|&owed| owed > 0);
         (written || self.cork.sent() != SendPath::Memory)

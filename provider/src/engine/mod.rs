@@ -36,6 +36,7 @@ mod sleep;
 mod slice;
 mod start;
 mod system;
+mod turns;
 mod waiting;
 mod words;
 

@@ -14,11 +14,12 @@ use super::{
     publication::Publication,
     schedule::{
         cork::{Cork, Load, Next, SendPath},
-        times::{BUDGET, LONG_HOLD, SENDING},
+        times::{LONG_HOLD, SENDING},
     },
     shared_cork::SharedCork,
     sink::{EventSink, Sinks},
 };
+pub(super) use crate::link::BATCH;
 use crate::{
     cancel::Uncancelled,
     clock,
@@ -28,16 +29,16 @@ use crate::{
         live,
     },
     link::{
-        BATCH, BindError, Direction, FrameLink, Link, Observed, Observer, Preparation, Prepared,
+        BindError, Direction, FrameLink, Link, Observed, Observer, Preparation, Prepared,
         SharedRuns,
     },
     port::{Follows, GidPlaces, InterfaceState, TableChange, Watch},
 };
 
 #[derive(Clone, Copy)]
-struct Found {
+pub(super) struct Found {
     /// Only a peer's WRITEs to memory.
-    written: bool,
+    pub(super) written: bool,
 }
 
 pub(crate) struct Shard {
@@ -137,39 +138,8 @@ impl Shard {
         (&mut self.adapter, &mut *self.port.link, self.sinks.of())
     }
 
-    /// Serves in turns: receive a batch, handle it, send one buffer, deliver events. Ends without
-    /// work, after [`BUDGET`], or when threads wait for the lock. Returns the number of messages
-    /// received.
-    pub(super) fn serve(
-        &mut self,
-        start: Instant,
-        polls: bool,
-        is_wanted: impl Fn() -> bool,
-    ) -> usize {
-        let (mut now, mut received) = (start, 0);
-        loop {
-            let receives = self.adapter.counters().completed_receives;
-            let batch = self.receive(now) + self.receive_frames(now);
-            received += batch;
-            if batch == 0 && !self.has_work(now) {
-                break; // the common case of a polling program
-            }
-            let found = (polls && (1..BATCH).contains(&batch))
-                .then(|| Found { written: self.adapter.counters().completed_receives == receives });
-            let keeps = self.take_turn(now, found);
-            if keeps || batch < BATCH && !self.is_due() || is_wanted() {
-                break;
-            }
-            now = clock::now();
-            if now.since(start) >= BUDGET {
-                break;
-            }
-        }
-        received
-    }
-
     /// True if a turn has work without arrivals.
-    fn has_work(&mut self, now: Instant) -> bool {
+    pub(super) fn has_work(&mut self, now: Instant) -> bool {
         self.rules.is_some()
             || self.is_due()
             || self.is_blocked()
@@ -237,7 +207,7 @@ impl Shard {
     }
 
     /// True if acknowledgements wait after the program `found` something.
-    fn take_turn(&mut self, now: Instant, found: Option<Found>) -> bool {
+    pub(super) fn take_turn(&mut self, now: Instant, found: Option<Found>) -> bool {
         self.attend_rules(now);
         self.adapter.handle_timeout(now);
         let keeps = found.is_some_and(|found| self.find(now, found));
@@ -294,7 +264,15 @@ impl Shard {
         self.port.failures.is_lost()
     }
 
-    fn receive(&mut self, now: Instant) -> usize {
+    pub(super) fn completed_receives(&self) -> u64 {
+        self.adapter.counters().completed_receives
+    }
+
+    pub(super) fn receive(&mut self, now: Instant) -> usize {
+        self.receive_runs(now) + self.receive_frames(now)
+    }
+
+    fn receive_runs(&mut self, now: Instant) -> usize {
         if self.is_lost() {
             return 0;
         }
