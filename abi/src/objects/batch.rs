@@ -49,12 +49,12 @@ impl<T> Batch<T> {
         self.started.iter().for_each(start);
     }
 
-    /// Reports a call outside a batch.
-    #[cold]
+    /// Under checks, reports a call outside this thread's batch.
     pub(crate) fn expect_begun(&self, call: &str) {
-        let Some((taken, _)) = &self.taken else { return };
-        if *taken.lock() == 0 {
-            report_outside(call);
+        let (Some((taken, _)), Some(started)) = (&self.taken, &self.started) else { return };
+        let by = *taken.lock();
+        if by != this_thread() {
+            report_outside(call, (by != 0).then_some(started));
         }
     }
 
@@ -98,9 +98,16 @@ fn not_ended(call: &str, is_own: bool, started: &Started) -> Option<ForBatch> {
     None
 }
 
+/// `other`: another thread's batch.
 #[cold]
-fn report_outside(call: &str) {
+fn report_outside(call: &str, other: Option<&Started>) {
     let _lines = python::enter(None);
     let _call = Call::begin();
-    check::emit_here(Kind::OutsideBatch, "called", format!("{call}: no batch has begun"));
+    let what = match other {
+        None => format!("{call}: no batch has begun"),
+        Some(_) => format!("{call}: the batch is another thread's"),
+    };
+    let started = other.map(|started| ("started", started.lock().clone()));
+    let stacks = [("called", Stack::here())].into_iter().chain(started).collect();
+    check::emit(&Finding { kind: Kind::OutsideBatch, what, stacks });
 }

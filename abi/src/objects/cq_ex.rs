@@ -185,11 +185,14 @@ unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr)
 }
 
 unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
+    object(cq).batch.expect_begun("ibv_next_poll");
     call::data(CallId::ibv_next_poll, move |call| next(call, cq))
 }
 
 unsafe extern "C" fn end_poll(cq: *mut ibv_cq_ex) {
-    object(cq).batch.end();
+    let batch = &object(cq).batch;
+    batch.expect_begun("ibv_end_poll");
+    batch.end();
 }
 
 /// Functions of C: how they read, their member's bit, and its value.

@@ -119,9 +119,7 @@ fn starting(qp: usize) -> Option<Inside> {
 
 unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
     let object = object(qp);
-    if check::is_on() {
-        object.batch.expect_begun("ibv_wr_complete");
-    }
+    object.batch.expect_begun("ibv_wr_complete");
     let status = call::data(CallId::ibv_wr_complete, move |call| {
         let _inside = call.is_checked.then(|| single::enter(qp as usize, call.id.name()));
         let Requests { wrs, keys, error } = requests(object);
@@ -141,12 +139,17 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
         keys.iter().for_each(|&(mw, rkey)| (*mw).rkey = rkey.0);
         Ok(())
     });
-    wr_abort(qp); // posted requests have left the batch
+    end(object); // posted requests have left the batch
     status
 }
 
 unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
     let object = object(qp);
+    object.batch.expect_begun("ibv_wr_abort");
+    end(object);
+}
+
+unsafe fn end(object: &Qp) {
     let Requests { wrs, keys, error } = requests(object);
     keys.clear();
     wrs.clear();
