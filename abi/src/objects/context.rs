@@ -6,6 +6,7 @@ use std::{
     ffi::c_int,
     mem::offset_of,
     os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},
+    ptr::with_exposed_provenance,
     sync::Arc,
 };
 
@@ -20,7 +21,7 @@ use crate::{
     call::{self, CallId},
     errno::{Errno, Result},
     export::export,
-    hooks::check::{self, Kind, keys, waits},
+    hooks::check::{self, Kind, keys, waits, wake_ups},
     layout::{ibv_context, verbs_context},
     sync::{Changes, Mutex},
     translate::event::{self, Subject},
@@ -85,6 +86,11 @@ impl ContextInner {
     /// If it is opened twice in a context, events name the first.
     pub(crate) fn add_object(&self, subject: Subject, pointer: usize) {
         self.objects.lock().pointers.entry(subject).or_insert(pointer);
+    }
+
+    /// True if events of objects may come.
+    pub(crate) fn has_objects(&self) -> bool {
+        !self.objects.lock().pointers.is_empty()
     }
 
     /// `None` if the object is gone.
@@ -199,8 +205,16 @@ impl Ctx {
         });
         let context = Box::leak(context).c();
         object::add::<Self>(context.cast(), Identity::default(), "ibv_context");
+        wake_ups::add_async(context as usize, async_fd, endless);
         Ok(context)
     }
+}
+
+/// Explains why no asynchronous event comes.
+fn endless(call: &str, context: usize) -> Option<String> {
+    // SAFETY: Only a live context is found.
+    let ctx = unsafe { Ctx::get(with_exposed_provenance(context)) }.ok()?;
+    wake_ups::endless_async(call, ctx.inner.has_objects())
 }
 
 pub(crate) unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
@@ -213,6 +227,7 @@ pub(crate) unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c
                 return Ok(error.number());
             }
         };
+        wake_ups::remove_channel(context as usize);
         let Ctx { dev, inner, .. } = object::take(ctx, context.cast());
         dev.close(inner);
         Ok(0)

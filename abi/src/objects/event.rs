@@ -13,6 +13,7 @@ use crate::{
     call::{self, CallId},
     errno::Result,
     export::export,
+    hooks::check::wake_ups,
     layout::{Element, consts::*, ibv_async_event, ibv_context, ibv_cq},
     translate::event::{self, Subject},
     wait::{Polled, test_cancel, wait_readable},
@@ -51,7 +52,12 @@ pub(crate) unsafe extern "C-unwind" fn ibv_get_async_event(
                     *event = taken;
                     return Ok(());
                 }
-                Polled::Nothing(descriptor) => wait_readable(descriptor)?,
+                Polled::Nothing(descriptor) => {
+                    wake_ups::reads_async(context as usize, true);
+                    let waited = wait_readable(descriptor);
+                    wake_ups::reads_async(context as usize, false);
+                    waited?;
+                }
             }
         }
     })

@@ -31,8 +31,9 @@ pub(super) enum Activity {
     GoesOn,
     /// Waits without a limit.
     WaitsForThread,
-    /// A descriptor may wake it.
-    WaitsFor { descriptors: Vec<c_int>, is_limited: bool },
+    /// A descriptor may wake it. `once`: of these, epoll reports an event once (`EPOLLET`,
+    /// `EPOLLONESHOT`).
+    WaitsFor { descriptors: Vec<c_int>, once: Vec<c_int>, is_limited: bool },
     /// An event outside the process may wake it.
     Blocked,
 }
@@ -62,6 +63,12 @@ pub(super) fn all() -> Option<Vec<Thread>> {
 /// Keeps unchanged threads: their states held at one time.
 pub(super) fn still(seen: Vec<Thread>) -> Vec<Thread> {
     seen.into_iter().filter(|thread| *thread == Thread::read(thread.id)).collect()
+}
+
+/// True if a thread waits for another.
+pub(super) fn any_joins() -> bool {
+    let waits = |thread: &Thread| thread.doing() == Activity::WaitsForThread;
+    all().is_some_and(|threads| threads.iter().any(waits))
 }
 
 pub(super) fn is_alone() -> bool {
@@ -101,7 +108,8 @@ impl Thread {
         let waits = matches!(second as c_int & !FUTEX_FLAGS, 0 | 6 | 9 | 13);
         let poll = || polled(first, second as usize);
         let select = || selected(first as usize, [second, third, fourth]);
-        let epoll = || registered(first as c_int);
+        let mut once = Vec::new();
+        let mut epoll = || registered(first as c_int, &mut once);
         let (descriptors, is_limited) = match *number as c_long {
             libc::SYS_futex if waits && fourth == 0 => return Activity::WaitsForThread,
             libc::SYS_futex | libc::SYS_nanosleep | libc::SYS_clock_nanosleep => {
@@ -119,8 +127,10 @@ impl Thread {
             libc::SYS_epoll_wait => (epoll(), fourth as c_int >= 0),
             _ => return Activity::Blocked,
         };
-        descriptors
-            .map_or(Activity::Blocked, |descriptors| Activity::WaitsFor { descriptors, is_limited })
+        match descriptors {
+            Some(descriptors) => Activity::WaitsFor { descriptors, once, is_limited },
+            None => Activity::Blocked,
+        }
     }
 }
 
@@ -160,10 +170,20 @@ fn selected(limit: usize, sets: [u64; 3]) -> Option<Vec<c_int>> {
     Some((0..limit).filter(is_set).filter_map(|at| at.try_into().ok()).collect())
 }
 
-fn registered(epoll: c_int) -> Option<Vec<c_int>> {
+/// Adds to `once` those that are edge-triggered, or disabled after an event.
+fn registered(epoll: c_int, once: &mut Vec<c_int>) -> Option<Vec<c_int>> {
     let text = fs::read_to_string(format!("/proc/self/fdinfo/{epoll}")).ok()?;
-    let lines = text.lines().filter_map(|line| line.strip_prefix("tfd:"));
-    Some(lines.filter_map(|line| line.split_whitespace().next()?.parse().ok()).collect())
+    let mut all = Vec::new();
+    for line in text.lines().filter_map(|line| line.strip_prefix("tfd:")) {
+        let mut words = line.split_whitespace();
+        let descriptor = words.next()?.parse().ok()?;
+        let events = u32::from_str_radix(words.nth(1)?, 16).ok()?.cast_signed();
+        if events & libc::EPOLLET != 0 || events & libc::EPOLLIN == 0 {
+            once.push(descriptor);
+        }
+        all.push(descriptor);
+    }
+    Some(all)
 }
 
 #[cfg(test)]
@@ -208,7 +228,11 @@ mod tests {
                 unsafe { libc::poll(&raw mut wanted, 1, limit) };
                 drop(reader);
             };
-            let wanted = Activity::WaitsFor { descriptors: vec![fd], is_limited: limit >= 0 };
+            let wanted = Activity::WaitsFor {
+                descriptors: vec![fd],
+                once: Vec::new(),
+                is_limited: limit >= 0,
+            };
             assert_eq!(doing(wait, || drop(writer)), wanted);
         }
     }
@@ -227,22 +251,30 @@ mod tests {
             }
             drop(reader);
         };
-        let wanted = |fd| Activity::WaitsFor { descriptors: vec![fd], is_limited: false };
-        assert_eq!(doing(wait, || drop(writer)), wanted(fd));
-
-        let (reader, writer) = std::io::pipe().unwrap();
-        let fd = reader.as_raw_fd();
-        let wait = move || {
-            // SAFETY: `event` is writable.
-            unsafe {
-                let epoll = libc::epoll_create1(0);
-                let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
-                libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &raw mut event);
-                libc::epoll_wait(epoll, &raw mut event, 1, -1);
-                libc::close(epoll);
-            }
-            drop(reader);
+        let wanted = |fd, once: &[c_int]| Activity::WaitsFor {
+            descriptors: vec![fd],
+            once: once.to_vec(),
+            is_limited: false,
         };
-        assert_eq!(doing(wait, || drop(writer)), wanted(fd));
+        assert_eq!(doing(wait, || drop(writer)), wanted(fd, &[]));
+
+        for mode in [0, libc::EPOLLET] {
+            let (reader, writer) = std::io::pipe().unwrap();
+            let fd = reader.as_raw_fd();
+            let wait = move || {
+                // SAFETY: `event` is writable.
+                unsafe {
+                    let epoll = libc::epoll_create1(0);
+                    let events = (libc::EPOLLIN | mode).cast_unsigned();
+                    let mut event = libc::epoll_event { events, u64: 0 };
+                    libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &raw mut event);
+                    libc::epoll_wait(epoll, &raw mut event, 1, -1);
+                    libc::close(epoll);
+                }
+                drop(reader);
+            };
+            let once = if mode == 0 { vec![] } else { vec![fd] };
+            assert_eq!(doing(wait, || drop(writer)), wanted(fd, &once));
+        }
     }
 }

@@ -92,8 +92,8 @@ pub(super) fn nobody_acts(but: u32) -> bool {
         waits(&thread.id)
             || match thread.doing() {
                 Activity::WaitsForThread => true,
-                Activity::WaitsFor { descriptors, is_limited: false } => {
-                    wake_ups::endless_for(thread.id, &descriptors).is_some()
+                Activity::WaitsFor { descriptors, once, is_limited: false } => {
+                    wake_ups::is_stuck(thread.id, &descriptors, &once)
                 }
                 _ => false,
             }

@@ -16,6 +16,7 @@ static CQS: Mutex<BTreeMap<usize, Queue>> = Mutex::new(BTreeMap::new());
 static CHANNELS: Mutex<BTreeMap<usize, Channel>> = Mutex::new(BTreeMap::new());
 
 const IN_CALL: &str = "ibv_get_cq_event";
+const IN_ASYNC: &str = "ibv_get_async_event";
 const IN_POLL: &str = "poll, select or epoll_wait";
 
 /// Explains why only another thread can cause an event. Gets the waiting call and the channel.
@@ -59,17 +60,21 @@ struct Armed {
     unsolicited: Option<Finding>,
 }
 
-/// Of completion queues or of `rdma_cm`. A forked child may use its descriptor for another file.
+/// Of completion queues, of `rdma_cm`, or a context's of asynchronous events. A forked child may
+/// use its descriptor for another file.
 #[derive(Clone)]
 struct Channel {
     process: u32,
     descriptor: c_int,
     made: Stack,
     endless: Endless,
+    is_async: bool,
     last_use: Option<Use>,
+    /// At the watcher's last look.
+    was_readable: bool,
 }
 
-/// `ibv_get_cq_event` that returned an event, or waits.
+/// `ibv_get_cq_event` or `ibv_get_async_event` that returned an event, or waits.
 #[derive(Clone)]
 struct Use {
     by: u32,
@@ -101,9 +106,19 @@ pub(crate) fn remove(cq: usize) {
 }
 
 pub(crate) fn add_channel(pointer: usize, descriptor: c_int, endless: Endless) {
+    insert(pointer, descriptor, endless, false);
+}
+
+/// The descriptor of a context's asynchronous events.
+pub(crate) fn add_async(context: usize, descriptor: c_int, endless: Endless) {
+    insert(context, descriptor, endless, true);
+}
+
+fn insert(pointer: usize, descriptor: c_int, endless: Endless, is_async: bool) {
     if is_on() {
-        let (process, made) = (process::id(), Stack::here());
-        let new = Channel { process, descriptor, made, endless, last_use: None };
+        let (process, made, last_use) = (process::id(), Stack::here(), None);
+        let was_readable = false;
+        let new = Channel { process, descriptor, made, endless, is_async, last_use, was_readable };
         CHANNELS.lock().insert(pointer, new);
     }
 }
@@ -235,6 +250,30 @@ pub(crate) fn still_waits(channel: usize) {
     });
 }
 
+/// `ibv_get_async_event` begins or ends.
+pub(crate) fn reads_async(context: usize, is_waiting: bool) {
+    if is_on() {
+        let _call = Call::begin();
+        use_channel(context, is_waiting);
+    }
+}
+
+/// As [`Endless`], for asynchronous events, which any of the context's objects may cause.
+pub(crate) fn endless_async(call: &str, has_objects: bool) -> Option<String> {
+    let this = process::id();
+    let is_unread = |channel: &Channel| {
+        let was_unread = channel.process == this && !channel.is_async && channel.was_readable;
+        was_unread && channel.is_readable()
+    };
+    if CHANNELS.lock().values().any(is_unread) {
+        return Some(format!("{call} for asynchronous events; the event of a channel is unread"));
+    }
+    // a lone thread may wait for events of the port
+    (!has_objects && threads::any_joins()).then(|| {
+        format!("{call}; its context has no objects that cause events, and a thread waits for it")
+    })
+}
+
 fn use_channel(channel: usize, is_waiting: bool) {
     let last_use = Use { by: threads::this(), at: Stack::here(), is_waiting };
     if let Some(channel) = CHANNELS.lock().get_mut(&channel) {
@@ -248,6 +287,11 @@ pub(crate) fn endless(call: &str, channel: usize, outstanding: Outstanding) -> O
     let own = || cqs.iter().filter(|(_, queue)| queue.channel == channel);
     let armed = own().filter(|(_, queue)| queue.armed.is_some());
     let armed: Vec<_> = armed.map(|(cq, queue)| (*cq, queue.cq.len())).collect();
+    let is_solicited = |armed: &Armed| armed.kind != NotifyKind::Next;
+    let unsolicited: usize = own()
+        .filter(|(_, queue)| queue.armed.as_ref().is_some_and(is_solicited))
+        .map(|(_, queue)| queue.cq.len())
+        .sum();
     let number = own().count();
     drop(cqs);
     let is_done = |(cq, held): &(usize, usize)| {
@@ -258,42 +302,72 @@ pub(crate) fn endless(call: &str, channel: usize, outstanding: Outstanding) -> O
         (_, []) => format!("{call}: the channel has {number} completion queues, none is armed"),
         (_, armed) if armed.iter().all(is_done) => format!(
             "{call}: the channel has {number} completion queues, {} are armed, and every posted \
-             request has completed",
-            armed.len()
+             request has completed{}",
+            armed.len(),
+            match unsolicited {
+                0 => String::new(),
+                held => format!(
+                    "; {held} completions are in queues armed for solicited events only, which \
+                     completions of sends never are"
+                ),
+            }
         ),
         _ => return None,
     })
 }
 
-/// A thread's wait that only another thread can end: all descriptors are channels without events.
-pub(super) fn endless_for(thread: u32, descriptors: &[c_int]) -> Option<Finding> {
+/// The channels of all descriptors, by pointer; `None`: one belongs to another file.
+fn channels_of(descriptors: &[c_int]) -> Option<Vec<(usize, Channel)>> {
     let channels = CHANNELS.lock();
     let find = |descriptor: &c_int| {
         let mut own = channels.iter().filter(|(_, channel)| channel.process == process::id());
         let (pointer, channel) = own.find(|(_, channel)| channel.descriptor == *descriptor)?;
         Some((*pointer, channel.clone()))
     };
-    let waited: Vec<_> = descriptors.iter().map(find).collect::<Option<_>>()?;
-    drop(channels);
-    if descriptors.iter().any(|descriptor| is_readable(*descriptor)) {
+    descriptors.iter().map(find).collect()
+}
+
+/// A thread's wait that only another thread can end: all descriptors are channels without events,
+/// or epoll has reported the event of one, `once` only.
+pub(super) fn endless_for(thread: u32, descriptors: &[c_int], once: &[c_int]) -> Option<Finding> {
+    let waited = channels_of(descriptors)?;
+    let mut unread =
+        waited.iter().map(|(_, channel)| channel).filter(|channel| channel.is_readable());
+    let is_unread = unread.clone().next().is_some();
+    if !unread.all(|channel| channel.was_readable && once.contains(&channel.descriptor)) {
         return None;
     }
     let place = last_place(thread, &waited)?;
-    let call = format!("{IN_POLL}: thread {thread} waits");
-    let mut reasons = waited.iter().map(|(pointer, channel)| (channel.endless)(&call, *pointer));
-    let what = reasons.next()??;
-    reasons.all(|reason| reason.is_some()).then(|| Finding {
-        kind: Kind::EndlessWait,
-        what,
-        stacks: vec![place],
-    })
+    let is_async = |(_, channel): &(usize, Channel)| {
+        channel.is_async && channel.last_use.as_ref().is_some_and(|last| last.waits(thread))
+    };
+    let call = if waited.iter().any(is_async) { IN_ASYNC } else { IN_POLL };
+    let call = format!("{call}: thread {thread} waits");
+    let reason = |(pointer, channel): &(usize, Channel)| (channel.endless)(&call, *pointer);
+    let mut reasons = waited.iter().map(reason);
+    let mut what = reasons.next()??;
+    if !reasons.all(|reason| reason.is_some()) {
+        return None;
+    }
+    if is_unread {
+        what += "; a channel has an event, which epoll has reported before and reports once \
+                 (EPOLLET, EPOLLONESHOT)";
+    }
+    Some(Finding { kind: Kind::EndlessWait, what, stacks: vec![place] })
+}
+
+/// True for a wait that ends no other thread's: as [`endless_for`], or for asynchronous events.
+pub(super) fn is_stuck(thread: u32, descriptors: &[c_int], once: &[c_int]) -> bool {
+    let is_silent = |(_, channel): &(usize, Channel)| channel.is_async && !channel.is_readable();
+    channels_of(descriptors).is_some_and(|waited| waited.iter().all(is_silent))
+        || endless_for(thread, descriptors, once).is_some()
 }
 
 /// The thread's last use of the channels; else where the first was made.
 fn last_place(thread: u32, waited: &[(usize, Channel)]) -> Option<(&'static str, Stack)> {
     let mut uses = waited.iter().filter_map(|(_, channel)| channel.last_use.as_ref());
     if let Some(last) = uses.find(|last| last.by == thread) {
-        return Some(("last ibv_get_cq_event", last.at.clone()));
+        return Some((if last.is_waiting { "waits" } else { "last event taken" }, last.at.clone()));
     }
     let is_meant = |queue: &&Queue| waited.iter().any(|(pointer, _)| *pointer == queue.channel);
     let cqs = CQS.lock();
@@ -318,6 +392,18 @@ fn sleepers() -> Vec<Sleeper> {
         threads::waits_for(thread, descriptor).then_some(Sleeper { thread, descriptor, at })
     };
     channels.into_iter().filter_map(sleeper).collect()
+}
+
+impl Channel {
+    fn is_readable(&self) -> bool {
+        is_readable(self.descriptor)
+    }
+}
+
+impl Use {
+    const fn waits(&self, thread: u32) -> bool {
+        self.is_waiting && self.by == thread
+    }
 }
 
 /// Finds completions that cause no event, while a thread waits for one. `threads` are idle since
@@ -376,6 +462,9 @@ pub(super) fn look_at_waits(threads: &[Thread], outstanding: Outstanding) {
         }
     }
     findings.iter().for_each(report::emit);
+    let mut channels = CHANNELS.lock();
+    let own = channels.values_mut().filter(|channel| channel.process == this);
+    own.for_each(|channel| channel.was_readable = channel.is_readable());
 }
 
 /// Call when a signal ends the program.

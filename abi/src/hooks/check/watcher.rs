@@ -64,8 +64,8 @@ fn look(seen: Vec<Thread>) {
     wake_ups::look_at_waits(&still, requests::outstanding);
     for thread in &still {
         let found = match thread.doing() {
-            Activity::WaitsFor { descriptors, is_limited: false } => {
-                wake_ups::endless_for(thread.id, &descriptors)
+            Activity::WaitsFor { descriptors, once, is_limited: false } => {
+                wake_ups::endless_for(thread.id, &descriptors, &once)
             }
             Activity::WaitsForThread => waits::batch_of(thread.id),
             _ => None,
