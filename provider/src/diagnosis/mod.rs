@@ -6,6 +6,7 @@
 
 mod explanation;
 mod limit;
+mod posts;
 
 use std::{
     collections::VecDeque,
@@ -30,11 +31,12 @@ pub use explanation::ExplainFormat;
 use crate::{
     calls::Call,
     clock,
-    report::{self, at_exit},
+    report::{self, Caller, at_exit},
     sync::Mutex,
     variables,
 };
 use limit::Limit;
+use posts::Posts;
 
 const WAITING: usize = 64;
 /// Longest wait for a running report at exit.
@@ -115,6 +117,7 @@ impl FoundEvents {
 #[derive(Default)]
 struct State {
     histories: Histories,
+    posts: Posts,
     waiting: VecDeque<Waiting>,
 }
 
@@ -128,6 +131,8 @@ impl State {
 
 struct Waiting {
     finding: Finding,
+    /// Of the request's post.
+    caller: Option<Caller>,
     thread: ThreadId,
 }
 
@@ -140,6 +145,7 @@ struct Finder {
 impl Sink for Finder {
     fn record(&mut self, record: Record) {
         let mut state = self.found.state.lock();
+        state.posts.observe(&record);
         if let Some(finding) = state.histories.observe(&record) {
             self.found.add(&mut state, finding);
         }
@@ -164,13 +170,14 @@ impl Found {
 
     fn add(&self, state: &mut State, finding: Finding) {
         if state.waiting.len() < WAITING {
-            state.waiting.push_back(Waiting { finding, thread: thread::current().id() });
+            let (caller, thread) = (state.posts.caller_of(&finding), thread::current().id());
+            state.waiting.push_back(Waiting { finding, caller, thread });
             self.any.store(true, Ordering::SeqCst);
         }
     }
 
     /// Next finding for this thread.
-    fn next(&self) -> Option<Finding> {
+    fn next(&self) -> Option<Waiting> {
         let mut state = self.state.lock();
         let this = thread::current().id();
         // another thread's call is on that thread's stack
@@ -180,7 +187,7 @@ impl Found {
         if state.waiting.is_empty() {
             self.any.store(false, Ordering::SeqCst);
         }
-        next.map(|next| next.finding)
+        next
     }
 }
 
@@ -232,13 +239,13 @@ impl Diagnosis {
         finding.latest = qpn.map_or_else(Vec::new, |qpn| {
             self.found.state.lock().histories.latest(qpn).cloned().collect()
         });
-        write(self.found.format, Some(&self.found.device), &finding, &[]);
+        write(self.found.format, Some(&self.found.device), &finding, None, &[]);
     }
 }
 
 pub(crate) fn report_call(format: ExplainFormat, call: &str, reason: Reason) {
     let _call = Call::begin();
-    write(format, None, &Finding::of_call(clock::now(), call.to_owned(), reason), &[]);
+    write(format, None, &Finding::of_call(clock::now(), call.to_owned(), reason), None, &[]);
 }
 
 #[cold]
@@ -248,7 +255,7 @@ fn report(found: &Found, link_error: &dyn Fn() -> Option<String>) {
     }
     let _call = Call::begin(); // no fork or cancellation under locks
     REPORTING.fetch_add(1, Ordering::SeqCst);
-    while let Some(finding) = found.next() {
+    while let Some(Waiting { finding, caller, .. }) = found.next() {
         let mut others = Vec::new();
         if let Some(address) = finding.silent {
             match ((found.about_peer)(address), finding.reason.cause) {
@@ -259,15 +266,22 @@ fn report(found: &Found, link_error: &dyn Fn() -> Option<String>) {
             }
             others.extend(link_error().map(|error| format!("the link could not send: {error}")));
         }
-        write(found.format, Some(&found.device), &finding, &others);
+        write(found.format, Some(&found.device), &finding, caller, &others);
     }
     REPORTING.fetch_sub(1, Ordering::SeqCst);
 }
 
-fn write(format: ExplainFormat, device: Option<&str>, finding: &Finding, others: &[String]) {
+fn write(
+    format: ExplainFormat,
+    device: Option<&str>,
+    finding: &Finding,
+    caller: Option<Caller>,
+    others: &[String],
+) {
     let Some(left_out) = REPORTED.lock().admit(device, finding, clock::now()) else { return };
     // a call is reported by its own thread
-    let caller = finding.is_call.then(report::caller).flatten();
+    let caller = if finding.is_call { report::caller() } else { caller };
+    let caller = caller.and_then(report::name);
     let report = explanation::report(device, finding, others, caller, left_out);
     report::write(&report.in_form(format == ExplainFormat::Json));
 }
@@ -298,7 +312,7 @@ mod tests {
             Finding::of_call(clock::now(), name.to_owned(), reason)
         };
         let add = |finding| found.add(&mut found.state.lock(), finding);
-        let next = || found.next().map(|finding| finding.what);
+        let next = || found.next().map(|next| next.finding.what);
         add(finding("call"));
         add(Finding { is_call: false, ..finding("request") });
         thread::scope(|scope| {

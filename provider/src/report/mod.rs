@@ -61,16 +61,31 @@ impl Report {
     }
 }
 
-/// Locates the program's call on this thread.
-static CALLER: OnceLock<fn() -> Option<String>> = OnceLock::new();
+/// Number of a place in the program.
+pub type Caller = u32;
 
-/// Adds function, source and line to reported calls.
-pub fn with_callers(caller: fn() -> Option<String>) {
-    let _ = CALLER.set(caller); // always the same
+/// Locates calls in the program.
+#[derive(Debug)]
+pub struct Callers {
+    /// This thread's current call. Takes no other lock.
+    pub here: fn() -> Option<Caller>,
+    /// Function, source and line.
+    pub name: fn(Caller) -> Option<String>,
 }
 
-pub(crate) fn caller() -> Option<String> {
-    CALLER.get().and_then(|caller| caller())
+static CALLERS: OnceLock<Callers> = OnceLock::new();
+
+/// Adds function, source and line to reported calls and requests.
+pub fn with_callers(callers: Callers) {
+    let _ = CALLERS.set(callers); // always the same
+}
+
+pub(crate) fn caller() -> Option<Caller> {
+    CALLERS.get().and_then(|callers| (callers.here)())
+}
+
+pub(crate) fn name(caller: Caller) -> Option<String> {
+    CALLERS.get().and_then(|callers| (callers.name)(caller))
 }
 
 /// JSON line.

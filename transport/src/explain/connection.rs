@@ -69,7 +69,8 @@ impl Explain for RejectReason {
             Self::INVALID_MTU => ("path_mtu", "the peer's port carries a smaller path MTU"),
             Self::CONSUMER => (
                 "rejected_by_program",
-                "the peer's program called rdma_reject: private_data of the event may say why",
+                "the peer's program called rdma_reject: private_data of the event may say why; \
+                 private_data_len of a request is 56 whatever was sent",
             ),
             Self::VENDOR_OPTION => ("vendor_option", "the peer requests options of another vendor"),
             Self(1 | 3) => ("peer_resources", "the peer has no queue pair or no memory left"),

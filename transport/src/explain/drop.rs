@@ -113,7 +113,7 @@ impl Explain for DropReason {
             Self::CmBacklog => "accept or reject requests sooner, or raise backlog of rdma_listen",
             Self::TooLong => {
                 "a datagram's receive buffer needs 40 bytes for the GRH plus the message, which \
-                 is one packet"
+                 is one packet; byte_len of a received datagram includes the 40 bytes"
             }
         };
         Reason::new(self.name(), self, advice)

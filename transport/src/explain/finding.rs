@@ -6,15 +6,15 @@ use alloc::{
 };
 use core::net::IpAddr;
 
-use super::{Explain, Reason, history::History};
+use super::{Explain, Reason, history::History, request::Request};
 use crate::{
     bounded,
-    event::{Disposition, DropReason},
+    event::{Disposition, DropReason, Refusal},
     ids::Qpn,
     qp::{Failure, State, Timer},
     time::Instant,
     trace::{Call, CallError, Latest, PacketRecord, Record, What},
-    wire::Ext,
+    wire::{Ext, Syndrome},
     work::{Cause, WcError, WcStatus},
 };
 
@@ -38,6 +38,8 @@ pub struct Finding {
     pub what: String,
     /// `what` is a call of the program.
     pub is_call: bool,
+    /// `what` is this request.
+    pub request: Option<Request>,
     /// Completion status.
     pub status: Option<WcStatus>,
     /// Reason.
@@ -62,6 +64,7 @@ impl Finding {
             qpn: None,
             what,
             is_call: false,
+            request: None,
             status: None,
             reason,
             peer: None,
@@ -125,6 +128,14 @@ impl Histories {
                 let is_new = reason.shows_a_mistake() && history.report_once(*reason);
                 is_new.then(|| dropped(*at, packet, *reason))
             }
+            What::Arrived {
+                packet,
+                disposition: Disposition::NakReceived(Syndrome::RnrNak { .. }),
+            } => receiver_stalls(*at, history, packet),
+            What::Arrived {
+                packet,
+                disposition: Disposition::Refused(Syndrome::RnrNak { .. }, refusal),
+            } => stalls(*at, history, packet, *refusal),
             // reliable services report by their responses
             What::Sent { .. } if !history.qp_type.is_reliable() => {
                 unreachable(*at, history, &mut self.addressed)
@@ -258,7 +269,8 @@ fn failed(at: Instant, history: &History, failure: Failure) -> Option<Finding> {
         Failure::Request(error) => {
             let wr_id = completed.map(|(wr_id, _)| wr_id);
             let what = wr_id.map_or_else(|| "a request".to_string(), |id| history.request(id));
-            Some(of_request(at, history, what, error))
+            let finding = of_request(at, history, what, error);
+            Some(Finding { request: wr_id.map(Request::Send), ..finding })
         }
         Failure::Refused(syndrome, refusal) => {
             let what = match completed {
@@ -267,14 +279,16 @@ fn failed(at: Instant, history: &History, failure: Failure) -> Option<Finding> {
             };
             let peer = history.arrived.as_ref().map(|packet| format!("sent {packet}"));
             let status = completed.map(|(_, error)| error.status);
+            let request = completed.map(|(wr_id, _)| Request::Receive(wr_id));
             let finding = Finding::new(at, what, refusal.explain());
-            Some(Finding { status, peer, ..finding })
+            Some(Finding { status, request, peer, ..finding })
         }
         Failure::Receive => {
             let (wr_id, error) = completed?;
             let finding = Finding::new(at, format!("receive request {wr_id}"), error.explain());
             let peer = history.arrived.as_ref().map(|packet| format!("sent {packet}"));
-            Some(Finding { status: Some(error.status), peer, ..finding })
+            let request = Some(Request::Receive(wr_id));
+            Some(Finding { status: Some(error.status), request, peer, ..finding })
         }
         Failure::CqOverrun(_) => goes_into_err(
             "cq_overrun",
@@ -352,6 +366,41 @@ fn explain_silence(reason: &mut Reason, history: &History, tries: u8) {
              allow"
                 .into();
     }
+}
+
+/// The peer refuses a request for long.
+fn receiver_stalls(at: Instant, history: &mut History, packet: &PacketRecord) -> Option<Finding> {
+    let (time, naks) = history.refuse(at, packet.headers.bth().psn)?;
+    let rule = format!("the peer has had no receive request for {time:.1?}: {naks} RNR NAKs");
+    let reason = Reason { rule, ..WcStatus::RnrRetryExcErr.explain() };
+    let (what, request) = match history.oldest_request() {
+        Some(wr_id) => (history.request(wr_id), Some(Request::Send(wr_id))),
+        None => ("a request".to_string(), None),
+    };
+    Some(Finding { request, ..Finding::new(at, what, reason) })
+}
+
+/// A request of the peer is refused for long.
+fn stalls(
+    at: Instant,
+    history: &mut History,
+    packet: &PacketRecord,
+    refusal: Refusal,
+) -> Option<Finding> {
+    let (time, naks) = history.refuse(at, packet.headers.bth().psn)?;
+    let mut reason = refusal.explain();
+    reason.rule = format!("{refusal} for {time:.1?}: {naks} RNR NAKs");
+    if history.discarded > 0 {
+        reason.rule += &format!("; RESET has discarded {} receive requests", history.discarded);
+    }
+    reason.advice = format!(
+        "{}; the limit of a shared receive queue is for one event: arm it again after each \
+         IBV_EVENT_SRQ_LIMIT_REACHED",
+        reason.advice
+    )
+    .into();
+    let finding = Finding::new(at, "a request of the peer".to_string(), reason);
+    Some(Finding { peer: Some(format!("sent {packet}")), ..finding })
 }
 
 /// A dropped packet that nothing else reports.

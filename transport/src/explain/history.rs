@@ -6,10 +6,12 @@ use alloc::{
 };
 use core::{fmt, net::IpAddr, time::Duration};
 
+use super::request::Request;
 use crate::{
     bounded,
     event::{Disposition, DropReason},
     ids::Qpn,
+    psn::Psn,
     qp::{Failure, QpType, State, Timer},
     time::{Instant, rnr_timer},
     trace::{Call, PacketRecord, What},
@@ -21,6 +23,8 @@ use crate::{
 const POSTS: usize = 256;
 /// Timeouts remembered.
 const TIMEOUTS: usize = 8;
+/// RNR NAKs of one request last longer only if the receiver has a mistake.
+const STALLED: Duration = Duration::from_secs(1);
 
 /// Events since the requester's last progress.
 #[derive(Debug, Default)]
@@ -32,6 +36,15 @@ struct Silence {
     dropped: Dropped,
     /// Malformed packets and unknown queue pairs, from the peer's address.
     unmatched_drops: Dropped,
+}
+
+/// RNR NAKs of one request.
+#[derive(Debug)]
+struct Stall {
+    psn: Psn,
+    since: Instant,
+    naks: u32,
+    is_reported: bool,
 }
 
 /// Drop counts by reason, latest last.
@@ -70,6 +83,11 @@ pub(super) struct History {
     pub(super) qp_type: QpType,
     pub(super) state: State,
     posts: VecDeque<Call>,
+    /// Posted to this queue pair, not completed.
+    receives: u32,
+    /// By the latest RESET, if none was posted since.
+    pub(super) discarded: u32,
+    stall: Option<Stall>,
     silence: Silence,
     /// Latest accepted packet of the peer.
     heard: Option<Instant>,
@@ -92,6 +110,9 @@ impl History {
             qp_type,
             state: State::Reset,
             posts: VecDeque::new(),
+            receives: 0,
+            discarded: 0,
+            stall: None,
             silence: Silence::default(),
             heard: None,
             acknowledged: false,
@@ -113,6 +134,9 @@ impl History {
             What::Call { call: call @ Call::PostSend { .. }, result: Ok(()) } => {
                 bounded::push(&mut self.posts, *call, POSTS);
             }
+            What::Call { call: Call::PostRecv { .. }, result: Ok(()) } => {
+                (self.receives, self.discarded) = (self.receives.saturating_add(1), 0);
+            }
             What::Acknowledged { .. } => {
                 self.silence = Silence::default();
                 self.acknowledged = true;
@@ -125,7 +149,12 @@ impl History {
             {
                 self.failed = Some((at, *wr_id, *error));
             }
-            What::Completed { wr_id, result: Ok(_) } => self.complete(*wr_id),
+            What::Completed { wr_id, result: Ok(ok) } => {
+                match Request::completed(*wr_id, ok.opcode) {
+                    Request::Receive(_) => self.receives = self.receives.saturating_sub(1),
+                    Request::Send(wr_id) => self.complete(wr_id),
+                }
+            }
             What::State { to, failure, .. } => self.enter(at, *to, *failure),
             _ => {}
         }
@@ -161,8 +190,15 @@ impl History {
     fn enter(&mut self, at: Instant, to: State, failure: Failure) {
         self.state = to;
         match to {
-            State::Reset => *self = Self::new(self.qp_type),
-            State::Err | State::Sqe => self.failure = Some((at, failure)),
+            State::Reset => {
+                *self = Self { discarded: self.receives, ..Self::new(self.qp_type) };
+            }
+            State::Err | State::Sqe => {
+                self.failure = Some((at, failure));
+                if to == State::Err {
+                    self.receives = 0; // flushed
+                }
+            }
             State::Init | State::Rtr | State::Rts | State::Sqd => {}
         }
     }
@@ -173,6 +209,27 @@ impl History {
             Some(post) => format!("ibv_{post}"),
             None => format!("request {wr_id}"),
         }
+    }
+
+    pub(super) fn oldest_request(&self) -> Option<u64> {
+        match self.posts.front()? {
+            Call::PostSend { wr_id, .. } => Some(*wr_id),
+            _ => None,
+        }
+    }
+
+    /// An RNR NAK of this PSN, sent or received. Its stall, once it is long.
+    pub(super) fn refuse(&mut self, at: Instant, psn: Psn) -> Option<(Duration, u32)> {
+        let new = Stall { psn, since: at, naks: 0, is_reported: false };
+        let stall = match self.stall.take() {
+            Some(stall) if stall.psn == psn => self.stall.insert(stall),
+            _ => self.stall.insert(new),
+        };
+        stall.naks = stall.naks.saturating_add(1);
+        let time = at.since(stall.since);
+        let is_new =
+            time >= STALLED && !core::mem::replace(&mut stall.is_reported, time >= STALLED);
+        is_new.then_some((time, stall.naks))
     }
 
     pub(super) fn failed_at(&self, at: Instant) -> Option<(u64, WcError)> {

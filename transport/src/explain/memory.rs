@@ -2,9 +2,13 @@ use crate::mem::{AccessError, WindowError};
 
 reasons! {
     AccessError {
+        Self::UnknownKey(0) => "unknown_key"
+            "rkey is 0: an atomic takes wr.atomic.rkey and wr.atomic.remote_addr, a READ or WRITE \
+             those of wr.rdma; the peer sends its mr->rkey before the first request";
         Self::UnknownKey(_) => "unknown_key"
             "check the key: lkey of the region for local elements, rkey for the peer, in host \
-             byte order on both sides; a key of another device is unknown here";
+             byte order on both sides; each bind of a memory window makes a new rkey (mw->rkey); a key of \
+             another device is unknown here";
         Self::SwappedKey(_) => "swapped_key"
             "the key has the wrong byte order: one side lacks ntohl or htonl";
         Self::LocalKey(_) => "lkey_as_rkey"

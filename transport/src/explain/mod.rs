@@ -36,12 +36,14 @@ mod finding;
 mod history;
 mod memory;
 mod refusal;
+mod request;
 
 use alloc::{borrow::Cow, string::String};
 use core::fmt;
 
 pub use connection::SidrStatus;
 pub use finding::{Finding, Histories, KEPT};
+pub use request::Request;
 
 /// Reason of a failure.
 #[derive(Clone, PartialEq, Eq, Debug)]

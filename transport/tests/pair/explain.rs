@@ -1,4 +1,4 @@
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use roce_fabric::{Action, Corruption, Kind, Matcher, Rule};
 use roce_transport::{
@@ -219,6 +219,26 @@ fn a_receiver_that_is_not_ready() {
     assert_says(&finding.reason.rule, &["given up after 3 tries"]);
     assert_says(finding.peer.as_deref().unwrap(), &["RNR NAKs sent: 3, last wait 640.0µs"]);
     assert_says(&finding.reason.advice, &["post enough receives", "rnr_retry"]);
+}
+
+#[test]
+fn receives_that_reset_discards() {
+    let options = Options { rnr_retry: 7, ..Options::default() };
+    let (mut pair, a, b) = connected(options);
+    pair.post_recv(&b, &RecvWr::new(1, []));
+    let a_ip = pair.a.ip;
+    pair.b.adapter.to_reset(b.qpn).unwrap();
+    pair.b.connect(b.qpn, a_ip, a.qpn, options.a_psn, options.b_psn, &options);
+    pair.post_send(&a, &SendWr::send(7, Data::empty()));
+    pair.run_for(Duration::from_millis(900));
+    assert_eq!([Side::A, Side::B].map(|side| findings(&mut pair, side).len()), [0, 0]);
+    pair.run_for(Duration::from_secs(5));
+    let (near, far) = (only(&mut pair, Side::A), only(&mut pair, Side::B));
+    assert_eq!((near.status, near.reason.cause), (None, "receiver_not_ready"));
+    assert_says(&near.what, &["ibv_post_send 7"]);
+    assert_says(&near.reason.rule, &["no receive request for 1.0s: ", " RNR NAKs"]);
+    assert_eq!(far.reason.cause, "no_receive_request");
+    assert_says(&far.reason.rule, &["for 1.0s", "RESET has discarded 1 receive requests"]);
 }
 
 #[test]

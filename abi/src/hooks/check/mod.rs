@@ -36,7 +36,7 @@ pub(crate) use report::{emit, emit_here};
 pub(crate) use stack::Stack;
 
 pub(crate) fn at_load() {
-    roce_provider::report::with_callers(report::caller);
+    roce_provider::report::with_callers(report::CALLERS);
     python::at_load();
     if form::switch_on() {
         form::report_seed();

@@ -14,7 +14,7 @@ use std::{
 use roce_provider::{
     CheckForm,
     environment::{self, CHECK_SUPPRESSIONS},
-    report::{Report, line, line_of},
+    report::{Caller, Callers, Report, line, line_of},
     signals,
 };
 use serde_json::json;
@@ -211,8 +211,10 @@ impl Findings {
     }
 }
 
-pub(super) fn caller() -> Option<String> {
-    let frames = Stack::here().frames();
+pub(super) const CALLERS: Callers = Callers { here: Stack::number_here, name: name_of };
+
+fn name_of(caller: Caller) -> Option<String> {
+    let frames = Stack::of(caller)?.frames();
     own(&frames).map(|own| frames[own].to_string())
 }
 

@@ -1,19 +1,28 @@
 //! Return addresses, resolved when shown.
 
 use std::{
+    collections::BTreeMap,
     ffi::c_void,
     fmt,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
+use roce_provider::report::Caller;
+
 use super::{
     mapped::{OWN, module},
     python::{self, Line},
 };
+use crate::sync::Mutex;
 
 /// Callers kept.
 const DEPTH: usize = 12;
+/// Places that have numbers.
+const NUMBERED: usize = 4096;
+
+/// Innermost lock, taken under an engine's.
+static PLACES: Mutex<BTreeMap<Stack, Caller>> = Mutex::new(BTreeMap::new());
 
 /// Callers, innermost first.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -51,6 +60,21 @@ impl Stack {
             addresses.len() < DEPTH
         });
         Self { addresses: addresses.into(), lines: python::lines() }
+    }
+
+    /// The same number for the same callers; `None` beyond [`NUMBERED`].
+    pub(super) fn number_here() -> Option<Caller> {
+        let (this, mut places) = (Self::here(), PLACES.lock());
+        let next = places.len();
+        if let Some(known) = places.get(&this) {
+            return Some(*known);
+        }
+        (next < NUMBERED).then(|| *places.entry(this).or_insert(next as Caller))
+    }
+
+    pub(super) fn of(caller: Caller) -> Option<Self> {
+        let places = PLACES.lock();
+        places.iter().find(|(_, number)| **number == caller).map(|(stack, _)| stack.clone())
     }
 
     pub(crate) fn none() -> Self {
