@@ -1,4 +1,4 @@
-use core::fmt;
+use derive_more::Display;
 
 use super::{
     fields::{At, Bits, Field, encoding, layout, newtype},
@@ -118,37 +118,46 @@ layout! {
 }
 
 /// Reason for a NAK.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Display)]
 #[repr(u8)]
 pub enum NakCode {
     /// A packet is missing: retransmit from this PSN.
+    #[display("PSN sequence error")]
     PsnSequenceError = 0,
     /// Invalid for this queue pair.
+    #[display("invalid request")]
     InvalidRequest = 1,
     /// R_Key, rights or bounds deny access.
+    #[display("remote access error")]
     RemoteAccessError = 2,
     /// Execution failed.
+    #[display("remote operational error")]
     RemoteOperationalError = 3,
     /// Reliable datagram only.
+    #[display("invalid RD request")]
     InvalidRdRequest = 4,
 }
 
 /// Syndrome of an AETH (tables "AETH syndrome field", "NAK codes").
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Display)]
 pub enum Syndrome {
     /// ACK with credits; 31: no end-to-end flow control.
+    #[display("ACK")]
     Ack {
         /// Code, 0..=31.
         credits: u8,
     },
     /// Receiver not ready.
+    #[display("RNR NAK ({} µs)", crate::time::rnr_timer(*timer).as_micros())]
     RnrNak {
         /// Code, 0..=31; see [`rnr_timer`](crate::time::rnr_timer).
         timer: u8,
     },
     /// NAK.
+    #[display("NAK {_0}")]
     Nak(NakCode),
     /// Reserved.
+    #[display("reserved syndrome {_0:#04x}")]
     Reserved(u8),
 }
 
@@ -192,25 +201,6 @@ impl Syndrome {
             Self::RnrNak { timer } => 0x20 | timer & 0x1F,
             Self::Nak(code) => 0x60 | code as u8,
             Self::Reserved(byte) => byte,
-        }
-    }
-}
-
-impl fmt::Display for Syndrome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Ack { .. } => f.write_str("ACK"),
-            Self::RnrNak { timer } => {
-                write!(f, "RNR NAK ({} µs)", crate::time::rnr_timer(*timer).as_micros())
-            }
-            Self::Nak(NakCode::PsnSequenceError) => f.write_str("NAK PSN sequence error"),
-            Self::Nak(NakCode::InvalidRequest) => f.write_str("NAK invalid request"),
-            Self::Nak(NakCode::RemoteAccessError) => f.write_str("NAK remote access error"),
-            Self::Nak(NakCode::RemoteOperationalError) => {
-                f.write_str("NAK remote operational error")
-            }
-            Self::Nak(NakCode::InvalidRdRequest) => f.write_str("NAK invalid RD request"),
-            Self::Reserved(byte) => write!(f, "reserved syndrome {byte:#04x}"),
         }
     }
 }

@@ -1,5 +1,3 @@
-use core::fmt;
-
 use thiserror::Error;
 
 use super::Refusal;
@@ -130,9 +128,9 @@ impl WcError {
 macro_rules! statuses {
     ($($(#[doc = $doc:literal])* $variant:ident = $code:literal $name:literal $text:literal;)*) => {
         /// Status of a request (`ibv_wc_status`), numbered as in C.
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, derive_more::Display)]
         #[repr(u8)]
-        pub enum WcStatus { $($(#[doc = $doc])* $variant = $code,)* }
+        pub enum WcStatus { $($(#[doc = $doc])* #[display($text)] $variant = $code,)* }
 
         impl WcStatus {
             /// Every failure status.
@@ -142,12 +140,6 @@ macro_rules! statuses {
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
-            }
-        }
-
-        impl fmt::Display for WcStatus {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(match self { $(Self::$variant => $text,)* })
             }
         }
     };
