@@ -11,7 +11,8 @@ pub use crate::ids::Qpn;
 pub const ROCE_UDP_PORT: u16 = 4791;
 
 /// IPv6 address, or IPv4 address mapped as `::ffff:a.b.c.d`.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, derive_more::Debug)]
+#[debug("Gid({self})")]
 pub struct Gid(pub [u8; 16]);
 
 impl Gid {
@@ -58,12 +59,6 @@ impl From<Ipv4Addr> for Gid {
 impl From<Ipv6Addr> for Gid {
     fn from(address: Ipv6Addr) -> Self {
         IpAddr::V6(address).into()
-    }
-}
-
-impl fmt::Debug for Gid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Gid({self})")
     }
 }
 

@@ -2,6 +2,8 @@
 
 use core::{fmt, ops::AddAssign};
 
+use derive_more::Display;
+
 use crate::{
     ids::{CqId, Qpn, SrqId},
     wire::{NakCode, Operation, ParseError, Syndrome},
@@ -14,74 +16,58 @@ pub use crate::work::Refusal;
 ///
 /// Never `IBV_EVENT_SRQ_ERR`, as a bad request fails its queue pair, or `IBV_EVENT_PATH_MIG(_ERR)`,
 /// as RoCE has no path migration.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Display)]
 #[non_exhaustive]
 pub enum Event {
     /// Completion in an armed queue.
+    #[display("completion queue {} has completions", _0.0)]
     Completion(CqId),
     /// `IBV_EVENT_COMM_EST`: first packet in RTR.
+    #[display("queue pair {_0}: communication established")]
     CommunicationEstablished(Qpn),
     /// `IBV_EVENT_SQ_DRAINED`.
+    #[display("queue pair {_0}: send queue drained")]
     SendQueueDrained(Qpn),
     /// `IBV_EVENT_QP_FATAL`: a failure without a completion.
+    #[display("queue pair {_0}: fatal error")]
     QpFatal(Qpn),
     /// `IBV_EVENT_QP_REQ_ERR`: an invalid request.
+    #[display("queue pair {_0}: the peer made an invalid request: {_1}")]
     QpRequestError(Qpn, Refusal),
     /// `IBV_EVENT_QP_ACCESS_ERR`: a refused memory access.
+    #[display("queue pair {_0}: the peer's access to memory was refused: {_1}")]
     QpAccessError(Qpn, Refusal),
     /// `IBV_EVENT_SRQ_LIMIT_REACHED`.
+    #[display("shared receive queue {:#x}: fewer requests than its limit", _0.get())]
     SrqLimitReached(SrqId),
     /// `IBV_EVENT_QP_LAST_WQE_REACHED`: in error, the queue pair takes nothing more from SRQs.
+    #[display("queue pair {_0}: takes no more requests from its shared receive queue")]
     LastWqeReached(Qpn),
     /// `IBV_EVENT_PKEY_CHANGE`.
+    #[display("the P_Key table of port 1 has changed")]
     PKeyChange,
     /// `IBV_EVENT_CQ_ERR`: overflow; its queue pairs are in error.
+    #[display("completion queue {} has overflowed", _0.0)]
     CqError(CqId),
     /// `IBV_EVENT_PORT_ACTIVE`.
+    #[display("port 1 is active")]
     PortActive,
     /// `IBV_EVENT_PORT_ERR`: link down. Queue pairs keep their state; packets are lost.
+    #[display("port 1 is down")]
     PortError,
     /// `IBV_EVENT_GID_CHANGE`. Remaining entries keep their index.
+    #[display("the GID table of port 1 has changed")]
     GidChange,
     /// `IBV_EVENT_DEVICE_FATAL`: link lost for good, every queue pair in error.
+    #[display("the device has lost its link")]
     DeviceFatal,
-}
-
-impl fmt::Display for Event {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Completion(CqId(id)) => write!(f, "completion queue {id} has completions"),
-            Self::CommunicationEstablished(qpn) => {
-                write!(f, "queue pair {qpn}: communication established")
-            }
-            Self::SendQueueDrained(qpn) => write!(f, "queue pair {qpn}: send queue drained"),
-            Self::QpFatal(qpn) => write!(f, "queue pair {qpn}: fatal error"),
-            Self::QpRequestError(qpn, why) => {
-                write!(f, "queue pair {qpn}: the peer made an invalid request: {why}")
-            }
-            Self::QpAccessError(qpn, why) => {
-                write!(f, "queue pair {qpn}: the peer's access to memory was refused: {why}")
-            }
-            Self::SrqLimitReached(id) => {
-                write!(f, "shared receive queue {:#x}: fewer requests than its limit", id.get())
-            }
-            Self::LastWqeReached(qpn) => {
-                write!(f, "queue pair {qpn}: takes no more requests from its shared receive queue")
-            }
-            Self::PKeyChange => f.write_str("the P_Key table of port 1 has changed"),
-            Self::CqError(CqId(id)) => write!(f, "completion queue {id} has overflowed"),
-            Self::PortActive => f.write_str("port 1 is active"),
-            Self::PortError => f.write_str("port 1 is down"),
-            Self::GidChange => f.write_str("the GID table of port 1 has changed"),
-            Self::DeviceFatal => f.write_str("the device has lost its link"),
-        }
-    }
 }
 
 macro_rules! drop_reasons {
     ($($(#[doc = $doc:literal])* $variant:ident $name:literal $text:literal;)*) => {
         /// Reason for a drop, counted in [`Counters::dropped`].
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Display)]
+        #[display("{}", self.text())]
         #[repr(u8)]
         pub enum DropReason { $($(#[doc = $doc])* $variant,)* }
 
@@ -99,12 +85,6 @@ macro_rules! drop_reasons {
             #[must_use]
             pub const fn text(self) -> &'static str {
                 match self { $(Self::$variant => $text,)* }
-            }
-        }
-
-        impl fmt::Display for DropReason {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(self.text())
             }
         }
     };

@@ -1,11 +1,12 @@
 //! Numbers and keys of objects.
 
-use core::fmt;
+use derive_more::Display;
 
 macro_rules! number24 {
     ($(#[$attribute:meta])* $name:ident) => {
         $(#[$attribute])*
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, derive_more::Debug)]
+        #[debug("{}({_0:#08x})", stringify!($name))]
         pub struct $name(u32);
 
         impl $name {
@@ -21,12 +22,6 @@ macro_rules! number24 {
                 self.0
             }
         }
-
-        impl core::fmt::Debug for $name {
-            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-                write!(f, concat!(stringify!($name), "({:#08x})"), self.0)
-            }
-        }
     };
 }
 
@@ -34,7 +29,8 @@ pub(crate) use number24;
 
 number24! {
     /// Queue pair number.
-    #[derive(PartialOrd, Ord)]
+    #[derive(PartialOrd, Ord, Display)]
+    #[display("{_0:#08x}")]
     Qpn
 }
 
@@ -43,12 +39,6 @@ impl Qpn {
     pub const GSI: Self = Self(1);
     /// Destination of multicast packets.
     pub const MULTICAST: Self = Self(0x00FF_FFFF);
-}
-
-impl fmt::Display for Qpn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:#08x}", self.0)
-    }
 }
 
 number24! {
@@ -78,17 +68,13 @@ pub struct XrcdId(pub u32);
 pub struct AhId(pub u32);
 
 /// Local key, for work requests.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, derive_more::Debug)]
+#[debug("LKey({_0:#010x})")]
 pub struct LKey(pub u32);
 
-impl fmt::Debug for LKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "LKey({:#010x})", self.0)
-    }
-}
-
 /// Remote key, for peers.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, derive_more::Debug)]
+#[debug("RKey({_0:#010x})")]
 pub struct RKey(pub u32);
 
 impl RKey {
@@ -96,12 +82,6 @@ impl RKey {
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0 & !0xFF | self.0.wrapping_add(1) & 0xFF)
-    }
-}
-
-impl fmt::Debug for RKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RKey({:#010x})", self.0)
     }
 }
 

@@ -1,7 +1,5 @@
 //! PSNs and MSNs: 24 bits, wrapping.
 
-use core::fmt;
-
 use crate::ids::number24;
 
 const MASK: u32 = 0x00FF_FFFF;
@@ -9,6 +7,7 @@ const HALF: u32 = 0x0080_0000;
 
 number24! {
     /// Packet sequence number, ordered within half of the space from a reference.
+    #[derive(derive_more::Display)]
     Psn
 }
 
@@ -36,12 +35,6 @@ impl Psn {
     #[must_use]
     pub const fn is_before(self, base: Self) -> bool {
         self.after(base).is_none()
-    }
-}
-
-impl fmt::Display for Psn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0)
     }
 }
 

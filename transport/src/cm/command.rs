@@ -1,4 +1,6 @@
-use core::{fmt, net::IpAddr};
+use core::net::IpAddr;
+
+use derive_more::Display;
 
 use super::service::ServiceId;
 use crate::{
@@ -8,14 +10,9 @@ use crate::{
 };
 
 /// Communication ID of a connection, or request ID of a resolution.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Display)]
+#[display("{_0:#010x}")]
 pub struct ConnId(pub(super) u32);
-
-impl fmt::Display for ConnId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:#010x}", self.0)
-    }
-}
 
 /// Listener.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

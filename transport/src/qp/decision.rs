@@ -3,6 +3,8 @@
 use alloc::vec::Vec;
 use core::{fmt, time::Duration};
 
+use derive_more::Display;
+
 use super::state::State;
 use crate::{
     event::{Disposition, Refusal},
@@ -41,15 +43,19 @@ named! {
 }
 
 /// Recovery from a loss.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Display)]
 pub enum Recovery {
     /// Retransmits from the lost packet on.
+    #[display("retransmit from here")]
     Retransmit,
     /// Retransmits after a pause.
+    #[display("retransmit from here in {_0:?}")]
     RetransmitAfter(Duration),
     /// Recovery is in progress.
+    #[display("its recovery is under way")]
     UnderWay,
     /// Retry counter exhausted.
+    #[display("given up after {tries} transmissions")]
     GiveUp {
         /// Transmissions made.
         tries: u8,
@@ -89,15 +95,19 @@ pub enum Reason {
 }
 
 /// A timer of a queue pair.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Display)]
 pub enum Timer {
     /// Acknowledge timeout for this PSN.
+    #[display("ACK timeout: no response from {_0} on")]
     Acknowledge(Psn),
     /// The acknowledge timer restarts: packets wait for credits.
+    #[display("ACK timer: nothing was sent, restarted")]
     PutOff,
     /// A probe is due.
+    #[display("no response within a few round trips: a probe is due")]
     Probe,
     /// An RNR pause is over.
+    #[display("RNR wait over")]
     NotReady,
 }
 
@@ -118,21 +128,28 @@ named! {
 }
 
 /// Cause of a state change.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Display)]
 pub enum Failure {
     /// The program's transition (`ibv_modify_qp`).
+    #[display("requested")]
     Asked,
     /// Failed send request.
+    #[display("a request failed: {_0}")]
     Request(WcError),
     /// Refused request of the peer.
+    #[display("a request of the peer was refused with {_0}: {_1}")]
     Refused(Syndrome, Refusal),
     /// Invalid receive request.
+    #[display("an invalid receive request")]
     Receive,
     /// Completion queue overflow.
+    #[display("completion queue {} has overflowed", _0.0)]
     CqOverrun(CqId),
     /// Link down.
+    #[display("the link is lost")]
     Device,
     /// Injected failure.
+    #[display("a fault rule")]
     Injected,
 }
 
@@ -200,17 +217,6 @@ impl From<Disposition> for Failure {
     }
 }
 
-impl fmt::Display for Recovery {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Retransmit => f.write_str("retransmit from here"),
-            Self::RetransmitAfter(wait) => write!(f, "retransmit from here in {wait:?}"),
-            Self::UnderWay => f.write_str("its recovery is under way"),
-            Self::GiveUp { tries } => write!(f, "given up after {tries} transmissions"),
-        }
-    }
-}
-
 impl fmt::Display for Part {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.of {
@@ -241,35 +247,6 @@ impl fmt::Display for Reason {
             Self::Response { again: false } => f.write_str("response"),
             Self::Response { again: true } => f.write_str("response to a duplicate"),
             Self::Congestion => f.write_str("congestion experienced"),
-        }
-    }
-}
-
-impl fmt::Display for Timer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Acknowledge(psn) => {
-                write!(f, "ACK timeout: no response from {} on", psn.get())
-            }
-            Self::PutOff => f.write_str("ACK timer: nothing was sent, restarted"),
-            Self::Probe => f.write_str("no response within a few round trips: a probe is due"),
-            Self::NotReady => f.write_str("RNR wait over"),
-        }
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Asked => f.write_str("requested"),
-            Self::Request(error) => write!(f, "a request failed: {error}"),
-            Self::Refused(syndrome, refusal) => {
-                write!(f, "a request of the peer was refused with {syndrome}: {refusal}")
-            }
-            Self::Receive => f.write_str("an invalid receive request"),
-            Self::CqOverrun(CqId(id)) => write!(f, "completion queue {id} has overflowed"),
-            Self::Device => f.write_str("the link is lost"),
-            Self::Injected => f.write_str("a fault rule"),
         }
     }
 }

@@ -1,5 +1,7 @@
 use core::fmt;
 
+use thiserror::Error;
+
 use crate::{
     adapter::ObjectError,
     cm::{ConnError, ConnId, RejectReason, ServiceId},
@@ -93,32 +95,15 @@ fn length(wr: &RecvWr) -> u64 {
     wr.sges.iter().map(|sge| u64::from(sge.length)).sum()
 }
 
-macro_rules! errors {
-    ($($variant:ident $error:ty;)*) => {
-        /// Error of a call.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-        #[allow(missing_docs, reason = "each is named after the error it holds")]
-        pub enum CallError { $($variant($error),)* }
-
-        $(impl From<$error> for CallError {
-            fn from(error: $error) -> Self {
-                Self::$variant(error)
-            }
-        })*
-
-        impl fmt::Display for CallError {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                match self { $(Self::$variant(error) => error.fmt(f),)* }
-            }
-        }
-    };
-}
-
-errors! {
-    Object ObjectError;
-    Modify ModifyError;
-    Post PostError;
-    Connection ConnError;
+/// Error of a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[error(transparent)]
+#[allow(missing_docs, reason = "each is named after the error it holds")]
+pub enum CallError {
+    Object(#[from] ObjectError),
+    Modify(#[from] ModifyError),
+    Post(#[from] PostError),
+    Connection(#[from] ConnError),
 }
 
 impl fmt::Display for Call {

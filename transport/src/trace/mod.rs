@@ -12,6 +12,8 @@ mod text;
 use alloc::boxed::Box;
 use core::fmt;
 
+use derive_more::Display;
+
 pub use crate::{
     cm::MadReason,
     qp::{Failure, Loss, Part, Reason, Recovery, Timer, WindowCause},
@@ -171,7 +173,7 @@ pub enum What {
 }
 
 /// Reason for sending a packet.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Display)]
 pub enum Why {
     /// Of a queue pair.
     Queue(Reason),

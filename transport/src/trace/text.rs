@@ -1,6 +1,6 @@
 use core::fmt;
 
-use super::{Record, What, Why};
+use super::{Record, What};
 
 impl fmt::Display for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -45,15 +45,6 @@ impl fmt::Display for What {
             Self::Rate { from, to } => {
                 write!(f, "rate {} to {}", Rate(*from), Rate(*to))
             }
-        }
-    }
-}
-
-impl fmt::Display for Why {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Queue(reason) => reason.fmt(f),
-            Self::Cm(reason) => reason.fmt(f),
         }
     }
 }

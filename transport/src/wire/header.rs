@@ -1,6 +1,9 @@
-use core::fmt;
+use derive_more::Display;
 
-use super::opcode::Opcode;
+use super::{
+    fields::{At, Bits, Field, encoding, layout, newtype},
+    opcode::Opcode,
+};
 use crate::{
     addr::{PKey, QKey},
     ids::{Qpn, RKey, SrqId},
@@ -14,6 +17,16 @@ fn u24(bytes: [u8; 3]) -> u32 {
 fn put_u24(out: &mut [u8], value: u32) {
     out.copy_from_slice(&value.to_be_bytes()[1..]);
 }
+
+encoding! {
+    Reth 16;
+    Aeth 4;
+    Deth 8;
+    AtomicEth 28;
+    AtomicAckEth 8;
+}
+
+newtype!(AtomicAckEth);
 
 /// Base transport header (9.2), without version and pad count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -91,75 +104,60 @@ impl Bth {
     }
 }
 
-/// RDMA extended transport header (9.3.3).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Reth {
-    /// Address in the region.
-    pub virtual_address: u64,
-    /// The responder's R_Key.
-    pub rkey: RKey,
-    /// Message bytes.
-    pub dma_length: u32,
-}
-
-impl Reth {
-    /// Wire length.
-    pub const LEN: usize = 16;
-
-    /// Parses the header.
-    #[must_use]
-    pub fn parse(b: &[u8; Self::LEN]) -> Self {
-        let [a0, a1, a2, a3, a4, a5, a6, a7, k0, k1, k2, k3, l0, l1, l2, l3] = *b;
-        Self {
-            virtual_address: u64::from_be_bytes([a0, a1, a2, a3, a4, a5, a6, a7]),
-            rkey: RKey(u32::from_be_bytes([k0, k1, k2, k3])),
-            dma_length: u32::from_be_bytes([l0, l1, l2, l3]),
-        }
-    }
-
-    /// Encodes the header.
-    #[must_use]
-    pub fn encode(&self) -> [u8; Self::LEN] {
-        let mut b = [0; Self::LEN];
-        b[..8].copy_from_slice(&self.virtual_address.to_be_bytes());
-        b[8..12].copy_from_slice(&self.rkey.0.to_be_bytes());
-        b[12..].copy_from_slice(&self.dma_length.to_be_bytes());
-        b
+layout! {
+    /// RDMA extended transport header (9.3.3).
+    #[derive(Default)]
+    Reth {
+        /// Address in the region.
+        virtual_address: u64 = At(0);
+        /// The responder's R_Key.
+        rkey: RKey = At(8);
+        /// Message bytes.
+        dma_length: u32 = At(12);
     }
 }
 
 /// Reason for a NAK.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Display)]
 #[repr(u8)]
 pub enum NakCode {
     /// A packet is missing: retransmit from this PSN.
+    #[display("PSN sequence error")]
     PsnSequenceError = 0,
     /// Invalid for this queue pair.
+    #[display("invalid request")]
     InvalidRequest = 1,
     /// R_Key, rights or bounds deny access.
+    #[display("remote access error")]
     RemoteAccessError = 2,
     /// Execution failed.
+    #[display("remote operational error")]
     RemoteOperationalError = 3,
     /// Reliable datagram only.
+    #[display("invalid RD request")]
     InvalidRdRequest = 4,
 }
 
 /// Syndrome of an AETH (tables "AETH syndrome field", "NAK codes").
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Display)]
 pub enum Syndrome {
     /// ACK with credits; 31: no end-to-end flow control.
+    #[display("ACK")]
     Ack {
         /// Code, 0..=31.
         credits: u8,
     },
     /// Receiver not ready.
+    #[display("RNR NAK ({} µs)", crate::time::rnr_timer(*timer).as_micros())]
     RnrNak {
         /// Code, 0..=31; see [`rnr_timer`](crate::time::rnr_timer).
         timer: u8,
     },
     /// NAK.
+    #[display("NAK {_0}")]
     Nak(NakCode),
     /// Reserved.
+    #[display("reserved syndrome {_0:#04x}")]
     Reserved(u8),
 }
 
@@ -207,82 +205,35 @@ impl Syndrome {
     }
 }
 
-impl fmt::Display for Syndrome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Ack { .. } => f.write_str("ACK"),
-            Self::RnrNak { timer } => {
-                write!(f, "RNR NAK ({} µs)", crate::time::rnr_timer(*timer).as_micros())
-            }
-            Self::Nak(NakCode::PsnSequenceError) => f.write_str("NAK PSN sequence error"),
-            Self::Nak(NakCode::InvalidRequest) => f.write_str("NAK invalid request"),
-            Self::Nak(NakCode::RemoteAccessError) => f.write_str("NAK remote access error"),
-            Self::Nak(NakCode::RemoteOperationalError) => {
-                f.write_str("NAK remote operational error")
-            }
-            Self::Nak(NakCode::InvalidRdRequest) => f.write_str("NAK invalid RD request"),
-            Self::Reserved(byte) => write!(f, "reserved syndrome {byte:#04x}"),
-        }
+impl Field<At> for Syndrome {
+    #[inline]
+    fn get(b: &[u8], at: At) -> Self {
+        Self::from_wire(Field::get(b, at))
+    }
+
+    #[inline]
+    fn put(&self, b: &mut [u8], at: At) {
+        self.to_wire().put(b, at);
     }
 }
 
-/// ACK extended transport header (9.3.5).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Aeth {
-    /// ACK, RNR NAK or NAK.
-    pub syndrome: Syndrome,
-    /// Messages completed.
-    pub msn: Msn,
-}
-
-impl Aeth {
-    /// Wire length.
-    pub const LEN: usize = 4;
-
-    /// Parses the header.
-    #[must_use]
-    pub fn parse(b: &[u8; Self::LEN]) -> Self {
-        Self { syndrome: Syndrome::from_wire(b[0]), msn: Msn::new(u24([b[1], b[2], b[3]])) }
-    }
-
-    /// Encodes the header.
-    #[must_use]
-    pub fn encode(&self) -> [u8; Self::LEN] {
-        let mut b = self.msn.get().to_be_bytes();
-        b[0] = self.syndrome.to_wire();
-        b
+layout! {
+    /// ACK extended transport header (9.3.5).
+    Aeth {
+        /// ACK, RNR NAK or NAK.
+        syndrome: Syndrome = At(0);
+        /// Messages completed.
+        msn: Msn = Bits(0, 23, 0);
     }
 }
 
-/// Datagram extended transport header (9.3.2).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Deth {
-    /// Queue key.
-    pub qkey: QKey,
-    /// Sender's queue pair.
-    pub source_qp: Qpn,
-}
-
-impl Deth {
-    /// Wire length.
-    pub const LEN: usize = 8;
-
-    /// Parses the header.
-    #[must_use]
-    pub fn parse(b: &[u8; Self::LEN]) -> Self {
-        Self {
-            qkey: QKey(u32::from_be_bytes([b[0], b[1], b[2], b[3]])),
-            source_qp: Qpn::new(u24([b[5], b[6], b[7]])),
-        }
-    }
-
-    /// Encodes the header.
-    #[must_use]
-    pub fn encode(&self) -> [u8; Self::LEN] {
-        let mut b = [0; Self::LEN];
-        b[..4].copy_from_slice(&self.qkey.0.to_be_bytes());
-        put_u24(&mut b[5..], self.source_qp.get());
-        b
+layout! {
+    /// Datagram extended transport header (9.3.2).
+    Deth {
+        /// Queue key.
+        qkey: QKey = At(0);
+        /// Sender's queue pair.
+        source_qp: Qpn = Bits(4, 23, 0);
     }
 }
 
@@ -307,67 +258,24 @@ impl XrcEth {
     }
 }
 
-/// Atomic extended transport header (9.3.4).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct AtomicEth {
-    /// Aligned address in the region.
-    pub virtual_address: u64,
-    /// The responder's R_Key.
-    pub rkey: RKey,
-    /// Value to swap or add.
-    pub swap_or_add: u64,
-    /// Expected value, unused by FetchAdd.
-    pub compare: u64,
-}
-
-impl AtomicEth {
-    /// Wire length.
-    pub const LEN: usize = 28;
-
-    /// Parses the header.
-    #[must_use]
-    pub fn parse(b: &[u8; Self::LEN]) -> Self {
-        let u64_at = |i: usize| u64::from_be_bytes(core::array::from_fn(|k| b[i + k]));
-        Self {
-            virtual_address: u64_at(0),
-            rkey: RKey(u32::from_be_bytes([b[8], b[9], b[10], b[11]])),
-            swap_or_add: u64_at(12),
-            compare: u64_at(20),
-        }
-    }
-
-    /// Encodes the header.
-    #[must_use]
-    pub fn encode(&self) -> [u8; Self::LEN] {
-        let mut b = [0; Self::LEN];
-        b[..8].copy_from_slice(&self.virtual_address.to_be_bytes());
-        b[8..12].copy_from_slice(&self.rkey.0.to_be_bytes());
-        b[12..20].copy_from_slice(&self.swap_or_add.to_be_bytes());
-        b[20..].copy_from_slice(&self.compare.to_be_bytes());
-        b
+layout! {
+    /// Atomic extended transport header (9.3.4).
+    #[derive(Default)]
+    AtomicEth {
+        /// Aligned address in the region.
+        virtual_address: u64 = At(0);
+        /// The responder's R_Key.
+        rkey: RKey = At(8);
+        /// Value to swap or add.
+        swap_or_add: u64 = At(12);
+        /// Expected value, unused by FetchAdd.
+        compare: u64 = At(20);
     }
 }
 
 /// Old value from an atomic (9.3.5.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AtomicAckEth(pub u64);
-
-impl AtomicAckEth {
-    /// Wire length.
-    pub const LEN: usize = 8;
-
-    /// Parses the header.
-    #[must_use]
-    pub fn parse(b: &[u8; Self::LEN]) -> Self {
-        Self(u64::from_be_bytes(*b))
-    }
-
-    /// Encodes the header.
-    #[must_use]
-    pub fn encode(&self) -> [u8; Self::LEN] {
-        self.0.to_be_bytes()
-    }
-}
 
 /// Immediate data (9.3.6), unchanged to the receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]

@@ -4,6 +4,7 @@
 //! Reserved fields are ignored in parsing and zero in encoding.
 
 mod datagram;
+pub(crate) mod fields;
 mod grh;
 mod header;
 mod icrc;

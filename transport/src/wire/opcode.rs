@@ -209,7 +209,8 @@ operations! {
 }
 
 /// A service and its operation.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, derive_more::Debug)]
+#[debug("{self}")]
 pub struct Opcode {
     service: Service,
     operation: Operation,
@@ -287,12 +288,6 @@ impl fmt::Display for Opcode {
             Service::Cnp => f.write_str("CNP"),
             service => write!(f, "{} {}", service.name(), self.operation.name()),
         }
-    }
-}
-
-impl fmt::Debug for Opcode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self}")
     }
 }
 

@@ -1,5 +1,3 @@
-use core::fmt;
-
 use thiserror::Error;
 
 use super::Refusal;
@@ -111,6 +109,7 @@ impl WcOk {
 
 /// A failure: status and known cause.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
+#[error("{status}: {cause}")]
 pub struct WcError {
     /// Status of the specification.
     pub status: WcStatus,
@@ -126,18 +125,12 @@ impl WcError {
     }
 }
 
-impl fmt::Display for WcError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.status, self.cause)
-    }
-}
-
 macro_rules! statuses {
     ($($(#[doc = $doc:literal])* $variant:ident = $code:literal $name:literal $text:literal;)*) => {
         /// Status of a request (`ibv_wc_status`), numbered as in C.
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, derive_more::Display)]
         #[repr(u8)]
-        pub enum WcStatus { $($(#[doc = $doc])* $variant = $code,)* }
+        pub enum WcStatus { $($(#[doc = $doc])* #[display($text)] $variant = $code,)* }
 
         impl WcStatus {
             /// Every failure status.
@@ -147,12 +140,6 @@ macro_rules! statuses {
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
-            }
-        }
-
-        impl fmt::Display for WcStatus {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(match self { $(Self::$variant => $text,)* })
             }
         }
     };
@@ -186,20 +173,25 @@ statuses! {
 }
 
 /// Cause of a failure.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 pub enum Cause {
     /// Flushed in ERR.
+    #[error("the queue pair was in the error state")]
     Flushed,
     /// Local buffer access.
+    #[error(transparent)]
     Access(AccessError),
     /// NAK of the responder.
+    #[error("the responder sent {0}")]
     Responder(Syndrome),
     /// No response.
+    #[error("no response after {tries} tries")]
     NoResponse {
         /// Transmissions.
         tries: u8,
     },
     /// Message too long.
+    #[error("{length} bytes where {limit} are allowed")]
     TooLong {
         /// Its bytes.
         length: u32,
@@ -207,6 +199,7 @@ pub enum Cause {
         limit: u32,
     },
     /// Frame shorter than its header.
+    #[error("{length} bytes where a frame has at least {least}")]
     TooShort {
         /// Its bytes.
         length: u32,
@@ -214,60 +207,35 @@ pub enum Cause {
         least: u32,
     },
     /// Window bind.
+    #[error(transparent)]
     Bind(WindowError),
     /// Atomic SGEs other than 8 bytes.
+    #[error("the list of an atomic has {length} bytes, expected 8")]
     NotAWord {
         /// Their bytes.
         length: u32,
     },
     /// `max_rd_atomic` is 0: no READs or atomics.
+    #[error("the queue pair was connected with max_rd_atomic 0: no READs and no atomics")]
     NoReadsAllowed,
     /// READ response that does not fit.
+    #[error("a READ response does not fit its request")]
     ResponseMismatch,
     /// Our responder refused the message.
+    #[error("the peer's request was refused: {0}")]
     Refused(Refusal),
     /// Missing GID index, or another address family.
+    #[error(
+        "the address handle's GID index does not exist, or its address family is not the peer's"
+    )]
     NoRoute,
     /// Address handle of another protection domain.
+    #[error("the address handle and the queue pair are of different protection domains")]
     ForeignAddressHandle,
     /// The service lacks the operation.
+    #[error("the queue pair's transport service has no such operation")]
     WrongOperation,
     /// Injected failure.
+    #[error("a rule fails it")]
     Injected,
-}
-
-impl fmt::Display for Cause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Flushed => f.write_str("the queue pair was in the error state"),
-            Self::Access(error) => error.fmt(f),
-            Self::Bind(error) => error.fmt(f),
-            Self::Responder(syndrome) => write!(f, "the responder sent {syndrome}"),
-            Self::NoResponse { tries } => write!(f, "no response after {tries} tries"),
-            Self::TooLong { length, limit } => {
-                write!(f, "{length} bytes where {limit} are allowed")
-            }
-            Self::TooShort { length, least } => {
-                write!(f, "{length} bytes where a frame has at least {least}")
-            }
-            Self::NotAWord { length } => {
-                write!(f, "the list of an atomic has {length} bytes, expected 8")
-            }
-            Self::NoReadsAllowed => f.write_str(
-                "the queue pair was connected with max_rd_atomic 0: no READs and no atomics",
-            ),
-            Self::ResponseMismatch => f.write_str("a READ response does not fit its request"),
-            Self::ForeignAddressHandle => f.write_str(
-                "the address handle and the queue pair are of different protection domains",
-            ),
-            Self::WrongOperation => {
-                f.write_str("the queue pair's transport service has no such operation")
-            }
-            Self::Injected => f.write_str("a rule fails it"),
-            Self::Refused(refusal) => write!(f, "the peer's request was refused: {refusal}"),
-            Self::NoRoute => f.write_str(
-                "the address handle's GID index does not exist, or its address family is not the peer's",
-            ),
-        }
-    }
 }

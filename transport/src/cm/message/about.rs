@@ -1,3 +1,5 @@
+use super::fields::{At, Bits, Field, in_bits};
+
 /// Message that an MRA (12.6.6) or REJ (12.6.7) is about.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
@@ -13,7 +15,7 @@ pub enum About {
 }
 
 impl About {
-    pub(super) const fn of(bits: u32) -> Self {
+    const fn of(bits: u32) -> Self {
         match bits {
             0 => Self::Req,
             1 => Self::Rep,
@@ -21,4 +23,8 @@ impl About {
             _ => Self::Reserved,
         }
     }
+}
+
+in_bits! {
+    About: bits => Self::of(bits), value => value as u32;
 }

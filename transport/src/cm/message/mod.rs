@@ -3,7 +3,6 @@
 mod about;
 mod apr;
 mod dreq;
-mod fields;
 mod lap;
 mod mra;
 mod private_data;
@@ -21,7 +20,6 @@ use thiserror::Error;
 pub use about::About;
 pub use apr::Apr;
 pub use dreq::Dreq;
-use fields::{At, Field};
 pub use lap::Lap;
 pub use mra::Mra;
 pub use private_data::{PrivateData, without_padding};
@@ -32,7 +30,13 @@ pub use rtu_drep::{Drep, Rtu};
 pub use sidr::{SidrRep, SidrReq};
 pub use unused::Unused;
 
-use crate::wire::{MAD_LEN, MadHeader};
+use super::service::ServiceId;
+use crate::wire::{
+    MAD_LEN, MadHeader,
+    fields::{self, At, Field, newtype},
+};
+
+newtype!(ServiceId);
 
 /// A message with its frame.
 #[derive(Clone, PartialEq, Eq, Debug)]

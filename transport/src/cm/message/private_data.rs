@@ -1,5 +1,7 @@
 use core::fmt;
 
+use super::fields::{At, Field};
+
 /// Private data, zero-padded: its length is not sent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PrivateData<const N: usize>(pub [u8; N]);
@@ -17,6 +19,16 @@ impl<const N: usize> PrivateData<N> {
 impl<const N: usize> Default for PrivateData<N> {
     fn default() -> Self {
         Self([0; N])
+    }
+}
+
+impl<const N: usize> Field<At> for PrivateData<N> {
+    fn get(b: &[u8], at: At) -> Self {
+        Self(Field::get(b, at))
+    }
+
+    fn put(&self, b: &mut [u8], at: At) {
+        self.0.put(b, at);
     }
 }
 

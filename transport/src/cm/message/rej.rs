@@ -66,7 +66,8 @@ impl Rej {
 }
 
 /// Rejection reason (12.6.7.2).
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, derive_more::Debug)]
+#[debug("{_0} ({self})")]
 pub struct RejectReason(pub u16);
 
 impl RejectReason {
@@ -120,11 +121,5 @@ impl fmt::Display for RejectReason {
             35 => "vendor option not supported",
             code => return write!(f, "reason {code}"),
         })
-    }
-}
-
-impl fmt::Debug for RejectReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({self})", self.0)
     }
 }
