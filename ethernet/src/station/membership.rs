@@ -3,11 +3,11 @@ use std::{
     time::Duration,
 };
 
-use roce_transport::time::Instant;
+use roce_transport::{time::Instant, wire::checksum};
 
 use super::{
     super::{
-        build::{Ip, checksum, icmpv6_checksum},
+        build::{Ip, icmpv6_checksum},
         counters::{BAD_ARP, Handled, refuse_if},
         frame::IpPacket,
         groups::{Message, Query, Record},
@@ -72,7 +72,7 @@ impl Station {
         // RFC 3376, section 7.1: 8 bytes, or 12 and more
         let is_query = header[0] == IGMP_QUERY;
         let bad_query = is_query && (1..4).contains(&rest.len());
-        refuse_if(checksum(&[message]) != 0 || bad_query, BAD_ARP)?;
+        refuse_if(checksum(message) != 0 || bad_query, BAD_ARP)?;
         let &[kind, code, _, _, a, b, c, d] = header;
         let group = Ipv4Addr::new(a, b, c, d);
         match kind {
