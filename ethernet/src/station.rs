@@ -288,15 +288,10 @@ impl Station {
     /// Queues a paused run; `false`: full.
     pub fn hold(&mut self, mac: MacAddr, run: &Transmit, bytes: &[u8]) -> bool {
         let priority = self.priority(&run.net_header(0));
-        let payloads = bytes.get(run.range.clone()).unwrap_or_default().chunks(run.segment.max(1));
-        let frames: Vec<_> = payloads
-            .enumerate()
-            .map(|(index, payload)| {
-                let net = run.net_header(index);
-                self.of_flow(mac, &net).roce(&net, payload)
-            })
-            .collect();
-        self.keep(priority, frames)
+        let datagrams = run.datagrams(bytes);
+        let frame =
+            |(net, payload): (NetHeader, &[u8])| self.of_flow(mac, &net).roce(&net, payload);
+        self.keep(priority, datagrams.map(frame).collect())
     }
 
     /// `false`: full.
@@ -353,9 +348,7 @@ impl Station {
 
     /// Queues a run's datagrams until the hop resolves. The run's range indexes `bytes`.
     pub fn wait(&mut self, hop: IpAddr, run: &Transmit, bytes: &[u8]) {
-        let payloads = bytes.get(run.range.clone()).unwrap_or_default().chunks(run.segment.max(1));
-        for (index, payload) in payloads.enumerate() {
-            let net = run.net_header(index);
+        for (net, payload) in run.datagrams(bytes) {
             let frame = self.of_flow(NO_MAC, &net).roce(&net, payload);
             self.neighbors.wait(hop, (self.priority(&net), frame), &mut self.counters);
         }
