@@ -7,6 +7,7 @@ use roce_transport::{time::Instant, wire::checksum};
 
 use super::{
     super::{
+        address::octets,
         build::{Ip, icmpv6_checksum},
         counters::{BAD_ARP, Handled, refuse_if},
         frame::IpPacket,
@@ -145,13 +146,10 @@ impl Station {
             (IpAddr::V6(_), false) => MLDV1_REPORT,
             (IpAddr::V6(_), true) => MLDV1_DONE,
         };
-        match group {
-            IpAddr::V4(v4) => message.extend(v4.octets()),
-            IpAddr::V6(v6) => {
-                message.extend([0; 4]);
-                message.extend(v6.octets());
-            }
+        if group.is_ipv6() {
+            message.extend([0; 4]); // reserved
         }
+        message.extend(octets(group));
         self.membership(to, message)
     }
 
@@ -165,10 +163,7 @@ impl Station {
         message.extend((records.len() as u16).to_be_bytes());
         for (record, group) in records {
             message.extend([*record as u8, 0, 0, 0]); // no sources
-            match group {
-                IpAddr::V4(v4) => message.extend(v4.octets()),
-                IpAddr::V6(v6) => message.extend(v6.octets()),
-            }
+            message.extend(octets(*group));
         }
         self.membership(to, message)
     }
