@@ -21,7 +21,7 @@ use super::{
     dhcp::{Client, Lease},
     frame::{Frame, FrameError, Packet, Vlan},
     groups::Groups,
-    neighbors::{Lookup, Neighbors, Solicitation},
+    neighbors::{Hop, Neighbors, Solicitation},
     pauses::Pauses,
 };
 
@@ -77,19 +77,6 @@ pub enum Assignment {
         /// Holder.
         mac: MacAddr,
     },
-}
-
-/// Next hop of a datagram.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Hop {
-    /// MAC address.
-    Known(MacAddr),
-    /// Address resolution is running: datagrams [wait](Station::wait).
-    Resolving(IpAddr),
-    /// The station itself.
-    Own,
-    /// No route, or too many addresses are being resolved.
-    None,
 }
 
 /// An event for the user.
@@ -333,17 +320,9 @@ impl Station {
             self.counters.no_route += 1;
             return Hop::None;
         };
-        match self.neighbors.lookup(now, hop, &mut self.counters) {
-            Lookup::Known(mac) => {
-                self.send_solicitations(); // confirm
-                Hop::Known(mac)
-            }
-            Lookup::Resolving => {
-                self.send_solicitations();
-                Hop::Resolving(hop)
-            }
-            Lookup::Refused => Hop::None,
-        }
+        let hop = self.neighbors.lookup(now, hop, &mut self.counters);
+        self.send_solicitations();
+        hop
     }
 
     /// Queues a run's datagrams until the hop resolves. The run's range indexes `bytes`.

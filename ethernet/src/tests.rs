@@ -367,11 +367,7 @@ fn a_flood_fills_no_table() {
         table.wait(address, (0, vec![0; 9000]), &mut counters);
     }
     assert_eq!((table.len(), counters.table_full), (257, 5000 - 256));
-    assert_eq!(
-        table.lookup(now, known, &mut counters),
-        neighbors::Lookup::Known(MACS[1]),
-        "what is known stays"
-    );
+    assert_eq!(table.lookup(now, known, &mut counters), Hop::Known(MACS[1]), "what is known stays");
     assert!(counters.waiting_lost >= 5000 - (4 << 20) / 9000 - 1);
     // Responses fill the table.
     let mut at = now;
@@ -386,7 +382,7 @@ fn a_flood_fills_no_table() {
     }
     assert!(table.len() <= 1024);
     let lookup = table.lookup(at, known, &mut counters);
-    assert_eq!(lookup, neighbors::Lookup::Known(MACS[1]));
+    assert_eq!(lookup, Hop::Known(MACS[1]));
 }
 
 #[test]
