@@ -117,8 +117,8 @@ pub(super) unsafe fn write(address: usize, from: &[u8]) -> Result<(), MemoryFaul
     done(unsafe { routines::copy_out(address, from.as_ptr(), from.len()) })
 }
 
-/// Calls a routine with a word and the place of its old value, which this returns. Fails without the
-/// routines: the kernel has no atomic access.
+/// Calls a routine with a word and the place of its old value, which this returns. Fails without
+/// the routines: the kernel has no atomic access.
 pub(super) fn word(
     address: usize,
     routine: impl FnOnce(usize, &mut u64) -> usize,

@@ -124,8 +124,8 @@ pub fn put_network_headers(to: &mut Vec<u8>, net: &NetHeader, udp_payload: usize
     }
 }
 
-/// Internet checksum (RFC 1071), 0 if the bytes contain the right one. An odd last byte is the upper
-/// half of a word.
+/// Internet checksum (RFC 1071); 0 if the bytes contain the right one. An odd last byte is the
+/// upper half of a word.
 #[must_use]
 pub fn checksum(bytes: &[u8]) -> u16 {
     let (words, last) = bytes.as_chunks();

@@ -77,8 +77,8 @@ impl GsoHeader {
     }
 }
 
-/// UDP's pseudo header sum (RFC 768, RFC 8200 section 8.1), folded, not complemented. The prefix of a
-/// mapped IPv4 address adds nothing.
+/// UDP's pseudo header sum (RFC 768, RFC 8200 section 8.1), folded, not complemented. The prefix of
+/// a mapped IPv4 address adds nothing.
 fn pseudo_sum(src: IpAddr, dst: IpAddr, length: usize) -> u16 {
     let (src, dst) = (Gid::from(src).0, Gid::from(dst).0);
     let length = (length as u32).to_be_bytes();
