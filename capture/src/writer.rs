@@ -16,8 +16,8 @@ use pcap_file::{
     },
 };
 use roce_transport::{
-    addr::{ROCE_UDP_PORT, RoceVersion},
-    wire::{NetHeader, checksum, grh},
+    addr::RoceVersion,
+    wire::{NetHeader, checksum, put_network_headers},
 };
 
 /// EtherType of RoCE v1: GRH and transport headers, no IP or UDP.
@@ -128,7 +128,7 @@ fn interface(linktype: DataLink) -> InterfaceDescriptionBlock<'static> {
 fn v1_frame(net: &NetHeader, packet: &[u8]) -> Vec<u8> {
     let mut frame = vec![0; 12];
     frame.extend(ETHERTYPE_ROCE_V1.to_be_bytes());
-    frame.extend(grh(net, packet.len()));
+    put_network_headers(&mut frame, net, packet.len());
     frame.extend(packet);
     frame
 }
@@ -136,13 +136,9 @@ fn v1_frame(net: &NetHeader, packet: &[u8]) -> Vec<u8> {
 /// IP packet around a RoCEv2 UDP payload.
 #[must_use]
 pub fn ip_packet(net: &NetHeader, payload: &[u8]) -> Vec<u8> {
-    let header = grh(net, payload.len());
-    let mut packet = header[if net.src.is_ipv4() { 20 } else { 0 }..].to_vec();
-    let udp = packet.len();
-    packet.extend(net.src_port.to_be_bytes());
-    packet.extend(ROCE_UDP_PORT.to_be_bytes());
-    packet.extend((payload.len() as u16 + 8).to_be_bytes());
-    packet.extend([0, 0]);
+    let mut packet = Vec::new();
+    put_network_headers(&mut packet, net, payload.len());
+    let udp = packet.len() - 8;
     packet.extend(payload);
     if net.src.is_ipv6() {
         let sum = udp6_checksum(&packet, udp);
@@ -157,7 +153,6 @@ fn udp6_checksum(packet: &[u8], udp: usize) -> u16 {
     covered.extend(((packet.len() - udp) as u32).to_be_bytes());
     covered.extend([0, 0, 0, 17]);
     covered.extend(&packet[udp..]);
-    covered.resize(covered.len().next_multiple_of(2), 0);
     match checksum(&covered) {
         0 => 0xFFFF,
         sum => sum,

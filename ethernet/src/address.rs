@@ -27,3 +27,10 @@ impl Prefix {
             && differ.leading_zeros() >= u32::from(self.length)
     }
 }
+
+pub(super) fn octets(address: IpAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(v4) => v4.octets().to_vec(),
+        IpAddr::V6(v6) => v6.octets().to_vec(),
+    }
+}

@@ -2,24 +2,25 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use pnet_datalink::MacAddr;
 use roce_transport::{
-    addr::RoceVersion,
-    wire::{GRH_LEN, Ident, NetHeader, grh},
+    addr::{Gid, RoceVersion},
+    wire::{GRH_LEN, NetHeader, checksum, put_network_headers},
 };
 use smoltcp::{
     phy::ChecksumCapabilities,
     wire::{
         ArpOperation, ArpPacket, ArpRepr, EthernetAddress, Icmpv4Packet, Icmpv4Repr, Icmpv6Packet,
-        Icmpv6Repr, IpProtocol, Ipv4Packet, Ipv6Packet, UdpPacket,
+        Icmpv6Repr, IpProtocol, IpRepr, Ipv4Packet, Ipv6Packet, UDP_HEADER_LEN, UdpPacket, UdpRepr,
     },
 };
 
 use super::frame::{
-    ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_ROCE_V1, TAG_8021Q, Vlan, header_len,
+    ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_ROCE_V1, TAG_8021Q, Vlan,
 };
 
 /// Shortest frame without frame check sequence (IEEE 802.3).
 const SHORTEST: usize = 60;
-const UDP_LEN: usize = 8;
+/// Ethernet header with a VLAN tag.
+const ETHERNET: usize = 18;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ethernet {
@@ -34,14 +35,11 @@ pub(super) struct Ip {
     pub(super) dst: IpAddr,
     pub(super) traffic_class: u8,
     pub(super) hop_limit: u8,
-    pub(super) flow_label: u32,
-    /// DF is always set.
-    pub(super) id: u16,
 }
 
 impl Ip {
     pub(super) const fn new(src: IpAddr, dst: IpAddr, hop_limit: u8) -> Self {
-        Self { src, dst, traffic_class: 0, hop_limit, flow_label: 0, id: 0 }
+        Self { src, dst, traffic_class: 0, hop_limit }
     }
 }
 
@@ -102,8 +100,7 @@ impl Ethernet {
     pub(super) fn membership(&self, ip: Ip, mut message: Vec<u8>) -> Vec<u8> {
         let length = message.len();
         let v4 = ip.dst.is_ipv4();
-        let sum =
-            if v4 { checksum(&[&message]) } else { icmpv6_checksum(ip.src, ip.dst, &message) };
+        let sum = if v4 { checksum(&message) } else { icmpv6_checksum(ip.src, ip.dst, &message) };
         message[2..4].copy_from_slice(&sum.to_be_bytes());
         let option: &[u8] = if v4 { &[0x94, 4, 0, 0] } else { &[58, 0, 5, 2, 0, 0, 1, 0] };
         let protocol = if v4 { IpProtocol::Igmp } else { IpProtocol::HopByHop };
@@ -124,15 +121,18 @@ impl Ethernet {
         (dst, dst_port): (Ipv4Addr, u16),
         payload: &[u8],
     ) -> Vec<u8> {
-        let (src, dst) = (IpAddr::from(src), IpAddr::from(dst));
-        let ip = Ip::new(src, dst, 64);
-        let (mut frame, start) = self.ip(ip, IpProtocol::Udp, UDP_LEN + payload.len());
-        let mut udp = UdpPacket::new_unchecked(&mut frame[start..]);
-        udp.set_src_port(src_port);
-        udp.set_dst_port(dst_port);
-        udp.set_len((UDP_LEN + payload.len()) as u16);
-        udp.payload_mut().copy_from_slice(payload);
-        udp.fill_checksum(&src.into(), &dst.into());
+        let repr = UdpRepr { src_port, dst_port };
+        let ip = Ip::new(src.into(), dst.into(), 64);
+        let length = repr.header_len() + payload.len();
+        let (mut frame, start) = self.ip(ip, IpProtocol::Udp, length);
+        repr.emit(
+            &mut UdpPacket::new_unchecked(&mut frame[start..]),
+            &src.into(),
+            &dst.into(),
+            payload.len(),
+            |to| to.copy_from_slice(payload),
+            &ChecksumCapabilities::default(),
+        );
         padded(frame)
     }
 
@@ -143,109 +143,45 @@ impl Ethernet {
     }
 
     pub(super) fn roce_headers(&self, net: &NetHeader, payload: usize) -> Vec<u8> {
-        let id = match net.ident {
-            Ident::Known { id, .. } | Ident::Likely(id) => id,
+        let ethertype = match (net.frame.version(), net.src) {
+            (RoceVersion::V1, _) => ETHERTYPE_ROCE_V1,
+            (RoceVersion::V2, IpAddr::V4(_)) => ETHERTYPE_IPV4,
+            (RoceVersion::V2, IpAddr::V6(_)) => ETHERTYPE_IPV6,
         };
-        let &NetHeader { src, dst, src_port, traffic_class, hop_limit, ref frame, .. } = net;
-        match frame.version() {
-            RoceVersion::V1 => {
-                let mut headers = Vec::with_capacity(header_len(true) + GRH_LEN + payload);
-                self.put(&mut headers, ETHERTYPE_ROCE_V1);
-                headers.extend(grh(net, payload));
-                headers
-            }
-            RoceVersion::V2 => {
-                let flow_label = frame.flow_label();
-                let ip = Ip { src, dst, traffic_class, hop_limit, flow_label, id };
-                self.udp_headers(ip, src_port, payload)
-            }
-        }
+        let mut headers = Vec::with_capacity(ETHERNET + GRH_LEN + UDP_HEADER_LEN);
+        self.put(&mut headers, ethertype);
+        put_network_headers(&mut headers, net, payload);
+        headers
     }
 
-    /// The UDP checksum is zero, as from network adapters and rxe.
-    fn udp_headers(&self, ip: Ip, src_port: u16, payload: usize) -> Vec<u8> {
-        let (mut frame, start) = self.ip(ip, IpProtocol::Udp, UDP_LEN);
-        let length = UDP_LEN + payload;
-        let ip_start = header_len(self.vlan.is_some());
+    /// Headers with room for the payload, and its offset. Source and destination are of one family.
+    fn ip(&self, ip: Ip, protocol: IpProtocol, payload: usize) -> (Vec<u8>, usize) {
+        let repr = IpRepr::new(ip.src.into(), ip.dst.into(), protocol, payload, ip.hop_limit);
+        let mut frame = Vec::with_capacity((ETHERNET + repr.buffer_len()).max(SHORTEST));
+        self.put(&mut frame, if ip.src.is_ipv4() { ETHERTYPE_IPV4 } else { ETHERTYPE_IPV6 });
+        let at = frame.len();
+        frame.resize(at + repr.buffer_len(), 0);
+        repr.emit(&mut frame[at..], &ChecksumCapabilities::ignored());
         match ip.src {
             IpAddr::V4(_) => {
-                let mut header = Ipv4Packet::new_unchecked(&mut frame[ip_start..]);
-                header.set_total_len((20 + length) as u16);
+                let mut header = Ipv4Packet::new_unchecked(&mut frame[at..]);
+                header.set_dscp(ip.traffic_class >> 2);
+                header.set_ecn(ip.traffic_class & 3);
                 header.fill_checksum();
             }
             IpAddr::V6(_) => {
-                Ipv6Packet::new_unchecked(&mut frame[ip_start..]).set_payload_len(length as u16);
+                Ipv6Packet::new_unchecked(&mut frame[at..]).set_traffic_class(ip.traffic_class);
             }
         }
-        let mut udp = UdpPacket::new_unchecked(&mut frame[start..]);
-        udp.set_src_port(src_port);
-        udp.set_dst_port(roce_transport::addr::ROCE_UDP_PORT);
-        udp.set_len(length as u16);
-        udp.set_checksum(0);
-        frame
-    }
-
-    /// Headers with room for the payload, and its offset.
-    fn ip(&self, ip: Ip, protocol: IpProtocol, payload: usize) -> (Vec<u8>, usize) {
-        let v4 = ip.src.is_ipv4();
-        let mut frame = Vec::with_capacity((header_len(true) + 40 + payload).max(SHORTEST));
-        self.put(&mut frame, if v4 { ETHERTYPE_IPV4 } else { ETHERTYPE_IPV6 });
-        let at = frame.len();
-        let start = at + if v4 { 20 } else { 40 };
-        frame.resize(start + payload, 0);
-        match (ip.src, ip.dst) {
-            (IpAddr::V4(src), IpAddr::V4(dst)) => {
-                let mut header = Ipv4Packet::new_unchecked(&mut frame[at..]);
-                header.set_version(4);
-                header.set_header_len(20);
-                header.set_dscp(ip.traffic_class >> 2);
-                header.set_ecn(ip.traffic_class & 3);
-                header.set_total_len((20 + payload) as u16);
-                header.set_ident(ip.id);
-                header.clear_flags();
-                header.set_dont_frag(true);
-                header.set_frag_offset(0);
-                header.set_hop_limit(ip.hop_limit);
-                header.set_next_header(protocol);
-                header.set_src_addr(src);
-                header.set_dst_addr(dst);
-                header.fill_checksum();
-            }
-            (src, dst) => {
-                let mut header = Ipv6Packet::new_unchecked(&mut frame[at..]);
-                header.set_version(6);
-                header.set_traffic_class(ip.traffic_class);
-                header.set_flow_label(ip.flow_label);
-                header.set_payload_len(payload as u16);
-                header.set_next_header(protocol);
-                header.set_hop_limit(ip.hop_limit);
-                header.set_src_addr(v6(src));
-                header.set_dst_addr(v6(dst));
-            }
-        }
-        (frame, start)
+        (frame, at + repr.header_len())
     }
 }
 
-/// Callers pass source and destination of one family.
-fn v6(address: IpAddr) -> Ipv6Addr {
-    match address {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
-        IpAddr::V6(v6) => v6,
-    }
-}
-
-/// RFC 1071 checksum; 0 if the parts contain the right checksum.
-pub(super) fn checksum(parts: &[&[u8]]) -> u16 {
-    let mut bytes = parts.concat();
-    bytes.resize(bytes.len().next_multiple_of(2), 0);
-    roce_transport::wire::checksum(&bytes)
-}
-
-/// Likewise for ICMPv6 (RFC 4443, section 2.3).
+/// ICMPv6 [`checksum`] (RFC 4443, section 2.3).
 pub(super) fn icmpv6_checksum(src: IpAddr, dst: IpAddr, message: &[u8]) -> u16 {
+    let (src, dst) = (Gid::from(src).0, Gid::from(dst).0);
     let length = (message.len() as u32).to_be_bytes();
-    checksum(&[&v6(src).octets(), &v6(dst).octets(), &length, &[0, 58], message])
+    checksum(&[&src[..], &dst, &length, &[0, 58], message].concat())
 }
 
 fn padded(mut frame: Vec<u8>) -> Vec<u8> {

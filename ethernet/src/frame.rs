@@ -10,7 +10,6 @@ use smoltcp::wire::{IpProtocol, Ipv4Packet, Ipv6Packet};
 use super::counters::{BAD_IP, FRAGMENTS, TRUNCATED, Unused, VLAN_STACK};
 
 const ADDRESSES: usize = 12;
-const TAG: usize = 4;
 const EXTENSIONS: usize = 8;
 
 pub(super) const ETHERTYPE_IPV4: u16 = 0x0800;
@@ -146,10 +145,6 @@ impl<'a> Frame<'a> {
 pub(super) fn word(bytes: &[u8]) -> Option<(u16, &[u8])> {
     let (word, rest) = bytes.split_first_chunk()?;
     Some((u16::from_be_bytes(*word), rest))
-}
-
-pub(super) const fn header_len(tagged: bool) -> usize {
-    ADDRESSES + 2 + if tagged { TAG } else { 0 }
 }
 
 fn ipv4(bytes: &[u8]) -> Result<IpPacket<'_>, FrameError> {

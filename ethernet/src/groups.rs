@@ -7,6 +7,8 @@ use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 use pnet_datalink::MacAddr;
 use roce_transport::time::Instant;
 
+use super::address::octets;
+
 /// Reports per change (`[Robustness Variable]`), and their interval (`[Unsolicited Report
 /// Interval]`).
 const CHANGES: u8 = 2;
@@ -206,20 +208,10 @@ fn is_reported(group: IpAddr) -> bool {
 
 /// FNV-1a: hosts and groups differ.
 fn share(mac: MacAddr, group: IpAddr, time: Duration) -> Duration {
-    let (v4, v6);
-    let octets: &[u8] = match group {
-        IpAddr::V4(address) => {
-            v4 = address.octets();
-            &v4
-        }
-        IpAddr::V6(address) => {
-            v6 = address.octets();
-            &v6
-        }
-    };
-    let hash =
-        mac.octets().iter().chain(octets).fold(0x811C_9DC5_u32, |hash, &byte| {
-            (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
-        });
+    let hash = mac
+        .octets()
+        .into_iter()
+        .chain(octets(group))
+        .fold(0x811C_9DC5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     time * (hash >> 16) / 65_536
 }

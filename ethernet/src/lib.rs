@@ -26,8 +26,8 @@ pub use flow::{
     Ipv6Filter, Membership, PortFilter,
 };
 pub use frame::{Frame, FrameError, IpPacket, Packet, Vlan};
+pub use neighbors::Hop;
 pub use pnet_datalink::MacAddr;
 pub use station::{
-    Assignment, Hop, PAUSE_GROUP, Received, Station, StationConfig, StationEvent, group_mac,
-    memberships,
+    Assignment, PAUSE_GROUP, Received, Station, StationConfig, StationEvent, group_mac, memberships,
 };

@@ -28,12 +28,17 @@ const REACHABLE: Duration = Duration::from_secs(30);
 const WAITING: usize = 256;
 const WAITING_BYTES: usize = 4 << 20;
 
+/// Next hop of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Lookup {
+pub enum Hop {
+    /// MAC address.
     Known(MacAddr),
-    Resolving,
-    /// Too many addresses are being resolved.
-    Refused,
+    /// Address resolution is running: datagrams [wait](crate::Station::wait).
+    Resolving(IpAddr),
+    /// The station itself.
+    Own,
+    /// No route, or too many addresses are being resolved.
+    None,
 }
 
 /// Broadcast, or unicast to confirm a MAC address.
@@ -87,12 +92,12 @@ impl Neighbors {
         now: Instant,
         address: IpAddr,
         counters: &mut FrameCounters,
-    ) -> Lookup {
+    ) -> Hop {
         if let Some(entry) = self.entries.get_mut(&address) {
             entry.used = now;
             return match entry.state {
-                State::Unknown { .. } => Lookup::Resolving,
-                State::Confirming { mac, .. } => Lookup::Known(mac),
+                State::Unknown { .. } => Hop::Resolving(address),
+                State::Confirming { mac, .. } => Hop::Known(mac),
                 State::Known { mac, until } => {
                     if until <= now {
                         let due = now.plus(INTERVAL);
@@ -101,13 +106,13 @@ impl Neighbors {
                         self.solicitations
                             .push_back(Solicitation { target: address, to: Some(mac) });
                     }
-                    Lookup::Known(mac)
+                    Hop::Known(mac)
                 }
             };
         }
         if self.unknown >= UNKNOWN || self.entries.len() >= ENTRIES && !self.forget(now) {
             counters.table_full += 1;
-            return Lookup::Refused;
+            return Hop::None;
         }
         let due = now.plus(INTERVAL);
         let state = State::Unknown { asked: 1, due, waiting: VecDeque::new() };
@@ -115,7 +120,7 @@ impl Neighbors {
         self.unknown += 1;
         self.next = Instant::earliest([self.next, Some(due)]);
         self.solicitations.push_back(Solicitation { target: address, to: None });
-        Lookup::Resolving
+        Hop::Resolving(address)
     }
 
     /// Evicts the least recently used neighbour if unused for [`REACHABLE`].

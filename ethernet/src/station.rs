@@ -21,7 +21,7 @@ use super::{
     dhcp::{Client, Lease},
     frame::{Frame, FrameError, Packet, Vlan},
     groups::Groups,
-    neighbors::{Lookup, Neighbors, Solicitation},
+    neighbors::{Hop, Neighbors, Solicitation},
     pauses::Pauses,
 };
 
@@ -77,19 +77,6 @@ pub enum Assignment {
         /// Holder.
         mac: MacAddr,
     },
-}
-
-/// Next hop of a datagram.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Hop {
-    /// MAC address.
-    Known(MacAddr),
-    /// Address resolution is running: datagrams [wait](Station::wait).
-    Resolving(IpAddr),
-    /// The station itself.
-    Own,
-    /// No route, or too many addresses are being resolved.
-    None,
 }
 
 /// An event for the user.
@@ -288,15 +275,10 @@ impl Station {
     /// Queues a paused run; `false`: full.
     pub fn hold(&mut self, mac: MacAddr, run: &Transmit, bytes: &[u8]) -> bool {
         let priority = self.priority(&run.net_header(0));
-        let payloads = bytes.get(run.range.clone()).unwrap_or_default().chunks(run.segment.max(1));
-        let frames: Vec<_> = payloads
-            .enumerate()
-            .map(|(index, payload)| {
-                let net = run.net_header(index);
-                self.of_flow(mac, &net).roce(&net, payload)
-            })
-            .collect();
-        self.keep(priority, frames)
+        let datagrams = run.datagrams(bytes);
+        let frame =
+            |(net, payload): (NetHeader, &[u8])| self.of_flow(mac, &net).roce(&net, payload);
+        self.keep(priority, datagrams.map(frame).collect())
     }
 
     /// `false`: full.
@@ -338,24 +320,14 @@ impl Station {
             self.counters.no_route += 1;
             return Hop::None;
         };
-        match self.neighbors.lookup(now, hop, &mut self.counters) {
-            Lookup::Known(mac) => {
-                self.send_solicitations(); // confirm
-                Hop::Known(mac)
-            }
-            Lookup::Resolving => {
-                self.send_solicitations();
-                Hop::Resolving(hop)
-            }
-            Lookup::Refused => Hop::None,
-        }
+        let hop = self.neighbors.lookup(now, hop, &mut self.counters);
+        self.send_solicitations();
+        hop
     }
 
     /// Queues a run's datagrams until the hop resolves. The run's range indexes `bytes`.
     pub fn wait(&mut self, hop: IpAddr, run: &Transmit, bytes: &[u8]) {
-        let payloads = bytes.get(run.range.clone()).unwrap_or_default().chunks(run.segment.max(1));
-        for (index, payload) in payloads.enumerate() {
-            let net = run.net_header(index);
+        for (net, payload) in run.datagrams(bytes) {
             let frame = self.of_flow(NO_MAC, &net).roce(&net, payload);
             self.neighbors.wait(hop, (self.priority(&net), frame), &mut self.counters);
         }

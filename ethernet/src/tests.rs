@@ -4,14 +4,10 @@ use roce_transport::{
     adapter::Transmit,
     addr::RoceVersion,
     time::Instant,
-    wire::{FrameFields, Ident, NetHeader},
+    wire::{FrameFields, Ident, NetHeader, checksum},
 };
 
-use super::{
-    build::{Ethernet, checksum},
-    neighbors::Neighbors,
-    *,
-};
+use super::{build::Ethernet, neighbors::Neighbors, *};
 
 mod captured;
 mod groups;
@@ -371,11 +367,7 @@ fn a_flood_fills_no_table() {
         table.wait(address, (0, vec![0; 9000]), &mut counters);
     }
     assert_eq!((table.len(), counters.table_full), (257, 5000 - 256));
-    assert_eq!(
-        table.lookup(now, known, &mut counters),
-        neighbors::Lookup::Known(MACS[1]),
-        "what is known stays"
-    );
+    assert_eq!(table.lookup(now, known, &mut counters), Hop::Known(MACS[1]), "what is known stays");
     assert!(counters.waiting_lost >= 5000 - (4 << 20) / 9000 - 1);
     // Responses fill the table.
     let mut at = now;
@@ -390,7 +382,7 @@ fn a_flood_fills_no_table() {
     }
     assert!(table.len() <= 1024);
     let lookup = table.lookup(at, known, &mut counters);
-    assert_eq!(lookup, neighbors::Lookup::Known(MACS[1]));
+    assert_eq!(lookup, Hop::Known(MACS[1]));
 }
 
 #[test]
@@ -424,8 +416,6 @@ fn echo_requests_get_replies() {
         dst: ip("10.0.0.1"),
         traffic_class: 0x2E << 2,
         hop_limit: 1,
-        id: 3,
-        flow_label: 0,
     };
     let frame = peer.icmpv4(ip4, &request);
     wire.stations[0].handle_frame(now, &frame, false);
@@ -460,14 +450,14 @@ fn a_report_of_a_narrow_path_is_advice_about_own_packets_only() {
         let mut message = vec![3, 4, 0, 0, 0, 0];
         message.extend(mtu.to_be_bytes());
         message.extend_from_slice(quoted);
-        let sum = checksum(&[&message]);
+        let sum = checksum(&message);
         message[2..4].copy_from_slice(&sum.to_be_bytes());
         let mut frame = Ethernet { dst: MACS[0], src: MACS[2], vlan: None }
             .roce_headers(&net("192.0.2.254", "10.0.0.1"), message.len() - 8);
         frame.truncate(34);
         frame[23] = 1;
         frame[24..26].fill(0);
-        let sum = checksum(&[&frame[14..34]]);
+        let sum = checksum(&frame[14..34]);
         frame[24..26].copy_from_slice(&sum.to_be_bytes());
         frame.extend(message);
         frame

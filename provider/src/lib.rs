@@ -103,9 +103,9 @@ pub use port_counters::{PortCounter, port_counters};
 pub use profile::{Profile, ProfileError};
 pub use publish::{Published, PublishedCounter, published_counters, runtime_directory};
 pub use reaper::Reaper;
-pub use region::{FileMemory, ForeignMemory, GpuMemory, MmapMemory, SharedMemory, Unreachable};
+pub use region::{FileMemory, ForeignMemory, GpuMemory, MmapMemory, Unreachable};
 #[doc(hidden)] // C interface
-pub use region::{copy_from_program, copy_to_program, gpus_work, on_unmapped_access};
+pub use region::{copy_from_program, copy_to_program, gpus_work, map_shared, on_unmapped_access};
 pub use roce_ethernet::{
     EthFilter, FlowAttr, FlowKind, FlowSpec, FlowSpecError, Ipv4Filter, Ipv6Filter, PortFilter,
 };

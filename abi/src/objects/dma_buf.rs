@@ -8,7 +8,7 @@ use std::{
 };
 
 use roce_provider::{
-    GpuMemory, SharedMemory, gpus_work,
+    GpuMemory, gpus_work, map_shared,
     transport::mem::{Access, Memory},
 };
 
@@ -53,7 +53,7 @@ pub(crate) unsafe fn register(
     }
     // stays open during the call; a closed descriptor gives an error
     let descriptor = BorrowedFd::borrow_raw(descriptor);
-    let (memory, in_process) = match SharedMemory::new(descriptor, offset, length, rights) {
+    let (memory, in_process) = match map_shared(descriptor, offset, length, rights) {
         Ok(memory) => {
             let there =
                 RegionMemory { iova, address: memory.origin() as usize, length, is_pinned: false };

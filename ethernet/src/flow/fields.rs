@@ -1,6 +1,6 @@
 //! Frame fields that flows match; unreadable fields are absent.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use smoltcp::wire::{Ipv4Packet, Ipv6Packet};
 
 pub(super) use super::super::frame::{ETHERTYPE_IPV4 as IPV4, ETHERTYPE_IPV6 as IPV6, UDP};
 use super::{
@@ -60,41 +60,32 @@ impl Fields {
     }
 
     fn read_ipv4(&mut self, bytes: &[u8]) -> Option<()> {
-        let header = bytes.first_chunk::<20>()?;
-        let length = usize::from(header[0] & 15) * 4;
-        if header[0] >> 4 != 4 || length < 20 {
+        let header = Ipv4Packet::new_unchecked(bytes.get(..20)?);
+        let length = usize::from(header.header_len());
+        if header.version() != 4 || length < 20 {
             return None;
         }
-        let [.., a, b, c, d, e, f, g, h] = *header;
-        self.ipv4 = Some(Ipv4Filter {
-            src: Ipv4Addr::new(a, b, c, d),
-            dst: Ipv4Addr::new(e, f, g, h),
-            protocol: header[9],
-            tos: header[1],
-            ttl: header[8],
-        });
-        let is_later = u16::from_be_bytes([header[6], header[7]]) & 0x1FFF != 0;
-        if is_later { None } else { self.read_ports(header[9], bytes.get(length..)?) }
+        let (protocol, tos) = (header.next_header().into(), header.dscp() << 2 | header.ecn());
+        let (src, dst, ttl) = (header.src_addr(), header.dst_addr(), header.hop_limit());
+        self.ipv4 = Some(Ipv4Filter { src, dst, protocol, tos, ttl });
+        let is_later = header.frag_offset() != 0;
+        if is_later { None } else { self.read_ports(protocol, bytes.get(length..)?) }
     }
 
     fn read_ipv6(&mut self, bytes: &[u8]) -> Option<()> {
-        let (header, mut rest) = bytes.split_first_chunk::<40>()?;
-        let [a, b, c, d, ..] = *header;
-        if a >> 4 != 6 {
+        let (header, mut rest) = bytes.split_at_checked(40)?;
+        let header = Ipv6Packet::new_unchecked(header);
+        if header.version() != 6 {
             return None;
         }
-        let address = |at: usize| {
-            let octets: Option<&[u8; 16]> = header[at..].first_chunk();
-            octets.map(|octets| Ipv6Addr::from(*octets))
-        };
-        let mut next = header[6];
+        let mut next = header.next_header().into();
         self.ipv6 = Some(Ipv6Filter {
-            src: address(8)?,
-            dst: address(24)?,
-            flow_label: u32::from_be_bytes([0, b & 15, c, d]),
+            src: header.src_addr(),
+            dst: header.dst_addr(),
+            flow_label: header.flow_label(),
             next_header: next,
-            traffic_class: a << 4 | b >> 4,
-            hop_limit: header[7],
+            traffic_class: header.traffic_class(),
+            hop_limit: header.hop_limit(),
         });
         for _ in 0..STACK {
             let length = match next {

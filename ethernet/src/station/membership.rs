@@ -3,11 +3,12 @@ use std::{
     time::Duration,
 };
 
-use roce_transport::time::Instant;
+use roce_transport::{time::Instant, wire::checksum};
 
 use super::{
     super::{
-        build::{Ip, checksum, icmpv6_checksum},
+        address::octets,
+        build::{Ip, icmpv6_checksum},
         counters::{BAD_ARP, Handled, refuse_if},
         frame::IpPacket,
         groups::{Message, Query, Record},
@@ -72,7 +73,7 @@ impl Station {
         // RFC 3376, section 7.1: 8 bytes, or 12 and more
         let is_query = header[0] == IGMP_QUERY;
         let bad_query = is_query && (1..4).contains(&rest.len());
-        refuse_if(checksum(&[message]) != 0 || bad_query, BAD_ARP)?;
+        refuse_if(checksum(message) != 0 || bad_query, BAD_ARP)?;
         let &[kind, code, _, _, a, b, c, d] = header;
         let group = Ipv4Addr::new(a, b, c, d);
         match kind {
@@ -145,13 +146,10 @@ impl Station {
             (IpAddr::V6(_), false) => MLDV1_REPORT,
             (IpAddr::V6(_), true) => MLDV1_DONE,
         };
-        match group {
-            IpAddr::V4(v4) => message.extend(v4.octets()),
-            IpAddr::V6(v6) => {
-                message.extend([0; 4]);
-                message.extend(v6.octets());
-            }
+        if group.is_ipv6() {
+            message.extend([0; 4]); // reserved
         }
+        message.extend(octets(group));
         self.membership(to, message)
     }
 
@@ -165,10 +163,7 @@ impl Station {
         message.extend((records.len() as u16).to_be_bytes());
         for (record, group) in records {
             message.extend([*record as u8, 0, 0, 0]); // no sources
-            match group {
-                IpAddr::V4(v4) => message.extend(v4.octets()),
-                IpAddr::V6(v6) => message.extend(v6.octets()),
-            }
+            message.extend(octets(*group));
         }
         self.membership(to, message)
     }

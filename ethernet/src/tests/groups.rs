@@ -24,7 +24,7 @@ fn group_message(group: Option<&str>, v6: bool, kind: u8, time: u16, rest: usize
     message.extend(vec![0; rest]);
     let src = ip(if v6 { "fe80::99" } else { "10.0.0.99" });
     let dst = group.unwrap_or(all);
-    let ip = Ip { src, dst, traffic_class: 0, hop_limit: 1, id: 0, flow_label: 0 };
+    let ip = Ip::new(src, dst, 1);
     let dst = group_mac(dst).unwrap();
     Ethernet { dst, src: MacAddr(2, 0, 0, 0, 0, 0x99), vlan: None }.membership(ip, message)
 }

@@ -138,7 +138,7 @@ fn options_are_skipped_and_fragments_counted() {
     let checked = |mut frame: Vec<u8>| {
         let end = 14 + usize::from(frame[14] & 15) * 4;
         frame[24..26].fill(0);
-        let sum = checksum(&[&frame[14..end]]);
+        let sum = checksum(&frame[14..end]);
         frame[24..26].copy_from_slice(&sum.to_be_bytes());
         frame
     };

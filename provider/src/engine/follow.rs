@@ -9,7 +9,7 @@ use rustix::event::epoll;
 use super::serve::Engine;
 use crate::{
     clock,
-    link::{Link, Prepared},
+    link::{Link, MulticastLink, Prepared},
 };
 
 impl Engine {
@@ -50,11 +50,11 @@ impl Engine {
         if !change(self.lock().adapter())? {
             return Ok(Ok(()));
         }
-        let prepare = self.lock().adapter_and_link().1.prepare_join(group);
+        let prepare = groups(self.lock().adapter_and_link().1).map(|link| link.prepare_join(group));
         let prepared = prepare.and_then(|prepare| prepare());
         let mut shard = self.lock();
         let (adapter, link) = shard.adapter_and_link();
-        let joined = prepared.and_then(|prepared| link.join(group, prepared));
+        let joined = prepared.and_then(|prepared| groups(link)?.join(group, prepared));
         if joined.is_err() {
             undo(adapter);
         }
@@ -70,7 +70,10 @@ impl Engine {
         let closed: Vec<Prepared> = {
             let mut shard = self.lock();
             let (adapter, link) = shard.adapter_and_link();
-            change(adapter)?.into_iter().filter_map(|group| link.leave(group)).collect()
+            change(adapter)?
+                .into_iter()
+                .filter_map(|group| link.multicast()?.leave(group))
+                .collect()
         };
         drop(closed); // without the lock
         Ok(())
@@ -80,6 +83,10 @@ impl Engine {
     fn grouping_turn(&self) -> Option<MutexGuard<'_, ()>> {
         self.is_of_this_process().then(|| self.interface.grouping.lock())
     }
+}
+
+fn groups(link: &mut dyn Link) -> io::Result<&mut dyn MulticastLink> {
+    link.multicast().ok_or_else(|| io::ErrorKind::Unsupported.into())
 }
 
 pub(super) fn add_descriptors(sockets: &OwnedFd, link: &dyn Link) -> io::Result<()> {

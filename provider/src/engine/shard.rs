@@ -341,8 +341,8 @@ impl Shard {
             self.adapter.carry_frames(Some(state.link_mtu));
         }
         let change = watch.follows.compare(self.adapter.gids().entries(), &state.addresses);
-        let prepare =
-            |address| (address, self.port.link.prepare_address(address, watch.interface()));
+        let Some(link) = self.port.link.address_set() else { return Vec::new() };
+        let prepare = |address| (address, link.prepare_address(address, watch.interface()));
         change.new.into_iter().map(prepare).collect()
     }
 
@@ -353,25 +353,25 @@ impl Shard {
         watch: &Watch,
         new: Vec<(IpAddr, Result<Prepared, BindError>)>,
     ) -> bool {
+        let Some(link) = self.port.link.address_set() else { return false };
         let mut table = self.adapter.gids().entries().to_vec();
         let TableChange { gone, .. } = watch.follows.compare(&table, &state.addresses);
         for &address in &gone {
             info!(device = self.name, %address, "the interface lost an address");
-            self.port.link.remove_address(address);
+            link.remove_address(address);
             self.adapter.set_flow_ports(address, Vec::new());
             self.adapter.set_control_port(address, None);
             self.places.remove(&mut table, address);
         }
         let mut added = false;
         for (address, prepared) in new {
-            let result =
-                prepared.and_then(|prepared| self.port.link.add_address(address, prepared));
+            let result = prepared.and_then(|prepared| link.add_address(address, prepared));
             if result.is_ok() && self.places.insert(&mut table, address) {
                 info!(device = self.name, %address, "the interface has a new address");
                 added = true;
                 continue;
             }
-            self.port.link.remove_address(address);
+            link.remove_address(address);
             self.link_counters.bind_errors += 1;
             result.as_ref().err().into_iter().for_each(|error| watch.await_end_of(error));
             let error = result.err().map_or_else(

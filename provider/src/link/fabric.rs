@@ -161,12 +161,8 @@ impl Link for FabricLink {
 
     fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<usize> {
         let mut shared = self.fabric.lock();
-        for run in runs {
-            let payloads =
-                bytes.get(run.range.clone()).unwrap_or_default().chunks(run.segment.max(1));
-            for (index, payload) in payloads.enumerate() {
-                shared.network.send(now, &run.net_header(index), payload);
-            }
+        for (net, payload) in runs.iter().flat_map(|run| run.datagrams(bytes)) {
+            shared.network.send(now, &net, payload);
         }
         shared.deliver(now);
         Ok(runs.len())

@@ -133,7 +133,7 @@ impl Link for FaultyLink {
             return Ok(0);
         }
         let Some(run) = runs.first() else { return Ok(0) };
-        let payload = bytes.get(run.range.clone()).unwrap_or_default();
+        let payload = run.payload(bytes);
         self.follow();
         self.outward.send(now, &run.net_header(0), payload);
         self.forward(now);

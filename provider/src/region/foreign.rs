@@ -3,10 +3,11 @@
     reason = "the constructors' promises are the callers', and this is where they are used"
 )]
 
+use memmap2::MmapRaw;
 use roce_transport::mem::{Access, Memory, MemoryFault};
 use thiserror::Error;
 
-use super::{faults, guard, reach};
+use super::{faults, guard, reach, routines};
 
 /// Memory to register is missing or lacks access.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
@@ -28,6 +29,8 @@ pub struct Unreachable {
 pub struct ForeignMemory {
     address: usize,
     len: usize,
+    /// Own mapping of the range; `None`: the program's.
+    _map: Option<MmapRaw>,
 }
 
 impl ForeignMemory {
@@ -64,7 +67,12 @@ impl ForeignMemory {
     #[must_use]
     pub unsafe fn on_demand(pointer: *mut u8, length: usize) -> Self {
         faults::are_in_front(true);
-        Self { address: pointer.expose_provenance(), len: length }
+        Self { address: pointer.expose_provenance(), len: length, _map: None }
+    }
+
+    /// Keeps the range's mapping while this value lives.
+    pub(super) fn keeping(self, map: MmapRaw) -> Self {
+        Self { _map: Some(map), ..self }
     }
 
     /// Address at `offset`, if `length` bytes from there are inside.
@@ -95,25 +103,27 @@ impl Memory for ForeignMemory {
     }
 
     fn load_u64(&self, offset: u64) -> Result<u64, MemoryFault> {
-        guard::load(self.at(offset, 8)?)
+        // SAFETY: a fault is survived
+        guard::word(self.at(offset, 8)?, |word, found| unsafe { routines::load(word, found) })
     }
 
     fn store_u64(&self, offset: u64, value: u64) -> Result<(), MemoryFault> {
-        let address = self.at(offset, 8)?;
-        // SAFETY: as above
-        unsafe { guard::store(address, value) }
+        // SAFETY: writing is promised to the constructor; a fault is survived
+        let store = |word, _: &mut u64| unsafe { routines::store(word, value) };
+        guard::word(self.at(offset, 8)?, store).map(drop)
     }
 
     fn compare_swap(&self, offset: u64, compare: u64, swap: u64) -> Result<u64, MemoryFault> {
-        let address = self.at(offset, 8)?;
-        // SAFETY: as above
-        unsafe { guard::compare_swap(address, compare, swap) }
+        guard::word(self.at(offset, 8)?, |word, found| {
+            // SAFETY: as above
+            unsafe { routines::compare_swap(word, compare, swap, found) }
+        })
     }
 
     fn fetch_add(&self, offset: u64, add: u64) -> Result<u64, MemoryFault> {
-        let address = self.at(offset, 8)?;
         // SAFETY: as above
-        unsafe { guard::fetch_add(address, add) }
+        let fetch_add = |word, found: &mut u64| unsafe { routines::fetch_add(word, add, found) };
+        guard::word(self.at(offset, 8)?, fetch_add)
     }
 
     fn prefetch(&self, offset: u64, length: u64) -> Result<(), MemoryFault> {
@@ -186,7 +196,7 @@ mod tests {
 
     #[test]
     fn routines_copy_exactly_and_spare_the_neighbours() {
-        assert!(!super::super::routines::EXIST || faults::are_in_front(true));
+        assert!(!routines::EXIST || faults::are_in_front(true));
         are_exact(&ROUTINES, 1);
     }
 

@@ -117,48 +117,18 @@ pub(super) unsafe fn write(address: usize, from: &[u8]) -> Result<(), MemoryFaul
     done(unsafe { routines::copy_out(address, from.as_ptr(), from.len()) })
 }
 
-pub(super) fn load(address: usize) -> Result<u64, MemoryFault> {
-    // SAFETY: a fault is survived
-    word(address, |found| unsafe { routines::load(address, found) })
-}
-
-/// # Safety
-/// As for [`write`].
-pub(super) unsafe fn store(address: usize, value: u64) -> Result<(), MemoryFault> {
-    // SAFETY: the caller promises writability
-    word(address, |_| unsafe { routines::store(address, value) }).map(|_| ())
-}
-
-/// Returns the old value.
-///
-/// # Safety
-/// As for [`write`].
-pub(super) unsafe fn compare_swap(
+/// Calls a routine with a word and the place of its old value, which this returns. Fails without
+/// the routines: the kernel has no atomic access.
+pub(super) fn word(
     address: usize,
-    compare: u64,
-    swap: u64,
+    routine: impl FnOnce(usize, &mut u64) -> usize,
 ) -> Result<u64, MemoryFault> {
-    // SAFETY: the caller promises writability
-    word(address, |found| unsafe { routines::compare_swap(address, compare, swap, found) })
-}
-
-/// Returns the old value.
-///
-/// # Safety
-/// As for [`write`].
-pub(super) unsafe fn fetch_add(address: usize, add: u64) -> Result<u64, MemoryFault> {
-    // SAFETY: the caller promises writability
-    word(address, |found| unsafe { routines::fetch_add(address, add, found) })
-}
-
-/// Fails without the routines: the kernel has no atomic access.
-fn word(address: usize, operation: impl FnOnce(&mut u64) -> usize) -> Result<u64, MemoryFault> {
     let section = Section::enter();
     if !address.is_multiple_of(8) || !section.is_safe() {
         return Err(MemoryFault);
     }
     let mut found = 0;
-    done(operation(&mut found)).map(|()| found)
+    done(routine(address, &mut found)).map(|()| found)
 }
 
 pub(super) const fn done(status: usize) -> Result<(), MemoryFault> {

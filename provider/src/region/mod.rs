@@ -21,4 +21,4 @@ pub use gpu::{GpuMemory, gpus_work};
 pub(crate) use guard::Section;
 pub use pages::MmapMemory;
 pub use program::{copy_from_program, copy_to_program};
-pub use shared::SharedMemory;
+pub use shared::map_shared;

@@ -2,8 +2,8 @@
 
 use std::{io, os::fd::AsFd};
 
-use memmap2::{MmapOptions, MmapRaw};
-use roce_transport::mem::{Access, Memory, MemoryFault};
+use memmap2::MmapOptions;
+use roce_transport::mem::Access;
 use rustix::{
     fs::{FsWord, SeekFrom},
     io::Errno,
@@ -14,47 +14,40 @@ use super::{ForeignMemory, Unreachable};
 /// `DMA_BUF_MAGIC`.
 const DMA_BUF: FsWord = 0x444d_4142;
 
-/// Shared mapping of a dma-buf (`/dev/udmabuf`, GPUs) or a `memfd_create` file; the descriptor may
-/// be closed.
+/// Maps `length` bytes at `offset` of a dma-buf (`/dev/udmabuf`, GPUs) or a `memfd_create` file,
+/// writable if `access` has a write right. The descriptor may be closed.
 ///
 /// If the buffer shrinks, accesses fail with [`MemoryFault`]. Writes of other processes and devices
 /// are visible at once.
-#[derive(Debug)]
-pub struct SharedMemory {
-    memory: ForeignMemory,
-    _map: MmapRaw,
-}
-
-impl SharedMemory {
-    /// Maps `length` bytes at `offset`, writable if `access` has a write right.
-    ///
-    /// # Errors
-    /// `EINVAL` for another kind of descriptor, zero bytes or too many; `EBADF` if closed; errors
-    /// of `mmap`, such as `EACCES`; `EFAULT` for unavailable pages.
-    pub fn new(
-        descriptor: impl AsFd,
-        offset: u64,
-        length: usize,
-        access: Access,
-    ) -> io::Result<Self> {
-        let descriptor = descriptor.as_fd();
-        let end = offset.checked_add(length as u64).ok_or(Errno::INVAL)?;
-        if length == 0 || end > size(descriptor)? {
-            return Err(Errno::INVAL.into());
-        }
-        let mut options = MmapOptions::new();
-        options.offset(offset).len(length);
-        let map = if access.intersects(Access::LOCAL_WRITE | Access::REMOTE_CHANGE) {
-            options.map_raw(&descriptor)?
-        } else {
-            options.map_raw_read_only(&descriptor)?
-        };
-        // SAFETY: the mapping outlives the memory, without references into it. Nothing in this
-        // process relies on its bytes for soundness.
-        let memory = unsafe { ForeignMemory::new(map.as_mut_ptr(), length, access) };
-        let memory = memory.map_err(|Unreachable { .. }| Errno::FAULT)?;
-        Ok(Self { memory, _map: map })
+///
+/// [`MemoryFault`]: roce_transport::mem::MemoryFault
+///
+/// # Errors
+/// `EINVAL` for another kind of descriptor, zero bytes or too many; `EBADF` if closed; errors of
+/// `mmap`, such as `EACCES`; `EFAULT` for unavailable pages.
+pub fn map_shared(
+    descriptor: impl AsFd,
+    offset: u64,
+    length: usize,
+    access: Access,
+) -> io::Result<ForeignMemory> {
+    let descriptor = descriptor.as_fd();
+    let end = offset.checked_add(length as u64).ok_or(Errno::INVAL)?;
+    if length == 0 || end > size(descriptor)? {
+        return Err(Errno::INVAL.into());
     }
+    let mut options = MmapOptions::new();
+    options.offset(offset).len(length);
+    let map = if access.intersects(Access::LOCAL_WRITE | Access::REMOTE_CHANGE) {
+        options.map_raw(&descriptor)?
+    } else {
+        options.map_raw_read_only(&descriptor)?
+    };
+    // SAFETY: the memory owns the mapping, without references into it. Nothing in this process
+    // relies on its bytes for soundness.
+    let memory = unsafe { ForeignMemory::new(map.as_mut_ptr(), length, access) };
+    let memory = memory.map_err(|Unreachable { .. }| Errno::FAULT)?;
+    Ok(memory.keeping(map))
 }
 
 fn size(descriptor: impl AsFd) -> Result<u64, Errno> {
@@ -67,25 +60,11 @@ fn size(descriptor: impl AsFd) -> Result<u64, Errno> {
     u64::try_from(rustix::fs::fstat(&descriptor)?.st_size).map_err(|_| Errno::INVAL)
 }
 
-impl Memory for SharedMemory {
-    forward! {
-        memory:
-        fn len(&self) -> u64;
-        fn origin(&self) -> u64;
-        fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<(), MemoryFault>;
-        fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), MemoryFault>;
-        fn load_u64(&self, offset: u64) -> Result<u64, MemoryFault>;
-        fn store_u64(&self, offset: u64, value: u64) -> Result<(), MemoryFault>;
-        fn compare_swap(&self, offset: u64, compare: u64, swap: u64) -> Result<u64, MemoryFault>;
-        fn fetch_add(&self, offset: u64, add: u64) -> Result<u64, MemoryFault>;
-        fn prefetch(&self, offset: u64, length: u64) -> Result<(), MemoryFault>;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::{fs::File, io::Write, os::unix::fs::FileExt};
 
+    use roce_transport::mem::{Memory, MemoryFault};
     use rustix::fs::MemfdFlags;
 
     use super::*;
@@ -99,7 +78,7 @@ mod tests {
     }
 
     fn refused(descriptor: impl AsFd, offset: u64, length: usize) -> Option<i32> {
-        SharedMemory::new(descriptor, offset, length, ALL).unwrap_err().raw_os_error()
+        map_shared(descriptor, offset, length, ALL).unwrap_err().raw_os_error()
     }
 
     #[test]
@@ -107,8 +86,8 @@ mod tests {
         let mut file = buffer(10_000);
         file.write_all(b"abc").unwrap();
         let other = file.try_clone().unwrap();
-        let memory = SharedMemory::new(&file, 4097, 5000, ALL).unwrap();
-        let start = SharedMemory::new(&file, 0, 3, Access::REMOTE_READ).unwrap();
+        let memory = map_shared(&file, 4097, 5000, ALL).unwrap();
+        let start = map_shared(&file, 0, 3, Access::REMOTE_READ).unwrap();
         drop(file);
         memory.write_at(7, b"words").unwrap();
         let mut words = [0; 5];
@@ -128,7 +107,7 @@ mod tests {
     fn what_is_cut_off_is_missing_and_no_more() {
         let page = rustix::param::page_size() as u64;
         let file = buffer(3 * page);
-        let memory = SharedMemory::new(&file, 0, 3 * page as usize, ALL).unwrap();
+        let memory = map_shared(&file, 0, 3 * page as usize, ALL).unwrap();
         file.set_len(page).unwrap();
         memory.write_at(page - 96, &[1; 96]).unwrap();
         assert_eq!(memory.write_at(page, &[1]), Err(MemoryFault));
@@ -151,7 +130,7 @@ mod tests {
         let number = std::os::fd::AsRawFd::as_raw_fd(&file);
         let read_only = File::open(format!("/proc/self/fd/{number}")).unwrap();
         assert_eq!(refused(&read_only, 0, 1), Some(libc::EACCES));
-        assert!(SharedMemory::new(&read_only, 0, 1, Access::REMOTE_READ).is_ok());
+        assert!(map_shared(&read_only, 0, 1, Access::REMOTE_READ).is_ok());
     }
 
     #[test]
@@ -163,9 +142,9 @@ mod tests {
         };
         let length = page as usize;
         assert_eq!(refused(&descriptor, page, length + 1), Some(libc::EINVAL));
-        let memory = SharedMemory::new(&descriptor, page, length, ALL).unwrap();
+        let memory = map_shared(&descriptor, page, length, ALL).unwrap();
         memory.write_at(1, b"words").unwrap();
-        let whole = SharedMemory::new(&descriptor, 0, 2 * length, Access::REMOTE_READ).unwrap();
+        let whole = map_shared(&descriptor, 0, 2 * length, Access::REMOTE_READ).unwrap();
         let mut words = [0; 5];
         whole.read_at(page + 1, &mut words).unwrap();
         assert_eq!(&words, b"words");

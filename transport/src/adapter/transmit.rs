@@ -39,6 +39,18 @@ impl Transmit {
         self.range.len().div_ceil(self.segment)
     }
 
+    /// The run's bytes in the buffer.
+    #[must_use]
+    pub fn payload<'a>(&self, buffer: &'a [u8]) -> &'a [u8] {
+        buffer.get(self.range.clone()).unwrap_or_default()
+    }
+
+    /// Every datagram of the run in the buffer, with its network header.
+    pub fn datagrams<'a>(&self, buffer: &'a [u8]) -> impl Iterator<Item = (NetHeader, &'a [u8])> {
+        let payloads = self.payload(buffer).chunks(self.segment.max(1));
+        payloads.enumerate().map(|(index, payload)| (self.net_header(index), payload))
+    }
+
     /// Network header of datagram `index`.
     #[must_use]
     pub const fn net_header(&self, index: usize) -> NetHeader {
@@ -156,7 +168,7 @@ impl TransmitBuffer {
     /// A run's UDP payloads.
     #[must_use]
     pub fn payload(&self, run: &Transmit) -> &[u8] {
-        self.bytes.get(run.range.clone()).unwrap_or_default()
+        run.payload(&self.bytes)
     }
 
     pub(super) fn last(&self) -> Option<(NetHeader, &[u8])> {
@@ -168,10 +180,7 @@ impl TransmitBuffer {
 
     /// Every datagram with its network header.
     pub fn datagrams(&self) -> impl Iterator<Item = (NetHeader, &[u8])> {
-        self.runs.iter().flat_map(|run| {
-            let payloads = self.payload(run).chunks(run.segment.max(1));
-            payloads.enumerate().map(|(index, payload)| (run.net_header(index), payload))
-        })
+        self.runs.iter().flat_map(|run| run.datagrams(&self.bytes))
     }
 
     /// True if empty.

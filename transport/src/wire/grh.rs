@@ -1,12 +1,13 @@
 //! The 40-byte area before a datagram, in place of a GRH.
 
+use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use super::{
     Ident, NetHeader,
     icrc::{NEXT_HEADER_IBA, NEXT_HEADER_UDP},
 };
-use crate::addr::{Gid, RoceVersion};
+use crate::addr::{Gid, ROCE_UDP_PORT, RoceVersion};
 
 /// Bytes of the area.
 pub const GRH_LEN: usize = 40;
@@ -108,11 +109,29 @@ impl Grh {
     }
 }
 
-/// Internet checksum (RFC 1071) of even-length bytes.
+/// Appends the headers of `udp_payload` bytes, BTH to ICRC: the GRH (RoCE v1), or IP and UDP. The
+/// UDP checksum is zero, as from network adapters and rxe.
+pub fn put_network_headers(to: &mut Vec<u8>, net: &NetHeader, udp_payload: usize) {
+    let area = grh(net, udp_payload);
+    match net.frame.version() {
+        RoceVersion::V1 => to.extend(area),
+        RoceVersion::V2 => {
+            to.extend_from_slice(&area[if net.src.is_ipv4() { 20 } else { 0 }..]);
+            for field in [net.src_port, ROCE_UDP_PORT, (udp_payload + 8) as u16, 0] {
+                to.extend(field.to_be_bytes());
+            }
+        }
+    }
+}
+
+/// Internet checksum (RFC 1071); 0 if the bytes contain the right one. An odd last byte is the
+/// upper half of a word.
 #[must_use]
 pub fn checksum(bytes: &[u8]) -> u16 {
-    let mut sum: u32 =
-        bytes.chunks_exact(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
+    let (words, last) = bytes.as_chunks();
+    let last = last.first().map_or(0, |last| u32::from(*last) << 8);
+    let words = words.iter().map(|word| u32::from(u16::from_be_bytes(*word)));
+    let mut sum = words.sum::<u32>() + last;
     while sum > 0xFFFF {
         sum = (sum & 0xFFFF) + (sum >> 16);
     }

@@ -13,7 +13,7 @@ mod opcode;
 mod packet;
 
 pub use datagram::{Datagram, DatagramMeta, DatagramRun};
-pub use grh::{GRH_LEN, Grh, checksum, grh};
+pub use grh::{GRH_LEN, Grh, checksum, grh, put_network_headers};
 pub use header::{
     Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Feth, Immediate, InvalidateEth, NakCode, Reth,
     Syndrome, XrcEth,

@@ -152,7 +152,7 @@ impl RawLink {
             self.is_paused_queue_full = !held;
             return Ok(held);
         }
-        let payload = bytes.get(run.range.clone()).unwrap_or_default();
+        let payload = run.payload(bytes);
         let mut headers = self.station.headers(mac, run, 0, payload.len());
         self.socket.send_run(run, &mut headers, payload)
     }
@@ -162,10 +162,8 @@ impl RawLink {
         if !self.has_loopback_room(run) {
             return false;
         }
-        let payloads = bytes.get(run.range.clone()).unwrap_or_default().chunks(run.segment.max(1));
-        let datagrams =
-            payloads.enumerate().map(|(index, payload)| (run.net_header(index), payload.to_vec()));
-        self.loopback.extend(datagrams);
+        let datagrams = run.datagrams(bytes);
+        self.loopback.extend(datagrams.map(|(net, payload)| (net, payload.to_vec())));
         true
     }
 

@@ -16,7 +16,7 @@ use std::{
     os::fd::{AsFd, AsRawFd, BorrowedFd},
 };
 
-use roce_transport::{adapter::Transmit, time::Instant};
+use roce_transport::{adapter::Transmit, addr::Gid, time::Instant, wire::checksum};
 use rustix::{
     io::Errno,
     net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg},
@@ -77,25 +77,12 @@ impl GsoHeader {
     }
 }
 
-/// UDP's pseudo header sum (RFC 768, RFC 8200 section 8.1), folded, not complemented.
+/// UDP's pseudo header sum (RFC 768, RFC 8200 section 8.1), folded, not complemented. The prefix of
+/// a mapped IPv4 address adds nothing.
 fn pseudo_sum(src: IpAddr, dst: IpAddr, length: usize) -> u16 {
-    let words = |address: IpAddr| match address {
-        IpAddr::V4(v4) => v4.octets().chunks(2).map(word).sum::<u32>(),
-        IpAddr::V6(v6) => v6.octets().chunks(2).map(word).sum(),
-    };
-    fold(words(src) + words(dst) + 17 + length as u32)
-}
-
-/// One's complement sum (RFC 1071) of a sum of 16-bit words.
-fn fold(mut sum: u32) -> u16 {
-    while sum > 0xFFFF {
-        sum = (sum & 0xFFFF) + (sum >> 16);
-    }
-    sum as u16
-}
-
-fn word(bytes: &[u8]) -> u32 {
-    bytes.iter().fold(0, |word, &byte| word << 8 | u32::from(byte))
+    let (src, dst) = (Gid::from(src).0, Gid::from(dst).0);
+    let length = (length as u32).to_be_bytes();
+    !checksum(&[&src[..], &dst, &length, &[0, 17]].concat())
 }
 
 /// 1 before Linux 6.2, whose packet sockets lack UDP runs.
@@ -232,9 +219,7 @@ pub(super) fn complete_checksum(header: [u8; GSO_HEADER], frame: &mut [u8]) {
     let field = |at: usize| usize::from(u16::from_ne_bytes([header[at], header[at + 1]]));
     let (start, at) = (field(6), field(6) + field(8));
     let Some(covered) = frame.get(start..) else { return };
-    // an odd last byte is the upper half of a word
-    let sum = covered.chunks(2).map(|pair| word(pair) << (8 * (2 - pair.len()))).sum();
-    let sum = match !fold(sum) {
+    let sum = match checksum(covered) {
         0 => 0xFFFF, // 0 means none in UDP; elsewhere both are equal
         sum => sum,
     };

@@ -64,13 +64,10 @@ impl RunHeader {
         let port = if self.src_port == ROCE_UDP_PORT { 0 } else { self.src_port & PORT };
         let rest = port | if self.checksum_verified { VERIFIED } else { 0 };
         // a run has at least one byte
-        let (length, segment) =
-            (self.length.saturating_sub(1) as u16, self.segment.saturating_sub(1) as u16);
-        length as u64
-            | (segment as u64) << 16
-            | (rest as u64) << 32
-            | (self.traffic_class as u64) << 48
-            | (self.hop_limit as u64) << 56
+        let [a, b] = (self.length.saturating_sub(1) as u16).to_le_bytes();
+        let [c, d] = (self.segment.saturating_sub(1) as u16).to_le_bytes();
+        let [e, f] = rest.to_le_bytes();
+        u64::from_le_bytes([a, b, c, d, e, f, self.traffic_class, self.hop_limit])
     }
 
     const fn parse(word: u64) -> Result<Self, Broken> {

@@ -16,20 +16,17 @@ use roce_transport::{
 };
 use socket2::Socket;
 
-use super::{Acquired, Sharing, claim::Entry, ends::LivenessProbe, owner::SharedAddress, record};
+use super::{
+    Acquired, Sharing,
+    claim::Entry,
+    ends::LivenessProbe,
+    owner::{Addressed, SharedAddress},
+    record,
+};
 use crate::{
     cancel::Uncancelled,
     link::{Datagram, DatagramRun, Ended, RunSink},
 };
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Addressed {
-    Here,
-    /// The process with this partition, if any.
-    Other(IdPartition),
-    /// A process whose partition is not known yet.
-    Lost,
-}
 
 impl Sharing {
     fn at(&self, address: IpAddr) -> Option<&SharedAddress> {
@@ -219,14 +216,8 @@ impl Sharing {
             Addressee::Partition(partition) if Some(partition) != self.partition => {
                 Addressed::Other(partition)
             }
-            Addressee::Service(service) if !shared.serves(service) => {
-                match shared.listener(service) {
-                    Ok(partition) => Addressed::Other(partition),
-                    Err(true) => Addressed::Lost,
-                    Err(false) => Addressed::Here,
-                }
-            }
-            _ => Addressed::Here,
+            Addressee::Service(service) => shared.listener(service),
+            Addressee::Partition(_) | Addressee::Unknown => Addressed::Here,
         }
     }
 

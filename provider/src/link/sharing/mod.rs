@@ -227,7 +227,7 @@ impl Sharing {
         }
         if self.scope != Scope::InProcess {
             let &Transmit { src, dst, .. } = run;
-            let partition = paths::partition_of(paths::payload(bytes, run));
+            let partition = paths::partition_of(run.payload(bytes));
             let destination = Destination { src, dst, partition };
             self.paths.request(now, &self.epoll, destination, interface, false);
         }

@@ -86,6 +86,16 @@ enum Owner {
     Backoff(Instant),
 }
 
+/// Process that a datagram from the UDP socket is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Addressed {
+    Here,
+    /// The process with this partition, if any.
+    Other(IdPartition),
+    /// A process whose partition is not known yet.
+    Lost,
+}
+
 impl Common {
     pub(super) fn new(
         udp: OwnedFd,
@@ -206,10 +216,6 @@ impl SharedAddress {
         set
     }
 
-    pub(super) fn serves(&self, service: ServiceId) -> bool {
-        self.services.contains(&service)
-    }
-
     pub(super) fn release(&mut self, service: ServiceId) {
         let place = self.services.iter().position(|other| *other == service);
         let (Some(own), Some(place)) = (self.own, place) else { return };
@@ -218,13 +224,15 @@ impl SharedAddress {
         self.common.claims.release(Entry::Service(service));
     }
 
-    /// The process that listens for a service. `Err(true)`: a listener exists, but is not found.
-    pub(super) fn listener(&self, service: ServiceId) -> Result<IdPartition, bool> {
-        if !self.common.claims.is_taken(Entry::Service(service)) {
-            return Err(false);
+    /// The process that listens for a service; without a listener, this one.
+    pub(super) fn listener(&self, service: ServiceId) -> Addressed {
+        if self.services.contains(&service) || !self.common.claims.is_taken(Entry::Service(service))
+        {
+            return Addressed::Here;
         }
         let mut found = self.common.state.listeners(service);
-        found.find(|other| self.common.claims.is_taken(Entry::Partition(*other))).ok_or(true)
+        let found = found.find(|other| self.common.claims.is_taken(Entry::Partition(*other)));
+        found.map_or(Addressed::Lost, Addressed::Other)
     }
 
     /// Sets the partition. A peer also takes a member socket.

@@ -162,7 +162,7 @@ impl Channel {
 impl Paths {
     pub(super) fn can_carry(&self, bytes: &[u8], run: &Transmit) -> bool {
         let channels = self.pairs.get(&(Some(run.src), run.dst));
-        channels.is_some_and(|it| it.can_carry(payload(bytes, run), run.segment))
+        channels.is_some_and(|it| it.can_carry(run.payload(bytes), run.segment))
     }
 
     /// Sweeps unused pairs at the limit. True if there is room.
@@ -226,7 +226,7 @@ impl Paths {
         let mut taken = 0;
         let mut result = Ok(true);
         for run in runs {
-            result = channels.send(RunHeader::of(run, trusted), payload(bytes, run));
+            result = channels.send(RunHeader::of(run, trusted), run.payload(bytes));
             if !matches!(result, Ok(true)) {
                 break;
             }
@@ -361,10 +361,6 @@ impl Paths {
         }
         (ended, has_peer_ended)
     }
-}
-
-pub(super) fn payload<'a>(bytes: &'a [u8], run: &Transmit) -> &'a [u8] {
-    bytes.get(run.range.clone()).unwrap_or_default()
 }
 
 /// Partition of the process that a datagram is for. `None`: no particular process.

@@ -241,7 +241,7 @@ impl SendBuffers {
         self.vectors.clear();
         self.headers.clear();
         for run in runs {
-            let payload = bytes.get(run.range.clone()).unwrap_or_default();
+            let payload = run.payload(bytes);
             self.vectors.push(libc::iovec {
                 iov_base: payload.as_ptr().cast_mut().cast::<c_void>(),
                 iov_len: payload.len(),

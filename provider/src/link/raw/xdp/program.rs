@@ -2,7 +2,7 @@
 //!
 //! See RFC 9669 (instructions) and `linux/bpf.h` (functions, `struct xdp_md`).
 
-use std::net::IpAddr;
+use std::{mem, net::IpAddr};
 
 use roce_transport::addr::{Gid, ROCE_UDP_PORT};
 
@@ -35,7 +35,6 @@ const EXIT: u8 = 0x95;
 const JUMP: u8 = 0x05;
 const JUMP_GREATER_REGISTER: u8 = 0x2D;
 // of the lower 32 bits
-const JUMP_EQUAL: u8 = 0x16;
 const JUMP_UNEQUAL: u8 = 0x56;
 const JUMP_GREATER: u8 = 0x26;
 
@@ -59,23 +58,12 @@ const KEPT_CONTEXT: R = R(6);
 const KEPT_QUEUE: R = R(9);
 const RESULT: R = R(0);
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Label {
-    Ipv4,
-    Ipv6,
-    RoceV1,
-    /// The device's addresses in turn, for IPv4, IPv6 or RoCE v1.
-    Next(u8, usize),
-    Own(u8),
-    Pass,
-    Take,
-}
-
 #[derive(Default)]
 struct Assembler {
     code: Vec<Instruction>,
-    jumps: Vec<(usize, Label)>,
-    labels: Vec<(Label, usize)>,
+    /// Jumps that pass the frame to the kernel, and jumps that take it.
+    passes: Vec<usize>,
+    takes: Vec<usize>,
 }
 
 impl Assembler {
@@ -98,59 +86,70 @@ impl Assembler {
         self.put(code, to, from, 0, 0);
     }
 
-    fn jump(&mut self, code: u8, of: R, value: i32, to: Label) {
-        self.jumps.push((self.code.len(), to));
-        self.put(code, of, RESULT, 0, value);
+    /// Returns the jump's place. [`land`](Self::land) sets its target.
+    fn jump(&mut self, code: u8, of: R, value: i32) -> usize {
+        self.compute(code, of, value);
+        self.code.len() - 1
     }
 
-    fn bind_label(&mut self, label: Label) {
-        self.labels.push((label, self.code.len()));
+    /// Makes jumps lead to the next instruction.
+    fn land(&mut self, jumps: impl IntoIterator<Item = usize>) {
+        for at in jumps {
+            self.code[at].offset = (self.code.len() - at - 1) as i16;
+        }
+    }
+
+    /// Takes frames of an Ethernet type, in `VALUE`, that the checks do not pass.
+    fn take(&mut self, ethertype: u16, checks: impl FnOnce(&mut Self)) {
+        let other = self.jump(JUMP_UNEQUAL, VALUE, half(ethertype.to_be_bytes()));
+        checks(self);
+        let taken = self.jump(JUMP, RESULT, 0);
+        self.takes.push(taken);
+        self.land([other]);
+    }
+
+    /// Passes the frame on a condition.
+    fn pass_if(&mut self, code: u8, of: R, value: i32) {
+        let jump = self.jump(code, of, value);
+        self.passes.push(jump);
+    }
+
+    fn pass_if_greater(&mut self, of: R, other: R) {
+        self.passes.push(self.code.len());
+        self.combine(JUMP_GREATER_REGISTER, of, other);
     }
 
     /// Passes frames under `length` bytes.
     fn need(&mut self, length: usize) {
         self.combine(COPY, VALUE, FRAME);
         self.compute(ADD, VALUE, length as i32);
-        self.jumps.push((self.code.len(), Label::Pass));
-        self.combine(JUMP_GREATER_REGISTER, VALUE, END);
+        self.pass_if_greater(VALUE, END);
     }
 
     /// Passes frames with other bytes at `at`.
     fn need_half(&mut self, at: usize, bytes: [u8; 2]) {
         self.load(LOAD_HALF, VALUE, FRAME, at);
-        self.jump(JUMP_UNEQUAL, VALUE, half(bytes), Label::Pass);
+        self.pass_if(JUMP_UNEQUAL, VALUE, half(bytes));
     }
 
     fn need_byte(&mut self, at: usize, byte: u8) {
         self.load(LOAD_BYTE, VALUE, FRAME, at);
-        self.jump(JUMP_UNEQUAL, VALUE, byte.into(), Label::Pass);
+        self.pass_if(JUMP_UNEQUAL, VALUE, byte.into());
     }
 
     /// Passes frames to other addresses.
-    fn need_address<const N: usize>(&mut self, at: usize, addresses: &[[u8; N]], kind: u8) {
-        for (index, address) in addresses.iter().enumerate() {
-            self.bind_label(Label::Next(kind, index));
-            let other = match index + 1 < addresses.len() {
-                true => Label::Next(kind, index + 1),
-                false => Label::Pass,
-            };
+    fn need_address<const N: usize>(&mut self, at: usize, addresses: &[[u8; N]]) {
+        let (mut own, mut other) = (Vec::new(), Vec::new());
+        for address in addresses {
+            self.land(mem::take(&mut other));
             for (word, bytes) in address.as_chunks::<4>().0.iter().enumerate() {
                 self.load(LOAD_WORD, VALUE, FRAME, at + word * 4);
-                self.jump(JUMP_UNEQUAL, VALUE, i32::from_ne_bytes(*bytes), other);
+                other.push(self.jump(JUMP_UNEQUAL, VALUE, i32::from_ne_bytes(*bytes)));
             }
-            self.jump(JUMP, RESULT, 0, Label::Own(kind));
+            own.push(self.jump(JUMP, RESULT, 0));
         }
-        self.bind_label(Label::Own(kind));
-    }
-
-    fn finish(mut self) -> Vec<Instruction> {
-        for (at, to) in self.jumps {
-            let place = self.labels.iter().find(|(label, _)| *label == to).map(|label| label.1);
-            // A jump without target would be the last instruction, which the kernel refuses.
-            let place = place.unwrap_or(self.code.len());
-            self.code[at].offset = (place as isize - at as isize - 1) as i16;
-        }
-        self.code
+        self.passes.extend(other);
+        self.land(own);
     }
 }
 
@@ -188,49 +187,39 @@ pub(super) fn of(config: &StationConfig, frames: FrameLimits, map: i32) -> Vec<I
     program.need(ip + 20);
     let MacAddr(a, b, c, d, e, f) = config.mac;
     program.load(LOAD_WORD, VALUE, FRAME, 0);
-    program.jump(JUMP_UNEQUAL, VALUE, i32::from_ne_bytes([a, b, c, d]), Label::Pass);
+    program.pass_if(JUMP_UNEQUAL, VALUE, i32::from_ne_bytes([a, b, c, d]));
     program.need_half(4, [e, f]);
     if let Some(vlan) = config.vlan {
         program.need_half(12, [0x81, 0]);
         program.load(LOAD_HALF, VALUE, FRAME, 14);
         program.compute(AND, VALUE, half([0x0F, 0xFF]));
-        program.jump(JUMP_UNEQUAL, VALUE, half(vlan.id.to_be_bytes()), Label::Pass);
+        program.pass_if(JUMP_UNEQUAL, VALUE, half(vlan.id.to_be_bytes()));
     }
     program.load(LOAD_HALF, VALUE, FRAME, ip - 2);
-    let kinds = [
-        (!v4.is_empty() || config.dhcp.is_some(), 0x0800_u16, Label::Ipv4),
-        (!v6.is_empty(), 0x86DD, Label::Ipv6),
-        (config.roce_v1 && (!gids.is_empty() || config.dhcp.is_some()), 0x8915, Label::RoceV1),
-    ];
-    let kinds = kinds.into_iter().filter(|(is_spoken, ..)| *is_spoken);
-    for (_, ethertype, label) in kinds.clone() {
-        program.jump(JUMP_EQUAL, VALUE, half(ethertype.to_be_bytes()), label);
+    let leases = config.dhcp.is_some();
+    if !v4.is_empty() || leases {
+        program.take(0x0800, |program| {
+            ipv4(program, ip, (!leases).then_some(&v4), frames);
+        });
     }
-    program.jump(JUMP, RESULT, 0, Label::Pass);
-    for (_, _, label) in kinds {
-        program.bind_label(label);
-        match label {
-            Label::Ipv4 => {
-                ipv4(&mut program, ip, config.dhcp.is_none().then_some(&v4), frames);
-            }
-            Label::Ipv6 => {
-                program.need(ip + 48);
-                program.need_byte(ip + 6, 17);
-                program.need_address(ip + 24, &v6, 6);
-                udp(&mut program, ip + 40, frames);
-            }
-            _ => {
-                program.need(ip + 40);
-                program.need_byte(ip + 6, 27);
-                if config.dhcp.is_none() {
-                    program.need_address(ip + 24, &gids, 1);
-                }
-            }
-        }
-        program.jump(JUMP, RESULT, 0, Label::Take);
+    if !v6.is_empty() {
+        program.take(0x86DD, |program| {
+            program.need(ip + 48);
+            program.need_byte(ip + 6, 17);
+            program.need_address(ip + 24, &v6);
+            udp(program, ip + 40, frames);
+        });
     }
-    end(&mut program, map);
-    program.finish()
+    if config.roce_v1 && (!gids.is_empty() || leases) {
+        program.take(0x8915, |program| {
+            program.need(ip + 40);
+            program.need_byte(ip + 6, 27);
+            if !leases {
+                program.need_address(ip + 24, &gids);
+            }
+        });
+    }
+    end(program, map)
 }
 
 /// Loads the frame's bounds and passes long frames.
@@ -239,7 +228,7 @@ fn begin(program: &mut Assembler, frames: FrameLimits) {
     if frames.multi_buffer {
         program.combine(COPY, KEPT_CONTEXT, CONTEXT);
         program.compute(CALL, RESULT, FRAME_LENGTH);
-        program.jump(JUMP_GREATER, RESULT, frames.max_len as i32, Label::Pass);
+        program.pass_if(JUMP_GREATER, RESULT, frames.max_len as i32);
         program.combine(COPY, CONTEXT, KEPT_CONTEXT);
     }
     program.put(LOAD_WORD, FRAME, CONTEXT, DATA, 0);
@@ -248,8 +237,7 @@ fn begin(program: &mut Assembler, frames: FrameLimits) {
         // Only CAP_PERFMON may subtract addresses.
         program.combine(COPY, VALUE, FRAME);
         program.compute(ADD, VALUE, frames.max_len as i32);
-        program.jumps.push((program.code.len(), Label::Pass));
-        program.combine(JUMP_GREATER_REGISTER, END, VALUE);
+        program.pass_if_greater(END, VALUE);
     }
 }
 
@@ -258,9 +246,9 @@ fn ipv4(program: &mut Assembler, ip: usize, addresses: Option<&Vec<[u8; 4]>>, fr
     program.need_byte(ip + 9, 17);
     program.load(LOAD_HALF, VALUE, FRAME, ip + 6);
     program.compute(AND, VALUE, half([0x3F, 0xFF]));
-    program.jump(JUMP_UNEQUAL, VALUE, 0, Label::Pass);
+    program.pass_if(JUMP_UNEQUAL, VALUE, 0);
     if let Some(addresses) = addresses {
-        program.need_address(ip + 16, addresses, 4);
+        program.need_address(ip + 16, addresses);
     }
     // Options would need a computed address, which requires CAP_PERFMON.
     program.need_byte(ip, 0x45);
@@ -275,8 +263,10 @@ fn udp(program: &mut Assembler, udp: usize, frames: FrameLimits) {
     }
 }
 
-fn end(program: &mut Assembler, map: i32) {
-    program.bind_label(Label::Take);
+fn end(mut program: Assembler, map: i32) -> Vec<Instruction> {
+    program.pass_if(JUMP, RESULT, 0);
+    let [takes, passes] = [&mut program.takes, &mut program.passes].map(mem::take);
+    program.land(takes);
     program.put(LOAD_VALUE, CONTEXT, R(IS_MAP), 0, map);
     program.put(0, RESULT, RESULT, 0, 0);
     program.combine(COPY, FRAME, KEPT_QUEUE);
@@ -284,9 +274,10 @@ fn end(program: &mut Assembler, map: i32) {
     program.compute(SET, END, PASS);
     program.compute(CALL, RESULT, REDIRECT);
     program.put(EXIT, RESULT, RESULT, 0, 0);
-    program.bind_label(Label::Pass);
+    program.land(passes);
     program.compute(SET, RESULT, PASS);
     program.put(EXIT, RESULT, RESULT, 0, 0);
+    program.code
 }
 
 #[cfg(test)]
