@@ -471,6 +471,35 @@ fn event_loops_exchange_messages() {
     }
 }
 
+#[test]
+fn the_program_receives_once_its_event_loop_begins() {
+    for processors in [1, 2] {
+        let mut simulation = Simulation::new(processors, Costs::default());
+        let device = Device::alone(&mut simulation);
+        device.expose();
+        let spun = measure(&mut simulation, move |measured| {
+            (1..=500).for_each(|n| device.arrives(us(30 * n), Operation::Send, n));
+            pause(ms(3)); // the background thread receives
+            device.arm(0);
+            let (start, mut ran) = (now(), figures("a").ran);
+            while now() - start < 8_000_000 {
+                for queue in device.sleep_in_loop(Some(ms(1))) {
+                    if device.take(queue) {
+                        device.arm(queue);
+                        while device.poll(queue).is_some() {}
+                    }
+                }
+                if now() - start < 5_000_000 {
+                    ran = figures("a").ran;
+                }
+            }
+            measured((figures("a").ran - ran).as_nanos() as u64);
+        });
+        println!("{processors} processors: {} ns of 3 ms", spun[0]);
+        assert!(spun[0] < 400_000, "{} ns", spun[0]);
+    }
+}
+
 /// Responds to messages of four connections for a time; returns their number.
 fn echo(device: &Device, time: Duration) -> u64 {
     let (start, mut count) = (now(), 0);

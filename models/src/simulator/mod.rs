@@ -19,6 +19,7 @@
 //! | it does not assist, does not spin, looks after 16 ms, or takes 1 ms for an absence | `a_program_that_spins_on_memory_is_served`, `…_without_a_free_processor_…` |
 //! | it wakes each millisecond, or an event loop without calls stays one | `an_idle_device_costs_no_wakeups` |
 //! | a thread that waits does not serve, or not on the sockets; the background thread serves beside it | `a_program_that_sleeps_is_woken_by_what_arrives` |
+//! | the background thread spins on when an event loop begins | `the_program_receives_once_its_event_loop_begins` |
 //! | no program enters an event loop | the same, `event_loops_exchange_messages` |
 //! | the timer of corked requests is not set, not attended to at once, or later | `corked_requests_leave_in_time` |
 //! | a program without a processor is absent | `a_program_that_is_preempted_is_not_absent` |

@@ -186,11 +186,12 @@ impl Engine {
     }
 
     /// Spins until packets stop, others want the processor, or the program serves (`activity`
-    /// changes). True if anything arrived.
+    /// changes, or an event loop begins). True if anything arrived.
     fn linger(&self, activity: u64, spin: &mut SpinPolicy) -> bool {
         let start = clock::now();
         let mut last = start;
         while self.calls.activity.load(Ordering::Relaxed) == activity
+            && !self.is_in_loop()
             && !self.background.stop.load(Ordering::SeqCst)
         {
             self.let_others_in();

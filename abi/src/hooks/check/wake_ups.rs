@@ -265,13 +265,17 @@ pub(crate) fn endless_async(call: &str, has_objects: bool) -> Option<String> {
         let was_unread = channel.process == this && !channel.is_async && channel.was_readable;
         was_unread && channel.is_readable()
     };
-    if CHANNELS.lock().values().any(is_unread) {
-        return Some(format!("{call} for asynchronous events; the event of a channel is unread"));
+    if threads::any_joins() {
+        return (!has_objects).then(|| {
+            format!("{call}; its context has no objects that cause events, and a thread joins it")
+        });
     }
     // a lone thread may wait for events of the port
-    (!has_objects && threads::any_joins()).then(|| {
-        format!("{call}; its context has no objects that cause events, and a thread waits for it")
-    })
+    CHANNELS
+        .lock()
+        .values()
+        .any(is_unread)
+        .then(|| format!("{call} for asynchronous events; the event of a channel is unread"))
 }
 
 fn use_channel(channel: usize, is_waiting: bool) {
