@@ -390,8 +390,9 @@ fn stalls(
     let (time, naks) = history.refuse(at, packet.headers.bth().psn)?;
     let mut reason = refusal.explain();
     reason.rule = format!("{refusal} for {time:.1?}: {naks} RNR NAKs");
-    if history.discarded > 0 {
-        reason.rule += &format!("; RESET has discarded {} receive requests", history.discarded);
+    if history.receives.discarded > 0 {
+        reason.rule +=
+            &format!("; RESET has discarded {} receive requests", history.receives.discarded);
     }
     reason.advice = format!(
         "{}; the limit of a shared receive queue is for one event: arm it again after each \

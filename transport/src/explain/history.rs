@@ -38,6 +38,15 @@ struct Silence {
     unmatched_drops: Dropped,
 }
 
+/// Receive requests of the queue pair itself.
+#[derive(Debug, Default)]
+pub(super) struct Receives {
+    /// Posted, not completed.
+    outstanding: u32,
+    /// By the latest RESET, if none was posted since.
+    pub(super) discarded: u32,
+}
+
 /// RNR NAKs of one request.
 #[derive(Debug)]
 struct Stall {
@@ -83,10 +92,7 @@ pub(super) struct History {
     pub(super) qp_type: QpType,
     pub(super) state: State,
     posts: VecDeque<Call>,
-    /// Posted to this queue pair, not completed.
-    receives: u32,
-    /// By the latest RESET, if none was posted since.
-    pub(super) discarded: u32,
+    pub(super) receives: Receives,
     stall: Option<Stall>,
     silence: Silence,
     /// Latest accepted packet of the peer.
@@ -110,8 +116,7 @@ impl History {
             qp_type,
             state: State::Reset,
             posts: VecDeque::new(),
-            receives: 0,
-            discarded: 0,
+            receives: Receives::default(),
             stall: None,
             silence: Silence::default(),
             heard: None,
@@ -135,7 +140,8 @@ impl History {
                 bounded::push(&mut self.posts, *call, POSTS);
             }
             What::Call { call: Call::PostRecv { .. }, result: Ok(()) } => {
-                (self.receives, self.discarded) = (self.receives.saturating_add(1), 0);
+                let outstanding = self.receives.outstanding.saturating_add(1);
+                self.receives = Receives { outstanding, discarded: 0 };
             }
             What::Acknowledged { .. } => {
                 self.silence = Silence::default();
@@ -151,7 +157,10 @@ impl History {
             }
             What::Completed { wr_id, result: Ok(ok) } => {
                 match Request::completed(*wr_id, ok.opcode) {
-                    Request::Receive(_) => self.receives = self.receives.saturating_sub(1),
+                    Request::Receive(_) => {
+                        let outstanding = &mut self.receives.outstanding;
+                        *outstanding = outstanding.saturating_sub(1);
+                    }
                     Request::Send(wr_id) => self.complete(wr_id),
                 }
             }
@@ -191,12 +200,14 @@ impl History {
         self.state = to;
         match to {
             State::Reset => {
-                *self = Self { discarded: self.receives, ..Self::new(self.qp_type) };
+                let discarded = self.receives.outstanding;
+                let receives = Receives { outstanding: 0, discarded };
+                *self = Self { receives, ..Self::new(self.qp_type) };
             }
             State::Err | State::Sqe => {
                 self.failure = Some((at, failure));
                 if to == State::Err {
-                    self.receives = 0; // flushed
+                    self.receives.outstanding = 0; // flushed
                 }
             }
             State::Init | State::Rtr | State::Rts | State::Sqd => {}
