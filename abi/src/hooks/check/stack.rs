@@ -18,6 +18,8 @@ use crate::sync::Mutex;
 
 /// Callers kept.
 const DEPTH: usize = 12;
+/// Callers of a numbered place: few, since each post costs their search.
+const NEAREST: usize = 4;
 /// Places that have numbers.
 const NUMBERED: usize = 4096;
 
@@ -51,20 +53,24 @@ impl fmt::Display for Frame {
 
 impl Stack {
     pub(crate) fn here() -> Self {
-        let mut addresses = Vec::with_capacity(DEPTH);
+        Self::nearest(DEPTH)
+    }
+
+    fn nearest(depth: usize) -> Self {
+        let mut addresses = Vec::with_capacity(depth);
         backtrace::trace(|frame| {
             let address = frame.ip() as usize;
             if address != 0 && !OWN.contains(&address) {
                 addresses.push(address);
             }
-            addresses.len() < DEPTH
+            addresses.len() < depth
         });
         Self { addresses: addresses.into(), lines: python::lines() }
     }
 
     /// The same number for the same callers; `None` beyond [`NUMBERED`].
     pub(super) fn number_here() -> Option<Caller> {
-        let (this, mut places) = (Self::here(), PLACES.lock());
+        let (this, mut places) = (Self::nearest(NEAREST), PLACES.lock());
         let next = places.len();
         if let Some(known) = places.get(&this) {
             return Some(*known);
