@@ -245,7 +245,12 @@ fn late(at: Instant, history: &mut History, what: &What) -> Option<Finding> {
         at.since(since),
         cause_of(failure)
     );
-    let reason = Reason { rule, ..status.explain() };
+    let mut reason = Reason { rule, ..status.explain() };
+    if failure == Failure::Asked {
+        reason.advice = "expected while the program drains its queues; else post before ERR, or \
+                         move the queue pair to RESET and connect it again"
+            .into();
+    }
     let finding = Finding::of_call(at, format!("ibv_{call}"), reason);
     Some(Finding { status: Some(status), ..finding })
 }

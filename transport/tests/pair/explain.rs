@@ -396,7 +396,20 @@ fn what_is_posted_after_a_failure_names_its_cause() {
     assert_eq!(statuses, [WcStatus::RnrRetryExcErr, WcStatus::WrFlushErr], "no flush by itself");
     assert_says(&found[1].what, &["ibv_post_send 4"]);
     assert_says(&found[1].reason.rule, &["has been in ERR", "RNR retry counter exceeded"]);
+    assert_says(&found[1].reason.advice, &["the request is not the cause"]);
     assert_eq!(pair.state(&a), State::Err);
+}
+
+#[test]
+fn a_post_while_the_program_drains_its_queues() {
+    let (mut pair, a, _) = connected(Options::default());
+    let now = pair.now;
+    pair.a.adapter.to_error(now, a.qpn).unwrap();
+    pair.post_send(&a, &SendWr::send(7, Data::empty()));
+    let finding = only(&mut pair, Side::A);
+    assert_eq!(finding.status, Some(WcStatus::WrFlushErr));
+    assert_says(&finding.reason.rule, &["since ibv_modify_qp to ERR"]);
+    assert_says(&finding.reason.advice, &["expected while the program drains its queues"]);
 }
 
 /// Late packets are no error.
