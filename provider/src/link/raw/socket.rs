@@ -80,9 +80,12 @@ impl GsoHeader {
 /// UDP's pseudo header sum (RFC 768, RFC 8200 section 8.1), folded, not complemented. The prefix of
 /// a mapped IPv4 address adds nothing.
 fn pseudo_sum(src: IpAddr, dst: IpAddr, length: usize) -> u16 {
-    let (src, dst) = (Gid::from(src).0, Gid::from(dst).0);
-    let length = (length as u32).to_be_bytes();
-    !checksum(&[&src[..], &dst, &length, &[0, 17]].concat())
+    let mut header = [0; 40];
+    header[..16].copy_from_slice(&Gid::from(src).0);
+    header[16..32].copy_from_slice(&Gid::from(dst).0);
+    header[32..36].copy_from_slice(&(length as u32).to_be_bytes());
+    header[39] = 17;
+    !checksum(&header)
 }
 
 /// 1 before Linux 6.2, whose packet sockets lack UDP runs.
