@@ -343,7 +343,8 @@ pub(super) fn endless_for(thread: u32, descriptors: &[c_int], once: &[c_int]) ->
     }
     let place = last_place(thread, &waited)?;
     let is_async = |(_, channel): &(usize, Channel)| {
-        channel.is_async && channel.last_use.as_ref().is_some_and(|last| last.waits(thread))
+        let waits = |last: &Use| last.is_waiting && last.by == thread;
+        channel.is_async && channel.last_use.as_ref().is_some_and(waits)
     };
     let call = if waited.iter().any(is_async) { IN_ASYNC } else { IN_POLL };
     let call = format!("{call}: thread {thread} waits");
@@ -401,12 +402,6 @@ fn sleepers() -> Vec<Sleeper> {
 impl Channel {
     fn is_readable(&self) -> bool {
         is_readable(self.descriptor)
-    }
-}
-
-impl Use {
-    const fn waits(&self, thread: u32) -> bool {
-        self.is_waiting && self.by == thread
     }
 }
 
