@@ -130,7 +130,7 @@ mod tests {
             qpn: Some(qpn),
             what: "ibv_post_send 7: SEND of 4 B".into(),
             is_call: false,
-            request: None,
+            caller: None,
             status: Some(WcStatus::RetryExcErr),
             reason: Reason { rule: "sent 8 times".into(), ..WcStatus::RetryExcErr.explain() },
             peer: Some("nothing at all has come".into()),

@@ -6,7 +6,6 @@
 
 mod explanation;
 mod limit;
-mod posts;
 
 use std::{
     collections::VecDeque,
@@ -31,12 +30,11 @@ pub use explanation::ExplainFormat;
 use crate::{
     calls::Call,
     clock,
-    report::{self, Caller, at_exit},
+    report::{self, at_exit},
     sync::Mutex,
     variables,
 };
 use limit::Limit;
-use posts::Posts;
 
 const WAITING: usize = 64;
 /// Longest wait for a running report at exit.
@@ -117,7 +115,6 @@ impl FoundEvents {
 #[derive(Default)]
 struct State {
     histories: Histories,
-    posts: Posts,
     waiting: VecDeque<Waiting>,
 }
 
@@ -131,8 +128,6 @@ impl State {
 
 struct Waiting {
     finding: Finding,
-    /// Of the request's post.
-    caller: Option<Caller>,
     thread: ThreadId,
 }
 
@@ -145,8 +140,7 @@ struct Finder {
 impl Sink for Finder {
     fn record(&mut self, record: Record) {
         let mut state = self.found.state.lock();
-        state.posts.observe(&record);
-        if let Some(finding) = state.histories.observe(&record) {
+        if let Some(finding) = state.histories.observe(&record, report::caller) {
             self.found.add(&mut state, finding);
         }
         drop(state);
@@ -170,14 +164,13 @@ impl Found {
 
     fn add(&self, state: &mut State, finding: Finding) {
         if state.waiting.len() < WAITING {
-            let (caller, thread) = (state.posts.caller_of(&finding), thread::current().id());
-            state.waiting.push_back(Waiting { finding, caller, thread });
+            state.waiting.push_back(Waiting { finding, thread: thread::current().id() });
             self.any.store(true, Ordering::SeqCst);
         }
     }
 
     /// Next finding for this thread.
-    fn next(&self) -> Option<Waiting> {
+    fn next(&self) -> Option<Finding> {
         let mut state = self.state.lock();
         let this = thread::current().id();
         // another thread's call is on that thread's stack
@@ -187,7 +180,7 @@ impl Found {
         if state.waiting.is_empty() {
             self.any.store(false, Ordering::SeqCst);
         }
-        next
+        next.map(|next| next.finding)
     }
 }
 
@@ -239,13 +232,13 @@ impl Diagnosis {
         finding.latest = qpn.map_or_else(Vec::new, |qpn| {
             self.found.state.lock().histories.latest(qpn).cloned().collect()
         });
-        write(self.found.format, Some(&self.found.device), &finding, None, &[]);
+        write(self.found.format, Some(&self.found.device), &finding, &[]);
     }
 }
 
 pub(crate) fn report_call(format: ExplainFormat, call: &str, reason: Reason) {
     let _call = Call::begin();
-    write(format, None, &Finding::of_call(clock::now(), call.to_owned(), reason), None, &[]);
+    write(format, None, &Finding::of_call(clock::now(), call.to_owned(), reason), &[]);
 }
 
 #[cold]
@@ -255,7 +248,7 @@ fn report(found: &Found, link_error: &dyn Fn() -> Option<String>) {
     }
     let _call = Call::begin(); // no fork or cancellation under locks
     REPORTING.fetch_add(1, Ordering::SeqCst);
-    while let Some(Waiting { finding, caller, .. }) = found.next() {
+    while let Some(finding) = found.next() {
         let mut others = Vec::new();
         if let Some(address) = finding.silent {
             match ((found.about_peer)(address), finding.reason.cause) {
@@ -266,21 +259,15 @@ fn report(found: &Found, link_error: &dyn Fn() -> Option<String>) {
             }
             others.extend(link_error().map(|error| format!("the link could not send: {error}")));
         }
-        write(found.format, Some(&found.device), &finding, caller, &others);
+        write(found.format, Some(&found.device), &finding, &others);
     }
     REPORTING.fetch_sub(1, Ordering::SeqCst);
 }
 
-fn write(
-    format: ExplainFormat,
-    device: Option<&str>,
-    finding: &Finding,
-    caller: Option<Caller>,
-    others: &[String],
-) {
+fn write(format: ExplainFormat, device: Option<&str>, finding: &Finding, others: &[String]) {
     let Some(left_out) = REPORTED.lock().admit(device, finding, clock::now()) else { return };
     // a call is reported by its own thread
-    let caller = if finding.is_call { report::caller() } else { caller };
+    let caller = if finding.is_call { report::caller() } else { finding.caller };
     let caller = caller.and_then(report::name);
     let report = explanation::report(device, finding, others, caller, left_out);
     report::write(&report.in_form(format == ExplainFormat::Json));
@@ -312,7 +299,7 @@ mod tests {
             Finding::of_call(clock::now(), name.to_owned(), reason)
         };
         let add = |finding| found.add(&mut found.state.lock(), finding);
-        let next = || found.next().map(|next| next.finding.what);
+        let next = || found.next().map(|finding| finding.what);
         add(finding("call"));
         add(Finding { is_call: false, ..finding("request") });
         thread::scope(|scope| {

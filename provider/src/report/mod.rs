@@ -7,6 +7,7 @@ use std::{
     sync::OnceLock,
 };
 
+pub use roce_transport::explain::Caller;
 use serde_json::Value;
 
 pub(crate) use stderr::at_exit;
@@ -60,9 +61,6 @@ impl Report {
         text
     }
 }
-
-/// Number of a place in the program.
-pub type Caller = u32;
 
 /// Locates calls in the program.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use alloc::{
 };
 use core::net::IpAddr;
 
-use super::{Explain, Reason, history::History, request::Request};
+use super::{Caller, Explain, Reason, history::History};
 use crate::{
     bounded,
     event::{Disposition, DropReason, Refusal},
@@ -38,8 +38,8 @@ pub struct Finding {
     pub what: String,
     /// `what` is a call of the program.
     pub is_call: bool,
-    /// `what` is this request.
-    pub request: Option<Request>,
+    /// Of the request's post.
+    pub caller: Option<Caller>,
     /// Completion status.
     pub status: Option<WcStatus>,
     /// Reason.
@@ -64,7 +64,7 @@ impl Finding {
             qpn: None,
             what,
             is_call: false,
-            request: None,
+            caller: None,
             status: None,
             reason,
             peer: None,
@@ -103,15 +103,19 @@ impl Default for Histories {
 }
 
 impl Histories {
-    /// Takes the next record; returns its failure.
-    pub fn observe(&mut self, record: &Record) -> Option<Finding> {
+    /// Takes the next record; returns its failure. `caller` gives that of a post.
+    pub fn observe(
+        &mut self,
+        record: &Record,
+        caller: impl FnOnce() -> Option<Caller>,
+    ) -> Option<Finding> {
         let Record { at, qpn, what } = record;
         if let What::Call { call: Call::CreateQp(qp_type), result: Ok(()) } = what {
             self.qps.insert(*qpn, History::new(*qp_type));
         }
         let Some(history) = self.qps.get_mut(qpn) else { return self.record_other(record) };
         self.latest.keep(record);
-        history.observe(*at, what);
+        history.observe(*at, what, caller);
         let finding = match what {
             What::Call { call: Call::DestroyQp, result: Ok(()) } => {
                 self.forget(*qpn);
@@ -129,13 +133,13 @@ impl Histories {
                 is_new.then(|| dropped(*at, packet, *reason))
             }
             What::Arrived {
-                packet,
                 disposition: Disposition::NakReceived(Syndrome::RnrNak { .. }),
-            } => receiver_stalls(*at, history, packet),
+                ..
+            } => waits_for_receiver(*at, history),
             What::Arrived {
                 packet,
                 disposition: Disposition::Refused(Syndrome::RnrNak { .. }, refusal),
-            } => stalls(*at, history, packet, *refusal),
+            } => lacks_receive(*at, history, packet, *refusal),
             // reliable services report by their responses
             What::Sent { .. } if !history.qp_type.is_reliable() => {
                 unreachable(*at, history, &mut self.addressed)
@@ -274,8 +278,8 @@ fn failed(at: Instant, history: &History, failure: Failure) -> Option<Finding> {
         Failure::Request(error) => {
             let wr_id = completed.map(|(wr_id, _)| wr_id);
             let what = wr_id.map_or_else(|| "a request".to_string(), |id| history.request(id));
-            let finding = of_request(at, history, what, error);
-            Some(Finding { request: wr_id.map(Request::Send), ..finding })
+            let caller = wr_id.and_then(|id| history.send_caller(id));
+            Some(Finding { caller, ..of_request(at, history, what, error) })
         }
         Failure::Refused(syndrome, refusal) => {
             let what = match completed {
@@ -284,16 +288,16 @@ fn failed(at: Instant, history: &History, failure: Failure) -> Option<Finding> {
             };
             let peer = history.arrived.as_ref().map(|packet| format!("sent {packet}"));
             let status = completed.map(|(_, error)| error.status);
-            let request = completed.map(|(wr_id, _)| Request::Receive(wr_id));
+            let caller = completed.and_then(|(wr_id, _)| history.receive_caller(wr_id));
             let finding = Finding::new(at, what, refusal.explain());
-            Some(Finding { status, request, peer, ..finding })
+            Some(Finding { status, caller, peer, ..finding })
         }
         Failure::Receive => {
             let (wr_id, error) = completed?;
             let finding = Finding::new(at, format!("receive request {wr_id}"), error.explain());
             let peer = history.arrived.as_ref().map(|packet| format!("sent {packet}"));
-            let request = Some(Request::Receive(wr_id));
-            Some(Finding { status: Some(error.status), request, peer, ..finding })
+            let caller = history.receive_caller(wr_id);
+            Some(Finding { status: Some(error.status), caller, peer, ..finding })
         }
         Failure::CqOverrun(_) => goes_into_err(
             "cq_overrun",
@@ -374,25 +378,22 @@ fn explain_silence(reason: &mut Reason, history: &History, tries: u8) {
 }
 
 /// The peer refuses a request for long.
-fn receiver_stalls(at: Instant, history: &mut History, packet: &PacketRecord) -> Option<Finding> {
-    let (time, naks) = history.refuse(at, packet.headers.bth().psn)?;
+fn waits_for_receiver(at: Instant, history: &mut History) -> Option<Finding> {
+    let (time, naks) = history.waits_for_receiver(at)?;
     let rule = format!("the peer has had no receive request for {time:.1?}: {naks} RNR NAKs");
     let reason = Reason { rule, ..WcStatus::RnrRetryExcErr.explain() };
-    let (what, request) = match history.oldest_request() {
-        Some(wr_id) => (history.request(wr_id), Some(Request::Send(wr_id))),
-        None => ("a request".to_string(), None),
-    };
-    Some(Finding { request, ..Finding::new(at, what, reason) })
+    let (what, caller) = history.oldest_request();
+    Some(Finding { caller, ..Finding::new(at, what, reason) })
 }
 
 /// A request of the peer is refused for long.
-fn stalls(
+fn lacks_receive(
     at: Instant,
     history: &mut History,
     packet: &PacketRecord,
     refusal: Refusal,
 ) -> Option<Finding> {
-    let (time, naks) = history.refuse(at, packet.headers.bth().psn)?;
+    let (time, naks) = history.lacks_receive(at)?;
     let mut reason = refusal.explain();
     reason.rule = format!("{refusal} for {time:.1?}: {naks} RNR NAKs");
     if history.receives.discarded > 0 {

@@ -6,7 +6,7 @@ use alloc::{
 };
 use core::{fmt, net::IpAddr, time::Duration};
 
-use super::request::Request;
+use super::Caller;
 use crate::{
     bounded,
     event::{Disposition, DropReason},
@@ -16,10 +16,10 @@ use crate::{
     time::{Instant, rnr_timer},
     trace::{Call, PacketRecord, What},
     wire::Syndrome,
-    work::{WcError, WcStatus},
+    work::{WcError, WcOpcode, WcStatus},
 };
 
-/// Send requests remembered.
+/// Requests of a queue remembered.
 const POSTS: usize = 256;
 /// Timeouts remembered.
 const TIMEOUTS: usize = 8;
@@ -30,30 +30,89 @@ const STALLED: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 struct Silence {
     timeouts: VecDeque<Instant>,
-    /// RNR NAKs, and the wait of the last one.
-    not_ready: (u32, Duration),
+    not_ready: Option<Stall>,
     /// Dropped responses.
     dropped: Dropped,
     /// Malformed packets and unknown queue pairs, from the peer's address.
     unmatched_drops: Dropped,
 }
 
+/// A request, perhaps outstanding.
+#[derive(Debug)]
+struct Post {
+    wr_id: u64,
+    call: Call,
+    caller: Option<Caller>,
+}
+
+/// Requests of a queue, oldest first.
+#[derive(Debug, Default)]
+struct Posts(VecDeque<Post>);
+
+impl Posts {
+    fn add(&mut self, wr_id: u64, call: Call, caller: Option<Caller>) {
+        bounded::push(&mut self.0, Post { wr_id, call, caller }, POSTS);
+    }
+
+    /// A completion covers all earlier requests.
+    fn complete(&mut self, wr_id: u64) {
+        if let Some(place) = self.0.iter().position(|post| post.wr_id == wr_id) {
+            self.0.drain(..=place);
+        }
+    }
+
+    fn of(&self, wr_id: u64) -> impl Iterator<Item = &Post> {
+        self.0.iter().filter(move |post| post.wr_id == wr_id)
+    }
+
+    /// `None` if unknown, or if several callers use the `wr_id`.
+    fn caller(&self, wr_id: u64) -> Option<Caller> {
+        let mut callers = self.of(wr_id).map(|post| post.caller);
+        let first = callers.next()?;
+        if callers.all(|caller| caller == first) { first } else { None }
+    }
+}
+
 /// Receive requests of the queue pair itself.
 #[derive(Debug, Default)]
 pub(super) struct Receives {
-    /// Posted, not completed.
+    posts: Posts,
     outstanding: u32,
     /// By the latest RESET, if none was posted since.
     pub(super) discarded: u32,
 }
 
 /// RNR NAKs of one request.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Stall {
     psn: Psn,
     since: Instant,
     naks: u32,
+    /// Of the last NAK.
+    wait: Duration,
     is_reported: bool,
+}
+
+impl Stall {
+    fn extend(this: &mut Option<Self>, at: Instant, psn: Psn, wait: Duration) {
+        let new = Self { psn, since: at, naks: 0, wait, is_reported: false };
+        let stall = this.get_or_insert(new);
+        if stall.psn != psn {
+            *stall = new;
+        }
+        stall.naks = stall.naks.saturating_add(1);
+        stall.wait = wait;
+    }
+
+    /// Time and NAKs, once and if it is long.
+    fn report(&mut self, at: Instant) -> Option<(Duration, u32)> {
+        let time = at.since(self.since);
+        if self.is_reported || time < STALLED {
+            return None;
+        }
+        self.is_reported = true;
+        Some((time, self.naks))
+    }
 }
 
 /// Drop counts by reason, latest last.
@@ -91,9 +150,10 @@ impl fmt::Display for Dropped {
 pub(super) struct History {
     pub(super) qp_type: QpType,
     pub(super) state: State,
-    posts: VecDeque<Call>,
+    sends: Posts,
     pub(super) receives: Receives,
-    stall: Option<Stall>,
+    /// Requests of the peer that find no receive.
+    refused: Option<Stall>,
     silence: Silence,
     /// Latest accepted packet of the peer.
     heard: Option<Instant>,
@@ -115,9 +175,9 @@ impl History {
         Self {
             qp_type,
             state: State::Reset,
-            posts: VecDeque::new(),
+            sends: Posts::default(),
             receives: Receives::default(),
-            stall: None,
+            refused: None,
             silence: Silence::default(),
             heard: None,
             acknowledged: false,
@@ -130,18 +190,24 @@ impl History {
         }
     }
 
-    pub(super) fn observe(&mut self, at: Instant, what: &What) {
+    pub(super) fn observe(
+        &mut self,
+        at: Instant,
+        what: &What,
+        caller: impl FnOnce() -> Option<Caller>,
+    ) {
         match what {
             What::Sent { packet, .. } => {
                 self.peer = Some((packet.net.dst, packet.headers.bth().dest_qp));
             }
             What::Arrived { packet, disposition } => self.record_arrival(at, packet, *disposition),
-            What::Call { call: call @ Call::PostSend { .. }, result: Ok(()) } => {
-                bounded::push(&mut self.posts, *call, POSTS);
+            What::Call { call: call @ Call::PostSend { wr_id, .. }, result: Ok(()) } => {
+                self.sends.add(*wr_id, *call, caller());
             }
-            What::Call { call: Call::PostRecv { .. }, result: Ok(()) } => {
-                let outstanding = self.receives.outstanding.saturating_add(1);
-                self.receives = Receives { outstanding, discarded: 0 };
+            What::Call { call: call @ Call::PostRecv { wr_id, .. }, result: Ok(()) } => {
+                self.receives.posts.add(*wr_id, *call, caller());
+                self.receives.outstanding = self.receives.outstanding.saturating_add(1);
+                self.receives.discarded = 0;
             }
             What::Acknowledged { .. } => {
                 self.silence = Silence::default();
@@ -155,26 +221,28 @@ impl History {
             {
                 self.failed = Some((at, *wr_id, *error));
             }
-            What::Completed { wr_id, result: Ok(ok) } => {
-                match Request::completed(*wr_id, ok.opcode) {
-                    Request::Receive(_) => {
-                        let outstanding = &mut self.receives.outstanding;
-                        *outstanding = outstanding.saturating_sub(1);
-                    }
-                    Request::Send(wr_id) => self.complete(wr_id),
+            What::Completed { wr_id, result: Ok(ok) } => match ok.opcode {
+                WcOpcode::Recv | WcOpcode::RecvRdmaWithImm => {
+                    self.receives.posts.complete(*wr_id);
+                    self.receives.outstanding = self.receives.outstanding.saturating_sub(1);
                 }
-            }
+                _ => self.sends.complete(*wr_id),
+            },
             What::State { to, failure, .. } => self.enter(at, *to, *failure),
             _ => {}
         }
     }
 
     fn record_arrival(&mut self, at: Instant, packet: &PacketRecord, disposition: Disposition) {
+        let psn = packet.headers.bth().psn;
         match disposition {
             Disposition::Dropped(reason) => self.silence.dropped.count(reason),
             Disposition::NakReceived(Syndrome::RnrNak { timer }) => {
-                self.silence.not_ready =
-                    (self.silence.not_ready.0.saturating_add(1), rnr_timer(timer));
+                Stall::extend(&mut self.silence.not_ready, at, psn, rnr_timer(timer));
+                self.heard = Some(at);
+            }
+            Disposition::Refused(Syndrome::RnrNak { timer }, _) => {
+                Stall::extend(&mut self.refused, at, psn, rnr_timer(timer));
                 self.heard = Some(at);
             }
             _ => self.heard = Some(at),
@@ -188,20 +256,12 @@ impl History {
         }
     }
 
-    /// A completion covers all earlier unsignaled requests.
-    fn complete(&mut self, wr_id: u64) {
-        let is_it = |post: &Call| matches!(post, Call::PostSend { wr_id: id, .. } if *id == wr_id);
-        if let Some(place) = self.posts.iter().position(is_it) {
-            self.posts.drain(..=place);
-        }
-    }
-
     fn enter(&mut self, at: Instant, to: State, failure: Failure) {
         self.state = to;
         match to {
             State::Reset => {
                 let discarded = self.receives.outstanding;
-                let receives = Receives { outstanding: 0, discarded };
+                let receives = Receives { discarded, ..Receives::default() };
                 *self = Self { receives, ..Self::new(self.qp_type) };
             }
             State::Err | State::Sqe => {
@@ -215,32 +275,36 @@ impl History {
     }
 
     pub(super) fn request(&self, wr_id: u64) -> String {
-        let is_it = |post: &&Call| matches!(post, Call::PostSend { wr_id: id, .. } if *id == wr_id);
-        match self.posts.iter().find(is_it) {
-            Some(post) => format!("ibv_{post}"),
+        match self.sends.of(wr_id).next() {
+            Some(post) => format!("ibv_{}", post.call),
             None => format!("request {wr_id}"),
         }
     }
 
-    pub(super) fn oldest_request(&self) -> Option<u64> {
-        match self.posts.front()? {
-            Call::PostSend { wr_id, .. } => Some(*wr_id),
-            _ => None,
+    pub(super) fn send_caller(&self, wr_id: u64) -> Option<Caller> {
+        self.sends.caller(wr_id)
+    }
+
+    pub(super) fn receive_caller(&self, wr_id: u64) -> Option<Caller> {
+        self.receives.posts.caller(wr_id)
+    }
+
+    /// The oldest request, and the caller of its post.
+    pub(super) fn oldest_request(&self) -> (String, Option<Caller>) {
+        match self.sends.0.front() {
+            Some(post) => (format!("ibv_{}", post.call), post.caller),
+            None => ("a request".to_string(), None),
         }
     }
 
-    /// An RNR NAK of this PSN, sent or received. Its stall, once it is long.
-    pub(super) fn refuse(&mut self, at: Instant, psn: Psn) -> Option<(Duration, u32)> {
-        let new = Stall { psn, since: at, naks: 0, is_reported: false };
-        let stall = match self.stall.take() {
-            Some(stall) if stall.psn == psn => self.stall.insert(stall),
-            _ => self.stall.insert(new),
-        };
-        stall.naks = stall.naks.saturating_add(1);
-        let time = at.since(stall.since);
-        let is_new =
-            time >= STALLED && !core::mem::replace(&mut stall.is_reported, time >= STALLED);
-        is_new.then_some((time, stall.naks))
+    /// Time and RNR NAKs of a request that the peer has long refused, once.
+    pub(super) fn waits_for_receiver(&mut self, at: Instant) -> Option<(Duration, u32)> {
+        self.silence.not_ready.as_mut()?.report(at)
+    }
+
+    /// Time and RNR NAKs of a request of the peer that is long refused, once.
+    pub(super) fn lacks_receive(&mut self, at: Instant) -> Option<(Duration, u32)> {
+        self.refused.as_mut()?.report(at)
     }
 
     pub(super) fn failed_at(&self, at: Instant) -> Option<(u64, WcError)> {
@@ -277,11 +341,11 @@ impl History {
             let times: Vec<_> = timeouts.iter().map(ago).collect();
             parts.push(format!("ACK timeouts {} ago", times.join(", ")));
         }
-        if not_ready.0 > 0 {
-            parts.push(format!("RNR NAKs sent: {}, last wait {:.1?}", not_ready.0, not_ready.1));
-        }
-        if not_ready.0 > 0 && dropped.0.is_empty() {
-            return parts.join("; ");
+        if let Some(Stall { naks, wait, .. }) = not_ready {
+            parts.push(format!("RNR NAKs sent: {naks}, last wait {wait:.1?}"));
+            if dropped.0.is_empty() {
+                return parts.join("; ");
+            }
         }
         let peer = match self.peer {
             Some((address, qpn)) => format!("{address}, queue pair {qpn}"),

@@ -7,8 +7,8 @@ reasons! {
              those of wr.rdma; the peer sends its mr->rkey before the first request";
         Self::UnknownKey(_) => "unknown_key"
             "check the key: lkey of the region for local elements, rkey for the peer, in host \
-             byte order on both sides; each bind of a memory window makes a new rkey (mw->rkey); a key of \
-             another device is unknown here";
+             byte order on both sides; each bind of a memory window makes a new rkey (mw->rkey); \
+             a key of another device is unknown here";
         Self::SwappedKey(_) => "swapped_key"
             "the key has the wrong byte order: one side lacks ntohl or htonl";
         Self::LocalKey(_) => "lkey_as_rkey"

@@ -36,14 +36,15 @@ mod finding;
 mod history;
 mod memory;
 mod refusal;
-mod request;
 
 use alloc::{borrow::Cow, string::String};
 use core::fmt;
 
 pub use connection::SidrStatus;
 pub use finding::{Finding, Histories, KEPT};
-pub use request::Request;
+
+/// Number that a program's recorder gives a place of the program.
+pub type Caller = u32;
 
 /// Reason of a failure.
 #[derive(Clone, PartialEq, Eq, Debug)]

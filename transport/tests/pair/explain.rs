@@ -22,7 +22,7 @@ fn connected(options: Options) -> (Pair, End, End) {
 
 fn findings(pair: &mut Pair, side: Side) -> Vec<Finding> {
     let mut histories = Histories::default();
-    pair.record(side).iter().filter_map(|record| histories.observe(record)).collect()
+    pair.record(side).iter().filter_map(|record| histories.observe(record, || None)).collect()
 }
 
 #[track_caller]
@@ -401,6 +401,19 @@ fn what_is_posted_after_a_failure_names_its_cause() {
 }
 
 #[test]
+fn both_sides_without_receives() {
+    let (mut pair, a, b) = connected(Options { rnr_retry: 7, ..Options::default() });
+    [&a, &b].into_iter().for_each(|end| pair.post_send(end, &SendWr::send(7, Data::empty())));
+    pair.run_for(Duration::from_secs(3));
+    for side in [Side::A, Side::B] {
+        let found = findings(&mut pair, side);
+        let causes: BTreeSet<_> = found.iter().map(|finding| finding.reason.cause).collect();
+        assert_eq!(causes, BTreeSet::from(["no_receive_request", "receiver_not_ready"]));
+        assert_eq!(found.len(), 2, "{found:#?}");
+    }
+}
+
+#[test]
 fn a_post_while_the_program_drains_its_queues() {
     let (mut pair, a, _) = connected(Options::default());
     let now = pair.now;
@@ -423,7 +436,7 @@ fn a_queue_pair_that_is_gone() {
     pair.run();
     assert_eq!(findings(&mut pair, Side::B), []);
     let mut histories = Histories::default();
-    pair.record(Side::B).iter().for_each(|record| drop(histories.observe(record)));
+    pair.record(Side::B).iter().for_each(|record| drop(histories.observe(record, || None)));
     assert_eq!(histories.latest(b.qpn).count(), 0);
 }
 
