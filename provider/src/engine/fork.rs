@@ -32,6 +32,7 @@ static ENGINES: Mutex<Vec<Weak<Engine>>> = Mutex::new(Vec::new());
 struct Held {
     publishers: MutexGuard<'static, Vec<Box<dyn CounterSink>>>,
     shard: MutexGuard<'static, Shard>,
+    _turn: MutexGuard<'static, ()>,
     // after its guards: fields drop in order
     engine: Arc<Engine>,
 }
@@ -43,8 +44,8 @@ impl Held {
         let borrowed = unsafe { &*Arc::as_ptr(&engine) };
         // lock order of publishing threads
         let publishers = borrowed.publishers.lock();
-        let shard = borrowed.lock_shard();
-        Self { publishers, shard, engine }
+        let (shard, _turn) = borrowed.shard.lock_in_turn();
+        Self { publishers, shard, _turn, engine }
     }
 
     fn abandon_parent(&mut self) {

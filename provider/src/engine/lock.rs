@@ -8,29 +8,52 @@ use std::{
 
 use super::{
     processor::{hint, thread},
-    schedule::times::{GIVE_WAY, GIVE_WAY_SPIN},
+    schedule::times::{GIVE_WAY, GIVE_WAY_SPIN, LOCK_SPIN},
     shard::Shard,
 };
 use crate::{clock, region::Section, sync::Mutex};
 
 pub(crate) struct ShardLock {
     shard: Mutex<Shard>,
+    /// Held by the one thread that sleeps for the shard. Others sleep for this.
+    turn: Mutex<()>,
     waiting: AtomicU32,
 }
 
 impl ShardLock {
     pub(super) fn new(shard: Shard) -> Self {
-        Self { shard: Mutex::new(shard), waiting: AtomicU32::new(0) }
+        Self { shard: Mutex::new(shard), turn: Mutex::new(()), waiting: AtomicU32::new(0) }
     }
 
-    /// Counts waiting threads, so the holder releases soon and stays away.
+    /// Spins first: most holds are shorter than a wakeup.
     pub(super) fn lock(&self) -> MutexGuard<'_, Shard> {
-        self.shard.try_lock().unwrap_or_else(|| {
-            self.waiting.fetch_add(1, Ordering::SeqCst);
-            let shard = self.shard.lock();
-            self.waiting.fetch_sub(1, Ordering::SeqCst);
-            shard
-        })
+        let spun = || self.count_waiting(|| self.spin());
+        self.shard.try_lock().or_else(spun).unwrap_or_else(|| self.lock_in_turn().0)
+    }
+
+    /// While a thread holds both guards, none sleeps for the shard.
+    pub(super) fn lock_in_turn(&self) -> (MutexGuard<'_, Shard>, MutexGuard<'_, ()>) {
+        let turn = self.turn.lock();
+        (self.count_waiting(|| self.shard.lock()), turn)
+    }
+
+    fn spin(&self) -> Option<MutexGuard<'_, Shard>> {
+        let start = clock::now();
+        while clock::now().since(start) < LOCK_SPIN {
+            hint::spin_loop();
+            if let Some(shard) = self.shard.try_lock() {
+                return Some(shard);
+            }
+        }
+        None
+    }
+
+    /// Counts the thread as waiting, so the holder releases soon and stays away.
+    fn count_waiting<R>(&self, lock: impl FnOnce() -> R) -> R {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let result = lock();
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        result
     }
 
     pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, Shard>> {

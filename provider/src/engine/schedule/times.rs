@@ -95,6 +95,9 @@ pub(in crate::engine) const RETURNS: Duration = ms(1);
 
 // The lock.
 
+/// Longest that a thread spins for the lock before it sleeps. Longer, threads that poll and post on
+/// two processors alternate with each request, and lose half to caches.
+pub(in crate::engine) const LOCK_SPIN: Duration = us(8);
 /// Longest that a thread leaves the lock to others.
 pub(in crate::engine) const GIVE_WAY: Duration = us(100);
 /// Part of it that spins.
