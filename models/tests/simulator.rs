@@ -1,6 +1,9 @@
 //! Promises of the engine to programs, in virtual time. Times are those of the simulator's costs.
 
-use std::{sync::mpsc, time::Duration};
+use std::{
+    sync::{Arc, mpsc},
+    time::Duration,
+};
 
 use roce_models::simulator::{
     Completion, Costs, Device, Operation, Simulation, figures, now, pause, work,
@@ -497,6 +500,45 @@ fn the_program_receives_once_its_event_loop_begins() {
         });
         println!("{processors} processors: {} ns of 3 ms", spun[0]);
         assert!(spun[0] < 400_000, "{} ns", spun[0]);
+    }
+}
+
+/// WRITEs of threads that post one, and poll until it is acknowledged, in 10 ms.
+fn writes(threads: usize) -> u64 {
+    let mut simulation = Simulation::new(3, Costs::default());
+    let [a, b] = Device::pair(&mut simulation, threads);
+    let is_over = |start: u64| now() - start > 10_000_000;
+    simulation.program("peer", move || {
+        let start = now();
+        while !is_over(start) {
+            let _ = b.poll(0);
+        }
+    });
+    let (device, (sender, counts)) = (Arc::new(a), mpsc::channel());
+    for queue in 0..threads {
+        let (device, sender) = (device.clone(), sender.clone());
+        simulation.program("thread", move || {
+            let (start, mut count) = (now(), 0);
+            while !is_over(start) {
+                device.post(queue, Operation::Write, count + 1);
+                while device.poll(queue).is_none() && !is_over(start) {}
+                count += 1;
+            }
+            sender.send(count).unwrap();
+        });
+    }
+    drop(sender);
+    simulation.run();
+    counts.iter().sum()
+}
+
+#[test]
+fn threads_that_poll_and_post_gain_from_a_second_processor() {
+    let one = writes(1);
+    for threads in [16, 64] {
+        let all = writes(threads);
+        println!("{threads} threads: {all} WRITEs, one: {one}");
+        assert!(all * 4 > one * 5, "{threads} threads: {all} WRITEs, one: {one}");
     }
 }
 
