@@ -22,7 +22,7 @@ impl Engine {
     fn describe(&self, text: &mut String) {
         let _ = writeln!(
             text,
-            "engine: now {}, sleeps until {}, {} wait for the lock, {} threads of the program on \
+            "engine: now {}, sleeps until {}, {} next for the lock, {} threads of the program on \
              the sockets, handed over {}, {} calls",
             clock::now().as_nanos(),
             self.background.sleeps_until.load(Ordering::SeqCst),

@@ -17,6 +17,7 @@ pub(crate) struct ShardLock {
     shard: Mutex<Shard>,
     /// Held by the one thread that sleeps for the shard. Others sleep for this.
     turn: Mutex<()>,
+    /// Threads that spin, and the one whose turn it is.
     waiting: AtomicU32,
 }
 
@@ -31,7 +32,7 @@ impl ShardLock {
         self.shard.try_lock().or_else(spun).unwrap_or_else(|| self.lock_in_turn().0)
     }
 
-    /// While a thread holds both guards, none sleeps for the shard.
+    /// Sleeps. A forking thread keeps both guards: its child has no thread to release the turn.
     pub(super) fn lock_in_turn(&self) -> (MutexGuard<'_, Shard>, MutexGuard<'_, ()>) {
         let turn = self.turn.lock();
         (self.count_waiting(|| self.shard.lock()), turn)

@@ -95,8 +95,8 @@ pub(in crate::engine) const RETURNS: Duration = ms(1);
 
 // The lock.
 
-/// Longest that a thread spins for the lock before it sleeps. Longer, threads that poll and post on
-/// two processors alternate with each request, and lose half to caches.
+/// Longest that a thread spins for the lock before it sleeps. At 20 µs, threads that poll and post
+/// on two processors alternate with each request, which may halve their rate.
 pub(in crate::engine) const LOCK_SPIN: Duration = us(8);
 /// Longest that a thread leaves the lock to others.
 pub(in crate::engine) const GIVE_WAY: Duration = us(100);
