@@ -228,7 +228,7 @@ pub enum XdpRefusal {
     )]
     LongFrames,
     /// Too little locked memory.
-    #[error("needs more locked memory than the process may have; set `ulimit -l 8192`")]
+    #[error("needs more locked memory than the user's processes may have; set `ulimit -l 8192`")]
     LockedMemory,
     /// Other system error.
     #[error("cannot be used with AF_XDP: {what}: {source}")]

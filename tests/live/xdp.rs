@@ -3,6 +3,7 @@
 use std::{
     io::{BufRead, BufReader, Read},
     process::{Command, Stdio},
+    sync::Mutex,
     thread::sleep,
     time::{Duration, Instant},
 };
@@ -19,6 +20,9 @@ use super::{
 
 const OWN: &str = "xdp:veth0,ip=10.78.0.1/24";
 const OWN_V6: &str = "xdp:veth0,ip=fd78::1/64";
+
+/// Without CAP_IPC_LOCK, the locked memory of a user's processes is counted together.
+static LOCKED_MEMORY: Mutex<()> = Mutex::new(());
 
 /// With the host root's rights.
 fn in_namespace(name: &str, inside: impl FnOnce()) {
@@ -190,6 +194,7 @@ fn three_capabilities_are_enough() {
         }
         return println!("all open");
     }
+    let _counted = LOCKED_MEMORY.lock().unwrap();
     in_namespace("three_capabilities_are_enough", || {
         for bytes in [1500, 9000] {
             mtu(bytes);
@@ -211,6 +216,7 @@ fn three_capabilities_are_enough() {
 /// A user namespace's root may load no program.
 #[test]
 fn without_the_rights_of_the_host() {
+    let _counted = LOCKED_MEMORY.lock().unwrap();
     let options = ["--map-root-user", "--net", "--mount"];
     in_new_namespace("xdp::without_the_rights_of_the_host", &options, || {
         let text = refusal(OWN);
