@@ -4,6 +4,7 @@ use std::{
     io::{BufRead, BufReader, Write},
     net::{TcpListener, TcpStream},
     process::{Command, Output, Stdio},
+    sync::Mutex,
     thread,
     time::{Duration, Instant},
 };
@@ -11,6 +12,9 @@ use std::{
 use serde_json::{Value, json};
 
 use crate::running::Running;
+
+/// All runs on a host use the same multicast groups.
+static GROUPS: Mutex<()> = Mutex::new(());
 
 const VARIABLE: &str = "ROCE_AGENT_TOKEN";
 const TOKEN: &str = "00112233445566778899aabbccddeeff";
@@ -92,6 +96,7 @@ fn a_program_that_does_not_listen_is_said() {
 
 #[test]
 fn our_device_conforms_over_udp() {
+    let _alone = GROUPS.lock().unwrap();
     let _agent = agent("127.79.20.1");
     let scratch = tempfile::tempdir().unwrap();
     let file = |name: &str| scratch.path().join(name).to_str().unwrap().to_owned();
@@ -422,6 +427,7 @@ fn the_agent_in_c_drives_a_device() {
     }
     assert!(compiled.status.success() && text.is_empty(), "{text}");
 
+    let _alone = GROUPS.lock().unwrap();
     let address = "127.79.20.4";
     let mut run = Command::new(env!("CARGO_BIN_EXE_roce"));
     run.args(["run", "-d", "udp:127.79.20.4", "--", &program]).stdin(Stdio::null());
