@@ -7,7 +7,7 @@ use roce_provider::{
     transport::{
         addr::{QKey, Qpn},
         mem::RKey,
-        qp::QpType,
+        qp::{PostError, QpType},
         work::{Data, RecvWr, SendOp, SendWr, SrqId, UdDestination},
     },
 };
@@ -203,9 +203,12 @@ unsafe fn checked<W: Listed, R>(
         check::emit_here(Kind::RequestUnreadable, "called", what);
     }
     let (mut made, mut asked) = (made.into_iter().map(Ok).chain(stopped.err().map(Err)), 0);
-    requests::post(queue, call.id.name(), described, || {
+    requests::post(queue, call.id.name(), (described, false), |room| {
         let result = post(place, &mut |_| {
             asked += 1;
+            if asked > room {
+                return Err(PostError::QueueFull.into());
+            }
             // the list has grown meanwhile
             made.next().unwrap_or(Err(Errno::plain(libc::EINVAL)))
         });

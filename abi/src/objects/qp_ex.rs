@@ -7,7 +7,7 @@ use roce_provider::{
     transport::{
         addr::{QKey, Qpn},
         mem::RKey,
-        qp::QpType,
+        qp::{PostError, QpType},
         work::{Data, Placement, SendFlags, SendOp, SendWr, SrqId},
     },
 };
@@ -129,8 +129,8 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
         let post = |wrs: &[SendWr]| object.qp.post_send_all(wrs).map_err(|failed| failed.error);
         if call.is_checked {
             let made = wrs.iter().map(|wr| Request::send(wr, object.sq_sig_all, None, 0)).collect();
-            checks::post(Queue::Send(object.key()), call.id.name(), made, || {
-                let posted = post(wrs);
+            checks::post(Queue::Send(object.key()), call.id.name(), (made, true), |room| {
+                let posted = if wrs.len() > room { Err(PostError::QueueFull) } else { post(wrs) };
                 (if posted.is_ok() { wrs.len() } else { 0 }, posted)
             })?;
         } else {

@@ -124,8 +124,8 @@ kinds! {
         "signal at least one request in max_send_wr / 2 (IBV_SEND_SIGNALED), and poll its \
          completion";
     SendQueueFull "send_queue_full":
-        "more than max_send_wr sends are posted and not polled: polling a completion frees slots, \
-         and adapters refuse this call with ENOMEM";
+        "more than max_send_wr sends are posted, and the program posts again without a poll: \
+         polling a completion frees slots, and adapters refuse this call with ENOMEM";
         "count posted sends and poll completions first, or raise cap.max_send_wr";
     CqEventsUnacknowledged "cq_events_unacknowledged":
         "ibv_destroy_cq blocks until all events that ibv_get_cq_event returned for the completion \

@@ -85,6 +85,8 @@ struct Qp {
     receives: VecDeque<Posted>,
     /// Signaled sends in a row with others in flight.
     signaled: u32,
+    /// Polls before a request was refused.
+    refused_at: Option<u64>,
     /// All later requests fail.
     has_failed: bool,
     /// Completion counters replace polling.
@@ -112,6 +114,7 @@ struct Completions {
     capacity: usize,
     /// Requests to complete here.
     pending: usize,
+    polls: u64,
     made: Stack,
     reset: Option<Reset>,
     empty: Option<Empty>,
@@ -135,7 +138,8 @@ fn locked() -> Option<MutexGuard<'static, Requests>> {
 
 pub(crate) fn size_cq(cq: usize, capacity: usize) {
     let Some(mut requests) = locked() else { return };
-    let new = Completions { capacity, pending: 0, made: Stack::here(), reset: None, empty: None };
+    let made = Stack::here();
+    let new = Completions { capacity, pending: 0, polls: 0, made, reset: None, empty: None };
     requests.cqs.entry(cq).or_insert(new).capacity = capacity;
 }
 
@@ -175,9 +179,17 @@ pub(crate) fn outstanding(cq: usize) -> Option<(usize, usize)> {
 
 pub(crate) fn add_qp(key: QpKey, new: impl FnOnce() -> NewQp) {
     let Some(mut requests) = locked() else { return };
-    let (new, (sends, receives)) = (new(), Default::default());
-    let new = Qp { new, sends, receives, signaled: 0, has_failed: false, is_counted: false };
-    requests.qps.insert(key, new);
+    let (sends, receives) = Default::default();
+    let qp = Qp {
+        new: new(),
+        sends,
+        receives,
+        signaled: 0,
+        refused_at: None,
+        has_failed: false,
+        is_counted: false,
+    };
+    requests.qps.insert(key, qp);
 }
 
 pub(crate) fn remove_qp(key: QpKey) {
@@ -214,6 +226,7 @@ pub(crate) fn found_empty(cq: usize) {
     let mut requests = REQUESTS.lock();
     let load = requests.load(cq);
     let Some(completions) = requests.cqs.get_mut(&cq) else { return };
+    completions.polls += 1;
     if load > 0 {
         return;
     }
@@ -312,12 +325,13 @@ pub(super) fn connected(qpn: Qpn) -> Option<(QpInfo, QpInfo)> {
     Some((this, peer))
 }
 
-/// `post` returns the number posted, and its result.
+/// `post` takes at most the given number of requests, all of a batch or none. Returns the number
+/// posted, and its result.
 pub(crate) fn post<R>(
     queue: Queue,
     call: &'static str,
-    list: Vec<Request>,
-    post: impl FnOnce() -> (usize, R),
+    (list, is_batch): (Vec<Request>, bool),
+    post: impl FnOnce(usize) -> (usize, R),
 ) -> R {
     let posted_at = Stack::here();
     let mut requests = REQUESTS.lock();
@@ -327,7 +341,8 @@ pub(crate) fn post<R>(
         let unordered = requests.unordered(queue, &posted, &prepared);
         prepared.push((posted, overlap.into_iter().chain(unordered)));
     }
-    let (number, result) = post();
+    let room = requests.room(queue, prepared.len(), is_batch);
+    let (number, result) = post(room);
     let mut findings = Vec::new();
     for (index, (posted, found)) in prepared.into_iter().enumerate() {
         if index < number {
@@ -348,7 +363,10 @@ pub(crate) fn completed(device: usize, cq: usize, wc: &Wc) {
     let mut findings = Vec::new();
     let mut requests = REQUESTS.lock();
     requests.complete((device, wc.qpn.get()), cq, wc, &mut findings);
-    requests.cqs.get_mut(&cq).into_iter().for_each(|completions| completions.empty = None);
+    if let Some(completions) = requests.cqs.get_mut(&cq) {
+        completions.polls += 1;
+        completions.empty = None;
+    }
     drop(requests);
     findings.iter().for_each(report::emit);
 }
@@ -452,6 +470,26 @@ impl Requests {
         let before = self.qps.get(&key)?.sends.iter().chain(list.iter().map(|(posted, _)| posted));
         let before = before.map(|posted| (&posted.subject, &posted.order));
         order::check(&new.subject, &new.order, before)
+    }
+
+    /// Requests that an adapter takes: its slots are free after a poll. All if the program posts
+    /// again without one, which [`Self::push`] reports.
+    fn room(&mut self, queue: Queue, number: usize, is_batch: bool) -> usize {
+        let Queue::Send(key) = queue else { return usize::MAX };
+        let Some(qp) = self.qps.get_mut(&key) else { return usize::MAX };
+        let room = qp.new.max_send.saturating_sub(qp.sends.len());
+        let polls = self.cqs.get(&qp.new.send_cq).map(|completions| completions.polls);
+        let frees_slots = qp.sends.iter().any(|posted| posted.is_signaled);
+        if number <= room
+            || !frees_slots
+            || qp.refused_at == polls
+            || qp.has_failed
+            || qp.is_counted
+        {
+            return usize::MAX;
+        }
+        qp.refused_at = polls;
+        if is_batch { 0 } else { room }
     }
 
     fn push(&mut self, queue: Queue, posted: Posted, findings: &mut Vec<Finding>) {
