@@ -6,7 +6,16 @@
 
 #include "wrong.h"
 
-enum { ADDR_RESOLVED = 0, ROUTE_RESOLVED = 2, CONNECT_REQUEST = 4, REJECTED = 8, PORT_SPACE_TCP = 0x106 };
+enum {
+    ADDR_RESOLVED = 0,
+    ROUTE_RESOLVED = 2,
+    CONNECT_REQUEST = 4,
+    CONNECT_RESPONSE = 5,
+    REJECTED = 8,
+    ESTABLISHED = 9,
+    DISCONNECTED = 10,
+    PORT_SPACE_TCP = 0x106
+};
 
 struct rdma_event_channel {
     int fd;
@@ -39,6 +48,9 @@ uint16_t rdma_get_src_port(struct rdma_cm_id *id);
 int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *from, struct sockaddr *to, int milliseconds);
 int rdma_resolve_route(struct rdma_cm_id *id, int milliseconds);
 int rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *param);
+int rdma_accept(struct rdma_cm_id *id, struct rdma_conn_param *param);
+int rdma_establish(struct rdma_cm_id *id);
+int rdma_disconnect(struct rdma_cm_id *id);
 int rdma_reject(struct rdma_cm_id *id, const void *data, uint8_t length);
 int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **event);
 int rdma_ack_cm_event(struct rdma_cm_event *event);

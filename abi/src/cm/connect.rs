@@ -14,6 +14,7 @@ use crate::{
     call::{self, CallId},
     errno::{Errno, Result, refuse_if},
     export::export,
+    hooks::check::records,
     layout::{consts::*, ibv_ece, rdma_cm_id, rdma_conn_param},
     objects::object::Object,
     rule::Rule,
@@ -124,6 +125,7 @@ unsafe extern "C" fn rdma_notify(id: *mut rdma_cm_id, event: c_uint) -> c_int {
 unsafe fn disconnect(id: *mut rdma_cm_id) -> Result<()> {
     let _call = Call::begin();
     Id::get(id)?.cm()?.disconnect()?;
+    records::disconnected(id as usize, true);
     let qp = (*id).qp;
     if !qp.is_null() {
         (*qp).state = IBV_QPS_ERR;

@@ -20,7 +20,7 @@ use crate::{
     call::{self, CallId},
     errno::{Errno, Result, refuse_if},
     export::export,
-    hooks::check::{self, wake_ups::is_readable},
+    hooks::check::{self, records, wake_ups::is_readable},
     layout::{
         EventParam, consts::*, ibv_gid, ibv_qp, rdma_cm_event, rdma_cm_id, rdma_conn_param,
         rdma_event_channel, rdma_ud_param,
@@ -122,6 +122,7 @@ unsafe fn apply_event(event: &CmEvent, c: &mut rdma_cm_event, taken: &TakenEvent
         }
         EventKind::Established if event.ud().is_none() => state(IBV_QPS_RTS),
         EventKind::Rejected | EventKind::ConnectError => state(IBV_QPS_ERR),
+        EventKind::Disconnected => records::disconnected(taken.id as usize, false),
         EventKind::MulticastJoin if event.status() == Status::Success && taken.receives => {
             let joined = event.ud().map_or(Ok(()), |ud| attach(qp, ud.av.dgid));
             if let Err(error) = joined {

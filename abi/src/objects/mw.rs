@@ -90,6 +90,14 @@ pub(crate) unsafe fn bind(
     })
 }
 
+/// The window's key once its bind is posted.
+pub(crate) unsafe fn set_rkey(mw: *mut ibv_mw, rkey: RKey) {
+    let before = std::mem::replace(&mut (*mw).rkey, rkey.0);
+    if before != rkey.0 {
+        keys::rebound(before);
+    }
+}
+
 /// Binds a type 1 window, with its next key.
 pub(crate) unsafe extern "C" fn bind_mw(
     qp: *mut ibv_qp,
@@ -106,10 +114,10 @@ pub(crate) unsafe extern "C" fn bind_mw(
             return Err(Errno::of(Rule::WindowBind));
         }
         let bind = bind(mw, rkey, &bind_info)?;
-        let rkey = bind.rkey.0;
+        let rkey = bind.rkey;
         let wr = SendWr::bind_window(wr_id, bind).with_flags(wr::flags(send_flags)?);
         qp.qp.post_send(&[wr]).map_err(|failed| failed.error)?;
-        (*mw).rkey = rkey;
+        set_rkey(mw, rkey);
         Ok(())
     })
 }

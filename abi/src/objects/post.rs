@@ -228,7 +228,7 @@ impl Qp {
             each(place, is_checked, make, |c, wr| {
                 post(&wr)?;
                 if let SendOp::BindWindow(bind) = wr.op {
-                    (*c.bind_mw.mw).rkey = bind.rkey.0;
+                    mw::set_rkey(c.bind_mw.mw, bind.rkey);
                 }
                 Ok(())
             })

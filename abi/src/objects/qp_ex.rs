@@ -136,7 +136,7 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
         } else {
             post(wrs)?;
         }
-        keys.iter().for_each(|&(mw, rkey)| (*mw).rkey = rkey.0);
+        keys.iter().for_each(|&(mw, rkey)| mw::set_rkey(mw, rkey));
         Ok(())
     });
     end(object); // posted requests have left the batch

@@ -151,6 +151,18 @@ fn what_a_signal_ends_has_its_endless_wait() {
 }
 
 #[test]
+fn what_else_a_program_missed_is_told() {
+    for (mistake, status, text) in [
+        ("opcode_of_flushed", 1, "\n  5 completions failed: of these, only wr_id, "),
+        ("cm_disconnected", FOUND, "3 × rdma_cm_id, 1 with RDMA_CM_EVENT_DISCONNECTED and "),
+    ] {
+        let Some(program) = wrong::compile(mistake, false) else { return };
+        let said = program.run(&[("ROCE_CHECK", "text")], status).stderr;
+        assert!(said.contains(text), "{said}");
+    }
+}
+
+#[test]
 fn a_seed_is_told() {
     let Some(program) = wrong::compile("alive", false) else { return };
     let said = program.run(&[("ROCE_CHECK", "delay")], FOUND).stderr;

@@ -23,10 +23,10 @@ pub(super) fn arm() {
     unsafe { on_exit(report_all, ptr::null_mut()) };
 }
 
-pub(super) fn report_rest() -> usize {
+pub(super) fn report_rest(has_failed: bool) -> usize {
     report::report_postponed();
     records::report_alive();
-    report::summarize()
+    report::summarize(has_failed)
 }
 
 extern "C" fn report_all(status: c_int, _: *mut c_void) {
@@ -34,7 +34,7 @@ extern "C" fn report_all(status: c_int, _: *mut c_void) {
     if !records::were_made() && !report::has_findings() {
         return;
     }
-    at_end::do_within(LIMIT, || FOUND.store(report_rest(), Ordering::SeqCst));
+    at_end::do_within(LIMIT, move || FOUND.store(report_rest(status != 0), Ordering::SeqCst));
     if status == 0 && FOUND.load(Ordering::SeqCst) > 0 {
         // SAFETY: Only flushing remains to be done.
         unsafe {

@@ -86,10 +86,11 @@ kinds! {
         "poll the completions of the sends before ibv_destroy_ah";
     DeregisteredKey "deregistered_key":
         "a peer uses the key of a deregistered region, of one that has moved, or of a deallocated \
-         window: the adapter refuses the access and both queue pairs fail, with \
+         or rebound window: the adapter refuses the access and both queue pairs fail, with \
          IBV_WC_REM_ACCESS_ERR at the peer";
         "wait for the peer to report that it is done before ibv_dereg_mr, ibv_rereg_mr or \
-         ibv_dealloc_mw; memory registered again has a new rkey or address: send it to the peer";
+         ibv_dealloc_mw; memory registered again has a new rkey or address, and a bound window a \
+         new rkey: send it to the peer";
     LkeyAsRkey "lkey_as_rkey":
         "a peer uses the lkey of a region: on some adapters it equals the rkey, on others the \
          request fails with IBV_WC_REM_ACCESS_ERR; checks make the two differ";

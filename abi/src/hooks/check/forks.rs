@@ -98,5 +98,5 @@ fn unmapped(address: usize) {
         ),
         stacks: vec![("used", Stack::here()), ("registered", keys::registered_at(lkey))],
     });
-    at_exit::report_rest();
+    at_exit::report_rest(true);
 }

@@ -72,6 +72,13 @@ pub(crate) fn deallocated(rkey: u32) {
     }
 }
 
+/// Of a memory window that has a new key.
+pub(crate) fn rebound(rkey: u32) {
+    if is_on() {
+        forget(&[rkey], "rebound", 0..u64::MAX);
+    }
+}
+
 fn forget(keys: &[u32], call: &'static str, addresses: Range<u64>) {
     let gone = Gone { call, at: Stack::here(), addresses };
     let mut all = KEYS.lock();
@@ -100,7 +107,9 @@ pub(crate) fn refused(event: &AsyncEvent) {
         stacks: vec![(gone.call, gone.at.clone())],
     };
     let finding = match error {
-        AccessError::Deregistered(key) => keys.gone.get(&key).map(|gone| of_gone(key, gone)),
+        AccessError::Deregistered(key) | AccessError::UnknownKey(key) => {
+            keys.gone.get(&key).map(|gone| of_gone(key, gone))
+        }
         AccessError::Bounds { key, address, length, .. } => {
             let had = |gone: &&Gone| {
                 let Range { start, end } = gone.addresses;

@@ -2,6 +2,7 @@ use std::{
     alloc::{Layout, dealloc},
     cell::Cell,
     collections::{BTreeMap, VecDeque},
+    fmt::Write,
     process, ptr,
     sync::atomic::{AtomicU32, Ordering},
 };
@@ -43,6 +44,8 @@ struct Alive {
     process: u32,
     /// The library's own.
     is_own: bool,
+    /// Of an `rdma_cm_id`: the program has disconnected, not only the peer.
+    is_answered: Option<bool>,
 }
 
 struct Destroyed {
@@ -88,7 +91,16 @@ pub(crate) fn made(pointer: usize, kind: &'static str) {
     let mut records = RECORDS.lock();
     // memory freed another way
     records.forget(pointer, false);
-    records.alive.insert(pointer, Alive { kind, made, process: process::id(), is_own });
+    let alive = Alive { kind, made, process: process::id(), is_own, is_answered: None };
+    records.alive.insert(pointer, alive);
+}
+
+pub(crate) fn disconnected(pointer: usize, by_program: bool) {
+    if is_on()
+        && let Some(id) = RECORDS.lock().alive.get_mut(&pointer)
+    {
+        *id.is_answered.get_or_insert_default() |= by_program;
+    }
 }
 
 /// Frees the memory later.
@@ -153,10 +165,12 @@ pub(crate) fn used(pointer: usize, call: &str) -> bool {
 
 pub(super) fn report_alive() {
     let mut by_kind: BTreeMap<&str, Vec<Stack>> = BTreeMap::new();
+    let mut unanswered = 0;
     let process = process::id();
     for alive in RECORDS.lock().alive.values() {
         if alive.process == process && !alive.is_own {
             by_kind.entry(alive.kind).or_default().push(alive.made.clone());
+            unanswered += u32::from(alive.is_answered == Some(false));
         }
     }
     for (kind, stacks) in by_kind {
@@ -168,8 +182,15 @@ pub(super) fn report_alive() {
         let mut places: Vec<_> = places.into_iter().collect();
         places.sort_by_key(|(_, number)| std::cmp::Reverse(*number));
         let others = places.len().saturating_sub(PLACES);
-        let more =
+        let mut more =
             if others > 0 { format!(", made at {others} other places") } else { String::new() };
+        if kind == "rdma_cm_id" && unanswered > 0 {
+            let _ = write!(
+                more,
+                ", {unanswered} with RDMA_CM_EVENT_DISCONNECTED and without rdma_disconnect, \
+                 which RDMA_CM_EVENT_TIMEWAIT_EXIT needs"
+            );
+        }
         report::emit(&Finding {
             kind: Kind::ObjectAlive,
             what: format!("{number} × {kind}{more}"),

@@ -7,7 +7,7 @@ use std::{
     process,
     sync::{
         LazyLock,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
 };
 
@@ -48,6 +48,9 @@ struct Occurrence {
     shown: Option<String>,
     found: Option<Found>,
 }
+
+/// Failed completions that the program has polled.
+pub(super) static FAILED: AtomicU32 = AtomicU32::new(0);
 
 /// Findings made under a lock.
 static POSTPONED: Mutex<Vec<Finding>> = Mutex::new(Vec::new());
@@ -131,8 +134,8 @@ pub(crate) fn report_postponed() {
     }
 }
 
-/// Returns the number of findings, advice excluded.
-pub(super) fn summarize() -> usize {
+/// Returns the number of findings, advice excluded. `has_failed`: the program.
+pub(super) fn summarize(has_failed: bool) -> usize {
     let (Some(form), Some(checks)) = (form::form(), form::ASKED.as_ref()) else { return 0 };
     let mut findings = FINDINGS.lock();
     findings.begin();
@@ -153,6 +156,7 @@ pub(super) fn summarize() -> usize {
         .filter(|((kind, ..), place)| kind.is_advice() && place.shown.is_some());
     let number = shown.len() - advice.count();
     let unused = SUPPRESSIONS.unused();
+    let failed = if has_failed { FAILED.load(Ordering::Relaxed) } else { 0 };
     let text = match form {
         CheckForm::Sarif => {
             let file = suppressions_file().unwrap_or_default();
@@ -166,6 +170,9 @@ pub(super) fn summarize() -> usize {
             let mut summary = json!({ "summary": list, "suppressed": suppressed });
             if !unused.is_empty() {
                 summary["unused_suppressions"] = unused.into();
+            }
+            if failed > 0 {
+                summary["failed_completions"] = failed.into();
             }
             if checks.are_late() {
                 summary["seed"] = checks.seed().into();
@@ -192,6 +199,13 @@ pub(super) fn summarize() -> usize {
                 let lines: Vec<_> = unused.iter().map(usize::to_string).collect();
                 let lines = lines.join(", ");
                 let _ = writeln!(text, "  unused lines of the suppressions: {lines}");
+            }
+            if failed > 0 {
+                let _ = writeln!(
+                    text,
+                    "  {failed} completions failed: of these, only wr_id, status, vendor_err and \
+                     qp_num are valid, and opcode was overwritten"
+                );
             }
             text
         }

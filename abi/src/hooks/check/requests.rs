@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     process,
-    sync::{Arc, MutexGuard},
+    sync::{Arc, MutexGuard, atomic::Ordering},
     time::{Duration, Instant},
 };
 
@@ -360,6 +360,9 @@ pub(crate) fn post<R>(
 
 /// Call before the program sees the completion.
 pub(crate) fn completed(device: usize, cq: usize, wc: &Wc) {
+    if wc.result.is_err() {
+        report::FAILED.fetch_add(1, Ordering::Relaxed);
+    }
     let mut findings = Vec::new();
     let mut requests = REQUESTS.lock();
     requests.complete((device, wc.qpn.get()), cq, wc, &mut findings);

@@ -47,7 +47,7 @@ fn look_on() {
     loop {
         if wait(&ENDS, waits::SUSPICION) {
             wake_ups::report_unsolicited();
-            at_exit::report_rest();
+            at_exit::report_rest(true);
             IS_REPORTED.store(1, Ordering::SeqCst);
             let _ = futex::wake(&IS_REPORTED, futex::Flags::PRIVATE, 1);
             return;
