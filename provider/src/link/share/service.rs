@@ -19,7 +19,7 @@ use roce_transport::{
     time::Instant,
 };
 use rustix::{
-    event::{Timespec, epoll},
+    event::epoll,
     net::{SendAncillaryBuffer, SendFlags, Shutdown, SocketAddrUnix, sockopt},
     pipe::{PipeFlags, pipe_with},
 };
@@ -39,6 +39,7 @@ use crate::{
         arrival::Arrival,
         conn_record, credentials,
         descriptors::send_with,
+        epoll::ready,
         kept::{self, Kept},
         message,
         stranger::unix_socket,
@@ -179,16 +180,13 @@ impl Service {
         }
         self.look_at = now.plus(CHECK_INTERVAL);
         let mut events = [const { MaybeUninit::uninit() }; EVENTS];
-        let Ok((events, _)) = epoll::wait(&self.epoll, &mut events, Some(&Timespec::default()))
-        else {
-            return;
-        };
-        if events.is_empty() {
+        let Ok(events) = ready(&self.epoll, &mut events) else { return };
+        if events.len() == 0 {
             return;
         }
         let _uncancelled = Uncancelled::begin(); // descriptors may be closed
         for event in events {
-            let (number, partition) = (event.data.u64() >> 8, event.data.u64() as u8);
+            let (number, partition) = (event >> 8, event as u8);
             let Some((address, fifo)) = self.fifos.get_mut(&number) else { continue };
             let address = *address;
             if let Some(partition) = IdPartition::new(partition) {

@@ -10,11 +10,11 @@ use std::{
 };
 
 use roce_transport::addr::ROCE_UDP_PORT;
-use rustix::event::{Timespec, epoll};
+use rustix::event::epoll;
 use socket2::{InterfaceIndexOrAddress, Socket};
 
 use super::{bound_address::BoundAddress, message, options::SocketOptions, receive::Overflow};
-use crate::link::{Preparation, no_address_of_family};
+use crate::link::{Preparation, epoll::ready, no_address_of_family};
 
 /// Events per `epoll_wait`.
 const READY: usize = 16;
@@ -95,9 +95,8 @@ impl Groups {
             return Ok(());
         }
         let mut events = [const { MaybeUninit::uninit() }; READY];
-        let (events, _) = epoll::wait(&self.epoll, &mut events, Some(&Timespec::default()))?;
-        for event in &*events {
-            if let Some(member) = self.members.get_mut(&event.data.u64()) {
+        for number in ready(&self.epoll, &mut events)? {
+            if let Some(member) = self.members.get_mut(&number) {
                 visit(member)?;
             }
         }
