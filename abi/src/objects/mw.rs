@@ -62,7 +62,7 @@ pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
         Mw::get(mw)?;
         let rkey = (*mw).rkey;
         drop(Mw::from_raw(mw));
-        keys::deallocated(rkey);
+        keys::window_gone(rkey, "deallocated");
         Ok(())
     })
 }
@@ -94,7 +94,7 @@ pub(crate) unsafe fn bind(
 pub(crate) unsafe fn set_rkey(mw: *mut ibv_mw, rkey: RKey) {
     let before = std::mem::replace(&mut (*mw).rkey, rkey.0);
     if before != rkey.0 {
-        keys::rebound(before);
+        keys::window_gone(before, "rebound");
     }
 }
 

@@ -65,17 +65,10 @@ pub(crate) fn reregistered(lkey: u32, rkey: u32, addresses: Range<u64>) {
     }
 }
 
-/// Of a memory window.
-pub(crate) fn deallocated(rkey: u32) {
+/// The key of a memory window; `call`: participle.
+pub(crate) fn window_gone(rkey: u32, call: &'static str) {
     if is_on() {
-        forget(&[rkey], "deallocated", 0..u64::MAX);
-    }
-}
-
-/// Of a memory window that has a new key.
-pub(crate) fn rebound(rkey: u32) {
-    if is_on() {
-        forget(&[rkey], "rebound", 0..u64::MAX);
+        forget(&[rkey], call, 0..u64::MAX);
     }
 }
 

@@ -85,8 +85,6 @@ struct Qp {
     receives: VecDeque<Posted>,
     /// Signaled sends in a row with others in flight.
     signaled: u32,
-    /// Polls before a request was refused.
-    refused_at: Option<u64>,
     /// All later requests fail.
     has_failed: bool,
     /// Completion counters replace polling.
@@ -114,7 +112,8 @@ struct Completions {
     capacity: usize,
     /// Requests to complete here.
     pending: usize,
-    polls: u64,
+    /// Full queue pairs refused a send since the last poll.
+    refused: Vec<QpKey>,
     made: Stack,
     reset: Option<Reset>,
     empty: Option<Empty>,
@@ -139,7 +138,8 @@ fn locked() -> Option<MutexGuard<'static, Requests>> {
 pub(crate) fn size_cq(cq: usize, capacity: usize) {
     let Some(mut requests) = locked() else { return };
     let made = Stack::here();
-    let new = Completions { capacity, pending: 0, polls: 0, made, reset: None, empty: None };
+    let refused = Vec::new();
+    let new = Completions { capacity, pending: 0, refused, made, reset: None, empty: None };
     requests.cqs.entry(cq).or_insert(new).capacity = capacity;
 }
 
@@ -179,17 +179,9 @@ pub(crate) fn outstanding(cq: usize) -> Option<(usize, usize)> {
 
 pub(crate) fn add_qp(key: QpKey, new: impl FnOnce() -> NewQp) {
     let Some(mut requests) = locked() else { return };
-    let (sends, receives) = Default::default();
-    let qp = Qp {
-        new: new(),
-        sends,
-        receives,
-        signaled: 0,
-        refused_at: None,
-        has_failed: false,
-        is_counted: false,
-    };
-    requests.qps.insert(key, qp);
+    let (new, (sends, receives)) = (new(), Default::default());
+    let new = Qp { new, sends, receives, signaled: 0, has_failed: false, is_counted: false };
+    requests.qps.insert(key, new);
 }
 
 pub(crate) fn remove_qp(key: QpKey) {
@@ -226,7 +218,7 @@ pub(crate) fn found_empty(cq: usize) {
     let mut requests = REQUESTS.lock();
     let load = requests.load(cq);
     let Some(completions) = requests.cqs.get_mut(&cq) else { return };
-    completions.polls += 1;
+    completions.refused.clear();
     if load > 0 {
         return;
     }
@@ -367,7 +359,7 @@ pub(crate) fn completed(device: usize, cq: usize, wc: &Wc) {
     let mut requests = REQUESTS.lock();
     requests.complete((device, wc.qpn.get()), cq, wc, &mut findings);
     if let Some(completions) = requests.cqs.get_mut(&cq) {
-        completions.polls += 1;
+        completions.refused.clear();
         completions.empty = None;
     }
     drop(requests);
@@ -479,19 +471,15 @@ impl Requests {
     /// again without one, which [`Self::push`] reports.
     fn room(&mut self, queue: Queue, number: usize, is_batch: bool) -> usize {
         let Queue::Send(key) = queue else { return usize::MAX };
-        let Some(qp) = self.qps.get_mut(&key) else { return usize::MAX };
+        let Some(qp) = self.qps.get(&key) else { return usize::MAX };
+        let Some(cq) = self.cqs.get_mut(&qp.new.send_cq) else { return usize::MAX };
         let room = qp.new.max_send.saturating_sub(qp.sends.len());
-        let polls = self.cqs.get(&qp.new.send_cq).map(|completions| completions.polls);
         let frees_slots = qp.sends.iter().any(|posted| posted.is_signaled);
-        if number <= room
-            || !frees_slots
-            || qp.refused_at == polls
-            || qp.has_failed
-            || qp.is_counted
-        {
+        let is_again = cq.refused.contains(&key);
+        if number <= room || !frees_slots || is_again || qp.has_failed || qp.is_counted {
             return usize::MAX;
         }
-        qp.refused_at = polls;
+        cq.refused.push(key);
         if is_batch { 0 } else { room }
     }
 
