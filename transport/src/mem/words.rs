@@ -18,13 +18,11 @@ pub fn read_words(words: &[AtomicU64], offset: u64, to: &mut [u8]) -> Result<(),
         first.copy_from_slice(&bytes_of(word)[skip..skip + head]);
         words = others;
     }
-    let whole = rest.len() / 8;
-    let mut chunks = rest.chunks_exact_mut(8);
-    for (chunk, word) in (&mut chunks).zip(words) {
-        chunk.copy_from_slice(&bytes_of(word));
+    let (chunks, tail) = rest.as_chunks_mut::<8>();
+    for (chunk, word) in chunks.iter_mut().zip(words) {
+        *chunk = bytes_of(word);
     }
-    let tail = chunks.into_remainder();
-    if let Some(word) = words.get(whole) {
+    if let Some(word) = words.get(chunks.len()) {
         tail.copy_from_slice(&bytes_of(word)[..tail.len()]);
     }
     Ok(())
