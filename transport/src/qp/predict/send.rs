@@ -27,6 +27,7 @@ impl Qp {
     pub(crate) fn build_single(
         &mut self,
         slot: &mut [u8],
+        splits: bool,
         credits: impl FnOnce(u64) -> Credits,
         now: Instant,
         dcqcn: Option<&Dcqcn>,
@@ -43,14 +44,12 @@ impl Qp {
         if self.congestion.due || self.rate.limit().is_some() {
             return None;
         }
-        let responses = &mut self.responder.responses;
-        let is_first = responses.is_empty()
-            || responses.is_acknowledgement()
-                && self.requester.has_one_packet(self.common.mtu.bytes());
+        let is_first =
+            !splits && (self.responder.responses.is_empty() || self.responds_and_requests());
         if !is_first {
-            let length = match self.turn.requests_first {
+            let length = match self.turn.requests_first && !splits {
                 true => None,
-                false => responses.build_single(&self.common, slot),
+                false => self.responder.responses.build_single(&self.common, slot),
             };
             return length.map(|length| BuiltSingle { length, is_request: false });
         }
